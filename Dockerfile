@@ -1,0 +1,20 @@
+# The service alone, for compose.yaml or any other place that has PostgreSQL and Redis. Dependencies
+# are those of the lock file, without what only development needs.
+FROM node:22-bookworm-slim AS dependencies
+WORKDIR /app
+COPY package.json package-lock.json ./
+RUN npm ci --omit=dev --no-audit --no-fund
+
+FROM debian:bookworm-slim
+WORKDIR /app
+RUN useradd --system --home-dir /app --shell /usr/sbin/nologin service && install -d -o service /data
+COPY --from=dependencies /app/node_modules node_modules
+RUN ln -s /app/node_modules/.bin/bun /usr/local/bin/bun
+COPY package.json bunfig.toml ./
+COPY sql sql
+COPY src src
+ENV NODE_ENV=production HOST=0.0.0.0 PORT=3000 DATA_DIR=/data
+USER service
+EXPOSE 3000
+VOLUME /data
+CMD ["bun", "--no-env-file", "src/main.ts"]

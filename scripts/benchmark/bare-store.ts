@@ -1,0 +1,67 @@
+// The tables of the bare handler, written by hand for exactly the questions of the bench, and their contents.
+// `items` is read, `items_w` is written, so that the maintained counter of `items` stays exact; both start alike.
+
+import postgres from 'postgres';
+import { item, PEOPLE, person } from './dataset.ts';
+
+const BATCH = 5_000;
+
+const SCHEMA = `
+  create table people (id uuid primary key, data jsonb not null);
+  create table counters (table_name text primary key, records bigint not null);
+  ${itemTable('items')}
+  ${itemTable('items_w')}`;
+
+/** The statements that make a table of items. */
+export function itemTable(name: string): string {
+  return `
+  create table ${name} (
+    id uuid primary key, data jsonb not null,
+    created_at timestamptz not null default now(), updated_at timestamptz not null default now());
+  create index on ${name} ((data->>'status'));
+  create index on ${name} (((data->>'amount')::bigint));
+  create index on ${name} ((data->>'due'));
+  create index on ${name} using gin (to_tsvector('simple', (data->>'title') || ' ' || (data->>'notes')));`;
+}
+
+/** Makes the tables and fills them with `records` records each; answers ids spread over all of each table. */
+export async function fillBare(url: string, records: number, sampleSize: number) {
+  const sql = postgres(url, { max: 1, onnotice: () => {} });
+  await sql.unsafe(SCHEMA);
+  const people = Array.from({ length: PEOPLE }, () => Bun.randomUUIDv7());
+  await insert(sql, 'people', people, (at) => person(at));
+  const ids: Record<'items' | 'items_w', string[]> = { items: [], items_w: [] };
+  for (const table of ['items', 'items_w'] as const) {
+    const all = Array.from({ length: records }, () => Bun.randomUUIDv7());
+    await insert(sql, table, all, (at) => item(at, records, people));
+    ids[table] = spread(all, sampleSize);
+  }
+  await sql`insert into counters (table_name, records) values ('items', ${records})`;
+  await sql.end();
+  return { people, ids };
+}
+
+/** Adds `count` records to the written table and answers their ids: what a round of deletes will remove. */
+export async function addBare(url: string, count: number, people: readonly string[]): Promise<string[]> {
+  const sql = postgres(url, { max: 1, onnotice: () => {} });
+  const ids = Array.from({ length: count }, () => Bun.randomUUIDv7());
+  await insert(sql, 'items_w', ids, (at) => item(at, count, people));
+  await sql.end();
+  return ids;
+}
+
+/** Every k-th of `all`, at most `size` of them. */
+export function spread<T>(all: readonly T[], size: number): T[] {
+  const step = Math.max(1, Math.floor(all.length / size));
+  return all.filter((_, at) => at % step === 0).slice(0, size);
+}
+
+async function insert(sql: postgres.Sql, table: string, ids: readonly string[], value: (index: number) => unknown) {
+  for (let from = 0; from < ids.length; from += BATCH) {
+    const batch = ids.slice(from, from + BATCH);
+    const data = batch.map((_, at) => JSON.stringify(value(from + at)));
+    await sql`
+      insert into ${sql(table)} (id, data)
+      select id, data::jsonb from unnest(${batch}::uuid[], ${data}::text[]) as given (id, data)`;
+  }
+}

@@ -1,0 +1,127 @@
+// The limit the service is compared with: `Bun.serve` and postgres.js with eight connections, one prepared statement
+// a request on a JSONB table with hand-made expression indexes; no key, no check, no event. A process of its own.
+// Answers have the service's shapes, so that both sides pass the same test of correctness.
+
+import postgres from 'postgres';
+import { PAGE } from './dataset.ts';
+
+type Row = Record<string, unknown>;
+type Handler = (argument: string, request: Request, url: URL) => Promise<unknown>;
+
+const sql = postgres(process.env.DATABASE_URL as string, { max: 8, onnotice: () => {} });
+
+const columns = sql`i.id, i.data, i.created_at, i.updated_at`;
+const newest = sql`order by i.id desc limit ${PAGE}`;
+const counted = sql`(select count(*)::int from items) as total`;
+const counter = sql`(select records::int from counters where table_name = 'items') as total`;
+const vector = sql`to_tsvector('simple', (i.data->>'title') || ' ' || (i.data->>'notes'))`;
+
+const handlers: Record<string, Handler> = {
+  get: async (id) => flat(await one(sql`select ${columns} from items i where i.id = ${id}`)),
+  'list-counter': async () => page(await sql`select ${columns}, ${counter} from items i ${newest}`),
+  'list-count': async () => page(await sql`select ${columns}, ${counted} from items i ${newest}`),
+  'list-no-total': async () => page(await sql`select ${columns} from items i ${newest}`),
+  filter: async (status) =>
+    page(await sql`select ${columns} from items i where i.data->>'status' = ${status} ${newest}`),
+  'filter-count': async (_, __, url) => rangeCounted(url),
+  'page-by-id': async (number) => pageById(offset(number)),
+  'page-naive': async (number) =>
+    page(
+      await sql`select ${columns}, ${counted} from items i order by i.id desc limit ${PAGE} offset ${offset(number)}`,
+    ),
+  search: async (_, __, url) => search(url.searchParams.get('search') ?? ''),
+  related: async () => related(),
+  create: async (_, request) => created(await request.text()),
+  update: async (id, request) => updated(id, await request.text()),
+  delete: async (id) => ({ id: (await one(sql`delete from items_w where id = ${id} returning id`)).id, deleted: true }),
+};
+
+const server = Bun.serve({
+  port: 0,
+  hostname: '127.0.0.1',
+  async fetch(request) {
+    const url = new URL(request.url);
+    const [, name = '', argument = ''] = url.pathname.split('/');
+    const handler = handlers[name];
+    if (!handler) return new Response(null, { status: 404 });
+    return Response.json({ success: true, data: await handler(argument, request, url) }, { status: statusOf(name) });
+  },
+});
+console.log(`listening on http://127.0.0.1:${server.port}`);
+
+function statusOf(name: string): number {
+  return name === 'create' ? 201 : 200;
+}
+
+async function one(query: postgres.PendingQuery<Row[]>): Promise<Row> {
+  const [row] = await query;
+  if (!row) throw new Error('no such row');
+  return row;
+}
+
+function flat(row: Row): Row {
+  return { id: row.id, ...(row.data as Row), createdAt: row.created_at, updatedAt: row.updated_at };
+}
+
+function page(rows: readonly Row[]) {
+  const total = (rows[0]?.total ?? null) as number | null;
+  return { items: rows.map(flat), total, page: 1, limit: PAGE, totalPages: total && Math.ceil(total / PAGE) };
+}
+
+function offset(number: string): number {
+  return (Number(number) - 1) * PAGE;
+}
+
+async function rangeCounted(url: URL) {
+  const from = url.searchParams.get('from') as string;
+  const below = url.searchParams.get('below') as string;
+  const within = sql`(i.data->>'amount')::bigint >= ${from} and (i.data->>'amount')::bigint < ${below}`;
+  return page(
+    await sql`
+    select ${columns}, (select count(*)::int from items i where ${within}) as total from items i where ${within} ${newest}`,
+  );
+}
+
+async function pageById(skipped: number) {
+  return page(
+    await sql`
+    with page as (select id from items order by id desc limit ${PAGE} offset ${skipped})
+    select ${columns}, ${counted} from page join items i using (id) order by i.id desc`,
+  );
+}
+
+/** Words or the beginnings of words, all of which must occur, as the service's contract has it. The matches are found
+ *  once, for the page and the total: left to itself the planner walks the newest records and parses each one's text. */
+async function search(text: string) {
+  const query = text
+    .split(' ')
+    .map((word) => `${word}:*`)
+    .join(' & ');
+  return page(
+    await sql`
+    with hits as materialized (select i.id from items i where ${vector} @@ to_tsquery('simple', ${query})),
+         page as (select id from hits order by id desc limit ${PAGE})
+    select ${columns}, (select count(*)::int from hits) as total from page join items i using (id) order by i.id desc`,
+  );
+}
+
+async function related() {
+  const rows = await sql`
+    select ${columns}, ${counter}, p.id as owner_id, p.data as owner
+    from items i left join people p on p.id = (i.data->>'owner')::uuid ${newest}`;
+  return page(rows.map((row) => ({ ...row, data: { ...row.data, owner: { id: row.owner_id, ...row.owner } } })));
+}
+
+async function created(body: string) {
+  return flat(
+    await one(sql`
+    insert into items_w as i (id, data) values (${Bun.randomUUIDv7()}, ${body}::text::jsonb) returning ${columns}`),
+  );
+}
+
+async function updated(id: string, body: string) {
+  return flat(
+    await one(sql`
+    update items_w as i set data = i.data || ${body}::text::jsonb, updated_at = now() where i.id = ${id} returning ${columns}`),
+  );
+}

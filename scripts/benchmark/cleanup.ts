@@ -1,0 +1,27 @@
+// What has to be undone when the bench ends, whichever way it ends: finished, failed, or stopped by a signal.
+// Steps run once, last first; a step that fails is reported on standard error and the others still run.
+
+export class Cleanup {
+  #steps: Array<{ what: string; undo: () => Promise<unknown> }> = [];
+  #running: Promise<void> | undefined;
+
+  later(what: string, undo: () => Promise<unknown>): void {
+    this.#steps.push({ what, undo });
+  }
+
+  /** Resolves when every step has run; a second call waits for the first. */
+  run(): Promise<void> {
+    this.#running ??= this.#undoAll();
+    return this.#running;
+  }
+
+  async #undoAll(): Promise<void> {
+    for (let step = this.#steps.pop(); step; step = this.#steps.pop()) {
+      try {
+        await step.undo();
+      } catch (error) {
+        console.error(`bench: could not ${step.what}: ${(error as Error).message}`);
+      }
+    }
+  }
+}

@@ -1,0 +1,100 @@
+// From the moment a record is sent to the moment a listener has its event: one record at a time, p50 in milliseconds.
+
+import type { Run } from '../run.ts';
+import { type Listeners, openSockets, openStreams } from './listeners.ts';
+import type { Receiver } from './receiver.ts';
+import { type Aim, type EventRow, interleaved, quantile } from './rows.ts';
+import { bodyOf, type EventWorld, type Side, send, Tenant } from './world.ts';
+
+const SAMPLES = 150;
+const WARM_SAMPLES = 50;
+const LOST_MS = 10_000;
+const PAUSE_MS = 2;
+
+type Sees = (marker: string) => Promise<void>;
+
+/** Rows to SSE, WebSocket and webhook. */
+export async function latencyRows(world: EventWorld): Promise<EventRow[]> {
+  const { run, receiver, bare } = world;
+  const tenant = await Tenant.make(world, 'events-latency', 'hooked');
+  const rows: EventRow[] = [];
+  for (const [id, label, open, must, goal] of [
+    ['latency-sse', 'write to SSE, p50', openStreams, 2.0, 1.5],
+    ['latency-ws', 'write to WebSocket, p50', openSockets, 2.2, 1.6],
+  ] as const) {
+    const sides = [bare, tenant.side()] as const;
+    const listeners = await Promise.all(sides.map(({ address }) => open(address, 1)));
+    const sees = (at: number): Sees => (listeners[at] as Listeners).sees;
+    rows.push(await compareLatency(run, aim(id, label, must, goal), sides, [sees(0), sees(1)]));
+    await Promise.all(listeners.map((listener) => listener.close()));
+  }
+  await tenant.subscribe('hooked', receiver.url('ok'));
+  const sides = [hooked(bare, receiver), tenant.side('hooked')] as const;
+  const sees = posted(receiver);
+  rows.push(await compareLatency(run, aim('latency-webhook', 'write to webhook, p50', 3.0, 2.0), sides, [sees, sees]));
+  receiver.onPost = undefined;
+  return rows;
+}
+
+function aim(id: string, label: string, must: number, goal: number): Aim {
+  return { id, label, against: 'bare insert, then broadcast', unit: 'ms', must, goal };
+}
+
+function compareLatency(
+  { options }: Run,
+  aim: Aim,
+  [bare, service]: readonly [Side, Side],
+  [seesBare, seesService]: readonly [Sees, Sees],
+): Promise<EventRow> {
+  return interleaved(
+    aim,
+    options.rounds,
+    (round) => p50(bare, seesBare, round),
+    (round) => p50(service, seesService, round),
+  );
+}
+
+async function p50(side: Side, sees: Sees, round: number): Promise<number> {
+  const latencies: number[] = [];
+  for (let at = -WARM_SAMPLES; at < SAMPLES; at++) {
+    const marker = `marker-${round}-${at + WARM_SAMPLES}-of-${side.server.pid}`;
+    const seen = within(sees(marker));
+    const begun = performance.now();
+    const sent = send(side, side.target(bodyOf(marker)));
+    await seen;
+    const took = performance.now() - begun;
+    await sent;
+    if (at >= 0) latencies.push(took);
+    await Bun.sleep(PAUSE_MS);
+  }
+  return quantile(latencies, 0.5);
+}
+
+function within(seen: Promise<void>): Promise<void> {
+  const late = Bun.sleep(LOST_MS).then(() => {
+    throw new Error(`an event was not seen within ${LOST_MS} ms`);
+  });
+  late.catch(() => {});
+  return Promise.race([seen, late]);
+}
+
+/** The bare side, posting to the receiver before it answers. */
+function hooked(bare: Side, receiver: Receiver): Side {
+  const hook = encodeURIComponent(receiver.url('ok'));
+  return {
+    ...bare,
+    target: (body) => {
+      const target = bare.target(body);
+      return { ...target, path: `${target.path}?hook=${hook}` };
+    },
+  };
+}
+
+function posted(receiver: Receiver): Sees {
+  return (marker) =>
+    new Promise((resolve) => {
+      receiver.onPost = (_, body) => {
+        if (body.includes(marker)) resolve();
+      };
+    });
+}

@@ -1,0 +1,66 @@
+// A row of the events table: one figure of the service beside the same figure of something to compare with, and the
+// limits of their ratio. Figures are medians of interleaved rounds. A row that cannot be measured says why.
+
+import { CpuMeter, pinBackends } from '../cpu.ts';
+import { median } from '../measure.ts';
+import type { Scratch } from '../scratch.ts';
+import type { Side } from './world.ts';
+
+export interface Aim {
+  id: string;
+  label: string;
+  /** What the baseline is, in words. */
+  against: string;
+  unit: string;
+  /** Limits of the ratio; it must lie below them, or above when `atLeast` is set. */
+  must: number;
+  goal: number;
+  atLeast?: boolean;
+}
+
+export interface EventRow extends Aim {
+  baseline?: number;
+  subject?: number;
+  ratio?: number;
+  failure?: string;
+}
+
+type Measure = (round: number) => Promise<number>;
+
+/** Measures both in turn, `rounds` times. Never rejects. */
+export async function interleaved(aim: Aim, rounds: number, baseline: Measure, subject: Measure): Promise<EventRow> {
+  return row(aim, async () => {
+    const figures: [number[], number[]] = [[], []];
+    for (let round = 0; round < rounds; round++) {
+      figures[0].push(await baseline(round));
+      figures[1].push(await subject(round));
+    }
+    return { baseline: median(figures[0]), subject: median(figures[1]) };
+  });
+}
+
+/** The row of two figures, or of the reason why there are none. */
+export async function row(aim: Aim, measure: () => Promise<{ baseline: number; subject: number }>): Promise<EventRow> {
+  try {
+    const { baseline, subject } = await measure();
+    return { ...aim, baseline, subject, ratio: subject / baseline };
+  } catch (error) {
+    return { ...aim, failure: (error as Error).message };
+  }
+}
+
+/** CPU in microseconds that the server, its database and Redis spend while `work` lasts. */
+export async function cpuOf({ server }: Side, scratch: Scratch, work: () => Promise<unknown>): Promise<number> {
+  pinBackends(scratch.postmaster, server.database);
+  const meter = new CpuMeter(server, scratch.postmaster, scratch.redisCpu);
+  await meter.begin();
+  await work();
+  const { app, database, redis } = await meter.end();
+  return app + database + redis;
+}
+
+/** The value below which `share` of them lie. */
+export function quantile(values: readonly number[], share: number): number {
+  const sorted = Float64Array.from(values).sort();
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
+}

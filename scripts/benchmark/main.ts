@@ -1,0 +1,123 @@
+// The bench from beginning to end: databases, both servers with their records, the comparisons, the table.
+// Ends with 0 when every row holds its `must`, 1 when one does not or cannot be measured, 2 when the bench itself
+// cannot run; cleans up in each case, and on SIGINT and SIGTERM (130, 143). Contract: the goal table of the design.
+
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { bareShots, otherBareShots } from './bare-shots.ts';
+import { fillBare } from './bare-store.ts';
+import { pinSelf, startServer } from './children.ts';
+import { Cleanup } from './cleanup.ts';
+import { SAMPLE } from './dataset.ts';
+import { measureEvents } from './events/events.ts';
+import { measureAlone } from './measure.ts';
+import { type Options, readOptions, wantsRecords } from './options.ts';
+import { eventVerdict, gaugeVerdict, json, markdown, progressLine, type Report, rowVerdict } from './report.ts';
+import { bareComparisons, type Comparison, measureRows } from './rows.ts';
+import type { Run } from './run.ts';
+import { openScratch, type Scratch } from './scratch.ts';
+import { measureService } from './service-rows.ts';
+import type { BareWorld } from './world.ts';
+
+const SIGNALS = { SIGINT: 130, SIGTERM: 143 } as const;
+
+const cleanup = new Cleanup();
+let stoppedBy: keyof typeof SIGNALS | undefined;
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.on(signal, () => {
+    stoppedBy ??= signal;
+    void cleanup.run().then(() => process.exit(SIGNALS[signal]));
+  });
+}
+process.exit(await main());
+
+/** Once a signal has come, what fails does so because the clean-up takes it away. */
+async function main(): Promise<number> {
+  let code = 2;
+  try {
+    code = await bench(readOptions(process.argv.slice(2), process.env));
+  } catch (error) {
+    if (!stoppedBy) console.error(`bench: ${(error as Error).message}`);
+  }
+  await cleanup.run();
+  return stoppedBy ? SIGNALS[stoppedBy] : code;
+}
+
+async function bench(options: Options): Promise<number> {
+  pinSelf();
+  const directory = await mkdtemp(join(tmpdir(), 'svc-bench-'));
+  cleanup.later('remove the work directory', () => rm(directory, { recursive: true, force: true }));
+  const scratch = await openScratch(options, cleanup);
+  const run = { options, scratch, directory, cleanup, say };
+  const records = wantsRecords(options) ? await measureRecords(run) : { rows: [], gauges: [], bare: [] };
+  const events = options.events ? await measureEvents(run, options.events) : { events: [], gauges: [] };
+  const gauges = [...records.gauges, ...events.gauges];
+  const report = { options, scratch, ...records, events: events.events, gauges };
+  if (stoppedBy) return SIGNALS[stoppedBy];
+  console.log(markdown(report));
+  if (options.json) await writeFile(options.json, json(report));
+  return holds(report) ? 0 : 1;
+}
+
+/** Everything that needs the filled tables. */
+async function measureRecords(run: Run): Promise<Pick<Report, 'rows' | 'gauges' | 'bare'>> {
+  const { options, scratch, directory } = run;
+  const bare = await startBare(options, scratch, directory);
+  const measured = options.self
+    ? await measureSelf(bare, options, scratch, directory)
+    : await measureService({ ...run, bare });
+  return { ...measured, bare: await measureBare(bare, options, scratch) };
+}
+
+function say(line: string): void {
+  if (!stoppedBy) console.error(line);
+}
+
+async function startBare(options: Options, scratch: Scratch, directory: string): Promise<BareWorld> {
+  say(`filling the bare tables with 2 x ${options.records} records`);
+  const { people, ids } = await fillBare(scratch.bare.url, options.records, SAMPLE);
+  const server = await bareServer(scratch, join(directory, 'bare.log'));
+  return { server, url: scratch.bare.url, records: options.records, people, ids };
+}
+
+async function bareServer(scratch: Scratch, logFile: string): Promise<BareWorld['server']> {
+  const server = await startServer('scripts/benchmark/bare.ts', { DATABASE_URL: scratch.bare.url }, logFile, cleanup);
+  return { pid: server.pid, port: server.port, database: scratch.bare.database };
+}
+
+/** The bare handler against a second one on the same tables: what the harness itself adds or loses. */
+async function measureSelf(bare: BareWorld, options: Options, scratch: Scratch, directory: string) {
+  const twin = { ...bare, server: await bareServer(scratch, join(directory, 'twin.log')) };
+  await scratch.settle();
+  const comparisons = bareComparisons(
+    bareShots(bare, options.seconds),
+    bareShots(twin, options.seconds),
+    options.records,
+  );
+  const rows = await measureRows(chosen(comparisons, options), options, scratch, (row) => say(progressLine(row)));
+  return { rows, gauges: [] };
+}
+
+async function measureBare(bare: BareWorld, options: Options, scratch: Scratch): Promise<Report['bare']> {
+  if (options.only && !options.only.has('bare')) return [];
+  const measured: Array<Report['bare'][number]> = [];
+  for (const { label, shot } of otherBareShots(bare)) {
+    measured.push(
+      await measureAlone(shot, { ...options, rounds: 1 }, scratch).then(
+        (figure) => ({ label, figure }),
+        (error: Error) => ({ label, failure: error.message }),
+      ),
+    );
+  }
+  return measured;
+}
+
+function chosen(comparisons: readonly Comparison[], options: Options): readonly Comparison[] {
+  return comparisons.filter(({ id }) => options.only?.has(id) ?? true);
+}
+
+function holds({ rows, events, gauges }: Pick<Report, 'rows' | 'events' | 'gauges'>): boolean {
+  const verdicts = [...rows.map(rowVerdict), ...events.map(eventVerdict), ...gauges.map(gaugeVerdict)];
+  return verdicts.every((verdict) => verdict !== 'MISSED' && verdict !== 'FAILED');
+}

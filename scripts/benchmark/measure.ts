@@ -1,0 +1,143 @@
+// Measures two shots against each other in interleaved rounds (baseline, subject, baseline, ...) and takes medians.
+// A shot is checked for a right answer before it is timed, and a single failed answer in a round fails the whole
+// comparison: what fails can never look fast. CPU in microseconds a request, latencies in milliseconds.
+
+import { CpuMeter, type CpuUse, type MeteredServer, pinBackends } from './cpu.ts';
+import type { Load, Plan, Target } from './generator.ts';
+import type { Scratch } from './scratch.ts';
+
+const WARM_MS = 400;
+/** The first round of a shot also warms what compiles and caches as it runs. */
+const FIRST_WARM_MS = 1_200;
+
+export interface Shot {
+  server: MeteredServer & { port: number };
+  /** The requests of one round; called anew before each. */
+  targets(): Promise<Target[]> | Target[];
+  /** Each request at most once (what deletes, or must not be remembered). */
+  once?: boolean;
+  /** What is wrong with an answer's `data`, or null. */
+  wrong(data: unknown, target: Target): string | null;
+}
+
+export interface Figure extends CpuUse {
+  requestsPerSecond: number;
+  p50: number;
+  p99: number;
+}
+
+export interface Conditions {
+  rounds: number;
+  seconds: number;
+  connections: number;
+}
+
+/** Medians of one shot alone. */
+export async function measureAlone(shot: Shot, conditions: Conditions, scratch: Scratch): Promise<Figure> {
+  await checkAnswer(shot);
+  const figures: Figure[] = [];
+  for (let round = 0; round < conditions.rounds; round++)
+    figures.push(await measureRound(shot, conditions, scratch, round));
+  return medianFigure(figures);
+}
+
+/** Medians of each, or an Error that says which side answered wrongly. */
+export async function compare(baseline: Shot, subject: Shot, conditions: Conditions, scratch: Scratch) {
+  await checkAnswer(baseline);
+  await checkAnswer(subject);
+  const figures: [Figure[], Figure[]] = [[], []];
+  for (let round = 0; round < conditions.rounds; round++) {
+    figures[0].push(await measureRound(baseline, conditions, scratch, round));
+    figures[1].push(await measureRound(subject, conditions, scratch, round));
+  }
+  return { baseline: medianFigure(figures[0]), subject: medianFigure(figures[1]) };
+}
+
+/** CPU a request, all parts together. */
+export function wholeCpu(figure: CpuUse): number {
+  return figure.app + figure.database + figure.redis;
+}
+
+async function checkAnswer(shot: Shot): Promise<void> {
+  const [target] = await shot.targets();
+  if (!target) throw new Error('no request to send');
+  const headers = new Headers(target.headers);
+  if (target.key) headers.set('authorization', `Bearer ${target.key}`);
+  if (target.body !== undefined) headers.set('content-type', 'application/json');
+  const answer = await fetch(`http://127.0.0.1:${shot.server.port}${target.path}`, { ...target, headers });
+  const text = await answer.text();
+  if (!answer.ok) throw new Error(`${target.method} ${target.path} answers ${answer.status}: ${text.slice(0, 200)}`);
+  const wrong = shot.wrong((JSON.parse(text) as { data: unknown }).data, target);
+  if (wrong) throw new Error(`${target.method} ${target.path}: ${wrong}`);
+}
+
+async function measureRound(shot: Shot, conditions: Conditions, scratch: Scratch, round: number): Promise<Figure> {
+  const plan: Plan = {
+    port: shot.server.port,
+    connections: conditions.connections,
+    warmMs: round === 0 ? FIRST_WARM_MS : WARM_MS,
+    runMs: conditions.seconds * 1_000,
+    targets: await shot.targets(),
+    once: shot.once ?? false,
+  };
+  const meter = new CpuMeter(shot.server, scratch.postmaster, scratch.redisCpu);
+  pinBackends(scratch.postmaster, shot.server.database);
+  const { load, used } = await generate(plan, meter);
+  if (load.failed > 0) throw new Error(`${load.failed} of ${load.requests} answers failed`);
+  if (load.requests === 0) throw new Error('not one answer within the round');
+  return {
+    requestsPerSecond: (load.requests / load.elapsedMs) * 1_000,
+    app: used.app / load.requests,
+    database: used.database / load.requests,
+    redis: used.redis / load.requests,
+    p50: load.p50,
+    p99: load.p99,
+  };
+}
+
+/** Runs the generator and reads the CPU at the two moments that it names. */
+async function generate(plan: Plan, meter: CpuMeter): Promise<{ load: Load; used: CpuUse }> {
+  const child = Bun.spawn([process.execPath, '--no-env-file', `${import.meta.dir}/generator.ts`], {
+    stdin: new Blob([JSON.stringify(plan)]),
+    stdout: 'pipe',
+    stderr: 'inherit',
+  });
+  let begun = false;
+  for await (const line of linesOf(child.stdout)) {
+    if (line === 'begin') {
+      begun = true;
+      await meter.begin();
+    } else if (begun) return { used: await meter.end(), load: JSON.parse(line) as Load };
+  }
+  throw new Error(`the generator ended with exit code ${await child.exited} before its window began or ended`);
+}
+
+async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const chunk of stream) {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
+    rest = lines.pop() ?? '';
+    yield* lines;
+  }
+}
+
+function medianFigure(figures: readonly Figure[]): Figure {
+  const of = (part: keyof Figure) => median(figures.map((figure) => figure[part]));
+  return {
+    requestsPerSecond: of('requestsPerSecond'),
+    app: of('app'),
+    database: of('database'),
+    redis: of('redis'),
+    p50: of('p50'),
+    p99: of('p99'),
+  };
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((left, right) => left - right);
+  const middle = Math.floor(sorted.length / 2);
+  return sorted.length % 2 === 1
+    ? (sorted[middle] as number)
+    : ((sorted[middle - 1] as number) + (sorted[middle] as number)) / 2;
+}

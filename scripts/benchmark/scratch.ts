@@ -1,0 +1,98 @@
+// The bench's own databases on the Postgres given, and an empty numbered database of the Redis given. Both are
+// removed by the clean-up. Parallel queries are off in both databases: parallel workers end before their CPU can be
+// read, and with one core for the server they help neither side.
+
+import { Redis } from 'ioredis';
+import postgres from 'postgres';
+import type { Cleanup } from './cleanup.ts';
+import { postmasterOf } from './cpu.ts';
+import type { Options } from './options.ts';
+
+const HIGHEST_REDIS_DATABASE = 15;
+
+export interface Scratch {
+  /** Names of the two databases, and their addresses. */
+  bare: { database: string; url: string };
+  service: { database: string; url: string };
+  redisUrl: string;
+  postmaster: number;
+  versions: { postgres: string; redis: string };
+  /** Cumulative CPU of Redis in microseconds. */
+  redisCpu(): Promise<number>;
+  /** `vacuum (analyze)` of both databases, so that none of it falls into a measured round. */
+  settle(): Promise<void>;
+}
+
+/** Throws with a sentence a person can act on when Postgres or Redis does not answer. */
+export async function openScratch(options: Options, cleanup: Cleanup): Promise<Scratch> {
+  const redis = await openRedis(options.redisUrl, cleanup);
+  const admin = postgres(options.databaseUrl, { max: 1, connect_timeout: 5, onnotice: () => {} });
+  cleanup.later('close Postgres', () => admin.end({ timeout: 5 }));
+  const [facts] = await admin`select pg_backend_pid() as pid, current_setting('server_version') as version`.catch(
+    (error: Error) => {
+      throw new Error(`no Postgres at DATABASE_URL (${hostOf(options.databaseUrl)}): ${error.message}`);
+    },
+  );
+  const name = `svc_bench_${process.pid}`;
+  const service = await createDatabase(admin, options.databaseUrl, name, cleanup);
+  const bare = await createDatabase(admin, options.databaseUrl, `${name}_bare`, cleanup);
+  return {
+    bare,
+    service,
+    redisUrl: redis.url,
+    postmaster: postmasterOf(facts?.pid),
+    versions: { postgres: String(facts?.version).split(' ')[0] as string, redis: redis.version },
+    redisCpu: redis.cpu,
+    settle: async () => {
+      for (const { url } of [bare, service]) await vacuum(url);
+    },
+  };
+}
+
+async function createDatabase(admin: postgres.Sql, url: string, database: string, cleanup: Cleanup) {
+  cleanup.later(`drop database ${database}`, () => admin.unsafe(`drop database if exists "${database}" with (force)`));
+  await admin.unsafe(`create database "${database}"`);
+  await admin.unsafe(`alter database "${database}" set max_parallel_workers_per_gather = 0`);
+  const own = new URL(url);
+  own.pathname = `/${database}`;
+  return { database, url: own.toString() };
+}
+
+async function vacuum(url: string): Promise<void> {
+  const sql = postgres(url, { max: 1, onnotice: () => {} });
+  await sql`vacuum (analyze)`;
+  await sql.end();
+}
+
+/** Takes the highest numbered database that is empty, so that emptying it afterwards is nobody's loss. */
+async function openRedis(url: string, cleanup: Cleanup) {
+  const redis = new Redis(url, { lazyConnect: true, maxRetriesPerRequest: 1, retryStrategy: () => null });
+  redis.on('error', () => {});
+  await redis.connect().catch((error: Error) => {
+    throw new Error(`no Redis at REDIS_URL (${hostOf(url)}): ${error.message}`);
+  });
+  cleanup.later('close Redis', () => redis.quit());
+  const number = await emptyDatabase(redis);
+  cleanup.later('empty the Redis database', () => redis.flushdb());
+  const own = new URL(url);
+  own.pathname = `/${number}`;
+  const version = /redis_version:(\S+)/.exec(await redis.info('server'))?.[1] ?? 'unknown';
+  return { url: own.toString(), version, cpu: () => redisCpu(redis) };
+}
+
+async function emptyDatabase(redis: Redis): Promise<number> {
+  for (let number = HIGHEST_REDIS_DATABASE; number > 0; number--) {
+    await redis.select(number);
+    if ((await redis.dbsize()) === 0) return number;
+  }
+  throw new Error('no empty database among 1 to 15 of the Redis given');
+}
+
+async function redisCpu(redis: Redis): Promise<number> {
+  const seconds = [...(await redis.info('cpu')).matchAll(/used_cpu_(?:sys|user):([\d.]+)/g)];
+  return seconds.reduce((sum, [, value]) => sum + Number(value) * 1e6, 0);
+}
+
+function hostOf(url: string): string {
+  return URL.parse(url)?.host ?? 'not an address';
+}

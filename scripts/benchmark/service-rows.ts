@@ -1,0 +1,71 @@
+// Everything measured on the service: against the bare handler, with a role-limited key, with each kind of credential,
+// through a view, at another size, among many tenants; and the figures with limits of their own (import, start,
+// memory). A part that the service does not offer yet becomes rows that say so.
+
+import { roleComparisons, viewComparisons } from './access-rows.ts';
+import { isMissing } from './api.ts';
+import { bareShots } from './bare-shots.ts';
+import { credentialComparisons } from './credential-rows.ts';
+import { importGauges, startGauges } from './gauges.ts';
+import type { Conditions } from './measure.ts';
+import { progressLine, type Report } from './report.ts';
+import { bareComparisons, type Comparison, measureRows, type Row } from './rows.ts';
+import type { Bench, ServiceRun } from './run.ts';
+import { scaleComparisons } from './scale-rows.ts';
+import { fillService, serviceEnv, startService } from './service.ts';
+import { serviceShots } from './service-shots.ts';
+import { tenantComparisons } from './tenant-rows.ts';
+
+/** All rows and gauges that the options ask for. */
+export async function measureService(run: ServiceRun): Promise<Pick<Report, 'rows' | 'gauges'>> {
+  const { options, scratch, say } = run;
+  const env = serviceEnv(run.directory, { database: scratch.service.url, redis: scratch.redisUrl });
+  const wanted = (id: string) => options.only?.has(id) ?? true;
+  const server = await startService(env, run.cleanup);
+  say(`filling the service with 2 x ${options.records} records`);
+  const filled = await fillService(server.port, env.ADMIN_SECRET, options.records);
+  await scratch.settle();
+  const own = { pid: server.pid, port: server.port, database: scratch.service.database };
+  const bench: Bench = { ...run, env, world: { ...filled, server: own, records: options.records } };
+  const rows = await compareAll(bench, wanted);
+  await server.stop();
+  return {
+    rows,
+    gauges: [...importGauges(filled.importPerSecond, wanted), ...(await startGauges(env, wanted, run.cleanup))],
+  };
+}
+
+async function compareAll(bench: Bench, wanted: (id: string) => boolean): Promise<Row[]> {
+  const { options, scratch, say } = bench;
+  const conditions: Conditions = options;
+  const service = serviceShots(bench.world, options.seconds);
+  const groups: Array<{ ids: readonly string[]; prepare: () => Comparison[] | Promise<Comparison[]> }> = [
+    { ids: [], prepare: () => bareComparisons(bareShots(bench.bare, options.seconds), service, options.records) },
+    { ids: ['role'], prepare: () => roleComparisons(bench, service) },
+    { ids: ['credentials'], prepare: () => credentialComparisons(bench, service) },
+    { ids: ['view'], prepare: () => viewComparisons(bench, service) },
+  ];
+  if (options.scale) groups.push({ ids: ['scale'], prepare: () => scaleComparisons(bench, options.scale as number) });
+  if (options.tenants)
+    groups.push({ ids: ['tenants'], prepare: () => tenantComparisons(bench, options.tenants as number) });
+  const rows: Row[] = [];
+  for (const { ids, prepare } of groups) {
+    if (ids.length > 0 && !ids.some(wanted)) continue;
+    const comparisons = await prepareGroup(ids[0] ?? 'bare', prepare, rows);
+    const chosen = ids.length > 0 ? comparisons : comparisons.filter(({ id }) => wanted(id));
+    rows.push(...(await measureRows(chosen, conditions, scratch, (row) => say(progressLine(row)))));
+  }
+  return rows;
+}
+
+/** A group that cannot be set up leaves one row that says why: skipped where the service has no such endpoint. */
+async function prepareGroup(id: string, prepare: () => Comparison[] | Promise<Comparison[]>, rows: Row[]) {
+  try {
+    return await prepare();
+  } catch (error) {
+    const { message } = error as Error;
+    const reason = isMissing(error) ? { skipped: `not offered: ${message}` } : { failure: message };
+    rows.push({ id, label: id, against: '', must: null, goal: null, ...reason });
+    return [];
+  }
+}

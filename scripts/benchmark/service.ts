@@ -1,0 +1,100 @@
+// The service under test: started as its operator would start it, set up through its own REST API, with the same
+// records as the bare handler. `items` is read, `items_w` is written.
+
+import { randomBytes } from 'node:crypto';
+import { Api } from './api.ts';
+import { startServer } from './children.ts';
+import type { Cleanup } from './cleanup.ts';
+import { item, PEOPLE, person, SAMPLE, STATUSES } from './dataset.ts';
+
+export interface ServiceEnv {
+  ADMIN_SECRET: string;
+  JWT_SECRET: string;
+  PORT: '0';
+  DEMO: '0';
+  DATABASE_URL?: string;
+  REDIS_URL?: string;
+  DATA_DIR: string;
+}
+
+export interface FilledTenant {
+  key: string;
+  people: string[];
+  ids: Record<'items' | 'items_w', string[]>;
+  /** Null when the service has no import. */
+  importPerSecond: number | null;
+}
+
+/** The environment of a service with secrets of its own; without `urls` it is the embedded one. */
+export function serviceEnv(dataDir: string, urls?: { database: string; redis: string }): ServiceEnv {
+  const secret = () => randomBytes(32).toString('hex');
+  const own = { ADMIN_SECRET: secret(), JWT_SECRET: secret(), PORT: '0', DEMO: '0', DATA_DIR: dataDir } as const;
+  return urls ? { ...own, DATABASE_URL: urls.database, REDIS_URL: urls.redis } : own;
+}
+
+export function startService(env: ServiceEnv, cleanup: Cleanup) {
+  return startServer('src/main.ts', { ...env }, `${env.DATA_DIR}/service-${Date.now()}.log`, cleanup);
+}
+
+/** Makes a tenant and answers its owner key. */
+export async function createTenant(port: number, adminSecret: string, slug: string): Promise<string> {
+  const admin = new Api(port, { adminSecret });
+  const body = { slug, name: `Bench ${slug}` };
+  return (await admin.call<{ apiKey: string }>('POST', '/api/admin/platform/tenants', body)).apiKey;
+}
+
+/** An entity with the eight fields of the bench's records; `people` must exist. */
+export async function createItems(api: Api, name: string): Promise<void> {
+  await api.call('POST', '/api/entities', {
+    name,
+    fields: [
+      { key: 'title', type: 'text', required: true },
+      { key: 'notes', type: 'text' },
+      { key: 'status', type: 'select', options: STATUSES, indexed: true },
+      { key: 'amount', type: 'integer', indexed: true },
+      { key: 'price', type: 'number' },
+      { key: 'active', type: 'boolean' },
+      { key: 'due', type: 'date', indexed: true },
+      { key: 'owner', type: 'relation', entity: 'people', onDelete: 'set_null' },
+    ],
+  });
+}
+
+/** Makes the entity the items belong to, with its records, and answers their ids. */
+export async function createPeople(api: Api, count = PEOPLE): Promise<string[]> {
+  const fields = [
+    { key: 'fullName', type: 'text', required: true },
+    { key: 'email', type: 'email' },
+  ];
+  await api.call('POST', '/api/entities', { name: 'people', fields });
+  return api.createMany(
+    'people',
+    Array.from({ length: count }, (_, at) => person(at)),
+  );
+}
+
+/** Imports `records` items into `entity` and answers the seconds it took, null without an import. */
+export function importItems(
+  api: Api,
+  entity: string,
+  records: number,
+  people: readonly string[],
+): Promise<number | null> {
+  return api.importRecords(entity, records, (at) => item(at, records, people));
+}
+
+/** A tenant with the bench's entities and records. */
+export async function fillService(port: number, adminSecret: string, records: number): Promise<FilledTenant> {
+  const key = await createTenant(port, adminSecret, 'bench');
+  const api = new Api(port, { key });
+  const people = await createPeople(api);
+  const ids: FilledTenant['ids'] = { items: [], items_w: [] };
+  let seconds: number | null = 0;
+  for (const entity of ['items', 'items_w'] as const) {
+    await createItems(api, entity);
+    const spent = await importItems(api, entity, records, people);
+    seconds = seconds === null || spent === null ? null : seconds + spent;
+    ids[entity] = await api.sampleIds(entity, records, SAMPLE);
+  }
+  return { key, people, ids, importPerSecond: seconds && (2 * records) / seconds };
+}

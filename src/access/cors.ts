@@ -1,0 +1,70 @@
+// Where public keys may be used from. A key's origins are compared as text with the browser's Origin
+// header; nothing else is ever allowed, no credentials, no `null`. A preflight carries no key: it is
+// answered for an origin that some key names. A key without origins is not for browsers: it works, but
+// no other site's script may read the answers. Contract: section 7 of the decisions.
+import type { App } from '../app.ts';
+import { forbidden } from '../errors.ts';
+import { Cache } from '../runtime/cache.ts';
+import { sql } from '../runtime/sql.ts';
+import { addAnswerHeaders } from './request-facts.ts';
+
+const EXPOSED =
+  'ETag, RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id, Idempotent-Replayed';
+const ALLOWED_HEADERS =
+  'Authorization, Content-Type, If-None-Match, X-Anon-Key, X-Public-Key, X-Request-Id, X-Tenant-ID, X-Tenant-Slug';
+const PREFLIGHT_KEPT_S = 600;
+
+/** Notes the headers that let the key's own sites read the answer. 403 for a request from another origin. */
+export function admitOrigin(request: Request, allowedOrigins: readonly string[]): void {
+  const origin = request.headers.get('origin');
+  const isAllowed = origin !== null && allowedOrigins.includes(origin);
+  addAnswerHeaders(request, {
+    vary: 'Origin',
+    ...(isAllowed ? { 'access-control-allow-origin': origin, 'access-control-expose-headers': EXPOSED } : {}),
+  });
+  if (origin !== null && !isAllowed && allowedOrigins.length > 0) {
+    throw forbidden('this key may not be used from this origin');
+  }
+}
+
+/** Whether a text is an origin as browsers send it: scheme, host, and a port that is not the usual one. */
+export function isOrigin(text: string): boolean {
+  const url = URL.parse(text);
+  return url !== null && /^https?:$/.test(url.protocol) && url.origin === text;
+}
+
+/** The headers that answer a preflight request; the browser goes on only for an origin that is allowed. */
+export async function preflightHeaders(app: App, request: Request): Promise<Record<string, string>> {
+  const vary = { vary: 'Origin, Access-Control-Request-Method, Access-Control-Request-Headers' };
+  const origin = request.headers.get('origin');
+  if (origin === null || !isOrigin(origin) || !(await isNamedByAKey(app, origin))) return vary;
+  return {
+    ...vary,
+    'access-control-allow-origin': origin,
+    'access-control-allow-methods': 'GET',
+    'access-control-allow-headers': ALLOWED_HEADERS,
+    'access-control-max-age': String(PREFLIGHT_KEPT_S),
+  };
+}
+
+const CACHED_ORIGINS = 5_000;
+const caches = new WeakMap<App, Cache<boolean>>();
+
+/** Preflights come without proof of anything, so what is known of an origin is kept for half a second. */
+function cacheOf(app: App): Cache<boolean> {
+  const existing = caches.get(app);
+  if (existing !== undefined) return existing;
+  const made = new Cache<boolean>(CACHED_ORIGINS, () => false);
+  caches.set(app, made);
+  return made;
+}
+
+async function isNamedByAKey(app: App, origin: string): Promise<boolean> {
+  return cacheOf(app).get(origin, async () => {
+    const row = await app.db.first(sql`
+      select from platform.public_keys
+      where allowed_origins @> ${JSON.stringify([origin])}::text::jsonb and revoked_at is null and expires_at > now()
+      limit 1`);
+    return row !== undefined;
+  });
+}

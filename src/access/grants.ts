@@ -1,0 +1,91 @@
+// Rights are written by name, so a name must not come to mean something else. A role cannot go while somebody is being
+// given it; what a deleted entity or view was granted goes with it, from roles, platform APIs and bots, so that a new
+// one of that name begins with nothing. What confines a role stays: it can only hide.
+// Failures: 400. Contract: sections 6, 7 and 12 of the decisions.
+import type { App } from '../app.ts';
+import { invalidField } from '../errors.ts';
+import type { Topic } from '../runtime/changes.ts';
+import { identifier, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import type { Tenant } from '../tenants/tenants.ts';
+import { isEntityName } from './resources.ts';
+
+type Place = Pick<Tenant, 'schema'>;
+
+/** Which of these names are roles. Those stay until the transaction ends. */
+export async function holdRoles(tx: Tx, { schema }: Place, names: readonly string[]): Promise<Set<string>> {
+  const rows = await tx.rows<{ name: string }>(sql`
+    select name from ${identifier(schema, 'roles')}
+    where name in (${listed(names)})
+    order by id
+    for key share`);
+  return new Set(rows.map(({ name }) => name));
+}
+
+/** 400 unless the role exists, which then stays until the transaction ends. */
+export async function holdRole(tx: Tx, place: Place, name: string): Promise<void> {
+  if (!(await holdRoles(tx, place, [name])).has(name)) {
+    throw invalidField('role', `there is no role ${JSON.stringify(name)}`);
+  }
+}
+
+/** The same of a role named by its id. */
+export async function holdRoleId(tx: Tx, { schema }: Place, id: string): Promise<void> {
+  const row = await tx.first(sql`
+    select from ${identifier(schema, 'roles')} where id = ${id}::uuid for key share`);
+  if (row === undefined) throw invalidField('roleId', 'is not the id of a role');
+}
+
+/**
+ * 400 at `<path>.<name>` unless each entity that something is granted on exists, which then stays until the transaction
+ * ends.
+ */
+export async function holdEntities(tx: Tx, { schema }: Place, granted: object, path: string): Promise<void> {
+  const names = Object.keys(granted).filter(isEntityName);
+  if (names.length === 0) return;
+  const rows = await tx.rows<{ name: string }>(sql`
+    select name from ${identifier(schema, 'entity_definitions')}
+    where name in (${listed(names)})
+    order by id
+    for key share`);
+  const gone = names.find((name) => !rows.some((row) => row.name === name));
+  if (gone !== undefined) throw invalidField(`${path}.${gone}`, 'is no entity');
+}
+
+/** What other processes have to hear once the transaction has committed. */
+export type Withdrawn = readonly (readonly [Topic, string])[];
+
+/** Takes away every grant on an entity's name, `view:<slug>` or the like. Announce what comes back. */
+export async function withdrawGrants(tx: Tx, { id, schema }: Tenant, resources: readonly string[]): Promise<Withdrawn> {
+  const names = sql`array(${listed(resources)})`;
+  const roles = await tx.rows(sql`
+    update ${identifier(schema, 'roles')} set permissions = permissions - ${names}, updated_at = now()
+    where permissions ?| ${names}
+    returning id`);
+  const bots = await tx.rows<{ id: string }>(sql`
+    update platform.bots
+    set permissions = jsonb_set(permissions, '{entities}', (permissions -> 'entities') - ${names}), updated_at = now()
+    where tenant_id = ${id}::uuid and (permissions -> 'entities') ?| ${names}
+    returning id`);
+  const keys = await tx.rows<{ hash: string }>(sql`
+    with changed as (
+      update platform.apis set permissions = permissions - ${names}, updated_at = now()
+      where tenant_id = ${id}::uuid and permissions ?| ${names}
+      returning id
+    )
+    select encode(k.hash, 'hex') as hash from platform.platform_keys as k
+    where k.api_id in (select id from changed) and k.revoked_at is null`);
+  return [
+    ...(roles.length > 0 ? [['role', id] as const] : []),
+    ...bots.map((bot) => ['bot', bot.id] as const),
+    ...keys.map(({ hash }) => ['credential', hash] as const),
+  ];
+}
+
+/** Tells every process. */
+export async function announceWithdrawn(app: App, withdrawn: Withdrawn): Promise<void> {
+  await Promise.all(withdrawn.map(([topic, key]) => app.changes.announce(topic, key)));
+}
+
+function listed(names: readonly string[]): Sql {
+  return sql`select jsonb_array_elements_text(${JSON.stringify(names)}::text::jsonb)`;
+}

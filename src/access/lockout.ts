@@ -1,0 +1,113 @@
+// What guards every attempt to prove an identity by a secret that a person chose or typed: 20 a
+// minute from one address, and after 5 failures within 15 minutes for one account nothing but 401
+// for 15 minutes. A failure is written down before the secret is looked at and taken back when it
+// was right, so that parallel attempts cannot outrun the count, on any number of processes.
+// Contract: section 7 of the decisions.
+import type { App } from '../app.ts';
+import { unauthorized } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
+import { Gate } from '../runtime/gate.ts';
+import { type Sql, sql } from '../runtime/sql.ts';
+import { sha256 } from '../runtime/tokens.ts';
+import { countRequest } from './rate-limit.ts';
+import { addressOf } from './request-facts.ts';
+
+/** An account that attempts are counted for, whether it exists or not. */
+export interface Account {
+  kind: 'user' | 'bot';
+  tenantId: string;
+  /** E-mail address or bot name, in its canonical form. */
+  name: string;
+}
+
+/** Attempts of one account at this process come one after the other; this many may wait. */
+const WAITING_MAX = 100;
+/** Every so many attempts, counts that mean nothing any more are removed. */
+const SWEEP_EVERY = 100;
+
+const { failuresMax, windowS, perAddress, perAddressWindowS } = LIMITS.attempts;
+const gates = new Map<string, Gate>();
+let attempts = 0;
+
+/**
+ * Lets one attempt through: resolves when `verify` says yes. 429 when the address has had its share; 401 when
+ * the account is locked, which is not told apart from a wrong secret; what `verify` throws counts as no attempt.
+ */
+export async function attempt(
+  app: App,
+  { request, ...account }: Account & { request: Request },
+  verify: () => Promise<boolean>,
+): Promise<void> {
+  await limitAttempts(app, request);
+  await guardAccount(app, account, verify);
+}
+
+/**
+ * Counts an attempt, or a registration, of the request's address, and notes what is left for the answer's headers.
+ * Each has its own count. 429 past the limit.
+ */
+export async function limitAttempts(
+  app: App,
+  request: Request,
+  name: 'attempts' | 'registrations' = 'attempts',
+): Promise<void> {
+  const key = `${name}:${addressOf(request)}`;
+  await countRequest(app, request, [{ name, key, quota: perAddress, windowS: perAddressWindowS }]);
+}
+
+/** The part of `attempt` that concerns the account alone. */
+export async function guardAccount(app: App, account: Account, verify: () => Promise<boolean>): Promise<void> {
+  const hash = sha256(`${account.kind} ${account.tenantId} ${account.name}`).toString('hex');
+  const gate = gates.get(hash) ?? new Gate(1, WAITING_MAX);
+  gates.set(hash, gate);
+  try {
+    await gate.run(() => countedAttempt(app, sql`decode(${hash}, 'hex')`, verify));
+  } finally {
+    if (gate.isIdle) gates.delete(hash);
+  }
+}
+
+async function countedAttempt(app: App, account: Sql, verify: () => Promise<boolean>): Promise<void> {
+  if (++attempts % SWEEP_EVERY === 0) await sweep(app);
+  if (!(await countFailure(app, account))) throw unauthorized('wrong credentials');
+  let isRight: boolean;
+  try {
+    isRight = await verify();
+  } catch (error) {
+    await takeBack(app, account);
+    throw error;
+  }
+  if (!isRight) throw unauthorized('wrong credentials');
+  await app.db.rows(sql`delete from platform.lockouts where account = ${account}`);
+}
+
+/** Adds a failure and, with the last one allowed, the lock. False when the account is locked already. */
+async function countFailure(app: App, account: Sql): Promise<boolean> {
+  const window = sql`make_interval(secs => ${windowS}::int)`;
+  const isOver = sql`(l.locked_until is not null or l.window_started_at <= now() - ${window})`;
+  const failures = sql`case when ${isOver} then 1 else l.failures + 1 end`;
+  const row = await app.db.first(sql`
+    insert into platform.lockouts as l (account, failures, window_started_at)
+    values (${account}, 1, now())
+    on conflict (account) do update
+    set failures = ${failures},
+      window_started_at = case when ${isOver} then now() else l.window_started_at end,
+      locked_until = case when ${failures} >= ${failuresMax}::int then now() + ${window} end
+    where l.locked_until is null or l.locked_until <= now()
+    returning failures`);
+  return row !== undefined;
+}
+
+/** An attempt that could not be judged was none. */
+async function takeBack(app: App, account: Sql): Promise<void> {
+  await app.db.rows(sql`
+    update platform.lockouts set failures = greatest(failures - 1, 0), locked_until = null
+    where account = ${account}`);
+}
+
+async function sweep(app: App): Promise<void> {
+  await app.db.rows(sql`
+    delete from platform.lockouts
+    where window_started_at < now() - 2 * make_interval(secs => ${windowS}::int)
+      and (locked_until is null or locked_until < now())`);
+}

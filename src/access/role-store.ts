@@ -1,0 +1,82 @@
+// A tenant's roles as stored, cached per process and dropped when a change is announced, so that a
+// role's change holds everywhere within a second. A role that is gone gives nothing.
+// Contract: section 6 of the decisions.
+import type { App } from '../app.ts';
+import { Cache } from '../runtime/cache.ts';
+import { identifier, sql } from '../runtime/sql.ts';
+import type { Tenant } from '../tenants/tenants.ts';
+import { type EntityRule, NOTHING, type Operation, type Rights, UNLIMITED } from './roles.ts';
+
+export interface Role {
+  id: string;
+  name: string;
+  description: string | null;
+  isSystem: boolean;
+  permissions: Record<string, Operation[]>;
+  entities: Record<string, EntityRule>;
+  createdAt: string;
+  updatedAt: string;
+}
+
+export interface Roles {
+  byName: ReadonlyMap<string, Role>;
+  byId: ReadonlyMap<string, Role>;
+}
+
+/** Roles whose bearers are tenant admins: nothing is refused or hidden. */
+export function isAdminRole(name: string | null): boolean {
+  return name === 'owner' || name === 'admin';
+}
+
+/** What a role gives; nothing for a role that is not there any more. */
+export function rightsOf(role: Role | undefined): Rights {
+  if (role === undefined) return NOTHING;
+  if (isAdminRole(role.name)) return UNLIMITED;
+  return { isUnlimited: false, permissions: role.permissions, entities: role.entities };
+}
+
+const CACHED_TENANTS = 5_000;
+const caches = new WeakMap<App, Cache<Roles>>();
+
+function cacheOf(app: App): Cache<Roles> {
+  const existing = caches.get(app);
+  if (existing !== undefined) return existing;
+  const made = new Cache<Roles>(CACHED_TENANTS, () => app.changes.heard);
+  app.changes.on('role', (key) => (key === null ? made.clear() : made.drop(key)));
+  caches.set(app, made);
+  return made;
+}
+
+export async function rolesOf(app: App, tenant: Tenant): Promise<Roles> {
+  return cacheOf(app).get(tenant.id, () => loadRoles(app, tenant));
+}
+
+interface RoleRow {
+  id: string;
+  name: string;
+  description: string | null;
+  is_system: boolean;
+  permissions: Record<string, Operation[]>;
+  entities: Record<string, EntityRule>;
+  created_at: string;
+  updated_at: string;
+}
+
+async function loadRoles(app: App, tenant: Tenant): Promise<Roles> {
+  const rows = await app.db.rows<RoleRow>(sql`
+    select id, name, description, is_system, permissions, entities, created_at, updated_at
+    from ${identifier(tenant.schema, 'roles')}
+    order by is_system desc, name`);
+  const roles = rows.map(
+    ({ is_system: isSystem, created_at: createdAt, updated_at: updatedAt, ...rest }): Role => ({
+      ...rest,
+      isSystem,
+      createdAt,
+      updatedAt,
+    }),
+  );
+  return {
+    byName: new Map(roles.map((role) => [role.name, role])),
+    byId: new Map(roles.map((role) => [role.id, role])),
+  };
+}

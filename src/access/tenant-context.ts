@@ -1,0 +1,50 @@
+// Which tenant a request speaks in: X-Tenant-ID, then X-Tenant-Slug, then the credential's own
+// binding, then the host. A bound credential never reaches another tenant, and the refusal does not
+// tell whether that tenant exists. Contract: "Tenant context", section 12 of the decisions.
+import type { App } from '../app.ts';
+import { forbidden, invalidField, notFound } from '../errors.ts';
+import { type Tenant, tenantByHost, tenantBySlug } from '../tenants/tenants.ts';
+import { hostOf } from './request-facts.ts';
+
+const HEADERS = ['X-Tenant-ID', 'X-Tenant-Slug'] as const;
+
+/** The tenant of a bound credential, after checking that nothing in the request names another: 403. */
+export async function confirmTenant(app: App, request: Request, bound: Tenant): Promise<Tenant> {
+  const slug = slugFromHeaders(request.headers);
+  const named = slug ?? (await tenantOfHost(app, request))?.slug;
+  if (named !== undefined && named !== bound.slug) throw forbidden('this credential belongs to another tenant');
+  return bound;
+}
+
+/** The tenant an unbound request names by header or host; null when it names none, 404 for an unknown slug. */
+export async function namedTenant(app: App, request: Request): Promise<Tenant | null> {
+  const slug = slugFromHeaders(request.headers);
+  if (slug === undefined) return tenantOfHost(app, request);
+  const tenant = await tenantBySlug(app, slug);
+  if (tenant === null) throw notFound('tenant');
+  return tenant;
+}
+
+/** Whether the request itself names a tenant, by header or host: a credential's binding does not count. */
+export async function namesTenant(app: App, request: Request): Promise<boolean> {
+  return slugFromHeaders(request.headers) !== undefined || (await tenantOfHost(app, request)) !== null;
+}
+
+/** The first tenant header's slug. A header sent twice with differing values is refused: 400. */
+function slugFromHeaders(headers: Headers): string | undefined {
+  let chosen: string | undefined;
+  for (const name of HEADERS) {
+    const value = headers.get(name);
+    if (value === null) continue;
+    const slugs = new Set(value.split(',').map((slug) => slug.trim()));
+    if (slugs.size > 1) throw invalidField(name, 'names more than one tenant');
+    chosen ??= [...slugs][0];
+  }
+  return chosen;
+}
+
+async function tenantOfHost(app: App, request: Request): Promise<Tenant | null> {
+  const host = hostOf(request, app.config.trustProxy);
+  if (host === '' || host === 'localhost' || /^[\d.]+$|^\[/.test(host)) return null;
+  return tenantByHost(app, host);
+}

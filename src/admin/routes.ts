@@ -1,0 +1,97 @@
+// The platform's routes besides those of tenants: admin sessions, and who is asking.
+// A session's token acts as the admin of its tenant for 12 hours, or until it is ended.
+// Contract: section 3 of the decisions.
+import { Type } from '@sinclair/typebox';
+import { Elysia, t } from 'elysia';
+import type { Caller } from '../access/caller.ts';
+import { allows, type Rights, showsField } from '../access/roles.ts';
+import type { App } from '../app.ts';
+import { guard } from '../http/guard.ts';
+import { Deleted, describe, nullable, open, Timestamp, Uuid } from '../http/openapi.ts';
+import { created, ok } from '../http/reply.ts';
+import { endSession, openSession } from './sessions.ts';
+import { tenantRoutes } from './tenant-routes.ts';
+
+const Slug = Type.String({ examples: ['acme'] });
+const SessionSchema = Type.Object({ token: Uuid, tenantSlug: Slug, expiresAt: Timestamp }, { $id: 'AdminSession' });
+export const WhoamiSchema = Type.Object(
+  {
+    kind: Type.String({ examples: ['owner_key'] }),
+    id: nullable(Type.String({ examples: Uuid.examples as string[] })),
+    tenant: nullable(Type.Object({ id: Uuid, slug: Slug, name: Type.String({ examples: ['Acme Ltd'] }) })),
+    role: nullable(Type.String({ examples: ['owner'] })),
+    email: nullable(Type.String({ examples: ['ada@acme.test'] })),
+    scopes: Type.Optional(Type.Array(Type.String({ examples: ['platform:read'] }))),
+    permissions: Type.Record(Type.String(), Type.Array(Type.String()), {
+      description: 'operations by entity; `*` stands for every entity',
+      examples: [{ '*': ['read', 'create', 'update', 'delete'] }],
+    }),
+    entities: Type.Record(Type.String(), Type.Unknown(), {
+      description: 'the fields that may be seen, by entity, where the role lists them; what is hidden is not told',
+      examples: [{ deals: { fields: ['title', 'stage'] } }],
+    }),
+  },
+  { $id: 'Whoami' },
+);
+
+const TAG = 'Identity';
+
+const OPEN_SESSION = {
+  access: 'super',
+  json: true,
+  body: open({ tenantSlug: t.String({ error: 'must be the slug of a tenant', examples: ['acme'] }) }),
+  detail: describe({
+    id: 'createAdminSession',
+    tag: TAG,
+    summary: 'Open an admin session in a tenant',
+    ok: [201, SessionSchema],
+  }),
+} as const;
+
+const END_SESSION = {
+  access: 'session',
+  detail: describe({ id: 'endAdminSession', tag: TAG, summary: 'End this admin session', ok: [200, Deleted] }),
+} as const;
+
+const WHOAMI = {
+  access: 'any',
+  detail: describe({ id: 'whoami', tag: TAG, summary: 'Tell who the credential is', ok: [200, WhoamiSchema] }),
+} as const;
+
+export function adminRoutes(app: App) {
+  return new Elysia({ name: 'admin' })
+    .use(tenantRoutes(app))
+    .use(guard(app))
+    .post('/api/admin/sessions', async ({ body }) => created(await openSession(app, body.tenantSlug)), OPEN_SESSION)
+    .delete(
+      '/api/admin/sessions/current',
+      async ({ caller }) => ok({ id: await endSession(app, caller), deleted: true }),
+      END_SESSION,
+    )
+    .get('/api/auth/whoami', async ({ caller }) => ok(whoami(caller)), WHOAMI);
+}
+
+/** The caller's kind, tenant, role and effective permissions. Of its confines only what they show is told, never what they hide. */
+export function whoami(caller: Caller): object {
+  const { kind, id, tenant, role, email, scopes, rights } = caller;
+  return {
+    kind,
+    id,
+    tenant: tenant === null ? null : { id: tenant.id, slug: tenant.slug, name: tenant.name },
+    role,
+    email,
+    ...(scopes === undefined ? {} : { scopes }),
+    permissions: rights.permissions,
+    entities: shownFields(rights),
+  };
+}
+
+/** The listed fields of the entities that may be read: names in excluded fields and row filters are not the caller's to know. */
+function shownFields(rights: Rights): Record<string, { fields: string[] }> {
+  const listed: [string, { fields: string[] }][] = [];
+  for (const [entity, rule] of Object.entries(rights.entities)) {
+    if (rule.fields === undefined || !allows(rights, 'read', entity)) continue;
+    listed.push([entity, { fields: rule.fields.filter((key) => showsField(rule, key)) }]);
+  }
+  return Object.fromEntries(listed);
+}

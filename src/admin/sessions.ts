@@ -1,0 +1,41 @@
+// Admin sessions: the super-admin lends itself a tenant admin's rights for 12 hours, as a token
+// that is a UUID. Only its hash is kept, so that nobody reads a token out of the database.
+// Contract: section 3 of the decisions.
+import { randomUUID } from 'node:crypto';
+import type { Caller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import { notFound } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
+import { newId } from '../runtime/ids.ts';
+import { sql } from '../runtime/sql.ts';
+import { sha256 } from '../runtime/tokens.ts';
+import { tenantBySlug } from '../tenants/tenants.ts';
+
+export interface AdminSession {
+  token: string;
+  tenantSlug: string;
+  expiresAt: string;
+}
+
+/** Opens a session in a tenant. The token is random (version 4), since it is a secret. 404 for an unknown tenant. */
+export async function openSession(app: App, tenantSlug: string): Promise<AdminSession> {
+  const tenant = await tenantBySlug(app, tenantSlug);
+  if (tenant === null) throw notFound('tenant');
+  const token = randomUUID();
+  const expiresAt = new Date(Date.now() + LIMITS.session.ttlMs).toISOString();
+  await app.db.rows(sql`
+    insert into platform.admin_sessions (id, tenant_id, hash, expires_at)
+    values (${newId()}::uuid, ${tenant.id}::uuid, decode(${sha256(token).toString('hex')}, 'hex'), ${expiresAt}::timestamptz)`);
+  return { token, tenantSlug, expiresAt };
+}
+
+/** Ends the caller's own session, on every process. Returns its id. */
+export async function endSession(app: App, caller: Caller): Promise<string> {
+  const row = await app.db.first<{ id: string; hash: string }>(sql`
+    update platform.admin_sessions set ended_at = now()
+    where id = ${caller.id}::uuid and ended_at is null
+    returning id, encode(hash, 'hex') as hash`);
+  if (row === undefined) throw notFound('session');
+  await app.changes.announce('credential', row.hash);
+  return row.id;
+}

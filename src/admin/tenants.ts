@@ -1,0 +1,251 @@
+// The platform's own operations on tenants: create, list, change, delete. A tenant is made whole in
+// one transaction: row, schema, first owner, first key. Other processes hear of every change.
+// Contract: section 3 of the decisions.
+import { hashPassword, passwordProblem } from '../access/passwords.ts';
+import type { App } from '../app.ts';
+import { conflict, invalid, invalidField, notFound, type Problem } from '../errors.ts';
+import { strangers } from '../http/input.ts';
+import { type Page, pageOf } from '../http/reply.ts';
+import { issueOwnerKey } from '../keys/owner-keys.ts';
+import { LIMITS } from '../limits.ts';
+import { newId } from '../runtime/ids.ts';
+import { isDeadlock } from '../runtime/postgres/failures.ts';
+import type { Transaction } from '../runtime/postgres.ts';
+import { identifier, join, sql, type Tx } from '../runtime/sql.ts';
+import type { JsonObject } from '../runtime/text.ts';
+import { applyTenantSchema, dropTenantSchema } from '../tenants/provision.ts';
+import {
+  isOwnHost,
+  schemaOf,
+  TENANT_COLUMNS,
+  type Tenant,
+  type TenantRow,
+  type TenantSettings,
+  toTenant,
+} from '../tenants/tenants.ts';
+import { EMAIL_PROBLEM, isEmail } from '../users/email.ts';
+
+export const SLUG_PATTERN = /^[a-z][a-z0-9-]{1,46}[a-z0-9]$/;
+/** Each try meets only what began before it. */
+const DROP_TRIES = 10;
+const HOST = /^(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$/;
+
+/** A tenant as operators see it. */
+export interface TenantView {
+  id: string;
+  slug: string;
+  name: string;
+  status: 'active' | 'suspended';
+  settings: TenantSettings;
+  counts: { entities: number; records: number; users: number };
+  createdAt: string;
+  updatedAt: string;
+}
+
+interface Owner {
+  email: string;
+  password: string;
+  name: string;
+}
+
+/** Makes a tenant. 400 with every problem, 409 when slug or domain is taken. `apiKey` is shown once. */
+export async function createTenant(
+  app: App,
+  input: JsonObject,
+): Promise<{ id: string; slug: string; name: string; apiKey: string }> {
+  const { slug, name, settings, owner } = readTenant(input);
+  const passwordHash = owner === null ? null : await hashPassword(owner.password);
+  const id = newId();
+  const apiKey = await app.db.slow.begin(async (tx) => {
+    await insertTenant(app, tx, { id, slug, name, settings });
+    if (owner !== null) await insertOwner(tx, id, owner, passwordHash);
+    const { key } = await issueOwnerKey(tx, id, { label: 'first key', createdBy: null });
+    return key;
+  });
+  await app.changes.announce('tenant', id);
+  return { id, slug, name, apiKey };
+}
+
+/** Stores a tenant and makes its schema. 409 when slug or domain is taken. Announce it once committed. */
+export async function insertTenant(
+  app: App,
+  tx: Transaction,
+  { id, slug, name, settings }: Pick<Tenant, 'id' | 'slug' | 'name' | 'settings'>,
+): Promise<void> {
+  await refuseTaken(app, tx, slug, settings.customDomain ?? null);
+  await tx.rows(sql`
+    insert into platform.tenants (id, slug, name, settings)
+    values (${id}::uuid, ${slug}, ${name}, ${JSON.stringify(settings)}::text::jsonb)`);
+  await applyTenantSchema(app, tx, id);
+}
+
+function readTenant(input: JsonObject): { slug: string; name: string; settings: TenantSettings; owner: Owner | null } {
+  const problems: Problem[] = [];
+  const { slug, name } = input;
+  if (typeof slug !== 'string' || !SLUG_PATTERN.test(slug)) {
+    problems.push({ path: 'slug', message: `must match ${SLUG_PATTERN.source}` });
+  }
+  if (!isName(name))
+    problems.push({ path: 'name', message: `must be a text of 1 to ${LIMITS.tenant.nameMax} characters` });
+  const settings = readSettings(input.settings, problems);
+  const owner = readOwner(input.owner, problems);
+  problems.push(...strangers(input, ['slug', 'name', 'settings', 'owner']));
+  if (problems.length > 0) throw invalid(problems);
+  return { slug: slug as string, name: name as string, settings, owner };
+}
+
+function isName(name: unknown): name is string {
+  return typeof name === 'string' && name.trim() !== '' && name.length <= LIMITS.tenant.nameMax;
+}
+
+function readOwner(input: unknown, problems: Problem[]): Owner | null {
+  if (input === undefined || input === null) return null;
+  const { email, password, name } = (typeof input === 'object' ? input : {}) as JsonObject;
+  if (!isEmail(email)) problems.push({ path: 'owner.email', message: EMAIL_PROBLEM });
+  const problem = passwordProblem(password);
+  if (problem !== undefined) problems.push({ path: 'owner.password', message: problem });
+  if (!isName(name)) problems.push({ path: 'owner.name', message: 'must be a text' });
+  return { email: email as string, password: password as string, name: name as string };
+}
+
+/** Reads settings; members left out stay as they are. Problems are added to the list. */
+export function readSettings(input: unknown, problems: Problem[]): TenantSettings {
+  if (input === undefined || input === null) return {};
+  if (typeof input !== 'object' || Array.isArray(input)) {
+    problems.push({ path: 'settings', message: 'must be an object' });
+    return {};
+  }
+  const settings: TenantSettings = {};
+  for (const [key, value] of Object.entries(input)) {
+    const path = `settings.${key}`;
+    if (key === 'selfRegistration' || key === 'passwordReset') {
+      if (typeof value === 'boolean') settings[key] = value;
+      else problems.push({ path, message: 'must be true or false' });
+    } else if (key === 'customDomain') {
+      const host = typeof value === 'string' ? value.toLowerCase() : value;
+      if (host === null || (typeof host === 'string' && HOST.test(host))) settings.customDomain = host;
+      else problems.push({ path, message: 'must be a host name, or null' });
+    } else problems.push({ path, message: 'is not a setting' });
+  }
+  return settings;
+}
+
+async function refuseTaken(app: App, tx: Tx, slug: string | null, domain: string | null): Promise<void> {
+  refuseOwnHost(app, domain);
+  await tx.rows(sql`select pg_advisory_xact_lock(hashtext('tenant names'))`);
+  const taken = await tx.first<{ slug: string }>(sql`
+    select slug from platform.tenants
+    where slug = ${slug} or settings ->> 'customDomain' = ${domain}`);
+  if (taken === undefined) return;
+  throw conflict(taken.slug === slug ? `a tenant ${slug} exists already` : `the domain ${domain} is taken`);
+}
+
+async function insertOwner(tx: Tx, tenantId: string, owner: Owner, passwordHash: string | null): Promise<void> {
+  await tx.rows(sql`
+    insert into ${identifier(schemaOf(tenantId), 'users')} (id, email, name, role, password_hash)
+    values (${newId()}::uuid, ${owner.email}, ${owner.name}, 'owner', ${passwordHash})`);
+}
+
+/** All tenants, newest first, with their counts. */
+export async function listTenants(app: App, page: number, limit: number): Promise<Page<TenantView>> {
+  const rows = await app.db.rows<TenantRow>(sql`
+    select ${TENANT_COLUMNS} from platform.tenants
+    order by id desc limit ${limit}::bigint offset ${(page - 1) * limit}::bigint`);
+  const counted = await app.db.first<{ total: number }>(sql`select count(*) as total from platform.tenants`);
+  return pageOf(await withCounts(app, rows.map(toTenant)), counted?.total ?? 0, page, limit);
+}
+
+/** One tenant by its slug, with its counts. 404. */
+export async function getTenant(app: App, slug: string): Promise<TenantView> {
+  const row = await app.db.first<TenantRow>(sql`select ${TENANT_COLUMNS} from platform.tenants where slug = ${slug}`);
+  if (row === undefined) throw notFound('tenant');
+  const [view] = await withCounts(app, [toTenant(row)]);
+  return view as TenantView;
+}
+
+type Counted = TenantView['counts'] & { id: string };
+
+/** Counts of many tenants in one statement. */
+async function withCounts(app: App, tenants: readonly Tenant[]): Promise<TenantView[]> {
+  if (tenants.length === 0) return [];
+  const parts = tenants.map(
+    ({ id, schema }) => sql`
+      select ${id} as id,
+        (select count(*) from ${identifier(schema, 'entity_definitions')}) as entities,
+        (select coalesce(sum(n), 0)::bigint from ${identifier(schema, 'entity_counts')}) as records,
+        (select count(*) from ${identifier(schema, 'users')}) as users`,
+  );
+  const counted = await app.db.slow.rows<Counted>(join(parts, ' union all '));
+  const byId = new Map(counted.map(({ id, ...counts }) => [id, counts]));
+  return tenants.map(({ id, slug, name, status, settings, createdAt, updatedAt }) => {
+    const counts = byId.get(id) ?? { entities: 0, records: 0, users: 0 };
+    return { id, slug, name, status, settings, counts, createdAt, updatedAt };
+  });
+}
+
+/** Changes name, settings and, for operators, status. 409 for a taken domain. */
+export async function updateTenant(app: App, slug: string, input: JsonObject, isOperator: boolean): Promise<Tenant> {
+  const problems: Problem[] = [];
+  const settings = readSettings(input.settings, problems);
+  const { name, status } = input;
+  if (name !== undefined && !isName(name))
+    problems.push({ path: 'name', message: 'must be a text of 1 to 200 characters' });
+  if (status !== undefined && (!isOperator || (status !== 'active' && status !== 'suspended'))) {
+    problems.push({ path: 'status', message: isOperator ? 'must be active or suspended' : 'cannot be changed here' });
+  }
+  problems.push(...strangers(input, ['name', 'settings', 'status']));
+  if (problems.length > 0) throw invalid(problems);
+  const row = await app.db.begin(async (tx) => {
+    if (settings.customDomain) await refuseForeignDomain(app, tx, slug, settings.customDomain);
+    return tx.first<TenantRow>(sql`
+      update platform.tenants
+      set name = coalesce(${name ?? null}, name), status = coalesce(${status ?? null}, status),
+        settings = settings || ${JSON.stringify(settings)}::text::jsonb, updated_at = now()
+      where slug = ${slug}
+      returning ${TENANT_COLUMNS}`);
+  });
+  if (row === undefined) throw notFound('tenant');
+  await app.changes.announce('tenant', row.id);
+  return toTenant(row);
+}
+
+function refuseOwnHost(app: App, domain: string | null): void {
+  if (domain !== null && isOwnHost(app, domain)) throw conflict(`the domain ${domain} is taken`);
+}
+
+async function refuseForeignDomain(app: App, tx: Tx, slug: string, domain: string): Promise<void> {
+  refuseOwnHost(app, domain);
+  await tx.rows(sql`select pg_advisory_xact_lock(hashtext('tenant names'))`);
+  const taken = await tx.first(sql`
+    select from platform.tenants where settings ->> 'customDomain' = ${domain} and slug <> ${slug}`);
+  if (taken !== undefined) throw conflict(`the domain ${domain} is taken`);
+}
+
+/** Drops a tenant and all of it. 400 unless `confirm` repeats the slug. */
+export async function deleteTenant(app: App, slug: string, confirm: string | undefined): Promise<string> {
+  if (confirm !== slug) throw invalidField('confirm', 'must repeat the slug of the tenant to be dropped');
+  const id = await dropTenant(app, slug);
+  await app.changes.announce('tenant', id);
+  await app.changes.announce('catalog', id);
+  return id;
+}
+
+/** A change of the tenant's definitions locks its tables before the tenant's row; meeting one, Postgres may undo this. */
+async function dropTenant(app: App, slug: string): Promise<string> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await app.db.slow.begin((tx) => dropIn(tx, slug));
+    } catch (error) {
+      if (!isDeadlock(error) || tries === DROP_TRIES) throw error;
+    }
+  }
+}
+
+async function dropIn(tx: Tx, slug: string): Promise<string> {
+  const row = await tx.first<{ id: string }>(sql`delete from platform.tenants where slug = ${slug} returning id`);
+  if (row === undefined) throw notFound('tenant');
+  await dropTenantSchema(tx, row.id);
+  await tx.rows(sql`delete from platform.events where tenant_id = ${row.id}::uuid`);
+  await tx.rows(sql`delete from platform.idempotency_keys where tenant_id = ${row.id}::uuid`);
+  return row.id;
+}

@@ -1,0 +1,132 @@
+// The whole surface, one chain of plugins: the table of contents. `handlerOf` adds what every
+// request has: its id, its log line, its duration, and an answer for wrong methods. A route without declared
+// access stops the start.
+import { Elysia } from 'elysia';
+import type { Caller } from './access/caller.ts';
+import { loggedPath, note } from './access/request-facts.ts';
+import { adminKeyRoutes } from './admin/admin-key-routes.ts';
+import { adminRoutes } from './admin/routes.ts';
+import type { App } from './app.ts';
+import { botRoutes } from './bots/routes.ts';
+import { docsRoutes, documentOf } from './docs/routes.ts';
+import type { JsonSchema } from './docs/schema.ts';
+import { fieldRoutes } from './entities/field-routes.ts';
+import { entityRoutes } from './entities/routes.ts';
+import { invalidField } from './errors.ts';
+import { metricsRoutes } from './health/metrics-routes.ts';
+import { requestMetrics } from './health/request-metrics.ts';
+import { healthRoutes } from './health/routes.ts';
+import { schemaHealthRoutes } from './health/schema-routes.ts';
+import { failures, methodNotAllowed } from './http/failures.ts';
+import { preflight } from './http/preflight.ts';
+import { failure } from './http/reply.ts';
+import { invitationRoutes } from './invitations/routes.ts';
+import { platformApiRoutes } from './keys/platform-api-routes.ts';
+import { publicKeyRoutes } from './keys/public-key-routes.ts';
+import { ownerKeyRoutes } from './keys/routes.ts';
+import { isRouteFor, type ListedRoute } from './mcp/api-view.ts';
+import { mcpRoutes } from './mcp/routes.ts';
+import { messageRoutes } from './messages/routes.ts';
+import { realtimeRoutes } from './realtime/routes.ts';
+import { aggregateRoutes } from './records/aggregate-routes.ts';
+import { bulkRoutes } from './records/bulk-routes.ts';
+import { recordRoutes } from './records/routes.ts';
+import { transferRoutes } from './records/transfer-routes.ts';
+import { ruleRoutes } from './rules/routes.ts';
+import { newId } from './runtime/ids.ts';
+import { identityRoutes } from './users/identity-routes.ts';
+import { userRoutes } from './users/routes.ts';
+import { viewRoutes } from './views/routes.ts';
+import { webhookRoutes } from './webhooks/routes.ts';
+
+export type Api = ReturnType<typeof createApi>;
+
+/** All routes. Throws when one does not state its access, or states no operation id. */
+export function createApi(app: App) {
+  let routes: Parameters<typeof requireDeclaredAccess>[0] = [];
+  const api = new Elysia({ normalize: false, handler: { standardHostname: false } })
+    .use(failures(app))
+    .use(preflight(app))
+    .use(healthRoutes(app))
+    .use(schemaHealthRoutes(app))
+    .use(metricsRoutes(app))
+    .use(adminRoutes(app))
+    .use(adminKeyRoutes(app))
+    .use(ownerKeyRoutes(app))
+    .use(platformApiRoutes(app))
+    .use(publicKeyRoutes(app))
+    .use(botRoutes(app))
+    .use(entityRoutes(app))
+    .use(fieldRoutes(app))
+    .use(recordRoutes(app))
+    .use(bulkRoutes(app))
+    .use(aggregateRoutes(app))
+    .use(transferRoutes(app))
+    .use(ruleRoutes(app))
+    .use(messageRoutes(app))
+    .use(viewRoutes(app))
+    .use(webhookRoutes(app))
+    .use(realtimeRoutes(app))
+    .use(userRoutes(app))
+    .use(identityRoutes(app))
+    .use(invitationRoutes(app))
+    .use(mcpRoutes(app, (caller) => documentFor(app, routes, caller)))
+    .use(docsRoutes(app, () => routes));
+  routes = api.routes.filter(({ method }) => method !== 'OPTIONS');
+  requireDeclaredAccess(routes);
+  return api;
+}
+
+/** The API document of the routes that a caller gets into. */
+export function documentFor(app: App, routes: readonly ListedRoute[], caller: Caller): JsonSchema {
+  return documentOf(
+    app,
+    routes.filter((route) => route.method !== 'OPTIONS' && isRouteFor(caller, route)),
+  );
+}
+
+/** A misspelt or misplaced access macro would leave a route open in silence; this makes it a failed start. */
+function requireDeclaredAccess(routes: readonly { method: string; path: string; hooks?: unknown }[]): void {
+  const undeclared = routes.filter(({ hooks }) => {
+    const detail = (hooks as { detail?: Record<string, unknown> } | undefined)?.detail;
+    return detail?.['x-access'] === undefined || detail.operationId === undefined;
+  });
+  if (undeclared.length === 0) return;
+  throw new Error(
+    `routes without access or operation id: ${undeclared.map(({ method, path }) => `${method} ${path}`).join(', ')}`,
+  );
+}
+
+/** The function that answers a request from a client's address. */
+export function handlerOf(app: App, api: Api): (request: Request, address: string) => Promise<Response> {
+  const isDebug = app.config.logLevel === 'debug';
+  const measure = requestMetrics(app, api.routes);
+  return async (request, address) => {
+    if (!URL.canParse(request.url)) return failure(invalidField('Host', 'is not a host'), newId());
+    const startedAt = performance.now();
+    const facts = note(request, address, app.config.trustProxy);
+    let response = await api.fetch(request);
+    if (response.status === 404) response = methodNotAllowed(api.router, request) ?? response;
+    response.headers.set('x-request-id', facts.requestId);
+    for (const name in facts.answerHeaders) response.headers.set(name, facts.answerHeaders[name] as string);
+    const durationMs = performance.now() - startedAt;
+    measure(request.method, request.url, response.status, durationMs);
+    if (isDebug || response.status >= 400) logRequest(app, request, response, facts.requestId, durationMs);
+    return response;
+  };
+}
+
+function logRequest(app: App, request: Request, response: Response, requestId: string, durationMs: number): void {
+  const { method, url } = request;
+  const { status } = response;
+  const entry = {
+    requestId,
+    method,
+    path: loggedPath(url),
+    status,
+    durationMs: Math.round(durationMs * 10) / 10,
+  };
+  if (status >= 500) app.log.error('request', entry);
+  else if (status >= 400) app.log.info('request', entry);
+  else app.log.debug('request', entry);
+}

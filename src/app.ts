@@ -1,0 +1,79 @@
+// The process: configuration, database, broker, log, and the announcements of changes. Every
+// operation takes it first. Opened once, closed in order. Fails to open when Postgres cannot be
+// reached or a migration does not apply. Contract: sections 1 and 11 of the decisions.
+import type { Config } from './config.ts';
+import { type Broker, openBroker } from './runtime/broker/broker.ts';
+import { Changes } from './runtime/changes.ts';
+import type { Log } from './runtime/log.ts';
+import { Mail } from './runtime/mail.ts';
+import { Metrics } from './runtime/metrics.ts';
+import { migrate } from './runtime/migrate.ts';
+import { type Database, openDatabase } from './runtime/postgres.ts';
+import { processMetrics } from './runtime/process-metrics.ts';
+import { readTenantSchema, type TenantSchema } from './runtime/schema-files.ts';
+import { addVectorExtension } from './runtime/vector.ts';
+
+export interface App {
+  readonly config: Config;
+  readonly db: Database;
+  readonly broker: Broker;
+  readonly log: Log;
+  readonly changes: Changes;
+  readonly mail: Mail;
+  /** What the process counts and measures. */
+  readonly metrics: Metrics;
+  readonly tenantSchema: TenantSchema;
+  /** Where the service can be reached; links and the API document use it. Set once it listens. */
+  address: string;
+  /** False until the service listens and once it drains: readiness answers 503. */
+  isReady: boolean;
+  /**
+   * Says that something of this tenant has been committed here, after it was: what is named, if it is named, or
+   * anything. What listens looks for it at once.
+   */
+  committed: Heard;
+  /** `listener` is called at every change committed in this process; it must cost next to nothing and never throw. */
+  onCommitted(listener: Heard): void;
+}
+
+type Heard = (tenantId?: string, change?: { entityId: string; type: string }) => void;
+
+const PLATFORM_SQL = new URL('../sql/platform/', import.meta.url);
+
+/** Opens database and broker and brings the platform schema up to date. `databaseUrl` is the real or the embedded one. */
+export async function createApp(config: Config, databaseUrl: string, log: Log): Promise<App> {
+  const db = openDatabase({ url: databaseUrl, log });
+  const broker = openBroker({ ...(config.redisUrl === null ? {} : { url: config.redisUrl }), log });
+  try {
+    for (const name of await migrate(db, PLATFORM_SQL)) log.info('migration applied', { name });
+    await addVectorExtension(db, log);
+    const changes = await Changes.open(broker, log);
+    const tenantSchema = await readTenantSchema();
+    const { smtpUrl, mailFrom: from, dataDir } = config;
+    const mail = new Mail({ smtpUrl, from, dataDir, log });
+    const metrics = new Metrics();
+    processMetrics(metrics, db);
+    return { config, db, broker, log, changes, mail, metrics, tenantSchema, address: '', isReady: false, ...commits() };
+  } catch (cause) {
+    await broker.close();
+    await db.close();
+    throw cause;
+  }
+}
+
+function commits(): Pick<App, 'committed' | 'onCommitted'> {
+  const listeners: Heard[] = [];
+  return {
+    committed: (tenantId, change) => {
+      for (const listener of listeners) listener(tenantId, change);
+    },
+    onCommitted: (listener) => void listeners.push(listener),
+  };
+}
+
+/** Sees to the mail that waits, then closes the broker, then the database. Workers and streams end before this. */
+export async function closeApp(app: App): Promise<void> {
+  await app.mail.close();
+  await app.broker.close();
+  await app.db.close();
+}

@@ -1,0 +1,114 @@
+// Bots: software agents of a tenant, with a name, a secret and permissions of their own. The secret is
+// random, shown once, kept as a hash; it is traded for a token that lasts an hour. A revoked bot gets
+// no more tokens; the ones it holds run out by themselves.
+// Contract: "Bot", "Authentication and identity endpoints", section 7 of the decisions.
+import type { TenantCaller } from '../access/caller.ts';
+import { holdEntities } from '../access/grants.ts';
+import type { App } from '../app.ts';
+import { conflict, forbidden, notFound } from '../errors.ts';
+import { Input, matching, text } from '../http/input.ts';
+import { LIMITS } from '../limits.ts';
+import { isUuid, newId } from '../runtime/ids.ts';
+import { sql } from '../runtime/sql.ts';
+import type { JsonObject } from '../runtime/text.ts';
+import { newToken, sha256 } from '../runtime/tokens.ts';
+import { type BotPermissions, readPermissions } from './permissions.ts';
+
+export const BOT_NAME = /^[a-z0-9-]{3,50}$/;
+const SECRET_PREFIX = 'svc_bot_';
+
+export interface Bot {
+  id: string;
+  name: string;
+  tenantSlug: string;
+  permissions: BotPermissions;
+  isActive: boolean;
+  revokedAt: string | null;
+  createdAt: string;
+  updatedAt: string;
+}
+
+/** A bot with its secret, which stands nowhere else. */
+export interface BotWithSecret {
+  id: string;
+  name: string;
+  secret: string;
+  tenantSlug: string;
+}
+
+/** Registers a bot. 400 with every problem, 403 for another tenant's slug, 409 for a name that is taken. */
+export async function registerBot(app: App, caller: TenantCaller, body: JsonObject): Promise<BotWithSecret> {
+  const { tenant } = caller;
+  const input = new Input(body);
+  const name = input.required('name', matching(BOT_NAME));
+  const tenantSlug = input.required('tenantSlug', text(LIMITS.key.labelMax));
+  if (typeof tenantSlug === 'string' && tenantSlug !== tenant.slug) throw forbidden('tenantSlug names another tenant');
+  const permissions = await readPermissions(app, tenant, input);
+  input.done();
+  const secret = newToken(SECRET_PREFIX);
+  const row = await app.db.begin(async (tx) => {
+    await holdEntities(tx, tenant, permissions.entities, 'permissions.entities');
+    return tx.first<{ id: string }>(sql`
+      insert into platform.bots (id, tenant_id, name, secret_hash, permissions, created_by)
+      values (${newId()}::uuid, ${tenant.id}::uuid, ${name}, decode(${sha256(secret).toString('hex')}, 'hex'),
+        ${JSON.stringify(permissions)}::text::jsonb, ${caller.id})
+      on conflict (tenant_id, name) do nothing
+      returning id`);
+  });
+  if (row === undefined) throw conflict(`a bot named ${name} exists already`);
+  return { id: row.id, name, secret, tenantSlug: tenant.slug };
+}
+
+interface BotRow {
+  id: string;
+  name: string;
+  permissions: BotPermissions;
+  revoked_at: string | null;
+  created_at: string;
+  updated_at: string;
+}
+
+/** The tenant's bots, revoked ones too, newest first. */
+export async function listBots(app: App, caller: TenantCaller): Promise<Bot[]> {
+  const rows = await app.db.rows<BotRow>(sql`
+    select id, name, permissions, revoked_at, created_at, updated_at from platform.bots
+    where tenant_id = ${caller.tenant.id}::uuid
+    order by id desc`);
+  return rows.map(({ revoked_at: revokedAt, created_at: createdAt, updated_at: updatedAt, ...bot }) => ({
+    ...bot,
+    tenantSlug: caller.tenant.slug,
+    isActive: revokedAt === null,
+    revokedAt,
+    createdAt,
+    updatedAt,
+  }));
+}
+
+/** Revokes for good. 404 for a bot that is not the tenant's; one that is revoked already stays so. */
+export async function revokeBot(app: App, caller: TenantCaller, id: string): Promise<void> {
+  if (!isUuid(id)) throw notFound('bot');
+  const row = await app.db.first(sql`
+    update platform.bots set revoked_at = coalesce(revoked_at, now()), updated_at = now()
+    where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid
+    returning id`);
+  if (row === undefined) throw notFound('bot');
+}
+
+/** A new secret; the old one is good for nothing from then on. 404 for an unknown bot, 409 for a revoked one. */
+export async function resetBotSecret(
+  app: App,
+  caller: TenantCaller,
+  id: string,
+): Promise<Omit<BotWithSecret, 'tenantSlug'>> {
+  if (!isUuid(id)) throw notFound('bot');
+  const own = sql`id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`;
+  const secret = newToken(SECRET_PREFIX);
+  const row = await app.db.first<{ name: string }>(sql`
+    update platform.bots
+    set secret_hash = decode(${sha256(secret).toString('hex')}, 'hex'), updated_at = now()
+    where ${own} and revoked_at is null
+    returning name`);
+  if (row !== undefined) return { id: id.toLowerCase(), name: row.name, secret };
+  const revoked = await app.db.first(sql`select from platform.bots where ${own}`);
+  throw revoked === undefined ? notFound('bot') : conflict('this bot is revoked');
+}

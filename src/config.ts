@@ -1,0 +1,227 @@
+// The one table of environment variables: name, parser, default. Read once at start; every fault is
+// named at once and stops the start. A `.env` file in the working directory is read too, the
+// environment winning. Contract: section 1 of the decisions.
+import { randomBytes } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseEnv } from 'node:util';
+import ipaddr from 'ipaddr.js';
+
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
+
+/** What the service runs with. Durations in ms, sizes in bytes, secrets never logged. */
+export interface Config {
+  host: string;
+  port: number;
+  databaseUrl: string | null;
+  redisUrl: string | null;
+  dataDir: string;
+  adminSecrets: readonly string[];
+  jwtSecrets: readonly string[];
+  appUrl: string | null;
+  baseUrl: string | null;
+  smtpUrl: string | null;
+  mailFrom: string;
+  demo: boolean;
+  workers: number;
+  sse: { maxPerTenant: number; maxGlobal: number; heartbeatMs: number; idleTimeoutMs: number; maxQueuedEvents: number };
+  ws: { maxPerTenant: number; maxSubscriptions: number };
+  webhook: {
+    timeoutMs: number;
+    retryBaseMs: number;
+    retryFactor: number;
+    maxRetries: number;
+    allowedCidrs: readonly string[];
+  };
+  maxBodyBytes: number;
+  rateLimitPerMin: number;
+  metricsToken: string | null;
+  shutdownTimeoutMs: number;
+  trustProxy: number;
+  logLevel: LogLevel;
+}
+
+/** Thrown when variables are missing or malformed; the message lists each with what is accepted. */
+export class ConfigError extends Error {
+  constructor(readonly faults: readonly string[]) {
+    super(`the service cannot start:\n${faults.map((fault) => `  - ${fault}`).join('\n')}`);
+    this.name = 'ConfigError';
+  }
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Reads variables one by one and collects what is wrong with them. */
+class Reader {
+  readonly faults: string[] = [];
+  constructor(private readonly env: Environment) {}
+
+  /** The parsed value; the default when unset or empty; on a fault the default, and the fault is kept. */
+  read<T>(name: string, fallback: T, accepted: string, parse: (text: string) => T | undefined): T {
+    const text = this.env[name]?.trim();
+    if (text === undefined || text === '') return fallback;
+    const value = parse(text);
+    if (value !== undefined) return value;
+    this.faults.push(`${name}: ${describe(name, text)} is not accepted; expected ${accepted}`);
+    return fallback;
+  }
+
+  integer(name: string, fallback: number, min: number, max: number): number {
+    return this.read(name, fallback, `a whole number from ${min} to ${max}`, (text) => {
+      const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
+      return value >= min && value <= max ? value : undefined;
+    });
+  }
+
+  url(name: string, schemes: readonly string[]): string | null {
+    return this.read<string | null>(name, null, `a URL starting ${schemes.join(' or ')}`, (text) =>
+      URL.canParse(text) && schemes.some((scheme) => text.startsWith(scheme)) ? text : undefined,
+    );
+  }
+
+  flag(name: string, fallback: boolean): boolean {
+    return this.read(name, fallback, '0 or 1', (text) => (text === '1' ? true : text === '0' ? false : undefined));
+  }
+
+  list(name: string, accepted: string, isItem: (item: string) => boolean): readonly string[] {
+    return this.read<readonly string[]>(name, [], accepted, (text) => {
+      const items = text.split(',').map((item) => item.trim());
+      return items.every(isItem) ? items : undefined;
+    });
+  }
+}
+
+/** Values of variables that hold secrets are never repeated, not even when malformed. */
+function describe(name: string, text: string): string {
+  return /SECRET|TOKEN|_URL$/.test(name) ? 'the value' : JSON.stringify(text);
+}
+
+/** Parses the environment. `env` already includes the `.env` file. Throws `ConfigError` naming every fault. */
+export function readConfig(env: Environment): Config {
+  const reader = new Reader(env);
+  const databaseUrl = reader.url('DATABASE_URL', ['postgres://', 'postgresql://']);
+  const redisUrl = reader.url('REDIS_URL', ['redis://', 'rediss://']);
+  const embedded = databaseUrl === null;
+  const config: Config = {
+    host: reader.read('HOST', '127.0.0.1', 'a host name or address', (text) =>
+      /^[A-Za-z0-9.:_-]+$/.test(text) ? text : undefined,
+    ),
+    port: reader.integer('PORT', 3000, 0, 65_535),
+    databaseUrl,
+    redisUrl,
+    dataDir: env.DATA_DIR?.trim() || '.data',
+    adminSecrets: readSecrets(reader, 'ADMIN_SECRET'),
+    jwtSecrets: readSecrets(reader, 'JWT_SECRET'),
+    appUrl: trimSlash(reader.url('APP_URL', ['http://', 'https://'])),
+    baseUrl: trimSlash(reader.url('BASE_URL', ['http://', 'https://'])),
+    smtpUrl: reader.url('SMTP_URL', ['smtp://', 'smtps://']),
+    mailFrom: reader.read('MAIL_FROM', 'Tenant Data Service <no-reply@localhost>', 'a mail address', (text) =>
+      /^[^\r\n]*[^\s@<>]+@[^\s@<>]+>?$/.test(text) ? text : undefined,
+    ),
+    demo: reader.flag('DEMO', embedded),
+    workers: reader.integer('WORKERS', 1, 1, 64),
+    ...readChannels(reader),
+    maxBodyBytes: reader.integer('MAX_BODY_BYTES', 1_048_576, 1_024, 1_073_741_824),
+    rateLimitPerMin: reader.integer('RATE_LIMIT_PER_MIN', 0, 0, 100_000_000),
+    metricsToken: reader.read<string | null>(
+      'METRICS_TOKEN',
+      null,
+      'visible ASCII characters without spaces',
+      (text) => (/^[\x21-\x7e]+$/.test(text) ? text : undefined),
+    ),
+    shutdownTimeoutMs: reader.integer('SHUTDOWN_TIMEOUT_MS', 10_000, 100, 600_000),
+    trustProxy: reader.integer('TRUST_PROXY', 0, 0, 32),
+    logLevel: reader.read<LogLevel>('LOG_LEVEL', 'info', 'debug, info, warn or error', (text) =>
+      isLogLevel(text) ? text : undefined,
+    ),
+  };
+  checkTogether(config, reader);
+  if (reader.faults.length > 0) throw new ConfigError(reader.faults);
+  return config;
+}
+
+function readChannels(reader: Reader): Pick<Config, 'sse' | 'ws' | 'webhook'> {
+  const day = 86_400_000;
+  return {
+    sse: {
+      maxPerTenant: reader.integer('SSE_MAX_CONNECTIONS_PER_TENANT', 500, 1, 1_000_000),
+      maxGlobal: reader.integer('SSE_MAX_CONNECTIONS_GLOBAL', 1_000, 1, 1_000_000),
+      heartbeatMs: reader.integer('SSE_HEARTBEAT_INTERVAL_MS', 5_000, 10, day),
+      idleTimeoutMs: reader.integer('SSE_IDLE_TIMEOUT_MS', 600_000, 10, day),
+      maxQueuedEvents: reader.integer('SSE_MAX_QUEUED_EVENTS', 100, 1, 1_000_000),
+    },
+    ws: {
+      maxPerTenant: reader.integer('WS_MAX_CONNECTIONS_PER_TENANT', 100, 1, 1_000_000),
+      maxSubscriptions: reader.integer('WS_MAX_SUBSCRIPTIONS', 10, 1, 10_000),
+    },
+    webhook: {
+      timeoutMs: reader.integer('WEBHOOK_TIMEOUT_MS', 30_000, 10, 600_000),
+      retryBaseMs: reader.integer('WEBHOOK_RETRY_BASE_MS', 5_000, 1, day),
+      retryFactor: reader.read('WEBHOOK_RETRY_FACTOR', 8, 'a number from 1 to 100', (text) => {
+        const factor = Number(text);
+        return factor >= 1 && factor <= 100 ? factor : undefined;
+      }),
+      maxRetries: reader.integer('WEBHOOK_MAX_RETRIES', 5, 0, 50),
+      allowedCidrs: reader.list('WEBHOOK_ALLOWED_CIDRS', 'CIDR ranges separated by commas', (item) =>
+        ipaddr.isValidCIDR(item),
+      ),
+    },
+  };
+}
+
+function isLogLevel(text: string): text is LogLevel {
+  return ['debug', 'info', 'warn', 'error'].includes(text);
+}
+
+const SECRET_MIN = 8;
+
+function readSecrets(reader: Reader, name: string): readonly string[] {
+  const accepted = `one or more secrets of at least ${SECRET_MIN} characters, separated by commas`;
+  return reader.list(name, accepted, (secret) => secret.length >= SECRET_MIN);
+}
+
+function trimSlash(url: string | null): string | null {
+  return url === null ? null : url.replace(/\/+$/, '');
+}
+
+/** Rules over several variables; what a real database needs is not made up silently. */
+function checkTogether(config: Config, reader: Reader): void {
+  const { faults } = reader;
+  const missing = (name: string): boolean => !faults.some((fault) => fault.startsWith(`${name}:`));
+  if (config.databaseUrl !== null) {
+    for (const [name, secrets] of [
+      ['ADMIN_SECRET', config.adminSecrets],
+      ['JWT_SECRET', config.jwtSecrets],
+    ] as const) {
+      if (secrets.length === 0 && missing(name)) faults.push(`${name}: required when DATABASE_URL is set`);
+    }
+  }
+  if (config.workers > 1 && (config.databaseUrl === null || config.redisUrl === null)) {
+    faults.push(`WORKERS: ${config.workers} needs DATABASE_URL and REDIS_URL; without them only 1 is accepted`);
+  }
+}
+
+/** The process environment over the `.env` file of the working directory, if there is one. */
+export function readEnvironment(directory = '.'): Environment {
+  const file = join(directory, '.env');
+  return existsSync(file) ? { ...parseEnv(readFileSync(file, 'utf8')), ...process.env } : process.env;
+}
+
+/** Fills in secrets that an embedded start may make up, keeping them in DATA_DIR (mode 0600) for the next start. */
+export function withGeneratedSecrets(config: Config): Config {
+  if (config.adminSecrets.length > 0 && config.jwtSecrets.length > 0) return config;
+  const secret = (name: string, given: readonly string[]): readonly string[] =>
+    given.length > 0 ? given : [keptSecret(config.dataDir, name)];
+  return {
+    ...config,
+    adminSecrets: secret('admin-secret', config.adminSecrets),
+    jwtSecrets: secret('jwt-secret', config.jwtSecrets),
+  };
+}
+
+function keptSecret(dataDir: string, name: string): string {
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  const file = join(dataDir, name);
+  if (!existsSync(file)) writeFileSync(file, `${randomBytes(32).toString('base64url')}\n`, { mode: 0o600, flag: 'wx' });
+  return readFileSync(file, 'utf8').trim();
+}

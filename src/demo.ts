@@ -1,0 +1,86 @@
+// The demo tenant: made on an empty database by the operations that REST uses, and introduced on the
+// console. A start that was interrupted leaves a tenant that is marked as unfinished; the next one
+// makes it anew (nobody has its key). Contract: `DEMO` in section 1 of the decisions.
+import type { TenantCaller } from './access/caller.ts';
+import { UNLIMITED } from './access/roles.ts';
+import { createTenant, deleteTenant, updateTenant } from './admin/tenants.ts';
+import type { App } from './app.ts';
+import { createDemoAccess, type DemoKeys } from './demo/access.ts';
+import { anotherKey, firstCalls, firstTenant } from './demo/console.ts';
+import { DEMO_ENTITIES } from './demo/entities.ts';
+import { demoRecords } from './demo/records.ts';
+import { createEntity } from './entities/entities.ts';
+import { createRecord } from './records/write.ts';
+import { sql } from './runtime/sql.ts';
+import { type Tenant, tenantBySlug } from './tenants/tenants.ts';
+
+const SLUG = 'demo';
+const NAME = 'Demo';
+const UNFINISHED = 'Demo (unfinished)';
+
+/**
+ * Makes the demo where it is wanted and there is no tenant. Resolves to what the console should show:
+ * first calls, or how to get the means for them. Gives up between two entities when `signal` aborts.
+ */
+export async function introduce(app: App, signal: AbortSignal): Promise<string[]> {
+  if (app.config.demo) await removeUnfinished(app);
+  const tenants = await app.db.rows<{ slug: string }>(sql`select slug from platform.tenants limit 2`);
+  if (tenants.length > 0) return (await tenantBySlug(app, SLUG)) === null ? [] : anotherKey(app, SLUG);
+  if (!app.config.demo) return firstTenant(app);
+  return firstCalls(app, SLUG, await createDemo(app, signal));
+}
+
+async function removeUnfinished(app: App): Promise<void> {
+  const tenant = await tenantBySlug(app, SLUG);
+  if (tenant?.name !== UNFINISHED) return;
+  await deleteTenant(app, SLUG, SLUG);
+  app.log.info('a demo that was left unfinished is made anew');
+}
+
+/** Resolves to the demo's keys. */
+async function createDemo(app: App, signal: AbortSignal): Promise<DemoKeys & { owner: string }> {
+  const startedAt = Date.now();
+  const { apiKey } = await createTenant(app, { slug: SLUG, name: UNFINISHED });
+  const caller = systemCaller((await tenantBySlug(app, SLUG)) as Tenant);
+  const ids: Record<string, string[]> = {};
+  for (const definition of DEMO_ENTITIES) {
+    signal.throwIfAborted();
+    const { name } = await createEntity(app, caller, definition);
+    ids[name] = await fill(app, caller, name, ids);
+  }
+  const keys = await createDemoAccess(app, caller);
+  await updateTenant(app, SLUG, { name: NAME }, true);
+  app.log.info('demo tenant created', { slug: SLUG, durationMs: Date.now() - startedAt });
+  return { owner: apiKey, ...keys };
+}
+
+/** Creates the demo's records of one entity, all or none. Resolves to their ids. */
+async function fill(
+  app: App,
+  caller: TenantCaller,
+  entity: string,
+  known: Record<string, string[]>,
+): Promise<string[]> {
+  return app.db.slow.begin(async (tx) => {
+    const ids: string[] = [];
+    for (const body of demoRecords(entity, known)) {
+      const { row } = await createRecord({ app, caller, queries: tx, tx }, entity, body);
+      ids.push(row.id);
+    }
+    return ids;
+  });
+}
+
+function systemCaller(tenant: Tenant): TenantCaller {
+  return {
+    kind: 'super_admin',
+    id: null,
+    tenant,
+    role: null,
+    email: null,
+    rights: UNLIMITED,
+    rightsKey: 'all',
+    isTenantAdmin: true,
+    triggeredBy: 'system',
+  };
+}

@@ -1,0 +1,171 @@
+// The answers of an operation: the good one in its envelope, and one per status for the errors that
+// the route names and those that every route of its kind may give. Errors are components, named
+// after their codes, so that each says exactly which codes it may carry.
+import { type TSchema, Type } from '@sinclair/typebox';
+import { type ErrorCode, STATUS_BY_CODE } from '../errors.ts';
+import type { Description } from '../http/openapi.ts';
+import { exampleOf } from './example.ts';
+import type { JsonSchema, Schemas } from './schema.ts';
+import { RATE_HEADERS, TEXT_EXAMPLES } from './words.ts';
+
+export interface Kind {
+  isOpen: boolean;
+  hasBody: boolean;
+  hasPathParameters: boolean;
+  hasQuery: boolean;
+}
+
+/** One sentence for each code: the description of its answer, and the message of its example. */
+const MEANING: Readonly<Record<ErrorCode, [description: string, message: string]>> = {
+  VALIDATION_ERROR: ['The request is malformed; `details` name every fault.', 'title: is required'],
+  BUSINESS_RULE_ERROR: ['A business rule of the tenant refuses the change.', 'closed tickets cannot be changed'],
+  UNAUTHORIZED: ['The credential is missing, invalid, revoked or expired.', 'missing or invalid credential'],
+  FORBIDDEN: ['The credential does not permit this.', 'no permission for this operation'],
+  NOT_FOUND: ['There is no such thing, or the caller may not see it.', 'record not found'],
+  METHOD_NOT_ALLOWED: ['The path knows other methods; `Allow` names them.', 'PUT is not allowed here'],
+  CONFLICT: ['The state of things does not allow it.', 'a record with this sku exists already'],
+  GONE: ['It has expired.', 'this invitation has expired'],
+  PRECONDITION_FAILED: ['The record has changed since its ETag was read.', 'the record has changed'],
+  PAYLOAD_TOO_LARGE: ['The body is larger than allowed.', 'the body is larger than 1048576 bytes'],
+  UNSUPPORTED_MEDIA_TYPE: ['The body’s type or encoding is not accepted.', 'send the body as application/json'],
+  IDEMPOTENCY_MISMATCH: [
+    'The Idempotency-Key was used with another body.',
+    'this Idempotency-Key was used with another body',
+  ],
+  RATE_LIMITED: ['Too many requests; `Retry-After` tells when to go on.', 'too many requests'],
+  INTERNAL_ERROR: ['Something failed that should not; the log knows it by its request id.', 'internal server error'],
+  SERVICE_UNAVAILABLE: ['Postgres or Redis does not answer.', 'the database cannot be reached'],
+};
+
+const ProblemSchema = Type.Object(
+  { path: Type.String({ examples: ['title'] }), message: Type.String({ examples: ['is required'] }) },
+  { $id: 'Problem', description: 'One thing wrong with a request: where, and what' },
+);
+
+/** The `responses` member of an operation. New error answers are added to `components`. */
+export function answersOf(
+  description: Description,
+  kind: Kind,
+  schemas: Schemas,
+  components: Record<string, JsonSchema>,
+): JsonSchema {
+  const [status] = description.ok;
+  const answers: JsonSchema = { [status]: goodAnswer(description, kind, schemas) };
+  for (const [bare, words] of Object.entries(description.bare ?? {})) {
+    answers[bare] = { description: words, headers: headersOf(description, kind) };
+  }
+  for (const [error, codes] of byStatus(codesOf(description, kind))) {
+    const name = codes.map(pascal).join('Or');
+    components[name] ??= errorAnswer(codes, schemas);
+    answers[error] = { $ref: `#/components/responses/${name}` };
+    const foreign = description.foreign?.[error];
+    if (foreign !== undefined) answers[error] = withForeign(errorAnswer(codes, schemas), foreign, schemas);
+  }
+  const foreign = description.foreign?.[status];
+  if (foreign !== undefined) answers[status] = withForeign(answers[status] as JsonSchema, foreign, schemas);
+  return answers;
+}
+
+/** The answer with another shape beside what it has as JSON. */
+function withForeign(answer: JsonSchema, foreign: TSchema, schemas: Schemas): JsonSchema {
+  const content = answer.content as JsonSchema;
+  const own = content['application/json'] as { schema: JsonSchema; examples: JsonSchema } | undefined;
+  const schema = schemas.of(foreign);
+  const example = { value: exampleOf(schema, schemas.components) };
+  const json =
+    own === undefined
+      ? { schema, example: example.value }
+      : { schema: { anyOf: [own.schema, schema] }, examples: { ...own.examples, 'JSON-RPC': example } };
+  return { ...answer, content: { ...content, 'application/json': json } };
+}
+
+function goodAnswer(description: Description, kind: Kind, schemas: Schemas): JsonSchema {
+  const [status, data] = description.ok;
+  return {
+    description: status === 201 ? 'Created.' : 'Done.',
+    headers: headersOf(description, kind),
+    content:
+      typeof data === 'string' || Array.isArray(data)
+        ? Object.fromEntries([data].flat().map((type) => [type, textContent(type)]))
+        : { 'application/json': enveloped(schemas.of(data as TSchema), schemas) },
+  };
+}
+
+/** A body outside the envelope: a text, with an example where its type has one, or any JSON object. */
+export function textContent(type: string): JsonSchema {
+  if (type === 'application/json') return { schema: { type: 'object' } };
+  const example = TEXT_EXAMPLES[type];
+  return { schema: { type: 'string' }, ...(example === undefined ? {} : { example }) };
+}
+
+function enveloped(data: JsonSchema, schemas: Schemas): JsonSchema {
+  const schema = {
+    type: 'object',
+    required: ['success', 'data'],
+    properties: { success: { const: true }, data },
+  };
+  return { schema, example: { success: true, data: exampleOf(data, schemas.components) } };
+}
+
+function headersOf({ headers = {} }: Description, { isOpen }: Kind): JsonSchema {
+  const own = Object.entries(headers).map(([name, description]) => [name, { description, schema: { type: 'string' } }]);
+  return {
+    'X-Request-Id': { $ref: '#/components/headers/RequestId' },
+    ...Object.fromEntries(own),
+    ...(isOpen ? {} : RATE_HEADERS),
+  };
+}
+
+/** The codes an operation may answer, in the order of the code table. */
+function codesOf({ errors = [], bodyTypes = [] }: Description, kind: Kind): ErrorCode[] {
+  const codes = new Set<ErrorCode>(['INTERNAL_ERROR', ...errors]);
+  const add = (...more: ErrorCode[]): void => more.forEach((code) => void codes.add(code));
+  // A tenant header can be malformed or name no tenant, whatever the operation.
+  if (!kind.isOpen) add('VALIDATION_ERROR', 'UNAUTHORIZED', 'FORBIDDEN', 'NOT_FOUND', 'RATE_LIMITED');
+  if (!kind.isOpen || kind.hasBody) add('SERVICE_UNAVAILABLE');
+  if (kind.hasBody || bodyTypes.length > 0) add('VALIDATION_ERROR', 'PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE');
+  if (kind.hasPathParameters) add('NOT_FOUND');
+  if (kind.hasQuery) add('VALIDATION_ERROR');
+  return (Object.keys(STATUS_BY_CODE) as ErrorCode[]).filter((code) => codes.has(code));
+}
+
+function byStatus(codes: ErrorCode[]): Map<number, ErrorCode[]> {
+  return Map.groupBy(codes, (code) => STATUS_BY_CODE[code]);
+}
+
+function errorAnswer(codes: ErrorCode[], schemas: Schemas): JsonSchema {
+  const status = STATUS_BY_CODE[codes[0] as ErrorCode];
+  const schema = schemas.of(errorSchema(codes));
+  const examples = codes.map((code) => [code, { value: { success: false, error: errorExample(code) } }]);
+  return {
+    description: codes.map((code) => MEANING[code][0]).join(' '),
+    headers: {
+      'X-Request-Id': { $ref: '#/components/headers/RequestId' },
+      ...(status === 429 || status === 503 ? { 'Retry-After': { $ref: '#/components/headers/RetryAfter' } } : {}),
+      ...(status === 429 ? RATE_HEADERS : {}),
+    },
+    content: { 'application/json': { schema, examples: Object.fromEntries(examples) } },
+  };
+}
+
+function errorSchema(codes: readonly ErrorCode[]): TSchema {
+  return Type.Object({
+    success: Type.Literal(false),
+    error: Type.Object({
+      code: Type.Union(codes.map((code) => Type.Literal(code))),
+      message: Type.String(),
+      requestId: Type.String(),
+      details: Type.Optional(Type.Array(ProblemSchema)),
+    }),
+  });
+}
+
+function errorExample(code: ErrorCode): JsonSchema {
+  const message = MEANING[code][1];
+  const details = code === 'VALIDATION_ERROR' ? { details: [{ path: 'title', message: 'is required' }] } : {};
+  return { code, message, requestId: '01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f', ...details };
+}
+
+function pascal(code: string): string {
+  return code.toLowerCase().replace(/(?:^|_)(\w)/g, (_, letter: string) => letter.toUpperCase());
+}

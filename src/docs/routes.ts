@@ -1,0 +1,113 @@
+// The API document at /swagger/json and Swagger UI at /swagger. The page's two assets come from the
+// installed package, its script and style from here: nothing is fetched from another host, and the
+// content security policy forbids it. Contract: section 11 of the decisions.
+import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { Elysia, t } from 'elysia';
+import type { App } from '../app.ts';
+import { notFound } from '../errors.ts';
+import { describe } from '../http/openapi.ts';
+import { Compressed } from './compressed.ts';
+import { buildDocument, type Route } from './document.ts';
+import { INIT_SCRIPT, PAGE } from './page.ts';
+import type { JsonSchema } from './schema.ts';
+
+const HTML = 'text/html; charset=utf-8';
+const SCRIPT = 'text/javascript; charset=utf-8';
+const STYLE = 'text/css; charset=utf-8';
+const JSON_TYPE = 'application/json; charset=utf-8';
+/** Swagger UI sets styles from its script; nothing else may come from outside of files. */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self' 'unsafe-inline'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+/** Files of the package that the page uses. */
+const ASSETS: Readonly<Record<string, { type: string; text: Compressed }>> = {
+  'swagger-ui-bundle.js': { type: SCRIPT, text: installed('swagger-ui-bundle.js') },
+  'swagger-ui.css': { type: STYLE, text: installed('swagger-ui.css') },
+};
+const INIT_NAME = 'init.js';
+const A_DAY = 'public, max-age=86400';
+const TAG = 'API document';
+
+const PAGE_ROUTE = {
+  detail: describe({ id: 'showApiDocument', tag: TAG, summary: 'Swagger UI', isOpen: true, ok: [200, 'text/html'] }),
+};
+const DOCUMENT_ROUTE = {
+  detail: describe({
+    id: 'getApiDocument',
+    tag: TAG,
+    summary: 'This document',
+    isOpen: true,
+    ok: [200, 'application/json'],
+  }),
+};
+const ASSET_ROUTE = {
+  params: t.Object({ file: t.String({ description: 'a script or a style sheet of the page', examples: [INIT_NAME] }) }),
+  detail: describe({
+    id: 'getApiDocumentAsset',
+    tag: TAG,
+    summary: 'A file of the Swagger UI page',
+    isOpen: true,
+    ok: [200, ['text/javascript', 'text/css']],
+  }),
+};
+
+/** `routes` gives the whole surface; it is asked at the first request, when the service has its address. */
+export function docsRoutes(app: App, routes: () => readonly Route[]) {
+  const version = versionOfPackage();
+  let kept: { server: string; text: Compressed } | undefined;
+  const document = (): Compressed => {
+    const server = app.config.baseUrl ?? app.address;
+    if (kept?.server === server) return kept.text;
+    const text = JSON.stringify(buildDocument(routes(), version, server));
+    kept = { server, text: new Compressed(async () => text) };
+    return kept.text;
+  };
+  return new Elysia({ name: 'docs' })
+    .get(
+      '/swagger',
+      async () => new Response(PAGE, { headers: { ...headersOf(HTML), 'content-security-policy': POLICY } }),
+      PAGE_ROUTE,
+    )
+    .get('/swagger/json', async ({ request }) => document().answer(request, headersOf(JSON_TYPE)), DOCUMENT_ROUTE)
+    .get('/swagger/assets/:file', async ({ params, request }) => asset(params.file, request), ASSET_ROUTE);
+}
+
+/** The document of some of the routes, as clients of this process see it. */
+export function documentOf(app: App, routes: readonly Route[]): JsonSchema {
+  return buildDocument(routes, versionOfPackage(), app.config.baseUrl ?? app.address);
+}
+
+async function asset(name: string, request: Request): Promise<Response> {
+  if (name === INIT_NAME) return new Response(INIT_SCRIPT, { headers: headersOf(SCRIPT) });
+  const file = Object.hasOwn(ASSETS, name) ? ASSETS[name] : undefined;
+  if (file === undefined) throw notFound('file');
+  return file.text.answer(request, { ...headersOf(file.type), 'cache-control': A_DAY });
+}
+
+function installed(name: string): Compressed {
+  return new Compressed(async () => readFile(createRequire(import.meta.url).resolve(`swagger-ui-dist/${name}`)));
+}
+
+function headersOf(type: string): Record<string, string> {
+  return {
+    'content-type': type,
+    'cache-control': 'no-cache',
+    'x-content-type-options': 'nosniff',
+    'referrer-policy': 'no-referrer',
+  };
+}
+
+function versionOfPackage(): string {
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  return (JSON.parse(text) as { version: string }).version;
+}

@@ -1,0 +1,175 @@
+// A tenant's entities, loaded in three statements and cached per process until a change is announced.
+// A stale copy is harmless: writes name the definition's version and are done again when it moved.
+// Contract: section 4 of the decisions.
+import type { TenantCaller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import { notFound } from '../errors.ts';
+import type { RecordEventType } from '../events/event.ts';
+import type { FieldRef, FieldType } from '../expression/ast.ts';
+import { Cache } from '../runtime/cache.ts';
+import { identifier, type Queries, sql, type Tx } from '../runtime/sql.ts';
+import type { Tenant } from '../tenants/tenants.ts';
+import { type Entity, type Field, type FieldRules, type OnDelete, type Reference, tableNameOf } from './field.ts';
+import type { Rule } from './rule.ts';
+
+export interface Catalog {
+  byName: ReadonlyMap<string, Entity>;
+  byId: ReadonlyMap<string, Entity>;
+}
+
+const CACHED_TENANTS = 2_000;
+const caches = new WeakMap<App, Cache<Catalog>>();
+
+function cacheOf(app: App): Cache<Catalog> {
+  const existing = caches.get(app);
+  if (existing !== undefined) return existing;
+  const made = new Cache<Catalog>(CACHED_TENANTS, () => app.changes.heard);
+  app.changes.on('catalog', (key) => (key === null ? made.clear() : made.drop(key)));
+  caches.set(app, made);
+  return made;
+}
+
+/** The tenant's catalogue, from the cache where possible. */
+export function catalogOf(app: App, tenant: Tenant): Catalog | Promise<Catalog> {
+  return cacheOf(app).get(tenant.id, () => loadCatalog(app.db, tenant));
+}
+
+/**
+ * The same inside a transaction: a copy that is missing is read through the transaction itself, since to wait for
+ * another connection while holding one may be to wait forever.
+ */
+export function catalogWithin(app: App, tx: Tx, tenant: Tenant): Catalog | Promise<Catalog> {
+  return cacheOf(app).peek(tenant.id) ?? loadCatalog(tx, tenant);
+}
+
+/** Forgets this process's copy, after a write found it stale. */
+export function forgetCatalog(app: App, tenant: Tenant): void {
+  cacheOf(app).drop(tenant.id);
+}
+
+/**
+ * The entity by name, for a caller who may do something with it. 404 where there is none; the same
+ * 404 where the caller holds no permission at all is left to the operation, which asks for its own.
+ */
+export async function entityFor(app: App, caller: TenantCaller, name: string): Promise<Entity> {
+  const entity = (await catalogOf(app, caller.tenant)).byName.get(name);
+  if (entity === undefined) throw notFound('entity');
+  return entity;
+}
+
+interface EntityRow {
+  id: string;
+  name: string;
+  label: string | null;
+  description: string | null;
+  is_system: boolean;
+  version: number;
+  next_slot: number;
+  retired_slots: string[];
+  subscribed: RecordEventType[];
+  created_at: string;
+  updated_at: string;
+}
+
+interface FieldRow {
+  id: string;
+  entity_id: string;
+  key: string;
+  slot: string;
+  type: FieldType;
+  label: string | null;
+  description: string | null;
+  is_required: boolean;
+  is_unique: boolean;
+  is_indexed: boolean;
+  default_value: unknown;
+  rules: FieldRules;
+  target_id: string | null;
+  on_delete: OnDelete | null;
+  position: number;
+  next: Field | null;
+}
+
+/** Reads all definitions as they stand for `queries`, which may be a transaction. */
+export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Catalog> {
+  const entityRows = await queries.rows<EntityRow>(sql`
+    select d.id, d.name, d.label, d.description, d.is_system, d.version, d.next_slot, d.retired_slots, d.created_at,
+      d.updated_at, array(
+        select distinct unnest(s.event_types) from platform.webhook_subscriptions as s
+        where s.entity_id = d.id and s.is_active
+      ) as subscribed
+    from ${identifier(tenant.schema, 'entity_definitions')} as d
+    order by d.name collate "C"`);
+  const fieldRows = await queries.rows<FieldRow>(sql`
+    select id, entity_id, key, slot, type, label, description, is_required, is_unique, is_indexed, default_value,
+      rules, target_id, on_delete, position, next
+    from ${identifier(tenant.schema, 'field_definitions')}
+    order by position, id`);
+  const ruleRows = await queries.rows<Rule & { entity_id: string }>(sql`
+    select id, name, entity_id, trigger, condition, action
+    from ${identifier(tenant.schema, 'business_rules')}
+    where is_active
+    order by priority, id`);
+  const rulesOf = Map.groupBy(ruleRows, (row) => row.entity_id);
+  const fieldsOf = Map.groupBy(fieldRows, (row) => row.entity_id);
+  const references = new Map<string, Reference[]>(entityRows.map(({ id }) => [id, []]));
+  const byId = new Map<string, Entity>();
+  for (const row of entityRows) {
+    const fields = (fieldsOf.get(row.id) ?? []).map(toField);
+    const entity = toEntity(tenant, row, fields, references.get(row.id) ?? [], rulesOf.get(row.id) ?? []);
+    byId.set(row.id, entity);
+    for (const field of fields) if (field.targetId !== null) references.get(field.targetId)?.push({ entity, field });
+  }
+  return { byId, byName: new Map([...byId.values()].map((entity) => [entity.name, entity])) };
+}
+
+function toEntity(tenant: Tenant, row: EntityRow, fields: Field[], references: Reference[], rules: Rule[]): Entity {
+  const tableName = tableNameOf(row.id);
+  return {
+    id: row.id,
+    name: row.name,
+    label: row.label,
+    description: row.description,
+    isSystem: row.is_system,
+    version: row.version,
+    nextSlot: row.next_slot,
+    retiredSlots: row.retired_slots,
+    subscribed: row.subscribed,
+    fields,
+    byKey: new Map(fields.map((field) => [field.key, field])),
+    references,
+    rules,
+    table: identifier(tenant.schema, tableName),
+    tableName,
+    schema: tenant.schema,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+  };
+}
+
+function toField(row: FieldRow): Field {
+  const { key, slot, type, rules } = row;
+  return {
+    ...rules,
+    id: row.id,
+    key,
+    slot,
+    type,
+    label: row.label,
+    description: row.description,
+    required: row.is_required,
+    unique: row.is_unique,
+    indexed: row.is_indexed,
+    default: row.default_value ?? undefined,
+    targetId: row.target_id,
+    onDelete: row.on_delete,
+    position: row.position,
+    ...(row.next === null ? {} : { next: { ...row.next, ref: refOf(row.next) } }),
+    ref: refOf({ key, type, slot, ...rules }),
+  };
+}
+
+/** The field as expressions know it. */
+function refOf({ key, type, slot, options }: Pick<Field, 'key' | 'type' | 'slot' | 'options'>): FieldRef {
+  return { key, type, slot, ...(options === undefined ? {} : { options }) };
+}

@@ -1,0 +1,232 @@
+// Entities: making, describing, renaming and dropping them. A new entity is a partition of
+// entity_records with its own indexes and counters. Its name stands in paths and roles, and stays.
+// Failures: 400, 403, 404, 409 as each says. Contract: section 4 of the decisions.
+import type { TenantCaller } from '../access/caller.ts';
+import { announceWithdrawn, withdrawGrants } from '../access/grants.ts';
+import { allows, ruleFor, showsField } from '../access/roles.ts';
+import type { App } from '../app.ts';
+import { conflict, forbidden, invalid, invalidField, notFound, type Problem } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
+import { newId } from '../runtime/ids.ts';
+import { identifier, join, literal, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import type { JsonObject } from '../runtime/text.ts';
+import { type Catalog, catalogOf, entityFor, loadCatalog } from './catalog.ts';
+import { type FieldDraft, fieldOf, NAME_PATTERN, readFields } from './define.ts';
+import { type Entity, type Field, tableNameOf } from './field.ts';
+import { createIndex, indexKinds } from './indexes.ts';
+
+/** An entity as its definition is shown. */
+export interface EntityView {
+  id: string;
+  name: string;
+  label: string | null;
+  description: string | null;
+  isSystem: boolean;
+  fields: JsonObject[];
+  createdAt: string;
+  updatedAt: string;
+}
+
+/** The entities that the caller may read. */
+export async function listEntities(app: App, caller: TenantCaller): Promise<EntityView[]> {
+  const catalog = await catalogOf(app, caller.tenant);
+  const readable = [...catalog.byName.values()].filter(({ name }) => allows(caller.rights, 'read', name));
+  return readable.map((entity) => viewOf(catalog, caller, entity));
+}
+
+export async function getEntity(app: App, caller: TenantCaller, name: string): Promise<EntityView> {
+  const entity = await entityFor(app, caller, name);
+  if (!allows(caller.rights, 'read', name)) throw forbidden(`no read permission on ${name}`);
+  return viewOf(await catalogOf(app, caller.tenant), caller, entity);
+}
+
+/** The definition less the fields hidden from the caller. */
+export function viewOf(catalog: Catalog, caller: TenantCaller, entity: Entity): EntityView {
+  const rule = ruleFor(caller.rights, entity.name);
+  const { id, name, label, description, isSystem, createdAt, updatedAt } = entity;
+  const fields = entity.fields.filter(({ key }) => showsField(rule, key)).map((field) => fieldView(catalog, field));
+  return { id, name, label, description, isSystem, fields, createdAt, updatedAt };
+}
+
+/** A field with the attributes that are set. */
+export function fieldView(catalog: Catalog, field: Field): JsonObject {
+  const { key, type, label, description, required, unique, indexed, min, max, minLength, maxLength } = field;
+  const optional = { min, max, minLength, maxLength, pattern: field.pattern, options: field.options };
+  const set = Object.entries(optional).filter(([, value]) => value !== undefined);
+  return {
+    id: field.id,
+    key,
+    type,
+    label,
+    description,
+    required,
+    unique,
+    indexed,
+    ...(field.default === undefined ? {} : { default: field.default }),
+    ...Object.fromEntries(set),
+    ...(field.targetId === null
+      ? {}
+      : { entity: catalog.byId.get(field.targetId)?.name ?? null, onDelete: field.onDelete }),
+  };
+}
+
+/** Makes an entity with its fields. 400 with every problem, 409 when the name is taken. */
+export async function createEntity(app: App, caller: TenantCaller, input: JsonObject): Promise<EntityView> {
+  const { tenant } = caller;
+  const { name, label, description } = readNames(input);
+  const id = newId();
+  await app.db.begin(async (tx) => {
+    await lockDefinitions(tx, tenant.schema);
+    const catalog = await loadCatalog(tx, tenant);
+    if (catalog.byName.has(name)) throw conflict(`an entity named ${name} exists already`);
+    if (catalog.byName.size >= LIMITS.entity.perTenantMax) {
+      throw conflict(`a tenant has at most ${LIMITS.entity.perTenantMax} entities`);
+    }
+    const drafts = readFields(input.fields, { catalog, self: { id, name } });
+    await insertEntity(tx, tenant.schema, { id, name, label, description }, drafts);
+  });
+  await app.changes.announce('catalog', tenant.id);
+  return getEntity(app, caller, name);
+}
+
+/** One change of definitions at a time in a tenant; records are written meanwhile. */
+export async function lockDefinitions(tx: Tx, schema: string): Promise<void> {
+  await tx.rows(sql`select pg_advisory_xact_lock(hashtext('definitions'), hashtext(${schema}))`);
+}
+
+interface Names {
+  name: string;
+  label: string | null;
+  description: string | null;
+}
+
+function readNames(input: JsonObject): Names {
+  const problems: Problem[] = [];
+  const { name } = input;
+  if (typeof name !== 'string' || !NAME_PATTERN.test(name)) {
+    problems.push({ path: 'name', message: `must match ${NAME_PATTERN.source}` });
+  } else if (name.startsWith('_svc_')) problems.push({ path: 'name', message: 'must not start with _svc_' });
+  const label = readText(input, 'label', LIMITS.entity.labelMax, problems);
+  const description = readText(input, 'description', LIMITS.entity.descriptionMax, problems);
+  if (problems.length > 0) throw invalid(problems);
+  return { name: name as string, label: label ?? null, description: description ?? null };
+}
+
+function readText(input: JsonObject, key: string, max: number, problems: Problem[]): string | null | undefined {
+  const value = input[key];
+  if (value === undefined || value === null) return value;
+  if (typeof value === 'string' && value.length <= max) return value;
+  problems.push({ path: key, message: `must be a text of at most ${max} characters` });
+  return undefined;
+}
+
+async function insertEntity(tx: Tx, schema: string, entity: Names & { id: string }, drafts: FieldDraft[]) {
+  const { id, name, label, description } = entity;
+  await tx.rows(sql`
+    insert into ${identifier(schema, 'entity_definitions')} (id, name, label, description, next_slot)
+    values (${id}::uuid, ${name}, ${label}, ${description}, ${drafts.length + 1}::int)`);
+  await tx.rows(sql`
+    insert into ${identifier(schema, 'entity_counts')} (entity_id, slot)
+    select ${id}::uuid, slot from generate_series(0, ${LIMITS.counterSlots - 1}::int) as slot`);
+  const fields = drafts.map((draft, i) => fieldOf(draft, newId(), `f${i + 1}`, i + 1));
+  await createRecordTable(tx, schema, id, fields);
+  if (fields.length > 0) await insertFields(tx, schema, id, fields);
+}
+
+/** The partition that holds an entity's records, with the indexes its fields call for. */
+export async function createRecordTable(tx: Tx, schema: string, id: string, fields: readonly Field[]): Promise<void> {
+  const tableName = tableNameOf(id);
+  const table = identifier(schema, tableName);
+  await tx.rows(sql`
+    create table ${table} partition of ${identifier(schema, 'entity_records')} (primary key (id))
+    for values in (${literal(id)})`);
+  await tx.rows(sql`create index ${identifier(`${tableName}_words`)} on ${table} using gin (words)`);
+  for (const field of fields) {
+    for (const kind of indexKinds(field)) {
+      await tx.rows(createIndex({ table, tableName } as Entity, field, kind));
+    }
+  }
+}
+
+/** Stores field definitions. */
+export async function insertFields(tx: Tx, schema: string, entityId: string, fields: readonly Field[]): Promise<void> {
+  const rows = fields.map(
+    (field): Sql => sql`(${field.id}::uuid, ${entityId}::uuid, ${field.key}, ${field.slot}, ${field.type},
+      ${field.label}, ${field.description}, ${field.required}::boolean, ${field.unique}::boolean,
+      ${field.indexed}::boolean, ${field.default === undefined ? null : JSON.stringify(field.default)}::text::jsonb,
+      ${JSON.stringify(rulesOf(field))}::text::jsonb, ${field.targetId}::uuid, ${field.onDelete}, ${field.position}::int)`,
+  );
+  await tx.rows(sql`
+    insert into ${identifier(schema, 'field_definitions')} (id, entity_id, key, slot, type, label, description,
+      is_required, is_unique, is_indexed, default_value, rules, target_id, on_delete, position)
+    values ${join(rows, ', ')}`);
+}
+
+/** The attributes that narrow a field's values, as they are stored. */
+export function rulesOf({ min, max, minLength, maxLength, pattern, options }: Field): JsonObject {
+  return { min, max, minLength, maxLength, pattern, options };
+}
+
+/** Changes label and description. An entity's name stands in paths, roles and subscriptions, and stays. */
+export async function updateEntity(
+  app: App,
+  caller: TenantCaller,
+  name: string,
+  input: JsonObject,
+): Promise<EntityView> {
+  const entity = await entityFor(app, caller, name);
+  const problems: Problem[] = [];
+  for (const key of Object.keys(input)) {
+    const message = key === 'name' ? 'cannot be changed' : 'is not an attribute of an entity';
+    if (key !== 'label' && key !== 'description') problems.push({ path: key, message });
+  }
+  const label = readText(input, 'label', LIMITS.entity.labelMax, problems);
+  const description = readText(input, 'description', LIMITS.entity.descriptionMax, problems);
+  if (problems.length > 0) throw invalid(problems);
+  await app.db.rows(sql`
+    update ${identifier(entity.schema, 'entity_definitions')}
+    set label = ${label === undefined ? entity.label : label},
+      description = ${description === undefined ? entity.description : description},
+      updated_at = now()
+    where id = ${entity.id}::uuid`);
+  await app.changes.announce('catalog', caller.tenant.id);
+  return getEntity(app, caller, name);
+}
+
+/**
+ * Drops an entity, and with it every right that was granted on it by name. 409 with the number of records unless
+ * `confirm` is its name, and while another entity's relation points at it.
+ */
+export async function deleteEntity(app: App, caller: TenantCaller, name: string, confirm?: string): Promise<string> {
+  const { tenant } = caller;
+  const { id, withdrawn } = await app.db.begin(async (tx) => {
+    await lockDefinitions(tx, tenant.schema);
+    const entity = (await loadCatalog(tx, tenant)).byName.get(name);
+    if (entity === undefined) throw notFound('entity');
+    if (entity.isSystem) throw forbidden('a system entity cannot be deleted');
+    const foreign = entity.references.find((reference) => reference.entity.id !== entity.id);
+    if (foreign !== undefined) {
+      throw conflict(`field ${foreign.field.key} of ${foreign.entity.name} points at this entity; drop that first`);
+    }
+    await refuseUnconfirmed(tx, entity, confirm);
+    const views = await tx.rows<{ slug: string }>(sql`
+      select slug from ${identifier(tenant.schema, 'views')} where entity_id = ${entity.id}::uuid for update`);
+    // A write that is under way names the definition's version, finds it gone and answers 404.
+    await tx.rows(sql`delete from ${identifier(tenant.schema, 'entity_definitions')} where id = ${entity.id}::uuid`);
+    await tx.rows(sql`drop table ${entity.table}`);
+    await tx.rows(sql`delete from platform.webhook_subscriptions where entity_id = ${entity.id}::uuid`);
+    const resources = [entity.name, ...views.map(({ slug }) => `view:${slug}`)];
+    return { id: entity.id, withdrawn: await withdrawGrants(tx, tenant, resources) };
+  });
+  await app.changes.announce('catalog', tenant.id);
+  await announceWithdrawn(app, withdrawn);
+  return id;
+}
+
+async function refuseUnconfirmed(tx: Tx, entity: Entity, confirm: string | undefined): Promise<void> {
+  if (confirm === entity.name) return;
+  if (confirm !== undefined) throw invalidField('confirm', `must be ${entity.name}`);
+  const counted = await tx.first<{ records: number }>(sql`select count(*) as records from ${entity.table}`);
+  const records = counted?.records ?? 0;
+  if (records > 0) throw conflict(`${entity.name} has ${records} record(s); confirm with ?confirm=${entity.name}`);
+}

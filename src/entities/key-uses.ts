@@ -1,0 +1,58 @@
+// Who else names a field by its key: roles in their field lists and row filters, views and rules in
+// their conditions. A renamed key moves along in the lists, so that a hidden field stays hidden; a
+// condition that names it has to be changed first. Contract: section 6 of the decisions.
+import { conflict } from '../errors.ts';
+import { identifier, sql, type Tx } from '../runtime/sql.ts';
+import type { Entity, Field } from './field.ts';
+
+interface Use {
+  kind: string;
+  name: string;
+}
+
+/** 409 while a condition names the key, of this entity or, after a relation, of another. */
+export async function requireUnused(tx: Tx, entity: Entity, field: Pick<Field, 'key'>): Promise<void> {
+  const own = `\\m${field.key}\\M`;
+  const related = `\\.${field.key}\\M`;
+  const table = (name: string) => identifier(entity.schema, name);
+  const uses = await tx.rows<Use>(sql`
+    select 'role' as kind, r.name
+    from ${table('roles')} as r, jsonb_each(r.entities) as e
+    where e.value ->> 'rowFilter' ~ case when e.key = ${entity.name} then ${own} else ${related} end
+    union all
+    select 'view', v.slug
+    from ${table('views')} as v
+    where v.filter_dsl::text ~ case when v.entity_id = ${entity.id}::uuid then ${own} else ${related} end
+    union all
+    select 'rule', b.name
+    from ${table('business_rules')} as b
+    where concat(b.condition, ' ', b.action) ~ case when b.entity_id = ${entity.id}::uuid then ${own} else ${related} end
+    limit 20`);
+  if (uses.length === 0) return;
+  const list = uses.map(({ kind, name }) => `${kind} ${name}`).join(', ');
+  throw conflict(
+    `${field.key} is named by ${list}; change that first`,
+    uses.map(({ kind, name }) => ({ path: `${kind}:${name}`, message: `names ${field.key}` })),
+  );
+}
+
+/** Puts other keys in place of one in the roles' lists of fields. Resolves to how many roles name it. */
+export async function replaceInRoles(tx: Tx, entity: Entity, key: string, by: readonly string[]): Promise<number> {
+  const roles = await tx.rows<{ id: string; entities: Record<string, Record<string, unknown>> }>(sql`
+    select id, entities from ${identifier(entity.schema, 'roles')}
+    where entities -> ${entity.name}::text -> 'fields' ? ${key}::text
+      or entities -> ${entity.name}::text -> 'excludeFields' ? ${key}::text
+    for update`);
+  for (const { id, entities } of roles) {
+    const rule = { ...entities[entity.name] };
+    for (const name of ['fields', 'excludeFields']) {
+      const list = rule[name];
+      if (Array.isArray(list)) rule[name] = list.flatMap((item) => (item === key ? by : [item]));
+    }
+    await tx.rows(sql`
+      update ${identifier(entity.schema, 'roles')}
+      set entities = ${JSON.stringify({ ...entities, [entity.name]: rule })}::text::jsonb, updated_at = now()
+      where id = ${id}::uuid`);
+  }
+  return roles.length;
+}

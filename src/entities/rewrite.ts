@@ -1,0 +1,122 @@
+// Rewrites the stored values of an entity in small batches while records are being written. A batch
+// never waits for a row that somebody holds, and replaces only rows that are still as they were read,
+// under the definition it was made for: no write is lost, and no writer waits longer than one batch.
+// It makes no events, since no record changes; ETags move, `updatedAt` does not.
+import type { App } from '../app.ts';
+import { conflict } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
+import { identifier, type Sql, sql } from '../runtime/sql.ts';
+import type { Entity, Field } from './field.ts';
+import type { Stored } from './values.ts';
+import { vectorOf } from './words.ts';
+
+const BATCH_ROWS = 200;
+const PAGE_ROWS = 1_000;
+const PAUSE_MS = 50;
+const WAIT_MS = 10_000;
+
+interface StoredRow {
+  id: string;
+  version: number;
+  data: Stored;
+}
+
+/** Replaces the data of all rows that meet `where` (on `r`) until none is left; 409 when some stay locked. */
+export async function rewriteAll(
+  app: App,
+  entity: Entity,
+  where: Sql,
+  change: (data: Stored) => Stored,
+): Promise<void> {
+  let deadline = performance.now() + WAIT_MS;
+  for (;;) {
+    const pass = await rewritePass(app, entity, where, change);
+    if (pass.read === 0) return;
+    if (pass.written > 0) deadline = performance.now() + WAIT_MS;
+    else if (performance.now() > deadline) throw conflict('records stay locked by others; try again');
+    else await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+  }
+}
+
+async function rewritePass(
+  app: App,
+  entity: Entity,
+  where: Sql,
+  change: (data: Stored) => Stored,
+): Promise<{ read: number; written: number }> {
+  const done = { read: 0, written: 0 };
+  let after = '00000000-0000-0000-0000-000000000000';
+  for (;;) {
+    const rows = await app.db.slow.rows<StoredRow>(sql`
+      select r.id, r.version, r.data from ${entity.table} as r
+      where r.id > ${after}::uuid and (${where})
+      order by r.id
+      limit ${BATCH_ROWS}`);
+    const last = rows.at(-1);
+    if (last === undefined) return done;
+    done.read += rows.length;
+    done.written += await replace(
+      app,
+      entity,
+      rows.map((row) => ({ ...row, data: change(row.data) })),
+    );
+    after = last.id;
+  }
+}
+
+async function replace(app: App, entity: Entity, rows: readonly StoredRow[]): Promise<number> {
+  const replaced = await app.db.slow.rows(sql`
+    with input as (
+      select * from unnest(
+        ${rows.map(({ id }) => id)}::uuid[],
+        ${rows.map(({ version }) => version)}::bigint[],
+        ${rows.map(({ data }) => JSON.stringify(data))}::text[],
+        ${rows.map(({ data }) => vectorOf(entity, data))}::text[]
+      ) as i (id, version, data, words)
+    ),
+    free as materialized (
+      select r.id, i.data, i.words from ${entity.table} as r join input as i on r.id = i.id and r.version = i.version
+      where exists (
+        select from ${identifier(entity.schema, 'entity_definitions')} as d
+        where d.id = ${entity.id}::uuid and d.version = ${entity.version}::bigint)
+      for update of r skip locked
+    ),
+    changed as (
+      update ${entity.table} as r
+      set data = f.data::jsonb, words = f.words::tsvector, version = r.version + 1
+      from free as f
+      where r.id = f.id
+      returning r.id
+    ),
+    counted as (
+      update ${identifier(entity.schema, 'entity_counts')} as n
+      set v = n.v + 1
+      where n.entity_id = ${entity.id}::uuid and n.slot = pg_backend_pid() % ${LIMITS.counterSlots}::int
+        and exists (select from changed)
+    )
+    select id from changed`);
+  return replaced.length;
+}
+
+/** Pages of one field's values, of all records that have one. */
+export async function* valuesOf(app: App, entity: Entity, field: Field): AsyncGenerator<unknown[]> {
+  let after = '00000000-0000-0000-0000-000000000000';
+  for (;;) {
+    const rows = await app.db.slow.rows<{ id: string; value: unknown }>(sql`
+      select r.id, r.data -> ${field.slot}::text as value from ${entity.table} as r
+      where r.id > ${after}::uuid and r.data ? ${field.slot}::text
+      order by r.id
+      limit ${PAGE_ROWS}`);
+    const last = rows.at(-1);
+    if (last === undefined) return;
+    yield rows.map(({ value }) => value);
+    after = last.id;
+  }
+}
+
+/** How many records have, or lack, a value of the field. */
+export async function countValues(app: App, entity: Entity, field: Pick<Field, 'slot'>, isPresent: boolean) {
+  const row = await app.db.slow.first<{ n: number }>(sql`
+    select count(*) as n from ${entity.table} as r where (r.data ? ${field.slot}::text) = ${isPresent}::boolean`);
+  return row?.n ?? 0;
+}

@@ -1,0 +1,33 @@
+// What a business rule is, in memory. A rule is a part of its entity's definition: it is loaded with
+// the catalogue, and the definition's version grows when it changes, so that no write is made by old
+// rules. Contract: section 10 of the decisions.
+import type { JsonObject } from '../runtime/text.ts';
+
+const MOMENTS = ['create', 'update', 'delete'] as const;
+/** What happens to the record. */
+export type Moment = (typeof MOMENTS)[number];
+export type Trigger = `${'before' | 'after'}_${Moment}`;
+export const TRIGGERS: readonly Trigger[] = [
+  ...MOMENTS.map((moment): Trigger => `before_${moment}`),
+  ...MOMENTS.map((moment): Trigger => `after_${moment}`),
+];
+
+export const PRIORITIES = ['low', 'normal', 'high'] as const;
+export type Priority = (typeof PRIORITIES)[number];
+
+/** Texts in `values` and in a message may hold `{{field}}`. */
+export type Action =
+  | { type: 'reject'; message: string }
+  | { type: 'set'; values: JsonObject }
+  | { type: 'create_record'; entity: string; values: JsonObject }
+  | { type: 'update_record'; values: JsonObject }
+  | { type: 'send_message'; to_agent: string; subject: string; body: string; priority: Priority };
+
+export interface Rule {
+  id: string;
+  name: string;
+  trigger: Trigger;
+  /** Null where the rule always applies. */
+  condition: string | null;
+  action: Action;
+}

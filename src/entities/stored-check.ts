@@ -1,0 +1,111 @@
+// Whether the stored records stand a stricter definition: which attributes became stricter, and how
+// many records break each. Values are read by the very readers that writes use. Contract: "checked
+// against the stored records and refused with 409 and counts", section 4 of the decisions.
+import type { App } from '../app.ts';
+import { conflict, type Problem, type ServiceError } from '../errors.ts';
+import { columnOf } from '../expression/to-sql.ts';
+import { sql } from '../runtime/sql.ts';
+import { convertValue, isTooLongForIndex } from './conversion.ts';
+import type { Entity, Field, FieldRules } from './field.ts';
+import { countValues, valuesOf } from './rewrite.ts';
+import { compareDecimals, isDecimal, readValue } from './value-types.ts';
+
+/** An attribute that stored values may break. */
+export type Check = 'required' | 'unique' | 'indexed' | 'type' | keyof FieldRules;
+
+const RULES: readonly (keyof FieldRules)[] = ['min', 'max', 'minLength', 'maxLength', 'pattern', 'options'];
+
+/** The attributes in which `after` accepts less than `before`. A new type is one check for all of its rules. */
+export function stricterIn(before: Field, after: Field): Check[] {
+  const checks: Check[] = [];
+  if (after.required && !before.required) checks.push('required');
+  if (after.type !== before.type || after.targetId !== before.targetId) checks.push('type');
+  else {
+    checks.push(...RULES.filter((rule) => isStricter(rule, before, after)));
+    if (after.indexed && !before.indexed) checks.push('indexed');
+  }
+  if (after.unique && !before.unique) checks.push('unique');
+  return checks;
+}
+
+function isStricter(rule: keyof FieldRules, before: Field, after: Field): boolean {
+  const [old, now] = [before[rule], after[rule]];
+  if (now === undefined) return false;
+  if (old === undefined) return true;
+  switch (rule) {
+    case 'min':
+    case 'minLength':
+      return compare(now, old) > 0;
+    case 'max':
+    case 'maxLength':
+      return compare(now, old) < 0;
+    case 'options':
+      return (old as string[]).some((option) => !(now as string[]).includes(option));
+    default:
+      return now !== old;
+  }
+}
+
+function compare(a: unknown, b: unknown): number {
+  const [left, right] = [String(a), String(b)];
+  return isDecimal(left) && isDecimal(right) ? compareDecimals(left, right) : Number(a) - Number(b);
+}
+
+/** Throws 409 with the counts when stored records break one of the checks. */
+export async function requireStanding(app: App, entity: Entity, before: Field, after: Field, checks: readonly Check[]) {
+  const problems: Problem[] = [];
+  const add = (path: string, count: number, message: string): void => {
+    if (count > 0) problems.push({ path, message: `${count} record(s) ${message}` });
+  };
+  if (checks.includes('required')) add('required', await countValues(app, entity, before, false), 'have no value');
+  if (checks.includes('unique'))
+    add('unique', await countDuplicates(app, entity, before), 'share a value with another');
+  const breaks = breachesOf(before, after, checks);
+  if (breaks.length > 0) {
+    for await (const values of valuesOf(app, entity, before)) {
+      for (const breach of breaks) breach.count += values.filter(breach.isBroken).length;
+    }
+    for (const { path, count, message } of breaks) add(path, count, message);
+  }
+  if (problems.length > 0) throw refusal(problems);
+}
+
+export function refusal(problems: readonly Problem[]): ServiceError {
+  const list = problems.map(({ path, message }) => `${path}: ${message}`).join('; ');
+  return conflict(`stored records do not allow this change: ${list}`, problems);
+}
+
+interface Breach {
+  path: string;
+  message: string;
+  count: number;
+  isBroken(value: unknown): boolean;
+}
+
+function breachesOf(before: Field, after: Field, checks: readonly Check[]): Breach[] {
+  return checks.flatMap((path): Breach[] => {
+    if (path === 'required') return [];
+    if (path === 'unique' || path === 'indexed') {
+      const message = 'have a value too long for an index';
+      return [{ path, message, count: 0, isBroken: (value) => isTooLongForIndex(after, value) }];
+    }
+    if (path === 'type') {
+      const message = `have a value that is not a valid ${after.type}`;
+      return [{ path, message, count: 0, isBroken: (value) => 'problem' in convertValue(before, after, value) }];
+    }
+    const trial = { ...before, [path]: after[path] };
+    return [{ path, message: 'break it', count: 0, isBroken: (value) => 'problem' in readValue(trial, value) }];
+  });
+}
+
+/** Records whose value another record has too. */
+export async function countDuplicates(app: App, entity: Entity, field: Field): Promise<number> {
+  const column = columnOf(field.ref, sql`r`);
+  const row = await app.db.slow.first<{ n: number }>(sql`
+    select coalesce(sum(n), 0)::bigint as n from (
+      select count(*) as n from ${entity.table} as r
+      where r.data ? ${field.slot}::text
+      group by ${column}
+      having count(*) > 1) as shared`);
+  return row?.n ?? 0;
+}

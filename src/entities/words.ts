@@ -1,0 +1,60 @@
+// The words of a record, for full-text search. They are cut and folded here, never by Postgres, so
+// that every database and locale agrees. A record keeps them in one tsvector whose positions are the
+// numbers of the fields a word stands in. Contract: `search` in section 4 of the decisions.
+import { fold, isAscii } from '../expression/fold.ts';
+import { type Entity, type Field, SEARCHED } from './field.ts';
+
+/** Letters and digits with their marks in a row; each emoji by itself. */
+const WORD = /[\p{L}\p{N}][\p{L}\p{N}\p{M}]*|\p{RI}{2}|\p{Extended_Pictographic}/gu;
+/** The same in folded ASCII. */
+const ASCII_WORD = /[a-z0-9]+/g;
+const WORD_MAX = 200;
+/** Postgres holds a tsvector of less than a megabyte; the words past this are not searched. */
+const VECTOR_BYTES_MAX = 900_000;
+
+/** The words of a text, folded: compatibility forms and case are one, accents are kept. */
+export function wordsOf(text: string): string[] {
+  const words = isAscii(text) ? text.toLowerCase().match(ASCII_WORD) : fold(text.normalize('NFKC')).match(WORD);
+  return (words ?? []).map((word) => (word.length > WORD_MAX ? word.slice(0, WORD_MAX).toWellFormed() : word));
+}
+
+/** The record's tsvector as text, or null for one without words. */
+export function vectorOf(entity: Entity, data: Readonly<Record<string, unknown>>): string | null {
+  const positions = new Map<string, string>();
+  for (const field of entity.fields) {
+    note(positions, field, data);
+    if (field.next !== undefined && field.next.slot !== field.slot) note(positions, field.next, data);
+  }
+  if (positions.size === 0) return null;
+  let vector = '';
+  for (const [word, slots] of positions) {
+    const entry = `'${word}':${slots} `;
+    if (vector.length * 3 + entry.length * 3 > VECTOR_BYTES_MAX) break;
+    vector += entry;
+  }
+  return vector;
+}
+
+/** Whether a change leaves the record's words as they are; not while the entity's own fields are changing. */
+export function keepsWords(
+  entity: Entity,
+  before: Readonly<Record<string, unknown>>,
+  after: Readonly<Record<string, unknown>>,
+): boolean {
+  if (entity.retiredSlots.length > 0) return false;
+  return entity.fields.every(
+    ({ type, slot, next }) => next === undefined && (!SEARCHED.has(type) || before[slot] === after[slot]),
+  );
+}
+
+/** Adds the field's number to each of its words; the numbers of a word are separated by commas. */
+function note(positions: Map<string, string>, { type, slot }: Field, data: Readonly<Record<string, unknown>>): void {
+  const text = data[slot];
+  if (!SEARCHED.has(type) || typeof text !== 'string') return;
+  const position = slot.slice(1);
+  for (const word of wordsOf(text)) {
+    const known = positions.get(word);
+    if (known === undefined) positions.set(word, position);
+    else if (known !== position && !known.endsWith(`,${position}`)) positions.set(word, `${known},${position}`);
+  }
+}

@@ -1,0 +1,93 @@
+// The service's one error class and the closed list of codes it may carry.
+// Status codes are HTTP; `details` name every invalid field at once, by JSON path.
+// Contract: "Errors" in the service interface, and the further codes of the decisions.
+
+/** Every code an answer may carry, with its HTTP status. */
+export const STATUS_BY_CODE = {
+  VALIDATION_ERROR: 400,
+  BUSINESS_RULE_ERROR: 400,
+  UNAUTHORIZED: 401,
+  FORBIDDEN: 403,
+  NOT_FOUND: 404,
+  METHOD_NOT_ALLOWED: 405,
+  CONFLICT: 409,
+  GONE: 410,
+  PRECONDITION_FAILED: 412,
+  PAYLOAD_TOO_LARGE: 413,
+  UNSUPPORTED_MEDIA_TYPE: 415,
+  IDEMPOTENCY_MISMATCH: 422,
+  RATE_LIMITED: 429,
+  INTERNAL_ERROR: 500,
+  SERVICE_UNAVAILABLE: 503,
+} as const;
+
+export type ErrorCode = keyof typeof STATUS_BY_CODE;
+
+/** One thing wrong with a request: where (a JSON path or a parameter's name) and what. */
+export interface Problem {
+  path: string;
+  message: string;
+}
+
+/** A failure the caller is told about. `ecode`, not `code`: the HTTP framework gives `code` a meaning of its own. */
+export class ServiceError extends Error {
+  readonly ecode: ErrorCode;
+  readonly details: readonly Problem[] | undefined;
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(
+    ecode: ErrorCode,
+    message: string,
+    options: { details?: readonly Problem[]; headers?: Record<string, string>; cause?: unknown } = {},
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = 'ServiceError';
+    this.ecode = ecode;
+    this.details = options.details;
+    this.headers = options.headers ?? {};
+  }
+
+  get status(): number {
+    return STATUS_BY_CODE[this.ecode];
+  }
+}
+
+/** 400 that names every problem; the message is the first problem's. */
+export function invalid(problems: readonly Problem[]): ServiceError {
+  const first = problems[0];
+  const more = problems.length > 1 ? ` (and ${problems.length - 1} more)` : '';
+  return new ServiceError('VALIDATION_ERROR', `${first?.path}: ${first?.message}${more}`, { details: problems });
+}
+
+/** 400 for one field or parameter. */
+export function invalidField(path: string, message: string): ServiceError {
+  return invalid([{ path, message }]);
+}
+
+export function notFound(what: string): ServiceError {
+  return new ServiceError('NOT_FOUND', `${what} not found`);
+}
+
+export function forbidden(message = 'no permission for this operation'): ServiceError {
+  return new ServiceError('FORBIDDEN', message);
+}
+
+export function unauthorized(message = 'missing or invalid credential'): ServiceError {
+  return new ServiceError('UNAUTHORIZED', message);
+}
+
+export function conflict(message: string, details?: readonly Problem[]): ServiceError {
+  return new ServiceError('CONFLICT', message, details ? { details } : {});
+}
+
+/** 503 with `Retry-After`, for a Postgres or Redis that does not answer. */
+export function unavailable(message: string, cause?: unknown): ServiceError {
+  return new ServiceError('SERVICE_UNAVAILABLE', message, { headers: { 'retry-after': '2' }, cause });
+}
+
+/** 429; `retryAfterS` is in whole seconds, at least 1. */
+export function rateLimited(message: string, retryAfterS: number): ServiceError {
+  return new ServiceError('RATE_LIMITED', message, {
+    headers: { 'retry-after': String(Math.max(1, Math.ceil(retryAfterS))) },
+  });
+}

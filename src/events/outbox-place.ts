@@ -1,0 +1,132 @@
+// Where the relay is in the outbox, and what it sees from there. Numbers are handed out before commit, so
+// one may appear after higher ones: a number that is missing is remembered and looked for until every
+// transaction that could still bring it has ended.
+// Contract: section 9 of the decisions ("never published before it is committed, and never lost after").
+import { LAZY_COMMIT, type Queries, sql, type Tx } from '../runtime/sql.ts';
+import type { EventRecord } from './event.ts';
+
+const BATCH = 500;
+/** Numbers below the newest that may still be on their way when relaying begins. */
+const LOOK_BACK = 10_000;
+
+export type RelayRecord = EventRecord & { xid: string };
+
+/** Where the relay is. Numbers up to `readTo` are relayed, but for the `missing` ones. */
+export interface Place {
+  readTo: number;
+  missing: Set<number>;
+  /** A transaction younger than all that could bring the missing numbers up to one: past it they are dead. */
+  barrier: { xid: bigint; upTo: number } | null;
+}
+
+/** Who relays, up to where, and how long ago it said so. */
+export interface Standing {
+  watermark: number;
+  holder: string | null;
+  age_s: number;
+}
+
+/** What one look shows. Nothing that could have brought a missing number was still to begin then. */
+interface Sighting {
+  standing: Standing;
+  rows: RelayRecord[];
+  /** The oldest transaction that runs, and this one, which has begun after the look. */
+  oldest: bigint;
+  own: bigint;
+}
+
+const STANDING = sql`
+  select watermark, holder, extract(epoch from clock_timestamp() - touched_at)::float8 as age_s
+  from platform.relay where id = 1`;
+
+export function readStanding(queries: Queries): Promise<Standing | undefined> {
+  return queries.first<Standing>(STANDING);
+}
+
+export async function lockStanding(tx: Tx): Promise<Standing> {
+  const standing = await tx.first<Standing>(sql`${STANDING} for update`);
+  if (standing === undefined) throw new Error('the row of the relay is not there');
+  return standing;
+}
+
+/** To go on where the last one stopped a moment ago. */
+export function placeAt(watermark: number): Place {
+  return { readTo: watermark, missing: new Set(), barrier: null };
+}
+
+/** To begin anew: whatever is still uncommitted counts as missing. */
+export async function placeAtEnd(tx: Tx): Promise<Place> {
+  const end = await tx.first<{ last: number }>(sql`
+    select coalesce(max(seq), 0)::bigint as last from platform.events`);
+  const last = end?.last ?? 0;
+  const missing = await tx.rows<{ seq: number }>(sql`
+    select s.seq from generate_series(greatest(1, ${last - LOOK_BACK}::bigint), ${last}::bigint) as s (seq)
+    where not exists (select from platform.events as e where e.seq = s.seq)`);
+  return { readTo: last, missing: new Set(missing.map(({ seq }) => seq)), barrier: null };
+}
+
+/** The number up to which nothing is missing. */
+export function watermarkOf({ readTo, missing }: Place): number {
+  let watermark = readTo;
+  for (const seq of missing) watermark = Math.min(watermark, seq - 1);
+  return watermark;
+}
+
+const COLUMNS = sql`id, seq, at, tenant_id, type, entity_id, entity, record_id, version, data, created_at, updated_at,
+  created_by, updated_by, payload, actor, triggered_by, depth, xid::text as xid`;
+
+/**
+ * Locks the relay's row and reads what comes next in one statement: the events after the place, and those missing ones
+ * that have appeared. Where it has to wait for the lock, what was committed meanwhile is seen by the next look. A
+ * place that a crash of the server sets back costs events that are relayed twice.
+ */
+export async function look(tx: Tx, { readTo, missing }: Place): Promise<Sighting> {
+  const found = await tx.rows<RelayRecord & Standing & { oldest: string; own: string }>(sql`
+    with standing as materialized (${STANDING} for update)
+    select s.watermark, s.holder, s.age_s, pg_snapshot_xmin(pg_current_snapshot())::text as oldest,
+      pg_current_xact_id()::text as own, l.setting, e.*
+    from standing as s
+    cross join (select ${LAZY_COMMIT} as setting) as l
+    left join lateral (
+      (select ${COLUMNS} from platform.events where seq = any(${[...missing]}::bigint[]))
+      union all
+      (select ${COLUMNS} from platform.events where seq > ${readTo}::bigint order by seq limit ${BATCH})
+    ) as e on true
+    order by e.seq`);
+  const [first] = found;
+  if (first === undefined) throw new Error('the row of the relay is not there');
+  const { watermark, holder, age_s, oldest, own } = first;
+  const rows = first.id === null ? [] : found;
+  return { standing: { watermark, holder, age_s }, rows, oldest: BigInt(oldest), own: BigInt(own) };
+}
+
+/** Moves the place past what was seen; numbers left out there are missing until they cannot come any more. */
+export function moveOn(place: Place, seen: Sighting): void {
+  advance(place, seen.rows);
+  buryTheDead(place, seen);
+}
+
+function advance(place: Place, rows: readonly EventRecord[]): void {
+  for (const { seq } of rows) {
+    if (seq <= place.readTo) place.missing.delete(seq);
+    else {
+      for (let skipped = place.readTo + 1; skipped < seq; skipped++) place.missing.add(skipped);
+      place.readTo = seq;
+    }
+  }
+}
+
+/**
+ * Forgets numbers whose transactions were rolled back. When all that had begun before they were first missed has ended,
+ * what this look has not brought never will come. A snapshot's own end would not do for that: one that has begun may
+ * lie beyond it.
+ */
+function buryTheDead(place: Place, { oldest, own }: Sighting): void {
+  const { barrier, missing } = place;
+  if (barrier !== null && oldest >= barrier.xid) {
+    for (const seq of missing) if (seq <= barrier.upTo) missing.delete(seq);
+    place.barrier = null;
+  }
+  if (missing.size === 0) place.barrier = null;
+  else place.barrier ??= { xid: own, upTo: place.readTo };
+}

@@ -1,0 +1,68 @@
+// The only way an event is born, and its webhook deliveries with it: as parts of the statement that
+// makes the change, so that all of them commit together or not at all.
+// Contract: section 9 of the decisions.
+import { newId } from '../runtime/ids.ts';
+import { literal, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import type { EventType, RecordEventType, TriggeredBy } from './event.ts';
+
+/** Why and by whom a change is made; it travels with the event. */
+export interface Cause {
+  tenantId: string;
+  /** The caller's id; null for the super-admin and the service itself. */
+  actor: string | null;
+  triggeredBy: TriggeredBy;
+  /** 0 for a caller's own change; one more for each rule in between. */
+  depth: number;
+  /** The event that began the chain; null for the first. */
+  rootEventId: string | null;
+}
+
+/**
+ * The insert that records one event for every row of `changed`, a CTE with the columns event_id, id,
+ * version, data, created_at, updated_at, created_by, updated_by.
+ */
+export function appendEvents(
+  changed: Sql,
+  type: RecordEventType,
+  entity: { id: string; name: string },
+  cause: Cause,
+): Sql {
+  return sql`
+    insert into platform.events (id, tenant_id, entity_id, entity, record_id, type, version, data,
+      created_at, updated_at, created_by, updated_by, actor, triggered_by, depth, root_event_id)
+    select c.event_id, ${cause.tenantId}::uuid, ${literal(entity.id)}::uuid, ${literal(entity.name)}, c.id, ${literal(type)},
+      c.version, c.data, c.created_at, c.updated_at, c.created_by, c.updated_by, ${cause.actor}, ${cause.triggeredBy},
+      ${cause.depth}::int, ${cause.rootEventId}::uuid
+    from ${changed} as c`;
+}
+
+/**
+ * The insert that records a webhook delivery for every event of `evented` (a CTE with the columns id, seq, at,
+ * record_id) and every active subscription that asks for it.
+ */
+export function appendDeliveries(evented: Sql, type: RecordEventType, entityId: string, cause: Cause): Sql {
+  return sql`
+    insert into platform.webhook_deliveries (subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type)
+    select s.id, ${cause.tenantId}::uuid, e.id, e.seq, e.at, e.record_id, ${type}
+    from ${evented} as e
+    join platform.webhook_subscriptions as s
+      on s.entity_id = ${entityId}::uuid and s.is_active and ${type} = any(s.event_types)`;
+}
+
+/** Records an event that is not of a record, in the transaction of what it tells of. Resolves to its id. */
+export async function appendEvent(
+  tx: Tx,
+  type: Exclude<EventType, RecordEventType>,
+  cause: Cause,
+  payload: Record<string, unknown>,
+  about: { entity: string; recordId: string } | null = null,
+): Promise<string> {
+  const id = newId();
+  await tx.rows(sql`
+    insert into platform.events (id, tenant_id, type, entity, record_id, payload, actor, triggered_by, depth,
+      root_event_id)
+    values (${id}::uuid, ${cause.tenantId}::uuid, ${type}, ${about?.entity ?? null}, ${about?.recordId ?? null}::uuid,
+      ${JSON.stringify(payload)}::text::jsonb, ${cause.actor}, ${cause.triggeredBy}, ${cause.depth}::int,
+      ${cause.rootEventId}::uuid)`);
+  return id;
+}

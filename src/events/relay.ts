@@ -1,0 +1,206 @@
+// From the outbox to the live streams: adds committed events, in the order of their numbers (outbox-place.ts),
+// to their tenant's stream. One process relays at a time, by the lock on its row; one that is gone, with
+// all its connections, is relieved at once. After a change of hands a few events may be relayed twice,
+// and the hub drops those by their id.
+// Contract: section 9 of the decisions ("never published before it is committed, and never lost after").
+import type { App } from '../app.ts';
+import { STREAM_TTL_MS } from '../runtime/broker/contract.ts';
+import { sql, type Tx } from '../runtime/sql.ts';
+import { type CommittedEvent, toEvent } from './event.ts';
+import {
+  lockStanding,
+  look,
+  moveOn,
+  type Place,
+  placeAt,
+  placeAtEnd,
+  type RelayRecord,
+  readStanding,
+  type Standing,
+  watermarkOf,
+} from './outbox-place.ts';
+
+/** Events in one entry of a stream, and entries kept; a reader further behind is disconnected. */
+const ENTRY_EVENTS = 20;
+const STREAM_MAX = 1_000;
+/** How long the last entry of a stream is remembered: the broker forgets idle streams, but no sooner. */
+const REMEMBER_MS = STREAM_TTL_MS / 2;
+/** Who relays says so at least this often; after FREE it may be relieved, after LOST its place is too old to go on from. */
+const TOUCH_AFTER_S = 1;
+const FREE_AFTER_S = 3;
+const LOST_AFTER_S = 30;
+/** How often is asked whether the process that relays is still there. Milliseconds. */
+const LOOK_MS = 250;
+
+/** An event with the transaction that made it. */
+export interface RelayedEvent extends CommittedEvent {
+  xid: string;
+}
+
+export function streamOf(tenantId: string): string {
+  return `events:${tenantId}`;
+}
+
+export class Relay {
+  readonly #processId: string;
+  #place: Place | null = null;
+  #last: Promise<unknown> = Promise.resolve();
+  /** A process that was found to be gone, and when one was looked for last. */
+  #gone: string | null = null;
+  #lookedAt = Number.NEGATIVE_INFINITY;
+  /** The last entry of each tenant's stream, so that each entry can name the one before it. */
+  readonly #lastEntry = new Map<string, { id: string; at: number }>();
+
+  /**
+   * `onLost` is called when events may have been left out: what was relayed last is too long ago. `isWanted` says
+   * whether anybody may be reading a stream: what nobody reads is not relayed.
+   */
+  constructor(
+    private readonly app: App,
+    private readonly onLost: () => void,
+    private readonly isWanted: (stream: string) => boolean = () => true,
+  ) {
+    this.#processId = app.db.id;
+  }
+
+  /** Whether this process is the one that relays. */
+  get isHolder(): boolean {
+    return this.#place !== null;
+  }
+
+  /** Relays one batch; resolves to how many events it held, or null when another process relays. */
+  async once(): Promise<number | null> {
+    if (this.#place === null) {
+      const standing = await readStanding(this.app.db);
+      if (this.#isRelayedElsewhere(standing) && (await this.#isThere(standing?.holder ?? ''))) return null;
+    }
+    return this.claim();
+  }
+
+  /** The same, under the row's lock from the start: what is committed after it resolves is relayed by somebody. */
+  claim(): Promise<number | null> {
+    return this.#inTurn(() => this.#claim());
+  }
+
+  async #claim(): Promise<number | null> {
+    const { db } = this.app;
+    if (this.#place === null && !(await db.begin((tx) => this.#take(tx)))) return null;
+    return (await db.begin((tx) => this.#relayNext(tx))) ?? this.#claim();
+  }
+
+  /** Becomes the one that relays; false while another process is. */
+  async #take(tx: Tx): Promise<boolean> {
+    const standing = await lockStanding(tx);
+    if (this.#isRelayedElsewhere(standing)) return false;
+    const place = await this.#begin(tx, standing);
+    await this.#touch(tx, standing, place);
+    this.#place = place;
+    this.#gone = null;
+    return true;
+  }
+
+  /** Null when another process has taken over meanwhile. */
+  async #relayNext(tx: Tx): Promise<number | null> {
+    const place = this.#place;
+    if (place === null) return null;
+    const seen = await look(tx, place);
+    if (seen.standing.holder !== this.#processId) {
+      this.#place = null;
+      return null;
+    }
+    await this.#publish(seen.rows);
+    moveOn(place, seen);
+    await this.#touch(tx, seen.standing, place);
+    return seen.rows.length;
+  }
+
+  /**
+   * Gives its place up when `isNeeded` says, under the lock, that nobody listens. A broker that was emptied may say so
+   * wrongly for a while: whoever relays next goes on from here.
+   */
+  async rest(isNeeded: () => Promise<boolean>): Promise<void> {
+    if (this.#place === null) return;
+    const leave = async (tx: Tx): Promise<void> => {
+      await lockStanding(tx);
+      if (await isNeeded()) return;
+      this.#place = null;
+      await tx.rows(sql`
+        update platform.relay set holder = null, touched_at = clock_timestamp() where holder = ${this.#processId}::uuid`);
+    };
+    await this.#inTurn(() => this.app.db.begin(leave));
+  }
+
+  /** One after the other in this process too: what a look shows is for the place that it was made for. */
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const turn = this.#last.then(work);
+    // Whoever asked for it hears of a failure.
+    this.#last = turn.catch(() => undefined);
+    return turn;
+  }
+
+  /** Leaves its place to whoever wants it, at once. */
+  async handOver(): Promise<void> {
+    if (this.#place === null) return;
+    this.#place = null;
+    await this.app.db.rows(sql`
+      update platform.relay set touched_at = now() - make_interval(secs => ${FREE_AFTER_S}::int)
+      where holder = ${this.#processId}::uuid`);
+  }
+
+  /** Without Redis there is one process, and another's name is that of one that has died. */
+  #isRelayedElsewhere(standing: Standing | undefined): boolean {
+    if (standing?.holder == null || standing.holder === this.#processId || standing.holder === this.#gone) return false;
+    return this.app.config.redisUrl !== null && standing.age_s < FREE_AFTER_S;
+  }
+
+  /** Whether the process that relays still has connections; asked of the server now and then. */
+  async #isThere(holder: string): Promise<boolean> {
+    if (performance.now() - this.#lookedAt < LOOK_MS) return true;
+    this.#lookedAt = performance.now();
+    if (await this.app.db.isConnected(holder)) return true;
+    this.#gone = holder;
+    return false;
+  }
+
+  /** Goes on where it was stopped a moment ago, or begins anew at the end of the outbox. */
+  async #begin(tx: Tx, { holder, age_s, watermark }: Standing): Promise<Place> {
+    this.#lastEntry.clear();
+    if (holder !== this.#processId && age_s < LOST_AFTER_S) return placeAt(watermark);
+    if (holder !== null) this.onLost();
+    return placeAtEnd(tx);
+  }
+
+  async #touch(tx: Tx, { holder, age_s, watermark: before }: Standing, place: Place): Promise<void> {
+    const watermark = watermarkOf(place);
+    if (holder === this.#processId && watermark === before && age_s < TOUCH_AFTER_S) return;
+    await tx.rows(sql`
+      update platform.relay
+      set watermark = ${watermark}::bigint, holder = ${this.#processId}::uuid, touched_at = clock_timestamp()
+      where id = 1`);
+  }
+
+  /** Adds events to their tenants' streams, in order within each. */
+  async #publish(rows: readonly RelayRecord[]): Promise<void> {
+    const byStream = new Map<string, RelayedEvent[]>();
+    for (const row of rows) {
+      const stream = streamOf(row.tenant_id);
+      if (!this.isWanted(stream)) continue;
+      const event = { ...toEvent(row), xid: row.xid };
+      const events = byStream.get(stream);
+      if (events === undefined) byStream.set(stream, [event]);
+      else events.push(event);
+    }
+    await Promise.all([...byStream].map(([stream, events]) => this.#append(stream, events)));
+  }
+
+  async #append(stream: string, events: readonly RelayedEvent[]): Promise<void> {
+    const { broker } = this.app;
+    for (let at = 0; at < events.length; at += ENTRY_EVENTS) {
+      const last = this.#lastEntry.get(stream);
+      const isFresh = last !== undefined && Date.now() - last.at < REMEMBER_MS;
+      const after = isFresh ? last.id : await broker.lastId(stream);
+      const fields = { events: JSON.stringify(events.slice(at, at + ENTRY_EVENTS)), after };
+      this.#lastEntry.set(stream, { id: await broker.append(stream, fields, STREAM_MAX), at: Date.now() });
+    }
+  }
+}

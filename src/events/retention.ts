@@ -1,0 +1,137 @@
+// How long the platform keeps what it need not keep for ever: events and deliveries 30 days, answers under an
+// Idempotency-Key 24 hours, admin sessions until they expire. Events lie in partitions by UTC day,
+// made some days ahead. Without a day's partition its events go to the default one and stay there:
+// nothing is moved, and they are deleted by age. Processes take turns by an advisory lock.
+// Contract: "Events and deliveries" of the house (kept 30 days, dropped by partition).
+import type { App } from '../app.ts';
+import { LIMITS } from '../limits.ts';
+import type { Transaction } from '../runtime/postgres.ts';
+import { identifier, literal, type Sql, sql } from '../runtime/sql.ts';
+import { startWorker, type Worker } from '../runtime/worker.ts';
+
+const DAY_MS = 86_400_000;
+const POLL_MS = 10 * 60_000;
+/** Rows deleted by one statement. */
+const BATCH_ROWS = 1_000;
+/** The table is locked for moments only; who cannot have it in this time tries again later. */
+const LOCK_TIMEOUT_MS = 1_000;
+
+/** Starts the worker. */
+export function startRetention(app: App): Worker {
+  const once = (signal: AbortSignal): Promise<number> => retainOnce(app, signal);
+  return startWorker({ name: 'retention', once, pollMs: POLL_MS, log: app.log });
+}
+
+/** One round; resolves to how many partitions were made or dropped and rows deleted. `now` is the database's unless given. */
+export async function retainOnce(app: App, signal: AbortSignal, now?: Date): Promise<number> {
+  const at = now ?? (await databaseTime(app));
+  let done = await ensurePartitions(app, at);
+  done += await dropOldPartitions(app, at);
+  for (const statement of expired(at)) {
+    if (signal.aborted) break;
+    done += (await app.db.slow.rows(statement)).length;
+  }
+  return done;
+}
+
+async function databaseTime(app: App): Promise<Date> {
+  const row = await app.db.first<{ at: string }>(sql`select now() as at`);
+  return new Date(row?.at ?? Date.now());
+}
+
+/** Makes the partitions of today and the days ahead that are missing. Resolves to how many were made. */
+export async function ensurePartitions(app: App, now?: Date): Promise<number> {
+  const today = startOfDay(now ?? (await databaseTime(app)));
+  const existing = await dayPartitions(app);
+  let made = 0;
+  for (let ahead = 0; ahead <= LIMITS.events.partitionsAheadDays; ahead++) {
+    const day = new Date(today + ahead * DAY_MS);
+    if (!existing.includes(nameOf(day)) && (await addPartition(app, day))) made++;
+  }
+  return made;
+}
+
+/** False when somebody else has made it, or when the default partition has events of that day already. */
+async function addPartition(app: App, day: Date): Promise<boolean> {
+  const from = day.toISOString();
+  const to = new Date(day.getTime() + DAY_MS).toISOString();
+  const table = identifier('platform', nameOf(day));
+  return inTurn(app, async (tx) => {
+    // Attaching needs this lock in any case; taken first, no event of that day slips in meanwhile.
+    await tx.rows(sql`lock table platform.events_default in access exclusive mode`);
+    const known = await tx.first<{ is_known: boolean }>(sql`
+      select to_regclass(${`platform.${nameOf(day)}`}) is not null
+        or exists (select from platform.events_default where at >= ${from}::timestamptz and at < ${to}::timestamptz)
+        as is_known`);
+    if (known?.is_known === true) return false;
+    // Made aside and attached: `create table ... partition of` would lock out every writer of events.
+    await tx.rows(sql`create table ${table} (like platform.events including all)`);
+    await tx.rows(sql`
+      alter table platform.events attach partition ${table} for values from (${literal(from)}) to (${literal(to)})`);
+    return true;
+  });
+}
+
+async function dropOldPartitions(app: App, now: Date): Promise<number> {
+  const oldest = nameOf(new Date(startOfDay(now) - LIMITS.events.keptDays * DAY_MS));
+  const old = (await dayPartitions(app)).filter((name) => name < oldest);
+  for (const name of old) {
+    await inTurn(app, (tx) => tx.rows(sql`drop table if exists ${identifier('platform', name)}`));
+    app.log.info('events past their time were dropped', { partition: name });
+  }
+  return old.length;
+}
+
+/** A change of the partitions, one process at a time. */
+function inTurn<T>(app: App, change: (tx: Transaction) => Promise<T>): Promise<T> {
+  return app.db.slow.begin(async (tx) => {
+    await tx.rows(sql`select set_config('lock_timeout', ${String(LOCK_TIMEOUT_MS)}, true)`);
+    await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform.events partitions'))`);
+    return change(tx);
+  });
+}
+
+/** Their names sort by day. */
+async function dayPartitions(app: App): Promise<string[]> {
+  const rows = await app.db.rows<{ name: string }>(sql`
+    select c.relname::text as name
+    from pg_inherits as i
+    join pg_class as c on c.oid = i.inhrelid
+    where i.inhparent = 'platform.events'::regclass and c.relname ~ '^events_[0-9]{8}$'
+    order by name`);
+  return rows.map(({ name }) => name);
+}
+
+function startOfDay(time: Date): number {
+  return Math.floor(time.getTime() / DAY_MS) * DAY_MS;
+}
+
+function nameOf(day: Date): string {
+  return `events_${day.toISOString().slice(0, 10).replaceAll('-', '')}`;
+}
+
+/** Deletions of at most a batch each; the worker runs rounds until they find nothing. */
+function expired(now: Date): Sql[] {
+  const before = (ms: number): string => new Date(now.getTime() - ms).toISOString();
+  const oldest = new Date(startOfDay(now) - LIMITS.events.keptDays * DAY_MS).toISOString();
+  return [
+    deletion(sql`platform.events_default`, sql`at < ${oldest}::timestamptz`),
+    deletion(sql`platform.idempotency_keys`, sql`created_at < ${before(LIMITS.idempotency.keptMs)}::timestamptz`),
+    deletion(sql`platform.webhook_deliveries`, sql`id < ${firstIdOf(oldest)}::uuid`),
+    deletion(sql`platform.admin_sessions`, sql`expires_at < ${before(0)}::timestamptz`),
+  ];
+}
+
+/** The lowest UUIDv7 of a moment: ids rise with time, and are indexed. */
+function firstIdOf(at: string): string {
+  const ms = Date.parse(at).toString(16).padStart(12, '0');
+  return `${ms.slice(0, 8)}-${ms.slice(8)}-7000-8000-000000000000`;
+}
+
+/** Rows that another process is deleting are left to it. */
+function deletion(table: Sql, condition: Sql): Sql {
+  return sql`
+    delete from ${table}
+    where ctid = any(array(select ctid from ${table} where ${condition} limit ${BATCH_ROWS}::int for update skip locked))
+    returning 1`;
+}

@@ -1,0 +1,23 @@
+// What a stream need not be told: everything that was committed when it began. A snapshot of the
+// database says so exactly, whatever is still on its way through the relay at that moment.
+// Failures: the database's own. Contract: section 9 of the decisions.
+import { type Queries, sql } from '../runtime/sql.ts';
+
+/** The transactions that had ended at a moment: all below `xmin`, none from `xmax` on, and between them all but `running`. */
+export interface Snapshot {
+  xmin: bigint;
+  xmax: bigint;
+  running: ReadonlySet<bigint>;
+}
+
+export async function takeSnapshot(queries: Queries): Promise<Snapshot> {
+  const row = await queries.first<{ snapshot: string }>(sql`select pg_current_snapshot()::text as snapshot`);
+  const [xmin = '0', xmax = '0', running = ''] = (row?.snapshot ?? '').split(':');
+  const ids = running === '' ? [] : running.split(',');
+  return { xmin: BigInt(xmin), xmax: BigInt(xmax), running: new Set(ids.map(BigInt)) };
+}
+
+/** Whether what a transaction did could be seen in the snapshot. */
+export function isSeenIn({ xmin, xmax, running }: Snapshot, xid: bigint): boolean {
+  return xid < xmin || (xid < xmax && !running.has(xid));
+}

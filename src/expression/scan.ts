@@ -1,0 +1,134 @@
+// Cuts an expression's text into words, symbols and values. What a stretch of text means depends on
+// where it stands (`and` is a fine value, `a=b` has no spaces), so the parser asks for what it
+// expects next. Every pattern is anchored at the cursor and reads one way: linear in the text.
+// Failures: 400 with the position, counted from 1. Contract: decisions, section 5.
+
+import { invalidField } from '../errors.ts';
+
+const SPACE = /[ \t\r\n]*/y;
+const NAME = /\$?[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*/y;
+const WORD = /[A-Za-z]+/y;
+const COMPARISON = /==|=|!=|<=|>=|<|>/y;
+const BARE = /[^ \t\r\n(),'"=<>!&|][^ \t\r\n),]*/y;
+const QUOTED = /"(?:[^"\\]|\\[\s\S])*"|'(?:[^'\\]|\\[\s\S])*'/y;
+const ESCAPE = /\\(u[0-9a-fA-F]{4}|[\s\S])/g;
+const ESCAPED: Readonly<Record<string, string>> = {
+  '"': '"',
+  "'": "'",
+  '\\': '\\',
+  '/': '/',
+  b: '\b',
+  f: '\f',
+  n: '\n',
+  r: '\r',
+  t: '\t',
+};
+
+/** A value as written: its text without quotes and escapes, and where it begins. */
+export interface Written {
+  text: string;
+  quoted: boolean;
+  at: number;
+}
+
+export class Scanner {
+  at = 0;
+
+  constructor(
+    private readonly text: string,
+    private readonly path: string,
+  ) {
+    this.skip();
+  }
+
+  get done(): boolean {
+    return this.at === this.text.length;
+  }
+
+  /** Refuses the text, naming the position. */
+  fail(message: string, at = this.at): never {
+    throw invalidField(this.path, `${message} at character ${at + 1}`);
+  }
+
+  /** Refuses the text for a reason that has no position. */
+  refuse(message: string): never {
+    throw invalidField(this.path, message);
+  }
+
+  /** A field's name with its dots, or undefined. */
+  name(): string | undefined {
+    return this.take(NAME);
+  }
+
+  /** `=`, `==`, `!=`, `<`, `>`, `<=` or `>=`, or undefined. */
+  comparison(): string | undefined {
+    return this.take(COMPARISON);
+  }
+
+  /** Takes exactly this symbol, if it stands here. */
+  symbol(symbol: string): boolean {
+    if (!this.text.startsWith(symbol, this.at)) return false;
+    this.advance(symbol.length);
+    return true;
+  }
+
+  /** Takes one of these lower-case keywords, written in any case, if it stands here. */
+  keyword<K extends string>(...keywords: readonly K[]): K | undefined {
+    const word = this.match(WORD)?.toLowerCase();
+    const keyword = keywords.find((candidate) => candidate === word);
+    if (keyword !== undefined && this.standsAlone(keyword.length)) this.advance(keyword.length);
+    else return undefined;
+    return keyword;
+  }
+
+  /** Takes `not`, unless it is a field of that name: `not = 1`. */
+  not(): boolean {
+    const start = this.at;
+    if (this.text[start] === '!') return this.symbol('!');
+    if (this.keyword('not') === undefined) return false;
+    if (this.match(COMPARISON) === undefined) return true;
+    this.at = start;
+    return false;
+  }
+
+  /** A quoted string or a bare word; a bare word ends at a space, a `)` or a comma. */
+  value(): Written {
+    const at = this.at;
+    const bare = this.take(BARE);
+    if (bare !== undefined) return { text: bare, quoted: false, at };
+    const quoted = this.take(QUOTED);
+    if (quoted === undefined) this.fail(/['"]/y.test(this.text[at] ?? '') ? 'unclosed string' : 'expected a value', at);
+    return { text: this.unescape(quoted.slice(1, -1), at), quoted: true, at };
+  }
+
+  private unescape(body: string, at: number): string {
+    return body.replace(ESCAPE, (whole, code: string) => {
+      if (code.length === 5) return String.fromCharCode(Number.parseInt(code.slice(1), 16));
+      return ESCAPED[code] ?? this.fail(`unknown escape ${whole} in the string`, at);
+    });
+  }
+
+  private match(pattern: RegExp): string | undefined {
+    pattern.lastIndex = this.at;
+    return pattern.exec(this.text)?.[0];
+  }
+
+  private take(pattern: RegExp): string | undefined {
+    const found = this.match(pattern);
+    if (found !== undefined) this.advance(found.length);
+    return found;
+  }
+
+  private standsAlone(length: number): boolean {
+    return !/[A-Za-z0-9_.$]/.test(this.text[this.at + length] ?? '');
+  }
+
+  private advance(length: number): void {
+    this.at += length;
+    this.skip();
+  }
+
+  private skip(): void {
+    this.at += this.match(SPACE)?.length ?? 0;
+  }
+}

@@ -1,0 +1,47 @@
+// What the process measures, for Prometheus: requests, database connections, the process itself. Read
+// with METRICS_TOKEN as bearer token, or by the super-admin; 401 and 403 otherwise. Whichever of several
+// processes is asked answers for all of them. Contract: section 11 of the decisions, METRICS_TOKEN in section 1.
+import { Elysia } from 'elysia';
+import { authenticate } from '../access/authenticate.ts';
+import type { App } from '../app.ts';
+import { forbidden, unauthorized } from '../errors.ts';
+import { describe } from '../http/openapi.ts';
+import { matchesSecret } from '../runtime/tokens.ts';
+
+const TYPE = 'text/plain; version=0.0.4; charset=utf-8';
+
+const METRICS = {
+  detail: {
+    ...describe({
+      id: 'getMetrics',
+      tag: 'Operations',
+      summary: 'What the service measures, for Prometheus',
+      description:
+        'In the text format 0.0.4; with several processes on the port, each sample has its `process` as a label. Also open to the bearer token METRICS_TOKEN, where one is configured.',
+      ok: [200, 'text/plain'],
+    }),
+    ...{ 'x-access': 'super', security: [{ adminSecret: [] }, { bearer: [] }] },
+  } as object,
+};
+
+export function metricsRoutes(app: App) {
+  return new Elysia({ name: 'metrics' }).get(
+    '/metrics',
+    async ({ request }) => {
+      await admitReader(app, request);
+      return new Response(await app.metrics.gather(), {
+        headers: { 'content-type': TYPE, 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' },
+      });
+    },
+    METRICS,
+  );
+}
+
+async function admitReader(app: App, request: Request): Promise<void> {
+  const { metricsToken } = app.config;
+  const bearer = /^Bearer +(\S+)$/i.exec(request.headers.get('authorization') ?? '')?.[1];
+  if (metricsToken !== null && bearer !== undefined && matchesSecret(bearer, [metricsToken])) return;
+  const caller = await authenticate(app, request);
+  if (caller === null) throw unauthorized();
+  if (caller.kind !== 'super_admin') throw forbidden();
+}

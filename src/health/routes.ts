@@ -1,0 +1,56 @@
+// Liveness and readiness. `/health` does no input or output; `/ready` asks Postgres and the broker
+// and says 503 while starting, draining or cut off. Neither needs a credential.
+// Contract: section 11 of the decisions.
+import { Type } from '@sinclair/typebox';
+import { Elysia } from 'elysia';
+import type { App } from '../app.ts';
+import { unavailable } from '../errors.ts';
+import { describe } from '../http/openapi.ts';
+import { ok } from '../http/reply.ts';
+
+const Status = Type.Object({ status: Type.Literal('ok') });
+const READY_WITHIN_MS = 3_000;
+
+const HEALTH = {
+  detail: describe({
+    id: 'health',
+    tag: 'Operations',
+    summary: 'Tell whether the process is up',
+    isOpen: true,
+    ok: [200, Status],
+  }),
+};
+const READY = {
+  detail: describe({
+    id: 'ready',
+    tag: 'Operations',
+    summary: 'Tell whether requests can be served',
+    isOpen: true,
+    ok: [200, Status],
+    errors: ['SERVICE_UNAVAILABLE'],
+  }),
+};
+
+export function healthRoutes(app: App) {
+  return new Elysia({ name: 'health' })
+    .get('/health', async () => ok({ status: 'ok' }), HEALTH)
+    .get('/ready', async () => ok(await readiness(app)), READY);
+}
+
+async function readiness(app: App): Promise<{ status: 'ok' }> {
+  if (!app.isReady) throw unavailable('starting or shutting down');
+  const [database, broker] = await Promise.allSettled([within(app.db.ping()), within(app.broker.ping())]);
+  const away = [database.status === 'rejected' ? 'Postgres' : '', broker.status === 'rejected' ? 'Redis' : ''];
+  const names = away.filter((name) => name !== '').join(' and ');
+  if (names !== '') throw unavailable(`${names} cannot be reached`);
+  return { status: 'ok' };
+}
+
+/** The promise, or a rejection when it takes too long. */
+function within(promise: Promise<void>): Promise<void> {
+  let timer: ReturnType<typeof setTimeout>;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error('no answer in time')), READY_WITHIN_MS);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}

@@ -1,0 +1,100 @@
+// Schema health over HTTP: the check and the repair, for the super-admin. Answers in the envelope.
+// Failures: 503 when Postgres is away; what a repair could not mend is part of its good answer.
+// Contract: "Schema health", section 11 of the decisions.
+import { Type } from '@sinclair/typebox';
+import { Elysia } from 'elysia';
+import type { App } from '../app.ts';
+import { guard } from '../http/guard.ts';
+import { describe, nullable, Timestamp } from '../http/openapi.ts';
+import { ok } from '../http/reply.ts';
+import { toIssue } from './issues.ts';
+import { checkSchemas } from './schema-check.ts';
+import { repairSchemas } from './schema-repair.ts';
+
+const Slug = Type.String({ examples: ['acme'] });
+const Issue = Type.Object(
+  {
+    tenant: Slug,
+    check: Type.Union(
+      (
+        [
+          'extension_exists',
+          'table_exists',
+          'column_exists',
+          'system_entity_flag',
+          'trigger_exists',
+          'hnsw_index_exists',
+        ] as const
+      ).map((check) => Type.Literal(check)),
+    ),
+    table: nullable(Type.String({ examples: ['documents'] })),
+    column: nullable(Type.String({ examples: ['content_text'] })),
+    severity: Type.Union([Type.Literal('critical'), Type.Literal('warning')]),
+    fix: Type.String({ examples: ['POST /health/schema/fix adds the column content_text to documents'] }),
+  },
+  { $id: 'SchemaIssue' },
+);
+const Count = Type.Integer({ minimum: 0, examples: [1] });
+const Health = Type.Object(
+  {
+    status: Type.Union([Type.Literal('healthy'), Type.Literal('degraded')]),
+    checked_at: Timestamp,
+    tenants_checked: Count,
+    tenants_healthy: Count,
+    tenants_degraded: Count,
+    issues: Type.Array(Issue),
+  },
+  { $id: 'SchemaHealth' },
+);
+const Repair = Type.Object(
+  {
+    fixed: Count,
+    errors: Type.Array(
+      Type.Object({ tenant: Slug, message: Type.String({ examples: ['still missing: extension_exists'] }) }),
+    ),
+  },
+  { $id: 'SchemaRepair' },
+);
+
+const CHECK = {
+  access: 'super',
+  detail: describe({
+    id: 'checkSchemas',
+    tag: 'Operations',
+    summary: 'Check the schema of every tenant',
+    description: 'Six checks per tenant: what is missing, how grave that is, and what mends it.',
+    ok: [200, Health],
+  }),
+} as const;
+const FIX = {
+  access: 'super',
+  detail: describe({
+    id: 'repairSchemas',
+    tag: 'Operations',
+    summary: 'Repair the schema of every degraded tenant',
+    description:
+      'Applies the tenant schema again where a check finds something; idempotent, and loses nothing. `fixed` counts the tenants that are healthy now, `errors` names the others.',
+    ok: [200, Repair],
+  }),
+} as const;
+
+export function schemaHealthRoutes(app: App) {
+  return new Elysia({ name: 'schema health' })
+    .use(guard(app))
+    .get('/health/schema', async () => ok(await schemaHealth(app)), CHECK)
+    .post('/health/schema/fix', async () => ok(await repairSchemas(app)), FIX);
+}
+
+async function schemaHealth(app: App) {
+  const checkedAt = new Date().toISOString();
+  const tenants = await checkSchemas(app);
+  const degraded = tenants.filter(({ findings }) => findings.length > 0);
+  return {
+    status: degraded.length === 0 ? 'healthy' : 'degraded',
+    checked_at: checkedAt,
+    tenants_checked: tenants.length,
+    tenants_healthy: tenants.length - degraded.length,
+    tenants_degraded: degraded.length,
+    issues: degraded.flatMap(({ slug, findings }) => findings.map((finding) => toIssue(slug, finding))),
+  };
+}

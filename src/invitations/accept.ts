@@ -1,0 +1,122 @@
+// Accepting an invitation: the token alone opens the way, once. The person becomes a member of the
+// tenant, or, with a platform code, the owner of a tenant made for the occasion; claim, tenant and
+// user are one transaction, so that of any number of accepts one wins and the others leave nothing.
+// Failures: 400, 403 for another address than the locked one, 404, 409, 410.
+// Contract: "Invitations", section 8 of the decisions.
+import { hashPassword } from '../access/passwords.ts';
+import { insertTenant, SLUG_PATTERN } from '../admin/tenants.ts';
+import type { App } from '../app.ts';
+import { conflict, forbidden, invalidField, notFound, ServiceError } from '../errors.ts';
+import { Input, matching, text } from '../http/input.ts';
+import { LIMITS } from '../limits.ts';
+import { newId } from '../runtime/ids.ts';
+import { sql, type Tx } from '../runtime/sql.ts';
+import type { JsonObject } from '../runtime/text.ts';
+import { sha256 } from '../runtime/tokens.ts';
+import { schemaOf } from '../tenants/tenants.ts';
+import { readRegistration } from '../users/user-input.ts';
+import { insertUser, type User } from '../users/users.ts';
+import { findByToken, hasToken, IS_PENDING, type Standing } from './invitations.ts';
+
+/** Who has joined. */
+export type Member = Pick<User, 'id' | 'email' | 'name' | 'role'>;
+
+interface Person {
+  email: string;
+  name: string;
+  password: string;
+}
+
+/** Accepts for the person in the body. Whatever role or tenant the body names besides means nothing. */
+export async function acceptInvitation(app: App, body: JsonObject): Promise<Member> {
+  const { token } = body;
+  if (typeof token !== 'string' || token === '') throw invalidField('token', 'is required: the invitation’s token');
+  const person = readRegistration(body);
+  return inTurn(app, token, async () => {
+    const invitation = requirePending(await findByToken(app.db, token), person);
+    const place = invitation.kind === 'platform' ? readPlace(body) : null;
+    const passwordHash = await hashPassword(person.password);
+    const { id, email, name, role } =
+      place === null
+        ? await joinTenant(app, token, invitation, { ...person, passwordHash })
+        : await foundTenant(app, token, { ...person, passwordHash }, place);
+    return { id, email, name, role };
+  });
+}
+
+const turns = new WeakMap<App, Map<string, Promise<unknown>>>();
+
+/** One accept of a token at a time in a process, so that the losers of a race cost no password hash. */
+async function inTurn<T>(app: App, token: string, accept: () => Promise<T>): Promise<T> {
+  const waiting = turns.get(app) ?? new Map<string, Promise<unknown>>();
+  turns.set(app, waiting);
+  const key = sha256(token).toString('hex');
+  const before = waiting.get(key) ?? Promise.resolve();
+  const mine = before.then(accept, accept);
+  const settled = mine.catch(() => undefined);
+  waiting.set(key, settled);
+  try {
+    return await mine;
+  } finally {
+    if (waiting.get(key) === settled) waiting.delete(key);
+  }
+}
+
+/** The invitation, if this person may still accept it. */
+function requirePending(invitation: Standing | undefined, { email }: Pick<Person, 'email'>): Standing {
+  if (invitation === undefined) throw notFound('invitation');
+  if (invitation.status === 'expired') throw new ServiceError('GONE', 'this invitation has expired');
+  if (invitation.status !== 'pending') throw conflict(`this invitation is ${invitation.status}`);
+  if (invitation.tenant_status === 'suspended') throw forbidden('this tenant is suspended');
+  const { email: locked } = invitation;
+  if (locked !== null && locked.toLowerCase() !== email.toLowerCase()) {
+    throw forbidden('this invitation is for another e-mail address');
+  }
+  return invitation;
+}
+
+function readPlace(body: JsonObject): { slug: string; name: string } {
+  const input = new Input(body);
+  const slug = input.required('tenantSlug', matching(SLUG_PATTERN));
+  const name = input.required('tenantName', text(LIMITS.tenant.nameMax));
+  input.done();
+  return { slug, name };
+}
+
+type NewUser = Omit<Person, 'password'> & { passwordHash: string };
+
+async function joinTenant(app: App, token: string, { tenant_id, role }: Standing, user: NewUser): Promise<User> {
+  const schema = schemaOf(tenant_id ?? '');
+  return app.db.begin(async (tx) => {
+    await claim(tx, token, user);
+    return insertUser(tx, { schema }, { ...user, role });
+  });
+}
+
+async function foundTenant(
+  app: App,
+  token: string,
+  user: NewUser,
+  { slug, name }: { slug: string; name: string },
+): Promise<User> {
+  const id = newId();
+  const owner = await app.db.slow.begin(async (tx) => {
+    await claim(tx, token, user);
+    await insertTenant(app, tx, { id, slug, name, settings: {} });
+    await tx.rows(sql`update platform.invitations as i set tenant_id = ${id}::uuid where ${hasToken(token)}`);
+    return insertUser(tx, { schema: schemaOf(id) }, { ...user, role: 'owner' });
+  });
+  await app.changes.announce('tenant', id);
+  return owner;
+}
+
+/** Takes the invitation for this transaction; whoever comes second finds it taken. */
+async function claim(tx: Tx, token: string, person: Pick<Person, 'email'>): Promise<void> {
+  const claimed = await tx.first(sql`
+    update platform.invitations as i set accepted_at = now()
+    where ${hasToken(token)} and ${IS_PENDING}
+    returning i.id`);
+  if (claimed !== undefined) return;
+  requirePending(await findByToken(tx, token), person);
+  throw conflict('this invitation is being changed; try again');
+}

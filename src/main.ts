@@ -1,0 +1,83 @@
+// The entry point: configuration, one serving process or several, signals, exit codes.
+// The first SIGTERM or SIGINT stops in stages, also in the middle of the start; the second ends at once.
+// Exit codes: 0 after a clean stop, 1 when the service cannot start, failed, or had to be cut off.
+import process from 'node:process';
+import { type Config, ConfigError, readConfig, readEnvironment, withGeneratedSecrets } from './config.ts';
+import { createLog, type Log } from './runtime/log.ts';
+import { Stages } from './runtime/stages.ts';
+import { isOneOfSeveral, onReleased, superviseProcesses } from './serve/processes.ts';
+
+async function main(): Promise<number> {
+  const config = withGeneratedSecrets(readConfig(readEnvironment()));
+  const log = createLog({ level: config.logLevel });
+  endOnUncaught(log);
+  const stopping = stopOnSignal(config, log);
+  if (config.workers > 1 && !isOneOfSeveral()) return superviseProcesses(config, log, stopping);
+  return serveUntil(stopping, config, log);
+}
+
+/** Serves until the signal aborts; resolves to the exit code. */
+async function serveUntil(stopping: AbortSignal, config: Config, log: Log): Promise<number> {
+  const stages = new Stages();
+  try {
+    // A process that only watches over others never loads the application.
+    const { startService } = await import('./service.ts');
+    const { app, lines } = await startService(config, log, stages, stopping);
+    console.log([`listening on ${app.address}`, ...lines].join('\n'));
+    await aborted(stopping);
+  } catch (error) {
+    if (!stopping.aborted) {
+      await stages.close(log);
+      throw error;
+    }
+    log.info('the start was called off');
+  }
+  return (await stages.close(log)) ? 0 : 1;
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+}
+
+/** One of several processes is told to end once by each signal's sender, and by the first process: it takes all as one. */
+function stopOnSignal(config: Config, log: Log): AbortSignal {
+  const stopping = new AbortController();
+  const stop = (reason: string): void => {
+    if (stopping.signal.aborted) {
+      if (isOneOfSeveral()) return;
+      log.warn('a second signal: ending at once');
+      process.exit(1);
+    }
+    log.info('shutting down', { reason });
+    setTimeout(() => {
+      log.error('the shutdown took too long and is cut off', { limitMs: config.shutdownTimeoutMs });
+      process.exit(1);
+    }, config.shutdownTimeoutMs).unref();
+    stopping.abort();
+  };
+  process.on('SIGTERM', stop);
+  process.on('SIGINT', stop);
+  onReleased(() => stop('the first process'));
+  return stopping.signal;
+}
+
+/** What nobody caught leaves the process in an unknown state. (postgres.ts takes care of one harmless case itself.) */
+function endOnUncaught(log: Log): void {
+  process.on('unhandledRejection', (error: unknown) => {
+    log.error('unhandled rejection', { error });
+    process.exit(1);
+  });
+}
+
+// Keeps the process alive until `main` has ended: a wait for a database that is away does not.
+setInterval(() => undefined, 60_000);
+
+main().then(
+  (code) => process.exit(code),
+  (error: unknown) => {
+    const message = error instanceof Error ? error.message : String(error);
+    console.error(error instanceof ConfigError ? message : `the service cannot start: ${message}`);
+    process.exit(1);
+  },
+);

@@ -1,0 +1,152 @@
+// MCP over standard input and output, for clients that start their servers themselves: the same tools on
+// the same database as the service, by the same environment. The credential is SVC_CREDENTIAL (a key or
+// token) or SVC_ADMIN_SECRET, the tenant SVC_TENANT, the tools those of SVC_MCP_PROFILE (basic, advanced).
+// Only the protocol goes to standard output, the log to standard error. Ends when the input has ended and
+// all is answered. Exit codes: 0, or 1 when it cannot start. Contract: section 7 of the decisions.
+import process from 'node:process';
+import { PassThrough, type Readable, type Writable } from 'node:stream';
+import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio';
+import { note } from './access/request-facts.ts';
+import { createApi, documentFor } from './api.ts';
+import { type App, closeApp, createApp } from './app.ts';
+import { ConfigError, readConfig, readEnvironment, withGeneratedSecrets } from './config.ts';
+import { type DescribeRoutes, enter } from './mcp/ask.ts';
+import { type Enter, mcpServer } from './mcp/server.ts';
+import type { Profile } from './mcp/tool.ts';
+import { createLog } from './runtime/log.ts';
+import { Stages } from './runtime/stages.ts';
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+async function main(): Promise<number> {
+  const environment = readEnvironment();
+  const config = withGeneratedSecrets(readConfig(environment));
+  const profile = profileOf(environment);
+  const log = createLog({ level: config.logLevel });
+  const stages = new Stages();
+  try {
+    let { databaseUrl } = config;
+    if (databaseUrl === null) {
+      const { startEmbedded } = await import('./runtime/embedded.ts');
+      const embedded = await startEmbedded(config.dataDir, log);
+      stages.add('embedded database', () => embedded.stop());
+      databaseUrl = embedded.url;
+    }
+    const app = await createApp(config, databaseUrl, log);
+    stages.add('broker and database', () => closeApp(app));
+    app.address = config.baseUrl ?? `http://${config.host}:${config.port}`;
+    const entering = entranceOf(app, headersOf(environment));
+    const { transport, isAnswered } = untilAnswered(process.stdin, process.stdout);
+    const connection = serveStdio(() => mcpServer(app, profile, entering), {
+      transport,
+      onerror: (error) => log.warn('a message was not understood', { error }),
+    });
+    await Promise.race([isAnswered, signalled()]);
+    await connection.close();
+    await new Promise<unknown>((resolve) => process.stdout.write('', resolve));
+  } finally {
+    await stages.close(log);
+  }
+  return 0;
+}
+
+function profileOf({ SVC_MCP_PROFILE: profile = 'basic' }: Environment): Profile {
+  if (profile === 'basic' || profile === 'advanced') return profile;
+  throw new ConfigError(['SVC_MCP_PROFILE: expected basic or advanced']);
+}
+
+/** The headers that a client of REST would send. */
+function headersOf({ SVC_CREDENTIAL, SVC_ADMIN_SECRET, SVC_TENANT }: Environment): Record<string, string> {
+  return {
+    ...(SVC_CREDENTIAL ? { authorization: `Bearer ${SVC_CREDENTIAL}` } : {}),
+    ...(SVC_ADMIN_SECRET ? { 'x-admin-secret': SVC_ADMIN_SECRET } : {}),
+    ...(SVC_TENANT ? { 'x-tenant-id': SVC_TENANT } : {}),
+  };
+}
+
+/** Each call is authenticated anew; the connection is one session. */
+function entranceOf(app: App, headers: Record<string, string>): Enter {
+  const { routes } = createApi(app);
+  const describe: DescribeRoutes = (caller) => documentFor(app, routes, caller);
+  let selected: string | undefined;
+  const keep = async (slug: string): Promise<boolean> => {
+    selected = slug;
+    return true;
+  };
+  return async (slug) => {
+    const request = new Request(`${app.address}/mcp`, { method: 'POST', headers });
+    note(request, 'stdio', 0);
+    return enter(app, request, slug ?? selected, describe, keep);
+  };
+}
+
+/** A transport that outlives its input until every request in it has been answered. */
+function untilAnswered(input: Readable, output: Writable) {
+  const lines = new PassThrough();
+  const answers = new PassThrough();
+  const waiting = new Set<unknown>();
+  let hasEnded = false;
+  let finish = (): void => undefined;
+  const isAnswered = new Promise<void>((resolve) => {
+    finish = resolve;
+  });
+  eachMessage(input, ({ id, method, params }) => {
+    if (id !== undefined && method !== undefined) waiting.add(id);
+    if (method === 'notifications/cancelled') waiting.delete(params?.requestId);
+  });
+  eachMessage(answers, ({ id, method }) => {
+    if (method === undefined) waiting.delete(id);
+    if (hasEnded && waiting.size === 0) finish();
+  });
+  input.pipe(lines, { end: false });
+  answers.pipe(output, { end: false });
+  input.once('end', () => {
+    hasEnded = true;
+    if (waiting.size === 0) finish();
+  });
+  return { transport: new StdioServerTransport(lines, answers), isAnswered };
+}
+
+interface Message {
+  id?: unknown;
+  method?: unknown;
+  params?: { requestId?: unknown };
+}
+
+/** Tells of each JSON message that passes, one a line; what is none is left to the transport. */
+function eachMessage(stream: Readable, tell: (message: Message) => void): void {
+  let rest = Buffer.alloc(0);
+  stream.on('data', (chunk: Buffer) => {
+    rest = Buffer.concat([rest, chunk]);
+    for (let end = rest.indexOf('\n'); end >= 0; end = rest.indexOf('\n')) {
+      const message = parsed(rest.subarray(0, end).toString());
+      rest = rest.subarray(end + 1);
+      if (message !== undefined) tell(message);
+    }
+  });
+}
+
+function parsed(line: string): Message | undefined {
+  try {
+    const message: unknown = JSON.parse(line);
+    return message !== null && typeof message === 'object' ? message : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function signalled(): Promise<void> {
+  return new Promise((resolve) => {
+    process.once('SIGTERM', () => resolve());
+    process.once('SIGINT', () => resolve());
+  });
+}
+
+main().then(
+  (code) => process.exit(code),
+  (error: unknown) => {
+    const message = error instanceof Error ? error.message : String(error);
+    console.error(error instanceof ConfigError ? message : `the MCP server cannot start: ${message}`);
+    process.exit(1);
+  },
+);

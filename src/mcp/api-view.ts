@@ -1,0 +1,122 @@
+// The API document as one caller may use it: only the routes that its kind gets into, and instead of the
+// routes of any entity those of the entities that it may use, with their fields spelt out. What it may not
+// read it does not find here. Pure. Contract: `get_rest_api_spec`; sections 6 and 7 of the decisions.
+import type { AdminKeyAccess } from '../access/admin-key-access.ts';
+import type { Caller } from '../access/caller.ts';
+import type { Operation } from '../access/roles.ts';
+import type { Field } from '../entities/field.ts';
+import type { Access } from '../http/guard.ts';
+import type { VisibleEntity } from './visible-entities.ts';
+
+type Json = { [key: string]: unknown };
+type Paths = Record<string, Record<string, Json>>;
+
+/** A route as the framework lists it. */
+export interface ListedRoute {
+  method: string;
+  path: string;
+  hooks?: unknown;
+}
+
+/** Whether this kind of caller gets into a route at all. */
+export function isRouteFor(caller: Caller, { hooks }: ListedRoute): boolean {
+  const access = (hooks as { detail: { 'x-access': Access | AdminKeyAccess | 'open' } }).detail['x-access'];
+  if (access === 'open' || access === 'any') return true;
+  if (access === 'tenant') return caller.tenant !== null;
+  if (access === 'admin') return caller.isTenantAdmin;
+  if (access === 'session') return caller.kind === 'admin_session';
+  if (caller.kind === 'super_admin') return true;
+  return caller.kind === 'admin_key' && access !== 'super' && caller.scopes?.includes(access) === true;
+}
+
+const RECORDS = '/api/entities/{entityName}/records';
+const NEEDED: Readonly<Record<string, Operation>> = {
+  get: 'read',
+  post: 'create',
+  put: 'update',
+  patch: 'update',
+  delete: 'delete',
+};
+
+/** The document with the record routes of each entity; it is changed in place. */
+export function withEntities(document: Json, entities: readonly VisibleEntity[]): Json {
+  const paths = document.paths as Paths;
+  const schemas = (document.components as { schemas: Json }).schemas;
+  for (const [path, item] of Object.entries(paths).filter(([name]) => name.startsWith(RECORDS))) {
+    delete paths[path];
+    for (const entity of entities) {
+      const allowed = Object.entries(item).filter(([method]) => entity.operations.has(NEEDED[method] as Operation));
+      if (allowed.length === 0) continue;
+      paths[path.replace('{entityName}', entity.name)] = Object.fromEntries(
+        allowed.map(([method, operation]) => [method, operationFor(operation, entity)]),
+      );
+    }
+  }
+  for (const entity of entities) addSchemas(schemas, entity);
+  return document;
+}
+
+/** An operation of any entity as that of one: without the parameter, with its own names and types. */
+function operationFor(operation: Json, { typeName }: VisibleEntity): Json {
+  const text = JSON.stringify(operation)
+    .replaceAll('"#/components/schemas/Record"', `"#/components/schemas/${typeName}Record"`)
+    .replaceAll('"#/components/schemas/Values"', `"#/components/schemas/${typeName}Values"`);
+  const own = JSON.parse(text) as Json & { parameters?: { name?: string }[] };
+  own.operationId = `${own.operationId}Of${typeName}`;
+  const parameters = (own.parameters ?? []).filter(({ name }) => name !== 'entityName');
+  delete own.parameters;
+  return parameters.length === 0 ? own : { ...own, parameters };
+}
+
+function addSchemas(schemas: Json, { name, typeName, fields }: VisibleEntity): void {
+  const { properties, required, type } = schemas.Record as { properties: Json; required: string[]; type: string };
+  const values = Object.fromEntries(fields.map((field) => [field.key, nullable(schemaOf(field))]));
+  schemas[`${typeName}Record`] = {
+    type,
+    description: `A record of ${name}`,
+    required: [...required, ...fields.map(({ key }) => key)],
+    properties: { ...properties, ...values },
+  };
+  const own = Object.fromEntries(
+    fields.map((field) => [field.key, field.required ? schemaOf(field) : nullable(schemaOf(field))]),
+  );
+  schemas[`${typeName}Values`] = {
+    type: 'object',
+    description: `Values of a record of ${name}, by field key`,
+    properties: own,
+    additionalProperties: false,
+  };
+}
+
+function nullable(schema: Json): Json {
+  return Object.keys(schema).length === 0 ? schema : { anyOf: [schema, { type: 'null' }] };
+}
+
+function schemaOf({ type, options = [], description }: Field): Json {
+  const words = description === null ? {} : { description };
+  const text = { type: 'string' };
+  const choice = options.length === 0 ? text : { type: 'string', enum: options };
+  switch (type) {
+    case 'integer':
+    case 'number':
+    case 'boolean':
+      return { type, ...words };
+    case 'json':
+      return {};
+    case 'select':
+      return { ...choice, ...words };
+    case 'multiselect':
+      return { type: 'array', items: choice, ...words };
+    case 'relations':
+      return { type: 'array', items: { type: 'string', format: 'uuid' }, ...words };
+    case 'relation':
+    case 'uuid':
+      return { type: 'string', format: 'uuid', ...words };
+    case 'date':
+      return { type: 'string', format: 'date', ...words };
+    case 'datetime':
+      return { type: 'string', format: 'date-time', ...words };
+    default:
+      return { ...text, ...words };
+  }
+}

@@ -1,0 +1,67 @@
+// Settles on whose behalf a tool runs: authenticates a request in the tenant that the call, else the
+// session, names. Every call is authenticated and counted as a request of REST is. 401, 429 and 503 are
+// thrown; that a tenant is unknown or another's is the tool's failure. Contract: section 7 of the decisions.
+import { authenticate } from '../access/authenticate.ts';
+import type { Caller } from '../access/caller.ts';
+import { shareFacts } from '../access/request-facts.ts';
+import type { App } from '../app.ts';
+import { catalogOf } from '../entities/catalog.ts';
+import { invalidField, ServiceError } from '../errors.ts';
+import { withEntities } from './api-view.ts';
+import type { Entrance } from './server.ts';
+import type { Ask } from './tool.ts';
+import { TENANT_SLUG } from './tool.ts';
+import { visibleEntities } from './visible-entities.ts';
+
+type Json = Record<string, unknown>;
+
+/** The API document of the routes that a caller gets into. */
+export type DescribeRoutes = (caller: Caller) => Json;
+
+const SLUG = new RegExp(TENANT_SLUG.pattern as string);
+
+/** Who asks, in the tenant that is named, if any. `keepTenant` makes a tenant the session's. */
+export async function enter(
+  app: App,
+  request: Request,
+  slug: string | undefined,
+  describe: DescribeRoutes,
+  keepTenant: Ask['selectTenant'],
+): Promise<Entrance> {
+  const open = (of: Request, caller: Caller | null): Ask => ({
+    app,
+    request: of,
+    caller: caller === null ? null : { ...caller, triggeredBy: 'mcp' },
+    describeApi: async () => describeApi(app, caller as Caller, describe),
+    selectTenant: keepTenant,
+  });
+  let inTenant = request;
+  try {
+    if (slug !== undefined) inTenant = inTenantOf(request, slug);
+    return { ask: open(inTenant, await authenticate(app, inTenant)) };
+  } catch (error) {
+    if (!(error instanceof ServiceError) || !['FORBIDDEN', 'NOT_FOUND', 'VALIDATION_ERROR'].includes(error.ecode)) {
+      throw error;
+    }
+    return { ask: open(inTenant, null), failure: error };
+  }
+}
+
+/** The same request, naming a tenant. 400 for what cannot be a slug. */
+function inTenantOf(request: Request, slug: string): Request {
+  if (!SLUG.test(slug)) throw invalidField('tenantSlug', 'must be the slug of a tenant');
+  const headers = new Headers(request.headers);
+  headers.set('x-tenant-id', slug);
+  headers.delete('x-tenant-slug');
+  const named = new Request(request.url, { method: request.method, headers });
+  shareFacts(request, named);
+  return named;
+}
+
+async function describeApi(app: App, caller: Caller, describe: DescribeRoutes): Promise<Json> {
+  const entities =
+    caller.tenant === null
+      ? []
+      : visibleEntities(await catalogOf(app, caller.tenant), { ...caller, tenant: caller.tenant });
+  return withEntities(describe(caller), entities);
+}

@@ -1,0 +1,134 @@
+// MCP tools for entities and records: the operations of the REST interface under the names of section 7
+// of the decisions. Changes are marked as made by `mcp`. Failures are those of the operations: 400, 403,
+// 404, 409 by their codes.
+import { Type } from '@sinclair/typebox';
+import { requireTenant, type TenantCaller } from '../access/caller.ts';
+import { listEntities } from '../entities/entities.ts';
+import { EntitySchema } from '../entities/routes.ts';
+import { Deleted } from '../http/openapi.ts';
+import { LIMITS } from '../limits.ts';
+import { listRecords } from '../records/list.ts';
+import { readRecord } from '../records/read.ts';
+import { RecordPageSchema, RecordSchema, ValuesSchema } from '../records/routes.ts';
+import { shape } from '../records/shape.ts';
+import {
+  createRecord,
+  deleteRecord,
+  directly,
+  updateRecord,
+  type WriteContext,
+  type Written,
+} from '../records/write.ts';
+import type { JsonObject } from '../runtime/text.ts';
+import { ADDS, type Ask, EntityName, READS, REPLACES, type Tool, takes, tool } from './tool.ts';
+
+const RecordId = Type.String({ minLength: 1, maxLength: 100, description: 'The id of the record, a UUID.' });
+const { limitMax, pageMax, resolveDepthMax } = LIMITS.list;
+
+const Expansion = {
+  resolve: Type.Optional(Type.Boolean({ description: 'Expand relations to full records.' })),
+  resolve_depth: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: resolveDepthMax, description: 'Levels of relations to expand.' }),
+  ),
+  fields: Type.Optional(Type.String({ description: 'Only these fields, separated by commas.' })),
+};
+
+const Query = takes({
+  entity_name: EntityName,
+  filters: Type.Optional(
+    Type.String({
+      description: 'A condition, such as: status = "open" AND amount > 10. Operators: = != > < >= <= contains.',
+    }),
+  ),
+  search: Type.Optional(Type.String({ maxLength: 1_000, description: 'Words that must all occur.' })),
+  page: Type.Optional(Type.Integer({ minimum: 1, maximum: pageMax, description: '1-indexed page.' })),
+  limit: Type.Optional(Type.Integer({ minimum: 1, maximum: limitMax, description: 'Records per page; default 20.' })),
+  sort: Type.Optional(Type.String({ description: 'Fields to sort by, separated by commas; - sorts one descending.' })),
+  order: Type.Optional(Type.Union([Type.Literal('asc'), Type.Literal('desc')], { error: 'must be asc or desc' })),
+  cursor: Type.Optional(Type.String({ description: 'Keyset paging: empty for the first page, then nextCursor.' })),
+  ...Expansion,
+});
+
+const Data = Type.Unsafe<JsonObject>({ ...ValuesSchema, description: 'Values by field key.' });
+
+/** The caller inside its tenant. 400, 401 and 403 as for REST. */
+function inTenant({ caller }: Ask): TenantCaller {
+  return requireTenant(caller);
+}
+
+function writing(ask: Ask): WriteContext {
+  return directly(ask.app, inTenant(ask));
+}
+
+function flat({ row, sight }: Written): object {
+  return shape(row, sight.entity, sight.fields);
+}
+
+export const RECORD_TOOLS: readonly Tool[] = [
+  tool({
+    name: 'list_entities',
+    title: 'List entities',
+    description: 'Lists the entities (record types) that you may read, with their fields.',
+    profile: 'basic',
+    hints: READS,
+    input: takes({}),
+    output: Type.Object({ entities: Type.Array(EntitySchema) }),
+    run: async (ask) => ({ entities: await listEntities(ask.app, inTenant(ask)) }),
+  }),
+  tool({
+    name: 'query_records',
+    title: 'Query records',
+    description: 'Lists records of an entity that meet a condition, a page at a time, with the exact total.',
+    profile: 'basic',
+    hints: READS,
+    input: Query,
+    output: RecordPageSchema,
+    run: async (ask, { entity_name: name, tenantSlug: _, ...input }) =>
+      listRecords(ask.app, inTenant(ask), name, input),
+  }),
+  tool({
+    name: 'get_record',
+    title: 'Get a record',
+    description: 'Reads one record of an entity by its id.',
+    profile: 'basic',
+    hints: READS,
+    input: takes({ entity_name: EntityName, record_id: RecordId, ...Expansion }),
+    output: RecordSchema,
+    run: async (ask, { entity_name: name, record_id: id, ...input }) =>
+      (await readRecord(ask.app, inTenant(ask), name, id, input)).record,
+  }),
+  tool({
+    name: 'create_record',
+    title: 'Create a record',
+    description: 'Creates a record of an entity from values by field key, and gives it back.',
+    profile: 'basic',
+    hints: ADDS,
+    input: takes({ entity_name: EntityName, data: Data }),
+    output: RecordSchema,
+    run: async (ask, { entity_name: name, data }) => flat(await createRecord(writing(ask), name, data)),
+  }),
+  tool({
+    name: 'update_record',
+    title: 'Change a record',
+    description: 'Changes the fields that are given; null clears an optional one.',
+    profile: 'basic',
+    hints: REPLACES,
+    input: takes({ entity_name: EntityName, record_id: RecordId, data: Data }),
+    output: RecordSchema,
+    run: async (ask, { entity_name: name, record_id: id, data }) =>
+      flat(await updateRecord(writing(ask), name, id, data)),
+  }),
+  tool({
+    name: 'delete_record',
+    title: 'Delete a record',
+    description: 'Deletes a record for good.',
+    profile: 'basic',
+    hints: REPLACES,
+    input: takes({ entity_name: EntityName, record_id: RecordId }),
+    output: Deleted,
+    run: async (ask, { entity_name: name, record_id: id }) => {
+      await deleteRecord(writing(ask), name, id);
+      return { id: id.toLowerCase(), deleted: true };
+    },
+  }),
+];

@@ -1,0 +1,199 @@
+// MCP over streamable HTTP at /mcp, both protocol eras: 2026-07-28, which has no sessions, and 2025-11-25
+// with them. A request without a credential may look around and sign in; a bad one is refused with 401.
+// The protocol's own failures are JSON-RPC errors of the SDK, the door's the envelope of REST.
+// Contract: section 7 of the decisions.
+import { createMcpHandler, type McpHttpHandler, type McpServerFactory } from '@modelcontextprotocol/server';
+import { Type } from '@sinclair/typebox';
+import { Elysia, t } from 'elysia';
+import type { Caller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import { notFound, ServiceError, unauthorized } from '../errors.ts';
+import { readJson } from '../http/body.ts';
+import { describe, open } from '../http/openapi.ts';
+import { ok } from '../http/reply.ts';
+import type { JsonObject } from '../runtime/text.ts';
+import { type DescribeRoutes, enter } from './ask.ts';
+import { requireOwnOrigin } from './origin.ts';
+import { type Entrance, mcpServer } from './server.ts';
+import { endSession, openSession, requireOwner, type Session, selectTenant, sessionOf } from './sessions.ts';
+import type { Profile } from './tool.ts';
+
+const TAG = 'MCP';
+const Ended = Type.Object({ ended: Type.Literal(true) });
+const Query = open({
+  profile: t.Optional(
+    t.Union([t.Literal('basic'), t.Literal('advanced')], {
+      description: 'the tools on offer; `advanced` adds the webhook tools',
+      error: 'must be basic or advanced',
+    }),
+  ),
+});
+const REFUSALS = ['UNAUTHORIZED', 'FORBIDDEN', 'NOT_FOUND', 'RATE_LIMITED'] as const;
+
+const AnyId = Type.Union([Type.String(), Type.Integer(), Type.Null()], { examples: [1] });
+const RpcError = Type.Object(
+  { code: Type.Integer({ examples: [-32601] }), message: Type.String(), data: Type.Optional(Type.Unknown()) },
+  { examples: [{ code: -32601, message: 'Method not found' }] },
+);
+const Failure = Type.Object({ jsonrpc: Type.Literal('2.0'), id: AnyId, error: RpcError }, { $id: 'JsonRpcFailure' });
+const Answer = Type.Object(
+  {
+    jsonrpc: Type.Literal('2.0'),
+    id: AnyId,
+    result: Type.Optional(Type.Object({}, { additionalProperties: true, examples: [{ tools: [] }] })),
+    error: Type.Optional(RpcError),
+  },
+  { $id: 'JsonRpcAnswer', examples: [{ jsonrpc: '2.0', id: 1, result: { tools: [] } }] },
+);
+
+const MESSAGE = {
+  parse: () => null,
+  query: Query,
+  detail: describe({
+    id: 'sendMcpMessage',
+    tag: TAG,
+    summary: 'Send a message of the Model Context Protocol',
+    description: `One JSON-RPC message, answered as JSON or as a stream of events, in revision 2026-07-28 or 2025-11-25. Tools need the
+credentials of REST, in the same headers; listing them and \`tenant_login\` need none. Failures of the protocol itself
+are JSON-RPC errors.`,
+    isOpen: true,
+    body: open({ jsonrpc: Type.Literal('2.0'), method: Type.Optional(Type.String({ examples: ['tools/list'] })) }),
+    ok: [200, ['text/event-stream']],
+    foreign: { 200: Answer, 400: Failure, 404: Failure, 413: Failure, 415: Failure },
+    bare: { 202: 'A notification was taken.' },
+    errors: REFUSALS,
+  }),
+} as const;
+
+const END = {
+  detail: describe({
+    id: 'endMcpSession',
+    tag: TAG,
+    summary: 'End an MCP session',
+    description: 'Ends the session that the header `Mcp-Session-Id` names, for clients of revision 2025-11-25.',
+    isOpen: true,
+    ok: [200, Ended],
+    errors: [...REFUSALS, 'VALIDATION_ERROR', 'SERVICE_UNAVAILABLE'],
+  }),
+} as const;
+
+export function mcpRoutes(app: App, describeRoutes: DescribeRoutes) {
+  const handler = createMcpHandler(serverFor(app));
+  const listening = createMcpHandler(serverFor(app), { onerror: (error) => app.log.debug('MCP', { error }) });
+  listenersOf(app).add(listening);
+  return new Elysia({ name: 'mcp' })
+    .post(
+      '/mcp',
+      async ({ request, query }) => {
+        await requireOwnOrigin(app, request);
+        const message = await readMessage(app, request);
+        if (message instanceof Response) return message;
+        const session = await sessionOf(app, request.headers);
+        const entrance = await settle(app, request, session, describeRoutes, message);
+        const settled: Settled = { entrance, profile: query.profile ?? 'basic' };
+        const authInfo = { token: '', clientId: '', scopes: [], extra: { ...settled } };
+        const isListening = message.method === 'subscriptions/listen';
+        if (isListening && entrance.ask.caller === null) throw entrance.failure ?? unauthorized();
+        const answer = await (isListening ? listening : handler).fetch(request, { parsedBody: message, authInfo });
+        return withSession(app, message, entrance.ask.caller, answer);
+      },
+      MESSAGE,
+    )
+    .delete(
+      '/mcp',
+      async ({ request }) => {
+        await requireOwnOrigin(app, request);
+        const session = await sessionOf(app, request.headers);
+        if (session === null) throw notFound('session');
+        await settle(app, request, session, describeRoutes, {});
+        await endSession(app, session);
+        return ok({ ended: true });
+      },
+      END,
+    );
+}
+
+/** The server for a request that has come through the door. */
+function serverFor(app: App): McpServerFactory {
+  return ({ authInfo }) => {
+    const settled = authInfo?.extra as Settled | undefined;
+    if (settled === undefined) throw new Error('an MCP request came past the door');
+    return mcpServer(app, settled.profile, async () => settled.entrance);
+  };
+}
+
+const listeners = new WeakMap<App, Set<McpHttpHandler>>();
+
+/** Streams that stay open until somebody ends them are kept apart from calls, which end by themselves. */
+function listenersOf(app: App): Set<McpHttpHandler> {
+  const known = listeners.get(app) ?? new Set();
+  listeners.set(app, known);
+  return known;
+}
+
+/** Ends the streams that clients listen to; calls in flight go on. */
+export async function closeMcpStreams(app: App): Promise<void> {
+  await Promise.all([...listenersOf(app)].map((handler) => handler.close()));
+}
+
+/** What the door found out; it goes to the tools by way of the SDK. */
+type Settled = {
+  entrance: Entrance;
+  profile: Profile;
+};
+
+/** Who asks, in the tenant that the message, else the session, names. 401 tells how to present a credential. */
+async function settle(
+  app: App,
+  request: Request,
+  session: Session | null,
+  describeRoutes: DescribeRoutes,
+  message: JsonObject,
+): Promise<Entrance> {
+  const keep = async (slug: string): Promise<boolean> => {
+    if (session !== null) await selectTenant(app, session, slug);
+    return session !== null;
+  };
+  const isNamed = request.headers.has('x-tenant-id') || request.headers.has('x-tenant-slug');
+  const slug = slugIn(message) ?? (isNamed ? undefined : (session?.tenantSlug ?? undefined));
+  try {
+    const entrance = await enter(app, request, slug, describeRoutes, keep);
+    if (session !== null && entrance.failure === undefined) requireOwner(session, entrance.ask.caller);
+    return entrance;
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.ecode !== 'UNAUTHORIZED') throw error;
+    throw new ServiceError('UNAUTHORIZED', error.message, { headers: { 'www-authenticate': 'Bearer' } });
+  }
+}
+
+/** The argument `tenantSlug` of a tool's call. */
+function slugIn({ method, params }: JsonObject): string | undefined {
+  if (method !== 'tools/call') return undefined;
+  const slug = (params as { arguments?: { tenantSlug?: unknown } } | undefined)?.arguments?.tenantSlug;
+  return typeof slug === 'string' ? slug : undefined;
+}
+
+/** The message; a parse error in the words of JSON-RPC where the body is none. */
+async function readMessage(app: App, request: Request): Promise<JsonObject | Response> {
+  try {
+    return await readJson(request, app.config.maxBodyBytes);
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.status !== 400) throw error;
+    const body = { jsonrpc: '2.0', id: null, error: { code: -32700, message: error.message } };
+    return Response.json(body, { status: 400 });
+  }
+}
+
+/** The 2025 handshake of a caller that is known opens a session. */
+async function withSession(
+  app: App,
+  { method }: JsonObject,
+  caller: Caller | null,
+  answer: Response,
+): Promise<Response> {
+  answer.headers.set('x-content-type-options', 'nosniff');
+  if (method === 'initialize' && caller !== null && answer.ok) {
+    answer.headers.set('mcp-session-id', await openSession(app, caller));
+  }
+  return answer;
+}

@@ -1,0 +1,32 @@
+// TypeBox schemas as the plain JSON Schema that MCP clients are told: no names, no examples, no members
+// that only the framework knows, so that every client can read them. Pure.
+// Contract: MCP's tool schemas, JSON Schema 2020-12.
+import type { TSchema } from '@sinclair/typebox';
+
+const DROPPED = new Set(['$id', 'error', 'examples']);
+
+/** The schema without what is only for the framework and for the API document. */
+export function plainSchema(schema: TSchema): Record<string, unknown> {
+  return strip(JSON.parse(JSON.stringify(schema)), true) as Record<string, unknown>;
+}
+
+/** `isSchema` is false inside a map from names to schemas, where every member is kept. */
+function strip(node: unknown, isSchema: boolean): unknown {
+  if (Array.isArray(node)) return node.map((item) => strip(item, true));
+  if (node === null || typeof node !== 'object') return node;
+  const literals = literalsOf(node as Node);
+  if (literals !== undefined) return literals;
+  const kept = Object.entries(node).filter(([key]) => !isSchema || !DROPPED.has(key));
+  return Object.fromEntries(
+    kept.map(([key, value]) => [key, strip(value, !(isSchema && /^(patternP|p)roperties$/.test(key)))]),
+  );
+}
+
+type Node = { anyOf?: { const?: unknown }[]; description?: string };
+
+/** A union of texts as an enumeration, which every client understands. */
+function literalsOf({ anyOf, description }: Node): object | undefined {
+  const values = anyOf?.map((branch) => branch.const) ?? [];
+  if (values.length === 0 || values.some((value) => typeof value !== 'string')) return undefined;
+  return { type: 'string', enum: values, ...(description === undefined ? {} : { description }) };
+}

@@ -1,0 +1,58 @@
+// MCP sessions of the 2025 protocol revision: an id that the client keeps, and the tenant it selected,
+// for a day. They are kept in Postgres, so that every process knows them; only the credential that
+// opened a session may use it. Later revisions have no sessions. Contract: `select_tenant`.
+import type { Caller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import { notFound } from '../errors.ts';
+import { sql } from '../runtime/sql.ts';
+import { newToken, sha256 } from '../runtime/tokens.ts';
+
+export interface Session {
+  id: string;
+  owner: string;
+  tenantSlug: string | null;
+}
+
+const KEPT_HOURS = 24;
+
+const hashOf = (id: string) => sql`decode(${sha256(id).toString('hex')}, 'hex')`;
+
+function ownerOf({ kind, id }: Caller): string {
+  return `${kind}:${id ?? ''}`;
+}
+
+/** Opens a session and clears away those that have run out; resolves to its id. */
+export async function openSession(app: App, caller: Caller): Promise<string> {
+  const id = newToken('mcp_');
+  await app.db.rows(sql`
+    with gone as (
+      delete from platform.mcp_sessions where created_at < now() - make_interval(hours => ${KEPT_HOURS})
+    )
+    insert into platform.mcp_sessions (id_hash, owner) values (${hashOf(id)}, ${ownerOf(caller)})`);
+  return id;
+}
+
+/** The session that a request names; null when it names none, 404 for one that is unknown or has run out. */
+export async function sessionOf(app: App, headers: Headers): Promise<Session | null> {
+  const id = headers.get('mcp-session-id');
+  if (id === null) return null;
+  const row = await app.db.first<{ owner: string; tenant_slug: string | null }>(sql`
+    select owner, tenant_slug from platform.mcp_sessions
+    where id_hash = ${hashOf(id)} and created_at >= now() - make_interval(hours => ${KEPT_HOURS})`);
+  if (row === undefined) throw notFound('session');
+  return { id, owner: row.owner, tenantSlug: row.tenant_slug };
+}
+
+/** 404 unless the caller opened the session. */
+export function requireOwner(session: Session, caller: Caller | null): void {
+  if (caller === null || ownerOf(caller) !== session.owner) throw notFound('session');
+}
+
+/** Sets the session's tenant. */
+export async function selectTenant(app: App, { id }: Session, slug: string): Promise<void> {
+  await app.db.rows(sql`update platform.mcp_sessions set tenant_slug = ${slug} where id_hash = ${hashOf(id)}`);
+}
+
+export async function endSession(app: App, { id }: Session): Promise<void> {
+  await app.db.rows(sql`delete from platform.mcp_sessions where id_hash = ${hashOf(id)}`);
+}

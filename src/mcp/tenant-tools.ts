@@ -1,0 +1,86 @@
+// MCP tools for signing in, for choosing the tenant, and for what programs need: the API document and a
+// typed client, both as the caller may use the service. Failures are those of the operations.
+// Contract: line 7 of the service interface, section 7 of the decisions.
+import { Type } from '@sinclair/typebox';
+import { requireTenant } from '../access/caller.ts';
+import { catalogOf } from '../entities/catalog.ts';
+import { Uuid } from '../http/openapi.ts';
+import { signIn } from '../users/sign-in.ts';
+import { clientSource } from './client-source.ts';
+import { ADDS, READS, REPLACES, TENANT_SLUG, type Tool, takes, tool } from './tool.ts';
+import { visibleEntities } from './visible-entities.ts';
+
+const Typed = (max: number, description: string) => Type.String({ minLength: 1, maxLength: max, description });
+const Person = Type.Object({ id: Uuid, email: Type.String(), name: Type.String(), role: Type.String() });
+
+export const TENANT_TOOLS: readonly Tool[] = [
+  tool({
+    name: 'tenant_login',
+    title: 'Sign in to a tenant',
+    description: `Signs a person in with e-mail address and password (sensitive: do not repeat or store it) and returns a JWT of 24 hours,
+to be sent as "Authorization: Bearer" from then on. Needs no credential.`,
+    profile: 'basic',
+    hints: ADDS,
+    isOpen: true,
+    input: Type.Object(
+      {
+        tenantSlug: TENANT_SLUG,
+        email: Typed(254, 'The person’s e-mail address.'),
+        password: Typed(200, 'The person’s password. Sensitive.'),
+      },
+      { additionalProperties: false },
+    ),
+    output: Type.Object({ token: Type.String(), user: Person }),
+    run: async ({ app, request }, { email, password }) => signIn(app, request, { email, password }),
+  }),
+  tool({
+    name: 'select_tenant',
+    title: 'Select the tenant',
+    description: `Makes a tenant the active one of this session. Without a session it only tells whether you may work in the tenant:
+name it in the argument tenantSlug of each call then.`,
+    profile: 'basic',
+    hints: { ...REPLACES, destructiveHint: false },
+    input: Type.Object({ tenantSlug: TENANT_SLUG }, { additionalProperties: false }),
+    output: Type.Object({
+      tenant: Type.Object({ id: Uuid, slug: Type.String(), name: Type.String() }),
+      isKept: Type.Boolean({ description: 'Whether the session remembers it.' }),
+    }),
+    run: async ({ caller, selectTenant }) => {
+      const { id, slug, name } = requireTenant(caller).tenant;
+      return { tenant: { id, slug, name }, isKept: await selectTenant(slug) };
+    },
+  }),
+  tool({
+    name: 'get_rest_api_spec',
+    title: 'Get the REST API document',
+    description: 'The OpenAPI 3.1 document of what you may do over REST, with the entities that you may use spelt out.',
+    profile: 'basic',
+    hints: READS,
+    input: takes({}),
+    output: Type.Object(
+      {
+        openapi: Type.String(),
+        info: Type.Object({}, { additionalProperties: true }),
+        paths: Type.Object({}, { additionalProperties: true }),
+      },
+      { additionalProperties: true },
+    ),
+    run: async ({ describeApi }) => describeApi(),
+  }),
+  tool({
+    name: 'generate_api_client',
+    title: 'Generate a typed client',
+    description: `A TypeScript client without dependencies for the tenant’s entities, with the fields and operations that you may use:
+one file, to be saved and imported.`,
+    profile: 'basic',
+    hints: READS,
+    input: takes({}),
+    output: Type.Object({ language: Type.Literal('typescript'), filename: Type.String(), source: Type.String() }),
+    run: async ({ app, caller }) => {
+      const inTenant = requireTenant(caller);
+      const entities = visibleEntities(await catalogOf(app, inTenant.tenant), inTenant);
+      const source = clientSource(entities, { baseUrl: app.config.baseUrl ?? app.address, slug: inTenant.tenant.slug });
+      return { language: 'typescript', filename: `${inTenant.tenant.slug}-client.ts`, source };
+    },
+  }),
+];

@@ -1,0 +1,43 @@
+// The tenant's entities as one caller sees them: the operations it may use and the fields it sees, with a
+// type name that is unique among them. What generated clients and the caller's own API document are made
+// of. Pure. Contract: sections 6 and 7 of the decisions.
+import type { TenantCaller } from '../access/caller.ts';
+import { allows, OPERATIONS, type Operation, ruleFor, showsField } from '../access/roles.ts';
+import type { Catalog } from '../entities/catalog.ts';
+import type { Field } from '../entities/field.ts';
+
+export interface VisibleEntity {
+  name: string;
+  description: string | null;
+  /** The name of its type: PascalCase, unique. */
+  typeName: string;
+  operations: ReadonlySet<Operation>;
+  fields: readonly Field[];
+}
+
+/** The entities with which the caller may do anything at all, by name. */
+export function visibleEntities(catalog: Catalog, caller: TenantCaller): VisibleEntity[] {
+  const taken = new Set<string>();
+  const visible: VisibleEntity[] = [];
+  for (const { name, label, description, fields } of catalog.byName.values()) {
+    const operations = new Set(OPERATIONS.filter((operation) => allows(caller.rights, operation, name)));
+    if (operations.size === 0) continue;
+    const rule = ruleFor(caller.rights, name);
+    visible.push({
+      name,
+      description: description ?? label,
+      typeName: freshName(name, taken),
+      operations,
+      fields: fields.filter(({ key }) => showsField(rule, key)),
+    });
+  }
+  return visible;
+}
+
+function freshName(name: string, taken: Set<string>): string {
+  const pascal = name.replaceAll(/(?:^|_+)([a-z0-9]?)/g, (_, letter: string) => letter.toUpperCase());
+  let typeName = /^[A-Z]/.test(pascal) ? pascal : `Entity${pascal}`;
+  while (taken.has(typeName)) typeName += '_';
+  taken.add(typeName);
+  return typeName;
+}

@@ -1,0 +1,62 @@
+// MCP tools for webhook subscriptions, in the profile `advanced` only. A webhook carries whole records, so
+// all of them need a tenant admin, as the REST routes do. Failures are those of the operations.
+// Contract: line 7 of the service interface; "Webhook subscription".
+import { Type } from '@sinclair/typebox';
+import { requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
+import { RECORD_EVENTS } from '../events/event.ts';
+import { Deleted } from '../http/openapi.ts';
+import { LIMITS } from '../limits.ts';
+import { SubscriptionSchema } from '../webhooks/routes.ts';
+import { createSubscription, deleteSubscription, listSubscriptions } from '../webhooks/subscriptions.ts';
+import { ADDS, type Ask, EntityName, READS, REPLACES, type Tool, takes, tool } from './tool.ts';
+
+const { urlMax, secretMax, descriptionMax } = LIMITS.webhook;
+
+function admin({ caller }: Ask): TenantCaller {
+  return requireTenantAdmin(caller);
+}
+
+export const WEBHOOK_TOOLS: readonly Tool[] = [
+  tool({
+    name: 'create_webhook',
+    title: 'Create a webhook',
+    description: 'Has changes of an entity’s records sent to a URL, as a POST each, from now on.',
+    profile: 'advanced',
+    hints: { ...ADDS, openWorldHint: true },
+    input: takes({
+      entity_name: EntityName,
+      event_types: Type.Array(Type.Union(RECORD_EVENTS.map((type) => Type.Literal(type))), {
+        minItems: 1,
+        description: 'The kinds of changes to send.',
+      }),
+      url: Type.String({ maxLength: urlMax, description: 'Where to send them: http or https, not a private address.' }),
+      secret: Type.Optional(Type.String({ maxLength: secretMax, description: 'Signs what is sent. Sensitive.' })),
+      description: Type.Optional(Type.String({ maxLength: descriptionMax })),
+    }),
+    output: SubscriptionSchema,
+    run: async (ask, { tenantSlug: _, ...input }) => createSubscription(ask.app, admin(ask), input),
+  }),
+  tool({
+    name: 'list_webhooks',
+    title: 'List webhooks',
+    description: 'Lists the webhook subscriptions of the tenant, or of one entity, without their secrets.',
+    profile: 'advanced',
+    hints: READS,
+    input: takes({ entity_name: Type.Optional(EntityName) }),
+    output: Type.Object({ webhooks: Type.Array(SubscriptionSchema) }),
+    run: async (ask, { entity_name: name }) => ({ webhooks: await listSubscriptions(ask.app, admin(ask), name) }),
+  }),
+  tool({
+    name: 'delete_webhook',
+    title: 'Delete a webhook',
+    description: 'Deletes a webhook subscription with the log of its deliveries.',
+    profile: 'advanced',
+    hints: REPLACES,
+    input: takes({ webhook_id: Type.String({ description: 'The id of the subscription.' }) }),
+    output: Deleted,
+    run: async (ask, { webhook_id: id }) => {
+      await deleteSubscription(ask.app, admin(ask), id);
+      return { id: id.toLowerCase(), deleted: true };
+    },
+  }),
+];

@@ -1,0 +1,169 @@
+// Messages between agents, which are bots. A reply is one deeper than what it answers; past the limit
+// nothing is delivered, and message.chain_limit says so. The depth of what is answered never changes,
+// so replies at once cannot outrun it. A message and its event commit together.
+// Failures: 400, 403, 404, 409 at the limit. Contract: section 10 of the decisions.
+import { requireTenant, type TenantCaller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import { PRIORITIES, type Priority } from '../entities/rule.ts';
+import { conflict, forbidden, notFound } from '../errors.ts';
+import { appendEvent, type Cause } from '../events/outbox.ts';
+import { Input, oneOf, text } from '../http/input.ts';
+import { LIMITS } from '../limits.ts';
+import { isUuid, newId } from '../runtime/ids.ts';
+import { type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import type { JsonObject } from '../runtime/text.ts';
+
+const { chainDepthMax } = LIMITS.rules;
+
+/** A message without its body, as it is listed. `from_agent` is null where no bot sent it. */
+export interface MessageHead {
+  message_id: string;
+  from_agent: string | null;
+  to_agent: string;
+  subject: string;
+  priority: Priority;
+  in_reply_to: string | null;
+  chain_depth: number;
+  created_at: string;
+  read_at: string | null;
+}
+
+export interface Message extends MessageHead {
+  body: string;
+}
+
+/** What is to be sent; `to_agent` is a bot's name or id. */
+export interface Draft {
+  from: string | null;
+  to_agent: string;
+  subject: string;
+  body: string;
+  priority: Priority;
+  in_reply_to: string | null;
+  depth: number;
+}
+
+const HEAD = sql`id as message_id, from_agent, to_agent, subject, priority, in_reply_to, chain_depth, created_at,
+  read_at`;
+
+/** A caller that may use messages: a bot, or a tenant admin. 403 for any other. */
+function requireAgent(caller: TenantCaller | null): TenantCaller {
+  const inTenant = requireTenant(caller);
+  if (inTenant.kind !== 'bot' && !inTenant.isTenantAdmin) throw forbidden('this needs a bot or a tenant admin');
+  return inTenant;
+}
+
+/** Sends a message from the caller. 400, 404 for an unknown agent or answered message, 409 at the chain's limit. */
+export async function sendMessage(
+  app: App,
+  caller: TenantCaller,
+  body: JsonObject,
+): Promise<{ message_id: string; chain_depth: number }> {
+  const agent = requireAgent(caller);
+  const draft = readDraft(agent, body);
+  const sent = await app.db.begin(async (tx) => {
+    const answered = draft.in_reply_to === null ? null : await answeredBy(tx, agent, draft.in_reply_to);
+    const depth = answered === null ? 0 : answered.chain_depth + 1;
+    const cause = causeOf(agent, depth);
+    const to = await agentNamed(tx, agent, draft.to_agent);
+    if (depth <= chainDepthMax) return deliver(tx, cause, { ...draft, to_agent: to, depth });
+    const halted = { message_id: answered?.message_id, depth: chainDepthMax, from_agent: draft.from, to_agent: to };
+    await appendEvent(tx, 'message.chain_limit', cause, halted);
+    return null;
+  });
+  app.committed();
+  if (sent === null)
+    throw conflict(`the chain of replies has reached depth ${chainDepthMax}; this one is not delivered`);
+  return sent;
+}
+
+function readDraft(agent: TenantCaller, body: JsonObject): Omit<Draft, 'depth'> {
+  const { nameMax, subjectMax, bodyMax } = LIMITS.message;
+  const input = new Input(body);
+  const draft = {
+    from: agent.kind === 'bot' ? (agent.name ?? null) : null,
+    to_agent: input.required('to_agent', text(nameMax)),
+    subject: input.required('subject', text(subjectMax)),
+    body: input.required('body', text(bodyMax)),
+    priority: input.optional('priority', oneOf(PRIORITIES)) ?? 'normal',
+    in_reply_to: input.optional('in_reply_to', text(nameMax)) ?? null,
+  };
+  input.done();
+  return draft;
+}
+
+function causeOf({ tenant, id, triggeredBy }: TenantCaller, depth: number): Cause {
+  return { tenantId: tenant.id, actor: id, triggeredBy, depth, rootEventId: null };
+}
+
+/** Stores a message to a bot and its event, in the transaction. The draft's `to_agent` is a bot's name. */
+export async function deliver(
+  tx: Tx,
+  cause: Cause,
+  { from, to_agent, subject, body, priority, in_reply_to, depth }: Draft,
+): Promise<{ message_id: string; chain_depth: number }> {
+  const id = newId();
+  await tx.rows(sql`
+    insert into platform.messages (id, tenant_id, from_agent, to_agent, subject, body, priority, in_reply_to, chain_depth)
+    values (${id}::uuid, ${cause.tenantId}::uuid, ${from}, ${to_agent}, ${subject}, ${body}, ${priority},
+      ${in_reply_to}::uuid, ${depth}::int)`);
+  await appendEvent(tx, 'message.received', cause, { to_agent, from_agent: from, message_id: id, subject, priority });
+  return { message_id: id, chain_depth: depth };
+}
+
+/** A bot's name from its name or id. 404 for none of this tenant, or a revoked one. */
+export async function agentNamed(
+  queries: Queries,
+  { tenant }: Pick<TenantCaller, 'tenant'>,
+  agent: string,
+): Promise<string> {
+  const named = isUuid(agent) ? sql`(id = ${agent}::uuid or name = ${agent})` : sql`name = ${agent}`;
+  const bot = await queries.first<{ name: string }>(sql`
+    select name from platform.bots
+    where tenant_id = ${tenant.id}::uuid and ${named} and revoked_at is null`);
+  if (bot === undefined) throw notFound('agent');
+  return bot.name;
+}
+
+/** The message that is answered: one that the caller sent or got, any for an admin. */
+async function answeredBy(
+  tx: Tx,
+  agent: TenantCaller,
+  id: string,
+): Promise<{ message_id: string; chain_depth: number }> {
+  const own = agent.isTenantAdmin ? sql`true` : sql`${agent.name ?? ''} in (to_agent, from_agent)`;
+  const found = isUuid(id)
+    ? await tx.first<{ message_id: string; chain_depth: number }>(sql`
+        select id as message_id, chain_depth from platform.messages
+        where id = ${id}::uuid and tenant_id = ${agent.tenant.id}::uuid and ${own}`)
+    : undefined;
+  if (found === undefined) throw notFound('in_reply_to: message');
+  return found;
+}
+
+/** The newest messages to the caller, or of the tenant for an admin; only those not read yet where asked for. */
+export async function listMessages(app: App, caller: TenantCaller, unread: boolean): Promise<MessageHead[]> {
+  const agent = requireAgent(caller);
+  return app.db.rows<MessageHead>(sql`
+    select ${HEAD} from platform.messages
+    where ${readableBy(agent)} ${unread ? sql`and read_at is null` : sql``}
+    order by id desc
+    limit ${LIMITS.message.listMax}::int`);
+}
+
+/** A message, which is read from then on. 404 for one that is not the caller's to read. */
+export async function readMessage(app: App, caller: TenantCaller, id: string): Promise<Message> {
+  const agent = requireAgent(caller);
+  if (!isUuid(id)) throw notFound('message');
+  const message = await app.db.first<Message>(sql`
+    update platform.messages set read_at = coalesce(read_at, now())
+    where id = ${id}::uuid and ${readableBy(agent)}
+    returning ${HEAD}, body`);
+  if (message === undefined) throw notFound('message');
+  return message;
+}
+
+function readableBy(agent: TenantCaller): Sql {
+  const own = sql`tenant_id = ${agent.tenant.id}::uuid`;
+  return agent.isTenantAdmin ? own : sql`${own} and to_agent = ${agent.name ?? ''}`;
+}

@@ -1,0 +1,57 @@
+// The route of the event stream. Who may open it is decided in stream.ts; HEAD is refused, since a
+// stream without its body would be an open connection for nothing.
+// Contract: "SSE stream", sections 9 and 12 of the decisions.
+import { Type } from '@sinclair/typebox';
+import { Elysia, t } from 'elysia';
+import { presented } from '../access/credential.ts';
+import type { App } from '../app.ts';
+import { ServiceError } from '../errors.ts';
+import { guard } from '../http/guard.ts';
+import { describe, open } from '../http/openapi.ts';
+import { EVENT_TYPES, openStream } from './stream.ts';
+
+const HEADERS = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-store',
+  'x-accel-buffering': 'no',
+  'x-content-type-options': 'nosniff',
+};
+
+const STREAM = {
+  access: 'any',
+  params: t.Object({ slug: t.String() }),
+  query: open({
+    entities: Type.Optional(Type.String({ description: 'names of entities, separated by commas; all without it' })),
+    events: Type.Optional(
+      Type.String({ description: `event types, separated by commas (${EVENT_TYPES.join(', ')}); all without it` }),
+    ),
+    agent_id: Type.Optional(Type.String({ description: 'name or id of the bot whose messages are shown too' })),
+  }),
+  detail: describe({
+    id: 'streamEvents',
+    tag: 'Events',
+    summary: 'Stream events',
+    description: `Server-Sent Events of one tenant, for its own owner and platform keys. The stream begins with \`connected\`
+and a \`heartbeat\`, which comes again every few seconds. Each event has its type, a number that counts up from 1 on the
+connection, and JSON data. Missed events are not sent again, \`Last-Event-ID\` or not: after a reconnect, read through REST. A
+platform key's stream shows the entities and fields of its role, and nothing of entities whose rows are filtered for it. A
+client that does not read gets an \`error\` event, \`BACKPRESSURE\` or \`IDLE_TIMEOUT\`, and the end of the stream.`,
+    ok: [200, ['text/event-stream']],
+    headers: { 'X-Accel-Buffering': '`no`: proxies must not hold the stream back' },
+    errors: ['VALIDATION_ERROR', 'RATE_LIMITED', 'SERVICE_UNAVAILABLE'],
+  }),
+} as const;
+
+export function realtimeRoutes(app: App) {
+  return new Elysia({ name: 'realtime' }).use(guard(app)).get(
+    '/api/v1/tenants/:slug/events/stream',
+    async ({ caller, params, query, request }) => {
+      if (request.method !== 'GET') {
+        throw new ServiceError('METHOD_NOT_ALLOWED', 'a stream is opened with GET', { headers: { allow: 'GET' } });
+      }
+      const [credential] = presented(request.headers);
+      return new Response(await openStream(app, caller, credential, params.slug, query), { headers: HEADERS });
+    },
+    STREAM,
+  );
+}

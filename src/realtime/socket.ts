@@ -1,0 +1,228 @@
+// The WebSocket endpoint: the protocol of session.ts on real connections, with the lookups, deadlines and
+// places that it needs. Tokens come by message, never by cookie, so a foreign page can do nothing with
+// a visitor's rights; a public key's own origins are checked. Times are milliseconds.
+// Failures: close codes 4401 (no or lost rights), 1013 (limit, lost events, slow reader), 1001. Contract: "WebSocket".
+import type { TenantCaller } from '../access/caller.ts';
+import { allows } from '../access/roles.ts';
+import type { App } from '../app.ts';
+import { catalogOf } from '../entities/catalog.ts';
+import { ServiceError } from '../errors.ts';
+import type { RelayedEvent } from '../events/relay.ts';
+import { isSeenIn, type Snapshot, takeSnapshot } from '../events/snapshot.ts';
+import type { SocketHandler, TextSocket } from '../runtime/socket.ts';
+import { sha256 } from '../runtime/tokens.ts';
+import type { EndReason, Listener, Ticket } from './audience.ts';
+import { realtimeOf } from './realtime.ts';
+import {
+  authenticated,
+  expired,
+  looked,
+  NEW_SESSION,
+  type Reply,
+  receive,
+  type Session,
+  type Step,
+} from './session.ts';
+import { socketCaller } from './token.ts';
+import type { Rendering, View } from './view.ts';
+
+const FRAME_BYTES_MAX = 65_536;
+const BUFFERED_BYTES_MAX = 1_048_576;
+const IDLE_S = 60;
+const AUTH_WITHIN_MS = 10_000;
+/** After a token has expired its holder may need a person to get a new one. */
+const RENEW_WITHIN_MS = 60_000;
+const TIMER_MAX_MS = 2_147_483_647;
+const CLOSE = { unauthenticated: 4401, overloaded: 1013, goingAway: 1001 };
+
+/** The endpoint for the server. */
+export function socketHandler(app: App): SocketHandler<Visit> {
+  return {
+    path: '/ws',
+    maxFrameBytes: FRAME_BYTES_MAX,
+    maxBufferedBytes: BUFFERED_BYTES_MAX,
+    idleSeconds: IDLE_S,
+    upgrade: (request) => new Visit(app, request.headers.get('origin')),
+    open: (socket) => socket.data.open(socket),
+    message: (socket, text) => socket.data.message(text),
+    close: (socket) => socket.data.close(),
+  };
+}
+
+/** One connection and who is behind it. */
+class Visit {
+  readonly #app: App;
+  readonly #origin: string | null;
+  #socket: TextSocket<Visit> | undefined;
+  #session: Session = NEW_SESSION;
+  #caller: TenantCaller | undefined;
+  #token = '';
+  /** Registered for the present token; one for an earlier token is heard no more. */
+  #listener: Listener | undefined;
+  /** What was known when each entity was subscribed to is not told. */
+  readonly #since = new Map<string, Snapshot>();
+  #deadline: ReturnType<typeof setTimeout> | undefined;
+  #leave = (): void => undefined;
+  #release = async (): Promise<void> => undefined;
+  #isClosed = false;
+
+  constructor(app: App, origin: string | null) {
+    this.#app = app;
+    this.#origin = origin;
+  }
+
+  open(socket: TextSocket<Visit>): void {
+    this.#socket = socket;
+    this.#expect(AUTH_WITHIN_MS);
+  }
+
+  async message(text: string): Promise<void> {
+    const step = receive(this.#session, text, this.#app.config.ws.maxSubscriptions);
+    this.#take(step);
+    const { need } = step;
+    if (need === undefined) return;
+    try {
+      if (need.kind === 'auth') await this.#authenticate(need.token);
+      else await this.#subscribe(need.entity);
+    } catch (cause) {
+      if (!(cause instanceof ServiceError)) throw cause;
+      this.#socket?.close(CLOSE.overloaded, cause.message);
+    }
+  }
+
+  /** The connection is over: everything it held is given back. */
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#deadline);
+    this.#leave();
+    void this.#release();
+  }
+
+  #listenerFor(): Listener {
+    const listener: Listener = {
+      deliver: (event, rendering, view) => {
+        if (this.#listener === listener) this.#deliver(event, rendering, view);
+      },
+      end: (reason) => {
+        if (this.#listener === listener || reason !== 'refused') this.#end(reason);
+      },
+    };
+    return listener;
+  }
+
+  #deliver(event: RelayedEvent, rendering: Rendering, view: View | null): void {
+    if (view === null || event.row === null || this.#session.phase !== 'ready') return;
+    const since = this.#since.get(view.entity.name);
+    if (since === undefined || isSeenIn(since, rendering.xid)) return;
+    this.#socket?.send(rendering.text(view));
+  }
+
+  #end(reason: EndReason): void {
+    if (reason === 'stopping') this.#socket?.close(CLOSE.goingAway, 'the service is stopping');
+    else if (reason === 'lost') this.#socket?.close(CLOSE.overloaded, 'events may have been lost; connect again');
+    else if (this.#isPastExpiry()) this.#expire();
+    else this.#refuse('the token is not accepted any more', 'not_authenticated', CLOSE.unauthenticated);
+  }
+
+  async #authenticate(token: string): Promise<void> {
+    const caller = await this.#accepted(token);
+    if (caller === null) return this.#take(authenticated(this.#session, 'refused'));
+    const { tenant } = caller;
+    const isSame = this.#caller?.tenant.id === tenant.id;
+    if (!isSame && !(await this.#takePlace(tenant.id))) return;
+    const load = (): Promise<TenantCaller> => socketCaller(this.#app, token, this.#origin);
+    const ticket: Ticket = { key: `ws ${this.#origin} ${sha256(token).toString('hex')}`, load };
+    const listener = this.#listenerFor();
+    const { leave } = await realtimeOf(this.#app).join(ticket, caller, listener);
+    if (this.#isClosed) return leave();
+    this.#leave();
+    this.#leave = leave;
+    this.#listener = listener;
+    this.#caller = caller;
+    this.#token = token;
+    this.#take(authenticated(this.#session, isSame ? 'same' : 'other'));
+    this.#awaitExpiry();
+  }
+
+  /** Null for a token that is refused; rejects when that cannot be told. */
+  async #accepted(token: string): Promise<TenantCaller | null> {
+    try {
+      return await socketCaller(this.#app, token, this.#origin);
+    } catch (cause) {
+      if (cause instanceof ServiceError && (cause.status === 401 || cause.status === 403)) return null;
+      throw cause;
+    }
+  }
+
+  async #takePlace(tenantId: string): Promise<boolean> {
+    await this.#release();
+    const { maxPerTenant } = this.#app.config.ws;
+    const release = await realtimeOf(this.#app).places.take({ [`ws:${tenantId}`]: maxPerTenant });
+    this.#release = release ?? (async () => undefined);
+    if (this.#isClosed) await this.#release();
+    if (release === null) this.#refuse('too many connections are open', 'limit_exceeded', CLOSE.overloaded);
+    return release !== null && !this.#isClosed;
+  }
+
+  async #subscribe(name: string): Promise<void> {
+    const caller = this.#caller;
+    if (caller === undefined) return;
+    const current = await this.#accepted(this.#token);
+    if (current === null) {
+      this.#end('refused');
+      return;
+    }
+    const entity = (await catalogOf(this.#app, caller.tenant)).byName.get(name);
+    const isThere = entity !== undefined && allows(current.rights, 'read', name);
+    if (isThere && !this.#since.has(name)) this.#since.set(name, await takeSnapshot(this.#app.db));
+    this.#take(looked(this.#session, name, isThere));
+  }
+
+  #awaitExpiry(): void {
+    clearTimeout(this.#deadline);
+    const expiresAt = this.#caller?.expiresAt;
+    if (expiresAt === undefined) return;
+    const left = Math.max(0, Date.parse(expiresAt) - Date.now());
+    this.#deadline = setTimeout(() => (this.#isPastExpiry() ? this.#expire() : this.#awaitExpiry()), capped(left));
+  }
+
+  #isPastExpiry(): boolean {
+    const expiresAt = this.#caller?.expiresAt;
+    return expiresAt !== undefined && Date.parse(expiresAt) <= Date.now();
+  }
+
+  #expire(): void {
+    if (this.#session.phase === 'expired') return;
+    this.#leave();
+    this.#leave = () => undefined;
+    this.#take(expired(this.#session));
+    this.#expect(RENEW_WITHIN_MS);
+  }
+
+  /** Closes the connection unless somebody is authenticated in time. */
+  #expect(withinMs: number): void {
+    clearTimeout(this.#deadline);
+    this.#deadline = setTimeout(() => {
+      if (this.#session.phase !== 'ready') this.#socket?.close(CLOSE.unauthenticated, 'no auth in time');
+    }, withinMs);
+  }
+
+  #refuse(message: string, code: string, closeCode: number): void {
+    this.#send({ type: 'auth_error', code, message });
+    this.#socket?.close(closeCode, message);
+  }
+
+  #take({ session, replies }: Step): void {
+    this.#session = session;
+    for (const name of this.#since.keys()) if (!session.entities.has(name)) this.#since.delete(name);
+    for (const reply of replies) this.#send(reply);
+  }
+
+  #send(reply: Reply): void {
+    this.#socket?.send(JSON.stringify(reply));
+  }
+}
+
+function capped(ms: number): number {
+  return Math.min(ms, TIMER_MAX_MS);
+}

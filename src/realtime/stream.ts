@@ -1,0 +1,180 @@
+// Opening a tenant's event stream: who may, what it asks for, and its life until it ends.
+// Failures: 400 for parameters, 403 for other credentials, tenants and agents, 429 when all places are
+// taken, 503. Contract: "SSE stream", sections 9 and 12 of the decisions.
+
+import { boundCaller } from '../access/bound.ts';
+import type { Caller, TenantCaller } from '../access/caller.ts';
+import type { Credential } from '../access/credential.ts';
+import { allows } from '../access/roles.ts';
+import type { App } from '../app.ts';
+import { forbidden, invalidField, rateLimited } from '../errors.ts';
+import { RECORD_EVENTS } from '../events/event.ts';
+import type { RelayedEvent } from '../events/relay.ts';
+import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
+import { isUuid, newId } from '../runtime/ids.ts';
+import { sql } from '../runtime/sql.ts';
+import { sha256 } from '../runtime/tokens.ts';
+import type { Listener } from './audience.ts';
+import { Channel, frameOf } from './channel.ts';
+import { realtimeOf } from './realtime.ts';
+import type { Rendering, View } from './view.ts';
+
+/** What a stream shows; null where everything is asked for. */
+interface Wanted {
+  entities: ReadonlySet<string> | null;
+  events: ReadonlySet<string> | null;
+  /** The agent whose messages are shown too, by name. */
+  agent: string | null;
+}
+
+export interface StreamQuery {
+  entities?: string | undefined;
+  events?: string | undefined;
+  agent_id?: string | undefined;
+}
+
+export const EVENT_TYPES: readonly string[] = [
+  ...RECORD_EVENTS,
+  ...['rule.executed', 'rule.failed', 'message.received', 'message.chain_limit'],
+];
+/** What every stream shows, asked for or not. */
+const OWN_TYPES: readonly string[] = ['connected', 'heartbeat', 'error'];
+const RETRY_AFTER_S = 5;
+
+/** The body of an open stream of the caller's own tenant. */
+export async function openStream(
+  app: App,
+  caller: Caller,
+  credential: Credential | undefined,
+  slug: string,
+  query: StreamQuery,
+): Promise<ReadableStream<Uint8Array>> {
+  const owner = requireKeyOf(caller, slug);
+  if (credential === undefined) throw forbidden();
+  const wanted = await wantedBy(app, owner, query);
+  const realtime = realtimeOf(app);
+  realtime.requireOpen();
+  const { maxPerTenant, maxGlobal } = app.config.sse;
+  const release = await realtime.places.take({ [`sse:${owner.tenant.id}`]: maxPerTenant, sse: maxGlobal });
+  if (release === null) throw rateLimited('too many streams are open', RETRY_AFTER_S);
+  const stream = new EventStream(app, wanted, release);
+  try {
+    const ticket = {
+      key: `sse ${sha256(credential.value).toString('hex')}`,
+      load: () => boundCaller(app, credential),
+    };
+    const { leave, since } = await realtime.join(ticket, owner, stream);
+    return stream.begin(owner.tenant.slug, leave, since);
+  } catch (cause) {
+    stream.abandon();
+    throw cause;
+  }
+}
+
+/** Only the tenant's own owner and platform keys: 403 for the rest, whether the tenant exists or not. */
+function requireKeyOf(caller: Caller, slug: string): TenantCaller {
+  const { kind, tenant } = caller;
+  if (kind !== 'owner_key' && kind !== 'platform_key')
+    throw forbidden('streams take owner keys and platform keys only');
+  if (tenant === null || tenant.slug !== slug) throw forbidden('this credential belongs to another tenant');
+  return caller as TenantCaller;
+}
+
+async function wantedBy(app: App, caller: TenantCaller, query: StreamQuery): Promise<Wanted> {
+  const events = listed(query.events);
+  const unknown = [...(events ?? [])].find((type) => !EVENT_TYPES.includes(type) && !OWN_TYPES.includes(type));
+  if (unknown !== undefined) throw invalidField('events', `has an unknown event type: ${unknown}`);
+  return { entities: listed(query.entities), events, agent: await agentOf(app, caller, query.agent_id) };
+}
+
+function listed(text: string | undefined): ReadonlySet<string> | null {
+  const names = (text ?? '').split(',').map((name) => name.trim());
+  const given = names.filter((name) => name !== '');
+  return given.length === 0 ? null : new Set(given);
+}
+
+/** The agent by its name; a platform key needs its role's permission, and learns nothing else of who exists. */
+async function agentOf(app: App, caller: TenantCaller, given: string | undefined): Promise<string | null> {
+  if (given === undefined || given === '') return null;
+  const bot = await app.db.first<{ name: string }>(sql`
+    select name from platform.bots
+    where tenant_id = ${caller.tenant.id}::uuid
+      and ${isUuid(given) ? sql`id = ${given}::uuid` : sql`name = ${given}`}`);
+  const name = bot?.name ?? given;
+  if (!allows(caller.rights, 'read', `agent:${name}`)) throw forbidden(`no read permission on agent:${given}`);
+  return name;
+}
+
+class EventStream implements Listener {
+  readonly #app: App;
+  readonly #wanted: Wanted;
+  readonly #channel: Channel;
+  #heartbeat: ReturnType<typeof setInterval> | undefined;
+  #leave = (): void => undefined;
+  /** Nothing is shown before the stream has begun. */
+  #since: Snapshot | null = null;
+
+  constructor(app: App, wanted: Wanted, release: () => Promise<void>) {
+    this.#app = app;
+    this.#wanted = wanted;
+    const { maxQueuedEvents: maxQueued, idleTimeoutMs } = app.config.sse;
+    const onEnd = (): void => {
+      clearInterval(this.#heartbeat);
+      this.#leave();
+      void release();
+    };
+    this.#channel = new Channel({ maxQueued, idleTimeoutMs, onEnd });
+  }
+
+  /** Called in the same turn as the registration, so that nothing comes in between. */
+  begin(slug: string, leave: () => void, since: Snapshot): ReadableStream<Uint8Array> {
+    this.#leave = leave;
+    this.#since = since;
+    const connected = { type: 'connected', tenant: slug, connection_id: newId(), timestamp: now() };
+    this.#channel.send(frameOf('connected', connected));
+    this.#beat();
+    this.#heartbeat = setInterval(() => this.#beat(), this.#app.config.sse.heartbeatMs);
+    if (!this.#channel.isOpen) clearInterval(this.#heartbeat);
+    return this.#channel.stream;
+  }
+
+  /** It never came to be read. */
+  abandon(): void {
+    this.#channel.stream.cancel().catch((cause: unknown) => {
+      this.#app.log.error('a stream could not be abandoned', { cause });
+    });
+  }
+
+  deliver(event: RelayedEvent, rendering: Rendering, view: View | null, caller: TenantCaller): void {
+    const { entities, events } = this.#wanted;
+    if (events !== null && !events.has(event.type)) return;
+    if (this.#since === null || isSeenIn(this.#since, rendering.xid)) return;
+    if (event.row !== null) {
+      if (view === null || (entities !== null && !entities.has(view.entity.name))) return;
+      this.#channel.send(rendering.frame(view));
+    } else if (this.#isFor(event, view, caller)) this.#channel.send(rendering.payloadFrame());
+  }
+
+  end(): void {
+    clearInterval(this.#heartbeat);
+    this.#channel.end();
+  }
+
+  /** What a rule says may hold values of any field; a message is for those who may read what its agent gets. */
+  #isFor({ type, entity, payload }: RelayedEvent, view: View | null, caller: TenantCaller): boolean {
+    const { entities, agent } = this.#wanted;
+    const reads = (name: unknown): boolean => allows(caller.rights, 'read', `agent:${String(name)}`);
+    if (type === 'message.received') return agent !== null && payload?.to_agent === agent && reads(agent);
+    if (type === 'message.chain_limit') return reads(payload?.to_agent);
+    if (entities !== null && !entities.has(entity ?? '')) return false;
+    return caller.rights.isUnlimited || view?.isWhole === true;
+  }
+
+  #beat(): void {
+    this.#channel.send(frameOf('heartbeat', { type: 'heartbeat', timestamp: now() }));
+  }
+}
+
+function now(): string {
+  return new Date().toISOString();
+}

@@ -1,0 +1,250 @@
+// The statements that change records. Each is one statement for any number of rows: the change, the
+// entity's counters and the events commit together without a begin and a commit of their own. Each
+// names the definition's version it was made for, and, but for a change made unseen, the version of each
+// row it replaces: where either has moved on, the row is left alone and not returned, and the caller looks again.
+import type { Entity } from '../entities/field.ts';
+import { type Stored, withNext } from '../entities/values.ts';
+import { vectorOf } from '../entities/words.ts';
+import type { Cause } from '../events/outbox.ts';
+import { EMPTY, identifier, join, literal, type Queries, raw, Sql, sql } from '../runtime/sql.ts';
+import { alongside, identified, partOf } from './alongside.ts';
+import { RECORD_COLUMNS, type RecordRow } from './row.ts';
+
+/** A record to insert. */
+export interface NewRow {
+  id: string;
+  data: Stored;
+  /** The after rules that the change starts, in their order. */
+  starts?: readonly string[];
+}
+
+/** A record to replace or delete, as it was read. */
+export interface KnownRow {
+  id: string;
+  version: number;
+  starts?: readonly string[];
+}
+
+/** A record with the data to put in its place. */
+export interface ReplacedRow extends KnownRow {
+  data: Stored;
+  /** No text that is searched changes, so its words need not be cut again. */
+  keepsWords?: boolean;
+}
+
+/** A record to change as it lies there, whatever it holds, so long as it meets what is said here. */
+export interface UnseenRow {
+  id: string;
+  /** Null for any. */
+  versions: readonly number[] | null;
+  /** A further condition on `r`: the caller's row filter. */
+  rows: Sql | null;
+}
+
+/** What a patch sets and takes away; slots that it does not name keep their values. */
+export interface StoredPatch {
+  set: Stored;
+  cleared: readonly string[];
+  /** The record's words after it, null for none; undefined where they stay as they are. */
+  words: string | null | undefined;
+}
+
+/** Records that must exist, and stay, for the change to be made: a relation's targets. */
+export interface Target {
+  table: Sql;
+  ids: readonly string[];
+  /** A further condition on `r`: the caller's row filter on the target. */
+  rows: Sql | null;
+}
+
+/** Inserts all rows, or none when the definition has changed or a target is missing. Returns how many. */
+export async function insertRows(
+  queries: Queries,
+  entity: Entity,
+  rows: readonly NewRow[],
+  cause: Cause,
+  at: string,
+  targets: readonly Target[] = [],
+): Promise<number> {
+  const made = identified(rows);
+  const input = made.map(({ id, data: given, eventId }) => {
+    const data = withNext(entity, given);
+    return [id, JSON.stringify(data), vectorOf(entity, data), eventId];
+  });
+  const inserted = await queries.rows<{ id: string }>(sql`
+    with input (id, data, words, event_id) as (
+      ${inputRows(['uuid', 'text', 'text', 'uuid'], input)}
+    ), ${lockedTargets(targets)}
+    changed as (
+      insert into ${entity.table} as r
+        (id, entity_id, data, words, version, created_at, updated_at, created_by, updated_by)
+      select i.id, ${literal(entity.id)}::uuid, i.data::jsonb, i.words::tsvector, 1, ${at}::timestamptz, ${at}::timestamptz,
+        ${cause.actor}, ${cause.actor}
+      from input as i
+      where ${isCurrent(entity)} and ${targetsStand(targets)}
+      returning ${RECORD_COLUMNS}
+    ), ${alongside(entity, 'record.created', made, cause)}
+    select id from changed`);
+  return inserted.length;
+}
+
+/** Replaces the data of rows that still have the version given. Returns the ids that were replaced. */
+export async function updateRows(
+  queries: Queries,
+  entity: Entity,
+  rows: readonly ReplacedRow[],
+  cause: Cause,
+  at: string,
+  targets: readonly Target[] = [],
+): Promise<Set<string>> {
+  const keepsWords = rows.every((row) => row.keepsWords === true);
+  const made = identified(rows);
+  const input = made.map(({ id, version, data: given, eventId }) => {
+    const data = withNext(entity, given);
+    return [id, version, JSON.stringify(data), keepsWords ? null : vectorOf(entity, data), eventId];
+  });
+  const updated = await queries.rows<{ id: string }>(sql`
+    with input (id, version, data, words, event_id) as (
+      ${inputRows(['uuid', 'bigint', 'text', 'text', 'uuid'], input)}
+    ), ${lockedTargets(targets)}
+    changed as (
+      update ${entity.table} as r
+      set data = i.data::jsonb,
+        ${keepsWords ? EMPTY : sql`words = i.words::tsvector,`}
+        version = r.version + 1,
+        updated_at = ${at}::timestamptz,
+        updated_by = ${cause.actor}
+      from input as i
+      where r.id = i.id and r.version = i.version and ${isCurrent(entity)} and ${targetsStand(targets)}
+      returning ${RECORD_COLUMNS}
+    ), ${alongside(entity, 'record.updated', made, cause)}
+    select id from changed`);
+  return new Set(updated.map(({ id }) => id));
+}
+
+/** Changes one row without having read it. Resolves to the row as it now is, or undefined when it did not match. */
+export async function patchUnseen(
+  queries: Queries,
+  entity: Entity,
+  row: UnseenRow,
+  { set, cleared, words }: StoredPatch,
+  cause: Cause,
+  at: string,
+): Promise<RecordRow | undefined> {
+  return queries.first<RecordRow>(sql`
+    with changed as (
+      update ${entity.table} as r
+      set data = (r.data || ${JSON.stringify(set)}::text::jsonb)${cleared.length === 0 ? EMPTY : sql` - ${cleared}::text[]`},
+        ${words === undefined ? EMPTY : sql`words = ${words}::text::tsvector,`}
+        version = r.version + 1,
+        updated_at = ${at}::timestamptz,
+        updated_by = ${cause.actor}
+      where ${matches(row)} and ${isCurrent(entity)}
+      returning ${RECORD_COLUMNS}
+    ), ${alongside(entity, 'record.updated', identified([row]), cause)}
+    select * from changed`);
+}
+
+/** Deletes one row without having read it. False when it did not match. */
+export async function deleteUnseen(queries: Queries, entity: Entity, row: UnseenRow, cause: Cause): Promise<boolean> {
+  const deleted = await queries.rows(sql`
+    with changed as (
+      delete from ${entity.table} as r
+      where ${matches(row)} and ${isCurrent(entity)}
+      returning ${RECORD_COLUMNS}
+    ), ${alongside(entity, 'record.deleted', identified([row]), cause)}
+    select id from changed`);
+  return deleted.length === 1;
+}
+
+function matches({ id, versions, rows }: UnseenRow): Sql {
+  const conditions = [sql`r.id = ${id}::uuid`];
+  if (versions !== null) conditions.push(isOneOf(sql`r.version`, versions, 'bigint'));
+  if (rows !== null) conditions.push(rows);
+  return join(conditions, ' and ');
+}
+
+/** Deletes rows that still have the version given. Returns the ids that were deleted. */
+export async function deleteRows(
+  queries: Queries,
+  entity: Entity,
+  rows: readonly KnownRow[],
+  cause: Cause,
+): Promise<Set<string>> {
+  const made = identified(rows);
+  const deleted = await queries.rows<{ id: string }>(sql`
+    with input (id, version, event_id) as (
+      ${inputRows(
+        ['uuid', 'bigint', 'uuid'],
+        made.map(({ id, version, eventId }) => [id, version, eventId]),
+      )}
+    ),
+    changed as (
+      delete from ${entity.table} as r
+      using input as i
+      where r.id = i.id and r.version = i.version and ${isCurrent(entity)}
+      returning ${RECORD_COLUMNS}
+    ), ${alongside(entity, 'record.deleted', made, cause)}
+    select id from changed`);
+  return new Set(deleted.map(({ id }) => id));
+}
+
+/**
+ * The statement's input, with the type of each column. A single row is written as values: Postgres then knows that it
+ * is one, and keeps one plan for the statement; for arrays of unknown length it would plan each time anew.
+ */
+function inputRows(types: readonly string[], rows: readonly (readonly unknown[])[]): Sql {
+  const [only] = rows;
+  if (rows.length === 1 && only !== undefined) {
+    const last = types.length - 1;
+    return new Sql(['values (', ...types.map((type, i) => `::${type}${i === last ? ')' : ', '}`)], only);
+  }
+  const columns = types.map((type, i) => sql`${rows.map((row) => row[i])}::${raw(`${type}[]`)}`);
+  return sql`select * from unnest(${join(columns, ', ')})`;
+}
+
+/**
+ * For a single value an equality, whose plan Postgres keeps: with an array of unknown length it would plan each time
+ * anew.
+ */
+function isOneOf(column: Sql, values: readonly unknown[], type: 'uuid' | 'bigint'): Sql {
+  const [only] = values;
+  return values.length === 1 && only !== undefined
+    ? sql`${column} = ${only}::${raw(type)}`
+    : sql`${column} = any(${[...values]}::${raw(`${type}[]`)})`;
+}
+
+/** True as long as the definition is the one that the change was made for. */
+function isCurrent(entity: Entity): Sql {
+  return partOf(
+    entity,
+    'current',
+    ({ id, schema, version }) => sql`exists (
+    select from ${identifier(schema, 'entity_definitions')} as d
+    where d.id = ${literal(id)}::uuid and d.version = ${literal(String(version))}::bigint)`,
+  );
+}
+
+/** Key-share locks keep a target from being deleted until the change that points at it is committed. */
+function lockedTargets(targets: readonly Target[]): Sql {
+  if (targets.length === 0) return EMPTY;
+  const ctes = targets.map(
+    ({ table, ids, rows }, i) => sql`${identifier(`target_${i}`)} as materialized (
+      select r.id from ${table} as r
+      where ${isOneOf(sql`r.id`, ids, 'uuid')} ${rows === null ? EMPTY : sql`and ${rows}`}
+      for key share
+    ), `,
+  );
+  return join(ctes, '');
+}
+
+function targetsStand(targets: readonly Target[]): Sql {
+  if (targets.length === 0) return sql`true`;
+  const counts = targets.map(({ ids }, i) => {
+    const found = identifier(`target_${i}`);
+    return ids.length === 1
+      ? sql`exists (select from ${found})`
+      : sql`(select count(*) from ${found}) = ${ids.length}::bigint`;
+  });
+  return join(counts, ' and ');
+}

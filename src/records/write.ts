@@ -1,0 +1,260 @@
+// Creating, changing and deleting one record: authorise, then in one statement where nothing in what is
+// stored decides over it; else read the record, check the caller's rows and the rules, and write by a
+// statement that fails to match when anything moved meanwhile, and is then done again.
+// Contract: "Records", and sections 4, 6 and 12 of the decisions.
+import { requireRight, type TenantCaller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import { type Catalog, catalogOf, catalogWithin, forgetCatalog } from '../entities/catalog.ts';
+import { IS_REQUIRED, mergeStored, readNew, readPatch, type Stored, unwrap } from '../entities/values.ts';
+import { keepsWords } from '../entities/words.ts';
+import { conflict, forbidden, invalid, notFound, type Problem, ServiceError } from '../errors.ts';
+import type { Cause } from '../events/outbox.ts';
+import { isUuid, newId } from '../runtime/ids.ts';
+import { isDeadlock } from '../runtime/postgres/failures.ts';
+import type { Queries, Tx } from '../runtime/sql.ts';
+import type { JsonObject } from '../runtime/text.ts';
+import { deleteRows, insertRows, updateRows } from './change.ts';
+import { translateViolation } from './constraints.ts';
+import { findRow, lockRow, meets } from './find.ts';
+import { deleteWithReferences, missingTargets, type Named, targetsOf } from './references.ts';
+import type { RecordRow } from './row.ts';
+import { type Sight, sightOf } from './sight.ts';
+import { applyRules, type Ready } from './triggers.ts';
+import { removeUnseen, updateUnseen } from './unseen.ts';
+
+/** What a write gives back: the row as it now is, for the caller's eyes. */
+export interface Written {
+  row: RecordRow;
+  sight: Sight;
+}
+
+/** Where a write runs and as whom. In a transaction rows are locked, so nothing moves under it. */
+export interface WriteContext {
+  app: App;
+  caller: TenantCaller;
+  queries: Queries;
+  /** Set inside a transaction. */
+  tx: Tx | null;
+}
+
+/** Tries before a write that keeps losing to others gives up with 409. */
+export const ATTEMPTS = 8;
+
+export function causeOf(caller: TenantCaller): Cause {
+  const { tenant, id, triggeredBy, chain } = caller;
+  const depth = chain === undefined ? 0 : chain.depth + 1;
+  return { tenantId: tenant.id, actor: id, triggeredBy, depth, rootEventId: chain?.rootEventId ?? null };
+}
+
+/**
+ * A new record as it is to be stored, after the rules. 400 with every problem, or where a rule rejects it; 403 outside
+ * the caller's rows. What is required may come from a rule.
+ */
+export async function prepareCreate(
+  context: WriteContext,
+  catalog: Catalog,
+  sight: Sight,
+  body: JsonObject,
+): Promise<Ready> {
+  const { entity } = sight;
+  const { data, problems } = readNew(entity, unwrap(entity, body), sight.sees);
+  if (entity.rules.length === 0 || problems.some(({ message }) => message !== IS_REQUIRED)) throwProblems(problems);
+  const change = { moment: 'create', old: null, row: newRow(context.caller, data) } as const;
+  const row = await applyRules(context, catalog, entity, change);
+  throwProblems(problems.filter(({ path }) => row.data[entity.byKey.get(path)?.slot ?? ''] === undefined));
+  await requireOwnRows(context.queries, catalog, sight, row, 'a record outside of your rows cannot be created');
+  return row;
+}
+
+/** A record as it is to be after a change and the rules, and the values that are new in it. 400, 403 as for a new one. */
+export async function prepareUpdate(
+  context: WriteContext,
+  catalog: Catalog,
+  sight: Sight,
+  before: RecordRow,
+  body: JsonObject,
+): Promise<{ row: Ready; changed: Named }> {
+  const { data: patch, problems } = readPatch(sight.entity, unwrap(sight.entity, body), sight.sees);
+  throwProblems(problems);
+  const asked: RecordRow = {
+    ...before,
+    data: mergeStored(before.data, patch),
+    version: before.version + 1,
+    updated_at: new Date().toISOString(),
+    updated_by: context.caller.id,
+  };
+  const row = await applyRules(context, catalog, sight.entity, { moment: 'update', old: before, row: asked });
+  await requireOwnRows(context.queries, catalog, sight, row, 'a record cannot be moved out of your rows');
+  return { row, changed: { ...row, data: changedOnly(before.data, row.data) } };
+}
+
+function throwFound(error: ServiceError | undefined): void {
+  if (error !== undefined) throw error;
+}
+
+/** Creates a record from a request's body. 400 with every problem, 403 outside the caller's rows, 409 on a duplicate. */
+export async function createRecord(context: WriteContext, entityName: string, body: JsonObject): Promise<Written> {
+  return attempt(context, entityName, 'create', async (inner, catalog, sight) => {
+    const { queries, caller } = inner;
+    const { entity } = sight;
+    const row = await prepareCreate(inner, catalog, sight, body);
+    const targets = targetsOf(catalog, caller, entity, [row]);
+    const inserted = await insertRows(queries, entity, [row], causeOf(caller), row.created_at, targets);
+    if (inserted === 1) return { row, sight };
+    throwFound(await missingTargets(queries, catalog, caller, entity, row));
+    return null;
+  });
+}
+
+/** Changes only the fields in the body. 404 for a row the caller does not see, 412 when it is at none of `versions`. */
+export async function updateRecord(
+  context: WriteContext,
+  entityName: string,
+  id: string,
+  body: JsonObject,
+  versions: readonly number[] | null = null,
+): Promise<Written> {
+  return attempt(context, entityName, 'update', async (inner, catalog, sight) => {
+    const { queries, caller } = inner;
+    const { entity } = sight;
+    const unseen = await updateUnseen(queries, sight, { id, versions }, body, causeOf(caller));
+    if (unseen !== undefined) return { row: unseen, sight };
+    const before = await rowToWrite(inner, sight, id, versions);
+    const { row, changed } = await prepareUpdate(inner, catalog, sight, before, body);
+    const targets = targetsOf(catalog, caller, entity, [changed]);
+    const replaced = { ...row, version: before.version, keepsWords: keepsWords(entity, before.data, row.data) };
+    const updated = await updateRows(queries, entity, [replaced], causeOf(caller), row.updated_at, targets);
+    if (updated.size === 1) return { row, sight };
+    throwFound(await missingTargets(queries, catalog, caller, entity, changed));
+    return null;
+  });
+}
+
+/** Deletes a record and settles what refers to it. 404, 409 or 412 as for a change. */
+export async function deleteRecord(
+  context: WriteContext,
+  entityName: string,
+  id: string,
+  versions: readonly number[] | null = null,
+): Promise<void> {
+  await attempt(context, entityName, 'delete', async (outer, catalog, sight) => {
+    const { entity } = sight;
+    if (await removeUnseen(outer.queries, sight, { id, versions }, causeOf(outer.caller))) return true;
+    if (entity.references.length > 0) {
+      await inTransaction(outer, async (inner) => {
+        const row = await rowToWrite(inner, sight, id, versions);
+        await deleteWithReferences(inner, catalog, entity, [row], causeOf(inner.caller));
+      });
+      return true;
+    }
+    const found = await rowToWrite(outer, sight, id, versions);
+    const row = await applyRules(outer, catalog, entity, { moment: 'delete', old: found, row: found });
+    const deleted = await deleteRows(outer.queries, entity, [row], causeOf(outer.caller));
+    return deleted.size === 1 ? true : null;
+  });
+}
+
+/** A context whose queries are one transaction: the given one's, or a new one. */
+export async function inTransaction<T>(
+  context: WriteContext,
+  work: (inner: WriteContext & { tx: Tx }) => Promise<T>,
+): Promise<T> {
+  const { tx } = context;
+  if (tx !== null) return work({ ...context, tx });
+  const done = await context.app.db.begin((opened) => work({ ...context, queries: opened, tx: opened }));
+  context.app.committed(context.caller.tenant.id);
+  return done;
+}
+
+const EVENTS = { create: 'record.created', update: 'record.updated', delete: 'record.deleted' } as const;
+
+type Attempt<T> = (context: WriteContext, catalog: Catalog, sight: Sight) => Promise<T | null>;
+
+/**
+ * Runs a write until it matches: first without a lock, since writers of one record seldom meet; then with the row locked,
+ * so that each of any number of them gets its turn. What fails with the row locked was made for an old definition.
+ */
+async function attempt<T>(
+  context: WriteContext,
+  entityName: string,
+  operation: 'create' | 'update' | 'delete',
+  write: Attempt<T>,
+): Promise<T> {
+  const { app, caller, tx } = context;
+  for (let tries = 0; tries < ATTEMPTS; tries++) {
+    const catalog = await (tx === null ? catalogOf(app, caller.tenant) : catalogWithin(app, tx, caller.tenant));
+    requireRight(caller, operation, entityName);
+    const entity = catalog.byName.get(entityName);
+    if (entity === undefined) throw notFound('entity');
+    const isLocked = tx !== null || (tries > 0 && operation !== 'create');
+    const once = (inner: WriteContext) => write(inner, catalog, sightOf(catalog, caller, entity));
+    try {
+      const written = await (isLocked ? inTransaction(context, once) : once(context));
+      if (written !== null) {
+        if (tx === null) app.committed(caller.tenant.id, { entityId: entity.id, type: EVENTS[operation] });
+        return written;
+      }
+      if (isLocked || operation === 'create') forgetCatalog(app, caller.tenant);
+    } catch (error) {
+      if (!isDeadlock(error) || tx !== null) throw translateViolation(error, entity);
+    }
+  }
+  throw conflict('the record keeps being changed by others; try again');
+}
+
+/** The row as the caller may write it, locked when in a transaction. */
+async function rowToWrite(
+  { queries, tx }: WriteContext,
+  sight: Sight,
+  id: string,
+  versions: readonly number[] | null,
+): Promise<RecordRow> {
+  if (!isUuid(id)) throw notFound('record');
+  const row = tx === null ? await findRow(queries, sight, id) : await lockRow(tx, sight, id);
+  if (row === undefined) throw notFound('record');
+  if (versions !== null && !versions.includes(row.version)) {
+    throw new ServiceError('PRECONDITION_FAILED', 'the record has changed since the version in If-Match');
+  }
+  return row;
+}
+
+async function requireOwnRows(
+  queries: Queries,
+  catalog: Catalog,
+  sight: Sight,
+  row: RecordRow,
+  refusal: string,
+): Promise<void> {
+  if (sight.rows !== null && !(await meets(queries, catalog, sight.entity, sight.rows, row))) throw forbidden(refusal);
+}
+
+export function newRow(caller: TenantCaller, data: Stored): RecordRow {
+  const at = new Date().toISOString();
+  return {
+    id: newId(),
+    version: 1,
+    data,
+    created_at: at,
+    updated_at: at,
+    created_by: caller.id,
+    updated_by: caller.id,
+  };
+}
+
+/** The values that are set anew; a relation that stays as it was is not checked again. */
+function changedOnly(before: Stored, after: Stored): Stored {
+  const changed: Stored = {};
+  for (const [slot, value] of Object.entries(after)) {
+    if (value !== before[slot] && JSON.stringify(value) !== JSON.stringify(before[slot])) changed[slot] = value;
+  }
+  return changed;
+}
+
+function throwProblems(problems: readonly Problem[]): void {
+  if (problems.length > 0) throw invalid(problems);
+}
+
+/** The context of a plain request: statements of their own, no transaction. */
+export function directly(app: App, caller: TenantCaller): WriteContext {
+  return { app, caller, queries: app.db, tx: null };
+}

@@ -1,0 +1,96 @@
+// What an after rule does: creates a record, changes the one it is about, or sends a message; as the
+// system, one step deeper than the change that started it, through the operations that everyone uses.
+// Failures are theirs: 400, 404, 409. Contract: section 10 of the decisions.
+import type { TenantCaller } from '../access/caller.ts';
+import { UNLIMITED } from '../access/roles.ts';
+import type { Entity } from '../entities/field.ts';
+import type { Action } from '../entities/rule.ts';
+import type { Cause } from '../events/outbox.ts';
+import { LIMITS } from '../limits.ts';
+import { agentNamed, deliver } from '../messages/messages.ts';
+import type { RecordRow } from '../records/row.ts';
+import { filledIn } from '../records/triggers.ts';
+import { createRecord, updateRecord, type WriteContext } from '../records/write.ts';
+import type { Tx } from '../runtime/sql.ts';
+import type { Tenant } from '../tenants/tenants.ts';
+
+/** A rule that a change has started, with the record as the change left it. */
+export interface Run extends RecordRow {
+  position: number;
+  event_id: string;
+  rule_id: string;
+  tenant_id: string;
+  entity_id: string;
+  depth: number;
+  root_event_id: string;
+  attempts: number;
+}
+
+/** The system, as it acts for a rule. */
+export function systemCaller(tenant: Tenant, run: Pick<Run, 'depth' | 'root_event_id'>): TenantCaller {
+  return {
+    kind: 'super_admin',
+    id: null,
+    tenant,
+    role: null,
+    email: null,
+    rights: UNLIMITED,
+    rightsKey: 'admin',
+    isTenantAdmin: true,
+    triggeredBy: 'rule',
+    chain: { depth: run.depth, rootEventId: run.root_event_id },
+  };
+}
+
+/** The cause of the events that tell of a run. */
+export function runCause({ tenant_id: tenantId, depth, root_event_id: rootEventId }: Run): Cause {
+  return { tenantId, actor: null, triggeredBy: 'rule', depth, rootEventId };
+}
+
+/** Does the action in the context's transaction. Resolves to what rule.executed shows as `result`. */
+export async function perform(
+  context: WriteContext & { tx: Tx },
+  entity: Entity,
+  action: Action,
+  run: Run,
+): Promise<{ action: Action['type'] } & Record<string, unknown>> {
+  const filled = filledIn(action, entity, run);
+  switch (filled.type) {
+    case 'create_record': {
+      const { row } = await createRecord(context, filled.entity, filled.values);
+      return { action: filled.type, entity: filled.entity, record_id: row.id };
+    }
+    case 'update_record': {
+      await updateRecord(context, entity.name, run.id, filled.values);
+      return { action: filled.type, entity: entity.name, record_id: run.id };
+    }
+    case 'send_message': {
+      const { message_id } = await send(context, filled, run);
+      return { action: filled.type, message_id };
+    }
+    default:
+      throw new Error(`an after rule has the action ${filled.type}`);
+  }
+}
+
+/** The message carries on the depth of the chain that sends it. */
+async function send(
+  { tx, caller }: WriteContext & { tx: Tx },
+  { to_agent, subject, body, priority }: Extract<Action, { type: 'send_message' }>,
+  run: Run,
+): Promise<{ message_id: string }> {
+  return deliver(tx, runCause(run), {
+    from: null,
+    to_agent: await agentNamed(tx, caller, textOf(to_agent)),
+    subject: textOf(subject).slice(0, LIMITS.message.subjectMax).toWellFormed(),
+    body: textOf(body).slice(0, LIMITS.message.bodyMax).toWellFormed(),
+    priority,
+    in_reply_to: null,
+    depth: run.depth,
+  });
+}
+
+/** What was nothing but a `{{field}}` has become the field's value. */
+function textOf(value: unknown): string {
+  return typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value ?? '');
+}

@@ -1,0 +1,64 @@
+// A rule tried on a record that need not exist: whether its condition holds, and what its action
+// would do, with `{{field}}` filled in. Reads what relations name; changes nothing.
+// Failures: 400 for values that do not fit the entity, 404. Contract: section 10 of the decisions.
+import type { TenantCaller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import { catalogOf } from '../entities/catalog.ts';
+import type { Entity } from '../entities/field.ts';
+import type { Action, Moment } from '../entities/rule.ts';
+import { readPatch, type Stored } from '../entities/values.ts';
+import { invalid, notFound } from '../errors.ts';
+import { SYSTEM_FIELDS } from '../expression/ast.ts';
+import { Input, OBJECT } from '../http/input.ts';
+import type { RecordRow } from '../records/row.ts';
+import { filledIn, holds } from '../records/triggers.ts';
+import { newRow } from '../records/write.ts';
+import { isUuid } from '../runtime/ids.ts';
+import type { JsonObject } from '../runtime/text.ts';
+import { getRule } from './rules.ts';
+
+export interface DryRun {
+  matches: boolean;
+  /** What would be done; null where the condition does not hold. */
+  action: Action | null;
+}
+
+/** Tries a rule on `{ record, old? }`; without `old` an update changes nothing. */
+export async function testRule(app: App, caller: TenantCaller, id: string, body: JsonObject): Promise<DryRun> {
+  const rule = await getRule(app, caller, id);
+  const catalog = await catalogOf(app, caller.tenant);
+  const entity = catalog.byName.get(rule.entity);
+  if (entity === undefined) throw notFound('entity');
+  const input = new Input(body);
+  const record = input.required('record', OBJECT);
+  const before = input.optional('old', OBJECT);
+  input.done();
+  const moment = rule.trigger.slice(rule.trigger.indexOf('_') + 1) as Moment;
+  const row = rowFrom(caller, entity, record, 'record');
+  const old = moment === 'create' ? null : before === undefined ? row : rowFrom(caller, entity, before, 'old');
+  const matches = await holds({ queries: app.db, caller }, catalog, entity, rule, { moment, old, row });
+  return { matches, action: matches ? filledIn(rule.action, entity, row) : null };
+}
+
+/** A flat record, as it is read from the service or made up, in stored form. */
+function rowFrom(caller: TenantCaller, entity: Entity, record: JsonObject, at: string): RecordRow {
+  const values = Object.entries(record).filter(([key]) => !Object.hasOwn(SYSTEM_FIELDS, key));
+  const cleared = values.filter(([, value]) => value === null).map(([key]) => key);
+  const given = values.filter(([key]) => !cleared.includes(key) || !entity.byKey.has(key));
+  const { data, problems } = readPatch(entity, Object.fromEntries(given), () => true);
+  if (problems.length > 0) throw invalid(problems.map(({ path, message }) => ({ path: `${at}.${path}`, message })));
+  const row = newRow(caller, data as Stored);
+  const text = (key: string): string | undefined => {
+    const value = record[key];
+    return typeof value === 'string' ? value : undefined;
+  };
+  const id = text('id');
+  return {
+    ...row,
+    id: id !== undefined && isUuid(id) ? id.toLowerCase() : row.id,
+    created_at: text('createdAt') ?? row.created_at,
+    updated_at: text('updatedAt') ?? row.updated_at,
+    created_by: text('createdBy') ?? row.created_by,
+    updated_by: text('updatedBy') ?? row.updated_by,
+  };
+}

@@ -1,0 +1,148 @@
+// Business rules as definitions: made, changed and dropped by tenant admins. A rule is a part of its
+// entity's definition, whose version grows with it: a write that was prepared by the old rules is
+// prepared again. Failures: 400 with every problem, 404, 409 at the limit per entity.
+// Contract: section 10 of the decisions.
+import type { TenantCaller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import { type Catalog, catalogOf, loadCatalog } from '../entities/catalog.ts';
+import { lockDefinitions } from '../entities/entities.ts';
+import type { Action, Trigger } from '../entities/rule.ts';
+import { conflict, invalidField, notFound } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
+import { isUuid, newId } from '../runtime/ids.ts';
+import { identifier, type Queries, sql, type Tx } from '../runtime/sql.ts';
+import type { JsonObject } from '../runtime/text.ts';
+import { readRule } from './rule-input.ts';
+
+/** A rule as it is shown. */
+export interface RuleView {
+  id: string;
+  name: string;
+  entity: string;
+  trigger: Trigger;
+  condition: string | null;
+  action: Action;
+  priority: number;
+  isActive: boolean;
+  createdAt: string;
+  updatedAt: string;
+}
+
+interface RuleRow {
+  id: string;
+  name: string;
+  entity_id: string;
+  trigger: Trigger;
+  condition: string | null;
+  action: Action;
+  priority: number;
+  is_active: boolean;
+  created_at: string;
+  updated_at: string;
+}
+
+const COLUMNS = sql`id, name, entity_id, trigger, condition, action, priority, is_active, created_at, updated_at`;
+
+/** The tenant's rules, or those of one entity, in the order in which they act. 404 for an unknown entity. */
+export async function listRules(app: App, caller: TenantCaller, entityName?: string): Promise<RuleView[]> {
+  const catalog = await catalogOf(app, caller.tenant);
+  const entity = entityName === undefined ? undefined : catalog.byName.get(entityName);
+  if (entityName !== undefined && entity === undefined) throw notFound('entity');
+  const rows = await app.db.rows<RuleRow>(sql`
+    select ${COLUMNS} from ${identifier(caller.tenant.schema, 'business_rules')}
+    where ${entity === undefined ? sql`true` : sql`entity_id = ${entity.id}::uuid`}
+    order by priority, id`);
+  return rows.map((row) => shown(row, catalog));
+}
+
+/** A rule. 404. */
+export async function getRule(app: App, caller: TenantCaller, id: string): Promise<RuleView> {
+  return shown(await ruleRow(app.db, caller, id), await catalogOf(app, caller.tenant));
+}
+
+/** Makes a rule, which acts from the next write on. */
+export async function createRule(app: App, caller: TenantCaller, body: JsonObject): Promise<RuleView> {
+  return changing(app, caller, async (tx, catalog) => {
+    const rule = readRule(catalog, caller, body);
+    const table = identifier(caller.tenant.schema, 'business_rules');
+    const row = await tx.first<RuleRow>(sql`
+      insert into ${table} (id, name, entity_id, trigger, condition, action, priority, is_active)
+      select ${newId()}::uuid, ${rule.name}, ${rule.entity.id}::uuid, ${rule.trigger}, ${rule.condition},
+        ${JSON.stringify(rule.action)}::text::jsonb, ${rule.priority}::int, ${rule.isActive}::boolean
+      where (select count(*) from ${table} where entity_id = ${rule.entity.id}::uuid) < ${LIMITS.rules.perEntityMax}::int
+      returning ${COLUMNS}`);
+    if (row === undefined) throw conflict(`an entity has at most ${LIMITS.rules.perEntityMax} rules`);
+    return { row, catalog };
+  });
+}
+
+/** Changes what is given; the entity stays. The rule as it then is is checked whole. */
+export async function updateRule(app: App, caller: TenantCaller, id: string, body: JsonObject): Promise<RuleView> {
+  return changing(app, caller, async (tx, catalog) => {
+    const before = shown(await ruleRow(tx, caller, id), catalog);
+    if (body.entity !== undefined && body.entity !== before.entity) throw invalidField('entity', 'cannot be changed');
+    const { id: _, createdAt, updatedAt, ...definition } = before;
+    const rule = readRule(catalog, caller, { ...definition, ...body });
+    const row = await tx.first<RuleRow>(sql`
+      update ${identifier(caller.tenant.schema, 'business_rules')}
+      set name = ${rule.name}, trigger = ${rule.trigger}, condition = ${rule.condition},
+        action = ${JSON.stringify(rule.action)}::text::jsonb, priority = ${rule.priority}::int,
+        is_active = ${rule.isActive}::boolean, updated_at = now()
+      where id = ${before.id}::uuid
+      returning ${COLUMNS}`);
+    if (row === undefined) throw notFound('rule');
+    return { row, catalog };
+  });
+}
+
+/** Drops a rule and returns its id; what it had still to do is not done. 404. */
+export async function deleteRule(app: App, caller: TenantCaller, id: string): Promise<string> {
+  const { id: deleted } = await changing(app, caller, async (tx, catalog) => {
+    const row = await ruleRow(tx, caller, id);
+    await tx.rows(sql`
+      delete from ${identifier(caller.tenant.schema, 'business_rules')} where id = ${row.id}::uuid`);
+    return { row, catalog };
+  });
+  return deleted;
+}
+
+type Change = (tx: Tx, catalog: Catalog) => Promise<{ row: RuleRow; catalog: Catalog }>;
+
+/** One change of a tenant's definitions at a time; writes under way notice it by the entity's version. */
+async function changing(app: App, caller: TenantCaller, change: Change): Promise<RuleView> {
+  const { tenant } = caller;
+  const { row, catalog } = await app.db.begin(async (tx) => {
+    await lockDefinitions(tx, tenant.schema);
+    const changed = await change(tx, await loadCatalog(tx, tenant));
+    await tx.rows(sql`
+      update ${identifier(tenant.schema, 'entity_definitions')} set version = version + 1
+      where id = ${changed.row.entity_id}::uuid`);
+    return changed;
+  });
+  await app.changes.announce('catalog', tenant.id);
+  return shown(row, catalog);
+}
+
+async function ruleRow(queries: Queries, { tenant }: TenantCaller, id: string): Promise<RuleRow> {
+  if (!isUuid(id)) throw notFound('rule');
+  const row = await queries.first<RuleRow>(sql`
+    select ${COLUMNS} from ${identifier(tenant.schema, 'business_rules')} where id = ${id}::uuid`);
+  if (row === undefined) throw notFound('rule');
+  return row;
+}
+
+function shown(row: RuleRow, catalog: Catalog): RuleView {
+  const { id, name, trigger, condition, action, priority } = row;
+  return {
+    id,
+    name,
+    entity: catalog.byId.get(row.entity_id)?.name ?? '',
+    trigger,
+    condition,
+    action,
+    priority,
+    isActive: row.is_active,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+  };
+}

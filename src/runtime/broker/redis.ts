@@ -1,0 +1,267 @@
+// The broker on Redis: the broker contract, every key and channel under one prefix. Three connections:
+// commands, announcements, and a reader that may block. Commands have a deadline of their own and are not sent again
+// after a lost connection, so none hangs and none is doubled; they reject with 503 while Redis is away.
+// Times are milliseconds.
+import { Redis, type RedisOptions } from 'ioredis';
+
+import { ServiceError, unavailable } from '../../errors.ts';
+import type { Log } from '../log.ts';
+import { type Broker, type Entry, type Handler, type Quota, STREAM_TTL_MS } from './contract.ts';
+import { type Hit, Hits } from './hits.ts';
+import { RedisHits } from './redis-hits.ts';
+import { HIT, LEASE, LEASE_COUNT, RENEW, TAKE_DUE } from './scripts.ts';
+
+const COMMAND_TIMEOUT_MS = 2_000;
+const CONNECT_TIMEOUT_MS = 2_000;
+/** What a blocking read may take longer than it was asked to block. */
+const READ_SLACK_MS = 2_000;
+const RETRY_MS = 250;
+/** How often the listener makes sure that it is not deaf. */
+const HEARTBEAT_MS = 3_000;
+
+export class RedisBroker implements Broker {
+  readonly #log: Log;
+  readonly #prefix: string;
+  readonly #commands: Redis;
+  readonly #listener: Redis;
+  readonly #reader: Redis;
+  readonly #handlers = new Map<string, Set<Handler>>();
+  readonly #resets = new Set<() => void>();
+  readonly #failReads = new Set<(error: unknown) => void>();
+  readonly #hits = new Hits(new RedisHits((script, keys, values) => this.#run(script, keys, values)), (error) =>
+    this.#log.warn('borrowed hits could not be given back', { error }),
+  );
+  #closed = false;
+  #wasConnected = false;
+  readonly #heartbeat: ReturnType<typeof setInterval>;
+
+  constructor(url: string, prefix: string, log: Log) {
+    this.#log = log;
+    this.#prefix = prefix;
+    this.#commands = this.#connect(url, 'commands', { maxRetriesPerRequest: 2 });
+    this.#listener = this.#connect(url, 'announcements', { maxRetriesPerRequest: null, autoResubscribe: false });
+    this.#reader = this.#connect(url, 'reader', { maxRetriesPerRequest: 0, autoResendUnfulfilledCommands: false });
+    this.#listener.on('message', (channel: string, message: string) => this.#deliver(channel, message));
+    this.#listener.on('ready', () => void this.#resubscribe());
+    this.#heartbeat = setInterval(() => void this.#checkListener(), HEARTBEAT_MS);
+    this.#heartbeat.unref?.();
+    this.#reader.on('close', () => this.#breakReads(unavailable('the connection to the broker was lost')));
+  }
+
+  async publish(channel: string, message: string): Promise<void> {
+    await this.#settle(this.#commands.publish(this.#prefix + channel, message));
+  }
+
+  async subscribe(channel: string, handler: Handler): Promise<() => Promise<void>> {
+    if (this.#closed) throw unavailable('the broker is closed');
+    const name = this.#prefix + channel;
+    const handlers = this.#handlers.get(name) ?? new Set();
+    this.#handlers.set(name, handlers.add(handler));
+    await this.#join(name);
+    return async () => {
+      handlers.delete(handler);
+      if (handlers.size > 0 || this.#handlers.get(name) !== handlers) return;
+      this.#handlers.delete(name);
+      if (this.connected()) await this.#settle(this.#listener.unsubscribe(name));
+    };
+  }
+
+  onReset(handler: () => void): () => void {
+    this.#resets.add(handler);
+    return () => void this.#resets.delete(handler);
+  }
+
+  connected(): boolean {
+    return this.#listener.status === 'ready';
+  }
+
+  async append(stream: string, fields: Record<string, string>, maxLength: number): Promise<string> {
+    const pairs = Object.entries(fields).flat();
+    const key = this.#prefix + stream;
+    const added = this.#settle(this.#commands.xadd(key, 'MAXLEN', '~', maxLength, '*', ...pairs));
+    const [id] = await Promise.all([added, this.#settle(this.#commands.pexpire(key, STREAM_TTL_MS))]);
+    return String(id);
+  }
+
+  async read(streams: ReadonlyMap<string, string>, blockMs: number, count: number): Promise<Entry[]> {
+    if (streams.size === 0) return [];
+    if (this.#closed) throw unavailable('the broker is closed');
+    const keys = [...streams.keys()].map((stream) => this.#prefix + stream);
+    // BLOCK 0 would wait for ever.
+    const block = Math.max(1, Math.ceil(blockMs));
+    const asked = this.#reader.xread('COUNT', count, 'BLOCK', block, 'STREAMS', ...keys, ...streams.values());
+    const answer = await this.#readWithin(asked, block + READ_SLACK_MS);
+    return (answer ?? []).flatMap(([key, entries]) =>
+      entries.map(([id, pairs]) => ({ stream: key.slice(this.#prefix.length), id, fields: toRecord(pairs) })),
+    );
+  }
+
+  async lastId(stream: string): Promise<string> {
+    const newest = await this.#settle(this.#commands.xrevrange(this.#prefix + stream, '+', '-', 'COUNT', 1));
+    return newest[0]?.[0] ?? '0-0';
+  }
+
+  async schedule(set: string, member: string, dueAtMs: number): Promise<void> {
+    await this.#settle(this.#commands.zadd(this.#prefix + set, dueAtMs, member));
+  }
+
+  async takeDue(set: string, limit: number): Promise<string[]> {
+    return (await this.#eval(TAKE_DUE, set, limit)) as string[];
+  }
+
+  async unschedule(set: string, member: string): Promise<void> {
+    await this.#settle(this.#commands.zrem(this.#prefix + set, member));
+  }
+
+  async hit(key: string, windowMs: number): Promise<{ count: number; resetMs: number }> {
+    const [count, resetMs] = (await this.#eval(HIT, key, Math.ceil(windowMs))) as [number, number];
+    return { count, resetMs };
+  }
+
+  hitAll(windows: readonly Quota[]): Promise<Hit[]> {
+    return this.#hits.add(windows);
+  }
+
+  async lease(set: string, member: string, limit: number, ttlMs: number): Promise<boolean> {
+    return (await this.#eval(LEASE, set, member, limit, ttlMs)) === 1;
+  }
+
+  async renew(set: string, members: readonly string[], ttlMs: number): Promise<void> {
+    if (members.length > 0) await this.#eval(RENEW, set, ttlMs, ...members);
+  }
+
+  async release(set: string, member: string): Promise<void> {
+    await this.#settle(this.#commands.zrem(this.#prefix + set, member));
+  }
+
+  async leaseCount(set: string): Promise<number> {
+    return Number(await this.#eval(LEASE_COUNT, set));
+  }
+
+  async ping(): Promise<void> {
+    await this.#settle(this.#commands.ping());
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearInterval(this.#heartbeat);
+    this.#breakReads(unavailable('the broker is closed'));
+    for (const client of [this.#commands, this.#listener, this.#reader]) client.disconnect();
+  }
+
+  #connect(url: string, name: string, options: RedisOptions): Redis {
+    const client = new Redis(url, {
+      connectTimeout: CONNECT_TIMEOUT_MS,
+      autoResendUnfulfilledCommands: false,
+      retryStrategy: () => RETRY_MS,
+      ...options,
+    });
+    let away = false;
+    client.on('error', (error: unknown) => {
+      if (!away) this.#log.warn('the broker does not answer', { connection: name, error });
+      away = true;
+    });
+    client.on('ready', () => {
+      if (away) this.#log.info('the broker is back', { connection: name });
+      away = false;
+    });
+    return client;
+  }
+
+  #eval(script: string, key: string, ...values: (string | number)[]): Promise<unknown> {
+    return this.#run(script, [key], values);
+  }
+
+  #run(script: string, keys: readonly string[], values: readonly (string | number)[]): Promise<unknown> {
+    const names = keys.map((key) => this.#prefix + key);
+    return this.#settle(this.#commands.eval(script, names.length, ...names, ...values));
+  }
+
+  /** The command's answer, or 503: when Redis is away, and at the deadline when the client forgot the command. */
+  #settle<T>(command: Promise<T>): Promise<T> {
+    return within(command, COMMAND_TIMEOUT_MS);
+  }
+
+  #readWithin<T>(command: Promise<T>, ms: number): Promise<T> {
+    let fail = (_: unknown): void => {};
+    const broken = new Promise<never>((_, reject) => {
+      fail = reject;
+    });
+    this.#failReads.add(fail);
+    // A reader that missed its deadline has a command in front of all others: start over.
+    const read = within(Promise.race([command, broken]), ms, () => this.#reader.disconnect(true));
+    return read.finally(() => this.#failReads.delete(fail));
+  }
+
+  #breakReads(error: unknown): void {
+    for (const fail of this.#failReads) fail(error);
+    this.#failReads.clear();
+  }
+
+  /** While Redis is away the channel is joined on its return, and the reset tells what was missed. */
+  async #join(name: string): Promise<void> {
+    try {
+      await this.#settle(this.#listener.subscribe(name));
+    } catch (error) {
+      if (this.connected()) throw error;
+    }
+  }
+
+  /** A connection that was lost without a word would leave this process deaf: then connect anew, which resets. */
+  async #checkListener(): Promise<void> {
+    if (!this.connected()) return;
+    try {
+      await this.#settle(this.#listener.ping());
+    } catch (error) {
+      if (this.#closed) return;
+      this.#log.warn('announcements are not heard; connecting anew', { error });
+      this.#listener.disconnect(true);
+    }
+  }
+
+  #deliver(channel: string, message: string): void {
+    for (const handler of this.#handlers.get(channel) ?? []) {
+      try {
+        handler(message);
+      } catch (error) {
+        this.#log.error('a message could not be handled', { channel, error });
+      }
+    }
+  }
+
+  /** On every connection: join the channels again, then tell that messages may have been missed. */
+  async #resubscribe(): Promise<void> {
+    const isFirst = !this.#wasConnected;
+    this.#wasConnected = true;
+    try {
+      if (this.#handlers.size > 0) await this.#settle(this.#listener.subscribe(...this.#handlers.keys()));
+    } catch (error) {
+      this.#log.warn('announcements could not be joined again', { error });
+      return this.#listener.disconnect(true);
+    }
+    if (isFirst && this.#handlers.size === 0) return;
+    for (const handler of this.#resets) handler();
+  }
+}
+
+function within<T>(work: Promise<T>, ms: number, onLate = () => {}): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => {
+      reject(unavailable('the broker took too long to answer'));
+      onLate();
+    }, ms);
+    work.then(resolve, (error) => reject(callerError(error))).finally(() => clearTimeout(timer));
+  });
+}
+
+/** Replies of Redis (a wrong type, a full memory) pass through; everything else means that it is away. */
+function callerError(error: unknown): unknown {
+  const isReply = error instanceof Error && error.name === 'ReplyError';
+  return isReply || error instanceof ServiceError ? error : unavailable('the broker is not available', error);
+}
+
+function toRecord(pairs: readonly string[]): Record<string, string> {
+  const record: Record<string, string> = {};
+  for (let i = 0; i + 1 < pairs.length; i += 2) record[String(pairs[i])] = String(pairs[i + 1]);
+  return record;
+}

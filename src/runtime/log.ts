@@ -1,0 +1,117 @@
+// The service's log: one JSON line per entry on standard error, or a readable line on a terminal.
+// Times are ISO 8601 UTC, durations milliseconds (`durationMs`). Nothing that looks like a secret is
+// ever written: keys, tokens and the values of authorization-like fields are replaced. Errors are
+// written with stack and cause here, and only here. Contract: "LOG_LEVEL" and "Secrets never appear in a log".
+import process from 'node:process';
+
+const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
+export type LogFields = Record<string, unknown>;
+
+export interface Log {
+  debug(message: string, fields?: LogFields): void;
+  info(message: string, fields?: LogFields): void;
+  warn(message: string, fields?: LogFields): void;
+  error(message: string, fields?: LogFields): void;
+  /** A log that adds these fields (`requestId`, `tenant`, `actor`, ...) to every entry. */
+  child(fields: LogFields): Log;
+}
+
+export interface LogOptions {
+  level: LogLevel;
+  /** Takes one finished line with its line break; standard error unless given. */
+  write?: (line: string) => void;
+  /** Readable lines instead of JSON; whether standard error is a terminal unless given. */
+  readable?: boolean;
+}
+
+/** Opens a log that writes entries of `level` and above. Never throws on what it is given to write. */
+export function createLog(options: LogOptions): Log {
+  const write = options.write ?? ((line: string) => void process.stderr.write(line));
+  const readable = options.readable ?? (options.write === undefined && process.stderr.isTTY === true);
+  const format = readable ? readableLine : jsonLine;
+  const lowest = LOG_LEVELS.indexOf(options.level);
+
+  const open = (bound: LogFields): Log => {
+    const at = (level: LogLevel) => (message: string, fields?: LogFields) => {
+      if (LOG_LEVELS.indexOf(level) < lowest) return;
+      const safe = redactFields({ ...bound, ...fields });
+      write(format(new Date().toISOString(), level, redactText(message), safe));
+    };
+    return {
+      debug: at('debug'),
+      info: at('info'),
+      warn: at('warn'),
+      error: at('error'),
+      child: (fields) => open({ ...bound, ...fields }),
+    };
+  };
+  return open({});
+}
+
+function jsonLine(time: string, level: LogLevel, msg: string, fields: LogFields): string {
+  return `${JSON.stringify({ time, level, msg, ...fields })}\n`;
+}
+
+function readableLine(time: string, level: LogLevel, msg: string, fields: LogFields): string {
+  const pairs = Object.entries(fields).map(([name, value]) => ` ${name}=${readableValue(value)}`);
+  return `${time.slice(11, 23)} ${level.padEnd(5)} ${msg}${pairs.join('')}\n`;
+}
+
+function readableValue(value: unknown): string {
+  if (typeof value === 'string' && /^[^\s"]+$/.test(value)) return value;
+  return JSON.stringify(value) ?? 'undefined';
+}
+
+const REDACTED = '[redacted]';
+const SECRET_NAME =
+  /authorization|password|passwd|secret|token|cookie|api-?_?key|admin-?_?key|credential|private-?_?key/i;
+const SECRET_VALUE =
+  /\bsvc_[a-z]+_[A-Za-z0-9_-]{6,}|\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){0,2}|\bwhsec_[A-Za-z0-9+/=_-]{6,}|\b(?:Bearer|AdminKey|Basic)\s+[A-Za-z0-9._~+/=-]{6,}|(?<=:\/\/[^\s/:@]*:)[^\s/@]+(?=@)/gi;
+
+/** Replaces whatever in a text looks like a key, a token or the password of an address. */
+function redactText(text: string): string {
+  return text.replace(SECRET_VALUE, REDACTED);
+}
+
+const MAX_DEPTH = 5;
+
+function redactFields(fields: LogFields): LogFields {
+  return redactEntries(Object.entries(fields), 0, []);
+}
+
+function redactEntries(entries: [string, unknown][], depth: number, above: readonly object[]): LogFields {
+  const safe: LogFields = Object.create(null);
+  for (const [name, value] of entries) {
+    const secret = SECRET_NAME.test(name) && value !== null && typeof value !== 'boolean' && typeof value !== 'number';
+    safe[name] = secret ? REDACTED : redactValue(value, depth, above);
+  }
+  return safe;
+}
+
+function redactValue(value: unknown, depth: number, above: readonly object[]): unknown {
+  if (typeof value === 'string') return redactText(value);
+  if (typeof value === 'bigint') return value.toString();
+  if (typeof value === 'function' || typeof value === 'symbol') return undefined;
+  if (typeof value !== 'object' || value === null) return value;
+  if (above.includes(value)) return '[circular]';
+  if (depth >= MAX_DEPTH) return '[deep]';
+  const path = [...above, value];
+  if (value instanceof Error) return redactEntries(errorEntries(value), depth + 1, path);
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'invalid date' : value.toISOString();
+  if (ArrayBuffer.isView(value)) return `[${value.byteLength} bytes]`;
+  if (Array.isArray(value)) return value.map((item) => redactValue(item, depth + 1, path));
+  return redactEntries(Object.entries(value), depth + 1, path);
+}
+
+function errorEntries(error: Error): [string, unknown][] {
+  const entries: [string, unknown][] = [
+    ['name', error.name],
+    ['message', error.message],
+    ['stack', error.stack],
+  ];
+  const known = new Set(['name', 'message', 'stack', 'cause', 'query', 'parameters', 'args', 'detail', 'where']);
+  for (const [name, value] of Object.entries(error)) if (!known.has(name)) entries.push([name, value]);
+  if (error.cause !== undefined) entries.push(['cause', error.cause]);
+  return entries;
+}

@@ -1,0 +1,147 @@
+// Outgoing mail, apart from the requests that cause it: a bounded queue, retries, and DATA_DIR/mail
+// for what cannot be sent. Without SMTP_URL everything is written there, as .eml files of mode 0600.
+// Never fails its caller; the log names addressee and subject, never the text with its tokens.
+// Contract: `SMTP_URL`, `MAIL_FROM`, `DATA_DIR` in section 1 of the decisions.
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { createTransport, type Transporter } from 'nodemailer';
+import { LIMITS } from '../limits.ts';
+import { Gate } from './gate.ts';
+import { newId } from './ids.ts';
+import type { Log } from './log.ts';
+
+/** One mail of plain text. */
+export interface Message {
+  to: string;
+  subject: string;
+  text: string;
+}
+
+export interface MailOptions {
+  smtpUrl: string | null;
+  /** The sender, as in a From header. */
+  from: string;
+  dataDir: string;
+  log: Log;
+  /** Waits between attempts, in ms; one attempt more than there are waits. */
+  retryAfterMs?: readonly number[];
+}
+
+const { queuedMax, concurrent, closeMs } = LIMITS.mail;
+const TIMEOUT_MS = 10_000;
+
+export class Mail {
+  readonly #options: MailOptions;
+  readonly #retryAfterMs: readonly number[];
+  readonly #smtp: Transporter | null;
+  readonly #gate = new Gate(concurrent, queuedMax);
+  readonly #pending = new Map<Promise<void>, Message | null>();
+  readonly #closing = new AbortController();
+
+  constructor(options: MailOptions) {
+    this.#options = options;
+    this.#retryAfterMs = options.retryAfterMs ?? LIMITS.mail.retryAfterMs;
+    this.#smtp = options.smtpUrl === null ? null : smtpTransport(options.smtpUrl);
+  }
+
+  /** Takes a message, or a function that makes it (or finds there is none to send), to be seen to later. */
+  send(message: Message | (() => Promise<Message | undefined>)): void {
+    if (this.#pending.size >= queuedMax) {
+      this.#options.log.error('a mail was dropped: too many are waiting', { waiting: this.#pending.size });
+      return;
+    }
+    const made = typeof message === 'function' ? message : async () => message;
+    const task: Promise<void> = Promise.resolve()
+      .then(() => this.#gate.run(made))
+      .then((ready) =>
+        ready === undefined ? undefined : this.#deliver(ready, (kept) => this.#pending.set(task, kept)),
+      )
+      .catch((error: unknown) => this.#options.log.error('a mail could not be made or kept', { error }))
+      .finally(() => this.#pending.delete(task));
+    this.#pending.set(task, null);
+  }
+
+  /** Sends what waits without further pauses; what is still under way after a grace is kept as a file. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await Promise.race([Promise.all(this.#pending.keys()), delay(closeMs, undefined, { ref: false })]);
+    const unsent = [...this.#pending.values()].filter((message) => message !== null);
+    await Promise.all(unsent.map((message) => this.#keep(message)));
+    this.#smtp?.close();
+  }
+
+  /** Resolves when nothing waits at present. */
+  async settled(): Promise<void> {
+    while (this.#pending.size > 0) await Promise.all(this.#pending.keys());
+  }
+
+  async #deliver(message: Message, underWay: (message: Message) => void): Promise<void> {
+    const smtp = this.#smtp;
+    if (smtp === null) return this.#keep(message);
+    underWay(message);
+    const { to, subject } = message;
+    for (let attempt = 0; ; attempt++) {
+      const failure = await this.#gate.run(() => this.#attempt(smtp, message));
+      if (failure === undefined) return this.#options.log.info('mail sent', { to, subject });
+      this.#options.log.warn('a mail could not be sent', { to, subject, attempt: attempt + 1, reason: failure.reason });
+      const waitMs = this.#retryAfterMs[attempt];
+      if (waitMs === undefined || failure.isFinal || this.#closing.signal.aborted) return this.#keep(message);
+      // Called off by the shutdown, which wants one last attempt at once.
+      await delay(waitMs, undefined, { signal: this.#closing.signal, ref: false }).catch(() => undefined);
+    }
+  }
+
+  /** One attempt; undefined when the server took the message. */
+  async #attempt(smtp: Transporter, message: Message): Promise<{ reason: string; isFinal: boolean } | undefined> {
+    try {
+      await smtp.sendMail(this.#envelope(message));
+      return undefined;
+    } catch (error) {
+      const { code = 'unknown', responseCode } = error as { code?: string; responseCode?: number };
+      return {
+        reason: responseCode === undefined ? code : `${code} ${responseCode}`,
+        isFinal: (responseCode ?? 0) >= 500,
+      };
+    }
+  }
+
+  /** Writes the message where an operator finds it, its text unencoded, so that a link stays in one piece. */
+  async #keep(message: Message): Promise<void> {
+    const directory = join(this.#options.dataDir, 'mail');
+    const writer = createTransport({ streamTransport: true, buffer: true, newline: 'windows' });
+    const { message: made } = await writer.sendMail(this.#envelope({ ...message, text: '-' }));
+    const headers = (made as Buffer).toString().split('\r\n\r\n')[0]?.replace(': 7bit', ': 8bit');
+    const file = join(directory, `${newId()}.eml`);
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    const text = `${headers}\r\n\r\n${message.text.replaceAll('\n', '\r\n')}`;
+    await writeFile(file, text, { mode: 0o600, flag: 'wx' });
+    this.#options.log.info('mail written', { to: message.to, subject: message.subject, file });
+  }
+
+  /** The addressee as an address, never parsed as a list of them. */
+  #envelope({ to, subject, text }: Message) {
+    const { from } = this.#options;
+    return {
+      from,
+      to: { name: '', address: to },
+      subject: subject.replaceAll(/\s+/g, ' '),
+      text,
+      disableFileAccess: true,
+    };
+  }
+}
+
+function smtpTransport(url: string): Transporter {
+  return createTransport(
+    {
+      url,
+      pool: true,
+      maxConnections: concurrent,
+      connectionTimeout: TIMEOUT_MS,
+      greetingTimeout: TIMEOUT_MS,
+      socketTimeout: TIMEOUT_MS,
+    },
+    { disableFileAccess: true, disableUrlAccess: true },
+  );
+}

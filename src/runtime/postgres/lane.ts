@@ -1,0 +1,128 @@
+// One connection to Postgres with at most one query in flight. A lane connects once in its life: when
+// its connection breaks or a deadline is missed, the query in flight is rejected, the socket destroyed and
+// the lane is `broken` for good; it never reconnects, so a transaction cannot go on outside itself.
+// Deadlines are epoch milliseconds in `deadlineAt` (0: none), enforced by the pool's clock.
+import { createConnection, type Socket } from 'node:net';
+import postgres from 'postgres';
+
+import { unavailable } from '../../errors.ts';
+import { callerError, endsConnection } from './failures.ts';
+import { WIRE_TYPES } from './values.ts';
+
+export interface LaneOptions {
+  url: string;
+  connectTimeoutMs: number;
+  /** Run-time parameters of the session: statement_timeout and the like. */
+  session: Record<string, string | number>;
+}
+
+type Rows = postgres.RowList<postgres.Row[]>;
+type Running = Promise<Rows> & { reject(error: unknown): void; prepare?: boolean; prepared?: boolean };
+type Target = { path?: string | false; host: string[]; port: number[] };
+
+const IN_TURN = { prepare: true, simple: false } as const;
+const UNPREPARED = { prepare: false, simple: false } as const;
+
+export class Lane {
+  broken = false;
+  deadlineAt = 0;
+  /** Statements prepared on the server in this lane's life. */
+  prepared = 0;
+  #current: Running | undefined;
+  #socket: Socket | undefined;
+  #sql: postgres.Sql;
+  #onBroken: (lane: Lane) => void;
+
+  constructor(options: LaneOptions, onBroken: (lane: Lane) => void) {
+    this.#onBroken = onBroken;
+    const given = {
+      max: 1,
+      fetch_types: false,
+      prepare: true,
+      idle_timeout: null,
+      max_lifetime: null,
+      connect_timeout: options.connectTimeoutMs / 1000,
+      connection: options.session,
+      types: WIRE_TYPES,
+      onnotice() {},
+      socket: (target: Target) => this.#connect(target),
+    };
+    this.#sql = postgres(options.url, given as unknown as postgres.Options<Record<string, never>>);
+  }
+
+  /** Runs one statement with bound values; queries issued at once run one after another. */
+  async run(text: string, parameters: unknown[], prepare = true): Promise<Rows> {
+    while (this.#current) await settled(this.#current);
+    const options = prepare ? IN_TURN : UNPREPARED;
+    return this.#settle(this.#sql.unsafe(text, parameters as never[], options as postgres.UnsafeQueryOptions));
+  }
+
+  /** Runs several statements without values, as one round trip. */
+  async exec(text: string): Promise<void> {
+    while (this.#current) await settled(this.#current);
+    await this.#settle(this.#sql.unsafe(text));
+  }
+
+  /** Rejects what is in flight with `error` and gives the connection up. */
+  fail(error: unknown): void {
+    if (this.broken) return;
+    this.broken = true;
+    this.#current?.reject(error);
+    this.end();
+    this.#onBroken(this);
+  }
+
+  /** Closes the connection; a query in flight is rejected. */
+  end(): void {
+    this.broken = true;
+    this.deadlineAt = 0;
+    const socket = this.#socket;
+    // The driver says goodbye first; whatever the server does then, the socket is gone a moment later.
+    this.#sql.end({ timeout: 0 }).then(
+      () => socket?.destroySoon(),
+      () => socket?.destroy(),
+    );
+    if (socket) setTimeout(() => socket.destroy(), 1_000).unref();
+  }
+
+  async #settle(query: unknown): Promise<Rows> {
+    if (this.broken) throw unavailable('the connection to the database was lost');
+    const running = query as Running;
+    this.#current = running;
+    try {
+      const rows = await running;
+      if (running.prepare && !running.prepared) this.prepared++;
+      return rows;
+    } catch (error) {
+      if (endsConnection(error)) this.fail(error);
+      throw callerError(error);
+    } finally {
+      this.#current = undefined;
+    }
+  }
+
+  async #connect(target: Target): Promise<Socket> {
+    if (this.#socket) throw Object.assign(new Error('a lane connects once'), { code: 'CONNECTION_CLOSED' });
+    const socket = target.path
+      ? createConnection({ path: target.path })
+      : createConnection({ host: target.host[0] ?? 'localhost', port: target.port[0] ?? 5432 });
+    this.#socket = socket;
+    // Postgres.js names the server to TLS by this property.
+    Object.assign(socket, { host: target.host[0] });
+    await new Promise<void>((resolve, reject) => {
+      socket.once('connect', resolve);
+      socket.once('error', reject);
+      socket.once('close', () => reject(Object.assign(new Error('connection closed'), { code: 'CONNECTION_CLOSED' })));
+    });
+    socket.setNoDelay(true);
+    socket.on('close', () => this.fail(unavailable('the connection to the database was lost')));
+    return socket;
+  }
+}
+
+function settled(query: Promise<unknown>): Promise<unknown> {
+  return query.then(
+    () => undefined,
+    () => undefined,
+  );
+}

@@ -1,0 +1,87 @@
+// SQL as values: a tagged template whose interpolations are bound parameters, except for nested
+// queries, which are spliced. Names reach a statement only through `identifier`, so nothing a
+// caller sends can become SQL text.
+
+/** A piece of SQL with its bound values. */
+export class Sql {
+  constructor(
+    readonly strings: readonly string[],
+    readonly values: readonly unknown[],
+  ) {}
+}
+
+/** Builds a query: a nested `Sql` is spliced in, anything else is bound as a parameter. */
+export function sql(strings: TemplateStringsArray, ...values: unknown[]): Sql {
+  return new Sql(strings, values);
+}
+
+/** A quoted, dot-qualified name. Names come from the catalogue, never from a request. */
+export function identifier(...names: string[]): Sql {
+  return raw(names.map((name) => `"${name.replaceAll('"', '""')}"`).join('.'));
+}
+
+/** SQL text written in this code base. Never pass it anything a caller sent. */
+export function raw(text: string): Sql {
+  return new Sql([text], []);
+}
+
+/** A quoted string constant, for what must be part of the text (an index expression). */
+export function literal(value: string): Sql {
+  return raw(`'${value.replaceAll("'", "''")}'`);
+}
+
+/** Joins pieces with a separator: `join([sql`a`, sql`b`], ' and ')`. */
+export function join(parts: readonly Sql[], separator: string): Sql {
+  if (parts.length === 0) return raw('');
+  const strings = ['', ...Array.from({ length: parts.length - 1 }, () => separator), ''];
+  return new Sql(strings, parts);
+}
+
+export const EMPTY = raw('');
+
+/**
+ * To be selected in a transaction that a crash of the server may undo at no price but work done twice: its commit waits
+ * for no disk. What was committed before, by whomever, is not affected.
+ */
+export const LAZY_COMMIT = raw(`set_config('synchronous_commit', 'off', true)`);
+
+/** The same as one piece, for what is used again and again. Throws where a value would be bound. */
+export function inOnePiece(query: Sql): Sql {
+  const { text, parameters } = compile(query);
+  if (parameters.length > 0) throw new Error('a fixed part of a statement binds values');
+  return raw(text);
+}
+
+/** Flattens a query to its text with `$1`-style placeholders and the values for them, in order. */
+export function compile(query: Sql): { text: string; parameters: unknown[] } {
+  const parameters: unknown[] = [];
+  let text = '';
+  const visit = (node: Sql): void => {
+    for (let i = 0; i < node.strings.length; i++) {
+      text += node.strings[i];
+      if (i >= node.values.length) continue;
+      const value = node.values[i];
+      if (value instanceof Sql) {
+        visit(value);
+        continue;
+      }
+      parameters.push(value);
+      text += `$${parameters.length}`;
+    }
+  };
+  visit(query);
+  return { text, parameters };
+}
+
+/** Reads and writes on one database: the pool, or one transaction of it. */
+export interface Queries {
+  /** All rows. */
+  rows<T>(query: Sql): Promise<T[]>;
+  /** The first row, or undefined. */
+  first<T>(query: Sql): Promise<T | undefined>;
+}
+
+/** A transaction. Every query in it must be awaited. */
+export interface Tx extends Queries {
+  readonly transaction: true;
+}

@@ -1,0 +1,29 @@
+// Making and hashing the secrets the service hands out. Values carry at least 192 random bits and
+// are stored only as SHA-256: they need no slow hash. Comparisons take the same time whatever the
+// input. Contract: decisions, section 7.
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+
+const TOKEN_BYTES = 24;
+const PREFIX_SHOWN = 9;
+
+/** A new secret value: the prefix and 48 hexadecimal characters (192 bits). */
+export function newToken(prefix: string): string {
+  return prefix + randomBytes(TOKEN_BYTES).toString('hex');
+}
+
+/** The leading part of a value, the only part ever listed. */
+export function shownPrefix(value: string, prefix: string): string {
+  return value.slice(0, prefix.length + PREFIX_SHOWN);
+}
+
+export function sha256(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
+}
+
+/** Whether a presented secret is one of the accepted ones, in constant time. */
+export function matchesSecret(presented: string, accepted: readonly string[]): boolean {
+  const digest = sha256(presented);
+  let matches = false;
+  for (const secret of accepted) matches = timingSafeEqual(digest, sha256(secret)) || matches;
+  return matches;
+}

@@ -1,0 +1,112 @@
+// The server on Bun. The only file that names it.
+// Bun answers by itself, without an envelope: 400 without a Host, 431 over 16 KiB of headers, 413
+// for a chunked body over the ceiling. Idle limits are sockets' inactivity in steps of 4 seconds.
+// Contract: "Operations" of the decisions.
+import { Connection, OpenConnections } from './connection.ts';
+import type { Running, ServeOptions, SocketHandler } from './contract.ts';
+import {
+  asksForSocket,
+  cannotListen,
+  internalError,
+  overCeiling,
+  plainAddress,
+  refusal,
+  validHandshake,
+} from './request.ts';
+
+/** Bun counts idle seconds in one byte. */
+const MAX_IDLE_SECONDS = 255;
+
+interface SocketState<D extends object> {
+  data: D;
+  connection: Connection<D> | undefined;
+}
+type BunServer<D extends object> = Bun.Server<SocketState<D>>;
+
+export function serveBun<D extends object>(options: ServeOptions<D>): Running {
+  const open = new OpenConnections<D>();
+  const server = listen(options, open);
+  return {
+    port: server.port ?? options.port,
+    idle: (request, seconds) => server.timeout(request, seconds > MAX_IDLE_SECONDS ? 0 : seconds),
+    stop: async (force = false) => {
+      const stopped = server.stop(force);
+      open.closeAll();
+      await stopped;
+    },
+  };
+}
+
+function listen<D extends object>(options: ServeOptions<D>, open: OpenConnections<D>): BunServer<D> {
+  const { hostname, port, maxBody, socket } = options;
+  const settings = {
+    hostname,
+    port,
+    reusePort: options.reusePort ?? false,
+    development: false as const,
+    idleTimeout: Math.min(options.idleSeconds, MAX_IDLE_SECONDS),
+    // A declared length over the ceiling is refused below, in the envelope; this stops the others.
+    maxRequestBodySize: maxBody * 4,
+    error: (error: unknown) => {
+      options.report(error);
+      return internalError();
+    },
+  };
+  const answer = (request: Request, server: BunServer<D>): Response | Promise<Response> =>
+    overCeiling(request, maxBody) ?? options.fetch(request, plainAddress(server.requestIP(request)?.address));
+  try {
+    if (!socket) return Bun.serve({ ...settings, fetch: answer }) as unknown as BunServer<D>;
+    return Bun.serve<SocketState<D>>({
+      ...settings,
+      fetch: (request, server) =>
+        asksForSocket(request, socket.path) ? upgrade(request, server, socket) : answer(request, server),
+      websocket: websocketOf(socket, options.report, open),
+    });
+  } catch (error) {
+    throw cannotListen(hostname, port, error);
+  }
+}
+
+async function upgrade<D extends object>(
+  request: Request,
+  server: BunServer<D>,
+  socket: SocketHandler<D>,
+): Promise<Response | undefined> {
+  if (!validHandshake(request)) return refusal('VALIDATION_ERROR', 'not a valid WebSocket handshake');
+  const data = await socket.upgrade(request, plainAddress(server.requestIP(request)?.address));
+  if (data instanceof Response) return data;
+  if (server.upgrade(request, { data: { data, connection: undefined } })) return undefined;
+  return refusal('VALIDATION_ERROR', 'the connection could not be upgraded');
+}
+
+function websocketOf<D extends object>(
+  socket: SocketHandler<D>,
+  report: (error: unknown) => void,
+  open: OpenConnections<D>,
+): Bun.WebSocketHandler<SocketState<D>> {
+  return {
+    maxPayloadLength: socket.maxFrameBytes,
+    // Bun drops what is over its own limit; ours closes the connection well before that.
+    backpressureLimit: socket.maxBufferedBytes * 8,
+    idleTimeout: socket.idleSeconds,
+    sendPings: true,
+    perMessageDeflate: false,
+    open: (ws) => {
+      const connection = new Connection(ws.data.data, socket, transportOf(ws), report);
+      ws.data.connection = connection;
+      open.start(connection);
+    },
+    message: (ws, frame) => ws.data.connection?.receive(frame),
+    close: (ws, code) => {
+      if (ws.data.connection) open.finish(ws.data.connection, code);
+    },
+  };
+}
+
+function transportOf<D extends object>(ws: Bun.ServerWebSocket<SocketState<D>>) {
+  return {
+    send: (text: string) => void ws.send(text),
+    buffered: () => ws.getBufferedAmount(),
+    close: (code: number, reason: string) => ws.close(code, reason),
+  };
+}

@@ -1,0 +1,155 @@
+// One WebSocket connection as both runtimes need it: messages strictly one after the other, a slow
+// reader closed with 1013, and exactly one `close` whatever order the runtime reports things in, or if it
+// never does. Units: bytes. Failures of a message handler are reported and close the connection with 1011.
+// Contract: the WebSocket paragraph of the decisions (1003, 1009, 1013).
+import { Buffer } from 'node:buffer';
+import type { SocketHandler, TextSocket } from './contract.ts';
+
+/** Messages that may wait behind the one being handled; a client past that is not waiting for answers. */
+const MAX_PENDING = 256;
+/** A burst may pass the limit within one turn, in which no runtime can flush; not without end, though. */
+const BURST_FACTOR = 4;
+/**
+ * How long a client has to answer that it is closed. One that reads nothing never does, and not every runtime cuts it
+ * off.
+ */
+const FAREWELL_MS = 1_000;
+
+/** What a runtime's own socket can do. */
+export interface Transport {
+  send(text: string): void;
+  buffered(): number;
+  close(code: number, reason: string): void;
+}
+
+export class Connection<D extends object> implements TextSocket<D> {
+  #open = true;
+  #finished = false;
+  #judging = false;
+  #pending = 0;
+  #farewell: ReturnType<typeof setTimeout> | undefined;
+  #last: Promise<void> = Promise.resolve();
+
+  constructor(
+    readonly data: D,
+    private readonly handler: SocketHandler<D>,
+    private readonly transport: Transport,
+    private readonly report: (error: unknown) => void,
+  ) {}
+
+  get buffered(): number {
+    return this.#finished ? 0 : this.transport.buffered();
+  }
+
+  send(text: string): boolean {
+    if (!this.#open) return false;
+    this.transport.send(text);
+    const buffered = this.transport.buffered();
+    if (buffered <= this.handler.maxBufferedBytes) return true;
+    if (buffered > this.handler.maxBufferedBytes * BURST_FACTOR) return this.#tooSlow();
+    this.#judgeLater();
+    return true;
+  }
+
+  close(code: number, reason = ''): void {
+    if (!this.#open) return;
+    this.#open = false;
+    this.#farewell = setTimeout(() => this.finish(1006), FAREWELL_MS);
+    this.transport.close(code, reason);
+  }
+
+  /** The runtime says that the connection is there. */
+  start(): void {
+    try {
+      this.handler.open(this);
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  /** A frame from the client; anything but a string is a binary frame. */
+  receive(frame: unknown): void {
+    if (!this.#open) return;
+    const refused = this.#refusal(frame);
+    if (refused) {
+      this.close(...refused);
+      return;
+    }
+    this.#pending++;
+    this.#last = this.#last.then(() => this.#handle(frame as string));
+  }
+
+  /** The runtime says that the connection is over, or it is given up; only the first time counts. */
+  finish(code: number): void {
+    clearTimeout(this.#farewell);
+    if (this.#finished) return;
+    this.#open = false;
+    this.#finished = true;
+    try {
+      this.handler.close(this, code || 1006);
+    } catch (error) {
+      this.report(error);
+    }
+  }
+
+  #refusal(frame: unknown): [code: number, reason: string] | undefined {
+    if (typeof frame !== 'string') return [1003, 'text frames only'];
+    if (longerThan(frame, this.handler.maxFrameBytes)) return [1009, 'frame too large'];
+    return this.#pending >= MAX_PENDING ? [1008, 'too many messages at once'] : undefined;
+  }
+
+  async #handle(text: string): Promise<void> {
+    try {
+      if (this.#open) await this.handler.message(this, text);
+    } catch (error) {
+      this.#fail(error);
+    } finally {
+      this.#pending--;
+    }
+  }
+
+  #fail(error: unknown): void {
+    this.report(error);
+    this.close(1011, 'internal error');
+  }
+
+  #judgeLater(): void {
+    if (this.#judging) return;
+    this.#judging = true;
+    setTimeout(() => {
+      this.#judging = false;
+      if (this.#open && this.transport.buffered() > this.handler.maxBufferedBytes) this.#tooSlow();
+    }, 0);
+  }
+
+  #tooSlow(): false {
+    this.close(1013, 'reading too slowly');
+    return false;
+  }
+}
+
+/** The connections of one server, so that stopping can close them all; a late one is closed at once. */
+export class OpenConnections<D extends object> {
+  readonly #connections = new Set<Connection<D>>();
+  #stopping = false;
+
+  start(connection: Connection<D>): void {
+    this.#connections.add(connection);
+    connection.start();
+    if (this.#stopping) this.closeAll();
+  }
+
+  finish(connection: Connection<D>, code: number): void {
+    if (this.#connections.delete(connection)) connection.finish(code);
+  }
+
+  closeAll(): void {
+    this.#stopping = true;
+    for (const connection of this.#connections) connection.close(1001, 'the service is stopping');
+  }
+}
+
+function longerThan(text: string, bytes: number): boolean {
+  if (text.length > bytes) return true;
+  return text.length * 3 > bytes && Buffer.byteLength(text) > bytes;
+}

@@ -1,0 +1,165 @@
+// Several processes on one port (`WORKERS`): the first one serves nothing, starts the others, starts
+// anew what dies, and stops all of them. They read from a pipe of its: when the pipe ends, because the
+// first process stops them or is gone itself, they stop. Times are milliseconds.
+// Contract: `WORKERS` in section 1 of the decisions.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { type AddressInfo, createServer } from 'node:net';
+import process from 'node:process';
+import { createInterface } from 'node:readline';
+import type { Writable } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Config } from '../config.ts';
+import type { Log } from '../runtime/log.ts';
+import { addressOf, cannotListen } from './request.ts';
+import { Relay } from './siblings.ts';
+
+/** Set for the processes that serve: which one it is, from 1. */
+const NUMBER_VARIABLE = 'SERVICE_PROCESS';
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 10_000;
+/** A process that lived this long died for a new reason. */
+const STEADY_MS = 30_000;
+
+/** Whether this process is one that another started to share its port. */
+export function isOneOfSeveral(): boolean {
+  return process.env[NUMBER_VARIABLE] !== undefined;
+}
+
+/** Whether this process is to do what only one of several does. */
+export function isFirst(): boolean {
+  return (process.env[NUMBER_VARIABLE] ?? '1') === '1';
+}
+
+/** Calls back when the process that started this one wants it to end, or is gone; never where nothing started it. */
+export function onReleased(callback: () => void): void {
+  if (!isOneOfSeveral()) return;
+  process.stdin.on('end', callback);
+  process.stdin.on('error', callback);
+  process.stdin.resume();
+}
+
+/** Runs `config.workers` processes until the signal aborts. Resolves to the exit code; rejects when they cannot start. */
+export async function superviseProcesses(config: Config, log: Log, stopping: AbortSignal): Promise<number> {
+  const port = await freeOrGiven(config.host, config.port);
+  const over = new AbortController();
+  stopping.addEventListener('abort', () => over.abort(), { once: true });
+  if (stopping.aborted) over.abort();
+  const numbers = Array.from({ length: config.workers }, (_, i) => i + 1);
+  const relay = new Relay();
+  const workers = numbers.map((number) => new Watched(number, port, log, relay, over.signal));
+  const ended = Promise.race(workers.map((worker) => worker.ended));
+  const isReady = Promise.all(workers.map((worker) => worker.ready)).then(() => true);
+  if (await Promise.race([isReady, ended.then(() => false)])) {
+    console.log([`listening on ${addressOf(config.host, port)}`, ...workers.flatMap(({ said }) => said)].join('\n'));
+    await ended;
+  }
+  over.abort();
+  const codes = await Promise.all(workers.map((worker) => worker.end(config.shutdownTimeoutMs)));
+  return stopping.aborted && codes.every((code) => code === 0) ? 0 : 1;
+}
+
+/** A port that nobody else listens on: sharing one would let a foreign server go unnoticed. */
+function freeOrGiven(host: string, port: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const probe = createServer();
+    probe.once('error', (error) => reject(cannotListen(host, port, error)));
+    probe.listen(port, host, () => {
+      const address = probe.address() as AddressInfo;
+      probe.close(() => resolve(address.port));
+    });
+  });
+}
+
+/** One process, and the next in its place when it dies. */
+class Watched {
+  /** When it listens for the first time. */
+  readonly ready: Promise<void>;
+  /** When it is not started anew any more: `over` aborted, or it never came to listen. */
+  readonly ended: Promise<void>;
+  /** What else it printed. */
+  readonly said: string[] = [];
+  #child: ChildProcess | undefined;
+  #lastCode: number | null = null;
+  #isReady = false;
+
+  constructor(
+    private readonly number: number,
+    private readonly port: number,
+    private readonly log: Log,
+    private readonly relay: Relay,
+    private readonly over: AbortSignal,
+  ) {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.ready = promise;
+    this.ended = this.#live(resolve);
+  }
+
+  /** Waits for its end, which comes by force after the time given. Resolves to its exit code. */
+  async end(withinMs: number): Promise<number | null> {
+    const timer = setTimeout(() => this.#child?.kill('SIGKILL'), withinMs);
+    await this.ended;
+    clearTimeout(timer);
+    return this.#lastCode;
+  }
+
+  async #live(onReady: () => void): Promise<void> {
+    let pauseMs = FIRST_PAUSE_MS;
+    while (!this.over.aborted) {
+      const startedAt = Date.now();
+      await this.#run(onReady);
+      if (!this.#isReady || this.over.aborted) return;
+      pauseMs = Date.now() - startedAt > STEADY_MS ? FIRST_PAUSE_MS : Math.min(LONGEST_PAUSE_MS, pauseMs * 2);
+      this.log.error('a process died and is started anew', { process: this.number, code: this.#lastCode, pauseMs });
+      // How it died is told; the end of what follows is what counts at the end.
+      this.#lastCode = 0;
+      await pause(pauseMs, this.over);
+    }
+  }
+
+  /** Resolves when the process has ended. */
+  async #run(onReady: () => void): Promise<void> {
+    const env = { ...process.env, PORT: String(this.port), [NUMBER_VARIABLE]: String(this.number) };
+    const child = spawn(process.execPath, commandLine(), { env, stdio: ['pipe', 'pipe', 'inherit'] });
+    this.#child = child;
+    const onOver = (): void => void child.stdin.end();
+    this.over.addEventListener('abort', onOver, { once: true });
+    // What cannot be written any more was for a process whose end is told by itself.
+    child.stdin.on('error', () => undefined);
+    createInterface({ input: child.stdout }).on('line', (line) => this.#hear(line, child.stdin, onReady));
+    this.#lastCode = await new Promise<number | null>((resolve, reject) => {
+      child.once('exit', resolve);
+      child.once('error', reject);
+    });
+    this.relay.leave(this.number);
+    this.over.removeEventListener('abort', onOver);
+  }
+
+  #hear(line: string, input: Writable, onReady: () => void): void {
+    if (this.relay.hear(this.number, line)) return;
+    if (!line.startsWith('listening on ')) {
+      this.said.push(line);
+      return;
+    }
+    this.relay.enter(this.number, (text) => input.writable && input.write(text));
+    if (this.#isReady) return;
+    this.#isReady = true;
+    onReady();
+  }
+}
+
+async function pause(ms: number, over: AbortSignal): Promise<void> {
+  try {
+    await delay(ms, undefined, { signal: over });
+  } catch (error) {
+    if (!over.aborted) throw error;
+  }
+}
+
+/** How this runtime starts the same program again. */
+function commandLine(): string[] {
+  const flags =
+    'Deno' in globalThis
+      ? ['run', '--no-prompt', '--allow-net', '--allow-env', '--allow-read', '--allow-write']
+      : ['--no-env-file'];
+  return [...flags, ...process.argv.slice(1)];
+}

@@ -1,0 +1,126 @@
+// A tenant's roles: list, add, change, delete. Users and keys look their role up anew for each
+// request, so a change acts on all of them at once, on every process.
+// Failures: 400 with every problem, 404, 409 for a taken name, a system role, or one that is in use.
+// Contract: section 6 of the decisions.
+import type { TenantCaller } from '../access/caller.ts';
+import { holdEntities } from '../access/grants.ts';
+import { isAdminRole, type Role, rolesOf } from '../access/role-store.ts';
+import type { App } from '../app.ts';
+import { catalogOf } from '../entities/catalog.ts';
+import { conflict, invalidField, notFound } from '../errors.ts';
+import { newId } from '../runtime/ids.ts';
+import { identifier, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import type { JsonObject } from '../runtime/text.ts';
+import type { Tenant } from '../tenants/tenants.ts';
+import { readRole } from './role-input.ts';
+import { tableOf } from './users.ts';
+
+/** All roles, the system ones first, then by name. */
+export async function listRoles(app: App, { tenant }: TenantCaller): Promise<Role[]> {
+  return [...(await rolesOf(app, tenant)).byName.values()];
+}
+
+/** One role by its name. 404. */
+export async function getRole(app: App, { tenant }: TenantCaller, name: string): Promise<Role> {
+  const role = (await rolesOf(app, tenant)).byName.get(name);
+  if (role === undefined) throw notFound('role');
+  return role;
+}
+
+/** Adds a role. */
+export async function addRole(app: App, caller: TenantCaller, body: JsonObject): Promise<Role> {
+  const { tenant } = caller;
+  const input = readRole(body, await catalogOf(app, tenant), caller, true);
+  const name = input.name as string;
+  const row = await app.db.begin(async (tx) => {
+    await holdEntities(tx, tenant, input.permissions ?? {}, 'permissions');
+    return tx.first(sql`
+      insert into ${rolesTable(tenant)} (id, name, description, permissions, entities)
+      values (${newId()}::uuid, ${name}, ${input.description ?? null}, ${jsonb(input.permissions)}, ${jsonb(input.entities ?? {})})
+      on conflict (name) do nothing
+      returning id`);
+  });
+  if (row === undefined) throw conflict('a role with this name exists', [{ path: 'name', message: 'is taken' }]);
+  await app.changes.announce('role', tenant.id);
+  return getRole(app, caller, name);
+}
+
+/** Changes what is in the body; `permissions` and `entities` are replaced whole. A name stays. */
+export async function changeRole(app: App, caller: TenantCaller, name: string, body: JsonObject): Promise<Role> {
+  const { tenant } = caller;
+  await getRole(app, caller, name);
+  if (isAdminRole(name)) throw conflict(`the role ${name} cannot be changed`);
+  const {
+    description,
+    permissions,
+    entities,
+    name: given,
+  } = readRole(body, await catalogOf(app, tenant), caller, false);
+  if (given !== undefined && given !== name) throw invalidField('name', 'cannot be changed');
+  const row = await app.db.begin(async (tx) => {
+    await holdEntities(tx, tenant, permissions ?? {}, 'permissions');
+    return tx.first(sql`
+      update ${rolesTable(tenant)}
+      set description = case when ${description === undefined}::boolean then description else ${description ?? null} end,
+        permissions = coalesce(${jsonb(permissions)}, permissions), entities = coalesce(${jsonb(entities)}, entities),
+        updated_at = now()
+      where name = ${name}
+      returning id`);
+  });
+  if (row === undefined) throw notFound('role');
+  await app.changes.announce('role', tenant.id);
+  return getRole(app, caller, name);
+}
+
+/** Deletes a role that nobody has. Returns its id. */
+export async function removeRole(app: App, { tenant }: TenantCaller, name: string): Promise<string> {
+  const id = await app.db.begin(async (tx) => {
+    const role = await tx.first<{ id: string; is_system: boolean }>(sql`
+      select id, is_system from ${rolesTable(tenant)} where name = ${name} for update`);
+    if (role === undefined) throw notFound('role');
+    if (role.is_system) throw conflict(`the role ${name} cannot be deleted`);
+    const uses = await usesOf(tx, tenant, name, role.id);
+    if (uses.length > 0) throw conflict(`the role ${name} is in use: ${uses.join(', ')}`);
+    await tx.rows(sql`delete from ${rolesTable(tenant)} where id = ${role.id}::uuid`);
+    return role.id;
+  });
+  await app.changes.announce('role', tenant.id);
+  return id;
+}
+
+interface Uses {
+  users: number;
+  invitations: number;
+  apis: number;
+  keys: number;
+}
+
+/** Who has the role or may come to have it, with counts. A platform API is one: its keys would lose their confines. */
+async function usesOf(tx: Tx, { id: tenantId, ...tenant }: Tenant, name: string, roleId: string): Promise<string[]> {
+  const ofTenant = sql`tenant_id = ${tenantId}::uuid`;
+  const uses = await tx.first<Uses>(sql`
+    select
+      (select count(*) from ${tableOf(tenant)} where role = ${name}) as users,
+      (select count(*) from platform.invitations
+        where ${ofTenant} and role = ${name} and accepted_at is null and revoked_at is null and expires_at > now()
+      ) as invitations,
+      (select count(*) from platform.apis where ${ofTenant} and roles @> to_jsonb(${name}::text)) as apis,
+      (select count(*) from platform.public_keys
+        where ${ofTenant} and role_id = ${roleId}::uuid and revoked_at is null and expires_at > now()
+      ) + (select count(*) from platform.platform_keys
+        where ${ofTenant} and role = ${name} and revoked_at is null and (expires_at is null or expires_at > now())
+      ) as keys`);
+  const words = { users: 'users', invitations: 'invitations', apis: 'platform APIs', keys: 'keys' } as const;
+  return Object.entries(words)
+    .map(([kind, word]) => ({ count: uses?.[kind as keyof Uses] ?? 0, word }))
+    .filter(({ count }) => count > 0)
+    .map(({ count, word }) => `${word}: ${count}`);
+}
+
+function rolesTable({ schema }: Tenant): Sql {
+  return identifier(schema, 'roles');
+}
+
+function jsonb(value: object | undefined): Sql {
+  return value === undefined ? sql`null::jsonb` : sql`${JSON.stringify(value)}::text::jsonb`;
+}

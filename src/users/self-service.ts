@@ -1,0 +1,153 @@
+// What people do for themselves: register, have a forgotten password replaced, change their own. The
+// first two only where the tenant's settings say so; whether a tenant is unknown, suspended or has it
+// switched off gets one and the same 403. A new password ends all the user's tokens.
+// Contract: "Authentication and identity endpoints", section 7 of the decisions.
+import type { TenantCaller } from '../access/caller.ts';
+import { guardAccount, limitAttempts } from '../access/lockout.ts';
+import { hashPassword, verifyPassword } from '../access/passwords.ts';
+import { namedTenant } from '../access/tenant-context.ts';
+import type { App } from '../app.ts';
+import { forbidden, invalidField, ServiceError, unauthorized } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
+import { newId } from '../runtime/ids.ts';
+import type { Message } from '../runtime/mail.ts';
+import { sql, type Tx } from '../runtime/sql.ts';
+import type { JsonObject } from '../runtime/text.ts';
+import { newToken, sha256 } from '../runtime/tokens.ts';
+import { type Tenant, tenantById } from '../tenants/tenants.ts';
+import { linkBase } from './invite.ts';
+import { readRegistration } from './user-input.ts';
+import { insertUser, tableOf } from './users.ts';
+
+type Switch = 'selfRegistration' | 'passwordReset';
+
+const RESET_PREFIX = 'svc_rst_';
+const { ttlS, mailsMax, mailsWindowMs } = LIMITS.passwordReset;
+
+/** Adds the person who asks as a viewer, whatever else the body says. 409 for a taken address, 429 past 20 a minute. */
+export async function register(app: App, request: Request, body: JsonObject) {
+  const tenant = await switchedOn(app, request, 'selfRegistration');
+  await limitAttempts(app, request, 'registrations');
+  const { email, name, password } = readRegistration(body);
+  const passwordHash = await hashPassword(password);
+  const user = await insertUser(app.db, tenant, { email, name, role: 'viewer', passwordHash });
+  return { id: user.id, email: user.email, name: user.name, role: user.role };
+}
+
+/** Promises a mail. Whether there is such a user is found out later, so that the answer tells nothing. */
+export async function forgetPassword(app: App, request: Request, email: string): Promise<{ sent: true }> {
+  const tenant = await switchedOn(app, request, 'passwordReset');
+  app.mail.send(() => resetMail(app, tenant, email));
+  return { sent: true };
+}
+
+/** The mail with a token, if there is such a user and it has not had too many of late. */
+async function resetMail(app: App, tenant: Tenant, email: string): Promise<Message | undefined> {
+  const user = await app.db.first<{ id: string; email: string }>(sql`
+    select id, email from ${tableOf(tenant)} where lower(email) = lower(${email}) and is_active`);
+  if (user === undefined) return undefined;
+  const { count } = await app.broker.hit(`reset-mails:${tenant.id}:${user.id}`, mailsWindowMs);
+  if (count > mailsMax) return undefined;
+  const token = newToken(RESET_PREFIX);
+  await app.db.rows(sql`
+    insert into platform.password_resets (id, tenant_id, user_id, hash, expires_at)
+    values (${newId()}::uuid, ${tenant.id}::uuid, ${user.id}::uuid, decode(${sha256(token).toString('hex')}, 'hex'),
+      now() + make_interval(secs => ${ttlS}::int))`);
+  return {
+    to: user.email,
+    subject: `Your password at ${tenant.name}`,
+    text: `Somebody asked for a new password for this address at ${tenant.name}.\n\nChoose one here, within an hour:\n${linkBase(app)}/app/reset-password?token=${token}\n\nIf it was not you, do nothing.\n`,
+  };
+}
+
+interface Reset {
+  id: string;
+  tenant_id: string;
+  user_id: string;
+}
+
+/** Sets a new password with a mailed token, once. The token alone tells the tenant; a header must agree. 400 for a bad one. */
+export async function resetPassword(app: App, request: Request, token: string, password: string): Promise<void> {
+  const named = await namedAndSwitchedOn(app, request, 'passwordReset');
+  const reset = await app.db.first<Reset>(sql`
+    select id, tenant_id, user_id from platform.password_resets
+    where hash = decode(${sha256(token).toString('hex')}, 'hex') and used_at is null and expires_at > now()`);
+  if (reset === undefined || (named !== null && named.id !== reset.tenant_id)) throw badToken();
+  const tenant = named ?? requireSwitch(await tenantById(app, reset.tenant_id), 'passwordReset');
+  const passwordHash = await hashPassword(password);
+  await app.db.begin(async (tx) => {
+    const used = await tx.first(sql`
+      update platform.password_resets set used_at = now()
+      where id = ${reset.id}::uuid and used_at is null
+      returning id`);
+    const user = await tx.first(sql`
+      update ${tableOf(tenant)}
+      set password_hash = ${passwordHash}, token_version = token_version + 1, updated_at = now()
+      where id = ${reset.user_id}::uuid and is_active
+      returning id`);
+    if (used === undefined || user === undefined) throw badToken();
+    await endResets(tx, tenant, reset.user_id);
+  });
+  await app.changes.announce('user', `${tenant.id}:${reset.user_id}`);
+}
+
+/** 403 for a caller that is not a person with a password of its own. */
+export function requirePerson(caller: TenantCaller): void {
+  if (caller.kind !== 'user' && caller.kind !== 'developer') throw forbidden('only a user has a password');
+}
+
+/** Changes the caller's own password. 403 for whoever is no user, 401 for a wrong current password, which counts as a failure. */
+export async function changePassword(app: App, caller: TenantCaller, current: string, password: string): Promise<void> {
+  requirePerson(caller);
+  const { tenant } = caller;
+  const id = caller.id as string;
+  const stored = await app.db.first<{ password_hash: string | null }>(sql`
+    select password_hash from ${tableOf(tenant)} where id = ${id}::uuid`);
+  const before = stored?.password_hash ?? null;
+  await guardAccount(app, { kind: 'user', tenantId: tenant.id, name: id }, () => verifyPassword(current, before));
+  const passwordHash = await hashPassword(password);
+  await app.db.begin(async (tx) => {
+    const changed = await tx.first(sql`
+      update ${tableOf(tenant)}
+      set password_hash = ${passwordHash}, token_version = token_version + 1, updated_at = now()
+      where id = ${id}::uuid and password_hash = ${before}
+      returning id`);
+    if (changed === undefined) throw unauthorized('wrong credentials');
+    await endResets(tx, tenant, id);
+  });
+  await app.changes.announce('user', `${tenant.id}:${id}`);
+}
+
+/** Tokens mailed before the password changed mean nothing after it. */
+async function endResets(tx: Tx, tenant: Tenant, userId: string): Promise<void> {
+  await tx.rows(sql`
+    update platform.password_resets set used_at = now()
+    where tenant_id = ${tenant.id}::uuid and user_id = ${userId}::uuid and used_at is null`);
+}
+
+function badToken(): ServiceError {
+  return invalidField('token', 'is unknown, used or expired');
+}
+
+/** The tenant named by header or host, in which this is switched on. 400 when none is named. */
+async function switchedOn(app: App, request: Request, which: Switch): Promise<Tenant> {
+  const tenant = await namedAndSwitchedOn(app, request, which);
+  if (tenant === null) throw invalidField('X-Tenant-ID', 'name the tenant in this header');
+  return tenant;
+}
+
+/** The same; null when none is named. */
+async function namedAndSwitchedOn(app: App, request: Request, which: Switch): Promise<Tenant | null> {
+  try {
+    const tenant = await namedTenant(app, request);
+    return tenant === null ? null : requireSwitch(tenant, which);
+  } catch (error) {
+    if (error instanceof ServiceError && error.ecode === 'NOT_FOUND') return requireSwitch(null, which);
+    throw error;
+  }
+}
+
+function requireSwitch(tenant: Tenant | null, which: Switch): Tenant {
+  if (tenant?.status === 'active' && tenant.settings[which] === true) return tenant;
+  throw forbidden('this is not switched on in this tenant');
+}

@@ -1,0 +1,109 @@
+// Signing in with e-mail address and password: a session token of 24 hours or a developer token of up
+// to a year. An unknown address, a wrong password and a locked account are told apart neither by the
+// answer nor, but for the lock, by the time it takes.
+// Contract: "Authentication and identity endpoints", section 7 of the decisions.
+import { tokensOf } from '../access/bound.ts';
+import type { TokenKind } from '../access/jwt.ts';
+import { guardAccount, limitAttempts } from '../access/lockout.ts';
+import { verifyPassword } from '../access/passwords.ts';
+import { namedTenant } from '../access/tenant-context.ts';
+import type { App } from '../app.ts';
+import { forbidden, invalidField } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
+import { Gate } from '../runtime/gate.ts';
+import { sql } from '../runtime/sql.ts';
+import type { Tenant } from '../tenants/tenants.ts';
+import { tableOf } from './users.ts';
+
+export interface Secret {
+  email: string;
+  password: string;
+}
+
+interface Person {
+  id: string;
+  email: string;
+  name: string;
+  role: string;
+  is_active: boolean;
+  password_hash: string | null;
+  token_version: number;
+}
+
+export interface Session {
+  token: string;
+  user: { id: string; email: string; name: string; role: string };
+}
+
+export interface DeveloperToken {
+  token: string;
+  /** ISO 8601. */
+  expiresAt: string;
+  user: { id: string; email: string };
+}
+
+/** A storm of sign-ins takes no more of the database's connections than this; the rest waits, or is shed with 503. */
+const gate = new Gate(4, 100);
+
+/** A session token. 401 for a wrong or locked account, 403 for a suspended tenant, 429 past the address's share. */
+export async function signIn(app: App, request: Request, secret: Secret): Promise<Session> {
+  const { tenant, person } = await prove(app, request, secret);
+  const { id, email, name, role } = person;
+  const { token } = await issue(app, tenant, person, 'user', LIMITS.login.ttlS);
+  return { token, user: { id, email, name, role } };
+}
+
+/** A developer token, with the rights of a session. Refusals as for `signIn`. */
+export async function issueDeveloperToken(
+  app: App,
+  request: Request,
+  secret: Secret,
+  ttlDays: number = LIMITS.developerToken.daysDefault,
+): Promise<DeveloperToken> {
+  const { tenant, person } = await prove(app, request, secret);
+  const { id, email } = person;
+  return { ...(await issue(app, tenant, person, 'developer', ttlDays * 86_400)), user: { id, email } };
+}
+
+/** The tenant that a request without a caller names. 400 without one, 404 for an unknown one, 403 when suspended. */
+async function openTenant(app: App, request: Request): Promise<Tenant> {
+  const tenant = await namedTenant(app, request);
+  if (tenant === null) throw invalidField('X-Tenant-ID', 'name the tenant in this header');
+  if (tenant.status === 'suspended') throw forbidden('this tenant is suspended');
+  return tenant;
+}
+
+async function prove(
+  app: App,
+  request: Request,
+  { email, password }: Secret,
+): Promise<{ tenant: Tenant; person: Person }> {
+  await limitAttempts(app, request);
+  const tenant = await openTenant(app, request);
+  return gate.run(async () => ({ tenant, person: await provenPerson(app, tenant, { email, password }) }));
+}
+
+async function provenPerson(app: App, tenant: Tenant, { email, password }: Secret): Promise<Person> {
+  const person = await app.db.first<Person>(sql`
+    select id, email, name, role, is_active, password_hash, token_version
+    from ${tableOf(tenant)}
+    where lower(email) = lower(${email})`);
+  const name = person?.id ?? email.toLowerCase();
+  await guardAccount(app, { kind: 'user', tenantId: tenant.id, name }, async () => {
+    const isRight = await verifyPassword(password, person?.password_hash ?? null);
+    return isRight && person?.is_active === true;
+  });
+  return person as Person;
+}
+
+async function issue(
+  app: App,
+  tenant: Tenant,
+  { id: subject, token_version: version }: Person,
+  kind: TokenKind,
+  ttlS: number,
+): Promise<{ token: string; expiresAt: string }> {
+  const expiresAtS = Math.floor(Date.now() / 1_000) + ttlS;
+  const token = await tokensOf(app).sign({ kind, tenantId: tenant.id, subject, version, expiresAtS });
+  return { token, expiresAt: new Date(expiresAtS * 1_000).toISOString() };
+}

@@ -1,0 +1,62 @@
+// What a request may say about a user: address, name, role, password, and whether the user is active.
+// Every problem is named at once: 400. Other members, such as `id`, mean nothing and are left alone.
+// Contract: `/api/users` in section 6 of the decisions.
+import { passwordProblem } from '../access/passwords.ts';
+import { invalid, type Problem } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
+import type { JsonObject } from '../runtime/text.ts';
+import { EMAIL_PROBLEM, isEmail } from './email.ts';
+
+export interface UserChanges {
+  email?: string;
+  name?: string;
+  role?: string;
+  password?: string;
+  isActive?: boolean;
+}
+
+type Member = keyof UserChanges;
+
+/** Why a member's value is not acceptable, or undefined. */
+const PROBLEMS: Readonly<Record<Member, (value: unknown) => string | undefined>> = {
+  email: (value) => (isEmail(value) ? undefined : EMAIL_PROBLEM),
+  name: (value) => (isPersonName(value) ? undefined : NAME_PROBLEM),
+  role: (value) => (typeof value === 'string' && value !== '' ? undefined : 'must be the name of a role'),
+  password: passwordProblem,
+  isActive: (value) => (typeof value === 'boolean' ? undefined : 'must be true or false'),
+};
+
+const NAME_PROBLEM = `must be a text of 1 to ${LIMITS.tenant.nameMax} characters`;
+
+function isPersonName(value: unknown): value is string {
+  return typeof value === 'string' && value.trim() !== '' && value.length <= LIMITS.tenant.nameMax;
+}
+
+/** A new user; without a password, an invited one. */
+export function readUserInput(body: JsonObject): { email: string; name: string; role: string; password?: string } {
+  return read(body, ['email', 'name', 'role'], ['password']) as ReturnType<typeof readUserInput>;
+}
+
+/** A person who adds themselves. */
+export function readRegistration(body: JsonObject): { email: string; name: string; password: string } {
+  return read(body, ['email', 'name', 'password'], []) as ReturnType<typeof readRegistration>;
+}
+
+export function readUserChanges(body: JsonObject): UserChanges {
+  return read(body, [], ['email', 'name', 'role', 'password', 'isActive']);
+}
+
+/** The members asked for. An optional one may be left out or null. */
+function read(body: JsonObject, required: readonly Member[], optional: readonly Member[]): UserChanges {
+  const problems: Problem[] = [];
+  const members: [Member, unknown][] = [];
+  for (const path of [...required, ...optional]) {
+    const value = body[path];
+    if (value == null && optional.includes(path)) continue;
+    const message = PROBLEMS[path](value);
+    if (message === undefined) members.push([path, value]);
+    else problems.push({ path, message });
+  }
+  if (problems.length > 0) throw invalid(problems);
+  return Object.fromEntries(members);
+}

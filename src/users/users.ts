@@ -1,0 +1,168 @@
+// The people of a tenant: list, add, change, remove. An active owner always remains, whatever runs at
+// once: whoever takes one away first locks them all. What a person may do ends with the change, on
+// every process. Failures: 400 with every problem, 404, 409 for a taken address or the last owner.
+// Contract: "Tenant user", section 6 of the decisions.
+import type { TenantCaller } from '../access/caller.ts';
+import { holdRole } from '../access/grants.ts';
+import { hashPassword } from '../access/passwords.ts';
+import type { App } from '../app.ts';
+import { conflict, notFound } from '../errors.ts';
+import { type Page, pageOf } from '../http/reply.ts';
+import { isUuid, newId } from '../runtime/ids.ts';
+import { identifier, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import type { JsonObject } from '../runtime/text.ts';
+import type { Tenant } from '../tenants/tenants.ts';
+import { createInvitation } from './invite.ts';
+import { readUserChanges, readUserInput } from './user-input.ts';
+
+export interface User {
+  id: string;
+  email: string;
+  name: string;
+  role: string;
+  isActive: boolean;
+  createdAt: string;
+  updatedAt: string;
+}
+
+/** Somebody who is asked to become a user; `id` is the invitation's. */
+export interface Invited {
+  id: string;
+  email: string;
+  name: string;
+  role: string;
+  isActive: false;
+  status: 'invited';
+  expiresAt: string;
+}
+
+interface UserRow {
+  id: string;
+  email: string;
+  name: string;
+  role: string;
+  is_active: boolean;
+  created_at: string;
+  updated_at: string;
+}
+
+const COLUMNS = sql`id, email, name, role, is_active, created_at, updated_at`;
+
+/** The users, newest first. */
+export async function listUsers(app: App, { tenant }: TenantCaller, page: number, limit: number): Promise<Page<User>> {
+  const users = tableOf(tenant);
+  const rows = await app.db.rows<UserRow>(sql`
+    select ${COLUMNS} from ${users}
+    order by id desc
+    limit ${limit}::bigint offset ${(page - 1) * limit}::bigint`);
+  const counted = await app.db.first<{ total: number }>(sql`select count(*) as total from ${users}`);
+  return pageOf(rows.map(toUser), counted?.total ?? 0, page, limit);
+}
+
+/** One user. 404. */
+export async function getUser(app: App, { tenant }: TenantCaller, id: string): Promise<User> {
+  if (!isUuid(id)) throw notFound('user');
+  const row = await app.db.first<UserRow>(sql`select ${COLUMNS} from ${tableOf(tenant)} where id = ${id}::uuid`);
+  if (row === undefined) throw notFound('user');
+  return toUser(row);
+}
+
+/** Adds a user, or, without a password, invites the person into the role named. */
+export async function addUser(app: App, caller: TenantCaller, body: JsonObject): Promise<User | Invited> {
+  const { email, name, role, password } = readUserInput(body);
+  const { tenant, id: inviter } = caller;
+  if (password === undefined) {
+    const invited = { kind: 'member', tenant, email, role, inviter } as const;
+    const { id, expiresAt } = await createInvitation(app, invited, async (tx) => {
+      await holdRole(tx, tenant, role);
+      await refuseTakenEmail(tx, tenant, email);
+    });
+    return { id, email, name, role, isActive: false, status: 'invited', expiresAt };
+  }
+  const passwordHash = await hashPassword(password);
+  return app.db.begin(async (tx) => {
+    await holdRole(tx, tenant, role);
+    return insertUser(tx, tenant, { email, name, role, passwordHash });
+  });
+}
+
+/** Stores a new, active user. 409 for an address that is taken. */
+export async function insertUser(
+  queries: Queries,
+  tenant: Pick<Tenant, 'schema'>,
+  { email, name, role, passwordHash }: { email: string; name: string; role: string; passwordHash: string },
+): Promise<User> {
+  const row = await queries.first<UserRow>(sql`
+    insert into ${tableOf(tenant)} (id, email, name, role, password_hash)
+    values (${newId()}::uuid, ${email}, ${name}, ${role}, ${passwordHash})
+    on conflict ((lower(email))) do nothing
+    returning ${COLUMNS}`);
+  if (row === undefined) throw takenEmail();
+  return toUser(row);
+}
+
+/** Changes a user. A new password or the end of `isActive` ends the user's tokens. */
+export async function changeUser(app: App, caller: TenantCaller, id: string, body: JsonObject): Promise<User> {
+  if (!isUuid(id)) throw notFound('user');
+  const { tenant } = caller;
+  const changes = readUserChanges(body);
+  const { email, name, role, isActive, password } = changes;
+  const passwordHash = password === undefined ? null : await hashPassword(password);
+  const endsTokens = password !== undefined || isActive === false;
+  const row = await app.db.begin(async (tx) => {
+    if (role !== undefined) await holdRole(tx, tenant, role);
+    if ((role !== undefined && role !== 'owner') || isActive === false) await keepAnOwner(tx, tenant, id);
+    if (email !== undefined) await refuseTakenEmail(tx, tenant, email, id);
+    return tx.first<UserRow>(sql`
+      update ${tableOf(tenant)}
+      set email = coalesce(${email ?? null}, email), name = coalesce(${name ?? null}, name),
+        role = coalesce(${role ?? null}, role), is_active = coalesce(${isActive ?? null}::boolean, is_active),
+        password_hash = coalesce(${passwordHash}, password_hash),
+        token_version = token_version + ${endsTokens ? 1 : 0}::int, updated_at = now()
+      where id = ${id}::uuid
+      returning ${COLUMNS}`);
+  });
+  if (row === undefined) throw notFound('user');
+  await app.changes.announce('user', `${tenant.id}:${row.id}`);
+  return toUser(row);
+}
+
+/** Removes a user, whose tokens end with it. Returns its id. */
+export async function removeUser(app: App, { tenant }: TenantCaller, id: string): Promise<string> {
+  if (!isUuid(id)) throw notFound('user');
+  const row = await app.db.begin(async (tx) => {
+    await keepAnOwner(tx, tenant, id);
+    await tx.rows(sql`
+      delete from platform.password_resets where tenant_id = ${tenant.id}::uuid and user_id = ${id}::uuid`);
+    return tx.first<{ id: string }>(sql`delete from ${tableOf(tenant)} where id = ${id}::uuid returning id`);
+  });
+  if (row === undefined) throw notFound('user');
+  await app.changes.announce('user', `${tenant.id}:${row.id}`);
+  return row.id;
+}
+
+/** 409 when the user is the only active owner. Locks the owners, so that two of them cannot go at once. */
+async function keepAnOwner(tx: Tx, tenant: Tenant, id: string): Promise<void> {
+  const owners = await tx.rows<{ id: string }>(sql`
+    select id from ${tableOf(tenant)} where role = 'owner' and is_active order by id for update`);
+  const isOwner = owners.some((owner) => owner.id === id.toLowerCase());
+  if (isOwner && owners.length === 1) throw conflict('this is the last owner; make somebody else an owner first');
+}
+
+async function refuseTakenEmail(tx: Tx, tenant: Tenant, email: string, exceptId?: string): Promise<void> {
+  const others = exceptId === undefined ? sql`` : sql`and id <> ${exceptId}::uuid`;
+  const row = await tx.first(sql`select from ${tableOf(tenant)} where lower(email) = lower(${email}) ${others}`);
+  if (row !== undefined) throw takenEmail();
+}
+
+function takenEmail() {
+  return conflict('a user with this e-mail address exists', [{ path: 'email', message: 'is taken' }]);
+}
+
+export function tableOf({ schema }: Pick<Tenant, 'schema'>): Sql {
+  return identifier(schema, 'users');
+}
+
+function toUser({ is_active: isActive, created_at: createdAt, updated_at: updatedAt, ...rest }: UserRow): User {
+  return { ...rest, isActive, createdAt, updatedAt };
+}

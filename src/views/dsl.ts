@@ -1,0 +1,108 @@
+// A view's `filterDsl`: conditions that all hold for its records. It is checked whole when written,
+// so that nothing in it is ever ignored, and compiled anew for each reader, whom `$currentUser` names.
+// Failures: 400 that names each condition; 409 once a definition has moved from under a view.
+// Contract: "View", sections 5 and 12 of the decisions.
+import type { TenantCaller } from '../access/caller.ts';
+import type { Catalog } from '../entities/catalog.ts';
+import type { Entity } from '../entities/field.ts';
+import { conflict, type Problem, ServiceError } from '../errors.ts';
+import { and, type Expression, type Scope } from '../expression/ast.ts';
+import { parseExpression } from '../expression/parse.ts';
+import { LIMITS } from '../limits.ts';
+import { fullScope, sightOf } from '../records/sight.ts';
+import type { JsonObject } from '../runtime/text.ts';
+
+/** `{ validate: [{ condition }] }`, every condition ANDed. */
+export interface FilterDsl {
+  validate: { condition: string }[];
+}
+
+const PATH = 'filterDsl';
+
+/** A reader who has everything that `$currentUser` may name: what fits him fits whoever has it. */
+const ANY_READER: Scope['user'] = {
+  id: '00000000-0000-7000-8000-000000000000',
+  email: 'reader@example.com',
+  role: 'member',
+  kind: 'user',
+};
+
+/** Reads a `filterDsl` from a request. Adds to `problems`, with a path to each condition that is none. */
+export function readDsl(
+  input: unknown,
+  catalog: Catalog,
+  caller: TenantCaller,
+  entity: Entity,
+  problems: Problem[],
+): FilterDsl {
+  if (input === undefined || input === null) return { validate: [] };
+  if (!isObject(input)) return refuse(problems, PATH, 'must be an object');
+  for (const name of Object.keys(input)) {
+    if (name !== 'validate') problems.push({ path: `${PATH}.${name}`, message: 'is not a part of filterDsl' });
+  }
+  const { validate = [] } = input;
+  if (!Array.isArray(validate) || validate.length > LIMITS.view.conditionsMax) {
+    return refuse(problems, `${PATH}.validate`, `must be a list of at most ${LIMITS.view.conditionsMax} conditions`);
+  }
+  const scope: Scope = { ...fullScope(catalog, caller, entity, new Date()), user: ANY_READER };
+  return { validate: validate.flatMap((item, i) => readCondition(item, pathOf(i), scope, problems)) };
+}
+
+function readCondition(item: unknown, path: string, scope: Scope, problems: Problem[]): { condition: string }[] {
+  const isFit = isObject(item) && typeof item.condition === 'string' && Object.keys(item).length === 1;
+  if (!isFit) {
+    problems.push({ path, message: 'must be an object with a text "condition" and nothing else' });
+    return [];
+  }
+  const condition = item.condition as string;
+  const failed = problemOf(condition, scope, `${path}.condition`);
+  if (failed !== null) problems.push(...failed);
+  return [{ condition }];
+}
+
+/** What is wrong with a condition; null when it can be read in the scope. */
+function problemOf(condition: string, scope: Scope, path: string): readonly Problem[] | null {
+  try {
+    parseExpression(condition, scope, path);
+    return null;
+  } catch (error) {
+    if (error instanceof ServiceError && error.details !== undefined) return error.details;
+    throw error;
+  }
+}
+
+/**
+ * The view's condition for this reader; null for a view without one.
+ * @throws ServiceError 409 when a field it names is gone: a view never answers without its condition
+ */
+export function baseOf(dsl: FilterDsl, catalog: Catalog, caller: TenantCaller, entity: Entity): Expression | null {
+  const scope = fullScope(catalog, caller, entity, new Date());
+  const problems = dsl.validate.flatMap(
+    ({ condition }, i) => problemOf(condition, scope, `${pathOf(i)}.condition`) ?? [],
+  );
+  if (problems.length > 0) {
+    // The problems name fields, which not every reader may know of.
+    throw conflict('the view does not fit its entity any more', caller.isTenantAdmin ? problems : undefined);
+  }
+  return and(...dsl.validate.map(({ condition }) => parseExpression(condition, scope, PATH)));
+}
+
+/** The conditions that the reader could have written, which are those that tell nothing hidden. */
+export function shownDsl(dsl: FilterDsl, catalog: Catalog, caller: TenantCaller, entity: Entity): FilterDsl {
+  if (caller.isTenantAdmin) return dsl;
+  const { scope } = sightOf(catalog, caller, entity);
+  return { validate: dsl.validate.filter(({ condition }) => problemOf(condition, scope, PATH) === null) };
+}
+
+function pathOf(i: number): string {
+  return `${PATH}.validate.${i}`;
+}
+
+function refuse(problems: Problem[], path: string, message: string): FilterDsl {
+  problems.push({ path, message });
+  return { validate: [] };
+}
+
+function isObject(value: unknown): value is JsonObject {
+  return value !== null && typeof value === 'object' && !Array.isArray(value);
+}

@@ -1,0 +1,54 @@
+// Records through a view. The permission that counts is the view's own, `view:<slug>`: a role may
+// read a view without the whole entity. What confines the role within the entity (fields, row
+// filter) holds all the same, and the view's condition is joined to it as a tree, never as text.
+// Failures: 403 without the permission, 404 outside the condition, 409 for a view that no longer
+// fits its entity. Contract: "Views".
+import { requireRight, type TenantCaller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import { notFound } from '../errors.ts';
+import { and } from '../expression/ast.ts';
+import { findRow } from '../records/find.ts';
+import { depthOf, type ListInput, listIn, type RecordPage, readProjection } from '../records/list.ts';
+import type { ReadInput } from '../records/read.ts';
+import { resolveRelations } from '../records/resolve.ts';
+import { etagOf, type FlatRecord, shape } from '../records/shape.ts';
+import { type Sight, sightOf } from '../records/sight.ts';
+import { isUuid } from '../runtime/ids.ts';
+import { baseOf } from './dsl.ts';
+import { viewFor } from './views.ts';
+
+/** What the caller sees of the view's entity, narrowed to the view. */
+async function sightThrough(app: App, caller: TenantCaller, slug: string): Promise<Sight> {
+  requireRight(caller, 'read', `view:${slug}`);
+  const { view, entity, catalog } = await viewFor(app, caller, slug);
+  const sight = sightOf(catalog, caller, entity);
+  return { ...sight, rows: and(sight.rows, baseOf(view.filter_dsl, catalog, caller, entity)) };
+}
+
+/** A page of the view's records; the list parameters narrow it further. */
+export async function listViewRecords(
+  app: App,
+  caller: TenantCaller,
+  slug: string,
+  input: ListInput,
+): Promise<RecordPage> {
+  return listIn(app, caller, await sightThrough(app, caller, slug), input, null);
+}
+
+/** One of the view's records, and its ETag; without one when relations are expanded. */
+export async function readViewRecord(
+  app: App,
+  caller: TenantCaller,
+  slug: string,
+  id: string,
+  input: ReadInput,
+): Promise<{ record: FlatRecord; etag: string | null }> {
+  const sight = await sightThrough(app, caller, slug);
+  const fields = readProjection(sight, input.fields);
+  const row = isUuid(id) ? await findRow(app.db, sight, id) : undefined;
+  if (row === undefined) throw notFound('record');
+  const record = shape(row, sight.entity, fields);
+  const depth = depthOf(input);
+  await resolveRelations(app, caller, sight.entity, fields, [record], depth);
+  return { record, etag: depth === 0 && fields === sight.fields ? etagOf(row) : null };
+}

@@ -1,0 +1,152 @@
+// Sends what is due, in this process, together with all others: looks at the subscriptions that
+// commits, the broker's schedule and a sweep of the database point at, claims, sends and writes down.
+// Dead receivers hold few places (pace.ts) and delay nobody else. Times are milliseconds.
+// Contract: section 9 of the decisions.
+import { setTimeout as delay } from 'node:timers/promises';
+import type { App } from '../app.ts';
+import { LIMITS } from '../limits.ts';
+import type { Histogram } from '../runtime/metrics.ts';
+import { startWorker, type Worker } from '../runtime/worker.ts';
+import { type Claimed, claimDue } from './claim.ts';
+import { post } from './exchange.ts';
+import { type Ending, endingOf } from './finish.ts';
+import { Outcomes } from './outcomes.ts';
+import { Pace } from './pace.ts';
+import { headersOf } from './payload.ts';
+import { findReceiver } from './receiver.ts';
+import { Schedule } from './schedule.ts';
+
+const POLL_MS = 500;
+/** Subscriptions looked at in one round. */
+const ROUND = 64;
+const RETRY_MS = 250;
+/** The part of SHUTDOWN_TIMEOUT_MS that attempts under way get when the process ends. */
+const CLOSE_SHARE = 0.25;
+
+export class Courier {
+  readonly #schedule: Schedule;
+  readonly #pace = new Pace();
+  readonly #sending = new Set<Promise<void>>();
+  readonly #cut = new AbortController();
+  readonly #outcomes: Outcomes;
+  readonly #durations: Histogram;
+  #worker!: Worker;
+
+  private constructor(private readonly app: App) {
+    this.#durations = app.metrics.histogram(
+      'svc_webhook_attempt_duration_seconds',
+      'Duration of attempts to deliver a webhook, by what became of the delivery.',
+      ['outcome'],
+    );
+    app.metrics.gauge('svc_webhook_attempts_in_flight', 'Webhook attempts under way.', () => this.#sending.size);
+    this.#schedule = new Schedule(app, () => this.#worker?.nudge());
+    this.#outcomes = new Outcomes(app, this.#cut.signal, ({ subscription_id: id, has_more }) => {
+      if (has_more) this.#schedule.at(id, Date.now());
+    });
+  }
+
+  /** Starts the worker; it hears of what is committed in this process at once. */
+  static start(app: App): Courier {
+    const courier = new Courier(app);
+    courier.#worker = startWorker({
+      name: 'webhooks',
+      once: () => courier.once(),
+      pollMs: POLL_MS,
+      log: app.log,
+    });
+    return courier;
+  }
+
+  /** One round: claims what is due and sets it on its way. Resolves to how many deliveries that were. */
+  async once(): Promise<number> {
+    const capacity = LIMITS.webhook.perProcess - this.#sending.size;
+    if (capacity <= 0) return 0;
+    const ids = (await this.#schedule.take(ROUND)).filter((id) => this.#isTimely(id));
+    if (ids.length === 0) return 0;
+    const wanted = ids.map((subscriptionId) => ({ subscriptionId, window: this.#pace.windowOf(subscriptionId) }));
+    try {
+      const { claimed, heldBack, unseen, waitingMs } = await claimDue(this.app, wanted, capacity);
+      for (const delivery of claimed) this.#send(delivery);
+      for (const id of unseen) this.#schedule.at(id, Date.now());
+      for (const id of heldBack) this.#schedule.at(id, Date.now() + RETRY_MS);
+      if (waitingMs !== null) for (const id of ids) this.#schedule.at(id, Date.now() + waitingMs);
+      return claimed.length;
+    } catch (error) {
+      for (const id of ids) this.#schedule.at(id, Date.now());
+      throw error;
+    }
+  }
+
+  /** Claims nothing more, gives attempts under way a while, and gives back what was cut off. */
+  async stop(): Promise<void> {
+    await this.#worker.stop();
+    this.#schedule.close();
+    const all = Promise.all(this.#sending);
+    const over = new AbortController();
+    const grace = delay(this.app.config.shutdownTimeoutMs * CLOSE_SHARE, undefined, { signal: over.signal });
+    await Promise.race([all, grace.catch(() => undefined)]);
+    over.abort();
+    this.#cut.abort();
+    await all;
+  }
+
+  /** False for one that is looked at later. */
+  #isTimely(subscriptionId: string): boolean {
+    const now = Date.now();
+    const at = this.#pace.nextClaimAt(subscriptionId, now);
+    if (at !== null && at > now) this.#schedule.at(subscriptionId, at);
+    return at === now;
+  }
+
+  #send(delivery: Claimed): void {
+    this.#pace.left(delivery.subscriptionId, Date.now());
+    const startedAt = performance.now();
+    const sending = this.#attempt(delivery)
+      .then((ending) => {
+        this.#durations.series(ending.state).observe((performance.now() - startedAt) / 1_000);
+        return this.#conclude(ending);
+      })
+      .finally(() => this.#landed(delivery.subscriptionId, sending));
+    this.#sending.add(sending);
+  }
+
+  #landed(subscriptionId: string, sending: Promise<void>): void {
+    this.#sending.delete(sending);
+    if (this.#pace.ended(subscriptionId)) this.#schedule.at(subscriptionId, Date.now());
+  }
+
+  async #attempt(delivery: Claimed): Promise<Ending> {
+    const cut = Promise.withResolvers<Ending>();
+    const giveBack = (): void => cut.resolve({ delivery, status: null, error: null, state: 'given back', retryMs: 0 });
+    if (this.#cut.signal.aborted) giveBack();
+    this.#cut.signal.addEventListener('abort', giveBack, { once: true });
+    const ending = await Promise.race([cut.promise, this.#deliver(delivery)]);
+    this.#cut.signal.removeEventListener('abort', giveBack);
+    return ending;
+  }
+
+  async #deliver(delivery: Claimed): Promise<Ending> {
+    const { config } = this.app;
+    const { body, url, secret, id: deliveryId, eventId, type, attempts } = delivery;
+    if (body === null) {
+      return endingOf(config, delivery, { status: null, error: 'event no longer kept', isFinal: true });
+    }
+    const startedAt = performance.now();
+    const { timeoutMs } = config.webhook;
+    const found = await findReceiver(this.app, url, timeoutMs);
+    if ('fault' in found) {
+      return endingOf(config, delivery, { status: null, error: found.fault, isFinal: found.isRefused });
+    }
+    const headers = headersOf({ deliveryId, eventId, type, number: attempts + 1, body, secret });
+    const left = Math.max(1, timeoutMs - (performance.now() - startedAt));
+    const outcome = await post(found.url, found.addresses, headers, body, left);
+    return endingOf(config, delivery, outcome);
+  }
+
+  async #conclude(ending: Ending): Promise<void> {
+    const { delivery, state, retryMs } = ending;
+    this.#pace.answered(delivery.subscriptionId, state === 'delivered');
+    await this.#outcomes.write(ending);
+    if (state === 'pending') this.#schedule.share(delivery.subscriptionId, Date.now() + retryMs);
+  }
+}

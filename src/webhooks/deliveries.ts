@@ -1,0 +1,96 @@
+// The log of deliveries: listed, sent anew by hand, and tried out with an example.
+// A delivery that is sent anew keeps its id, its body and its place among its record's events.
+// Contract: "Webhook delivery", section 9 of the decisions.
+import type { TenantCaller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import { type Catalog, catalogOf } from '../entities/catalog.ts';
+import { conflict, notFound } from '../errors.ts';
+import type { RecordEventType } from '../events/event.ts';
+import { isUuid, newId } from '../runtime/ids.ts';
+import { sql } from '../runtime/sql.ts';
+import { payloadOf } from './payload.ts';
+import { findSubscription } from './subscriptions.ts';
+
+/** As it is answered. */
+export interface Delivery {
+  id: string;
+  event_id: string;
+  event: RecordEventType;
+  status: 'pending' | 'delivered' | 'failed';
+  http_status: number | null;
+  attempt_count: number;
+  error: string | null;
+  created_at: string;
+  next_attempt_at: string | null;
+  completed_at: string | null;
+}
+
+const COLUMNS = sql`d.id, 'evt_' || d.event_id as event_id, d.type as event, d.status, d.http_status, d.attempt_count,
+  d.error, d.created_at, d.completed_at,
+  case when d.status = 'pending' then date_trunc('milliseconds', d.next_at) end as next_attempt_at`;
+
+/** The newest deliveries of a subscription, newest first. 404 for one that is not the tenant's. */
+export async function listDeliveries(
+  app: App,
+  caller: TenantCaller,
+  subscriptionId: string,
+  limit: number,
+): Promise<Delivery[]> {
+  await findSubscription(app, caller, subscriptionId);
+  return app.db.rows<Delivery>(sql`
+    select ${COLUMNS} from platform.webhook_deliveries as d
+    where d.subscription_id = ${subscriptionId}::uuid and d.tenant_id = ${caller.tenant.id}::uuid
+    order by d.id desc
+    limit ${limit}::int`);
+}
+
+/** Sends a delivery again, at once and with all its retries. 404 for an unknown one, 409 while it is on its way. */
+export async function redeliver(app: App, caller: TenantCaller, id: string): Promise<Delivery> {
+  if (!isUuid(id)) throw notFound('delivery');
+  const row = await app.db.first<Delivery>(sql`
+    update platform.webhook_deliveries as d
+    set status = 'pending', next_at = now(), attempts_before = d.attempt_count, completed_at = null, claim_id = null
+    where d.id = ${id}::uuid and d.tenant_id = ${caller.tenant.id}::uuid
+      and (d.claim_id is null or d.next_at <= now())
+    returning ${COLUMNS}`);
+  app.committed(caller.tenant.id);
+  return row ?? refuseRedelivery(app, caller, id);
+}
+
+async function refuseRedelivery(app: App, caller: TenantCaller, id: string): Promise<never> {
+  const known = await app.db.first(sql`
+    select from platform.webhook_deliveries where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`);
+  if (known === undefined) throw notFound('delivery');
+  throw conflict('the delivery is on its way at this moment');
+}
+
+/**
+ * Sends an example: an event of the first kind subscribed to, about a record that does not exist, its fields without
+ * values. 404 as above, 409 when the subscription is not active.
+ */
+export async function sendTest(app: App, caller: TenantCaller, subscriptionId: string): Promise<Delivery> {
+  const subscription = await findSubscription(app, caller, subscriptionId);
+  if (!subscription.is_active) throw conflict('the subscription is not active');
+  const { entity_name: name, event_types } = subscription;
+  const type = event_types[0] as RecordEventType;
+  const { eventId, recordId, at, body } = example(await catalogOf(app, caller.tenant), caller, name, type);
+  const row = await app.db.first<Delivery>(sql`
+    insert into platform.webhook_deliveries as d (id, subscription_id, tenant_id, event_id, event_seq, event_at, record_id,
+      type, body)
+    values (${newId()}::uuid, ${subscriptionId}::uuid, ${caller.tenant.id}::uuid, ${eventId}::uuid, 0,
+      ${at}::timestamptz, ${recordId}::uuid, ${type}, ${body})
+    returning ${COLUMNS}`);
+  app.committed(caller.tenant.id);
+  return row as Delivery;
+}
+
+function example(catalog: Catalog, caller: TenantCaller, entityName: string, type: RecordEventType) {
+  const entity = catalog.byName.get(entityName);
+  if (entity === undefined) throw notFound('entity');
+  const at = new Date().toISOString();
+  const [eventId, recordId] = [newId(), newId()];
+  const by = { created_by: caller.id, updated_by: caller.id };
+  const row = { id: recordId, version: 1, data: {}, created_at: at, updated_at: at, ...by };
+  const body = payloadOf({ eventId, type, tenantId: caller.tenant.id, at, row }, entity);
+  return { eventId, recordId, at, body };
+}

@@ -1,0 +1,97 @@
+// Writing down how attempts ended, many in one statement, and only while the claim still stands: who
+// took over a lease that had run out decides. Delays are milliseconds, grown by a factor and spread by
+// a fifth either way. Contract: "Webhooks (outbound)", `WEBHOOK_RETRY_*` in section 1 of the decisions.
+import type { App } from '../app.ts';
+import type { Config } from '../config.ts';
+import { sql } from '../runtime/sql.ts';
+import { type Claimed, IS_PENDING } from './claim.ts';
+import type { Outcome } from './exchange.ts';
+
+const JITTER = 0.2;
+
+/** How a delivery stands after an attempt. */
+export interface Ending extends Outcome {
+  delivery: Claimed;
+  status: number | null;
+  /** `given back` was not tried and counts as no attempt. */
+  state: 'delivered' | 'failed' | 'pending' | 'given back';
+  /** Until the next attempt, when it is pending. */
+  retryMs: number;
+}
+
+/** What an attempt's outcome makes of the delivery; a refused address or a vanished event is not tried again. */
+export function endingOf(
+  config: Config,
+  delivery: Claimed,
+  outcome: Outcome & { isFinal?: boolean },
+  random = Math.random(),
+): Ending {
+  const { status, error } = outcome;
+  if (error === null) return { delivery, status, error, state: 'delivered', retryMs: 0 };
+  const { maxRetries } = config.webhook;
+  const isLast = outcome.isFinal === true || delivery.attemptsNow >= maxRetries;
+  if (isLast) return { delivery, status, error, state: 'failed', retryMs: 0 };
+  return { delivery, status, error, state: 'pending', retryMs: retryDelayMs(config, delivery.attemptsNow + 1, random) };
+}
+
+/** The wait before retry `n`, 1 for the first; `random` is 0 to 1. */
+export function retryDelayMs({ webhook }: Config, n: number, random: number): number {
+  const ideal = webhook.retryBaseMs * webhook.retryFactor ** (n - 1);
+  return Math.round(Math.min(ideal, 30 * 86_400_000) * (1 - JITTER + 2 * JITTER * random));
+}
+
+/** What a subscription has after one of its deliveries has ended. */
+export interface Ended {
+  subscription_id: string;
+  has_more: boolean;
+}
+
+/** Writes the endings down; resolves to the subscriptions, and whether more of theirs is due. */
+export async function finish(app: App, endings: readonly Ending[]): Promise<Ended[]> {
+  const column = <T>(value: (ending: Ending) => T): T[] => endings.map(value);
+  return app.db.rows<Ended>(sql`
+    with outcome as (
+      select * from unnest(
+        ${column(({ delivery }) => delivery.id)}::uuid[],
+        ${column(({ delivery }) => delivery.claimId)}::uuid[],
+        ${column(({ state }) => (state === 'given back' ? 'pending' : state))}::text[],
+        ${column(({ state }) => (state === 'given back' ? 0 : 1))}::int[],
+        ${column(({ status }) => status)}::int[],
+        ${column(({ error }) => error)}::text[],
+        ${column(({ retryMs }) => retryMs)}::bigint[]
+      ) as o (id, claim_id, status, attempts, http_status, error, retry_ms)
+    ), ended as (
+      update platform.webhook_deliveries as d
+      set status = o.status,
+        attempt_count = d.attempt_count + o.attempts,
+        http_status = case when o.attempts = 0 then d.http_status else o.http_status end,
+        error = case when o.attempts = 0 then d.error else o.error end,
+        claim_id = null,
+        next_at = now() + o.retry_ms * interval '1 ms',
+        completed_at = case when o.status = 'pending' then null else now() end
+      from outcome as o
+      where d.id = o.id and d.claim_id is not distinct from o.claim_id and ${IS_PENDING}
+      returning d.id, d.subscription_id, d.record_id, d.status
+    ), next as (
+      select n.id, n.subscription_id
+      from ended as f
+      cross join lateral (
+        select n.* from platform.webhook_deliveries as n
+        where n.subscription_id = f.subscription_id and n.record_id = f.record_id and n.status = 'pending' and n.id <> f.id
+        order by n.event_seq
+        limit 1
+      ) as n
+      where f.status <> 'pending' and n.claim_id is null and n.attempt_count = n.attempts_before
+    ), roused as (
+      -- Also what is due, as far as can be seen here: it may be being put aside at this moment.
+      update platform.webhook_deliveries as d set next_at = now()
+      from next as n
+      where d.id = n.id and d.status = 'pending' and d.claim_id is null
+      returning 1
+    )
+    select f.subscription_id, exists (
+        select from platform.webhook_deliveries as m
+        where m.subscription_id = f.subscription_id and m.status = 'pending' and m.next_at <= now()
+      ) or exists (select from next as n where n.subscription_id = f.subscription_id) as has_more
+    from (select distinct subscription_id from ended) as f`);
+}

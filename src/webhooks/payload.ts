@@ -1,0 +1,70 @@
+// What is sent: the body of a delivery, and the headers that sign it. The body is made once, when a
+// delivery is first claimed, and is the same bytes on every attempt. Times in the signature are
+// seconds. Contract: "Webhooks (outbound)", sections 9 and 12 of the decisions.
+import { createHmac } from 'node:crypto';
+import type { Entity } from '../entities/field.ts';
+import type { EventRow, RecordEventType } from '../events/event.ts';
+import { shape } from '../records/shape.ts';
+
+export interface Announced {
+  eventId: string;
+  type: RecordEventType;
+  tenantId: string;
+  /** ISO 8601. */
+  at: string;
+  row: EventRow;
+}
+
+/** The JSON text of an event, with the record in flat form. */
+export function payloadOf({ eventId, type, tenantId, at, row }: Announced, entity: Entity): string {
+  return JSON.stringify({
+    id: `evt_${eventId}`,
+    event: type,
+    entity: entity.name,
+    record_id: `rec_${row.id}`,
+    data: shape(row, entity, entity.fields),
+    timestamp: at,
+    tenant_id: `tenant_${tenantId}`,
+  });
+}
+
+/** One attempt at one delivery. */
+export interface Attempt {
+  deliveryId: string;
+  eventId: string;
+  type: string;
+  /** 1 for the first. */
+  number: number;
+  body: string;
+  secret: string | null;
+}
+
+/** The headers of an attempt, signed when the subscription has a secret. */
+export function headersOf(attempt: Attempt, nowMs = Date.now()): Record<string, string> {
+  const { deliveryId, type, number, body, secret } = attempt;
+  return {
+    'Content-Type': 'application/json',
+    'Content-Length': String(Buffer.byteLength(body)),
+    'User-Agent': 'tenant-data-service-webhooks/1',
+    'X-Svc-Event': type,
+    'X-Svc-Delivery': deliveryId,
+    'X-Svc-Attempt': String(number),
+    ...(secret === null ? {} : signatures(attempt, secret, Math.floor(nowMs / 1_000))),
+  };
+}
+
+function signatures({ eventId, body }: Attempt, secret: string, timestamp: number): Record<string, string> {
+  const id = `evt_${eventId}`;
+  const signed = createHmac('sha256', standardKey(secret)).update(`${id}.${timestamp}.${body}`).digest('base64');
+  return {
+    'X-Svc-Signature': createHmac('sha256', secret).update(body).digest('hex'),
+    'webhook-id': id,
+    'webhook-timestamp': String(timestamp),
+    'webhook-signature': `v1,${signed}`,
+  };
+}
+
+/** The key of the Standard Webhooks signature: what follows `whsec_` in base64, or the secret's own bytes. */
+function standardKey(secret: string): Buffer {
+  return secret.startsWith('whsec_') ? Buffer.from(secret.slice('whsec_'.length), 'base64') : Buffer.from(secret);
+}

@@ -1,0 +1,185 @@
+// Subscriptions: who is told of which changes, and where. A secret is kept to sign with and never
+// shown. Only tenant admins manage them, for a webhook carries whole records.
+// Contract: "Webhook subscription", sections 9 and 12 of the decisions.
+import type { TenantCaller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import { catalogOf } from '../entities/catalog.ts';
+import { conflict, invalid, invalidField, notFound, type Problem } from '../errors.ts';
+import { RECORD_EVENTS, type RecordEventType } from '../events/event.ts';
+import { LIMITS } from '../limits.ts';
+import { isUuid, newId } from '../runtime/ids.ts';
+import { identifier, join, type Sql, sql } from '../runtime/sql.ts';
+import { urlFault } from './address.ts';
+import { findReceiver } from './receiver.ts';
+
+/** As it is answered. */
+export interface Subscription {
+  id: string;
+  entity_name: string;
+  event_types: RecordEventType[];
+  url: string;
+  description: string | null;
+  is_active: boolean;
+  has_secret: boolean;
+  created_at: string;
+  updated_at: string;
+}
+
+/** What may be changed; what is undefined stays. */
+export interface SubscriptionChange {
+  /** Stays as it is: may be given, but not another. */
+  entity_name?: string | undefined;
+  event_types?: readonly string[] | undefined;
+  url?: string | undefined;
+  secret?: string | null | undefined;
+  description?: string | null | undefined;
+  is_active?: boolean | undefined;
+}
+
+export type NewSubscription = SubscriptionChange & { entity_name: string; event_types: readonly string[]; url: string };
+
+const { subscriptionsMax } = LIMITS.webhook;
+
+const COLUMNS = sql`id, entity as entity_name, event_types, url, description, is_active, secret is not null as has_secret,
+  created_at, updated_at`;
+
+/**
+ * 400 with every problem, 404 for an unknown entity, 409 for the same entity, URL and events once more, and for more
+ * than a tenant may have.
+ */
+export async function createSubscription(
+  app: App,
+  caller: TenantCaller,
+  input: NewSubscription,
+): Promise<Subscription> {
+  const change = await readChange(app, input);
+  const entity = (await catalogOf(app, caller.tenant)).byName.get(input.entity_name);
+  if (entity === undefined) throw notFound('entity');
+  const row = await refusingDuplicates(
+    changing(
+      app,
+      caller,
+      sql`
+      insert into platform.webhook_subscriptions (id, tenant_id, entity_id, entity, event_types, url, secret,
+        description, is_active, created_by)
+      select ${newId()}::uuid, ${caller.tenant.id}::uuid, ${entity.id}::uuid, ${entity.name}::text,
+        ${change.event_types}::text[], ${change.url}::text, ${change.secret ?? null}::text,
+        ${change.description ?? null}::text, ${change.is_active ?? true}::boolean, ${caller.id}::text
+      where ${subscriptionsMax}::int > (
+        select count(*) from platform.webhook_subscriptions where tenant_id = ${caller.tenant.id}::uuid)`,
+    ),
+  );
+  if (row === undefined) throw conflict(`a tenant has at most ${subscriptionsMax} subscriptions`);
+  return row;
+}
+
+/** Newest first; of one entity when it is named. */
+export function listSubscriptions(app: App, caller: TenantCaller, entity?: string): Promise<Subscription[]> {
+  return app.db.rows<Subscription>(sql`
+    select ${COLUMNS} from platform.webhook_subscriptions
+    where tenant_id = ${caller.tenant.id}::uuid and (${entity ?? null}::text is null or entity = ${entity ?? null})
+    order by id desc`);
+}
+
+/** Changes what is given. 404 for a subscription that is not the tenant's, 409 when it becomes one that exists. */
+export async function updateSubscription(
+  app: App,
+  caller: TenantCaller,
+  id: string,
+  input: SubscriptionChange,
+): Promise<Subscription> {
+  const { entity_name: entityName } = await findSubscription(app, caller, id);
+  if ((input.entity_name ?? entityName) !== entityName) throw invalidField('entity_name', 'cannot be changed');
+  const { event_types, url, secret, description, is_active } = await readChange(app, input);
+  const sets: Sql[] = [sql`updated_at = now()`];
+  if (event_types !== undefined) sets.push(sql`event_types = ${event_types}::text[]`);
+  if (url !== undefined) sets.push(sql`url = ${url}`);
+  if (secret !== undefined) sets.push(sql`secret = ${secret}`);
+  if (description !== undefined) sets.push(sql`description = ${description}`);
+  if (is_active !== undefined) sets.push(sql`is_active = ${is_active}::boolean`);
+  const row = await refusingDuplicates(
+    changing(
+      app,
+      caller,
+      sql`
+      update platform.webhook_subscriptions set ${join(sets, ', ')}
+      where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`,
+    ),
+  );
+  if (row === undefined) throw notFound('subscription');
+  return row;
+}
+
+/** Deletes it with its deliveries. 404 as above. */
+export async function deleteSubscription(app: App, caller: TenantCaller, id: string): Promise<void> {
+  await findSubscription(app, caller, id);
+  await changing(
+    app,
+    caller,
+    sql`delete from platform.webhook_subscriptions where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`,
+  );
+}
+
+/**
+ * Makes a change and raises the version of the entity's definition with it. Writers know from the definition whether
+ * anybody subscribes, and name its version: none can miss a subscription that was there before it.
+ */
+async function changing(app: App, caller: TenantCaller, change: Sql): Promise<Subscription | undefined> {
+  const { id, schema } = caller.tenant;
+  const row = await app.db.first<Subscription>(sql`
+    with changed as (${change} returning *),
+    told as (
+      update ${identifier(schema, 'entity_definitions')} as d set version = d.version + 1
+      from changed as c
+      where d.id = c.entity_id
+    )
+    select ${COLUMNS} from changed`);
+  await app.changes.announce('catalog', id);
+  await app.changes.announce('webhook', id);
+  return row;
+}
+
+/** The tenant's subscription, or 404. */
+export async function findSubscription(app: App, caller: TenantCaller, id: string): Promise<Subscription> {
+  if (!isUuid(id)) throw notFound('subscription');
+  const row = await app.db.first<Subscription>(sql`
+    select ${COLUMNS} from platform.webhook_subscriptions
+    where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`);
+  if (row === undefined) throw notFound('subscription');
+  return row;
+}
+
+/** The input in its stored form: event types once each and in their order. 400 with every problem. */
+async function readChange(app: App, input: SubscriptionChange): Promise<SubscriptionChange> {
+  const problems: Problem[] = [];
+  const given = input.event_types;
+  const event_types = given && RECORD_EVENTS.filter((type) => given.includes(type));
+  if (given !== undefined && (given.length === 0 || !given.every((type) => isRecordEvent(type)))) {
+    problems.push({ path: 'event_types', message: `must name one or more of ${RECORD_EVENTS.join(', ')}` });
+  }
+  const message = input.url === undefined ? undefined : await receiverFault(app, input.url);
+  if (message !== undefined) problems.push({ path: 'url', message });
+  if (problems.length > 0) throw invalid(problems);
+  return { ...input, event_types, secret: input.secret === '' ? null : input.secret };
+}
+
+function isRecordEvent(type: string): type is RecordEventType {
+  return (RECORD_EVENTS as readonly string[]).includes(type);
+}
+
+/** A name that cannot be found yet is accepted: it is looked up again at every delivery. */
+async function receiverFault(app: App, url: string): Promise<string | undefined> {
+  const fault = urlFault(url);
+  if (fault !== undefined) return fault;
+  const found = await findReceiver(app, url, LIMITS.webhook.lookupMs);
+  return 'isRefused' in found && found.isRefused ? 'leads to an address that webhooks may not reach' : undefined;
+}
+
+async function refusingDuplicates<T>(change: Promise<T>): Promise<T> {
+  try {
+    return await change;
+  } catch (error) {
+    if ((error as { constraint_name?: unknown }).constraint_name !== 'webhook_subscriptions_key') throw error;
+    throw conflict('there is a subscription with the same entity, URL and events');
+  }
+}

@@ -1,0 +1,195 @@
+// Rights and limits over two processes of the service on one Postgres and one Redis: what one takes away the other
+// refuses, and what may happen so many times happens so many times over both. Where no Redis is to be had there can be
+// but one process, which then plays both parts.
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import process from 'node:process';
+import postgres from 'postgres';
+import { type ServiceProcess, type SharedStores, sharedStores, startServiceProcess } from './support/processes.ts';
+import { ADMIN_SECRET, type Client, clientOf, type Json } from './support/service.ts';
+import { endAll } from './support/started.ts';
+import { within } from './support/timing.ts';
+
+const LIST = '/api/entities/orders/records';
+const PASSWORD = 'a password of the tests';
+/** Every attempt comes from an address of its own. */
+const ENVIRONMENT = { TRUST_PROXY: '1' };
+
+let stores: SharedStores;
+let one: ServiceProcess;
+let other: ServiceProcess;
+beforeAll(async () => {
+  stores = await sharedStores();
+  const environment = { ...stores.environment, ...ENVIRONMENT };
+  one = await startServiceProcess(environment);
+  other = stores.redisUrl === undefined ? one : await startServiceProcess(environment);
+});
+afterAll(async () => {
+  await endAll();
+  await stores.remove();
+});
+
+interface Tenant {
+  slug: string;
+  /** The owner, at the first process. */
+  owner: Client;
+}
+
+let tenants = 0;
+
+async function newTenant(): Promise<Tenant> {
+  tenants += 1;
+  const slug = `acc${process.pid.toString(36)}${Date.now().toString(36)}${tenants}`;
+  const answer = await superAdmin().post('/api/admin/platform/tenants', { slug, name: slug });
+  const owner = clientOf(one.url, { 'x-api-key': answer.body.data.apiKey });
+  await owner.post('/api/entities', { name: 'orders' });
+  return { slug, owner };
+}
+
+function superAdmin(headers: Record<string, string> = {}): Client {
+  return clientOf(one.url, { 'x-admin-secret': ADMIN_SECRET, ...headers });
+}
+
+/** A client at the other process. */
+function bearer(token: string): Client {
+  return clientOf(other.url, { authorization: `Bearer ${token}` });
+}
+
+async function publicKey({ owner }: Tenant): Promise<Json> {
+  const roles = (await owner.get('/api/roles')).body.data;
+  const roleId = roles.find(({ name }: Json) => name === 'viewer').id;
+  const body = { label: 'site', roleId, scopes: ['records:read'] };
+  return (await owner.post('/api/auth/public-keys', body)).body.data;
+}
+
+async function userToken({ slug, owner }: Tenant, email: string): Promise<{ id: string; token: string }> {
+  const person = { email, name: 'Ada', role: 'viewer', password: PASSWORD };
+  const { id } = (await owner.post('/api/users', person)).body.data;
+  const credentials = { email, password: PASSWORD };
+  const login = await clientOf(one.url, { 'x-tenant-id': slug, ...from(tenants) }).post(
+    '/api/auth/tenant/login',
+    credentials,
+  );
+  return { id, token: login.body.data.token };
+}
+
+function from(address: number): Record<string, string> {
+  return { 'x-forwarded-for': `10.${process.pid % 250}.${address >> 8}.${address & 255}` };
+}
+
+/** A credential in use at the other process, and how the first takes it away. */
+type Case = [string, (tenant: Tenant) => Promise<{ holder: Client; revoke: () => Promise<unknown> }>];
+
+const CASES: Case[] = [
+  [
+    'an owner key',
+    async ({ owner }) => {
+      const { id, key } = (await owner.post('/api/keys', { label: 'second' })).body.data;
+      return { holder: bearer(key), revoke: () => owner.delete(`/api/keys/${id}`) };
+    },
+  ],
+  [
+    'a platform key',
+    async ({ owner }) => {
+      const permissions = { orders: { reader: ['read'] } };
+      const api = { name: 'Shop', slug: 'shop', roles: ['reader'], permissions };
+      const { id: apiId } = (await owner.post('/api/apis', api)).body.data;
+      const { id, key } = (await owner.post(`/api/apis/${apiId}/keys`, { role: 'reader' })).body.data;
+      return { holder: bearer(key), revoke: () => owner.delete(`/api/apis/${apiId}/keys/${id}`) };
+    },
+  ],
+  [
+    'a public key',
+    async (tenant) => {
+      const { id, key } = await publicKey(tenant);
+      return { holder: bearer(key), revoke: () => tenant.owner.delete(`/api/auth/public-keys/${id}`) };
+    },
+  ],
+  [
+    'the token of a user who is deactivated',
+    async (tenant) => {
+      const { id, token } = await userToken(tenant, 'ada@a.test');
+      return { holder: bearer(token), revoke: () => tenant.owner.patch(`/api/users/${id}`, { isActive: false }) };
+    },
+  ],
+  [
+    'the token of a user who is deleted',
+    async (tenant) => {
+      const { id, token } = await userToken(tenant, 'eve@a.test');
+      return { holder: bearer(token), revoke: () => tenant.owner.delete(`/api/users/${id}`) };
+    },
+  ],
+  [
+    'an admin session',
+    async ({ slug }) => {
+      const { token } = (await superAdmin().post('/api/admin/sessions', { tenantSlug: slug })).body.data;
+      const session = clientOf(one.url, { authorization: `Bearer ${token}` });
+      return { holder: bearer(token), revoke: () => session.delete('/api/admin/sessions/current') };
+    },
+  ],
+];
+
+test.each(CASES)('%s that one process takes away is refused by the other within a second', async (_, make) => {
+  const { holder, revoke } = await make(await newTenant());
+  expect((await holder.get(LIST)).status).toBe(200);
+  await revoke();
+  const refused = async (): Promise<number> => {
+    for (;;) {
+      const { status } = await holder.get(LIST);
+      if (status !== 200) return status;
+    }
+  };
+  expect(await within(1_000, refused())).toBe(401);
+});
+
+test('of 5,000 requests on a 60-a-minute key over both processes exactly 60 pass', async () => {
+  const { key } = await publicKey(await newTenant());
+  const counts = new Map<number, number>();
+  const send = async (url: string, requests: number): Promise<void> => {
+    for (let i = 0; i < requests; i++) {
+      const answer = await fetch(url + LIST, { headers: { 'x-public-key': key } });
+      await answer.arrayBuffer();
+      counts.set(answer.status, (counts.get(answer.status) ?? 0) + 1);
+    }
+  };
+  await Promise.all(Array.from({ length: 20 }, (_, i) => send((i % 2 === 0 ? one : other).url, 250)));
+  expect(Object.fromEntries(counts)).toEqual({ 200: 60, 429: 4_940 });
+});
+
+test('of 50 accepts of one invitation over both processes one wins, and one user is made', async () => {
+  const { slug, owner } = await newTenant();
+  const { token } = (await owner.post('/api/invitations', {}, { 'x-tenant-id': slug })).body.data;
+  const accept = (i: number) => {
+    const person = { token, email: `person${i}@a.test`, name: 'Person', password: PASSWORD };
+    return clientOf((i % 2 === 0 ? one : other).url, {}).post('/auth/invite/accept', person);
+  };
+  const statuses = (await Promise.all(Array.from({ length: 50 }, (_, i) => accept(i)))).map(({ status }) => status);
+  expect(statuses.sort()).toEqual([201, ...Array.from({ length: 49 }, () => 409)]);
+  expect((await owner.get('/api/users')).body.data.total).toBe(1);
+});
+
+test('of 100 wrong secrets of a bot over both processes five count, and then the right one gets 401 too', async () => {
+  const { slug, owner } = await newTenant();
+  const { key } = (await owner.post('/api/keys', { label: 'agents' })).body.data;
+  const bot = { name: 'guessed-bot', tenantSlug: slug };
+  const { secret } = (await owner.post('/api/auth/bots/register', bot)).body.data;
+  const identify = (i: number, guess: string) =>
+    clientOf((i % 2 === 0 ? one : other).url, { 'x-api-key': key, ...from(1_000 + i) }).post(
+      '/api/auth/bots/identify',
+      {
+        name: bot.name,
+        secret: guess,
+      },
+    );
+  // Four failures leave the bot open; the success after them starts the count anew.
+  for (let i = 0; i < 4; i++) expect((await identify(i, 'wrong')).status).toBe(401);
+  expect((await identify(4, secret)).status).toBe(200);
+  const answers = await Promise.all(Array.from({ length: 100 }, (_, i) => identify(10 + i, 'wrong')));
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([401]));
+  for (const i of [200, 201]) expect((await identify(i, secret)).status).toBe(401);
+  const sql = postgres(stores.databaseUrl, { max: 1 });
+  const rows = await sql`
+    select failures from platform.lockouts
+    where account = sha256(convert_to(concat('bot ', (select id from platform.tenants where slug = ${slug}), ' ', ${bot.name}::text), 'UTF8'))`;
+  await sql.end();
+  expect(rows.map(({ failures }) => failures)).toEqual([5]);
+});

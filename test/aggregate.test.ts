@@ -1,0 +1,167 @@
+// Aggregates: which metrics and groups there are, of which types their answers, and what is refused.
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import type { TenantCaller } from '../src/access/caller.ts';
+import type { ServiceError } from '../src/errors.ts';
+import { aggregateRecords } from '../src/records/aggregate.ts';
+import { exportRecords } from '../src/records/export.ts';
+import { importRecords } from '../src/records/import.ts';
+import { tenantById } from '../src/tenants/tenants.ts';
+import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+
+const PATH = '/api/entities/sales/records';
+const FIELDS = [
+  { key: 'status', type: 'select', options: ['open', 'won'] },
+  { key: 'amount', type: 'number' },
+  { key: 'price', type: 'decimal' },
+  { key: 'n', type: 'integer' },
+  { key: 'paid', type: 'boolean' },
+  { key: 'due', type: 'date' },
+  { key: 'tags', type: 'multiselect', options: ['a'] },
+  { key: 'count', type: 'integer' },
+];
+const SALES = [
+  { status: 'won', amount: 0.1, price: '10000000000000000000.10', n: 1, paid: true, due: '2026-01-02' },
+  { status: 'won', amount: 0.2, price: '0.05', n: 2, paid: false, due: '2025-01-02' },
+  { status: 'open', amount: -5, price: '1.00', n: 7 },
+  { amount: 4 },
+];
+
+let service: TestService;
+let tenant: TestTenant;
+beforeAll(async () => {
+  service = await startService();
+  tenant = await service.tenant();
+  await tenant.post('/api/entities', { name: 'sales', fields: FIELDS });
+  await tenant.post(`${PATH}/bulk`, { operations: SALES.map((data) => ({ op: 'create', data })) });
+});
+afterAll(async () => service.stop());
+
+const aggregate = async (text: string): Promise<Json> => (await tenant.get(`${PATH}/aggregate?${text}`)).body;
+
+describe('aggregates', () => {
+  test('sums are exact: of decimals as text, of other numbers as numbers', async () => {
+    const { data } = await aggregate('metrics=sum:price,sum:amount,sum:n,avg:n,avg:price&filters=status%20=%20"won"');
+    expect(data.items).toEqual([
+      {
+        sum_price: '10000000000000000000.15',
+        sum_amount: 0.3,
+        sum_n: 3,
+        avg_n: 1.5,
+        avg_price: '5000000000000000000.075',
+      },
+    ]);
+  });
+
+  test('least and greatest have the type of their field', async () => {
+    const { data } = await aggregate('metrics=min:due,max:due,min:paid,max:paid,max:price,min:amount,max:status');
+    expect(data.items).toEqual([
+      {
+        min_due: '2025-01-02',
+        max_due: '2026-01-02',
+        min_paid: false,
+        max_paid: true,
+        max_price: '10000000000000000000.10',
+        min_amount: -5,
+        max_status: 'won',
+      },
+    ]);
+  });
+
+  test('groups come in the order of their values, those without a value last', async () => {
+    const { data } = await aggregate('groupBy=status');
+    expect(data.items).toEqual([
+      { status: 'open', count: 1 },
+      { status: 'won', count: 2 },
+      { status: null, count: 1 },
+    ]);
+  });
+
+  test('without records there is one item, and no group', async () => {
+    const none = 'filters=n%20%3E%20100';
+    expect((await aggregate(`metrics=count,sum:n&${none}`)).data.items).toEqual([{ count: 0, sum_n: null }]);
+    expect((await aggregate(`groupBy=status&${none}`)).data.items).toEqual([]);
+  });
+
+  test('every faulty metric and group is named at once', async () => {
+    const { error } = await aggregate('metrics=total,sum,sum:status,max:tags,sum:zz,count&groupBy=zz,tags,n,count');
+    expect(error.details.map(({ path, message }: Json) => `${path}: ${message}`)).toEqual([
+      'groupBy: unknown field "zz"',
+      'groupBy: records cannot be grouped by "tags"',
+      'metrics: "total" is not count, sum, avg, min or max of a field',
+      'metrics: "sum" names no field',
+      'metrics: "status" has no sum: it does not hold numbers',
+      'metrics: "tags" has no max',
+      'metrics: unknown field "zz"',
+      'groupBy: takes at most 3 fields',
+      'groupBy: "count" is also the name of a metric',
+    ]);
+  });
+});
+
+describe('a confined caller', () => {
+  test('aggregates only its rows, and a hidden field is an unknown one', async () => {
+    const caller = await confined();
+    const { app } = service;
+    expect((await aggregateRecords(app, caller, 'sales', { metrics: 'count,sum:n' })).items).toEqual([
+      { count: 2, sum_n: 3 },
+    ]);
+    for (const input of [{ metrics: 'sum:amount' }, { groupBy: 'amount' }, { filters: 'amount = 1' }]) {
+      const hidden = await failure(aggregateRecords(app, caller, 'sales', input));
+      const unknown = JSON.parse(JSON.stringify(input).replaceAll('amount', 'nosuch'));
+      const missing = await failure(aggregateRecords(app, caller, 'sales', unknown));
+      expect(hidden.details).toEqual(JSON.parse(JSON.stringify(missing.details).replaceAll('nosuch', 'amount')));
+      expect(hidden.status).toBe(400);
+    }
+  });
+
+  test('exports only its rows and fields', async () => {
+    const file = await exportRecords(service.app, await confined(), 'sales', 'csv', {});
+    const text = await new Response(file).text();
+    expect(text.split('\n')).toHaveLength(4);
+    expect(text.split('\n')[0]).not.toContain('amount');
+    const hidden = await failure(exportRecords(service.app, await confined(), 'sales', 'csv', { fields: 'amount' }));
+    expect(hidden.details).toEqual([{ path: 'fields', message: 'unknown field "amount"' }]);
+  });
+
+  test('imports neither hidden fields nor rows outside of its own', async () => {
+    const body = async function* () {
+      yield new TextEncoder().encode('{"status":"won"}\n{"status":"open"}\n{"status":"won","amount":1}\n');
+    };
+    const report = await importRecords(service.app, await confined(), 'sales', 'ndjson', body());
+    expect(report).toEqual({
+      created: 1,
+      refused: 2,
+      errors: [
+        { line: 2, message: 'a record outside of your rows cannot be created' },
+        { line: 3, message: 'amount: is not a field of this entity' },
+      ],
+    });
+  });
+});
+
+async function failure(work: Promise<unknown>): Promise<ServiceError> {
+  return work.then(
+    () => Promise.reject(new Error('it did not fail')),
+    (error: ServiceError) => error,
+  );
+}
+
+/** A caller that has the rows that are won, and does not see `amount`. */
+async function confined(): Promise<TenantCaller> {
+  const found = await tenantById(service.app, tenant.id);
+  return {
+    kind: 'user',
+    id: '01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f',
+    tenant: found as TenantCaller['tenant'],
+    role: 'clerk',
+    email: 'clerk@example.com',
+    rights: {
+      isUnlimited: false,
+      permissions: { sales: ['read', 'create'] },
+      entities: { sales: { excludeFields: ['amount'], rowFilter: 'status = "won"' } },
+    },
+    rightsKey: 'clerk',
+    isTenantAdmin: false,
+    triggeredBy: 'api',
+  };
+}

@@ -1,0 +1,305 @@
+// One contract, two brokers: Redis where the machine has a server, and the one in this process. Then what only Redis
+// can do: vanish, freeze, come back empty.
+import { afterAll, afterEach, describe, expect, test } from 'bun:test';
+
+import { type Broker, openBroker } from '../src/runtime/broker/broker.ts';
+import { createLog } from '../src/runtime/log.ts';
+import { type PrivateRedis, privateRedis } from './support/private-servers.ts';
+import { within } from './support/timing.ts';
+
+const log = createLog({ level: 'error', write: () => {} });
+const redis: PrivateRedis | undefined = await privateRedis();
+const open: Broker[] = [];
+let prefixes = 0;
+
+afterEach(async () => {
+  await Promise.all(open.splice(0).map((broker) => broker.close()));
+});
+afterAll(async () => {
+  await redis?.remove();
+});
+
+function broker(url: string | undefined, prefix = `t${++prefixes}:`): Broker {
+  const opened = openBroker({ url, prefix, log });
+  open.push(opened);
+  return opened;
+}
+
+async function until(isTrue: () => boolean, ms = 30_000): Promise<void> {
+  const end = Date.now() + ms;
+  while (!isTrue()) {
+    if (Date.now() > end) throw new Error('it did not come true in time');
+    await Bun.sleep(5);
+  }
+}
+
+const brokers: [string, string | undefined][] = [['in this process', undefined]];
+if (redis) brokers.push(['on Redis', redis.url]);
+
+describe.each(brokers)('the broker %s', (_, url) => {
+  test('tells subscribers what is published on their channel, until they leave', async () => {
+    const one = broker(url);
+    const heard: string[] = [];
+    const leave = await one.subscribe('a', (message) => heard.push(`a ${message}`));
+    await one.subscribe('a', () => {
+      throw new Error('one bad handler keeps no other from hearing');
+    });
+    await one.subscribe('b', (message) => heard.push(`b ${message}`));
+    await one.publish('a', '1');
+    await one.publish('b', '2');
+    await until(() => heard.length === 2);
+    await leave();
+    await one.publish('a', '3');
+    await one.publish('b', '4');
+    await until(() => heard.length === 3);
+    expect(heard.sort()).toEqual(['a 1', 'b 2', 'b 4']);
+    expect(one.connected()).toBe(true);
+  });
+
+  test('reads entries after an id, from several streams, as soon as there are any', async () => {
+    const one = broker(url);
+    expect(await one.lastId('s')).toBe('0-0');
+    const first = await one.append('s', { n: '1', text: 'ä\n' }, 100);
+    expect(await one.lastId('s')).toBe(first);
+    const reading = one.read(
+      new Map([
+        ['s', first],
+        ['t', '0-0'],
+      ]),
+      5_000,
+      10,
+    );
+    const second = await one.append('s', { n: '2' }, 100);
+    expect(await reading).toEqual([{ stream: 's', id: second, fields: { n: '2' } }]);
+    await one.append('t', { n: '3' }, 100);
+    const all = await one.read(
+      new Map([
+        ['s', '0-0'],
+        ['t', '0-0'],
+      ]),
+      5_000,
+      10,
+    );
+    expect(all.map(({ stream, fields }) => `${stream}${fields.n}`)).toEqual(['s1', 's2', 't3']);
+    expect(all[0]?.fields).toEqual({ n: '1', text: 'ä\n' });
+    expect(await one.read(new Map([['s', '0-0']]), 5_000, 1)).toHaveLength(1);
+  });
+
+  test('a reader gets nothing after its time, and an error when the broker closes', async () => {
+    const one = broker(url);
+    const startedAt = Date.now();
+    expect(await one.read(new Map([['s', '0-0']]), 60, 10)).toEqual([]);
+    expect(Date.now() - startedAt).toBeGreaterThanOrEqual(50);
+    const reading = one.read(new Map([['s', '0-0']]), 60_000, 10).catch((error) => error);
+    await Bun.sleep(20);
+    await one.close();
+    expect(await reading).toMatchObject({ status: 503 });
+  });
+
+  test('a reader who continues from the last id misses nothing', async () => {
+    const one = broker(url);
+    const seen: string[] = [];
+    let last = await one.lastId('s');
+    const reader = (async () => {
+      while (seen.length < 300) {
+        for (const entry of await one.read(new Map([['s', last]]), 1_000, 50)) {
+          seen.push(entry.fields.n ?? '');
+          last = entry.id;
+        }
+      }
+    })();
+    for (let n = 0; n < 300; n++) await one.append('s', { n: String(n) }, 1_000);
+    await reader;
+    expect(seen).toEqual(Array.from({ length: 300 }, (_, n) => String(n)));
+  });
+
+  test('streams keep about the newest entries they are told to keep', async () => {
+    const one = broker(url);
+    for (let n = 0; n < 600; n++) await one.append('s', { n: String(n) }, 100);
+    const kept = await one.read(new Map([['s', '0-0']]), 10, 1_000);
+    expect(kept.length).toBeGreaterThanOrEqual(100);
+    expect(kept.length).toBeLessThan(300);
+    expect(kept.at(-1)?.fields.n).toBe('599');
+  });
+
+  test('schedules hand out what is due, the earliest first, each member once', async () => {
+    const one = broker(url);
+    const now = Date.now();
+    await one.schedule('q', 'late', now + 60_000);
+    await one.schedule('q', 'second', now - 10);
+    await one.schedule('q', 'first', now - 20);
+    await one.schedule('q', 'moved', now - 30);
+    await one.schedule('q', 'moved', now - 5);
+    await one.schedule('q', 'gone', now - 40);
+    await one.unschedule('q', 'gone');
+    expect(await one.takeDue('q', 2)).toEqual(['first', 'second']);
+    const rest = await Promise.all([one.takeDue('q', 10), one.takeDue('q', 10)]);
+    expect(rest.flat()).toEqual(['moved']);
+  });
+
+  test('hits are counted in fixed windows that start with their first hit', async () => {
+    const one = broker(url);
+    const hits = await Promise.all(Array.from({ length: 5 }, () => one.hit('k', 600)));
+    expect(hits.map(({ count }) => count).sort()).toEqual([1, 2, 3, 4, 5]);
+    for (const { resetMs } of hits) expect(resetMs).toBeWithin(1, 601);
+    expect((await one.hit('other', 600)).count).toBe(1);
+    await Bun.sleep(630);
+    expect((await one.hit('k', 600)).count).toBe(1);
+  });
+
+  test('of hits at once each is counted; one past a quota is not in the windows after it', async () => {
+    const one = broker(url);
+    const minute = { key: 'minute', windowMs: 700, quota: 5 };
+    const day = { key: 'day', windowMs: 60_000, quota: 70 };
+    const ask = (times: number, first = minute) =>
+      Promise.all(
+        Array.from({ length: times }, async () => (await one.hitAll([first, day])).map(({ count }) => count)),
+      );
+    const [begun, ...rest] = [await ask(2), await ask(4), await ask(3)];
+    expect(begun).toEqual([
+      [1, 1],
+      [2, 2],
+    ]);
+    expect(rest[0]).toEqual([[3, 3], [4, 4], [5, 5], [6]]);
+    for (const counts of rest[1] ?? []) {
+      expect(counts).toHaveLength(1);
+      expect(counts[0]).toBeGreaterThan(5);
+    }
+    const raised = await ask(1, { ...minute, quota: 100 });
+    expect(raised[0]?.[0]).toBeGreaterThan(5);
+    expect(raised[0]?.[1]).toBe(6);
+    await Bun.sleep(730);
+    expect(await ask(3)).toEqual([
+      [1, 7],
+      [2, 8],
+      [3, 9],
+    ]);
+  });
+
+  test('leases are never more than their limit, and run out unless renewed', async () => {
+    const one = broker(url);
+    const tries = await Promise.all(Array.from({ length: 20 }, (_, i) => one.lease('l', `m${i}`, 7, 600)));
+    expect(tries.filter((taken) => taken)).toHaveLength(7);
+    expect(await one.leaseCount('l')).toBe(7);
+    const mine = tries.indexOf(true);
+    expect(await one.lease('l', `m${mine}`, 7, 600)).toBe(true);
+    await one.release('l', `m${mine}`);
+    expect(await one.lease('l', 'late', 7, 600)).toBe(true);
+    await one.renew('l', ['late'], 60_000);
+    await Bun.sleep(630);
+    expect(await one.leaseCount('l')).toBe(1);
+  });
+
+  test('a closed broker refuses every call with 503', async () => {
+    const one = broker(url);
+    await one.ping();
+    await one.close();
+    const calls = [
+      one.ping(),
+      one.publish('a', '1'),
+      one.append('s', {}, 1),
+      one.hit('k', 1),
+      one.subscribe('a', () => {}),
+    ];
+    for (const { status } of await Promise.all(
+      calls.map((call) =>
+        call.then(
+          () => ({ status: 200 }),
+          (e) => e,
+        ),
+      ),
+    )) {
+      expect(status).toBe(503);
+    }
+  });
+});
+
+if (redis) describeRedis(redis);
+
+function describeRedis(server: PrivateRedis): void {
+  describe('with Redis gone', () => {
+    test('two processes hear each other and share counters', async () => {
+      const [one, two] = [broker(server.url, 'pair:'), broker(server.url, 'pair:')];
+      const heard: string[] = [];
+      await two.subscribe('a', (message) => heard.push(message));
+      await one.publish('a', 'hello');
+      await until(() => heard.length === 1);
+      await one.hit('k', 5_000);
+      expect((await two.hit('k', 5_000)).count).toBe(2);
+    });
+
+    test('of hits from several processes at once exactly the quota fits, each with a count of its own', async () => {
+      const several = [broker(server.url, 'pair:'), broker(server.url, 'pair:'), broker(server.url, 'pair:')];
+      const windows = [{ key: 'shared', windowMs: 5_000, quota: 60 }];
+      const counts: number[] = [];
+      for (let round = 0; round < 10; round++) {
+        const asked = several.flatMap((one) => Array.from({ length: 7 }, () => one.hitAll(windows)));
+        for (const [hit] of await Promise.all(asked)) counts.push(hit?.count ?? 0);
+      }
+      const fitting = counts.filter((count) => count <= 60).sort((a, b) => a - b);
+      expect(fitting).toEqual(Array.from({ length: 60 }, (_, i) => i + 1));
+    });
+
+    test('what one process borrowed of a quota and does not use, others can use', async () => {
+      const [one, two] = [broker(server.url, 'pair:'), broker(server.url, 'pair:')];
+      const windows = [{ key: 'borrowed', windowMs: 20_000, quota: 200 }];
+      // Hits in quick succession make the first process borrow some in advance.
+      for (let i = 0; i < 5; i++) await one.hitAll(windows);
+      const hits = await Promise.all(Array.from({ length: 300 }, () => two.hitAll(windows)));
+      expect(hits.filter(([hit]) => (hit?.count ?? 201) <= 200)).toHaveLength(195);
+      expect((await one.hitAll(windows))[0]?.count).toBe(201);
+    });
+
+    test('what was borrowed of a window that is over is not given back to the next', async () => {
+      const [one, two] = [broker(server.url, 'pair:'), broker(server.url, 'pair:')];
+      const windows = [{ key: 'short', windowMs: 30, quota: 1_000 }];
+      for (let i = 0; i < 5; i++) await one.hitAll(windows);
+      await Bun.sleep(35);
+      const next = [{ key: 'short', windowMs: 20_000, quota: 1_000 }];
+      expect((await two.hitAll(next))[0]?.count).toBe(1);
+      await Bun.sleep(60);
+      expect((await two.hitAll(next))[0]?.count).toBe(2);
+    });
+
+    test('every call settles with 503 while it is away; on its return all works and subscribers are told', async () => {
+      const one = broker(server.url);
+      const heard: string[] = [];
+      let resets = 0;
+      await one.subscribe('a', (message) => heard.push(message));
+      await one.ping();
+      one.onReset(() => resets++);
+      const reading = one.read(new Map([['s', '0-0']]), 60_000, 10).catch((error) => error);
+      const busy = Array.from({ length: 200 }, (_, i) =>
+        one.append('s2', { i: String(i) }, 10).catch((error) => error),
+      );
+      await server.kill();
+      expect(await reading).toMatchObject({ status: 503 });
+      await Promise.all(busy);
+      const calls = [one.ping(), one.hit('k', 1_000), one.publish('a', 'lost'), one.lease('l', 'm', 1, 1_000)];
+      const errors = await within(5_000, Promise.all(calls.map((call) => call.catch((thrown) => thrown))));
+      expect(errors).toEqual(Array(4).fill(expect.objectContaining({ status: 503 })));
+      expect(one.connected()).toBe(false);
+      await server.start();
+      await until(() => one.connected() && resets > 0);
+      await one.publish('a', 'back');
+      await until(() => heard.includes('back'));
+      await one.append('s', { n: '1' }, 10);
+      expect(await one.read(new Map([['s', '0-0']]), 1_000, 10)).toHaveLength(1);
+    });
+
+    test('a Redis that hangs is answered with 503 within 5 s, and used again when it wakes, with subscribers told', async () => {
+      const one = broker(server.url);
+      await one.ping();
+      let resets = 0;
+      await one.subscribe('a', () => {});
+      one.onReset(() => resets++);
+      server.freeze();
+      const hung = one.ping().catch((error) => error);
+      expect(await within(5_000, hung)).toMatchObject({ status: 503 });
+      await until(() => !one.connected());
+      server.thaw();
+      await one.ping();
+      await until(() => one.connected() && resets > 0);
+    });
+  });
+}

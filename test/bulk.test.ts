@@ -1,0 +1,260 @@
+// Many operations in one request, through HTTP; what confines a role, asked of the operation itself.
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import type { TenantCaller } from '../src/access/caller.ts';
+import { bulkEach } from '../src/records/bulk.ts';
+import { tenantById } from '../src/tenants/tenants.ts';
+import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+
+let service: TestService;
+let tenant: TestTenant;
+beforeAll(async () => {
+  service = await startService();
+  tenant = await service.tenant();
+  await tenant.post('/api/entities', { name: 'owner', fields: [{ key: 'title', type: 'text' }] });
+});
+afterAll(async () => service.stop());
+
+let entities = 0;
+
+/** A fresh entity with a unique code, a number, and a relation. */
+async function entity(): Promise<{ name: string; path: string }> {
+  const name = `item_${++entities}`;
+  const fields = [
+    { key: 'code', type: 'text', unique: true },
+    { key: 'n', type: 'integer' },
+    { key: 'owner', type: 'relation', entity: 'owner' },
+  ];
+  const made = await tenant.post('/api/entities', { name, fields });
+  expect(made.status).toBe(201);
+  return { name, path: `/api/entities/${name}/records` };
+}
+
+const create = (data: Json) => ({ op: 'create', data });
+const countOf = async (path: string): Promise<number> => (await tenant.get(path)).body.data.total;
+
+describe('bulk, all or nothing', () => {
+  test('operations of every kind take effect in their order, and each has its result', async () => {
+    const { path } = await entity();
+    const first = await tenant.post(`${path}/bulk`, {
+      operations: [create({ code: 'a' }), create({ code: 'b', n: 1 })],
+    });
+    expect(first.status).toBe(200);
+    expect(first.body.data).toMatchObject({ succeeded: 2, failed: 0 });
+    const [a, b] = first.body.data.results.map(({ id }: Json) => id);
+    const operations = [
+      { op: 'update', id: a, data: { n: 5 } },
+      { op: 'update', id: a, data: { n: 6 } },
+      { op: 'delete', id: b },
+      create({ code: 'b' }),
+    ];
+    const second = await tenant.post(`${path}/bulk`, { operations });
+    expect(second.body.data.results.map(({ index, op, success }: Json) => [index, op, success])).toEqual([
+      [0, 'update', true],
+      [1, 'update', true],
+      [2, 'delete', true],
+      [3, 'create', true],
+    ]);
+    expect((await tenant.get(`${path}/${a}`)).body.data).toEqual(second.body.data.results[1].data);
+    expect((await tenant.get(`${path}/${a}`)).body.data.n).toBe(6);
+    expect((await tenant.get(`${path}/${b}`)).status).toBe(404);
+    expect(await countOf(path)).toBe(2);
+  });
+
+  test('one that fails undoes all, and the 400 names every operation at fault', async () => {
+    const { path } = await entity();
+    await tenant.post(path, { code: 'taken' });
+    const faulty = await tenant.post(`${path}/bulk`, {
+      operations: [
+        create({ code: 'x' }),
+        create({ code: 5, zz: 1 }),
+        { op: 'delete', id: 'nothing' },
+        create({ owner: '01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f' }),
+      ],
+    });
+    expect(faulty.status).toBe(400);
+    expect(faulty.body.error.details.map(({ path }: Json) => path).sort()).toEqual([
+      'operations.1.data.code',
+      'operations.1.data.zz',
+      'operations.2',
+      'operations.3.data.owner',
+    ]);
+    const duplicate = await tenant.post(`${path}/bulk`, {
+      operations: [create({ code: 'y' }), create({ code: 'z' }), create({ code: 'taken' })],
+    });
+    expect(duplicate.status).toBe(400);
+    expect(duplicate.body.error.details).toEqual([{ path: 'operations.2.data.code', message: 'exists already' }]);
+    expect(await countOf(path)).toBe(1);
+  });
+
+  test('a value that an earlier operation sets free may be used by a later one', async () => {
+    const { path } = await entity();
+    const made = await tenant.post(`${path}/bulk`, { operations: [create({ code: 'p' }), create({ code: 'q' })] });
+    const [p, q] = made.body.data.results.map(({ id }: Json) => id);
+    const moved = await tenant.post(`${path}/bulk`, {
+      operations: [
+        { op: 'update', id: q, data: { code: 'r' } },
+        { op: 'update', id: p, data: { code: 'q' } },
+      ],
+    });
+    expect(moved.status).toBe(200);
+    expect((await tenant.get(`${path}?sort=code`)).body.data.items.map(({ code }: Json) => code)).toEqual(['q', 'r']);
+  });
+
+  test('a thousand creations are one request, and one more is refused', async () => {
+    const { path } = await entity();
+    const operations = Array.from({ length: 1_001 }, (_, i) => create({ code: `c${i}`, n: i }));
+    expect((await tenant.post(`${path}/bulk`, { operations })).status).toBe(400);
+    const all = await tenant.post(`${path}/bulk`, { operations: operations.slice(0, 1_000) });
+    expect(all.body.data.succeeded).toBe(1_000);
+    expect(await countOf(path)).toBe(1_000);
+  });
+
+  test('a malformed request names every fault and does nothing', async () => {
+    const { path } = await entity();
+    const answer = await tenant.post(`${path}/bulk`, {
+      operations: [
+        1,
+        { op: 'merge' },
+        { op: 'update', data: {} },
+        { op: 'delete', id: 'x', data: {} },
+        { op: 'create' },
+      ],
+      atomic: 'yes',
+    });
+    expect(answer.status).toBe(400);
+    expect(answer.body.error.details.map(({ path }: Json) => path)).toEqual([
+      'atomic',
+      'operations.0',
+      'operations.1.op',
+      'operations.2.id',
+      'operations.3.data',
+      'operations.4.data',
+    ]);
+    expect((await tenant.post(`${path}/bulk`, { operations: [] })).status).toBe(400);
+    expect((await tenant.post('/api/entities/none/records/bulk', { operations: [create({})] })).status).toBe(404);
+  });
+
+  test('an Idempotency-Key makes a repetition answer as the first did', async () => {
+    const { path } = await entity();
+    const body = { operations: [create({ code: 'once' })] };
+    const first = await tenant.post(`${path}/bulk`, body, { 'idempotency-key': 'k1' });
+    const again = await tenant.post(`${path}/bulk`, body, { 'idempotency-key': 'k1' });
+    expect(again.body).toEqual(first.body);
+    expect(again.headers.get('idempotent-replayed')).toBe('true');
+    const each = await tenant.post(`${path}/bulk`, { ...body, atomic: false }, { 'idempotency-key': 'k2' });
+    expect(each.status).toBe(400);
+    expect(await countOf(path)).toBe(1);
+  });
+
+  test('requests that change the same records at once all succeed', async () => {
+    const { path } = await entity();
+    const operations = Array.from({ length: 20 }, (_, i) => create({ code: `k${i}` }));
+    const made = await tenant.post(`${path}/bulk`, { operations });
+    const ids: string[] = made.body.data.results.map(({ id }: Json) => id);
+    const answers = await Promise.all(
+      Array.from({ length: 6 }, (_, turn) =>
+        tenant.post(`${path}/bulk`, {
+          operations: (turn % 2 === 0 ? ids : ids.toReversed()).map((id) => ({ op: 'update', id, data: { n: turn } })),
+        }),
+      ),
+    );
+    expect(answers.map(({ status }) => status)).toEqual(Array(6).fill(200));
+    const values = (await tenant.get(path)).body.data.items.map(({ n }: Json) => n);
+    expect(new Set(values).size).toBe(1);
+  });
+});
+
+describe('bulk, each operation for itself', () => {
+  test('what can be done is done, and the rest has its error', async () => {
+    const { path } = await entity();
+    const { id } = (await tenant.post(path, { code: 'taken' })).body.data;
+    const answer = await tenant.post(`${path}/bulk`, {
+      atomic: false,
+      operations: [
+        create({ code: 'taken' }),
+        create({ code: 'new' }),
+        create({ code: 'new' }),
+        create({ code: 7 }),
+        { op: 'update', id, data: { code: 'new' } },
+        { op: 'update', id, data: { n: 1 } },
+        { op: 'delete', id: 'nothing' },
+      ],
+    });
+    expect(answer.status).toBe(200);
+    expect(answer.body.data.results.map(({ success, error }: Json) => error?.code ?? success)).toEqual([
+      'CONFLICT',
+      true,
+      'CONFLICT',
+      'VALIDATION_ERROR',
+      'CONFLICT',
+      true,
+      'NOT_FOUND',
+    ]);
+    expect(answer.body.data).toMatchObject({ succeeded: 2, failed: 5 });
+    expect((await tenant.get(`${path}/${id}`)).body.data).toMatchObject({ code: 'taken', n: 1 });
+  });
+
+  test('one that lacks its id or its data has its error, one without a kind refuses the request', async () => {
+    const { path } = await entity();
+    const operations = [create({ code: 'one' }), { op: 'update', data: { n: 1 } }, { op: 'delete' }, { op: 'create' }];
+    const { body } = await tenant.post(`${path}/bulk`, { atomic: false, operations });
+    expect(body.data).toMatchObject({ succeeded: 1, failed: 3 });
+    expect(body.data.results.map(({ op, id, error }: Json) => [op, id === null, error?.code])).toEqual([
+      ['create', false, undefined],
+      ['update', true, 'VALIDATION_ERROR'],
+      ['delete', true, 'VALIDATION_ERROR'],
+      ['create', true, 'VALIDATION_ERROR'],
+    ]);
+    expect(body.data.results[1].error.details).toEqual([{ path: 'id', message: 'must be the id of a record' }]);
+    const refused = await tenant.post(`${path}/bulk`, { atomic: false, operations: [...operations, { op: 'merge' }] });
+    expect(refused.body.error.details).toMatchObject([{ path: 'operations.4.op' }]);
+    expect(await countOf(path)).toBe(1);
+  });
+
+  test('permissions, hidden fields and row filters hold for each operation', async () => {
+    const { name, path } = await entity();
+    const mine = (await tenant.post(path, { code: 'mine', n: 1 })).body.data.id;
+    const theirs = (await tenant.post(path, { code: 'theirs', n: 100 })).body.data.id;
+    const caller = await confined(name);
+    const operations = [
+      { op: 'update' as const, id: mine, body: { n: 2 } },
+      { op: 'update' as const, id: mine, body: { n: 99 } },
+      { op: 'update' as const, id: theirs, body: { n: 3 } },
+      { op: 'update' as const, id: mine, body: { code: 'hidden' } },
+      { op: 'create' as const, id: '', body: { n: 3 } },
+      { op: 'create' as const, id: '', body: { n: 50 } },
+      { op: 'delete' as const, id: mine, body: {} },
+    ].map((operation, index) => ({ ...operation, index }));
+    const { results } = await bulkEach(service.app, caller, name, operations);
+    expect(results.map(({ success, error }) => error?.code ?? success)).toEqual([
+      true,
+      'FORBIDDEN',
+      'NOT_FOUND',
+      'VALIDATION_ERROR',
+      true,
+      'FORBIDDEN',
+      'FORBIDDEN',
+    ]);
+    expect(results[0]?.data).not.toHaveProperty('code');
+  });
+});
+
+/** A caller that may not delete, does not see `code`, and has the rows with n below 10. */
+async function confined(entityName: string): Promise<TenantCaller> {
+  const found = await tenantById(service.app, tenant.id);
+  return {
+    kind: 'user',
+    id: '01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f',
+    tenant: found as TenantCaller['tenant'],
+    role: 'clerk',
+    email: 'clerk@example.com',
+    rights: {
+      isUnlimited: false,
+      permissions: { [entityName]: ['read', 'create', 'update'] },
+      entities: { [entityName]: { excludeFields: ['code'], rowFilter: 'n < 10' } },
+    },
+    rightsKey: 'clerk',
+    isTenantAdmin: false,
+    triggeredBy: 'api',
+  };
+}

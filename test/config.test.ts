@@ -1,0 +1,123 @@
+// The environment: defaults, and what is said about a value that is not accepted.
+// Contract: section 1 of the decisions.
+import { describe, expect, test } from 'bun:test';
+import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ConfigError, readConfig, withGeneratedSecrets } from '../src/config.ts';
+
+const REAL = { DATABASE_URL: 'postgres://h/db', ADMIN_SECRET: 'admin-secret', JWT_SECRET: 'jwt-secret' };
+
+function faultsOf(env: Record<string, string>): readonly string[] {
+  try {
+    readConfig(env);
+  } catch (error) {
+    if (error instanceof ConfigError) return error.faults;
+    throw error;
+  }
+  return [];
+}
+
+describe('defaults', () => {
+  test('an empty environment is an embedded start on 127.0.0.1:3000 with the demo', () => {
+    expect(readConfig({})).toMatchObject({
+      host: '127.0.0.1',
+      port: 3000,
+      databaseUrl: null,
+      redisUrl: null,
+      dataDir: '.data',
+      demo: true,
+      workers: 1,
+      maxBodyBytes: 1_048_576,
+      rateLimitPerMin: 0,
+      shutdownTimeoutMs: 10_000,
+      trustProxy: 0,
+      logLevel: 'info',
+      sse: { maxPerTenant: 500, maxGlobal: 1_000, heartbeatMs: 5_000, idleTimeoutMs: 600_000, maxQueuedEvents: 100 },
+      ws: { maxPerTenant: 100, maxSubscriptions: 10 },
+      webhook: { timeoutMs: 30_000, retryBaseMs: 5_000, retryFactor: 8, maxRetries: 5, allowedCidrs: [] },
+    });
+  });
+
+  test('with DATABASE_URL there is no demo unless asked for', () => {
+    expect(readConfig(REAL).demo).toBe(false);
+    expect(readConfig({ ...REAL, DEMO: '1' }).demo).toBe(true);
+  });
+
+  test('an empty variable counts as unset', () => {
+    expect(readConfig({ PORT: '', LOG_LEVEL: ' ' })).toMatchObject({ port: 3000, logLevel: 'info' });
+  });
+
+  test('several secrets, separated by commas, are all taken', () => {
+    expect(readConfig({ ...REAL, ADMIN_SECRET: 'first-secret, second-secret' }).adminSecrets).toEqual([
+      'first-secret',
+      'second-secret',
+    ]);
+  });
+});
+
+describe('faults', () => {
+  for (const [name, value, accepted] of [
+    ['PORT', '70000', 'a whole number from 0 to 65535'],
+    ['PORT', '3000x', 'a whole number from 0 to 65535'],
+    ['HOST', 'a b', 'a host name or address'],
+    ['DATABASE_URL', 'mysql://h/db', 'a URL starting postgres:// or postgresql://'],
+    ['REDIS_URL', 'http://h', 'a URL starting redis:// or rediss://'],
+    ['APP_URL', 'example.com', 'a URL starting http:// or https://'],
+    ['SMTP_URL', 'mail.example', 'a URL starting smtp:// or smtps://'],
+    ['DEMO', 'yes', '0 or 1'],
+    ['WORKERS', '0', 'a whole number from 1 to 64'],
+    ['LOG_LEVEL', 'loud', 'debug, info, warn or error'],
+    ['WEBHOOK_RETRY_FACTOR', '0.5', 'a number from 1 to 100'],
+    ['WEBHOOK_ALLOWED_CIDRS', '10.0.0.0', 'CIDR ranges separated by commas'],
+    ['WEBHOOK_ALLOWED_CIDRS', '10.0.0.0/99', 'CIDR ranges separated by commas'],
+    ['WEBHOOK_ALLOWED_CIDRS', '::1/128,10.1/16x', 'CIDR ranges separated by commas'],
+    ['METRICS_TOKEN', 'a b', 'visible ASCII characters without spaces'],
+    ['SHUTDOWN_TIMEOUT_MS', '-1', 'a whole number from 100 to 600000'],
+    ['ADMIN_SECRET', 'short', 'one or more secrets of at least 8 characters, separated by commas'],
+  ] as const) {
+    test(`${name}=${value} is refused with what would be accepted`, () => {
+      const faults = faultsOf({ [name]: value });
+      expect(faults).toHaveLength(1);
+      expect(faults[0]).toStartWith(`${name}: `);
+      expect(faults[0]).toEndWith(`is not accepted; expected ${accepted}`);
+    });
+  }
+
+  test('every fault is named at once', () => {
+    const faults = faultsOf({ PORT: 'x', DEMO: 'x', LOG_LEVEL: 'x' });
+    expect(faults.map((fault) => fault.split(':')[0])).toEqual(['PORT', 'DEMO', 'LOG_LEVEL']);
+  });
+
+  test('values that may hold a secret are not repeated', () => {
+    const faults = faultsOf({ ADMIN_SECRET: 'hushush', REDIS_URL: 'rdis://u:hushush@h', DATABASE_URL: 'pg://hushush' });
+    expect(faults).toHaveLength(3);
+    expect(faults.join()).not.toContain('hushush');
+  });
+
+  test('a real database needs its secrets', () => {
+    expect(faultsOf({ DATABASE_URL: 'postgres://h/db' })).toEqual([
+      'ADMIN_SECRET: required when DATABASE_URL is set',
+      'JWT_SECRET: required when DATABASE_URL is set',
+    ]);
+  });
+
+  test('WORKERS above 1 needs DATABASE_URL and REDIS_URL', () => {
+    const said = 'WORKERS: 2 needs DATABASE_URL and REDIS_URL; without them only 1 is accepted';
+    expect(faultsOf({ WORKERS: '2' })).toEqual([said]);
+    expect(faultsOf({ ...REAL, WORKERS: '2' })).toEqual([said]);
+    expect(faultsOf({ ...REAL, WORKERS: '2', REDIS_URL: 'redis://h' })).toEqual([]);
+  });
+});
+
+test('generated secrets are kept in DATA_DIR for their owner alone, and are the same at the next start', async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), 'svc-config-'));
+  const first = withGeneratedSecrets(readConfig({ DATA_DIR: dataDir }));
+  expect(first.adminSecrets[0]).toMatch(/^[\w-]{43}$/);
+  expect(first.jwtSecrets).not.toEqual(first.adminSecrets);
+  expect(withGeneratedSecrets(readConfig({ DATA_DIR: dataDir }))).toEqual(first);
+  for (const name of ['admin-secret', 'jwt-secret']) {
+    expect((await stat(join(dataDir, name))).mode & 0o777).toBe(0o600);
+  }
+  await rm(dataDir, { recursive: true });
+});

@@ -1,0 +1,211 @@
+// The embedded database through the ordinary client: what a real server does and the service relies on, the same
+// faults as there, and data that outlives the process.
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { spawn } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import process from 'node:process';
+
+import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
+import { createLog } from '../src/runtime/log.ts';
+import { type Database, openDatabase } from '../src/runtime/postgres.ts';
+import { raw, sql } from '../src/runtime/sql.ts';
+import { type CuttingProxy, cuttingProxy } from './support/cutting-proxy.ts';
+import { burst, sleep, writeWhile } from './support/database-faults.ts';
+import { copyEmbedded } from './support/stores.ts';
+import { took } from './support/timing.ts';
+
+const log = createLog({ level: 'error' });
+const CHILD = new URL('./support/embedded-child.ts', import.meta.url).pathname;
+let directory: string;
+let embedded: Embedded;
+let proxy: CuttingProxy;
+let db: Database;
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'embedded-test-'));
+  embedded = await startEmbedded(directory, log);
+  proxy = await cuttingProxy(Number(new URL(embedded.url).port));
+  db = openDatabase({ url: embedded.url, log });
+});
+
+afterAll(async () => {
+  await db.close();
+  proxy.close();
+  await embedded.stop();
+  await rm(directory, { recursive: true, force: true });
+});
+
+test('many connections at once get their own answers, in and out of transactions, long and short', async () => {
+  await db.exec('create table own_answers (n int primary key)');
+  let wrong = 0;
+  const ask = async (n: number, i: number): Promise<{ n: number } | undefined> => {
+    if (n % 3 !== 0)
+      return db.first(sql`select ${n}::int as n, ${raw(String(i % 20))} as k, ${'x'.repeat((i % 9) ** 5)}::text`);
+    return db.begin(async (tx) => {
+      await tx.rows(sql`insert into own_answers values (${n})`);
+      await sleep(1);
+      return tx.first(sql`select n from own_answers where n = ${n}`);
+    });
+  };
+  const callers = Array.from({ length: 8 }, async (_, caller) => {
+    for (let i = 0; i < 60; i++) if ((await ask(caller + i * 8, i))?.n !== caller + i * 8) wrong++;
+  });
+  await Promise.all(callers);
+  expect(wrong).toBe(0);
+  expect(await db.first(sql`select count(*) as n from own_answers`)).toMatchObject({ n: 160 });
+});
+
+test('vectors with HNSW, partitions, concurrent index builds and text search work', async () => {
+  await db.exec(`
+    create extension if not exists vector;
+    create table notes (id int, at timestamptz, embedding vector(3)) partition by range (at);
+    create table notes_2026 partition of notes for values from ('2026-01-01') to ('2027-01-01');
+    insert into notes select n, '2026-05-05', array[n, 1, 0]::vector from generate_series(1, 200) n;
+    create index on notes_2026 using hnsw (embedding vector_cosine_ops);
+  `);
+  await db.exec('create index concurrently notes_at on notes_2026 (at)');
+  const nearest = await db.first(sql`select id from notes order by embedding <=> ${'[1,1,0]'}::text::vector limit 1`);
+  expect(nearest).toMatchObject({ id: 1 });
+  const text = await db.first(
+    sql`select to_tsvector('simple', 'Äpfel und Birnen') @@ to_tsquery('simple', 'äpfel') as found`,
+  );
+  expect(text).toMatchObject({ found: true });
+});
+
+test('letters beyond ASCII change case, and text sorts by code point', async () => {
+  const row = await db.first(
+    sql`select lower('ÄÉ') as low, upper('äé') as up, 'Ä' ilike 'ä' as alike, 'z' < 'ä' as sorts`,
+  );
+  expect(row).toMatchObject({ low: 'äé', up: 'ÄÉ', alike: true, sorts: true });
+});
+
+test('a stream keeps nobody else waiting', async () => {
+  let rows = 0;
+  for await (const batch of db.stream(sql`select n from generate_series(1, 3000) n`, 1000)) {
+    rows += batch.length;
+    await db.ping();
+  }
+  expect(rows).toBe(3000);
+});
+
+test('slow work in the database does not hold up the thread that serves requests', async () => {
+  let longest = 0;
+  let tickedAt = performance.now();
+  const ticks = setInterval(() => {
+    longest = Math.max(longest, performance.now() - tickedAt);
+    tickedAt = performance.now();
+  }, 10);
+  const slow = sql`select count(*) from generate_series(1, 700000) n where n::text like '%7%'`;
+  const tookMs = await took(() => db.slow.rows(slow));
+  clearInterval(ticks);
+  expect(longest).toBeLessThan(tookMs / 2);
+});
+
+test('a wrong password is refused', async () => {
+  const stranger = openDatabase({ url: embedded.url.replace(/:[^:@]+@/, ':guess@'), log });
+  expect(await stranger.ping().catch((error) => error)).toMatchObject({ code: '28P01' });
+  await stranger.close();
+});
+
+test('connections that are cut are rolled back, lose no acknowledged write and leave nothing behind', async () => {
+  const before = await preparedStatements();
+  const through = openDatabase({ url: proxy.address(embedded.url), log });
+  await writeWhile(through, async (written) => {
+    for (let i = 0; i < 40; i++) {
+      await written(10);
+      proxy.cutOne();
+    }
+  });
+  await through.close();
+  // The connections that stay have prepared a few themselves.
+  while ((await preparedStatements()) - before >= 10) await sleep(10);
+});
+
+test('an outage under load loses nothing, and service is back by itself within 10 s', async () => {
+  const through = openDatabase({ url: proxy.address(embedded.url), log });
+  await writeWhile(through, async (written) => {
+    await written(50);
+    proxy.refuse(true);
+    await sleep(500);
+    proxy.refuse(false);
+  });
+  await through.close();
+});
+
+test('a burst behind slow calls loses no write', async () => {
+  const small = openDatabase({ url: embedded.url, log, max: 3 });
+  await burst(small, () => sleep(50));
+  await small.close();
+});
+
+test('kill -9 loses no acknowledged write, and a stale lock does not keep the next start out', async () => {
+  const home = await mkdtemp(join(tmpdir(), 'embedded-kill-'));
+  await copyEmbedded(home);
+  const acknowledged: number[] = [];
+  for (let round = 0; round < 2; round++) acknowledged.push(...(await killedWhileWriting(home, 500)));
+  const again = await startEmbedded(home, log);
+  const survivor = openDatabase({ url: again.url, log });
+  const rows = await survivor.rows<{ n: number }>(sql`select n from survivors`);
+  const stored = new Set(rows.map(({ n }) => n));
+  expect(acknowledged.filter((n) => !stored.has(n))).toEqual([]);
+  await survivor.close();
+  await again.stop();
+  await rm(home, { recursive: true, force: true });
+});
+
+test('an engine that fails under a gateway is reported, not left to hang', async () => {
+  const { Gateway } = await import('../src/runtime/embedded/gateway.ts');
+  const run = (): Promise<void> => Promise.reject(new Error('the engine aborted'));
+  const reported = Promise.withResolvers<unknown>();
+  const gateway = new Gateway({ serverVersion: '18', run, isInTransaction: () => false }, 'secret', reported.resolve);
+  const port = await gateway.listen(0);
+  const quiet = createLog({ level: 'error', write: () => {} });
+  const through = openDatabase({ url: `postgres://postgres:secret@127.0.0.1:${port}/postgres`, log: quiet });
+  const call = through.ping().catch((error) => error);
+  expect(await reported.promise).toMatchObject({ message: 'the engine aborted' });
+  await gateway.close();
+  expect(await call).toMatchObject({ status: 503 });
+  await through.close();
+});
+
+test('a second process on the same directory is refused with a message that says why', async () => {
+  const refusal = await startEmbedded(directory, log).catch((error: Error) => error.message);
+  expect(refusal).toContain(`process ${process.pid} already uses this data directory`);
+});
+
+test('a lock whose holder is gone is taken over, also when its process number lives on', async () => {
+  const home = await mkdtemp(join(tmpdir(), 'embedded-lock-'));
+  const { lockFile } = await import('../src/runtime/embedded/lock.ts');
+  const path = join(home, 'lock');
+  await writeFile(path, JSON.stringify({ pid: process.pid, port: 9, token: 'gone' }));
+  const release = await lockFile(path);
+  expect(JSON.parse(await readFile(path, 'utf8')).token).not.toBe('gone');
+  const racers = await Promise.allSettled([lockFile(path), lockFile(path)]);
+  expect(racers.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+  await release();
+  await rm(home, { recursive: true, force: true });
+});
+
+async function preparedStatements(): Promise<number> {
+  return (await db.first<{ n: number }>(sql`select count(*) as n from pg_prepared_statements`))?.n ?? 0;
+}
+
+/** Starts the writing process, kills it after `count` acknowledgements, and resolves to what it was told. */
+async function killedWhileWriting(home: string, count: number): Promise<number[]> {
+  const child = spawn(process.execPath, [CHILD, home], { stdio: ['ignore', 'pipe', 'inherit'] });
+  let said = '';
+  await new Promise<void>((resolve, reject) => {
+    child.once('exit', () => reject(new Error('the writer ended by itself')));
+    child.stdout.on('data', (text) => {
+      said += text;
+      if (said.split('\n').length > count) resolve();
+    });
+  });
+  const gone = new Promise((resolve) => child.once('close', resolve));
+  child.removeAllListeners('exit');
+  child.kill('SIGKILL');
+  await gone;
+  return said.slice(0, said.lastIndexOf('\n')).split('\n').map(Number);
+}

@@ -1,0 +1,163 @@
+// Rights are written by name: what a name meant is never inherited by what comes to bear it later.
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import {
+  type Answer,
+  clientOf,
+  type Json,
+  startService,
+  type TestService,
+  type TestTenant,
+} from './support/service.ts';
+
+let service: TestService;
+let tenant: TestTenant;
+beforeAll(async () => {
+  service = await startService();
+  tenant = await service.tenant();
+  await tenant.post('/api/entities', { name: 'orders' });
+});
+afterAll(async () => service.stop());
+
+const ROUNDS = 12;
+const READ = { orders: ['read'] };
+const PASSWORD = 'a password of the tests';
+
+async function role(name: string, permissions: Record<string, string[]> = READ): Promise<string> {
+  const answer = await tenant.post('/api/roles', { name, permissions });
+  expect(answer.status, answer.text).toBe(201);
+  return answer.body.data.id;
+}
+
+/** Ways to give somebody a role. */
+const GIFTS: [string, (name: string, id: string) => Promise<Answer>][] = [
+  ['a user', (name) => tenant.post('/api/users', { email: `${name}@a.test`, name, role: name, password: PASSWORD })],
+  ['an invited user', (name) => tenant.post('/api/users', { email: `${name}@a.test`, name, role: name })],
+  [
+    'a public key',
+    (_, id) => tenant.post('/api/auth/public-keys', { label: 'l', roleId: id, scopes: ['records:read'] }),
+  ],
+  [
+    'a platform API',
+    (name) =>
+      tenant.post('/api/apis', { name, slug: name, roles: [name], permissions: { orders: { other: ['read'] } } }),
+  ],
+];
+
+describe('deleting a role', () => {
+  test.each(GIFTS)('while %s gets it: one of the two is refused', async (kind, give) => {
+    const outcomes = new Set<string>();
+    for (let round = 0; round < ROUNDS; round++) {
+      const name = `${kind.replaceAll(/\W/g, '')}${round}`.toLowerCase();
+      const id = await role(name);
+      const [given, deleted] = await Promise.all([give(name, id), tenant.delete(`/api/roles/${name}`)]);
+      outcomes.add(`${given.status} ${deleted.status}`);
+    }
+    for (const outcome of outcomes) expect(['201 409', '400 200']).toContain(outcome);
+  });
+
+  test('while a platform key gets it and its API gives it up: the key has it and keeps it, or is not made', async () => {
+    for (let round = 0; round < ROUNDS; round++) {
+      const name = `given${round}`;
+      await role(name);
+      const permissions = { orders: { [name]: ['read'], other: ['read'] } };
+      const api = { name, slug: name, roles: [name, 'other'], permissions };
+      const { id } = (await tenant.post('/api/apis', api)).body.data;
+      const [issued, , deleted] = await Promise.all([
+        tenant.post(`/api/apis/${id}/keys`, { role: name }),
+        tenant.patch(`/api/apis/${id}`, { roles: ['other'], permissions: { orders: { other: ['read'] } } }),
+        tenant.delete(`/api/roles/${name}`),
+      ]);
+      if (deleted.status === 200) expect(issued.status, issued.text).not.toBe(201);
+    }
+  });
+});
+
+describe('what was granted on an entity', () => {
+  test('goes with it, from roles, platform APIs and bots: a new one of its name begins with nothing', async () => {
+    const entity = { name: 'papers', fields: [{ key: 'title', type: 'text' }] };
+    await tenant.post('/api/entities', entity);
+    await tenant.post('/api/views', {
+      entitySlug: 'papers',
+      slug: 'all-papers',
+      name: 'All',
+      filterDsl: { validate: [] },
+    });
+    await role('clerk', { papers: ['read'], orders: ['read'], 'view:all-papers': ['read'] });
+    await tenant.post('/api/users', { email: 'clerk@a.test', name: 'Clerk', role: 'clerk', password: PASSWORD });
+    const login = await service.anonymous.post(
+      '/api/auth/tenant/login',
+      { email: 'clerk@a.test', password: PASSWORD },
+      { 'x-tenant-id': tenant.slug },
+    );
+    const roles = ['clerk'];
+    const permissions = { papers: { clerk: ['read', 'create'] }, orders: { clerk: ['read'] } };
+    const api = (await tenant.post('/api/apis', { name: 'P', slug: 'p', roles, permissions })).body.data;
+    const key = (await tenant.post(`/api/apis/${api.id}/keys`, { role: 'clerk' })).body.data.key;
+    const given = { entities: { papers: ['read'], orders: ['read'] } };
+    const bot = { name: 'paper-bot', tenantSlug: tenant.slug, permissions: given };
+    const { secret } = (await tenant.post('/api/auth/bots/register', bot)).body.data;
+    const { token } = (await tenant.post('/api/auth/bots/identify', { name: bot.name, secret })).body.data;
+    const holders = [login.body.data.token, key, token].map((value) =>
+      clientOf(service.url, { authorization: `Bearer ${value}` }),
+    );
+    const ask = (path: string) => Promise.all(holders.map(async (holder) => (await holder.get(path)).status));
+    expect(await ask('/api/entities/papers/records')).toEqual([200, 200, 200]);
+    expect((await holders[0]?.get('/api/views/all-papers/records'))?.status).toBe(200);
+
+    expect((await tenant.delete('/api/entities/papers')).status).toBe(200);
+    expect((await tenant.post('/api/entities', entity)).status).toBe(201);
+    await tenant.post('/api/views', {
+      entitySlug: 'papers',
+      slug: 'all-papers',
+      name: 'All',
+      filterDsl: { validate: [] },
+    });
+    expect(await ask('/api/entities/papers/records')).toEqual([403, 403, 403]);
+    expect((await holders[0]?.get('/api/views/all-papers/records'))?.status).toBe(403);
+    expect(await ask('/api/entities/orders/records')).toEqual([200, 200, 200]);
+    const told = [
+      await tenant.get('/api/roles/clerk'),
+      await tenant.get(`/api/apis/${api.id}`),
+      await tenant.get('/api/auth/bots'),
+    ];
+    for (const { text } of told) expect(text).not.toContain('papers');
+  });
+
+  test('what confines a role on it stays, so that nothing is shown that was hidden', async () => {
+    const fields = [
+      { key: 'title', type: 'text' },
+      { key: 'margin', type: 'text' },
+    ];
+    await tenant.post('/api/entities', { name: 'quotes', fields });
+    const entities = { quotes: { excludeFields: ['margin'] } };
+    await tenant.post('/api/roles', { name: 'reader', permissions: { '*': ['read'] }, entities });
+    await tenant.delete('/api/entities/quotes');
+    expect((await tenant.get('/api/roles/reader')).body.data.entities).toEqual(entities);
+  });
+
+  test('is not written while the entity goes', async () => {
+    for (let round = 0; round < ROUNDS; round++) {
+      const name = `passing${round}`;
+      await tenant.post('/api/entities', { name });
+      const bot = { name: `bot-${round}`, tenantSlug: tenant.slug, permissions: { entities: { [name]: ['read'] } } };
+      await Promise.all([
+        tenant.post('/api/roles', { name, permissions: { [name]: ['read'] } }),
+        tenant.post('/api/auth/bots/register', bot),
+        tenant.delete(`/api/entities/${name}`),
+      ]);
+      const written: Json[] = [await tenant.get('/api/roles'), await tenant.get('/api/auth/bots')];
+      for (const { body } of written) {
+        const granted = body.data.map(({ permissions }: Json) => Object.keys(permissions.entities ?? permissions));
+        expect(granted.flat()).not.toContain(name);
+      }
+    }
+  });
+
+  test('a deleted view’s grants go with it', async () => {
+    const view = { entitySlug: 'orders', slug: 'open-orders', name: 'Open', filterDsl: { validate: [] } };
+    await tenant.post('/api/views', view);
+    await role('viewers', { 'view:open-orders': ['read'] });
+    expect((await tenant.delete('/api/views/open-orders')).status).toBe(200);
+    expect((await tenant.get('/api/roles/viewers')).body.data.permissions).toEqual({});
+  });
+});

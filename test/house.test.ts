@@ -1,0 +1,185 @@
+// The rules of the house, checked on the sources themselves: who may import whom, how large files and
+// functions get, what is named how, what is portable. A failure lists every offender at once.
+import { describe, expect, test } from 'bun:test';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { blanked, functionsOf, ROOT, resolved, type Source, sourcesIn } from './support/source.ts';
+
+/** Top to bottom: a file imports from its own folder and from what stands above it. */
+const ORDER = `errors.ts limits.ts config.ts runtime expression app.ts tenants events access http entities records
+  messages rules views webhooks realtime users bots keys admin invitations health mcp console docs api.ts demo demo.ts serve service.ts mcp-stdio.ts main.ts`.split(
+  /\s+/,
+);
+const FORBIDDEN = ['utils', 'helpers', 'common', 'shared', 'types', 'lib', 'services', 'models', 'middleware', 'index'];
+const MAX_FILE_LINES = 300;
+const MAX_MEDIAN_FILE_LINES = 110;
+const MAX_FUNCTION_LINES = 70;
+const MEDIAN_FUNCTION_LINES_BELOW = 12;
+
+const sources = sourcesIn('src');
+const tests = sourcesIn('test');
+const room = (path: string): string => path.split('/')[1] as string;
+const median = (numbers: number[]): number => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? 0;
+const relativeImports = (source: Source): string[] =>
+  source.imports.filter((specifier) => specifier.startsWith('.')).map((specifier) => resolved(source, specifier));
+
+describe('imports', () => {
+  test('every file belongs to a place in the layout', () => {
+    const strangers = sources.map((source) => source.path).filter((path) => !ORDER.includes(room(path)));
+    expect(strangers).toEqual([]);
+  });
+
+  test('a file imports from its own folder and from what stands above it', () => {
+    const upward = sources.flatMap((source) =>
+      relativeImports(source)
+        .filter((target) => ORDER.indexOf(room(target)) > ORDER.indexOf(room(source.path)))
+        .map((target) => `${source.path} imports ${target}`),
+    );
+    expect(upward).toEqual([]);
+  });
+
+  test('no import leaves src, and each names a file with its extension', () => {
+    const wrong = sources.flatMap((source) =>
+      relativeImports(source)
+        .filter((target) => !/^src\/.*\.ts$/.test(target) || !existsSync(join(ROOT, target)))
+        .map((target) => `${source.path} imports ${target}`),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  test('there are no cycles', () => {
+    expect(cycles(new Map(sources.map((source) => [source.path, relativeImports(source)])))).toEqual([]);
+  });
+
+  test('packages are the declared dependencies or node: modules', () => {
+    const declared = Object.keys(JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')).dependencies);
+    const foreign = sources.flatMap((source) =>
+      source.imports
+        .filter((specifier) => !/^(\.|node:)/.test(specifier))
+        .filter((specifier) => !declared.some((name) => specifier === name || specifier.startsWith(`${name}/`)))
+        .map((specifier) => `${source.path} imports ${specifier}`),
+    );
+    expect(foreign).toEqual([]);
+  });
+
+  test('the lock file has an entry for every optional package, or npm ci refuses it', () => {
+    const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8'));
+    const missing = Object.entries<{ optionalDependencies?: Record<string, string> }>(packages).flatMap(([at, entry]) =>
+      Object.keys(entry.optionalDependencies ?? {}).filter(
+        (name) => !packages[`node_modules/${name}`] && !packages[`${at}/node_modules/${name}`],
+      ),
+    );
+    expect(missing, 'run: node tools/complete-lock.mjs').toEqual([]);
+  });
+});
+
+describe('sizes', () => {
+  const functions = sources.flatMap(functionsOf);
+
+  test(`no file has more than ${MAX_FILE_LINES} lines`, () => {
+    const long = sources.filter((source) => source.lines > MAX_FILE_LINES);
+    expect(long.map((source) => `${source.path}: ${source.lines}`)).toEqual([]);
+  });
+
+  test(`the median file has at most ${MAX_MEDIAN_FILE_LINES} lines`, () => {
+    expect(median(sources.map((source) => source.lines))).toBeLessThanOrEqual(MAX_MEDIAN_FILE_LINES);
+  });
+
+  test(`no function has more than ${MAX_FUNCTION_LINES} lines`, () => {
+    const long = functions.filter((size) => size.lines > MAX_FUNCTION_LINES);
+    expect(long.map((size) => `${size.where}: ${size.lines}`)).toEqual([]);
+  });
+
+  test(`the median function has fewer than ${MEDIAN_FUNCTION_LINES_BELOW} lines`, () => {
+    expect(functions.length).toBeGreaterThan(sources.length);
+    expect(median(functions.map((size) => size.lines))).toBeLessThan(MEDIAN_FUNCTION_LINES_BELOW);
+  });
+});
+
+describe('names and contents', () => {
+  test('nothing is named after what it is instead of what it is for', () => {
+    const named = sources.filter((source) => source.path.split(/[/.]/).some((part) => FORBIDDEN.includes(part)));
+    expect(named.map((source) => source.path)).toEqual([]);
+  });
+
+  test('files are named in kebab-case', () => {
+    const named = [...sources, ...tests].filter((source) => !/^[a-z0-9/.-]+$/.test(source.path));
+    expect(named.map((source) => source.path)).toEqual([]);
+  });
+
+  test('no file re-exports another one whole', () => {
+    const barrels = sources.filter((source) => /^export \*/m.test(source.code));
+    expect(barrels.map((source) => source.path)).toEqual([]);
+  });
+
+  test('every file begins with a header comment of 3 to 8 lines', () => {
+    const wrong = sources.filter((source) => {
+      const header = /^(?:\/\/.*\n)*/.exec(source.text)?.[0].split('\n').length ?? 1;
+      return header - 1 < 3 || header - 1 > 8;
+    });
+    expect(wrong.map((source) => source.path)).toEqual([]);
+  });
+
+  test('only the adapters name a runtime', () => {
+    const named = sources.filter(
+      (source) =>
+        (/\bBun\b/.test(source.code) && source.path !== 'src/serve/bun.ts') ||
+        (/\bDeno\./.test(source.code) && source.path !== 'src/serve/deno.ts') ||
+        source.imports.some((specifier) => /^bun\b/.test(specifier)),
+    );
+    expect(named.map((source) => source.path)).toEqual([]);
+  });
+
+  test('nothing is left for later and no error is swallowed', () => {
+    const others = [...sources, ...tests].filter((source) => source.path !== 'test/house.test.ts');
+    const left = others.filter(
+      (source) => /\b(TODO|FIXME|XXX)\b/.test(source.text) || /\bcatch\s*(\([^)]*\)\s*)?\{\s*\}/.test(source.code),
+    );
+    expect(left.map((source) => source.path)).toEqual([]);
+  });
+
+  test('no test is skipped, left for later or run alone', () => {
+    const set = tests.filter((source) => /\b(test|it|describe)\.(skip|only|todo|skipIf|todoIf|if)\b/.test(source.code));
+    expect(set.map((source) => source.path)).toEqual([]);
+  });
+});
+
+test('the scanner finds functions whatever they return, and nothing else', () => {
+  const text = [
+    'async function one(a: { b: string }): Promise<{ c: Map<string, number> }> {',
+    '  if (a) { return `${a ? `}` : "{"}`; }',
+    '}',
+    'const two = (x: RegExp = /[{/]/): x is Foo => {',
+    '};',
+    'function ten(): Eleven {',
+    '}',
+    'class Three extends Four<Five> {',
+    '  get six(): number {',
+    '    return 1;',
+    '  }',
+    '}',
+    'interface Seven { eight(): { nine: 1 }; ten(): Eleven | { nine: 1 } }',
+  ].join('\n');
+  const source = { path: 'x', text, lines: 13, code: blanked(text), imports: [] };
+  expect(functionsOf(source).map((size) => `${size.where} ${size.lines}`)).toEqual([
+    'x:1 3',
+    'x:4 2',
+    'x:6 2',
+    'x:9 3',
+  ]);
+});
+
+/** Each cycle once, as the files on it. */
+function cycles(graph: Map<string, string[]>): string[] {
+  const found: string[] = [];
+  const done = new Set<string>();
+  const visit = (path: string, trail: string[]): void => {
+    const seenAt = trail.indexOf(path);
+    if (seenAt >= 0) found.push([...trail.slice(seenAt), path].join(' -> '));
+    if (seenAt >= 0 || done.has(path)) return;
+    for (const next of graph.get(path) ?? []) visit(next, [...trail, path]);
+    done.add(path);
+  };
+  for (const path of graph.keys()) visit(path, []);
+  return found;
+}

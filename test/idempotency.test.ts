@@ -1,0 +1,162 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { sql } from '../src/runtime/sql.ts';
+import { startService, type TestService, type TestTenant } from './support/service.ts';
+
+let service: TestService;
+let tenant: TestTenant;
+const path = '/api/entities/orders/records';
+beforeAll(async () => {
+  service = await startService();
+});
+afterAll(async () => service.stop());
+
+async function fresh(): Promise<TestTenant> {
+  tenant = await service.tenant();
+  const fields = [
+    { key: 'n', type: 'integer' },
+    { key: 'code', type: 'text', unique: true },
+  ];
+  expect((await tenant.post('/api/entities', { name: 'orders', fields })).status).toBe(201);
+  return tenant;
+}
+
+const total = async (client = tenant): Promise<number> => (await client.get(path)).body.data.total;
+const key = (name: string) => ({ 'idempotency-key': name });
+
+describe('Idempotency-Key', () => {
+  test('the same key and body replays the first answer', async () => {
+    await fresh();
+    const first = await tenant.post(path, { n: 1 }, key('a'));
+    expect([first.status, first.headers.get('idempotent-replayed')]).toEqual([201, null]);
+    await tenant.patch(`${path}/${first.body.data.id}`, { n: 2 });
+    const again = await tenant.post(path, { n: 1 }, key('a'));
+    expect([again.status, again.text, again.headers.get('idempotent-replayed')]).toEqual([201, first.text, 'true']);
+    expect(again.headers.get('etag')).toBe(first.headers.get('etag'));
+    expect(await total()).toBe(1);
+    expect((await tenant.post(path, { n: 1 }, key('b'))).status).toBe(201);
+    expect((await tenant.post(path, { n: 1 })).status).toBe(201);
+    expect(await total()).toBe(3);
+  });
+
+  test('another body under the same key is 422', async () => {
+    await fresh();
+    await tenant.post(path, { n: 1 }, key('a'));
+    const other = await tenant.post(path, { n: 2 }, key('a'));
+    expect([other.status, other.body.error.code]).toEqual([422, 'IDEMPOTENCY_MISMATCH']);
+    expect(await total()).toBe(1);
+  });
+
+  test('many at once make one record: the others get its answer or 409', async () => {
+    await fresh();
+    const answers = await Promise.all(Array.from({ length: 20 }, () => tenant.post(path, { n: 1 }, key('a'))));
+    const made = answers.filter(({ status }) => status === 201);
+    expect(made.filter(({ headers }) => headers.get('idempotent-replayed') === null)).toHaveLength(1);
+    expect(new Set(made.map(({ text }) => text)).size).toBe(1);
+    for (const { status } of answers) expect([201, 409]).toContain(status);
+    expect(await total()).toBe(1);
+  });
+
+  test('a refused request is not kept: the key may be used again', async () => {
+    await fresh();
+    expect((await tenant.post(path, { n: 'x' }, key('a'))).status).toBe(400);
+    await tenant.post(path, { code: 'taken' });
+    expect((await tenant.post(path, { code: 'taken' }, key('a'))).status).toBe(409);
+    expect((await tenant.post(path, { n: 1 }, key('a'))).status).toBe(201);
+    expect(await total()).toBe(2);
+  });
+
+  test('a key belongs to one tenant, one credential and one path', async () => {
+    const first = await fresh();
+    await first.post('/api/entities', { name: 'others', fields: [{ key: 'n', type: 'integer' }] });
+    const made = await first.post(path, { n: 1 }, key('a'));
+    const elsewhere = await first.post('/api/entities/others/records', { n: 1 }, key('a'));
+    expect([elsewhere.status, elsewhere.headers.get('idempotent-replayed')]).toEqual([201, null]);
+    const { key: value } = (await first.post('/api/keys', { label: 'second' })).body.data;
+    const second = await first.with({ 'x-api-key': value }).post(path, { n: 1 }, key('a'));
+    expect([second.status, second.headers.get('idempotent-replayed')]).toEqual([201, null]);
+    expect(second.body.data.id).not.toBe(made.body.data.id);
+    const stranger = await fresh();
+    expect((await stranger.post(path, { n: 1 }, key('a'))).headers.get('idempotent-replayed')).toBeNull();
+  });
+
+  test('a replay shows and allows what the credential’s role shows and allows now', async () => {
+    await fresh();
+    const permissions = { orders: ['read', 'create'] };
+    await tenant.post('/api/roles', { name: 'clerk', permissions });
+    const person = { email: 'clerk@example.com', name: 'C', role: 'clerk', password: 'a-long-password' };
+    await tenant.post('/api/users', person);
+    const login = await service.anonymous.post('/api/auth/tenant/login', person, { 'x-tenant-id': tenant.slug });
+    const clerk = service.anonymous.with({ authorization: `Bearer ${login.body.data.token}` });
+    const one = () => clerk.post(path, { n: 1, code: 'canary' }, key('a'));
+    const many = () =>
+      clerk.post(`${path}/bulk`, { operations: [{ op: 'create', data: { n: 2, code: 'canary-2' } }] }, key('b'));
+    const firsts = [await one(), await many()];
+    for (const first of firsts) expect(first.text).toContain('canary');
+
+    await tenant.patch('/api/roles/clerk', { entities: { orders: { excludeFields: ['code'] } } });
+    const id = firsts[0]?.body.data.id;
+    const again = await one();
+    expect(again.headers.get('idempotent-replayed')).toBe('true');
+    expect(again.body.data).toMatchObject({ id, n: 1 });
+    expect(again.body.data).not.toHaveProperty('code');
+    const bulk = await many();
+    expect([bulk.headers.get('idempotent-replayed'), bulk.body.data.results[0].data.n]).toEqual(['true', 2]);
+    expect(bulk.text).not.toContain('code');
+
+    await tenant.patch('/api/roles/clerk', { permissions: { orders: ['read'] } });
+    for (const refused of [await one(), await many()]) {
+      expect([refused.status, refused.body.error.code]).toEqual([403, 'FORBIDDEN']);
+    }
+    expect(await total()).toBe(2);
+  });
+
+  test('a key is 1 to 255 visible ASCII characters', async () => {
+    await fresh();
+    for (const bad of ['', 'a b', 'x'.repeat(256), 'é']) {
+      const answer = await tenant.post(path, { n: 1 }, key(bad));
+      expect([bad, answer.status]).toEqual([bad, 400]);
+    }
+    expect((await tenant.post(path, { n: 1 }, key('x'.repeat(255)))).status).toBe(201);
+  });
+
+  test('the answer is kept for 24 hours', async () => {
+    await fresh();
+    await tenant.post(path, { n: 1 }, key('a'));
+    const age = async (hours: number) =>
+      service.app.db.rows(sql`
+        update platform.idempotency_keys set created_at = now() - make_interval(mins => ${hours * 60}::int)
+        where tenant_id = ${tenant.id}::uuid`);
+    await age(23.9);
+    expect((await tenant.post(path, { n: 1 }, key('a'))).headers.get('idempotent-replayed')).toBe('true');
+    await age(24.1);
+    expect((await tenant.post(path, { n: 2 }, key('a'))).status).toBe(201);
+    expect((await tenant.post(path, { n: 2 }, key('a'))).headers.get('idempotent-replayed')).toBe('true');
+    expect(await total()).toBe(2);
+  });
+
+  test('record, event and kept answer are committed together or not at all', async () => {
+    await fresh();
+    await tenant.post(path, { n: 1 }, key('a'));
+    const kept = async () =>
+      service.app.db.first<{ records: number; events: number; answers: number }>(sql`
+        select (select count(*) from platform.events where tenant_id = ${tenant.id}::uuid) as events,
+          (select count(*) from platform.idempotency_keys where tenant_id = ${tenant.id}::uuid) as answers`);
+    expect(await kept()).toEqual({ events: 1, answers: 1 } as never);
+    // The answer cannot be kept: the whole request is undone.
+    await service.app.db.exec(`
+      create or replace function platform.refuse_answers() returns trigger language plpgsql as $$
+      begin if new.key = 'never' then raise exception 'not kept'; end if; return new; end $$;
+      create or replace trigger refuse_answers before insert on platform.idempotency_keys
+        for each row execute function platform.refuse_answers()`);
+    try {
+      expect((await tenant.post(path, { n: 2 }, key('never'))).status).toBe(500);
+    } finally {
+      await service.app.db.exec(`
+        drop trigger refuse_answers on platform.idempotency_keys;
+        drop function platform.refuse_answers`);
+    }
+    expect(await kept()).toEqual({ events: 1, answers: 1 } as never);
+    expect(await total()).toBe(1);
+    expect((await tenant.post(path, { n: 2 }, key('never'))).status).toBe(201);
+  });
+});

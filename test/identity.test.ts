@@ -1,0 +1,439 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { createHmac, generateKeyPairSync, hkdfSync, sign } from 'node:crypto';
+import { mailedToken, mailsTo } from './support/mailbox.ts';
+import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { least, median, took } from './support/timing.ts';
+
+const JWT_SECRET = 'jwt-secret-of-identity';
+let service: TestService;
+let tenant: TestTenant;
+beforeAll(async () => {
+  service = await startService({ TRUST_PROXY: '1', JWT_SECRET });
+  tenant = await service.tenant({ settings: { selfRegistration: true, passwordReset: true } });
+});
+afterAll(async () => service.stop());
+
+const PASSWORD = 'canary-password-0815';
+const LOGIN = '/api/auth/tenant/login';
+const DEVELOPER_TOKEN = '/api/auth/tenant/developer-token';
+const REGISTER = '/api/auth/tenant/register';
+const FORGOT = '/api/auth/tenant/forgot-password';
+const RESET = '/api/auth/tenant/reset-password';
+const CHANGE = '/api/auth/tenant/change-password';
+
+let addresses = 0;
+/** A client's address that nobody else in this file has, in another range on each run. */
+const RUN = `${Date.now() % 250}.${process.pid % 250}`;
+const elsewhere = (): Record<string, string> => {
+  addresses += 1;
+  return { 'x-forwarded-for': `10.${RUN}.${addresses % 250}`, 'x-tenant-id': tenant.slug };
+};
+let people = 0;
+
+async function person(role = 'member'): Promise<{ id: string; email: string }> {
+  const email = `Person${++people}@Example.com`;
+  const answer = await tenant.post('/api/users', { email, name: 'P', role, password: PASSWORD });
+  if (answer.status !== 201) throw new Error(answer.text);
+  return answer.body.data;
+}
+
+const post = (path: string, body: unknown, headers: Record<string, string | null> = {}): Promise<Answer> =>
+  service.anonymous.with({ ...elsewhere(), ...headers }).post(path, body);
+const bearer = (token: string) => service.anonymous.with({ authorization: `Bearer ${token}` });
+const whoami = async (token: string): Promise<number> => (await bearer(token).get('/api/auth/whoami')).status;
+
+describe('signing in', () => {
+  test('gives a token of 24 hours and the user; the address’s case does not matter', async () => {
+    const { id, email } = await person('viewer');
+    const answer = await post(LOGIN, { email: email.toUpperCase(), password: PASSWORD });
+    expect(answer.status).toBe(200);
+    expect(answer.body.data.user).toEqual({ id, email, name: 'P', role: 'viewer' });
+    const claims = claimsOf(answer.body.data.token);
+    expect(claims.exp * 1_000 - Date.now()).toBeWithin(86_390_000, 86_400_001);
+    expect(claims).toMatchObject({ aud: 'svc:user', kind: 'user', sub: id, tenant: tenant.id });
+    const me = await bearer(answer.body.data.token).get('/api/auth/whoami');
+    expect(me.body.data).toMatchObject({ kind: 'user', id, email, role: 'viewer', tenant: { slug: tenant.slug } });
+  });
+
+  test('a developer token lasts 360 days, or from 1 to 365', async () => {
+    const { id, email } = await person();
+    const days = async (ttl_days?: unknown): Promise<Answer> =>
+      post(DEVELOPER_TOKEN, { email, password: PASSWORD, ttl_days });
+    for (const [given, expected] of [[undefined, 360] as const, [1, 1] as const, [365, 365] as const]) {
+      const { token, expiresAt, user } = (await days(given)).body.data;
+      expect(user).toEqual({ id, email });
+      expect(Math.round((Date.parse(expiresAt) - Date.now()) / 86_400_000)).toBe(expected);
+      expect((await bearer(token).get('/api/auth/whoami')).body.data).toMatchObject({ kind: 'developer', id });
+    }
+    for (const wrong of [0, 366, 1.5, -1, '7', 1e9]) expect((await days(wrong)).status).toBe(400);
+  });
+
+  test('a wrong password, an unknown address and a deactivated user get one and the same 401', async () => {
+    const { email } = await person();
+    const gone = await person();
+    await tenant.patch(`/api/users/${gone.id}`, { isActive: false });
+    const answers = await Promise.all([
+      post(LOGIN, { email, password: 'wrong-password' }),
+      post(LOGIN, { email: 'nobody@example.com', password: PASSWORD }),
+      post(LOGIN, { email: gone.email, password: PASSWORD }),
+      post(DEVELOPER_TOKEN, { email, password: 'wrong-password' }),
+    ]);
+    for (const { status } of answers) expect(status).toBe(401);
+    expect(new Set(answers.map(({ body }) => JSON.stringify({ ...body.error, requestId: '' }))).size).toBe(1);
+  });
+
+  test('an unknown address takes as long as a wrong password', async () => {
+    const attempt = (email: string) => took(() => post(LOGIN, { email, password: 'wrong-password' }));
+    const persons = await Promise.all(Array.from({ length: 12 }, () => person()));
+    // How far apart the medians are, as a factor; a password that is not looked at makes it ten and more.
+    const apart = async (): Promise<number> => {
+      const [known, unknown]: [number[], number[]] = [[], []];
+      for (const [i, { email }] of persons.entries()) {
+        known.push(await attempt(email));
+        unknown.push(await attempt(`nobody${i}@example.com`));
+      }
+      return Math.exp(Math.abs(Math.log(median(unknown) / median(known))));
+    };
+    expect(await least(1.7, apart)).toBeLessThan(1.7);
+  });
+
+  test('needs a tenant that is there and not suspended', async () => {
+    const secret = { email: 'a@example.com', password: PASSWORD };
+    const other = await service.tenant();
+    await service.admin.patch(`/api/admin/platform/tenants/${other.slug}`, { status: 'suspended' });
+    const cases: [slug: string | null, status: number][] = [
+      [null, 400],
+      ['nothing-there', 404],
+      [other.slug, 403],
+      [`${tenant.slug},${other.slug}`, 400],
+    ];
+    for (const [slug, status] of cases) {
+      expect((await post(LOGIN, secret, { 'x-tenant-id': slug })).status).toBe(status);
+      expect((await post(DEVELOPER_TOKEN, secret, { 'x-tenant-id': slug })).status).toBe(status);
+    }
+    expect((await post(LOGIN, { email: 1 })).body.error.details).toHaveLength(2);
+  });
+
+  test('in another tenant the same address is another person', async () => {
+    const { email } = await person();
+    const other = await service.tenant();
+    expect((await post(LOGIN, { email, password: PASSWORD }, { 'x-tenant-id': other.slug })).status).toBe(401);
+    const { token } = (await post(LOGIN, { email, password: PASSWORD })).body.data;
+    const foreign = await bearer(token).get('/api/auth/whoami', { 'x-tenant-id': other.slug });
+    expect(foreign.status).toBe(403);
+  });
+});
+
+describe('lockouts', () => {
+  test('five failures lock the account for the right password too; others stay open', async () => {
+    const { email } = await person();
+    for (let i = 0; i < 4; i++) expect((await post(LOGIN, { email, password: 'wrong-password' })).status).toBe(401);
+    expect((await post(LOGIN, { email, password: PASSWORD })).status).toBe(200);
+    for (let i = 0; i < 5; i++) {
+      const path = i % 2 === 0 ? LOGIN : DEVELOPER_TOKEN;
+      expect((await post(path, { email: email.toUpperCase(), password: 'wrong-password' })).status).toBe(401);
+    }
+    expect((await post(LOGIN, { email, password: PASSWORD })).status).toBe(401);
+    const other = await person();
+    expect((await post(LOGIN, { email: other.email, password: PASSWORD })).status).toBe(200);
+  });
+
+  test('of a hundred wrong attempts at once exactly five are looked at', async () => {
+    const { email } = await person();
+    const answers = await Promise.all(
+      Array.from({ length: 100 }, () => post(LOGIN, { email, password: 'wrong-password' })),
+    );
+    expect(answers.filter(({ status }) => status !== 401).map(({ status }) => status)).toEqual([]);
+    expect(await lockOf(email)).toMatchObject({ failures: 5 });
+    expect((await post(LOGIN, { email, password: PASSWORD })).status).toBe(401);
+  });
+
+  test('twenty right attempts at once all pass', async () => {
+    const { email } = await person();
+    const answers = await Promise.all(Array.from({ length: 20 }, () => post(LOGIN, { email, password: PASSWORD })));
+    expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
+  });
+
+  test('a lock ends after 15 minutes, and failures older than that count no more', async () => {
+    const { sql } = await import('../src/runtime/sql.ts');
+    const { email } = await person();
+    for (let i = 0; i < 5; i++) await post(LOGIN, { email, password: 'wrong-password' });
+    const lock = await lockOf(email);
+    expect(Date.parse(lock.locked_until) - Date.now()).toBeWithin(880_000, 900_001);
+    const { db } = service.app;
+    await db.rows(sql`
+      update platform.lockouts set locked_until = now() - interval '1 second'
+      where account = decode(${lock.account}, 'hex')`);
+    expect((await post(LOGIN, { email, password: 'wrong-password' })).status).toBe(401);
+    expect(await lockOf(email)).toMatchObject({ failures: 1, locked_until: null });
+    await db.rows(sql`
+      update platform.lockouts set failures = 4, window_started_at = now() - interval '16 minutes'
+      where account = decode(${lock.account}, 'hex')`);
+    expect((await post(LOGIN, { email, password: 'wrong-password' })).status).toBe(401);
+    expect((await post(LOGIN, { email, password: PASSWORD })).status).toBe(200);
+  });
+
+  async function lockOf(email: string): Promise<Json> {
+    const { sql } = await import('../src/runtime/sql.ts');
+    const { sha256 } = await import('../src/runtime/tokens.ts');
+    const { items } = (await tenant.get('/api/users?limit=100')).body.data;
+    const { id } = items.find((user: Json) => user.email === email);
+    const account = sha256(`user ${tenant.id} ${id}`).toString('hex');
+    const row = await service.app.db.first<object>(sql`
+      select failures, locked_until from platform.lockouts where account = decode(${account}, 'hex')`);
+    return { account, ...row };
+  }
+
+  test('one address has 20 attempts a minute over all of these, then 429 with Retry-After', async () => {
+    const { email } = await person();
+    const headers = elsewhere();
+    const answers: Answer[] = [];
+    for (let i = 0; i < 21; i++) {
+      answers.push(await post(i % 2 ? LOGIN : DEVELOPER_TOKEN, { email, password: PASSWORD }, headers));
+    }
+    expect(answers.map(({ status }) => status)).toEqual([...Array(20).fill(200), 429]);
+    const [first, last] = [answers[0] as Answer, answers[20] as Answer];
+    expect(first.headers.get('ratelimit-policy')).toBe('"attempts";q=20;w=60');
+    expect(first.headers.get('ratelimit')).toMatch(/^"attempts";r=19;t=\d+$/);
+    expect(Number(last.headers.get('retry-after'))).toBeWithin(1, 61);
+    expect(last.body.error.code).toBe('RATE_LIMITED');
+    expect((await post(LOGIN, { email, password: PASSWORD })).status).toBe(200);
+  });
+});
+
+describe('registering', () => {
+  const who = (): Json => ({ email: `self${++people}@example.com`, password: PASSWORD, name: 'Self' });
+
+  test('makes a viewer, whatever the body says of a role or an id', async () => {
+    const body = who();
+    const answer = await post(REGISTER, { ...body, role: 'owner', id: tenant.id, tenantId: 'x', isActive: false });
+    expect(answer.status).toBe(201);
+    expect(answer.body.data).toEqual({ id: expect.any(String), email: body.email, name: 'Self', role: 'viewer' });
+    expect(answer.body.data.id).not.toBe(tenant.id);
+    expect((await post(LOGIN, body)).body.data.user.role).toBe('viewer');
+    expect((await post(REGISTER, body)).status).toBe(409);
+    expect((await post(REGISTER, {})).body.error.details).toHaveLength(3);
+  });
+
+  test('one address has 20 a minute, then 429 with Retry-After; others go on', async () => {
+    const here = elsewhere();
+    const statuses: number[] = [];
+    for (let i = 0; i < 20; i++) statuses.push((await post(REGISTER, {}, here)).status);
+    expect(new Set(statuses)).toEqual(new Set([400]));
+    const refused = await post(REGISTER, who(), here);
+    expect(refused.status).toBe(429);
+    expect(Number(refused.headers.get('retry-after'))).toBeWithin(1, 61);
+    expect((await post(REGISTER, who())).status).toBe(201);
+  });
+
+  test('where it is off, suspended or unknown, every flow gives one and the same 403', async () => {
+    const off = await service.tenant();
+    const suspended = await service.tenant({ settings: { selfRegistration: true, passwordReset: true } });
+    await service.admin.patch(`/api/admin/platform/tenants/${suspended.slug}`, { status: 'suspended' });
+    const bodies: [path: string, body: object][] = [
+      [REGISTER, who()],
+      [FORGOT, { email: 'a@example.com' }],
+      [RESET, { token: 'x', password: PASSWORD }],
+    ];
+    for (const [path, body] of bodies) {
+      const answers = await Promise.all(
+        [off.slug, suspended.slug, 'nothing-there'].map((slug) => post(path, body, { 'x-tenant-id': slug })),
+      );
+      expect(answers.map(({ status }) => status)).toEqual([403, 403, 403]);
+      expect(new Set(answers.map(({ body: answer }) => answer.error.message)).size).toBe(1);
+    }
+    expect((await post(REGISTER, who(), { 'x-tenant-id': null })).status).toBe(400);
+  });
+});
+
+describe('a forgotten password', () => {
+  test('is replaced once with the mailed token, and every token of the user ends', async () => {
+    const { email } = await person();
+    const { token: session } = (await post(LOGIN, { email, password: PASSWORD })).body.data;
+    const { token: developer } = (await post(DEVELOPER_TOKEN, { email, password: PASSWORD })).body.data;
+    expect((await post(FORGOT, { email })).body.data).toEqual({ sent: true });
+    const first = await mailedToken(service, email);
+    await post(FORGOT, { email: email.toLowerCase() });
+    const token = await mailedToken(service, email);
+    expect(token).not.toBe(first);
+    expect((await mailsTo(service, email))[0]?.text).toContain(`${service.app.address}/app/reset-password?token=`);
+    expect((await post(RESET, { token, password: 'short' })).status).toBe(400);
+    const answers = await Promise.all(
+      Array.from({ length: 10 }, () => post(RESET, { token, password: 'a-new-password' })),
+    );
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(9).fill(400)]);
+    for (const old of [session, developer]) expect(await whoami(old)).toBe(401);
+    for (const used of [token, first, 'nonsense']) {
+      expect((await post(RESET, { token: used, password: 'a-new-password' })).status).toBe(400);
+    }
+    expect((await post(LOGIN, { email, password: PASSWORD })).status).toBe(401);
+    expect((await post(LOGIN, { email, password: 'a-new-password' })).status).toBe(200);
+    expect(service.logged.join('')).not.toContain(token);
+    expect(await whoami(token)).toBe(401);
+  });
+
+  test('an unknown address gets the same answer and no mail; a known one at most five', async () => {
+    const { email } = await person();
+    const known = await post(FORGOT, { email });
+    const unknown = await post(FORGOT, { email: 'nobody-at-all@example.com' });
+    expect([unknown.status, unknown.text]).toEqual([known.status, known.text]);
+    expect(await mailsTo(service, 'nobody-at-all@example.com')).toEqual([]);
+    for (let i = 0; i < 8; i++) await post(FORGOT, { email });
+    expect(await mailsTo(service, email)).toHaveLength(5);
+  });
+
+  test('a token works an hour, in its own tenant, for a user who is active; the header may be left out', async () => {
+    const { sql } = await import('../src/runtime/sql.ts');
+    const other = await service.tenant({ settings: { passwordReset: true } });
+    const { id, email } = await person();
+    await post(FORGOT, { email });
+    const token = await mailedToken(service, email);
+    const reset = (headers = {}) => post(RESET, { token, password: 'a-new-password' }, headers);
+    expect((await reset({ 'x-tenant-id': other.slug })).status).toBe(400);
+    await tenant.patch(`/api/users/${id}`, { isActive: false });
+    expect((await reset()).status).toBe(400);
+    await tenant.patch(`/api/users/${id}`, { isActive: true });
+    const move = (by: string) =>
+      service.app.db.rows(sql`
+      update platform.password_resets set expires_at = expires_at + ${by}::interval where user_id = ${id}::uuid`);
+    await move('-61 minutes');
+    expect((await reset()).status).toBe(400);
+    await move('61 minutes');
+    expect((await reset({ 'x-tenant-id': null })).status).toBe(200);
+  });
+});
+
+describe('changing one’s password', () => {
+  test('needs the current one, and ends all tokens of the user', async () => {
+    const { email } = await person();
+    const { token } = (await post(LOGIN, { email, password: PASSWORD })).body.data;
+    const change = (currentPassword: unknown, newPassword: unknown) =>
+      bearer(token).post(CHANGE, { currentPassword, newPassword });
+    expect((await change('wrong-password', 'a-new-password')).status).toBe(401);
+    expect((await change(PASSWORD, 'short')).status).toBe(400);
+    expect((await change(7, 7)).body.error.details).toHaveLength(2);
+    const answers = await Promise.all([change(PASSWORD, 'a-new-password'), change(PASSWORD, 'another-password')]);
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 401]);
+    expect(await whoami(token)).toBe(401);
+  });
+
+  test('is for users: a key has none, and without a credential it is 401', async () => {
+    const body = { currentPassword: PASSWORD, newPassword: 'a-new-password' };
+    expect((await tenant.post(CHANGE, body)).status).toBe(403);
+    expect((await service.anonymous.post(CHANGE, body)).status).toBe(401);
+  });
+
+  test('wrong guesses count for the lock', async () => {
+    const { email } = await person();
+    const { token } = (await post(LOGIN, { email, password: PASSWORD })).body.data;
+    for (let i = 0; i < 5; i++) {
+      await bearer(token).post(CHANGE, { currentPassword: 'wrong-password', newPassword: 'a-new-password' });
+    }
+    const right = await bearer(token).post(CHANGE, { currentPassword: PASSWORD, newPassword: 'a-new-password' });
+    expect(right.status).toBe(401);
+  });
+});
+
+const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url');
+const claimsOf = (token: string): Json =>
+  JSON.parse(Buffer.from(token.split('.')[1] as string, 'base64url').toString());
+
+/** A token signed as the service signs, with any header and claims; `kind` chooses the key. */
+function forged(claims: unknown, header: object = {}, kind = 'user', digest = 'sha256'): string {
+  const key = new Uint8Array(hkdfSync('sha256', JWT_SECRET, '', `jwt ${kind}`, 32));
+  const text = `${encode({ alg: 'HS256', typ: 'JWT', ...header })}.${encode(claims)}`;
+  return `${text}.${createHmac(digest, key).update(text).digest('base64url')}`;
+}
+
+describe('tokens', () => {
+  test('that are forged, confused, unsound or expired get 401, and never 500', async () => {
+    const { id } = await person();
+    const now = Math.floor(Date.now() / 1_000);
+    const claims = {
+      iss: 'tenant-data-service',
+      aud: 'svc:user',
+      sub: id,
+      jti: crypto.randomUUID(),
+      exp: now + 600,
+      tenant: tenant.id,
+      version: 1,
+    };
+    expect(await whoami(forged(claims))).toBe(200);
+    const tokens = corpus(claims, now);
+    expect(Object.keys(tokens).length).toBeGreaterThanOrEqual(60);
+    const accepted: string[] = [];
+    for (const [name, token] of Object.entries(tokens)) {
+      const status = await whoami(token);
+      if (status !== 401) accepted.push(`${name}: ${status}`);
+    }
+    expect(accepted).toEqual([]);
+  });
+});
+
+function corpus(claims: Json, now: number): Record<string, string> {
+  const good = forged(claims);
+  const [header, payload, signature] = good.split('.') as [string, string, string];
+  const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2_048 });
+  const rsaText = `${encode({ alg: 'RS256', typ: 'JWT' })}.${payload}`;
+  const pem = publicKey.export({ type: 'spki', format: 'pem' }) as string;
+  const raw = (secret: string | Uint8Array, head: object = { alg: 'HS256' }): string => {
+    const text = `${encode(head)}.${payload}`;
+    return `${text}.${createHmac('sha256', secret).update(text).digest('base64url')}`;
+  };
+  const tokens: Record<string, string> = {
+    'RS256 with a key of one’s own': `${rsaText}.${sign('sha256', Buffer.from(rsaText), privateKey).toString('base64url')}`,
+    'HS256 with a public key': raw(pem),
+    'the secret itself as the key': raw(JWT_SECRET),
+    'an empty key': raw(''),
+    'a key of one character': raw('a'),
+    'no signature': `${header}.${payload}.`,
+    'no signature part': `${header}.${payload}`,
+    'a cut signature': `${header}.${payload}.${signature.slice(0, -4)}`,
+    'another’s signature': `${header}.${payload}.${forged({ ...claims, jti: 'x' }).split('.')[2]}`,
+    'five parts': `${good}.a.b`,
+    'no JSON': `${Buffer.from('eyJ').toString('base64url')}.${payload}.${signature}`,
+    'a payload of null': forged(null),
+    'a payload of a text': forged('x'),
+    'a payload of a list': forged([claims]),
+  };
+  for (const alg of ['none', 'None', 'NONE', '', 'HS384', 'HS512', 'RS256', 'ES256', 'dir', null, 1]) {
+    tokens[`alg ${alg} signed`] = forged(claims, { alg });
+    tokens[`alg ${alg} unsigned`] = `${encode({ alg })}.${payload}.`;
+  }
+  tokens['HS512 in truth'] = forged(claims, { alg: 'HS512' }, 'user', 'sha512');
+  for (const crit of [['exp'], ['x'], [], 'x', ['b64']])
+    tokens[`crit ${JSON.stringify(crit)}`] = forged(claims, { crit });
+  const jwk = { kty: 'oct', k: Buffer.from('a'.repeat(32)).toString('base64url') };
+  const kids = { jwk, jku: 'https://evil.example/keys', kid: '../../dev/null', x5u: 'https://evil.example/c' };
+  for (const [name, value] of Object.entries(kids)) {
+    tokens[`header ${name}`] = raw('a'.repeat(32), { alg: 'HS256', [name]: value });
+  }
+  tokens['kid of SQL'] = raw('', { alg: 'HS256', kid: "' union select 'a" });
+  for (const [from, to] of [
+    ['user', 'developer'],
+    ['user', 'bot'],
+    ['developer', 'user'],
+    ['bot', 'user'],
+  ] as const) {
+    tokens[`key of ${from} for ${to}`] = forged({ ...claims, aud: `svc:${to}` }, {}, from);
+  }
+  tokens['a bot’s token with a user’s id'] = forged({ ...claims, aud: 'svc:bot' }, {}, 'bot');
+  const wrong: Record<string, unknown[]> = {
+    aud: [undefined, null, '', 'svc:admin', 'svc:User', ['svc:user', 'svc:bot'], 1, {}],
+    iss: [undefined, 'somebody', 1],
+    exp: [undefined, null, String(now + 600), now - 1, 0, -1, now + 600.5, 1e12 * 1e6, 8.64e12 + 1, {}, true],
+    nbf: [now + 600, 'x'],
+    sub: [undefined, null, '', 'x', 1, '00000000-0000-0000-0000-000000000000', tenant.id, "' or 1=1"],
+    tenant: [undefined, null, 'x', 1, claims.sub, tenant.slug],
+    version: [undefined, null, '1', 0, 2, 1.5, -1, [1]],
+    jti: [undefined],
+  };
+  for (const [claim, values] of Object.entries(wrong)) {
+    for (const value of values) tokens[`${claim} ${JSON.stringify(value)}`] = forged({ ...claims, [claim]: value });
+  }
+  return tokens;
+}
+
+test('no answer to a refusal and no log line holds a password', () => {
+  expect(service.logged.join('')).not.toMatch(/canary-password-0815|scrypt\$/);
+});

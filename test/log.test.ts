@@ -1,0 +1,102 @@
+// The log: one JSON line an entry, levels, fields that stay, errors with cause and stack, and no secrets, ever.
+import { expect, test } from 'bun:test';
+
+import { createLog, type LogLevel } from '../src/runtime/log.ts';
+
+function capture(level: LogLevel = 'debug', readable = false) {
+  const lines: string[] = [];
+  const log = createLog({ level, readable, write: (line) => lines.push(line) });
+  return { log, lines, last: () => JSON.parse(lines.at(-1) ?? '{}') };
+}
+
+test('an entry is one line of JSON with time, level, message and fields', () => {
+  const { log, lines, last } = capture();
+  log.child({ requestId: 'r-1' }).info('request\nanswered', { status: 200, durationMs: 1.5, key: null });
+  expect(lines).toHaveLength(1);
+  expect(lines[0]).toEndWith('}\n');
+  expect(lines[0]?.trimEnd()).not.toContain('\n');
+  expect(last()).toEqual({
+    time: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+    level: 'info',
+    msg: 'request\nanswered',
+    requestId: 'r-1',
+    status: 200,
+    durationMs: 1.5,
+    key: null,
+  });
+});
+
+test('entries below the level are not written', () => {
+  const { log, lines } = capture('warn');
+  log.debug('a');
+  log.info('b');
+  log.warn('c');
+  log.error('d');
+  expect(lines.map((line) => JSON.parse(line).msg)).toEqual(['c', 'd']);
+});
+
+test('on a terminal an entry is a readable line', () => {
+  const { log, lines } = capture('debug', true);
+  log.warn('the database does not answer', { pool: 'requests', note: 'two words' });
+  expect(lines[0]).toMatch(
+    /^\d\d:\d\d:\d\d\.\d{3} warn {2}the database does not answer pool=requests note="two words"\n$/,
+  );
+});
+
+const JWT = 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl';
+
+test.each([
+  ['an owner key', 'svc_ak_0123456789abcdef'],
+  ['a public key', 'svc_pk_0123456789abcdef'],
+  ['a webhook secret', 'whsec_0123456789abcdef'],
+  ['a token', JWT],
+  ['an authorization header', 'Bearer 0123456789abcdef'],
+  ['the password of an address', 'postgres://user:0123456789abcdef@host/db'],
+])('%s is written nowhere: not in a message, a field, a nested value, an error or its cause', (_, secret) => {
+  const { log, lines } = capture();
+  const cause = new Error(`refused ${secret}`);
+  log.error(`sent ${secret}`, {
+    url: `https://host/?x=${secret}`,
+    nested: { list: [secret, { deep: secret }] },
+    error: Object.assign(new Error(`bad ${secret}`, { cause }), { hint: secret }),
+  });
+  const hidden = secret.includes('0123456789abcdef') ? '0123456789abcdef' : secret;
+  expect(lines.join('')).not.toContain(hidden);
+  expect(lines.join('')).toContain('[redacted]');
+});
+
+test('fields with the names of secrets are hidden whatever they hold', () => {
+  const { log, last } = capture();
+  log.info('m', {
+    authorization: 'x',
+    password: 'y',
+    headers: { 'X-Admin-Secret': 'z', 'x-api-key': 'k' },
+    hasPassword: true,
+  });
+  expect(last()).toMatchObject({
+    authorization: '[redacted]',
+    password: '[redacted]',
+    headers: { 'X-Admin-Secret': '[redacted]', 'x-api-key': '[redacted]' },
+    hasPassword: true,
+  });
+});
+
+test('errors are written with stack, cause and code', () => {
+  const { log, last } = capture();
+  const cause = Object.assign(new Error('refused'), { code: 'ECONNREFUSED' });
+  log.error('failed', { error: new Error('no database', { cause }) });
+  expect(last().error).toMatchObject({
+    name: 'Error',
+    message: 'no database',
+    cause: { message: 'refused', code: 'ECONNREFUSED' },
+  });
+  expect(last().error.stack).toContain('log.test.ts');
+});
+
+test('values that JSON cannot hold do not break an entry', () => {
+  const { log, last } = capture();
+  const loop: Record<string, unknown> = { big: 10n, bytes: new Uint8Array(3), at: new Date(Number.NaN), call: () => 1 };
+  loop.self = loop;
+  log.info('odd', { loop, missing: undefined });
+  expect(last().loop).toEqual({ big: '10', bytes: '[3 bytes]', at: 'invalid date', self: '[circular]' });
+});

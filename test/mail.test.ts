@@ -1,0 +1,174 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { SMTPServer } from 'smtp-server';
+import { LIMITS } from '../src/limits.ts';
+import { createLog } from '../src/runtime/log.ts';
+import { Mail } from '../src/runtime/mail.ts';
+import { freePort } from './support/private-servers.ts';
+import { startService, type TestService } from './support/service.ts';
+import { median, took, within } from './support/timing.ts';
+
+/** A mail server on this machine. `refuse` decides, for the nth connection's mail, an SMTP code or null to take it. */
+async function sink(refuse: (nth: number) => number | null = () => null, given?: number) {
+  const received: { to: string[]; text: string }[] = [];
+  let attempts = 0;
+  const server = new SMTPServer({
+    authOptional: true,
+    disabledCommands: ['STARTTLS', 'AUTH'],
+    onData: (stream, session, callback) => {
+      const chunks: Buffer[] = [];
+      stream.on('data', (chunk: Buffer) => chunks.push(chunk));
+      stream.on('end', () => {
+        const code = refuse(++attempts);
+        if (code !== null) return callback(Object.assign(new Error('refused'), { responseCode: code }));
+        const to = session.envelope.rcptTo.map(({ address }) => address);
+        received.push({ to, text: decoded(Buffer.concat(chunks).toString()) });
+        callback();
+      });
+    },
+  });
+  server.on('error', () => undefined);
+  const port = given ?? (await freePort());
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+  return {
+    url: `smtp://127.0.0.1:${port}`,
+    port,
+    received,
+    attempts: () => attempts,
+    stop: () => new Promise<void>((resolve) => server.close(resolve)),
+  };
+}
+
+/** Quoted-printable as plain text. */
+function decoded(text: string): string {
+  return text
+    .replaceAll('=\r\n', '')
+    .replaceAll(/=([0-9A-F]{2})/g, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
+}
+
+const directories: string[] = [];
+afterAll(async () => {
+  for (const directory of directories) await rm(directory, { recursive: true, force: true });
+});
+
+async function open(smtpUrl: string | null, retryAfterMs: number[] = [5, 10, 15]) {
+  const dataDir = await mkdtemp(join(tmpdir(), 'svc-mail-'));
+  directories.push(dataDir);
+  const logged: string[] = [];
+  const log = createLog({ level: 'info', write: (line) => void logged.push(line), readable: false });
+  const mail = new Mail({ smtpUrl, from: 'Service <service@example.com>', dataDir, log, retryAfterMs });
+  const kept = async (): Promise<string[]> => {
+    const names = await readdir(join(dataDir, 'mail')).catch(() => []);
+    return Promise.all(names.map((name) => readFile(join(dataDir, 'mail', name), 'utf8')));
+  };
+  return { mail, logged, kept };
+}
+
+const MESSAGE = { to: 'ada@example.com', subject: 'Hello', text: 'A link:\nhttp://localhost/?token=canary-token\n' };
+
+describe('mail', () => {
+  test('goes to the mail server, whole, and is logged without its text', async () => {
+    const smtp = await sink();
+    const { mail, logged, kept } = await open(smtp.url);
+    mail.send(MESSAGE);
+    await mail.settled();
+    expect(smtp.received[0]?.to).toEqual(['ada@example.com']);
+    expect(smtp.received[0]?.text).toContain('http://localhost/?token=canary-token');
+    expect(await kept()).toEqual([]);
+    expect(logged.join('')).toContain('mail sent');
+    expect(logged.join('')).not.toContain('canary-token');
+    await mail.close();
+    await smtp.stop();
+  });
+
+  test('that the server refuses for now is sent again; what it refuses for good is kept as a file at once', async () => {
+    const busy = await sink((nth) => (nth <= 2 ? 451 : null));
+    const first = await open(busy.url);
+    first.mail.send(MESSAGE);
+    await first.mail.settled();
+    expect([busy.attempts(), busy.received.length]).toEqual([3, 1]);
+    const strict = await sink(() => 550);
+    const second = await open(strict.url);
+    second.mail.send(MESSAGE);
+    await second.mail.settled();
+    expect(strict.attempts()).toBe(1);
+    expect((await second.kept()).join('')).toContain('token=canary-token');
+    expect(second.logged.join('')).not.toContain('canary-token');
+    for (const { mail } of [first, second]) await mail.close();
+    await Promise.all([busy.stop(), strict.stop()]);
+  });
+
+  test('waits for a server that is away, and is kept as a file when it does not come back', async () => {
+    const gone = await sink();
+    await gone.stop();
+    const { mail, kept, logged } = await open(gone.url);
+    mail.send(MESSAGE);
+    await mail.settled();
+    expect(await kept()).toHaveLength(1);
+    expect(logged.join('').match(/could not be sent/g)).toHaveLength(4);
+    const late = await open(gone.url, [300, 300, 300]);
+    late.mail.send(MESSAGE);
+    const back = await sink(() => null, gone.port);
+    await late.mail.settled();
+    expect(back.received).toHaveLength(1);
+    for (const { close } of [mail, late.mail].map((each) => ({ close: () => each.close() }))) await close();
+    await back.stop();
+  });
+
+  test('is not lost at shutdown: one last attempt, then a file', async () => {
+    const smtp = await sink(() => 451);
+    const { mail, kept } = await open(smtp.url, [60_000]);
+    for (let i = 0; i < 5; i++) mail.send(MESSAGE);
+    while (smtp.attempts() < 5) await new Promise((resolve) => setTimeout(resolve, 5));
+    expect(await within(LIMITS.mail.closeMs + 1_000, mail.close())).not.toBe('late');
+    expect(smtp.attempts()).toBe(10);
+    expect(await kept()).toHaveLength(5);
+    await smtp.stop();
+  });
+
+  test('has one addressee and one subject line, whatever tenants write into them', async () => {
+    const smtp = await sink();
+    const { mail } = await open(smtp.url);
+    mail.send({ ...MESSAGE, subject: 'Hi\r\nBcc: eve@example.com\r\n\r\nbody' });
+    await mail.settled();
+    expect(smtp.received[0]?.to).toEqual(['ada@example.com']);
+    expect(smtp.received[0]?.text).not.toMatch(/^Bcc:/m);
+    await mail.close();
+    await smtp.stop();
+  });
+
+  test('past a thousand waiting is dropped and said so, never held up', async () => {
+    const { mail, logged } = await open(null);
+    const never = new Promise<undefined>(() => undefined);
+    for (let i = 0; i < LIMITS.mail.queuedMax + 5; i++) mail.send(() => never);
+    expect(logged.join('').match(/was dropped/g)).toHaveLength(5);
+  });
+});
+
+describe('a mail server that hangs', () => {
+  let service: TestService;
+  let smtp: Awaited<ReturnType<typeof sink>>;
+  beforeAll(async () => {
+    smtp = await sink(() => 451);
+    await smtp.stop();
+    service = await startService({ SMTP_URL: smtp.url, APP_URL: 'https://app.example/' });
+  });
+  afterAll(async () => service.stop());
+
+  test('neither fails nor slows the requests that send mail; links begin with APP_URL', async () => {
+    const tenant = await service.tenant();
+    const times: number[] = [];
+    for (let i = 0; i < 10; i++) {
+      const body = { email: `slow${i}@example.com`, name: 'S', role: 'member' };
+      times.push(await took(async () => expect((await tenant.post('/api/users', body)).status).toBe(201)));
+    }
+    expect(median(times)).toBeLessThan(1_000);
+    await service.app.mail.close();
+    const directory = join(service.app.config.dataDir, 'mail');
+    const texts = await Promise.all((await readdir(directory)).map((name) => readFile(join(directory, name), 'utf8')));
+    expect(texts).toHaveLength(10);
+    for (const text of texts) expect(text).toMatch(/https:\/\/app\.example\/invite\/svc_inv_[0-9a-f]{48}\r\n/);
+  });
+});

@@ -1,0 +1,643 @@
+// MCP: the tools, their rights and failures, over HTTP in both protocol eras and over stdio; what they
+// generate is compiled strictly and used against the running service.
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import Ajv2020 from 'ajv/dist/2020.js';
+import { closeMcpStreams } from '../src/mcp/routes.ts';
+import { sql } from '../src/runtime/sql.ts';
+import { addRole, botToken, platformKey, publicKey, userToken } from './support/credentials.ts';
+import { startReceiver } from './support/receiver.ts';
+import { ADMIN_SECRET, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+
+const BASIC = [
+  'tenant_login',
+  'select_tenant',
+  'get_rest_api_spec',
+  'generate_api_client',
+  'list_entities',
+  'query_records',
+  'get_record',
+  'create_record',
+  'update_record',
+  'delete_record',
+  'register_bot',
+  'identify_bot',
+  'list_bots',
+  'whoami_bot',
+  'revoke_bot',
+];
+const WEBHOOKS = ['create_webhook', 'list_webhooks', 'delete_webhook'];
+const MODERN = '2026-07-28';
+const META = {
+  'io.modelcontextprotocol/protocolVersion': MODERN,
+  'io.modelcontextprotocol/clientInfo': { name: 'test', version: '1' },
+  'io.modelcontextprotocol/clientCapabilities': {},
+};
+
+interface Reply {
+  status: number;
+  headers: Headers;
+  body: Json;
+}
+
+type Headed = Record<string, string>;
+
+let service: TestService;
+let tenant: TestTenant;
+let other: TestTenant;
+let owner: Headed;
+
+beforeAll(async () => {
+  service = await startService({ WEBHOOK_ALLOWED_CIDRS: '127.0.0.1/32' });
+  [tenant, other] = await Promise.all([service.tenant(), service.tenant()]);
+  owner = { 'x-api-key': tenant.key };
+  await tenant.post('/api/entities', { name: 'customer', fields: [{ key: 'name_of', type: 'text', required: true }] });
+  await tenant.post('/api/entities', {
+    name: 'order_item',
+    description: 'What was ordered */ and more',
+    fields: [
+      { key: 'title', type: 'text', required: true },
+      { key: 'status', type: 'select', options: ['open', 'it"s closed'], default: 'open', required: true },
+      { key: 'tags', type: 'multiselect', options: ['a', 'b'] },
+      { key: 'amount', type: 'decimal' },
+      { key: 'count', type: 'integer' },
+      { key: 'done', type: 'boolean' },
+      { key: 'extra', type: 'json' },
+      { key: 'customer', type: 'relation', entity: 'customer' },
+      { key: 'secret_note', type: 'text' },
+    ],
+  });
+});
+afterAll(async () => service.stop());
+
+async function send(message: Json, headers: Headed = {}, query = ''): Promise<Reply> {
+  const response = await fetch(`${service.url}/mcp${query}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...headers },
+    body: JSON.stringify({ jsonrpc: '2.0', id: 1, ...message }),
+  });
+  const text = await response.text();
+  const isStream = response.headers.get('content-type')?.startsWith('text/event-stream') === true;
+  const json = isStream ? (/^data: (.*)$/m.exec(text)?.[1] ?? '') : text;
+  return { status: response.status, headers: response.headers, body: json === '' ? undefined : JSON.parse(json) };
+}
+
+/** The same in revision 2026-07-28. */
+function sendModern(method: string, params: Json, headers: Headed = {}): Promise<Reply> {
+  const named: Headed = params.name === undefined ? {} : { 'mcp-name': params.name };
+  const own = { 'mcp-protocol-version': MODERN, 'mcp-method': method, ...named, ...headers };
+  return send({ method, params: { ...params, _meta: META } }, own);
+}
+
+async function call(name: string, input: Json = {}, headers: Headed = owner, query = ''): Promise<Json> {
+  const { status, body } = await send({ method: 'tools/call', params: { name, arguments: input } }, headers, query);
+  expect(status).toBe(200);
+  return body.result ?? body;
+}
+
+/** The structured content of a call that succeeds; its text is the same JSON. */
+async function done(name: string, input: Json = {}, headers: Headed = owner, query = ''): Promise<Json> {
+  const result = await call(name, input, headers, query);
+  expect([name, result.isError, result.content?.[0]?.text]).toEqual([
+    name,
+    undefined,
+    JSON.stringify(result.structuredContent),
+  ]);
+  return result.structuredContent;
+}
+
+/** The error of a call that fails, as REST would answer it. */
+async function refused(name: string, input: Json = {}, headers: Headed = owner, query = ''): Promise<Json> {
+  const { isError, structuredContent, content } = await call(name, input, headers, query);
+  expect([name, isError, structuredContent]).toEqual([name, true, undefined]);
+  const { success, error } = JSON.parse(content[0].text);
+  expect(success).toBe(false);
+  return error;
+}
+
+const superAdmin: Headed = { 'x-admin-secret': ADMIN_SECRET };
+const bearer = (token: string): Headed => ({ authorization: `Bearer ${token}` });
+
+describe('the tools', () => {
+  test('the profile, by the address, decides whether the webhook tools are there', async () => {
+    const names = async (query: string): Promise<string[]> =>
+      (await send({ method: 'tools/list' }, owner, query)).body.result.tools.map(({ name }: Json) => name);
+    expect(await names('')).toEqual(BASIC);
+    expect(await names('?profile=basic')).toEqual(BASIC);
+    expect(await names('?profile=advanced')).toEqual([...BASIC, ...WEBHOOKS]);
+    expect((await send({ method: 'tools/list' }, owner, '?profile=everything')).status).toBe(400);
+    const answer = await call('list_webhooks');
+    expect(answer.structuredContent).toBeUndefined();
+  });
+
+  test('every tool has all annotations, an output schema for an object, and takes tenantSlug', async () => {
+    const { tools } = (await send({ method: 'tools/list' }, owner, '?profile=advanced')).body.result;
+    const ajv = new Ajv2020({ strict: false });
+    for (const { name, title, description, annotations, inputSchema, outputSchema } of tools) {
+      expect(Object.keys(annotations).sort()).toEqual([
+        'destructiveHint',
+        'idempotentHint',
+        'openWorldHint',
+        'readOnlyHint',
+        'title',
+      ]);
+      expect([name, typeof title, typeof description, outputSchema.type]).toEqual([name, 'string', 'string', 'object']);
+      expect(inputSchema.properties.tenantSlug.type).toBe('string');
+      expect(() => ajv.compile(inputSchema)).not.toThrow();
+      expect(() => ajv.compile(outputSchema)).not.toThrow();
+      expect(JSON.stringify([inputSchema, outputSchema])).not.toContain('"$id"');
+    }
+  });
+
+  test('the arguments have the names of the contract', async () => {
+    const { tools } = (await send({ method: 'tools/list' }, owner, '?profile=advanced')).body.result;
+    const named = Object.fromEntries(
+      tools.map(({ name, inputSchema }: Json) => {
+        const required = inputSchema.required ?? [];
+        return [name, Object.keys(inputSchema.properties).map((key) => (required.includes(key) ? key : `${key}?`))];
+      }),
+    );
+    const wanted: Record<string, string> = {
+      select_tenant: 'tenantSlug',
+      tenant_login: 'tenantSlug email password',
+      create_webhook: 'entity_name event_types url secret? description?',
+      list_webhooks: 'entity_name?',
+      delete_webhook: 'webhook_id',
+      query_records: 'entity_name filters? page? limit? sort? order?',
+      get_record: 'entity_name record_id',
+      create_record: 'entity_name data',
+      update_record: 'entity_name record_id data',
+      delete_record: 'entity_name record_id',
+    };
+    for (const [name, args] of Object.entries(wanted)) {
+      expect([name, ...named[name]]).toEqual(expect.arrayContaining([name, ...args.split(' ')]));
+    }
+  });
+
+  test('what a tool answers fits its output schema', async () => {
+    const { tools } = (await send({ method: 'tools/list' }, owner)).body.result;
+    const ajv = new Ajv2020({ strict: false });
+    const record = await done('create_record', { entity_name: 'customer', data: { name_of: 'Ada' } });
+    const inputs: Record<string, Json> = {
+      list_entities: {},
+      list_bots: {},
+      whoami_bot: {},
+      get_rest_api_spec: {},
+      generate_api_client: {},
+      query_records: { entity_name: 'customer' },
+      get_record: { entity_name: 'customer', record_id: record.id },
+      update_record: { entity_name: 'customer', record_id: record.id, data: { name_of: 'Eve' } },
+      delete_record: { entity_name: 'customer', record_id: record.id },
+    };
+    for (const [name, input] of Object.entries(inputs)) {
+      const validate = ajv.compile(tools.find((tool: Json) => tool.name === name).outputSchema);
+      const content = await done(name, input);
+      expect([name, validate(content), validate.errors]).toEqual([name, true, null]);
+    }
+  });
+
+  test('records are made, found, changed and deleted as over REST, and the change is marked as made by mcp', async () => {
+    const made = await done('create_record', { entity_name: 'order_item', data: { title: 'pump', amount: '1.50' } });
+    expect((await tenant.get(`/api/entities/order_item/records/${made.id}`)).body.data).toEqual(made);
+    const changes = { entity_name: 'order_item', record_id: made.id, data: { title: 'big pump' } };
+    expect((await done('update_record', changes)).title).toBe('big pump');
+    const found = await done('query_records', {
+      entity_name: 'order_item',
+      filters: 'title contains "pump" AND amount > 1',
+      limit: 5,
+      sort: 'title',
+      order: 'desc',
+    });
+    expect([found.total, found.limit, found.items[0].id]).toEqual([1, 5, made.id]);
+    expect(await done('delete_record', { entity_name: 'order_item', record_id: made.id })).toEqual({
+      id: made.id,
+      deleted: true,
+    });
+    const rows = await service.app.db.rows<{ triggered_by: string }>(sql`
+      select triggered_by from platform.events where tenant_id = ${tenant.id}::uuid and record_id = ${made.id}::uuid`);
+    expect(rows.map(({ triggered_by: by }) => by)).toEqual(['mcp', 'mcp', 'mcp']);
+  });
+
+  test('a tool that fails says so with the code and message of REST, and names every faulty argument', async () => {
+    const missing = await refused('get_record', { entity_name: 'order_item', record_id: tenant.id });
+    const rest = await tenant.get(`/api/entities/order_item/records/${tenant.id}`);
+    expect([missing.code, missing.message]).toEqual([rest.body.error.code, rest.body.error.message]);
+    expect((await refused('query_records', { entity_name: 'nothing' })).code).toBe('NOT_FOUND');
+    const faulty = await refused('query_records', { limit: 1000, order: 'up', pages: 2 });
+    expect(faulty.code).toBe('VALIDATION_ERROR');
+    expect(faulty.details.map(({ path }: Json) => path).sort()).toEqual(['entity_name', 'limit', 'order', 'pages']);
+    const values = await refused('create_record', { entity_name: 'order_item', data: { status: 'x', nothing: 1 } });
+    expect(values.details.map(({ path }: Json) => path).sort()).toEqual(['nothing', 'status', 'title']);
+  });
+
+  test('bots are registered, identified, listed and revoked, by tenant admins only', async () => {
+    const bot = await done('register_bot', { name: 'agent-7', permissions: { entities: { customer: ['read'] } } });
+    expect(bot.tenantSlug).toBe(tenant.slug);
+    const identified = await done('identify_bot', { name: 'agent-7', secret: bot.secret });
+    const me = await done('whoami_bot', {}, bearer(identified.token));
+    expect([me.kind, me.id, me.tenant.slug, me.permissions]).toEqual([
+      'bot',
+      bot.id,
+      tenant.slug,
+      { customer: ['read'] },
+    ]);
+    expect((await refused('list_bots', {}, bearer(identified.token))).code).toBe('FORBIDDEN');
+    expect((await refused('create_record', { entity_name: 'customer', data: {} }, bearer(identified.token))).code).toBe(
+      'FORBIDDEN',
+    );
+    const { bots } = await done('list_bots');
+    expect(bots.map(({ id }: Json) => id)).toContain(bot.id);
+    expect(JSON.stringify(bots)).not.toContain(bot.secret);
+    expect(await done('revoke_bot', { bot_id: bot.id })).toEqual({ id: bot.id, revoked: true });
+    expect((await refused('identify_bot', { name: 'agent-7', secret: bot.secret })).code).toBe('FORBIDDEN');
+  });
+
+  test('webhooks are created, listed and deleted, by tenant admins only', async () => {
+    const advanced = '?profile=advanced';
+    const input = {
+      entity_name: 'customer',
+      event_types: ['record.created'],
+      url: 'https://93.184.215.14/hook',
+      secret: 'whsec_hidden',
+      description: 'test',
+    };
+    const made = await done('create_webhook', input, owner, advanced);
+    expect([made.entity_name, made.has_secret, made.secret]).toEqual(['customer', true, undefined]);
+    expect((await refused('create_webhook', input, owner, advanced)).code).toBe('CONFLICT');
+    const inside = { ...input, url: 'http://10.0.0.1/' };
+    expect((await refused('create_webhook', inside, owner, advanced)).code).toBe('VALIDATION_ERROR');
+    const list = async (entity: Json): Promise<Json> => (await done('list_webhooks', entity, owner, advanced)).webhooks;
+    expect(await list({})).toEqual([made]);
+    expect(await list({ entity_name: 'customer' })).toEqual([made]);
+    expect(await list({ entity_name: 'order_item' })).toEqual([]);
+    const user = bearer(await userToken(service, tenant, 'member'));
+    expect((await refused('list_webhooks', {}, user, advanced)).code).toBe('FORBIDDEN');
+    expect((await refused('delete_webhook', { webhook_id: made.id }, { 'x-api-key': other.key }, advanced)).code).toBe(
+      'NOT_FOUND',
+    );
+    expect(await done('delete_webhook', { webhook_id: made.id }, owner, advanced)).toEqual({
+      id: made.id,
+      deleted: true,
+    });
+  });
+});
+
+describe('who asks', () => {
+  test('without a credential the tools can be listed, and none but tenant_login works', async () => {
+    expect((await send({ method: 'tools/list' })).status).toBe(200);
+    const { tools } = (await send({ method: 'tools/list' })).body.result;
+    for (const { name } of tools.filter((tool: Json) => tool.name !== 'tenant_login')) {
+      expect((await refused(name, {}, {})).code).toBe('UNAUTHORIZED');
+    }
+    const login = { tenantSlug: tenant.slug, email: 'nobody@acme.test', password: 'wrong password' };
+    expect((await refused('tenant_login', login, {})).message).not.toContain('missing');
+    expect((await refused('tenant_login', { ...login, tenantSlug: 'no-such-tenant' }, {})).code).toBe('NOT_FOUND');
+  });
+
+  test('a bad credential and a public key are refused with 401 before anything else', async () => {
+    const wrong = await send({ method: 'tools/list' }, { 'x-api-key': 'svc_ak_wrong' });
+    expect([wrong.status, wrong.headers.get('www-authenticate')]).toEqual([401, 'Bearer']);
+    const role = await addRole(service, tenant, { permissions: { '*': ['read'] } });
+    const key = await publicKey(service, tenant, role.id);
+    expect((await send({ method: 'tools/list' }, { 'x-public-key': key })).status).toBe(401);
+    expect((await send({ method: 'tools/list' }, { ...owner, ...superAdmin })).status).toBe(401);
+  });
+
+  test('tenant_login returns a token that the other tools take', async () => {
+    const person = { email: 'ada@acme.test', name: 'Ada', role: 'admin', password: 'correct horse battery' };
+    expect((await tenant.post('/api/users', person)).status).toBe(201);
+    const input = { tenantSlug: tenant.slug, email: person.email, password: person.password };
+    const { token, user } = await done('tenant_login', input, {});
+    expect(user.email).toBe(person.email);
+    expect((await done('whoami_bot', {}, bearer(token))).email).toBe(person.email);
+  });
+
+  test('a role sees through the tools what it sees over REST, and no more', async () => {
+    const role = await addRole(service, tenant, {
+      permissions: { order_item: ['read'] },
+      entities: { order_item: { excludeFields: ['secret_note'], rowFilter: 'title = "mine"' } },
+    });
+    const key = bearer(await platformKey(service, tenant, role.name, { order_item: ['read'] }));
+    for (const title of ['mine', 'theirs']) {
+      await tenant.post('/api/entities/order_item/records', { title, secret_note: 'hush' });
+    }
+    const { items, total } = await done('query_records', { entity_name: 'order_item' }, key);
+    expect([total, items[0].title, 'secret_note' in items[0]]).toEqual([1, 'mine', false]);
+    expect((await refused('query_records', { entity_name: 'customer' }, key)).code).toBe('FORBIDDEN');
+    const { entities } = await done('list_entities', {}, key);
+    expect(entities.map(({ name }: Json) => name)).toEqual(['order_item']);
+    for (const name of ['list_entities', 'get_rest_api_spec', 'generate_api_client']) {
+      expect(JSON.stringify(await done(name, {}, key))).not.toContain('secret_note');
+    }
+  });
+
+  test('a credential of a tenant reaches no other one, whatever a call names', async () => {
+    const input = { entity_name: 'customer', tenantSlug: other.slug };
+    expect((await refused('query_records', input)).code).toBe('FORBIDDEN');
+    expect((await refused('select_tenant', { tenantSlug: other.slug })).code).toBe('FORBIDDEN');
+    expect((await refused('select_tenant', { tenantSlug: 'no-such-tenant' })).code).toBe('FORBIDDEN');
+    expect((await refused('select_tenant', { tenantSlug: 'bad slug\r\nx' })).code).toBe('VALIDATION_ERROR');
+    expect((await refused('register_bot', { name: 'spy', tenantSlug: other.slug })).code).toBe('FORBIDDEN');
+  });
+
+  test('the super-admin names the tenant by header, by argument, or once for a session', async () => {
+    expect((await refused('list_entities', {}, superAdmin)).code).toBe('VALIDATION_ERROR');
+    expect((await done('list_entities', {}, { ...superAdmin, 'x-tenant-id': tenant.slug })).entities.length).toBe(2);
+    expect((await done('list_entities', { tenantSlug: tenant.slug }, superAdmin)).entities.length).toBe(2);
+    expect((await done('select_tenant', { tenantSlug: tenant.slug }, superAdmin)).isKept).toBe(false);
+    const session = { ...superAdmin, 'mcp-session-id': await openSession(superAdmin) };
+    expect((await done('select_tenant', { tenantSlug: tenant.slug }, session)).isKept).toBe(true);
+    expect((await done('list_entities', {}, session)).entities.length).toBe(2);
+    expect((await done('list_entities', { tenantSlug: other.slug }, session)).entities.length).toBe(0);
+    expect((await refused('select_tenant', { tenantSlug: 'no-such-tenant' }, session)).code).toBe('NOT_FOUND');
+    expect((await done('list_entities', {}, session)).entities.length).toBe(2);
+  });
+
+  test('a session belongs to the credential that opened it, and ends when it is told to', async () => {
+    const id = await openSession(owner);
+    const list = (headers: Headed) => send({ method: 'tools/list' }, { 'mcp-session-id': id, ...headers });
+    expect((await list(owner)).status).toBe(200);
+    expect((await list({ 'x-api-key': other.key })).status).toBe(404);
+    expect((await list({})).status).toBe(404);
+    expect((await send({ method: 'tools/list' }, { ...owner, 'mcp-session-id': 'mcp_unknown' })).status).toBe(404);
+    const end = (headers: Headed) =>
+      fetch(`${service.url}/mcp`, { method: 'DELETE', headers: { 'mcp-session-id': id, ...headers } });
+    expect((await end({ 'x-api-key': other.key })).status).toBe(404);
+    expect((await end(owner)).status).toBe(200);
+    expect((await end(owner)).status).toBe(404);
+    expect((await list(owner)).status).toBe(404);
+  });
+
+  test('requests that a browser was led to are refused', async () => {
+    const status = async (headers: Headed) => (await send({ method: 'tools/list' }, headers)).status;
+    expect(await status({ origin: 'https://evil.example' })).toBe(403);
+    expect(await status({ origin: 'null' })).toBe(403);
+    expect(await status({ host: 'evil.example' })).toBe(403);
+    expect(await status({ host: 'evil.example', origin: 'http://evil.example' })).toBe(403);
+    expect(await status({ origin: service.url })).toBe(200);
+  });
+});
+
+async function openSession(headers: Headed): Promise<string> {
+  const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
+  const answer = await send({ method: 'initialize', params }, headers);
+  expect([answer.status, answer.body.result.protocolVersion]).toEqual([200, '2025-11-25']);
+  return answer.headers.get('mcp-session-id') ?? '';
+}
+
+describe('the protocol', () => {
+  test('revision 2026-07-28 is served without a handshake: discover, list and call', async () => {
+    const found = await sendModern('server/discover', {});
+    expect(found.body.result.supportedVersions).toContain(MODERN);
+    const version = JSON.parse(await Bun.file('package.json').text()).version;
+    expect(found.body.result._meta['io.modelcontextprotocol/serverInfo'].version).toBe(version);
+    const list = await sendModern('tools/list', {}, owner);
+    expect([list.body.result.cacheScope, list.body.result.resultType]).toEqual(['private', 'complete']);
+    const answer = await sendModern('tools/call', { name: 'list_entities', arguments: {} }, owner);
+    expect(answer.body.result.structuredContent.entities.length).toBe(2);
+    expect(answer.headers.has('mcp-session-id')).toBe(false);
+  });
+
+  test('an unknown method, version or header that departs from the body is an error of the protocol', async () => {
+    expect((await sendModern('no/such', {}, owner)).status).toBe(404);
+    const mismatch = await sendModern('tools/call', { name: 'list_entities' }, { ...owner, 'mcp-name': 'list_bots' });
+    expect([mismatch.status, mismatch.body.error.code]).toEqual([400, -32020]);
+    expect((await send({ method: 'no/such' }, owner)).body.error.code).toBe(-32601);
+  });
+
+  test('what is no JSON, too large or of another type is refused', async () => {
+    const post = (body: string, type = 'application/json') =>
+      fetch(`${service.url}/mcp`, { method: 'POST', headers: { ...owner, 'content-type': type }, body });
+    const broken = await post('{"jsonrpc":');
+    expect([broken.status, ((await broken.json()) as Json).error.code]).toEqual([400, -32700]);
+    expect((await post('{}', 'text/plain')).status).toBe(415);
+    expect((await post(`{"x":"${'x'.repeat(1_100_000)}"}`)).status).toBe(413);
+    expect((await fetch(`${service.url}/mcp`, { headers: owner })).status).toBe(405);
+  });
+
+  test('listening for changes needs a credential, and ends with the service', async () => {
+    expect((await sendModern('subscriptions/listen', { notifications: {} })).status).toBe(401);
+    const response = await fetch(`${service.url}/mcp`, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        accept: 'application/json, text/event-stream',
+        'mcp-protocol-version': MODERN,
+        'mcp-method': 'subscriptions/listen',
+        ...owner,
+      },
+      body: JSON.stringify({
+        jsonrpc: '2.0',
+        id: 1,
+        method: 'subscriptions/listen',
+        params: { notifications: {}, _meta: META },
+      }),
+    });
+    expect(response.headers.get('content-type')).toContain('text/event-stream');
+    await closeMcpStreams(service.app);
+    expect(await response.text()).toContain('acknowledged');
+  });
+
+  test('calls count as requests towards the general limit', async () => {
+    const limited = await startService({ RATE_LIMIT_PER_MIN: '3' });
+    try {
+      const { key } = await limited.tenant();
+      const list = () =>
+        fetch(`${limited.url}/mcp`, {
+          method: 'POST',
+          headers: {
+            'content-type': 'application/json',
+            accept: 'application/json, text/event-stream',
+            'x-api-key': key,
+          },
+          body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/list' }),
+        });
+      const statuses = [];
+      for (let i = 0; i < 4; i++) statuses.push((await list()).status);
+      expect(statuses).toEqual([200, 200, 200, 429]);
+    } finally {
+      await limited.stop();
+    }
+  });
+});
+
+describe('what is generated', () => {
+  test('the API document has the caller’s routes only, with its entities spelt out', async () => {
+    const all = await done('get_rest_api_spec');
+    expect(all.openapi).toBe('3.1.0');
+    expect(Object.keys(all.paths['/api/entities/order_item/records'])).toEqual(['get', 'post']);
+    expect(Object.keys(all.paths).filter((path) => path.includes('{entityName}/records'))).toEqual([]);
+    expect(all.components.schemas.OrderItemRecord.properties.status).toEqual({
+      anyOf: [{ type: 'string', enum: ['open', 'it"s closed'] }, { type: 'null' }],
+    });
+    expect(all.paths['/api/auth/bots']).toBeDefined();
+    expect(all.paths['/api/admin/platform/tenants']).toBeUndefined();
+    const ids = Object.values<Json>(all.paths).flatMap((item) =>
+      Object.values<Json>(item).map(({ operationId }) => operationId),
+    );
+    expect(ids.filter((id, at) => ids.indexOf(id) !== at)).toEqual([]);
+    const bot = bearer(await botToken(service, tenant, { customer: ['read', 'update'] }));
+    const own = await done('get_rest_api_spec', {}, bot);
+    expect(own.paths['/api/auth/bots']).toBeUndefined();
+    expect(Object.keys(own.paths['/api/entities/customer/records'])).toEqual(['get']);
+    expect(Object.keys(own.paths['/api/entities/customer/records/{id}']).sort()).toEqual(['get', 'patch', 'put']);
+    expect(JSON.stringify(own)).not.toContain('order_item');
+  });
+
+  test('the client compiles strictly, knows the entities’ types, and works', async () => {
+    const { source, filename, language } = await done('generate_api_client');
+    expect([language, filename]).toEqual(['typescript', `${tenant.slug}-client.ts`]);
+    expect(source).not.toMatch(/\bimport\b|\bany\b/);
+    const directory = await mkdtemp(join(tmpdir(), 'client-'));
+    try {
+      await writeFile(join(directory, 'client.ts'), source);
+      await writeFile(join(directory, 'use.ts'), USE);
+      await writeFile(join(directory, 'misuse.ts'), MISUSE);
+      expect(await compile(directory, 'client.ts', 'use.ts')).toEqual([]);
+      expect(await compile(directory, 'misuse.ts')).toEqual(['3', '4', '5', '6', '7']);
+      const { use } = await import(join(directory, 'use.ts'));
+      expect(await use(owner)).toEqual({ title: 'by client', all: true, code: 'VALIDATION_ERROR', gone: 'NOT_FOUND' });
+      await hears(await import(join(directory, 'use.ts')));
+    } finally {
+      await rm(directory, { recursive: true, force: true });
+    }
+  });
+
+  test('the client of a role has its operations and fields only', async () => {
+    const bot = bearer(await botToken(service, tenant, { customer: ['read'] }));
+    const { source } = await done('generate_api_client', {}, bot);
+    expect(source).toContain('customer: {');
+    expect(source).not.toContain('order_item');
+    expect(source).not.toContain('"POST"');
+  });
+});
+
+/** The client follows the stream, and takes what its secret signed and nothing else. */
+async function hears({ follow, verified }: Json): Promise<void> {
+  const secret = 'whsec_c2VjcmV0IG9mIHRoZSBjbGllbnQ=';
+  const receiver = await startReceiver();
+  const hook = { entity_name: 'customer', event_types: ['record.created'], url: receiver.url, secret };
+  expect((await tenant.post('/api/webhooks/subscriptions', hook)).status).toBe(201);
+  const create = () => tenant.post('/api/entities/customer/records', { name_of: 'Heard of' });
+  const seen = await follow(owner, create);
+  const [sent] = await receiver.waitFor(1);
+  expect(seen).toEqual(['record.created', 'customer', 'Heard of', sent?.body.record_id.slice('rec_'.length)]);
+  expect(await verified(secret, sent?.headers, sent?.text)).toBe('Heard of');
+  expect(await verified(secret, new Headers(sent?.headers), `${sent?.text} `)).toBe('not signed with this secret');
+  expect(await verified(`${secret.slice(0, -4)}AAA=`, sent?.headers, sent?.text)).toBe('not signed with this secret');
+  expect(await verified(secret, { ...sent?.headers, 'webhook-timestamp': '1' }, sent?.text)).toBe('not signed lately');
+  expect(await follow({ authorization: 'Bearer svc_ak_wrong' }, create).catch(({ code }: Json) => code)).toBe(
+    'UNAUTHORIZED',
+  );
+  await receiver.stop();
+}
+
+const USE = `import { ApiError, createClient, type OrderItemRecord, recordEvents, verifyWebhook } from './client.ts';
+const codeOf = (error: unknown): string => (error instanceof ApiError ? error.code : String(error));
+export async function use(headers: Record<string, string>) {
+  const client = createClient({ headers });
+  const buyer = await client.customer.create({ name_of: 'Client' });
+  const made = await client.order_item.create({ title: 'by client', tags: ['a'], amount: 3, customer: buyer.id });
+  const changed: OrderItemRecord = await client.order_item.update(made.id, { status: 'it"s closed', count: null });
+  const page = await client.order_item.list({ filters: 'title = "by client"', sort: '-title', limit: 5 });
+  const seen: string[] = [];
+  for await (const { id } of client.order_item.all({ limit: 1 })) seen.push(id);
+  const all = seen.includes(made.id) && page.total === 1 && changed.status === 'it"s closed' && seen.length > 1;
+  const code = await client.order_item.update(made.id, { title: '' as never, count: 1.5 }).catch(codeOf);
+  await client.order_item.delete(made.id);
+  return { title: made.title, all, code, gone: await client.order_item.get(made.id).catch(codeOf) };
+}
+export async function follow(headers: Record<string, string>, onOpen: () => void) {
+  for await (const event of recordEvents({ headers }, { entities: ['customer'], events: ['record.created'], onOpen })) {
+    if (event.entity === 'customer') return [event.type, event.entity, event.data.fields.name_of, event.record_id];
+  }
+  return [];
+}
+export async function verified(secret: string, headers: Headers | Record<string, string>, body: string) {
+  try {
+    const event = await verifyWebhook(secret, headers, body);
+    return event.entity === 'customer' ? event.data.name_of : event.data.title;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+`;
+
+/** Every line from the third on is an error of types. */
+const MISUSE = `import { createClient } from './client.ts';
+const client = createClient({ headers: {} });
+client.order_item.create({});
+client.order_item.create({ title: 'x', status: 'closed' });
+client.order_item.update('id', { titel: 'x' });
+client.order_item.list({ sort: 'nothing' });
+client.nothing.list();
+`;
+
+/** The lines at which the strict compiler finds faults. */
+async function compile(directory: string, ...files: string[]): Promise<string[]> {
+  const flags = '--noEmit --strict --noUncheckedIndexedAccess --exactOptionalPropertyTypes --noUnusedLocals';
+  const modules = '--target es2022 --module esnext --moduleResolution bundler --allowImportingTsExtensions --types';
+  const given = [...flags.split(' '), ...modules.split(' '), '', '--lib', 'es2022,dom', ...files];
+  const process = Bun.spawn([join(import.meta.dir, '../node_modules/.bin/tsc'), ...given], { cwd: directory });
+  const text = await new Response(process.stdout).text();
+  await process.exited;
+  return [...text.matchAll(/\((\d+),\d+\): error/g)].map(([, line]) => line as string);
+}
+
+describe('over stdio', () => {
+  const messages = (lines: Json[]): string =>
+    lines.map((line, id) => `${JSON.stringify({ jsonrpc: '2.0', id, ...line })}\n`).join('');
+
+  /** Starts the program on the service's own database, and resolves to its answers by id. */
+  async function run(lines: Json[], environment: Headed): Promise<Json[]> {
+    const { REDIS_URL, PATH = '' } = process.env;
+    const dataDir = await mkdtemp(join(tmpdir(), 'stdio-'));
+    const program = Bun.spawn([process.execPath, '--no-env-file', join(import.meta.dir, '../src/mcp-stdio.ts')], {
+      cwd: dataDir,
+      env: {
+        PATH,
+        DATA_DIR: dataDir,
+        ADMIN_SECRET,
+        JWT_SECRET: 'jwt-secret-of-the-tests',
+        DATABASE_URL: service.databaseUrl,
+        ...(REDIS_URL ? { REDIS_URL } : {}),
+        ...environment,
+      },
+      stdin: 'pipe',
+      stderr: 'pipe',
+    });
+    program.stdin.write(messages(lines));
+    program.stdin.end();
+    const [text, log] = await Promise.all([new Response(program.stdout).text(), new Response(program.stderr).text()]);
+    expect([await program.exited, /error/i.test(log) ? log : '']).toEqual([0, '']);
+    await rm(dataDir, { recursive: true, force: true });
+    const answers = text
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    return answers.sort((a, b) => a.id - b.id);
+  }
+
+  test('both revisions are served, input that ends at once is answered, and one connection is a session', async () => {
+    const tool = (name: string, input: Json = {}) => ({ method: 'tools/call', params: { name, arguments: input } });
+    const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
+    const [hello, list, who] = await run(
+      [{ method: 'initialize', params }, { method: 'tools/list' }, tool('whoami_bot')],
+      { SVC_MCP_PROFILE: 'advanced', SVC_ADMIN_SECRET: ADMIN_SECRET },
+    );
+    expect(hello.result.protocolVersion).toBe('2025-11-25');
+    expect(list.result.tools.map(({ name }: Json) => name)).toEqual([...BASIC, ...WEBHOOKS]);
+    expect(who.result.structuredContent.kind).toBe('super_admin');
+    const [found, mine] = await run(
+      [
+        { method: 'server/discover', params: { _meta: META } },
+        { method: 'tools/call', params: { name: 'whoami_bot', arguments: {}, _meta: META } },
+      ],
+      {},
+    );
+    expect(found.result.supportedVersions).toContain(MODERN);
+    expect(JSON.parse(mine.result.content[0].text).error.code).toBe('UNAUTHORIZED');
+  });
+});

@@ -1,0 +1,218 @@
+// Metrics: who reads them, that Prometheus can, that requests are counted under their route's template and
+// nothing of a tenant, a record or a secret is told; and what the log tells of a request.
+// Contract: `/metrics` and METRICS_TOKEN in the decisions.
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { requestMetrics } from '../src/health/request-metrics.ts';
+import { Metrics, merged } from '../src/runtime/metrics.ts';
+import { startReceiver } from './support/receiver.ts';
+import { ADMIN_SECRET, startService, type TestService, type TestTenant } from './support/service.ts';
+import { connectEvents, openSocket } from './support/streams.ts';
+
+const TOKEN = 'token-of-the-scraper';
+const NAME = 'http_server_request_duration_seconds';
+let service: TestService;
+let tenant: TestTenant;
+beforeAll(async () => {
+  service = await startService({ METRICS_TOKEN: TOKEN, LOG_LEVEL: 'debug', WEBHOOK_ALLOWED_CIDRS: '127.0.0.1/32' });
+  tenant = await service.tenant();
+  await tenant.post('/api/entities', { name: 'secretive', fields: [{ key: 'title', type: 'text' }] });
+});
+afterAll(async () => service.stop());
+
+const text = async (): Promise<string> => (await service.admin.get('/metrics')).text;
+
+/** The value of the one sample whose name and labels are exactly these; 0 where there is none. */
+function sample(from: string, name: string, labels: Record<string, string> = {}): number {
+  const braces = Object.entries(labels).map(([label, value]) => `${label}="${value}"`);
+  const start = `${name}${braces.length > 0 ? `{${braces.join(',')}}` : ''} `;
+  const lines = from.split('\n').filter((line) => line.startsWith(start));
+  expect(lines.length).toBeLessThanOrEqual(1);
+  return Number(lines[0]?.slice(start.length) ?? 0);
+}
+
+function requests(from: string, method: string, route: string, status: number): number {
+  const labels = { http_request_method: method, http_route: route, http_response_status_code: String(status) };
+  return sample(from, `${NAME}_count`, labels);
+}
+
+test('METRICS_TOKEN as bearer token and the super-admin may read them, and nobody else', async () => {
+  const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
+  const read = await service.anonymous.get('/metrics', bearer(TOKEN));
+  expect([read.status, read.headers.get('content-type')]).toEqual([200, 'text/plain; version=0.0.4; charset=utf-8']);
+  expect((await service.admin.get('/metrics')).status).toBe(200);
+  expect((await service.anonymous.get('/metrics')).status).toBe(401);
+  expect((await service.anonymous.get('/metrics', bearer(`${TOKEN}x`))).status).toBe(401);
+  expect((await service.anonymous.get('/metrics', bearer(''))).status).toBe(401);
+  expect((await tenant.get('/metrics')).status).toBe(403);
+});
+
+test('every family has its HELP and TYPE, every sample a family, every histogram grows up to its count', async () => {
+  const families = new Map<string, string>();
+  for (const line of (await text()).trimEnd().split('\n')) {
+    const [, keyword, name = '', rest = ''] = /^# (HELP|TYPE) (\w+) (.+)$/.exec(line) ?? [];
+    if (keyword === 'TYPE') families.set(name, rest);
+    if (keyword !== undefined) continue;
+    const parsed = /^([a-z_]+)(?:\{((?:[a-z_]+="[^"\n]*",?)+)\})? [0-9.e+-]+$/.exec(line);
+    expect(parsed, line).not.toBeNull();
+    const family = families.get((parsed?.[1] ?? '').replace(/_(bucket|sum|count)$/, ''));
+    expect(family ?? families.get(parsed?.[1] ?? ''), line).toBeDefined();
+  }
+  expect(families.get(NAME)).toBe('histogram');
+  for (const [name, type] of families) if (type === 'counter') expect(name).toEndWith('_total');
+  const buckets = (await text())
+    .split('\n')
+    .filter((line) => line.startsWith(`${NAME}_bucket`) && line.includes('"/health"'));
+  const counts = buckets.map((line) => Number(line.split(' ').at(-1)));
+  expect(counts).toEqual(counts.toSorted((a, b) => a - b));
+});
+
+test('promtool finds nothing to mend, where the machine has it', async () => {
+  const promtool = [process.env.PROMTOOL ?? '', '/usr/bin/promtool'].find((path) => path !== '' && existsSync(path));
+  const checked = promtool === undefined ? '' : execFileSync(promtool, ['check', 'metrics'], { input: await text() });
+  expect(String(checked)).toBe('');
+});
+
+test('requests are counted by method, route template and status, whatever they ask for', async () => {
+  const before = await text();
+  const list = '/api/entities/:entityName/records';
+  await tenant.get('/api/entities/secretive/records?limit=1&x=/a/b');
+  await tenant.get('/api/entities/unknown/records');
+  await tenant.post('/api/entities/secretive/records', { title: 'canary-value' });
+  await tenant.get('/api/entities/secretive/records/not-an-id');
+  await service.anonymous.get('/health');
+  await service.anonymous.get('/no/such/route-canary');
+  const after = await text();
+  const more = (method: string, route: string, status: number) =>
+    requests(after, method, route, status) - requests(before, method, route, status);
+  expect(more('GET', list, 200)).toBe(1);
+  expect(more('GET', list, 404)).toBe(1);
+  expect(more('POST', list, 201)).toBe(1);
+  expect(more('GET', `${list}/:id`, 404)).toBe(1);
+  expect(more('GET', '/health', 200)).toBe(1);
+  expect(more('GET', '', 404)).toBe(1);
+});
+
+test('they tell nothing of tenants, records, ids or secrets', async () => {
+  const all = await text();
+  for (const hidden of [tenant.slug, tenant.id, tenant.key, 'secretive', 'canary', 'not-an-id', ADMIN_SECRET, TOKEN]) {
+    expect(all).not.toContain(hidden);
+  }
+});
+
+test('they tell of the connections to Postgres and of the process', async () => {
+  const all = await text();
+  expect(sample(all, 'svc_db_pool_size')).toBeGreaterThan(0);
+  expect(sample(all, 'svc_db_pool_waiting')).toBe(0);
+  expect(sample(all, 'process_resident_memory_bytes')).toBeGreaterThan(1e6);
+  expect(sample(all, 'process_cpu_seconds_total')).toBeGreaterThan(0);
+  expect(Math.abs(sample(all, 'process_start_time_seconds') - Date.now() / 1_000)).toBeLessThan(3_600);
+});
+
+/** Waits for a sample's value; fails with what it is instead. */
+async function becomes(value: number, name: string, labels: Record<string, string> = {}): Promise<void> {
+  for (let i = 0; i < 200 && sample(await text(), name, labels) !== value; i++) await Bun.sleep(20);
+  expect(sample(await text(), name, labels)).toBe(value);
+}
+
+test('they tell how many streams and sockets are open', async () => {
+  const stream = await connectEvents(service.url, tenant.slug, tenant.key);
+  await becomes(1, 'svc_sse_connections');
+  stream.close();
+  await becomes(0, 'svc_sse_connections');
+  const socket = await openSocket(service.url);
+  const session = await service.admin.post('/api/admin/sessions', { tenantSlug: tenant.slug });
+  expect((await socket.ask({ type: 'auth', token: session.body.data.token })).type).toBe('auth_ok');
+  await becomes(1, 'svc_ws_connections');
+  socket.close();
+  await becomes(0, 'svc_ws_connections');
+});
+
+test('they tell of attempts to deliver webhooks, by what became of the delivery', async () => {
+  const receiver = await startReceiver();
+  const wanted = { entity_name: 'secretive', event_types: ['record.created'], url: receiver.url };
+  await tenant.post('/api/webhooks/subscriptions', wanted);
+  await tenant.post('/api/entities/secretive/records', { title: 'told' });
+  await receiver.waitFor(1);
+  await becomes(1, 'svc_webhook_attempt_duration_seconds_count', { outcome: 'delivered' });
+  await becomes(0, 'svc_webhook_attempts_in_flight');
+  await receiver.stop();
+});
+
+test('the log names every request by its id, and holds no secret', async () => {
+  const id = `trace-${tenant.slug}`;
+  await tenant.get('/api/entities/none', { 'x-request-id': id });
+  await service.anonymous.get('/metrics', { authorization: `Bearer ${TOKEN}`, 'x-request-id': id });
+  const lines = service.logged.map((line) => JSON.parse(line)).filter(({ requestId }) => requestId === id);
+  expect(lines).toMatchObject([
+    { method: 'GET', path: '/api/entities/none', status: 404, durationMs: expect.any(Number) },
+    { method: 'GET', path: '/metrics', status: 200 },
+  ]);
+  for (const secret of [TOKEN, ADMIN_SECRET, tenant.key]) expect(service.logged.join('')).not.toContain(secret);
+});
+
+describe('the text', () => {
+  test('holds counters and gauges with their labels escaped', () => {
+    const metrics = new Metrics();
+    const counter = metrics.counter('svc_things_total', 'Things.', ['kind']);
+    counter.add(1, 'a "b"\\\n');
+    counter.add(2, 'a "b"\\\n');
+    metrics.gauge('svc_level', 'Level.', () => 7);
+    expect(metrics.render()).toBe(
+      [
+        '# HELP svc_things_total Things.',
+        '# TYPE svc_things_total counter',
+        'svc_things_total{kind="a \\"b\\"\\\\\\n"} 3',
+        '# HELP svc_level Level.',
+        '# TYPE svc_level gauge',
+        'svc_level 7\n',
+      ].join('\n'),
+    );
+    expect(() => metrics.gauge('svc_level', 'Again.', () => 1)).toThrow('svc_level');
+  });
+
+  test('of several processes has each family once, and each sample by its process', () => {
+    const metrics = new Metrics();
+    metrics.counter('svc_things_total', 'Things.', ['kind']).add(2, 'a{b} c');
+    metrics.gauge('svc_level', 'Level.', () => 7);
+    const one = metrics.render();
+    expect(merged(new Map([...'12'].map((number) => [number, one])))).toBe(
+      [
+        '# HELP svc_things_total Things.',
+        '# TYPE svc_things_total counter',
+        'svc_things_total{process="1",kind="a{b} c"} 2',
+        'svc_things_total{process="2",kind="a{b} c"} 2',
+        '# HELP svc_level Level.',
+        '# TYPE svc_level gauge',
+        'svc_level{process="1"} 7',
+        'svc_level{process="2"} 7\n',
+      ].join('\n'),
+    );
+  });
+
+  test('knows a path by its template: fixed parts before parameters, parameters before the rest', () => {
+    const app = { metrics: new Metrics() } as TestService['app'];
+    const paths = ['/a/:id', '/a/fixed', '/a/:id/b', '/app/*', '/', '/*', '/a/fixed/c'];
+    const measure = requestMetrics(
+      app,
+      paths.map((path) => ({ path })),
+    );
+    for (const [url, template] of [
+      ['http://h/a/1', '/a/:id'],
+      ['http://h/a/fixed?x=/y', '/a/fixed'],
+      ['http://h/a/fixed/b', '/a/:id/b'],
+      ['http://h/a/fixed/c', '/a/fixed/c'],
+      ['http://h/app/x/y', '/app/*'],
+      ['http://h/', '/'],
+      ['http://h/a/', ''],
+      ['http://h/b', ''],
+    ] as const) {
+      const before = requests(app.metrics.render(), 'GET', template, 200);
+      measure('GET', url, 200, 1);
+      expect(requests(app.metrics.render(), 'GET', template, 200), url).toBe(before + 1);
+    }
+    measure('BREW', 'http://h/', 200, 1);
+    expect(requests(app.metrics.render(), '_OTHER', '/', 200)).toBe(1);
+  });
+});

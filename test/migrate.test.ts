@@ -1,0 +1,84 @@
+// Migrations on the database at hand: in order, once, whoever starts at the same time, and never changed afterwards.
+import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
+import { createLog } from '../src/runtime/log.ts';
+import { migrate } from '../src/runtime/migrate.ts';
+import { type Database, openDatabase } from '../src/runtime/postgres.ts';
+import { sql } from '../src/runtime/sql.ts';
+import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
+
+const log = createLog({ level: 'error' });
+let home: string;
+let directory: string;
+let server: PrivatePostgres | undefined;
+let embedded: Embedded | undefined;
+let db: Database;
+let other: Database;
+
+beforeAll(async () => {
+  home = await mkdtemp(join(tmpdir(), 'migrate-test-'));
+  server = await privatePostgres();
+  if (server === undefined) embedded = await startEmbedded(home, log);
+  const url = server?.url ?? embedded?.url ?? '';
+  db = openDatabase({ url, log });
+  other = openDatabase({ url, log });
+});
+
+afterAll(async () => {
+  await db.close();
+  await other.close();
+  await embedded?.stop();
+  await server?.remove();
+  await rm(home, { recursive: true, force: true });
+});
+
+beforeEach(async () => {
+  await db.exec('drop schema if exists platform cascade');
+  directory = await mkdtemp(join(home, 'sql-'));
+  await write('0002_second.sql', `insert into platform.runs (name) values ('second'); select 1;`);
+  await write('0001_first.sql', `create table platform.runs (name text); insert into platform.runs values ('first');`);
+  await write('notes.txt', 'not a migration');
+});
+
+const write = (name: string, text: string): Promise<void> => writeFile(join(directory, name), text);
+const runs = async (): Promise<string[]> =>
+  (await db.rows<{ name: string }>(sql`select name from platform.runs`)).map(({ name }) => name);
+
+test('migrations run in order of their numbers, and a second start runs none', async () => {
+  expect(await migrate(db, directory)).toEqual(['0001_first.sql', '0002_second.sql']);
+  expect(await migrate(db, directory)).toEqual([]);
+  expect(await runs()).toEqual(['first', 'second']);
+});
+
+test('two processes that start together run each migration once', async () => {
+  await write('0003_slow.sql', `select pg_sleep(0.2); insert into platform.runs values ('third');`);
+  const applied = await Promise.all([migrate(db, directory), migrate(other, directory), migrate(db, directory)]);
+  expect(applied.flat().sort()).toEqual(['0001_first.sql', '0002_second.sql', '0003_slow.sql']);
+  expect(await runs()).toEqual(['first', 'second', 'third']);
+});
+
+test('a migration that fails leaves nothing of itself, and runs when it has been mended', async () => {
+  await write('0003_broken.sql', `insert into platform.runs values ('half'); select 1 / 0;`);
+  const error = await migrate(db, directory).catch((thrown: Error) => thrown);
+  expect(error).toMatchObject({ message: 'migration 0003_broken.sql failed', cause: { code: '22012' } });
+  expect(await runs()).toEqual(['first', 'second']);
+  await write('0003_broken.sql', `insert into platform.runs values ('whole');`);
+  expect(await migrate(db, directory)).toEqual(['0003_broken.sql']);
+});
+
+test('a migration changed after it was applied stops the start', async () => {
+  await migrate(db, directory);
+  await write('0001_first.sql', 'select 1;');
+  await expect(migrate(db, directory)).rejects.toThrow(
+    'migration 0001_first.sql was changed after it had been applied',
+  );
+});
+
+test('two migrations of one number stop the start', async () => {
+  await write('0002_again.sql', 'select 1;');
+  await expect(migrate(db, directory)).rejects.toThrow('two migrations are numbered 0002');
+});

@@ -1,0 +1,144 @@
+// Liveness and readiness, and what is kept for how long: partitions of events by day, answers under an
+// Idempotency-Key, admin sessions. Workers are driven by their rounds.
+// Contract: section 11 of the decisions, "kept 30 days and dropped by partition" of the house.
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { ensurePartitions, retainOnce } from '../src/events/retention.ts';
+import { identifier, sql } from '../src/runtime/sql.ts';
+import { startService, type TestService, type TestTenant } from './support/service.ts';
+
+let service: TestService;
+beforeAll(async () => {
+  service = await startService();
+});
+afterAll(async () => service.stop());
+
+const NEVER = new AbortController().signal;
+const DAY_MS = 86_400_000;
+
+describe('health', () => {
+  test('/health and /ready answer in the envelope, to anybody', async () => {
+    for (const path of ['/health', '/ready']) {
+      const answer = await service.anonymous.get(path);
+      expect([answer.status, answer.body]).toEqual([200, { success: true, data: { status: 'ok' } }]);
+    }
+  });
+
+  test('/ready answers 503 while starting or draining, /health does not', async () => {
+    service.app.isReady = false;
+    const ready = await service.anonymous.get('/ready');
+    const health = await service.anonymous.get('/health');
+    service.app.isReady = true;
+    expect([ready.status, ready.body.error.code, health.status]).toEqual([503, 'SERVICE_UNAVAILABLE', 200]);
+    expect(ready.headers.get('retry-after')).toMatch(/^\d+$/);
+  });
+});
+
+describe('partitions of events', () => {
+  // Days that no other test and no clock comes to, a new one for each test.
+  let today = new Date('2031-03-01T12:00:00Z');
+  beforeEach(() => {
+    today = new Date(today.getTime() + 100 * DAY_MS);
+  });
+
+  async function partitions(): Promise<string[]> {
+    const rows = await service.app.db.rows<{ name: string }>(sql`
+      select inhrelid::regclass::text as name from pg_inherits where inhparent = 'platform.events'::regclass`);
+    return rows.map(({ name }) => name.replace('platform.', ''));
+  }
+
+  function dayOf(offset: number): string {
+    return `events_${new Date(today.getTime() + offset * DAY_MS).toISOString().slice(0, 10).replaceAll('-', '')}`;
+  }
+
+  async function drop(...names: string[]): Promise<void> {
+    for (const name of names) await service.app.db.rows(sql`drop table if exists ${identifier('platform', name)}`);
+  }
+
+  async function insertEvent(at: string): Promise<string> {
+    const row = await service.app.db.first<{ id: string; partition: string }>(sql`
+      insert into platform.events (id, at, tenant_id, entity_id, entity, record_id, type, version, data, created_at,
+        updated_at, triggered_by)
+      values (platform.uuidv7(), ${at}::timestamptz, platform.uuidv7(), platform.uuidv7(), 'e', platform.uuidv7(),
+        'record.created', 1, '{}', now(), now(), 'api')
+      returning id, tableoid::regclass::text as partition`);
+    return row?.partition ?? '';
+  }
+
+  test('today and the next three days have one, made once however many processes ask at the same time', async () => {
+    const made = await Promise.all([1, 2, 3].map(() => ensurePartitions(service.app, today)));
+    expect(made.reduce((sum, count) => sum + count)).toBe(4);
+    expect(await partitions()).toEqual(expect.arrayContaining([0, 1, 2, 3].map(dayOf)));
+    expect(await insertEvent(today.toISOString())).toBe(`platform.${dayOf(0)}`);
+    expect(await ensurePartitions(service.app, today)).toBe(0);
+    await drop(...[0, 1, 2, 3].map(dayOf));
+  });
+
+  test('a day whose events lie in the default partition leaves them there, and the other days get theirs', async () => {
+    const at = new Date(today.getTime() + DAY_MS).toISOString();
+    expect(await insertEvent(at)).toBe('platform.events_default');
+    expect(await ensurePartitions(service.app, today)).toBe(3);
+    expect(await partitions()).not.toContain(dayOf(1));
+    await service.app.db.rows(sql`delete from platform.events_default where at = ${at}::timestamptz`);
+    await drop(...[0, 2, 3].map(dayOf));
+  });
+
+  test('events are kept 30 days, wherever they lie, and then dropped', async () => {
+    // A year back: everything that other tests write is younger.
+    const now = new Date(Date.now() - 365 * DAY_MS);
+    const daysBefore = (days: number): Date => new Date(now.getTime() - days * DAY_MS);
+    await ensurePartitions(service.app, daysBefore(33));
+    const kept = `events_${daysBefore(30).toISOString().slice(0, 10).replaceAll('-', '')}`;
+    await insertEvent(daysBefore(32).toISOString());
+    await insertEvent(daysBefore(40).toISOString());
+    await insertEvent(daysBefore(29).toISOString());
+    let rounds = 0;
+    while ((await retainOnce(service.app, NEVER, now)) > 0) rounds++;
+    expect(rounds).toBe(1);
+    const left = await service.app.db.rows<{ at: string }>(sql`
+      select at from platform.events where at < ${now.toISOString()}::timestamptz`);
+    expect(left.map(({ at }) => at)).toEqual([daysBefore(29).toISOString()]);
+    const old = (await partitions()).filter((name) => /^events_\d{8}$/.test(name) && name <= kept);
+    expect(old).toEqual([kept]);
+    await service.app.db.rows(sql`delete from platform.events where at < ${now.toISOString()}::timestamptz`);
+    await drop(
+      kept,
+      ...[0, 1, 2, 3].map((d) => `events_${daysBefore(-d).toISOString().slice(0, 10).replaceAll('-', '')}`),
+    );
+  });
+});
+
+describe('what expires', () => {
+  let tenant: TestTenant;
+  beforeAll(async () => {
+    tenant = await service.tenant();
+    await tenant.post('/api/entities', { name: 'notes', fields: [{ key: 'title', type: 'text' }] });
+  });
+
+  async function count(table: string): Promise<number> {
+    const row = await service.app.db.first<{ n: number }>(sql`
+      select count(*) as n from ${identifier('platform', table)} where tenant_id = ${tenant.id}::uuid`);
+    return row?.n ?? 0;
+  }
+
+  test('an answer under an Idempotency-Key is kept 24 hours', async () => {
+    for (const key of ['old', 'young']) {
+      await tenant.post('/api/entities/notes/records', { title: key }, { 'idempotency-key': key });
+    }
+    await service.app.db.rows(sql`
+      update platform.idempotency_keys set created_at = now() - interval '24 hours 1 second'
+      where tenant_id = ${tenant.id}::uuid and key = 'old'`);
+    await retainOnce(service.app, NEVER);
+    expect(await count('idempotency_keys')).toBe(1);
+    const again = await tenant.post('/api/entities/notes/records', { title: 'young' }, { 'idempotency-key': 'young' });
+    expect(again.headers.get('idempotent-replayed')).toBe('true');
+  });
+
+  test('an admin session is removed once it has expired', async () => {
+    for (let i = 0; i < 2; i++) await service.admin.post('/api/admin/sessions', { tenantSlug: tenant.slug });
+    await service.app.db.rows(sql`
+      update platform.admin_sessions set expires_at = now() - interval '1 second'
+      where id = (select min(id::text)::uuid from platform.admin_sessions where tenant_id = ${tenant.id}::uuid)`);
+    await retainOnce(service.app, NEVER);
+    expect(await count('admin_sessions')).toBe(1);
+  });
+});

@@ -1,0 +1,284 @@
+// The database pool on a real server where one is installed, else on the embedded one: values, transactions, streams,
+// deadlines, and every way in which a connection can be lost.
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import postgres from 'postgres';
+
+import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
+import { createLog } from '../src/runtime/log.ts';
+import { isoTimestamp, parseArray } from '../src/runtime/postgres/values.ts';
+import { type Database, openDatabase } from '../src/runtime/postgres.ts';
+import { sql } from '../src/runtime/sql.ts';
+import { type CuttingProxy, cuttingProxy } from './support/cutting-proxy.ts';
+import { answersWithin, burst, sleep, writeWhile } from './support/database-faults.ts';
+import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
+import { least, took, within } from './support/timing.ts';
+
+const log = createLog({ level: 'error' });
+let server: PrivatePostgres | undefined;
+let embedded: Embedded | undefined;
+let directory: string;
+let url: string;
+let proxy: CuttingProxy;
+let db: Database;
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'postgres-test-'));
+  server = await privatePostgres();
+  if (server === undefined) embedded = await startEmbedded(directory, log);
+  url = server?.url ?? embedded?.url ?? '';
+  proxy = await cuttingProxy(Number(new URL(url).port));
+  db = openDatabase({ url, log });
+});
+
+afterAll(async () => {
+  await db.close();
+  proxy.close();
+  await embedded?.stop();
+  await server?.remove();
+  await rm(directory, { recursive: true, force: true });
+});
+
+async function failure(call: Promise<unknown>): Promise<Error & { status?: number; code?: string }> {
+  return call.then(
+    () => Promise.reject(new Error('the call succeeded')),
+    (error) => error,
+  );
+}
+
+describe('values', () => {
+  test('numbers, decimals, dates, times, JSON and arrays arrive in the shapes of the contract', async () => {
+    const row = await db.first(sql`
+      select 9007199254740991::int8 as big, 1.50::numeric as decimal, '2026-02-03'::date as day, true as yes,
+        '2026-02-03 04:05:06.7+00'::timestamptz as at, '2026-02-03 04:05:06.123456+02'::timestamptz as fine,
+        '{"a":[1]}'::jsonb as json, array['a,', 'b"\\', null, '']::text[] as texts, '{}'::int8[] as none,
+        array[1, 2]::int8[] as bigs, null::text as nothing`);
+    expect({ ...(row as object) }).toEqual({
+      big: 9007199254740991,
+      decimal: '1.50',
+      day: '2026-02-03',
+      yes: true,
+      at: '2026-02-03T04:05:06.700Z',
+      fine: '2026-02-03T02:05:06.123Z',
+      json: { a: [1] },
+      texts: ['a,', 'b"\\', null, ''],
+      none: [],
+      bigs: [1, 2],
+      nothing: null,
+    });
+  });
+
+  test('text, numbers, booleans, JSON text and arrays can be bound', async () => {
+    const row = await db.first(sql`
+      select ${['a,', 'b"\\', 'ä']}::text[] as texts, ${[1, 2]}::int[] as ints, ${[]}::text[] as none,
+        ${false}::boolean as no, ${5}::int8 as five, ${'{"a":"\\u0041"}'}::text::jsonb as json,
+        ${'2026-02-03T04:05:06.007Z'}::timestamptz as at`);
+    expect({ ...(row as object) }).toEqual({
+      texts: ['a,', 'b"\\', 'ä'],
+      ints: [1, 2],
+      none: [],
+      no: false,
+      five: 5,
+      json: { a: 'A' },
+      at: '2026-02-03T04:05:06.007Z',
+    });
+  });
+
+  test('an undefined value is refused before anything is sent', async () => {
+    expect((await failure(db.rows(sql`select ${undefined}::text`))).message).toContain('$1');
+    expect((await failure(db.rows(sql`select ${['a', undefined]}::text[]`))).message).toContain('undefined');
+  });
+
+  test.each([
+    ['2026-01-02 03:04:05+00', '2026-01-02T03:04:05.000Z'],
+    ['2026-01-02 03:04:05.1+00', '2026-01-02T03:04:05.100Z'],
+    ['2026-01-02 03:04:05.999999+00', '2026-01-02T03:04:05.999Z'],
+    ['2026-01-02 03:04:05.5+05:30', '2026-01-01T21:34:05.500Z'],
+    ['infinity', 'infinity'],
+  ])('the timestamp %s is written %s', (text, iso) => {
+    expect(isoTimestamp(text)).toBe(iso);
+  });
+
+  test('array literals are read with nesting, quotes and bounds', () => {
+    const asIs = (item: string) => item;
+    expect(parseArray('{{a,"b,}"},{NULL,"NULL"}}', asIs)).toEqual([
+      ['a', 'b,}'],
+      [null, 'NULL'],
+    ]);
+    expect(parseArray('[0:1]={1,2}', Number)).toEqual([1, 2]);
+  });
+});
+
+describe('errors and transactions', () => {
+  test('errors of Postgres pass through with their code and constraint', async () => {
+    await db.exec('create table if not exists unique_rows (n int constraint only_once unique); truncate unique_rows');
+    await db.rows(sql`insert into unique_rows values (1)`);
+    const error = await failure(db.rows(sql`insert into unique_rows values (1)`));
+    expect(error).toBeInstanceOf(postgres.PostgresError);
+    expect(error).toMatchObject({ code: '23505', constraint_name: 'only_once' });
+  });
+
+  test('a transaction commits as a whole or not at all', async () => {
+    await db.exec('create table if not exists steps (n int); truncate steps');
+    expect(await db.begin(async (tx) => (await tx.rows(sql`insert into steps values (1) returning n`)).length)).toBe(1);
+    const thrown = db.begin(async (tx) => {
+      await tx.rows(sql`insert into steps values (2)`);
+      throw new Error('changed my mind');
+    });
+    expect((await failure(thrown)).message).toBe('changed my mind');
+    expect(await db.rows(sql`select n from steps`)).toHaveLength(1);
+  });
+
+  test('a transaction in which a failure was swallowed is reported as failed, not as committed', async () => {
+    await db.exec('create table if not exists swallowed (n int); truncate swallowed');
+    const call = db.begin(async (tx) => {
+      await tx.rows(sql`insert into swallowed values (1)`);
+      await tx.rows(sql`select 1 / 0`).catch(() => 'swallowed');
+      return 'done';
+    });
+    expect(await failure(call)).toMatchObject({ code: '22012' });
+    expect(await db.rows(sql`select n from swallowed`)).toHaveLength(0);
+  });
+
+  test('queries issued at once in one transaction run one after another', async () => {
+    await db.exec('create table if not exists at_once (n int); truncate at_once');
+    await db.begin(async (tx) => {
+      await Promise.all(Array.from({ length: 40 }, (_, n) => tx.rows(sql`insert into at_once values (${n})`)));
+    });
+    expect(await db.first(sql`select count(*) as n from at_once`)).toMatchObject({ n: 40 });
+  });
+});
+
+describe('streams', () => {
+  test('a stream hands out every row in batches', async () => {
+    const sizes: number[] = [];
+    for await (const batch of db.stream(sql`select n from generate_series(1, ${25}::int) n`, 10))
+      sizes.push(batch.length);
+    expect(sizes).toEqual([10, 10, 5]);
+  });
+
+  test('streams whose readers stand still keep no slow work waiting', async () => {
+    const query = sql`select n from generate_series(1, 100) n`;
+    const stalled = Array.from({ length: 4 }, () => db.stream(query, 10)[Symbol.asyncIterator]());
+    await Promise.all(stalled.map((stream) => stream.next()));
+    expect(await db.slow.first(sql`select 1 as n`)).toMatchObject({ n: 1 });
+    await Promise.all(stalled.map((stream) => stream.return?.()));
+  });
+
+  test('a stream that is left early, or fails, frees its connection', async () => {
+    for (let i = 0; i < 4; i++) {
+      for await (const batch of db.stream(sql`select n from generate_series(1, 100) n`, 10)) {
+        expect(batch).toHaveLength(10);
+        break;
+      }
+      const failing = db.stream(sql`select 1 / (5 - n) from generate_series(1, 10) n`, 2)[Symbol.asyncIterator]();
+      expect(await failure(failing.next())).toMatchObject({ code: '22012' });
+    }
+    expect(await db.slow.first(sql`select count(*) as n from pg_cursors where name like 'rows\\_%'`)).toMatchObject({
+      n: 0,
+    });
+  });
+});
+
+describe('losing the database', () => {
+  test('a burst behind slow calls loses no write', async () => {
+    const small = openDatabase({ url, log, max: 3 });
+    const cut = (): Promise<unknown> =>
+      db.rows(sql`select pg_terminate_backend(pid) from pg_stat_activity where state = 'idle in transaction'`);
+    await burst(small, async () => {
+      if (server) await cut();
+      await sleep(100);
+    });
+    await small.close();
+  });
+
+  test('random terminations of connections lose no acknowledged write and leave no call unsettled', async () => {
+    const through = openDatabase({ url: proxy.address(url), log });
+    const kill = (): Promise<unknown> =>
+      db.rows(sql`select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()
+        and backend_type = 'client backend' and state <> 'idle' order by random() limit 1`);
+    await writeWhile(through, async (written) => {
+      for (let i = 0; i < 40; i++) {
+        await written(10);
+        if (server && i % 2 === 0) await kill();
+        else proxy.cutOne();
+      }
+    });
+    await through.close();
+  });
+
+  test('an immediate restart under load loses nothing, and service is back by itself within 10 s', async () => {
+    const through = server ? db : openDatabase({ url: proxy.address(url), log });
+    await writeWhile(through, async (written) => {
+      await written(100);
+      if (server) await server.stop('immediate');
+      else proxy.refuse(true);
+      await sleep(500);
+      if (server) await server.start();
+      else proxy.refuse(false);
+    });
+    if (through !== db) await through.close();
+  });
+
+  test('a database that refuses connections is answered with 503 within 5 s, later at once, and used again on return', async () => {
+    const through = openDatabase({ url: proxy.address(url), log });
+    await through.ping();
+    proxy.refuse(true);
+    await sleep(50);
+    expect(await within(5_000, failure(through.ping()))).toMatchObject({ status: 503 });
+    const refused = async (): Promise<void> => expect(await failure(through.ping())).toMatchObject({ status: 503 });
+    expect(await least(1_000, () => took(refused))).toBeLessThan(1_000);
+    proxy.refuse(false);
+    await answersWithin(through, 10_000);
+    await through.close();
+  });
+
+  test('a database that goes silent is answered with 503 within 5 s, in and out of transactions', async () => {
+    const through = openDatabase({ url: proxy.address(url), log, max: 3 });
+    await through.ping();
+    const silent = Promise.withResolvers<void>();
+    const inside = through.begin(async (tx) => {
+      await tx.rows(sql`select 1`);
+      proxy.silence(true);
+      silent.resolve();
+      await tx.rows(sql`select 2`);
+    });
+    await silent.promise;
+    const calls = [inside, ...Array.from({ length: 20 }, () => through.ping())].map(failure);
+    const errors = await within(5_000, Promise.all(calls));
+    expect(errors).toEqual(Array(21).fill(expect.objectContaining({ status: 503 })));
+    proxy.silence(false);
+    await answersWithin(through, 10_000);
+    await through.close();
+  });
+
+  test('a statement that takes too long is answered with 503 and its connection goes on working', async () => {
+    const hasty = openDatabase({ url, log, queryTimeoutMs: 1_200, max: 1 });
+    expect(await failure(hasty.rows(sql`select pg_sleep(3)`))).toMatchObject({ status: 503 });
+    await answersWithin(hasty, 5_000);
+    expect(await hasty.slow.rows(sql`select pg_sleep(1.5)`)).toHaveLength(1);
+    await hasty.close();
+  });
+
+  test('a closed pool refuses calls instead of keeping them', async () => {
+    const closed = openDatabase({ url, log });
+    await closed.ping();
+    await closed.close();
+    expect(await failure(closed.ping())).toMatchObject({ status: 503 });
+    expect(closed.stats()).toEqual({ size: 0, inUse: 0, waiting: 0 });
+  });
+
+  test('connections are renewed before their prepared statements grow without bound', async () => {
+    const one = openDatabase({ url, log, max: 1 });
+    const counts: number[] = [];
+    for (let i = 0; i < 2_100; i++) {
+      await one.rows({ strings: [`select ${i} as n where 1 = `, ''], values: [1] } as never as ReturnType<typeof sql>);
+      if (i % 500 === 99)
+        counts.push((await one.first<{ n: number }>(sql`select count(*) as n from pg_prepared_statements`))?.n ?? 0);
+    }
+    expect(counts.at(-1)).toBeLessThan(counts.at(-2) ?? 0);
+    await one.close();
+  });
+});

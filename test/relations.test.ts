@@ -1,0 +1,237 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+
+let service: TestService;
+let tenant: TestTenant;
+beforeAll(async () => {
+  service = await startService();
+  tenant = await service.tenant();
+});
+afterAll(async () => service.stop());
+
+const SELF = 'the entity itself';
+let entities = 0;
+const recordsOf = (name: string): string => `/api/entities/${name}/records`;
+
+/** A new entity; `SELF` as a relation's target is the entity itself. */
+async function entity(fields: object[]): Promise<string> {
+  const name = `linked_${++entities}`;
+  const own = fields.map((field) => ('entity' in field && field.entity === SELF ? { ...field, entity: name } : field));
+  const answer = await tenant.post('/api/entities', { name, fields: own });
+  if (answer.status !== 201) throw new Error(answer.text);
+  return name;
+}
+
+async function record(name: string, body: object): Promise<string> {
+  const answer = await tenant.post(recordsOf(name), body);
+  if (answer.status !== 201) throw new Error(answer.text);
+  return answer.body.data.id;
+}
+
+async function read(name: string, id: string, query = ''): Promise<Json> {
+  return (await tenant.get(`${recordsOf(name)}/${id}${query}`)).body.data;
+}
+
+const UNKNOWN_ID = '0190c0de-0000-7000-8000-000000000001';
+const text = { key: 'title', type: 'text' };
+
+describe('writing relations', () => {
+  test('a relation names one existing record of its entity, relations name several', async () => {
+    const target = await entity([text]);
+    const source = await entity([
+      { key: 'one', type: 'relation', entity: target },
+      { key: 'many', type: 'relations', entity: target },
+    ]);
+    const [a, b] = [await record(target, {}), await record(target, {})];
+    const id = await record(source, { one: a.toUpperCase(), many: [b, a, b] });
+    expect(await read(source, id)).toMatchObject({ one: a, many: [b, a] });
+    for (const bad of [
+      { one: UNKNOWN_ID },
+      { many: [a, UNKNOWN_ID] },
+      { one: id },
+      { one: 'x' },
+      { one: [a] },
+      { many: a },
+      { many: [1] },
+      { one: { id: a } },
+    ]) {
+      const created = await tenant.post(recordsOf(source), bad);
+      expect([bad, created.status, created.body.error.details.length]).toEqual([bad, 400, 1]);
+      expect(created.body.error.details[0].path).toBe(Object.keys(bad)[0]);
+      expect((await tenant.patch(`${recordsOf(source)}/${id}`, bad)).status).toBe(400);
+    }
+    expect((await tenant.patch(`${recordsOf(source)}/${id}`, { one: null, many: [] })).body.data).toMatchObject({
+      one: null,
+      many: [],
+    });
+  });
+});
+
+describe('expansion', () => {
+  test('resolve replaces the id of a relation by the flat record, and of relations by an array of them', async () => {
+    const target = await entity([text]);
+    const source = await entity([
+      { key: 'one', type: 'relation', entity: target },
+      { key: 'many', type: 'relations', entity: target },
+    ]);
+    const [a, b] = [await record(target, { title: 'a' }), await record(target, { title: 'b' })];
+    const id = await record(source, { one: a, many: [b, a] });
+    const [flatA, flatB] = [await read(target, a), await read(target, b)];
+    for (const query of ['?resolve=true', '?resolve_depth=1', '?resolve=false&resolve_depth=1', '?resolve_depth=2']) {
+      expect([query, await read(source, id, query)]).toMatchObject([query, { one: flatA, many: [flatB, flatA] }]);
+      const listed = await tenant.get(`${recordsOf(source)}${query}`);
+      expect(listed.body.data.items[0]).toMatchObject({ one: flatA, many: [flatB, flatA] });
+    }
+    for (const query of ['', '?resolve=false']) {
+      expect([query, await read(source, id, query)]).toMatchObject([query, { one: a, many: [b, a] }]);
+    }
+    const part = await read(source, id, '?resolve=true&fields=one');
+    expect(part).toMatchObject({ one: flatA });
+    expect(part.many).toBeUndefined();
+  });
+
+  test('depth 2 does the same inside, and a circle ends there', async () => {
+    const name = await entity([text, { key: 'next', type: 'relation', entity: SELF }]);
+    const a = await record(name, { title: 'a' });
+    const b = await record(name, { title: 'b', next: a });
+    await tenant.patch(`${recordsOf(name)}/${a}`, { next: b });
+    expect(await read(name, a, '?resolve_depth=1')).toMatchObject({ id: a, next: { id: b, next: a } });
+    expect(await read(name, a, '?resolve_depth=2')).toMatchObject({ id: a, next: { id: b, next: { id: a, next: b } } });
+    await tenant.patch(`${recordsOf(name)}/${a}`, { next: a });
+    expect(await read(name, a, '?resolve_depth=2')).toMatchObject({ id: a, next: { id: a, next: { id: a, next: a } } });
+  });
+
+  test('one answer expands at most 1000 different records', async () => {
+    const target = await entity([text]);
+    const source = await entity([{ key: 'many', type: 'relations', entity: target }]);
+    const ids: string[] = [];
+    for (let i = 0; i < 1_010; i += 101) {
+      ids.push(...(await Promise.all(Array.from({ length: 101 }, (_, j) => record(target, { title: `${i + j}` })))));
+    }
+    await record(source, { many: ids.slice(0, 500) });
+    await record(source, { many: ids.slice(500, 1_000) });
+    const full = await tenant.get(`${recordsOf(source)}?resolve=true`);
+    expect(full.body.data.items.flatMap(({ many }: Json) => many.map(({ title }: Json) => title))).toHaveLength(1_000);
+    await record(source, { many: ids.slice(999) });
+    const over = await tenant.get(`${recordsOf(source)}?resolve=true`);
+    expect([over.status, over.body.error.details[0].path]).toEqual([400, 'resolve']);
+    expect((await tenant.get(`${recordsOf(source)}?resolve=true&limit=1`)).status).toBe(200);
+    const tooMany = await tenant.post(recordsOf(source), { many: [...ids, ...ids] });
+    expect(tooMany.status).toBe(400);
+    for (let i = 0; i < 25; i++) await record(source, { many: ids.slice(0, 450) });
+    expect((await tenant.get(`${recordsOf(source)}?resolve=true&limit=25`)).status).toBe(400);
+  });
+});
+
+describe('deleting what is referred to', () => {
+  const reference = (target: string, onDelete: string | undefined, type = 'relation') => [
+    { key: 'to', type, entity: target, onDelete },
+    text,
+  ];
+
+  for (const type of ['relation', 'relations']) {
+    const to = (id: string): object => ({ to: type === 'relation' ? id : [id] });
+
+    test(`restrict, the default of a ${type} field, refuses with 409 and changes nothing`, async () => {
+      const target = await entity([text]);
+      const source = await entity(reference(target, undefined, type));
+      const id = await record(target, {});
+      const referring = await record(source, to(id));
+      const refused = await tenant.delete(`${recordsOf(target)}/${id}`);
+      expect([refused.status, refused.body.error.code]).toEqual([409, 'CONFLICT']);
+      expect((await read(target, id)).id).toBe(id);
+      await tenant.delete(`${recordsOf(source)}/${referring}`);
+      expect((await tenant.delete(`${recordsOf(target)}/${id}`)).status).toBe(200);
+    });
+
+    test(`set_null takes the id out of a ${type} field`, async () => {
+      const target = await entity([text]);
+      const source = await entity(reference(target, 'set_null', type));
+      const [gone, kept] = [await record(target, {}), await record(target, {})];
+      const referring = await record(source, {
+        ...(type === 'relation' ? { to: gone } : { to: [kept, gone] }),
+        title: 'stays',
+      });
+      const before = await tenant.get(`${recordsOf(source)}/${referring}`);
+      expect((await tenant.delete(`${recordsOf(target)}/${gone}`)).status).toBe(200);
+      const after = await tenant.get(`${recordsOf(source)}/${referring}`);
+      expect(after.body.data).toMatchObject({ to: type === 'relation' ? null : [kept], title: 'stays' });
+      expect(after.headers.get('etag')).not.toBe(before.headers.get('etag'));
+      const found = await tenant.get(`${recordsOf(source)}?search=stays`);
+      expect(found.body.data.total).toBe(1);
+    });
+
+    test(`cascade deletes what refers by a ${type} field, level by level, and totals follow`, async () => {
+      const target = await entity([text]);
+      const middle = await entity(reference(target, 'cascade', type));
+      const last = await entity(reference(middle, 'cascade', type));
+      const id = await record(target, {});
+      const other = await record(target, {});
+      for (let i = 0; i < 3; i++) await record(last, to(await record(middle, to(id))));
+      await record(last, to(await record(middle, to(other))));
+      expect((await tenant.delete(`${recordsOf(target)}/${id}`)).status).toBe(200);
+      for (const name of [target, middle, last]) {
+        const { items, total } = (await tenant.get(recordsOf(name))).body.data;
+        expect([name, total, items.length]).toEqual([name, 1, 1]);
+      }
+    });
+  }
+
+  test('cascades in a circle end, and a restrict anywhere in them undoes the whole', async () => {
+    const name = await entity(reference(SELF, 'cascade'));
+    const first = await record(name, {});
+    const second = await record(name, { to: first });
+    await tenant.patch(`${recordsOf(name)}/${first}`, { to: second });
+    const guard = await entity(reference(name, 'restrict'));
+    const guarding = await record(guard, { to: second });
+    expect((await tenant.delete(`${recordsOf(name)}/${first}`)).status).toBe(409);
+    expect((await read(name, first)).to).toBe(second);
+    expect((await read(name, second)).to).toBe(first);
+    await tenant.delete(`${recordsOf(guard)}/${guarding}`);
+    expect((await tenant.delete(`${recordsOf(name)}/${first}`)).status).toBe(200);
+    expect((await tenant.get(recordsOf(name))).body.data.total).toBe(0);
+    const loop = await record(name, {});
+    await tenant.patch(`${recordsOf(name)}/${loop}`, { to: loop });
+    expect((await tenant.delete(`${recordsOf(name)}/${loop}`)).status).toBe(200);
+    expect((await tenant.get(recordsOf(name))).body.data.total).toBe(0);
+  });
+
+  for (const onDelete of ['restrict', 'set_null', 'cascade']) {
+    test(`no reference dangles when records are made and deleted at once, under ${onDelete}`, async () => {
+      const target = await entity([text]);
+      const source = await entity(reference(target, onDelete));
+      const many = await entity([{ key: 'to', type: 'relations', entity: target, onDelete }]);
+      const ids = await Promise.all(Array.from({ length: 20 }, () => record(target, {})));
+      const outcomes = await Promise.all(
+        ids.flatMap((id) => [
+          tenant.post(recordsOf(source), { to: id }),
+          tenant.delete(`${recordsOf(target)}/${id}`),
+          tenant.post(recordsOf(many), { to: [id, ids[0]] }),
+        ]),
+      );
+      for (const { status, text: said } of outcomes)
+        expect([[200, 201, 400, 404, 409].includes(status), said]).toEqual([true, said]);
+      const alive = new Set(
+        (await tenant.get(`${recordsOf(target)}?limit=100`)).body.data.items.map(({ id }: Json) => id),
+      );
+      for (const name of [source, many]) {
+        const { items, total } = (await tenant.get(`${recordsOf(name)}?limit=100`)).body.data;
+        expect(items).toHaveLength(total);
+        const named = items.flatMap(({ to }: Json) => to ?? []);
+        expect(named.filter((id: string) => !alive.has(id))).toEqual([]);
+      }
+    });
+  }
+
+  test('two deletions that settle each other’s references both end', async () => {
+    const name = await entity(reference(SELF, 'cascade'));
+    for (let round = 0; round < 4; round++) {
+      const first = await record(name, {});
+      const second = await record(name, { to: first });
+      await tenant.patch(`${recordsOf(name)}/${first}`, { to: second });
+      const answers = await Promise.all([first, second].map((id) => tenant.delete(`${recordsOf(name)}/${id}`)));
+      expect(answers.map(({ status }) => status).sort()).toEqual([200, 404]);
+    }
+    expect((await tenant.get(recordsOf(name))).body.data.total).toBe(0);
+  });
+});

@@ -1,0 +1,187 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+
+let service: TestService;
+let tenant: TestTenant;
+beforeAll(async () => {
+  service = await startService({ TRUST_PROXY: '1' });
+  tenant = await service.tenant();
+  const fields = [
+    { key: 'title', type: 'text' },
+    { key: 'salary', type: 'integer' },
+    { key: 'agent', type: 'text' },
+  ];
+  await tenant.post('/api/entities', { name: 'jobs', fields });
+});
+afterAll(async () => service.stop());
+
+const PASSWORD = 'a-long-password';
+const ALL = ['read', 'create', 'update', 'delete'];
+let count = 0;
+
+/** A user of a role, signed in. */
+async function bearer(role: string): Promise<Client & { id: string }> {
+  const email = `r${++count}@example.com`;
+  const user = await tenant.post('/api/users', { email, name: 'R', role, password: PASSWORD });
+  if (user.status !== 201) throw new Error(user.text);
+  const headers = { 'x-tenant-id': tenant.slug, 'x-forwarded-for': `10.2.0.${count}` };
+  const login = await service.anonymous.post('/api/auth/tenant/login', { email, password: PASSWORD }, headers);
+  const client = service.anonymous.with({ authorization: `Bearer ${login.body.data.token}` });
+  return { ...client, id: user.body.data.id };
+}
+
+describe('roles', () => {
+  test('the four system roles are there, the first two with everything', async () => {
+    const roles: Json[] = (await tenant.get('/api/roles')).body.data;
+    const system = roles.filter(({ isSystem }) => isSystem);
+    expect(system.map(({ name }) => name)).toEqual(['admin', 'member', 'owner', 'viewer']);
+    expect(system.find(({ name }) => name === 'viewer').permissions).toEqual({ '*': ['read'] });
+    expect(system.find(({ name }) => name === 'member').permissions).toEqual({ '*': ALL });
+  });
+
+  test('are added, read, changed in part and deleted', async () => {
+    const permissions = {
+      jobs: ['read'],
+      '*': [],
+      'view:*': ['read'],
+      'view:open-jobs': ['read'],
+      'agent:clerk': ['read'],
+    };
+    const entities = {
+      jobs: { fields: ['title', 'id'], excludeFields: ['salary'], rowFilter: 'agent = $currentUser.id' },
+    };
+    const added = await tenant.post('/api/roles', { name: 'clerk', description: 'Clerks', permissions, entities });
+    expect(added.status).toBe(201);
+    expect(added.body.data).toMatchObject({ name: 'clerk', isSystem: false, permissions, entities });
+    expect((await tenant.get('/api/roles/clerk')).body.data).toEqual(added.body.data);
+    const changed = await tenant.patch('/api/roles/clerk', { description: null, permissions: { jobs: ALL } });
+    expect(changed.body.data).toMatchObject({ description: null, permissions: { jobs: ALL }, entities });
+    expect((await tenant.post('/api/roles', { name: 'clerk', permissions })).status).toBe(409);
+    expect((await tenant.patch('/api/roles/clerk', { name: 'other' })).status).toBe(400);
+    const gone = await tenant.delete('/api/roles/clerk');
+    expect(gone.body.data).toEqual({ id: added.body.data.id, deleted: true });
+    expect((await tenant.get('/api/roles/clerk')).status).toBe(404);
+    expect((await tenant.delete('/api/roles/clerk')).status).toBe(404);
+  });
+
+  const refused: [what: string, body: object, paths: string[]][] = [
+    ['no name and no permissions', {}, ['name', 'permissions']],
+    ['names that are none', { name: '__proto__', permissions: {} }, ['name']],
+    ['an unknown entity', { name: 'x', permissions: { nothing: ['read'] } }, ['permissions.nothing']],
+    ['all agents at once', { name: 'x', permissions: { 'agent:*': ['read'] } }, ['permissions.agent:*']],
+    ['an unknown operation', { name: 'x', permissions: { jobs: ['read', 'write'] } }, ['permissions.jobs']],
+    ['an operation twice', { name: 'x', permissions: { jobs: ['read', 'read'] } }, ['permissions.jobs']],
+    ['an inherited name', { name: 'x', permissions: { constructor: ['read'] } }, ['permissions.constructor']],
+    ['a misspelt member', { name: 'x', permissions: {}, entites: { jobs: { fields: [] } } }, ['entites']],
+    ['rules of an unknown entity', { name: 'x', permissions: {}, entities: { nothing: {} } }, ['entities.nothing']],
+    [
+      'unknown fields, members and conditions, all at once',
+      {
+        name: 'x',
+        permissions: { '*': 'read' },
+        entities: { jobs: { fields: ['title', 'nope'], excludeFields: ['id'], rowFilter: 'nope = 1', rowfilter: '' } },
+      },
+      [
+        'permissions.*',
+        'entities.jobs.rowfilter',
+        'entities.jobs.fields.1',
+        'entities.jobs.excludeFields.0',
+        'entities.jobs.rowFilter',
+      ],
+    ],
+    [
+      'a condition of no type',
+      { name: 'x', permissions: {}, entities: { jobs: { rowFilter: 1 } } },
+      ['entities.jobs.rowFilter'],
+    ],
+  ];
+  for (const [what, body, paths] of refused) {
+    test(`${what}: 400 that names each`, async () => {
+      const answer = await tenant.post('/api/roles', body);
+      expect(answer.status).toBe(400);
+      expect(answer.body.error.details.map(({ path }: Json) => path)).toEqual(paths);
+    });
+  }
+
+  test('system roles cannot be deleted, owner and admin not changed', async () => {
+    for (const name of ['owner', 'admin', 'member', 'viewer']) {
+      expect((await tenant.delete(`/api/roles/${name}`)).status).toBe(409);
+    }
+    for (const name of ['owner', 'admin']) {
+      expect((await tenant.patch(`/api/roles/${name}`, { permissions: {} })).status).toBe(409);
+    }
+    const own = await service.tenant();
+    expect((await own.patch('/api/roles/member', { permissions: { '*': ['read'] } })).status).toBe(200);
+  });
+
+  test('a role in use cannot be deleted, and no user keeps a role that is deleted meanwhile', async () => {
+    await tenant.post('/api/roles', { name: 'used', permissions: {} });
+    const user = await bearer('used');
+    const refusal = await tenant.delete('/api/roles/used');
+    expect(refusal.status).toBe(409);
+    expect(refusal.body.error.message).toContain('users: 1');
+    await tenant.delete(`/api/users/${user.id}`);
+    await tenant.post('/api/users', { email: `used${++count}@example.com`, name: 'U', role: 'used' });
+    expect((await tenant.delete('/api/roles/used')).status).toBe(409);
+    for (let round = 0; round < 5; round++) {
+      const name = `raced${round}`;
+      await tenant.post('/api/roles', { name, permissions: {} });
+      const body = { email: `raced${round}@example.com`, name: 'U', role: name, password: PASSWORD };
+      const [added, deleted] = await Promise.all([
+        tenant.post('/api/users', body),
+        tenant.delete(`/api/roles/${name}`),
+      ]);
+      expect([added.status, deleted.status]).toBeOneOf([
+        [201, 409],
+        [400, 200],
+      ]);
+    }
+  });
+
+  test('a change of a role holds for its bearers at the next request', async () => {
+    await tenant.post('/api/roles', { name: 'reader', permissions: { jobs: ['read'] } });
+    await tenant.post('/api/entities/jobs/records', { title: 'one', salary: 1, agent: 'nobody' });
+    const client = await bearer('reader');
+    const list = async (): Promise<Json> => (await client.get('/api/entities/jobs/records')).body;
+    expect((await list()).data.items[0]).toMatchObject({ title: 'one', salary: 1 });
+    await tenant.patch('/api/roles/reader', { entities: { jobs: { excludeFields: ['salary'] } } });
+    expect((await list()).data.items[0]).not.toHaveProperty('salary');
+    await tenant.patch('/api/roles/reader', { entities: { jobs: { rowFilter: 'agent = $currentUser.id' } } });
+    expect((await list()).data.total).toBe(0);
+    await tenant.post('/api/entities/jobs/records', { title: 'two', agent: client.id });
+    expect((await list()).data.items.map(({ title }: Json) => title)).toEqual(['two']);
+    await tenant.patch('/api/roles/reader', { permissions: {} });
+    expect((await list()).error.code).toBe('FORBIDDEN');
+  });
+
+  test('whoami tells a bearer what it may do, and nothing of what is hidden from it', async () => {
+    await tenant.post('/api/entities', { name: 'payroll', fields: [{ key: 'iban', type: 'text' }] });
+    await tenant.post('/api/roles', {
+      name: 'confined',
+      permissions: { jobs: ['read'] },
+      entities: {
+        jobs: { fields: ['title', 'salary'], excludeFields: ['salary'], rowFilter: 'agent != "the hidden one"' },
+        payroll: { fields: ['iban'] },
+      },
+    });
+    const me = (await (await bearer('confined')).get('/api/auth/whoami')).body.data;
+    expect(me).toMatchObject({ role: 'confined', permissions: { jobs: ['read'] } });
+    expect(me.entities).toEqual({ jobs: { fields: ['title'] } });
+  });
+
+  test('only tenant admins see and set roles', async () => {
+    const client = await bearer('member');
+    const routes = [
+      ['GET', '/api/roles'],
+      ['POST', '/api/roles'],
+      ['GET', '/api/roles/viewer'],
+      ['PATCH', '/api/roles/viewer'],
+      ['DELETE', '/api/roles/viewer'],
+    ] as const;
+    for (const [method, path] of routes) {
+      const body = method === 'POST' || method === 'PATCH' ? {} : undefined;
+      expect((await client.request(method, path, body)).status).toBe(403);
+      expect((await service.anonymous.request(method, path, body)).status).toBe(401);
+    }
+  });
+});

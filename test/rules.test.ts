@@ -1,0 +1,374 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { runRulesOnce } from '../src/rules/run.ts';
+import { newId } from '../src/runtime/ids.ts';
+import { identifier, sql } from '../src/runtime/sql.ts';
+import { schemaOf } from '../src/tenants/tenants.ts';
+import { withRole } from './support/credentials.ts';
+import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+
+let service: TestService;
+beforeAll(async () => {
+  service = await startService();
+});
+afterAll(async () => service.stop());
+
+const TASKS = '/api/entities/task/records';
+const FIELDS = [
+  { key: 'title', type: 'text', required: true },
+  { key: 'status', type: 'select', options: ['open', 'done', 'closed'], default: 'open' },
+  { key: 'n', type: 'integer' },
+  { key: 'note', type: 'text' },
+];
+
+async function fresh(): Promise<TestTenant> {
+  const tenant = await service.tenant();
+  expect((await tenant.post('/api/entities', { name: 'task', fields: FIELDS })).status).toBe(201);
+  const log = {
+    name: 'log',
+    fields: [
+      { key: 'line', type: 'text', required: true },
+      { key: 'n', type: 'integer' },
+    ],
+  };
+  expect((await tenant.post('/api/entities', log)).status).toBe(201);
+  return tenant;
+}
+
+async function rule(tenant: TestTenant, trigger: string, action: Json, further: Json = {}): Promise<Json> {
+  const answer = await tenant.post('/api/rules', { name: 'a rule', entity: 'task', trigger, action, ...further });
+  expect(answer.status, answer.text).toBe(201);
+  return answer.body.data;
+}
+
+/** Runs everything that is due, until nothing is; what the service itself is at under Deno included. */
+async function settle(): Promise<void> {
+  const isDue = sql`select from platform.rule_runs where next_at <= now()`;
+  do {
+    while ((await runRulesOnce(service.app, new AbortController().signal)) > 0);
+  } while ((await service.app.db.first(isDue)) !== undefined);
+}
+
+interface Told {
+  type: string;
+  payload: { data: Json };
+  depth: number;
+  triggered_by: string;
+  /** Its transaction. */
+  xid: string;
+}
+
+const told = (tenant: TestTenant, type: string): Promise<Told[]> =>
+  service.app.db.rows<Told>(sql`
+    select type, payload, depth, triggered_by, xid::text as xid from platform.events
+    where tenant_id = ${tenant.id}::uuid and type = ${type} order by seq`);
+
+const logged = async (tenant: TestTenant): Promise<Json[]> =>
+  (await tenant.get('/api/entities/log/records?limit=100&sort=createdAt')).body.data.items;
+
+const create = (tenant: TestTenant, values: Json): Promise<Answer> => tenant.post(TASKS, { title: 'x', ...values });
+
+const APPEND = { type: 'create_record', entity: 'log', values: { line: '{{title}} is {{status}}', n: '{{n}}' } };
+
+describe('the definition of a rule', () => {
+  test('a rule is made, listed, read, changed and deleted', async () => {
+    const tenant = await fresh();
+    const made = await rule(tenant, 'before_create', { type: 'reject', message: 'no' }, { condition: 'n > 3' });
+    expect(made).toMatchObject({ name: 'a rule', entity: 'task', condition: 'n > 3', priority: 0, isActive: true });
+    expect((await tenant.get('/api/rules')).body.data).toEqual([made]);
+    expect((await tenant.get('/api/rules?entity=log')).body.data).toEqual([]);
+    const path = `/api/rules/${made.id}`;
+    expect((await tenant.get(path)).body.data).toEqual(made);
+    const changed = await tenant.patch(path, { condition: null, isActive: false });
+    expect(changed.body.data).toMatchObject({ condition: null, isActive: false, action: made.action });
+    expect((await create(tenant, {})).status).toBe(201);
+    expect((await tenant.patch(path, { isActive: true })).status).toBe(200);
+    expect((await create(tenant, {})).status).toBe(400);
+    expect((await tenant.delete(path)).body.data).toEqual({ id: made.id, deleted: true });
+    expect((await tenant.get(path)).status).toBe(404);
+    expect((await create(tenant, {})).status).toBe(201);
+  });
+
+  const REFUSED: [string, Json, string][] = [
+    ['an unknown entity', { entity: 'nothing' }, 'entity'],
+    ['an unknown trigger', { trigger: 'during_create' }, 'trigger'],
+    ['a condition that cannot be read', { condition: 'nothing = 1' }, 'condition'],
+    ['an action that is none', { action: { type: 'explode' } }, 'action.type'],
+    ['set after a change', { trigger: 'after_create', action: { type: 'set', values: { n: 1 } } }, 'action.type'],
+    ['reject after a change', { trigger: 'after_update', action: { type: 'reject', message: 'no' } }, 'action.type'],
+    ['set before a deletion', { trigger: 'before_delete', action: { type: 'set', values: { n: 1 } } }, 'action.type'],
+    ['a value of the wrong type', { action: { type: 'set', values: { n: 'many' } } }, 'action.values.n'],
+    ['a field that is none', { action: { type: 'set', values: { m: 1 } } }, 'action.values.m'],
+    ['a template of a field that is none', { action: { type: 'set', values: { note: '{{m}}' } } }, 'action'],
+    ['a member of another action', { action: { type: 'reject', message: 'no', values: {} } }, 'action.values'],
+    ['a member that no rule has', { colour: 'red' }, 'colour'],
+  ];
+  test.each(REFUSED)('%s is refused with 400', async (_, wrong, path) => {
+    const tenant = await fresh();
+    const good = { name: 'r', entity: 'task', trigger: 'before_create', action: { type: 'reject', message: 'no' } };
+    const answer = await tenant.post('/api/rules', { ...good, ...wrong });
+    expect(answer.status, answer.text).toBe(400);
+    expect(answer.body.error.details.map((problem: Json) => problem.path)).toContain(path);
+  });
+
+  test('a dry run says whether the condition holds and what would be done, and changes nothing', async () => {
+    const tenant = await fresh();
+    const { id } = await rule(tenant, 'after_update', APPEND, { condition: '$changed.status AND $old.status = open' });
+    const record = { title: 'pump', status: 'done', n: 4 };
+    const held = await tenant.post(`/api/rules/${id}/test`, { record, old: { ...record, status: 'open' } });
+    expect(held.body.data).toEqual({
+      matches: true,
+      action: { type: 'create_record', entity: 'log', values: { line: 'pump is done', n: 4 } },
+    });
+    const not = await tenant.post(`/api/rules/${id}/test`, { record });
+    expect(not.body.data).toEqual({ matches: false, action: null });
+    expect((await tenant.post(`/api/rules/${id}/test`, { record: { m: 1 } })).status).toBe(400);
+    await settle();
+    expect(await logged(tenant)).toEqual([]);
+  });
+});
+
+describe('before rules', () => {
+  test('reject answers 400 BUSINESS_RULE_ERROR with its message, and nothing is written', async () => {
+    const tenant = await fresh();
+    await rule(tenant, 'before_create', { type: 'reject', message: 'too many' }, { condition: 'n > 3' });
+    const refused = await create(tenant, { n: 4 });
+    expect([refused.status, refused.body.error.code, refused.body.error.message]).toEqual([
+      400,
+      'BUSINESS_RULE_ERROR',
+      'too many',
+    ]);
+    expect((await create(tenant, { n: 3 })).status).toBe(201);
+    expect((await tenant.get(TASKS)).body.data.total).toBe(1);
+  });
+
+  test('$old is the record before, $changed whether the field changes', async () => {
+    const tenant = await fresh();
+    const closed = '$old.status = closed AND $changed.status';
+    await rule(tenant, 'before_update', { type: 'reject', message: 'closed is closed' }, { condition: closed });
+    const { id } = (await create(tenant, { status: 'closed' })).body.data;
+    expect((await tenant.patch(`${TASKS}/${id}`, { title: 'y', status: 'closed' })).status).toBe(200);
+    expect((await tenant.patch(`${TASKS}/${id}`, { status: 'open' })).body.error.code).toBe('BUSINESS_RULE_ERROR');
+  });
+
+  test('a relation that a rule sets needs no right of the caller, but a record that is there', async () => {
+    const tenant = await fresh();
+    const owner = { key: 'owner', type: 'relation', entity: 'log' };
+    expect((await tenant.post('/api/entities/task/fields', owner)).status).toBe(201);
+    const vault = (await tenant.post('/api/entities/log/records', { line: 'vault' })).body.data.id;
+    const clerk = await withRole(service, tenant, {
+      permissions: { task: ['read', 'create', 'update'] },
+      entities: { task: { excludeFields: ['owner'] } },
+    });
+    const set = (id: string): Json => ({ type: 'set', values: { owner: id } });
+    const { id: rules } = await rule(tenant, 'before_create', set(vault));
+    const made = await clerk.post(TASKS, { title: 'x' });
+    expect([made.status, made.body.data.owner]).toEqual([201, undefined]);
+    const operations = [{ op: 'create', data: { title: 'y' } }];
+    expect((await clerk.post(`${TASKS}/bulk`, { operations })).status).toBe(200);
+    const owners = (await tenant.get(TASKS)).body.data.items.map((record: Json) => record.owner);
+    expect(owners).toEqual([vault, vault]);
+    await rule(tenant, 'before_update', set(newId()));
+    expect((await tenant.patch(`/api/rules/${rules}`, { action: set(newId()) })).status).toBe(200);
+    const message = 'a rule names a record that is not there';
+    for (const answer of [
+      await clerk.post(TASKS, { title: 'z' }),
+      await clerk.patch(`${TASKS}/${made.body.data.id}`, { title: 'z' }),
+    ]) {
+      expect([answer.status, answer.body.error.code, answer.body.error.message]).toEqual([
+        400,
+        'BUSINESS_RULE_ERROR',
+        message,
+      ]);
+    }
+    const each = await clerk.post(`${TASKS}/bulk`, { operations, atomic: false });
+    expect(each.body.data.results[0].error).toMatchObject({ code: 'BUSINESS_RULE_ERROR', message });
+  });
+
+  test('before_delete rejects single, bulk and cascaded deletions', async () => {
+    const tenant = await fresh();
+    await rule(tenant, 'before_delete', { type: 'reject', message: 'kept' }, { condition: 'status = done' });
+    const child = { key: 'parent', type: 'relation', entity: 'log', onDelete: 'cascade' };
+    expect((await tenant.post('/api/entities/task/fields', child)).status).toBe(201);
+    const parent = (await tenant.post('/api/entities/log/records', { line: 'p' })).body.data.id;
+    const { id } = (await create(tenant, { status: 'done', parent })).body.data;
+    expect((await tenant.delete(`${TASKS}/${id}`)).body.error.code).toBe('BUSINESS_RULE_ERROR');
+    const operations = [{ op: 'delete', id }];
+    expect((await tenant.post(`${TASKS}/bulk`, { operations })).status).toBe(400);
+    const each = await tenant.post(`${TASKS}/bulk`, { operations, atomic: false });
+    expect(each.body.data.results[0].error).toMatchObject({ code: 'BUSINESS_RULE_ERROR', message: 'kept' });
+    expect((await tenant.delete(`/api/entities/log/records/${parent}`)).body.error.code).toBe('BUSINESS_RULE_ERROR');
+    expect((await tenant.get(`${TASKS}/${id}`)).status).toBe(200);
+  });
+
+  test('set acts in the order of priority, and may give what is required', async () => {
+    const tenant = await fresh();
+    await rule(tenant, 'before_create', { type: 'set', values: { note: 'second {{note}}' } }, { priority: 2 });
+    await rule(tenant, 'before_create', { type: 'set', values: { note: 'first', title: 'given' } }, { priority: 1 });
+    const made = await tenant.post(TASKS, { n: 1 });
+    expect(made.status, made.text).toBe(201);
+    expect(made.body.data).toMatchObject({ title: 'given', note: 'second first', n: 1 });
+    expect((await tenant.get(`${TASKS}/${made.body.data.id}`)).body.data).toEqual(made.body.data);
+  });
+
+  test('a value that does not fit once it is filled in is BUSINESS_RULE_ERROR', async () => {
+    const tenant = await fresh();
+    await rule(tenant, 'before_create', { type: 'set', values: { n: '{{title}}' } });
+    expect((await create(tenant, {})).body.error.code).toBe('BUSINESS_RULE_ERROR');
+  });
+
+  test('a rule holds from the next write on, also where its announcement was not heard', async () => {
+    const tenant = await fresh();
+    expect((await create(tenant, {})).status).toBe(201);
+    const schema = schemaOf(tenant.id);
+    await service.app.db.begin(async (tx) => {
+      await tx.rows(sql`
+        insert into ${identifier(schema, 'business_rules')} (id, name, entity_id, trigger, action)
+        select ${newId()}::uuid, 'r', id, 'before_create', '{"type": "reject", "message": "no"}'
+        from ${identifier(schema, 'entity_definitions')} where name = 'task'`);
+      await tx.rows(sql`
+        update ${identifier(schema, 'entity_definitions')} set version = version + 1 where name = 'task'`);
+    });
+    expect((await create(tenant, {})).body.error.code).toBe('BUSINESS_RULE_ERROR');
+    const operations = [{ op: 'create', data: { title: 'x' } }];
+    expect((await tenant.post(`${TASKS}/bulk`, { operations })).status).toBe(400);
+  });
+
+  test('a rule whose condition fits no more lets nothing pass', async () => {
+    const tenant = await fresh();
+    const { id } = await rule(tenant, 'before_create', { type: 'reject', message: 'no' }, { condition: 'n > 3' });
+    const table = identifier(schemaOf(tenant.id), 'business_rules');
+    await service.app.db.rows(sql`update ${table} set condition = 'gone > 3' where id = ${id}::uuid`);
+    await service.app.changes.announce('catalog', tenant.id);
+    expect((await create(tenant, {})).body.error).toMatchObject({
+      code: 'BUSINESS_RULE_ERROR',
+      message: 'the rule "a rule" does not fit its entity any more',
+    });
+  });
+
+  test('single, bulk and import are alike', async () => {
+    const tenant = await fresh();
+    await rule(tenant, 'before_create', { type: 'reject', message: 'odd' }, { condition: 'n = 13', priority: 1 });
+    await rule(tenant, 'before_create', { type: 'set', values: { note: 'seen {{n}}' } }, { priority: 2 });
+    const operations = [12, 13].map((n) => ({ op: 'create', data: { title: 'x', n } }));
+    const bulk = await tenant.post(`${TASKS}/bulk`, { operations, atomic: false });
+    expect(bulk.body.data).toMatchObject({ succeeded: 1, failed: 1 });
+    expect(bulk.body.data.results[0].data.note).toBe('seen 12');
+    expect(bulk.body.data.results[1].error.message).toBe('odd');
+    expect((await tenant.post(`${TASKS}/bulk`, { operations })).status).toBe(400);
+    const lines = [14, 13, 15].map((n) => JSON.stringify({ title: 'x', n })).join('\n');
+    const type = { 'content-type': 'application/x-ndjson' };
+    const imported = await tenant.request('POST', `${TASKS}/import`, lines, type);
+    expect(imported.body.data).toEqual({ created: 2, refused: 1, errors: [{ line: 2, message: 'odd' }] });
+    const { items } = (await tenant.get(`${TASKS}?sort=n`)).body.data;
+    expect(items.map((item: Json) => item.note)).toEqual(['seen 12', 'seen 14', 'seen 15']);
+  });
+});
+
+describe('after rules', () => {
+  test('an effect comes after the commit, once, and rule.executed tells of it', async () => {
+    const tenant = await fresh();
+    await rule(tenant, 'after_create', APPEND, { condition: 'n >= 2', name: 'keep a log' });
+    const { id } = (await create(tenant, { title: 'pump', n: 2 })).body.data;
+    await create(tenant, { n: 1 });
+    await settle();
+    await settle();
+    const lines = await logged(tenant);
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatchObject({ line: 'pump is open', n: 2, createdBy: null });
+    const executed = await told(tenant, 'rule.executed');
+    expect(executed.map(({ payload }) => payload.data)).toEqual([
+      {
+        rule_name: 'keep a log',
+        trigger_type: 'after_create',
+        entity: 'task',
+        record_id: id,
+        result: { action: 'create_record', entity: 'log', record_id: lines[0].id },
+      },
+    ]);
+    const created = await told(tenant, 'record.created');
+    expect(created.at(-1)).toMatchObject({ triggered_by: 'rule', depth: 1 });
+    const transactions = new Set(created.map(({ xid }) => xid));
+    expect([created.length, transactions.size]).toEqual([3, 3]);
+  });
+
+  test('after_delete still knows the record; update_record changes the one it is about', async () => {
+    const tenant = await fresh();
+    await rule(tenant, 'after_delete', APPEND);
+    const done = { condition: '$changed.status AND status = done' };
+    await rule(tenant, 'after_update', { type: 'update_record', values: { note: 'done by {{updatedBy}}' } }, done);
+    const { id } = (await create(tenant, {})).body.data;
+    const changed = await tenant.patch(`${TASKS}/${id}`, { status: 'done' });
+    await settle();
+    const { note } = (await tenant.get(`${TASKS}/${id}`)).body.data;
+    expect(note).toBe(`done by ${changed.body.data.updatedBy}`);
+    await tenant.delete(`${TASKS}/${id}`);
+    await settle();
+    expect((await logged(tenant)).map(({ line }) => line)).toEqual(['x is done']);
+  });
+
+  test('an action that fails leaves nothing but rule.failed', async () => {
+    const tenant = await fresh();
+    const gone = { type: 'send_message', to_agent: 'nobody', subject: 's', body: 'b' };
+    await rule(tenant, 'after_create', gone, { name: 'call nobody' });
+    await create(tenant, {});
+    await settle();
+    await settle();
+    const failed = await told(tenant, 'rule.failed');
+    expect(failed.map(({ payload }) => payload.data)).toMatchObject([
+      { rule_name: 'call nobody', trigger_type: 'after_create', error: 'agent not found' },
+    ]);
+    expect(failed[0]?.payload.data).not.toHaveProperty('result');
+    expect(await told(tenant, 'rule.executed')).toEqual([]);
+  });
+
+  test('a chain stops at depth 5 with rule.failed', async () => {
+    const tenant = await fresh();
+    await rule(tenant, 'after_create', { type: 'create_record', entity: 'task', values: { title: '{{title}}+' } });
+    await create(tenant, { title: 'x' });
+    await settle();
+    const { items } = (await tenant.get(`${TASKS}?sort=title`)).body.data;
+    expect(items.map((item: Json) => item.title)).toEqual(['x', 'x+', 'x++', 'x+++', 'x++++', 'x+++++']);
+    const depths = (await told(tenant, 'record.created')).map(({ depth }) => depth);
+    expect(depths).toEqual([0, 1, 2, 3, 4, 5]);
+    const failed = await told(tenant, 'rule.failed');
+    expect(failed.map(({ payload }) => payload.data.error)).toEqual(['the chain of rules has reached depth 5']);
+  });
+
+  test('tenants take turns: one that has started many rules delays nobody else’s', async () => {
+    await settle();
+    const [before, busy, after] = [await fresh(), await fresh(), await fresh()];
+    for (const tenant of [before, busy, after]) await rule(tenant, 'after_create', APPEND);
+    const operations = Array.from({ length: 40 }, (_, n) => ({ op: 'create', data: { title: `t${n}` } }));
+    expect((await busy.post(`${TASKS}/bulk`, { operations })).status).toBe(200);
+    for (const tenant of [before, after]) await create(tenant, { title: 'mine' });
+    let looks = 0;
+    const soonOver = {
+      get aborted() {
+        return ++looks > 20;
+      },
+    };
+    await runRulesOnce(service.app, soonOver as AbortSignal);
+    for (const tenant of [before, after]) expect(await logged(tenant)).toHaveLength(1);
+    await settle();
+    expect(await logged(busy)).toHaveLength(40);
+  });
+
+  test('many workers at once run each rule once per event, in the order of a record’s changes', async () => {
+    const tenant = await fresh();
+    await rule(tenant, 'after_create', APPEND);
+    await rule(tenant, 'after_update', APPEND);
+    const operations = Array.from({ length: 40 }, (_, n) => ({ op: 'create', data: { title: `t${n}` } }));
+    expect((await tenant.post(`${TASKS}/bulk`, { operations })).status).toBe(200);
+    const { id } = (await create(tenant, { title: 'one', n: 0 })).body.data;
+    for (let n = 1; n <= 10; n++) await tenant.patch(`${TASKS}/${id}`, { n });
+    await Promise.all([settle(), settle(), settle()]);
+    await settle();
+    const lines = await logged(tenant);
+    expect(lines).toHaveLength(51);
+    const ofOne = lines.filter(({ line }) => line.startsWith('one'));
+    expect(ofOne.toSorted((a, b) => (a.id < b.id ? -1 : 1)).map(({ n }) => n)).toEqual([...Array(11).keys()]);
+    const left = await service.app.db.rows(sql`
+      select from platform.rule_runs where tenant_id = ${tenant.id}::uuid`);
+    expect(left).toHaveLength(0);
+  });
+});

@@ -1,0 +1,364 @@
+// Changes of fields while records are being written, and what crashes leave behind.
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import type { Entity } from '../src/entities/field.ts';
+import { indexName } from '../src/entities/indexes.ts';
+import { cleanRetired } from '../src/entities/settle.ts';
+import { translateViolation } from '../src/records/constraints.ts';
+import { identifier, raw, sql } from '../src/runtime/sql.ts';
+import { schemaOf } from '../src/tenants/tenants.ts';
+import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+
+let service: TestService;
+let tenant: TestTenant;
+let made = 0;
+beforeAll(async () => {
+  service = await startService();
+  tenant = await service.tenant();
+});
+afterAll(async () => service.stop());
+
+/** The embedded database runs one transaction at a time, and has no URL of its own in the environment. */
+const IS_EMBEDDED = process.env.DATABASE_URL === undefined;
+const ROWS = 600;
+const BLOCKED_MS = 1_000;
+const pathOf = (name: string): string => `/api/entities/${name}/records`;
+const change = (name: string, key: string, to: Json) => tenant.patch(`/api/entities/${name}/fields/${key}`, to);
+const fieldOf = async (name: string, key: string): Promise<Json> =>
+  (await tenant.get(`/api/entities/${name}/fields`)).body.data.find((field: Json) => field.key === key);
+
+/** An entity with these fields and ROWS records, and the records' ids. */
+async function filled(fields: Json[], values: (i: number) => Json): Promise<{ name: string; ids: string[] }> {
+  const name = `busy_${++made}`;
+  expect((await tenant.post('/api/entities', { name, fields })).status).toBe(201);
+  const operations = Array.from({ length: ROWS }, (_, i) => ({ op: 'create', data: values(i) }));
+  const answer = await tenant.post(`${pathOf(name)}/bulk`, { operations });
+  expect(answer.status, answer.text).toBe(200);
+  return { name, ids: answer.body.data.results.map(({ id }: Json) => id) };
+}
+
+interface Writers {
+  /** Milliseconds that the slowest write took. */
+  slowestMs: number;
+  /** What it may take: a second, or half of what the work took on a machine so busy that this is more. */
+  allowedMs: number;
+  statuses: Map<number, number>;
+}
+
+/** Runs `write` over and over in six writers while `work` goes on, and a little before and after. */
+async function whileWriting<T>(
+  write: (n: number) => Promise<Answer>,
+  work: () => Promise<T>,
+): Promise<{ result: T; writers: Writers }> {
+  const writers: Writers = { slowestMs: 0, allowedMs: 0, statuses: new Map() };
+  let isOver = false;
+  let n = 0;
+  const running = Array.from({ length: 6 }, async () => {
+    while (!isOver) {
+      const startedAt = performance.now();
+      const { status } = await write(n++);
+      writers.slowestMs = Math.max(writers.slowestMs, performance.now() - startedAt);
+      writers.statuses.set(status, (writers.statuses.get(status) ?? 0) + 1);
+    }
+  });
+  const pause = () => new Promise((resolve) => setTimeout(resolve, 200));
+  await pause();
+  const begunAt = performance.now();
+  try {
+    const result = await work();
+    writers.allowedMs = Math.max(BLOCKED_MS, (performance.now() - begunAt) / 2);
+    await pause();
+    return { result, writers };
+  } finally {
+    isOver = true;
+    await Promise.all(running);
+  }
+}
+
+/** All records, by pages. */
+async function all(name: string): Promise<Json[]> {
+  const items: Json[] = [];
+  for (let cursor: string | null = ''; cursor !== null; ) {
+    const { data }: Json = (await tenant.get(`${pathOf(name)}?limit=100&cursor=${cursor}`)).body;
+    items.push(...data.items);
+    cursor = data.nextCursor;
+  }
+  return items;
+}
+
+describe('while records are being written', () => {
+  test('a unique index is built without blocking writes; no duplicate slips through and no write is lost', async () => {
+    const { name } = await filled([{ key: 'code', type: 'integer' }], (i) => ({ code: -i - 1 }));
+    const acknowledged: number[] = [];
+    const { result, writers } = await whileWriting(
+      async (n) => {
+        const answer = await tenant.post(pathOf(name), { code: n });
+        if (answer.status === 201) acknowledged.push(n);
+        return answer;
+      },
+      () => change(name, 'code', { unique: true }),
+    );
+    expect(result.status, result.text).toBe(200);
+    expect([...writers.statuses.keys()]).toEqual([201]);
+    expect(writers.slowestMs).toBeLessThan(writers.allowedMs);
+    const codes = (await all(name)).map(({ code }) => code);
+    expect(new Set(codes).size).toBe(codes.length);
+    expect(acknowledged.filter((code) => !codes.includes(code))).toEqual([]);
+    expect((await tenant.post(pathOf(name), { code: -1 })).status).toBe(409);
+  });
+
+  test('duplicates written meanwhile either stop the unique index or are refused', async () => {
+    const { name } = await filled([{ key: 'code', type: 'integer' }], (i) => ({ code: -i - 1 }));
+    const { result, writers } = await whileWriting(
+      (n) => tenant.post(pathOf(name), { code: Math.floor(n / 2) }),
+      () => change(name, 'code', { unique: true }),
+    );
+    expect([200, 409]).toContain(result.status);
+    expect(writers.slowestMs).toBeLessThan(writers.allowedMs);
+    const codes = (await all(name)).map(({ code }) => code);
+    if (result.status === 200) expect(new Set(codes).size).toBe(codes.length);
+    expect((await fieldOf(name, 'code')).unique).toBe(result.status === 200);
+    const again = await tenant.post(pathOf(name), { code: -1 });
+    expect(again.status).toBe(result.status === 200 ? 409 : 201);
+  });
+
+  test('a field made required has a value in every record, whatever writers clear meanwhile', async () => {
+    const { name, ids } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
+    const outcomes = new Set<number>();
+    for (let round = 0; round < 6; round++) {
+      const { result, writers } = await whileWriting(
+        async (n) => {
+          const answer = await tenant.patch(`${pathOf(name)}/${ids[n % 50]}`, { f: n % 7 === 0 ? null : 'again' });
+          // Put back at once, so that the change has a chance.
+          if (answer.status === 200) await tenant.patch(`${pathOf(name)}/${ids[n % 50]}`, { f: 'back' });
+          return answer;
+        },
+        () => change(name, 'f', { required: true }),
+      );
+      outcomes.add(result.status);
+      expect([200, 409]).toContain(result.status);
+      expect(writers.slowestMs).toBeLessThan(writers.allowedMs);
+      expect([...writers.statuses.keys()].filter((status) => ![200, 400].includes(status))).toEqual([]);
+      const isRequired = (await fieldOf(name, 'f')).required;
+      expect(isRequired).toBe(result.status === 200);
+      if (isRequired) {
+        expect((await all(name)).filter(({ f }) => f === null)).toEqual([]);
+        expect((await change(name, 'f', { required: false })).status).toBe(200);
+      }
+      for (const { id, f } of await all(name)) if (f === null) await tenant.patch(`${pathOf(name)}/${id}`, { f: 'x' });
+    }
+    expect(outcomes.size).toBeGreaterThan(0);
+  });
+
+  test('a field is retyped without losing a write to it or beside it', async () => {
+    const fields = [
+      { key: 'f', type: 'text' },
+      { key: 'g', type: 'integer' },
+    ];
+    const { name, ids } = await filled(fields, (i) => ({ f: `${i}`, g: 0 }));
+    const written = new Map<string, { f?: string; g?: number }>();
+    let isRetyped = false;
+    const { result, writers } = await whileWriting(
+      async (n) => {
+        // Each record has one writer at a time, so its last acknowledged value is what must be there.
+        const id = ids[n % ids.length] as string;
+        const values = n % 2 === 0 ? { f: isRetyped ? n : `${n}` } : { g: n };
+        const answer = await tenant.patch(`${pathOf(name)}/${id}`, values);
+        if (answer.status === 200) written.set(id, { ...written.get(id), ...JSON.parse(JSON.stringify(values)) });
+        return answer;
+      },
+      async () => {
+        const answer = await change(name, 'f', { type: 'integer' });
+        isRetyped = true;
+        return answer;
+      },
+    );
+    expect(result.status, result.text).toBe(200);
+    expect(writers.slowestMs).toBeLessThan(writers.allowedMs);
+    expect([...writers.statuses.keys()].filter((status) => ![200, 400].includes(status))).toEqual([]);
+    const records = await all(name);
+    expect(records).toHaveLength(ROWS);
+    for (const [i, id] of ids.entries()) {
+      const last = { f: `${i}`, g: 0, ...written.get(id) };
+      expect(records.find((record) => record.id === id)).toMatchObject({ f: Number(last.f), g: last.g });
+    }
+  });
+
+  test('a required field with a default is added and filled beside writers', async () => {
+    const { name, ids } = await filled([{ key: 'g', type: 'integer' }], () => ({ g: 0 }));
+    const { result, writers } = await whileWriting(
+      (n) =>
+        n % 2 === 0
+          ? tenant.post(pathOf(name), { g: n })
+          : tenant.patch(`${pathOf(name)}/${ids[n % ids.length]}`, { g: n }),
+      () => tenant.post(`/api/entities/${name}/fields`, { key: 'd', type: 'text', required: true, default: 'x' }),
+    );
+    expect(result.status, result.text).toBe(201);
+    expect([...writers.statuses.keys()].sort()).toEqual([200, 201]);
+    expect(writers.slowestMs).toBeLessThan(writers.allowedMs);
+    expect((await all(name)).filter(({ d }) => d !== 'x')).toEqual([]);
+  });
+
+  test('a field is dropped without confirmation only if no value was written meanwhile', async () => {
+    for (let round = 0; round < 5; round++) {
+      const { name, ids } = await filled([{ key: 'f', type: 'text' }], () => ({}));
+      const dropping = tenant.delete(`/api/entities/${name}/fields/f`);
+      const writes = ids.slice(0, 20).map((id) => tenant.patch(`${pathOf(name)}/${id}`, { f: 'kept' }));
+      const isDropped = (await dropping).status === 200;
+      const statuses = (await Promise.all(writes)).map(({ status }) => status);
+      if (isDropped) expect(statuses.filter((status) => status === 200)).toEqual([]);
+      else {
+        const kept = (await all(name)).filter(({ f }) => f === 'kept').length;
+        expect(kept).toBe(statuses.filter((status) => status === 200).length);
+      }
+    }
+  });
+
+  /** Holds a transaction open that writes `data` under the definition as it was, while `work` begins. */
+  async function beside<T>(name: string, data: Json, work: () => Promise<T>): Promise<T> {
+    const { id } = (await tenant.get(`/api/entities/${name}`)).body.data;
+    const table = identifier(schemaOf(tenant.id), `r_${id.replaceAll('-', '')}`);
+    const begun = Promise.withResolvers<void>();
+    const transaction = service.app.db.begin(async (tx) => {
+      await tx.rows(sql`insert into ${table} (id, entity_id, data, created_at, updated_at)
+        values (platform.uuidv7(), ${id}::uuid, ${JSON.stringify(data)}::text::jsonb, now(), now())`);
+      begun.resolve();
+      await new Promise((resolve) => setTimeout(resolve, IS_EMBEDDED ? 50 : 900));
+    });
+    await begun.promise;
+    const result = await work();
+    await transaction;
+    return result;
+  }
+
+  /** Resolves when a field of the entity is on its way to another definition, or the change is over. */
+  async function begun(change: Promise<Answer>): Promise<void> {
+    let isOver = false;
+    change.then(() => {
+      isOver = true;
+    });
+    const definitions = identifier(schemaOf(tenant.id), 'field_definitions');
+    while (!isOver) {
+      if ((await service.app.db.first(sql`select from ${definitions} where next is not null`)) !== undefined) return;
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }
+
+  test('a write that began before the change is waited for, and counted', async () => {
+    const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
+    const required = await beside(name, {}, () => change(name, 'f', { required: true }));
+    expect(required.body.error?.details).toEqual([{ path: 'required', message: '1 record(s) have no value' }]);
+    await beside(name, { f1: 'x'.repeat(40) }, async () => {
+      expect((await change(name, 'f', { maxLength: 30 })).body.error?.details[0].path).toBe('maxLength');
+    });
+    await beside(name, { f1: 'word' }, async () => {
+      expect((await change(name, 'f', { type: 'integer' })).status).toBe(409);
+    });
+    const { name: empty } = await filled([{ key: 'f', type: 'text' }], () => ({}));
+    const dropped = await beside(empty, { f1: 'kept' }, () => tenant.delete(`/api/entities/${empty}/fields/f`));
+    expect(dropped.status).toBe(409);
+    expect((await all(empty)).filter(({ f }) => f === 'kept')).toHaveLength(1);
+  });
+
+  test('while a change waits, writers obey both definitions', async () => {
+    const stricter: [Json, Json, Json][] = [
+      [{ required: true }, { f: null }, { f: 'x' }],
+      [{ maxLength: 5 }, { f: 'too long' }, { f: 'short' }],
+      [{ type: 'integer' }, { f: 'word' }, { f: '77' }],
+    ];
+    for (const [to, bad, good] of stricter) {
+      const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
+      let statuses: number[] = [];
+      const changed = await beside(name, { f1: '5' }, async () => {
+        const changing = change(name, 'f', to);
+        await begun(changing);
+        const writes = [await tenant.post(pathOf(name), bad), await tenant.post(pathOf(name), good)];
+        statuses = writes.map(({ status }) => status);
+        return changing;
+      });
+      // The embedded database runs one transaction at a time: there the change is over by then.
+      if (IS_EMBEDDED) expect(statuses[0]).toBe(400);
+      else expect(statuses).toEqual([400, 201]);
+      expect(changed.status, changed.text).toBe(200);
+    }
+  });
+
+  test('a value that exists already in what the field is to become is told by the field’s name', () => {
+    const code = { key: 'code', slot: 'f1', next: { key: 'code', slot: 'f7' } };
+    const busy = { tableName: 'r_1', fields: [{ key: 'title', slot: 'f2' }, code] } as unknown as Entity;
+    for (const slot of ['f1', 'f7']) {
+      const violation = { code: '23505', constraint_name: indexName(busy, { slot }, 'unique') };
+      expect(translateViolation(violation, busy)).toMatchObject({ ecode: 'CONFLICT', details: [{ path: 'code' }] });
+    }
+  });
+
+  test('changes of fields of one tenant take turns', async () => {
+    const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
+    const answers = await Promise.all([
+      change(name, 'f', { unique: true }),
+      tenant.post(`/api/entities/${name}/fields`, { key: 'g', type: 'text', indexed: true }),
+      tenant.post(`/api/entities/${name}/fields`, { key: 'g', type: 'integer' }),
+      change(name, 'f', { label: 'F' }),
+    ]);
+    const statuses = answers.map(({ status }) => status);
+    expect(statuses[0]).toBe(200);
+    expect(statuses.slice(1, 3).sort()).toEqual([201, 409]);
+    expect(statuses[3]).toBe(200);
+    expect(await fieldOf(name, 'f')).toMatchObject({ unique: true, label: 'F' });
+  });
+});
+
+describe('after a crash', () => {
+  /** Leaves things as a process that died in the middle of a change of field f1 to a unique integer would. */
+  async function cutOff(name: string): Promise<{ schema: string; table: string }> {
+    const { db } = service.app;
+    const schema = schemaOf(tenant.id);
+    const id = (await tenant.get(`/api/entities/${name}`)).body.data.id as string;
+    const table = `r_${id.replaceAll('-', '')}`;
+    const next = { key: 'f', slot: 'f2', type: 'integer', required: true, unique: true, indexed: false };
+    await db.rows(sql`update ${identifier(schema, 'field_definitions')}
+      set next = ${JSON.stringify({ ...next, targetId: null, onDelete: null, position: 1 })}::text::jsonb
+      where entity_id = ${id}::uuid and slot = 'f1'`);
+    await db.rows(sql`update ${identifier(schema, 'entity_definitions')}
+      set version = version + 1, next_slot = 3, retired_slots = '["f2"]' where id = ${id}::uuid`);
+    await db.rows(sql`update ${identifier(schema, table)} set data = data || '{"f2": 7}'`);
+    const build = sql`create unique index concurrently ${identifier(`${table}_f2_unique`)}
+      on ${identifier(schema, table)} (((data->'f2')::numeric))`;
+    await expect(db.slow.rows(build)).rejects.toMatchObject({ code: '23505' });
+    await db.rows(sql`insert into platform.definition_changes (tenant_id, holder, until)
+      values (${tenant.id}::uuid, platform.uuidv7(), now() - interval '1 s')`);
+    await service.app.changes.announce('catalog', tenant.id);
+    return { schema, table };
+  }
+
+  const leftIn = async ({ schema, table }: { schema: string; table: string }): Promise<Json> =>
+    service.app.db.first(sql`
+      select
+        (select count(*) from ${identifier(schema, table)} where data ? 'f2') as stale_values,
+        (select count(*) from ${identifier(schema, 'field_definitions')} where next is not null) as pending,
+        (select count(*) from ${identifier(schema, 'entity_definitions')} where retired_slots <> '[]') as retired,
+        (select count(*) from platform.definition_changes where tenant_id = ${tenant.id}::uuid) as turns,
+        (select count(*) from pg_class where relname = ${raw(`'${table}_f2_unique'`)}) as indexes`);
+  const NOTHING = { stale_values: 0, pending: 0, retired: 0, turns: 0, indexes: 0 };
+
+  test('what a cut-off change has left is cleared away at the next start, and no value is lost', async () => {
+    const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
+    const place = await cutOff(name);
+    await tenant.post(pathOf(name), { f: 'not a number' });
+    expect(await cleanRetired(service.app)).toBe(1);
+    expect(await leftIn(place)).toEqual(NOTHING);
+    expect((await fieldOf(name, 'f')).type).toBe('text');
+    expect((await tenant.post(pathOf(name), { f: 'not a number' })).status).toBe(201);
+    expect(await all(name)).toHaveLength(ROWS + 1);
+  });
+
+  test('the next change of fields clears it away too, and the change can be made again', async () => {
+    const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
+    const place = await cutOff(name);
+    expect((await change(name, 'f', { type: 'integer', unique: true })).status).toBe(200);
+    expect(await leftIn(place)).toEqual(NOTHING);
+    expect((await all(name)).map(({ f }) => f).sort((a, b) => a - b)).toEqual(
+      Array.from({ length: ROWS }, (_, i) => i),
+    );
+    expect((await tenant.post(pathOf(name), { f: 5 })).status).toBe(409);
+  });
+});

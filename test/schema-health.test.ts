@@ -1,0 +1,290 @@
+// Schema health: each way a tenant's schema can be broken is seen by its check, with severity and fix,
+// and mended by the repair, which loses nothing. On a Postgres of its own where the machine has one with
+// pgvector, since extensions belong to a whole database; else on an embedded database of its own.
+// Contract: "Schema health", section 11 of the decisions.
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { checkSchemas } from '../src/health/schema-check.ts';
+import { repairSchemas } from '../src/health/schema-repair.ts';
+import { compile, identifier, sql } from '../src/runtime/sql.ts';
+import { schemaOf } from '../src/tenants/tenants.ts';
+import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
+import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+
+let server: PrivatePostgres | undefined;
+let service: TestService;
+let tenant: TestTenant;
+let bystander: TestTenant;
+
+beforeAll(async () => {
+  server = await privatePostgres({ extension: 'vector' });
+  service = await startService({ DATABASE_URL: server?.url ?? '' });
+  bystander = await service.tenant();
+});
+afterAll(async () => {
+  await service.stop();
+  await server?.remove();
+});
+beforeEach(async () => {
+  tenant = await service.tenant();
+  await tenant.post('/api/entities', { name: 'notes', fields: [{ key: 'title', type: 'text', unique: true }] });
+  for (const title of ['one', 'two']) await tenant.post('/api/entities/notes/records', { title });
+});
+
+/** Runs statements inside the schema of a tenant. */
+async function run(statements: string, on = tenant): Promise<void> {
+  await service.app.db.slow.begin(async (tx) => {
+    await tx.rows(sql`select set_config('search_path', ${`${schemaOf(on.id)}, public`}, true)`);
+    await tx.exec(statements);
+  });
+}
+
+const health = async (): Promise<Json> => (await service.admin.get('/health/schema')).body.data;
+const fix = async (): Promise<Json> => (await service.admin.post('/health/schema/fix')).body.data;
+
+/** `check severity table.column` of every issue of the tenant. */
+async function issues(on = tenant): Promise<string[]> {
+  const { issues: all } = await health();
+  return all
+    .filter((issue: Json) => issue.tenant === on.slug)
+    .map(({ check, severity, table, column }: Json) =>
+      [check, severity, [table, column].filter(Boolean).join('.')].filter(Boolean).join(' '),
+    );
+}
+
+async function titles(): Promise<string[]> {
+  const list = await tenant.get('/api/entities/notes/records?sort=title');
+  return list.body.data.items.map(({ title }: Json) => title);
+}
+
+test('healthy tenants are counted, and there are no issues', async () => {
+  const answer = await service.admin.get('/health/schema');
+  const { checked_at: at, tenants_checked: checked, ...rest } = answer.body.data;
+  expect(rest).toEqual({ status: 'healthy', tenants_healthy: checked, tenants_degraded: 0, issues: [] });
+  expect(checked).toBeGreaterThan(1);
+  expect(Math.abs(Date.parse(at) - Date.now())).toBeLessThan(60_000);
+  expect(await fix()).toEqual({ fixed: 0, errors: [] });
+});
+
+test('both routes are the super-admin’s alone', async () => {
+  for (const [method, path] of [
+    ['GET', '/health/schema'],
+    ['POST', '/health/schema/fix'],
+  ] as const) {
+    expect((await service.anonymous.request(method, path)).status).toBe(401);
+    expect((await tenant.request(method, path)).status).toBe(403);
+  }
+});
+
+const REQUIRED = 'entity_definitions field_definitions entity_records business_rules documents chunks roles users';
+
+describe('what is broken is seen, and mended', () => {
+  for (const table of REQUIRED.split(' ')) {
+    test(`table_exists: ${table} is missing`, async () => {
+      await run(`drop table ${table} cascade`);
+      expect((await issues()).filter((issue) => !issue.endsWith(' entity_records'))).toEqual(
+        table === 'entity_records' ? [] : [`table_exists critical ${table}`],
+      );
+      const found = (await health()).issues.find((issue: Json) => issue.table === table);
+      expect(found).toMatchObject({ tenant: tenant.slug, check: 'table_exists', column: null, severity: 'critical' });
+      expect(found.fix).toContain('/health/schema/fix');
+      expect(await fix()).toEqual({ fixed: 1, errors: [] });
+      expect(await health()).toMatchObject({ status: 'healthy', issues: [] });
+      const made = await tenant.post('/api/entities', { name: 'after', fields: [{ key: 'title', type: 'text' }] });
+      expect(made.status).toBe(201);
+      expect((await tenant.post('/api/entities/after/records', { title: 'new' })).status).toBe(201);
+    });
+  }
+
+  const columns = [
+    'documents.content_text',
+    'documents.metadata',
+    'field_definitions.is_system',
+    'field_definitions.next',
+    'field_definitions.on_delete',
+    'entity_definitions.is_system',
+    'entity_definitions.version',
+    'entity_records.updated_by',
+    'entity_counts.v',
+    'business_rules.priority',
+    'chunks.content',
+    'roles.entities',
+    'users.token_version',
+    'views.filter_dsl',
+  ];
+  for (const name of columns) {
+    test(`column_exists: ${name} is missing`, async () => {
+      const [table, column] = name.split('.');
+      await run(`alter table ${table} drop column ${column} cascade`);
+      expect(await issues()).toEqual([`column_exists critical ${name}`]);
+      expect((await health()).issues[0].fix).toContain(column);
+      expect(await fix()).toEqual({ fixed: 1, errors: [] });
+      expect(await issues()).toEqual([]);
+      expect(await titles()).toEqual(['one', 'two']);
+      expect((await tenant.post('/api/entities/notes/records', { title: 'one' })).status).toBe(409);
+      expect((await tenant.post('/api/entities/notes/records', { title: 'three' })).status).toBe(201);
+    });
+  }
+
+  test('system_entity_flag: a system entity without its flag, which the trigger would not have allowed', async () => {
+    await run(`
+      alter table entity_definitions disable trigger trg_enforce_svc_system;
+      insert into entity_definitions (id, name) values (platform.uuidv7(), '_svc_audit'), (platform.uuidv7(), 'xsvc_a');
+      alter table entity_definitions enable trigger trg_enforce_svc_system;`);
+    const found = (await health()).issues;
+    expect(await issues()).toEqual([
+      'system_entity_flag warning entity_definitions.is_system',
+      'table_exists critical entity_records',
+    ]);
+    expect(found[0]).toMatchObject({ tenant: tenant.slug, table: 'entity_definitions', severity: 'warning' });
+    expect(found[0].fix).toContain('_svc_audit');
+    expect(await fix()).toEqual({ fixed: 1, errors: [] });
+    expect(await issues()).toEqual([]);
+    const entities = (await tenant.get('/api/entities')).body.data;
+    const flags = entities.map(({ name, isSystem }: Json) => `${name} ${isSystem}`);
+    expect(flags).toEqual(['_svc_audit true', 'notes false', 'xsvc_a false']);
+  });
+
+  for (const [how, statement] of [
+    ['missing', 'drop trigger trg_enforce_svc_system on entity_definitions'],
+    ['disabled', 'alter table entity_definitions disable trigger trg_enforce_svc_system'],
+    ['gone with its function', 'drop function enforce_svc_system cascade'],
+  ] as const) {
+    test(`trigger_exists: trg_enforce_svc_system is ${how}`, async () => {
+      await run(statement);
+      expect(await issues()).toEqual(['trigger_exists warning entity_definitions']);
+      expect((await health()).issues[0].fix).toContain('trg_enforce_svc_system');
+      expect(await fix()).toEqual({ fixed: 1, errors: [] });
+      expect(await issues()).toEqual([]);
+      await run(`insert into entity_definitions (id, name, is_system) values (platform.uuidv7(), '_svc_x', false)`);
+      expect(await health()).toMatchObject({ issues: [{ check: 'table_exists', table: 'entity_records' }] });
+      expect(await fix()).toEqual({ fixed: 1, errors: [] });
+    });
+  }
+
+  for (const [how, statement] of [
+    ['missing', 'drop index chunks_embedding_hnsw'],
+    ['of another kind', 'drop index chunks_embedding_hnsw; create index chunks_embedding_hnsw on chunks (content)'],
+  ] as const) {
+    test(`hnsw_index_exists: the index is ${how}`, async () => {
+      await run(statement);
+      expect(await issues()).toEqual(['hnsw_index_exists warning chunks.embedding']);
+      expect(await fix()).toEqual({ fixed: 1, errors: [] });
+      expect(await issues()).toEqual([]);
+    });
+  }
+
+  test('extension_exists: without the extension every tenant lacks it, its column and its index', async () => {
+    await run('drop extension vector cascade');
+    const expected = [
+      'extension_exists critical',
+      'column_exists critical chunks.embedding',
+      'hnsw_index_exists warning chunks.embedding',
+    ];
+    expect(await issues()).toEqual(expected);
+    expect(await issues(bystander)).toEqual(expected);
+    const { tenants_checked: checked, tenants_degraded: degraded, issues: all } = await health();
+    expect(degraded).toBe(checked);
+    expect(all[0]).toMatchObject({ check: 'extension_exists', table: null, column: null });
+    expect(all[0].fix).toContain('create extension vector');
+    expect(await fix()).toEqual({ fixed: checked, errors: [] });
+    expect(await health()).toMatchObject({ status: 'healthy', tenants_degraded: 0 });
+  });
+
+  test('a whole schema that is gone is made anew', async () => {
+    await service.app.db.slow.rows(sql`drop schema ${identifier(schemaOf(tenant.id))} cascade`);
+    expect(await issues()).toHaveLength(service.app.tenantSchema.columns.size);
+    expect(await fix()).toEqual({ fixed: 1, errors: [] });
+    expect((await tenant.get('/api/entities')).body.data).toEqual([]);
+  });
+});
+
+describe('the repair', () => {
+  test('touches degraded tenants only', async () => {
+    await run('alter table documents drop column content_text');
+    const digest = sql`update platform.tenants set schema_digest = 'untouched' where id = ${bystander.id}::uuid`;
+    await service.app.db.rows(digest);
+    expect(await fix()).toEqual({ fixed: 1, errors: [] });
+    const row = await service.app.db.first<{ schema_digest: string }>(sql`
+      select schema_digest from platform.tenants where id = ${bystander.id}::uuid`);
+    expect(row?.schema_digest).toBe('untouched');
+  });
+
+  test('makes the table of an entity’s records anew when it is gone, with its indexes and its count', async () => {
+    await run(`do $$ begin execute (select 'drop table ' || relname from pg_class
+      where relnamespace = current_schema()::regnamespace and relname ~ '^r_[0-9a-f]{32}$'); end $$`);
+    expect(await issues()).toEqual(['table_exists critical entity_records']);
+    expect((await health()).issues[0].fix).toContain('notes');
+    expect(await fix()).toEqual({ fixed: 1, errors: [] });
+    expect((await tenant.get('/api/entities/notes/records')).body.data.total).toBe(0);
+    expect((await tenant.post('/api/entities/notes/records', { title: 'a' })).status).toBe(201);
+    expect((await tenant.post('/api/entities/notes/records', { title: 'a' })).status).toBe(409);
+    expect((await tenant.get('/api/entities/notes/records')).body.data.total).toBe(1);
+  });
+
+  test('counts the records anew when the counters are gone', async () => {
+    await run('drop table entity_counts');
+    expect(await issues()).toEqual(['table_exists critical entity_counts']);
+    expect(await fix()).toEqual({ fixed: 1, errors: [] });
+    await tenant.post('/api/entities/notes/records', { title: 'three' });
+    expect((await tenant.get('/api/entities/notes/records')).body.data.total).toBe(3);
+  });
+
+  test('tells per tenant what it cannot mend, and mends the others', async () => {
+    const other = await service.tenant();
+    await run('drop table views; create view views as select 1 as id; alter table documents drop column content_text');
+    await run('alter table documents drop column content_text', other);
+    const { fixed, errors } = await fix();
+    expect([fixed, errors.map(({ tenant: slug }: Json) => slug)]).toEqual([1, [tenant.slug]]);
+    expect(errors[0].message).toContain('views');
+    expect(await issues(other)).toEqual([]);
+    expect(await issues()).toContain('table_exists critical views');
+    await run('drop view views');
+    expect(await fix()).toEqual({ fixed: 1, errors: [] });
+    expect(await titles()).toEqual(['one', 'two']);
+  });
+
+  test('two at once do not collide, and count what is mended once', async () => {
+    const tenants = [tenant, ...(await Promise.all([1, 2, 3].map(() => service.tenant())))];
+    for (const one of tenants) await run('drop table users; alter table documents drop column content_text', one);
+    const repairs = await Promise.all([1, 2, 3].map(() => repairSchemas(service.app)));
+    expect(repairs.flatMap(({ errors }) => errors)).toEqual([]);
+    expect(repairs.reduce((sum, { fixed }) => sum + fixed, 0)).toBe(tenants.length);
+    expect(await health()).toMatchObject({ status: 'healthy' });
+  });
+
+  test('a tenant that is dropped meanwhile disturbs neither check nor repair', async () => {
+    const doomed = await Promise.all([1, 2, 3, 4].map(() => service.tenant()));
+    for (const one of doomed) await run('alter table documents drop column content_text', one);
+    const drops = doomed.map((one) =>
+      service.admin.delete(`/api/admin/platform/tenants/${one.slug}?confirm=${one.slug}`),
+    );
+    const [checked, repaired] = await Promise.all([checkSchemas(service.app), repairSchemas(service.app), ...drops]);
+    expect(checked.length).toBeGreaterThan(0);
+    expect(repaired.errors).toEqual([]);
+  });
+});
+
+test('tenants that are dropped one after the other, each just before it is asked, hold up no check', async () => {
+  const { db } = service.app;
+  const doomed = await Promise.all([1, 2, 3, 4].map(() => service.tenant()));
+  const rows: typeof db.slow.rows = async (query) => {
+    const isOfDefinitions = compile(query).text.includes('with definition as');
+    const one = isOfDefinitions ? doomed.pop() : undefined;
+    if (one !== undefined) await service.admin.delete(`/api/admin/platform/tenants/${one.slug}?confirm=${one.slug}`);
+    return db.slow.rows(query);
+  };
+  const checked = await checkSchemas({ ...service.app, db: { ...db, slow: { ...db.slow, rows } } });
+  expect([checked.some(({ id }) => id === tenant.id), doomed.length]).toEqual([true, 0]);
+});
+
+test('the check of hundreds of tenants is a few statements', async () => {
+  const { db } = service.app;
+  let statements = 0;
+  const rows: typeof db.slow.rows = (query) => {
+    statements++;
+    return db.slow.rows(query);
+  };
+  const first: typeof db.slow.first = async (query) => (await rows(query))[0] as never;
+  await checkSchemas({ ...service.app, db: { ...db, slow: { ...db.slow, rows, first } } });
+  expect(statements).toBeLessThanOrEqual(5);
+});

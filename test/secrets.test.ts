@@ -1,0 +1,166 @@
+// What is secret is told once: no table, log line or metric holds it afterwards, two proofs at once prove nothing, and a
+// key that is nearly right is not told apart from one that is made up, not even by the time it takes.
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { authenticate } from '../src/access/authenticate.ts';
+import { ServiceError } from '../src/errors.ts';
+import { identifier, sql } from '../src/runtime/sql.ts';
+import { schemaOf } from '../src/tenants/tenants.ts';
+import { type Credentials, everyKind } from './support/credentials.ts';
+import { ADMIN_SECRET, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { least } from './support/timing.ts';
+
+const PASSWORD = 'canary password of a user';
+const LIST = '/api/entities/task/records';
+
+let service: TestService;
+let tenant: TestTenant;
+let kinds: Credentials;
+beforeAll(async () => {
+  service = await startService({ LOG_LEVEL: 'debug' });
+  tenant = await service.tenant();
+  await tenant.post('/api/entities', { name: 'task' });
+  kinds = await everyKind(service, tenant);
+}, 60_000);
+afterAll(async () => service.stop());
+
+/** One secret of every kind, made and used through the service's own routes. */
+async function issueAll(): Promise<Record<string, string>> {
+  const make = async (path: string, body: unknown, headers: Record<string, string> = {}): Promise<Json> => {
+    const { status, body: answer, text } = await tenant.post(path, body, headers);
+    expect(status, text).toBeOneOf([200, 201]);
+    return answer.data;
+  };
+  const inTenant = { 'x-tenant-id': tenant.slug };
+  const viewer = (await tenant.get('/api/roles')).body.data.find(({ name }: Json) => name === 'viewer');
+  const api = await make('/api/apis', { name: 'S', slug: 's', roles: ['viewer'], permissions: {} });
+  const person = { email: 'ada@a.test', password: PASSWORD };
+  await make('/api/users', { ...person, name: 'Ada', role: 'viewer' });
+  const bot = { name: 'secret-bot', tenantSlug: tenant.slug };
+  const { secret } = await make('/api/auth/bots/register', bot);
+  const signIn = async (path: string) => (await service.anonymous.post(path, person, inTenant)).body.data.token;
+  return {
+    owner_key: (await make('/api/keys', { label: 'k' })).key,
+    platform_key: (await make(`/api/apis/${api.id}/keys`, { role: 'viewer' })).key,
+    public_key: (await make('/api/auth/public-keys', { label: 'p', roleId: viewer.id, scopes: ['records:read'] })).key,
+    bot_secret: secret,
+    bot_token: (await make('/api/auth/bots/identify', { name: bot.name, secret })).token,
+    invitation: (await make('/api/invitations', {}, inTenant)).token,
+    password: PASSWORD,
+    session: await signIn('/api/auth/tenant/login'),
+    developer_token: await signIn('/api/auth/tenant/developer-token'),
+    admin_session: (await service.admin.post('/api/admin/sessions', { tenantSlug: tenant.slug })).body.data.token,
+    admin_secret: ADMIN_SECRET,
+  };
+}
+
+/** Every row of the platform's tables and of the tenant's, as text. */
+async function dump(): Promise<string> {
+  const { db } = service.app;
+  const tables = await db.rows<{ schema: string; name: string }>(sql`
+    select table_schema as schema, table_name as name from information_schema.tables
+    where table_type = 'BASE TABLE' and table_schema in ('platform', ${schemaOf(tenant.id)})`);
+  const contents = tables.map(async ({ schema, name }) => {
+    const rows = await db.rows<{ row: string }>(sql`select t::text as row from ${identifier(schema, name)} as t`);
+    return rows.map(({ row }) => row).join('\n');
+  });
+  return (await Promise.all(contents)).join('\n');
+}
+
+test('no row, log line or metric holds a secret that was issued or used', async () => {
+  const secrets = await issueAll();
+  for (const [kind, value] of Object.entries(secrets)) {
+    const headers = { authorization: `Bearer ${value}`, 'x-tenant-id': tenant.slug };
+    await service.anonymous.get(`/api/invitations/${value}`, headers);
+    await service.anonymous.get(`/auth/invite/${value}`);
+    expect(value.length, kind).toBeGreaterThan(15);
+  }
+  const places = {
+    tables: await dump(),
+    log: service.logged.join('\n'),
+    metrics: (await service.admin.get('/metrics')).text,
+  };
+  for (const told of ['secret-bot', 'ada@a.test']) expect(places.tables).toContain(told);
+  for (const [place, content] of Object.entries(places)) {
+    expect(content.length, place).toBeGreaterThan(500);
+    const held = Object.entries(secrets).filter(([, value]) => content.includes(value));
+    expect(held.map(([kind]) => `${kind} in ${place}`)).toEqual([]);
+  }
+});
+
+test('of any two kinds of credential in one request neither counts: 401', async () => {
+  const wrong: string[] = [];
+  let pairs = 0;
+  for (const [first, proof] of Object.entries(kinds)) {
+    for (const [second, other] of Object.entries(kinds)) {
+      const [name = ''] = Object.keys(proof);
+      const isPair = !(name in other) && [first, second].sort().join() !== 'admin_key,super_admin';
+      if (!isPair) continue;
+      pairs += 1;
+      const { status } = await service.anonymous.get(LIST, { ...proof, ...other, 'x-tenant-id': tenant.slug });
+      if (status !== 401) wrong.push(`${first} and ${second}: ${status}`);
+    }
+  }
+  expect(wrong).toEqual([]);
+  expect(pairs).toBeGreaterThan(60);
+});
+
+describe('a key that is nearly right', () => {
+  const SAMPLES = 300;
+  /** By so many characters an admin key is looked up, and shown in lists: they are no secret. */
+  const SHOWN = 17;
+  /** As different as chance makes two series of the same thing once in some hundred thousand times. */
+  const NOTABLE = 4.5;
+
+  const keys = (): [string, string, string][] => [
+    ['owner key', 'x-api-key', tenant.key],
+    ['platform key', 'authorization', kinds.platform_key?.authorization ?? ''],
+    ['public key', 'x-public-key', kinds.public_key?.['x-public-key'] ?? ''],
+    ['admin key', 'x-admin-key', kinds.admin_key?.['x-admin-key'] ?? ''],
+  ];
+
+  async function refusal(header: string, value: string): Promise<{ ms: number; words: string }> {
+    const request = new Request(`${service.url}${LIST}`, { headers: { [header]: value } });
+    const since = performance.now();
+    try {
+      await authenticate(service.app, request);
+    } catch (error) {
+      if (error instanceof ServiceError) return { ms: performance.now() - since, words: error.message };
+      throw error;
+    }
+    throw new Error('a wrong key was taken');
+  }
+
+  test('is refused in the same words and the same time as one that is made up', async () => {
+    for (const [kind, header, key] of keys()) {
+      const words = new Set<string>();
+      const round = async (): Promise<number> => {
+        const times: [number[], number[]] = [[], []];
+        for (let i = 0; i < 2 * SAMPLES; i++) {
+          const isNear = i % 2 === 0;
+          const from = isNear ? key.length - 4 : Math.max(key.length - 48, kind === 'admin key' ? SHOWN : 0);
+          const refused = await refusal(header, key.slice(0, from) + randomHex(key.length - from));
+          words.add(refused.words);
+          times[isNear ? 0 : 1].push(refused.ms);
+        }
+        return Math.abs(welch(...times));
+      };
+      expect(await least(NOTABLE, round), kind).toBeLessThan(NOTABLE);
+      expect(words.size, kind).toBe(1);
+    }
+  }, 30_000);
+
+  function randomHex(length: number): string {
+    return crypto.randomUUID().replaceAll('-', '').concat(crypto.randomUUID().replaceAll('-', '')).slice(0, length);
+  }
+});
+
+/** Welch's t of two series, without the slowest tenth of each: pauses of the machine are nobody's secret. */
+function welch(a: number[], b: number[]): number {
+  const [first, second] = [a, b].map((series) => {
+    const kept = series.toSorted((x, y) => x - y).slice(0, Math.floor(series.length * 0.9));
+    const mean = kept.reduce((sum, x) => sum + x, 0) / kept.length;
+    const variance = kept.reduce((sum, x) => sum + (x - mean) ** 2, 0) / (kept.length - 1);
+    return { mean, error: variance / kept.length };
+  }) as [{ mean: number; error: number }, { mean: number; error: number }];
+  return (first.mean - second.mean) / Math.sqrt(first.error + second.error);
+}

@@ -1,0 +1,185 @@
+// The two runtimes behind src/serve, over real sockets and in processes of their own: the same
+// answers on both. Contract: "Answers", "Operations" and the WebSocket close codes of the decisions.
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { once } from 'node:events';
+import { MAX_BODY, MAX_FRAME } from './support/serve-app.ts';
+import { Client, type RuntimeName, Served } from './support/served.ts';
+
+const HANDSHAKE = [
+  'GET /ws?name=raw HTTP/1.1',
+  'Host: 127.0.0.1',
+  'Upgrade: websocket',
+  'Connection: Upgrade',
+  'Sec-WebSocket-Version: 13',
+];
+const KEY = 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==';
+const lines = (...parts: string[]): string => `${parts.join('\r\n')}\r\n\r\n`;
+
+function chunked(bytes: number): string {
+  const head = lines('POST /size HTTP/1.1', 'Host: 127.0.0.1', 'Transfer-Encoding: chunked', 'Connection: close');
+  return `${head}${bytes.toString(16)}\r\n${'x'.repeat(bytes)}\r\n0\r\n\r\n`;
+}
+
+for (const runtime of ['Bun', 'Deno'] as RuntimeName[]) {
+  describe(`on ${runtime}`, () => {
+    let server: Served;
+    beforeAll(async () => {
+      server = await Served.start(runtime);
+    });
+    afterAll(() => server.end());
+
+    test('the application is told the address of the client', async () => {
+      expect(await fetch(`${server.url}/address`).then((answer) => answer.text())).toBe('127.0.0.1');
+    });
+
+    test('a body up to the ceiling is passed on, one over it gets 413 in the envelope', async () => {
+      const send = (bytes: number) => fetch(`${server.url}/size`, { method: 'POST', body: 'x'.repeat(bytes) });
+      expect(await (await send(MAX_BODY)).text()).toBe(String(MAX_BODY));
+      const refused = await send(MAX_BODY + 1);
+      expect(refused.status).toBe(413);
+      expect(refused.headers.get('content-type')).toBe('application/json; charset=utf-8');
+      expect(await refused.json()).toMatchObject({ success: false, error: { code: 'PAYLOAD_TOO_LARGE' } });
+    });
+
+    test('a chunked body is passed on, and one of any length does not get through', async () => {
+      expect(await server.raw(chunked(900))).toEndWith('900');
+      const answer = await server.raw(chunked(MAX_BODY * 10));
+      expect(answer).toStartWith('HTTP/1.1 413');
+    });
+
+    test('what escapes the application is reported and answered with one fixed sentence', async () => {
+      const answer = await fetch(`${server.url}/fail`);
+      expect(answer.status).toBe(500);
+      expect(await answer.json()).toEqual({
+        success: false,
+        error: { code: 'INTERNAL_ERROR', message: 'internal error' },
+      });
+      expect(await server.log()).toContain('report secret detail');
+    });
+
+    test('a plain GET on the WebSocket path is the application’s', async () => {
+      const answer = await fetch(`${server.url}/ws`);
+      expect([answer.status, await answer.text()]).toEqual([404, '/ws']);
+    });
+
+    test('an incomplete handshake gets 400 in the envelope', async () => {
+      const answer = await server.raw(lines(...HANDSHAKE));
+      expect(answer).toStartWith('HTTP/1.1 400');
+      expect(answer).toContain('"code":"VALIDATION_ERROR"');
+      const tooOld = HANDSHAKE.map((line) => line.replace('Version: 13', 'Version: 8'));
+      expect(await server.raw(lines(...tooOld, KEY))).toStartWith('HTTP/1.1 400');
+    });
+
+    test('a connection can be refused before it is opened', async () => {
+      await expect(Client.open(server.port, '?name=refused')).rejects.toThrow('refused');
+      expect(await server.log()).not.toContain('open refused@127.0.0.1');
+    });
+
+    test('text is answered, messages are handled one after the other', async () => {
+      const client = await Client.open(server.port, '?name=order');
+      client.ws.send('slow one');
+      client.ws.send('two');
+      expect([await client.message(1), await client.message(2)]).toEqual(['echo slow one', 'echo two']);
+      client.ws.close(1000);
+      await client.closed;
+      expect(await server.logged('close order')).toContain('close order@127.0.0.1 1000');
+    });
+
+    test.each([
+      ['a binary frame', new Uint8Array([1, 2]), 1003],
+      ['a frame over the limit', 'x'.repeat(MAX_FRAME + 1), 1009],
+      ['a handler that fails', 'fail', 1011],
+      ['a code of the application’s own', 'bye', 4401],
+    ])('%s closes the connection with its code', async (_what, frame, code) => {
+      const client = await Client.open(server.port, '?name=code');
+      client.ws.send(frame);
+      expect(await client.closed).toBe(code);
+    });
+
+    test('a frame of exactly the limit is taken', async () => {
+      const client = await Client.open(server.port);
+      client.ws.send('x'.repeat(MAX_FRAME));
+      expect(await client.message(1)).toBe(`echo ${'x'.repeat(50)}`);
+      client.ws.close();
+    });
+
+    test('an error while opening closes with 1011', async () => {
+      const client = await Client.open(server.port, '?name=broken');
+      expect(await client.closed).toBe(1011);
+    });
+
+    test('a burst to a client that reads is delivered whole', async () => {
+      const client = await Client.open(server.port, '?name=burst');
+      client.ws.send('burst2000');
+      expect(await client.message(2001)).toBe('echo burst2000');
+      client.ws.close();
+    });
+
+    test('a client that does not read is closed instead of filling the memory', async () => {
+      const socket = server.dial();
+      socket.write(lines(...HANDSHAKE, KEY));
+      await once(socket, 'data');
+      socket.pause();
+      const mask = Buffer.from([0x81, 0x85, 0, 0, 0, 0]);
+      socket.write(Buffer.concat([mask, Buffer.from('flood')]));
+      const seen = await server.logged('flood');
+      expect(seen).toContain('flood stopped');
+      // It neither reads nor goes: it is over all the same.
+      expect(await server.logged('close raw')).toContainEqual(expect.stringMatching(/^close raw@127\.0\.0\.1 \d+$/));
+      socket.destroy();
+    });
+
+    test('a connection that breaks is closed exactly once, with 1006', async () => {
+      const socket = server.dial();
+      socket.write(lines(...HANDSHAKE.map((line) => line.replace('raw', 'cut')), KEY));
+      await once(socket, 'data');
+      socket.resetAndDestroy();
+      await server.logged('close cut');
+      const closes = (await server.log()).filter((line) => line.startsWith('close cut'));
+      expect(closes).toEqual(['close cut@127.0.0.1 1006']);
+    });
+
+    test('an address in use is a clear error', async () => {
+      const second = await Served.start(runtime, server.port);
+      expect(second.error).toBe(`cannot listen on 127.0.0.1:${server.port}: the address is already in use`);
+      await second.end();
+    });
+
+    test('several processes may share the port when all ask for it', async () => {
+      const first = await Served.start(runtime, 0, 'reuse');
+      const second = await Served.start(runtime, first.port, 'reuse');
+      expect([first.error, second.error, second.port]).toEqual([undefined, undefined, first.port]);
+      await Promise.all([first.end(), second.end()]);
+    });
+
+    test('stopping refuses new connections, closes sockets with 1001 and waits for what runs', async () => {
+      const own = await Served.start(runtime);
+      const client = await Client.open(own.port);
+      const slow = fetch(`${own.url}/slow`).then((answer) => answer.text());
+      await own.logged('slow begins');
+      // Its process ends as soon as it has stopped, so what it had not waited for would be cut.
+      const stopped = own.stop('stop');
+      expect(await client.closed).toBe(1001);
+      await expect(fetch(`${own.url}/address`)).rejects.toThrow();
+      expect(await slow).toBe('/slow');
+      await stopped;
+      await own.end();
+    });
+
+    test.each([
+      ['at once', false],
+      ['after a stop that waits', true],
+    ])('stopping by force %s cuts what runs', async (_when, waits) => {
+      const own = await Served.start(runtime);
+      const slow = fetch(`${own.url}/slow`).then(
+        () => 'answered',
+        () => 'cut',
+      );
+      await own.logged('slow begins');
+      if (waits) void own.stop('stop');
+      await own.stop('force');
+      expect(await slow).toBe('cut');
+      await own.end();
+    });
+  });
+}

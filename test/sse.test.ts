@@ -1,0 +1,138 @@
+// The event stream over HTTP: wire format, filters, who may open it, what a role sees, limits.
+import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
+import { startService, type TestService, type TestTenant } from './support/service.ts';
+import { connectEvents, type EventStream, openEvents, until } from './support/streams.ts';
+
+let service: TestService;
+beforeAll(async () => {
+  service = await startService({ SSE_HEARTBEAT_INTERVAL_MS: '300', SSE_MAX_CONNECTIONS_PER_TENANT: '3' });
+});
+afterAll(() => service.stop());
+
+const streams: EventStream[] = [];
+afterEach(() => {
+  for (const stream of streams.splice(0)) stream.close();
+});
+
+async function tenantWithEntities(): Promise<TestTenant> {
+  const tenant = await service.tenant();
+  for (const name of ['articles', 'notes']) {
+    const fields = [
+      { key: 'title', type: 'text' },
+      { key: 'secret', type: 'text' },
+    ];
+    expect((await tenant.post('/api/entities', { name, fields })).status).toBe(201);
+  }
+  return tenant;
+}
+
+async function connect(tenant: TestTenant, query = '', key = tenant.key): Promise<EventStream> {
+  const stream = await connectEvents(service.url, tenant.slug, key, query);
+  streams.push(stream);
+  return stream;
+}
+
+const RECORDS = '/api/entities/articles/records';
+
+test('a stream begins with retry, connected and a heartbeat, numbered from 1', async () => {
+  const tenant = await tenantWithEntities();
+  const stream = await connect(tenant);
+  expect(stream.headers.get('content-type')).toBe('text/event-stream; charset=utf-8');
+  expect(stream.headers.get('cache-control')).toBe('no-store');
+  expect(stream.headers.get('x-accel-buffering')).toBe('no');
+  expect(stream.text.startsWith('retry: 3000\n\nevent: connected\nid: 1\ndata: {')).toBe(true);
+  await until(
+    () => stream.events.length >= 4,
+    30_000,
+    () => stream.text,
+  );
+  expect(stream.events.slice(0, 3).map(({ event, id }) => [event, id])).toEqual([
+    ['connected', '1'],
+    ['heartbeat', '2'],
+    ['heartbeat', '3'],
+  ]);
+  expect(stream.events[0]?.data).toEqual({
+    type: 'connected',
+    tenant: tenant.slug,
+    connection_id: expect.any(String),
+    timestamp: expect.stringMatching(/Z$/),
+  });
+  expect(stream.events[1]?.data).toEqual({ type: 'heartbeat', timestamp: expect.stringMatching(/\.\d{3}Z$/) });
+});
+
+test('a record created, updated and deleted is three events, and nothing from before the stream', async () => {
+  const tenant = await tenantWithEntities();
+  await tenant.post(RECORDS, { title: 'before' });
+  const stream = await connect(tenant);
+  const { body } = await tenant.post(RECORDS, { title: 'one', secret: 's' });
+  const { id, updatedAt } = body.data;
+  await tenant.patch(`${RECORDS}/${id}`, { title: 'two' });
+  await tenant.delete(`${RECORDS}/${id}`);
+  const created = await stream.next();
+  expect(created.event).toBe('record.created');
+  expect(created.data).toEqual({
+    id: expect.stringMatching(/^evt_[0-9a-f-]{36}$/),
+    type: 'record.created',
+    timestamp: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+    tenant: tenant.slug,
+    entity: 'articles',
+    record_id: id,
+    data: { fields: { title: 'one', secret: 's' }, triggered_by: 'api' },
+  });
+  expect(Math.abs(Date.parse(created.data.timestamp) - Date.parse(updatedAt))).toBeLessThan(5_000);
+  expect((await stream.next()).data.data.fields.title).toBe('two');
+  const deleted = await stream.next();
+  expect([deleted.event, deleted.data.record_id]).toEqual(['record.deleted', id]);
+});
+
+test('entities and events narrow the stream; an unknown event type is 400, an unknown entity never matches', async () => {
+  const tenant = await tenantWithEntities();
+  const notes = await connect(tenant, '?entities=notes,nothing');
+  const deletions = await connect(tenant, '?events=record.deleted');
+  const { body } = await tenant.post(RECORDS, { title: 'a' });
+  await tenant.delete(`${RECORDS}/${body.data.id}`);
+  await tenant.post('/api/entities/notes/records', { title: 'n' });
+  expect((await deletions.next()).event).toBe('record.deleted');
+  expect((await notes.next()).data.entity).toBe('notes');
+  const refused = await openEvents(service.url, tenant.slug, tenant.key, '?events=record.nothing');
+  expect(refused.status).toBe(400);
+});
+
+test('a bulk request is one event for each record, in order', async () => {
+  const tenant = await tenantWithEntities();
+  const stream = await connect(tenant);
+  const operations = Array.from({ length: 500 }, (_, i) => ({ op: 'create', data: { title: `t${i}` } }));
+  const answer = await tenant.post(`${RECORDS}/bulk`, { operations });
+  expect(answer.status).toBe(200);
+  const titles: string[] = [];
+  while (titles.length < 500) titles.push((await stream.next()).data.data.fields.title);
+  expect(titles).toEqual(operations.map(({ data }) => data.title));
+});
+
+test('a tenant has so many streams and no more; a place comes back when its client goes', async () => {
+  const tenant = await tenantWithEntities();
+  const [first] = [await connect(tenant), await connect(tenant), await connect(tenant)];
+  const refused = await openEvents(service.url, tenant.slug, tenant.key);
+  expect(refused.status).toBe(429);
+  expect(JSON.parse(refused.text).error.code).toBe('RATE_LIMITED');
+  expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+  first?.close();
+  await until(() => true, 0, String);
+  let status = 429;
+  for (let tries = 0; status === 429 && tries < 100; tries++) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    const again = await openEvents(service.url, tenant.slug, tenant.key);
+    streams.push(again);
+    status = again.status;
+  }
+  expect(status).toBe(200);
+});
+
+test('HEAD does not open a stream', async () => {
+  const tenant = await service.tenant();
+  const response = await fetch(`${service.url}/api/v1/tenants/${tenant.slug}/events/stream`, {
+    method: 'HEAD',
+    headers: { authorization: `Bearer ${tenant.key}` },
+  });
+  expect([404, 405]).toContain(response.status);
+});

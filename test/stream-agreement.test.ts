@@ -1,0 +1,286 @@
+// One rule for reading and for being told: on random roles and random changes, what the event stream and the
+// WebSocket show of a change is what REST shows the same caller of the record at that moment, and nothing where
+// the entity is not to be read or its rows are filtered. Webhooks carry whole records, for tenant admins only.
+// Contract: "WebSocket" rules 4 and 5, section 9 of the decisions.
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import process from 'node:process';
+import fc from 'fast-check';
+import { addRole, platformKey, publicKey, type RoleInput } from './support/credentials.ts';
+import { type Receiver, startReceiver } from './support/receiver.ts';
+import {
+  type Client,
+  clientOf,
+  type Json,
+  startService,
+  type TestService,
+  type TestTenant,
+} from './support/service.ts';
+import { connectEvents, openSocket, until } from './support/streams.ts';
+
+const RUNS = Number(process.env.AGREEMENT_RUNS ?? 4);
+const ENTITIES = ['alpha', 'beta', 'gamma'] as const;
+const FIELDS = ['a', 'b', 'c'] as const;
+const SYSTEM = ['id', 'entityId', 'createdAt', 'updatedAt', 'createdBy', 'updatedBy'];
+
+let service: TestService;
+let receiver: Receiver;
+beforeAll(async () => {
+  service = await startService({ WEBHOOK_ALLOWED_CIDRS: '127.0.0.1/32' });
+  receiver = await startReceiver();
+});
+afterAll(async () => {
+  await service.stop();
+  await receiver.stop();
+});
+
+/** What a role may do with one entity, apart from creating in it. */
+const confinement = fc.record({
+  reads: fc.boolean(),
+  fields: fc.option(fc.subarray([...FIELDS]), { nil: undefined }),
+  excludeFields: fc.option(fc.subarray([...FIELDS]), { nil: undefined }),
+  rowFilter: fc.option(fc.constantFrom('a > 4', 'b = "x" OR c is null', 'NOT (a = 1)'), { nil: undefined, freq: 3 }),
+});
+type Confinement = typeof confinement extends fc.Arbitrary<infer T> ? T : never;
+
+const values = fc.record(
+  {
+    a: fc.option(fc.integer({ min: 0, max: 9 })),
+    b: fc.option(fc.constantFrom('x', 'y', '"✓\n')),
+    c: fc.option(fc.boolean()),
+  },
+  { requiredKeys: [] },
+);
+const change = fc.record({
+  op: fc.constantFrom('create', 'patch', 'put', 'delete', 'bulk'),
+  entity: fc.constantFrom(...ENTITIES),
+  /** Which of the records there, and what is written. */
+  which: fc.nat(),
+  values: fc.array(values, { minLength: 4, maxLength: 4 }),
+});
+type Change = typeof change extends fc.Arbitrary<infer T> ? T : never;
+
+/** Somebody who reads, and listens to all that can be listened to. */
+interface Reader {
+  rest: Client;
+  sse: () => Json[];
+  ws: () => Json[];
+  /** What each change should have shown, change by change: a bulk request has several. */
+  expected: { sse: Json[][]; ws: Json[][] };
+  hasSse: boolean;
+  /** Whether its role filters the entity's rows. */
+  isFiltered(entity: string): boolean;
+  close(): void;
+}
+
+test('streams and sockets show of each change what REST shows of the record, or nothing', async () => {
+  let told = 0;
+  const property = fc.asyncProperty(
+    fc.array(fc.tuple(confinement, confinement, confinement), { minLength: 3, maxLength: 3 }),
+    fc.array(change, { minLength: 10, maxLength: 14 }),
+    async (roles, changes) => {
+      const tenant = await tenantWithEntities();
+      const readers = (await Promise.all(roles.map((role) => readersOf(tenant, role)))).flat();
+      const ids: Record<string, string[]> = { alpha: [], beta: [], gamma: [], marker: [] };
+      const end: Change = { op: 'create', entity: 'marker' as 'alpha', which: 0, values: [{}, {}, {}, {}] };
+      for (const one of [...changes, end]) await make(tenant, one, ids, readers);
+      for (const reader of readers) {
+        for (const channel of ['sse', 'ws'] as const) {
+          if (channel === 'sse' && !reader.hasSse) continue;
+          const expected = reader.expected[channel];
+          const isOver = (): boolean => reader[channel]().some(({ entity }) => entity === 'marker');
+          await until(isOver, 5_000, () => `no marker: ${JSON.stringify(reader[channel]())}`);
+          expect(chunked(reader[channel](), expected)).toEqual(expected);
+          told += expected.flat().length;
+        }
+        reader.close();
+      }
+    },
+  );
+  await fc.assert(property, { numRuns: RUNS, endOnFailure: true });
+  expect(told).toBeGreaterThan(RUNS);
+});
+
+test('webhooks are for tenant admins, and carry what REST shows the owner', async () => {
+  const tenant = await tenantWithEntities();
+  const subscription = { entity_name: 'alpha', event_types: ['record.created', 'record.deleted'], url: receiver.url };
+  const role = await addRole(service, tenant, {
+    permissions: { '*': ['read', 'create', 'update', 'delete'] },
+    entities: { alpha: { excludeFields: ['a'] } },
+  });
+  const key = await platformKey(service, tenant, role.name, { '*': ['read', 'create', 'update', 'delete'] });
+  const limited = clientOf(service.url, { authorization: `Bearer ${key}` });
+  for (const path of ['/api/webhooks/subscriptions', '/api/webhooks/deliveries/x/redeliver']) {
+    expect((await limited.post(path, subscription)).status).toBe(403);
+  }
+  expect((await tenant.post('/api/webhooks/subscriptions', subscription)).status).toBe(201);
+  const { id } = (await limited.post('/api/entities/alpha/records', { b: 'x' })).body.data;
+  const shown = (await tenant.get(`/api/entities/alpha/records/${id}`)).body.data;
+  await tenant.delete(`/api/entities/alpha/records/${id}`);
+  const sent = await receiver.waitFor(2);
+  expect(sent.map(({ body }) => body.data)).toEqual([shown, shown]);
+});
+
+async function tenantWithEntities(): Promise<TestTenant> {
+  const tenant = await service.tenant();
+  const fields = [
+    { key: 'a', type: 'integer' },
+    { key: 'b', type: 'text' },
+    { key: 'c', type: 'boolean' },
+  ];
+  for (const name of [...ENTITIES, 'marker']) {
+    expect((await tenant.post('/api/entities', { name, fields })).status).toBe(201);
+  }
+  return tenant;
+}
+
+/** A platform key with both channels and a public key with the socket, of one role. */
+async function readersOf(tenant: TestTenant, confined: readonly Confinement[]): Promise<Reader[]> {
+  const permissions: RoleInput['permissions'] = { marker: ['read'] };
+  const entities: RoleInput['entities'] = {};
+  confined.forEach(({ reads, ...rule }, i) => {
+    const name = ENTITIES[i] as string;
+    if (reads) permissions[name] = ['read'];
+    entities[name] = JSON.parse(JSON.stringify(rule));
+  });
+  const role = await addRole(service, tenant, { permissions, entities });
+  const platform = await platformKey(service, tenant, role.name, permissions);
+  const open = await publicKey(service, tenant, role.id);
+  const isFiltered = (entity: string): boolean => entities[entity]?.rowFilter !== undefined;
+  const listening = [
+    readerOf(tenant, platform, { authorization: `Bearer ${platform}` }, true),
+    readerOf(tenant, open, { 'x-public-key': open, 'x-tenant-id': tenant.slug }, false),
+  ];
+  return (await Promise.all(listening)).map((reader) => ({ ...reader, isFiltered }));
+}
+
+async function readerOf(
+  tenant: TestTenant,
+  token: string,
+  headers: Record<string, string>,
+  hasSse: boolean,
+): Promise<Omit<Reader, 'isFiltered'>> {
+  const stream = hasSse ? await connectEvents(service.url, tenant.slug, token) : null;
+  const socket = await openSocket(service.url);
+  expect((await socket.ask({ type: 'auth', token })).type).toBe('auth_ok');
+  for (const entity of [...ENTITIES, 'marker']) await socket.ask({ type: 'subscribe', entity });
+  const isRecord = ({ type }: Json): boolean => type.startsWith('record.');
+  return {
+    rest: clientOf(service.url, headers),
+    sse: () =>
+      (stream?.events ?? [])
+        .map(({ data }) => data)
+        .filter(isRecord)
+        .map(({ type, entity, record_id, data }) => ({ type, entity, record_id, fields: data.fields })),
+    ws: () => socket.messages.filter(isRecord),
+    expected: { sse: [], ws: [] },
+    hasSse,
+    close: () => {
+      stream?.close();
+      socket.close();
+    },
+  };
+}
+
+/** Makes a change as the owner, and notes what every reader should be told of it. */
+async function make(tenant: TestTenant, one: Change, ids: Record<string, string[]>, readers: Reader[]): Promise<void> {
+  const { entity } = one;
+  const known = ids[entity] as string[];
+  const { gone, changed, perform } = planned(tenant, one, known);
+  const before = await Promise.all(readers.map((reader) => shown(reader, entity, 'record.deleted', gone)));
+  const made = await perform();
+  const after = await Promise.all(
+    readers.map(async (reader) => [
+      ...(await shown(reader, entity, 'record.created', made)),
+      ...(await shown(reader, entity, 'record.updated', changed)),
+    ]),
+  );
+  ids[entity] = [...known.filter((id) => !gone.includes(id)), ...made];
+  readers.forEach(({ expected }, i) => {
+    const told = [...(before[i] as Told[]), ...(after[i] as Told[])].sort(byRecord);
+    expected.sse.push(told.map(({ sse }) => sse));
+    expected.ws.push(told.map(({ ws }) => ws));
+  });
+}
+
+interface Plan {
+  gone: string[];
+  changed: string[];
+  /** Resolves to the ids of the records it made. */
+  perform(): Promise<string[]>;
+}
+
+/** What a change does to the records that there are. A bulk request makes two, changes one and deletes one. */
+function planned(tenant: TestTenant, { op, entity, which, values }: Change, known: readonly string[]): Plan {
+  const path = `/api/entities/${entity}/records`;
+  const [one, other] = [known[which % known.length], known[(which + 1) % known.length]];
+  const send = async (method: string, address: string, body?: unknown): Promise<Json> => {
+    const answer = await tenant.request(method, address, body);
+    expect([200, 201], answer.text).toContain(answer.status);
+    return answer.body.data;
+  };
+  if (op === 'bulk' && one !== undefined && other !== undefined && one !== other) {
+    const operations = [
+      { op: 'create', data: values[0] },
+      { op: 'update', id: one, data: values[1] },
+      { op: 'create', data: values[2] },
+      { op: 'delete', id: other },
+    ];
+    const perform = async (): Promise<string[]> => {
+      const { results } = await send('POST', `${path}/bulk`, { operations });
+      return [results[0].id, results[2].id];
+    };
+    return { gone: [other], changed: [one], perform };
+  }
+  if (op === 'create' || op === 'bulk' || one === undefined) {
+    return { gone: [], changed: [], perform: async () => [(await send('POST', path, values[0])).id] };
+  }
+  const isGone = op === 'delete';
+  const perform = async (): Promise<string[]> => {
+    await send(op.toUpperCase(), `${path}/${one}`, isGone ? undefined : values[0]);
+    return [];
+  };
+  return { gone: isGone ? [one] : [], changed: isGone ? [] : [one], perform };
+}
+
+interface Told {
+  sse: Json;
+  ws: Json;
+}
+
+/** What REST shows the reader of these records now, in the words of the channels; nothing where it must not be told. */
+async function shown({ rest, isFiltered }: Reader, entity: string, type: string, ids: string[]): Promise<Told[]> {
+  if (isFiltered(entity)) return [];
+  const answers = await Promise.all(ids.map((id) => rest.get(`/api/entities/${entity}/records/${id}`)));
+  return answers
+    .filter(({ status }) => status === 200)
+    .map(({ body: { data } }) => ({
+      sse: { type, entity, record_id: data.id, fields: withoutSystemFields(data) },
+      ws: {
+        type,
+        entity,
+        data:
+          type === 'record.deleted'
+            ? { id: data.id }
+            : { ...data, created_at: data.createdAt, updated_at: data.updatedAt },
+      },
+    }));
+}
+
+function withoutSystemFields(record: Json): Json {
+  return Object.fromEntries(Object.entries(record).filter(([key]) => !SYSTEM.includes(key)));
+}
+
+function byRecord(a: Told, b: Told): number {
+  return a.sse.record_id < b.sse.record_id ? -1 : 1;
+}
+
+/** What came, cut into as many pieces of the same length as were expected; what is left over is one more. */
+function chunked(came: readonly Json[], expected: readonly Json[][]): Json[][] {
+  const idOf = (told: Json): string => told.record_id ?? told.data.id;
+  let at = 0;
+  const pieces = expected.map(({ length }) => {
+    at += length;
+    return came.slice(at - length, at).toSorted((a, b) => (idOf(a) < idOf(b) ? -1 : 1));
+  });
+  return at < came.length ? [...pieces, came.slice(at)] : pieces;
+}

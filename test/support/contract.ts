@@ -1,0 +1,143 @@
+// Every answer that a test's client gets is compared with the service's own API document: the path
+// and method must be there, the status documented, content type, required headers and body must
+// match, and a body may hold no member that the document does not name.
+import Ajv2020, { type ValidateFunction } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
+
+// biome-ignore lint/suspicious/noExplicitAny: the document is walked as plain JSON
+type Json = any;
+
+export interface Observed {
+  method: string;
+  path: string;
+  status: number;
+  headers: Headers;
+  /** The parsed body, or its text. */
+  body: unknown;
+  /** What was sent as JSON, if anything was. */
+  sent?: unknown;
+}
+
+/** Throws an error that says how an answer departs from the document. */
+export type Check = (observed: Observed) => void;
+
+/** Answers are checked against the closed document, requests against the document as it is. */
+const ANSWERS = 'answers';
+const REQUESTS = 'requests';
+const ERROR_MEMBERS = new Set(['code', 'message', 'requestId', 'details']);
+
+/** The check for a document, as served at /swagger/json. */
+export function checkOf(document: Json): Check {
+  const closed = close(structuredClone(document));
+  const ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: true });
+  addFormats.default(ajv);
+  ajv.addSchema({ $id: ANSWERS, ...closed });
+  ajv.addSchema({ $id: REQUESTS, ...document });
+  const templates = Object.keys(closed.paths)
+    .map(templateOf)
+    .sort((a, b) => a.variables - b.variables);
+  return (observed) => {
+    if (observed.method === 'OPTIONS') return;
+    const { pathname } = new URL(observed.path, 'http://service');
+    const template = templates.find(({ pattern }) => pattern.test(pathname));
+    const fault = template === undefined ? strangerFault(observed) : faultOf(ajv, closed, template.path, observed);
+    if (fault === undefined) return;
+    const { method, path, status, body } = observed;
+    throw new Error(`${method} ${path} answers ${status}, but ${fault}:\n${JSON.stringify(body)?.slice(0, 2_000)}`);
+  };
+}
+
+/** A path of the document as a pattern; fewer variables win, as in the router. */
+function templateOf(path: string): { path: string; pattern: RegExp; variables: number } {
+  const parts = path.split(/\{\w+\}/).map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+  return { path, pattern: new RegExp(`^${parts.join('[^/]*')}/?$`), variables: parts.length - 1 };
+}
+
+/** What is wrong with the answer to a path that the document does not know. */
+function strangerFault({ status, body }: Observed): string | undefined {
+  if (status !== 404 && status !== 405) return 'the document has no such path';
+  return isFailure(body) ? undefined : 'this is not the shape of an error';
+}
+
+function isFailure(body: Json): boolean {
+  if (body?.success !== false || typeof body.error?.code !== 'string') return false;
+  return Object.keys(body.error).every((key) => ERROR_MEMBERS.has(key));
+}
+
+function faultOf(ajv: Ajv2020, document: Json, path: string, observed: Observed): string | undefined {
+  const method = observed.method.toLowerCase();
+  const operation = document.paths[path][method];
+  if (operation === undefined) {
+    if (method === 'head') return undefined;
+    return observed.status === 405 ? strangerFault(observed) : 'the document has no such method';
+  }
+  const pointer = ['paths', path, method, 'responses', String(observed.status)];
+  const stated = operation.responses[observed.status];
+  if (stated === undefined) return 'the document does not name this status';
+  const isReference = typeof stated.$ref === 'string';
+  const at = isReference ? stated.$ref.slice(2).split('/') : pointer;
+  const answer = isReference ? document.components.responses[at.at(-1)] : stated;
+  return (
+    headerFault(document, answer, observed) ??
+    bodyFault(ajv, at, answer, observed) ??
+    requestFault(ajv, ['paths', path, method, 'requestBody'], operation, observed)
+  );
+}
+
+/** A request that was accepted has the shape of the document's requests. */
+function requestFault(ajv: Ajv2020, at: string[], operation: Json, { status, sent }: Observed): string | undefined {
+  if (status >= 300 || sent === undefined) return undefined;
+  if (operation.requestBody?.content['application/json'] === undefined) return undefined;
+  const validate = validatorAt(ajv, REQUESTS, [...at, 'content', 'application/json', 'schema']);
+  if (validate(sent)) return undefined;
+  return `what was sent (${JSON.stringify(sent).slice(0, 500)}) departs from it: ${ajv.errorsText(validate.errors)}`;
+}
+
+function headerFault(document: Json, answer: Json, { headers }: Observed): string | undefined {
+  for (const [name, header] of Object.entries<Json>(answer.headers ?? {})) {
+    const stated = header.$ref === undefined ? header : document.components.headers[header.$ref.split('/').at(-1)];
+    if (stated.required === true && !headers.has(name)) return `the header ${name} is missing`;
+  }
+  return undefined;
+}
+
+function bodyFault(ajv: Ajv2020, at: string[], answer: Json, { headers, body }: Observed): string | undefined {
+  if (answer.content === undefined) return body === '' ? undefined : 'the document knows no body for it';
+  const type = headers.get('content-type')?.split(';')[0]?.trim() ?? '';
+  if (answer.content[type] === undefined) return `the document does not name the content type "${type}"`;
+  const validate = validatorAt(ajv, ANSWERS, [...at, 'content', type, 'schema']);
+  return validate(body) ? undefined : `its body departs from the document: ${ajv.errorsText(validate.errors)}`;
+}
+
+/** The validator of the schema at a place in the document; compiled when first asked for. */
+function validatorAt(ajv: Ajv2020, id: string, at: string[]): ValidateFunction {
+  const pointer = at.map((part) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1')));
+  const reference = `${id}#/${pointer.join('/')}`;
+  const validate = ajv.getSchema(reference) as ValidateFunction | undefined;
+  if (validate === undefined) throw new Error(`no schema at ${reference}`);
+  return validate;
+}
+
+/** Objects with named members take no others here; the document leaves room for further members. */
+function close(schema: Json): Json {
+  if (schema === null || typeof schema !== 'object') return schema;
+  for (const value of Object.values(schema)) close(value);
+  const isObject = schema.type === 'object' && typeof schema.properties === 'object';
+  if (isObject && schema.additionalProperties === undefined) schema.additionalProperties = false;
+  return schema;
+}
+
+const checks = new Map<string, Promise<Check>>();
+
+/** The check for the service at an address; its document is read once. */
+export function contractAt(url: string): Promise<Check> {
+  const known = checks.get(url) ?? readCheck(url);
+  checks.set(url, known);
+  return known;
+}
+
+async function readCheck(url: string): Promise<Check> {
+  const answer = await fetch(`${url}/swagger/json`);
+  if (answer.status !== 200) throw new Error(`no API document at ${url}: ${answer.status}`);
+  return checkOf(await answer.json());
+}

@@ -1,0 +1,68 @@
+// A TCP proxy on a free loopback port that can do what networks do: cut one connection or all, refuse new ones, or
+// go silent in both directions while connections stay open.
+import { type AddressInfo, createConnection, createServer, type Socket } from 'node:net';
+
+export interface CuttingProxy {
+  port: number;
+  /** The given address, through the proxy. */
+  address(url: string): string;
+  /** Cuts one open connection, chosen at random. */
+  cutOne(): void;
+  cutAll(): void;
+  /** Cuts everything and closes new connections at once, until called with false. */
+  refuse(isRefusing: boolean): void;
+  /** Passes nothing on until called with false. */
+  silence(isSilent: boolean): void;
+  close(): void;
+}
+
+export async function cuttingProxy(target: number): Promise<CuttingProxy> {
+  const open = new Map<Socket, Socket>();
+  let refusing = false;
+  let silent = false;
+  const cut = (client: Socket): void => {
+    open.get(client)?.destroy();
+    open.delete(client);
+    client.destroy();
+  };
+  const connect = (from: Socket, to: Socket, client: Socket): void => {
+    from.on('data', (bytes: Buffer) => void (silent || to.write(bytes)));
+    from.on('error', () => cut(client));
+    from.on('close', () => cut(client));
+  };
+  const server = createServer((client) => {
+    if (refusing) {
+      client.destroy();
+      return;
+    }
+    const upstream = createConnection({ host: '127.0.0.1', port: target });
+    open.set(client, upstream);
+    connect(client, upstream, client);
+    connect(upstream, client, client);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const port = (server.address() as AddressInfo).port;
+  const cutAll = (): void => [...open.keys()].forEach(cut);
+  return {
+    port,
+    address: (url) => Object.assign(new URL(url), { port: String(port) }).href,
+    cutOne: () => {
+      const clients = [...open.keys()];
+      const one = clients[Math.floor(Math.random() * clients.length)];
+      if (one) cut(one);
+    },
+    cutAll,
+    refuse: (isRefusing) => {
+      refusing = isRefusing;
+      if (refusing) cutAll();
+    },
+    silence: (isSilent) => {
+      silent = isSilent;
+      if (!silent) cutAll();
+    },
+    close: () => {
+      cutAll();
+      server.close();
+    },
+  };
+}

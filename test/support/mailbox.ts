@@ -1,0 +1,30 @@
+// The mails that a service without SMTP_URL has written into its data directory.
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { TestService } from './service.ts';
+
+export interface WrittenMail {
+  text: string;
+  /** Permission bits of the file. */
+  mode: number;
+}
+
+/** The mails to an address, oldest first, once nothing waits to be written. */
+export async function mailsTo(service: TestService, address: string): Promise<WrittenMail[]> {
+  await service.mailSettled();
+  const directory = join(service.app.config.dataDir, 'mail');
+  const files = await readdir(directory).catch(() => []);
+  const mails = files.sort().map(async (file): Promise<WrittenMail> => {
+    const path = join(directory, file);
+    return { text: await readFile(path, 'utf8'), mode: (await stat(path)).mode & 0o777 };
+  });
+  return (await Promise.all(mails)).filter(({ text }) =>
+    text.toLowerCase().includes(`\r\nto: ${address.toLowerCase()}\r\n`),
+  );
+}
+
+/** The token in the newest mail to an address: of a reset, or of an invitation. */
+export async function mailedToken(service: TestService, address: string): Promise<string> {
+  const mail = (await mailsTo(service, address)).at(-1);
+  return /(?:token=|\/invite\/)([\w-]+)/.exec(mail?.text ?? '')?.[1] ?? '';
+}

@@ -1,0 +1,141 @@
+// Postgres and Redis servers of a test's own, for tests that kill them. Each lives in a new directory under the
+// system's temporary one, on a free loopback port. `undefined` where the machine has no such server installed.
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { randomInt } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { chown, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import process from 'node:process';
+import { promisify } from 'node:util';
+import postgres from 'postgres';
+
+const run = promisify(execFile);
+
+export interface PrivatePostgres {
+  url: string;
+  stop(mode?: 'fast' | 'immediate'): Promise<void>;
+  start(): Promise<void>;
+  /** Stops the server if need be and removes its files. */
+  remove(): Promise<void>;
+}
+
+/** `extension` asks for a server that offers it. */
+export async function privatePostgres(needs: { extension?: string } = {}): Promise<PrivatePostgres | undefined> {
+  const server = await startPostgres();
+  if (server === undefined || needs.extension === undefined) return server;
+  if (await offers(server.url, needs.extension)) return server;
+  await server.remove();
+  return undefined;
+}
+
+async function offers(url: string, extension: string): Promise<boolean> {
+  const sql = postgres(url, { max: 1 });
+  const found = await sql`select from pg_available_extensions where name = ${extension}`;
+  await sql.end();
+  return found.length > 0;
+}
+
+async function startPostgres(): Promise<PrivatePostgres | undefined> {
+  const bin = await postgresBinaries();
+  if (bin === undefined) return undefined;
+  const directory = await mkdtemp(join(tmpdir(), 'private-postgres-'));
+  const as = await postgresUser(directory);
+  const data = join(directory, 'data');
+  const port = await freePort();
+  await run(
+    join(bin, 'initdb'),
+    ['-D', data, '-U', 'postgres', '-A', 'trust', '-N', '-E', 'UTF8', '--locale=C.UTF-8'],
+    as,
+  );
+  const settings = `-p ${port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=${directory} -c max_connections=60`;
+  const control = (...parameters: string[]) => run(join(bin, 'pg_ctl'), ['-D', data, '-w', ...parameters], as);
+  const start = async () => void (await control('start', '-l', join(directory, 'log'), '-o', settings));
+  const stop = async (mode = 'fast') => void (await control('stop', '-m', mode));
+  await start();
+  return {
+    url: `postgres://postgres@127.0.0.1:${port}/postgres`,
+    start,
+    stop,
+    remove: async () => {
+      if (existsSync(join(data, 'postmaster.pid'))) await stop('immediate');
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+async function postgresBinaries(): Promise<string | undefined> {
+  const root = '/usr/lib/postgresql';
+  const versions = existsSync(root) ? await readdir(root) : [];
+  const found = versions.map((version) => join(root, version, 'bin')).filter((bin) => existsSync(join(bin, 'initdb')));
+  const inPath = (process.env.PATH ?? '').split(':').filter((bin) => existsSync(join(bin, 'initdb')));
+  return [...found, ...inPath].at(0);
+}
+
+/** Postgres refuses to run as root: then it runs as the user its package made. */
+async function postgresUser(directory: string): Promise<{ cwd: string; uid?: number; gid?: number }> {
+  if (process.getuid?.() !== 0) return { cwd: directory };
+  const { stdout } = await run('id', ['-u', 'postgres']);
+  const group = await run('id', ['-g', 'postgres']);
+  const ids = { uid: Number(stdout), gid: Number(group.stdout) };
+  await chown(directory, ids.uid, ids.gid);
+  return { cwd: directory, ...ids };
+}
+
+export interface PrivateRedis {
+  url: string;
+  start(): Promise<void>;
+  /** SIGKILL, as in a crash. */
+  kill(): Promise<void>;
+  /** SIGSTOP and SIGCONT: it accepts connections and says nothing. */
+  freeze(): void;
+  thaw(): void;
+  remove(): Promise<void>;
+}
+
+export async function privateRedis(): Promise<PrivateRedis | undefined> {
+  const server = ['/usr/bin/redis-server', '/usr/local/bin/redis-server', '/usr/bin/valkey-server'].find(existsSync);
+  if (server === undefined) return undefined;
+  const directory = await mkdtemp(join(tmpdir(), 'private-redis-'));
+  const port = await freePort();
+  let child: ChildProcess | undefined;
+  const start = async () => {
+    child = spawn(server, ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--dir', directory]);
+    await new Promise<void>((resolve, reject) => {
+      child?.stdout?.on('data', (text) => String(text).includes('eady to accept connections') && resolve());
+      child?.once('exit', (code) => reject(new Error(`redis-server ended with ${code}`)));
+    });
+  };
+  const kill = async () => {
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const gone = new Promise((resolve) => child?.once('exit', resolve));
+    child.kill('SIGKILL');
+    await gone;
+  };
+  await start();
+  return {
+    url: `redis://127.0.0.1:${port}`,
+    start,
+    kill,
+    freeze: () => void child?.kill('SIGSTOP'),
+    thaw: () => void child?.kill('SIGCONT'),
+    remove: async () => {
+      await kill();
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Not one of those that the system hands out: it could hand that out again while nothing listens there. */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = randomInt(10_000, 30_000);
+    const server = createServer();
+    const isFree = await new Promise<boolean>((resolve) => {
+      server.once('error', () => resolve(false));
+      server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
+    });
+    if (isFree) return port;
+  }
+}

@@ -1,0 +1,109 @@
+// Connections as bytes over TCP, for clients that do what no library does: stop reading, half-close, drop. And the
+// frames of a WebSocket by hand. What comes is kept as text, byte for byte (latin1). Times are milliseconds.
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { until } from './streams.ts';
+
+export interface RawConnection {
+  socket: Socket;
+  /** All that was read so far. */
+  readonly text: string;
+  /** The status of the answer; 0 before it is there, and after a break. */
+  readonly status: number;
+  /** The server has ended or broken the connection. */
+  readonly isOver: boolean;
+  reads(what: string, withinMs?: number): Promise<void>;
+  ended(withinMs?: number): Promise<void>;
+  close(): void;
+}
+
+const WITHIN_MS = 20_000;
+
+/** Sends a GET and reads on until told otherwise (`socket.pause()`). */
+export async function rawGet(url: string, path: string, headers: Record<string, string>): Promise<RawConnection> {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  const state = { text: '', isOver: false };
+  socket.setEncoding('latin1');
+  socket.on('data', (text) => {
+    state.text += text;
+  });
+  // Breaking it off is what these tests are about.
+  socket.on('error', () => socket.destroy());
+  socket.on('end', () => {
+    state.isOver = true;
+  });
+  socket.on('close', () => {
+    state.isOver = true;
+  });
+  await once(socket, 'connect');
+  const lines = Object.entries({ Host: `${hostname}:${port}`, ...headers }).map(([name, value]) => `${name}: ${value}`);
+  socket.write(`GET ${path} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`);
+  return {
+    socket,
+    get text() {
+      return state.text;
+    },
+    get status() {
+      return Number(/^HTTP\/1\.1 (\d+)/.exec(state.text)?.[1] ?? 0);
+    },
+    get isOver() {
+      return state.isOver;
+    },
+    reads: (what, withinMs = WITHIN_MS) =>
+      until(
+        () => state.text.includes(what),
+        withinMs,
+        () => `no ${what} in: ${state.text.slice(-500)}`,
+      ),
+    ended: (withinMs = WITHIN_MS) =>
+      until(
+        () => state.isOver,
+        withinMs,
+        () => `not ended: ${state.text.slice(-500)}`,
+      ),
+    close: () => socket.destroy(),
+  };
+}
+
+/** An event stream, whatever the answer to it; resolves when that has begun. */
+export async function rawStream(url: string, slug: string, key: string): Promise<RawConnection> {
+  const path = `/api/v1/tenants/${slug}/events/stream`;
+  const stream = await rawGet(url, path, { Authorization: `Bearer ${key}`, Connection: 'close' });
+  await stream.reads('\r\n\r\n');
+  return stream;
+}
+
+/** A WebSocket after its handshake. */
+export async function rawSocket(url: string): Promise<RawConnection> {
+  const upgrade = {
+    Connection: 'Upgrade',
+    Upgrade: 'websocket',
+    'Sec-WebSocket-Version': '13',
+    'Sec-WebSocket-Key': randomBytes(16).toString('base64'),
+  };
+  const socket = await rawGet(url, '/ws', upgrade);
+  await socket.reads('\r\n\r\n');
+  return socket;
+}
+
+/** A client's frame, whole: opcode 1 is text, 2 binary. */
+export function frame(payload: string | Uint8Array, opcode = 1): Buffer {
+  const bytes = Buffer.from(payload);
+  const { length } = bytes;
+  const mask = randomBytes(4);
+  const size = length < 126 ? [0x80 | length] : [0x80 | 126, length >> 8, length & 0xff];
+  if (length > 0xffff) throw new RangeError('no need for larger frames');
+  return Buffer.concat([
+    Buffer.from([0x80 | opcode, ...size]),
+    mask,
+    bytes.map((byte, i) => byte ^ (mask[i & 3] as number)),
+  ]);
+}
+
+/** The code in the last frame, if that closes the connection. */
+export function closeCode({ text }: RawConnection): number | null {
+  const at = text.lastIndexOf('\x88');
+  return at < 0 ? null : text.charCodeAt(at + 2) * 256 + text.charCodeAt(at + 3);
+}

@@ -1,0 +1,205 @@
+// A rolling restart: processes on one Postgres and one Redis, writers that reconnect, and one process after
+// the other replaced by SIGTERM and a new start on the same port. What was acknowledged is compared with what
+// a webhook's receiver and event streams, one at each process, have got. Times are milliseconds.
+import { setTimeout as delay } from 'node:timers/promises';
+import { type ServiceProcess, startServiceProcess } from './processes.ts';
+import { type Receiver, startReceiver } from './receiver.ts';
+import { ADMIN_SECRET, clientOf, type Json } from './service.ts';
+import { connectEvents, type EventStream } from './streams.ts';
+
+export interface RollingLedger {
+  restarts: number;
+  /** Writes with the good answer that was due. */
+  acknowledged: number;
+  /** Writes that were answered in any other way, or by nobody within the time a client waits. */
+  failed: string[];
+  /** Attempts that found no listener, and connections that ended under a request; the write was sent again. */
+  refused: number;
+  broken: number;
+  /** Acknowledged records whose event the webhook's receiver, or no stream, has got. */
+  lost: number;
+  unstreamed: number;
+  /** Events that a receiver was sent more than once; events that one stream showed twice. */
+  doubled: number;
+  streamedTwice: number;
+  longestWriteMs: number;
+  exitCodes: (number | null)[];
+}
+
+export interface RollingOptions {
+  environment: Record<string, string>;
+  /** Two need a Redis that they share. */
+  processes: 1 | 2;
+  /** How often each of them is replaced. */
+  rounds: number;
+  writers: number;
+  /** How long is written before, between and after the restarts. */
+  steadyMs: number;
+}
+
+const GIVE_UP_MS = 30_000;
+const SETTLE_MS = 30_000;
+
+export async function rollingRestart(options: RollingOptions): Promise<RollingLedger> {
+  const { environment, processes, rounds, writers, steadyMs } = options;
+  const env = { ...environment, WEBHOOK_ALLOWED_CIDRS: '127.0.0.1/32', LOG_LEVEL: 'error' };
+  const receiver = await startReceiver();
+  const first = await startServiceProcess(env);
+  const services = processes === 1 ? [first] : [first, await startServiceProcess(env)];
+  const run = new Run([...services], env, await prepare(first, receiver), receiver);
+  const watching = services.map((_, i) => run.watch(i));
+  for (const i of services.keys()) await run.watched(i);
+  const writing = Array.from({ length: writers }, (_, i) => run.write(i));
+  await delay(steadyMs);
+  for (let round = 0; round < rounds; round++) {
+    for (const i of services.keys()) {
+      await run.replace(i);
+      await run.watched(i);
+      await delay(steadyMs);
+    }
+  }
+  run.isWriting = false;
+  await Promise.all(writing);
+  const endsAt = Date.now() + SETTLE_MS;
+  const isPending = (): boolean => run.missing().length > 0 || (processes > 1 && run.unseen().length > 0);
+  while (isPending() && Date.now() < endsAt) await delay(20);
+  run.isWatching = false;
+  await run.stop();
+  await Promise.all(watching);
+  await receiver.stop();
+  return run.ledger();
+}
+
+interface Place {
+  slug: string;
+  key: string;
+}
+
+async function prepare(service: ServiceProcess, receiver: Receiver): Promise<Place> {
+  const slug = `rolling-${process.pid}-${Date.now().toString(36)}`;
+  const admin = clientOf(service.url, { 'x-admin-secret': ADMIN_SECRET });
+  const { apiKey: key } = (await admin.post('/api/admin/platform/tenants', { slug, name: slug })).body.data;
+  const tenant = clientOf(service.url, { 'x-api-key': key });
+  await tenant.post('/api/entities', { name: 'entry', fields: [{ key: 'n', type: 'integer' }] });
+  const subscription = { entity_name: 'entry', event_types: ['record.created'], url: receiver.url };
+  const answer = await tenant.post('/api/webhooks/subscriptions', subscription);
+  if (answer.status !== 201) throw new Error(answer.text);
+  return { slug, key };
+}
+
+class Run {
+  isWriting = true;
+  isWatching = true;
+  readonly #acknowledged = new Set<string>();
+  readonly #failed: string[] = [];
+  readonly #streams: EventStream[] = [];
+  /** The streams open now, by process. */
+  readonly #open = new Map<number, EventStream>();
+  readonly #exitCodes: (number | null)[] = [];
+  #refused = 0;
+  #broken = 0;
+  #restarts = 0;
+  #longestWriteMs = 0;
+
+  constructor(
+    private readonly services: ServiceProcess[],
+    private readonly env: Record<string, string>,
+    private readonly place: Place,
+    private readonly receiver: Receiver,
+  ) {}
+
+  /** One writer: each write is sent under its own Idempotency-Key until it is answered. */
+  async write(writer: number): Promise<void> {
+    for (let n = 0; this.isWriting; n++) {
+      const startedAt = Date.now();
+      await this.#once(writer + n, { n }, `${writer}-${n}`, startedAt + GIVE_UP_MS);
+      this.#longestWriteMs = Math.max(this.#longestWriteMs, Date.now() - startedAt);
+    }
+  }
+
+  async #once(at: number, body: Json, id: string, until: number): Promise<void> {
+    for (let attempt = 0; Date.now() < until; attempt++) {
+      const { url } = this.services[(at + attempt) % this.services.length] as ServiceProcess;
+      const response = await fetch(`${url}/api/entities/entry/records`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'x-api-key': this.place.key, 'idempotency-key': id },
+        body: JSON.stringify(body),
+      }).catch((error: unknown) => error as { code?: string });
+      if (!(response instanceof Response)) {
+        if (/refused/i.test(String(response.code))) this.#refused++;
+        else this.#broken++;
+        await delay(5);
+        continue;
+      }
+      const text = await response.text();
+      if (response.status === 201) this.#acknowledged.add(JSON.parse(text).data.id);
+      else this.#failed.push(`${response.status} ${text}`);
+      return;
+    }
+    this.#failed.push(`${id} was answered by nobody`);
+  }
+
+  /** Keeps an event stream open at one of the processes. */
+  async watch(i: number): Promise<void> {
+    while (this.isWatching) {
+      const { url } = this.services[i] as ServiceProcess;
+      const stream = await connectEvents(url, this.place.slug, this.place.key).catch(() => null);
+      if (stream === null) await delay(5);
+      else {
+        this.#streams.push(stream);
+        this.#open.set(i, stream);
+        while (!stream.isOver && this.isWatching) await delay(5);
+        this.#open.delete(i);
+        stream.close();
+      }
+    }
+  }
+
+  /** Resolves when a stream is open at a process: what is written from then on it shows. */
+  async watched(i: number): Promise<void> {
+    while (!this.#open.has(i)) await delay(5);
+  }
+
+  /** Ends a process in order and starts the next on its port. */
+  async replace(i: number): Promise<void> {
+    const old = this.services[i] as ServiceProcess;
+    this.#exitCodes.push(await old.stop());
+    this.services[i] = await startServiceProcess({ ...this.env, PORT: new URL(old.url).port });
+    this.#restarts++;
+  }
+
+  async stop(): Promise<void> {
+    this.#exitCodes.push(...(await Promise.all(this.services.map((service) => service.stop()))));
+  }
+
+  missing(): string[] {
+    const got = new Set(this.receiver.received.map(({ body }) => body.record_id.slice('rec_'.length)));
+    return [...this.#acknowledged].filter((id) => !got.has(id));
+  }
+
+  unseen(): string[] {
+    const seen = new Set(this.#streams.flatMap((stream) => recordsOf(stream)));
+    return [...this.#acknowledged].filter((id) => !seen.has(id));
+  }
+
+  ledger(): RollingLedger {
+    const twice = this.#streams.map((stream) => recordsOf(stream)).map((ids) => ids.length - new Set(ids).size);
+    return {
+      restarts: this.#restarts,
+      acknowledged: this.#acknowledged.size,
+      failed: this.#failed,
+      refused: this.#refused,
+      broken: this.#broken,
+      lost: this.missing().length,
+      unstreamed: this.unseen().length,
+      doubled: this.receiver.received.length - new Set(this.receiver.received.map(({ body }) => body.id)).size,
+      streamedTwice: twice.reduce((sum, n) => sum + n, 0),
+      longestWriteMs: this.#longestWriteMs,
+      exitCodes: this.#exitCodes,
+    };
+  }
+}
+
+function recordsOf(stream: EventStream): string[] {
+  return stream.events.filter(({ event }) => event === 'record.created').map(({ data }) => data.record_id);
+}

@@ -1,0 +1,122 @@
+// Starts test/support/serve-app.ts as a process of one runtime and talks to it.
+// Ports are picked by the system; every process started here is ended by its own handle.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readdirSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { createInterface } from 'node:readline';
+
+const QUIET_MS = 300;
+const ROOT = new URL('../..', import.meta.url).pathname;
+
+export type RuntimeName = 'Bun' | 'Deno';
+
+/** The command line that runs a script of this repository on one runtime. */
+function command(runtime: RuntimeName, script: string): [string, string[]] {
+  if (runtime === 'Bun') return [process.execPath, ['--no-env-file', script]];
+  const permissions = ['--allow-net=127.0.0.1', '--allow-env', '--allow-read'];
+  return [denoBinary(), ['run', '--no-prompt', ...permissions, script]];
+}
+
+/** Not node_modules/.bin/deno: that is a script for Node.js, which a machine with Bun alone has not. */
+export function denoBinary(): string {
+  const packages = readdirSync(`${ROOT}node_modules/@deno`).map((name) => `${ROOT}node_modules/@deno/${name}/deno`);
+  const found = [`${ROOT}node_modules/deno/deno`, ...packages].find((path) => existsSync(path));
+  if (!found) throw new Error('the deno package is not installed');
+  return found;
+}
+
+export class Served {
+  private constructor(
+    private readonly child: ChildProcess,
+    private readonly lines: AsyncIterator<string>,
+    readonly port: number,
+    /** Why it could not listen, if it could not. */
+    readonly error: string | undefined,
+  ) {}
+
+  static async start(runtime: RuntimeName, port = 0, ...flags: string[]): Promise<Served> {
+    const [program, args] = command(runtime, `${ROOT}test/support/serve-app.ts`);
+    const child = spawn(program, [...args, String(port), ...flags], { stdio: ['pipe', 'pipe', 'inherit'] });
+    const lines = createInterface({ input: child.stdout as NonNullable<typeof child.stdout> })[Symbol.asyncIterator]();
+    const first = JSON.parse((await lines.next()).value ?? '{"error":"ended without a word"}');
+    return new Served(child, lines, first.port ?? 0, first.error);
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.port}`;
+  }
+
+  log(): Promise<string[]> {
+    return fetch(`${this.url}/log`).then((answer) => answer.json());
+  }
+
+  /** Waits until the log has a line that starts so. */
+  async logged(start: string): Promise<string[]> {
+    for (;;) {
+      const lines = await this.log();
+      if (lines.some((line) => line.startsWith(start))) return lines;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+
+  /** Resolves when the server says that it has stopped. */
+  async stop(how: 'stop' | 'force'): Promise<void> {
+    this.child.stdin?.write(`${how}\n`);
+    await this.lines.next();
+  }
+
+  async end(): Promise<void> {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    const exited = once(this.child, 'exit');
+    this.child.kill('SIGKILL');
+    await exited;
+  }
+
+  /** Sends raw bytes and answers all that comes back until the server closes, or has answered and is quiet. */
+  async raw(bytes: string): Promise<string> {
+    const socket = this.dial();
+    let received = '';
+    socket.on('data', (chunk) => {
+      received += chunk.toString('latin1');
+      socket.setTimeout(QUIET_MS, () => socket.destroy());
+    });
+    socket.on('error', (error) => {
+      received += `\n${error.message}`;
+    });
+    socket.write(bytes);
+    await new Promise((resolve) => socket.once('close', resolve));
+    return received;
+  }
+
+  dial(): Socket {
+    return connect(this.port, '127.0.0.1');
+  }
+}
+
+/** A WebSocket client that remembers what it got. */
+export class Client {
+  readonly received: string[] = [];
+  readonly closed: Promise<number>;
+  private constructor(readonly ws: WebSocket) {
+    ws.onmessage = (event) => this.received.push(event.data);
+    this.closed = new Promise((resolve) => {
+      ws.onclose = (event) => resolve(event.code);
+    });
+  }
+
+  static async open(port: number, query = ''): Promise<Client> {
+    const client = new Client(new WebSocket(`ws://127.0.0.1:${port}/ws${query}`));
+    await new Promise<void>((resolve, reject) => {
+      client.ws.onopen = () => resolve();
+      client.ws.onerror = () => reject(new Error('refused'));
+    });
+    return client;
+  }
+
+  /** Waits for the nth message (from 1). */
+  async message(nth: number): Promise<string> {
+    while (this.received.length < nth) await new Promise((resolve) => setTimeout(resolve, 5));
+    return this.received[nth - 1] as string;
+  }
+}

@@ -1,0 +1,138 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { sql } from '../src/runtime/sql.ts';
+import { startService, type TestService } from './support/service.ts';
+
+let service: TestService;
+beforeAll(async () => {
+  service = await startService();
+});
+afterAll(async () => service.stop());
+
+describe('tenants', () => {
+  test('a new tenant is ready for use with the key that is shown once', async () => {
+    const tenant = await service.tenant();
+    const me = await tenant.get('/api/auth/whoami');
+    expect(me.status).toBe(200);
+    expect(me.body.data).toMatchObject({ kind: 'owner_key', tenant: { slug: tenant.slug } });
+    const keys = await tenant.get('/api/keys');
+    expect(keys.text).not.toContain(tenant.key);
+    expect(keys.body.data).toHaveLength(1);
+  });
+
+  test('its settings are shown with their defaults', async () => {
+    const tenant = await service.tenant({ settings: { passwordReset: true } });
+    const settings = { selfRegistration: false, passwordReset: true, customDomain: null };
+    expect((await tenant.get('/api/tenant')).body.data.settings).toEqual(settings);
+    expect((await service.admin.get(`/api/admin/platform/tenants/${tenant.slug}`)).body.data.settings).toEqual(
+      settings,
+    );
+  });
+
+  test('members that mean nothing are refused, by name, and nothing is changed', async () => {
+    const tenant = await service.tenant();
+    const platform = `/api/admin/platform/tenants/${tenant.slug}`;
+    for (const answer of [
+      await tenant.patch('/api/tenant', { name: 'Other', slug: 'other', setting: {} }),
+      await service.admin.patch(platform, { name: 'Other', slug: 'other', setting: {} }),
+    ]) {
+      expect(answer.status).toBe(400);
+      expect(answer.body.error.details.map(({ path }: { path: string }) => path)).toEqual(['slug', 'setting']);
+    }
+    expect((await tenant.get('/api/tenant')).body.data.name).not.toBe('Other');
+    const made = await service.admin.post('/api/admin/platform/tenants', { slug: 'abc', name: 'A', owners: {} });
+    expect(made.body.error.details).toMatchObject([{ path: 'owners' }]);
+  });
+
+  test('list parameters that are out of range are all named at once', async () => {
+    const answer = await service.admin.get('/api/admin/platform/tenants?page=0&limit=101');
+    expect(answer.status).toBe(400);
+    expect(answer.body.error.details.map(({ path }: { path: string }) => path).sort()).toEqual(['limit', 'page']);
+  });
+
+  test('a slug is 3 to 48 lower-case letters, digits and hyphens, begins with a letter and is taken once', async () => {
+    const create = (slug: unknown) => service.admin.post('/api/admin/platform/tenants', { slug, name: 'T' });
+    for (const slug of ['ab', 'Abc', '1abc', 'abc-', '-abc', 'a_b', 'äbc', 'a'.repeat(49), 7, undefined]) {
+      const refused = await create(slug);
+      expect([slug, refused.status]).toEqual([slug, 400]);
+      expect(refused.body.error.details).toMatchObject([{ path: 'slug' }]);
+    }
+    const { slug } = await service.tenant();
+    expect((await create(slug)).status).toBe(409);
+  });
+
+  test('an operator reads status and counts, and drops a tenant only when the slug is repeated', async () => {
+    const tenant = await service.tenant();
+    await tenant.post('/api/entities', { name: 'task', fields: [{ key: 'title', type: 'text' }] });
+    await tenant.post('/api/entities/task/records', { title: 'one' });
+    const path = `/api/admin/platform/tenants/${tenant.slug}`;
+    const expected = { slug: tenant.slug, status: 'active', counts: { entities: 1, records: 1, users: 0 } };
+    expect((await service.admin.get(path)).body.data).toMatchObject(expected);
+    const list = (await service.admin.get('/api/admin/platform/tenants')).body.data;
+    expect(list).toMatchObject({ page: 1, limit: 20 });
+    expect(list.items).toContainEqual((await service.admin.get(path)).body.data);
+    for (const query of ['', '?confirm=other']) expect((await service.admin.delete(path + query)).status).toBe(400);
+    expect((await tenant.get('/api/entities/task')).status).toBe(200);
+    const dropped = await service.admin.delete(`${path}?confirm=${tenant.slug}`);
+    expect([dropped.status, dropped.body.data]).toEqual([200, { id: tenant.id, deleted: true }]);
+    expect((await service.admin.get(path)).status).toBe(404);
+    expect((await tenant.get('/api/entities/task')).status).toBe(401);
+  });
+});
+
+describe('custom domains', () => {
+  test('a domain is one tenant’s, whatever its case, and the service’s own hosts are nobody’s', async () => {
+    // A database may have seen this test before.
+    const zone = `z${Date.now().toString(36)}.test`;
+    const hosts = {
+      BASE_URL: `https://Api.Service.${zone}:8443`,
+      APP_URL: `https://app.service.${zone}/`,
+      HOST: '127.0.0.1',
+    };
+    const named = await startService(hosts);
+    try {
+      const [one, other] = [await named.tenant(), await named.tenant()];
+      const claim = async (customDomain: string) =>
+        (await one.patch('/api/tenant', { settings: { customDomain } })).status;
+      expect(await claim(`API.service.${zone}`)).toBe(409);
+      expect(await claim(`app.service.${zone}`)).toBe(409);
+      const made = { slug: 'takes-it', name: 'x', settings: { customDomain: `api.service.${zone}` } };
+      expect((await named.admin.post('/api/admin/platform/tenants', made)).status).toBe(409);
+      expect(await claim(`data.one.${zone}`)).toBe(200);
+      const taken = await other.patch('/api/tenant', { settings: { customDomain: `Data.One.${zone}` } });
+      expect(taken.status).toBe(409);
+      expect((await other.get('/api/auth/whoami', { host: `data.one.${zone}` })).status).toBe(403);
+
+      // One that was stored before the service had the name does not keep the other tenants out.
+      await named.app.db.rows(sql`
+        update platform.tenants set settings = settings || ${JSON.stringify({ customDomain: `api.service.${zone}` })}::text::jsonb
+        where id = ${one.id}::uuid`);
+      await named.app.changes.announce('tenant', one.id);
+      expect((await other.get('/api/auth/whoami', { host: `api.service.${zone}:8443` })).status).toBe(200);
+    } finally {
+      await named.stop();
+    }
+  });
+});
+
+describe('admin sessions', () => {
+  test('a session is a UUID that acts as the tenant’s admin for 12 hours, until it is ended', async () => {
+    const tenant = await service.tenant();
+    const opened = await service.admin.post('/api/admin/sessions', { tenantSlug: tenant.slug });
+    expect(opened.status).toBe(201);
+    const { token, tenantSlug, expiresAt } = opened.body.data;
+    expect([tenantSlug, token]).toEqual([tenant.slug, expect.stringMatching(/^[0-9a-f-]{36}$/)]);
+    expect(Date.parse(expiresAt) - Date.now()).toBeWithin(12 * 3_600_000 - 60_000, 12 * 3_600_000 + 1);
+    const session = service.anonymous.with({ authorization: `Bearer ${token}` });
+    expect((await session.get('/api/users')).status).toBe(200);
+    expect((await session.get('/api/auth/whoami')).body.data).toMatchObject({ tenant: { slug: tenant.slug } });
+    expect((await session.delete('/api/admin/sessions/current')).status).toBe(200);
+    expect((await session.get('/api/users')).status).toBe(401);
+  });
+
+  test('only the super-admin opens one, in a tenant that is there', async () => {
+    const tenant = await service.tenant();
+    expect((await service.admin.post('/api/admin/sessions', { tenantSlug: 'no-such-tenant' })).status).toBe(404);
+    expect((await tenant.post('/api/admin/sessions', { tenantSlug: tenant.slug })).status).toBe(403);
+    expect((await service.anonymous.post('/api/admin/sessions', { tenantSlug: tenant.slug })).status).toBe(401);
+  });
+});

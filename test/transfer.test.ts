@@ -1,0 +1,346 @@
+// Import, export and aggregates of a real list of airports: every answer is compared with one computed
+// from the file itself. Formats are checked against an independent CSV parser.
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import airports from 'airports';
+import { parse } from 'csv-parse/sync';
+import { cellsOf, csvLine, fromCell, toCell } from '../src/records/csv.ts';
+import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+
+interface Airport {
+  iata: string;
+  iso: string;
+  status: number;
+  title: string | null;
+  continent: string;
+  kind: string;
+  lat: string | null;
+  lon: number | null;
+}
+
+const DECIMAL = /^[+-]?\d+(\.\d+)?$/;
+const seen = new Set<string>();
+/** The file's airports, each code once. */
+const rows: Airport[] = (airports as Json[])
+  .filter(({ iata }) => typeof iata === 'string' && !seen.has(iata) && seen.add(iata))
+  .map(({ iata, iso, status, name, continent, type, lat, lon }) => ({
+    iata,
+    iso,
+    status,
+    title: name ?? null,
+    continent,
+    kind: type,
+    lat: DECIMAL.test(lat) ? lat : null,
+    lon: DECIMAL.test(lon) ? Number(lon) : null,
+  }));
+
+const FIELDS = [
+  { key: 'iata', type: 'text', unique: true },
+  { key: 'iso', type: 'text', indexed: true },
+  { key: 'status', type: 'integer' },
+  { key: 'title', type: 'text' },
+  { key: 'continent', type: 'text', indexed: true },
+  { key: 'kind', type: 'text' },
+  { key: 'lat', type: 'decimal' },
+  { key: 'lon', type: 'number' },
+];
+const KEYS = FIELDS.map(({ key }) => key) as (keyof Airport)[];
+const CSV = { 'content-type': 'text/csv' };
+const NDJSON = { 'content-type': 'application/x-ndjson' };
+const PORTS = '/api/entities/ports/records';
+
+let service: TestService;
+let tenant: TestTenant;
+beforeAll(async () => {
+  service = await startService();
+  tenant = await service.tenant();
+  await make('ports');
+  const body = rows.map((row) => `${JSON.stringify(row)}\n`).join('');
+  const answer = await tenant.post(`${PORTS}/import`, body, NDJSON);
+  expect(answer.body.data).toEqual({ created: rows.length, refused: 0, errors: [] });
+});
+afterAll(async () => service.stop());
+
+async function make(name: string, fields: object[] = FIELDS): Promise<string> {
+  const made = await tenant.post('/api/entities', { name, fields });
+  if (made.status !== 201) throw new Error(made.text);
+  return `/api/entities/${name}/records`;
+}
+
+const own = (record: Json): Json => Object.fromEntries(KEYS.map((key) => [key, record[key]]));
+const byCode = (a: { iata: string }, b: { iata: string }): number => (a.iata < b.iata ? -1 : a.iata > b.iata ? 1 : 0);
+const linesOf = (text: string): Json[] =>
+  text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line));
+const query = (path: string, parameters: Record<string, string>): string =>
+  `${path}?${new URLSearchParams(parameters)}`;
+
+describe('export and import', () => {
+  test('what was imported as NDJSON is exported as it was', async () => {
+    const file = await tenant.get(`${PORTS}/export?format=ndjson`);
+    expect(file.headers.get('content-disposition')).toBe('attachment; filename="ports.ndjson"');
+    expect(linesOf(file.text).map(own).sort(byCode)).toEqual([...rows].sort(byCode));
+  });
+
+  test('a CSV export reads alike in an independent parser, and imports again as equal records', async () => {
+    const file = await tenant.get(`${PORTS}/export?format=csv`);
+    expect(file.headers.get('content-type')).toBe('text/csv; charset=utf-8');
+    const table: string[][] = parse(file.text);
+    expect(table[0]).toEqual(['id', 'entityId', ...KEYS, 'createdAt', 'updatedAt', 'createdBy', 'updatedBy']);
+    expect(table).toHaveLength(rows.length + 1);
+    const lines = file.text.split('\n').slice(0, -1);
+    expect(lines.map((line) => cellsOf(line))).toEqual(table);
+    const copy = await make('copied');
+    const answer = await tenant.post(`${copy}/import`, `\u{feff}${file.text.replaceAll('\n', '\r\n')}`, CSV);
+    expect(answer.body.data).toEqual({ created: rows.length, refused: 0, errors: [] });
+    const again = await tenant.get(`${copy}/export?fields=${KEYS}`);
+    expect(linesOf(again.text).map(own).sort(byCode)).toEqual([...rows].sort(byCode));
+  });
+
+  test('export takes the filters, search, order and projection of lists', async () => {
+    const parameters = {
+      filters: 'continent = "OC" AND lon > 150',
+      search: 'airport',
+      sort: '-iata',
+      fields: 'iata,lat',
+    };
+    const file = await tenant.get(query(`${PORTS}/export`, parameters));
+    const expected = rows
+      .filter((row) => row.continent === 'OC' && (row.lon ?? 0) > 150 && hasWord(row, 'airport'))
+      .sort(byCode)
+      .reverse();
+    expect(expected.length).toBeGreaterThan(20);
+    expect(linesOf(file.text).map(({ iata, lat }) => [iata, lat])).toEqual(
+      expected.map(({ iata, lat }) => [iata, lat]),
+    );
+    expect(linesOf(file.text)[0]).not.toHaveProperty('title');
+  });
+
+  test('lines that cannot be taken are reported with the numbers they have in the file', async () => {
+    const path = await make('lines');
+    const csv =
+      'iata,title,status\r\nAAA,"two\nlines",1\r\nAAA,again,1\r\n\r\nBBB,x,many\r\nCCC,"a ""quoted"" one",\r\nDDD,x\r\nEEE,"x" y,1\r\nFFF,é,2';
+    const answer = await tenant.post(`${path}/import`, csv, CSV);
+    expect(answer.status).toBe(200);
+    expect(answer.body.data).toEqual({
+      created: 3,
+      refused: 4,
+      errors: [
+        { line: 4, message: 'iata: exists already' },
+        { line: 6, message: 'status: must be a whole number of at most 2^53 - 1' },
+        { line: 8, message: 'has 2 cells, but the header has 3' },
+        { line: 9, message: 'has quotes that are not as RFC 4180 has them' },
+      ],
+    });
+    const { items } = (await tenant.get(`${path}?sort=iata`)).body.data;
+    expect(items.map(({ iata, title }: Json) => [iata, title])).toEqual([
+      ['AAA', 'two\nlines'],
+      ['CCC', 'a "quoted" one'],
+      ['FFF', 'é'],
+    ]);
+    const more = new TextEncoder().encode(
+      '{"iata":"G"}\n[]\n{"iata":"G"}\n{"zz":1}\n{"iata":"a","iata":"b"}\n{x\n"\xff"\n',
+    );
+    more[more.length - 3] = 0xff;
+    const report = (await tenant.post(`${path}/import`, more, NDJSON)).body.data;
+    expect(report.created).toBe(1);
+    expect(report.errors.map(({ line }: Json) => line)).toEqual([2, 3, 4, 5, 6, 7]);
+  });
+
+  test('a header with unknown columns, another content type and a compressed body are refused before anything is written', async () => {
+    const path = await make('refused');
+    const header = await tenant.post(`${path}/import`, 'iata,zz,createdAt\nA,1,\n', CSV);
+    expect(header.status).toBe(400);
+    expect(header.body.error.details).toEqual([{ path: 'zz', message: 'is not a field of this entity' }]);
+    expect((await tenant.post(`${path}/import`, '{"iata":"A"}')).status).toBe(415);
+    expect((await tenant.post(`${path}/import`, 'iata\nA', { ...CSV, 'content-encoding': 'gzip' })).status).toBe(415);
+    expect((await tenant.get(path)).body.data.total).toBe(0);
+  });
+
+  test('an imported record has its event, caused by the system', async () => {
+    const path = await make('caused');
+    await tenant.post(`${path}/import`, 'iata\nA\nB\n', CSV);
+    const { id } = (await tenant.get(path)).body.data.items[0];
+    const { sql } = await import('../src/runtime/sql.ts');
+    const events = await service.app.db.rows<{ triggered_by: string }>(sql`
+      select triggered_by from platform.events where record_id = ${id}::uuid`);
+    expect(events).toEqual([{ triggered_by: 'system' }]);
+  });
+
+  test('an upload that breaks off leaves the batches before it', async () => {
+    const path = await make('broken');
+    const half = new ReadableStream<Uint8Array>({
+      async start(controller) {
+        const text = Array.from({ length: 1_200 }, (_, i) => `{"iata":"${i}"}\n`).join('');
+        controller.enqueue(new TextEncoder().encode(text));
+        while ((await tenant.get(path)).body.data.total < 1_000) await Bun.sleep(10);
+        controller.error(new Error('gone'));
+      },
+    });
+    const headers = { 'x-api-key': tenant.key, ...NDJSON };
+    const sent = fetch(`${service.url}${path}/import`, { method: 'POST', headers, body: half });
+    await expect(sent).rejects.toThrow('gone');
+    await Bun.sleep(500);
+    expect((await tenant.get(path)).body.data.total).toBe(1_000);
+    expect(service.logged.join()).not.toContain('unexpectedly');
+  });
+
+  test('every value survives its way through a cell, and none reads as a formula', () => {
+    const texts = [
+      '',
+      "'",
+      "''",
+      '=1+1',
+      "'=1",
+      '+49 30',
+      '-x',
+      '@a',
+      '\tx',
+      '\rx',
+      'a,b',
+      'a"b',
+      'a\nb',
+      ' x ',
+      '＝1',
+      'é',
+    ];
+    for (const value of texts) {
+      const [cell = ''] = cellsOf(csvLine([toCell({ type: 'text' }, value), 'end']).slice(0, -1)) ?? [];
+      expect(cell).not.toMatch(/^[=+\-@\t\r]/);
+      expect(fromCell({ type: 'text' }, cell)).toBe(value);
+    }
+    for (const [type, value] of [
+      ['number', -5.25],
+      ['integer', 7],
+      ['boolean', false],
+      ['json', { a: ['"', null] }],
+      ['multiselect', ['a', 'b']],
+    ] as const) {
+      expect(fromCell({ type }, toCell({ type }, value))).toEqual(value);
+    }
+    expect(toCell({ type: 'number' }, -5)).toBe('-5');
+  });
+});
+
+describe('memory', () => {
+  test('an import and an export of many records take no more memory than of few', async () => {
+    const path = await make('many', [
+      { key: 'code', type: 'text' },
+      { key: 'n', type: 'integer' },
+    ]);
+    const count = process.env.DATABASE_URL ? 80_000 : 20_000;
+    await upload(path, 5_000);
+    await download(path);
+    const before = process.memoryUsage().rss;
+    let most = before;
+    const timer = setInterval(() => {
+      most = Math.max(most, process.memoryUsage().rss);
+    }, 20);
+    expect(await upload(path, count)).toMatchObject({ created: count, refused: 0 });
+    expect(await download(path)).toBe(5_000 + count);
+    clearInterval(timer);
+    expect((most - before) / 1e6).toBeLessThan(200);
+  });
+
+  test('a reader that leaves an export early sets its connection free', async () => {
+    for (let turn = 0; turn < 5; turn++) {
+      const answer = await fetch(`${service.url}/api/entities/many/records/export`, {
+        headers: { 'x-api-key': tenant.key },
+      });
+      const reader = (answer.body as ReadableStream<Uint8Array>).getReader();
+      await reader.read();
+      await reader.cancel();
+    }
+    expect((await tenant.get('/api/entities/many/records/export?filters=n=1&format=csv')).status).toBe(200);
+  });
+});
+
+async function upload(path: string, count: number): Promise<Json> {
+  let at = 0;
+  const body = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      let text = '';
+      for (let i = 0; i < 1_000 && at < count; i++, at++) text += `{"code":"code number ${at}","n":${at}}\n`;
+      if (text !== '') controller.enqueue(new TextEncoder().encode(text));
+      if (at >= count) controller.close();
+    },
+  });
+  const answer = await fetch(`${service.url}${path}/import`, {
+    method: 'POST',
+    headers: { 'x-api-key': tenant.key, ...NDJSON },
+    body,
+  });
+  return ((await answer.json()) as Json).data;
+}
+
+async function download(path: string): Promise<number> {
+  const answer = await fetch(`${service.url}${path}/export?format=csv`, { headers: { 'x-api-key': tenant.key } });
+  let lines = -1;
+  for await (const chunk of answer.body as ReadableStream<Uint8Array>)
+    for (const byte of chunk) if (byte === 10) lines += 1;
+  return lines;
+}
+
+/** `search` looks at every text field of a record. */
+function hasWord({ iata, iso, title, continent, kind }: Airport, beginning: string): boolean {
+  const text = [iata, iso, title ?? '', continent, kind].join(' ').normalize('NFKC').toLowerCase();
+  return (text.match(/[\p{L}\p{N}\p{M}]+/gu) ?? []).some((word) => word.startsWith(beginning));
+}
+
+describe('lists and aggregates of the airports', () => {
+  test('a list answers as the file does', async () => {
+    const filters = 'continent = "EU" AND status = 1 AND lat > "60" AND kind != "heliport"';
+    const answer = await tenant.get(query(PORTS, { filters, sort: 'iso,-iata', limit: '100' }));
+    const expected = rows
+      .filter((row) => row.continent === 'EU' && row.status === 1 && Number(row.lat) > 60 && row.kind !== 'heliport')
+      .sort((a, b) => (a.iso < b.iso ? -1 : a.iso > b.iso ? 1 : -byCode(a, b)));
+    expect(answer.body.data.total).toBe(expected.length);
+    expect(answer.body.data.items.map(own)).toEqual(expected.slice(0, 100));
+  });
+
+  test('aggregates are those of the file, groups in the order of their values', async () => {
+    const metrics = 'count,sum:lat,avg:status,min:title,max:iata,count:lon';
+    const answer = await tenant.get(query(`${PORTS}/aggregate`, { metrics, groupBy: 'continent,kind' }));
+    const groups = Object.entries(Object.groupBy(rows, ({ continent, kind }) => JSON.stringify([continent, kind])));
+    expect(answer.body.data.items).toHaveLength(groups.length);
+    const sorted = groups.map(([key]) => JSON.parse(key)).sort((a, b) => (String(a) < String(b) ? -1 : 1));
+    expect(answer.body.data.items.map(({ continent, kind }: Json) => [continent, kind])).toEqual(sorted);
+    for (const item of answer.body.data.items) {
+      const members = groups.find(([key]) => key === JSON.stringify([item.continent, item.kind]))?.[1] ?? [];
+      const texts = members.map(({ title }) => title).filter((title) => title !== null);
+      expect(item.count).toBe(members.length);
+      expect(item.count_lon).toBe(members.filter(({ lon }) => lon !== null).length);
+      expect(item.min_title).toBe(texts.sort((a, b) => (a < b ? -1 : 1))[0] ?? null);
+      expect(item.max_iata).toBe(
+        members
+          .map(({ iata }) => iata)
+          .sort()
+          .at(-1),
+      );
+      expect(item.avg_status).toBeCloseTo(members.reduce((sum, { status }) => sum + status, 0) / members.length, 9);
+      expect(item.sum_lat === null ? null : exact(item.sum_lat)).toBe(sumOf(members.map(({ lat }) => lat)));
+    }
+  });
+
+  test('an aggregate of what is filtered and searched is that of the list', async () => {
+    const asked = { filters: 'iso = "US"', search: 'heliport' };
+    const one = await tenant.get(query(`${PORTS}/aggregate`, asked));
+    const expected = rows.filter((row) => row.iso === 'US' && hasWord(row, 'heliport')).length;
+    expect(one.body.data.items).toEqual([{ count: expected }]);
+    expect((await tenant.get(query(PORTS, asked))).body.data.total).toBe(expected);
+  });
+});
+
+const SCALE = 12;
+
+/** A decimal as a whole number of units of 10^-12. */
+function exact(text: string): bigint {
+  const [whole = '', fraction = ''] = text.split('.');
+  return BigInt(whole + fraction.padEnd(SCALE, '0').slice(0, SCALE));
+}
+
+function sumOf(texts: readonly (string | null)[]): bigint | null {
+  const given = texts.filter((text) => text !== null);
+  return given.length === 0 ? null : given.reduce((sum, text) => sum + exact(text), 0n);
+}

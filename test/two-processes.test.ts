@@ -1,0 +1,153 @@
+// Two processes of the service on one Postgres and one Redis: what is written on one reaches streams on both, once;
+// limits count over both; rights taken away on one are gone on the other; and when one is killed the other
+// carries on, and its places come back. Contract: section 9 of the decisions, 3.5 of the guarantees.
+import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
+import process from 'node:process';
+import { Redis } from 'ioredis';
+import { type ServiceProcess, type SharedStores, sharedStores, startServiceProcess } from './support/processes.ts';
+import { type RawConnection, rawStream } from './support/raw.ts';
+import { ADMIN_SECRET, type Client, clientOf } from './support/service.ts';
+import { endAll } from './support/started.ts';
+import { connectEvents, type EventStream, subscribeSocket, type TestSocket } from './support/streams.ts';
+
+/** 500 shows the numbers of the contract; the same holds of fewer. */
+const CAP = Number(process.env.STREAM_CAP ?? 20);
+const OPENS = CAP * 0.6;
+const RECORDS = '/api/entities/articles/records';
+const ENVIRONMENT = { SSE_MAX_CONNECTIONS_PER_TENANT: String(CAP), SSE_HEARTBEAT_INTERVAL_MS: '1000' };
+
+let stores: SharedStores;
+let processes: ServiceProcess[] = [];
+beforeAll(async () => {
+  stores = await sharedStores();
+  if (stores.redisUrl === undefined) return;
+  const environment = { ...stores.environment, ...ENVIRONMENT };
+  processes = [await startServiceProcess(environment), await startServiceProcess(environment)];
+});
+afterAll(async () => {
+  await endAll();
+  await stores.remove();
+});
+
+const open: { close(): void }[] = [];
+afterEach(() => {
+  for (const connection of open.splice(0)) connection.close();
+});
+function kept<T extends { close(): void }>(connection: T): T {
+  open.push(connection);
+  return connection;
+}
+
+interface Tenant {
+  id: string;
+  slug: string;
+  key: string;
+  /** Clients of the owner, one at each process. */
+  at: readonly [Client, Client];
+  /** A session that opens sockets. */
+  session: string;
+}
+
+let tenants = 0;
+
+async function newTenant(): Promise<Tenant> {
+  const [first, second] = processes as [ServiceProcess, ServiceProcess];
+  const admin = clientOf(first.url, { 'x-admin-secret': ADMIN_SECRET });
+  tenants += 1;
+  const slug = `two${process.pid.toString(36)}${Date.now().toString(36)}${tenants}`;
+  const { id, apiKey: key } = (await admin.post('/api/admin/platform/tenants', { slug, name: slug })).body.data;
+  const owner = { 'x-api-key': key };
+  const at = [clientOf(first.url, owner), clientOf(second.url, owner)] as const;
+  await at[0].post('/api/entities', { name: 'articles', fields: [{ key: 'n', type: 'integer' }] });
+  const session = (await admin.post('/api/admin/sessions', { tenantSlug: slug })).body.data.token;
+  return { id, slug, key, at, session };
+}
+
+/** A stream and a socket at each process. */
+async function listeners({ slug, key, session }: Tenant): Promise<{ streams: EventStream[]; sockets: TestSocket[] }> {
+  const streams = await Promise.all(processes.map(({ url }) => connectEvents(url, slug, key)));
+  const sockets = await Promise.all(processes.map(({ url }) => subscribeSocket(url, session, 'articles')));
+  for (const connection of [...streams, ...sockets]) kept(connection);
+  return { streams, sockets };
+}
+
+/** Opens so many streams at once; resolves to those that were not refused. */
+async function openMany(url: string, { slug, key }: Tenant, count: number): Promise<RawConnection[]> {
+  const opened = await Promise.all(Array.from({ length: count }, () => rawStream(url, slug, key)));
+  expect(opened.filter(({ status }) => ![200, 429].includes(status))).toEqual([]);
+  return opened.filter(({ status }) => status === 200).map(kept);
+}
+
+/** The next so many, one after the other. */
+async function take<T>(count: number, next: () => Promise<T>): Promise<T[]> {
+  const taken: T[] = [];
+  while (taken.length < count) taken.push(await next());
+  return taken;
+}
+
+// Where no Redis is to be had there can be one process only.
+const several = (title: string, work: () => Promise<void>, withinMs?: number): void =>
+  test(title, async () => (processes.length === 0 ? expect(stores.redisUrl).toBeUndefined() : work()), withinMs);
+
+several(
+  'what is written at either process reaches streams and sockets at both, each change once and in order',
+  async () => {
+    const tenant = await newTenant();
+    const { streams, sockets } = await listeners(tenant);
+    const numbers = Array.from({ length: 40 }, (_, n) => n);
+    for (const n of numbers) {
+      const { status } = await (tenant.at[n % 2] as Client).post(RECORDS, { n });
+      expect(status).toBe(201);
+    }
+    for (const stream of streams) {
+      const shown = await take(40, () => stream.next());
+      expect(shown.map(({ data }) => data.data.fields.n)).toEqual(numbers);
+      expect(new Set(shown.map(({ data }) => data.id)).size).toBe(40);
+    }
+    for (const socket of sockets) {
+      expect((await take(40, () => socket.next())).map(({ data }) => data.n)).toEqual(numbers);
+    }
+    await tenant.at[0].post(RECORDS, { n: 99 });
+    for (const stream of streams) expect((await stream.next()).data.data.fields.n).toBe(99);
+    for (const socket of sockets) expect((await socket.next()).data.n).toBe(99);
+  },
+);
+
+several('streams opened at two processes at once are exactly as many as the tenant may have', async () => {
+  const tenant = await newTenant();
+  const opened = await Promise.all(processes.map(({ url }) => openMany(url, tenant, OPENS)));
+  expect(opened.flat()).toHaveLength(CAP);
+});
+
+several('what is taken away at one process is gone at the other within a second', async () => {
+  const tenant = await newTenant();
+  const { body } = await tenant.at[0].post('/api/keys', { label: 'second' });
+  const stream = kept(await connectEvents((processes[1] as ServiceProcess).url, tenant.slug, body.data.key));
+  const { sockets } = await listeners(tenant);
+  expect((await tenant.at[0].delete(`/api/keys/${body.data.id}`)).status).toBe(200);
+  await stream.ended(1_000);
+  const admin = clientOf(processes[0]?.url ?? '', { 'x-admin-secret': ADMIN_SECRET });
+  await admin.patch(`/api/admin/platform/tenants/${tenant.slug}`, { status: 'suspended' });
+  for (const socket of sockets) expect(await socket.ended(1_000)).toBe(4401);
+});
+
+several('one is killed: the other carries on without a gap, and the places of the dead come back', async () => {
+  const tenant = await newTenant();
+  const [survivor, victim] = processes as [ServiceProcess, ServiceProcess];
+  // The one that was listened to first relays for both.
+  expect(await openMany(victim.url, tenant, CAP - 1)).toHaveLength(CAP - 1);
+  const redis = new Redis(stores.redisUrl ?? '');
+  const places = `svc:sse:${tenant.id}`;
+  const doomed = await redis.zrange(places, '0', '-1');
+  const stream = kept(await connectEvents(survivor.url, tenant.slug, tenant.key));
+  for (let n = 0; n < 10; n++) await tenant.at[1].post(RECORDS, { n });
+  await victim.kill();
+  for (let n = 10; n < 20; n++) await tenant.at[0].post(RECORDS, { n });
+  const shown = await take(20, () => stream.next());
+  expect(shown.map(({ data }) => data.data.fields.n)).toEqual(Array.from({ length: 20 }, (_, n) => n));
+  expect(await openMany(survivor.url, tenant, 1)).toEqual([]);
+  // As if the time had passed for which a place is kept unless its process renews it.
+  for (const member of doomed) await redis.zadd(places, 0, member);
+  expect(await openMany(survivor.url, tenant, CAP)).toHaveLength(CAP - 1);
+  redis.disconnect();
+});

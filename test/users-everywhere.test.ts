@@ -1,0 +1,152 @@
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { type PrivateRedis, privateRedis } from './support/private-servers.ts';
+import { type Client, startService, type TestService, type TestTenant } from './support/service.ts';
+import { least, median, took } from './support/timing.ts';
+
+// Two processes where there are a Postgres and a Redis to share; on the embedded defaults there is but one.
+let redis: PrivateRedis | undefined;
+let here: TestService;
+let there: TestService;
+let tenant: TestTenant;
+beforeAll(async () => {
+  redis = process.env.DATABASE_URL === undefined ? undefined : await privateRedis();
+  const environment = { TRUST_PROXY: '1', ...(redis === undefined ? {} : { REDIS_URL: redis.url }) };
+  here = await startService(environment);
+  there = redis === undefined ? here : await startService(environment);
+  tenant = await here.tenant();
+});
+afterAll(async () => {
+  await here.stop();
+  if (there !== here) await there.stop();
+  await redis?.remove();
+});
+
+const PASSWORD = 'a-long-password';
+let people = 0;
+const login = (service: TestService, email: string, password: string, address: string) =>
+  service.anonymous.post(
+    '/api/auth/tenant/login',
+    { email, password },
+    { 'x-tenant-id': tenant.slug, 'x-forwarded-for': address },
+  );
+
+/** A user, signed in here, with a client for the other process. */
+async function user(): Promise<{ id: string; email: string; abroad: Client; token: string }> {
+  const email = `p${++people}@example.com`;
+  const added = await tenant.post('/api/users', { email, name: 'P', role: 'admin', password: PASSWORD });
+  const { token } = (await login(here, email, PASSWORD, `10.7.0.${people}`)).body.data;
+  const abroad = there.anonymous.with({ authorization: `Bearer ${token}` });
+  return { id: added.body.data.id, email, abroad, token };
+}
+
+/** Milliseconds until the other process answers with this status. */
+function turns(client: Client, path: string, status: number): Promise<number> {
+  return took(async () => {
+    while ((await client.get(path)).status !== status);
+  });
+}
+
+describe('on every process, within one second', () => {
+  const changes: [what: string, change: (id: string, token: string) => Promise<unknown>, status: number][] = [
+    ['a deactivated user is refused', (id) => tenant.patch(`/api/users/${id}`, { isActive: false }), 401],
+    ['a removed user is refused', (id) => tenant.delete(`/api/users/${id}`), 401],
+    [
+      'a demoted user has only the new role’s rights',
+      (id) => tenant.patch(`/api/users/${id}`, { role: 'viewer' }),
+      403,
+    ],
+    [
+      'tokens from before a change of password are refused',
+      (_, token) =>
+        here.anonymous.post(
+          '/api/auth/tenant/change-password',
+          { currentPassword: PASSWORD, newPassword: 'another-password' },
+          { authorization: `Bearer ${token}` },
+        ),
+      401,
+    ],
+  ];
+  for (const [what, change, status] of changes) {
+    test(what, async () => {
+      const changed = async (): Promise<number> => {
+        const { id, token, abroad } = await user();
+        expect((await abroad.get('/api/users')).status).toBe(200);
+        await change(id, token);
+        return turns(abroad, '/api/users', status);
+      };
+      expect(await least(1_000, changed)).toBeLessThan(1_000);
+    });
+  }
+
+  test('a changed role gives its new rights', async () => {
+    await tenant.post('/api/entities', { name: 'things', fields: [{ key: 'a', type: 'text' }] });
+    await tenant.post('/api/roles', { name: 'reader', permissions: { things: ['read'] } });
+    const { id, abroad } = await user();
+    const path = '/api/entities/things/records';
+    const demoted = async (): Promise<number> => {
+      await tenant.patch(`/api/users/${id}`, { role: 'admin' });
+      await turns(abroad, '/api/users', 200);
+      await tenant.patch(`/api/users/${id}`, { role: 'reader' });
+      return turns(abroad, '/api/users', 403);
+    };
+    expect(await least(1_000, demoted)).toBeLessThan(1_000);
+    const taken = async (): Promise<number> => {
+      await tenant.patch('/api/roles/reader', { permissions: { things: ['read'] } });
+      await turns(abroad, path, 200);
+      await tenant.patch('/api/roles/reader', { permissions: {} });
+      return turns(abroad, path, 403);
+    };
+    expect(await least(1_000, taken)).toBeLessThan(1_000);
+  });
+});
+
+describe('over all processes', () => {
+  test('of a hundred wrong attempts at once five are looked at, and the account is locked on both', async () => {
+    const { email } = await user();
+    const wrong = Array.from({ length: 100 }, (_, i) =>
+      login(i % 2 === 0 ? here : there, email, 'wrong-password', `10.8.0.${i}`),
+    );
+    expect((await Promise.all(wrong)).filter(({ status }) => status !== 401)).toEqual([]);
+    for (const service of [here, there]) expect((await login(service, email, PASSWORD, '10.8.1.1')).status).toBe(401);
+  });
+
+  test('one address has 20 attempts a minute', async () => {
+    const { email } = await user();
+    const answers = await Promise.all(
+      Array.from({ length: 40 }, (_, i) => login(i % 2 === 0 ? here : there, email, PASSWORD, '10.9.0.1')),
+    );
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(20);
+  });
+});
+
+describe('a storm of logins', () => {
+  test('is shed with 503 past what the queue holds, counts for nothing, and leaves other tenants their speed', async () => {
+    const other = await here.tenant();
+    const read = () => took(async () => expect((await other.get('/api/keys')).status).toBe(200));
+    let storms = 0;
+    // How much longer a read takes during a storm than in the quiet before it, as a factor; a millisecond aside.
+    const slowed = async (): Promise<number> => {
+      const quiet: number[] = [];
+      for (let i = 0; i < 100; i++) quiet.push(await read());
+      const range = `10.1${storms++}.0`;
+      let isOver = false;
+      const storm = Promise.all(
+        Array.from({ length: 200 }, (_, i) => login(here, `nobody${i}@example.com`, PASSWORD, `${range}.${i}`)),
+      ).finally(() => {
+        isOver = true;
+      });
+      const during: number[] = [];
+      while (!isOver) {
+        during.push(await read());
+        await new Promise((resolve) => setTimeout(resolve, 3));
+      }
+      const answers = await storm;
+      const shed = answers.filter(({ status }) => status === 503);
+      expect(shed.length).toBeGreaterThan(0);
+      expect(shed.every(({ headers }) => headers.has('retry-after'))).toBe(true);
+      expect(answers.filter(({ status }) => status !== 401 && status !== 503)).toEqual([]);
+      return (median(during) - 1) / median(quiet);
+    };
+    expect(await least(2, slowed)).toBeLessThan(2);
+  });
+});

@@ -1,0 +1,379 @@
+// Webhook subscriptions, and what is sent: contract "Webhooks (outbound)", sections 9 and 12 of the decisions.
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { createHmac } from 'node:crypto';
+import Ajv2020 from 'ajv/dist/2020.js';
+import { runRulesOnce } from '../src/rules/run.ts';
+import { sql } from '../src/runtime/sql.ts';
+import { type Receiver, startReceiver } from './support/receiver.ts';
+import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+
+const SUBSCRIPTIONS = '/api/webhooks/subscriptions';
+const RECORDS = '/api/entities/task/records';
+
+let service: TestService;
+let tenant: TestTenant;
+let receiver: Receiver;
+
+beforeAll(async () => {
+  service = await startService({
+    WEBHOOK_ALLOWED_CIDRS: '127.0.0.1/32',
+    WEBHOOK_RETRY_BASE_MS: '40',
+    WEBHOOK_RETRY_FACTOR: '2',
+    WEBHOOK_MAX_RETRIES: '3',
+    WEBHOOK_TIMEOUT_MS: '1500',
+  });
+});
+afterAll(async () => service.stop());
+beforeEach(async () => {
+  tenant = await service.tenant();
+  receiver = await startReceiver();
+  await tenant.post('/api/entities', { name: 'task', fields: [{ key: 'title', type: 'text' }] });
+});
+afterEach(async () => receiver.stop());
+
+async function subscribe(input: Record<string, unknown> = {}): Promise<Json> {
+  const answer = await tenant.post(SUBSCRIPTIONS, {
+    entity_name: 'task',
+    event_types: ['record.created', 'record.updated', 'record.deleted'],
+    url: `${receiver.url}/hook`,
+    ...input,
+  });
+  expect(answer.status, answer.text).toBe(201);
+  return answer.body.data;
+}
+
+async function deliveries(id: string, query = ''): Promise<Json[]> {
+  return (await tenant.get(`${SUBSCRIPTIONS}/${id}/deliveries${query}`)).body.data;
+}
+
+/** The deliveries once none is pending any more. */
+async function settled(id: string, count = 1): Promise<Json[]> {
+  for (let tries = 0; tries < 400; tries++) {
+    const list = await deliveries(id);
+    if (list.length >= count && list.every(({ status }) => status !== 'pending')) return list;
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+  throw new Error(`still pending: ${JSON.stringify(await deliveries(id))}`);
+}
+
+/** The receiver keeps its next request waiting until it is told to refuse it; then it is as before. */
+function hold(): { reached: Promise<void>; fail: () => void } {
+  const reached = Promise.withResolvers<void>();
+  const failing = Promise.withResolvers<void>();
+  const usual = receiver.answer;
+  receiver.answer = async (_, response) => {
+    receiver.answer = usual;
+    reached.resolve();
+    await failing.promise;
+    response.writeHead(500).end();
+  };
+  return { reached: reached.promise, fail: failing.resolve };
+}
+
+describe('what is sent', () => {
+  test('a create is one POST with the flat record, under the event’s id', async () => {
+    const { id } = await subscribe();
+    const record = (await tenant.post(RECORDS, { title: 'one' })).body.data;
+    const [sent] = await receiver.waitFor(1);
+    expect(sent?.path).toBe('/hook');
+    expect(sent?.body).toEqual({
+      id: expect.stringMatching(/^evt_[0-9a-f-]{36}$/),
+      event: 'record.created',
+      entity: 'task',
+      record_id: `rec_${record.id}`,
+      data: record,
+      timestamp: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+      tenant_id: `tenant_${tenant.id}`,
+    });
+    const [delivery] = await settled(id);
+    expect(delivery).toMatchObject({
+      event_id: sent?.body.id,
+      event: 'record.created',
+      status: 'delivered',
+      http_status: 200,
+      attempt_count: 1,
+      error: null,
+      next_attempt_at: null,
+      completed_at: expect.any(String),
+    });
+    expect(sent?.headers).toMatchObject({
+      'content-type': 'application/json',
+      'x-svc-event': 'record.created',
+      'x-svc-delivery': delivery.id,
+      'x-svc-attempt': '1',
+    });
+    expect(sent?.headers).not.toHaveProperty('x-svc-signature');
+    expect(sent?.headers).not.toHaveProperty('webhook-signature');
+  });
+
+  test('body and headers are those of the API document', async () => {
+    await subscribe({ secret: 'a shared secret' });
+    await tenant.post(RECORDS, { title: 'one' });
+    const [sent] = await receiver.waitFor(1);
+    const { body } = await service.anonymous.get('/swagger/json');
+    const { post } = body.webhooks['record.created'];
+    for (const { name } of post.parameters) expect(sent?.headers).toHaveProperty(name.toLowerCase());
+    const payload = body.components.schemas.WebhookPayload;
+    expect(Object.keys(sent?.body ?? {})).toEqual(Object.keys(payload.properties));
+    const ajv = new Ajv2020({ strict: false });
+    ajv.addSchema({ $id: 'doc', ...body });
+    ajv.validate({ $ref: 'doc#/components/schemas/WebhookPayload' }, sent?.body);
+    expect(ajv.errors).toBeNull();
+  });
+
+  test('changes of a record arrive in their order, a deletion with the record as it was', async () => {
+    await subscribe();
+    const { id } = (await tenant.post(RECORDS, { title: '0' })).body.data;
+    for (let i = 1; i <= 10; i++) await tenant.patch(`${RECORDS}/${id}`, { title: String(i) });
+    await tenant.delete(`${RECORDS}/${id}`);
+    const sent = await receiver.waitFor(12);
+    expect(sent.map(({ body }) => body.data.title)).toEqual([...Array.from({ length: 11 }, (_, i) => String(i)), '10']);
+    expect(sent.at(-1)?.body.event).toBe('record.deleted');
+  });
+
+  test('with a secret the raw body is signed, in both ways', async () => {
+    await subscribe({ secret: 'a secret' });
+    await tenant.post(RECORDS, { title: 'ünïcode ✓' });
+    const [sent] = await receiver.waitFor(1);
+    const headers = sent?.headers as Record<string, string>;
+    expect(headers['x-svc-signature']).toBe(
+      createHmac('sha256', 'a secret')
+        .update(sent?.text ?? '')
+        .digest('hex'),
+    );
+    const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${sent?.text}`;
+    expect(headers['webhook-id']).toBe(sent?.body.id);
+    expect(headers['webhook-signature']).toBe(`v1,${createHmac('sha256', 'a secret').update(signed).digest('base64')}`);
+    expect(Math.abs(Date.now() / 1000 - Number(headers['webhook-timestamp']))).toBeLessThan(5);
+  });
+
+  test('only the selected events of the selected entity are sent, and of bulk changes each', async () => {
+    await tenant.post('/api/entities', { name: 'other', fields: [{ key: 'title', type: 'text' }] });
+    const { id } = await subscribe({ event_types: ['record.created'] });
+    await tenant.post('/api/entities/other/records', { title: 'no' });
+    const operations = Array.from({ length: 20 }, (_, i) => ({ op: 'create', data: { title: `bulk ${i}` } }));
+    const made = (await tenant.post(`${RECORDS}/bulk`, { operations })).body.data.results;
+    await tenant.patch(`${RECORDS}/${made[0].id}`, { title: 'no' });
+    await tenant.delete(`${RECORDS}/${made[1].id}`);
+    await receiver.waitFor(20);
+    const list = await settled(id, 20);
+    expect(list).toHaveLength(20);
+    expect(new Set(receiver.received.map(({ body }) => body.event))).toEqual(new Set(['record.created']));
+  });
+});
+
+test('what a rule writes is sent as soon as what a caller writes', async () => {
+  await tenant.post('/api/entities', { name: 'trail', fields: [{ key: 'title', type: 'text' }] });
+  const action = { type: 'create_record', entity: 'trail', values: { title: 'made by a rule' } };
+  const rule = { name: 'leaves a trail', entity: 'task', trigger: 'after_create', action };
+  expect((await tenant.post('/api/rules', rule)).status).toBe(201);
+  await subscribe({ entity_name: 'trail', event_types: ['record.deleted', 'record.created'] });
+  await tenant.post(RECORDS, { title: 'first' });
+  await runRulesOnce(service.app, AbortSignal.timeout(10_000));
+  // Long before the sweep, which would find it in any case.
+  await receiver.waitFor(1, 10_000);
+  expect(receiver.received[0]?.body).toMatchObject({ entity: 'trail', data: { title: 'made by a rule' } });
+});
+
+describe('retries', () => {
+  test('what is not answered 2xx is sent again, the same bytes each time, until it is', async () => {
+    let count = 0;
+    receiver.answer = (_, response) => {
+      count += 1;
+      response.writeHead(count < 3 ? 503 : 204).end();
+    };
+    const { id } = await subscribe();
+    await tenant.post(RECORDS, { title: 'again' });
+    const sent = await receiver.waitFor(3);
+    const [delivery] = await settled(id);
+    expect(delivery).toMatchObject({ status: 'delivered', attempt_count: 3, http_status: 204 });
+    expect(new Set(sent.map(({ text }) => text)).size).toBe(1);
+    expect(sent.map(({ headers }) => headers['x-svc-attempt'])).toEqual(['1', '2', '3']);
+  });
+
+  test('after the last retry it is failed, and can be sent again by hand', async () => {
+    receiver.answer = (_, response) => void response.writeHead(500).end();
+    const { id } = await subscribe();
+    await tenant.post(RECORDS, { title: 'never' });
+    const [failed] = await settled(id);
+    expect(failed).toMatchObject({ status: 'failed', attempt_count: 4, http_status: 500, error: 'status 500' });
+    expect(receiver.received).toHaveLength(4);
+    receiver.answer = (_, response) => void response.writeHead(200).end();
+    const again = await tenant.post(`/api/webhooks/deliveries/${failed.id}/redeliver`);
+    expect(again.status).toBe(200);
+    expect(again.body.data).toMatchObject({ id: failed.id, status: 'pending' });
+    await receiver.waitFor(5);
+    const [delivered] = await settled(id);
+    expect(delivered).toMatchObject({ id: failed.id, status: 'delivered', attempt_count: 5, error: null });
+    expect(receiver.received[4]?.text).toBe(receiver.received[0]?.text as string);
+  });
+
+  test('a redirect is not followed', async () => {
+    receiver.answer = (_, response) => void response.writeHead(302, { location: `${receiver.url}/elsewhere` }).end();
+    const { id } = await subscribe();
+    await tenant.post(RECORDS, { title: 'x' });
+    const [delivery] = await settled(id);
+    expect(delivery).toMatchObject({ status: 'failed', http_status: 302 });
+    expect(new Set(receiver.received.map(({ path }) => path))).toEqual(new Set(['/hook']));
+  });
+});
+
+describe('subscriptions', () => {
+  test('the secret is kept and never shown', async () => {
+    const made = await subscribe({ secret: 'a secret', description: 'words' });
+    expect(made).toEqual({
+      id: expect.any(String),
+      entity_name: 'task',
+      event_types: ['record.created', 'record.updated', 'record.deleted'],
+      url: `${receiver.url}/hook`,
+      description: 'words',
+      is_active: true,
+      has_secret: true,
+      created_at: expect.any(String),
+      updated_at: expect.any(String),
+    });
+    const changed = (await tenant.put(`${SUBSCRIPTIONS}/${made.id}`, { secret: null })).body.data;
+    expect(changed).toMatchObject({ has_secret: false, description: 'words' });
+    expect((await tenant.get(SUBSCRIPTIONS)).body.data).toEqual([changed]);
+    expect((await tenant.get(`${SUBSCRIPTIONS}?entity=task`)).body.data).toHaveLength(1);
+    expect((await tenant.get(`${SUBSCRIPTIONS}?entity=other`)).body.data).toEqual([]);
+    const gone = await tenant.delete(`${SUBSCRIPTIONS}/${made.id}`);
+    expect(gone.body.data).toEqual({ id: made.id, deleted: true });
+    expect((await tenant.get(SUBSCRIPTIONS)).body.data).toEqual([]);
+    expect((await tenant.delete(`${SUBSCRIPTIONS}/${made.id}`)).status).toBe(404);
+  });
+
+  test('the same entity, URL and events once more are 409, in whatever order', async () => {
+    await subscribe({ event_types: ['record.created', 'record.deleted'] });
+    const again = {
+      entity_name: 'task',
+      url: `${receiver.url}/hook`,
+      event_types: ['record.deleted', 'record.created'],
+    };
+    expect((await tenant.post(SUBSCRIPTIONS, again)).status).toBe(409);
+    const { id } = await subscribe({ event_types: ['record.created'] });
+    expect((await tenant.put(`${SUBSCRIPTIONS}/${id}`, { event_types: again.event_types })).status).toBe(409);
+  });
+
+  test.each([
+    [{ entity_name: 'nothing' }, 404],
+    [{ event_types: [] }, 400],
+    [{ event_types: ['record.created', 'rule.executed'] }, 400],
+    [{ event_types: 'record.created' }, 400],
+    [{ url: 'ftp://example.com' }, 400],
+    [{ url: 'http://10.0.0.1/' }, 400],
+    [{ url: undefined }, 400],
+    [{ secret: 5 }, 400],
+    [{ is_active: 'yes' }, 400],
+  ])('%j is refused with %d', async (input, status) => {
+    const good = { entity_name: 'task', event_types: ['record.created'], url: `${receiver.url}/hook` };
+    expect((await tenant.post(SUBSCRIPTIONS, { ...good, ...input })).status).toBe(status);
+    expect((await tenant.get(SUBSCRIPTIONS)).body.data).toEqual([]);
+  });
+
+  test('a tenant has at most 1,000: every change would make a delivery for each', async () => {
+    const { id } = await subscribe({ event_types: ['record.deleted'] });
+    await service.app.db.rows(sql`
+      insert into platform.webhook_subscriptions (id, tenant_id, entity_id, entity, event_types, url)
+      select platform.uuidv7(), tenant_id, entity_id, entity, event_types, url || '/' || n
+      from platform.webhook_subscriptions, generate_series(1, 999) as n
+      where id = ${id}::uuid`);
+    const input = { entity_name: 'task', event_types: ['record.deleted'], url: `${receiver.url}/one-more` };
+    const refused = await tenant.post(SUBSCRIPTIONS, input);
+    expect([refused.status, refused.body.error.code]).toEqual([409, 'CONFLICT']);
+    expect((await tenant.get(SUBSCRIPTIONS)).body.data).toHaveLength(1_000);
+    await tenant.delete(`${SUBSCRIPTIONS}/${id}`);
+    expect((await tenant.post(SUBSCRIPTIONS, input)).status).toBe(201);
+  });
+
+  test('what is given is changed, the rest stays; its entity cannot be changed', async () => {
+    const made = await subscribe({ description: 'first' });
+    const path = `${SUBSCRIPTIONS}/${made.id}`;
+    const changed = await tenant.put(path, { ...made, description: 'second' });
+    expect(changed.body.data).toEqual({ ...made, description: 'second', updated_at: expect.any(String) });
+    const refused = await tenant.put(path, { entity_name: 'other', description: 'third' });
+    expect(refused.status).toBe(400);
+    expect(refused.body.error.details).toMatchObject([{ path: 'entity_name' }]);
+    expect((await tenant.get(SUBSCRIPTIONS)).body.data[0].description).toBe('second');
+  });
+
+  test('another tenant’s subscription and delivery do not exist', async () => {
+    const { id } = await subscribe();
+    await tenant.post(RECORDS, { title: 'x' });
+    const [delivery] = await settled(id);
+    const other = await service.tenant();
+    for (const answer of [
+      await other.put(`${SUBSCRIPTIONS}/${id}`, { is_active: false }),
+      await other.delete(`${SUBSCRIPTIONS}/${id}`),
+      await other.get(`${SUBSCRIPTIONS}/${id}/deliveries`),
+      await other.post(`${SUBSCRIPTIONS}/${id}/test`),
+      await other.post(`/api/webhooks/deliveries/${delivery.id}/redeliver`),
+    ]) {
+      expect(answer.status).toBe(404);
+    }
+    expect((await other.get(SUBSCRIPTIONS)).body.data).toEqual([]);
+  });
+
+  test('an inactive one gets nothing; what was pending waits for it', async () => {
+    const held = hold();
+    const { id } = await subscribe();
+    await tenant.post(RECORDS, { title: 'waits' });
+    await held.reached;
+    await tenant.put(`${SUBSCRIPTIONS}/${id}`, { is_active: false });
+    held.fail();
+    await receiver.waitFor(1);
+    await tenant.post(RECORDS, { title: 'not sent' });
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    const [waiting, ...others] = await deliveries(id);
+    expect(others).toEqual([]);
+    expect(waiting.status).toBe('pending');
+    receiver.answer = (_, response) => void response.writeHead(200).end();
+    await tenant.put(`${SUBSCRIPTIONS}/${id}`, { is_active: true });
+    const [delivered] = await settled(id);
+    expect(delivered).toMatchObject({ id: waiting.id, status: 'delivered' });
+    expect(new Set(receiver.received.map(({ body }) => body.data.title))).toEqual(new Set(['waits']));
+  });
+
+  test('mending the URL rescues what is pending', async () => {
+    const held = hold();
+    const { id } = await subscribe({ url: `${receiver.url}/broken` });
+    await tenant.post(RECORDS, { title: 'rescued' });
+    await held.reached;
+    await tenant.put(`${SUBSCRIPTIONS}/${id}`, { url: `${receiver.url}/mended` });
+    held.fail();
+    const [, sent] = await receiver.waitFor(2);
+    expect(sent).toMatchObject({ path: '/mended', body: { data: { title: 'rescued' } } });
+  });
+
+  test('a test sends an example in the shape of the real ones', async () => {
+    const { id } = await subscribe({ event_types: ['record.updated'] });
+    const answer = await tenant.post(`${SUBSCRIPTIONS}/${id}/test`);
+    expect(answer.status).toBe(201);
+    expect(answer.body.data).toMatchObject({ event: 'record.updated', status: 'pending', attempt_count: 0 });
+    const [sent] = await receiver.waitFor(1);
+    expect(sent?.body).toMatchObject({ event: 'record.updated', entity: 'task', data: { title: null } });
+    expect(sent?.body.data.id).toBe(sent?.body.record_id.slice('rec_'.length));
+  });
+
+  test('deliveries are listed newest first, as many as asked for', async () => {
+    const { id } = await subscribe();
+    for (const title of ['1', '2', '3']) await tenant.post(RECORDS, { title });
+    const all = await settled(id, 3);
+    expect((await deliveries(id, '?limit=2')).map((delivery: Json) => delivery.id)).toEqual([all[0].id, all[1].id]);
+    expect(all.map(({ created_at }) => created_at)).toEqual(
+      all
+        .map(({ created_at }) => created_at)
+        .toSorted()
+        .reverse(),
+    );
+    for (const limit of ['0', '501', 'x']) {
+      expect((await tenant.get(`${SUBSCRIPTIONS}/${id}/deliveries?limit=${limit}`)).status).toBe(400);
+    }
+  });
+
+  test('it goes with its entity', async () => {
+    await subscribe();
+    await tenant.delete('/api/entities/task?confirm=task');
+    expect((await tenant.get(SUBSCRIPTIONS)).body.data).toEqual([]);
+  });
+});

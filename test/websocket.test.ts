@@ -1,0 +1,179 @@
+// The WebSocket: its protocol message by message, tokens, limits, what a role sees.
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
+import { NEW_SESSION, receive, type Session } from '../src/realtime/session.ts';
+import { addRole, adminSession, botToken, platformKey, publicKey, userToken } from './support/credentials.ts';
+import { startService, type TestService, type TestTenant } from './support/service.ts';
+import { openSocket, subscribeSocket, type TestSocket } from './support/streams.ts';
+
+let service: TestService;
+beforeAll(async () => {
+  service = await startService({ WS_MAX_CONNECTIONS_PER_TENANT: '3', WS_MAX_SUBSCRIPTIONS: '2' });
+});
+afterAll(() => service.stop());
+
+const sockets: TestSocket[] = [];
+afterEach(() => {
+  for (const socket of sockets.splice(0)) socket.close();
+});
+const kept = (socket: TestSocket): TestSocket => {
+  sockets.push(socket);
+  return socket;
+};
+const connect = async (): Promise<TestSocket> => kept(await openSocket(service.url));
+
+async function tenantWithEntities(): Promise<TestTenant> {
+  const tenant = await service.tenant();
+  const fields = [
+    { key: 'title', type: 'text' },
+    { key: 'secret', type: 'text' },
+  ];
+  for (const name of ['articles', 'notes', 'lists']) {
+    expect((await tenant.post('/api/entities', { name, fields })).status).toBe(201);
+  }
+  return tenant;
+}
+
+const RECORDS = '/api/entities/articles/records';
+const READ_ALL = { permissions: { '*': ['read' as const] } };
+
+test('auth, subscribe, push, unsubscribe, ping', async () => {
+  const tenant = await tenantWithEntities();
+  const socket = await connect();
+  expect(await socket.ask({ type: 'auth', token: await adminSession(service, tenant) })).toEqual({ type: 'auth_ok' });
+  expect(await socket.ask({ type: 'subscribe', entity: 'articles' })).toEqual({
+    type: 'subscribed',
+    entity: 'articles',
+  });
+  expect(await socket.ask({ type: 'ping' })).toEqual({ type: 'pong' });
+  const { data } = (await tenant.post(RECORDS, { title: 'one' })).body;
+  expect(await socket.next()).toEqual({
+    type: 'record.created',
+    entity: 'articles',
+    data: { ...data, created_at: data.createdAt, updated_at: data.updatedAt },
+  });
+  const updated = (await tenant.patch(`${RECORDS}/${data.id}`, { title: 'two' })).body.data;
+  expect((await socket.next()).data).toEqual({
+    ...updated,
+    created_at: updated.createdAt,
+    updated_at: updated.updatedAt,
+  });
+  await tenant.delete(`${RECORDS}/${data.id}`);
+  expect(await socket.next()).toEqual({ type: 'record.deleted', entity: 'articles', data: { id: data.id } });
+  expect(await socket.ask({ type: 'unsubscribe', entity: 'articles' })).toEqual({
+    type: 'unsubscribed',
+    entity: 'articles',
+  });
+  await tenant.post(RECORDS, { title: 'unheard' });
+  expect(await socket.ask({ type: 'ping' })).toEqual({ type: 'pong' });
+});
+
+describe('before auth nothing works, and what is not a message is said to be none', () => {
+  const ready: Session = { phase: 'ready', entities: new Set() };
+  test.each([
+    ['{"type":"subscribe","entity":"articles"}', NEW_SESSION, 'not_authenticated'],
+    ['{"type":"ping"}', NEW_SESSION, 'not_authenticated'],
+    ['nonsense', NEW_SESSION, 'invalid_message'],
+    ['[]', ready, 'invalid_message'],
+    ['"auth"', ready, 'invalid_message'],
+    ['{"type":"auth"}', NEW_SESSION, 'invalid_message'],
+    ['{"type":"subscribe"}', ready, 'invalid_message'],
+    ['{"type":"subscribe","entity":5}', ready, 'invalid_message'],
+    ['{"type":"other"}', ready, 'invalid_message'],
+    ['{"type":"__proto__"}', ready, 'invalid_message'],
+    ['{"type":"subscribe","entity":"articles"}', { ...ready, phase: 'expired' } as const, 'auth_expired'],
+  ])('%s', (text, session, code) => {
+    const step = receive(session, text, 10);
+    expect(step.need).toBeUndefined();
+    expect(step.replies).toEqual([{ type: 'error', code, message: expect.any(String) }]);
+  });
+});
+
+test('platform keys, admin sessions, bots and public keys for channels get in; nothing else does', async () => {
+  const tenant = await tenantWithEntities();
+  const role = await addRole(service, tenant, READ_ALL);
+  const good = [
+    await platformKey(service, tenant, role.name, READ_ALL.permissions),
+    await adminSession(service, tenant),
+    await botToken(service, tenant, { articles: ['read'] }),
+    await publicKey(service, tenant, role.id),
+  ];
+  for (const token of good) {
+    const socket = await connect();
+    expect(await socket.ask({ type: 'auth', token })).toEqual({ type: 'auth_ok' });
+    expect((await socket.ask({ type: 'subscribe', entity: 'articles' })).type).toBe('subscribed');
+    socket.close();
+    await socket.ended();
+  }
+  const bad = [
+    tenant.key,
+    await userToken(service, tenant, 'admin'),
+    'svc_pkey_nonsense',
+    'x',
+    '',
+    crypto.randomUUID(),
+  ];
+  const socket = await connect();
+  for (const token of bad) {
+    const answer = await socket.ask({ type: 'auth', token });
+    expect([answer.type, answer.code]).toEqual(['auth_error', 'not_authenticated']);
+  }
+});
+
+test('an entity that is not there, or not to be read, is entity_not_found; too many subscriptions are refused', async () => {
+  const tenant = await tenantWithEntities();
+  const token = await botToken(service, tenant, { articles: ['read'], notes: ['read'], lists: ['create'] });
+  const socket = kept(await subscribeSocket(service.url, token, 'articles'));
+  const missing = await socket.ask({ type: 'subscribe', entity: 'nothing' });
+  const hidden = await socket.ask({ type: 'subscribe', entity: 'lists' });
+  expect(missing).toEqual({ type: 'error', code: 'entity_not_found', message: expect.any(String) });
+  expect(hidden).toEqual(missing);
+  expect((await socket.ask({ type: 'subscribe', entity: 'notes' })).type).toBe('subscribed');
+  expect((await socket.ask({ type: 'subscribe', entity: 'lists' })).code).toBe('limit_exceeded');
+  expect((await socket.ask({ type: 'subscribe', entity: 'articles' })).type).toBe('subscribed');
+});
+
+test('a role sees its fields only, and no events of an entity whose rows are filtered for it', async () => {
+  const tenant = await tenantWithEntities();
+  const role = await addRole(service, tenant, {
+    ...READ_ALL,
+    entities: { articles: { excludeFields: ['secret'] }, notes: { rowFilter: 'title == "mine"' } },
+  });
+  const token = await platformKey(service, tenant, role.name, READ_ALL.permissions);
+  const socket = kept(await subscribeSocket(service.url, token, 'articles', 'notes'));
+  await tenant.post('/api/entities/notes/records', { title: 'mine' });
+  await tenant.post(RECORDS, { title: 'open', secret: 'hidden' });
+  const push = await socket.next();
+  expect([push.entity, push.data.title]).toEqual(['articles', 'open']);
+  expect(JSON.stringify(push)).not.toContain('secret');
+});
+
+test('a tenant has so many connections; one more gets limit_exceeded and is closed', async () => {
+  const tenant = await tenantWithEntities();
+  const token = await adminSession(service, tenant);
+  for (let i = 0; i < 3; i++) kept(await subscribeSocket(service.url, token));
+  const socket = await connect();
+  expect((await socket.ask({ type: 'auth', token })).code).toBe('limit_exceeded');
+  expect(await socket.ended()).toBe(1013);
+});
+
+test('binary frames and frames over 64 KiB close the connection', async () => {
+  const binary = await connect();
+  binary.raw.send(new Uint8Array([1, 2, 3]));
+  expect(await binary.ended()).toBe(1003);
+  const large = await connect();
+  large.send(' '.repeat(65_537));
+  expect([1009, 1006]).toContain(await large.ended());
+});
+
+test('a second auth keeps the subscriptions', async () => {
+  const tenant = await tenantWithEntities();
+  const socket = kept(await subscribeSocket(service.url, await adminSession(service, tenant), 'articles'));
+  const token = await adminSession(service, tenant);
+  for (const again of [token, token]) {
+    expect(await socket.ask({ type: 'auth', token: again })).toEqual({ type: 'auth_ok' });
+  }
+  await tenant.post(RECORDS, { title: 'one' });
+  expect((await socket.next()).data.title).toBe('one');
+  await tenant.post(RECORDS, { title: 'two' });
+  expect((await socket.next()).data.title).toBe('two');
+});

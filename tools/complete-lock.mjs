@@ -1,0 +1,37 @@
+// Completes ../package-lock.json after `npm install` on a registry mirror that lacks the packages of
+// other platforms: npm then leaves them out of the lock file, and `npm ci` refuses it everywhere.
+// Adds an entry, without integrity, for each optional platform package that has none. Prints them.
+import { readFileSync, writeFileSync } from 'node:fs';
+
+const path = new URL('../package-lock.json', import.meta.url);
+const lock = JSON.parse(readFileSync(path, 'utf8'));
+
+function entry(name, version, parent) {
+  const [os, cpu, libc] = name
+    .split('/')
+    .at(-1)
+    .replace(/^(cli|bun|typescript)-/, '')
+    .split('-');
+  return {
+    version,
+    cpu: [cpu === 'aarch64' ? 'arm64' : cpu],
+    ...(parent.dev ? { dev: true } : {}),
+    ...(libc ? { libc: [libc] } : {}),
+    license: parent.license,
+    optional: true,
+    os: [os === 'windows' ? 'win32' : os],
+  };
+}
+
+const [root, ...installed] = Object.entries(lock.packages);
+const packages = Object.fromEntries(installed);
+for (const [at, parent] of installed) {
+  for (const [name, version] of Object.entries(parent.optionalDependencies ?? {})) {
+    if (packages[`node_modules/${name}`] || packages[`${at}/node_modules/${name}`]) continue;
+    packages[`node_modules/${name}`] = entry(name, version, parent);
+    console.log(`added ${name}@${version}`);
+  }
+}
+const sorted = Object.entries(packages).sort(([a], [b]) => (a < b ? -1 : 1));
+lock.packages = Object.fromEntries([root, ...sorted]);
+writeFileSync(path, `${JSON.stringify(lock, null, 2)}\n`);
