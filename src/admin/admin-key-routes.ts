@@ -5,7 +5,7 @@ import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
-import { describe, nullable, open, Revoked, Timestamp, Uuid } from '../http/openapi.ts';
+import { closed, describe, nullable, open, Revoked, Timestamp, Uuid } from '../http/openapi.ts';
 import { integerParameter } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { LIMITS } from '../limits.ts';
@@ -35,7 +35,7 @@ const IssuedSchema = Type.Object(
   { ...Key, key: Type.String({ description: 'shown once', examples: ['svc_adm_...'] }) },
   { $id: 'IssuedAdminKey' },
 );
-const KeyInput = open({
+const KeyInput = closed({
   name: Name,
   scopes: Scopes,
   expiresAt: Type.Optional(

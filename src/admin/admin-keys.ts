@@ -65,6 +65,7 @@ export async function createAdminKey(
   const name = input.required('name', text(LIMITS.key.labelMax));
   const scopes = input.required('scopes', someOf(ADMIN_SCOPES));
   const expiresAt = input.optional('expiresAt', FUTURE) ?? null;
+  input.refuseOthers();
   input.done();
   const key = newToken(ADMIN_KEY_PREFIX);
   const row = await app.db.begin(async (tx) => {

@@ -44,6 +44,7 @@ export async function registerBot(app: App, caller: TenantCaller, body: JsonObje
   const tenantSlug = input.required('tenantSlug', text(LIMITS.key.labelMax));
   if (typeof tenantSlug === 'string' && tenantSlug !== tenant.slug) throw forbidden('tenantSlug names another tenant');
   const permissions = await readPermissions(app, tenant, input);
+  input.refuseOthers();
   input.done();
   const secret = newToken(SECRET_PREFIX);
   const row = await app.db.begin(async (tx) => {

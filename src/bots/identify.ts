@@ -45,6 +45,7 @@ export async function identifyBot(
   const input = new Input(body);
   const name = input.required('name', text(TEXT_MAX));
   const secret = input.required('secret', text(TEXT_MAX));
+  input.refuseOthers();
   input.done();
   const { tenant } = caller;
   const found: BotRow[] = [];

@@ -5,7 +5,7 @@ import { areOperations, isEntityName, isResource, OPERATIONS_WORDS } from '../ac
 import type { Operation } from '../access/roles.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
-import { type Input, OBJECT } from '../http/input.ts';
+import { type Input, OBJECT, strangers } from '../http/input.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 
 export interface BotPermissions {
@@ -16,6 +16,8 @@ export interface BotPermissions {
 export async function readPermissions(app: App, tenant: Tenant, input: Input): Promise<BotPermissions> {
   const given = input.optional('permissions', OBJECT);
   if (!OBJECT.accepts(given)) return { entities: {} };
+  for (const { path, message } of strangers(given, ['entities'], undefined, 'permissions.'))
+    input.problem(path, message);
   const { entities = {} } = given;
   if (!OBJECT.accepts(entities)) {
     input.problem('permissions.entities', OBJECT.words);

@@ -5,7 +5,7 @@ import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
-import { describe, nullable, open, Revoked, Timestamp, Uuid } from '../http/openapi.ts';
+import { closed, describe, nullable, Revoked, Timestamp, Uuid } from '../http/openapi.ts';
 import { created, ok } from '../http/reply.ts';
 import { LIMITS } from '../limits.ts';
 import type { JsonObject } from '../runtime/text.ts';
@@ -90,7 +90,7 @@ const REGISTER = describe({
   tag: TAG,
   summary: 'Register a bot',
   ok: [201, WithSecret],
-  body: open({ name: Name, tenantSlug: Slug, permissions: Type.Optional(Permissions) }),
+  body: closed({ name: Name, tenantSlug: Slug, permissions: Type.Optional(Permissions) }),
   errors: ['CONFLICT'],
 });
 const IDENTIFY = describe({
@@ -98,7 +98,7 @@ const IDENTIFY = describe({
   tag: TAG,
   summary: 'Trade a bot’s name and secret for a token of one hour',
   ok: [200, IdentifiedSchema],
-  body: open({ name: Name, secret: Type.String({ examples: ['svc_bot_...'] }) }),
+  body: closed({ name: Name, secret: Type.String({ examples: ['svc_bot_...'] }) }),
 });
 const REVOKE = describe({
   id: 'revokeBot',

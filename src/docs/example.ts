@@ -27,7 +27,9 @@ function statedExample({ examples, const: constant, enum: values, default: fallb
 }
 
 function objectExample(schema: JsonSchema, components: Record<string, JsonSchema>): JsonSchema {
-  const properties = Object.entries((schema.properties ?? {}) as JsonSchema);
+  const properties = Object.entries((schema.properties ?? {}) as Record<string, JsonSchema>).filter(
+    ([, value]) => value.readOnly !== true,
+  );
   return Object.fromEntries(properties.map(([key, value]) => [key, exampleOf(value, components, key)]));
 }
 

@@ -1,6 +1,6 @@
 // Reads a request body member by member, so that an operation names every problem at once. Members
-// that nobody reads are ignored, unless `strangers` is asked for them. Rules say in words what they
-// accept; `done` throws the 400.
+// that nobody reads are ignored, unless they are refused with `refuseOthers` or `strangers`. Rules say in
+// words what they accept; `done` throws the 400.
 // Contract: `error.details` in section 2 of the decisions.
 import { invalid, type Problem } from '../errors.ts';
 import type { JsonObject } from '../runtime/text.ts';
@@ -13,6 +13,7 @@ export interface Rule<T> {
 
 export class Input {
   readonly #problems: Problem[] = [];
+  readonly #read: string[] = [];
 
   constructor(private readonly body: JsonObject) {}
 
@@ -33,12 +34,18 @@ export class Input {
     this.#problems.push({ path, message });
   }
 
+  /** A problem for each member that has neither been read nor may be sent without meaning anything. */
+  refuseOthers(idle: readonly string[] = []): void {
+    this.#problems.push(...strangers(this.body, [...this.#read, ...idle]));
+  }
+
   /** Throws 400 with all problems found so far. */
   done(): void {
     if (this.#problems.length > 0) throw invalid(this.#problems);
   }
 
   #own(name: string): unknown {
+    this.#read.push(name);
     return Object.hasOwn(this.body, name) ? this.body[name] : undefined;
   }
 }

@@ -51,6 +51,19 @@ export function open<T extends Parameters<typeof Type.Object>[0]>(properties: T)
   return Type.Object(properties, { additionalProperties: true });
 }
 
+/** A request body that takes no other members. For the document: the operation names each of them. */
+export function closed<T extends Parameters<typeof Type.Object>[0]>(properties: T) {
+  return Type.Object(properties, { additionalProperties: false });
+}
+
+/** The same where every member may be left out. */
+export function closedChange<T extends Parameters<typeof Type.Object>[0]>(properties: T) {
+  return Type.Partial(closed(properties), { additionalProperties: false });
+}
+
+/** A member of a closed request body that the service decides by itself: it may be sent, and means nothing. */
+export const Idle = Type.Optional(Type.Unknown({ readOnly: true, description: 'may be sent, and means nothing' }));
+
 const UUID_PATTERN = '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$';
 
 /** Shapes that many rooms answer with. */

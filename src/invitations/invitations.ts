@@ -69,6 +69,7 @@ export async function invite(
   const input = new Input(body);
   const email = input.optional('email', { accepts: isEmail, words: EMAIL_PROBLEM }) ?? null;
   const expiresInDays = input.optional('expiresInDays', wholeNumber(1, LIMITS.invitation.daysMax));
+  input.refuseOthers();
   input.done();
   const invited =
     tenant === null ? ({ kind: 'platform', role: 'owner' } as const) : ({ kind: 'member', role: 'member' } as const);

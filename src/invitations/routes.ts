@@ -6,7 +6,7 @@ import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
 import { jsonBodies } from '../http/json-body.ts';
-import { describe, nullable, open, pageSchema, Revoked, Timestamp, Uuid } from '../http/openapi.ts';
+import { closed, describe, nullable, open, pageSchema, Revoked, Timestamp, Uuid } from '../http/openapi.ts';
 import { integerParameter } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { LIMITS } from '../limits.ts';
@@ -93,7 +93,7 @@ const INVITE = {
     description: `With a tenant header: an invitation to that tenant, as \`member\`. Without one: a platform registration
 code, whose accept makes a tenant. Needs a tenant admin, or the super-admin. An \`email\` locks it and gets the link by mail.`,
     ok: [201, NewInvitationSchema],
-    body: Type.Object({
+    body: closed({
       email: Type.Optional(Email),
       expiresInDays: Type.Optional(Type.Integer({ minimum: 1, maximum: daysMax, default: daysDefault })),
     }),

@@ -3,8 +3,11 @@
 // Contract: `/api/keys` in section 3 of the decisions.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
+import { FUTURE, Input, text } from '../http/input.ts';
+import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { type Queries, sql } from '../runtime/sql.ts';
+import type { JsonObject } from '../runtime/text.ts';
 import { newToken, sha256, shownPrefix } from '../runtime/tokens.ts';
 import { revokeKey } from './revoke.ts';
 
@@ -27,6 +30,21 @@ interface KeyRow {
 }
 
 const COLUMNS = sql`id, prefix, label, expires_at, created_at`;
+
+/** Makes the key that a body asks for. 400 with every problem. */
+export async function createOwnerKey(
+  app: App,
+  caller: TenantCaller,
+  body: JsonObject,
+): Promise<OwnerKey & { key: string }> {
+  const input = new Input(body);
+  const label = input.required('label', text(LIMITS.key.labelMax));
+  const expiresAt = input.optional('expiresAt', FUTURE);
+  input.refuseOthers();
+  input.done();
+  const expires = expiresAt === undefined ? undefined : new Date(expiresAt).toISOString();
+  return issueOwnerKey(app.db, caller.tenant.id, { label, expiresAt: expires, createdBy: caller.id });
+}
 
 /** Makes a key; the answer is the only place its value ever stands. */
 export async function issueOwnerKey(

@@ -5,7 +5,7 @@ import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
-import { Deleted, describe, nullable, open, Revoked, Timestamp, Uuid } from '../http/openapi.ts';
+import { closed, closedChange, Deleted, describe, nullable, Revoked, Timestamp, Uuid } from '../http/openapi.ts';
 import { created, ok } from '../http/reply.ts';
 import { LIMITS } from '../limits.ts';
 import type { JsonObject } from '../runtime/text.ts';
@@ -44,7 +44,7 @@ const IssuedSchema = Type.Object(
   { ...Key, key: Type.String({ description: 'shown once', examples: ['svc_pkey_...'] }) },
   { $id: 'IssuedPlatformKey' },
 );
-const KeyInput = open({
+const KeyInput = closed({
   role: Type.String({ description: 'one of the API’s roles', examples: ['reader'] }),
   label: Type.Optional(Type.String({ minLength: 1, maxLength: LIMITS.key.labelMax, examples: ['web shop'] })),
   ttlDays: Type.Optional(
@@ -134,7 +134,7 @@ const CREATE = describe({
   tag: TAG,
   summary: 'Define a platform API',
   ok: [201, ApiSchema],
-  body: open(Definition),
+  body: closed(Definition),
   errors: ['CONFLICT'],
 });
 const GET = describe({ id: 'getPlatformApi', tag: TAG, summary: 'Get a platform API', ok: [200, ApiSchema] });
@@ -144,7 +144,7 @@ const UPDATE = describe({
   summary: 'Change a platform API',
   description: 'Changes the members given; the API’s keys follow within a second.',
   ok: [200, ApiSchema],
-  body: Type.Partial(open(Definition), { additionalProperties: true }),
+  body: closedChange(Definition),
   errors: ['CONFLICT'],
 });
 const DELETE = describe({

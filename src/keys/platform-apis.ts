@@ -74,7 +74,7 @@ export async function getApi(app: App, caller: TenantCaller, id: string): Promis
 /** Changes the members given. Keys whose role is not the API's any more may do nothing. */
 export async function updateApi(app: App, caller: TenantCaller, id: string, body: JsonObject): Promise<PlatformApi> {
   const { name, slug, roles, permissions } = await getApi(app, caller, id);
-  const next = readDefinition({ name, slug, roles, permissions, ...given(body) });
+  const next = readDefinition(changed({ name, slug, roles, permissions }, body));
   const row = await replaceDefinition(app, caller, id, next, roles);
   if (row === undefined) throw notFound('API');
   await announceKeys(app, await keyHashes(app, id));
@@ -114,9 +114,10 @@ export async function deleteApi(app: App, caller: TenantCaller, id: string): Pro
   await announceKeys(app, hashes);
 }
 
-/** Members of a PATCH that are there; null counts as absent. */
-function given(body: JsonObject): JsonObject {
-  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined && value !== null));
+/** What stands, with the members of a PATCH over it; null leaves what stands. */
+function changed(standing: Definition, body: JsonObject): JsonObject {
+  const stays = ([name, value]: [string, unknown]): boolean => value === null && Object.hasOwn(standing, name);
+  return { ...standing, ...Object.fromEntries(Object.entries(body).filter((member) => !stays(member))) };
 }
 
 /** A definition whose problems are told once its roles are checked too. */
@@ -135,6 +136,7 @@ function readDefinition(body: JsonObject): ReadDefinition {
     texts(1, rolesMax, isRoleName, `must be a list of 1 to ${rolesMax} role names`),
   );
   const permissions = input.required('permissions', OBJECT) as ApiPermissions;
+  input.refuseOthers();
   input.done();
   checkPermissions(input, permissions);
   return { input, definition: { name, slug, roles, permissions } };

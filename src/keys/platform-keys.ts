@@ -49,6 +49,7 @@ export async function issuePlatformKey(
   const role = input.required('role', text(LIMITS.platformApi.roleNameMax));
   const label = input.optional('label', text(LIMITS.key.labelMax)) ?? null;
   const ttlDays = input.optional('ttlDays', wholeNumber(1, LIMITS.platformApi.ttlDaysMax)) ?? null;
+  input.refuseOthers();
   input.done();
   if (!api.roles.includes(role)) input.problem('role', `must be one of the API's roles: ${api.roles.join(', ')}`);
   input.done();

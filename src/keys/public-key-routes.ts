@@ -5,7 +5,7 @@ import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
-import { describe, open, Revoked, Timestamp, Uuid } from '../http/openapi.ts';
+import { closed, closedChange, describe, Revoked, Timestamp, Uuid } from '../http/openapi.ts';
 import { created, ok } from '../http/reply.ts';
 import { LIMITS } from '../limits.ts';
 import type { JsonObject } from '../runtime/text.ts';
@@ -43,7 +43,7 @@ const IssuedSchema = Type.Object(
   { ...Key, key: Type.String({ description: 'shown once', examples: ['svc_pk_...'] }) },
   { $id: 'IssuedPublicKey' },
 );
-const KeyInput = open({
+const KeyInput = {
   label: Label,
   roleId: Uuid,
   scopes: Scopes,
@@ -53,7 +53,7 @@ const KeyInput = open({
   allowedOrigins: Type.Optional(Origins),
   rateLimitPerMin: Type.Optional(PerMinute),
   rateLimitPerDay: Type.Optional(PerDay),
-});
+};
 
 const TAG = 'Public keys';
 const Params = t.Object({ id: t.String() });
@@ -95,7 +95,7 @@ const CREATE = describe({
   tag: TAG,
   summary: 'Issue a public key',
   ok: [201, IssuedSchema],
-  body: KeyInput,
+  body: closed(KeyInput),
 });
 const UPDATE = describe({
   id: 'updatePublicKey',
@@ -103,6 +103,6 @@ const UPDATE = describe({
   summary: 'Change a public key',
   description: 'Changes the members given, within a second; `ttlDays` counts anew from now.',
   ok: [200, KeySchema],
-  body: Type.Partial(KeyInput, { additionalProperties: true }),
+  body: closedChange(KeyInput),
 });
 const REVOKE = describe({ id: 'revokePublicKey', tag: TAG, summary: 'Revoke a public key', ok: [200, Revoked] });

@@ -162,6 +162,7 @@ async function readSettings(
     ),
   };
   const ttlDays = input.optional('ttlDays', wholeNumber(1, TTL_DAYS.max));
+  input.refuseOthers();
   const { byId } = await rolesOf(app, caller.tenant);
   if (typeof settings.roleId === 'string' && !byId.has(settings.roleId.toLowerCase())) {
     input.problem('roleId', 'is not the id of a role');

@@ -43,6 +43,9 @@ export interface Draft {
   depth: number;
 }
 
+/** Who sends, and how deep, is not the sender's to say. */
+const IDLE_MEMBERS = ['from_agent', 'chain_depth'] as const;
+
 const HEAD = sql`id as message_id, from_agent, to_agent, subject, priority, in_reply_to, chain_depth, created_at,
   read_at`;
 
@@ -88,6 +91,7 @@ function readDraft(agent: TenantCaller, body: JsonObject): Omit<Draft, 'depth'> 
     priority: input.optional('priority', oneOf(PRIORITIES)) ?? 'normal',
     in_reply_to: input.optional('in_reply_to', text(nameMax)) ?? null,
   };
+  input.refuseOthers(IDLE_MEMBERS);
   input.done();
   return draft;
 }

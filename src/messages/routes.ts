@@ -6,7 +6,7 @@ import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';
 import { PRIORITIES } from '../entities/rule.ts';
 import { guard } from '../http/guard.ts';
-import { describe, nullable, open, Timestamp, Uuid } from '../http/openapi.ts';
+import { closed, describe, Idle, nullable, Timestamp, Uuid } from '../http/openapi.ts';
 import { flagFrom, flagParameter } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { LIMITS } from '../limits.ts';
@@ -32,12 +32,14 @@ const Head = {
 const HeadSchema = Type.Object(Head, { $id: 'MessageHead' });
 const MessageSchema = Type.Object({ ...Head, body: Body }, { $id: 'Message' });
 const Sent = Type.Object({ message_id: Uuid, chain_depth: Depth });
-const NewMessage = open({
+const NewMessage = closed({
   to_agent: Type.String({ description: 'a bot, by name or id', examples: ['order-agent'] }),
   subject: Subject,
   body: Body,
   priority: Type.Optional(Importance),
   in_reply_to: Type.Optional(Uuid),
+  from_agent: Idle,
+  chain_depth: Idle,
 });
 
 const TAG = 'Messages';

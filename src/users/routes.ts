@@ -6,7 +6,18 @@ import { Elysia, t } from 'elysia';
 import { OPERATIONS } from '../access/roles.ts';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
-import { Deleted, describe, nullable, open, pageSchema, Timestamp, Uuid } from '../http/openapi.ts';
+import {
+  closed,
+  closedChange,
+  Deleted,
+  describe,
+  Idle,
+  nullable,
+  open,
+  pageSchema,
+  Timestamp,
+  Uuid,
+} from '../http/openapi.ts';
 import { integerParameter } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { LIMITS } from '../limits.ts';
@@ -28,8 +39,8 @@ const UserMembers = {
   role: Type.String({ examples: ['member'] }),
   password: Type.Optional(Type.String({ description: 'left out: an invitation is mailed' })),
 };
-const UserBody = Type.Object(UserMembers);
-const UserPatch = Type.Partial(Type.Object({ ...UserMembers, isActive: Type.Boolean() }));
+const UserBody = closed({ ...UserMembers, id: Idle, tenantId: Idle, isActive: Idle });
+const UserPatch = closedChange({ ...UserMembers, isActive: Type.Boolean() });
 
 const Operations = Type.Array(Type.Union(OPERATIONS.map((operation) => Type.Literal(operation))));
 const Rule = Type.Object({
@@ -53,12 +64,12 @@ const RoleSchema = Type.Object({
   createdAt: Timestamp,
   updatedAt: Timestamp,
 });
-const RoleBody = Type.Object({
+const RoleMembers = {
   name: Type.String({ examples: ['clerk'] }),
   description: Type.Optional(nullable(Type.String())),
   permissions: Confines.permissions,
   entities: Type.Optional(Confines.entities),
-});
+};
 
 const USERS = 'Users';
 const ROLES = 'Roles';
@@ -174,7 +185,7 @@ const ROLE = {
     id: 'createRole',
     tag: ROLES,
     summary: 'Add a role',
-    body: RoleBody,
+    body: closed(RoleMembers),
     ok: [201, RoleSchema],
     errors: ['VALIDATION_ERROR', 'CONFLICT'],
   }),
@@ -183,7 +194,7 @@ const ROLE = {
     id: 'updateRole',
     tag: ROLES,
     summary: 'Change a role',
-    body: Type.Partial(RoleBody),
+    body: closedChange(RoleMembers),
     ok: [200, RoleSchema],
     errors: ['VALIDATION_ERROR', 'NOT_FOUND', 'CONFLICT'],
   }),

@@ -1,8 +1,10 @@
 // What a request may say about a user: address, name, role, password, and whether the user is active.
-// Every problem is named at once: 400. Other members, such as `id`, mean nothing and are left alone.
+// Every problem is named at once: 400. An admin's other members are problems too; those of a person who
+// registers mean nothing, whatever role they name.
 // Contract: `/api/users` in section 6 of the decisions.
 import { passwordProblem } from '../access/passwords.ts';
 import { invalid, type Problem } from '../errors.ts';
+import { strangers } from '../http/input.ts';
 import { LIMITS } from '../limits.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { EMAIL_PROBLEM, isEmail } from './email.ts';
@@ -32,22 +34,31 @@ function isPersonName(value: unknown): value is string {
   return typeof value === 'string' && value.trim() !== '' && value.length <= LIMITS.tenant.nameMax;
 }
 
+/** What a new user is given, and nobody else's to say: it may be sent, and means nothing. */
+const IDLE_MEMBERS = ['id', 'tenantId', 'isActive'];
+
 /** A new user; without a password, an invited one. */
 export function readUserInput(body: JsonObject): { email: string; name: string; role: string; password?: string } {
-  return read(body, ['email', 'name', 'role'], ['password']) as ReturnType<typeof readUserInput>;
+  return read(body, ['email', 'name', 'role'], ['password'], IDLE_MEMBERS) as ReturnType<typeof readUserInput>;
 }
 
 /** A person who adds themselves. */
 export function readRegistration(body: JsonObject): { email: string; name: string; password: string } {
-  return read(body, ['email', 'name', 'password'], []) as ReturnType<typeof readRegistration>;
+  const { email, name, password } = body;
+  return read({ email, name, password }, ['email', 'name', 'password'], []) as ReturnType<typeof readRegistration>;
 }
 
 export function readUserChanges(body: JsonObject): UserChanges {
   return read(body, [], ['email', 'name', 'role', 'password', 'isActive']);
 }
 
-/** The members asked for. An optional one may be left out or null. */
-function read(body: JsonObject, required: readonly Member[], optional: readonly Member[]): UserChanges {
+/** The members asked for; others, but for the idle ones, are problems. An optional one may be left out or null. */
+function read(
+  body: JsonObject,
+  required: readonly Member[],
+  optional: readonly Member[],
+  idle: readonly string[] = [],
+): UserChanges {
   const problems: Problem[] = [];
   const members: [Member, unknown][] = [];
   for (const path of [...required, ...optional]) {
@@ -57,6 +68,7 @@ function read(body: JsonObject, required: readonly Member[], optional: readonly 
     if (message === undefined) members.push([path, value]);
     else problems.push({ path, message });
   }
+  problems.push(...strangers(body, [...required, ...optional, ...idle]));
   if (problems.length > 0) throw invalid(problems);
   return Object.fromEntries(members);
 }
