@@ -43,6 +43,7 @@ export async function addRole(
     values (${roleId}::uuid, ${name}, ${JSON.stringify(role.permissions)}::text::jsonb,
       ${JSON.stringify(role.entities ?? {})}::text::jsonb)`);
   await service.app.changes.announce('role', id);
+  await heard(service, id);
   return { id: roleId, name };
 }
 
@@ -54,8 +55,26 @@ export async function changeRole(service: TestService, { id }: Place, name: stri
       entities = ${JSON.stringify(role.entities ?? {})}::text::jsonb
     where name = ${name}`);
   await service.app.changes.announce('role', id);
-  // Under Deno another process serves, and hears of it a moment later.
-  if (process.env.SERVICE_RUNTIME === 'deno') await delay(200);
+  await heard(service, id);
+}
+
+/**
+ * Resolves when the serving process knows what this one has announced. Under Deno that is another one, which hears it a
+ * moment later and in order: when it refuses a key that was taken away behind its back, it knows what came before.
+ */
+export async function heard(service: TestService, tenantId: string): Promise<void> {
+  if (process.env.SERVICE_RUNTIME !== 'deno') return;
+  const id = newId();
+  const key = newToken('svc_ak_');
+  await service.app.db.rows(sql`
+    insert into platform.owner_keys (id, tenant_id, prefix, hash, label)
+    values (${id}::uuid, ${tenantId}::uuid, ${shownPrefix(key, 'svc_ak_')}, ${hashed(key)}, 'probe')`);
+  const probe = clientOf(service.url, { 'x-api-key': key });
+  const before = await probe.get('/api/auth/whoami');
+  if (before.status !== 200) throw new Error(`a new key is refused: ${before.text}`);
+  await service.app.db.rows(sql`delete from platform.owner_keys where id = ${id}::uuid`);
+  await service.app.changes.announce('credential', sha256(key).toString('hex'));
+  while ((await probe.get('/api/auth/whoami')).status !== 401) await delay(5);
 }
 
 /** The token of a new user who has the role. */
