@@ -40,7 +40,7 @@ export async function startOnDeno(environment: Record<string, string>, config: C
     get logged() {
       return service.errors.split('\n').filter((line) => line !== '');
     },
-    mailSettled: () => quiet(join(config.dataDir, 'mail')),
+    mailSettled: () => quiet(address, join(config.dataDir, 'mail')),
     stop: async () => {
       const { code, signal } = await service.end();
       await closeApp(app);
@@ -49,11 +49,15 @@ export async function startOnDeno(environment: Record<string, string>, config: C
   };
 }
 
-/** Resolves when nothing has come into a directory for a while: from outside nothing else can be seen. */
-async function quiet(directory: string): Promise<void> {
+/**
+ * Resolves when nothing has come into a directory for a while: from outside nothing else can be seen. How long that is
+ * the service itself says, by as many answers as it takes far more work for than for a mail.
+ */
+async function quiet(address: string, directory: string): Promise<void> {
   let before = '';
-  for (let still = 0; still < 3; ) {
-    await delay(100);
+  for (let still = 0; still < 20; ) {
+    await fetch(`${address}/ready`);
+    await delay(20);
     const names = (await readdir(directory).catch(() => [])).join('\n');
     still = names === before ? still + 1 : 0;
     before = names;
