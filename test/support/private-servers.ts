@@ -43,20 +43,20 @@ async function startPostgres(): Promise<PrivatePostgres | undefined> {
   const directory = await mkdtemp(join(tmpdir(), 'private-postgres-'));
   const as = await postgresUser(directory);
   const data = join(directory, 'data');
-  const port = await freePort();
   await run(
     join(bin, 'initdb'),
     ['-D', data, '-U', 'postgres', '-A', 'trust', '-N', '-E', 'UTF8', '--locale=C.UTF-8'],
     as,
   );
-  const settings = `-p ${port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=${directory} -c max_connections=60`;
+  const settings = `-c listen_addresses=127.0.0.1 -c unix_socket_directories=${directory} -c max_connections=60`;
   const control = (...parameters: string[]) => run(join(bin, 'pg_ctl'), ['-D', data, '-w', ...parameters], as);
-  const start = async () => void (await control('start', '-l', join(directory, 'log'), '-o', settings));
+  const startAt = async (port: number) =>
+    void (await control('start', '-l', join(directory, 'log'), '-o', `-p ${port} ${settings}`));
   const stop = async (mode = 'fast') => void (await control('stop', '-m', mode));
-  await start();
+  const port = await onFreePort(startAt);
   return {
     url: `postgres://postgres@127.0.0.1:${port}/postgres`,
-    start,
+    start: () => startAt(port),
     stop,
     remove: async () => {
       if (existsSync(join(data, 'postmaster.pid'))) await stop('immediate');
@@ -98,12 +98,15 @@ export async function privateRedis(): Promise<PrivateRedis | undefined> {
   const server = ['/usr/bin/redis-server', '/usr/local/bin/redis-server', '/usr/bin/valkey-server'].find(existsSync);
   if (server === undefined) return undefined;
   const directory = await mkdtemp(join(tmpdir(), 'private-redis-'));
-  const port = await freePort();
   let child: ChildProcess | undefined;
-  const start = async () => {
+  const startAt = async (port: number) => {
     child = spawn(server, ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--dir', directory]);
     await new Promise<void>((resolve, reject) => {
-      child?.stdout?.on('data', (text) => String(text).includes('eady to accept connections') && resolve());
+      let said = '';
+      child?.stdout?.on('data', (text) => {
+        said += String(text);
+        if (said.includes('eady to accept connections')) resolve();
+      });
       child?.once('exit', (code) => reject(new Error(`redis-server ended with ${code}`)));
     });
   };
@@ -113,10 +116,10 @@ export async function privateRedis(): Promise<PrivateRedis | undefined> {
     child.kill('SIGKILL');
     await gone;
   };
-  await start();
+  const port = await onFreePort(startAt);
   return {
     url: `redis://127.0.0.1:${port}`,
-    start,
+    start: () => startAt(port),
     kill,
     freeze: () => void child?.kill('SIGSTOP'),
     thaw: () => void child?.kill('SIGCONT'),
@@ -125,6 +128,19 @@ export async function privateRedis(): Promise<PrivateRedis | undefined> {
       await rm(directory, { recursive: true, force: true });
     },
   };
+}
+
+/** Starts a server for the first time; on another port where somebody else was faster to take the one that was free. */
+async function onFreePort(startAt: (port: number) => Promise<void>): Promise<number> {
+  for (let tries = 1; ; tries++) {
+    const port = await freePort();
+    try {
+      await startAt(port);
+      return port;
+    } catch (error) {
+      if (tries === 5) throw error;
+    }
+  }
 }
 
 /** Not one of those that the system hands out: it could hand that out again while nothing listens there. */
