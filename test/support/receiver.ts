@@ -29,7 +29,7 @@ export async function startReceiver(status = 200): Promise<Receiver> {
     url: '',
     received: [],
     answer: (_, response) => void response.writeHead(status).end('thanks'),
-    waitFor: (count, withinMs = 30_000) => waitFor(receiver, count, withinMs),
+    waitFor: (count, withinMs = 60_000) => waitFor(receiver, count, withinMs),
     stop: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
@@ -44,15 +44,27 @@ export async function startReceiver(status = 200): Promise<Receiver> {
 
 async function take(receiver: Receiver, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const from = Date.now();
-  const chunks: Uint8Array[] = [];
-  for await (const chunk of request) chunks.push(chunk as Uint8Array);
-  const text = Buffer.concat(chunks).toString();
+  const text = await wholeText(request);
+  // Its sender was killed in the middle of it: that is no request.
+  if (text === null) return void response.destroy();
   const headers = request.headers as Record<string, string>;
   const received: Received = { path: request.url ?? '', headers, text, body: JSON.parse(text), from, to: 0 };
   response.on('error', () => response.destroy());
   await receiver.answer(received, response);
   received.to = Date.now();
   receiver.received.push(received);
+}
+
+/** Null where the connection broke before the end. */
+async function wholeText(request: IncomingMessage): Promise<string | null> {
+  const chunks: Uint8Array[] = [];
+  try {
+    for await (const chunk of request) chunks.push(chunk as Uint8Array);
+  } catch (error) {
+    if (request.complete) throw error;
+    return null;
+  }
+  return request.complete ? Buffer.concat(chunks).toString() : null;
 }
 
 async function waitFor(receiver: Receiver, count: number, withinMs: number): Promise<Received[]> {
