@@ -2,6 +2,7 @@
 // with what it prints and how it ends. Times are milliseconds.
 // Every process is ended by `endAll`, whatever became of the test.
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve as resolvePath } from 'node:path';
@@ -35,11 +36,11 @@ export interface Started {
 const children = new Set<ChildProcess>();
 const directories = new Set<string>();
 
-/** Starts it with only the variables given, besides what every program needs. */
+/** Starts it with only the variables given, besides what every program needs, and time for its end on a busy machine. */
 export function startProcess(command: readonly string[], environment: Record<string, string>): Started {
   const { PATH = '', HOME = '' } = process.env;
   const [program = '', ...parameters] = command;
-  const env = { PATH, HOME, PORT: '0', NO_COLOR: '1', ...environment };
+  const env = { PATH, HOME, PORT: '0', NO_COLOR: '1', SHUTDOWN_TIMEOUT_MS: '30000', ...environment };
   const child = spawn(resolvePath(ROOT, program), parameters, { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] });
   children.add(child);
   const said = { output: '', errors: '' };
@@ -101,6 +102,9 @@ export async function preparedDataDir(): Promise<string> {
 
 /** Ends what still runs and removes the directories. */
 export async function endAll(): Promise<void> {
-  for (const child of children) child.kill('SIGKILL');
+  const running = [...children].filter(({ exitCode, signalCode }) => exitCode === null && signalCode === null);
+  const exits = running.map((child) => once(child, 'exit'));
+  for (const child of running) child.kill('SIGKILL');
+  await Promise.all(exits);
   for (const directory of directories) await rm(directory, { recursive: true, force: true });
 }
