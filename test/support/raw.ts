@@ -18,7 +18,7 @@ export interface RawConnection {
   close(): void;
 }
 
-const WITHIN_MS = 20_000;
+const WITHIN_MS = 60_000;
 
 /** Sends a GET and reads on until told otherwise (`socket.pause()`). */
 export async function rawGet(url: string, path: string, headers: Record<string, string>): Promise<RawConnection> {
