@@ -139,6 +139,7 @@ describe('names', () => {
   let service: TestService;
   let tenant: TestTenant;
   let receiver: Receiver;
+  let zone: string;
   let answers: (readonly Resolved[])[];
   const asked: string[] = [];
   const of = (...addresses: string[]): Resolved[] =>
@@ -147,13 +148,15 @@ describe('names', () => {
   beforeAll(async () => {
     service = await startService({
       WEBHOOK_MAX_RETRIES: '0',
-      WEBHOOK_TIMEOUT_MS: '1000',
       WEBHOOK_ALLOWED_CIDRS: '127.0.0.2/32',
     });
     tenant = await service.tenant();
     await tenant.post('/api/entities', { name: 'task', fields: [{ key: 'title', type: 'text' }] });
     receiver = await startReceiver();
+    zone = `${tenant.slug}.example`;
     useResolver(service.app, async (name) => {
+      // The deliveries that other tests have left in the database are none of these tests' business.
+      if (!name.endsWith(zone)) throw new Error('ENOTFOUND');
       asked.push(name);
       const next = answers.length > 1 ? answers.shift() : answers[0];
       if (next === undefined || next.length === 0) throw new Error('ENOTFOUND');
@@ -187,7 +190,7 @@ describe('names', () => {
     for (const inner of ['127.0.0.1', '10.0.0.5', '::1', 'fd00::1', '::ffff:169.254.169.254']) {
       for (const found of [of(inner), of('93.184.216.34', inner), of(inner, '2606:4700:4700::1111')]) {
         answers = [found];
-        const answer = await subscribe('http://rebinding.example/hook');
+        const answer = await subscribe(`http://rebinding.${zone}/hook`);
         expect(answer.status).toBe(400);
         expect(answer.body.error.details[0].path).toBe('url');
       }
@@ -197,7 +200,7 @@ describe('names', () => {
   test('a name that changes after it was checked is refused at the delivery, for good, and nothing is sent', async () => {
     answers = [of('93.184.216.34'), of('127.0.0.1')];
     const { port } = new URL(receiver.url);
-    const delivery = await delivered(`http://rebinding.example:${port}/hook`);
+    const delivery = await delivered(`http://rebinding.${zone}:${port}/hook`);
     expect(delivery).toMatchObject({
       status: 'failed',
       http_status: null,
@@ -211,24 +214,22 @@ describe('names', () => {
     const { port } = new URL(receiver.url);
     answers = [of('127.0.0.2')];
     asked.length = 0;
-    const inside = await startReceiver();
-    const delivery = await delivered(`http://pinned.example:${port}/hook`);
+    const delivery = await delivered(`http://pinned.${zone}:${port}/hook`);
     // Nothing listens at 127.0.0.2; the receiver at 127.0.0.1 on the same port must not be what is reached.
     expect(delivery).toMatchObject({ status: 'failed', error: 'connection refused' });
-    expect(asked).toEqual(['pinned.example', 'pinned.example']);
+    expect(asked).toEqual([`pinned.${zone}`, `pinned.${zone}`]);
     expect(receiver.received).toEqual([]);
-    await inside.stop();
   });
 
   test('a name that cannot be found is accepted at creation and fails at the delivery', async () => {
     answers = [[]];
-    const delivery = await delivered('http://nowhere.example/hook');
+    const delivery = await delivered(`http://nowhere.${zone}/hook`);
     expect(delivery).toMatchObject({ status: 'failed', error: 'host not found' });
   });
 
   test('a stored URL that is no longer acceptable is not called', async () => {
     answers = [of('93.184.216.34')];
-    const { id } = (await subscribe('http://kept.example/hook')).body.data;
+    const { id } = (await subscribe(`http://kept.${zone}/hook`)).body.data;
     const change = await tenant.put(`${SUBSCRIPTIONS}/${id}`, { url: 'http://127.0.0.1/hook' });
     expect(change.status).toBe(400);
     await tenant.delete(`${SUBSCRIPTIONS}/${id}`);
