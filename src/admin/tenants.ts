@@ -3,6 +3,7 @@
 // Contract: section 3 of the decisions.
 import { hashPassword, passwordProblem } from '../access/passwords.ts';
 import type { App } from '../app.ts';
+import { lockDefinitions } from '../entities/entities.ts';
 import { conflict, invalid, invalidField, notFound, type Problem } from '../errors.ts';
 import { strangers } from '../http/input.ts';
 import { type Page, pageOf } from '../http/reply.ts';
@@ -230,7 +231,7 @@ export async function deleteTenant(app: App, slug: string, confirm: string | und
   return id;
 }
 
-/** A change of the tenant's definitions locks its tables before the tenant's row; meeting one, Postgres may undo this. */
+/** Who writes records may hold one table of the tenant and need another; meeting such a one, Postgres may undo this. */
 async function dropTenant(app: App, slug: string): Promise<string> {
   for (let tries = 1; ; tries++) {
     try {
@@ -241,11 +242,16 @@ async function dropTenant(app: App, slug: string): Promise<string> {
   }
 }
 
+/** Takes its turn with the changes of definitions before anything else: each would need what the other has locked. */
 async function dropIn(tx: Tx, slug: string): Promise<string> {
-  const row = await tx.first<{ id: string }>(sql`delete from platform.tenants where slug = ${slug} returning id`);
-  if (row === undefined) throw notFound('tenant');
-  await dropTenantSchema(tx, row.id);
-  await tx.rows(sql`delete from platform.events where tenant_id = ${row.id}::uuid`);
-  await tx.rows(sql`delete from platform.idempotency_keys where tenant_id = ${row.id}::uuid`);
-  return row.id;
+  const found = await tx.first<{ id: string }>(sql`select id from platform.tenants where slug = ${slug}`);
+  if (found === undefined) throw notFound('tenant');
+  const { id } = found;
+  await lockDefinitions(tx, schemaOf(id));
+  const gone = await tx.first(sql`delete from platform.tenants where id = ${id}::uuid returning id`);
+  if (gone === undefined) throw notFound('tenant');
+  await dropTenantSchema(tx, id);
+  await tx.rows(sql`delete from platform.events where tenant_id = ${id}::uuid`);
+  await tx.rows(sql`delete from platform.idempotency_keys where tenant_id = ${id}::uuid`);
+  return id;
 }
