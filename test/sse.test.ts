@@ -43,7 +43,7 @@ test('a stream begins with retry, connected and a heartbeat, numbered from 1', a
   expect(stream.text.startsWith('retry: 3000\n\nevent: connected\nid: 1\ndata: {')).toBe(true);
   await until(
     () => stream.events.length >= 4,
-    30_000,
+    60_000,
     () => stream.text,
   );
   expect(stream.events.slice(0, 3).map(({ event, id }) => [event, id])).toEqual([
@@ -117,15 +117,16 @@ test('a tenant has so many streams and no more; a place comes back when its clie
   expect(JSON.parse(refused.text).error.code).toBe('RATE_LIMITED');
   expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
   first?.close();
-  await until(() => true, 0, String);
-  let status = 429;
-  for (let tries = 0; status === 429 && tries < 100; tries++) {
-    await new Promise((resolve) => setTimeout(resolve, 20));
+  // The service hears of it when it hears of it, at the latest when it next writes to the connection.
+  const statuses = new Set<number>();
+  while (!statuses.has(200)) {
     const again = await openEvents(service.url, tenant.slug, tenant.key);
     streams.push(again);
-    status = again.status;
+    statuses.add(again.status);
+    await new Promise((resolve) => setTimeout(resolve, 20));
   }
-  expect(status).toBe(200);
+  statuses.delete(429);
+  expect([...statuses]).toEqual([200]);
 });
 
 test('HEAD does not open a stream', async () => {
