@@ -88,7 +88,7 @@ test('streams and sockets show of each change what REST shows of the record, or 
           if (channel === 'sse' && !reader.hasSse) continue;
           const expected = reader.expected[channel];
           const isOver = (): boolean => reader[channel]().some(({ entity }) => entity === 'marker');
-          await until(isOver, 5_000, () => `no marker: ${JSON.stringify(reader[channel]())}`);
+          await until(isOver, 60_000, () => `no marker: ${JSON.stringify(reader[channel]())}`);
           expect(chunked(reader[channel](), expected)).toEqual(expected);
           told += expected.flat().length;
         }
