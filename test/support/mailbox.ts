@@ -1,6 +1,7 @@
 // The mails that a service without SMTP_URL has written into its data directory.
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { TestService } from './service.ts';
 
 export interface WrittenMail {
@@ -9,9 +10,17 @@ export interface WrittenMail {
   mode: number;
 }
 
-/** The mails to an address, oldest first, once nothing waits to be written. */
-export async function mailsTo(service: TestService, address: string): Promise<WrittenMail[]> {
-  await service.mailSettled();
+/** The mails to an address, oldest first, once nothing waits to be written and `count` are there at least. */
+export async function mailsTo(service: TestService, address: string, count = 1): Promise<WrittenMail[]> {
+  for (;;) {
+    await service.mailSettled();
+    const mails = await writtenTo(service, address);
+    if (mails.length >= count) return mails;
+    await delay(20);
+  }
+}
+
+async function writtenTo(service: TestService, address: string): Promise<WrittenMail[]> {
   const directory = join(service.app.config.dataDir, 'mail');
   const files = await readdir(directory).catch(() => []);
   const mails = files.sort().map(async (file): Promise<WrittenMail> => {
@@ -23,8 +32,8 @@ export async function mailsTo(service: TestService, address: string): Promise<Wr
   );
 }
 
-/** The token in the newest mail to an address: of a reset, or of an invitation. */
-export async function mailedToken(service: TestService, address: string): Promise<string> {
-  const mail = (await mailsTo(service, address)).at(-1);
+/** The token in the newest mail to an address, which is the `nth`: of a reset, or of an invitation. */
+export async function mailedToken(service: TestService, address: string, nth = 1): Promise<string> {
+  const mail = (await mailsTo(service, address, nth)).at(-1);
   return /(?:token=|\/invite\/)([\w-]+)/.exec(mail?.text ?? '')?.[1] ?? '';
 }
