@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { createHmac, generateKeyPairSync, hkdfSync, sign } from 'node:crypto';
+import { newAddress } from './support/addresses.ts';
 import { mailedToken, mailsTo } from './support/mailbox.ts';
 import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
-import { least, median, took } from './support/timing.ts';
+import { inWindow, least, took } from './support/timing.ts';
 
 const JWT_SECRET = 'jwt-secret-of-identity';
 let service: TestService;
@@ -21,13 +22,8 @@ const FORGOT = '/api/auth/tenant/forgot-password';
 const RESET = '/api/auth/tenant/reset-password';
 const CHANGE = '/api/auth/tenant/change-password';
 
-let addresses = 0;
-/** A client's address that nobody else in this file has, in another range on each run. */
-const RUN = `${Date.now() % 250}.${process.pid % 250}`;
-const elsewhere = (): Record<string, string> => {
-  addresses += 1;
-  return { 'x-forwarded-for': `10.${RUN}.${addresses % 250}`, 'x-tenant-id': tenant.slug };
-};
+/** From an address that nobody else has, here and in other files: attempts are counted for a minute. */
+const elsewhere = (): Record<string, string> => ({ ...newAddress(), 'x-tenant-id': tenant.slug });
 let people = 0;
 
 async function person(role = 'member'): Promise<{ id: string; email: string }> {
@@ -45,11 +41,13 @@ const whoami = async (token: string): Promise<number> => (await bearer(token).ge
 describe('signing in', () => {
   test('gives a token of 24 hours and the user; the address’s case does not matter', async () => {
     const { id, email } = await person('viewer');
+    const askedAtS = Math.floor(Date.now() / 1_000);
     const answer = await post(LOGIN, { email: email.toUpperCase(), password: PASSWORD });
+    const answeredAtS = Math.floor(Date.now() / 1_000);
     expect(answer.status).toBe(200);
     expect(answer.body.data.user).toEqual({ id, email, name: 'P', role: 'viewer' });
     const claims = claimsOf(answer.body.data.token);
-    expect(claims.exp * 1_000 - Date.now()).toBeWithin(86_390_000, 86_400_001);
+    expect(claims.exp - 86_400).toBeWithin(askedAtS, answeredAtS + 1);
     expect(claims).toMatchObject({ aud: 'svc:user', kind: 'user', sub: id, tenant: tenant.id });
     const me = await bearer(answer.body.data.token).get('/api/auth/whoami');
     expect(me.body.data).toMatchObject({ kind: 'user', id, email, role: 'viewer', tenant: { slug: tenant.slug } });
@@ -84,15 +82,15 @@ describe('signing in', () => {
 
   test('an unknown address takes as long as a wrong password', async () => {
     const attempt = (email: string) => took(() => post(LOGIN, { email, password: 'wrong-password' }));
-    const persons = await Promise.all(Array.from({ length: 12 }, () => person()));
-    // How far apart the medians are, as a factor; a password that is not looked at makes it ten and more.
+    // The shortest ones, which nothing else has held up; a password that is not looked at is ten times as fast.
+    const [known, unknown]: [number[], number[]] = [[], []];
     const apart = async (): Promise<number> => {
-      const [known, unknown]: [number[], number[]] = [[], []];
-      for (const [i, { email }] of persons.entries()) {
+      const persons = await Promise.all(Array.from({ length: 6 }, () => person()));
+      for (const { email } of persons) {
         known.push(await attempt(email));
-        unknown.push(await attempt(`nobody${i}@example.com`));
+        unknown.push(await attempt(`nobody-${email}`));
       }
-      return Math.exp(Math.abs(Math.log(median(unknown) / median(known))));
+      return Math.exp(Math.abs(Math.log(Math.min(...unknown) / Math.min(...known))));
     };
     expect(await least(1.7, apart)).toBeLessThan(1.7);
   });
@@ -157,9 +155,10 @@ describe('lockouts', () => {
   test('a lock ends after 15 minutes, and failures older than that count no more', async () => {
     const { sql } = await import('../src/runtime/sql.ts');
     const { email } = await person();
-    for (let i = 0; i < 5; i++) await post(LOGIN, { email, password: 'wrong-password' });
+    for (let i = 0; i < 4; i++) await post(LOGIN, { email, password: 'wrong-password' });
+    const [from, , to] = [Date.now(), await post(LOGIN, { email, password: 'wrong-password' }), Date.now()];
     const lock = await lockOf(email);
-    expect(Date.parse(lock.locked_until) - Date.now()).toBeWithin(880_000, 900_001);
+    expect(Date.parse(lock.locked_until) - 900_000).toBeWithin(from - 1, to + 1);
     const { db } = service.app;
     await db.rows(sql`
       update platform.lockouts set locked_until = now() - interval '1 second'
@@ -186,17 +185,19 @@ describe('lockouts', () => {
 
   test('one address has 20 attempts a minute over all of these, then 429 with Retry-After', async () => {
     const { email } = await person();
-    const headers = elsewhere();
-    const answers: Answer[] = [];
-    for (let i = 0; i < 21; i++) {
-      answers.push(await post(i % 2 ? LOGIN : DEVELOPER_TOKEN, { email, password: PASSWORD }, headers));
-    }
-    expect(answers.map(({ status }) => status)).toEqual([...Array(20).fill(200), 429]);
-    const [first, last] = [answers[0] as Answer, answers[20] as Answer];
-    expect(first.headers.get('ratelimit-policy')).toBe('"attempts";q=20;w=60');
-    expect(first.headers.get('ratelimit')).toMatch(/^"attempts";r=19;t=\d+$/);
-    expect(Number(last.headers.get('retry-after'))).toBeWithin(1, 61);
-    expect(last.body.error.code).toBe('RATE_LIMITED');
+    await inWindow(60_000, async () => {
+      const headers = elsewhere();
+      const answers: Answer[] = [];
+      for (let i = 0; i < 21; i++) {
+        answers.push(await post(i % 2 ? LOGIN : DEVELOPER_TOKEN, { email, password: PASSWORD }, headers));
+      }
+      expect(answers.map(({ status }) => status)).toEqual([...Array(20).fill(200), 429]);
+      const [first, last] = [answers[0] as Answer, answers[20] as Answer];
+      expect(first.headers.get('ratelimit-policy')).toBe('"attempts";q=20;w=60');
+      expect(first.headers.get('ratelimit')).toMatch(/^"attempts";r=19;t=\d+$/);
+      expect(Number(last.headers.get('retry-after'))).toBeWithin(1, 61);
+      expect(last.body.error.code).toBe('RATE_LIMITED');
+    });
     expect((await post(LOGIN, { email, password: PASSWORD })).status).toBe(200);
   });
 });
@@ -216,13 +217,15 @@ describe('registering', () => {
   });
 
   test('one address has 20 a minute, then 429 with Retry-After; others go on', async () => {
-    const here = elsewhere();
-    const statuses: number[] = [];
-    for (let i = 0; i < 20; i++) statuses.push((await post(REGISTER, {}, here)).status);
-    expect(new Set(statuses)).toEqual(new Set([400]));
-    const refused = await post(REGISTER, who(), here);
-    expect(refused.status).toBe(429);
-    expect(Number(refused.headers.get('retry-after'))).toBeWithin(1, 61);
+    await inWindow(60_000, async () => {
+      const here = elsewhere();
+      const statuses: number[] = [];
+      for (let i = 0; i < 20; i++) statuses.push((await post(REGISTER, {}, here)).status);
+      expect(new Set(statuses)).toEqual(new Set([400]));
+      const refused = await post(REGISTER, who(), here);
+      expect(refused.status).toBe(429);
+      expect(Number(refused.headers.get('retry-after'))).toBeWithin(1, 61);
+    });
     expect((await post(REGISTER, who())).status).toBe(201);
   });
 
@@ -254,7 +257,7 @@ describe('a forgotten password', () => {
     expect((await post(FORGOT, { email })).body.data).toEqual({ sent: true });
     const first = await mailedToken(service, email);
     await post(FORGOT, { email: email.toLowerCase() });
-    const token = await mailedToken(service, email);
+    const token = await mailedToken(service, email, 2);
     expect(token).not.toBe(first);
     expect((await mailsTo(service, email))[0]?.text).toContain(`${service.app.address}/app/reset-password?token=`);
     expect((await post(RESET, { token, password: 'short' })).status).toBe(400);
@@ -277,9 +280,9 @@ describe('a forgotten password', () => {
     const known = await post(FORGOT, { email });
     const unknown = await post(FORGOT, { email: 'nobody-at-all@example.com' });
     expect([unknown.status, unknown.text]).toEqual([known.status, known.text]);
-    expect(await mailsTo(service, 'nobody-at-all@example.com')).toEqual([]);
+    expect(await mailsTo(service, 'nobody-at-all@example.com', 0)).toEqual([]);
     for (let i = 0; i < 8; i++) await post(FORGOT, { email });
-    expect(await mailsTo(service, email)).toHaveLength(5);
+    expect(await mailsTo(service, email, 5)).toHaveLength(5);
   });
 
   test('a token works an hour, in its own tenant, for a user who is active; the header may be left out', async () => {
