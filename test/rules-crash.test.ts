@@ -44,7 +44,10 @@ test('after rules act once per event, and chains end at depth 5, though their pr
     await delay(100 + 150 * kill);
     await worker.end('SIGKILL');
   }
-  while ((await runRulesOnce(service.app, new AbortController().signal)) > 0);
+  // Until none is left: the last to be killed may hold one locked until Postgres has noticed.
+  const left = sql`select from platform.rule_runs where tenant_id = ${tenant.id}::uuid limit 1`;
+  do await runRulesOnce(service.app, new AbortController().signal);
+  while ((await service.app.db.first(left)) !== undefined);
   const total = async (entity: string): Promise<number> =>
     (await tenant.get(`/api/entities/${entity}/records?limit=1`)).body.data.total;
   expect(await total('task')).toBe(CHANGES * 6);
