@@ -155,11 +155,11 @@ async function pause(ms: number, over: AbortSignal): Promise<void> {
   }
 }
 
-/** How this runtime starts the same program again. */
+/** How this runtime starts the same program again. Deno asks for `sys` wherever TLS looks up whom to trust. */
 function commandLine(): string[] {
   const flags =
     'Deno' in globalThis
-      ? ['run', '--no-prompt', '--allow-net', '--allow-env', '--allow-read', '--allow-write']
+      ? ['run', '--no-prompt', '--allow-net', '--allow-env', '--allow-read', '--allow-write', '--allow-sys']
       : ['--no-env-file'];
   return [...flags, ...process.argv.slice(1)];
 }

@@ -2,6 +2,7 @@
 // process opens the same stores beside it, so that a test may look into the database and call operations
 // all the same; what lives in the serving process alone (its metrics, its readiness) cannot be seen so.
 // Needs a real Postgres and a real Redis: the two processes hear of each other's changes through them.
+import { readFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -9,9 +10,13 @@ import { type App, closeApp, createApp } from '../../src/app.ts';
 import type { Config } from '../../src/config.ts';
 import { createLog } from '../../src/runtime/log.ts';
 import { denoBinary } from './served.ts';
+import { ROOT } from './source.ts';
 import { type Started, startProcess } from './started.ts';
 
-const FLAGS = ['--no-prompt', '--allow-net', '--allow-env', '--allow-read', '--allow-write', '--allow-run'];
+/** Those of `deno task start`. */
+const FLAGS = (JSON.parse(readFileSync(join(ROOT, 'deno.json'), 'utf8')).tasks.start as string)
+  .split(' ')
+  .filter((word) => word.startsWith('--'));
 
 /** A service that listens, however it was started. */
 export interface RunningService {
