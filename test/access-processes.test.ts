@@ -4,10 +4,11 @@
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import postgres from 'postgres';
+import { newAddress } from './support/addresses.ts';
 import { type ServiceProcess, type SharedStores, sharedStores, startServiceProcess } from './support/processes.ts';
 import { ADMIN_SECRET, type Client, clientOf, type Json } from './support/service.ts';
 import { endAll } from './support/started.ts';
-import { within } from './support/timing.ts';
+import { inWindow, least, took } from './support/timing.ts';
 
 const LIST = '/api/entities/orders/records';
 const PASSWORD = 'a password of the tests';
@@ -54,10 +55,10 @@ function bearer(token: string): Client {
   return clientOf(other.url, { authorization: `Bearer ${token}` });
 }
 
-async function publicKey({ owner }: Tenant): Promise<Json> {
+async function publicKey({ owner }: Tenant, limits: Json = {}): Promise<Json> {
   const roles = (await owner.get('/api/roles')).body.data;
   const roleId = roles.find(({ name }: Json) => name === 'viewer').id;
-  const body = { label: 'site', roleId, scopes: ['records:read'] };
+  const body = { label: 'site', roleId, scopes: ['records:read'], ...limits };
   return (await owner.post('/api/auth/public-keys', body)).body.data;
 }
 
@@ -65,15 +66,11 @@ async function userToken({ slug, owner }: Tenant, email: string): Promise<{ id: 
   const person = { email, name: 'Ada', role: 'viewer', password: PASSWORD };
   const { id } = (await owner.post('/api/users', person)).body.data;
   const credentials = { email, password: PASSWORD };
-  const login = await clientOf(one.url, { 'x-tenant-id': slug, ...from(tenants) }).post(
+  const login = await clientOf(one.url, { 'x-tenant-id': slug, ...newAddress() }).post(
     '/api/auth/tenant/login',
     credentials,
   );
   return { id, token: login.body.data.token };
-}
-
-function from(address: number): Record<string, string> {
-  return { 'x-forwarded-for': `10.${process.pid % 250}.${address >> 8}.${address & 255}` };
 }
 
 /** A credential in use at the other process, and how the first takes it away. */
@@ -100,7 +97,7 @@ const CASES: Case[] = [
   [
     'a public key',
     async (tenant) => {
-      const { id, key } = await publicKey(tenant);
+      const { id, key } = await publicKey(tenant, { rateLimitPerMin: 1_000_000, rateLimitPerDay: 1_000_000 });
       return { holder: bearer(key), revoke: () => tenant.owner.delete(`/api/auth/public-keys/${id}`) };
     },
   ],
@@ -129,30 +126,33 @@ const CASES: Case[] = [
 ];
 
 test.each(CASES)('%s that one process takes away is refused by the other within a second', async (_, make) => {
-  const { holder, revoke } = await make(await newTenant());
-  expect((await holder.get(LIST)).status).toBe(200);
-  await revoke();
-  const refused = async (): Promise<number> => {
-    for (;;) {
-      const { status } = await holder.get(LIST);
-      if (status !== 200) return status;
-    }
+  const refusedAfter = async (): Promise<number> => {
+    const { holder, revoke } = await make(await newTenant());
+    expect((await holder.get(LIST)).status).toBe(200);
+    await revoke();
+    return took(async () => {
+      let status = 200;
+      while (status === 200) status = (await holder.get(LIST)).status;
+      expect(status).toBe(401);
+    });
   };
-  expect(await within(1_000, refused())).toBe(401);
+  expect(await least(1_000, refusedAfter)).toBeLessThan(1_000);
 });
 
 test('of 5,000 requests on a 60-a-minute key over both processes exactly 60 pass', async () => {
-  const { key } = await publicKey(await newTenant());
-  const counts = new Map<number, number>();
-  const send = async (url: string, requests: number): Promise<void> => {
-    for (let i = 0; i < requests; i++) {
-      const answer = await fetch(url + LIST, { headers: { 'x-public-key': key } });
-      await answer.arrayBuffer();
-      counts.set(answer.status, (counts.get(answer.status) ?? 0) + 1);
-    }
-  };
-  await Promise.all(Array.from({ length: 20 }, (_, i) => send((i % 2 === 0 ? one : other).url, 250)));
-  expect(Object.fromEntries(counts)).toEqual({ 200: 60, 429: 4_940 });
+  await inWindow(60_000, async () => {
+    const { key } = await publicKey(await newTenant());
+    const counts = new Map<number, number>();
+    const send = async (url: string, requests: number): Promise<void> => {
+      for (let i = 0; i < requests; i++) {
+        const answer = await fetch(url + LIST, { headers: { 'x-public-key': key } });
+        await answer.arrayBuffer();
+        counts.set(answer.status, (counts.get(answer.status) ?? 0) + 1);
+      }
+    };
+    await Promise.all(Array.from({ length: 20 }, (_, i) => send((i % 2 === 0 ? one : other).url, 250)));
+    expect(Object.fromEntries(counts)).toEqual({ 200: 60, 429: 4_940 });
+  });
 });
 
 test('of 50 accepts of one invitation over both processes one wins, and one user is made', async () => {
@@ -173,13 +173,10 @@ test('of 100 wrong secrets of a bot over both processes five count, and then the
   const bot = { name: 'guessed-bot', tenantSlug: slug };
   const { secret } = (await owner.post('/api/auth/bots/register', bot)).body.data;
   const identify = (i: number, guess: string) =>
-    clientOf((i % 2 === 0 ? one : other).url, { 'x-api-key': key, ...from(1_000 + i) }).post(
-      '/api/auth/bots/identify',
-      {
-        name: bot.name,
-        secret: guess,
-      },
-    );
+    clientOf((i % 2 === 0 ? one : other).url, { 'x-api-key': key, ...newAddress() }).post('/api/auth/bots/identify', {
+      name: bot.name,
+      secret: guess,
+    });
   // Four failures leave the bot open; the success after them starts the count anew.
   for (let i = 0; i < 4; i++) expect((await identify(i, 'wrong')).status).toBe(401);
   expect((await identify(4, secret)).status).toBe(200);
