@@ -20,8 +20,13 @@ export interface RawConnection {
 
 const WITHIN_MS = 60_000;
 
-/** Sends a GET and reads on until told otherwise (`socket.pause()`). */
-export async function rawGet(url: string, path: string, headers: Record<string, string>): Promise<RawConnection> {
+/** Sends a request's head and reads on until told otherwise (`socket.pause()`). */
+export async function rawGet(
+  url: string,
+  path: string,
+  headers: Record<string, string>,
+  method = 'GET',
+): Promise<RawConnection> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);
   const state = { text: '', isOver: false };
@@ -39,7 +44,7 @@ export async function rawGet(url: string, path: string, headers: Record<string, 
   });
   await once(socket, 'connect');
   const lines = Object.entries({ Host: `${hostname}:${port}`, ...headers }).map(([name, value]) => `${name}: ${value}`);
-  socket.write(`GET ${path} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`);
+  socket.write(`${method} ${path} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`);
   return {
     socket,
     get text() {
