@@ -1,23 +1,27 @@
-// Receivers on https whose certificate is not what it should be: the attempt fails with the word for it, and nothing of
-// the record leaves. The authority of the good ones is trusted here, so that each of the bad ones has one fault only.
+// Receivers whose certificate is not what it should be: the attempt fails with the word for it, and nothing of the record
+// leaves. And receivers whose answer is packed: nobody unpacks it. Those that are slow or break off are in
+// webhook-delivery. The authority of the good certificates is trusted here: each bad one has one fault only.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Server, Socket } from 'node:net';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createServer, getCACertificates, type Server, setDefaultCACertificates, type TLSSocket } from 'node:tls';
+import process from 'node:process';
+import { createServer as createTlsServer, getCACertificates, setDefaultCACertificates } from 'node:tls';
+import { gzipSync } from 'node:zlib';
 import { Authority, type Identity, selfSigned } from './support/certificates.ts';
 import { type Json, startService, type TestService } from './support/service.ts';
 
 const SUBSCRIPTIONS = '/api/webhooks/subscriptions';
-const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n';
+const OK = 'HTTP/1.1 200 OK\r\nConnection: close\r\n';
 const ADDRESS = '127.0.0.1';
 
 const trusted = new Authority();
 const usual = getCACertificates('default');
 let service: TestService;
 let directory: string;
-let server: Server | undefined;
+const servers: Server[] = [];
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'authority-'));
@@ -33,29 +37,51 @@ beforeAll(async () => {
     NODE_EXTRA_CA_CERTS: file,
   });
 });
-afterEach(() => void server?.close());
+afterEach(() => {
+  for (const server of servers.splice(0)) server.close();
+});
 afterAll(async () => {
   await service.stop();
   setDefaultCACertificates(usual);
   await rm(directory, { recursive: true, force: true });
 });
 
+/** Where a receiver listens that does this with each connection. */
+async function listening(server: Server, take: (socket: Socket) => void, event = 'connection'): Promise<string> {
+  servers.push(server);
+  server.on(event, (socket: Socket) => {
+    // The service hangs up on it; that is what is wanted.
+    socket.on('error', () => socket.destroy());
+    take(socket);
+  });
+  await new Promise<void>((resolve) => server.listen(0, ADDRESS, resolve));
+  return `${ADDRESS}:${(server.address() as AddressInfo).port}/hook`;
+}
+
 /** A receiver with this certificate. What it gets to read is kept. */
 async function receiverWith({ key, cert }: Identity): Promise<{ url: string; read: string[] }> {
   const read: string[] = [];
-  const take = (socket: TLSSocket): void => {
-    // The service hangs up on it; that is what is wanted.
-    socket.on('error', () => socket.destroy());
+  const server = createTlsServer({ key, cert });
+  server.on('tlsClientError', (_, socket) => socket.destroy());
+  const take = (socket: Socket): void => {
     socket.on('data', (chunk) => {
       read.push(String(chunk));
-      socket.end(OK);
+      socket.end(`${OK}Content-Length: 0\r\n\r\n`);
     });
   };
-  const listening = createServer({ key, cert }, take);
-  listening.on('tlsClientError', (_, socket) => socket.destroy());
-  server = listening;
-  await new Promise<void>((resolve) => listening.listen(0, ADDRESS, resolve));
-  return { url: `https://${ADDRESS}:${(listening.address() as AddressInfo).port}/hook`, read };
+  return { url: `https://${await listening(server, take, 'secureConnection')}`, read };
+}
+
+/** A receiver that says of its answer that it is packed so. */
+async function packedReceiver(encoding: string, body: Uint8Array): Promise<string> {
+  const answer = `${OK}Content-Encoding: ${encoding}\r\nContent-Length: ${body.byteLength}\r\n\r\n`;
+  const take = (socket: Socket): void => {
+    socket.once('data', () => {
+      socket.write(answer);
+      socket.end(body);
+    });
+  };
+  return `http://${await listening(createServer(), take)}`;
 }
 
 /** What became of the delivery of one record to a URL. */
@@ -97,5 +123,34 @@ describe('the attempt fails and nothing is sent where the certificate', () => {
       attempt_count: 2,
     });
     expect(read).toEqual([]);
+  });
+});
+
+const DELIVERED = { status: 'delivered', http_status: 200, attempt_count: 1, error: null };
+
+describe('an answer that says it is packed is not unpacked', () => {
+  test.each(['gzip', 'x-gzip', 'deflate', 'br', 'zstd', 'gzip, gzip', 'nonsense'])(
+    '%s: it need not even be so',
+    async (encoding) => {
+      const url = await packedReceiver(encoding, Buffer.from('not packed at all'));
+      expect(await deliveryTo(url)).toMatchObject(DELIVERED);
+    },
+  );
+
+  test('so that a bomb which unpacks to a gigabyte takes no memory, and counts as what it began with', async () => {
+    // Packed pieces in a row are one packed whole, and can be packed again.
+    const piece = gzipSync(new Uint8Array(1_048_576));
+    const gigabyte = Buffer.concat(Array<Uint8Array>(1_024).fill(piece));
+    const bombs: [string, Uint8Array][] = [
+      ['gzip', gigabyte],
+      ['gzip', gigabyte.subarray(0, 60_000)],
+      ['gzip, gzip', gzipSync(gigabyte)],
+    ];
+    const before = process.resourceUsage().maxRSS;
+    for (const [encoding, bomb] of bombs) {
+      expect(await deliveryTo(await packedReceiver(encoding, bomb))).toMatchObject(DELIVERED);
+    }
+    const grownKb = process.resourceUsage().maxRSS - before;
+    expect(grownKb).toBeLessThan(512 * 1_024);
   });
 });
