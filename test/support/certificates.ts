@@ -64,7 +64,9 @@ function certificate(
   const body = der(SEQUENCE, version3, serial, ECDSA_SHA256, issuer, validity, subject, spki, stated);
   const signature = sign('sha256', body, createPrivateKey(signer.pem));
   const whole = der(SEQUENCE, body, ECDSA_SHA256, der(BIT_STRING, [0], signature));
-  const lines = Buffer.from(whole).toString('base64').replace(/.{1,64}/g, '$&\n');
+  const lines = Buffer.from(whole)
+    .toString('base64')
+    .replace(/.{1,64}/g, '$&\n');
   return `-----BEGIN CERTIFICATE-----\n${lines}-----END CERTIFICATE-----\n`;
 }
 
