@@ -13,9 +13,11 @@ import { adminSession } from './support/credentials.ts';
 import { closeCode, frame, type RawConnection, rawGet, rawSocket, rawStream } from './support/raw.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 import { connectEvents, subscribeSocket, until } from './support/streams.ts';
+import { least } from './support/timing.ts';
 
 /** A thousand shows what the contract's users fear; fewer show the same. */
 const DROPS = Number(process.env.DROPS ?? 200);
+const MEMORY = 32 * 1_048_576;
 const RECORDS = '/api/entities/articles/records';
 
 let service: TestService;
@@ -25,8 +27,9 @@ beforeAll(async () => {
 afterAll(() => service.stop());
 
 const open: { close(): void }[] = [];
-afterEach(() => {
+afterEach(async () => {
   for (const connection of open.splice(0)) connection.close();
+  await placesBack();
 });
 function kept<T extends { close(): void }>(connection: T): T {
   open.push(connection);
@@ -65,10 +68,18 @@ async function entityIdOf(tenant: TestTenant): Promise<string> {
 
 const places = (kind: 'sse:' | 'ws:'): number => realtimeOf(service.app).places.held(kind);
 
+/** Resolves when no connection has a place any more. */
+function placesBack(): Promise<void> {
+  return until(
+    () => places('sse:') + places('ws:') === 0,
+    60_000,
+    () => `${places('sse:')} and ${places('ws:')} places`,
+  );
+}
+
 describe('event streams', () => {
   test('a client that stops reading gets BACKPRESSURE as its last event, and its place comes back; others get all', async () => {
     const tenant = await tenantWithArticles();
-    const before = places('sse:');
     const [slow, dead] = [
       await rawStream(service.url, tenant.slug, tenant.key),
       await rawStream(service.url, tenant.slug, tenant.key),
@@ -77,8 +88,8 @@ describe('event streams', () => {
     const good = kept(await connectEvents(service.url, tenant.slug, tenant.key));
     await flood(tenant, await entityIdOf(tenant), await slotOf(tenant), 150);
     await until(
-      () => places('sse:') === before + 1,
-      30_000,
+      () => places('sse:') === 1,
+      60_000,
       () => `${places('sse:')} places`,
     );
     for (const { socket } of [slow, dead]) socket.resume();
@@ -91,7 +102,7 @@ describe('event streams', () => {
     }
     await until(
       () => good.text.split('event: record.created').length > 150,
-      20_000,
+      60_000,
       () => 'not all',
     );
     expect(good.isOver).toBe(false);
@@ -99,42 +110,38 @@ describe('event streams', () => {
 
   test('a client that only ends its own side keeps its stream, or loses it with its place', async () => {
     const tenant = await tenantWithArticles();
-    const before = places('sse:');
     const stream = kept(await rawStream(service.url, tenant.slug, tenant.key));
     stream.socket.end();
     await tenant.post(RECORDS, { body: 'after the end of its side' });
     await until(
-      () => stream.text.includes('after the end') || (stream.isOver && places('sse:') === before),
-      10_000,
+      () => stream.text.includes('after the end') || (stream.isOver && places('sse:') === 0),
+      60_000,
       () => stream.text,
     );
     stream.close();
-    await until(
-      () => places('sse:') === before,
-      10_000,
-      () => `${places('sse:')} places`,
-    );
+    await placesBack();
   });
 
   test('clients that come and go leave no place taken and no memory behind', async () => {
     const tenant = await tenantWithArticles();
-    const before = places('sse:');
-    const comeAndGo = async (times: number): Promise<number> => {
-      for (let i = 0; i < times; i += 20) {
+    const comeAndGo = async (): Promise<number> => {
+      for (let i = 0; i < DROPS; i += 20) {
         await Promise.all(Array.from({ length: 20 }, () => drop(tenant)));
       }
-      await until(
-        () => places('sse:') === before,
-        10_000,
-        () => `${places('sse:')} places`,
-      );
+      await placesBack();
       Bun.gc(true);
       return process.memoryUsage().rss;
     };
-    const first = await comeAndGo(DROPS);
-    const second = await comeAndGo(DROPS);
-    expect(second - first).toBeLessThan(32 * 1_048_576);
-    expect(await service.app.broker.leaseCount(`sse:${tenant.id}`)).toBe(0);
+    let before = await comeAndGo();
+    // What is left behind is left behind every time; what the runtime keeps for later is not.
+    const grown = async (): Promise<number> => {
+      const after = await comeAndGo();
+      const more = after - before;
+      before = after;
+      return more;
+    };
+    expect(await least(MEMORY, grown)).toBeLessThan(MEMORY);
+    while ((await service.app.broker.leaseCount(`sse:${tenant.id}`)) > 0) await Bun.sleep(10);
   });
 });
 
@@ -161,17 +168,21 @@ describe('sockets', () => {
 
   test('a client that stops reading is closed with 1013, and its place comes back; others get all', async () => {
     const tenant = await tenantWithArticles();
-    const before = places('ws:');
     const slow = await subscribed(tenant);
     const good = kept(await subscribeSocket(service.url, await adminSession(service, tenant), 'articles'));
     slow.socket.pause();
     const [entityId, slot] = [await entityIdOf(tenant), await slotOf(tenant)];
     await good.next();
-    for (let floods = 0; places('ws:') > before + 1 && floods < 30; floods++) {
+    for (let floods = 0; places('ws:') > 1 && floods < 30; floods++) {
       await flood(tenant, entityId, slot, 8);
       for (let i = 0; i < 8; i++) expect((await good.next()).type).toBe('record.created');
     }
-    expect(places('ws:')).toBe(before + 1);
+    // Its place comes back when it has had time to hear of it.
+    await until(
+      () => places('ws:') === 1,
+      60_000,
+      () => `${places('ws:')} places`,
+    );
     slow.socket.resume();
     await slow.ended();
     expect(closeCode(slow)).toBe(1013);
@@ -196,18 +207,12 @@ describe('sockets', () => {
       [1008],
     ],
   ])('%s ends the connection, and its place comes back', async (_, misbehave, codes) => {
-    const tenant = await tenantWithArticles();
-    const before = places('ws:');
-    const socket = await subscribed(tenant);
+    const socket = await subscribed(await tenantWithArticles());
     misbehave(socket);
     await socket.ended();
     // A server may also break off without a word.
     expect([...codes, null]).toContain(closeCode(socket));
-    await until(
-      () => places('ws:') === before,
-      10_000,
-      () => `${places('ws:')} places`,
-    );
+    await placesBack();
   });
 
   test('who does not authenticate in ten seconds is closed with 4401', () => {
@@ -230,9 +235,17 @@ describe('sockets', () => {
 
   test('a token that runs out is auth_expired; a new auth goes on with the subscriptions', async () => {
     const tenant = await tenantWithArticles();
-    const socket = kept(await subscribeSocket(service.url, await shortToken(tenant, 2), 'articles'));
-    expect(await socket.next(10_000)).toMatchObject({ type: 'error', code: 'auth_expired' });
+    const others = kept(await subscribeSocket(service.url, await adminSession(service, tenant), 'articles'));
+    const socket = kept(await subscribeSocket(service.url, await shortToken(tenant, 600), 'articles'));
+    // Good for as long as this machine needs to present it.
+    const present = async (seconds: number): Promise<void> => {
+      const { type } = await socket.ask({ type: 'auth', token: await shortToken(tenant, seconds) });
+      if (type !== 'auth_ok') await present(2 * seconds);
+    };
+    await present(2);
+    expect(await socket.next(100_000)).toMatchObject({ type: 'error', code: 'auth_expired' });
     await tenant.post(RECORDS, { body: 'unheard' });
+    expect((await others.next()).data.body).toBe('unheard');
     expect((await socket.ask({ type: 'subscribe', entity: 'articles' })).code).toBe('auth_expired');
     expect(await socket.ask({ type: 'auth', token: await shortToken(tenant, 600) })).toEqual({ type: 'auth_ok' });
     await tenant.post(RECORDS, { body: 'heard' });
