@@ -171,14 +171,14 @@ for (const runtime of ['Bun', 'Deno'] as RuntimeName[]) {
       ['after a stop that waits', true],
     ])('stopping by force %s cuts what runs', async (_when, waits) => {
       const own = await Served.start(runtime);
-      const slow = fetch(`${own.url}/slow`).then(
+      const endless = fetch(`${own.url}/endless`).then(
         () => 'answered',
         () => 'cut',
       );
-      await own.logged('slow begins');
+      await own.logged('endless begins');
       if (waits) void own.stop('stop');
       await own.stop('force');
-      expect(await slow).toBe('cut');
+      expect(await endless).toBe('cut');
       await own.end();
     });
   });

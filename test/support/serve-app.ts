@@ -59,6 +59,10 @@ async function answer(request: Request, address: string): Promise<Response> {
     log.push('slow begins');
     await new Promise((resolve) => setTimeout(resolve, 600));
   }
+  if (pathname === '/endless') {
+    log.push('endless begins');
+    await new Promise(() => undefined);
+  }
   if (pathname === '/size') return size(request);
   return new Response(pathname, { status: pathname === '/slow' ? 200 : 404 });
 }

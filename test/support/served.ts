@@ -6,7 +6,6 @@ import { existsSync, readdirSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { createInterface } from 'node:readline';
 
-const QUIET_MS = 300;
 const ROOT = new URL('../..', import.meta.url).pathname;
 
 export type RuntimeName = 'Bun' | 'Deno';
@@ -73,13 +72,13 @@ export class Served {
     await exited;
   }
 
-  /** Sends raw bytes and answers all that comes back until the server closes, or has answered and is quiet. */
+  /** Sends raw bytes and answers all that comes back until the server closes, or has sent the answer that it announced. */
   async raw(bytes: string): Promise<string> {
     const socket = this.dial();
     let received = '';
     socket.on('data', (chunk) => {
       received += chunk.toString('latin1');
-      socket.setTimeout(QUIET_MS, () => socket.destroy());
+      if (isWhole(received)) socket.destroy();
     });
     socket.on('error', (error) => {
       received += `\n${error.message}`;
@@ -92,6 +91,13 @@ export class Served {
   dial(): Socket {
     return connect(this.port, '127.0.0.1');
   }
+}
+
+/** Whether an answer of a declared length is there. */
+function isWhole(answer: string): boolean {
+  const [head = '', ...rest] = answer.split('\r\n\r\n');
+  const length = /^content-length: *(\d+)$/im.exec(head)?.[1];
+  return length !== undefined && rest.length > 0 && rest.join('\r\n\r\n').length >= Number(length);
 }
 
 /** A WebSocket client that remembers what it got. */
