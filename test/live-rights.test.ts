@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
 import { addRole, adminSession, bearer, changeRole, platformKey } from './support/credentials.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 import { connectEvents, type EventStream, openEvents, subscribeSocket } from './support/streams.ts';
+import { least, took } from './support/timing.ts';
 
 let service: TestService;
 beforeAll(async () => {
@@ -36,14 +37,22 @@ async function tenantWithArticles(): Promise<TestTenant> {
 const stream = async (tenant: TestTenant, key: string): Promise<EventStream> =>
   kept(await connectEvents(service.url, tenant.slug, key));
 
-test('a suspended tenant: its streams end and its sockets are closed', async () => {
-  const tenant = await tenantWithArticles();
-  const events = await stream(tenant, tenant.key);
-  const socket = kept(await subscribeSocket(service.url, await adminSession(service, tenant), 'articles'));
-  await service.admin.patch(`/api/admin/platform/tenants/${tenant.slug}`, { status: 'suspended' });
-  await events.ended(WITHIN_MS);
-  expect(await socket.ended(WITHIN_MS)).toBe(4401);
-});
+/** The story tells how long connections outlived a right; told anew where the machine was held up meanwhile. */
+async function endsInTime(story: () => Promise<number>): Promise<void> {
+  expect(await least(WITHIN_MS, story)).toBeLessThan(WITHIN_MS);
+}
+
+test('a suspended tenant: its streams end and its sockets are closed', () =>
+  endsInTime(async () => {
+    const tenant = await tenantWithArticles();
+    const events = await stream(tenant, tenant.key);
+    const socket = kept(await subscribeSocket(service.url, await adminSession(service, tenant), 'articles'));
+    await service.admin.patch(`/api/admin/platform/tenants/${tenant.slug}`, { status: 'suspended' });
+    return took(async () => {
+      await events.ended();
+      expect(await socket.ended()).toBe(4401);
+    });
+  }));
 
 test.each<[string, (tenant: TestTenant) => Promise<{ token: string; takeAway(): Promise<unknown> }>]>([
   [
@@ -81,28 +90,35 @@ test.each<[string, (tenant: TestTenant) => Promise<{ token: string; takeAway(): 
       return { token, takeAway: () => bearer(service, token).delete('/api/admin/sessions/current') };
     },
   ],
-])('%s: its open connections hear nothing from then on', async (name, prepare) => {
-  const tenant = await tenantWithArticles();
-  const { token, takeAway } = await prepare(tenant);
-  const socket = kept(await subscribeSocket(service.url, token, 'articles'));
-  const events = name.startsWith('a platform') ? await stream(tenant, token) : null;
-  await tenant.post(RECORDS, { title: 'heard' });
-  expect((await socket.next()).data.title).toBe('heard');
-  await takeAway();
-  await tenant.post(RECORDS, { title: 'unheard' });
-  await events?.ended(WITHIN_MS);
-  if (name.includes('role')) expect((await socket.ask({ type: 'subscribe', entity: 'articles' })).type).toBe('error');
-  else expect(await socket.ended(WITHIN_MS)).toBe(4401);
-  expect(JSON.stringify([socket.messages, events?.text])).not.toContain('unheard');
-});
+])('%s: its open connections hear nothing from then on', (name, prepare) =>
+  endsInTime(async () => {
+    const tenant = await tenantWithArticles();
+    const { token, takeAway } = await prepare(tenant);
+    const socket = kept(await subscribeSocket(service.url, token, 'articles'));
+    const events = name.startsWith('a platform') ? await stream(tenant, token) : null;
+    await tenant.post(RECORDS, { title: 'heard' });
+    expect((await socket.next()).data.title).toBe('heard');
+    await takeAway();
+    const outlivedMs = await took(async () => {
+      await tenant.post(RECORDS, { title: 'unheard' });
+      await events?.ended();
+      if (name.includes('role')) {
+        expect((await socket.ask({ type: 'subscribe', entity: 'articles' })).type).toBe('error');
+      } else expect(await socket.ended()).toBe(4401);
+    });
+    expect(JSON.stringify([socket.messages, events?.text])).not.toContain('unheard');
+    return outlivedMs;
+  }),
+);
 
-test('an owner key that is revoked: its streams end', async () => {
-  const tenant = await tenantWithArticles();
-  const { id, key } = (await tenant.post('/api/keys', { label: 'second' })).body.data;
-  const events = await stream(tenant, key);
-  expect((await tenant.delete(`/api/keys/${id}`)).status).toBe(200);
-  await events.ended(WITHIN_MS);
-});
+test('an owner key that is revoked: its streams end', () =>
+  endsInTime(async () => {
+    const tenant = await tenantWithArticles();
+    const { id, key } = (await tenant.post('/api/keys', { label: 'second' })).body.data;
+    const events = await stream(tenant, key);
+    expect((await tenant.delete(`/api/keys/${id}`)).status).toBe(200);
+    return took(() => events.ended());
+  }));
 
 test('a role that changes shows other fields from the next event on, and nothing once rows are filtered', async () => {
   const tenant = await tenantWithArticles();
