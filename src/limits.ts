@@ -77,10 +77,15 @@ export const LIMITS = {
     answerBytes: 65_536,
     answerHeaderBytes: 16_384,
     informationalMax: 20,
-    /** Attempts on their way at once: for one subscription and one tenant everywhere, and in one process. */
-    perSubscription: 16,
+    /**
+     * Attempts on their way at once: for one subscription and one tenant, and in one process. A claim counts those of all
+     * processes; deliveries that leave without one are counted by their own.
+     */
+    perSubscription: 32,
     perTenant: 200,
     perProcess: 1_000,
+    /** A connection is kept this long without use; servers are known to keep theirs for 2 s or more. */
+    idleMs: 500,
     /** Looking up a receiver's name when a subscription is made. */
     lookupMs: 2_000,
     /** A claim outlasts its attempt by this much, for the outcome to be written. */

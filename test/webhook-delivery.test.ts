@@ -192,13 +192,14 @@ describe('order and concurrency', () => {
     });
 
     test('what is written while another process looks at the subscription is looked at right after', async () => {
+      const record = (await tenant.post(RECORDS, { title: 'first' })).body.data;
       const id = await subscribe(receiver.url);
       await service.app.db.begin(async (tx) => {
         await tx.rows(sql`select from platform.webhook_subscriptions where id = ${id}::uuid for no key update`);
-        await tenant.post(RECORDS, { title: 'unseen' });
+        await tenant.patch(`${RECORDS}/${record.id}`, { title: 'unseen' });
         await new Promise((resolve) => setTimeout(resolve, 700));
       });
-      expect(await receiver.waitFor(1, 4_000)).toHaveLength(1);
+      expect(await receiver.waitFor(1, 15_000)).toHaveLength(1);
     });
   }
 

@@ -2,7 +2,7 @@
 // makes the change, so that all of them commit together or not at all.
 // Contract: section 9 of the decisions.
 import { newId } from '../runtime/ids.ts';
-import { literal, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { EMPTY, literal, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { EventType, RecordEventType, TriggeredBy } from './event.ts';
 
 /** Why and by whom a change is made; it travels with the event. */
@@ -36,17 +36,38 @@ export function appendEvents(
     from ${changed} as c`;
 }
 
+/** Subscriptions whose deliveries of a change are born on their way, under a claim of the process that makes it. */
+export interface Share {
+  claimId: string;
+  leaseMs: number;
+  subscriptionIds: readonly string[];
+}
+
 /**
  * The insert that records a webhook delivery for every event of `evented` (a CTE with the columns id, seq, at,
  * record_id) and every active subscription that asks for it.
  */
-export function appendDeliveries(evented: Sql, type: RecordEventType, entityId: string, cause: Cause): Sql {
+export function appendDeliveries(
+  evented: Sql,
+  type: RecordEventType,
+  entityId: string,
+  cause: Cause,
+  share?: Share,
+): Sql {
+  const columns = sql`subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type`;
+  const values = sql`s.id, ${cause.tenantId}::uuid, e.id, e.seq, e.at, e.record_id, ${type}`;
   return sql`
-    insert into platform.webhook_deliveries (subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type)
-    select s.id, ${cause.tenantId}::uuid, e.id, e.seq, e.at, e.record_id, ${type}
+    insert into platform.webhook_deliveries (${columns}${share === undefined ? EMPTY : sql`, claim_id, next_at`})
+    select ${values}${share === undefined ? EMPTY : sql`, ${claimOf(share)}`}
     from ${evented} as e
     join platform.webhook_subscriptions as s
       on s.entity_id = ${entityId}::uuid and s.is_active and ${type} = any(s.event_types)`;
+}
+
+function claimOf({ claimId, leaseMs, subscriptionIds }: Share): Sql {
+  const isShared = sql`s.id = any(${[...subscriptionIds]}::uuid[])`;
+  return sql`case when ${isShared} then ${claimId}::uuid end,
+    now() + case when ${isShared} then ${leaseMs}::int else 0 end * interval '1 ms'`;
 }
 
 /** Records an event that is not of a record, in the transaction of what it tells of. Resolves to its id. */

@@ -3,7 +3,7 @@
 // the changed rows as the CTE `changed` and, for more than one row, its input with their event ids as `input`.
 import type { Entity } from '../entities/field.ts';
 import type { RecordEventType } from '../events/event.ts';
-import { appendDeliveries, appendEvents, type Cause } from '../events/outbox.ts';
+import { appendDeliveries, appendEvents, type Cause, type Share } from '../events/outbox.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { EMPTY, identifier, inOnePiece, literal, raw, type Sql, sql } from '../runtime/sql.ts';
@@ -21,9 +21,15 @@ export function identified<R extends { id: string }>(rows: readonly R[]): (R & {
 }
 
 /** What commits with the rows of `changed`: the entity's counters, the events and their deliveries, the rules started. */
-export function alongside(entity: Entity, type: RecordEventType, made: readonly Made[], cause: Cause): Sql {
+export function alongside(
+  entity: Entity,
+  type: RecordEventType,
+  made: readonly Made[],
+  cause: Cause,
+  share?: Share,
+): Sql {
   const changes = withEventIds(made);
-  return sql`${counted(entity, type, made.length)}, ${evented(entity, type, changes, cause)}${started(entity, made, changes, cause)}`;
+  return sql`${counted(entity, type, made.length)}, ${evented(entity, type, changes, cause, share)}${started(entity, made, changes, cause)}`;
 }
 
 /** `changed` with the column event_id. A single row needs no join: every part of a plan costs each write its start. */
@@ -62,11 +68,13 @@ function counted(entity: Entity, type: RecordEventType, most: number): Sql {
   );
 }
 
-function evented(entity: Entity, type: RecordEventType, changes: Sql, cause: Cause): Sql {
+/** With a share, `delivered` has the columns id, subscription_id, event_at and claim_id. */
+function evented(entity: Entity, type: RecordEventType, changes: Sql, cause: Cause, share?: Share): Sql {
   const events = appendEvents(changes, type, entity, cause);
   if (!entity.subscribed.includes(type)) return sql`evented as (${events})`;
   return sql`evented as (${events} returning id, seq, at, record_id),
-    delivered as (${appendDeliveries(sql`evented`, type, entity.id, cause)})`;
+    delivered as (${appendDeliveries(sql`evented`, type, entity.id, cause, share)}
+      ${share === undefined ? EMPTY : sql`returning id, subscription_id, event_at, claim_id`})`;
 }
 
 /** Notes the after rules to run, with the record as it is now: nothing where the change starts none. */

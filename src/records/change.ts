@@ -5,9 +5,10 @@
 import type { Entity } from '../entities/field.ts';
 import { type Stored, withNext } from '../entities/values.ts';
 import { vectorOf } from '../entities/words.ts';
-import type { Cause } from '../events/outbox.ts';
-import { EMPTY, identifier, join, literal, type Queries, raw, Sql, sql } from '../runtime/sql.ts';
-import { alongside, identified, partOf } from './alongside.ts';
+import type { Cause, Share } from '../events/outbox.ts';
+import { EMPTY, identifier, inputRows, join, literal, type Queries, raw, type Sql, sql } from '../runtime/sql.ts';
+import { alongside, identified, type Made, partOf } from './alongside.ts';
+import type { Born, Places } from './places.ts';
 import { RECORD_COLUMNS, type RecordRow } from './row.ts';
 
 /** A record to insert. */
@@ -66,12 +67,52 @@ export async function insertRows(
   at: string,
   targets: readonly Target[] = [],
 ): Promise<number> {
-  const made = identified(rows);
+  const inserted = await queries.rows<{ id: string }>(sql`
+    ${insertion(entity, identified(rows), cause, at, targets)}
+    select id from changed`);
+  return inserted.length;
+}
+
+/** Inserts one row, and settles the places that its deliveries have here. False as for none above. */
+export async function insertRow(
+  queries: Queries,
+  entity: Entity,
+  row: NewRow,
+  cause: Cause,
+  at: string,
+  targets: readonly Target[],
+  places: Places | undefined,
+): Promise<boolean> {
+  if (places === undefined) return (await insertRows(queries, entity, [row], cause, at, targets)) === 1;
+  const inserted = await queries.first<RecordRow & { event_id: string; event_at: string; born: Born[] }>(sql`
+    ${insertion(entity, identified([row]), cause, at, targets, places.share)}
+    select ${RECORD_COLUMNS}, e.id as event_id, e.at as event_at, coalesce(d.born, '[]') as born
+    from changed as r, evented as e, (
+      select json_agg(json_build_object('id', d.id, 'subscriptionId', d.subscription_id,
+        'isClaimed', d.claim_id is not null, 'url', s.url, 'secret', s.secret)) as born
+      from delivered as d
+      left join platform.webhook_subscriptions as s on s.id = d.subscription_id and d.claim_id is not null
+    ) as d`);
+  if (inserted === undefined) return false;
+  const { event_id: eventId, event_at, born, ...made } = inserted;
+  places.settle({ eventId, at: event_at, type: 'record.created', entity, row: made }, born);
+  return true;
+}
+
+/** The CTEs of an insert; `changed` has the rows. */
+function insertion(
+  entity: Entity,
+  made: readonly (NewRow & Made)[],
+  cause: Cause,
+  at: string,
+  targets: readonly Target[],
+  share?: Share,
+): Sql {
   const input = made.map(({ id, data: given, eventId }) => {
     const data = withNext(entity, given);
     return [id, JSON.stringify(data), vectorOf(entity, data), eventId];
   });
-  const inserted = await queries.rows<{ id: string }>(sql`
+  return sql`
     with input (id, data, words, event_id) as (
       ${inputRows(['uuid', 'text', 'text', 'uuid'], input)}
     ), ${lockedTargets(targets)}
@@ -83,9 +124,7 @@ export async function insertRows(
       from input as i
       where ${isCurrent(entity)} and ${targetsStand(targets)}
       returning ${RECORD_COLUMNS}
-    ), ${alongside(entity, 'record.created', made, cause)}
-    select id from changed`);
-  return inserted.length;
+    ), ${alongside(entity, 'record.created', made, cause, share)}`;
 }
 
 /** Replaces the data of rows that still have the version given. Returns the ids that were replaced. */
@@ -187,20 +226,6 @@ export async function deleteRows(
     ), ${alongside(entity, 'record.deleted', made, cause)}
     select id from changed`);
   return new Set(deleted.map(({ id }) => id));
-}
-
-/**
- * The statement's input, with the type of each column. A single row is written as values: Postgres then knows that it
- * is one, and keeps one plan for the statement; for arrays of unknown length it would plan each time anew.
- */
-function inputRows(types: readonly string[], rows: readonly (readonly unknown[])[]): Sql {
-  const [only] = rows;
-  if (rows.length === 1 && only !== undefined) {
-    const last = types.length - 1;
-    return new Sql(['values (', ...types.map((type, i) => `::${type}${i === last ? ')' : ', '}`)], only);
-  }
-  const columns = types.map((type, i) => sql`${rows.map((row) => row[i])}::${raw(`${type}[]`)}`);
-  return sql`select * from unnest(${join(columns, ', ')})`;
 }
 
 /**

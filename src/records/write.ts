@@ -13,9 +13,10 @@ import { isUuid, newId } from '../runtime/ids.ts';
 import { isDeadlock } from '../runtime/postgres/failures.ts';
 import type { Queries, Tx } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { deleteRows, insertRows, updateRows } from './change.ts';
+import { deleteRows, insertRow, updateRows } from './change.ts';
 import { translateViolation } from './constraints.ts';
 import { findRow, lockRow, meets } from './find.ts';
+import { type Places, takePlaces } from './places.ts';
 import { deleteWithReferences, missingTargets, type Named, targetsOf } from './references.ts';
 import type { RecordRow } from './row.ts';
 import { type Sight, sightOf } from './sight.ts';
@@ -94,13 +95,12 @@ function throwFound(error: ServiceError | undefined): void {
 
 /** Creates a record from a request's body. 400 with every problem, 403 outside the caller's rows, 409 on a duplicate. */
 export async function createRecord(context: WriteContext, entityName: string, body: JsonObject): Promise<Written> {
-  return attempt(context, entityName, 'create', async (inner, catalog, sight) => {
+  return attempt(context, entityName, 'create', async (inner, catalog, sight, places) => {
     const { queries, caller } = inner;
     const { entity } = sight;
     const row = await prepareCreate(inner, catalog, sight, body);
     const targets = targetsOf(catalog, caller, entity, [row]);
-    const inserted = await insertRows(queries, entity, [row], causeOf(caller), row.created_at, targets);
-    if (inserted === 1) return { row, sight };
+    if (await insertRow(queries, entity, row, causeOf(caller), row.created_at, targets, places)) return { row, sight };
     throwFound(await missingTargets(queries, catalog, caller, entity, row));
     return null;
   });
@@ -168,7 +168,7 @@ export async function inTransaction<T>(
 
 const EVENTS = { create: 'record.created', update: 'record.updated', delete: 'record.deleted' } as const;
 
-type Attempt<T> = (context: WriteContext, catalog: Catalog, sight: Sight) => Promise<T | null>;
+type Attempt<T> = (context: WriteContext, catalog: Catalog, sight: Sight, places?: Places) => Promise<T | null>;
 
 /**
  * Runs a write until it matches: first without a lock, since writers of one record seldom meet; then with the row locked,
@@ -187,16 +187,23 @@ async function attempt<T>(
     const entity = catalog.byName.get(entityName);
     if (entity === undefined) throw notFound('entity');
     const isLocked = tx !== null || (tries > 0 && operation !== 'create');
-    const once = (inner: WriteContext) => write(inner, catalog, sightOf(catalog, caller, entity));
+    // Of another record's change nobody knows here whether something of its own is before it.
+    const places =
+      operation === 'create' && tx === null ? takePlaces(app, caller.tenant.id, entity, 'record.created') : undefined;
+    const once = (inner: WriteContext) => write(inner, catalog, sightOf(catalog, caller, entity), places);
     try {
       const written = await (isLocked ? inTransaction(context, once) : once(context));
       if (written !== null) {
-        if (tx === null) app.committed(caller.tenant.id, { entityId: entity.id, type: EVENTS[operation] });
+        // Places that were settled have seen to the deliveries.
+        if (places !== undefined) app.committed();
+        else if (tx === null) app.committed(caller.tenant.id, { entityId: entity.id, type: EVENTS[operation] });
         return written;
       }
       if (isLocked || operation === 'create') forgetCatalog(app, caller.tenant);
     } catch (error) {
       if (!isDeadlock(error) || tx !== null) throw translateViolation(error, entity);
+    } finally {
+      places?.giveBack();
     }
   }
   throw conflict('the record keeps being changed by others; try again');

@@ -52,6 +52,20 @@ export function inOnePiece(query: Sql): Sql {
   return raw(text);
 }
 
+/**
+ * A statement's input, with the type of each column. A single row is written as values: Postgres then knows that it
+ * is one, and keeps one plan for the statement; for arrays of unknown length it would plan each time anew.
+ */
+export function inputRows(types: readonly string[], rows: readonly (readonly unknown[])[]): Sql {
+  const [only] = rows;
+  if (rows.length === 1 && only !== undefined) {
+    const last = types.length - 1;
+    return new Sql(['values (', ...types.map((type, i) => `::${type}${i === last ? ')' : ', '}`)], only);
+  }
+  const columns = types.map((type, i) => sql`${rows.map((row) => row[i])}::${raw(`${type}[]`)}`);
+  return sql`select * from unnest(${join(columns, ', ')})`;
+}
+
 /** Flattens a query to its text with `$1`-style placeholders and the values for them, in order. */
 export function compile(query: Sql): { text: string; parameters: unknown[] } {
   const parameters: unknown[] = [];

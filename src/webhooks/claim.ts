@@ -1,15 +1,14 @@
 // Taking deliveries to send: in Postgres, under a lease that outlasts the attempt, so that several
 // processes share the work and a dead one's share comes free by itself. Claims of one subscription
-// take turns by its row's lock. Events of one record leave one at a time, in the order of the changes;
-// what waits for an earlier one is put aside for a while, the longer the older it is, and roused when
-// that one ends. Contract: section 9 of the decisions.
+// take turns by its row's lock. Contract: section 9 of the decisions.
 import type { App } from '../app.ts';
 import { type Catalog, catalogWithin, loadCatalog } from '../entities/catalog.ts';
 import type { RecordEventType } from '../events/event.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
-import { LAZY_COMMIT, sql, type Tx } from '../runtime/sql.ts';
+import { inputRows, LAZY_COMMIT, sql, type Tx } from '../runtime/sql.ts';
 import { type Tenant, type TenantRow, toTenant } from '../tenants/tenants.ts';
+import { type Asked, behindWaiting, type DueRow, findDue, IS_PENDING, putAside } from './due.ts';
 import { payloadOf } from './payload.ts';
 
 /** A subscription to look at, and how many more of its deliveries may be on their way. */
@@ -33,6 +32,8 @@ export interface Claimed {
   body: string | null;
   url: string;
   secret: string | null;
+  /** It was born claimed: its body is kept when its first attempt has ended. */
+  isDirect: boolean;
 }
 
 export interface Claim {
@@ -50,21 +51,6 @@ export interface Claim {
   waitingMs: number | null;
 }
 
-/**
- * How long a delivery that waits for another is left alone, at least and at most: as long as it has waited already. One
- * that was made while the one before it ended is roused by nobody, and must not wait for long.
- */
-const ASIDE_MIN_MS = 100;
-const ASIDE_MAX_MS = 5_000;
-/** Deliveries looked at beyond those that a subscription has room for: some may wait for others. */
-const SPARE = 16;
-
-/**
- * For rows named by their ids. Written plainly, it would let the planner read an index of all that is pending or due, which
- * it takes to be far smaller than it is while there is a backlog.
- */
-export const IS_PENDING = sql`d.status || '' = 'pending'`;
-
 interface SubscriptionRow extends TenantRow {
   subscription_id: string;
   entity_id: string;
@@ -72,37 +58,11 @@ interface SubscriptionRow extends TenantRow {
   secret: string | null;
 }
 
-interface Subscribed {
-  id: string;
+interface Subscribed extends Asked {
   entityId: string;
   url: string;
   secret: string | null;
   tenant: Tenant;
-  window: number;
-}
-
-interface DueRow {
-  id: string;
-  subscription_id: string;
-  event_id: string;
-  type: RecordEventType;
-  attempt_count: number;
-  attempts_before: number;
-  body: string | null;
-  is_waiting: boolean;
-  /** As text, to the microsecond. */
-  due_at: string;
-  tenant_claimed: number;
-  /** How many more of the subscription may be on their way. */
-  room: number;
-  record_id: string;
-  at: string;
-  version: number | null;
-  data: Record<string, unknown> | null;
-  created_at: string;
-  updated_at: string;
-  created_by: string | null;
-  updated_by: string | null;
 }
 
 /** Claims at most `capacity` deliveries that are due. Inactive subscriptions and suspended tenants have none. */
@@ -139,7 +99,8 @@ async function lockSubscriptions(tx: Tx, wanted: readonly Wanted[]): Promise<Map
   return new Map(
     rows.map((row) => {
       const { subscription_id: id, entity_id: entityId, url, secret } = row;
-      return [id, { id, entityId, url, secret, tenant: toTenant(row), window: windows.get(id) ?? 0 }];
+      const tenant = toTenant(row);
+      return [id, { id, tenantId: tenant.id, entityId, url, secret, tenant, window: windows.get(id) ?? 0 }];
     }),
   );
 }
@@ -153,61 +114,6 @@ async function findBusy(tx: Tx, wanted: readonly Wanted[], locked: ReadonlyMap<s
     join platform.tenants as t on t.id = s.tenant_id
     where s.id = any(${missing}::uuid[]) and s.is_active and t.status = 'active'`);
   return rows.map(({ id }) => id);
-}
-
-/** Due deliveries as far as each subscription has room, with their events; those that wait come without. */
-function findDue(tx: Tx, subscriptions: readonly Subscribed[]): Promise<DueRow[]> {
-  return tx.rows<DueRow>(sql`
-    with on_way as materialized (
-      select c.tenant_id, c.subscription_id, count(*)::int as claimed
-      from platform.webhook_deliveries as c
-      where c.tenant_id = any(${subscriptions.map(({ tenant }) => tenant.id)}::uuid[])
-        and c.claim_id is not null and c.next_at > now()
-      group by c.tenant_id, c.subscription_id
-    ), wanted as (
-      select w.id,
-        w.room - coalesce((select o.claimed from on_way as o where o.subscription_id = w.id), 0) as room,
-        coalesce((select sum(o.claimed) from on_way as o where o.tenant_id = w.tenant_id), 0)::int as tenant_claimed
-      from unnest(${subscriptions.map(({ id }) => id)}::uuid[], ${subscriptions.map(({ tenant }) => tenant.id)}::uuid[],
-        ${subscriptions.map(({ window }) => window)}::int[]) as w (id, tenant_id, room)
-    ), due as materialized (
-      select w.room, w.tenant_claimed, d.*, b.is_waiting,
-        row_number() over (partition by d.subscription_id, b.is_waiting order by d.next_at, d.event_seq) as place
-      from wanted as w
-      cross join lateral (
-        select * from platform.webhook_deliveries as d
-        where d.subscription_id = w.id and d.status = 'pending' and d.next_at <= now()
-        order by d.next_at
-        limit w.room + ${SPARE}::int
-      ) as d
-      cross join lateral (
-        select exists (
-          select from platform.webhook_deliveries as o
-          where o.subscription_id = d.subscription_id and o.record_id = d.record_id and o.status = 'pending'
-            and o.id <> d.id and (o.event_seq < d.event_seq or (o.claim_id is not null and o.next_at > now()))
-        ) as is_waiting
-      ) as b
-      where w.room > 0
-    )
-    select d.id, d.subscription_id, d.event_id, d.type, d.attempt_count, d.attempts_before, d.body, d.is_waiting,
-      d.next_at::text as due_at, d.tenant_claimed, d.room, d.record_id, d.event_at as at, e.version, e.data, e.created_at,
-      e.updated_at, e.created_by, e.updated_by
-    from due as d
-    left join lateral (
-      select * from platform.events as e
-      where d.body is null and not d.is_waiting and e.seq = d.event_seq and e.at = d.event_at
-      limit 1
-    ) as e on true
-    where d.is_waiting or d.place <= d.room
-    order by d.next_at, d.event_seq`);
-}
-
-function behindWaiting(due: readonly DueRow[]): string[] {
-  return [...Map.groupBy(due, (row) => row.subscription_id)].flatMap(([id, rows]) => {
-    const room = rows[0]?.room ?? 0;
-    const ready = rows.filter((row) => !row.is_waiting).length;
-    return ready < room && rows.length >= room + SPARE ? [id] : [];
-  });
 }
 
 /** The tenant's limit over all its subscriptions, and what this process can carry. */
@@ -234,13 +140,17 @@ async function take(
     const subscribed = subscriptions.get(row.subscription_id) as Subscribed;
     claimed.push(toClaimed(row, claimId, subscribed, row.body ?? (await freeze(app, tx, row, subscribed))));
   }
-  const leaseMs = app.config.webhook.timeoutMs + LIMITS.webhook.leaseSlackMs;
+  const input = inputRows(
+    ['uuid', 'text'],
+    claimed.map(({ id, body }) => [id, body]),
+  );
   const taken = await tx.rows<{ id: string }>(sql`
+    with i (id, body) as (${input})
     update platform.webhook_deliveries as d
     set claim_id = ${claimId}::uuid,
-      next_at = now() + ${leaseMs}::int * interval '1 ms',
+      next_at = now() + ${leaseMsOf(app)}::int * interval '1 ms',
       body = coalesce(d.body, i.body)
-    from unnest(${claimed.map(({ id }) => id)}::uuid[], ${claimed.map(({ body }) => body)}::text[]) as i (id, body)
+    from i
     where d.id = i.id and ${IS_PENDING} and d.next_at + interval '0' <= now()
     returning d.id`);
   const ids = new Set(taken.map(({ id }) => id));
@@ -260,7 +170,13 @@ function toClaimed(row: DueRow, claimId: string, { tenant, url, secret }: Subscr
     body,
     url,
     secret,
+    isDirect: false,
   };
+}
+
+/** How long a claim holds, in ms. */
+export function leaseMsOf({ config }: App): number {
+  return config.webhook.timeoutMs + LIMITS.webhook.leaseSlackMs;
 }
 
 /** The body, made with the definition of this moment; null when the event or its entity is gone. */
@@ -272,19 +188,4 @@ async function freeze(app: App, tx: Tx, row: DueRow, { tenant, entityId }: Subsc
   if (entity === undefined) return null;
   const event = { id, version, data, created_at, updated_at, created_by, updated_by };
   return payloadOf({ eventId: row.event_id, type: row.type, tenantId: tenant.id, at: row.at, row: event }, entity);
-}
-
-/** Puts aside what has not been roused meanwhile; resolves to how long the first of them is left alone, in ms. */
-async function putAside(tx: Tx, rows: readonly DueRow[]): Promise<number | null> {
-  const aside = await tx.first<{ ms: number | null }>(sql`
-    with aside as (
-      update platform.webhook_deliveries as d
-      set claim_id = null, next_at = now() + least(${ASIDE_MAX_MS}::int * interval '1 ms',
-        greatest(${ASIDE_MIN_MS}::int * interval '1 ms', now() - d.created_at))
-      from unnest(${rows.map(({ id }) => id)}::uuid[], ${rows.map(({ due_at }) => due_at)}::text[]) as w (id, due_at)
-      where d.id = w.id and ${IS_PENDING} and d.next_at + interval '0' = w.due_at::timestamptz
-      returning d.next_at
-    )
-    select ceil(extract(epoch from min(next_at) - now()) * 1000)::int as ms from aside`);
-  return aside?.ms ?? null;
 }

@@ -5,9 +5,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
+import { usePlaces } from '../records/places.ts';
 import type { Histogram } from '../runtime/metrics.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import { type Claimed, claimDue } from './claim.ts';
+import { Connections } from './connections.ts';
+import { Direct } from './direct.ts';
 import { post } from './exchange.ts';
 import { type Ending, endingOf } from './finish.ts';
 import { Outcomes } from './outcomes.ts';
@@ -29,6 +32,8 @@ export class Courier {
   readonly #sending = new Set<Promise<void>>();
   readonly #cut = new AbortController();
   readonly #outcomes: Outcomes;
+  readonly #direct: Direct;
+  readonly #connections = new Connections();
   readonly #durations: Histogram;
   #worker!: Worker;
 
@@ -43,6 +48,8 @@ export class Courier {
     this.#outcomes = new Outcomes(app, this.#cut.signal, ({ subscription_id: id, has_more }) => {
       if (has_more) this.#schedule.at(id, Date.now());
     });
+    this.#direct = new Direct(app, this.#schedule, this.#pace, (delivery) => this.#send(delivery));
+    usePlaces(app, (...of) => this.#direct.take(...of));
   }
 
   /** Starts the worker; it hears of what is committed in this process at once. */
@@ -66,7 +73,10 @@ export class Courier {
     const wanted = ids.map((subscriptionId) => ({ subscriptionId, window: this.#pace.windowOf(subscriptionId) }));
     try {
       const { claimed, heldBack, unseen, waitingMs } = await claimDue(this.app, wanted, capacity);
-      for (const delivery of claimed) this.#send(delivery);
+      for (const delivery of claimed) {
+        this.#pace.left(delivery.subscriptionId, Date.now());
+        this.#send(delivery);
+      }
       for (const id of unseen) this.#schedule.at(id, Date.now());
       for (const id of heldBack) this.#schedule.at(id, Date.now() + RETRY_MS);
       if (waitingMs !== null) for (const id of ids) this.#schedule.at(id, Date.now() + waitingMs);
@@ -88,6 +98,7 @@ export class Courier {
     over.abort();
     this.#cut.abort();
     await all;
+    this.#connections.close();
   }
 
   /** False for one that is looked at later. */
@@ -99,20 +110,30 @@ export class Courier {
   }
 
   #send(delivery: Claimed): void {
-    this.#pace.left(delivery.subscriptionId, Date.now());
     const startedAt = performance.now();
+    const { isDirect, subscriptionId } = delivery;
     const sending = this.#attempt(delivery)
       .then((ending) => {
         this.#durations.series(ending.state).observe((performance.now() - startedAt) / 1_000);
-        return this.#conclude(ending);
+        this.#pace.answered(subscriptionId, ending.state === 'delivered');
+        return ending;
       })
-      .finally(() => this.#landed(delivery.subscriptionId, sending));
+      .finally(() => isDirect && this.#land(delivery))
+      .then((ending) => this.#conclude(ending))
+      .finally(() => {
+        this.#sending.delete(sending);
+        if (!isDirect) this.#land(delivery);
+      });
     this.#sending.add(sending);
   }
 
-  #landed(subscriptionId: string, sending: Promise<void>): void {
-    this.#sending.delete(sending);
-    if (this.#pace.ended(subscriptionId)) this.#schedule.at(subscriptionId, Date.now());
+  /**
+   * Frees the delivery's place. One that was claimed keeps it until its outcome is written: a claim made before counts it
+   * as on its way, and would find the less.
+   */
+  #land(delivery: Claimed): void {
+    this.#direct.ended(delivery);
+    if (this.#pace.ended(delivery.subscriptionId)) this.#schedule.at(delivery.subscriptionId, Date.now());
   }
 
   async #attempt(delivery: Claimed): Promise<Ending> {
@@ -139,13 +160,13 @@ export class Courier {
     }
     const headers = headersOf({ deliveryId, eventId, type, number: attempts + 1, body, secret });
     const left = Math.max(1, timeoutMs - (performance.now() - startedAt));
-    const outcome = await post(found.url, found.addresses, headers, body, left);
+    const way = this.#connections.open(delivery.subscriptionId, found.url, found.addresses);
+    const outcome = await post(found.url, found.addresses, way, headers, body, left);
     return endingOf(config, delivery, outcome);
   }
 
   async #conclude(ending: Ending): Promise<void> {
     const { delivery, state, retryMs } = ending;
-    this.#pace.answered(delivery.subscriptionId, state === 'delivered');
     await this.#outcomes.write(ending);
     if (state === 'pending') this.#schedule.share(delivery.subscriptionId, Date.now() + retryMs);
   }

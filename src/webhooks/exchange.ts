@@ -1,17 +1,19 @@
-// One POST over one new connection, to an address that was checked before. No redirect is followed,
+// One POST over one connection to an address that was checked before. No redirect is followed,
 // no proxy asked, nothing tried twice; of the answer at most 64 KiB are read, and one deadline (ms)
 // holds for all of it, from the connection to the answer's last byte. What goes wrong on the
 // receiver's side is data, a short word, and never an exception. Contract: section 9 of the decisions.
-import type { ClientRequest, IncomingMessage } from 'node:http';
-import { request as requestHttp } from 'node:http';
+import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { LIMITS } from '../limits.ts';
+import type { Way } from './connections.ts';
 import type { Resolved } from './receiver.ts';
 
 /** `status` when the receiver answered; `error` when it counts as failed. */
 export interface Outcome {
   status: number | null;
   error: string | null;
+  /** The receiver had closed the connection, which had served before, by the time it was used: it says nothing of the receiver. */
+  isStale?: boolean;
 }
 
 type Lookup = (
@@ -20,10 +22,11 @@ type Lookup = (
   done: (error: Error | null, address: string | Resolved[], family?: number) => void,
 ) => void;
 
-/** Sends and waits for the answer. Always resolves, at the latest after `timeoutMs`, or soon after `signal` aborts. */
+/** Sends and waits for the answer. Always resolves, at the latest after `timeoutMs`. */
 export function post(
   url: URL,
   addresses: readonly Resolved[],
+  way: Way,
   headers: Record<string, string>,
   body: string,
   timeoutMs: number,
@@ -31,14 +34,20 @@ export function post(
   return new Promise((resolve) => {
     let status: number | null = null;
     let request: ClientRequest | undefined;
-    const finish = (error: string | null): void => {
+    let isOver = false;
+    const finish = (error: string | null, isWhole = false): void => {
+      if (isOver) return;
+      isOver = true;
       clearTimeout(timer);
-      resolve({ status, error: error ?? statusFault(status) });
-      request?.destroy();
+      const isStale = status === null && error === BROKEN && request?.reusedSocket === true;
+      resolve({ status, error: error ?? statusFault(status), isStale });
+      // What has been read to its end leaves the connection to the next one.
+      if (!isWhole) request?.destroy();
+      way.giveBack();
     };
     const timer = setTimeout(() => finish('timeout'), timeoutMs);
     try {
-      request = open(url, addresses, headers);
+      request = open(url, addresses, way, headers);
     } catch (error) {
       finish(wordFor(error));
       return;
@@ -57,7 +66,7 @@ export function post(
   });
 }
 
-function open(url: URL, addresses: readonly Resolved[], headers: Record<string, string>): ClientRequest {
+function open(url: URL, addresses: readonly Resolved[], way: Way, headers: Record<string, string>): ClientRequest {
   const request = url.protocol === 'https:' ? requestHttps : requestHttp;
   return request({
     protocol: url.protocol,
@@ -65,8 +74,8 @@ function open(url: URL, addresses: readonly Resolved[], headers: Record<string, 
     port: url.port === '' ? undefined : Number(url.port),
     path: `${url.pathname}${url.search}`,
     method: 'POST',
-    headers: { ...headers, Host: url.host, Connection: 'close' },
-    agent: false,
+    headers: { ...headers, Host: url.host },
+    agent: way.agent,
     maxHeaderSize: LIMITS.webhook.answerHeaderBytes,
     lookup: pinnedTo(addresses) as never,
   });
@@ -82,14 +91,14 @@ function pinnedTo(addresses: readonly Resolved[]): Lookup {
 }
 
 /** Reads and drops the body, so that the receiver can finish; past the limit the answer is good as it stands. */
-function read(response: IncomingMessage, finish: (error: string | null) => void): void {
+function read(response: IncomingMessage, finish: (error: string | null, isWhole?: boolean) => void): void {
   let size = 0;
   response.on('data', (chunk: Uint8Array) => {
     size += chunk.byteLength;
     if (size > LIMITS.webhook.answerBytes) finish(null);
   });
-  response.on('end', () => finish(response.complete === false ? 'connection broken' : null));
-  response.on('aborted', () => finish('connection broken'));
+  response.on('end', () => (response.complete === false ? finish(BROKEN) : finish(null, true)));
+  response.on('aborted', () => finish(BROKEN));
   response.on('error', (error) => finish(wordFor(error)));
 }
 
@@ -106,9 +115,11 @@ function statusFault(status: number | null): string | null {
   return status >= 200 && status < 300 ? null : `status ${status}`;
 }
 
+const BROKEN = 'connection broken';
+
 const WORDS: readonly [RegExp, string][] = [
   [/ECONNREFUSED/, 'connection refused'],
-  [/ECONNRESET|EPIPE|ECONNABORTED|socket hang up/i, 'connection broken'],
+  [/ECONNRESET|EPIPE|ECONNABORTED|socket hang up/i, BROKEN],
   [/EHOSTUNREACH|ENETUNREACH|EADDRNOTAVAIL/, 'host unreachable'],
   [/ETIMEDOUT/, 'timeout'],
   [/ENOTFOUND|EAI_AGAIN/, 'host not found'],

@@ -3,8 +3,9 @@
 // a fifth either way. Contract: "Webhooks (outbound)", `WEBHOOK_RETRY_*` in section 1 of the decisions.
 import type { App } from '../app.ts';
 import type { Config } from '../config.ts';
-import { sql } from '../runtime/sql.ts';
-import { type Claimed, IS_PENDING } from './claim.ts';
+import { inputRows, sql } from '../runtime/sql.ts';
+import type { Claimed } from './claim.ts';
+import { IS_PENDING } from './due.ts';
 import type { Outcome } from './exchange.ts';
 
 const JITTER = 0.2;
@@ -31,7 +32,9 @@ export function endingOf(
   const { maxRetries } = config.webhook;
   const isLast = outcome.isFinal === true || delivery.attemptsNow >= maxRetries;
   if (isLast) return { delivery, status, error, state: 'failed', retryMs: 0 };
-  return { delivery, status, error, state: 'pending', retryMs: retryDelayMs(config, delivery.attemptsNow + 1, random) };
+  // Counted like every POST, but there is nothing that the next one would have to wait for.
+  const retryMs = outcome.isStale === true ? 0 : retryDelayMs(config, delivery.attemptsNow + 1, random);
+  return { delivery, status, error, state: 'pending', retryMs };
 }
 
 /** The wait before retry `n`, 1 for the first; `random` is 0 to 1. */
@@ -48,18 +51,14 @@ export interface Ended {
 
 /** Writes the endings down; resolves to the subscriptions, and whether more of theirs is due. */
 export async function finish(app: App, endings: readonly Ending[]): Promise<Ended[]> {
-  const column = <T>(value: (ending: Ending) => T): T[] => endings.map(value);
+  const outcomes = endings.map(({ delivery, state, status, error, retryMs }) => {
+    const isTried = state !== 'given back';
+    const { id, claimId, isDirect, body } = delivery;
+    return [id, claimId, isTried ? state : 'pending', isTried ? 1 : 0, status, error, retryMs, isDirect ? body : null];
+  });
   return app.db.rows<Ended>(sql`
-    with outcome as (
-      select * from unnest(
-        ${column(({ delivery }) => delivery.id)}::uuid[],
-        ${column(({ delivery }) => delivery.claimId)}::uuid[],
-        ${column(({ state }) => (state === 'given back' ? 'pending' : state))}::text[],
-        ${column(({ state }) => (state === 'given back' ? 0 : 1))}::int[],
-        ${column(({ status }) => status)}::int[],
-        ${column(({ error }) => error)}::text[],
-        ${column(({ retryMs }) => retryMs)}::bigint[]
-      ) as o (id, claim_id, status, attempts, http_status, error, retry_ms)
+    with outcome (id, claim_id, status, attempts, http_status, error, retry_ms, body) as (
+      ${inputRows(['uuid', 'uuid', 'text', 'int', 'int', 'text', 'bigint', 'text'], outcomes)}
     ), ended as (
       update platform.webhook_deliveries as d
       set status = o.status,
@@ -67,6 +66,7 @@ export async function finish(app: App, endings: readonly Ending[]): Promise<Ende
         http_status = case when o.attempts = 0 then d.http_status else o.http_status end,
         error = case when o.attempts = 0 then d.error else o.error end,
         claim_id = null,
+        body = coalesce(d.body, o.body),
         next_at = now() + o.retry_ms * interval '1 ms',
         completed_at = case when o.status = 'pending' then null else now() end
       from outcome as o

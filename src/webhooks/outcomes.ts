@@ -7,7 +7,7 @@ import { type Ended, type Ending, finish } from './finish.ts';
 
 const AGAIN_MS = 250;
 /** How long the first ending waits for others to be written with it. */
-const GATHER_MS = 2;
+const GATHER_MS = 5;
 const BATCH = 500;
 
 export class Outcomes {

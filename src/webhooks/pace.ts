@@ -33,6 +33,14 @@ export class Pace {
     return null;
   }
 
+  /** Takes a place, if there is one that nothing else waits for. */
+  hold(subscriptionId: string, nowMs: number): boolean {
+    const course = this.#courses.get(subscriptionId);
+    if (course !== undefined && (course.isMissed || course.onTheWay >= course.window)) return false;
+    this.left(subscriptionId, nowMs);
+    return true;
+  }
+
   left(subscriptionId: string, nowMs: number): void {
     const course = this.#courses.get(subscriptionId) ?? { window: 1, onTheWay: 0, claimedAt: 0, isMissed: false };
     course.onTheWay++;

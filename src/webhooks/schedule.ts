@@ -68,6 +68,16 @@ export class Schedule {
     return taken;
   }
 
+  /**
+   * The active subscriptions known to ask for the tenant's events of this type, but for those that wait to be looked at.
+   * None as long as they are not known.
+   */
+  asking(tenantId: string, entityId: string, type: string, nowMs: number): string[] {
+    const known = this.#isClosed ? undefined : this.#known.get(tenantId);
+    const isWaiting = (id: string): boolean => (this.#due.get(id) ?? Number.POSITIVE_INFINITY) <= nowMs;
+    return known?.get(`${entityId} ${type}`)?.filter((id) => !isWaiting(id)) ?? [];
+  }
+
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#timer);

@@ -1,0 +1,98 @@
+// Deliveries that leave without being claimed: this process takes places for them before a record is
+// created, and sends them once it is. What waits to be claimed goes first: they get a place only where
+// nothing of the subscription waits, and at most half of what a tenant or the process may have on its way.
+// Contract: section 9 of the decisions.
+import type { App } from '../app.ts';
+import type { RecordEventType } from '../events/event.ts';
+import { LIMITS } from '../limits.ts';
+import type { Born, Occurrence, Places } from '../records/places.ts';
+import { newId } from '../runtime/ids.ts';
+import { type Claimed, leaseMsOf } from './claim.ts';
+import type { Pace } from './pace.ts';
+import { payloadOf } from './payload.ts';
+import type { Schedule } from './schedule.ts';
+
+const half = (limit: number): number => Math.floor(limit / 2);
+
+export class Direct {
+  /** Places taken, by tenant. */
+  readonly #taken = new Map<string, number>();
+  #count = 0;
+
+  constructor(
+    private readonly app: App,
+    private readonly schedule: Schedule,
+    private readonly pace: Pace,
+    private readonly send: (delivery: Claimed) => void,
+  ) {}
+
+  /** Takes places for the subscriptions that are known to ask for the event, as far as there are any. */
+  take(tenantId: string, entityId: string, type: RecordEventType): Places | undefined {
+    const now = Date.now();
+    const room = half(LIMITS.webhook.perProcess) - this.#count;
+    const left = Math.min(room, half(LIMITS.webhook.perTenant) - (this.#taken.get(tenantId) ?? 0));
+    const held: string[] = [];
+    for (const id of this.schedule.asking(tenantId, entityId, type, now)) {
+      if (held.length < left && this.pace.hold(id, now)) held.push(id);
+    }
+    if (held.length === 0) return undefined;
+    this.#add(tenantId, held.length);
+    return this.#places(tenantId, held);
+  }
+
+  /** One that was sent has ended. */
+  ended({ tenantId, isDirect }: Claimed): void {
+    if (isDirect) this.#add(tenantId, -1);
+  }
+
+  #places(tenantId: string, held: readonly string[]): Places {
+    const share = { claimId: newId(), leaseMs: leaseMsOf(this.app), subscriptionIds: held };
+    const unused = new Set(held);
+    const giveBack = (): void => {
+      this.#add(tenantId, -unused.size);
+      for (const id of unused) if (this.pace.ended(id)) this.schedule.at(id, Date.now());
+      unused.clear();
+    };
+    const settle = (occurrence: Occurrence, born: readonly Born[]): void => {
+      const body = payloadOf({ ...occurrence, tenantId }, occurrence.entity);
+      for (const each of born) {
+        if (each.isClaimed) unused.delete(each.subscriptionId);
+        else this.schedule.at(each.subscriptionId, Date.now());
+      }
+      giveBack();
+      for (const each of born)
+        if (each.isClaimed) this.send(claimedFrom(each, share.claimId, tenantId, occurrence, body));
+    };
+    return { share, settle, giveBack };
+  }
+
+  #add(tenantId: string, count: number): void {
+    this.#count += count;
+    const taken = (this.#taken.get(tenantId) ?? 0) + count;
+    if (taken === 0) this.#taken.delete(tenantId);
+    else this.#taken.set(tenantId, taken);
+  }
+}
+
+function claimedFrom(
+  { id, subscriptionId, url, secret }: Born,
+  claimId: string,
+  tenantId: string,
+  { eventId, type }: Occurrence,
+  body: string,
+): Claimed {
+  const attempts = { attempts: 0, attemptsNow: 0 };
+  return {
+    id,
+    claimId,
+    subscriptionId,
+    tenantId,
+    eventId,
+    type,
+    ...attempts,
+    body,
+    url: url ?? '',
+    secret,
+    isDirect: true,
+  };
+}

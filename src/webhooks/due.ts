@@ -1,0 +1,122 @@
+// What is due of a subscription. Events of one record leave one at a time, in the order of the changes:
+// what waits for an earlier one is put aside for a while, the longer the older it is, and roused when
+// that one ends. To be used with the subscriptions' rows locked. Contract: section 9 of the decisions.
+import type { RecordEventType } from '../events/event.ts';
+import { sql, type Tx } from '../runtime/sql.ts';
+
+/** A subscription, and how many of its deliveries may be on their way. */
+export interface Asked {
+  id: string;
+  tenantId: string;
+  window: number;
+}
+
+export interface DueRow {
+  id: string;
+  subscription_id: string;
+  event_id: string;
+  type: RecordEventType;
+  attempt_count: number;
+  attempts_before: number;
+  body: string | null;
+  is_waiting: boolean;
+  /** As text, to the microsecond. */
+  due_at: string;
+  tenant_claimed: number;
+  /** How many more of the subscription may be on their way. */
+  room: number;
+  record_id: string;
+  at: string;
+  version: number | null;
+  data: Record<string, unknown> | null;
+  created_at: string;
+  updated_at: string;
+  created_by: string | null;
+  updated_by: string | null;
+}
+
+/**
+ * How long a delivery that waits for another is left alone, at least and at most: as long as it has waited already. One
+ * that was made while the one before it ended is roused by nobody, and must not wait for long.
+ */
+const ASIDE_MIN_MS = 100;
+const ASIDE_MAX_MS = 5_000;
+/** Deliveries looked at beyond those that a subscription has room for: some may wait for others. */
+const SPARE = 16;
+
+/**
+ * For rows named by their ids. Written plainly, it would let the planner read an index of all that is pending or due, which
+ * it takes to be far smaller than it is while there is a backlog.
+ */
+export const IS_PENDING = sql`d.status || '' = 'pending'`;
+
+/** Due deliveries as far as each subscription has room, with their events; those that wait come without. */
+export function findDue(tx: Tx, subscriptions: readonly Asked[]): Promise<DueRow[]> {
+  return tx.rows<DueRow>(sql`
+    with on_way as materialized (
+      select c.tenant_id, c.subscription_id, count(*)::int as claimed
+      from platform.webhook_deliveries as c
+      where c.tenant_id = any(${subscriptions.map(({ tenantId }) => tenantId)}::uuid[])
+        and c.claim_id is not null and c.next_at > now()
+      group by c.tenant_id, c.subscription_id
+    ), wanted as (
+      select w.id,
+        w.room - coalesce((select o.claimed from on_way as o where o.subscription_id = w.id), 0) as room,
+        coalesce((select sum(o.claimed) from on_way as o where o.tenant_id = w.tenant_id), 0)::int as tenant_claimed
+      from unnest(${subscriptions.map(({ id }) => id)}::uuid[], ${subscriptions.map(({ tenantId }) => tenantId)}::uuid[],
+        ${subscriptions.map(({ window }) => window)}::int[]) as w (id, tenant_id, room)
+    ), due as materialized (
+      select w.room, w.tenant_claimed, d.*, b.is_waiting,
+        row_number() over (partition by d.subscription_id, b.is_waiting order by d.next_at, d.event_seq) as place
+      from wanted as w
+      cross join lateral (
+        select * from platform.webhook_deliveries as d
+        where d.subscription_id = w.id and d.status = 'pending' and d.next_at <= now()
+        order by d.next_at
+        limit w.room + ${SPARE}::int
+      ) as d
+      cross join lateral (
+        select exists (
+          select from platform.webhook_deliveries as o
+          where o.subscription_id = d.subscription_id and o.record_id = d.record_id and o.status = 'pending'
+            and o.id <> d.id and (o.event_seq < d.event_seq or (o.claim_id is not null and o.next_at > now()))
+        ) as is_waiting
+      ) as b
+      where w.room > 0
+    )
+    select d.id, d.subscription_id, d.event_id, d.type, d.attempt_count, d.attempts_before, d.body, d.is_waiting,
+      d.next_at::text as due_at, d.tenant_claimed, d.room, d.record_id, d.event_at as at, e.version, e.data, e.created_at,
+      e.updated_at, e.created_by, e.updated_by
+    from due as d
+    left join lateral (
+      select * from platform.events as e
+      where d.body is null and not d.is_waiting and e.seq = d.event_seq and e.at = d.event_at
+      limit 1
+    ) as e on true
+    where d.is_waiting or d.place <= d.room
+    order by d.next_at, d.event_seq`);
+}
+
+/** Subscriptions with room, so many of whose deliveries wait that others behind them were not looked at. */
+export function behindWaiting(due: readonly DueRow[]): string[] {
+  return [...Map.groupBy(due, (row) => row.subscription_id)].flatMap(([id, rows]) => {
+    const room = rows[0]?.room ?? 0;
+    const ready = rows.filter((row) => !row.is_waiting).length;
+    return ready < room && rows.length >= room + SPARE ? [id] : [];
+  });
+}
+
+/** Puts aside what has not been roused meanwhile; resolves to how long the first of them is left alone, in ms. */
+export async function putAside(tx: Tx, rows: readonly DueRow[]): Promise<number | null> {
+  const aside = await tx.first<{ ms: number | null }>(sql`
+    with aside as (
+      update platform.webhook_deliveries as d
+      set claim_id = null, next_at = now() + least(${ASIDE_MAX_MS}::int * interval '1 ms',
+        greatest(${ASIDE_MIN_MS}::int * interval '1 ms', now() - d.created_at))
+      from unnest(${rows.map(({ id }) => id)}::uuid[], ${rows.map(({ due_at }) => due_at)}::text[]) as w (id, due_at)
+      where d.id = w.id and ${IS_PENDING} and d.next_at + interval '0' = w.due_at::timestamptz
+      returning d.next_at
+    )
+    select ceil(extract(epoch from min(next_at) - now()) * 1000)::int as ms from aside`);
+  return aside?.ms ?? null;
+}
