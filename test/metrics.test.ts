@@ -8,7 +8,7 @@ import { requestMetrics } from '../src/health/request-metrics.ts';
 import { Metrics, merged } from '../src/runtime/metrics.ts';
 import { startReceiver } from './support/receiver.ts';
 import { ADMIN_SECRET, startService, type TestService, type TestTenant } from './support/service.ts';
-import { connectEvents, openSocket } from './support/streams.ts';
+import { connectEvents, openSocket, until } from './support/streams.ts';
 
 const TOKEN = 'token-of-the-scraper';
 const NAME = 'http_server_request_duration_seconds';
@@ -104,7 +104,7 @@ test('they tell nothing of tenants, records, ids or secrets', async () => {
 test('they tell of the connections to Postgres and of the process', async () => {
   const all = await text();
   expect(sample(all, 'svc_db_pool_size')).toBeGreaterThan(0);
-  expect(sample(all, 'svc_db_pool_waiting')).toBe(0);
+  await becomes(0, 'svc_db_pool_waiting');
   expect(sample(all, 'process_resident_memory_bytes')).toBeGreaterThan(1e6);
   expect(sample(all, 'process_cpu_seconds_total')).toBeGreaterThan(0);
   expect(Math.abs(sample(all, 'process_start_time_seconds') - Date.now() / 1_000)).toBeLessThan(3_600);
@@ -112,8 +112,12 @@ test('they tell of the connections to Postgres and of the process', async () => 
 
 /** Waits for a sample's value; fails with what it is instead. */
 async function becomes(value: number, name: string, labels: Record<string, string> = {}): Promise<void> {
-  for (let i = 0; i < 200 && sample(await text(), name, labels) !== value; i++) await Bun.sleep(20);
-  expect(sample(await text(), name, labels)).toBe(value);
+  let found = Number.NaN;
+  for (const endsAt = Date.now() + 60_000; found !== value && Date.now() < endsAt; ) {
+    found = sample(await text(), name, labels);
+    if (found !== value) await Bun.sleep(20);
+  }
+  expect(found, name).toBe(value);
 }
 
 test('they tell how many streams and sockets are open', async () => {
@@ -144,7 +148,15 @@ test('the log names every request by its id, and holds no secret', async () => {
   const id = `trace-${tenant.slug}`;
   await tenant.get('/api/entities/none', { 'x-request-id': id });
   await service.anonymous.get('/metrics', { authorization: `Bearer ${TOKEN}`, 'x-request-id': id });
-  const lines = service.logged.map((line) => JSON.parse(line)).filter(({ requestId }) => requestId === id);
+  // Under Deno lines come from another process: later than the answers, and the last one maybe in part.
+  const named = () => service.logged.filter((line) => line.includes(id) && line.trimEnd().endsWith('}'));
+  await until(
+    () => named().length > 1,
+    60_000,
+    () => `not two lines name ${id} in: ${service.logged.slice(-10).join('')}`,
+  );
+  const lines = named().map((line) => JSON.parse(line));
+  expect(lines.map(({ requestId }) => requestId)).toEqual([id, id]);
   expect(lines).toMatchObject([
     { method: 'GET', path: '/api/entities/none', status: 404, durationMs: expect.any(Number) },
     { method: 'GET', path: '/metrics', status: 200 },
