@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { createHmac, generateKeyPairSync, hkdfSync, sign } from 'node:crypto';
 import { newAddress } from './support/addresses.ts';
+import { claimsOf, forgeries, signerWith, soundClaims } from './support/forged-tokens.ts';
 import { mailedToken, mailsTo } from './support/mailbox.ts';
 import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { inWindow, least, took } from './support/timing.ts';
@@ -337,32 +337,12 @@ describe('changing one’s password', () => {
   });
 });
 
-const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url');
-const claimsOf = (token: string): Json =>
-  JSON.parse(Buffer.from(token.split('.')[1] as string, 'base64url').toString());
-
-/** A token signed as the service signs, with any header and claims; `kind` chooses the key. */
-function forged(claims: unknown, header: object = {}, kind = 'user', digest = 'sha256'): string {
-  const key = new Uint8Array(hkdfSync('sha256', JWT_SECRET, '', `jwt ${kind}`, 32));
-  const text = `${encode({ alg: 'HS256', typ: 'JWT', ...header })}.${encode(claims)}`;
-  return `${text}.${createHmac(digest, key).update(text).digest('base64url')}`;
-}
-
 describe('tokens', () => {
   test('that are forged, confused, unsound or expired get 401, and never 500', async () => {
     const { id } = await person();
-    const now = Math.floor(Date.now() / 1_000);
-    const claims = {
-      iss: 'tenant-data-service',
-      aud: 'svc:user',
-      sub: id,
-      jti: crypto.randomUUID(),
-      exp: now + 600,
-      tenant: tenant.id,
-      version: 1,
-    };
-    expect(await whoami(forged(claims))).toBe(200);
-    const tokens = corpus(claims, now);
+    const claims = soundClaims('user', id, tenant.id);
+    expect(await whoami(signerWith(JWT_SECRET, 'user')(claims))).toBe(200);
+    const tokens = forgeries(JWT_SECRET, claims, 'user');
     expect(Object.keys(tokens).length).toBeGreaterThanOrEqual(60);
     const accepted: string[] = [];
     for (const [name, token] of Object.entries(tokens)) {
@@ -372,70 +352,6 @@ describe('tokens', () => {
     expect(accepted).toEqual([]);
   });
 });
-
-function corpus(claims: Json, now: number): Record<string, string> {
-  const good = forged(claims);
-  const [header, payload, signature] = good.split('.') as [string, string, string];
-  const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2_048 });
-  const rsaText = `${encode({ alg: 'RS256', typ: 'JWT' })}.${payload}`;
-  const pem = publicKey.export({ type: 'spki', format: 'pem' }) as string;
-  const raw = (secret: string | Uint8Array, head: object = { alg: 'HS256' }): string => {
-    const text = `${encode(head)}.${payload}`;
-    return `${text}.${createHmac('sha256', secret).update(text).digest('base64url')}`;
-  };
-  const tokens: Record<string, string> = {
-    'RS256 with a key of one’s own': `${rsaText}.${sign('sha256', Buffer.from(rsaText), privateKey).toString('base64url')}`,
-    'HS256 with a public key': raw(pem),
-    'the secret itself as the key': raw(JWT_SECRET),
-    'an empty key': raw(''),
-    'a key of one character': raw('a'),
-    'no signature': `${header}.${payload}.`,
-    'no signature part': `${header}.${payload}`,
-    'a cut signature': `${header}.${payload}.${signature.slice(0, -4)}`,
-    'another’s signature': `${header}.${payload}.${forged({ ...claims, jti: 'x' }).split('.')[2]}`,
-    'five parts': `${good}.a.b`,
-    'no JSON': `${Buffer.from('eyJ').toString('base64url')}.${payload}.${signature}`,
-    'a payload of null': forged(null),
-    'a payload of a text': forged('x'),
-    'a payload of a list': forged([claims]),
-  };
-  for (const alg of ['none', 'None', 'NONE', '', 'HS384', 'HS512', 'RS256', 'ES256', 'dir', null, 1]) {
-    tokens[`alg ${alg} signed`] = forged(claims, { alg });
-    tokens[`alg ${alg} unsigned`] = `${encode({ alg })}.${payload}.`;
-  }
-  tokens['HS512 in truth'] = forged(claims, { alg: 'HS512' }, 'user', 'sha512');
-  for (const crit of [['exp'], ['x'], [], 'x', ['b64']])
-    tokens[`crit ${JSON.stringify(crit)}`] = forged(claims, { crit });
-  const jwk = { kty: 'oct', k: Buffer.from('a'.repeat(32)).toString('base64url') };
-  const kids = { jwk, jku: 'https://evil.example/keys', kid: '../../dev/null', x5u: 'https://evil.example/c' };
-  for (const [name, value] of Object.entries(kids)) {
-    tokens[`header ${name}`] = raw('a'.repeat(32), { alg: 'HS256', [name]: value });
-  }
-  tokens['kid of SQL'] = raw('', { alg: 'HS256', kid: "' union select 'a" });
-  for (const [from, to] of [
-    ['user', 'developer'],
-    ['user', 'bot'],
-    ['developer', 'user'],
-    ['bot', 'user'],
-  ] as const) {
-    tokens[`key of ${from} for ${to}`] = forged({ ...claims, aud: `svc:${to}` }, {}, from);
-  }
-  tokens['a bot’s token with a user’s id'] = forged({ ...claims, aud: 'svc:bot' }, {}, 'bot');
-  const wrong: Record<string, unknown[]> = {
-    aud: [undefined, null, '', 'svc:admin', 'svc:User', ['svc:user', 'svc:bot'], 1, {}],
-    iss: [undefined, 'somebody', 1],
-    exp: [undefined, null, String(now + 600), now - 1, 0, -1, now + 600.5, 1e12 * 1e6, 8.64e12 + 1, {}, true],
-    nbf: [now + 600, 'x'],
-    sub: [undefined, null, '', 'x', 1, '00000000-0000-0000-0000-000000000000', tenant.id, "' or 1=1"],
-    tenant: [undefined, null, 'x', 1, claims.sub, tenant.slug],
-    version: [undefined, null, '1', 0, 2, 1.5, -1, [1]],
-    jti: [undefined],
-  };
-  for (const [claim, values] of Object.entries(wrong)) {
-    for (const value of values) tokens[`${claim} ${JSON.stringify(value)}`] = forged({ ...claims, [claim]: value });
-  }
-  return tokens;
-}
 
 test('no answer to a refusal and no log line holds a password', () => {
   expect(service.logged.join('')).not.toMatch(/canary-password-0815|scrypt\$/);
