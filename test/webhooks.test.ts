@@ -1,11 +1,13 @@
 // Webhook subscriptions, and what is sent: contract "Webhooks (outbound)", sections 9 and 12 of the decisions.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { createHmac } from 'node:crypto';
+import process from 'node:process';
 import Ajv2020 from 'ajv/dist/2020.js';
 import { runRulesOnce } from '../src/rules/run.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { type Receiver, startReceiver } from './support/receiver.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { least, took } from './support/timing.ts';
 
 const SUBSCRIPTIONS = '/api/webhooks/subscriptions';
 const RECORDS = '/api/entities/task/records';
@@ -20,7 +22,6 @@ beforeAll(async () => {
     WEBHOOK_RETRY_BASE_MS: '40',
     WEBHOOK_RETRY_FACTOR: '2',
     WEBHOOK_MAX_RETRIES: '3',
-    WEBHOOK_TIMEOUT_MS: '1500',
   });
 });
 afterAll(async () => service.stop());
@@ -48,7 +49,7 @@ async function deliveries(id: string, query = ''): Promise<Json[]> {
 
 /** The deliveries once none is pending any more. */
 async function settled(id: string, count = 1): Promise<Json[]> {
-  for (let tries = 0; tries < 400; tries++) {
+  for (const endsAt = Date.now() + 60_000; Date.now() < endsAt; ) {
     const list = await deliveries(id);
     if (list.length >= count && list.every(({ status }) => status !== 'pending')) return list;
     await new Promise((resolve) => setTimeout(resolve, 25));
@@ -133,6 +134,7 @@ describe('what is sent', () => {
 
   test('with a secret the raw body is signed, in both ways', async () => {
     await subscribe({ secret: 'a secret' });
+    const from = Math.floor(Date.now() / 1000);
     await tenant.post(RECORDS, { title: 'ünïcode ✓' });
     const [sent] = await receiver.waitFor(1);
     const headers = sent?.headers as Record<string, string>;
@@ -144,7 +146,7 @@ describe('what is sent', () => {
     const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${sent?.text}`;
     expect(headers['webhook-id']).toBe(sent?.body.id);
     expect(headers['webhook-signature']).toBe(`v1,${createHmac('sha256', 'a secret').update(signed).digest('base64')}`);
-    expect(Math.abs(Date.now() / 1000 - Number(headers['webhook-timestamp']))).toBeLessThan(5);
+    expect(Number(headers['webhook-timestamp'])).toBeWithin(from, Math.floor(Date.now() / 1000) + 1);
   });
 
   test('only the selected events of the selected entity are sent, and of bulk changes each', async () => {
@@ -168,10 +170,15 @@ test('what a rule writes is sent as soon as what a caller writes', async () => {
   const rule = { name: 'leaves a trail', entity: 'task', trigger: 'after_create', action };
   expect((await tenant.post('/api/rules', rule)).status).toBe(201);
   await subscribe({ entity_name: 'trail', event_types: ['record.deleted', 'record.created'] });
-  await tenant.post(RECORDS, { title: 'first' });
-  await runRulesOnce(service.app, AbortSignal.timeout(10_000));
+  let count = 0;
+  const sent = async (): Promise<void> => {
+    await tenant.post(RECORDS, { title: 'first' });
+    // Under Deno the service's own worker runs it, and only that one's process hears of it at once.
+    if (process.env.SERVICE_RUNTIME !== 'deno') await runRulesOnce(service.app, new AbortController().signal);
+    await receiver.waitFor(++count);
+  };
   // Long before the sweep, which would find it in any case.
-  await receiver.waitFor(1, 10_000);
+  expect(await least(10_000, () => took(sent))).toBeLessThan(10_000);
   expect(receiver.received[0]?.body).toMatchObject({ entity: 'trail', data: { title: 'made by a rule' } });
 });
 
