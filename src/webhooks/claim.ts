@@ -141,17 +141,17 @@ async function take(
     claimed.push(toClaimed(row, claimId, subscribed, row.body ?? (await freeze(app, tx, row, subscribed))));
   }
   const input = inputRows(
-    ['uuid', 'text'],
-    claimed.map(({ id, body }) => [id, body]),
+    ['uuid', 'uuid', 'text'],
+    claimed.map(({ subscriptionId, id, body }) => [subscriptionId, id, body]),
   );
   const taken = await tx.rows<{ id: string }>(sql`
-    with i (id, body) as (${input})
+    with i (subscription_id, id, body) as (${input})
     update platform.webhook_deliveries as d
     set claim_id = ${claimId}::uuid,
       next_at = now() + ${leaseMsOf(app)}::int * interval '1 ms',
       body = coalesce(d.body, i.body)
     from i
-    where d.id = i.id and ${IS_PENDING} and d.next_at + interval '0' <= now()
+    where d.subscription_id = i.subscription_id and d.id = i.id and ${IS_PENDING} and d.next_at + interval '0' <= now()
     returning d.id`);
   const ids = new Set(taken.map(({ id }) => id));
   return claimed.filter(({ id }) => ids.has(id));

@@ -50,7 +50,8 @@ export async function redeliver(app: App, caller: TenantCaller, id: string): Pro
   const row = await app.db.first<Delivery>(sql`
     update platform.webhook_deliveries as d
     set status = 'pending', next_at = now(), attempts_before = d.attempt_count, completed_at = null, claim_id = null
-    where d.id = ${id}::uuid and d.tenant_id = ${caller.tenant.id}::uuid
+    from platform.webhook_subscriptions as s
+    where s.tenant_id = ${caller.tenant.id}::uuid and d.subscription_id = s.id and d.id = ${id}::uuid
       and (d.claim_id is null or d.next_at <= now())
     returning ${COLUMNS}`);
   app.committed(caller.tenant.id);
@@ -59,7 +60,9 @@ export async function redeliver(app: App, caller: TenantCaller, id: string): Pro
 
 async function refuseRedelivery(app: App, caller: TenantCaller, id: string): Promise<never> {
   const known = await app.db.first(sql`
-    select from platform.webhook_deliveries where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`);
+    select from platform.webhook_subscriptions as s
+    join platform.webhook_deliveries as d on d.subscription_id = s.id
+    where s.tenant_id = ${caller.tenant.id}::uuid and d.id = ${id}::uuid`);
   if (known === undefined) throw notFound('delivery');
   throw conflict('the delivery is on its way at this moment');
 }

@@ -2,7 +2,7 @@
 // what waits for an earlier one is put aside for a while, the longer the older it is, and roused when
 // that one ends. To be used with the subscriptions' rows locked. Contract: section 9 of the decisions.
 import type { RecordEventType } from '../events/event.ts';
-import { sql, type Tx } from '../runtime/sql.ts';
+import { inputRows, sql, type Tx } from '../runtime/sql.ts';
 
 /** A subscription, and how many of its deliveries may be on their way. */
 export interface Asked {
@@ -108,13 +108,17 @@ export function behindWaiting(due: readonly DueRow[]): string[] {
 
 /** Puts aside what has not been roused meanwhile; resolves to how long the first of them is left alone, in ms. */
 export async function putAside(tx: Tx, rows: readonly DueRow[]): Promise<number | null> {
+  const input = inputRows(
+    ['uuid', 'uuid', 'text'],
+    rows.map((row) => [row.subscription_id, row.id, row.due_at]),
+  );
   const aside = await tx.first<{ ms: number | null }>(sql`
-    with aside as (
+    with input (subscription_id, id, due_at) as (${input}), aside as (
       update platform.webhook_deliveries as d
       set claim_id = null, next_at = now() + least(${ASIDE_MAX_MS}::int * interval '1 ms',
         greatest(${ASIDE_MIN_MS}::int * interval '1 ms', now() - d.created_at))
-      from unnest(${rows.map(({ id }) => id)}::uuid[], ${rows.map(({ due_at }) => due_at)}::text[]) as w (id, due_at)
-      where d.id = w.id and ${IS_PENDING} and d.next_at + interval '0' = w.due_at::timestamptz
+      from input as w
+      where d.subscription_id = w.subscription_id and d.id = w.id and ${IS_PENDING} and d.next_at + interval '0' = w.due_at::timestamptz
       returning d.next_at
     )
     select ceil(extract(epoch from min(next_at) - now()) * 1000)::int as ms from aside`);

@@ -53,12 +53,13 @@ export interface Ended {
 export async function finish(app: App, endings: readonly Ending[]): Promise<Ended[]> {
   const outcomes = endings.map(({ delivery, state, status, error, retryMs }) => {
     const isTried = state !== 'given back';
-    const { id, claimId, isDirect, body } = delivery;
-    return [id, claimId, isTried ? state : 'pending', isTried ? 1 : 0, status, error, retryMs, isDirect ? body : null];
+    const { subscriptionId, id, claimId, isDirect, body } = delivery;
+    const standing = [isTried ? state : 'pending', isTried ? 1 : 0, status, error, retryMs];
+    return [subscriptionId, id, claimId, ...standing, isDirect ? body : null];
   });
   return app.db.rows<Ended>(sql`
-    with outcome (id, claim_id, status, attempts, http_status, error, retry_ms, body) as (
-      ${inputRows(['uuid', 'uuid', 'text', 'int', 'int', 'text', 'bigint', 'text'], outcomes)}
+    with outcome (subscription_id, id, claim_id, status, attempts, http_status, error, retry_ms, body) as (
+      ${inputRows(['uuid', 'uuid', 'uuid', 'text', 'int', 'int', 'text', 'bigint', 'text'], outcomes)}
     ), ended as (
       update platform.webhook_deliveries as d
       set status = o.status,
@@ -70,7 +71,7 @@ export async function finish(app: App, endings: readonly Ending[]): Promise<Ende
         next_at = now() + o.retry_ms * interval '1 ms',
         completed_at = case when o.status = 'pending' then null else now() end
       from outcome as o
-      where d.id = o.id and d.claim_id is not distinct from o.claim_id and ${IS_PENDING}
+      where d.subscription_id = o.subscription_id and d.id = o.id and d.claim_id is not distinct from o.claim_id and ${IS_PENDING}
       returning d.id, d.subscription_id, d.record_id, d.status
     ), next as (
       select n.id, n.subscription_id
@@ -86,7 +87,7 @@ export async function finish(app: App, endings: readonly Ending[]): Promise<Ende
       -- Also what is due, as far as can be seen here: it may be being put aside at this moment.
       update platform.webhook_deliveries as d set next_at = now()
       from next as n
-      where d.id = n.id and d.status = 'pending' and d.claim_id is null
+      where d.subscription_id = n.subscription_id and d.id = n.id and ${IS_PENDING} and d.claim_id is null
       returning 1
     )
     select f.subscription_id, exists (
