@@ -2,6 +2,8 @@
 // Idempotency-Key, admin sessions. Workers are driven by their rounds.
 // Contract: section 11 of the decisions, "kept 30 days and dropped by partition" of the house.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import process from 'node:process';
+import { setTimeout as delay } from 'node:timers/promises';
 import { ensurePartitions, retainOnce } from '../src/events/retention.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
@@ -34,6 +36,10 @@ describe('health', () => {
 });
 
 describe('partitions of events', () => {
+  // Autovacuum may hold the table for longer than a partition waits for it.
+  beforeAll(() => service.app.db.exec('alter table platform.events_default set (autovacuum_enabled = false)'));
+  afterAll(() => service.app.db.exec('alter table platform.events_default reset (autovacuum_enabled)'));
+
   // Days that no other test and no clock comes to, a new one for each test.
   let today = new Date('2031-03-01T12:00:00Z');
   beforeEach(() => {
@@ -72,6 +78,20 @@ describe('partitions of events', () => {
     expect(await ensurePartitions(service.app, today)).toBe(0);
     await drop(...[0, 1, 2, 3].map(dayOf));
   });
+
+  // The embedded database has one session: there nobody has to wait.
+  if (process.env.DATABASE_URL) {
+    test('who makes them waits for its turn, however long another takes', async () => {
+      const { made } = await service.app.db.slow.begin(async (tx) => {
+        await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform.events partitions'))`);
+        const made = ensurePartitions(service.app, today);
+        await Promise.race([made, delay(1_500)]);
+        return { made };
+      });
+      expect(await made).toBe(4);
+      await drop(...[0, 1, 2, 3].map(dayOf));
+    });
+  }
 
   test('a day whose events lie in the default partition leaves them there, and the other days get theirs', async () => {
     const at = new Date(today.getTime() + DAY_MS).toISOString();

@@ -82,11 +82,11 @@ async function dropOldPartitions(app: App, now: Date): Promise<number> {
   return old.length;
 }
 
-/** A change of the partitions, one process at a time. */
+/** A change of the partitions, one process at a time. A turn is waited for, a table that others hold is not for long. */
 function inTurn<T>(app: App, change: (tx: Transaction) => Promise<T>): Promise<T> {
   return app.db.slow.begin(async (tx) => {
-    await tx.rows(sql`select set_config('lock_timeout', ${String(LOCK_TIMEOUT_MS)}, true)`);
     await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform.events partitions'))`);
+    await tx.rows(sql`select set_config('lock_timeout', ${String(LOCK_TIMEOUT_MS)}, true)`);
     return change(tx);
   });
 }
