@@ -60,7 +60,7 @@ create index webhook_deliveries_claimed_idx on platform.webhook_deliveries (tena
   where claim_id is not null;
 
 -- Ids rise with time, and so do rows: what is too old to be kept lies together.
-create index webhook_deliveries_age_idx on platform.webhook_deliveries using brin (id);
+create index webhook_deliveries_age_idx on platform.webhook_deliveries using brin (id) with (autosummarize = on);
 
 -- However a subscription goes, also with its entity or its tenant, its deliveries go with it.
 create function platform.drop_deliveries() returns trigger language plpgsql as $$
