@@ -122,7 +122,11 @@ describe('over all processes', () => {
 describe('a storm of logins', () => {
   test('is shed with 503 past what the queue holds, counts for nothing, and leaves other tenants their speed', async () => {
     const other = await here.tenant();
-    const read = () => took(async () => expect((await other.get('/api/keys')).status).toBe(200));
+    // Each after a pause, so that quiet and storm are measured alike.
+    const read = async (): Promise<number> => {
+      await new Promise((resolve) => setTimeout(resolve, 3));
+      return took(async () => expect((await other.get('/api/keys')).status).toBe(200));
+    };
     let storms = 0;
     // How much longer a read takes during a storm than in the quiet before it, as a factor; a millisecond aside.
     const slowed = async (): Promise<number> => {
@@ -136,10 +140,7 @@ describe('a storm of logins', () => {
         isOver = true;
       });
       const during: number[] = [];
-      while (!isOver) {
-        during.push(await read());
-        await new Promise((resolve) => setTimeout(resolve, 3));
-      }
+      while (!isOver) during.push(await read());
       const answers = await storm;
       const shed = answers.filter(({ status }) => status === 503);
       expect(shed.length).toBeGreaterThan(0);
@@ -147,6 +148,6 @@ describe('a storm of logins', () => {
       expect(answers.filter(({ status }) => status !== 401 && status !== 503)).toEqual([]);
       return (median(during) - 1) / median(quiet);
     };
-    expect(await least(2, slowed)).toBeLessThan(2);
-  });
+    expect(await least(2, slowed, 5)).toBeLessThan(2);
+  }, 600_000);
 });
