@@ -25,7 +25,8 @@ export class Connections {
   #sweeping: ReturnType<typeof setInterval> | undefined;
 
   open(subscriptionId: string, url: URL, addresses: readonly Resolved[]): Way {
-    const key = [subscriptionId, url.origin, ...addresses.map(({ address }) => address)].join(' ');
+    // A name's addresses come in another order each time.
+    const key = [subscriptionId, url.origin, ...addresses.map(({ address }) => address).sort()].join(' ');
     const kept = this.#kept.get(key) ?? { agent: agentFor(url), inUse: 0, freeSince: 0 };
     this.#kept.set(key, kept);
     this.#sweeping ??= setInterval(() => this.#sweep(), LIMITS.webhook.idleMs / 2);
