@@ -37,8 +37,9 @@ export interface RollingOptions {
   steadyMs: number;
 }
 
-const GIVE_UP_MS = 30_000;
-const SETTLE_MS = 30_000;
+/** Far more than either takes on a busy machine: past it something hangs. */
+const GIVE_UP_MS = 90_000;
+const SETTLE_MS = 90_000;
 
 export async function rollingRestart(options: RollingOptions): Promise<RollingLedger> {
   const { environment, processes, rounds, writers, steadyMs } = options;
@@ -163,7 +164,10 @@ class Run {
   /** Ends a process in order and starts the next on its port. */
   async replace(i: number): Promise<void> {
     const old = this.services[i] as ServiceProcess;
+    const stream = this.#open.get(i);
     this.#exitCodes.push(await old.stop());
+    // So that what is open from now on is the next one's.
+    while (stream !== undefined && this.#open.get(i) === stream) await delay(5);
     this.services[i] = await startServiceProcess({ ...this.env, PORT: new URL(old.url).port });
     this.#restarts++;
   }
