@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, setSystemTime, test } from 'bun:test';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
+import { EVERYTHING, Listening } from '../src/events/listening.ts';
 import { Relay, streamOf } from '../src/events/relay.ts';
 import { Channel, frameOf } from '../src/realtime/channel.ts';
 import { MemoryBroker } from '../src/runtime/broker/memory.ts';
@@ -115,10 +116,22 @@ if (process.env.DATABASE_URL && process.env.REDIS_URL) {
   });
 }
 
-// The same in a process that has lost the register of listeners with the broker's memory: it rests by mistake.
+/** Written down as a process does that has streams; the others are forgotten. */
+async function listenTo(...listened: { tenantId: string; entity: string }[]): Promise<void> {
+  const { db } = service.app;
+  await db.rows(sql`delete from platform.listeners`);
+  const processId = newId();
+  await db.rows(sql`insert into platform.listeners (process_id) values (${processId}::uuid)`);
+  for (const { tenantId, entity } of listened) {
+    await db.rows(sql`
+      insert into platform.listened (tenant_id, entity, process_id)
+      values (${tenantId}::uuid, ${entity}, ${processId}::uuid)`);
+  }
+}
+
 test('what is committed between one relay’s rest and the next one’s beginning is not left out', async () => {
   const { app } = service;
-  const tenant = await service.tenant();
+  const { id: tenantId } = await service.tenant();
   await app.db.rows(sql`update platform.relay set holder = null, touched_at = now() - interval '1 hour'`);
   const relayed: number[] = [];
   const broker = new Proxy(app.broker, {
@@ -133,52 +146,117 @@ test('what is committed between one relay’s rest and the next one’s beginnin
   const write = (n: number) =>
     app.db.rows(sql`
       insert into platform.events (id, tenant_id, type, payload, triggered_by)
-      values (${newId()}::uuid, ${tenant.id}::uuid, 'rule.executed', ${JSON.stringify({ n })}::text::jsonb, 'rule')`);
+      values (${newId()}::uuid, ${tenantId}::uuid, 'rule.executed', ${JSON.stringify({ n })}::text::jsonb, 'rule')`);
   const [first, second] = [1, 2].map(
     () => new Relay({ ...app, broker, db: { ...app.db, id: newId() } }, () => relayed.push(-1)),
   );
+  await listenTo({ tenantId, entity: 'anything' });
   await first?.claim();
   await write(1);
   await first?.once();
-  await first?.rest(async () => false);
+  expect(await first?.rest()).toBe(false);
+  await listenTo();
+  expect(await first?.rest()).toBe(true);
   await write(2);
+  await listenTo({ tenantId, entity: 'anything' });
   await second?.claim();
   expect(relayed).toEqual([1, 2]);
-  await second?.rest(async () => false);
+  await listenTo();
+  expect(await second?.rest()).toBe(true);
 });
 
-test('in one process only what somebody listens to is relayed, and streams that get nothing are forgotten', async () => {
+test('only what somebody listens to is relayed, and streams that get nothing are forgotten', async () => {
   const broker = new MemoryBroker(service.app.log);
   const app = { ...service.app, broker, config: { ...service.app.config, redisUrl: null } };
-  const [heard, unheard] = [await service.tenant(), await service.tenant()];
-  const relay = new Relay(
-    app,
-    () => undefined,
-    (stream) => stream === streamOf(heard.id),
-  );
+  const [whole, part, unheard] = [await service.tenant(), await service.tenant(), await service.tenant()];
+  await listenTo({ tenantId: whole.id, entity: EVERYTHING }, { tenantId: part.id, entity: 'heard' });
+  const relay = new Relay(app, () => undefined);
   await relay.claim();
-  const happen = async (...tenants: { id: string }[]): Promise<void> => {
+  const happen = async (entity: string | null, ...tenants: { id: string }[]) => {
     for (const { id } of tenants) {
       await app.db.rows(sql`
-        insert into platform.events (id, tenant_id, type, payload, triggered_by)
-        values (${newId()}::uuid, ${id}::uuid, 'rule.executed', '{}', 'rule')`);
+        insert into platform.events (id, tenant_id, type, entity, payload, triggered_by)
+        values (${newId()}::uuid, ${id}::uuid, 'rule.executed', ${entity}, '{}', 'rule')`);
     }
-    await relay.once();
+    return relay.once();
   };
-  await happen(unheard, heard);
-  expect(await broker.lastId(streamOf(heard.id))).not.toBe('0-0');
+  expect(await happen('unheard', unheard, part)).toEqual({ seen: 2, relayed: 0 });
+  for (const { id } of [whole, part, unheard]) expect(await broker.lastId(streamOf(id))).toBe('0-0');
+  expect(await happen('heard', unheard, part, whole)).toEqual({ seen: 3, relayed: 2 });
+  expect(await happen(null, unheard, part, whole)).toEqual({ seen: 3, relayed: 2 });
+  for (const { id } of [whole, part]) expect(await broker.lastId(streamOf(id))).not.toBe('0-0');
   expect(await broker.lastId(streamOf(unheard.id))).toBe('0-0');
   setSystemTime(Date.now() + 2 * 3_600_000);
   for (let i = 0; i < 1_000; i++) await broker.append('busy', { i: String(i) }, 10);
-  expect(await broker.lastId(streamOf(heard.id))).toBe('0-0');
+  expect(await broker.lastId(streamOf(whole.id))).toBe('0-0');
   expect(await broker.lastId('busy')).not.toBe('0-0');
   // Who has begun to listen since then is told of no gap.
-  await happen(heard);
+  await happen('heard', whole);
   setSystemTime();
-  const [entry] = await broker.read(new Map([[streamOf(heard.id), '0-0']]), 1_000, 1);
+  const [entry] = await broker.read(new Map([[streamOf(whole.id), '0-0']]), 1_000, 1);
   expect(entry?.fields.after).toBe('0-0');
-  await relay.rest(async () => false);
+  await listenTo();
+  expect(await relay.rest()).toBe(true);
   await broker.close();
+});
+
+test('what is listened to is written down before listening has begun, and taken out when nobody does any more', async () => {
+  const { app } = service;
+  const { id: tenantId } = await service.tenant();
+  const processId = newId();
+  const written = async () => {
+    const rows = await app.db.rows<{ entity: string }>(sql`
+      select entity from platform.listened where process_id = ${processId}::uuid order by entity`);
+    return rows.map(({ entity }) => entity);
+  };
+  const told: unknown[] = [];
+  const onFirst = async () => void told.push(await written());
+  const options = { app, processId, onFirst, onLost: () => told.push('lost') };
+  const listening = await Listening.open(options, () => undefined);
+  expect(listening.hears(tenantId)).toBe(false);
+  await listening.add(tenantId, ['a', 'b']);
+  await listening.add(tenantId, ['b', 'c']);
+  expect(told).toEqual([['a', 'b']]);
+  expect(await written()).toEqual(['a', 'b', 'c']);
+  expect([listening.hears(tenantId), listening.hears()]).toEqual([true, true]);
+  listening.remove(tenantId, ['a', 'b']);
+  await listening.renew();
+  expect(await written()).toEqual(['b', 'c']);
+  listening.remove(tenantId, ['b', 'c']);
+  expect(listening.hears(tenantId)).toBe(false);
+  await listening.renew();
+  expect(await written()).toEqual([]);
+  await listening.add(tenantId, ['a']);
+  expect(told).toEqual([['a', 'b'], ['a']]);
+  await listening.close();
+  expect(await written()).toEqual([]);
+});
+
+test('a process that others took for dead is told that events may have been left out', async () => {
+  const { app } = service;
+  const { id: tenantId } = await service.tenant();
+  const [dead, other] = [newId(), newId()];
+  const told: string[] = [];
+  const open = (processId: string) =>
+    Listening.open(
+      { app, processId, onFirst: async () => undefined, onLost: () => told.push(processId) },
+      () => undefined,
+    );
+  const [first, second] = [await open(dead), await open(other)];
+  await first.add(tenantId, ['a']);
+  await second.add(tenantId, ['a']);
+  await app.db.rows(sql`
+    update platform.listeners set touched_at = now() - interval '1 hour' where process_id = ${dead}::uuid`);
+  await second.renew();
+  await first.renew();
+  await second.renew();
+  expect(told).toEqual([dead]);
+  // The same where the loss is found by what is listened to next.
+  await second.add(tenantId, ['b']);
+  await app.db.rows(sql`delete from platform.listeners where process_id = ${other}::uuid`);
+  await second.add(tenantId, ['c']);
+  expect(told).toEqual([dead, other]);
+  await Promise.all([first.close(), second.close()]);
 });
 
 test('a client that takes nothing ends with BACKPRESSURE as the last event, one that takes nothing for long with IDLE_TIMEOUT', async () => {

@@ -6,8 +6,8 @@ import type { App } from '../app.ts';
 import type { Entry } from '../runtime/broker/contract.ts';
 import { newId } from '../runtime/ids.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
-import { Live } from './live.ts';
-import { Relay, type RelayedEvent, streamOf } from './relay.ts';
+import { Listening } from './listening.ts';
+import { Relay, type RelayedEvent, type Round, streamOf } from './relay.ts';
 
 /** What a room that streams events registers for one tenant. */
 export interface Watcher {
@@ -33,10 +33,14 @@ const RETRY_MS = 200;
 const POLL_MS = 1_000;
 /**
  * From a round of relaying that found something to the next one, for each event in it and in all: what is committed
- * meanwhile is relayed together. A lone event waits for nothing worth mentioning, a busy outbox is worked off in batches.
+ * meanwhile is gone through together. A lone event waits for nothing worth mentioning, a busy outbox is worked off in
+ * batches, and in larger ones where nobody listens to what keeps it busy.
  */
 const SPACING_MS = 3;
 const SPACING_MAX_MS = 15;
+const PASSING_MAX_MS = 50;
+/** A round that passed over so many may have more of them before it. */
+const PASSED_MANY = 100;
 const CHECK_MS = 5_000;
 const NUDGE = 'outbox';
 const LOST = 'outbox-lost';
@@ -49,49 +53,46 @@ export class Hub {
   #checkedAt = 0;
   #nextRelayAt = Number.NEGATIVE_INFINITY;
   #isClosed = false;
-  #isListening = false;
-  /** Watchers that are being registered. */
-  #opening = 0;
-  #starting: Promise<void> = Promise.resolve();
   #reading: Promise<void> = Promise.resolve();
-  #live!: Live;
+  #listening!: Listening;
   #relaying!: Worker;
   readonly #relay: Relay;
 
   private constructor(private readonly app: App) {
-    // With the broker of one process nobody else reads; with Redis another process may.
-    const isWanted = (stream: string): boolean => app.config.redisUrl !== null || this.#watched.has(stream);
-    this.#relay = new Relay(app, () => this.#tellEveryoneOfLoss(), isWanted);
+    this.#relay = new Relay(app, () => this.#tellEveryoneOfLoss());
   }
 
   static async open(app: App): Promise<Hub> {
     const hub = new Hub(app);
-    hub.#live = await Live.open(app, hub.#id, () => hub.#relaying?.nudge());
+    const onFirst = async (): Promise<void> => {
+      await hub.#relay.claim();
+      hub.#relaying.nudge();
+    };
+    const options = { app, processId: hub.#id, onFirst, onLost: () => hub.#tellAllOfGap() };
+    hub.#listening = await Listening.open(options, () => hub.#relaying?.nudge());
     hub.#relaying = startWorker({ name: 'relay', once: () => hub.#relayOnce(), pollMs: POLL_MS, log: app.log });
     await app.broker.subscribe(NUDGE, () => {
       if (hub.#relay.isHolder) hub.#relaying.nudge();
     });
     await app.broker.subscribe(LOST, (id) => {
-      if (id !== hub.#id) hub.#tellAllOfGap();
+      if (id !== hub.#id) hub.#tellOfLoss();
     });
     app.broker.onReset(() => hub.#tellAllOfGap());
     // While nobody listens a commit costs nothing here; whoever begins to listen makes it known.
-    app.onCommitted(() => {
-      if (hub.#live.isHeard) hub.#relaying.nudge();
+    app.onCommitted((tenantId) => {
+      if (hub.#listening.hears(tenantId)) hub.#relaying.nudge();
     });
     hub.#reading = hub.#read();
     return hub;
   }
 
   /**
-   * Registers a watcher from now on; resolves, once nothing committed later can be missed, to the function that ends
-   * it. Events committed shortly before may still come. Rejects with 503 while database or broker are away.
+   * Registers a watcher from now on; resolves, once nothing relayed later can be missed, to the function that ends it.
+   * Events committed shortly before may still come. Rejects with 503 while the broker is away.
    */
   async watch(tenantId: string, watcher: Watcher): Promise<() => void> {
     const stream = streamOf(tenantId);
-    this.#opening++;
     try {
-      await this.#listen();
       if (!this.#watched.has(stream)) {
         const lastId = await this.app.broker.lastId(stream);
         const isNew = !this.#watched.has(stream);
@@ -103,22 +104,28 @@ export class Hub {
     } catch (cause) {
       this.#unwatch(stream, watcher);
       throw cause;
-    } finally {
-      this.#opening--;
     }
     return () => this.#unwatch(stream, watcher);
+  }
+
+  /**
+   * Watchers are told only of what somebody listens to: from now on of these entities too (see EVERYTHING), each until
+   * `unlisten` has been called as often. Resolves once all that is committed later is relayed. Rejects with 503 while
+   * database or broker are away.
+   */
+  listen(tenantId: string, entities: Iterable<string>): Promise<void> {
+    return this.#listening.add(tenantId, entities);
+  }
+
+  unlisten(tenantId: string, entities: Iterable<string>): void {
+    this.#listening.remove(tenantId, entities);
   }
 
   /** Ends reading and relaying. Streams are closed by those who opened them, before this. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    this.#live.close();
     await this.#relaying.stop();
-    const told = await Promise.allSettled([
-      this.#wakeReader(),
-      this.#relay.handOver(),
-      this.#isListening ? this.#live.stop() : undefined,
-    ]);
+    const told = await Promise.allSettled([this.#wakeReader(), this.#relay.handOver(), this.#listening.close()]);
     for (const outcome of told) {
       if (outcome.status === 'fulfilled') continue;
       this.app.log.warn('not all could be told that this process listens no more', { cause: outcome.reason });
@@ -127,47 +134,19 @@ export class Hub {
   }
 
   async #relayOnce(): Promise<number> {
-    if (!(await this.#live.someoneListens())) {
-      await this.#relay.rest(() => this.#live.isSomeoneRegistered());
-      return 0;
-    }
+    if (!this.#listening.hears() && (await this.#relay.rest())) return 0;
     const pauseMs = this.#nextRelayAt - performance.now();
     if (pauseMs > 0) await new Promise((resolve) => setTimeout(resolve, pauseMs));
-    const relayed = await this.#relay.once();
-    this.#nextRelayAt = performance.now() + Math.min(SPACING_MS * (relayed ?? 0), SPACING_MAX_MS);
-    if (relayed === null) await this.app.broker.publish(NUDGE, this.#id);
-    return relayed ?? 0;
-  }
-
-  /** Makes sure that whatever is committed from now on is relayed, by this process or another. */
-  #listen(): Promise<void> {
-    this.#starting = this.#starting
-      .catch(() => undefined)
-      .then(async () => {
-        if (this.#isListening) return;
-        await this.#live.start();
-        await this.#relay.claim();
-        this.#isListening = true;
-        this.#relaying.nudge();
-      });
-    return this.#starting;
+    const round = await this.#relay.once();
+    this.#nextRelayAt = performance.now() + spacingMs(round);
+    if (round === null) await this.app.broker.publish(NUDGE, this.#id);
+    return round?.seen ?? 0;
   }
 
   #unwatch(stream: string, watcher: Watcher): void {
     const watched = this.#watched.get(stream);
     watched?.watchers.delete(watcher);
     if (watched?.watchers.size === 0) this.#watched.delete(stream);
-    if (this.#watched.size > 0 || this.#isClosed) return;
-    this.#starting = this.#starting
-      .catch(() => undefined)
-      .then(async () => {
-        if (this.#watched.size > 0 || this.#opening > 0 || !this.#isListening) return;
-        this.#isListening = false;
-        await this.#live.stop();
-      })
-      .catch((cause: unknown) => {
-        this.app.log.warn('the register of listening processes could not be told', { cause });
-      });
   }
 
   async #wakeReader(): Promise<void> {
@@ -213,7 +192,7 @@ export class Hub {
     if (watched === undefined) return;
     const isNext = fields.after === watched.lastId;
     watched.lastId = id;
-    if (!isNext) {
+    if (!isNext || !this.#listening.isSure) {
       this.#tellOfGap(stream, watched);
       return;
     }
@@ -233,12 +212,24 @@ export class Hub {
     for (const [stream, watched] of [...this.#watched]) this.#tellOfGap(stream, watched);
   }
 
+  /** Events may have been left out by the relay: nothing for those who have not begun to listen. */
+  #tellOfLoss(): void {
+    if (this.#listening.isListening) this.#tellAllOfGap();
+  }
+
   #tellEveryoneOfLoss(): void {
-    this.#tellAllOfGap();
+    this.#tellOfLoss();
     this.app.broker.publish(LOST, this.#id).catch((cause: unknown) => {
       this.app.log.warn('the others could not be told that events were left out', { cause });
     });
   }
+}
+
+function spacingMs(round: Round | null): number {
+  if (round === null) return 0;
+  const ms = SPACING_MS * round.seen;
+  if (round.relayed > 0) return Math.min(ms, SPACING_MAX_MS);
+  return round.seen > PASSED_MANY ? 0 : Math.min(ms, PASSING_MAX_MS);
 }
 
 function remember(recent: Set<string>, id: string): void {

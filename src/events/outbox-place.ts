@@ -4,6 +4,7 @@
 // Contract: section 9 of the decisions ("never published before it is committed, and never lost after").
 import { LAZY_COMMIT, type Queries, sql, type Tx } from '../runtime/sql.ts';
 import type { EventRecord } from './event.ts';
+import { isListenedTo } from './listening.ts';
 
 const BATCH = 500;
 /** Numbers below the newest that may still be on their way when relaying begins. */
@@ -29,7 +30,12 @@ export interface Standing {
 /** What one look shows. Nothing that could have brought a missing number was still to begin then. */
 interface Sighting {
   standing: Standing;
+  /** How many events it came by, and those of them that somebody listens to. */
+  count: number;
   rows: RelayRecord[];
+  /** The place after it. */
+  readTo: number;
+  missing: number[];
   /** The oldest transaction that runs, and this one, which has begun after the look. */
   oldest: bigint;
   own: bigint;
@@ -76,44 +82,50 @@ const COLUMNS = sql`id, seq, at, tenant_id, type, entity_id, entity, record_id, 
   created_by, updated_by, payload, actor, triggered_by, depth, xid::text as xid`;
 
 /**
- * Locks the relay's row and reads what comes next in one statement: the events after the place, and those missing ones
- * that have appeared. Where it has to wait for the lock, what was committed meanwhile is seen by the next look. A
- * place that a crash of the server sets back costs events that are relayed twice.
+ * Locks the relay's row and goes through what comes next in one statement: the events after the place, and those missing
+ * ones that have appeared. The first row is that of the relay, the others are the events that somebody listens to.
+ * Where it has to wait for the lock, what was committed meanwhile is seen by the next look. A place that a crash of the
+ * server sets back costs events that are relayed twice.
  */
 export async function look(tx: Tx, { readTo, missing }: Place): Promise<Sighting> {
-  const found = await tx.rows<RelayRecord & Standing & { oldest: string; own: string }>(sql`
-    with standing as materialized (${STANDING} for update)
-    select s.watermark, s.holder, s.age_s, pg_snapshot_xmin(pg_current_snapshot())::text as oldest,
-      pg_current_xact_id()::text as own, l.setting, e.*
-    from standing as s
-    cross join (select ${LAZY_COMMIT} as setting) as l
-    left join lateral (
-      (select ${COLUMNS} from platform.events where seq = any(${[...missing]}::bigint[]))
+  type First = Standing & Pick<Sighting, 'count' | 'missing'> & { read_to: number; oldest: string; own: string };
+  const [first, ...rows] = await tx.rows<First & RelayRecord>(sql`
+    with standing as materialized (${STANDING} for update),
+    seen as materialized (
+      (select ${COLUMNS}, ${isListenedTo(sql`e`)} as is_listened_to
+        from platform.events as e where seq = any(${[...missing]}::bigint[]))
       union all
-      (select ${COLUMNS} from platform.events where seq > ${readTo}::bigint order by seq limit ${BATCH})
-    ) as e on true
-    order by e.seq`);
-  const [first] = found;
-  if (first === undefined) throw new Error('the row of the relay is not there');
+      (select ${COLUMNS}, ${isListenedTo(sql`e`)} as is_listened_to
+        from platform.events as e where seq > ${readTo}::bigint order by seq limit ${BATCH})
+    ),
+    reach as (
+      select count(*)::int as count, greatest(max(seq), ${readTo}::bigint) as read_to from seen
+    ),
+    expected as (
+      select unnest(${[...missing]}::bigint[]) as seq
+      union all
+      select generate_series(${readTo}::bigint + 1, read_to) from reach
+    ),
+    place as (
+      select *, array(select seq from expected except select seq from seen) as missing from reach
+    )
+    select s.*, p.*, pg_snapshot_xmin(pg_current_snapshot())::text as oldest, pg_current_xact_id()::text as own,
+      l.setting, e.*
+    from (standing as s cross join place as p cross join (select ${LAZY_COMMIT} as setting) as l)
+    full join (select * from seen where is_listened_to) as e on false
+    order by e.seq nulls first`);
+  if (!first?.own) throw new Error('the row of the relay is not there');
   const { watermark, holder, age_s, oldest, own } = first;
-  const rows = first.id === null ? [] : found;
-  return { standing: { watermark, holder, age_s }, rows, oldest: BigInt(oldest), own: BigInt(own) };
+  const standing = { watermark, holder, age_s };
+  const place = { count: first.count, readTo: first.read_to, missing: first.missing };
+  return { standing, rows, ...place, oldest: BigInt(oldest), own: BigInt(own) };
 }
 
 /** Moves the place past what was seen; numbers left out there are missing until they cannot come any more. */
 export function moveOn(place: Place, seen: Sighting): void {
-  advance(place, seen.rows);
+  place.readTo = seen.readTo;
+  place.missing = new Set(seen.missing);
   buryTheDead(place, seen);
-}
-
-function advance(place: Place, rows: readonly EventRecord[]): void {
-  for (const { seq } of rows) {
-    if (seq <= place.readTo) place.missing.delete(seq);
-    else {
-      for (let skipped = place.readTo + 1; skipped < seq; skipped++) place.missing.add(skipped);
-      place.readTo = seq;
-    }
-  }
 }
 
 /**

@@ -1,5 +1,5 @@
-// From the outbox to the live streams: adds committed events, in the order of their numbers (outbox-place.ts),
-// to their tenant's stream. One process relays at a time, by the lock on its row; one that is gone, with
+// From the outbox to the live streams: adds committed events that somebody listens to (listening.ts), in the order
+// of their numbers (outbox-place.ts), to their tenant's stream. One process relays at a time, by the lock on its row; one that is gone, with
 // all its connections, is relieved at once. After a change of hands a few events may be relayed twice,
 // and the hub drops those by their id.
 // Contract: section 9 of the decisions ("never published before it is committed, and never lost after").
@@ -7,6 +7,7 @@ import type { App } from '../app.ts';
 import { STREAM_TTL_MS } from '../runtime/broker/contract.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { type CommittedEvent, toEvent } from './event.ts';
+import { IS_ANYTHING_LISTENED_TO } from './listening.ts';
 import {
   lockStanding,
   look,
@@ -41,6 +42,12 @@ export function streamOf(tenantId: string): string {
   return `events:${tenantId}`;
 }
 
+/** What a round has come by: committed events, and those of them that were relayed. */
+export interface Round {
+  seen: number;
+  relayed: number;
+}
+
 export class Relay {
   readonly #processId: string;
   #place: Place | null = null;
@@ -51,14 +58,10 @@ export class Relay {
   /** The last entry of each tenant's stream, so that each entry can name the one before it. */
   readonly #lastEntry = new Map<string, { id: string; at: number }>();
 
-  /**
-   * `onLost` is called when events may have been left out: what was relayed last is too long ago. `isWanted` says
-   * whether anybody may be reading a stream: what nobody reads is not relayed.
-   */
+  /** `onLost` is called when events may have been left out: what was relayed last is too long ago. */
   constructor(
     private readonly app: App,
     private readonly onLost: () => void,
-    private readonly isWanted: (stream: string) => boolean = () => true,
   ) {
     this.#processId = app.db.id;
   }
@@ -68,8 +71,8 @@ export class Relay {
     return this.#place !== null;
   }
 
-  /** Relays one batch; resolves to how many events it held, or null when another process relays. */
-  async once(): Promise<number | null> {
+  /** Relays one batch; null when another process relays. */
+  async once(): Promise<Round | null> {
     if (this.#place === null) {
       const standing = await readStanding(this.app.db);
       if (this.#isRelayedElsewhere(standing) && (await this.#isThere(standing?.holder ?? ''))) return null;
@@ -78,11 +81,11 @@ export class Relay {
   }
 
   /** The same, under the row's lock from the start: what is committed after it resolves is relayed by somebody. */
-  claim(): Promise<number | null> {
+  claim(): Promise<Round | null> {
     return this.#inTurn(() => this.#claim());
   }
 
-  async #claim(): Promise<number | null> {
+  async #claim(): Promise<Round | null> {
     const { db } = this.app;
     if (this.#place === null && !(await db.begin((tx) => this.#take(tx)))) return null;
     return (await db.begin((tx) => this.#relayNext(tx))) ?? this.#claim();
@@ -100,7 +103,7 @@ export class Relay {
   }
 
   /** Null when another process has taken over meanwhile. */
-  async #relayNext(tx: Tx): Promise<number | null> {
+  async #relayNext(tx: Tx): Promise<Round | null> {
     const place = this.#place;
     if (place === null) return null;
     const seen = await look(tx, place);
@@ -111,23 +114,25 @@ export class Relay {
     await this.#publish(seen.rows);
     moveOn(place, seen);
     await this.#touch(tx, seen.standing, place);
-    return seen.rows.length;
+    return { seen: seen.count, relayed: seen.rows.length };
   }
 
   /**
-   * Gives its place up when `isNeeded` says, under the lock, that nobody listens. A broker that was emptied may say so
-   * wrongly for a while: whoever relays next goes on from here.
+   * Gives its place up unless somebody listens to something, whatever this process has heard of that. Resolves to
+   * whether it has none.
    */
-  async rest(isNeeded: () => Promise<boolean>): Promise<void> {
-    if (this.#place === null) return;
+  async rest(): Promise<boolean> {
+    if (this.#place === null) return true;
     const leave = async (tx: Tx): Promise<void> => {
       await lockStanding(tx);
-      if (await isNeeded()) return;
-      this.#place = null;
-      await tx.rows(sql`
-        update platform.relay set holder = null, touched_at = clock_timestamp() where holder = ${this.#processId}::uuid`);
+      const left = await tx.rows(sql`
+        update platform.relay set holder = null, touched_at = clock_timestamp()
+        where holder = ${this.#processId}::uuid and not ${IS_ANYTHING_LISTENED_TO}
+        returning id`);
+      if (left.length > 0) this.#place = null;
     };
     await this.#inTurn(() => this.app.db.begin(leave));
+    return this.#place === null;
   }
 
   /** One after the other in this process too: what a look shows is for the place that it was made for. */
@@ -184,7 +189,6 @@ export class Relay {
     const byStream = new Map<string, RelayedEvent[]>();
     for (const row of rows) {
       const stream = streamOf(row.tenant_id);
-      if (!this.isWanted(stream)) continue;
       const event = { ...toEvent(row), xid: row.xid };
       const events = byStream.get(stream);
       if (events === undefined) byStream.set(stream, [event]);

@@ -1,6 +1,7 @@
-// The listeners of one tenant in this process, grouped by credential: rights are looked up, views made
-// and events written down once for each group. Rights are looked up again whenever something they rest on
-// changes, before the next event is handed on, and once a second besides; who has lost them is cut off.
+// The listeners of one tenant in this process: by entity, so that an event costs nothing for those who do not
+// listen to it, and grouped by credential, so that rights are looked up and views made once for each group. Rights
+// are looked up again whenever something they rest on changes, before the next event is handed on, and once a
+// second besides; who has lost them is cut off.
 // Failures: when a group's rights cannot be told, its connections are ended. Contract: sections 6 and 9 of the decisions.
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
@@ -8,17 +9,18 @@ import { type Catalog, catalogOf, forgetCatalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { ServiceError } from '../errors.ts';
 import type { Watcher } from '../events/hub.ts';
+import { EVERYTHING } from '../events/listening.ts';
 import type { RelayedEvent } from '../events/relay.ts';
 import { Rendering, type View, viewOf } from './view.ts';
 
 /** Why connections are ended: rights are gone, or events may have been missed. */
 export type EndReason = 'refused' | 'lost' | 'stopping';
 
-/** One connection. */
+/** One connection. It is told which of its seats it is called for: with a new token it takes a new one. */
 export interface Listener {
   /** `view` is the listener's view of the event's entity; null where it gets nothing of it. */
-  deliver(event: RelayedEvent, rendering: Rendering, view: View | null, caller: TenantCaller): void;
-  end(reason: EndReason): void;
+  deliver(seat: Seat, event: RelayedEvent, rendering: Rendering, view: View | null): void;
+  end(seat: Seat, reason: EndReason): void;
 }
 
 /** Who listens, and how its rights are looked up: 401 or 403 when it has none any more. */
@@ -28,13 +30,48 @@ export interface Ticket {
   load(): Promise<TenantCaller>;
 }
 
-interface Group {
-  ticket: Ticket;
-  caller: TenantCaller;
-  listeners: Set<Listener>;
+/** Listeners with the same rights. */
+class Group {
+  readonly seats = new Set<Seat>();
+  /** Grows with whatever makes the rights doubtful. */
+  doubts = 0;
+  /** Under way while the rights are being looked up. */
+  settling: Promise<void> | undefined;
   /** By entity id, each for the definition it was made from. */
-  views: Map<string, { entity: Entity; view: View | null }>;
-  isStale: boolean;
+  readonly #views = new Map<string, { entity: Entity; view: View | null }>();
+
+  constructor(
+    readonly ticket: Ticket,
+    public caller: TenantCaller,
+  ) {}
+
+  become(caller: TenantCaller): void {
+    this.caller = caller;
+    this.#views.clear();
+  }
+
+  viewOf(catalog: Catalog, entity: Entity): View | null {
+    const known = this.#views.get(entity.id);
+    if (known?.entity === entity) return known.view;
+    const view = viewOf(catalog, this.caller, entity);
+    this.#views.set(entity.id, { entity, view });
+    return view;
+  }
+}
+
+/** A listener's place in the audience, for one credential. */
+export class Seat {
+  constructor(
+    readonly audience: Audience,
+    readonly group: Group,
+    readonly listener: Listener,
+    /** The entities it listens to; see EVERYTHING. */
+    public entities: readonly string[],
+  ) {}
+
+  get caller(): TenantCaller {
+    return this.group.caller;
+  }
 }
 
 /** Events waiting while rights or definitions are being looked up; past that, connections are ended. */
@@ -42,17 +79,22 @@ const WAITING_MAX = 5_000;
 /** Events handed on in one turn, so that connections can write in between. */
 const PER_TURN = 50;
 /**
- * The time between two turns, for each listener and in all: about what writing to all of them takes. Events that come
- * meanwhile go out together, which costs little more than one of them alone.
+ * The time between two turns, for each listener of the last and in all: about what writing to all of them takes. Events
+ * that come meanwhile go out together, which costs little more than one of them alone.
  */
 const SPACING_MS = 0.02;
 const SPACING_MAX_MS = 20;
+const NOBODY: ReadonlySet<Seat> = new Set();
 
 export class Audience implements Watcher {
   readonly #groups = new Map<string, Group>();
+  /** Who listens to each entity, and to everything. */
+  readonly #seats = new Map<string, Set<Seat>>();
+  /** Groups whose rights are to be looked up. */
+  readonly #inDoubt = new Set<Group>();
   #waiting: RelayedEvent[] = [];
   #isPumping = false;
-  #turnAt = Number.NEGATIVE_INFINITY;
+  #nextTurnAt = Number.NEGATIVE_INFINITY;
 
   constructor(
     private readonly app: App,
@@ -63,19 +105,36 @@ export class Audience implements Watcher {
     return this.#groups.size === 0;
   }
 
-  /** Adds a listener; returns the function that takes it away. */
-  add(ticket: Ticket, caller: TenantCaller, listener: Listener): () => void {
-    const known = this.#groups.get(ticket.key);
-    const group = known ?? { ticket, caller, listeners: new Set(), views: new Map(), isStale: false };
+  /** Seats a listener, which listens to these entities from now on. */
+  add(ticket: Ticket, caller: TenantCaller, listener: Listener, entities: readonly string[]): Seat {
+    const group = this.#groups.get(ticket.key) ?? new Group(ticket, caller);
     this.#groups.set(ticket.key, group);
-    group.listeners.add(listener);
-    return () => {
-      group.listeners.delete(listener);
-      if (group.listeners.size === 0 && this.#groups.get(ticket.key) === group) this.#groups.delete(ticket.key);
-    };
+    const seat = new Seat(this, group, listener, entities);
+    group.seats.add(seat);
+    this.#enter(seat);
+    return seat;
+  }
+
+  /** What a seat listens to from now on, instead of what it did; false when it is not there any more. */
+  listen(seat: Seat, entities: readonly string[]): boolean {
+    if (!this.#isThere(seat)) return false;
+    this.#withdraw(seat);
+    seat.entities = entities;
+    this.#enter(seat);
+    return true;
+  }
+
+  /** False when it was not there any more. */
+  remove(seat: Seat): boolean {
+    const { group } = seat;
+    if (!group.seats.delete(seat)) return false;
+    this.#withdraw(seat);
+    if (group.seats.size === 0) this.#forget(group);
+    return true;
   }
 
   event(event: RelayedEvent): void {
+    if (!this.#isHeard(event)) return;
     if (this.#waiting.push(event) > WAITING_MAX) this.gap();
     else if (!this.#isPumping) void this.#pump();
   }
@@ -91,11 +150,48 @@ export class Audience implements Watcher {
 
   /** Something that rights rest on has changed: they are looked up before the next event is handed on. */
   doubt(): void {
-    for (const group of this.#groups.values()) group.isStale = true;
+    for (const group of this.#groups.values()) group.doubts++;
+    this.check();
+  }
+
+  /** Rights may have changed unheard: the same, but for those that are being looked up anyway. */
+  check(): void {
+    for (const group of this.#groups.values()) this.#inDoubt.add(group);
     this.#settleDoubts().catch((cause: unknown) => {
       this.app.log.error('rights of streams could not be looked up', { cause });
       this.gap();
     });
+  }
+
+  /** A seat whose group was ended is still to be removed, but hears no more. */
+  #isThere({ group }: Pick<Seat, 'group'>): boolean {
+    return this.#groups.get(group.ticket.key) === group;
+  }
+
+  #enter(seat: Seat): void {
+    for (const entity of seat.entities) this.#seats.set(entity, (this.#seats.get(entity) ?? new Set()).add(seat));
+  }
+
+  #withdraw(seat: Seat): void {
+    for (const entity of seat.entities) {
+      const seats = this.#seats.get(entity);
+      seats?.delete(seat);
+      if (seats?.size === 0) this.#seats.delete(entity);
+    }
+  }
+
+  /** Those who may have to be told: of an event of no entity, all. */
+  *#hearersOf({ entity }: RelayedEvent): Iterable<ReadonlySet<Seat>> {
+    if (entity === null) for (const { seats } of this.#groups.values()) yield seats;
+    else {
+      yield this.#seats.get(entity) ?? NOBODY;
+      yield this.#seats.get(EVERYTHING) ?? NOBODY;
+    }
+  }
+
+  #isHeard(event: RelayedEvent): boolean {
+    for (const seats of this.#hearersOf(event)) if (seats.size > 0) return true;
+    return false;
   }
 
   async #pump(): Promise<void> {
@@ -103,10 +199,11 @@ export class Audience implements Watcher {
     try {
       while (this.#waiting.length > 0) {
         const isBehind = this.#waiting.length >= PER_TURN;
-        const pauseMs = isBehind ? 0 : this.#turnAt + this.#spacingMs() - performance.now();
+        const pauseMs = isBehind ? 0 : this.#nextTurnAt - performance.now();
         if (isBehind || pauseMs > 1) await new Promise((resolve) => setTimeout(resolve, pauseMs));
-        this.#turnAt = performance.now();
-        await this.#handOn(this.#waiting.splice(0, PER_TURN));
+        const begunAt = performance.now();
+        const listeners = await this.#handOn(this.#waiting.splice(0, PER_TURN));
+        this.#nextTurnAt = begunAt + Math.min(listeners * SPACING_MS, SPACING_MAX_MS);
       }
     } catch (cause) {
       this.app.log.error('events could not be handed on', { cause });
@@ -116,22 +213,20 @@ export class Audience implements Watcher {
     }
   }
 
-  #spacingMs(): number {
-    let listeners = 0;
-    for (const group of this.#groups.values()) listeners += group.listeners.size;
-    return Math.min(listeners * SPACING_MS, SPACING_MAX_MS);
-  }
-
-  /** Without a pause in between, unless something has to be found out: so connections get all at once. */
-  async #handOn(events: readonly RelayedEvent[]): Promise<void> {
+  /**
+   * Without a pause in between, unless something has to be found out: so connections get all at once. Resolves to how
+   * many listeners one of the events had at most.
+   */
+  async #handOn(events: readonly RelayedEvent[]): Promise<number> {
     let catalog: Catalog | undefined;
+    let listeners = 0;
     for (const event of events) {
-      if (this.#isInDoubt()) {
+      if (this.#inDoubt.size > 0) {
         await this.#settleDoubts();
         catalog = undefined;
       }
       const [first] = this.#groups.values();
-      if (first === undefined) return;
+      if (first === undefined) break;
       const { tenant } = first.caller;
       catalog ??= await catalogOf(this.app, tenant);
       if (entityIn(catalog, event) === undefined && event.entity !== null) {
@@ -139,34 +234,45 @@ export class Audience implements Watcher {
         forgetCatalog(this.app, tenant);
         catalog = await catalogOf(this.app, tenant);
       }
-      this.#deliver(event, catalog, tenant.slug);
+      listeners = Math.max(listeners, this.#deliver(event, catalog, tenant.slug));
     }
+    return listeners;
   }
 
-  #deliver(event: RelayedEvent, catalog: Catalog, slug: string): void {
+  #deliver(event: RelayedEvent, catalog: Catalog, slug: string): number {
     const entity = entityIn(catalog, event);
     const rendering = new Rendering(event, slug);
-    for (const group of this.#groups.values()) {
-      const view = entity === undefined ? null : viewIn(group, catalog, entity);
-      for (const listener of group.listeners) listener.deliver(event, rendering, view, group.caller);
+    let listeners = 0;
+    for (const seats of this.#hearersOf(event)) {
+      listeners += seats.size;
+      for (const seat of seats) {
+        const view = entity === undefined ? null : seat.group.viewOf(catalog, entity);
+        seat.listener.deliver(seat, event, rendering, view);
+      }
     }
-  }
-
-  #isInDoubt(): boolean {
-    for (const { isStale } of this.#groups.values()) if (isStale) return true;
-    return false;
+    return listeners;
   }
 
   async #settleDoubts(): Promise<void> {
-    await Promise.all([...this.#groups.values()].map((group) => this.#settle(group)));
+    await Promise.all([...this.#inDoubt].map((group) => this.#settle(group)));
   }
 
-  async #settle(group: Group): Promise<void> {
-    while (group.isStale) {
+  #settle(group: Group): Promise<void> {
+    group.settling ??= this.#lookUp(group).finally(() => {
+      group.settling = undefined;
+    });
+    return group.settling;
+  }
+
+  /** Once more where something has changed while the rights were looked up. */
+  async #lookUp(group: Group): Promise<void> {
+    while (this.#inDoubt.has(group)) {
+      const { doubts } = group;
       try {
-        const caller = await settled(group);
-        group.caller = caller;
-        group.views.clear();
+        const caller = requireTenant(await group.ticket.load());
+        if (group.doubts !== doubts) continue;
+        group.become(caller);
+        this.#inDoubt.delete(group);
       } catch (cause) {
         if (!(cause instanceof ServiceError)) this.app.log.error('rights of a stream are not known', { cause });
         const isRefused = cause instanceof ServiceError && (cause.status === 401 || cause.status === 403);
@@ -176,31 +282,19 @@ export class Audience implements Watcher {
   }
 
   #end(group: Group, reason: EndReason): void {
-    group.isStale = false;
-    this.#groups.delete(group.ticket.key);
-    for (const listener of [...group.listeners]) listener.end(reason);
+    this.#forget(group);
+    for (const seat of [...group.seats]) {
+      this.#withdraw(seat);
+      seat.listener.end(seat, reason);
+    }
   }
-}
 
-/** The rights as they are now. Said to be settled before they are looked up, so that a change meanwhile is seen. */
-async function settled(group: Group): Promise<TenantCaller> {
-  group.isStale = false;
-  try {
-    return requireTenant(await group.ticket.load());
-  } catch (cause) {
-    group.isStale = true;
-    throw cause;
+  #forget(group: Group): void {
+    this.#inDoubt.delete(group);
+    if (this.#isThere({ group })) this.#groups.delete(group.ticket.key);
   }
 }
 
 function entityIn(catalog: Catalog, { entityId, entity }: RelayedEvent): Entity | undefined {
   return entityId === null ? catalog.byName.get(entity ?? '') : catalog.byId.get(entityId);
-}
-
-function viewIn(group: Group, catalog: Catalog, entity: Entity): View | null {
-  const known = group.views.get(entity.id);
-  if (known?.entity === entity) return known.view;
-  const view = viewOf(catalog, group.caller, entity);
-  group.views.set(entity.id, { entity, view });
-  return view;
 }

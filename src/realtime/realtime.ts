@@ -6,7 +6,7 @@ import type { App } from '../app.ts';
 import { unavailable } from '../errors.ts';
 import { hubOf } from '../events/hub.ts';
 import { type Snapshot, takeSnapshot } from '../events/snapshot.ts';
-import { Audience, type Listener, type Ticket } from './audience.ts';
+import { Audience, type Listener, type Seat, type Ticket } from './audience.ts';
 import { Places } from './places.ts';
 
 /** How often rights are looked up with nothing announced: keys expire, and announcements get lost. */
@@ -32,7 +32,7 @@ export class Realtime {
     this.places = new Places(app);
     app.metrics.gauge('svc_sse_connections', 'Open event streams.', () => this.places.held('sse:'));
     app.metrics.gauge('svc_ws_connections', 'Authenticated WebSockets.', () => this.places.held('ws:'));
-    this.#timer = setInterval(() => this.#doubt(null), CHECK_MS);
+    this.#timer = setInterval(() => this.#check(), CHECK_MS);
     for (const topic of ['credential', 'bot'] as const) app.changes.on(topic, () => this.#doubt(null));
     for (const topic of ['tenant', 'role'] as const) app.changes.on(topic, (tenantId) => this.#doubt(tenantId));
     app.changes.on('user', (key) => this.#doubt(key === null ? null : (key.split(':')[0] ?? null)));
@@ -44,34 +44,62 @@ export class Realtime {
   }
 
   /**
-   * Registers a listener of the caller's tenant. `since` is asked for when everything later will come; what it holds
-   * is not to be told. Resolves to the function that takes the listener away.
+   * Seats a listener of the caller's tenant, to listen to these entities (see EVERYTHING). `since` is asked for when
+   * everything later will come; what it holds is not to be told.
    */
   async join(
     ticket: Ticket,
     caller: TenantCaller,
     listener: Listener,
-  ): Promise<{ leave: () => void; since: Snapshot }> {
+    entities: readonly string[],
+  ): Promise<{ seat: Seat; since: Snapshot }> {
     this.requireOpen();
-    const hall = this.#hallOf(caller.tenant.id);
+    const { id } = caller.tenant;
+    const hub = hubOf(this.#app);
+    const hall = this.#hallOf(id);
     hall.entering++;
     try {
       await hall.watching;
-      const since = await takeSnapshot(this.#app.db);
-      this.requireOpen();
-      if (this.#halls.get(caller.tenant.id) !== hall) throw unavailable('events were lost; connect again');
-      // What changed on the way in was not heard of.
-      const current = await ticket.load();
-      const remove = hall.audience.add(ticket, current, listener);
-      const leave = (): void => {
-        remove();
-        this.#leaveWhenEmpty(hall);
-      };
-      return { leave, since };
+      await hub.listen(id, entities);
+      try {
+        const since = await takeSnapshot(this.#app.db);
+        this.requireOpen();
+        if (this.#halls.get(id) !== hall) throw unavailable('events were lost; connect again');
+        // What changed on the way in was not heard of.
+        const seat = hall.audience.add(ticket, await ticket.load(), listener, entities);
+        return { seat, since };
+      } catch (cause) {
+        hub.unlisten(id, entities);
+        throw cause;
+      }
     } finally {
       hall.entering--;
       this.#leaveWhenEmpty(hall);
     }
+  }
+
+  /** A seat listens to one entity more; what the snapshot holds is not to be told. Null when it was left meanwhile. */
+  async listen(seat: Seat, entity: string): Promise<Snapshot | null> {
+    const { audience, entities } = seat;
+    await hubOf(this.#app).listen(audience.tenantId, [entity]);
+    if (audience.listen(seat, [...entities, entity])) return takeSnapshot(this.#app.db);
+    hubOf(this.#app).unlisten(audience.tenantId, [entity]);
+    return null;
+  }
+
+  unlisten(seat: Seat, entity: string): void {
+    const { audience, entities } = seat;
+    if (!entities.includes(entity)) return;
+    const others = entities.filter((other) => other !== entity);
+    if (audience.listen(seat, others)) hubOf(this.#app).unlisten(audience.tenantId, [entity]);
+  }
+
+  leave(seat: Seat): void {
+    const { audience, entities } = seat;
+    if (!audience.remove(seat)) return;
+    hubOf(this.#app).unlisten(audience.tenantId, entities);
+    const hall = this.#halls.get(audience.tenantId);
+    if (hall?.audience === audience) this.#leaveWhenEmpty(hall);
   }
 
   /** Ends every connection and lets no new one in. */
@@ -113,6 +141,10 @@ export class Realtime {
       // Said where it was asked for.
       () => undefined,
     );
+  }
+
+  #check(): void {
+    for (const { audience } of [...this.#halls.values()]) audience.check();
   }
 
   #doubt(tenantId: string | null): void {

@@ -8,10 +8,10 @@ import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { ServiceError } from '../errors.ts';
 import type { RelayedEvent } from '../events/relay.ts';
-import { isSeenIn, type Snapshot, takeSnapshot } from '../events/snapshot.ts';
+import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
 import type { SocketHandler, TextSocket } from '../runtime/socket.ts';
 import { sha256 } from '../runtime/tokens.ts';
-import type { EndReason, Listener, Ticket } from './audience.ts';
+import type { EndReason, Listener, Seat, Ticket } from './audience.ts';
 import { realtimeOf } from './realtime.ts';
 import {
   authenticated,
@@ -50,19 +50,18 @@ export function socketHandler(app: App): SocketHandler<Visit> {
 }
 
 /** One connection and who is behind it. */
-class Visit {
+class Visit implements Listener {
   readonly #app: App;
   readonly #origin: string | null;
   #socket: TextSocket<Visit> | undefined;
   #session: Session = NEW_SESSION;
   #caller: TenantCaller | undefined;
   #token = '';
-  /** Registered for the present token; one for an earlier token is heard no more. */
-  #listener: Listener | undefined;
+  /** Taken with the present token; one of an earlier token is heard no more. */
+  #seat: Seat | undefined;
   /** What was known when each entity was subscribed to is not told. */
   readonly #since = new Map<string, Snapshot>();
   #deadline: ReturnType<typeof setTimeout> | undefined;
-  #leave = (): void => undefined;
   #release = async (): Promise<void> => undefined;
   #isClosed = false;
 
@@ -98,23 +97,20 @@ class Visit {
     void this.#release();
   }
 
-  #listenerFor(): Listener {
-    const listener: Listener = {
-      deliver: (event, rendering, view) => {
-        if (this.#listener === listener) this.#deliver(event, rendering, view);
-      },
-      end: (reason) => {
-        if (this.#listener === listener || reason !== 'refused') this.#end(reason);
-      },
-    };
-    return listener;
-  }
-
-  #deliver(event: RelayedEvent, rendering: Rendering, view: View | null): void {
-    if (view === null || event.row === null || this.#session.phase !== 'ready') return;
+  deliver(seat: Seat, event: RelayedEvent, rendering: Rendering, view: View | null): void {
+    if (seat !== this.#seat || view === null || event.row === null || this.#session.phase !== 'ready') return;
     const since = this.#since.get(view.entity.name);
     if (since === undefined || isSeenIn(since, rendering.xid)) return;
     this.#socket?.send(rendering.text(view));
+  }
+
+  end(seat: Seat, reason: EndReason): void {
+    if (seat === this.#seat || reason !== 'refused') this.#end(reason);
+  }
+
+  #leave(): void {
+    if (this.#seat !== undefined) realtimeOf(this.#app).leave(this.#seat);
+    this.#seat = undefined;
   }
 
   #end(reason: EndReason): void {
@@ -132,12 +128,13 @@ class Visit {
     if (!isSame && !(await this.#takePlace(tenant.id))) return;
     const load = (): Promise<TenantCaller> => socketCaller(this.#app, token, this.#origin);
     const ticket: Ticket = { key: `ws ${this.#origin} ${sha256(token).toString('hex')}`, load };
-    const listener = this.#listenerFor();
-    const { leave } = await realtimeOf(this.#app).join(ticket, caller, listener);
-    if (this.#isClosed) return leave();
+    const realtime = realtimeOf(this.#app);
+    const entities = isSame ? [...this.#session.entities] : [];
+    const { seat, since } = await realtime.join(ticket, caller, this, entities);
+    if (this.#isClosed) return realtime.leave(seat);
     this.#leave();
-    this.#leave = leave;
-    this.#listener = listener;
+    this.#seat = seat;
+    for (const name of entities) if (!this.#since.has(name)) this.#since.set(name, since);
     this.#caller = caller;
     this.#token = token;
     this.#take(authenticated(this.#session, isSame ? 'same' : 'other'));
@@ -174,7 +171,10 @@ class Visit {
     }
     const entity = (await catalogOf(this.#app, caller.tenant)).byName.get(name);
     const isThere = entity !== undefined && allows(current.rights, 'read', name);
-    if (isThere && !this.#since.has(name)) this.#since.set(name, await takeSnapshot(this.#app.db));
+    if (isThere && this.#seat !== undefined && !this.#since.has(name)) {
+      const since = await realtimeOf(this.#app).listen(this.#seat, name);
+      if (since !== null) this.#since.set(name, since);
+    }
     this.#take(looked(this.#session, name, isThere));
   }
 
@@ -194,7 +194,6 @@ class Visit {
   #expire(): void {
     if (this.#session.phase === 'expired') return;
     this.#leave();
-    this.#leave = () => undefined;
     this.#take(expired(this.#session));
     this.#expect(RENEW_WITHIN_MS);
   }
@@ -214,8 +213,13 @@ class Visit {
 
   #take({ session, replies }: Step): void {
     this.#session = session;
-    for (const name of this.#since.keys()) if (!session.entities.has(name)) this.#since.delete(name);
+    for (const name of this.#since.keys()) if (!session.entities.has(name)) this.#forget(name);
     for (const reply of replies) this.#send(reply);
+  }
+
+  #forget(name: string): void {
+    this.#since.delete(name);
+    if (this.#seat !== undefined) realtimeOf(this.#app).unlisten(this.#seat, name);
   }
 
   #send(reply: Reply): void {

@@ -9,14 +9,15 @@ import { allows } from '../access/roles.ts';
 import type { App } from '../app.ts';
 import { forbidden, invalidField, rateLimited } from '../errors.ts';
 import { RECORD_EVENTS } from '../events/event.ts';
+import { EVERYTHING } from '../events/listening.ts';
 import type { RelayedEvent } from '../events/relay.ts';
 import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
-import type { Listener } from './audience.ts';
+import type { Listener, Seat } from './audience.ts';
 import { Channel, frameOf } from './channel.ts';
-import { realtimeOf } from './realtime.ts';
+import { type Realtime, realtimeOf } from './realtime.ts';
 import type { Rendering, View } from './view.ts';
 
 /** What a stream shows; null where everything is asked for. */
@@ -57,14 +58,15 @@ export async function openStream(
   const { maxPerTenant, maxGlobal } = app.config.sse;
   const release = await realtime.places.take({ [`sse:${owner.tenant.id}`]: maxPerTenant, sse: maxGlobal });
   if (release === null) throw rateLimited('too many streams are open', RETRY_AFTER_S);
-  const stream = new EventStream(app, wanted, release);
+  const stream = new EventStream(app, realtime, wanted, release);
   try {
     const ticket = {
       key: `sse ${sha256(credential.value).toString('hex')}`,
       load: () => boundCaller(app, credential),
     };
-    const { leave, since } = await realtime.join(ticket, owner, stream);
-    return stream.begin(owner.tenant.slug, leave, since);
+    const entities = wanted.entities === null ? [EVERYTHING] : [...wanted.entities];
+    const { seat, since } = await realtime.join(ticket, owner, stream, entities);
+    return stream.begin(seat, since);
   } catch (cause) {
     stream.abandon();
     throw cause;
@@ -110,27 +112,27 @@ class EventStream implements Listener {
   readonly #wanted: Wanted;
   readonly #channel: Channel;
   #heartbeat: ReturnType<typeof setInterval> | undefined;
-  #leave = (): void => undefined;
+  #seat: Seat | undefined;
   /** Nothing is shown before the stream has begun. */
   #since: Snapshot | null = null;
 
-  constructor(app: App, wanted: Wanted, release: () => Promise<void>) {
+  constructor(app: App, realtime: Realtime, wanted: Wanted, release: () => Promise<void>) {
     this.#app = app;
     this.#wanted = wanted;
     const { maxQueuedEvents: maxQueued, idleTimeoutMs } = app.config.sse;
     const onEnd = (): void => {
       clearInterval(this.#heartbeat);
-      this.#leave();
+      if (this.#seat !== undefined) realtime.leave(this.#seat);
       void release();
     };
     this.#channel = new Channel({ maxQueued, idleTimeoutMs, onEnd });
   }
 
   /** Called in the same turn as the registration, so that nothing comes in between. */
-  begin(slug: string, leave: () => void, since: Snapshot): ReadableStream<Uint8Array> {
-    this.#leave = leave;
+  begin(seat: Seat, since: Snapshot): ReadableStream<Uint8Array> {
+    this.#seat = seat;
     this.#since = since;
-    const connected = { type: 'connected', tenant: slug, connection_id: newId(), timestamp: now() };
+    const connected = { type: 'connected', tenant: seat.caller.tenant.slug, connection_id: newId(), timestamp: now() };
     this.#channel.send(frameOf('connected', connected));
     this.#beat();
     this.#heartbeat = setInterval(() => this.#beat(), this.#app.config.sse.heartbeatMs);
@@ -145,13 +147,12 @@ class EventStream implements Listener {
     });
   }
 
-  deliver(event: RelayedEvent, rendering: Rendering, view: View | null, caller: TenantCaller): void {
-    const { entities, events } = this.#wanted;
+  deliver({ caller }: Seat, event: RelayedEvent, rendering: Rendering, view: View | null): void {
+    const { events } = this.#wanted;
     if (events !== null && !events.has(event.type)) return;
     if (this.#since === null || isSeenIn(this.#since, rendering.xid)) return;
     if (event.row !== null) {
-      if (view === null || (entities !== null && !entities.has(view.entity.name))) return;
-      this.#channel.send(rendering.frame(view));
+      if (view !== null) this.#channel.send(rendering.frame(view));
     } else if (this.#isFor(event, view, caller)) this.#channel.send(rendering.payloadFrame());
   }
 
