@@ -3,6 +3,7 @@
 // verification. The first JWT secret signs, all verify. Contract: section 7 of the decisions.
 import { hkdfSync } from 'node:crypto';
 import { jwt } from '@elysiajs/jwt';
+import { LIMITS } from '../limits.ts';
 import { Cache } from '../runtime/cache.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { sha256 } from '../runtime/tokens.ts';
@@ -26,6 +27,10 @@ const ISSUER = 'tenant-data-service';
 /** The last second that a date can hold. */
 const LATEST_S = 8.64e12;
 const VERIFIED_MAX = 20_000;
+/** Past what any token lasts: with it the time of issue has to be there, and not to come. */
+const OLDEST = `${LIMITS.developerToken.daysMax + 1} days`;
+/** How far the clocks of two machines may be apart; when a token runs out is this one's alone to say. */
+const SKEW_S = 300;
 
 type Signer = ReturnType<typeof signerOf>;
 
@@ -65,12 +70,7 @@ export class Tokens {
     return claims !== undefined && claims.expiresAtS * 1_000 > Date.now() ? claims : undefined;
   }
 
-  /** The claims of a sound token that has merely run out, for "auth_expired"; else undefined. */
-  async verifyExpired(token: string): Promise<Claims | undefined> {
-    return this.#check(token, new Date(0));
-  }
-
-  async #check(token: string, currentDate?: Date): Promise<Claims | undefined> {
+  async #check(token: string): Promise<Claims | undefined> {
     const kind = KINDS.find((candidate) => `svc:${candidate}` === audienceOf(token));
     if (kind === undefined) return undefined;
     for (const signer of this.#signers[kind]) {
@@ -79,7 +79,8 @@ export class Tokens {
         audience: `svc:${kind}`,
         issuer: ISSUER,
         requiredClaims: ['exp', 'sub', 'jti', 'tenant', 'version'],
-        ...(currentDate === undefined ? {} : { currentDate }),
+        maxTokenAge: OLDEST,
+        clockTolerance: SKEW_S,
       });
       if (payload !== false) return claimsFrom(kind, payload as Record<string, unknown>);
     }

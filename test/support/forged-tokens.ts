@@ -23,9 +23,9 @@ export const claimsOf = (token: string): Json =>
 
 /** Claims that are good for ten minutes. */
 export function soundClaims(kind: Kind, subject: string, tenantId: string): Json {
-  const exp = Math.floor(Date.now() / 1_000) + 600;
+  const iat = Math.floor(Date.now() / 1_000);
   const identity = { iss: 'tenant-data-service', aud: `svc:${kind}`, sub: subject, jti: crypto.randomUUID() };
-  return { ...identity, exp, tenant: tenantId, version: 1 };
+  return { ...identity, iat, exp: iat + 600, tenant: tenantId, version: 1 };
 }
 
 /** What can be made of good claims of this kind by whoever has not the secret, or has it and goes wrong. */
@@ -116,6 +116,7 @@ function withClaims(claims: Json, kind: Kind, forged: Sign): Record<string, stri
     iss: [undefined, 'somebody', 1],
     exp: [undefined, null, String(soon), soon - 660, 0, -1, soon + 0.5, 1e12 * 1e6, 8.64e12 + 1, {}, true],
     nbf: [soon, 'x'],
+    iat: [undefined, null, 'x', soon, 1e12],
     sub: [undefined, null, '', 'x', 1, '00000000-0000-0000-0000-000000000000', claims.tenant, "' or 1=1"],
     tenant: [undefined, null, 'x', 1, claims.sub, 'a-slug', crypto.randomUUID()],
     // Bots have no password whose change would raise it.
