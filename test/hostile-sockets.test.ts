@@ -227,3 +227,49 @@ describe('nobody touches what is another’s', () => {
     for (const tenant of [first, second]) await expectAllPlacesFree(tenant);
   });
 });
+
+describe('a foreign page', () => {
+  const OWN = 'https://app.example.com';
+
+  /** The answer to a public key from a page of this origin; null where the client is no browser. */
+  async function fromPage(origin: string | null, token: string): Promise<string> {
+    const socket = await openSocket(service.url, origin === null ? {} : { origin });
+    sockets.push(socket);
+    const { type } = await socket.ask({ type: 'auth', token });
+    socket.close();
+    await socket.ended();
+    return type;
+  }
+
+  test('gets in with no public key that is bound to other origins, however alike they look', async () => {
+    const tenant = await tenantWithArticles();
+    const roles = (await tenant.get('/api/roles')).body.data;
+    const roleId = roles.find(({ name }: Json) => name === 'viewer').id;
+    const input = { label: 'page', roleId, scopes: ['channels:read'], allowedOrigins: [OWN] };
+    const { id, key } = (await tenant.post('/api/auth/public-keys', input)).body.data;
+    for (const origin of [OWN, null]) expect([origin, await fromPage(origin, key)]).toEqual([origin, 'auth_ok']);
+    const foreign = [
+      'https://evil.example',
+      'null',
+      'http://app.example.com',
+      'https://app.example.com:444',
+      'https://app.example.com.evil.example',
+      'https://evilapp.example.com',
+      'https://APP.example.com',
+      'https://app.example.com/',
+      'https://app.example.com, https://evil.example',
+    ];
+    for (const origin of foreign) expect([origin, await fromPage(origin, key)]).toEqual([origin, 'auth_error']);
+    await tenant.patch(`/api/auth/public-keys/${id}`, { allowedOrigins: ['https://other.example.com'] });
+    expect(await fromPage(OWN, key)).toBe('auth_error');
+  });
+
+  test('finds nothing in a visitor’s cookies or the address: who says nothing is nobody', async () => {
+    const tenant = await tenantWithArticles();
+    const token = await adminSession(service, tenant);
+    const headers = { origin: 'https://evil.example', cookie: `token=${token}`, authorization: `Bearer ${token}` };
+    const socket = await openSocket(service.url, headers);
+    sockets.push(socket);
+    expect((await socket.ask({ type: 'subscribe', entity: 'articles' })).code).toBe('not_authenticated');
+  });
+});

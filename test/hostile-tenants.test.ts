@@ -12,6 +12,7 @@ import {
   type TestService,
   type TestTenant,
 } from './support/service.ts';
+import { inWindow } from './support/timing.ts';
 
 const PASSWORD = 'a password of the tests';
 const ROUNDS = 6;
@@ -164,6 +165,27 @@ test('a suspension gives no public key a new window: what was spent stays spent'
   const after = [await read(), await read(), await read()];
   expect(after.filter((status) => status === 200).length).toBeLessThanOrEqual(1);
   expect(after.slice(1)).toEqual([429, 429]);
+});
+
+test('no change of name, tenant, flow or forwarded address gives more than 20 attempts a minute', async () => {
+  const [one, other] = [await service.tenant(), await service.tenant()];
+  await setStatus(other, 'suspended');
+  await inWindow(60_000, async () => {
+    const { 'x-forwarded-for': real } = newAddress();
+    const slugs = [one.slug, other.slug, 'no-such-tenant'];
+    const names = ['a@b.example', 'A@b.example', 'a@B.EXAMPLE', '\u212a@b.example', 'k@b.example', ' a@b.example'];
+    const statuses: number[] = [];
+    for (let i = 0; i < 24; i++) {
+      const flow = i % 2 ? 'login' : 'developer-token';
+      const body = { email: names[i % names.length], password: `wrong-password-${i}` };
+      // What stands before the last address is the client's own claim.
+      const forwarded = `10.0.0.${i}, ${newAddress()['x-forwarded-for']}, ${real}`;
+      const headers = { 'x-forwarded-for': forwarded, 'x-tenant-id': slugs[i % slugs.length] as string };
+      statuses.push((await service.anonymous.post(`/api/auth/tenant/${flow}`, body, headers)).status);
+    }
+    expect(statuses.slice(0, 20)).not.toContain(429);
+    expect(statuses.slice(20)).toEqual([429, 429, 429, 429]);
+  });
 });
 
 describe('the audit of admin keys', () => {
