@@ -6,6 +6,7 @@ import { authenticate } from '../src/access/authenticate.ts';
 import { ServiceError } from '../src/errors.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
+import { newAddress } from './support/addresses.ts';
 import { type Credentials, everyKind } from './support/credentials.ts';
 import { ADMIN_SECRET, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { least } from './support/timing.ts';
@@ -32,8 +33,7 @@ async function issueAll(): Promise<Record<string, string>> {
     return answer.data;
   };
   // An address of its own: others may have had their share of attempts within this minute.
-  const address = [10, randomInt(256), randomInt(256), randomInt(256)].join('.');
-  const inTenant = { 'x-tenant-id': tenant.slug, 'x-forwarded-for': address };
+  const inTenant = { 'x-tenant-id': tenant.slug, ...newAddress() };
   const viewer = (await tenant.get('/api/roles')).body.data.find(({ name }: Json) => name === 'viewer');
   const api = await make('/api/apis', { name: 'S', slug: 's', roles: ['viewer'], permissions: {} });
   const person = { email: 'ada@a.test', password: PASSWORD };

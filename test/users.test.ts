@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { newAddress } from './support/addresses.ts';
 import { mailsTo } from './support/mailbox.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
@@ -22,10 +23,7 @@ async function add(owner: Client, input: object = {}): Promise<Json> {
 }
 
 async function signedIn(of: TestTenant, email: string): Promise<Client> {
-  const headers = {
-    'x-tenant-id': of.slug,
-    'x-forwarded-for': `10.1.${count % 250}.${Math.ceil(Math.random() * 250)}`,
-  };
+  const headers = { 'x-tenant-id': of.slug, ...newAddress() };
   const answer = await service.anonymous.post('/api/auth/tenant/login', { email, password: PASSWORD }, headers);
   if (answer.status !== 200) throw new Error(answer.text);
   return service.anonymous.with({ authorization: `Bearer ${answer.body.data.token}` });
