@@ -2,7 +2,9 @@
 // faults as there, and data that outlives the process.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import process from 'node:process';
@@ -192,6 +194,24 @@ test('a lock whose holder is gone is taken over, also when its process number li
   const racers = await Promise.allSettled([lockFile(path), lockFile(path)]);
   expect(racers.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
   await release();
+  await rm(home, { recursive: true, force: true });
+});
+
+test('a lock whose holder is too busy to answer stays its own, as long as that process is there', async () => {
+  const home = await mkdtemp(join(tmpdir(), 'embedded-lock-'));
+  const { lockFile } = await import('../src/runtime/embedded/lock.ts');
+  const path = join(home, 'lock');
+  const silent = createServer();
+  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+  const { port } = silent.address() as AddressInfo;
+  await writeFile(path, JSON.stringify({ pid: process.pid, port, token: 'busy' }));
+  const refusal = await lockFile(path).catch((error: Error) => error.message);
+  expect(refusal).toContain(`process ${process.pid} already uses this data directory`);
+  const ended = spawn(process.execPath, ['--version'], { stdio: 'ignore' });
+  await once(ended, 'exit');
+  await writeFile(path, JSON.stringify({ pid: ended.pid, port, token: 'gone' }));
+  await (await lockFile(path))();
+  silent.close();
   await rm(home, { recursive: true, force: true });
 });
 

@@ -1,5 +1,6 @@
 // One process per data directory: a lock file that names a loopback port, at which its holder says a token. A lock
-// nobody answers for is stale, whatever became of the process number in it, and is taken over.
+// nobody listens for is stale, whatever became of the process number in it, and is taken over; where somebody listens
+// and says nothing, that may be a holder too busy to, as long as there is a process of that number.
 // Times are milliseconds. Fails with a message for people when the directory is in use.
 import { randomBytes } from 'node:crypto';
 import { link, readFile, rename, rm, writeFile } from 'node:fs/promises';
@@ -101,18 +102,28 @@ function answers(holder: Holder): Promise<boolean> {
   return new Promise((resolve) => {
     let said = '';
     const socket = createConnection({ host: '127.0.0.1', port: holder.port });
-    const done = (): void => {
+    const done = (isBusy = false): void => {
       clearTimeout(timer);
       socket.destroy();
-      resolve(said === holder.token);
+      resolve(said === holder.token || isBusy);
     };
-    const timer = setTimeout(done, ANSWER_WITHIN_MS);
+    // What has arrived while this process itself was held up gets its turn first.
+    const timer = setTimeout(() => setTimeout(() => done(said === '' && isRunning(holder.pid)), 0), ANSWER_WITHIN_MS);
     socket.on('data', (bytes) => {
       said += bytes.toString();
     });
-    socket.on('end', done);
-    socket.on('error', done);
+    socket.on('end', () => done());
+    socket.on('error', () => done());
   });
+}
+
+/** Whether there is a process of this number, of this user's or another's. */
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return !isCode(error, 'ESRCH');
+  }
 }
 
 function isCode(error: unknown, code: string): boolean {
