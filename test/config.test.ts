@@ -75,6 +75,9 @@ describe('faults', () => {
     ['METRICS_TOKEN', 'a b', 'visible ASCII characters without spaces'],
     ['SHUTDOWN_TIMEOUT_MS', '-1', 'a whole number from 100 to 600000'],
     ['ADMIN_SECRET', 'short', 'one or more secrets of at least 8 characters, separated by commas'],
+    ['ADMIN_SECRET', 'long enough,', 'one or more secrets of at least 8 characters, separated by commas'],
+    ['ADMIN_SECRET', ',', 'one or more secrets of at least 8 characters, separated by commas'],
+    ['JWT_SECRET', 'long enough,,long enough', 'one or more secrets of at least 8 characters, separated by commas'],
   ] as const) {
     test(`${name}=${value} is refused with what would be accepted`, () => {
       const faults = faultsOf({ [name]: value });
