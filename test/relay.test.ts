@@ -2,13 +2,16 @@
 import { afterAll, beforeAll, expect, setSystemTime, test } from 'bun:test';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
+import { boundCaller } from '../src/access/bound.ts';
 import { EVERYTHING, Listening } from '../src/events/listening.ts';
-import { Relay, streamOf } from '../src/events/relay.ts';
+import { Relay, type RelayedEvent, streamOf } from '../src/events/relay.ts';
+import { takeSnapshot } from '../src/events/snapshot.ts';
+import { Audience, type Listener } from '../src/realtime/audience.ts';
 import { Channel, frameOf } from '../src/realtime/channel.ts';
 import { MemoryBroker } from '../src/runtime/broker/memory.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { openDatabase } from '../src/runtime/postgres.ts';
-import { sql } from '../src/runtime/sql.ts';
+import { type Queries, sql } from '../src/runtime/sql.ts';
 import { startService, type TestService } from './support/service.ts';
 import { connectEvents, until } from './support/streams.ts';
 
@@ -257,6 +260,65 @@ test('a process that others took for dead is told that events may have been left
   await second.add(tenantId, ['c']);
   expect(told).toEqual([dead, other]);
   await Promise.all([first.close(), second.close()]);
+});
+
+test('an event is handed to those alone who listen to its entity, one of no entity to all', async () => {
+  const { app } = service;
+  const tenant = await service.tenant();
+  const load = () => boundCaller(app, { kind: 'owner_key', value: tenant.key });
+  const audience = new Audience(app, tenant.id);
+  const told: string[] = [];
+  const listener: Listener = {
+    deliver: ({ entities }, { entity }) => void told.push(`${entities.join()} of ${entity}`),
+    end: () => undefined,
+  };
+  const seat = async (...entities: string[]) => audience.add({ key: 'all', load }, await load(), listener, entities);
+  const [a, both, whole] = [await seat('a'), await seat('a', 'b'), await seat(EVERYTHING)];
+  const tells = async (entity: string | null, ...expected: string[]): Promise<void> => {
+    audience.event({ ...EVENT, tenantId: tenant.id, entity });
+    await until(
+      () => told.length >= expected.length,
+      10_000,
+      () => `told: ${told}`,
+    );
+    expect(told.splice(0)).toEqual(expected.map((entities) => `${entities} of ${entity}`));
+  };
+  await tells('a', 'a', 'a,b', '');
+  await tells('b', 'a,b', '');
+  await tells('c', '');
+  await tells(null, 'a', 'a,b', '');
+  expect(audience.listen(a, ['b', 'c'])).toBe(true);
+  await tells('a', 'a,b', '');
+  await tells('c', 'b,c', '');
+  expect([audience.remove(whole), audience.remove(whole)]).toEqual([true, false]);
+  expect(audience.listen(whole, ['c'])).toBe(false);
+  await tells('c', 'b,c');
+  expect([audience.remove(a), audience.remove(both), audience.isEmpty]).toEqual([true, true, true]);
+});
+
+const EVENT: RelayedEvent = {
+  ...{ id: newId(), seq: 1, at: '2026-01-01T00:00:00.000Z', xid: '1', tenantId: '', type: 'rule.executed', row: null },
+  ...{ entityId: null, entity: null, recordId: null, payload: {}, actor: null, triggeredBy: 'rule', depth: 0 },
+};
+
+test('a snapshot is taken after it was asked for, one for all who ask while another is being taken', async () => {
+  const taken: ((rows: { snapshot: string }) => void)[] = [];
+  const queries = { first: () => new Promise((resolve) => taken.push(resolve)) } as unknown as Queries;
+  const isTaken = (count: number): Promise<void> =>
+    until(
+      () => taken.length === count,
+      10_000,
+      () => `${taken.length} taken`,
+    );
+  const first = takeSnapshot(queries);
+  await isTaken(1);
+  const later = [takeSnapshot(queries), takeSnapshot(queries)];
+  taken[0]?.({ snapshot: '10:12:11' });
+  expect(await first).toEqual({ xmin: 10n, xmax: 12n, running: new Set([11n]) });
+  await isTaken(2);
+  taken[1]?.({ snapshot: '13:13:' });
+  for (const one of later) expect(await one).toEqual({ xmin: 13n, xmax: 13n, running: new Set() });
+  expect(taken).toHaveLength(2);
 });
 
 test('a client that takes nothing ends with BACKPRESSURE as the last event, one that takes nothing for long with IDLE_TIMEOUT', async () => {

@@ -68,7 +68,7 @@ test('auth, subscribe, push, unsubscribe, ping', async () => {
 });
 
 describe('before auth nothing works, and what is not a message is said to be none', () => {
-  const ready: Session = { phase: 'ready', entities: new Set() };
+  const ready: Session = { phase: 'ready', entities: [] };
   test.each([
     ['{"type":"subscribe","entity":"articles"}', NEW_SESSION, 'not_authenticated'],
     ['{"type":"ping"}', NEW_SESSION, 'not_authenticated'],

@@ -10,11 +10,29 @@ export interface Snapshot {
   running: ReadonlySet<bigint>;
 }
 
-export async function takeSnapshot(queries: Queries): Promise<Snapshot> {
+/** Those that were asked for while one was being taken: they need a later one, and share it. */
+const asked = new WeakMap<Queries, { last: Promise<unknown>; next: Promise<Snapshot> | undefined }>();
+const NONE: ReadonlySet<bigint> = new Set();
+
+/** A snapshot that is taken after it was asked for; one for all who ask meanwhile. */
+export function takeSnapshot(queries: Queries): Promise<Snapshot> {
+  const queue = asked.get(queries) ?? { last: Promise.resolve(), next: undefined };
+  asked.set(queries, queue);
+  queue.next ??= queue.last.then(() => {
+    queue.next = undefined;
+    const taken = readSnapshot(queries);
+    // Whoever asked for it hears of a failure.
+    queue.last = taken.catch(() => undefined);
+    return taken;
+  });
+  return queue.next;
+}
+
+async function readSnapshot(queries: Queries): Promise<Snapshot> {
   const row = await queries.first<{ snapshot: string }>(sql`select pg_current_snapshot()::text as snapshot`);
   const [xmin = '0', xmax = '0', running = ''] = (row?.snapshot ?? '').split(':');
-  const ids = running === '' ? [] : running.split(',');
-  return { xmin: BigInt(xmin), xmax: BigInt(xmax), running: new Set(ids.map(BigInt)) };
+  const ids = running === '' ? NONE : new Set(running.split(',').map(BigInt));
+  return { xmin: BigInt(xmin), xmax: BigInt(xmax), running: ids };
 }
 
 /** Whether what a transaction did could be seen in the snapshot. */

@@ -11,7 +11,8 @@ import { ServiceError } from '../errors.ts';
 import type { Watcher } from '../events/hub.ts';
 import { EVERYTHING } from '../events/listening.ts';
 import type { RelayedEvent } from '../events/relay.ts';
-import { Rendering, type View, viewOf } from './view.ts';
+import { Group, type Ticket } from './group.ts';
+import { Rendering, type View } from './view.ts';
 
 /** Why connections are ended: rights are gone, or events may have been missed. */
 export type EndReason = 'refused' | 'lost' | 'stopping';
@@ -23,47 +24,11 @@ export interface Listener {
   end(seat: Seat, reason: EndReason): void;
 }
 
-/** Who listens, and how its rights are looked up: 401 or 403 when it has none any more. */
-export interface Ticket {
-  /** Equal for connections with the same credential and the same rights. */
-  key: string;
-  load(): Promise<TenantCaller>;
-}
-
-/** Listeners with the same rights. */
-class Group {
-  readonly seats = new Set<Seat>();
-  /** Grows with whatever makes the rights doubtful. */
-  doubts = 0;
-  /** Under way while the rights are being looked up. */
-  settling: Promise<void> | undefined;
-  /** By entity id, each for the definition it was made from. */
-  readonly #views = new Map<string, { entity: Entity; view: View | null }>();
-
-  constructor(
-    readonly ticket: Ticket,
-    public caller: TenantCaller,
-  ) {}
-
-  become(caller: TenantCaller): void {
-    this.caller = caller;
-    this.#views.clear();
-  }
-
-  viewOf(catalog: Catalog, entity: Entity): View | null {
-    const known = this.#views.get(entity.id);
-    if (known?.entity === entity) return known.view;
-    const view = viewOf(catalog, this.caller, entity);
-    this.#views.set(entity.id, { entity, view });
-    return view;
-  }
-}
-
 /** A listener's place in the audience, for one credential. */
 export class Seat {
   constructor(
     readonly audience: Audience,
-    readonly group: Group,
+    readonly group: Group<Seat>,
     readonly listener: Listener,
     /** The entities it listens to; see EVERYTHING. */
     public entities: readonly string[],
@@ -87,11 +52,11 @@ const SPACING_MAX_MS = 20;
 const NOBODY: ReadonlySet<Seat> = new Set();
 
 export class Audience implements Watcher {
-  readonly #groups = new Map<string, Group>();
+  readonly #groups = new Map<string, Group<Seat>>();
   /** Who listens to each entity, and to everything. */
   readonly #seats = new Map<string, Set<Seat>>();
   /** Groups whose rights are to be looked up. */
-  readonly #inDoubt = new Set<Group>();
+  readonly #inDoubt = new Set<Group<Seat>>();
   #waiting: RelayedEvent[] = [];
   #isPumping = false;
   #nextTurnAt = Number.NEGATIVE_INFINITY;
@@ -107,12 +72,19 @@ export class Audience implements Watcher {
 
   /** Seats a listener, which listens to these entities from now on. */
   add(ticket: Ticket, caller: TenantCaller, listener: Listener, entities: readonly string[]): Seat {
-    const group = this.#groups.get(ticket.key) ?? new Group(ticket, caller);
+    const group = this.#groups.get(ticket.key) ?? new Group<Seat>(ticket, caller);
     this.#groups.set(ticket.key, group);
     const seat = new Seat(this, group, listener, entities);
     group.seats.add(seat);
     this.#enter(seat);
     return seat;
+  }
+
+  /** The rights of those who are seated with this key; null when nobody is. */
+  async callerOf(key: string): Promise<TenantCaller | null> {
+    const group = this.#groups.get(key);
+    if (group !== undefined && this.#inDoubt.has(group)) await this.#settle(group);
+    return this.#groups.get(key)?.caller ?? null;
   }
 
   /** What a seat listens to from now on, instead of what it did; false when it is not there any more. */
@@ -164,8 +136,9 @@ export class Audience implements Watcher {
   }
 
   /** A seat whose group was ended is still to be removed, but hears no more. */
-  #isThere({ group }: Pick<Seat, 'group'>): boolean {
-    return this.#groups.get(group.ticket.key) === group;
+  #isThere(seat: Seat): boolean {
+    const { group } = seat;
+    return group.seats.has(seat) && this.#groups.get(group.ticket.key) === group;
   }
 
   #enter(seat: Seat): void {
@@ -257,7 +230,7 @@ export class Audience implements Watcher {
     await Promise.all([...this.#inDoubt].map((group) => this.#settle(group)));
   }
 
-  #settle(group: Group): Promise<void> {
+  #settle(group: Group<Seat>): Promise<void> {
     group.settling ??= this.#lookUp(group).finally(() => {
       group.settling = undefined;
     });
@@ -265,7 +238,7 @@ export class Audience implements Watcher {
   }
 
   /** Once more where something has changed while the rights were looked up. */
-  async #lookUp(group: Group): Promise<void> {
+  async #lookUp(group: Group<Seat>): Promise<void> {
     while (this.#inDoubt.has(group)) {
       const { doubts } = group;
       try {
@@ -281,7 +254,7 @@ export class Audience implements Watcher {
     }
   }
 
-  #end(group: Group, reason: EndReason): void {
+  #end(group: Group<Seat>, reason: EndReason): void {
     this.#forget(group);
     for (const seat of [...group.seats]) {
       this.#withdraw(seat);
@@ -289,9 +262,9 @@ export class Audience implements Watcher {
     }
   }
 
-  #forget(group: Group): void {
+  #forget(group: Group<Seat>): void {
     this.#inDoubt.delete(group);
-    if (this.#isThere({ group })) this.#groups.delete(group.ticket.key);
+    if (this.#groups.get(group.ticket.key) === group) this.#groups.delete(group.ticket.key);
   }
 }
 

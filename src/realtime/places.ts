@@ -7,6 +7,12 @@ import { newId } from '../runtime/ids.ts';
 const TTL_MS = 30_000;
 const RENEW_MS = 10_000;
 
+/** A place taken in each of some sets. */
+export interface Place {
+  member: string;
+  sets: readonly string[];
+}
+
 export class Places {
   readonly #app: App;
   readonly #members = new Map<string, Set<string>>();
@@ -17,17 +23,14 @@ export class Places {
     this.#timer = setInterval(() => void this.#renew(), RENEW_MS);
   }
 
-  /** Takes a place in every set, or in none; resolves to the function that gives them back, or null when one is full. */
-  async take(limits: Readonly<Record<string, number>>): Promise<(() => Promise<void>) | null> {
+  /** Takes a place in every set, or in none; resolves to null when one is full. To be given back by `release`. */
+  async take(limits: Readonly<Record<string, number>>): Promise<Place | null> {
     const member = newId();
     const taken: string[] = [];
-    const release = async (): Promise<void> => {
-      await Promise.all(taken.splice(0).map((set) => this.#release(set, member)));
-    };
     try {
       for (const [set, limit] of Object.entries(limits)) {
         if (!(await this.#app.broker.lease(set, member, limit, TTL_MS))) {
-          await release();
+          await this.release({ member, sets: taken });
           return null;
         }
         taken.push(set);
@@ -35,10 +38,14 @@ export class Places {
         this.#members.set(set, members.add(member));
       }
     } catch (cause) {
-      await release();
+      await this.release({ member, sets: taken });
       throw cause;
     }
-    return release;
+    return { member, sets: taken };
+  }
+
+  async release({ member, sets }: Place): Promise<void> {
+    await Promise.all(sets.map((set) => this.#release(set, member)));
   }
 
   /** How many places this process holds in the sets whose names begin so. */

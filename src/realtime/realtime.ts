@@ -6,7 +6,8 @@ import type { App } from '../app.ts';
 import { unavailable } from '../errors.ts';
 import { hubOf } from '../events/hub.ts';
 import { type Snapshot, takeSnapshot } from '../events/snapshot.ts';
-import { Audience, type Listener, type Seat, type Ticket } from './audience.ts';
+import { Audience, type Listener, type Seat } from './audience.ts';
+import type { Ticket } from './group.ts';
 import { Places } from './places.ts';
 
 /** How often rights are looked up with nothing announced: keys expire, and announcements get lost. */
@@ -64,10 +65,10 @@ export class Realtime {
       try {
         const since = await takeSnapshot(this.#app.db);
         this.requireOpen();
+        // What changed on the way in was not heard of, unless others are seated with the same rights.
+        const current = (await hall.audience.callerOf(ticket.key)) ?? (await ticket.load());
         if (this.#halls.get(id) !== hall) throw unavailable('events were lost; connect again');
-        // What changed on the way in was not heard of.
-        const seat = hall.audience.add(ticket, await ticket.load(), listener, entities);
-        return { seat, since };
+        return { seat: hall.audience.add(ticket, current, listener, entities), since };
       } catch (cause) {
         hub.unlisten(id, entities);
         throw cause;

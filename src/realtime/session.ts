@@ -5,7 +5,7 @@
 export interface Session {
   /** `expired`: its token has run out; subscriptions stay for the next `auth`. */
   phase: 'new' | 'ready' | 'expired';
-  entities: ReadonlySet<string>;
+  entities: readonly string[];
 }
 
 export type Reply =
@@ -22,7 +22,7 @@ export interface Step {
   need?: Need;
 }
 
-export const NEW_SESSION: Session = { phase: 'new', entities: new Set() };
+export const NEW_SESSION: Session = { phase: 'new', entities: [] };
 
 /** A message of the client. */
 export function receive(session: Session, text: string, maxSubscriptions: number): Step {
@@ -58,7 +58,7 @@ export function authenticated(session: Session, outcome: 'same' | 'other' | 'ref
 /** The entity was looked for. */
 export function looked(session: Session, entity: string, isThere: boolean): Step {
   if (!isThere) return refuse(session, 'entity_not_found', 'no such entity');
-  const entities = new Set(session.entities).add(entity);
+  const entities = session.entities.includes(entity) ? session.entities : [...session.entities, entity];
   return { session: { ...session, entities }, replies: [{ type: 'subscribed', entity }] };
 }
 
@@ -68,15 +68,14 @@ export function expired(session: Session): Step {
 }
 
 function subscribe(session: Session, entity: string, max: number): Step {
-  if (!session.entities.has(entity) && session.entities.size >= max) {
+  if (!session.entities.includes(entity) && session.entities.length >= max) {
     return refuse(session, 'limit_exceeded', `at most ${max} subscriptions`);
   }
   return { session, replies: [], need: { kind: 'entity', entity } };
 }
 
 function unsubscribe(session: Session, entity: string): Step {
-  const entities = new Set(session.entities);
-  entities.delete(entity);
+  const entities = session.entities.filter((other) => other !== entity);
   return { session: { ...session, entities }, replies: [{ type: 'unsubscribed', entity }] };
 }
 

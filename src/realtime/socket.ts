@@ -11,7 +11,9 @@ import type { RelayedEvent } from '../events/relay.ts';
 import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
 import type { SocketHandler, TextSocket } from '../runtime/socket.ts';
 import { sha256 } from '../runtime/tokens.ts';
-import type { EndReason, Listener, Seat, Ticket } from './audience.ts';
+import type { EndReason, Listener, Seat } from './audience.ts';
+import type { Ticket } from './group.ts';
+import type { Place } from './places.ts';
 import { realtimeOf } from './realtime.ts';
 import {
   authenticated,
@@ -49,20 +51,26 @@ export function socketHandler(app: App): SocketHandler<Visit> {
   };
 }
 
-/** One connection and who is behind it. */
+interface Subscription {
+  entity: string;
+  since: Snapshot;
+}
+
+/** One connection and who is behind it. There may be many that wait for events seldom, so it holds little. */
 class Visit implements Listener {
   readonly #app: App;
   readonly #origin: string | null;
   #socket: TextSocket<Visit> | undefined;
   #session: Session = NEW_SESSION;
-  #caller: TenantCaller | undefined;
-  #token = '';
   /** Taken with the present token; one of an earlier token is heard no more. */
   #seat: Seat | undefined;
+  /** The tenant it has a place in, and when the present token runs out: milliseconds since 1970, Infinity for never. */
+  #tenantId = '';
+  #place: Place | undefined;
+  #expiresAt = Number.POSITIVE_INFINITY;
   /** What was known when each entity was subscribed to is not told. */
-  readonly #since = new Map<string, Snapshot>();
+  #known: readonly Subscription[] = [];
   #deadline: ReturnType<typeof setTimeout> | undefined;
-  #release = async (): Promise<void> => undefined;
   #isClosed = false;
 
   constructor(app: App, origin: string | null) {
@@ -92,20 +100,24 @@ class Visit implements Listener {
   /** The connection is over: everything it held is given back. */
   close(): void {
     this.#isClosed = true;
-    clearTimeout(this.#deadline);
+    this.#stopClock();
     this.#leave();
     void this.#release();
   }
 
   deliver(seat: Seat, event: RelayedEvent, rendering: Rendering, view: View | null): void {
     if (seat !== this.#seat || view === null || event.row === null || this.#session.phase !== 'ready') return;
-    const since = this.#since.get(view.entity.name);
+    const since = this.#sinceOf(view.entity.name);
     if (since === undefined || isSeenIn(since, rendering.xid)) return;
     this.#socket?.send(rendering.text(view));
   }
 
   end(seat: Seat, reason: EndReason): void {
     if (seat === this.#seat || reason !== 'refused') this.#end(reason);
+  }
+
+  #sinceOf(name: string): Snapshot | undefined {
+    return this.#known.find(({ entity }) => entity === name)?.since;
   }
 
   #leave(): void {
@@ -123,20 +135,22 @@ class Visit implements Listener {
   async #authenticate(token: string): Promise<void> {
     const caller = await this.#accepted(token);
     if (caller === null) return this.#take(authenticated(this.#session, 'refused'));
-    const { tenant } = caller;
-    const isSame = this.#caller?.tenant.id === tenant.id;
+    const { tenant, expiresAt } = caller;
+    const isSame = this.#tenantId === tenant.id;
     if (!isSame && !(await this.#takePlace(tenant.id))) return;
-    const load = (): Promise<TenantCaller> => socketCaller(this.#app, token, this.#origin);
-    const ticket: Ticket = { key: `ws ${this.#origin} ${sha256(token).toString('hex')}`, load };
-    const realtime = realtimeOf(this.#app);
-    const entities = isSame ? [...this.#session.entities] : [];
+    // Kept for all connections with this token, so it holds on to none.
+    const [app, origin] = [this.#app, this.#origin];
+    const load = (): Promise<TenantCaller> => socketCaller(app, token, origin);
+    const ticket: Ticket = { key: `ws ${origin} ${sha256(token).toString('hex')}`, load };
+    const realtime = realtimeOf(app);
+    const { entities } = isSame ? this.#session : NEW_SESSION;
     const { seat, since } = await realtime.join(ticket, caller, this, entities);
     if (this.#isClosed) return realtime.leave(seat);
     this.#leave();
     this.#seat = seat;
-    for (const name of entities) if (!this.#since.has(name)) this.#since.set(name, since);
-    this.#caller = caller;
-    this.#token = token;
+    this.#known = entities.map((entity) => ({ entity, since: this.#sinceOf(entity) ?? since }));
+    this.#tenantId = tenant.id;
+    this.#expiresAt = expiresAt === undefined ? Number.POSITIVE_INFINITY : Date.parse(expiresAt);
     this.#take(authenticated(this.#session, isSame ? 'same' : 'other'));
     this.#awaitExpiry();
   }
@@ -154,41 +168,43 @@ class Visit implements Listener {
   async #takePlace(tenantId: string): Promise<boolean> {
     await this.#release();
     const { maxPerTenant } = this.#app.config.ws;
-    const release = await realtimeOf(this.#app).places.take({ [`ws:${tenantId}`]: maxPerTenant });
-    this.#release = release ?? (async () => undefined);
+    const place = await realtimeOf(this.#app).places.take({ [`ws:${tenantId}`]: maxPerTenant });
+    this.#place = place ?? undefined;
     if (this.#isClosed) await this.#release();
-    if (release === null) this.#refuse('too many connections are open', 'limit_exceeded', CLOSE.overloaded);
-    return release !== null && !this.#isClosed;
+    if (place === null) this.#refuse('too many connections are open', 'limit_exceeded', CLOSE.overloaded);
+    return place !== null && !this.#isClosed;
+  }
+
+  async #release(): Promise<void> {
+    const place = this.#place;
+    this.#place = undefined;
+    this.#tenantId = '';
+    if (place !== undefined) await realtimeOf(this.#app).places.release(place);
   }
 
   async #subscribe(name: string): Promise<void> {
-    const caller = this.#caller;
-    if (caller === undefined) return;
-    const current = await this.#accepted(this.#token);
-    if (current === null) {
-      this.#end('refused');
-      return;
-    }
+    const seat = this.#seat;
+    const caller = await seat?.audience.callerOf(seat.group.ticket.key);
+    // Whoever has lost the rights is told so by itself.
+    if (seat === undefined || caller == null) return;
     const entity = (await catalogOf(this.#app, caller.tenant)).byName.get(name);
-    const isThere = entity !== undefined && allows(current.rights, 'read', name);
-    if (isThere && this.#seat !== undefined && !this.#since.has(name)) {
-      const since = await realtimeOf(this.#app).listen(this.#seat, name);
-      if (since !== null) this.#since.set(name, since);
+    const isThere = entity !== undefined && allows(caller.rights, 'read', name);
+    if (isThere && this.#sinceOf(name) === undefined) {
+      const since = await realtimeOf(this.#app).listen(seat, name);
+      if (since !== null) this.#known = [...this.#known, { entity: name, since }];
     }
     this.#take(looked(this.#session, name, isThere));
   }
 
   #awaitExpiry(): void {
-    clearTimeout(this.#deadline);
-    const expiresAt = this.#caller?.expiresAt;
-    if (expiresAt === undefined) return;
-    const left = Math.max(0, Date.parse(expiresAt) - Date.now());
+    this.#stopClock();
+    if (this.#expiresAt === Number.POSITIVE_INFINITY) return;
+    const left = Math.max(0, this.#expiresAt - Date.now());
     this.#deadline = setTimeout(() => (this.#isPastExpiry() ? this.#expire() : this.#awaitExpiry()), capped(left));
   }
 
   #isPastExpiry(): boolean {
-    const expiresAt = this.#caller?.expiresAt;
-    return expiresAt !== undefined && Date.parse(expiresAt) <= Date.now();
+    return this.#expiresAt <= Date.now();
   }
 
   #expire(): void {
@@ -200,10 +216,15 @@ class Visit implements Listener {
 
   /** Closes the connection unless somebody is authenticated in time. */
   #expect(withinMs: number): void {
-    clearTimeout(this.#deadline);
+    this.#stopClock();
     this.#deadline = setTimeout(() => {
       if (this.#session.phase !== 'ready') this.#socket?.close(CLOSE.unauthenticated, 'no auth in time');
     }, withinMs);
+  }
+
+  #stopClock(): void {
+    clearTimeout(this.#deadline);
+    this.#deadline = undefined;
   }
 
   #refuse(message: string, code: string, closeCode: number): void {
@@ -213,12 +234,12 @@ class Visit implements Listener {
 
   #take({ session, replies }: Step): void {
     this.#session = session;
-    for (const name of this.#since.keys()) if (!session.entities.has(name)) this.#forget(name);
+    for (const { entity } of this.#known) if (!session.entities.includes(entity)) this.#forget(entity);
     for (const reply of replies) this.#send(reply);
   }
 
   #forget(name: string): void {
-    this.#since.delete(name);
+    this.#known = this.#known.filter(({ entity }) => entity !== name);
     if (this.#seat !== undefined) realtimeOf(this.#app).unlisten(this.#seat, name);
   }
 

@@ -17,6 +17,7 @@ import { sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import type { Listener, Seat } from './audience.ts';
 import { Channel, frameOf } from './channel.ts';
+import type { Place } from './places.ts';
 import { type Realtime, realtimeOf } from './realtime.ts';
 import type { Rendering, View } from './view.ts';
 
@@ -56,9 +57,9 @@ export async function openStream(
   const realtime = realtimeOf(app);
   realtime.requireOpen();
   const { maxPerTenant, maxGlobal } = app.config.sse;
-  const release = await realtime.places.take({ [`sse:${owner.tenant.id}`]: maxPerTenant, sse: maxGlobal });
-  if (release === null) throw rateLimited('too many streams are open', RETRY_AFTER_S);
-  const stream = new EventStream(app, realtime, wanted, release);
+  const place = await realtime.places.take({ [`sse:${owner.tenant.id}`]: maxPerTenant, sse: maxGlobal });
+  if (place === null) throw rateLimited('too many streams are open', RETRY_AFTER_S);
+  const stream = new EventStream(app, realtime, wanted, place);
   try {
     const ticket = {
       key: `sse ${sha256(credential.value).toString('hex')}`,
@@ -116,14 +117,14 @@ class EventStream implements Listener {
   /** Nothing is shown before the stream has begun. */
   #since: Snapshot | null = null;
 
-  constructor(app: App, realtime: Realtime, wanted: Wanted, release: () => Promise<void>) {
+  constructor(app: App, realtime: Realtime, wanted: Wanted, place: Place) {
     this.#app = app;
     this.#wanted = wanted;
     const { maxQueuedEvents: maxQueued, idleTimeoutMs } = app.config.sse;
     const onEnd = (): void => {
       clearInterval(this.#heartbeat);
       if (this.#seat !== undefined) realtime.leave(this.#seat);
-      void release();
+      void realtime.places.release(place);
     };
     this.#channel = new Channel({ maxQueued, idleTimeoutMs, onEnd });
   }

@@ -2,7 +2,7 @@
 // Bun answers by itself, without an envelope: 400 without a Host, 431 over 16 KiB of headers, 413
 // for a chunked body over the ceiling. Idle limits are sockets' inactivity in steps of 4 seconds.
 // Contract: "Operations" of the decisions.
-import { Connection, OpenConnections } from './connection.ts';
+import { Connection, OpenConnections, type Transport } from './connection.ts';
 import type { Running, ServeOptions, SocketHandler } from './contract.ts';
 import {
   asksForSocket,
@@ -92,7 +92,7 @@ function websocketOf<D extends object>(
     sendPings: true,
     perMessageDeflate: false,
     open: (ws) => {
-      const connection = new Connection(ws.data.data, socket, transportOf(ws), report);
+      const connection = new Connection(ws.data.data, socket, new BunTransport(ws), report);
       ws.data.connection = connection;
       open.start(connection);
     },
@@ -103,10 +103,19 @@ function websocketOf<D extends object>(
   };
 }
 
-function transportOf<D extends object>(ws: Bun.ServerWebSocket<SocketState<D>>) {
-  return {
-    send: (text: string) => void ws.send(text),
-    buffered: () => ws.getBufferedAmount(),
-    close: (code: number, reason: string) => ws.close(code, reason),
-  };
+/** There may be many: it costs a connection next to nothing. */
+class BunTransport<D extends object> implements Transport {
+  constructor(private readonly ws: Bun.ServerWebSocket<SocketState<D>>) {}
+
+  send(text: string): void {
+    this.ws.send(text);
+  }
+
+  buffered(): number {
+    return this.ws.getBufferedAmount();
+  }
+
+  close(code: number, reason: string): void {
+    this.ws.close(code, reason);
+  }
 }

@@ -15,6 +15,9 @@ const BURST_FACTOR = 4;
  */
 const FAREWELL_MS = 1_000;
 
+/** What an idle connection waits for. */
+const SETTLED: Promise<void> = Promise.resolve();
+
 /** What a runtime's own socket can do. */
 export interface Transport {
   send(text: string): void;
@@ -28,7 +31,7 @@ export class Connection<D extends object> implements TextSocket<D> {
   #judging = false;
   #pending = 0;
   #farewell: ReturnType<typeof setTimeout> | undefined;
-  #last: Promise<void> = Promise.resolve();
+  #last = SETTLED;
 
   constructor(
     readonly data: D,
@@ -105,6 +108,7 @@ export class Connection<D extends object> implements TextSocket<D> {
       this.#fail(error);
     } finally {
       this.#pending--;
+      if (this.#pending === 0) this.#last = SETTLED;
     }
   }
 
