@@ -46,7 +46,8 @@ if (process.env.DATABASE_URL) {
       values (${newId()}::uuid, ${tenant.id}::uuid, 'rule.executed',
         ${JSON.stringify({ data: { rule_name: name } })}::text::jsonb, 'rule')`;
     const nextName = async (): Promise<string> => (await stream.next()).data.data.rule_name;
-    await service.app.db.begin(async (tx) => {
+    // Not of the request pool, which gives a transaction up that does nothing for a while.
+    await service.app.db.slow.begin(async (tx) => {
       await tx.rows(insert('begun first'));
       for (const name of ['second', 'third']) {
         await service.app.db.rows(insert(name));
@@ -72,7 +73,7 @@ if (process.env.DATABASE_URL) {
       values (${newId()}::uuid, ${tenant.id}::uuid, 'rule.executed',
         ${JSON.stringify({ data: { rule_name: name } })}::text::jsonb, 'rule')`;
     const nextName = async (): Promise<string> => (await stream.next()).data.data.rule_name;
-    const { db } = service.app;
+    const { slow: db } = service.app.db;
     const older = Promise.withResolvers<void>();
     const younger = Promise.withResolvers<void>();
     const late = Promise.withResolvers<void>();
@@ -89,6 +90,9 @@ if (process.env.DATABASE_URL) {
       await late.promise;
     });
     await first;
+    service.app.committed();
+    // Once it was relayed, the number of the younger is known to be missing.
+    expect(await nextName()).toBe('of the older');
     for (let i = 0; i < 10; i++) {
       service.app.committed();
       await delay(20);
@@ -96,7 +100,7 @@ if (process.env.DATABASE_URL) {
     late.resolve();
     await second;
     service.app.committed();
-    expect([await nextName(), await nextName()]).toEqual(['of the older', 'of the younger']);
+    expect(await nextName()).toBe('of the younger');
     stream.close();
   });
 }
@@ -132,7 +136,14 @@ async function listenTo(...listened: { tenantId: string; entity: string }[]): Pr
   }
 }
 
+/** Resolves when the service's own relay rests, since nobody listens any more: until then it would relay too. */
+async function rests(): Promise<void> {
+  const holder = sql`select from platform.relay where holder is not null`;
+  for (await listenTo(); (await service.app.db.first(holder)) !== undefined; await listenTo()) await delay(10);
+}
+
 test('what is committed between one relay’s rest and the next one’s beginning is not left out', async () => {
+  await rests();
   const { app } = service;
   const { id: tenantId } = await service.tenant();
   await app.db.rows(sql`update platform.relay set holder = null, touched_at = now() - interval '1 hour'`);
@@ -163,12 +174,14 @@ test('what is committed between one relay’s rest and the next one’s beginnin
   await write(2);
   await listenTo({ tenantId, entity: 'anything' });
   await second?.claim();
-  expect(relayed).toEqual([1, 2]);
+  // Maybe twice: who begins goes back to the first number that may still come.
+  expect([...new Set(relayed)]).toEqual([1, 2]);
   await listenTo();
   expect(await second?.rest()).toBe(true);
 });
 
 test('only what somebody listens to is relayed, and streams that get nothing are forgotten', async () => {
+  await rests();
   const broker = new MemoryBroker(service.app.log);
   const app = { ...service.app, broker, config: { ...service.app.config, redisUrl: null } };
   const [whole, part, unheard] = [await service.tenant(), await service.tenant(), await service.tenant()];
