@@ -11,9 +11,9 @@ let service: TestService;
 let owner: Client;
 let operator: Client;
 /** What the paths and bodies of the table name. */
-const ids = { slug: '', role: '', api: '', publicKey: '', user: '', secret: '' };
+const ids = { slug: '', role: '', api: '', publicKey: '', user: '', secret: '', subscription: '' };
 beforeAll(async () => {
-  service = await startService();
+  service = await startService({ WEBHOOK_ALLOWED_CIDRS: '127.0.0.1/32' });
   const tenant = await service.tenant();
   owner = tenant.with({ 'x-tenant-id': tenant.slug });
   operator = service.admin.with({ 'x-admin-key': await adminKey(service, ['platform:read', 'platform:write']) });
@@ -26,6 +26,7 @@ beforeAll(async () => {
   ids.publicKey = (await made(owner, '/api/auth/public-keys', publicKey())).id;
   ids.user = (await made(owner, '/api/users', { ...user(), password: PASSWORD })).id;
   ids.secret = (await made(owner, '/api/auth/bots/register', { name: 'clerk', tenantSlug: ids.slug })).secret;
+  ids.subscription = (await made(owner, '/api/webhooks/subscriptions', subscription())).id;
 });
 afterAll(async () => {
   await service.app.db.rows(sql`delete from platform.admin_keys`);
@@ -41,6 +42,11 @@ async function made(client: Client, path: string, body: Json): Promise<Json> {
 let count = 0;
 const user = (): Json => ({ email: `u${++count}@example.com`, name: 'U', role: 'viewer' });
 const publicKey = (): Json => ({ label: 'site', roleId: ids.role, scopes: ['records:read'] });
+const subscription = (): Json => ({
+  entity_name: 'orders',
+  event_types: ['record.created'],
+  url: `http://127.0.0.1:8080/${++count}`,
+});
 const bot = (): Json => ({ name: `bot-${++count}`, tenantSlug: ids.slug });
 
 /** Each route with a body that it takes, whole: every member that the contract names. */
@@ -123,6 +129,20 @@ const ROUTES: [what: string, by: () => Client, method: string, path: () => strin
     'POST',
     () => '/api/invitations',
     () => ({ email: `i${++count}@example.com`, expiresInDays: 2 }),
+  ],
+  [
+    'a webhook subscription',
+    () => owner,
+    'POST',
+    () => '/api/webhooks/subscriptions',
+    () => ({ ...subscription(), secret: 's', description: 'd', is_active: false }),
+  ],
+  [
+    'a change of a webhook subscription',
+    () => owner,
+    'PUT',
+    () => `/api/webhooks/subscriptions/${ids.subscription}`,
+    () => ({ ...subscription(), secret: null, description: null, is_active: true }),
   ],
   [
     'an admin key',

@@ -6,7 +6,7 @@ import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';
 import { RECORD_EVENTS } from '../events/event.ts';
 import { guard } from '../http/guard.ts';
-import { Deleted, describe, nullable, open, Timestamp, Uuid } from '../http/openapi.ts';
+import { closed, Deleted, describe, Idle, nullable, open, Timestamp, Uuid } from '../http/openapi.ts';
 import { integerParameter, numberFrom } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { LIMITS } from '../limits.ts';
@@ -94,7 +94,7 @@ const LIST = {
 const CREATE = {
   access: 'admin',
   json: true,
-  body: open({
+  body: closed({
     entity_name: t.String({ error: 'must be the name of an entity', examples: ['task'] }),
     event_types: eventTypes,
     url,
@@ -114,11 +114,16 @@ const UPDATE = {
   access: 'admin',
   json: true,
   params: Params,
-  body: open({
+  body: closed({
     entity_name: t.Optional(t.String({ error: 'cannot be changed', description: 'stays', examples: ['task'] })),
     event_types: t.Optional(eventTypes),
     url: t.Optional(url),
     ...Changeable,
+    // A subscription may be sent back as it was answered.
+    id: Idle,
+    has_secret: Idle,
+    created_at: Idle,
+    updated_at: Idle,
   }),
   detail: describe({
     id: 'updateWebhookSubscription',
