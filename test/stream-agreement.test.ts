@@ -67,6 +67,8 @@ interface Reader {
   /** What each change should have shown, change by change: a bulk request has several. */
   expected: { sse: Json[][]; ws: Json[][] };
   hasSse: boolean;
+  /** All that came, for a failure's sake. */
+  said(): string;
   /** Whether its role filters the entity's rows. */
   isFiltered(entity: string): boolean;
   close(): void;
@@ -88,7 +90,7 @@ test('streams and sockets show of each change what REST shows of the record, or 
           if (channel === 'sse' && !reader.hasSse) continue;
           const expected = reader.expected[channel];
           const isOver = (): boolean => reader[channel]().some(({ entity }) => entity === 'marker');
-          await until(isOver, 60_000, () => `no marker: ${JSON.stringify(reader[channel]())}`);
+          await until(isOver, 60_000, () => `no marker on ${channel}: ${reader.said()}`);
           expect(chunked(reader[channel](), expected)).toEqual(expected);
           told += expected.flat().length;
         }
@@ -162,7 +164,8 @@ async function readerOf(
   const stream = hasSse ? await connectEvents(service.url, tenant.slug, token) : null;
   const socket = await openSocket(service.url);
   expect((await socket.ask({ type: 'auth', token })).type).toBe('auth_ok');
-  for (const entity of [...ENTITIES, 'marker']) await socket.ask({ type: 'subscribe', entity });
+  for (const entity of ENTITIES) await socket.ask({ type: 'subscribe', entity });
+  expect((await socket.ask({ type: 'subscribe', entity: 'marker' })).type).toBe('subscribed');
   const isRecord = ({ type }: Json): boolean => type.startsWith('record.');
   return {
     rest: clientOf(service.url, headers),
@@ -174,6 +177,7 @@ async function readerOf(
     ws: () => socket.messages.filter(isRecord),
     expected: { sse: [], ws: [] },
     hasSse,
+    said: () => JSON.stringify({ stream: stream?.text, messages: socket.messages, closed: socket.closed }),
     close: () => {
       stream?.close();
       socket.close();
