@@ -69,7 +69,7 @@ export class Hub {
       hub.#relaying.nudge();
     };
     const options = { app, processId: hub.#id, onFirst, onLost: () => hub.#tellAllOfGap() };
-    hub.#listening = await Listening.open(options, () => hub.#relaying?.nudge());
+    hub.#listening = await Listening.open(options);
     hub.#relaying = startWorker({ name: 'relay', once: () => hub.#relayOnce(), pollMs: POLL_MS, log: app.log });
     await app.broker.subscribe(NUDGE, () => {
       if (hub.#relay.isHolder) hub.#relaying.nudge();

@@ -44,6 +44,8 @@ export class Listening {
   /** Tenants that others listen to: as it was looked up last, and as was announced since. */
   #others: ReadonlySet<string> = new Set();
   readonly #announced = new Set<string>();
+  /** Set while it is still to be looked up what was announced. */
+  #looking: Promise<void> | undefined;
   #isEnrolled = false;
   /** Whether the database may name more than is listened to. */
   #hasLeftovers = false;
@@ -57,14 +59,11 @@ export class Listening {
     this.#timer = setInterval(() => void this.renew(), RENEW_MS);
   }
 
-  /** `onHeard` is called when another process begins to listen to something. */
-  static async open(options: ListeningOptions, onHeard: () => void): Promise<Listening> {
+  static async open(options: ListeningOptions): Promise<Listening> {
     const listening = new Listening(options);
     await options.app.broker.subscribe(CHANNEL, (message) => {
       const [processId, tenantId = ''] = message.split(' ');
-      if (processId === options.processId) return;
-      listening.#announced.add(tenantId);
-      onHeard();
+      if (processId !== options.processId) listening.#hear(tenantId);
     });
     return listening;
   }
@@ -104,14 +103,10 @@ export class Listening {
 
   /** Says that this process is there, forgets those that have not for long, and looks what the others listen to. */
   async renew(): Promise<void> {
-    try {
-      await this.#inTurn(async () => {
-        await this.#renew();
-        await this.#lookAround();
-      });
-    } catch (cause) {
-      this.#app.log.warn('what is listened to could not be renewed', { cause });
-    }
+    await this.#attempt(async () => {
+      await this.#renew();
+      await this.#lookAround();
+    });
   }
 
   async close(): Promise<void> {
@@ -119,11 +114,27 @@ export class Listening {
     await this.#inTurn(() => this.#withdraw());
   }
 
+  #hear(tenantId: string): void {
+    this.#announced.add(tenantId);
+    this.#looking ??= this.#attempt(() => {
+      this.#looking = undefined;
+      return this.#lookAround();
+    });
+  }
+
+  async #attempt(work: () => Promise<void>): Promise<void> {
+    try {
+      await this.#inTurn(work);
+    } catch (cause) {
+      this.#app.log.warn('what is listened to could not be looked up or renewed', { cause });
+    }
+  }
+
   #count(tenantId: string, name: string, by: 1 | -1): void {
     const counts = this.#counts.get(tenantId) ?? new Map<string, number>();
     const count = (counts.get(name) ?? 0) + by;
     if (count > 0) counts.set(name, count);
-    else this.#hasLeftovers = counts.delete(name);
+    else if (counts.delete(name)) this.#hasLeftovers = true;
     if (counts.size > 0) this.#counts.set(tenantId, counts);
     else this.#counts.delete(tenantId);
   }

@@ -1,0 +1,171 @@
+// What is listened to, and that the relay keeps to it: on a database beside which no service runs, since that would
+// take part in the relaying.
+import { afterAll, beforeAll, expect, setSystemTime, test } from 'bun:test';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type App, closeApp, createApp } from '../src/app.ts';
+import { readConfig } from '../src/config.ts';
+import { EVERYTHING, Listening } from '../src/events/listening.ts';
+import { Relay, streamOf } from '../src/events/relay.ts';
+import { MemoryBroker } from '../src/runtime/broker/memory.ts';
+import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
+import { newId } from '../src/runtime/ids.ts';
+import { createLog } from '../src/runtime/log.ts';
+import { sql } from '../src/runtime/sql.ts';
+import { SECRETS } from './support/service.ts';
+import { givenDatabaseUrl } from './support/stores.ts';
+
+let directory: string;
+let embedded: Embedded | undefined;
+let app: App;
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'listening-'));
+  const log = createLog({ level: 'error', write: () => undefined });
+  const given = givenDatabaseUrl();
+  if (given === undefined) embedded = await startEmbedded(directory, log);
+  const config = readConfig({ ...SECRETS, DATA_DIR: directory, DEMO: '0', PORT: '0' });
+  app = await createApp(config, given ?? (embedded as Embedded).url, log);
+});
+afterAll(async () => {
+  await closeApp(app);
+  await embedded?.stop();
+  await rm(directory, { recursive: true, force: true });
+});
+
+/** Written down as a process does that has streams; the others are forgotten. */
+async function listenTo(...listened: { tenantId: string; entity: string }[]): Promise<void> {
+  const { db } = app;
+  await db.rows(sql`delete from platform.listeners`);
+  const processId = newId();
+  await db.rows(sql`insert into platform.listeners (process_id) values (${processId}::uuid)`);
+  for (const { tenantId, entity } of listened) {
+    await db.rows(sql`
+      insert into platform.listened (tenant_id, entity, process_id)
+      values (${tenantId}::uuid, ${entity}, ${processId}::uuid)`);
+  }
+}
+
+test('what is committed between one relay’s rest and the next one’s beginning is not left out', async () => {
+  const tenantId = newId();
+  await app.db.rows(sql`update platform.relay set holder = null, touched_at = now() - interval '1 hour'`);
+  const relayed: number[] = [];
+  const broker = new Proxy(app.broker, {
+    get: (target, name) => {
+      if (name !== 'append') return Reflect.get(target, name).bind(target);
+      return async (_: string, { events = '[]' }: Record<string, string>) => {
+        relayed.push(...JSON.parse(events).map(({ payload }: { payload: { n: number } }) => payload.n));
+        return '1-1';
+      };
+    },
+  });
+  const write = (n: number) =>
+    app.db.rows(sql`
+      insert into platform.events (id, tenant_id, type, payload, triggered_by)
+      values (${newId()}::uuid, ${tenantId}::uuid, 'rule.executed', ${JSON.stringify({ n })}::text::jsonb, 'rule')`);
+  const [first, second] = [1, 2].map(
+    () => new Relay({ ...app, broker, db: { ...app.db, id: newId() } }, () => relayed.push(-1)),
+  );
+  await listenTo({ tenantId, entity: 'anything' });
+  await first?.claim();
+  await write(1);
+  await first?.once();
+  expect(await first?.rest()).toBe(false);
+  await listenTo();
+  expect(await first?.rest()).toBe(true);
+  await write(2);
+  await listenTo({ tenantId, entity: 'anything' });
+  await second?.claim();
+  // Maybe twice: who begins goes back to the first number that may still come.
+  expect([...new Set(relayed)]).toEqual([1, 2]);
+  await listenTo();
+  expect(await second?.rest()).toBe(true);
+});
+
+test('only what somebody listens to is relayed, and streams that get nothing are forgotten', async () => {
+  const broker = new MemoryBroker(app.log);
+  const [whole, part, unheard] = [newId(), newId(), newId()];
+  await listenTo({ tenantId: whole, entity: EVERYTHING }, { tenantId: part, entity: 'heard' });
+  const relay = new Relay({ ...app, broker }, () => undefined);
+  await relay.claim();
+  const happen = async (entity: string | null, ...tenantIds: string[]) => {
+    for (const id of tenantIds) {
+      await app.db.rows(sql`
+        insert into platform.events (id, tenant_id, type, entity, payload, triggered_by)
+        values (${newId()}::uuid, ${id}::uuid, 'rule.executed', ${entity}, '{}', 'rule')`);
+    }
+    return relay.once();
+  };
+  expect(await happen('unheard', unheard, part)).toEqual({ seen: 2, relayed: 0 });
+  for (const id of [whole, part, unheard]) expect(await broker.lastId(streamOf(id))).toBe('0-0');
+  expect(await happen('heard', unheard, part, whole)).toEqual({ seen: 3, relayed: 2 });
+  expect(await happen(null, unheard, part, whole)).toEqual({ seen: 3, relayed: 2 });
+  for (const id of [whole, part]) expect(await broker.lastId(streamOf(id))).not.toBe('0-0');
+  expect(await broker.lastId(streamOf(unheard))).toBe('0-0');
+  setSystemTime(Date.now() + 2 * 3_600_000);
+  for (let i = 0; i < 1_000; i++) await broker.append('busy', { i: String(i) }, 10);
+  expect(await broker.lastId(streamOf(whole))).toBe('0-0');
+  expect(await broker.lastId('busy')).not.toBe('0-0');
+  // Who has begun to listen since then is told of no gap.
+  await happen('heard', whole);
+  setSystemTime();
+  const [entry] = await broker.read(new Map([[streamOf(whole), '0-0']]), 1_000, 1);
+  expect(entry?.fields.after).toBe('0-0');
+  await listenTo();
+  expect(await relay.rest()).toBe(true);
+  await broker.close();
+});
+
+test('what is listened to is written down before listening has begun, and taken out when nobody does any more', async () => {
+  const tenantId = newId();
+  const processId = newId();
+  const written = async () => {
+    const rows = await app.db.rows<{ entity: string }>(sql`
+      select entity from platform.listened where process_id = ${processId}::uuid order by entity`);
+    return rows.map(({ entity }) => entity);
+  };
+  const told: unknown[] = [];
+  const onFirst = async () => void told.push(await written());
+  const options = { app, processId, onFirst, onLost: () => told.push('lost') };
+  const listening = await Listening.open(options);
+  expect(listening.hears(tenantId)).toBe(false);
+  await listening.add(tenantId, ['a', 'b']);
+  await listening.add(tenantId, ['b', 'c']);
+  expect(told).toEqual([['a', 'b']]);
+  expect(await written()).toEqual(['a', 'b', 'c']);
+  expect([listening.hears(tenantId), listening.hears()]).toEqual([true, true]);
+  listening.remove(tenantId, ['a', 'b']);
+  await listening.renew();
+  expect(await written()).toEqual(['b', 'c']);
+  listening.remove(tenantId, ['b', 'c']);
+  expect(listening.hears(tenantId)).toBe(false);
+  await listening.renew();
+  expect(await written()).toEqual([]);
+  await listening.add(tenantId, ['a']);
+  expect(told).toEqual([['a', 'b'], ['a']]);
+  await listening.close();
+  expect(await written()).toEqual([]);
+});
+
+test('a process that others took for dead is told that events may have been left out', async () => {
+  const tenantId = newId();
+  const [dead, other] = [newId(), newId()];
+  const told: string[] = [];
+  const open = (processId: string) =>
+    Listening.open({ app, processId, onFirst: async () => undefined, onLost: () => told.push(processId) });
+  const [first, second] = [await open(dead), await open(other)];
+  await first.add(tenantId, ['a']);
+  await second.add(tenantId, ['a']);
+  await app.db.rows(sql`
+    update platform.listeners set touched_at = now() - interval '1 hour' where process_id = ${dead}::uuid`);
+  await second.renew();
+  await first.renew();
+  await second.renew();
+  expect(told).toEqual([dead]);
+  // The same where the loss is found by what is listened to next.
+  await second.add(tenantId, ['b']);
+  await app.db.rows(sql`delete from platform.listeners where process_id = ${other}::uuid`);
+  await second.add(tenantId, ['c']);
+  expect(told).toEqual([dead, other]);
+  await Promise.all([first.close(), second.close()]);
+});
