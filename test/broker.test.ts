@@ -278,6 +278,15 @@ function describeRedis(server: PrivateRedis): void {
       expect((await two.hit('k', 3_600_000)).count).toBe(2);
     });
 
+    test('an answer that came while this process was held up counts', async () => {
+      const one = broker(server.url);
+      await one.append('s', { n: '1' }, 10);
+      const asked = [one.ping(), one.leaseCount('l'), one.read(new Map([['s', '0-0']]), 1, 10)];
+      const endsAt = performance.now() + 3_000;
+      while (performance.now() < endsAt);
+      expect(await Promise.all(asked)).toMatchObject([undefined, 0, [{ fields: { n: '1' } }]]);
+    });
+
     test('of hits from several processes at once exactly the quota fits, each with a count of its own', async () => {
       const several = [broker(server.url, 'pair:'), broker(server.url, 'pair:'), broker(server.url, 'pair:')];
       const ofItsOwn = Array.from({ length: 60 }, (_, i) => i + 1);
