@@ -92,11 +92,9 @@ export async function look(tx: Tx, { readTo, missing }: Place): Promise<Sighting
   const [first, ...rows] = await tx.rows<First & RelayRecord>(sql`
     with standing as materialized (${STANDING} for update),
     seen as materialized (
-      (select ${COLUMNS}, ${isListenedTo(sql`e`)} as is_listened_to
-        from platform.events as e where seq = any(${[...missing]}::bigint[]))
+      (select ${COLUMNS} from platform.events where seq = any(${[...missing]}::bigint[]))
       union all
-      (select ${COLUMNS}, ${isListenedTo(sql`e`)} as is_listened_to
-        from platform.events as e where seq > ${readTo}::bigint order by seq limit ${BATCH})
+      (select ${COLUMNS} from platform.events where seq > ${readTo}::bigint order by seq limit ${BATCH})
     ),
     reach as (
       select count(*)::int as count, greatest(max(seq), ${readTo}::bigint) as read_to from seen
@@ -112,7 +110,7 @@ export async function look(tx: Tx, { readTo, missing }: Place): Promise<Sighting
     select s.*, p.*, pg_snapshot_xmin(pg_current_snapshot())::text as oldest, pg_current_xact_id()::text as own,
       l.setting, e.*
     from (standing as s cross join place as p cross join (select ${LAZY_COMMIT} as setting) as l)
-    full join (select * from seen where is_listened_to) as e on false
+    full join (select * from seen where ${isListenedTo(sql`seen`)}) as e on false
     order by e.seq nulls first`);
   if (!first?.own) throw new Error('the row of the relay is not there');
   const { watermark, holder, age_s, oldest, own } = first;
