@@ -267,6 +267,17 @@ describe.each(brokers)('the broker %s', (_, url) => {
 if (redis) describeRedis(redis);
 
 function describeRedis(server: PrivateRedis): void {
+  test('the databases of one server hear nothing of each other', async () => {
+    const [here, there] = [broker(`${server.url}/0`, 'one:'), broker(`${server.url}/1`, 'one:')];
+    const heard: string[] = [];
+    await here.subscribe('news', (message) => heard.push(`here ${message}`));
+    await there.subscribe('news', (message) => heard.push(`there ${message}`));
+    await there.publish('news', 'first');
+    await here.publish('news', 'second');
+    await until(() => heard.includes('there first') && heard.includes('here second'));
+    expect(heard).toHaveLength(2);
+  });
+
   describe('with Redis gone', () => {
     test('two processes hear each other and share counters', async () => {
       const [one, two] = [broker(server.url, 'pair:'), broker(server.url, 'pair:')];

@@ -50,12 +50,12 @@ export class RedisBroker implements Broker {
   }
 
   async publish(channel: string, message: string): Promise<void> {
-    await this.#settle(this.#commands.publish(this.#prefix + channel, message));
+    await this.#settle(this.#commands.publish(this.#channel(channel), message));
   }
 
   async subscribe(channel: string, handler: Handler): Promise<() => Promise<void>> {
     if (this.#closed) throw unavailable('the broker is closed');
-    const name = this.#prefix + channel;
+    const name = this.#channel(channel);
     const handlers = this.#handlers.get(name) ?? new Set();
     this.#handlers.set(name, handlers.add(handler));
     await this.#join(name);
@@ -70,6 +70,11 @@ export class RedisBroker implements Broker {
   onReset(handler: () => void): () => void {
     this.#resets.add(handler);
     return () => void this.#resets.delete(handler);
+  }
+
+  /** Keys belong to the database that the URL names; channels are one for all databases of a server. */
+  #channel(name: string): string {
+    return `${this.#prefix}${this.#commands.options.db ?? 0}:${name}`;
   }
 
   connected(): boolean {
