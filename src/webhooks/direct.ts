@@ -1,6 +1,6 @@
 // Deliveries that leave without being claimed: this process takes places for them before a record is
-// created, and sends them once it is. What waits to be claimed goes first: they get a place only where
-// nothing of the subscription waits, and at most half of what a tenant or the process may have on its way.
+// created, and sends them once it is. A subscription has one for them only while nothing else of it is on
+// its way or waits, a tenant and the process half of what they may have on their way.
 // Contract: section 9 of the decisions.
 import type { App } from '../app.ts';
 import type { RecordEventType } from '../events/event.ts';
