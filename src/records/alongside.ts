@@ -68,13 +68,13 @@ function counted(entity: Entity, type: RecordEventType, most: number): Sql {
   );
 }
 
-/** With a share, `delivered` has the columns id, subscription_id, event_at and claim_id. */
+/** With a share, `delivered` has the columns id, subscription_id and claim_id. */
 function evented(entity: Entity, type: RecordEventType, changes: Sql, cause: Cause, share?: Share): Sql {
   const events = appendEvents(changes, type, entity, cause);
   if (!entity.subscribed.includes(type)) return sql`evented as (${events})`;
   return sql`evented as (${events} returning id, seq, at, record_id),
     delivered as (${appendDeliveries(sql`evented`, type, entity.id, cause, share)}
-      ${share === undefined ? EMPTY : sql`returning id, subscription_id, event_at, claim_id`})`;
+      ${share === undefined ? EMPTY : sql`returning id, subscription_id, claim_id`})`;
 }
 
 /** Notes the after rules to run, with the record as it is now: nothing where the change starts none. */

@@ -56,12 +56,14 @@ export class Direct {
     const settle = (occurrence: Occurrence, born: readonly Born[]): void => {
       const body = payloadOf({ ...occurrence, tenantId }, occurrence.entity);
       for (const each of born) {
-        if (each.isClaimed) unused.delete(each.subscriptionId);
-        else this.schedule.at(each.subscriptionId, Date.now());
+        if (!each.isClaimed) {
+          this.schedule.at(each.subscriptionId, Date.now());
+          continue;
+        }
+        unused.delete(each.subscriptionId);
+        this.send(claimedFrom(each, share.claimId, tenantId, occurrence, body));
       }
       giveBack();
-      for (const each of born)
-        if (each.isClaimed) this.send(claimedFrom(each, share.claimId, tenantId, occurrence, body));
     };
     return { share, settle, giveBack };
   }
