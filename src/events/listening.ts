@@ -5,6 +5,7 @@
 // Failures: beginning to listen fails with 503 while database or broker are away. Contract: section 9 of the decisions.
 import type { App } from '../app.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
+import { Turns } from '../runtime/turns.ts';
 
 /** Stands for all entities of a tenant, and for what is of none. */
 export const EVERYTHING = '';
@@ -50,7 +51,8 @@ export class Listening {
   /** Whether the database may name more than is listened to. */
   #hasLeftovers = false;
   #renewedAt = Number.NEGATIVE_INFINITY;
-  #last: Promise<unknown> = Promise.resolve();
+  /** One after the other: what stands in the database is what was written last. */
+  readonly #turns = new Turns();
   readonly #timer: ReturnType<typeof setInterval>;
 
   private constructor(options: ListeningOptions) {
@@ -89,7 +91,7 @@ export class Listening {
     const names = [...entities];
     for (const name of names) this.#count(tenantId, name, 1);
     try {
-      await this.#inTurn(() => this.#store(tenantId, names));
+      await this.#turns.take(() => this.#store(tenantId, names));
     } catch (cause) {
       this.remove(tenantId, names);
       throw cause;
@@ -111,7 +113,7 @@ export class Listening {
 
   async close(): Promise<void> {
     clearInterval(this.#timer);
-    await this.#inTurn(() => this.#withdraw());
+    await this.#turns.take(() => this.#withdraw());
   }
 
   #hear(tenantId: string): void {
@@ -124,7 +126,7 @@ export class Listening {
 
   async #attempt(work: () => Promise<void>): Promise<void> {
     try {
-      await this.#inTurn(work);
+      await this.#turns.take(work);
     } catch (cause) {
       this.#app.log.warn('what is listened to could not be looked up or renewed', { cause });
     }
@@ -137,14 +139,6 @@ export class Listening {
     else if (counts.delete(name)) this.#hasLeftovers = true;
     if (counts.size > 0) this.#counts.set(tenantId, counts);
     else this.#counts.delete(tenantId);
-  }
-
-  /** One after the other: what stands in the database is what was written last. */
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const turn = this.#last.then(work);
-    // Whoever asked for it hears of a failure.
-    this.#last = turn.catch(() => undefined);
-    return turn;
   }
 
   async #store(tenantId: string, names: readonly string[]): Promise<void> {

@@ -1,11 +1,12 @@
-// From the outbox to the live streams: adds committed events that somebody listens to (listening.ts), in the order
-// of their numbers (outbox-place.ts), to their tenant's stream. One process relays at a time, by the lock on its row; one that is gone, with
-// all its connections, is relieved at once. After a change of hands a few events may be relayed twice,
-// and the hub drops those by their id.
+// From the outbox to the live streams: adds committed events that somebody listens to (listening.ts), in the
+// order of their numbers (outbox-place.ts), to their tenant's stream. One process relays at a time, by the lock
+// on its row; one that is gone, with all its connections, is relieved at once. After a change of hands a few
+// events may be relayed twice, and the hub drops those by their id.
 // Contract: section 9 of the decisions ("never published before it is committed, and never lost after").
 import type { App } from '../app.ts';
 import { STREAM_TTL_MS } from '../runtime/broker/contract.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
+import { Turns } from '../runtime/turns.ts';
 import { type CommittedEvent, toEvent } from './event.ts';
 import { IS_ANYTHING_LISTENED_TO } from './listening.ts';
 import {
@@ -51,7 +52,8 @@ export interface Round {
 export class Relay {
   readonly #processId: string;
   #place: Place | null = null;
-  #last: Promise<unknown> = Promise.resolve();
+  /** One after the other in this process too: what a look shows is for the place that it was made for. */
+  readonly #turns = new Turns();
   /** A process that was found to be gone, and when one was looked for last. */
   #gone: string | null = null;
   #lookedAt = Number.NEGATIVE_INFINITY;
@@ -82,7 +84,7 @@ export class Relay {
 
   /** The same, under the row's lock from the start: what is committed after it resolves is relayed by somebody. */
   claim(): Promise<Round | null> {
-    return this.#inTurn(() => this.#claim());
+    return this.#turns.take(() => this.#claim());
   }
 
   async #claim(): Promise<Round | null> {
@@ -131,16 +133,8 @@ export class Relay {
         returning id`);
       if (left.length > 0) this.#place = null;
     };
-    await this.#inTurn(() => this.app.db.begin(leave));
+    await this.#turns.take(() => this.app.db.begin(leave));
     return this.#place === null;
-  }
-
-  /** One after the other in this process too: what a look shows is for the place that it was made for. */
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const turn = this.#last.then(work);
-    // Whoever asked for it hears of a failure.
-    this.#last = turn.catch(() => undefined);
-    return turn;
   }
 
   /** Leaves its place to whoever wants it, at once. */
