@@ -45,6 +45,12 @@ export const EMPTY = raw('');
  */
 export const LAZY_COMMIT = raw(`set_config('synchronous_commit', 'off', true)`);
 
+/**
+ * To be selected in a transaction whose statements read indexes with many entries of rows that are gone: a plain scan
+ * marks those, and they cost the next one nothing; a bitmap scan goes to each of them every time until a vacuum.
+ */
+export const PLAIN_SCANS = raw(`set_config('enable_bitmapscan', 'off', true)`);
+
 /** The same as one piece, for what is used again and again. Throws where a value would be bound. */
 export function inOnePiece(query: Sql): Sql {
   const { text, parameters } = compile(query);
