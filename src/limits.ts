@@ -65,6 +65,8 @@ export const LIMITS = {
   },
   message: { nameMax: 50, subjectMax: 200, bodyMax: 65_536, listMax: 500 },
   events: { keptDays: 30, partitionsAheadDays: 3 },
+  /** WebSockets that have not sent their `auth`, in each process: of one client address, and in all. */
+  socket: { waitingPerAddress: 2_000, waiting: 10_000 },
   webhook: {
     urlMax: 2_048,
     secretMax: 256,

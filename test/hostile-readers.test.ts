@@ -215,7 +215,8 @@ describe('sockets', () => {
     await placesBack();
   });
 
-  test('who does not authenticate in ten seconds is closed with 4401', () => {
+  test('who does not authenticate in ten seconds is closed with 4401, and waits no longer', () => {
+    const { lobby } = realtimeOf(service.app);
     const timers = spyOn(globalThis, 'setTimeout');
     try {
       const handler = socketHandler(service.app);
@@ -225,9 +226,11 @@ describe('sockets', () => {
       handler.open(socket as unknown as TextSocket<never>);
       const [expire, afterMs] = timers.mock.lastCall as unknown as [() => void, number];
       expect(afterMs).toBe(10_000);
+      expect(lobby.size).toBe(1);
       expire();
-      expect(closed).toEqual([4401]);
+      expect([closed, lobby.size]).toEqual([[4401], 0]);
       handler.close(socket as unknown as TextSocket<never>, 4401);
+      expect(lobby.size).toBe(0);
     } finally {
       timers.mockRestore();
     }

@@ -126,9 +126,11 @@ test('they tell how many streams and sockets are open', async () => {
   stream.close();
   await becomes(0, 'svc_sse_connections');
   const socket = await openSocket(service.url);
+  await becomes(1, 'svc_ws_waiting');
   const session = await service.admin.post('/api/admin/sessions', { tenantSlug: tenant.slug });
   expect((await socket.ask({ type: 'auth', token: session.body.data.token })).type).toBe('auth_ok');
   await becomes(1, 'svc_ws_connections');
+  await becomes(0, 'svc_ws_waiting');
   socket.close();
   await becomes(0, 'svc_ws_connections');
 });

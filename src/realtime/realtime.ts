@@ -6,8 +6,10 @@ import type { App } from '../app.ts';
 import { unavailable } from '../errors.ts';
 import { hubOf } from '../events/hub.ts';
 import { type Snapshot, takeSnapshot } from '../events/snapshot.ts';
+import { LIMITS } from '../limits.ts';
 import { Audience, type Listener, type Seat } from './audience.ts';
 import type { Ticket } from './group.ts';
+import { Lobby } from './lobby.ts';
 import { Places } from './places.ts';
 
 /** How often rights are looked up with nothing announced: keys expire, and announcements get lost. */
@@ -23,6 +25,7 @@ interface Hall {
 
 export class Realtime {
   readonly places: Places;
+  readonly lobby = new Lobby(LIMITS.socket);
   readonly #app: App;
   readonly #halls = new Map<string, Hall>();
   readonly #timer: ReturnType<typeof setInterval>;
@@ -33,6 +36,7 @@ export class Realtime {
     this.places = new Places(app);
     app.metrics.gauge('svc_sse_connections', 'Open event streams.', () => this.places.held('sse:'));
     app.metrics.gauge('svc_ws_connections', 'Authenticated WebSockets.', () => this.places.held('ws:'));
+    app.metrics.gauge('svc_ws_waiting', 'WebSockets not authenticated yet.', () => this.lobby.size);
     this.#timer = setInterval(() => this.#check(), CHECK_MS);
     for (const topic of ['credential', 'bot'] as const) app.changes.on(topic, () => this.#doubt(null));
     for (const topic of ['tenant', 'role'] as const) app.changes.on(topic, (tenantId) => this.#doubt(tenantId));

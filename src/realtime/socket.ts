@@ -3,6 +3,7 @@
 // a visitor's rights; a public key's own origins are checked. Times are milliseconds.
 // Failures: close codes 4401 (no or lost rights), 1013 (limit, lost events, slow reader), 1001. Contract: "WebSocket".
 import type { TenantCaller } from '../access/caller.ts';
+import { note } from '../access/request-facts.ts';
 import { allows } from '../access/roles.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
@@ -44,7 +45,10 @@ export function socketHandler(app: App): SocketHandler<Visit> {
     maxFrameBytes: FRAME_BYTES_MAX,
     maxBufferedBytes: BUFFERED_BYTES_MAX,
     idleSeconds: IDLE_S,
-    upgrade: (request) => new Visit(app, request.headers.get('origin')),
+    upgrade: (request, peer) => {
+      const { address } = note(request, peer, app.config.trustProxy);
+      return new Visit(app, request.headers.get('origin'), address);
+    },
     open: (socket) => socket.data.open(socket),
     message: (socket, text) => socket.data.message(text),
     close: (socket) => socket.data.close(),
@@ -60,6 +64,9 @@ interface Subscription {
 class Visit implements Listener {
   readonly #app: App;
   readonly #origin: string | null;
+  readonly #address: string;
+  /** In the lobby, where it is counted by its address. */
+  #isWaiting = false;
   #socket: TextSocket<Visit> | undefined;
   #session: Session = NEW_SESSION;
   /** Taken with the present token; one of an earlier token is heard no more. */
@@ -73,14 +80,17 @@ class Visit implements Listener {
   #deadline: ReturnType<typeof setTimeout> | undefined;
   #isClosed = false;
 
-  constructor(app: App, origin: string | null) {
+  constructor(app: App, origin: string | null, address: string) {
     this.#app = app;
     this.#origin = origin;
+    this.#address = address;
   }
 
   open(socket: TextSocket<Visit>): void {
     this.#socket = socket;
-    this.#expect(AUTH_WITHIN_MS);
+    this.#isWaiting = realtimeOf(this.#app).lobby.enter(this.#address);
+    if (this.#isWaiting) this.#expect(AUTH_WITHIN_MS);
+    else this.#refuse('too many connections wait to authenticate', 'limit_exceeded', CLOSE.overloaded);
   }
 
   async message(text: string): Promise<void> {
@@ -100,6 +110,7 @@ class Visit implements Listener {
   /** The connection is over: everything it held is given back. */
   close(): void {
     this.#isClosed = true;
+    this.#leaveLobby();
     this.#stopClock();
     this.#leave();
     void this.#release();
@@ -118,6 +129,11 @@ class Visit implements Listener {
 
   #sinceOf(name: string): Snapshot | undefined {
     return this.#known.find(({ entity }) => entity === name)?.since;
+  }
+
+  #leaveLobby(): void {
+    if (this.#isWaiting) realtimeOf(this.#app).lobby.leave(this.#address);
+    this.#isWaiting = false;
   }
 
   #leave(): void {
@@ -147,6 +163,7 @@ class Visit implements Listener {
     const { seat, since } = await realtime.join(ticket, caller, this, entities);
     if (this.#isClosed) return realtime.leave(seat);
     this.#leave();
+    this.#leaveLobby();
     this.#seat = seat;
     this.#known = entities.map((entity) => ({ entity, since: this.#sinceOf(entity) ?? since }));
     this.#tenantId = tenant.id;
@@ -218,7 +235,9 @@ class Visit implements Listener {
   #expect(withinMs: number): void {
     this.#stopClock();
     this.#deadline = setTimeout(() => {
-      if (this.#session.phase !== 'ready') this.#socket?.close(CLOSE.unauthenticated, 'no auth in time');
+      if (this.#session.phase === 'ready') return;
+      this.#leaveLobby();
+      this.#socket?.close(CLOSE.unauthenticated, 'no auth in time');
     }, withinMs);
   }
 
