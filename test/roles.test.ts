@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { newAddress } from './support/addresses.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -24,7 +25,7 @@ async function bearer(role: string): Promise<Client & { id: string }> {
   const email = `r${++count}@example.com`;
   const user = await tenant.post('/api/users', { email, name: 'R', role, password: PASSWORD });
   if (user.status !== 201) throw new Error(user.text);
-  const headers = { 'x-tenant-id': tenant.slug, 'x-forwarded-for': `10.2.0.${count}` };
+  const headers = { 'x-tenant-id': tenant.slug, ...newAddress() };
   const login = await service.anonymous.post('/api/auth/tenant/login', { email, password: PASSWORD }, headers);
   const client = service.anonymous.with({ authorization: `Bearer ${login.body.data.token}` });
   return { ...client, id: user.body.data.id };

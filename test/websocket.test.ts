@@ -159,6 +159,7 @@ test('a tenant has so many connections; one more gets limit_exceeded and is clos
 test('binary frames and frames over 64 KiB close the connection', async () => {
   const binary = await connect();
   binary.raw.send(new Uint8Array([1, 2, 3]));
+  await expect(binary.next()).rejects.toThrow('closed with 1003');
   expect(await binary.ended()).toBe(1003);
   const large = await connect();
   large.send(' '.repeat(65_537));

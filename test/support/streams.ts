@@ -110,6 +110,7 @@ export interface TestSocket {
   readonly messages: readonly Json[];
   readonly closed: { code: number; reason: string } | null;
   send(message: unknown): void;
+  /** The next message; rejects when there is none and the socket is closed. */
   next(withinMs?: number): Promise<Json>;
   /** Sends and gives the next message. */
   ask(message: unknown): Promise<Json>;
@@ -136,10 +137,11 @@ export async function openSocket(url: string, headers: Record<string, string> = 
   });
   const next = async (withinMs = WITHIN_MS): Promise<Json> => {
     await until(
-      () => messages.length > taken,
+      () => messages.length > taken || closed !== null,
       withinMs,
       () => `no message in: ${JSON.stringify(messages)}`,
     );
+    if (messages.length <= taken) throw new Error(`closed with ${closed?.code} after: ${JSON.stringify(messages)}`);
     return messages[taken++];
   };
   const send = (message: unknown): void => socket.send(typeof message === 'string' ? message : JSON.stringify(message));
