@@ -29,14 +29,14 @@ export interface App {
   isReady: boolean;
   /**
    * Says that something of this tenant has been committed here, after it was: what is named, if it is named, or
-   * anything. What listens looks for it at once.
+   * anything. What listens looks for it at once, the relay unless it has its event already.
    */
   committed: Heard;
   /** `listener` is called at every change committed in this process; it must cost next to nothing and never throw. */
   onCommitted(listener: Heard): void;
 }
 
-type Heard = (tenantId?: string, change?: { entityId: string; type: string }) => void;
+type Heard = (tenantId?: string, change?: { entityId: string; type: string; isRelayed?: boolean }) => void;
 
 const PLATFORM_SQL = new URL('../sql/platform/', import.meta.url);
 

@@ -4,10 +4,12 @@ import { afterAll, beforeAll, expect, setSystemTime, test } from 'bun:test';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { type App, closeApp, createApp } from '../src/app.ts';
 import { readConfig } from '../src/config.ts';
+import { type EventRecord, toEvent } from '../src/events/event.ts';
 import { EVERYTHING, Listening } from '../src/events/listening.ts';
-import { Relay, streamOf } from '../src/events/relay.ts';
+import { Relay, type RelayedEvent, streamOf } from '../src/events/relay.ts';
 import { MemoryBroker } from '../src/runtime/broker/memory.ts';
 import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
 import { newId } from '../src/runtime/ids.ts';
@@ -114,6 +116,101 @@ test('only what somebody listens to is relayed, and streams that get nothing are
   await listenTo();
   expect(await relay.rest()).toBe(true);
   await broker.close();
+});
+
+/** A relay that has a place, what it has added to its stream, and a change as its writer has it once it is committed. */
+async function offering() {
+  const tenantId = newId();
+  const added: string[] = [];
+  const broker = new MemoryBroker(app.log);
+  const fails = { next: 0 };
+  const watched = new Proxy(broker, {
+    get: (target, name) => {
+      if (name !== 'append') return Reflect.get(target, name).bind(target);
+      return (stream: string, fields: Record<string, string>, max: number) => {
+        if (fails.next-- > 0) return Promise.reject(new Error('the broker is away'));
+        added.push(...JSON.parse(fields.events ?? '[]').map(({ id }: { id: string }) => id));
+        return target.append(stream, fields, max);
+      };
+    },
+  });
+  await app.db.rows(sql`update platform.relay set holder = null, touched_at = now() - interval '1 hour'`);
+  await listenTo({ tenantId, entity: EVERYTHING });
+  const relay = new Relay({ ...app, broker: watched }, () => undefined);
+  // Numbers that an earlier test left out are looked for until they cannot come any more.
+  for (let rounds = 0; rounds < 500 && !relay.isOpen; rounds++) {
+    await relay.claim();
+    if (!relay.isOpen) await delay(10);
+  }
+  const commit = async (): Promise<RelayedEvent> => {
+    const [row] = await app.db.rows<EventRecord & { xid: string }>(sql`
+      insert into platform.events (id, tenant_id, type, payload, triggered_by)
+      values (${newId()}::uuid, ${tenantId}::uuid, 'rule.executed', '{}', 'rule')
+      returning *, xid::text as xid`);
+    if (row === undefined) throw new Error('nothing was written');
+    return { ...toEvent(row), xid: row.xid };
+  };
+  const end = async () => {
+    await listenTo();
+    expect(await relay.rest()).toBe(true);
+    await broker.close();
+  };
+  return { relay, added, fails, commit, end };
+}
+
+test('a lone event is relayed without a look at the outbox, and not a second time by the next one', async () => {
+  const { relay, added, commit, end } = await offering();
+  const events = [await commit(), await commit()];
+  for (const event of events) expect(await relay.offer(event)).toBe(true);
+  expect(added).toEqual(events.map(({ id }) => id));
+  expect(await relay.once()).toEqual({ seen: 0, relayed: 0 });
+  const next = await commit();
+  expect(await relay.once()).toEqual({ seen: 1, relayed: 1 });
+  expect(added.at(-1)).toBe(next.id);
+  await end();
+});
+
+test('an event that is not the very next one, or comes while others are relayed, waits for its turn', async () => {
+  const { relay, added, commit, end } = await offering();
+  const first = await commit();
+  const second = await commit();
+  expect(relay.offer(second)).toBe(null);
+  const round = relay.once();
+  expect(relay.offer(first)).toBe(null);
+  expect(await round).toEqual({ seen: 2, relayed: 2 });
+  expect(added).toEqual([first.id, second.id]);
+  expect(relay.offer(first)).toBe(null);
+  const third = await commit();
+  const fourth = await commit();
+  const offered = relay.offer(third);
+  expect(relay.offer(fourth)).toBe(null);
+  expect(await offered).toBe(true);
+  await relay.once();
+  expect(added).toEqual([first.id, second.id, third.id, fourth.id]);
+  await end();
+});
+
+test('an event that the broker does not take at once is relayed by the next round', async () => {
+  const { relay, added, fails, commit, end } = await offering();
+  const event = await commit();
+  fails.next = 1;
+  expect(await relay.offer(event)).toBe(false);
+  expect(added).toEqual([]);
+  expect(await relay.once()).toEqual({ seen: 1, relayed: 1 });
+  expect(added).toEqual([event.id]);
+  await end();
+});
+
+test('who does not know for sure that it relays passes nothing on without a look', async () => {
+  const { relay, commit, end } = await offering();
+  const event = await commit();
+  await app.db.rows(sql`update platform.relay set holder = ${newId()}::uuid`);
+  const before = performance.now();
+  while (performance.now() - before < 10_000 && relay.isOpen) await delay(20);
+  expect(relay.offer(event)).toBe(null);
+  await app.db.rows(sql`update platform.relay set holder = null`);
+  await relay.claim();
+  await end();
 });
 
 test('what is listened to is written down before listening has begun, and taken out when nobody does any more', async () => {

@@ -113,6 +113,8 @@ if (process.env.DATABASE_URL && process.env.REDIS_URL) {
     const other = openDatabase({ url: service.databaseUrl, log: service.app.log });
     await other.rows(sql`
       update platform.relay set holder = ${other.id}::uuid, touched_at = now() + interval '1 hour' where id = 1`);
+    // A number is missing, so that the event cannot be passed on without a look.
+    await other.rows(sql`select nextval('platform.events_seq')`);
     await tenant.post('/api/entities/articles/records', { n: 1 });
     await delay(700);
     expect(stream.events.some(({ event }) => event === 'record.created')).toBe(false);

@@ -17,6 +17,12 @@ export interface Watcher {
   gap(): void;
 }
 
+/** What is asked of whoever changes a record; `isRelayed` says, once `tell` has been called, that no round is needed for it. */
+export interface Follow {
+  isRelayed: boolean;
+  tell(event: RelayedEvent): void;
+}
+
 interface Watched {
   lastId: string;
   watchers: Set<Watcher>;
@@ -79,8 +85,8 @@ export class Hub {
     });
     app.broker.onReset(() => hub.#tellAllOfGap());
     // While nobody listens a commit costs nothing here; whoever begins to listen makes it known.
-    app.onCommitted((tenantId) => {
-      if (hub.#listening.hears(tenantId)) hub.#relaying.nudge();
+    app.onCommitted((tenantId, change) => {
+      if (change?.isRelayed !== true && hub.#listening.hears(tenantId)) hub.#relaying.nudge();
     });
     hub.#reading = hub.#read();
     return hub;
@@ -119,6 +125,33 @@ export class Hub {
 
   unlisten(tenantId: string, entities: Iterable<string>): void {
     this.#listening.remove(tenantId, entities);
+  }
+
+  /**
+   * For whoever is about to change one record of the entity: undefined unless its event can be passed on as soon as it is
+   * committed, with nothing in between. `tell` is to be given the event then.
+   */
+  follow(tenantId: string, entity: string): Follow | undefined {
+    if (!this.#relay.isOpen || !this.#listening.hearsHere(tenantId, entity)) return undefined;
+    const follow: Follow = {
+      isRelayed: false,
+      tell: (event) => {
+        follow.isRelayed = this.#pass(event);
+      },
+    };
+    return follow;
+  }
+
+  /** Hands an event to those who watch here before it has been to the broker and back, if all before it was handed to them. */
+  #pass(event: RelayedEvent): boolean {
+    const stream = streamOf(event.tenantId);
+    const watched = this.#watched.get(stream);
+    const isRead = watched !== undefined && watched.lastId === this.#relay.lastEntryOf(stream);
+    const relayed = this.#relay.offer(event);
+    if (relayed === null) return false;
+    if (isRead && this.#listening.isSure) this.#hand(watched, event);
+    void relayed.then((isRelayed) => isRelayed || this.#relaying.nudge());
+    return true;
   }
 
   /** Ends reading and relaying. Streams are closed by those who opened them, before this. */
@@ -196,11 +229,13 @@ export class Hub {
       this.#tellOfGap(stream, watched);
       return;
     }
-    for (const event of JSON.parse(fields.events ?? '[]') as RelayedEvent[]) {
-      if (watched.recent.has(event.id)) continue;
-      remember(watched.recent, event.id);
-      for (const watcher of [...watched.watchers]) watcher.event(event);
-    }
+    for (const event of JSON.parse(fields.events ?? '[]') as RelayedEvent[]) this.#hand(watched, event);
+  }
+
+  #hand({ recent, watchers }: Watched, event: RelayedEvent): void {
+    if (recent.has(event.id)) return;
+    remember(recent, event.id);
+    for (const watcher of [...watchers]) watcher.event(event);
   }
 
   #tellOfGap(stream: string, { watchers }: Watched): void {

@@ -76,6 +76,12 @@ export class Listening {
     return sets.some((set) => (tenantId === undefined ? set.size > 0 : set.has(tenantId)));
   }
 
+  /** Whether this very process listens to the tenant's entity. */
+  hearsHere(tenantId: string, entity: string): boolean {
+    const counts = this.#counts.get(tenantId);
+    return counts !== undefined && (counts.has(entity) || counts.has(EVERYTHING));
+  }
+
   /** Whether this process listens to anything; what it is told it may have missed is nothing otherwise. */
   get isListening(): boolean {
     return this.#isEnrolled;

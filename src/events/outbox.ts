@@ -4,6 +4,7 @@
 import { newId } from '../runtime/ids.ts';
 import { EMPTY, literal, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { EventType, RecordEventType, TriggeredBy } from './event.ts';
+import type { RelayedEvent } from './relay.ts';
 
 /** Why and by whom a change is made; it travels with the event. */
 export interface Cause {
@@ -15,6 +16,8 @@ export interface Cause {
   depth: number;
   /** The event that began the chain; null for the first. */
   rootEventId: string | null;
+  /** Is told the event of a change of a single record, by the statement that makes it, where somebody waits for it. */
+  tell?: (event: RelayedEvent) => void;
 }
 
 /**

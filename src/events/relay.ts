@@ -1,7 +1,8 @@
 // From the outbox to the live streams: adds committed events that somebody listens to (listening.ts), in the
 // order of their numbers (outbox-place.ts), to their tenant's stream. One process relays at a time, by the lock
-// on its row; one that is gone, with all its connections, is relieved at once. After a change of hands a few
-// events may be relayed twice, and the hub drops those by their id.
+// on its row; one that is gone, with all its connections, is relieved at once. A lone event of that process is added
+// without a look at the outbox. After a change of hands a few events may be relayed twice, and the hub drops those
+// by their id.
 // Contract: section 9 of the decisions ("never published before it is committed, and never lost after").
 import type { App } from '../app.ts';
 import { STREAM_TTL_MS } from '../runtime/broker/contract.ts';
@@ -31,6 +32,8 @@ const REMEMBER_MS = STREAM_TTL_MS / 2;
 const TOUCH_AFTER_S = 1;
 const FREE_AFTER_S = 3;
 const LOST_AFTER_S = 30;
+/** How long after a look nobody else can have taken over, so that events may be offered. Milliseconds. */
+const OFFERS_AFTER_LOOK_MS = (FREE_AFTER_S * 1_000) / 2;
 /** How often is asked whether the process that relays is still there. Milliseconds. */
 const LOOK_MS = 250;
 
@@ -57,6 +60,8 @@ export class Relay {
   /** A process that was found to be gone, and when one was looked for last. */
   #gone: string | null = null;
   #lookedAt = Number.NEGATIVE_INFINITY;
+  /** When this process last saw that it is the one that relays. */
+  #seenAt = Number.NEGATIVE_INFINITY;
   /** The last entry of each tenant's stream, so that each entry can name the one before it. */
   readonly #lastEntry = new Map<string, { id: string; at: number }>();
 
@@ -71,6 +76,39 @@ export class Relay {
   /** Whether this process is the one that relays. */
   get isHolder(): boolean {
     return this.#place !== null;
+  }
+
+  /** Whether an event of this process may be one to `offer`, as far as can be said before there is one. */
+  get isOpen(): boolean {
+    const isSure = performance.now() - this.#seenAt < OFFERS_AFTER_LOOK_MS;
+    return this.#place !== null && this.#place.missing.size === 0 && isSure && this.#turns.isFree;
+  }
+
+  /** The entry that the stream ends with; undefined when this process does not know. */
+  lastEntryOf(stream: string): string | undefined {
+    const last = this.#lastEntry.get(stream);
+    return last !== undefined && Date.now() - last.at < REMEMBER_MS ? last.id : undefined;
+  }
+
+  /**
+   * Relays an event that this process has just committed, without a look at the outbox, where that would show this event
+   * alone: it is the very next one, nothing before it is missing, no round is under way. Null otherwise; a round will come
+   * by it. Where it resolves to false, the event could not be added to its stream, and a round is to try again. The place
+   * is written down by the next round: who takes over before that relays a few events twice.
+   */
+  offer(event: RelayedEvent): Promise<boolean> | null {
+    const place = this.#place;
+    if (place === null || !this.isOpen || event.seq !== place.readTo + 1) return null;
+    return this.#turns.take(async () => {
+      try {
+        await this.#append(streamOf(event.tenantId), [event]);
+      } catch (cause) {
+        this.app.log.warn('an event could not be relayed at once', { cause });
+        return false;
+      }
+      place.readTo = event.seq;
+      return true;
+    });
   }
 
   /** Relays one batch; null when another process relays. */
@@ -108,11 +146,13 @@ export class Relay {
   async #relayNext(tx: Tx): Promise<Round | null> {
     const place = this.#place;
     if (place === null) return null;
+    const askedAt = performance.now();
     const seen = await look(tx, place);
     if (seen.standing.holder !== this.#processId) {
       this.#place = null;
       return null;
     }
+    this.#seenAt = askedAt;
     await this.#publish(seen.rows);
     moveOn(place, seen);
     await this.#touch(tx, seen.standing, place);
@@ -194,9 +234,7 @@ export class Relay {
   async #append(stream: string, events: readonly RelayedEvent[]): Promise<void> {
     const { broker } = this.app;
     for (let at = 0; at < events.length; at += ENTRY_EVENTS) {
-      const last = this.#lastEntry.get(stream);
-      const isFresh = last !== undefined && Date.now() - last.at < REMEMBER_MS;
-      const after = isFresh ? last.id : await broker.lastId(stream);
+      const after = this.lastEntryOf(stream) ?? (await broker.lastId(stream));
       const fields = { events: JSON.stringify(events.slice(at, at + ENTRY_EVENTS)), after };
       this.#lastEntry.set(stream, { id: await broker.append(stream, fields, STREAM_MAX), at: Date.now() });
     }

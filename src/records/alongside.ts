@@ -71,8 +71,11 @@ function counted(entity: Entity, type: RecordEventType, most: number): Sql {
 /** With a share, `delivered` has the columns id, subscription_id and claim_id. */
 function evented(entity: Entity, type: RecordEventType, changes: Sql, cause: Cause, share?: Share): Sql {
   const events = appendEvents(changes, type, entity, cause);
-  if (!entity.subscribed.includes(type)) return sql`evented as (${events})`;
-  return sql`evented as (${events} returning id, seq, at, record_id),
+  const isSubscribed = entity.subscribed.includes(type);
+  if (!isSubscribed && cause.tell === undefined) return sql`evented as (${events})`;
+  const evented = sql`evented as (${events} returning id, seq, at, record_id, xid)`;
+  if (!isSubscribed) return evented;
+  return sql`${evented},
     delivered as (${appendDeliveries(sql`evented`, type, entity.id, cause, share)}
       ${share === undefined ? EMPTY : sql`returning id, subscription_id, claim_id`})`;
 }

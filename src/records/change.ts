@@ -10,6 +10,7 @@ import { EMPTY, identifier, inputRows, join, literal, type Queries, raw, type Sq
 import { alongside, identified, type Made, partOf } from './alongside.ts';
 import type { Born, Places } from './places.ts';
 import { RECORD_COLUMNS, type RecordRow } from './row.ts';
+import { EVENTED_COLUMNS, type EventedRow, runChange, tellOf } from './telling.ts';
 
 /** A record to insert. */
 export interface NewRow {
@@ -67,9 +68,8 @@ export async function insertRows(
   at: string,
   targets: readonly Target[] = [],
 ): Promise<number> {
-  const inserted = await queries.rows<{ id: string }>(sql`
-    ${insertion(entity, identified(rows), cause, at, targets)}
-    select id from changed`);
+  const change = { entity, type: 'record.created', rows: rows.length, cause } as const;
+  const inserted = await runChange(queries, insertion(entity, identified(rows), cause, at, targets), change);
   return inserted.length;
 }
 
@@ -84,9 +84,9 @@ export async function insertRow(
   places: Places | undefined,
 ): Promise<boolean> {
   if (places === undefined) return (await insertRows(queries, entity, [row], cause, at, targets)) === 1;
-  const inserted = await queries.first<RecordRow & { event_id: string; event_at: string; born: Born[] }>(sql`
+  const inserted = await queries.first<EventedRow & { born: Born[] }>(sql`
     ${insertion(entity, identified([row]), cause, at, targets, places.share)}
-    select ${RECORD_COLUMNS}, e.id as event_id, e.at as event_at, coalesce(d.born, '[]') as born
+    select ${EVENTED_COLUMNS}, coalesce(d.born, '[]') as born
     from changed as r, evented as e, (
       select json_agg(json_build_object('id', d.id, 'subscriptionId', d.subscription_id,
         'isClaimed', d.claim_id is not null, 'url', s.url, 'secret', s.secret)) as born
@@ -94,8 +94,10 @@ export async function insertRow(
       left join platform.webhook_subscriptions as s on s.id = d.subscription_id and d.claim_id is not null
     ) as d`);
   if (inserted === undefined) return false;
-  const { event_id: eventId, event_at, born, ...made } = inserted;
-  places.settle({ eventId, at: event_at, type: 'record.created', entity, row: made }, born);
+  const { born, ...evented } = inserted;
+  const type = 'record.created';
+  places.settle({ eventId: evented.event_id, at: evented.event_at, type, entity, row: evented }, born);
+  tellOf(evented, { entity, type, cause });
   return true;
 }
 
@@ -142,7 +144,7 @@ export async function updateRows(
     const data = withNext(entity, given);
     return [id, version, JSON.stringify(data), keepsWords ? null : vectorOf(entity, data), eventId];
   });
-  const updated = await queries.rows<{ id: string }>(sql`
+  const change = sql`
     with input (id, version, data, words, event_id) as (
       ${inputRows(['uuid', 'bigint', 'text', 'text', 'uuid'], input)}
     ), ${lockedTargets(targets)}
@@ -156,8 +158,8 @@ export async function updateRows(
       from input as i
       where r.id = i.id and r.version = i.version and ${isCurrent(entity)} and ${targetsStand(targets)}
       returning ${RECORD_COLUMNS}
-    ), ${alongside(entity, 'record.updated', made, cause)}
-    select id from changed`);
+    ), ${alongside(entity, 'record.updated', made, cause)}`;
+  const updated = await runChange(queries, change, { entity, type: 'record.updated', rows: rows.length, cause });
   return new Set(updated.map(({ id }) => id));
 }
 
@@ -170,7 +172,7 @@ export async function patchUnseen(
   cause: Cause,
   at: string,
 ): Promise<RecordRow | undefined> {
-  return queries.first<RecordRow>(sql`
+  const change = sql`
     with changed as (
       update ${entity.table} as r
       set data = (r.data || ${JSON.stringify(set)}::text::jsonb)${cleared.length === 0 ? EMPTY : sql` - ${cleared}::text[]`},
@@ -180,19 +182,21 @@ export async function patchUnseen(
         updated_by = ${cause.actor}
       where ${matches(row)} and ${isCurrent(entity)}
       returning ${RECORD_COLUMNS}
-    ), ${alongside(entity, 'record.updated', identified([row]), cause)}
-    select * from changed`);
+    ), ${alongside(entity, 'record.updated', identified([row]), cause)}`;
+  const of = { entity, type: 'record.updated', rows: 1, cause } as const;
+  const [changed] = await runChange(queries, change, of, RECORD_COLUMNS);
+  return changed;
 }
 
 /** Deletes one row without having read it. False when it did not match. */
 export async function deleteUnseen(queries: Queries, entity: Entity, row: UnseenRow, cause: Cause): Promise<boolean> {
-  const deleted = await queries.rows(sql`
+  const change = sql`
     with changed as (
       delete from ${entity.table} as r
       where ${matches(row)} and ${isCurrent(entity)}
       returning ${RECORD_COLUMNS}
-    ), ${alongside(entity, 'record.deleted', identified([row]), cause)}
-    select id from changed`);
+    ), ${alongside(entity, 'record.deleted', identified([row]), cause)}`;
+  const deleted = await runChange(queries, change, { entity, type: 'record.deleted', rows: 1, cause });
   return deleted.length === 1;
 }
 
@@ -211,7 +215,7 @@ export async function deleteRows(
   cause: Cause,
 ): Promise<Set<string>> {
   const made = identified(rows);
-  const deleted = await queries.rows<{ id: string }>(sql`
+  const change = sql`
     with input (id, version, event_id) as (
       ${inputRows(
         ['uuid', 'bigint', 'uuid'],
@@ -223,8 +227,8 @@ export async function deleteRows(
       using input as i
       where r.id = i.id and r.version = i.version and ${isCurrent(entity)}
       returning ${RECORD_COLUMNS}
-    ), ${alongside(entity, 'record.deleted', made, cause)}
-    select id from changed`);
+    ), ${alongside(entity, 'record.deleted', made, cause)}`;
+  const deleted = await runChange(queries, change, { entity, type: 'record.deleted', rows: rows.length, cause });
   return new Set(deleted.map(({ id }) => id));
 }
 

@@ -144,7 +144,7 @@ async function createAll(
   }));
   try {
     const targets = targetsOf(catalog, caller, entity, rows);
-    const inserted = await insertRows(queries, entity, rows, causeOf(caller), at, targets);
+    const inserted = await insertRows(queries, entity, rows, causeOf(context), at, targets);
     if (inserted === rows.length) {
       if (tx === null) context.app.committed(caller.tenant.id);
       return rows;
@@ -175,7 +175,7 @@ async function updateAll(
   const values = prepared.map(({ changed }) => changed);
   const replaced = prepared.map(({ before, row }) => ({ ...row, version: before.version }));
   const targets = targetsOf(catalog, caller, entity, values);
-  const updated = await updateRows(tx, entity, replaced, causeOf(caller), at, targets);
+  const updated = await updateRows(tx, entity, replaced, causeOf(context), at, targets);
   if (updated.size === items.length) return prepared.map(({ row }) => row);
   return explain(context, catalog, sight, items, values);
 }
@@ -188,7 +188,7 @@ async function deleteAll(
 ): Promise<RecordRow[]> {
   const found = await locked(context.tx, sight, items);
   const rows = await each(items, ({ id }) => found(id));
-  await deleteWithReferences(context, catalog, sight.entity, rows, causeOf(context.caller));
+  await deleteWithReferences(context, catalog, sight.entity, rows, causeOf(context));
   return rows;
 }
 

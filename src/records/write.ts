@@ -8,6 +8,7 @@ import { type Catalog, catalogOf, catalogWithin, forgetCatalog } from '../entiti
 import { IS_REQUIRED, mergeStored, readNew, readPatch, type Stored, unwrap } from '../entities/values.ts';
 import { keepsWords } from '../entities/words.ts';
 import { conflict, forbidden, invalid, notFound, type Problem, ServiceError } from '../errors.ts';
+import { hubOf } from '../events/hub.ts';
 import type { Cause } from '../events/outbox.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { isDeadlock } from '../runtime/postgres/failures.ts';
@@ -36,15 +37,17 @@ export interface WriteContext {
   queries: Queries;
   /** Set inside a transaction. */
   tx: Tx | null;
+  /** See Cause; never set inside a transaction. */
+  tell?: Cause['tell'];
 }
 
 /** Tries before a write that keeps losing to others gives up with 409. */
 export const ATTEMPTS = 8;
 
-export function causeOf(caller: TenantCaller): Cause {
+export function causeOf({ caller, tell }: Pick<WriteContext, 'caller' | 'tell'>): Cause {
   const { tenant, id, triggeredBy, chain } = caller;
   const depth = chain === undefined ? 0 : chain.depth + 1;
-  return { tenantId: tenant.id, actor: id, triggeredBy, depth, rootEventId: chain?.rootEventId ?? null };
+  return { tenantId: tenant.id, actor: id, triggeredBy, depth, rootEventId: chain?.rootEventId ?? null, tell };
 }
 
 /**
@@ -100,7 +103,7 @@ export async function createRecord(context: WriteContext, entityName: string, bo
     const { entity } = sight;
     const row = await prepareCreate(inner, catalog, sight, body);
     const targets = targetsOf(catalog, caller, entity, [row]);
-    if (await insertRow(queries, entity, row, causeOf(caller), row.created_at, targets, places)) return { row, sight };
+    if (await insertRow(queries, entity, row, causeOf(inner), row.created_at, targets, places)) return { row, sight };
     throwFound(await missingTargets(queries, catalog, caller, entity, row));
     return null;
   });
@@ -117,13 +120,13 @@ export async function updateRecord(
   return attempt(context, entityName, 'update', async (inner, catalog, sight) => {
     const { queries, caller } = inner;
     const { entity } = sight;
-    const unseen = await updateUnseen(queries, sight, { id, versions }, body, causeOf(caller));
+    const unseen = await updateUnseen(queries, sight, { id, versions }, body, causeOf(inner));
     if (unseen !== undefined) return { row: unseen, sight };
     const before = await rowToWrite(inner, sight, id, versions);
     const { row, changed } = await prepareUpdate(inner, catalog, sight, before, body);
     const targets = targetsOf(catalog, caller, entity, [changed]);
     const replaced = { ...row, version: before.version, keepsWords: keepsWords(entity, before.data, row.data) };
-    const updated = await updateRows(queries, entity, [replaced], causeOf(caller), row.updated_at, targets);
+    const updated = await updateRows(queries, entity, [replaced], causeOf(inner), row.updated_at, targets);
     if (updated.size === 1) return { row, sight };
     throwFound(await missingTargets(queries, catalog, caller, entity, changed));
     return null;
@@ -139,17 +142,17 @@ export async function deleteRecord(
 ): Promise<void> {
   await attempt(context, entityName, 'delete', async (outer, catalog, sight) => {
     const { entity } = sight;
-    if (await removeUnseen(outer.queries, sight, { id, versions }, causeOf(outer.caller))) return true;
+    if (await removeUnseen(outer.queries, sight, { id, versions }, causeOf(outer))) return true;
     if (entity.references.length > 0) {
       await inTransaction(outer, async (inner) => {
         const row = await rowToWrite(inner, sight, id, versions);
-        await deleteWithReferences(inner, catalog, entity, [row], causeOf(inner.caller));
+        await deleteWithReferences(inner, catalog, entity, [row], causeOf(inner));
       });
       return true;
     }
     const found = await rowToWrite(outer, sight, id, versions);
     const row = await applyRules(outer, catalog, entity, { moment: 'delete', old: found, row: found });
-    const deleted = await deleteRows(outer.queries, entity, [row], causeOf(outer.caller));
+    const deleted = await deleteRows(outer.queries, entity, [row], causeOf(outer));
     return deleted.size === 1 ? true : null;
   });
 }
@@ -161,7 +164,9 @@ export async function inTransaction<T>(
 ): Promise<T> {
   const { tx } = context;
   if (tx !== null) return work({ ...context, tx });
-  const done = await context.app.db.begin((opened) => work({ ...context, queries: opened, tx: opened }));
+  const done = await context.app.db.begin((opened) =>
+    work({ ...context, queries: opened, tx: opened, tell: undefined }),
+  );
   context.app.committed(context.caller.tenant.id);
   return done;
 }
@@ -190,13 +195,14 @@ async function attempt<T>(
     // Of another record's change nobody knows here whether something of its own is before it.
     const places =
       operation === 'create' && tx === null ? takePlaces(app, caller.tenant.id, entity, 'record.created') : undefined;
+    const follow = isLocked ? undefined : hubOf(app).follow(caller.tenant.id, entityName);
     const once = (inner: WriteContext) => write(inner, catalog, sightOf(catalog, caller, entity), places);
     try {
-      const written = await (isLocked ? inTransaction(context, once) : once(context));
+      const written = await (isLocked ? inTransaction(context, once) : once({ ...context, tell: follow?.tell }));
       if (written !== null) {
+        const change = { entityId: entity.id, type: EVENTS[operation], isRelayed: follow?.isRelayed };
         // Places that were settled have seen to the deliveries.
-        if (places !== undefined) app.committed();
-        else if (tx === null) app.committed(caller.tenant.id, { entityId: entity.id, type: EVENTS[operation] });
+        if (tx === null) app.committed(places === undefined ? caller.tenant.id : undefined, change);
         return written;
       }
       if (isLocked || operation === 'create') forgetCatalog(app, caller.tenant);

@@ -4,9 +4,18 @@
 
 export class Turns {
   #last: Promise<unknown> = Promise.resolve();
+  #count = 0;
+
+  /** Whether nothing is being done or waits: what takes its turn now has it at once. */
+  get isFree(): boolean {
+    return this.#count === 0;
+  }
 
   take<T>(work: () => Promise<T>): Promise<T> {
-    const turn = this.#last.then(work);
+    this.#count++;
+    const turn = this.#last.then(work).finally(() => {
+      this.#count--;
+    });
     this.#last = turn.catch(() => undefined);
     return turn;
   }
