@@ -8,7 +8,7 @@ import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { inputRows, LAZY_COMMIT, PLAIN_SCANS, sql, type Tx } from '../runtime/sql.ts';
 import { type Tenant, type TenantRow, toTenant } from '../tenants/tenants.ts';
-import { type Asked, behindWaiting, type DueRow, findDue, IS_PENDING, putAside } from './due.ts';
+import { type Again, type Asked, type DueRow, findDue, IS_PENDING, inMs, putAside } from './due.ts';
 import { payloadOf } from './payload.ts';
 
 /** A subscription to look at, and how many more of its deliveries may be on their way. */
@@ -38,18 +38,12 @@ export interface Claimed {
 
 export interface Claim {
   claimed: Claimed[];
-  /**
-   * Subscriptions with more that is due, held back by the tenant's limit or the process's, and those at which another
-   * process is.
-   */
-  heldBack: string[];
-  /** Subscriptions with room, so many of whose deliveries wait that others behind them were not looked at. */
-  unseen: string[];
-  /**
-   * When those that wait for an earlier event of their record are to be looked at again, if they are not roused before.
-   */
-  waitingMs: number | null;
+  /** What is to be looked at again, and in how long: whatever a claim leaves behind, nobody else may know of. */
+  again: Again[];
 }
+
+/** For those held back by the tenant's limit or the process's, and those at which another process is. */
+const RETRY_MS = 250;
 
 interface SubscriptionRow extends TenantRow {
   subscription_id: string;
@@ -70,16 +64,20 @@ export async function claimDue(app: App, wanted: readonly Wanted[], capacity: nu
   return app.db.begin(async (tx) => {
     const subscriptions = await lockSubscriptions(tx, wanted);
     const busy = await findBusy(tx, wanted, subscriptions);
-    if (subscriptions.size === 0) return { claimed: [], heldBack: busy, unseen: [], waitingMs: null };
-    const due = await findDue(tx, [...subscriptions.values()]);
+    const isBusy = inMs(RETRY_MS, busy);
+    if (subscriptions.size === 0) return { claimed: [], again: isBusy };
+    const { due, again } = await findDue(tx, [...subscriptions.values()], leaseMsOf(app));
     const waiting = due.filter((row) => row.is_waiting);
-    const waitingMs = waiting.length > 0 ? await putAside(tx, waiting) : null;
+    const putAsideFor = waiting.length > 0 ? await putAside(tx, waiting) : [];
     const ready = due.filter((row) => !row.is_waiting);
     const taken = withinLimits(ready, subscriptions, capacity);
     const left = ready.filter((row) => !taken.includes(row));
     const claimed = await take(app, tx, taken, subscriptions);
-    const heldBack = [...busy, ...left.map((row) => row.subscription_id)];
-    return { claimed, heldBack, unseen: behindWaiting(due), waitingMs };
+    const heldBack = inMs(
+      RETRY_MS,
+      left.map((row) => row.subscription_id),
+    );
+    return { claimed, again: [...isBusy, ...again, ...putAsideFor, ...heldBack] };
   });
 }
 

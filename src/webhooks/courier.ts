@@ -22,7 +22,6 @@ import { Schedule } from './schedule.ts';
 const POLL_MS = 500;
 /** Subscriptions looked at in one round. */
 const ROUND = 64;
-const RETRY_MS = 250;
 /** The part of SHUTDOWN_TIMEOUT_MS that attempts under way get when the process ends. */
 const CLOSE_SHARE = 0.25;
 
@@ -45,9 +44,7 @@ export class Courier {
     );
     app.metrics.gauge('svc_webhook_attempts_in_flight', 'Webhook attempts under way.', () => this.#sending.size);
     this.#schedule = new Schedule(app, () => this.#worker?.nudge());
-    this.#outcomes = new Outcomes(app, this.#cut.signal, ({ subscription_id: id, has_more }) => {
-      if (has_more) this.#schedule.at(id, Date.now());
-    });
+    this.#outcomes = new Outcomes(app, this.#cut.signal, (id) => this.#schedule.at(id, Date.now()));
     this.#direct = new Direct(app, this.#schedule, this.#pace, (delivery) => this.#send(delivery));
     usePlaces(app, (...of) => this.#direct.take(...of));
   }
@@ -72,14 +69,12 @@ export class Courier {
     if (ids.length === 0) return 0;
     const wanted = ids.map((subscriptionId) => ({ subscriptionId, window: this.#pace.windowOf(subscriptionId) }));
     try {
-      const { claimed, heldBack, unseen, waitingMs } = await claimDue(this.app, wanted, capacity);
+      const { claimed, again } = await claimDue(this.app, wanted, capacity);
       for (const delivery of claimed) {
         this.#pace.left(delivery.subscriptionId, Date.now());
         this.#send(delivery);
       }
-      for (const id of unseen) this.#schedule.at(id, Date.now());
-      for (const id of heldBack) this.#schedule.at(id, Date.now() + RETRY_MS);
-      if (waitingMs !== null) for (const id of ids) this.#schedule.at(id, Date.now() + waitingMs);
+      for (const { subscriptionId, inMs } of again) this.#schedule.at(subscriptionId, Date.now() + inMs);
       return claimed.length;
     } catch (error) {
       for (const id of ids) this.#schedule.at(id, Date.now());
@@ -115,25 +110,16 @@ export class Courier {
     const sending = this.#attempt(delivery)
       .then((ending) => {
         this.#durations.series(ending.state).observe((performance.now() - startedAt) / 1_000);
-        this.#pace.answered(subscriptionId, ending.state === 'delivered');
-        return ending;
+        this.#pace.answered(subscriptionId, ending.state === 'delivered', isDirect);
+        if (isDirect) this.#direct.ended(delivery);
+        return this.#conclude(ending);
       })
-      .finally(() => isDirect && this.#land(delivery))
-      .then((ending) => this.#conclude(ending))
       .finally(() => {
+        if (this.#sending.size === LIMITS.webhook.perProcess) this.#worker.nudge();
         this.#sending.delete(sending);
-        if (!isDirect) this.#land(delivery);
+        if (this.#pace.ended(subscriptionId, isDirect)) this.#schedule.at(subscriptionId, Date.now());
       });
     this.#sending.add(sending);
-  }
-
-  /**
-   * Frees the delivery's place. One that was claimed keeps it until its outcome is written: a claim made before counts it
-   * as on its way, and would find the less.
-   */
-  #land(delivery: Claimed): void {
-    this.#direct.ended(delivery);
-    if (this.#pace.ended(delivery.subscriptionId)) this.#schedule.at(delivery.subscriptionId, Date.now());
   }
 
   async #attempt(delivery: Claimed): Promise<Ending> {

@@ -50,7 +50,7 @@ export class Direct {
     const unused = new Set(held);
     const giveBack = (): void => {
       this.#add(tenantId, -unused.size);
-      for (const id of unused) if (this.pace.ended(id)) this.schedule.at(id, Date.now());
+      for (const id of unused) if (this.pace.ended(id, false)) this.schedule.at(id, Date.now());
       unused.clear();
     };
     const settle = (occurrence: Occurrence, born: readonly Born[]): void => {

@@ -11,6 +11,16 @@ export interface Asked {
   window: number;
 }
 
+/** A subscription that is to be looked at again. */
+export interface Again {
+  subscriptionId: string;
+  inMs: number;
+}
+
+export function inMs(ms: number, subscriptionIds: readonly string[]): Again[] {
+  return subscriptionIds.map((subscriptionId) => ({ subscriptionId, inMs: ms }));
+}
+
 export interface DueRow {
   id: string;
   subscription_id: string;
@@ -35,6 +45,9 @@ export interface DueRow {
   updated_by: string | null;
 }
 
+/** A subscription without room, or without anything due, has one row, and no delivery in it. */
+type FoundRow = (DueRow | { id: null; subscription_id: string; room: number }) & { crowded_ms: number };
+
 /**
  * How long a delivery that waits for another is left alone, at least and at most: as long as it has waited already. One
  * that was made while the one before it ended is roused by nobody, and must not wait for long.
@@ -43,6 +56,12 @@ const ASIDE_MIN_MS = 100;
 const ASIDE_MAX_MS = 5_000;
 /** Deliveries looked at beyond those that a subscription has room for: some may wait for others. */
 const SPARE = 16;
+/**
+ * Where all room is taken by what other processes have on their way, nobody says when that ends: it is looked for again
+ * after as long as the first of it has been on its way, at least and at most.
+ */
+const CROWDED_MIN_MS = 250;
+const CROWDED_MAX_MS = 5_000;
 
 /**
  * For rows named by their ids. Written plainly, it would let the planner read an index of all that is pending or due, which
@@ -50,11 +69,19 @@ const SPARE = 16;
  */
 export const IS_PENDING = sql`d.status || '' = 'pending'`;
 
-/** Due deliveries as far as each subscription has room, with their events; those that wait come without. */
-export function findDue(tx: Tx, subscriptions: readonly Asked[]): Promise<DueRow[]> {
-  return tx.rows<DueRow>(sql`
+/**
+ * Due deliveries as far as each subscription has room, with their events; those that wait come without. And where more
+ * may be due. `leaseMs` is how long a claim holds.
+ */
+export async function findDue(
+  tx: Tx,
+  subscriptions: readonly Asked[],
+  leaseMs: number,
+): Promise<{ due: DueRow[]; again: Again[] }> {
+  const found = await tx.rows<FoundRow>(sql`
     with on_way as materialized (
-      select c.tenant_id, c.subscription_id, count(*)::int as claimed
+      select c.tenant_id, c.subscription_id, count(*)::int as claimed,
+        ${leaseMs}::int - (extract(epoch from min(c.next_at) - now()) * 1000)::int as age_ms
       from platform.webhook_deliveries as c
       where c.tenant_id = any(${subscriptions.map(({ tenantId }) => tenantId)}::uuid[])
         and c.claim_id is not null and c.next_at > now()
@@ -62,11 +89,12 @@ export function findDue(tx: Tx, subscriptions: readonly Asked[]): Promise<DueRow
     ), wanted as (
       select w.id,
         w.room - coalesce((select o.claimed from on_way as o where o.subscription_id = w.id), 0) as room,
-        coalesce((select sum(o.claimed) from on_way as o where o.tenant_id = w.tenant_id), 0)::int as tenant_claimed
+        coalesce((select sum(o.claimed) from on_way as o where o.tenant_id = w.tenant_id), 0)::int as tenant_claimed,
+        (select o.age_ms from on_way as o where o.subscription_id = w.id) as age_ms
       from unnest(${subscriptions.map(({ id }) => id)}::uuid[], ${subscriptions.map(({ tenantId }) => tenantId)}::uuid[],
         ${subscriptions.map(({ window }) => window)}::int[]) as w (id, tenant_id, room)
     ), due as materialized (
-      select w.room, w.tenant_claimed, d.*, b.is_waiting,
+      select d.*, b.is_waiting,
         row_number() over (partition by d.subscription_id, b.is_waiting order by d.next_at, d.event_seq) as place
       from wanted as w
       cross join lateral (
@@ -84,43 +112,49 @@ export function findDue(tx: Tx, subscriptions: readonly Asked[]): Promise<DueRow
       ) as b
       where w.room > 0
     )
-    select d.id, d.subscription_id, d.event_id, d.type, d.attempt_count, d.attempts_before, d.body, d.is_waiting,
-      d.next_at::text as due_at, d.tenant_claimed, d.room, d.record_id, d.event_at as at, e.version, e.data, e.created_at,
-      e.updated_at, e.created_by, e.updated_by
-    from due as d
+    select w.id as subscription_id, w.room, w.tenant_claimed, d.id, d.event_id, d.type, d.attempt_count, d.attempts_before, d.body, d.is_waiting,
+      d.next_at::text as due_at, d.record_id, d.event_at as at, e.version, e.data, e.created_at, e.updated_at,
+      e.created_by, e.updated_by,
+      least(${CROWDED_MAX_MS}::int, greatest(${CROWDED_MIN_MS}::int, w.age_ms)) as crowded_ms
+    from wanted as w
+    left join due as d on d.subscription_id = w.id and (d.is_waiting or d.place <= w.room)
     left join lateral (
       select * from platform.events as e
       where d.body is null and not d.is_waiting and e.seq = d.event_seq and e.at = d.event_at
       limit 1
     ) as e on true
-    where d.is_waiting or d.place <= d.room
     order by d.next_at, d.event_seq`);
+  const due = found.filter((row): row is DueRow & FoundRow => row.id !== null);
+  const crowded = found.filter(({ room }) => room <= 0);
+  const again = crowded.map((row) => ({ subscriptionId: row.subscription_id, inMs: row.crowded_ms }));
+  return { due, again: [...again, ...inMs(0, withMore(due))] };
 }
 
-/** Subscriptions with room, so many of whose deliveries wait that others behind them were not looked at. */
-export function behindWaiting(due: readonly DueRow[]): string[] {
+/** Subscriptions whose room is filled, or so many of whose deliveries wait that others behind them were not looked at. */
+function withMore(due: readonly DueRow[]): string[] {
   return [...Map.groupBy(due, (row) => row.subscription_id)].flatMap(([id, rows]) => {
     const room = rows[0]?.room ?? 0;
     const ready = rows.filter((row) => !row.is_waiting).length;
-    return ready < room && rows.length >= room + SPARE ? [id] : [];
+    return ready >= room || rows.length >= room + SPARE ? [id] : [];
   });
 }
 
-/** Puts aside what has not been roused meanwhile; resolves to how long the first of them is left alone, in ms. */
-export async function putAside(tx: Tx, rows: readonly DueRow[]): Promise<number | null> {
+/** Puts aside what has not been roused meanwhile, and says when to look again at what is not roused after either. */
+export async function putAside(tx: Tx, rows: readonly DueRow[]): Promise<Again[]> {
   const input = inputRows(
     ['uuid', 'uuid', 'text'],
     rows.map((row) => [row.subscription_id, row.id, row.due_at]),
   );
-  const aside = await tx.first<{ ms: number | null }>(sql`
+  return tx.rows<Again>(sql`
     with input (subscription_id, id, due_at) as (${input}), aside as (
       update platform.webhook_deliveries as d
       set claim_id = null, next_at = now() + least(${ASIDE_MAX_MS}::int * interval '1 ms',
         greatest(${ASIDE_MIN_MS}::int * interval '1 ms', now() - d.created_at))
       from input as w
       where d.subscription_id = w.subscription_id and d.id = w.id and ${IS_PENDING} and d.next_at + interval '0' = w.due_at::timestamptz
-      returning d.next_at
+      returning d.subscription_id, d.next_at
     )
-    select ceil(extract(epoch from min(next_at) - now()) * 1000)::int as ms from aside`);
-  return aside?.ms ?? null;
+    select subscription_id as "subscriptionId", ceil(extract(epoch from min(next_at) - now()) * 1000)::int as "inMs"
+    from aside
+    group by subscription_id`);
 }

@@ -43,21 +43,15 @@ export function retryDelayMs({ webhook }: Config, n: number, random: number): nu
   return Math.round(Math.min(ideal, 30 * 86_400_000) * (1 - JITTER + 2 * JITTER * random));
 }
 
-/** What a subscription has after one of its deliveries has ended. */
-export interface Ended {
-  subscription_id: string;
-  has_more: boolean;
-}
-
-/** Writes the endings down; resolves to the subscriptions, and whether more of theirs is due. */
-export async function finish(app: App, endings: readonly Ending[]): Promise<Ended[]> {
+/** Writes the endings down; resolves to the subscriptions of which something has waited for one of these deliveries. */
+export async function finish(app: App, endings: readonly Ending[]): Promise<string[]> {
   const outcomes = endings.map(({ delivery, state, status, error, retryMs }) => {
     const isTried = state !== 'given back';
     const { subscriptionId, id, claimId, isDirect, body } = delivery;
     const standing = [isTried ? state : 'pending', isTried ? 1 : 0, status, error, retryMs];
     return [subscriptionId, id, claimId, ...standing, isDirect ? body : null];
   });
-  return app.db.rows<Ended>(sql`
+  const roused = await app.db.rows<{ subscription_id: string }>(sql`
     with outcome (subscription_id, id, claim_id, status, attempts, http_status, error, retry_ms, body) as (
       ${inputRows(['uuid', 'uuid', 'uuid', 'text', 'int', 'int', 'text', 'bigint', 'text'], outcomes)}
     ), ended as (
@@ -90,9 +84,6 @@ export async function finish(app: App, endings: readonly Ending[]): Promise<Ende
       where d.subscription_id = n.subscription_id and d.id = n.id and ${IS_PENDING} and d.claim_id is null
       returning 1
     )
-    select f.subscription_id, exists (
-        select from platform.webhook_deliveries as m
-        where m.subscription_id = f.subscription_id and m.status = 'pending' and m.next_at <= now()
-      ) or exists (select from next as n where n.subscription_id = f.subscription_id) as has_more
-    from (select distinct subscription_id from ended) as f`);
+    select distinct subscription_id from next`);
+  return roused.map(({ subscription_id: id }) => id);
 }

@@ -3,7 +3,7 @@
 // delivery is sent again by whoever claims it. Contract: section 9 of the decisions (at least once).
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
-import { type Ended, type Ending, finish } from './finish.ts';
+import { type Ending, finish } from './finish.ts';
 
 const AGAIN_MS = 250;
 /** How long the first ending waits for others to be written with it. */
@@ -14,11 +14,11 @@ export class Outcomes {
   #waiting: { ending: Ending; written: () => void }[] = [];
   #isWriting = false;
 
-  /** `ended` hears of every subscription one of whose deliveries has been written down. */
+  /** `roused` hears of every subscription of which something has waited for what has been written down. */
   constructor(
     private readonly app: App,
     private readonly stopping: AbortSignal,
-    private readonly ended: (ended: Ended) => void,
+    private readonly roused: (subscriptionId: string) => void,
   ) {}
 
   /** Resolves when the ending is written, or, once the process is stopping, given up. */
@@ -43,7 +43,7 @@ export class Outcomes {
   /** False when it is to be tried again. */
   async #writeBatch(endings: readonly Ending[]): Promise<boolean> {
     try {
-      for (const ended of await finish(this.app, endings)) this.ended(ended);
+      for (const id of await finish(this.app, endings)) this.roused(id);
       return true;
     } catch (error) {
       this.app.log.warn('outcomes of deliveries could not be written yet', { count: endings.length, error });

@@ -9,7 +9,10 @@ const SPACING_MS = 5;
 
 interface Course {
   window: number;
+  /** Until their outcomes are written: a claim made before counts them, and would find the less. */
   onTheWay: number;
+  /** Those of them that left without a claim and are answered: the next one of their kind need not wait for the writing. */
+  answered: number;
   claimedAt: number;
   /** It was to be looked at while there was no room. */
   isMissed: boolean;
@@ -35,29 +38,34 @@ export class Pace {
 
   /** Takes a place where nothing is on its way. What comes in a burst is claimed together, which is cheaper. */
   hold(subscriptionId: string, nowMs: number): boolean {
-    if ((this.#courses.get(subscriptionId)?.onTheWay ?? 0) > 0) return false;
+    const course = this.#courses.get(subscriptionId);
+    if (course !== undefined && course.onTheWay > course.answered) return false;
     this.left(subscriptionId, nowMs);
     return true;
   }
 
   left(subscriptionId: string, nowMs: number): void {
-    const course = this.#courses.get(subscriptionId) ?? { window: 1, onTheWay: 0, claimedAt: 0, isMissed: false };
+    const fresh = { window: 1, onTheWay: 0, answered: 0, claimedAt: 0, isMissed: false };
+    const course = this.#courses.get(subscriptionId) ?? fresh;
     course.onTheWay++;
     course.claimedAt = nowMs;
     this.#courses.set(subscriptionId, course);
   }
 
   /** One has been answered: well, and there may be twice as many; badly, and it is back to one. */
-  answered(subscriptionId: string, isGood: boolean): void {
+  answered(subscriptionId: string, isGood: boolean, isDirect: boolean): void {
     const course = this.#courses.get(subscriptionId);
-    if (course !== undefined) course.window = isGood ? Math.min(course.window * 2, LIMITS.webhook.perSubscription) : 1;
+    if (course === undefined) return;
+    course.window = isGood ? Math.min(course.window * 2, LIMITS.webhook.perSubscription) : 1;
+    if (isDirect) course.answered++;
   }
 
-  /** One is over and written down; true when the subscription was to be looked at meanwhile. */
-  ended(subscriptionId: string): boolean {
+  /** One is over and written down, or a place was not used; true when the subscription was to be looked at meanwhile. */
+  ended(subscriptionId: string, wasAnswered: boolean): boolean {
     const course = this.#courses.get(subscriptionId);
     if (course === undefined) return false;
     course.onTheWay--;
+    if (wasAnswered) course.answered--;
     const { isMissed } = course;
     course.isMissed = false;
     if (course.onTheWay === 0 && course.window === 1) this.#courses.delete(subscriptionId);

@@ -10,11 +10,14 @@ const SET = 'webhooks';
 /** How often the broker is asked. */
 const ASK_MS = 250;
 const TENANTS_KNOWN = 10_000;
+/** Times kept for one subscription. */
+const TIMES_MAX = 32;
 /** Stands for a change of any kind. */
 const ANY = '*';
 
 export class Schedule {
-  readonly #due = new Map<string, number>();
+  /** When each is to be looked at, in ascending order: a look now serves nothing that is due later. */
+  readonly #due = new Map<string, readonly number[]>();
   /** Tenants with a change that is yet to be looked at, and what it may be of. */
   readonly #touched = new Map<string, Set<string>>();
   /** Active subscriptions by tenant, and there by what they ask for: an entity's id and a type of event, or anything. */
@@ -58,10 +61,13 @@ export class Schedule {
     if (Date.now() >= this.#askAt) void this.#ask(limit);
     const now = Date.now();
     const taken: string[] = [];
-    for (const [id, atMs] of this.#due) {
-      if (atMs > now) continue;
+    for (const [id, times] of this.#due) {
+      if ((times[0] as number) > now) continue;
       taken.push(id);
+      const later = times.filter((atMs) => atMs > now);
+      // Behind those that wait already.
       this.#due.delete(id);
+      if (later.length > 0) this.#due.set(id, later);
       if (taken.length === limit) break;
     }
     this.#arm();
@@ -74,7 +80,7 @@ export class Schedule {
    */
   asking(tenantId: string, entityId: string, type: string, nowMs: number): string[] {
     const known = this.#isClosed ? undefined : this.#known.get(tenantId);
-    const isWaiting = (id: string): boolean => (this.#due.get(id) ?? Number.POSITIVE_INFINITY) <= nowMs;
+    const isWaiting = (id: string): boolean => (this.#due.get(id)?.[0] ?? Number.POSITIVE_INFINITY) <= nowMs;
     return known?.get(`${entityId} ${type}`)?.filter((id) => !isWaiting(id)) ?? [];
   }
 
@@ -84,8 +90,10 @@ export class Schedule {
   }
 
   #note(subscriptionId: string, atMs: number): void {
-    const known = this.#due.get(subscriptionId);
-    if (known === undefined || atMs < known) this.#due.set(subscriptionId, atMs);
+    const known = this.#due.get(subscriptionId) ?? [];
+    if (known.includes(atMs)) return;
+    const times = [...known, atMs].sort((a, b) => a - b);
+    this.#due.set(subscriptionId, times.slice(0, TIMES_MAX));
   }
 
   #touch(tenantId: string, change: string): void {
@@ -111,7 +119,7 @@ export class Schedule {
     const now = Date.now();
     for (const [tenant, changes] of touched) {
       const known = this.#known.get(tenant);
-      for (const change of changes) for (const id of known?.get(change) ?? []) this.#due.set(id, now);
+      for (const change of changes) for (const id of known?.get(change) ?? []) this.#note(id, now);
     }
   }
 
@@ -139,7 +147,7 @@ export class Schedule {
     try {
       const ids = await this.app.broker.takeDue(SET, limit);
       const now = Date.now();
-      for (const id of ids) this.#due.set(id, now);
+      for (const id of ids) this.#note(id, now);
       if (ids.length > 0) this.wake();
     } catch (error) {
       this.app.log.debug('the shared schedule of deliveries could not be read', { error });
@@ -166,7 +174,7 @@ export class Schedule {
     if (this.#isClosed) return;
     clearTimeout(this.#timer);
     let next = Number.POSITIVE_INFINITY;
-    for (const atMs of this.#due.values()) if (atMs < next) next = atMs;
+    for (const [atMs = next] of this.#due.values()) if (atMs < next) next = atMs;
     if (next === Number.POSITIVE_INFINITY) return;
     this.#timer = setTimeout(() => this.wake(), Math.min(Math.max(0, next - Date.now()), LIMITS.webhook.sweepMs));
   }
