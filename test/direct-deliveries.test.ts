@@ -120,10 +120,15 @@ test('a change that follows waits until the record’s creation has arrived', as
   expect(changed?.from).toBeGreaterThanOrEqual(made?.to as number);
 });
 
-test('every attempt has the same bytes, also when the definition changes in between', async () => {
+const WRITES: [string, (input: Json) => Promise<unknown>][] = [
+  ['that left without a claim', (input) => tenant.post(RECORDS, input)],
+  ['that was claimed', (input) => tenant.post(`${RECORDS}/bulk`, { operations: [{ op: 'create', data: input }] })],
+];
+
+test.each(WRITES)('every attempt at one %s has the same bytes, whatever changes in between', async (_, write) => {
   const id = await known();
   receiver.answer = (_, response) => void response.writeHead(receiver.received.length < 2 ? 500 : 200).end();
-  await tenant.post(RECORDS, { title: 'again', more: { bb: 1, a: 2 } });
+  await write({ title: 'again', more: { bb: 1, a: 2 } });
   await receiver.waitFor(2);
   await tenant.post('/api/entities/task/fields', { key: 'late', type: 'text' });
   await settled(id, 2);

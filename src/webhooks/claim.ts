@@ -32,7 +32,9 @@ export interface Claimed {
   body: string | null;
   url: string;
   secret: string | null;
-  /** It was born claimed: its body is kept when its first attempt has ended. */
+  /** The body is in the database: otherwise it is written there when this attempt has ended. */
+  isKept: boolean;
+  /** It was born claimed. */
   isDirect: boolean;
 }
 
@@ -140,15 +142,14 @@ async function take(
     claimed.push(toClaimed(row, claimId, subscribed, row.body ?? (await freeze(app, tx, row, subscribed))));
   }
   const input = inputRows(
-    ['uuid', 'uuid', 'text'],
-    claimed.map(({ subscriptionId, id, body }) => [subscriptionId, id, body]),
+    ['uuid', 'uuid'],
+    claimed.map(({ subscriptionId, id }) => [subscriptionId, id]),
   );
   const taken = await tx.rows<{ id: string }>(sql`
-    with i (subscription_id, id, body) as (${input})
+    with i (subscription_id, id) as (${input})
     update platform.webhook_deliveries as d
     set claim_id = ${claimId}::uuid,
-      next_at = now() + ${leaseMsOf(app)}::int * interval '1 ms',
-      body = coalesce(d.body, i.body)
+      next_at = now() + ${leaseMsOf(app)}::int * interval '1 ms'
     from i
     where d.subscription_id = i.subscription_id and d.id = i.id and ${IS_PENDING} and d.next_at + interval '0' <= now()
     returning d.id`);
@@ -169,6 +170,7 @@ function toClaimed(row: DueRow, claimId: string, { tenant, url, secret }: Subscr
     body,
     url,
     secret,
+    isKept: row.body !== null,
     isDirect: false,
   };
 }

@@ -95,6 +95,7 @@ function claimedFrom(
     body,
     url: url ?? '',
     secret,
+    isKept: false,
     isDirect: true,
   };
 }

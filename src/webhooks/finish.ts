@@ -1,6 +1,8 @@
 // Writing down how attempts ended, many in one statement, and only while the claim still stands: who
-// took over a lease that had run out decides. Delays are milliseconds, grown by a factor and spread by
-// a fifth either way. Contract: "Webhooks (outbound)", `WEBHOOK_RETRY_*` in section 1 of the decisions.
+// took over a lease that had run out decides. What was sent is kept with the first outcome, not by the claim:
+// with a process that dies in between it is lost, and made anew from the event. Delays are milliseconds, grown
+// by a factor and spread by a fifth either way.
+// Contract: "Webhooks (outbound)", `WEBHOOK_RETRY_*` in section 1 of the decisions.
 import type { App } from '../app.ts';
 import type { Config } from '../config.ts';
 import { inputRows, sql } from '../runtime/sql.ts';
@@ -47,9 +49,9 @@ export function retryDelayMs({ webhook }: Config, n: number, random: number): nu
 export async function finish(app: App, endings: readonly Ending[]): Promise<string[]> {
   const outcomes = endings.map(({ delivery, state, status, error, retryMs }) => {
     const isTried = state !== 'given back';
-    const { subscriptionId, id, claimId, isDirect, body } = delivery;
+    const { subscriptionId, id, claimId, isKept, body } = delivery;
     const standing = [isTried ? state : 'pending', isTried ? 1 : 0, status, error, retryMs];
-    return [subscriptionId, id, claimId, ...standing, isDirect ? body : null];
+    return [subscriptionId, id, claimId, ...standing, isKept ? null : body];
   });
   const roused = await app.db.rows<{ subscription_id: string }>(sql`
     with outcome (subscription_id, id, claim_id, status, attempts, http_status, error, retry_ms, body) as (
