@@ -240,6 +240,8 @@ export class Audience implements Watcher {
   /** Once more where something has changed while the rights were looked up. */
   async #lookUp(group: Group<Seat>): Promise<void> {
     while (this.#inDoubt.has(group)) {
+      // A change is told to all in one turn, and what was kept of it may be dropped after this is told.
+      await Promise.resolve();
       const { doubts } = group;
       try {
         const caller = requireTenant(await group.ticket.load());
