@@ -53,12 +53,13 @@ export const PLAIN_SCANS = raw(`set_config('enable_bitmapscan', 'off', true)`);
 
 /**
  * To be selected in a transaction whose statements cost more to plan than to run: each is planned once for a connection.
- * Only for what finds few rows by indexes, whatever it is asked for: none of these plans reads a whole table, and none
- * is compiled, for which estimates that know no values would be reason enough.
+ * Only for what finds few rows by indexes, whatever it is asked for. The plan may have been made for an empty table,
+ * where all ways cost the same, and serves a full one: it reads no table whole, and what is to be in order by the index
+ * that is in this order. None is compiled, for which estimates that know no values would be reason enough.
  */
 export const KEPT_PLANS = raw(
-  `set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('enable_seqscan', 'off', true)
-    || set_config('jit', 'off', true)`,
+  `set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('jit', 'off', true)
+    || set_config('enable_seqscan', 'off', true) || set_config('enable_sort', 'off', true)`,
 );
 
 /** The same as one piece, for what is used again and again. Throws where a value would be bound. */

@@ -105,9 +105,12 @@ export async function findDue(
       ) as d
       cross join lateral (
         select exists (
-          select from platform.webhook_deliveries as o
-          where o.subscription_id = d.subscription_id and o.record_id = d.record_id and o.status = 'pending'
-            and o.id <> d.id and (o.event_seq < d.event_seq or (o.claim_id is not null and o.next_at > now()))
+          select from (
+            select * from platform.webhook_deliveries as o
+            where o.subscription_id = d.subscription_id and o.record_id = d.record_id and o.status = 'pending'
+            order by o.event_seq
+          ) as o
+          where o.id <> d.id and (o.event_seq < d.event_seq or (o.claim_id is not null and o.next_at > now()))
         ) as is_waiting
       ) as b
       where w.room > 0
