@@ -236,9 +236,8 @@ describe('sockets', () => {
     }
   });
 
-  test('a token that runs out is auth_expired; a new auth goes on with the subscriptions', async () => {
+  test('a token that runs out is auth_expired; a new auth goes on with the subscriptions from then on', async () => {
     const tenant = await tenantWithArticles();
-    const others = kept(await subscribeSocket(service.url, await adminSession(service, tenant), 'articles'));
     const socket = kept(await subscribeSocket(service.url, await shortToken(tenant, 600), 'articles'));
     // Good for as long as this machine needs to present it.
     const present = async (seconds: number): Promise<void> => {
@@ -248,7 +247,6 @@ describe('sockets', () => {
     await present(2);
     expect(await socket.next(100_000)).toMatchObject({ type: 'error', code: 'auth_expired' });
     await tenant.post(RECORDS, { body: 'unheard' });
-    expect((await others.next()).data.body).toBe('unheard');
     expect((await socket.ask({ type: 'subscribe', entity: 'articles' })).code).toBe('auth_expired');
     expect(await socket.ask({ type: 'auth', token: await shortToken(tenant, 600) })).toEqual({ type: 'auth_ok' });
     await tenant.post(RECORDS, { body: 'heard' });

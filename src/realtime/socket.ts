@@ -227,6 +227,8 @@ class Visit implements Listener {
   #expire(): void {
     if (this.#session.phase === 'expired') return;
     this.#leave();
+    // What changes until the next `auth` is not told after it either, whether others listen meanwhile or not.
+    this.#known = [];
     this.#take(expired(this.#session));
     this.#expect(RENEW_WITHIN_MS);
   }
