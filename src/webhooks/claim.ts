@@ -11,10 +11,11 @@ import { type Tenant, type TenantRow, toTenant } from '../tenants/tenants.ts';
 import { type Again, type Asked, type DueRow, findDue, IS_PENDING, inMs, putAside } from './due.ts';
 import { payloadOf } from './payload.ts';
 
-/** A subscription to look at, and how many more of its deliveries may be on their way. */
+/** A subscription to look at, how many of its deliveries may be on their way, and how many may leave now. */
 export interface Wanted {
   subscriptionId: string;
   window: number;
+  most: number;
 }
 
 /** A delivery that this process is to send. */
@@ -88,20 +89,21 @@ export async function claimDue(app: App, wanted: readonly Wanted[], capacity: nu
  * their way, and the outcome of one that has arrived commits after its claim.
  */
 async function lockSubscriptions(tx: Tx, wanted: readonly Wanted[]): Promise<Map<string, Subscribed>> {
-  const windows = new Map(wanted.map(({ subscriptionId, window }) => [subscriptionId, window]));
+  const wantedOf = new Map(wanted.map((each) => [each.subscriptionId, each]));
   const rows = await tx.rows<SubscriptionRow>(sql`
     select s.id as subscription_id, s.entity_id, s.url, s.secret, t.id, t.slug, t.name, t.status, t.settings,
       t.created_at, t.updated_at, ${LAZY_COMMIT} as setting, ${PLAIN_SCANS} as scans,
       ${KEPT_PLANS} as plans
     from platform.webhook_subscriptions as s
     join platform.tenants as t on t.id = s.tenant_id
-    where s.id = any(${[...windows.keys()]}::uuid[]) and s.is_active and t.status = 'active'
+    where s.id = any(${[...wantedOf.keys()]}::uuid[]) and s.is_active and t.status = 'active'
     for no key update of s skip locked`);
   return new Map(
     rows.map((row) => {
       const { subscription_id: id, entity_id: entityId, url, secret } = row;
       const tenant = toTenant(row);
-      return [id, { id, tenantId: tenant.id, entityId, url, secret, tenant, window: windows.get(id) ?? 0 }];
+      const { window, most } = wantedOf.get(id) as Wanted;
+      return [id, { id, tenantId: tenant.id, entityId, url, secret, tenant, window, most }];
     }),
   );
 }

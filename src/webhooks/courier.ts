@@ -17,11 +17,14 @@ import { Outcomes } from './outcomes.ts';
 import { Pace } from './pace.ts';
 import { headersOf } from './payload.ts';
 import { findReceiver } from './receiver.ts';
+import { Restraint } from './restraint.ts';
 import { Schedule } from './schedule.ts';
 
 const POLL_MS = 500;
 /** Subscriptions looked at in one round. */
 const ROUND = 64;
+/** Between two looks at whether a round may begin. */
+const STEP_MS = 5;
 /** The part of SHUTDOWN_TIMEOUT_MS that attempts under way get when the process ends. */
 const CLOSE_SHARE = 0.25;
 
@@ -33,6 +36,7 @@ export class Courier {
   readonly #outcomes: Outcomes;
   readonly #direct: Direct;
   readonly #connections = new Connections();
+  readonly #restraint: Restraint;
   readonly #durations: Histogram;
   #worker!: Worker;
 
@@ -43,10 +47,12 @@ export class Courier {
       ['outcome'],
     );
     app.metrics.gauge('svc_webhook_attempts_in_flight', 'Webhook attempts under way.', () => this.#sending.size);
+    this.#restraint = new Restraint(app.db);
+    app.onCommitted(() => this.#restraint.look(Date.now()));
     this.#schedule = new Schedule(app, () => this.#worker?.nudge());
     this.#outcomes = new Outcomes(app, this.#cut.signal, (id) => this.#schedule.at(id, Date.now()));
     this.#direct = new Direct(app, this.#schedule, this.#pace, (delivery) => this.#send(delivery));
-    usePlaces(app, (...of) => this.#direct.take(...of));
+    usePlaces(app, (...of) => (this.#restraint.isBusy(Date.now()) ? undefined : this.#direct.take(...of)));
   }
 
   /** Starts the worker; it hears of what is committed in this process at once. */
@@ -63,11 +69,13 @@ export class Courier {
 
   /** One round: claims what is due and sets it on its way. Resolves to how many deliveries that were. */
   async once(): Promise<number> {
+    while (!this.#restraint.begins(Date.now())) await delay(STEP_MS);
     const capacity = LIMITS.webhook.perProcess - this.#sending.size;
     if (capacity <= 0) return 0;
     const ids = (await this.#schedule.take(ROUND)).filter((id) => this.#isTimely(id));
     if (ids.length === 0) return 0;
-    const wanted = ids.map((subscriptionId) => ({ subscriptionId, window: this.#pace.windowOf(subscriptionId) }));
+    const most = this.#restraint.mostOfEach(ids.length, Date.now());
+    const wanted = ids.map((id) => ({ subscriptionId: id, window: this.#pace.windowOf(id), most }));
     try {
       const { claimed, again } = await claimDue(this.app, wanted, capacity);
       for (const delivery of claimed) {

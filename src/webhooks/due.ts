@@ -9,6 +9,8 @@ export interface Asked {
   id: string;
   tenantId: string;
   window: number;
+  /** How many of them may leave now. */
+  most: number;
 }
 
 /** A subscription that is to be looked at again. */
@@ -88,11 +90,12 @@ export async function findDue(
       group by c.tenant_id, c.subscription_id
     ), wanted as (
       select w.id,
-        w.room - coalesce((select o.claimed from on_way as o where o.subscription_id = w.id), 0) as room,
+        least(w.most, w.room - coalesce((select o.claimed from on_way as o where o.subscription_id = w.id), 0)) as room,
         coalesce((select sum(o.claimed) from on_way as o where o.tenant_id = w.tenant_id), 0)::int as tenant_claimed,
         (select o.age_ms from on_way as o where o.subscription_id = w.id) as age_ms
       from unnest(${subscriptions.map(({ id }) => id)}::uuid[], ${subscriptions.map(({ tenantId }) => tenantId)}::uuid[],
-        ${subscriptions.map(({ window }) => window)}::int[]) as w (id, tenant_id, room)
+        ${subscriptions.map(({ window }) => window)}::int[], ${subscriptions.map(({ most }) => most)}::int[])
+        as w (id, tenant_id, room, most)
     ), due as materialized (
       select d.*, b.is_waiting,
         row_number() over (partition by d.subscription_id, b.is_waiting order by d.next_at, d.event_seq) as place
