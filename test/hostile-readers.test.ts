@@ -3,12 +3,14 @@
 // Contract: "SSE stream" and "WebSocket", section 9 of the decisions.
 import { afterAll, afterEach, beforeAll, describe, expect, spyOn, test } from 'bun:test';
 import process from 'node:process';
+import { setImmediate } from 'node:timers/promises';
 import { tokensOf } from '../src/access/bound.ts';
 import { realtimeOf } from '../src/realtime/realtime.ts';
 import { socketHandler } from '../src/realtime/socket.ts';
 import { newId } from '../src/runtime/ids.ts';
-import type { TextSocket } from '../src/runtime/socket.ts';
+import type { SocketHandler, TextSocket } from '../src/runtime/socket.ts';
 import { sql } from '../src/runtime/sql.ts';
+import { Connection } from '../src/serve/connection.ts';
 import { adminSession } from './support/credentials.ts';
 import { closeCode, frame, type RawConnection, rawGet, rawSocket, rawStream } from './support/raw.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
@@ -213,6 +215,30 @@ describe('sockets', () => {
     // A server may also break off without a word.
     expect([...codes, null]).toContain(closeCode(socket));
     await placesBack();
+  });
+
+  test('what waits behind a message is bounded in bytes too, and those handled make room', async () => {
+    const { promise: handled, resolve: handle } = Promise.withResolvers<void>();
+    const closed: number[] = [];
+    const handler = {
+      maxFrameBytes: 65_536,
+      maxBufferedBytes: 1,
+      open: () => {},
+      message: () => handled,
+      close: () => {},
+    };
+    const transport = { send: () => {}, buffered: () => 0, close: (code: number) => void closed.push(code) };
+    const connect = () => new Connection({}, handler as unknown as SocketHandler<object>, transport, () => {});
+    const [waiting, flooded] = [connect(), connect()];
+    for (let i = 0; i < 4; i++) waiting.receive('x'.repeat(60_000));
+    handle();
+    await handled;
+    await setImmediate();
+    for (let i = 0; i < 4; i++) waiting.receive('x'.repeat(60_000));
+    expect(closed).toEqual([]);
+    for (let i = 0; i < 5; i++) flooded.receive('x'.repeat(60_000));
+    expect(closed).toEqual([1008]);
+    flooded.finish(1008);
   });
 
   test('who does not authenticate in ten seconds is closed with 4401, and waits no longer', () => {

@@ -7,6 +7,8 @@ import type { SocketHandler, TextSocket } from './contract.ts';
 
 /** Messages that may wait behind the one being handled; a client past that is not waiting for answers. */
 const MAX_PENDING = 256;
+/** And together no more than so many of the largest: who has not authenticated may send them too. */
+const MAX_PENDING_FRAMES = 4;
 /** A burst may pass the limit within one turn, in which no runtime can flush; not without end, though. */
 const BURST_FACTOR = 4;
 /**
@@ -30,6 +32,8 @@ export class Connection<D extends object> implements TextSocket<D> {
   #finished = false;
   #judging = false;
   #pending = 0;
+  /** Characters of those that wait. */
+  #pendingLength = 0;
   #farewell: ReturnType<typeof setTimeout> | undefined;
   #last = SETTLED;
 
@@ -78,8 +82,10 @@ export class Connection<D extends object> implements TextSocket<D> {
       this.close(...refused);
       return;
     }
+    const text = frame as string;
     this.#pending++;
-    this.#last = this.#last.then(() => this.#handle(frame as string));
+    this.#pendingLength += text.length;
+    this.#last = this.#last.then(() => this.#handle(text));
   }
 
   /** The runtime says that the connection is over, or it is given up; only the first time counts. */
@@ -98,7 +104,8 @@ export class Connection<D extends object> implements TextSocket<D> {
   #refusal(frame: unknown): [code: number, reason: string] | undefined {
     if (typeof frame !== 'string') return [1003, 'text frames only'];
     if (longerThan(frame, this.handler.maxFrameBytes)) return [1009, 'frame too large'];
-    return this.#pending >= MAX_PENDING ? [1008, 'too many messages at once'] : undefined;
+    const isTooMuch = this.#pendingLength + frame.length > this.handler.maxFrameBytes * MAX_PENDING_FRAMES;
+    return this.#pending >= MAX_PENDING || isTooMuch ? [1008, 'too many messages at once'] : undefined;
   }
 
   async #handle(text: string): Promise<void> {
@@ -108,6 +115,7 @@ export class Connection<D extends object> implements TextSocket<D> {
       this.#fail(error);
     } finally {
       this.#pending--;
+      this.#pendingLength -= text.length;
       if (this.#pending === 0) this.#last = SETTLED;
     }
   }
