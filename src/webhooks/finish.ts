@@ -5,7 +5,7 @@
 // Contract: "Webhooks (outbound)", `WEBHOOK_RETRY_*` in section 1 of the decisions.
 import type { App } from '../app.ts';
 import type { Config } from '../config.ts';
-import { inputRows, sql } from '../runtime/sql.ts';
+import { inputRows, KEPT_PLANS, PLAIN_SCANS, type Sql, sql } from '../runtime/sql.ts';
 import type { Claimed } from './claim.ts';
 import { IS_PENDING } from './due.ts';
 import type { Outcome } from './exchange.ts';
@@ -53,7 +53,15 @@ export async function finish(app: App, endings: readonly Ending[]): Promise<stri
     const standing = [isTried ? state : 'pending', isTried ? 1 : 0, status, error, retryMs];
     return [subscriptionId, id, claimId, ...standing, isKept ? null : body];
   });
-  const roused = await app.db.rows<{ subscription_id: string }>(sql`
+  return app.db.begin(async (tx) => {
+    await tx.rows(sql`select ${KEPT_PLANS} as plans, ${PLAIN_SCANS} as scans`);
+    const roused = await tx.rows<{ subscription_id: string }>(writingOf(outcomes));
+    return roused.map(({ subscription_id: id }) => id);
+  });
+}
+
+function writingOf(outcomes: readonly (readonly unknown[])[]): Sql {
+  return sql`
     with outcome (subscription_id, id, claim_id, status, attempts, http_status, error, retry_ms, body) as (
       ${inputRows(['uuid', 'uuid', 'uuid', 'text', 'int', 'int', 'text', 'bigint', 'text'], outcomes)}
     ), ended as (
@@ -86,6 +94,5 @@ export async function finish(app: App, endings: readonly Ending[]): Promise<stri
       where d.subscription_id = n.subscription_id and d.id = n.id and ${IS_PENDING} and d.claim_id is null
       returning 1
     )
-    select distinct subscription_id from next`);
-  return roused.map(({ subscription_id: id }) => id);
+    select distinct subscription_id from next`;
 }
