@@ -35,6 +35,40 @@ test('numbers that are never committed hold nothing up, and every record keeps i
   stream.close();
 });
 
+test('what is passed on at once and what is found in the outbox are shown in one order, each once', async () => {
+  const tenant = await service.tenant();
+  const path = '/api/entities/articles/records';
+  await tenant.post('/api/entities', { name: 'articles', fields: [{ key: 'n', type: 'number' }] });
+  const [all, unheard] = await Promise.all([
+    connectEvents(service.url, tenant.slug, tenant.key),
+    connectEvents(service.url, tenant.slug, tenant.key, '?entities=others'),
+  ]);
+  const expected: string[] = [];
+  for (let n = 0; n < 15; n++) {
+    const { id } = (await tenant.post(path, { n })).body.data;
+    const operations = [1, 2, 3].map((more) => ({ op: 'create', data: { n: n + more / 10 } }));
+    const made = (await tenant.post(`${path}/bulk`, { operations })).body.data.results.map(
+      (each: { id: string }) => each.id,
+    );
+    await tenant.patch(`${path}/${id}`, { n: -n });
+    if (n % 3 === 0) await service.app.db.rows(sql`select nextval('platform.events_seq')`);
+    await tenant.delete(`${path}/${id}`);
+    const told = ['created', 'updated', 'deleted'].map((what) => `${what} ${id}`);
+    expected.push(...told.slice(0, 1), ...made.map((each: string) => `created ${each}`), ...told.slice(1));
+  }
+  const shown: string[] = [];
+  while (shown.length < expected.length) {
+    const { event, data } = await all.next();
+    shown.push(`${event.replace('record.', '')} ${data.record_id.replace('rec_', '')}`);
+  }
+  expect(shown).toEqual(expected);
+  await tenant.post('/api/entities', { name: 'others', fields: [{ key: 'n', type: 'number' }] });
+  await tenant.post('/api/entities/others/records', { n: 1 });
+  expect((await unheard.next()).data.entity).toBe('others');
+  all.close();
+  unheard.close();
+});
+
 // The embedded database has one session: there no number can come late, and no such test.
 if (process.env.DATABASE_URL) {
   test('an event whose transaction commits long after later ones is not lost', async () => {
