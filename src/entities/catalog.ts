@@ -4,7 +4,6 @@
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
-import type { RecordEventType } from '../events/event.ts';
 import type { FieldRef, FieldType } from '../expression/ast.ts';
 import { Cache } from '../runtime/cache.ts';
 import { identifier, type Queries, sql, type Tx } from '../runtime/sql.ts';
@@ -66,7 +65,7 @@ interface EntityRow {
   version: number;
   next_slot: number;
   retired_slots: string[];
-  subscribed: RecordEventType[];
+  subscribed: Entity['subscribed'];
   created_at: string;
   updated_at: string;
 }
@@ -94,9 +93,15 @@ interface FieldRow {
 export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Catalog> {
   const entityRows = await queries.rows<EntityRow>(sql`
     select d.id, d.name, d.label, d.description, d.is_system, d.version, d.next_slot, d.retired_slots, d.created_at,
-      d.updated_at, array(
-        select distinct unnest(s.event_types) from platform.webhook_subscriptions as s
-        where s.entity_id = d.id and s.is_active
+      d.updated_at, (
+        select coalesce(jsonb_object_agg(a.type, a.ids), '{}')
+        from (
+          select t.type, jsonb_agg(s.id order by s.id) as ids
+          from platform.webhook_subscriptions as s
+          cross join unnest(s.event_types) as t (type)
+          where s.entity_id = d.id and s.is_active
+          group by t.type
+        ) as a
       ) as subscribed
     from ${identifier(tenant.schema, 'entity_definitions')} as d
     order by d.name collate "C"`);

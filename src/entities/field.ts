@@ -82,8 +82,8 @@ export interface Entity {
   nextSlot: number;
   /** Slots that belong to no field and may still hold values, to be removed. */
   retiredSlots: readonly string[];
-  /** What active webhook subscriptions ask for; the version grows when that changes. */
-  subscribed: readonly RecordEventType[];
+  /** The active webhook subscriptions, by their ids, that ask for each type of event; the version grows when that changes. */
+  subscribed: Readonly<Partial<Record<RecordEventType, readonly string[]>>>;
   fields: readonly Field[];
   byKey: ReadonlyMap<string, Field>;
   /** Relations of any entity to this one. */

@@ -47,24 +47,17 @@ export interface Share {
 }
 
 /**
- * The insert that records a webhook delivery for every event of `evented` (a CTE with the columns id, seq, at,
- * record_id) and every active subscription that asks for it.
+ * The insert that records a webhook delivery for every event of `evented` (a CTE with the columns id, seq, at, tenant_id,
+ * record_id, type) and every subscription named: those that are active and ask for it, by a definition that the change
+ * finds to be the present one.
  */
-export function appendDeliveries(
-  evented: Sql,
-  type: RecordEventType,
-  entityId: string,
-  cause: Cause,
-  share?: Share,
-): Sql {
+export function appendDeliveries(evented: Sql, subscriptionIds: readonly string[], share?: Share): Sql {
   const columns = sql`subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type`;
-  const values = sql`s.id, ${cause.tenantId}::uuid, e.id, e.seq, e.at, e.record_id, ${type}`;
   return sql`
     insert into platform.webhook_deliveries (${columns}${share === undefined ? EMPTY : sql`, claim_id, next_at`})
-    select ${values}${share === undefined ? EMPTY : sql`, ${claimOf(share)}`}
+    select s.id, e.tenant_id, e.id, e.seq, e.at, e.record_id, e.type${share === undefined ? EMPTY : sql`, ${claimOf(share)}`}
     from ${evented} as e
-    join platform.webhook_subscriptions as s
-      on s.entity_id = ${entityId}::uuid and s.is_active and ${type} = any(s.event_types)`;
+    cross join unnest(${literal(`{${subscriptionIds.join()}}`)}::uuid[]) as s (id)`;
 }
 
 function claimOf({ claimId, leaseMs, subscriptionIds }: Share): Sql {

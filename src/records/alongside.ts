@@ -71,13 +71,14 @@ function counted(entity: Entity, type: RecordEventType, most: number): Sql {
 /** With a share, `delivered` has the columns id, subscription_id and claim_id. */
 function evented(entity: Entity, type: RecordEventType, changes: Sql, cause: Cause, share?: Share): Sql {
   const events = appendEvents(changes, type, entity, cause);
-  const isSubscribed = entity.subscribed.includes(type);
-  if (!isSubscribed && cause.tell === undefined) return sql`evented as (${events})`;
-  const evented = sql`evented as (${events} returning id, seq, at, record_id, xid)`;
-  if (!isSubscribed) return evented;
-  return sql`${evented},
-    delivered as (${appendDeliveries(sql`evented`, type, entity.id, cause, share)}
-      ${share === undefined ? EMPTY : sql`returning id, subscription_id, claim_id`})`;
+  const subscriptionIds = entity.subscribed[type];
+  if (subscriptionIds === undefined && cause.tell === undefined) return sql`evented as (${events})`;
+  const evented = sql`evented as (${events} returning id, seq, at, tenant_id, record_id, type, xid)`;
+  if (subscriptionIds === undefined) return evented;
+  const delivered = partOf(entity, `deliveries of ${type}`, () => appendDeliveries(sql`evented`, subscriptionIds));
+  if (share === undefined) return sql`${evented}, delivered as (${delivered})`;
+  return sql`${evented}, delivered as (
+    ${appendDeliveries(sql`evented`, subscriptionIds, share)} returning id, subscription_id, claim_id)`;
 }
 
 /** Notes the after rules to run, with the record as it is now: nothing where the change starts none. */

@@ -46,5 +46,5 @@ export function usePlaces(app: App, taker: Taker): void {
 }
 
 export function takePlaces(app: App, tenantId: string, entity: Entity, type: RecordEventType): Places | undefined {
-  return entity.subscribed.includes(type) ? takers.get(app)?.(tenantId, entity.id, type) : undefined;
+  return entity.subscribed[type] !== undefined ? takers.get(app)?.(tenantId, entity.id, type) : undefined;
 }
