@@ -1,19 +1,23 @@
 // Requests come first. A delivery and the writing down of its outcome take about as much of the processor and the
 // database as the write that it tells of, and whoever made that write waits for the answer, while nobody waits for a
-// delivery. So while calls wait for a connection to the database, which is what a process has least of, rounds of
-// claiming are spaced and small: a saturated process still sends a few hundred a second, and what piles up meanwhile
+// delivery. So in a process whose calls nearly all wait for a connection to the database, which is what it has least
+// of, rounds of claiming are spaced and small: it still sends over a hundred a second, and what piles up meanwhile
 // leaves afterwards at full speed. A round is put off by ROUND_MS at most, and at any other time not at all.
 // Times are milliseconds since the epoch.
 import { LIMITS } from '../limits.ts';
 import type { Database } from '../runtime/postgres.ts';
 
 /** From one round to the next one, and how many deliveries one may claim, in a busy process. */
-const ROUND_MS = 125;
+const ROUND_MS = 250;
 const ROUND_CLAIMS = 32;
+/** The share of commits, about so many of the last ones, at which calls waited, from which on a process is busy. */
+const BUSY_SHARE = 0.5;
+const COMMITS = 32;
 /** How long what was seen at a commit holds. */
 const SEEN_MS = 25;
 
 export class Restraint {
+  #share = 0;
   #seenAt = 0;
   #roundAt = 0;
 
@@ -21,12 +25,15 @@ export class Restraint {
 
   /** To be called at every commit. */
   look(nowMs: number): void {
-    if (this.db.stats().waiting > 0) this.#seenAt = nowMs;
+    const known = nowMs < this.#seenAt + SEEN_MS ? this.#share : 0;
+    const waits = this.db.stats().waiting > 0 ? 1 : 0;
+    this.#share = known + (waits - known) / COMMITS;
+    this.#seenAt = nowMs;
   }
 
-  /** Whether calls have waited for the database just now. */
+  /** Whether calls have waited for the database at most of the last commits, up to now. */
   isBusy(nowMs: number): boolean {
-    return nowMs < this.#seenAt + SEEN_MS;
+    return this.#share > BUSY_SHARE && nowMs < this.#seenAt + SEEN_MS;
   }
 
   /** Begins a round; false when it is too early for it, to be asked again soon. */
