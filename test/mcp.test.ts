@@ -10,6 +10,7 @@ import { sql } from '../src/runtime/sql.ts';
 import { addRole, botToken, platformKey, publicKey, userToken } from './support/credentials.ts';
 import { startReceiver } from './support/receiver.ts';
 import { ADMIN_SECRET, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { connectEvents } from './support/streams.ts';
 
 const BASIC = [
   'tenant_login',
@@ -639,5 +640,18 @@ describe('over stdio', () => {
     );
     expect(found.result.supportedVersions).toContain(MODERN);
     expect(JSON.parse(mine.result.content[0].text).error.code).toBe('UNAUTHORIZED');
+  });
+
+  test('records are written, and shown to who listens at the service', async () => {
+    const own = await service.tenant();
+    await own.post('/api/entities', { name: 'note', fields: [{ key: 'title', type: 'text' }] });
+    const stream = await connectEvents(service.url, own.slug, own.key);
+    const input = { entity_name: 'note', data: { title: 'from stdio' } };
+    const call = { method: 'tools/call', params: { name: 'create_record', arguments: input, _meta: META } };
+    const [made] = await run([call], { SVC_CREDENTIAL: own.key });
+    const { event, data } = await stream.next();
+    expect([event, data.data.triggered_by]).toEqual(['record.created', 'mcp']);
+    expect(data.record_id).toBe(made.result.structuredContent.id);
+    stream.close();
   });
 });

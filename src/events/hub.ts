@@ -285,6 +285,11 @@ export async function openHub(app: App): Promise<Hub> {
   return hub;
 }
 
+/** See `Hub.follow`; undefined also in a process without a hub, which has no streams. */
+export function followOf(app: App, tenantId: string, entity: string): Follow | undefined {
+  return hubs.get(app)?.follow(tenantId, entity);
+}
+
 /** The process's hub. */
 export function hubOf(app: App): Hub {
   const hub = hubs.get(app);

@@ -8,7 +8,7 @@ import { type Catalog, catalogOf, catalogWithin, forgetCatalog } from '../entiti
 import { IS_REQUIRED, mergeStored, readNew, readPatch, type Stored, unwrap } from '../entities/values.ts';
 import { keepsWords } from '../entities/words.ts';
 import { conflict, forbidden, invalid, notFound, type Problem, ServiceError } from '../errors.ts';
-import { hubOf } from '../events/hub.ts';
+import { followOf } from '../events/hub.ts';
 import type { Cause } from '../events/outbox.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { isDeadlock } from '../runtime/postgres/failures.ts';
@@ -195,7 +195,7 @@ async function attempt<T>(
     // Of another record's change nobody knows here whether something of its own is before it.
     const places =
       operation === 'create' && tx === null ? takePlaces(app, caller.tenant.id, entity, 'record.created') : undefined;
-    const follow = isLocked ? undefined : hubOf(app).follow(caller.tenant.id, entityName);
+    const follow = isLocked ? undefined : followOf(app, caller.tenant.id, entityName);
     const once = (inner: WriteContext) => write(inner, catalog, sightOf(catalog, caller, entity), places);
     try {
       const written = await (isLocked ? inTransaction(context, once) : once({ ...context, tell: follow?.tell }));
