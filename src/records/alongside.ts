@@ -75,10 +75,11 @@ function evented(entity: Entity, type: RecordEventType, changes: Sql, cause: Cau
   if (subscriptionIds === undefined && cause.tell === undefined) return sql`evented as (${events})`;
   const evented = sql`evented as (${events} returning id, seq, at, tenant_id, record_id, type, xid)`;
   if (subscriptionIds === undefined) return evented;
-  const delivered = partOf(entity, `deliveries of ${type}`, () => appendDeliveries(sql`evented`, subscriptionIds));
-  if (share === undefined) return sql`${evented}, delivered as (${delivered})`;
-  return sql`${evented}, delivered as (
-    ${appendDeliveries(sql`evented`, subscriptionIds, share)} returning id, subscription_id, claim_id)`;
+  const deliveries = () => appendDeliveries(sql`evented`, subscriptionIds, share);
+  if (share !== undefined) {
+    return sql`${evented}, delivered as (${deliveries()} returning id, subscription_id, claim_id)`;
+  }
+  return sql`${evented}, delivered as (${partOf(entity, `deliveries of ${type}`, deliveries)})`;
 }
 
 /** Notes the after rules to run, with the record as it is now: nothing where the change starts none. */

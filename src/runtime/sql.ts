@@ -46,20 +46,17 @@ export const EMPTY = raw('');
 export const LAZY_COMMIT = raw(`set_config('synchronous_commit', 'off', true)`);
 
 /**
- * To be selected in a transaction whose statements read indexes with many entries of rows that are gone: a plain scan
- * marks those, and they cost the next one nothing; a bitmap scan goes to each of them every time until a vacuum.
- */
-export const PLAIN_SCANS = raw(`set_config('enable_bitmapscan', 'off', true)`);
-
-/**
  * To be selected in a transaction whose statements cost more to plan than to run: each is planned once for a connection.
  * Only for what finds few rows by indexes, whatever it is asked for. The plan may have been made for an empty table,
  * where all ways cost the same, and serves a full one: it reads no table whole, and what is to be in order by the index
- * that is in this order. None is compiled, for which estimates that know no values would be reason enough.
+ * that is in this order. Its scans are plain ones: those mark the entries of rows that are gone, which cost the next one
+ * nothing then; a bitmap scan goes to each of them every time until a vacuum. None is compiled, for which estimates that
+ * know no values would be reason enough.
  */
 export const KEPT_PLANS = raw(
   `set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('jit', 'off', true)
-    || set_config('enable_seqscan', 'off', true) || set_config('enable_sort', 'off', true)`,
+    || set_config('enable_seqscan', 'off', true) || set_config('enable_sort', 'off', true)
+    || set_config('enable_bitmapscan', 'off', true)`,
 );
 
 /** The same as one piece, for what is used again and again. Throws where a value would be bound. */
