@@ -3,7 +3,7 @@
 // access stops the start.
 import { Elysia } from 'elysia';
 import type { Caller } from './access/caller.ts';
-import { loggedPath, note } from './access/request-facts.ts';
+import { attachRequestContext, redactedPath } from './access/request-context.ts';
 import { adminKeyRoutes } from './admin/admin-key-routes.ts';
 import { adminRoutes } from './admin/routes.ts';
 import type { App } from './app.ts';
@@ -24,7 +24,7 @@ import { invitationRoutes } from './invitations/routes.ts';
 import { platformApiRoutes } from './keys/platform-api-routes.ts';
 import { publicKeyRoutes } from './keys/public-key-routes.ts';
 import { ownerKeyRoutes } from './keys/routes.ts';
-import { isRouteFor, type ListedRoute } from './mcp/api-view.ts';
+import { type ListedRoute, mayUseRoute } from './mcp/api-view.ts';
 import { mcpRoutes } from './mcp/routes.ts';
 import { messageRoutes } from './messages/routes.ts';
 import { realtimeRoutes } from './realtime/routes.ts';
@@ -81,7 +81,7 @@ export function createApi(app: App) {
 export function documentFor(app: App, routes: readonly ListedRoute[], caller: Caller): JsonSchema {
   return documentOf(
     app,
-    routes.filter((route) => route.method !== 'OPTIONS' && isRouteFor(caller, route)),
+    routes.filter((route) => route.method !== 'OPTIONS' && mayUseRoute(caller, route)),
   );
 }
 
@@ -104,11 +104,11 @@ export function handlerOf(app: App, api: Api): (request: Request, address: strin
   return async (request, address) => {
     if (!URL.canParse(request.url)) return failure(invalidField('Host', 'is not a host'), newId());
     const startedAt = performance.now();
-    const facts = note(request, address, app.config.trustProxy);
+    const facts = attachRequestContext(request, address, app.config.trustProxy);
     let response = await api.fetch(request);
     if (response.status === 404) response = methodNotAllowed(api.router, request) ?? response;
     response.headers.set('x-request-id', facts.requestId);
-    for (const name in facts.answerHeaders) response.headers.set(name, facts.answerHeaders[name] as string);
+    for (const name in facts.responseHeaders) response.headers.set(name, facts.responseHeaders[name] as string);
     const durationMs = performance.now() - startedAt;
     measure(request.method, request.url, response.status, durationMs);
     if (isDebug || response.status >= 400) logRequest(app, request, response, facts.requestId, durationMs);
@@ -122,7 +122,7 @@ function logRequest(app: App, request: Request, response: Response, requestId: s
   const entry = {
     requestId,
     method,
-    path: loggedPath(url),
+    path: redactedPath(url),
     status,
     durationMs: Math.round(durationMs * 10) / 10,
   };

@@ -2,7 +2,7 @@
 // console. A start that was interrupted leaves a tenant that is marked as unfinished; the next one
 // makes it anew (nobody has its key). Contract: `DEMO` in section 1 of the decisions.
 import type { TenantCaller } from './access/caller.ts';
-import { UNLIMITED } from './access/roles.ts';
+import { FULL_RIGHTS } from './access/rights.ts';
 import { createTenant, deleteTenant, updateTenant } from './admin/tenants.ts';
 import type { App } from './app.ts';
 import { createDemoAccess, type DemoKeys } from './demo/access.ts';
@@ -22,7 +22,7 @@ const UNFINISHED = 'Demo (unfinished)';
  * Makes the demo where it is wanted and there is no tenant. Resolves to what the console should show:
  * first calls, or how to get the means for them. Gives up between two entities when `signal` aborts.
  */
-export async function introduce(app: App, signal: AbortSignal): Promise<string[]> {
+export async function prepareDemo(app: App, signal: AbortSignal): Promise<string[]> {
   if (app.config.demo) await removeUnfinished(app);
   const tenants = await app.db.rows<{ slug: string }>(sql`select slug from platform.tenants limit 2`);
   if (tenants.length > 0) return (await tenantBySlug(app, SLUG)) === null ? [] : anotherKey(app, SLUG);
@@ -78,7 +78,7 @@ function systemCaller(tenant: Tenant): TenantCaller {
     tenant,
     role: null,
     email: null,
-    rights: UNLIMITED,
+    rights: FULL_RIGHTS,
     rightsKey: 'all',
     isTenantAdmin: true,
     triggeredBy: 'system',

@@ -6,13 +6,13 @@
 import process from 'node:process';
 import { PassThrough, type Readable, type Writable } from 'node:stream';
 import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio';
-import { note } from './access/request-facts.ts';
+import { attachRequestContext } from './access/request-context.ts';
 import { createApi, documentFor } from './api.ts';
 import { type App, closeApp, createApp } from './app.ts';
 import { ConfigError, readConfig, readEnvironment, withGeneratedSecrets } from './config.ts';
-import { type DescribeRoutes, enter } from './mcp/ask.ts';
-import { type Enter, mcpServer } from './mcp/server.ts';
+import { mcpServer, type OpenToolContext } from './mcp/server.ts';
 import type { Profile } from './mcp/tool.ts';
+import { type DescribeRoutes, openToolContext } from './mcp/tool-context.ts';
 import { createLog } from './runtime/log.ts';
 import { Stages } from './runtime/stages.ts';
 
@@ -65,7 +65,7 @@ function headersOf({ SVC_CREDENTIAL, SVC_ADMIN_SECRET, SVC_TENANT }: Environment
 }
 
 /** Each call is authenticated anew; the connection is one session. */
-function entranceOf(app: App, headers: Record<string, string>): Enter {
+function entranceOf(app: App, headers: Record<string, string>): OpenToolContext {
   const { routes } = createApi(app);
   const describe: DescribeRoutes = (caller) => documentFor(app, routes, caller);
   let selected: string | undefined;
@@ -75,8 +75,8 @@ function entranceOf(app: App, headers: Record<string, string>): Enter {
   };
   return async (slug) => {
     const request = new Request(`${app.address}/mcp`, { method: 'POST', headers });
-    note(request, 'stdio', 0);
-    return enter(app, request, slug ?? selected, describe, keep);
+    attachRequestContext(request, 'stdio', 0);
+    return openToolContext(app, request, slug ?? selected, describe, keep);
   };
 }
 

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { createApi, handlerOf } from './api.ts';
 import { type App, closeApp, createApp } from './app.ts';
 import type { Config } from './config.ts';
-import { introduce } from './demo.ts';
+import { prepareDemo } from './demo.ts';
 import { cleanRetired } from './entities/settle.ts';
 import { openHub } from './events/hub.ts';
 import { ensurePartitions, startRetention } from './events/retention.ts';
@@ -54,7 +54,7 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
   stages.add('webhooks', () => courier.stop());
   signal.throwIfAborted();
   await listen(app, stages);
-  const lines = isFirst() ? await introduce(app, signal) : [];
+  const lines = isFirst() ? await prepareDemo(app, signal) : [];
   signal.throwIfAborted();
   app.isReady = true;
   stages.add('readiness', async () => {

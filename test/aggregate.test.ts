@@ -158,7 +158,7 @@ async function confined(): Promise<TenantCaller> {
     rights: {
       isUnlimited: false,
       permissions: { sales: ['read', 'create'] },
-      entities: { sales: { excludeFields: ['amount'], rowFilter: 'status = "won"' } },
+      restrictions: { sales: { excludeFields: ['amount'], rowFilter: 'status = "won"' } },
     },
     rightsKey: 'clerk',
     isTenantAdmin: false,

@@ -1,6 +1,6 @@
 // What every answer has in common: the envelope, statuses and ids of requests. Contract: section 2 of the decisions.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
-import { hostOf, note } from '../src/access/request-facts.ts';
+import { attachRequestContext, hostOf } from '../src/access/request-context.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 
 const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
@@ -61,7 +61,7 @@ test('failures are the envelope too, with a code, a message and the id of the re
 test('the client’s address is the right-most X-Forwarded-For entry that the trusted proxies did not add themselves', () => {
   const through = (forwarded: string, proxies: number): string => {
     const request = new Request('http://service/', { headers: { 'x-forwarded-for': forwarded } });
-    return note(request, 'the peer', proxies).address;
+    return attachRequestContext(request, 'the peer', proxies).address;
   };
   expect(through('made up, 192.0.2.1', 0)).toBe('the peer');
   expect(through('made up, 192.0.2.1', 1)).toBe('192.0.2.1');

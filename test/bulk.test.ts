@@ -251,7 +251,7 @@ async function confined(entityName: string): Promise<TenantCaller> {
     rights: {
       isUnlimited: false,
       permissions: { [entityName]: ['read', 'create', 'update'] },
-      entities: { [entityName]: { excludeFields: ['code'], rowFilter: 'n < 10' } },
+      restrictions: { [entityName]: { excludeFields: ['code'], rowFilter: 'n < 10' } },
     },
     rightsKey: 'clerk',
     isTenantAdmin: false,

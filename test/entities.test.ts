@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
-import { UNLIMITED } from '../src/access/roles.ts';
+import { FULL_RIGHTS } from '../src/access/rights.ts';
 import { getEntity, listEntities } from '../src/entities/entities.ts';
 import { listFields } from '../src/entities/fields.ts';
 import { tenantById } from '../src/tenants/tenants.ts';
@@ -160,14 +160,14 @@ describe('who may read and write definitions', () => {
     const reader = await callerWith({
       isUnlimited: false,
       permissions: { [name]: ['read'] },
-      entities: { [name]: { excludeFields: ['secret'] } },
+      restrictions: { [name]: { excludeFields: ['secret'] } },
     });
     expect((await getEntity(service.app, reader, name)).fields.map(({ key }) => key)).toEqual(['a']);
     expect((await listFields(service.app, reader, name)).map(({ key }) => key)).toEqual(['a']);
     expect((await listEntities(service.app, reader)).map((entity) => entity.name)).toEqual([name]);
-    const stranger = await callerWith({ isUnlimited: false, permissions: {}, entities: {} });
+    const stranger = await callerWith({ isUnlimited: false, permissions: {}, restrictions: {} });
     await expect(listFields(service.app, stranger, name)).rejects.toMatchObject({ ecode: 'FORBIDDEN' });
-    expect((await listFields(service.app, await callerWith(UNLIMITED, true), name)).length).toBe(2);
+    expect((await listFields(service.app, await callerWith(FULL_RIGHTS, true), name)).length).toBe(2);
   });
 });
 

@@ -4,7 +4,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, spyOn, test } from 'bun:test';
 import process from 'node:process';
 import { setImmediate } from 'node:timers/promises';
-import { tokensOf } from '../src/access/bound.ts';
+import { tokensOf } from '../src/access/resolve-caller.ts';
 import { realtimeOf } from '../src/realtime/realtime.ts';
 import { socketHandler } from '../src/realtime/socket.ts';
 import { newId } from '../src/runtime/ids.ts';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { tokensOf } from '../src/access/bound.ts';
+import { tokensOf } from '../src/access/resolve-caller.ts';
 import { runRulesOnce } from '../src/rules/run.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { bearer, userToken } from './support/credentials.ts';

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
-import { boundCaller } from '../src/access/bound.ts';
+import { resolveCaller } from '../src/access/resolve-caller.ts';
 import { EVERYTHING } from '../src/events/listening.ts';
 import type { RelayedEvent } from '../src/events/relay.ts';
 import { takeSnapshot } from '../src/events/snapshot.ts';
@@ -161,7 +161,7 @@ if (process.env.DATABASE_URL && process.env.REDIS_URL) {
 test('an event is handed to those alone who listen to its entity, one of no entity to all', async () => {
   const { app } = service;
   const tenant = await service.tenant();
-  const load = () => boundCaller(app, { kind: 'owner_key', value: tenant.key });
+  const load = () => resolveCaller(app, { kind: 'owner_key', value: tenant.key });
   const audience = new Audience(app, tenant.id);
   const told: string[] = [];
   const listener: Listener = {

@@ -1,7 +1,7 @@
 // What a role is confined to, asked of the operations themselves: the same rule for every one.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
-import type { EntityRule, Operation } from '../src/access/roles.ts';
+import type { EntityRestriction, Operation } from '../src/access/rights.ts';
 import type { ServiceError } from '../src/errors.ts';
 import { type ListInput, listRecords } from '../src/records/list.ts';
 import { readRecord } from '../src/records/read.ts';
@@ -51,7 +51,7 @@ async function world(): Promise<Record<string, string>> {
 }
 
 async function callerWith(
-  entities: Record<string, EntityRule>,
+  restrictions: Record<string, EntityRestriction>,
   permissions: Record<string, readonly Operation[]> = { '*': ALL },
 ): Promise<TenantCaller> {
   return {
@@ -60,7 +60,7 @@ async function callerWith(
     tenant: (await tenantById(service.app, tenant.id)) as TenantCaller['tenant'],
     role: 'limited',
     email: 'me@example.org',
-    rights: { isUnlimited: false, permissions, entities },
+    rights: { isUnlimited: false, permissions, restrictions },
     rightsKey: 'limited',
     isTenantAdmin: false,
     triggeredBy: 'api',

@@ -2,7 +2,7 @@
 // message.received and message.chain_limit, each in the contract's shape, and to nobody whom it is not for.
 // Contract: "SSE stream", sections 9, 10 and 12 of the decisions.
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
-import { tokensOf } from '../src/access/bound.ts';
+import { tokensOf } from '../src/access/resolve-caller.ts';
 import { runRulesOnce } from '../src/rules/run.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { addRole, bearer, platformKey } from './support/credentials.ts';

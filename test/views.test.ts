@@ -1,6 +1,6 @@
 // Views over HTTP: their definitions, who may read them, and the records that stand in them.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import type { Operation } from '../src/access/roles.ts';
+import type { Operation } from '../src/access/rights.ts';
 import { addRole, bearer, changeRole, heard, userToken, withRole } from './support/credentials.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 

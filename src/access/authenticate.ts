@@ -7,13 +7,13 @@ import { unauthorized } from '../errors.ts';
 import { newId } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
 import { matchesSecret, sha256, shownPrefix } from '../runtime/tokens.ts';
-import { boundCaller } from './bound.ts';
 import type { Caller } from './caller.ts';
-import { admitOrigin } from './cors.ts';
-import { type Credential, presented } from './credential.ts';
+import { requireAllowedOrigin } from './cors.ts';
+import { type Credential, credentialsIn } from './credential.ts';
 import { countRequest, rateWindowsOf } from './rate-limit.ts';
-import { addressOf, loggedPath } from './request-facts.ts';
-import { NOTHING, UNLIMITED } from './roles.ts';
+import { clientAddressOf, redactedPath } from './request-context.ts';
+import { resolveCaller } from './resolve-caller.ts';
+import { FULL_RIGHTS, NO_RIGHTS } from './rights.ts';
 import { confirmTenant, namedTenant } from './tenant-context.ts';
 
 export const ADMIN_KEY_PREFIX = 'svc_adm_';
@@ -27,7 +27,7 @@ export async function authenticate(app: App, request: Request): Promise<Caller |
   if (caller === null) return null;
   if (caller.publicKey !== undefined) {
     if (!READING.has(request.method)) throw unauthorized('public keys only read');
-    admitOrigin(request, caller.publicKey.allowedOrigins);
+    requireAllowedOrigin(request, caller.publicKey.allowedOrigins);
   }
   if (caller.publicKey !== undefined || app.config.rateLimitPerMin > 0) {
     await countRequest(app, request, rateWindowsOf(app, caller));
@@ -38,14 +38,14 @@ export async function authenticate(app: App, request: Request): Promise<Caller |
 const READING = new Set(['GET', 'HEAD']);
 
 async function identify(app: App, request: Request): Promise<Caller | null> {
-  const credentials = presented(request.headers);
+  const credentials = credentialsIn(request.headers);
   const [first] = credentials;
   if (first === undefined) return null;
   const adminKey = credentials.find(({ kind }) => kind === 'admin_key');
   const secret = credentials.find(({ kind }) => kind === 'super_admin');
   if (secret !== undefined) return superAdmin(app, request, secret, adminKey);
   if (adminKey !== undefined) return adminKeyCaller(app, request, adminKey);
-  const caller = await boundCaller(app, first);
+  const caller = await resolveCaller(app, first);
   await confirmTenant(app, request, caller.tenant);
   return caller;
 }
@@ -66,7 +66,7 @@ async function superAdmin(
     tenant,
     role: null,
     email: null,
-    rights: tenant === null ? NOTHING : UNLIMITED,
+    rights: tenant === null ? NO_RIGHTS : FULL_RIGHTS,
     rightsKey: 'all',
     isTenantAdmin: tenant !== null,
     triggeredBy: 'api',
@@ -89,20 +89,20 @@ async function adminKeyCaller(app: App, request: Request, { value }: Credential)
   const digest = sha256(value);
   const row = rows.find(({ hash }) => timingSafeEqual(Buffer.from(hash, 'hex'), digest));
   if (row === undefined) throw unauthorized();
-  const endpoint = `${request.method} ${loggedPath(request.url)}`.slice(0, 500);
+  const endpoint = `${request.method} ${redactedPath(request.url)}`.slice(0, 500);
   await app.db.rows(sql`
     with used as (
       update platform.admin_keys set last_used_at = now() where id = ${row.id}::uuid
     )
     insert into platform.admin_key_audit (id, key_id, action, endpoint, ip)
-    values (${newId()}::uuid, ${row.id}::uuid, 'used', ${endpoint}, ${addressOf(request)})`);
+    values (${newId()}::uuid, ${row.id}::uuid, 'used', ${endpoint}, ${clientAddressOf(request)})`);
   return {
     kind: 'admin_key',
     id: row.id,
     tenant: null,
     role: null,
     email: null,
-    rights: NOTHING,
+    rights: NO_RIGHTS,
     rightsKey: 'none',
     isTenantAdmin: false,
     triggeredBy: 'api',

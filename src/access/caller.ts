@@ -4,7 +4,7 @@
 import { forbidden, invalidField, unauthorized } from '../errors.ts';
 import type { TriggeredBy } from '../events/event.ts';
 import type { Tenant } from '../tenants/tenants.ts';
-import { allows, type Operation, type Rights } from './roles.ts';
+import { allows, type Operation, type Rights } from './rights.ts';
 
 export type CallerKind =
   | 'owner_key'

@@ -6,7 +6,7 @@ import type { App } from '../app.ts';
 import { forbidden } from '../errors.ts';
 import { Cache } from '../runtime/cache.ts';
 import { sql } from '../runtime/sql.ts';
-import { addAnswerHeaders } from './request-facts.ts';
+import { addResponseHeaders } from './request-context.ts';
 
 const EXPOSED =
   'ETag, RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id, Idempotent-Replayed';
@@ -15,10 +15,10 @@ const ALLOWED_HEADERS =
 const PREFLIGHT_KEPT_S = 600;
 
 /** Notes the headers that let the key's own sites read the answer. 403 for a request from another origin. */
-export function admitOrigin(request: Request, allowedOrigins: readonly string[]): void {
+export function requireAllowedOrigin(request: Request, allowedOrigins: readonly string[]): void {
   const origin = request.headers.get('origin');
   const isAllowed = origin !== null && allowedOrigins.includes(origin);
-  addAnswerHeaders(request, {
+  addResponseHeaders(request, {
     vary: 'Origin',
     ...(isAllowed ? { 'access-control-allow-origin': origin, 'access-control-expose-headers': EXPOSED } : {}),
   });

@@ -36,7 +36,7 @@ const HEADERS: readonly (readonly [string, readonly CredentialKind[]])[] = [
 ];
 
 /** The credentials presented: none, one, or an admin key together with the super-admin secret. 401 for any other pair. */
-export function presented(headers: Headers): Credential[] {
+export function credentialsIn(headers: Headers): Credential[] {
   const found: Credential[] = [];
   const authorization = headers.get('authorization');
   if (authorization !== null) found.push(fromAuthorization(authorization));

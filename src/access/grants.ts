@@ -9,10 +9,10 @@ import { identifier, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { isEntityName } from './resources.ts';
 
-type Place = Pick<Tenant, 'schema'>;
+type TenantSchemaName = Pick<Tenant, 'schema'>;
 
 /** Which of these names are roles. Those stay until the transaction ends. */
-export async function holdRoles(tx: Tx, { schema }: Place, names: readonly string[]): Promise<Set<string>> {
+export async function lockRoles(tx: Tx, { schema }: TenantSchemaName, names: readonly string[]): Promise<Set<string>> {
   const rows = await tx.rows<{ name: string }>(sql`
     select name from ${identifier(schema, 'roles')}
     where name in (${listed(names)})
@@ -22,14 +22,14 @@ export async function holdRoles(tx: Tx, { schema }: Place, names: readonly strin
 }
 
 /** 400 unless the role exists, which then stays until the transaction ends. */
-export async function holdRole(tx: Tx, place: Place, name: string): Promise<void> {
-  if (!(await holdRoles(tx, place, [name])).has(name)) {
+export async function lockRole(tx: Tx, place: TenantSchemaName, name: string): Promise<void> {
+  if (!(await lockRoles(tx, place, [name])).has(name)) {
     throw invalidField('role', `there is no role ${JSON.stringify(name)}`);
   }
 }
 
 /** The same of a role named by its id. */
-export async function holdRoleId(tx: Tx, { schema }: Place, id: string): Promise<void> {
+export async function lockRoleById(tx: Tx, { schema }: TenantSchemaName, id: string): Promise<void> {
   const row = await tx.first(sql`
     select from ${identifier(schema, 'roles')} where id = ${id}::uuid for key share`);
   if (row === undefined) throw invalidField('roleId', 'is not the id of a role');
@@ -39,7 +39,7 @@ export async function holdRoleId(tx: Tx, { schema }: Place, id: string): Promise
  * 400 at `<path>.<name>` unless each entity that something is granted on exists, which then stays until the transaction
  * ends.
  */
-export async function holdEntities(tx: Tx, { schema }: Place, granted: object, path: string): Promise<void> {
+export async function lockEntities(tx: Tx, { schema }: TenantSchemaName, granted: object, path: string): Promise<void> {
   const names = Object.keys(granted).filter(isEntityName);
   if (names.length === 0) return;
   const rows = await tx.rows<{ name: string }>(sql`
@@ -52,10 +52,14 @@ export async function holdEntities(tx: Tx, { schema }: Place, granted: object, p
 }
 
 /** What other processes have to hear once the transaction has committed. */
-export type Withdrawn = readonly (readonly [Topic, string])[];
+export type RevokedGrants = readonly (readonly [Topic, string])[];
 
 /** Takes away every grant on an entity's name, `view:<slug>` or the like. Announce what comes back. */
-export async function withdrawGrants(tx: Tx, { id, schema }: Tenant, resources: readonly string[]): Promise<Withdrawn> {
+export async function revokeGrants(
+  tx: Tx,
+  { id, schema }: Tenant,
+  resources: readonly string[],
+): Promise<RevokedGrants> {
   const names = sql`array(${listed(resources)})`;
   const roles = await tx.rows(sql`
     update ${identifier(schema, 'roles')} set permissions = permissions - ${names}, updated_at = now()
@@ -82,7 +86,7 @@ export async function withdrawGrants(tx: Tx, { id, schema }: Tenant, resources: 
 }
 
 /** Tells every process. */
-export async function announceWithdrawn(app: App, withdrawn: Withdrawn): Promise<void> {
+export async function announceRevokedGrants(app: App, withdrawn: RevokedGrants): Promise<void> {
   await Promise.all(withdrawn.map(([topic, key]) => app.changes.announce(topic, key)));
 }
 

@@ -10,7 +10,7 @@ import { Gate } from '../runtime/gate.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import { countRequest } from './rate-limit.ts';
-import { addressOf } from './request-facts.ts';
+import { clientAddressOf } from './request-context.ts';
 
 /** An account that attempts are counted for, whether it exists or not. */
 export interface Account {
@@ -33,7 +33,7 @@ let attempts = 0;
  * Lets one attempt through: resolves when `verify` says yes. 429 when the address has had its share; 401 when
  * the account is locked, which is not told apart from a wrong secret; what `verify` throws counts as no attempt.
  */
-export async function attempt(
+export async function attemptIdentity(
   app: App,
   { request, ...account }: Account & { request: Request },
   verify: () => Promise<boolean>,
@@ -51,7 +51,7 @@ export async function limitAttempts(
   request: Request,
   name: 'attempts' | 'registrations' = 'attempts',
 ): Promise<void> {
-  const key = `${name}:${addressOf(request)}`;
+  const key = `${name}:${clientAddressOf(request)}`;
   await countRequest(app, request, [{ name, key, quota: perAddress, windowS: perAddressWindowS }]);
 }
 

@@ -5,7 +5,7 @@
 import type { App } from '../app.ts';
 import { rateLimited } from '../errors.ts';
 import type { Caller } from './caller.ts';
-import { addAnswerHeaders } from './request-facts.ts';
+import { addResponseHeaders } from './request-context.ts';
 
 /** One limit: so many requests in so many seconds, counted under a key. `name` stands in the headers. */
 export interface RateWindow {
@@ -52,7 +52,7 @@ export async function countRequest(app: App, request: Request, windows: readonly
     const window = windows[i] as RateWindow;
     return { ...window, left: window.quota - count, resetS: Math.max(1, Math.ceil(resetMs / 1_000)) };
   });
-  addAnswerHeaders(request, rateHeaders(windows, spent));
+  addResponseHeaders(request, rateHeaders(windows, spent));
   const usedUp = spent.find(({ left }) => left < 0);
   if (usedUp !== undefined) throw rateLimited('too many requests', usedUp.resetS);
 }

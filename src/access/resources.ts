@@ -1,7 +1,7 @@
 // What permissions are written about: entities by name, and `view:<slug>` and `agent:<bot name>` as
 // entries of their own. Pure: texts in, judgement out.
 // Contract: "Platform API definition", "Bot" in the service interface; section 12 of the decisions.
-import { OPERATIONS, type Operation } from './roles.ts';
+import { OPERATIONS, type Operation } from './rights.ts';
 
 const ENTITY = /^[a-z_][a-z0-9_]{0,62}$/;
 const VIEW_OR_AGENT = /^(view|agent):[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/;
@@ -20,7 +20,7 @@ export function isWildcard(resource: string): boolean {
   return WILDCARDS.includes(resource);
 }
 
-export const OPERATIONS_WORDS = `must be a list of different operations out of ${OPERATIONS.join(', ')}`;
+export const OPERATIONS_RULE = `must be a list of different operations out of ${OPERATIONS.join(', ')}`;
 
 /** Whether a value is a list of operations, none twice. */
 export function areOperations(value: unknown): value is Operation[] {

@@ -5,7 +5,7 @@ import type { App } from '../app.ts';
 import { Cache } from '../runtime/cache.ts';
 import { identifier, sql } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
-import { type EntityRule, NOTHING, type Operation, type Rights, UNLIMITED } from './roles.ts';
+import { type EntityRestriction, FULL_RIGHTS, NO_RIGHTS, type Operation, type Rights } from './rights.ts';
 
 export interface Role {
   id: string;
@@ -13,12 +13,12 @@ export interface Role {
   description: string | null;
   isSystem: boolean;
   permissions: Record<string, Operation[]>;
-  entities: Record<string, EntityRule>;
+  entities: Record<string, EntityRestriction>;
   createdAt: string;
   updatedAt: string;
 }
 
-export interface Roles {
+export interface TenantRoles {
   byName: ReadonlyMap<string, Role>;
   byId: ReadonlyMap<string, Role>;
 }
@@ -30,24 +30,24 @@ export function isAdminRole(name: string | null): boolean {
 
 /** What a role gives; nothing for a role that is not there any more. */
 export function rightsOf(role: Role | undefined): Rights {
-  if (role === undefined) return NOTHING;
-  if (isAdminRole(role.name)) return UNLIMITED;
-  return { isUnlimited: false, permissions: role.permissions, entities: role.entities };
+  if (role === undefined) return NO_RIGHTS;
+  if (isAdminRole(role.name)) return FULL_RIGHTS;
+  return { isUnlimited: false, permissions: role.permissions, restrictions: role.entities };
 }
 
 const CACHED_TENANTS = 5_000;
-const caches = new WeakMap<App, Cache<Roles>>();
+const caches = new WeakMap<App, Cache<TenantRoles>>();
 
-function cacheOf(app: App): Cache<Roles> {
+function cacheOf(app: App): Cache<TenantRoles> {
   const existing = caches.get(app);
   if (existing !== undefined) return existing;
-  const made = new Cache<Roles>(CACHED_TENANTS, () => app.changes.heard);
+  const made = new Cache<TenantRoles>(CACHED_TENANTS, () => app.changes.heard);
   app.changes.on('role', (key) => (key === null ? made.clear() : made.drop(key)));
   caches.set(app, made);
   return made;
 }
 
-export async function rolesOf(app: App, tenant: Tenant): Promise<Roles> {
+export async function rolesOf(app: App, tenant: Tenant): Promise<TenantRoles> {
   return cacheOf(app).get(tenant.id, () => loadRoles(app, tenant));
 }
 
@@ -57,12 +57,12 @@ interface RoleRow {
   description: string | null;
   is_system: boolean;
   permissions: Record<string, Operation[]>;
-  entities: Record<string, EntityRule>;
+  entities: Record<string, EntityRestriction>;
   created_at: string;
   updated_at: string;
 }
 
-async function loadRoles(app: App, tenant: Tenant): Promise<Roles> {
+async function loadRoles(app: App, tenant: Tenant): Promise<TenantRoles> {
   const rows = await app.db.rows<RoleRow>(sql`
     select id, name, description, is_system, permissions, entities, created_at, updated_at
     from ${identifier(tenant.schema, 'roles')}

@@ -4,7 +4,7 @@
 import type { App } from '../app.ts';
 import { forbidden, invalidField, notFound } from '../errors.ts';
 import { type Tenant, tenantByHost, tenantBySlug } from '../tenants/tenants.ts';
-import { hostOf } from './request-facts.ts';
+import { hostOf } from './request-context.ts';
 
 const HEADERS = ['X-Tenant-ID', 'X-Tenant-Slug'] as const;
 

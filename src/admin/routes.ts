@@ -4,12 +4,12 @@
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { Caller } from '../access/caller.ts';
-import { allows, type Rights, showsField } from '../access/roles.ts';
+import { allows, isFieldVisible, type Rights } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
 import { Deleted, describe, nullable, open, Timestamp, Uuid } from '../http/openapi.ts';
 import { created, ok } from '../http/reply.ts';
-import { endSession, openSession } from './sessions.ts';
+import { endAdminSession, openAdminSession } from './admin-sessions.ts';
 import { tenantRoutes } from './tenant-routes.ts';
 
 const Slug = Type.String({ examples: ['acme'] });
@@ -62,10 +62,14 @@ export function adminRoutes(app: App) {
   return new Elysia({ name: 'admin' })
     .use(tenantRoutes(app))
     .use(guard(app))
-    .post('/api/admin/sessions', async ({ body }) => created(await openSession(app, body.tenantSlug)), OPEN_SESSION)
+    .post(
+      '/api/admin/sessions',
+      async ({ body }) => created(await openAdminSession(app, body.tenantSlug)),
+      OPEN_SESSION,
+    )
     .delete(
       '/api/admin/sessions/current',
-      async ({ caller }) => ok({ id: await endSession(app, caller), deleted: true }),
+      async ({ caller }) => ok({ id: await endAdminSession(app, caller), deleted: true }),
       END_SESSION,
     )
     .get('/api/auth/whoami', async ({ caller }) => ok(whoami(caller)), WHOAMI);
@@ -89,9 +93,9 @@ export function whoami(caller: Caller): object {
 /** The listed fields of the entities that may be read: names in excluded fields and row filters are not the caller's to know. */
 function shownFields(rights: Rights): Record<string, { fields: string[] }> {
   const listed: [string, { fields: string[] }][] = [];
-  for (const [entity, rule] of Object.entries(rights.entities)) {
+  for (const [entity, rule] of Object.entries(rights.restrictions)) {
     if (rule.fields === undefined || !allows(rights, 'read', entity)) continue;
-    listed.push([entity, { fields: rule.fields.filter((key) => showsField(rule, key)) }]);
+    listed.push([entity, { fields: rule.fields.filter((key) => isFieldVisible(rule, key)) }]);
   }
   return Object.fromEntries(listed);
 }

@@ -73,7 +73,7 @@ export async function insertTenant(
   tx: Transaction,
   { id, slug, name, settings }: Pick<Tenant, 'id' | 'slug' | 'name' | 'settings'>,
 ): Promise<void> {
-  await refuseTaken(app, tx, slug, settings.customDomain ?? null);
+  await requireNamesFree(app, tx, slug, settings.customDomain ?? null);
   await tx.rows(sql`
     insert into platform.tenants (id, slug, name, settings)
     values (${id}::uuid, ${slug}, ${name}, ${JSON.stringify(settings)}::text::jsonb)`);
@@ -131,8 +131,8 @@ export function readSettings(input: unknown, problems: Problem[]): TenantSetting
   return settings;
 }
 
-async function refuseTaken(app: App, tx: Tx, slug: string | null, domain: string | null): Promise<void> {
-  refuseOwnHost(app, domain);
+async function requireNamesFree(app: App, tx: Tx, slug: string | null, domain: string | null): Promise<void> {
+  rejectOwnHost(app, domain);
   await tx.rows(sql`select pg_advisory_xact_lock(hashtext('tenant names'))`);
   const taken = await tx.first<{ slug: string }>(sql`
     select slug from platform.tenants
@@ -197,7 +197,7 @@ export async function updateTenant(app: App, slug: string, input: JsonObject, is
   problems.push(...strangers(input, ['name', 'settings', 'status']));
   if (problems.length > 0) throw invalid(problems);
   const row = await app.db.begin(async (tx) => {
-    if (settings.customDomain) await refuseForeignDomain(app, tx, slug, settings.customDomain);
+    if (settings.customDomain) await requireDomainFree(app, tx, slug, settings.customDomain);
     return tx.first<TenantRow>(sql`
       update platform.tenants
       set name = coalesce(${name ?? null}, name), status = coalesce(${status ?? null}, status),
@@ -210,12 +210,12 @@ export async function updateTenant(app: App, slug: string, input: JsonObject, is
   return toTenant(row);
 }
 
-function refuseOwnHost(app: App, domain: string | null): void {
+function rejectOwnHost(app: App, domain: string | null): void {
   if (domain !== null && isOwnHost(app, domain)) throw conflict(`the domain ${domain} is taken`);
 }
 
-async function refuseForeignDomain(app: App, tx: Tx, slug: string, domain: string): Promise<void> {
-  refuseOwnHost(app, domain);
+async function requireDomainFree(app: App, tx: Tx, slug: string, domain: string): Promise<void> {
+  rejectOwnHost(app, domain);
   await tx.rows(sql`select pg_advisory_xact_lock(hashtext('tenant names'))`);
   const taken = await tx.first(sql`
     select from platform.tenants where settings ->> 'customDomain' = ${domain} and slug <> ${slug}`);

@@ -3,7 +3,7 @@
 // no more tokens; the ones it holds run out by themselves.
 // Contract: "Bot", "Authentication and identity endpoints", section 7 of the decisions.
 import type { TenantCaller } from '../access/caller.ts';
-import { holdEntities } from '../access/grants.ts';
+import { lockEntities } from '../access/grants.ts';
 import type { App } from '../app.ts';
 import { conflict, forbidden, notFound } from '../errors.ts';
 import { Input, matching, text } from '../http/input.ts';
@@ -12,7 +12,7 @@ import { isUuid, newId } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { newToken, sha256 } from '../runtime/tokens.ts';
-import { type BotPermissions, readPermissions } from './permissions.ts';
+import { type BotPermissions, readPermissions } from './bot-permissions.ts';
 
 export const BOT_NAME = /^[a-z0-9-]{3,50}$/;
 const SECRET_PREFIX = 'svc_bot_';
@@ -48,7 +48,7 @@ export async function registerBot(app: App, caller: TenantCaller, body: JsonObje
   input.done();
   const secret = newToken(SECRET_PREFIX);
   const row = await app.db.begin(async (tx) => {
-    await holdEntities(tx, tenant, permissions.entities, 'permissions.entities');
+    await lockEntities(tx, tenant, permissions.entities, 'permissions.entities');
     return tx.first<{ id: string }>(sql`
       insert into platform.bots (id, tenant_id, name, secret_hash, permissions, created_by)
       values (${newId()}::uuid, ${tenant.id}::uuid, ${name}, decode(${sha256(secret).toString('hex')}, 'hex'),

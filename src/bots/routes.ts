@@ -10,7 +10,7 @@ import { created, ok } from '../http/reply.ts';
 import { LIMITS } from '../limits.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { BOT_NAME, listBots, registerBot, resetBotSecret, revokeBot } from './bots.ts';
-import { identifyBot } from './identify.ts';
+import { identifyBot } from './identify-bot.ts';
 
 const Name = Type.String({ pattern: BOT_NAME.source, examples: ['order-agent'] });
 const Slug = Type.String({ examples: ['acme'] });

@@ -4,7 +4,7 @@
 // Contract: `DEMO` in section 1 of the decisions.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
-import { createApiDefinition } from '../keys/platform-apis.ts';
+import { createPlatformApi } from '../keys/platform-apis.ts';
 import { issuePlatformKey } from '../keys/platform-keys.ts';
 import { issuePublicKey } from '../keys/public-keys.ts';
 import type { JsonObject } from '../runtime/text.ts';
@@ -42,7 +42,7 @@ export async function createDemoAccess(app: App, caller: TenantCaller): Promise<
   const { id: roleId } = await addRole(app, caller, role);
   await createView(app, caller, view);
   const permissions = { '*': { [ROLE]: ['read'] }, [`view:${VIEW}`]: { [ROLE]: ['read'] } };
-  const api = await createApiDefinition(app, caller, {
+  const api = await createPlatformApi(app, caller, {
     name: 'Partners',
     slug: 'partners',
     roles: [ROLE],

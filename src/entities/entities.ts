@@ -2,8 +2,8 @@
 // entity_records with its own indexes and counters. Its name stands in paths and roles, and stays.
 // Failures: 400, 403, 404, 409 as each says. Contract: section 4 of the decisions.
 import type { TenantCaller } from '../access/caller.ts';
-import { announceWithdrawn, withdrawGrants } from '../access/grants.ts';
-import { allows, ruleFor, showsField } from '../access/roles.ts';
+import { announceRevokedGrants, revokeGrants } from '../access/grants.ts';
+import { allows, isFieldVisible, restrictionOn } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { conflict, forbidden, invalid, invalidField, notFound, type Problem } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
@@ -42,9 +42,9 @@ export async function getEntity(app: App, caller: TenantCaller, name: string): P
 
 /** The definition less the fields hidden from the caller. */
 export function viewOf(catalog: Catalog, caller: TenantCaller, entity: Entity): EntityView {
-  const rule = ruleFor(caller.rights, entity.name);
+  const rule = restrictionOn(caller.rights, entity.name);
   const { id, name, label, description, isSystem, createdAt, updatedAt } = entity;
-  const fields = entity.fields.filter(({ key }) => showsField(rule, key)).map((field) => fieldView(catalog, field));
+  const fields = entity.fields.filter(({ key }) => isFieldVisible(rule, key)).map((field) => fieldView(catalog, field));
   return { id, name, label, description, isSystem, fields, createdAt, updatedAt };
 }
 
@@ -216,10 +216,10 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
     await tx.rows(sql`drop table ${entity.table}`);
     await tx.rows(sql`delete from platform.webhook_subscriptions where entity_id = ${entity.id}::uuid`);
     const resources = [entity.name, ...views.map(({ slug }) => `view:${slug}`)];
-    return { id: entity.id, withdrawn: await withdrawGrants(tx, tenant, resources) };
+    return { id: entity.id, withdrawn: await revokeGrants(tx, tenant, resources) };
   });
   await app.changes.announce('catalog', tenant.id);
-  await announceWithdrawn(app, withdrawn);
+  await announceRevokedGrants(app, withdrawn);
   return id;
 }
 

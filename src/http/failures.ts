@@ -2,7 +2,7 @@
 // each problem named, Postgres's data errors as 400, anything else logged with its cause and
 // answered with one fixed sentence. No answer shows SQL, a stack or a table's name.
 import { Elysia } from 'elysia';
-import { requestIdOf } from '../access/request-facts.ts';
+import { requestIdOf } from '../access/request-context.ts';
 import type { App } from '../app.ts';
 import { conflict, invalid, invalidField, notFound, type Problem, ServiceError } from '../errors.ts';
 import { isDeadlock } from '../runtime/postgres/failures.ts';

@@ -12,8 +12,8 @@ import { isUuid } from '../runtime/ids.ts';
 import { join, type Queries, type Sql, sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { sha256 } from '../runtime/tokens.ts';
+import { createInvitation, type NewInvitation } from '../users/create-invitation.ts';
 import { EMAIL_PROBLEM, isEmail } from '../users/email.ts';
-import { createInvitation, type NewInvitation } from '../users/invite.ts';
 
 export const STATUSES = ['pending', 'accepted', 'expired', 'revoked'] as const;
 export type Status = (typeof STATUSES)[number];
@@ -32,7 +32,7 @@ export interface Invitation {
 }
 
 /** An invitation found by its token. */
-export interface Standing {
+export interface FoundInvitation {
   id: string;
   kind: 'member' | 'platform';
   status: Status;
@@ -58,7 +58,7 @@ export function hasToken(token: string): Sql {
 }
 
 /** Invites to the tenant that the request names; without one, makes a platform code. 403 for all but tenant admins. */
-export async function invite(
+export async function inviteOrMakeCode(
   app: App,
   caller: Caller,
   request: Request,
@@ -149,8 +149,8 @@ export async function revokeInvitation(app: App, caller: TenantCaller, tokenOrId
 }
 
 /** The invitation with this token, in whatever state. */
-export async function findByToken(queries: Queries, token: string): Promise<Standing | undefined> {
-  return queries.first<Standing>(sql`
+export async function findByToken(queries: Queries, token: string): Promise<FoundInvitation | undefined> {
+  return queries.first<FoundInvitation>(sql`
     select i.id, i.kind, ${STATUS} as status, i.email, i.role, i.tenant_id, t.slug as tenant_slug, t.status as tenant_status
     from platform.invitations as i
     left join platform.tenants as t on t.id = i.tenant_id

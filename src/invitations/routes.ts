@@ -11,10 +11,10 @@ import { integerParameter } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { LIMITS } from '../limits.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { acceptInvitation } from './accept.ts';
+import { acceptInvitation } from './accept-invitation.ts';
 import {
   checkToken,
-  invite,
+  inviteOrMakeCode,
   type ListFilter,
   listAllInvitations,
   listOwnInvitations,
@@ -173,7 +173,7 @@ function inviting(app: App) {
     )
     .post(
       '/api/invitations',
-      async ({ caller, request, body }) => created(await invite(app, caller, request, body as JsonObject)),
+      async ({ caller, request, body }) => created(await inviteOrMakeCode(app, caller, request, body as JsonObject)),
       INVITE,
     )
     .delete(

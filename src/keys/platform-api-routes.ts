@@ -9,7 +9,7 @@ import { closed, closedChange, Deleted, describe, nullable, Revoked, Timestamp, 
 import { created, ok } from '../http/reply.ts';
 import { LIMITS } from '../limits.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { API_SLUG, createApiDefinition, deleteApi, getApi, listApis, updateApi } from './platform-apis.ts';
+import { API_SLUG, createPlatformApi, deleteApi, getApi, listApis, updateApi } from './platform-apis.ts';
 import { issuePlatformKey, listPlatformKeys, revokePlatformKey } from './platform-keys.ts';
 
 const Definition = {
@@ -73,14 +73,10 @@ function definitions(app: App) {
   return new Elysia({ name: 'platform-api-definitions' })
     .use(guard(app))
     .get('/api/apis', async ({ caller }) => ok(await listApis(app, caller)), { access, detail: LIST })
-    .post(
-      '/api/apis',
-      async ({ caller, body }) => created(await createApiDefinition(app, caller, body as JsonObject)),
-      {
-        ...writing,
-        detail: CREATE,
-      },
-    )
+    .post('/api/apis', async ({ caller, body }) => created(await createPlatformApi(app, caller, body as JsonObject)), {
+      ...writing,
+      detail: CREATE,
+    })
     .get('/api/apis/:apiId', async ({ caller, params }) => ok(await getApi(app, caller, params.apiId)), {
       ...reading,
       detail: GET,

@@ -2,9 +2,9 @@
 // holds for the keys at once: every key is announced, so that no process goes by an old definition.
 // Contract: "Platform API definition", section 7 of the decisions.
 import type { TenantCaller } from '../access/caller.ts';
-import { holdRoles } from '../access/grants.ts';
-import { areOperations, isResource, isWildcard, OPERATIONS_WORDS } from '../access/resources.ts';
-import type { Operation } from '../access/roles.ts';
+import { lockRoles } from '../access/grants.ts';
+import { areOperations, isResource, isWildcard, OPERATIONS_RULE } from '../access/resources.ts';
+import type { Operation } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { conflict, notFound } from '../errors.ts';
 import { Input, matching, OBJECT, text, texts } from '../http/input.ts';
@@ -40,7 +40,7 @@ interface ApiRow extends Definition {
 const COLUMNS = sql`id, name, slug, roles, permissions, created_at, updated_at`;
 
 /** Defines an API. 400 with every problem, 409 when the slug is taken. */
-export async function createApiDefinition(app: App, caller: TenantCaller, body: JsonObject): Promise<PlatformApi> {
+export async function createPlatformApi(app: App, caller: TenantCaller, body: JsonObject): Promise<PlatformApi> {
   const { input, definition } = readDefinition(body);
   const { name, slug, roles, permissions } = definition;
   const row = await app.db.begin(async (tx) => {
@@ -153,7 +153,7 @@ async function checkRoles(
   { roles, permissions }: Definition,
   known: readonly string[] = [],
 ): Promise<void> {
-  const held = await holdRoles(tx, tenant, roles);
+  const held = await lockRoles(tx, tenant, roles);
   const sound = new Set([
     ...held,
     ...known,
@@ -175,7 +175,7 @@ function checkPermissions(input: Input, permissions: JsonObject): void {
       continue;
     }
     for (const [role, operations] of Object.entries(byRole)) {
-      if (!areOperations(operations)) input.problem(`${path}.${role}`, OPERATIONS_WORDS);
+      if (!areOperations(operations)) input.problem(`${path}.${role}`, OPERATIONS_RULE);
     }
   }
 }

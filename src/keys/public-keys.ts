@@ -3,7 +3,7 @@
 // Contract: "Public key", section 7 of the decisions.
 import type { TenantCaller } from '../access/caller.ts';
 import { isOrigin } from '../access/cors.ts';
-import { holdRoleId } from '../access/grants.ts';
+import { lockRoleById } from '../access/grants.ts';
 import { rolesOf } from '../access/role-store.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
@@ -64,7 +64,7 @@ export async function issuePublicKey(
 ): Promise<PublicKey & { key: string }> {
   const { settings, ttlDays } = await readSettings(app, caller, body);
   const key = newToken(PUBLIC_KEY_PREFIX);
-  const row = await holding(app, caller, settings.roleId, (tx) =>
+  const row = await withRoleLocked(app, caller, settings.roleId, (tx) =>
     tx.first<KeyRow>(sql`
       insert into platform.public_keys (id, tenant_id, prefix, hash, label, role_id, scopes, allowed_origins,
         rate_limit_per_min, rate_limit_per_day, expires_at, created_by)
@@ -96,7 +96,7 @@ export async function updatePublicKey(
 ): Promise<PublicKey> {
   const current = await findKey(app, caller, id);
   const { settings, ttlDays } = await readSettings(app, caller, body, current);
-  const row = await holding(app, caller, settings.roleId, (tx) =>
+  const row = await withRoleLocked(app, caller, settings.roleId, (tx) =>
     tx.first<KeyRow & { hash: string }>(sql`
       update platform.public_keys
       set label = ${settings.label}, role_id = ${settings.roleId}::uuid,
@@ -113,9 +113,14 @@ export async function updatePublicKey(
 }
 
 /** Writes a key while its role is kept from going. */
-function holding<T>(app: App, { tenant }: TenantCaller, roleId: string, write: (tx: Tx) => Promise<T>): Promise<T> {
+function withRoleLocked<T>(
+  app: App,
+  { tenant }: TenantCaller,
+  roleId: string,
+  write: (tx: Tx) => Promise<T>,
+): Promise<T> {
   return app.db.begin(async (tx) => {
-    await holdRoleId(tx, tenant, roleId);
+    await lockRoleById(tx, tenant, roleId);
     return write(tx);
   });
 }

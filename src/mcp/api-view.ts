@@ -3,7 +3,7 @@
 // read it does not find here. Pure. Contract: `get_rest_api_spec`; sections 6 and 7 of the decisions.
 import type { AdminKeyAccess } from '../access/admin-key-access.ts';
 import type { Caller } from '../access/caller.ts';
-import type { Operation } from '../access/roles.ts';
+import type { Operation } from '../access/rights.ts';
 import type { Field } from '../entities/field.ts';
 import type { Access } from '../http/guard.ts';
 import type { VisibleEntity } from './visible-entities.ts';
@@ -19,7 +19,7 @@ export interface ListedRoute {
 }
 
 /** Whether this kind of caller gets into a route at all. */
-export function isRouteFor(caller: Caller, { hooks }: ListedRoute): boolean {
+export function mayUseRoute(caller: Caller, { hooks }: ListedRoute): boolean {
   const access = (hooks as { detail: { 'x-access': Access | AdminKeyAccess | 'open' } }).detail['x-access'];
   if (access === 'open' || access === 'any') return true;
   if (access === 'tenant') return caller.tenant !== null;

@@ -5,11 +5,11 @@ import { Type } from '@sinclair/typebox';
 import { requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
 import { WhoamiSchema, whoami } from '../admin/routes.ts';
 import { BOT_NAME, listBots, registerBot, revokeBot } from '../bots/bots.ts';
-import { identifyBot } from '../bots/identify.ts';
+import { identifyBot } from '../bots/identify-bot.ts';
 import { BotSchema, IdentifiedSchema, WithSecret } from '../bots/routes.ts';
 import { unauthorized } from '../errors.ts';
 import { Revoked } from '../http/openapi.ts';
-import { ADDS, type Ask, READS, REPLACES, type Tool, takes, tool } from './tool.ts';
+import { ADDS, defineTool, READS, REPLACES, type Tool, type ToolContext, toolInput } from './tool.ts';
 
 const Name = Type.String({
   pattern: BOT_NAME.source,
@@ -20,65 +20,65 @@ const Permissions = Type.Object(
   { description: 'Operations (create, read, update, delete) by entity name; no wildcards.' },
 );
 
-function admin({ caller }: Ask): TenantCaller {
+function admin({ caller }: ToolContext): TenantCaller {
   return requireTenantAdmin(caller);
 }
 
 export const BOT_TOOLS: readonly Tool[] = [
-  tool({
+  defineTool({
     name: 'register_bot',
     title: 'Register a bot',
     description: 'Registers a bot in the tenant. The answer holds its secret, which is never shown again.',
     profile: 'basic',
     hints: ADDS,
-    input: takes({ name: Name, permissions: Type.Optional(Permissions) }),
+    input: toolInput({ name: Name, permissions: Type.Optional(Permissions) }),
     output: WithSecret,
     run: async (ask, { name, permissions, tenantSlug }) => {
       const caller = admin(ask);
       return registerBot(ask.app, caller, { name, permissions, tenantSlug: tenantSlug ?? caller.tenant.slug });
     },
   }),
-  tool({
+  defineTool({
     name: 'identify_bot',
     title: 'Identify a bot',
     description: 'Trades a bot’s name and secret for a token of one hour.',
     profile: 'basic',
     hints: ADDS,
-    input: takes({ name: Type.String(), secret: Type.String({ description: 'The bot’s secret. Sensitive.' }) }),
+    input: toolInput({ name: Type.String(), secret: Type.String({ description: 'The bot’s secret. Sensitive.' }) }),
     output: IdentifiedSchema,
     run: async (ask, { name, secret }) => identifyBot(ask.app, admin(ask), { name, secret }, ask.request),
   }),
-  tool({
+  defineTool({
     name: 'list_bots',
     title: 'List bots',
     description: 'Lists the bots of the tenant, revoked ones too, without their secrets.',
     profile: 'basic',
     hints: READS,
-    input: takes({}),
+    input: toolInput({}),
     output: Type.Object({ bots: Type.Array(BotSchema) }),
     run: async (ask) => ({ bots: await listBots(ask.app, admin(ask)) }),
   }),
-  tool({
+  defineTool({
     name: 'whoami_bot',
     title: 'Who am I',
     description:
       'Tells what bot, or other credential, this connection acts as, in which tenant, with what permissions.',
     profile: 'basic',
     hints: READS,
-    input: takes({}),
+    input: toolInput({}),
     output: WhoamiSchema,
     run: async ({ caller }) => {
       if (caller === null) throw unauthorized();
       return whoami(caller);
     },
   }),
-  tool({
+  defineTool({
     name: 'revoke_bot',
     title: 'Revoke a bot',
     description: 'Revokes a bot for good. It gets no more tokens; those it holds run out within the hour.',
     profile: 'basic',
     hints: REPLACES,
-    input: takes({ bot_id: Type.String({ description: 'The id of the bot, a UUID.' }) }),
+    input: toolInput({ bot_id: Type.String({ description: 'The id of the bot, a UUID.' }) }),
     output: Revoked,
     run: async (ask, { bot_id: id }) => {
       await revokeBot(ask.app, admin(ask), id);

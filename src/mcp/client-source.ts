@@ -5,7 +5,7 @@
 import type { Field } from '../entities/field.ts';
 import type { FieldType } from '../expression/ast.ts';
 import { CLIENT_EVENTS } from './client-events.ts';
-import { CLIENT_PRELUDE } from './client-prelude.ts';
+import { CLIENT_RUNTIME } from './client-runtime.ts';
 import type { VisibleEntity } from './visible-entities.ts';
 
 /** The client's file. `baseUrl` is its default address, `slug` the tenant that it names. */
@@ -17,7 +17,7 @@ export function clientSource(
   return [
     `// Client of the tenant ${slug}: the entities, fields and operations that its maker may use.`,
     '// Generated; to change it, generate it anew.',
-    CLIENT_PRELUDE.trim(),
+    CLIENT_RUNTIME.trim(),
     ...entities.map(typesOf),
     `const BASE_URL = ${JSON.stringify(baseUrl)};`,
     `const TENANT = ${JSON.stringify(slug)};`,

@@ -20,7 +20,7 @@ import {
   type Written,
 } from '../records/write.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { ADDS, type Ask, EntityName, READS, REPLACES, type Tool, takes, tool } from './tool.ts';
+import { ADDS, defineTool, EntityName, READS, REPLACES, type Tool, type ToolContext, toolInput } from './tool.ts';
 
 const RecordId = Type.String({ minLength: 1, maxLength: 100, description: 'The id of the record, a UUID.' });
 const { limitMax, pageMax, resolveDepthMax } = LIMITS.list;
@@ -33,7 +33,7 @@ const Expansion = {
   fields: Type.Optional(Type.String({ description: 'Only these fields, separated by commas.' })),
 };
 
-const Query = takes({
+const Query = toolInput({
   entity_name: EntityName,
   filters: Type.Optional(
     Type.String({
@@ -52,11 +52,11 @@ const Query = takes({
 const Data = Type.Unsafe<JsonObject>({ ...ValuesSchema, description: 'Values by field key.' });
 
 /** The caller inside its tenant. 400, 401 and 403 as for REST. */
-function inTenant({ caller }: Ask): TenantCaller {
+function inTenant({ caller }: ToolContext): TenantCaller {
   return requireTenant(caller);
 }
 
-function writing(ask: Ask): WriteContext {
+function writing(ask: ToolContext): WriteContext {
   return directly(ask.app, inTenant(ask));
 }
 
@@ -65,17 +65,17 @@ function flat({ row, sight }: Written): object {
 }
 
 export const RECORD_TOOLS: readonly Tool[] = [
-  tool({
+  defineTool({
     name: 'list_entities',
     title: 'List entities',
     description: 'Lists the entities (record types) that you may read, with their fields.',
     profile: 'basic',
     hints: READS,
-    input: takes({}),
+    input: toolInput({}),
     output: Type.Object({ entities: Type.Array(EntitySchema) }),
     run: async (ask) => ({ entities: await listEntities(ask.app, inTenant(ask)) }),
   }),
-  tool({
+  defineTool({
     name: 'query_records',
     title: 'Query records',
     description: 'Lists records of an entity that meet a condition, a page at a time, with the exact total.',
@@ -86,45 +86,45 @@ export const RECORD_TOOLS: readonly Tool[] = [
     run: async (ask, { entity_name: name, tenantSlug: _, ...input }) =>
       listRecords(ask.app, inTenant(ask), name, input),
   }),
-  tool({
+  defineTool({
     name: 'get_record',
     title: 'Get a record',
     description: 'Reads one record of an entity by its id.',
     profile: 'basic',
     hints: READS,
-    input: takes({ entity_name: EntityName, record_id: RecordId, ...Expansion }),
+    input: toolInput({ entity_name: EntityName, record_id: RecordId, ...Expansion }),
     output: RecordSchema,
     run: async (ask, { entity_name: name, record_id: id, ...input }) =>
       (await readRecord(ask.app, inTenant(ask), name, id, input)).record,
   }),
-  tool({
+  defineTool({
     name: 'create_record',
     title: 'Create a record',
     description: 'Creates a record of an entity from values by field key, and gives it back.',
     profile: 'basic',
     hints: ADDS,
-    input: takes({ entity_name: EntityName, data: Data }),
+    input: toolInput({ entity_name: EntityName, data: Data }),
     output: RecordSchema,
     run: async (ask, { entity_name: name, data }) => flat(await createRecord(writing(ask), name, data)),
   }),
-  tool({
+  defineTool({
     name: 'update_record',
     title: 'Change a record',
     description: 'Changes the fields that are given; null clears an optional one.',
     profile: 'basic',
     hints: REPLACES,
-    input: takes({ entity_name: EntityName, record_id: RecordId, data: Data }),
+    input: toolInput({ entity_name: EntityName, record_id: RecordId, data: Data }),
     output: RecordSchema,
     run: async (ask, { entity_name: name, record_id: id, data }) =>
       flat(await updateRecord(writing(ask), name, id, data)),
   }),
-  tool({
+  defineTool({
     name: 'delete_record',
     title: 'Delete a record',
     description: 'Deletes a record for good.',
     profile: 'basic',
     hints: REPLACES,
-    input: takes({ entity_name: EntityName, record_id: RecordId }),
+    input: toolInput({ entity_name: EntityName, record_id: RecordId }),
     output: Deleted,
     run: async (ask, { entity_name: name, record_id: id }) => {
       await deleteRecord(writing(ask), name, id);

@@ -12,11 +12,18 @@ import { readJson } from '../http/body.ts';
 import { describe, open } from '../http/openapi.ts';
 import { ok } from '../http/reply.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { type DescribeRoutes, enter } from './ask.ts';
-import { requireOwnOrigin } from './origin.ts';
-import { type Entrance, mcpServer } from './server.ts';
-import { endSession, openSession, requireOwner, type Session, selectTenant, sessionOf } from './sessions.ts';
+import {
+  endMcpSession,
+  type McpSession,
+  mcpSessionOf,
+  openMcpSession,
+  requireSessionOwner,
+  setSessionTenant,
+} from './mcp-sessions.ts';
+import { requireOwnOrigin } from './own-origin.ts';
+import { mcpServer, type OpenedToolContext } from './server.ts';
 import type { Profile } from './tool.ts';
+import { type DescribeRoutes, openToolContext } from './tool-context.ts';
 
 const TAG = 'MCP';
 const Ended = Type.Object({ ended: Type.Literal(true) });
@@ -88,14 +95,14 @@ export function mcpRoutes(app: App, describeRoutes: DescribeRoutes) {
         await requireOwnOrigin(app, request);
         const message = await readMessage(app, request);
         if (message instanceof Response) return message;
-        const session = await sessionOf(app, request.headers);
-        const entrance = await settle(app, request, session, describeRoutes, message);
-        const settled: Settled = { entrance, profile: query.profile ?? 'basic' };
+        const session = await mcpSessionOf(app, request.headers);
+        const entrance = await openContext(app, request, session, describeRoutes, message);
+        const settled: RequestAuth = { entrance, profile: query.profile ?? 'basic' };
         const authInfo = { token: '', clientId: '', scopes: [], extra: { ...settled } };
         const isListening = message.method === 'subscriptions/listen';
-        if (isListening && entrance.ask.caller === null) throw entrance.failure ?? unauthorized();
+        if (isListening && entrance.context.caller === null) throw entrance.failure ?? unauthorized();
         const answer = await (isListening ? listening : handler).fetch(request, { parsedBody: message, authInfo });
-        return withSession(app, message, entrance.ask.caller, answer);
+        return withSession(app, message, entrance.context.caller, answer);
       },
       MESSAGE,
     )
@@ -103,10 +110,10 @@ export function mcpRoutes(app: App, describeRoutes: DescribeRoutes) {
       '/mcp',
       async ({ request }) => {
         await requireOwnOrigin(app, request);
-        const session = await sessionOf(app, request.headers);
+        const session = await mcpSessionOf(app, request.headers);
         if (session === null) throw notFound('session');
-        await settle(app, request, session, describeRoutes, {});
-        await endSession(app, session);
+        await openContext(app, request, session, describeRoutes, {});
+        await endMcpSession(app, session);
         return ok({ ended: true });
       },
       END,
@@ -116,7 +123,7 @@ export function mcpRoutes(app: App, describeRoutes: DescribeRoutes) {
 /** The server for a request that has come through the door. */
 function serverFor(app: App): McpServerFactory {
   return ({ authInfo }) => {
-    const settled = authInfo?.extra as Settled | undefined;
+    const settled = authInfo?.extra as RequestAuth | undefined;
     if (settled === undefined) throw new Error('an MCP request came past the door');
     return mcpServer(app, settled.profile, async () => settled.entrance);
   };
@@ -137,28 +144,28 @@ export async function closeMcpStreams(app: App): Promise<void> {
 }
 
 /** What the door found out; it goes to the tools by way of the SDK. */
-type Settled = {
-  entrance: Entrance;
+type RequestAuth = {
+  entrance: OpenedToolContext;
   profile: Profile;
 };
 
 /** Who asks, in the tenant that the message, else the session, names. 401 tells how to present a credential. */
-async function settle(
+async function openContext(
   app: App,
   request: Request,
-  session: Session | null,
+  session: McpSession | null,
   describeRoutes: DescribeRoutes,
   message: JsonObject,
-): Promise<Entrance> {
+): Promise<OpenedToolContext> {
   const keep = async (slug: string): Promise<boolean> => {
-    if (session !== null) await selectTenant(app, session, slug);
+    if (session !== null) await setSessionTenant(app, session, slug);
     return session !== null;
   };
   const isNamed = request.headers.has('x-tenant-id') || request.headers.has('x-tenant-slug');
   const slug = slugIn(message) ?? (isNamed ? undefined : (session?.tenantSlug ?? undefined));
   try {
-    const entrance = await enter(app, request, slug, describeRoutes, keep);
-    if (session !== null && entrance.failure === undefined) requireOwner(session, entrance.ask.caller);
+    const entrance = await openToolContext(app, request, slug, describeRoutes, keep);
+    if (session !== null && entrance.failure === undefined) requireSessionOwner(session, entrance.context.caller);
     return entrance;
   } catch (error) {
     if (!(error instanceof ServiceError) || error.ecode !== 'UNAUTHORIZED') throw error;
@@ -193,7 +200,7 @@ async function withSession(
 ): Promise<Response> {
   answer.headers.set('x-content-type-options', 'nosniff');
   if (method === 'initialize' && caller !== null && answer.ok) {
-    answer.headers.set('mcp-session-id', await openSession(app, caller));
+    answer.headers.set('mcp-session-id', await openMcpSession(app, caller));
   }
   return answer;
 }

@@ -5,7 +5,7 @@
 import { type CallToolResult, McpServer, type StandardSchemaWithJSON } from '@modelcontextprotocol/server';
 import type { TObject, TSchema } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
-import { requestIdOf } from '../access/request-facts.ts';
+import { requestIdOf } from '../access/request-context.ts';
 import type { App } from '../app.ts';
 import { invalid, type Problem, ServiceError, unauthorized } from '../errors.ts';
 import { translate } from '../http/failures.ts';
@@ -14,7 +14,7 @@ import { BOT_TOOLS } from './bot-tools.ts';
 import { RECORD_TOOLS } from './record-tools.ts';
 import { plainSchema } from './schema.ts';
 import { TENANT_TOOLS } from './tenant-tools.ts';
-import type { Ask, Profile, Tool } from './tool.ts';
+import type { Profile, Tool, ToolContext } from './tool.ts';
 import { WEBHOOK_TOOLS } from './webhook-tools.ts';
 
 const TOOLS: readonly Tool[] = [...TENANT_TOOLS, ...RECORD_TOOLS, ...BOT_TOOLS, ...WEBHOOK_TOOLS];
@@ -24,13 +24,13 @@ const INSTRUCTIONS = `Records of a tenant's entities. Start with list_entities; 
 names the tenant by select_tenant or in the argument tenantSlug; any other credential belongs to one already.`;
 
 /** Who asks, and the failure that settling it ended in: told by each tool that needs a credential. */
-export interface Entrance {
-  ask: Ask;
+export interface OpenedToolContext {
+  context: ToolContext;
   failure?: ServiceError;
 }
 
 /** Settles who asks in a tenant; without a slug in the one that is active. */
-export type Enter = (tenantSlug: string | undefined) => Promise<Entrance>;
+export type OpenToolContext = (tenantSlug: string | undefined) => Promise<OpenedToolContext>;
 
 interface Prepared {
   tool: Tool;
@@ -46,7 +46,7 @@ const PREPARED: readonly Prepared[] = TOOLS.map((tool) => ({
 }));
 
 /** A server with the profile's tools. */
-export function mcpServer(app: App, profile: Profile, enter: Enter): McpServer {
+export function mcpServer(app: App, profile: Profile, enter: OpenToolContext): McpServer {
   const cacheHint = { ttlMs: LISTS_KEPT_MS, cacheScope: 'private' } as const;
   const server = new McpServer(INFO, {
     instructions: INSTRUCTIONS,
@@ -78,17 +78,17 @@ function announced(schema: TSchema): StandardSchemaWithJSON {
   };
 }
 
-async function call(app: App, tool: Tool, enter: Enter, input: unknown): Promise<CallToolResult> {
+async function call(app: App, tool: Tool, enter: OpenToolContext, input: unknown): Promise<CallToolResult> {
   let requestId: string | undefined;
   try {
     const slug = (input as { tenantSlug?: unknown }).tenantSlug;
-    const { ask, failure } = await enter(typeof slug === 'string' ? slug : undefined);
-    requestId = requestIdOf(ask.request);
+    const { context, failure } = await enter(typeof slug === 'string' ? slug : undefined);
+    requestId = requestIdOf(context.request);
     if (tool.isOpen !== true) {
       if (failure !== undefined) throw failure;
-      if (ask.caller === null) throw unauthorized();
+      if (context.caller === null) throw unauthorized();
     }
-    const result = (await tool.run(ask, checked(tool.input, input))) as Record<string, unknown>;
+    const result = (await tool.run(context, checked(tool.input, input))) as Record<string, unknown>;
     return { content: [{ type: 'text', text: JSON.stringify(result) }], structuredContent: result };
   } catch (error) {
     return failed(app, error, requestId);

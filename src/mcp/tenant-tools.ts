@@ -7,14 +7,14 @@ import { catalogOf } from '../entities/catalog.ts';
 import { Uuid } from '../http/openapi.ts';
 import { signIn } from '../users/sign-in.ts';
 import { clientSource } from './client-source.ts';
-import { ADDS, READS, REPLACES, TENANT_SLUG, type Tool, takes, tool } from './tool.ts';
+import { ADDS, defineTool, READS, REPLACES, TENANT_SLUG, type Tool, toolInput } from './tool.ts';
 import { visibleEntities } from './visible-entities.ts';
 
 const Typed = (max: number, description: string) => Type.String({ minLength: 1, maxLength: max, description });
 const Person = Type.Object({ id: Uuid, email: Type.String(), name: Type.String(), role: Type.String() });
 
 export const TENANT_TOOLS: readonly Tool[] = [
-  tool({
+  defineTool({
     name: 'tenant_login',
     title: 'Sign in to a tenant',
     description: `Signs a person in with e-mail address and password (sensitive: do not repeat or store it) and returns a JWT of 24 hours,
@@ -33,7 +33,7 @@ to be sent as "Authorization: Bearer" from then on. Needs no credential.`,
     output: Type.Object({ token: Type.String(), user: Person }),
     run: async ({ app, request }, { email, password }) => signIn(app, request, { email, password }),
   }),
-  tool({
+  defineTool({
     name: 'select_tenant',
     title: 'Select the tenant',
     description: `Makes a tenant the active one of this session. Without a session it only tells whether you may work in the tenant:
@@ -50,13 +50,13 @@ name it in the argument tenantSlug of each call then.`,
       return { tenant: { id, slug, name }, isKept: await selectTenant(slug) };
     },
   }),
-  tool({
+  defineTool({
     name: 'get_rest_api_spec',
     title: 'Get the REST API document',
     description: 'The OpenAPI 3.1 document of what you may do over REST, with the entities that you may use spelt out.',
     profile: 'basic',
     hints: READS,
-    input: takes({}),
+    input: toolInput({}),
     output: Type.Object(
       {
         openapi: Type.String(),
@@ -67,14 +67,14 @@ name it in the argument tenantSlug of each call then.`,
     ),
     run: async ({ describeApi }) => describeApi(),
   }),
-  tool({
+  defineTool({
     name: 'generate_api_client',
     title: 'Generate a typed client',
     description: `A TypeScript client without dependencies for the tenant’s entities, with the fields and operations that you may use:
 one file, to be saved and imported.`,
     profile: 'basic',
     hints: READS,
-    input: takes({}),
+    input: toolInput({}),
     output: Type.Object({ language: Type.Literal('typescript'), filename: Type.String(), source: Type.String() }),
     run: async ({ app, caller }) => {
       const inTenant = requireTenant(caller);

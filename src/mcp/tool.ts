@@ -8,7 +8,7 @@ import type { App } from '../app.ts';
 export type Profile = 'basic' | 'advanced';
 
 /** A call of a tool: on whose behalf, by which request, and what the session allows. */
-export interface Ask {
+export interface ToolContext {
   readonly app: App;
   /** Carries the credential's headers, the tenant asked for, and the client's address. */
   readonly request: Request;
@@ -38,7 +38,7 @@ export interface Tool<I extends TObject = TObject> {
   output: TSchema;
   /** Set where no credential is asked for and none is heeded. */
   isOpen?: true;
-  run(ask: Ask, input: Static<I>): Promise<object>;
+  run(ask: ToolContext, input: Static<I>): Promise<object>;
 }
 
 export const READS: Hints = { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false };
@@ -56,12 +56,12 @@ export const TENANT_SLUG = Type.String({
 });
 
 /** Arguments of a tool: those named, the optional `tenantSlug` of every tool, and no others. */
-export function takes<P extends TProperties>(properties: P) {
+export function toolInput<P extends TProperties>(properties: P) {
   return Type.Object({ tenantSlug: Type.Optional(TENANT_SLUG), ...properties }, { additionalProperties: false });
 }
 
 /** A tool with its own types checked, and then as one of many. */
-export function tool<I extends TObject>(definition: Tool<I>): Tool {
+export function defineTool<I extends TObject>(definition: Tool<I>): Tool {
   return definition as unknown as Tool;
 }
 

@@ -2,7 +2,7 @@
 // type name that is unique among them. What generated clients and the caller's own API document are made
 // of. Pure. Contract: sections 6 and 7 of the decisions.
 import type { TenantCaller } from '../access/caller.ts';
-import { allows, OPERATIONS, type Operation, ruleFor, showsField } from '../access/roles.ts';
+import { allows, isFieldVisible, OPERATIONS, type Operation, restrictionOn } from '../access/rights.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Field } from '../entities/field.ts';
 
@@ -22,13 +22,13 @@ export function visibleEntities(catalog: Catalog, caller: TenantCaller): Visible
   for (const { name, label, description, fields } of catalog.byName.values()) {
     const operations = new Set(OPERATIONS.filter((operation) => allows(caller.rights, operation, name)));
     if (operations.size === 0) continue;
-    const rule = ruleFor(caller.rights, name);
+    const rule = restrictionOn(caller.rights, name);
     visible.push({
       name,
       description: description ?? label,
       typeName: freshName(name, taken),
       operations,
-      fields: fields.filter(({ key }) => showsField(rule, key)),
+      fields: fields.filter(({ key }) => isFieldVisible(rule, key)),
     });
   }
   return visible;

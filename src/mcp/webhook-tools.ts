@@ -8,22 +8,22 @@ import { Deleted } from '../http/openapi.ts';
 import { LIMITS } from '../limits.ts';
 import { SubscriptionSchema } from '../webhooks/routes.ts';
 import { createSubscription, deleteSubscription, listSubscriptions } from '../webhooks/subscriptions.ts';
-import { ADDS, type Ask, EntityName, READS, REPLACES, type Tool, takes, tool } from './tool.ts';
+import { ADDS, defineTool, EntityName, READS, REPLACES, type Tool, type ToolContext, toolInput } from './tool.ts';
 
 const { urlMax, secretMax, descriptionMax } = LIMITS.webhook;
 
-function admin({ caller }: Ask): TenantCaller {
+function admin({ caller }: ToolContext): TenantCaller {
   return requireTenantAdmin(caller);
 }
 
 export const WEBHOOK_TOOLS: readonly Tool[] = [
-  tool({
+  defineTool({
     name: 'create_webhook',
     title: 'Create a webhook',
     description: 'Has changes of an entity’s records sent to a URL, as a POST each, from now on.',
     profile: 'advanced',
     hints: { ...ADDS, openWorldHint: true },
-    input: takes({
+    input: toolInput({
       entity_name: EntityName,
       event_types: Type.Array(Type.Union(RECORD_EVENTS.map((type) => Type.Literal(type))), {
         minItems: 1,
@@ -36,23 +36,23 @@ export const WEBHOOK_TOOLS: readonly Tool[] = [
     output: SubscriptionSchema,
     run: async (ask, { tenantSlug: _, ...input }) => createSubscription(ask.app, admin(ask), input),
   }),
-  tool({
+  defineTool({
     name: 'list_webhooks',
     title: 'List webhooks',
     description: 'Lists the webhook subscriptions of the tenant, or of one entity, without their secrets.',
     profile: 'advanced',
     hints: READS,
-    input: takes({ entity_name: Type.Optional(EntityName) }),
+    input: toolInput({ entity_name: Type.Optional(EntityName) }),
     output: Type.Object({ webhooks: Type.Array(SubscriptionSchema) }),
     run: async (ask, { entity_name: name }) => ({ webhooks: await listSubscriptions(ask.app, admin(ask), name) }),
   }),
-  tool({
+  defineTool({
     name: 'delete_webhook',
     title: 'Delete a webhook',
     description: 'Deletes a webhook subscription with the log of its deliveries.',
     profile: 'advanced',
     hints: REPLACES,
-    input: takes({ webhook_id: Type.String({ description: 'The id of the subscription.' }) }),
+    input: toolInput({ webhook_id: Type.String({ description: 'The id of the subscription.' }) }),
     output: Deleted,
     run: async (ask, { webhook_id: id }) => {
       await deleteSubscription(ask.app, admin(ask), id);

@@ -3,7 +3,7 @@
 // Contract: "SSE stream", sections 9 and 12 of the decisions.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
-import { presented } from '../access/credential.ts';
+import { credentialsIn } from '../access/credential.ts';
 import type { App } from '../app.ts';
 import { ServiceError } from '../errors.ts';
 import { guard } from '../http/guard.ts';
@@ -49,7 +49,7 @@ export function realtimeRoutes(app: App) {
       if (request.method !== 'GET') {
         throw new ServiceError('METHOD_NOT_ALLOWED', 'a stream is opened with GET', { headers: { allow: 'GET' } });
       }
-      const [credential] = presented(request.headers);
+      const [credential] = credentialsIn(request.headers);
       return new Response(await openStream(app, caller, credential, params.slug, query), { headers: HEADERS });
     },
     STREAM,

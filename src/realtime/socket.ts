@@ -3,8 +3,8 @@
 // a visitor's rights; a public key's own origins are checked. Times are milliseconds.
 // Failures: close codes 4401 (no or lost rights), 1013 (limit, lost events, slow reader), 1001. Contract: "WebSocket".
 import type { TenantCaller } from '../access/caller.ts';
-import { note } from '../access/request-facts.ts';
-import { allows } from '../access/roles.ts';
+import { attachRequestContext } from '../access/request-context.ts';
+import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { ServiceError } from '../errors.ts';
@@ -46,7 +46,7 @@ export function socketHandler(app: App): SocketHandler<Visit> {
     maxBufferedBytes: BUFFERED_BYTES_MAX,
     idleSeconds: IDLE_S,
     upgrade: (request, peer) => {
-      const { address } = note(request, peer, app.config.trustProxy);
+      const { address } = attachRequestContext(request, peer, app.config.trustProxy);
       return new Visit(app, request.headers.get('origin'), address);
     },
     open: (socket) => socket.data.open(socket),

@@ -2,10 +2,10 @@
 // Failures: 400 for parameters, 403 for other credentials, tenants and agents, 429 when all places are
 // taken, 503. Contract: "SSE stream", sections 9 and 12 of the decisions.
 
-import { boundCaller } from '../access/bound.ts';
 import type { Caller, TenantCaller } from '../access/caller.ts';
 import type { Credential } from '../access/credential.ts';
-import { allows } from '../access/roles.ts';
+import { resolveCaller } from '../access/resolve-caller.ts';
+import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { forbidden, invalidField, rateLimited } from '../errors.ts';
 import { RECORD_EVENTS } from '../events/event.ts';
@@ -63,7 +63,7 @@ export async function openStream(
   try {
     const ticket = {
       key: `sse ${sha256(credential.value).toString('hex')}`,
-      load: () => boundCaller(app, credential),
+      load: () => resolveCaller(app, credential),
     };
     const entities = wanted.entities === null ? [EVERYTHING] : [...wanted.entities];
     const { seat, since } = await realtime.join(ticket, owner, stream, entities);

@@ -1,18 +1,19 @@
 // Which tokens open the WebSocket, and what each may see there. A public key sees what its role reads,
 // under the scope for channels. Failures: 401 and 403 for any other token.
 // Contract: "WebSocket", sections 7 and 12 of the decisions.
-import { boundCaller } from '../access/bound.ts';
+
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import type { Credential, CredentialKind } from '../access/credential.ts';
+import { resolveCaller } from '../access/resolve-caller.ts';
+import type { Operation } from '../access/rights.ts';
 import { rightsOf, rolesOf } from '../access/role-store.ts';
-import type { Operation } from '../access/roles.ts';
 import type { App } from '../app.ts';
 import { forbidden, unauthorized } from '../errors.ts';
 import { isUuid } from '../runtime/ids.ts';
 
 /** The caller behind a token. `origin` is the page's, where a browser connects: a public key may be bound to some. */
 export async function socketCaller(app: App, token: string, origin: string | null): Promise<TenantCaller> {
-  const caller = requireTenant(await boundCaller(app, credentialIn(token)));
+  const caller = requireTenant(await resolveCaller(app, credentialIn(token)));
   if (caller.kind === 'user' || caller.kind === 'developer') throw forbidden();
   return caller.publicKey === undefined ? caller : publicCaller(app, caller, caller.publicKey.allowedOrigins, origin);
 }
@@ -40,8 +41,8 @@ async function publicCaller(
   if (caller.scopes?.includes('channels:read') !== true) throw forbidden();
   if (origin !== null && allowedOrigins.length > 0 && !allowedOrigins.includes(origin)) throw forbidden();
   const role = (await rolesOf(app, caller.tenant)).byName.get(caller.role ?? '');
-  const { permissions, entities } = rightsOf(role);
+  const { permissions, restrictions } = rightsOf(role);
   const readable = Object.entries(permissions).filter(([, operations]) => operations.includes('read'));
   const reading = readable.map(([resource]): [string, Operation[]] => [resource, ['read']]);
-  return { ...caller, rights: { isUnlimited: false, permissions: Object.fromEntries(reading), entities } };
+  return { ...caller, rights: { isUnlimited: false, permissions: Object.fromEntries(reading), restrictions } };
 }

@@ -2,7 +2,7 @@
 // The rights are those of REST: what cannot be read there is not pushed here, and where rows are
 // filtered nothing is pushed at all. Contract: "SSE stream" and "WebSocket", section 9 of the decisions.
 import type { TenantCaller } from '../access/caller.ts';
-import { allows, ruleFor } from '../access/roles.ts';
+import { allows, restrictionOn } from '../access/rights.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity, Field } from '../entities/field.ts';
 import type { EventRow } from '../events/event.ts';
@@ -22,7 +22,7 @@ export interface View {
 /** The caller's view of an entity's events; null when it gets none of them. */
 export function viewOf(catalog: Catalog, caller: TenantCaller, entity: Entity): View | null {
   if (!allows(caller.rights, 'read', entity.name)) return null;
-  if (ruleFor(caller.rights, entity.name)?.rowFilter !== undefined) return null;
+  if (restrictionOn(caller.rights, entity.name)?.rowFilter !== undefined) return null;
   const { fields } = sightOf(catalog, caller, entity);
   const isWhole = fields.length === entity.fields.length;
   return { key: isWhole ? '*' : fields.map(({ slot }) => slot).join(), entity, fields, isWhole };

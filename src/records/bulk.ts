@@ -2,7 +2,7 @@
 // Consecutive operations of one kind are one statement. Contract: Bulk in sections 4 and 12 of the
 // decisions: atomic and one fails: 400 that names each operation at fault, and nothing is written.
 import type { TenantCaller } from '../access/caller.ts';
-import { allows } from '../access/roles.ts';
+import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { type Catalog, catalogOf, catalogWithin, entityFor, forgetCatalog } from '../entities/catalog.ts';
 import { conflict, forbidden, invalid, notFound, type Problem, ServiceError } from '../errors.ts';

@@ -2,7 +2,7 @@
 // kept in the transaction of the change, so that a crash keeps both or neither.
 // Contract: section 4 of the decisions.
 import type { TenantCaller } from '../access/caller.ts';
-import { ruleFor, showsField } from '../access/roles.ts';
+import { isFieldVisible, restrictionOn } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { catalogWithin } from '../entities/catalog.ts';
 import { conflict, invalidField, ServiceError } from '../errors.ts';
@@ -102,14 +102,14 @@ async function withoutHidden(
   { kind, entityName }: Target,
   answer: string,
 ): Promise<string> {
-  const rule = ruleFor(caller.rights, entityName);
+  const rule = restrictionOn(caller.rights, entityName);
   if (rule === undefined) return answer;
   const entity = (await catalogWithin(app, tx, caller.tenant)).byName.get(entityName);
   const kept = JSON.parse(answer) as KeptAnswer;
   const records = kind === 'records' ? [kept.data] : (kept.data.results ?? []).map(({ data }) => data ?? {});
   for (const record of records) {
     for (const key of Object.keys(record)) {
-      const isVisible = Object.hasOwn(SYSTEM_FIELDS, key) || (entity?.byKey.has(key) && showsField(rule, key));
+      const isVisible = Object.hasOwn(SYSTEM_FIELDS, key) || (entity?.byKey.has(key) && isFieldVisible(rule, key));
       if (!isVisible) delete record[key];
     }
   }

@@ -2,7 +2,7 @@
 // name a record when it is deleted. Rows are locked as they are found, so no reference is left behind.
 // Failures: 409 under `restrict`. Contract: `onDelete` in section 4 of the decisions.
 import type { TenantCaller } from '../access/caller.ts';
-import { allows } from '../access/roles.ts';
+import { allows } from '../access/rights.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity, Field, Reference } from '../entities/field.ts';
 import type { Stored } from '../entities/values.ts';

@@ -2,7 +2,7 @@
 // level. A record that the caller may not read stays an id. Failures: 400 past the limits of an answer.
 // Contract: `resolve`, section 4 of the decisions.
 import type { TenantCaller } from '../access/caller.ts';
-import { allows } from '../access/roles.ts';
+import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { type Catalog, catalogOf } from '../entities/catalog.ts';
 import type { Entity, Field } from '../entities/field.ts';

@@ -2,7 +2,7 @@
 // This is the access predicate: reads, writes, totals, search, relations and events all ask it.
 // Contract: "Role", sections 5, 6 and 12 of the decisions.
 import type { TenantCaller } from '../access/caller.ts';
-import { allows, ruleFor, showsField } from '../access/roles.ts';
+import { allows, isFieldVisible, restrictionOn } from '../access/rights.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import { type Entity, type Field, SEARCHED } from '../entities/field.ts';
 import { forbidden, ServiceError } from '../errors.ts';
@@ -22,8 +22,8 @@ export interface Sight {
 
 /** The caller's sight of an entity. Pure; `now` fixes `$now` for the request. */
 export function sightOf(catalog: Catalog, caller: TenantCaller, entity: Entity, now = new Date()): Sight {
-  const rule = ruleFor(caller.rights, entity.name);
-  const sees = (field: Field): boolean => showsField(rule, field.key);
+  const rule = restrictionOn(caller.rights, entity.name);
+  const sees = (field: Field): boolean => isFieldVisible(rule, field.key);
   return {
     entity,
     fields: rule === undefined ? entity.fields : entity.fields.filter(sees),

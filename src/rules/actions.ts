@@ -2,7 +2,7 @@
 // system, one step deeper than the change that started it, through the operations that everyone uses.
 // Failures are theirs: 400, 404, 409. Contract: section 10 of the decisions.
 import type { TenantCaller } from '../access/caller.ts';
-import { UNLIMITED } from '../access/roles.ts';
+import { FULL_RIGHTS } from '../access/rights.ts';
 import type { Entity } from '../entities/field.ts';
 import type { Action } from '../entities/rule.ts';
 import type { Cause } from '../events/outbox.ts';
@@ -34,7 +34,7 @@ export function systemCaller(tenant: Tenant, run: Pick<Run, 'depth' | 'root_even
     tenant,
     role: null,
     email: null,
-    rights: UNLIMITED,
+    rights: FULL_RIGHTS,
     rightsKey: 'admin',
     isTenantAdmin: true,
     triggeredBy: 'rule',

@@ -14,7 +14,7 @@ import { LIMITS } from '../limits.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { EMAIL_PROBLEM, isEmail } from './email.ts';
 import { changePassword, forgetPassword, register, requirePerson, resetPassword } from './self-service.ts';
-import { issueDeveloperToken, type Secret, signIn } from './sign-in.ts';
+import { issueDeveloperToken, type PasswordCredentials, signIn } from './sign-in.ts';
 
 const TAG = 'Identity';
 const Person = Type.Object({ id: Uuid, email: Type.String(), name: Type.String(), role: Type.String() });
@@ -84,12 +84,12 @@ function ownPassword(app: App) {
 }
 
 /** An address and a password as somebody typed them; whether they are right is another matter. */
-function readSecret({ email, password }: JsonObject): Secret {
+function readSecret({ email, password }: JsonObject): PasswordCredentials {
   const problems: Problem[] = [];
   if (!isTyped(email, LIMITS.email.max)) problems.push({ path: 'email', message: EMAIL_PROBLEM });
   if (!isTyped(password, LIMITS.password.max)) problems.push({ path: 'password', message: 'must be a password' });
   if (problems.length > 0) throw invalid(problems);
-  return { email, password } as Secret;
+  return { email, password } as PasswordCredentials;
 }
 
 function isTyped(value: unknown, max: number): value is string {

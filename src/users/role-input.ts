@@ -2,8 +2,8 @@
 // view or agent, and for each entity the fields and rows the role is confined to. Every problem is
 // named at once: 400. Contract: "Role", section 6 of the decisions.
 import type { TenantCaller } from '../access/caller.ts';
-import { areOperations, isEntityName, isResource, isWildcard, OPERATIONS_WORDS } from '../access/resources.ts';
-import type { EntityRule, Operation } from '../access/roles.ts';
+import { areOperations, isEntityName, isResource, isWildcard, OPERATIONS_RULE } from '../access/resources.ts';
+import type { EntityRestriction, Operation } from '../access/rights.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { invalid, type Problem, ServiceError } from '../errors.ts';
@@ -19,7 +19,7 @@ export interface RoleInput {
   name?: string;
   description?: string | null;
   permissions?: Record<string, Operation[]>;
-  entities?: Record<string, EntityRule>;
+  entities?: Record<string, EntityRestriction>;
 }
 
 const NAME = /^[A-Za-z][A-Za-z0-9_.-]{0,49}$/;
@@ -66,7 +66,7 @@ function permissionProblems(permissions: unknown, { byName }: Catalog): Problem[
     const isKnown = isEntityName(resource) ? byName.has(resource) : isResource(resource) || isWildcard(resource);
     if (!isKnown) {
       problems.push({ path, message: 'is no entity, *, view:<slug>, view:* or agent:<name>' });
-    } else if (!areOperations(operations)) problems.push({ path, message: OPERATIONS_WORDS });
+    } else if (!areOperations(operations)) problems.push({ path, message: OPERATIONS_RULE });
   }
   return problems;
 }

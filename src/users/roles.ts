@@ -3,7 +3,7 @@
 // Failures: 400 with every problem, 404, 409 for a taken name, a system role, or one that is in use.
 // Contract: section 6 of the decisions.
 import type { TenantCaller } from '../access/caller.ts';
-import { holdEntities } from '../access/grants.ts';
+import { lockEntities } from '../access/grants.ts';
 import { isAdminRole, type Role, rolesOf } from '../access/role-store.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
@@ -13,7 +13,7 @@ import { identifier, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { readRole } from './role-input.ts';
-import { tableOf } from './users.ts';
+import { usersTable } from './users.ts';
 
 /** All roles, the system ones first, then by name. */
 export async function listRoles(app: App, { tenant }: TenantCaller): Promise<Role[]> {
@@ -33,7 +33,7 @@ export async function addRole(app: App, caller: TenantCaller, body: JsonObject):
   const input = readRole(body, await catalogOf(app, tenant), caller, true);
   const name = input.name as string;
   const row = await app.db.begin(async (tx) => {
-    await holdEntities(tx, tenant, input.permissions ?? {}, 'permissions');
+    await lockEntities(tx, tenant, input.permissions ?? {}, 'permissions');
     return tx.first(sql`
       insert into ${rolesTable(tenant)} (id, name, description, permissions, entities)
       values (${newId()}::uuid, ${name}, ${input.description ?? null}, ${jsonb(input.permissions)}, ${jsonb(input.entities ?? {})})
@@ -58,7 +58,7 @@ export async function changeRole(app: App, caller: TenantCaller, name: string, b
   } = readRole(body, await catalogOf(app, tenant), caller, false);
   if (given !== undefined && given !== name) throw invalidField('name', 'cannot be changed');
   const row = await app.db.begin(async (tx) => {
-    await holdEntities(tx, tenant, permissions ?? {}, 'permissions');
+    await lockEntities(tx, tenant, permissions ?? {}, 'permissions');
     return tx.first(sql`
       update ${rolesTable(tenant)}
       set description = case when ${description === undefined}::boolean then description else ${description ?? null} end,
@@ -100,7 +100,7 @@ async function usesOf(tx: Tx, { id: tenantId, ...tenant }: Tenant, name: string,
   const ofTenant = sql`tenant_id = ${tenantId}::uuid`;
   const uses = await tx.first<Uses>(sql`
     select
-      (select count(*) from ${tableOf(tenant)} where role = ${name}) as users,
+      (select count(*) from ${usersTable(tenant)} where role = ${name}) as users,
       (select count(*) from platform.invitations
         where ${ofTenant} and role = ${name} and accepted_at is null and revoked_at is null and expires_at > now()
       ) as invitations,

@@ -3,7 +3,7 @@
 // Contract: section 6 of the decisions.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
-import { OPERATIONS } from '../access/roles.ts';
+import { OPERATIONS } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
 import {

@@ -15,18 +15,18 @@ import { sql, type Tx } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { newToken, sha256 } from '../runtime/tokens.ts';
 import { type Tenant, tenantById } from '../tenants/tenants.ts';
-import { linkBase } from './invite.ts';
+import { linkBase } from './create-invitation.ts';
 import { readRegistration } from './user-input.ts';
-import { insertUser, tableOf } from './users.ts';
+import { insertUser, usersTable } from './users.ts';
 
-type Switch = 'selfRegistration' | 'passwordReset';
+type SelfServiceSetting = 'selfRegistration' | 'passwordReset';
 
 const RESET_PREFIX = 'svc_rst_';
 const { ttlS, mailsMax, mailsWindowMs } = LIMITS.passwordReset;
 
 /** Adds the person who asks as a viewer, whatever else the body says. 409 for a taken address, 429 past 20 a minute. */
 export async function register(app: App, request: Request, body: JsonObject) {
-  const tenant = await switchedOn(app, request, 'selfRegistration');
+  const tenant = await tenantWithSetting(app, request, 'selfRegistration');
   await limitAttempts(app, request, 'registrations');
   const { email, name, password } = readRegistration(body);
   const passwordHash = await hashPassword(password);
@@ -36,7 +36,7 @@ export async function register(app: App, request: Request, body: JsonObject) {
 
 /** Promises a mail. Whether there is such a user is found out later, so that the answer tells nothing. */
 export async function forgetPassword(app: App, request: Request, email: string): Promise<{ sent: true }> {
-  const tenant = await switchedOn(app, request, 'passwordReset');
+  const tenant = await tenantWithSetting(app, request, 'passwordReset');
   app.mail.send(() => resetMail(app, tenant, email));
   return { sent: true };
 }
@@ -44,7 +44,7 @@ export async function forgetPassword(app: App, request: Request, email: string):
 /** The mail with a token, if there is such a user and it has not had too many of late. */
 async function resetMail(app: App, tenant: Tenant, email: string): Promise<Message | undefined> {
   const user = await app.db.first<{ id: string; email: string }>(sql`
-    select id, email from ${tableOf(tenant)} where lower(email) = lower(${email}) and is_active`);
+    select id, email from ${usersTable(tenant)} where lower(email) = lower(${email}) and is_active`);
   if (user === undefined) return undefined;
   const { count } = await app.broker.hit(`reset-mails:${tenant.id}:${user.id}`, mailsWindowMs);
   if (count > mailsMax) return undefined;
@@ -68,12 +68,12 @@ interface Reset {
 
 /** Sets a new password with a mailed token, once. The token alone tells the tenant; a header must agree. 400 for a bad one. */
 export async function resetPassword(app: App, request: Request, token: string, password: string): Promise<void> {
-  const named = await namedAndSwitchedOn(app, request, 'passwordReset');
+  const named = await namedTenantWithSetting(app, request, 'passwordReset');
   const reset = await app.db.first<Reset>(sql`
     select id, tenant_id, user_id from platform.password_resets
     where hash = decode(${sha256(token).toString('hex')}, 'hex') and used_at is null and expires_at > now()`);
   if (reset === undefined || (named !== null && named.id !== reset.tenant_id)) throw badToken();
-  const tenant = named ?? requireSwitch(await tenantById(app, reset.tenant_id), 'passwordReset');
+  const tenant = named ?? requireSetting(await tenantById(app, reset.tenant_id), 'passwordReset');
   const passwordHash = await hashPassword(password);
   await app.db.begin(async (tx) => {
     const used = await tx.first(sql`
@@ -81,12 +81,12 @@ export async function resetPassword(app: App, request: Request, token: string, p
       where id = ${reset.id}::uuid and used_at is null
       returning id`);
     const user = await tx.first(sql`
-      update ${tableOf(tenant)}
+      update ${usersTable(tenant)}
       set password_hash = ${passwordHash}, token_version = token_version + 1, updated_at = now()
       where id = ${reset.user_id}::uuid and is_active
       returning id`);
     if (used === undefined || user === undefined) throw badToken();
-    await endResets(tx, tenant, reset.user_id);
+    await invalidateResetTokens(tx, tenant, reset.user_id);
   });
   await app.changes.announce('user', `${tenant.id}:${reset.user_id}`);
 }
@@ -102,24 +102,24 @@ export async function changePassword(app: App, caller: TenantCaller, current: st
   const { tenant } = caller;
   const id = caller.id as string;
   const stored = await app.db.first<{ password_hash: string | null }>(sql`
-    select password_hash from ${tableOf(tenant)} where id = ${id}::uuid`);
+    select password_hash from ${usersTable(tenant)} where id = ${id}::uuid`);
   const before = stored?.password_hash ?? null;
   await guardAccount(app, { kind: 'user', tenantId: tenant.id, name: id }, () => verifyPassword(current, before));
   const passwordHash = await hashPassword(password);
   await app.db.begin(async (tx) => {
     const changed = await tx.first(sql`
-      update ${tableOf(tenant)}
+      update ${usersTable(tenant)}
       set password_hash = ${passwordHash}, token_version = token_version + 1, updated_at = now()
       where id = ${id}::uuid and password_hash = ${before}
       returning id`);
     if (changed === undefined) throw unauthorized('wrong credentials');
-    await endResets(tx, tenant, id);
+    await invalidateResetTokens(tx, tenant, id);
   });
   await app.changes.announce('user', `${tenant.id}:${id}`);
 }
 
 /** Tokens mailed before the password changed mean nothing after it. */
-async function endResets(tx: Tx, tenant: Tenant, userId: string): Promise<void> {
+async function invalidateResetTokens(tx: Tx, tenant: Tenant, userId: string): Promise<void> {
   await tx.rows(sql`
     update platform.password_resets set used_at = now()
     where tenant_id = ${tenant.id}::uuid and user_id = ${userId}::uuid and used_at is null`);
@@ -130,24 +130,24 @@ function badToken(): ServiceError {
 }
 
 /** The tenant named by header or host, in which this is switched on. 400 when none is named. */
-async function switchedOn(app: App, request: Request, which: Switch): Promise<Tenant> {
-  const tenant = await namedAndSwitchedOn(app, request, which);
+async function tenantWithSetting(app: App, request: Request, which: SelfServiceSetting): Promise<Tenant> {
+  const tenant = await namedTenantWithSetting(app, request, which);
   if (tenant === null) throw invalidField('X-Tenant-ID', 'name the tenant in this header');
   return tenant;
 }
 
 /** The same; null when none is named. */
-async function namedAndSwitchedOn(app: App, request: Request, which: Switch): Promise<Tenant | null> {
+async function namedTenantWithSetting(app: App, request: Request, which: SelfServiceSetting): Promise<Tenant | null> {
   try {
     const tenant = await namedTenant(app, request);
-    return tenant === null ? null : requireSwitch(tenant, which);
+    return tenant === null ? null : requireSetting(tenant, which);
   } catch (error) {
-    if (error instanceof ServiceError && error.ecode === 'NOT_FOUND') return requireSwitch(null, which);
+    if (error instanceof ServiceError && error.ecode === 'NOT_FOUND') return requireSetting(null, which);
     throw error;
   }
 }
 
-function requireSwitch(tenant: Tenant | null, which: Switch): Tenant {
+function requireSetting(tenant: Tenant | null, which: SelfServiceSetting): Tenant {
   if (tenant?.status === 'active' && tenant.settings[which] === true) return tenant;
   throw forbidden('this is not switched on in this tenant');
 }

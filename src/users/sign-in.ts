@@ -2,10 +2,11 @@
 // to a year. An unknown address, a wrong password and a locked account are told apart neither by the
 // answer nor, but for the lock, by the time it takes.
 // Contract: "Authentication and identity endpoints", section 7 of the decisions.
-import { tokensOf } from '../access/bound.ts';
+
 import type { TokenKind } from '../access/jwt.ts';
 import { guardAccount, limitAttempts } from '../access/lockout.ts';
 import { verifyPassword } from '../access/passwords.ts';
+import { tokensOf } from '../access/resolve-caller.ts';
 import { namedTenant } from '../access/tenant-context.ts';
 import type { App } from '../app.ts';
 import { forbidden, invalidField } from '../errors.ts';
@@ -13,14 +14,14 @@ import { LIMITS } from '../limits.ts';
 import { Gate } from '../runtime/gate.ts';
 import { sql } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
-import { tableOf } from './users.ts';
+import { usersTable } from './users.ts';
 
-export interface Secret {
+export interface PasswordCredentials {
   email: string;
   password: string;
 }
 
-interface Person {
+interface SigningUser {
   id: string;
   email: string;
   name: string;
@@ -30,7 +31,7 @@ interface Person {
   token_version: number;
 }
 
-export interface Session {
+export interface SignedIn {
   token: string;
   user: { id: string; email: string; name: string; role: string };
 }
@@ -46,7 +47,7 @@ export interface DeveloperToken {
 const gate = new Gate(4, 100);
 
 /** A session token. 401 for a wrong or locked account, 403 for a suspended tenant, 429 past the address's share. */
-export async function signIn(app: App, request: Request, secret: Secret): Promise<Session> {
+export async function signIn(app: App, request: Request, secret: PasswordCredentials): Promise<SignedIn> {
   const { tenant, person } = await prove(app, request, secret);
   const { id, email, name, role } = person;
   const { token } = await issue(app, tenant, person, 'user', LIMITS.login.ttlS);
@@ -57,7 +58,7 @@ export async function signIn(app: App, request: Request, secret: Secret): Promis
 export async function issueDeveloperToken(
   app: App,
   request: Request,
-  secret: Secret,
+  secret: PasswordCredentials,
   ttlDays: number = LIMITS.developerToken.daysDefault,
 ): Promise<DeveloperToken> {
   const { tenant, person } = await prove(app, request, secret);
@@ -76,30 +77,30 @@ async function openTenant(app: App, request: Request): Promise<Tenant> {
 async function prove(
   app: App,
   request: Request,
-  { email, password }: Secret,
-): Promise<{ tenant: Tenant; person: Person }> {
+  { email, password }: PasswordCredentials,
+): Promise<{ tenant: Tenant; person: SigningUser }> {
   await limitAttempts(app, request);
   const tenant = await openTenant(app, request);
   return gate.run(async () => ({ tenant, person: await provenPerson(app, tenant, { email, password }) }));
 }
 
-async function provenPerson(app: App, tenant: Tenant, { email, password }: Secret): Promise<Person> {
-  const person = await app.db.first<Person>(sql`
+async function provenPerson(app: App, tenant: Tenant, { email, password }: PasswordCredentials): Promise<SigningUser> {
+  const person = await app.db.first<SigningUser>(sql`
     select id, email, name, role, is_active, password_hash, token_version
-    from ${tableOf(tenant)}
+    from ${usersTable(tenant)}
     where lower(email) = lower(${email})`);
   const name = person?.id ?? email.toLowerCase();
   await guardAccount(app, { kind: 'user', tenantId: tenant.id, name }, async () => {
     const isRight = await verifyPassword(password, person?.password_hash ?? null);
     return isRight && person?.is_active === true;
   });
-  return person as Person;
+  return person as SigningUser;
 }
 
 async function issue(
   app: App,
   tenant: Tenant,
-  { id: subject, token_version: version }: Person,
+  { id: subject, token_version: version }: SigningUser,
   kind: TokenKind,
   ttlS: number,
 ): Promise<{ token: string; expiresAt: string }> {

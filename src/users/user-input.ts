@@ -35,11 +35,11 @@ function isPersonName(value: unknown): value is string {
 }
 
 /** What a new user is given, and nobody else's to say: it may be sent, and means nothing. */
-const IDLE_MEMBERS = ['id', 'tenantId', 'isActive'];
+const IGNORED_MEMBERS = ['id', 'tenantId', 'isActive'];
 
 /** A new user; without a password, an invited one. */
 export function readUserInput(body: JsonObject): { email: string; name: string; role: string; password?: string } {
-  return read(body, ['email', 'name', 'role'], ['password'], IDLE_MEMBERS) as ReturnType<typeof readUserInput>;
+  return read(body, ['email', 'name', 'role'], ['password'], IGNORED_MEMBERS) as ReturnType<typeof readUserInput>;
 }
 
 /** A person who adds themselves. */

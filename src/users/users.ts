@@ -3,7 +3,7 @@
 // every process. Failures: 400 with every problem, 404, 409 for a taken address or the last owner.
 // Contract: "Tenant user", section 6 of the decisions.
 import type { TenantCaller } from '../access/caller.ts';
-import { holdRole } from '../access/grants.ts';
+import { lockRole } from '../access/grants.ts';
 import { hashPassword } from '../access/passwords.ts';
 import type { App } from '../app.ts';
 import { conflict, notFound } from '../errors.ts';
@@ -12,7 +12,7 @@ import { isUuid, newId } from '../runtime/ids.ts';
 import { identifier, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import type { Tenant } from '../tenants/tenants.ts';
-import { createInvitation } from './invite.ts';
+import { createInvitation } from './create-invitation.ts';
 import { readUserChanges, readUserInput } from './user-input.ts';
 
 export interface User {
@@ -26,7 +26,7 @@ export interface User {
 }
 
 /** Somebody who is asked to become a user; `id` is the invitation's. */
-export interface Invited {
+export interface InvitedUser {
   id: string;
   email: string;
   name: string;
@@ -50,7 +50,7 @@ const COLUMNS = sql`id, email, name, role, is_active, created_at, updated_at`;
 
 /** The users, newest first. */
 export async function listUsers(app: App, { tenant }: TenantCaller, page: number, limit: number): Promise<Page<User>> {
-  const users = tableOf(tenant);
+  const users = usersTable(tenant);
   const rows = await app.db.rows<UserRow>(sql`
     select ${COLUMNS} from ${users}
     order by id desc
@@ -62,26 +62,26 @@ export async function listUsers(app: App, { tenant }: TenantCaller, page: number
 /** One user. 404. */
 export async function getUser(app: App, { tenant }: TenantCaller, id: string): Promise<User> {
   if (!isUuid(id)) throw notFound('user');
-  const row = await app.db.first<UserRow>(sql`select ${COLUMNS} from ${tableOf(tenant)} where id = ${id}::uuid`);
+  const row = await app.db.first<UserRow>(sql`select ${COLUMNS} from ${usersTable(tenant)} where id = ${id}::uuid`);
   if (row === undefined) throw notFound('user');
   return toUser(row);
 }
 
 /** Adds a user, or, without a password, invites the person into the role named. */
-export async function addUser(app: App, caller: TenantCaller, body: JsonObject): Promise<User | Invited> {
+export async function addUser(app: App, caller: TenantCaller, body: JsonObject): Promise<User | InvitedUser> {
   const { email, name, role, password } = readUserInput(body);
   const { tenant, id: inviter } = caller;
   if (password === undefined) {
     const invited = { kind: 'member', tenant, email, role, inviter } as const;
     const { id, expiresAt } = await createInvitation(app, invited, async (tx) => {
-      await holdRole(tx, tenant, role);
-      await refuseTakenEmail(tx, tenant, email);
+      await lockRole(tx, tenant, role);
+      await requireEmailFree(tx, tenant, email);
     });
     return { id, email, name, role, isActive: false, status: 'invited', expiresAt };
   }
   const passwordHash = await hashPassword(password);
   return app.db.begin(async (tx) => {
-    await holdRole(tx, tenant, role);
+    await lockRole(tx, tenant, role);
     return insertUser(tx, tenant, { email, name, role, passwordHash });
   });
 }
@@ -93,7 +93,7 @@ export async function insertUser(
   { email, name, role, passwordHash }: { email: string; name: string; role: string; passwordHash: string },
 ): Promise<User> {
   const row = await queries.first<UserRow>(sql`
-    insert into ${tableOf(tenant)} (id, email, name, role, password_hash)
+    insert into ${usersTable(tenant)} (id, email, name, role, password_hash)
     values (${newId()}::uuid, ${email}, ${name}, ${role}, ${passwordHash})
     on conflict ((lower(email))) do nothing
     returning ${COLUMNS}`);
@@ -110,11 +110,11 @@ export async function changeUser(app: App, caller: TenantCaller, id: string, bod
   const passwordHash = password === undefined ? null : await hashPassword(password);
   const endsTokens = password !== undefined || isActive === false;
   const row = await app.db.begin(async (tx) => {
-    if (role !== undefined) await holdRole(tx, tenant, role);
+    if (role !== undefined) await lockRole(tx, tenant, role);
     if ((role !== undefined && role !== 'owner') || isActive === false) await keepAnOwner(tx, tenant, id);
-    if (email !== undefined) await refuseTakenEmail(tx, tenant, email, id);
+    if (email !== undefined) await requireEmailFree(tx, tenant, email, id);
     return tx.first<UserRow>(sql`
-      update ${tableOf(tenant)}
+      update ${usersTable(tenant)}
       set email = coalesce(${email ?? null}, email), name = coalesce(${name ?? null}, name),
         role = coalesce(${role ?? null}, role), is_active = coalesce(${isActive ?? null}::boolean, is_active),
         password_hash = coalesce(${passwordHash}, password_hash),
@@ -134,7 +134,7 @@ export async function removeUser(app: App, { tenant }: TenantCaller, id: string)
     await keepAnOwner(tx, tenant, id);
     await tx.rows(sql`
       delete from platform.password_resets where tenant_id = ${tenant.id}::uuid and user_id = ${id}::uuid`);
-    return tx.first<{ id: string }>(sql`delete from ${tableOf(tenant)} where id = ${id}::uuid returning id`);
+    return tx.first<{ id: string }>(sql`delete from ${usersTable(tenant)} where id = ${id}::uuid returning id`);
   });
   if (row === undefined) throw notFound('user');
   await app.changes.announce('user', `${tenant.id}:${row.id}`);
@@ -144,14 +144,14 @@ export async function removeUser(app: App, { tenant }: TenantCaller, id: string)
 /** 409 when the user is the only active owner. Locks the owners, so that two of them cannot go at once. */
 async function keepAnOwner(tx: Tx, tenant: Tenant, id: string): Promise<void> {
   const owners = await tx.rows<{ id: string }>(sql`
-    select id from ${tableOf(tenant)} where role = 'owner' and is_active order by id for update`);
+    select id from ${usersTable(tenant)} where role = 'owner' and is_active order by id for update`);
   const isOwner = owners.some((owner) => owner.id === id.toLowerCase());
   if (isOwner && owners.length === 1) throw conflict('this is the last owner; make somebody else an owner first');
 }
 
-async function refuseTakenEmail(tx: Tx, tenant: Tenant, email: string, exceptId?: string): Promise<void> {
+async function requireEmailFree(tx: Tx, tenant: Tenant, email: string, exceptId?: string): Promise<void> {
   const others = exceptId === undefined ? sql`` : sql`and id <> ${exceptId}::uuid`;
-  const row = await tx.first(sql`select from ${tableOf(tenant)} where lower(email) = lower(${email}) ${others}`);
+  const row = await tx.first(sql`select from ${usersTable(tenant)} where lower(email) = lower(${email}) ${others}`);
   if (row !== undefined) throw takenEmail();
 }
 
@@ -159,7 +159,7 @@ function takenEmail() {
   return conflict('a user with this e-mail address exists', [{ path: 'email', message: 'is taken' }]);
 }
 
-export function tableOf({ schema }: Pick<Tenant, 'schema'>): Sql {
+export function usersTable({ schema }: Pick<Tenant, 'schema'>): Sql {
   return identifier(schema, 'users');
 }
 

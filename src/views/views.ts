@@ -2,8 +2,8 @@
 // them. A tenant's views are cached per process and dropped with its catalogue, on every process.
 // Failures: 400 naming every problem, 404, 409 for a slug that is taken. Contract: "Views".
 import type { TenantCaller } from '../access/caller.ts';
-import { announceWithdrawn, withdrawGrants } from '../access/grants.ts';
-import { allows } from '../access/roles.ts';
+import { announceRevokedGrants, revokeGrants } from '../access/grants.ts';
+import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { type Catalog, catalogOf } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
@@ -150,10 +150,10 @@ export async function deleteView(app: App, caller: TenantCaller, slug: string): 
     const row = await tx.first<{ id: string }>(sql`
       delete from ${identifier(tenant.schema, 'views')} where slug = ${slug} returning id`);
     if (row === undefined) throw notFound('view');
-    return { id: row.id, withdrawn: await withdrawGrants(tx, tenant, [`view:${slug}`]) };
+    return { id: row.id, withdrawn: await revokeGrants(tx, tenant, [`view:${slug}`]) };
   });
   await app.changes.announce('catalog', tenant.id);
-  await announceWithdrawn(app, withdrawn);
+  await announceRevokedGrants(app, withdrawn);
   return id;
 }
 

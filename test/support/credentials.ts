@@ -2,8 +2,8 @@
 // tests of access do not depend on the rooms that issue them.
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
-import { tokensOf } from '../../src/access/bound.ts';
-import type { Operation } from '../../src/access/roles.ts';
+import { tokensOf } from '../../src/access/resolve-caller.ts';
+import type { Operation } from '../../src/access/rights.ts';
 import { newId } from '../../src/runtime/ids.ts';
 import { identifier, sql } from '../../src/runtime/sql.ts';
 import { newToken, sha256, shownPrefix } from '../../src/runtime/tokens.ts';

@@ -3,7 +3,7 @@
 // `fetch` and `URL` only. Contract: `generate_api_client`.
 
 /** Goes before the types of the entities. */
-export const CLIENT_PRELUDE = `
+export const CLIENT_RUNTIME = `
 export type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
 
 export interface SystemFields {

@@ -10,8 +10,8 @@ import { type Tenant, tenantById } from '../tenants/tenants.ts';
 import type { Caller, TenantCaller } from './caller.ts';
 import type { Credential } from './credential.ts';
 import { type Claims, Tokens } from './jwt.ts';
+import { FULL_RIGHTS, type Operation, type Rights } from './rights.ts';
 import { isAdminRole, rightsOf, rolesOf } from './role-store.ts';
-import { type Operation, type Rights, UNLIMITED } from './roles.ts';
 
 /** What is kept of a stored key. Members that a kind does not have are null. */
 interface KeyRow {
@@ -75,7 +75,7 @@ export function tokensOf(app: App): Tokens {
 }
 
 /** The caller behind a credential of one tenant. 401 when it is unknown, revoked, expired, or its tenant is gone. */
-export async function boundCaller(app: App, credential: Credential): Promise<TenantCaller> {
+export async function resolveCaller(app: App, credential: Credential): Promise<TenantCaller> {
   if (credential.kind === 'token') return tokenCaller(app, credential.value);
   const row = await storedKey(app, credential);
   if (row === undefined || isPast(row.expires_at)) throw unauthorized();
@@ -89,7 +89,7 @@ export async function boundCaller(app: App, credential: Credential): Promise<Ten
     id: row.id,
     tenant,
     role: 'owner',
-    rights: UNLIMITED,
+    rights: FULL_RIGHTS,
     rightsKey: 'all',
     isTenantAdmin: true,
   };
@@ -108,8 +108,8 @@ async function platformKeyCaller(app: App, tenant: Tenant, row: KeyRow): Promise
   for (const [resource, byRole] of Object.entries(row.api_permissions ?? {})) {
     if (Object.hasOwn(byRole, role)) permissions[resource] = byRole[role] ?? [];
   }
-  const entities = (await rolesOf(app, tenant)).byName.get(role)?.entities ?? {};
-  const rights: Rights = { isUnlimited: false, permissions, entities };
+  const restrictions = (await rolesOf(app, tenant)).byName.get(role)?.entities ?? {};
+  const rights: Rights = { isUnlimited: false, permissions, restrictions };
   return { ...BLANK, kind: 'platform_key', id: row.id, tenant, role, rights, rightsKey: `key:${row.id}` };
 }
 
@@ -124,7 +124,7 @@ async function publicKeyCaller(app: App, tenant: Tenant, row: KeyRow): Promise<T
     permissions: scopes.includes('records:read')
       ? Object.fromEntries(readable.map(([resource]): [string, Operation[]] => [resource, ['read']]))
       : {},
-    entities: given.entities,
+    restrictions: given.restrictions,
   };
   const publicKey = {
     allowedOrigins: row.allowed_origins ?? [],
@@ -159,7 +159,7 @@ async function userCaller(app: App, tenant: Tenant, claims: Claims): Promise<Ten
 async function botCaller(app: App, tenant: Tenant, claims: Claims): Promise<TenantCaller> {
   const bot = await cachesOf(app).bots.get(claims.subject, () => findBot(app, tenant, claims.subject));
   if (bot === undefined) throw unauthorized();
-  const rights: Rights = { isUnlimited: false, permissions: bot.permissions.entities ?? {}, entities: {} };
+  const rights: Rights = { isUnlimited: false, permissions: bot.permissions.entities ?? {}, restrictions: {} };
   return { ...BLANK, kind: 'bot', id: bot.id, tenant, role: null, name: bot.name, rights, rightsKey: `bot:${bot.id}` };
 }
 

@@ -2,9 +2,9 @@
 // and a locked bot are one 401; a revoked bot with its right secret gets 403.
 // Contract: "Authentication and identity endpoints", section 7 of the decisions.
 import { timingSafeEqual } from 'node:crypto';
-import { tokensOf } from '../access/bound.ts';
 import type { TenantCaller } from '../access/caller.ts';
-import { attempt } from '../access/lockout.ts';
+import { attemptIdentity } from '../access/lockout.ts';
+import { tokensOf } from '../access/resolve-caller.ts';
 import type { App } from '../app.ts';
 import { forbidden } from '../errors.ts';
 import { Input, text } from '../http/input.ts';
@@ -12,7 +12,7 @@ import { LIMITS } from '../limits.ts';
 import { sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { sha256 } from '../runtime/tokens.ts';
-import type { BotPermissions } from './permissions.ts';
+import type { BotPermissions } from './bot-permissions.ts';
 
 export interface IdentifiedBot {
   id: string;
@@ -49,7 +49,7 @@ export async function identifyBot(
   input.done();
   const { tenant } = caller;
   const found: BotRow[] = [];
-  await attempt(app, { kind: 'bot', tenantId: tenant.id, name, request }, async () => {
+  await attemptIdentity(app, { kind: 'bot', tenantId: tenant.id, name, request }, async () => {
     found.push(...(await findBot(app, tenant.id, name)));
     return isSecretOf(found[0], secret);
   });

@@ -16,7 +16,7 @@ import { sha256 } from '../runtime/tokens.ts';
 import { schemaOf } from '../tenants/tenants.ts';
 import { readRegistration } from '../users/user-input.ts';
 import { insertUser, type User } from '../users/users.ts';
-import { findByToken, hasToken, IS_PENDING, type Standing } from './invitations.ts';
+import { type FoundInvitation, findByToken, hasToken, IS_PENDING } from './invitations.ts';
 
 /** Who has joined. */
 export type Member = Pick<User, 'id' | 'email' | 'name' | 'role'>;
@@ -32,7 +32,7 @@ export async function acceptInvitation(app: App, body: JsonObject): Promise<Memb
   const { token } = body;
   if (typeof token !== 'string' || token === '') throw invalidField('token', 'is required: the invitation’s token');
   const person = readRegistration(body);
-  return inTurn(app, token, async () => {
+  return oneAtATime(app, token, async () => {
     const invitation = requirePending(await findByToken(app.db, token), person);
     const place = invitation.kind === 'platform' ? readPlace(body) : null;
     const passwordHash = await hashPassword(person.password);
@@ -47,7 +47,7 @@ export async function acceptInvitation(app: App, body: JsonObject): Promise<Memb
 const turns = new WeakMap<App, Map<string, Promise<unknown>>>();
 
 /** One accept of a token at a time in a process, so that the losers of a race cost no password hash. */
-async function inTurn<T>(app: App, token: string, accept: () => Promise<T>): Promise<T> {
+async function oneAtATime<T>(app: App, token: string, accept: () => Promise<T>): Promise<T> {
   const waiting = turns.get(app) ?? new Map<string, Promise<unknown>>();
   turns.set(app, waiting);
   const key = sha256(token).toString('hex');
@@ -63,7 +63,7 @@ async function inTurn<T>(app: App, token: string, accept: () => Promise<T>): Pro
 }
 
 /** The invitation, if this person may still accept it. */
-function requirePending(invitation: Standing | undefined, { email }: Pick<Person, 'email'>): Standing {
+function requirePending(invitation: FoundInvitation | undefined, { email }: Pick<Person, 'email'>): FoundInvitation {
   if (invitation === undefined) throw notFound('invitation');
   if (invitation.status === 'expired') throw new ServiceError('GONE', 'this invitation has expired');
   if (invitation.status !== 'pending') throw conflict(`this invitation is ${invitation.status}`);
@@ -85,7 +85,7 @@ function readPlace(body: JsonObject): { slug: string; name: string } {
 
 type NewUser = Omit<Person, 'password'> & { passwordHash: string };
 
-async function joinTenant(app: App, token: string, { tenant_id, role }: Standing, user: NewUser): Promise<User> {
+async function joinTenant(app: App, token: string, { tenant_id, role }: FoundInvitation, user: NewUser): Promise<User> {
   const schema = schemaOf(tenant_id ?? '');
   return app.db.begin(async (tx) => {
     await claim(tx, token, user);

@@ -1,8 +1,8 @@
 // What a bot is given to do: operations by entity, view or agent, each named outright, no wildcards.
 // Entities must exist, so that a misspelt one is noticed by whoever registers the bot.
 // Contract: "Bot" in the service interface, section 12 of the decisions.
-import { areOperations, isEntityName, isResource, OPERATIONS_WORDS } from '../access/resources.ts';
-import type { Operation } from '../access/roles.ts';
+import { areOperations, isEntityName, isResource, OPERATIONS_RULE } from '../access/resources.ts';
+import type { Operation } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { type Input, OBJECT, strangers } from '../http/input.ts';
@@ -28,7 +28,7 @@ export async function readPermissions(app: App, tenant: Tenant, input: Input): P
     const path = `permissions.entities.${resource}`;
     if (!isResource(resource)) input.problem(path, 'is no entity, view or agent (wildcards are not accepted)');
     else if (isEntityName(resource) && !byName.has(resource)) input.problem(path, 'is not an entity of this tenant');
-    if (!areOperations(operations)) input.problem(path, OPERATIONS_WORDS);
+    if (!areOperations(operations)) input.problem(path, OPERATIONS_RULE);
   }
   return { entities: entities as BotPermissions['entities'] };
 }

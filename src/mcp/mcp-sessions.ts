@@ -7,7 +7,7 @@ import { notFound } from '../errors.ts';
 import { sql } from '../runtime/sql.ts';
 import { newToken, sha256 } from '../runtime/tokens.ts';
 
-export interface Session {
+export interface McpSession {
   id: string;
   owner: string;
   tenantSlug: string | null;
@@ -22,7 +22,7 @@ function ownerOf({ kind, id }: Caller): string {
 }
 
 /** Opens a session and clears away those that have run out; resolves to its id. */
-export async function openSession(app: App, caller: Caller): Promise<string> {
+export async function openMcpSession(app: App, caller: Caller): Promise<string> {
   const id = newToken('mcp_');
   await app.db.rows(sql`
     with gone as (
@@ -33,7 +33,7 @@ export async function openSession(app: App, caller: Caller): Promise<string> {
 }
 
 /** The session that a request names; null when it names none, 404 for one that is unknown or has run out. */
-export async function sessionOf(app: App, headers: Headers): Promise<Session | null> {
+export async function mcpSessionOf(app: App, headers: Headers): Promise<McpSession | null> {
   const id = headers.get('mcp-session-id');
   if (id === null) return null;
   const row = await app.db.first<{ owner: string; tenant_slug: string | null }>(sql`
@@ -44,15 +44,15 @@ export async function sessionOf(app: App, headers: Headers): Promise<Session | n
 }
 
 /** 404 unless the caller opened the session. */
-export function requireOwner(session: Session, caller: Caller | null): void {
+export function requireSessionOwner(session: McpSession, caller: Caller | null): void {
   if (caller === null || ownerOf(caller) !== session.owner) throw notFound('session');
 }
 
 /** Sets the session's tenant. */
-export async function selectTenant(app: App, { id }: Session, slug: string): Promise<void> {
+export async function setSessionTenant(app: App, { id }: McpSession, slug: string): Promise<void> {
   await app.db.rows(sql`update platform.mcp_sessions set tenant_slug = ${slug} where id_hash = ${hashOf(id)}`);
 }
 
-export async function endSession(app: App, { id }: Session): Promise<void> {
+export async function endMcpSession(app: App, { id }: McpSession): Promise<void> {
   await app.db.rows(sql`delete from platform.mcp_sessions where id_hash = ${hashOf(id)}`);
 }

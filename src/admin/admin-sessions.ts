@@ -18,7 +18,7 @@ export interface AdminSession {
 }
 
 /** Opens a session in a tenant. The token is random (version 4), since it is a secret. 404 for an unknown tenant. */
-export async function openSession(app: App, tenantSlug: string): Promise<AdminSession> {
+export async function openAdminSession(app: App, tenantSlug: string): Promise<AdminSession> {
   const tenant = await tenantBySlug(app, tenantSlug);
   if (tenant === null) throw notFound('tenant');
   const token = randomUUID();
@@ -30,7 +30,7 @@ export async function openSession(app: App, tenantSlug: string): Promise<AdminSe
 }
 
 /** Ends the caller's own session, on every process. Returns its id. */
-export async function endSession(app: App, caller: Caller): Promise<string> {
+export async function endAdminSession(app: App, caller: Caller): Promise<string> {
   const row = await app.db.first<{ id: string; hash: string }>(sql`
     update platform.admin_sessions set ended_at = now()
     where id = ${caller.id}::uuid and ended_at is null

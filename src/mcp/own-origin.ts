@@ -1,7 +1,7 @@
 // Keeps other sites' pages away from /mcp: a browser that was led to this address under another name
 // (DNS rebinding), or a page of another origin, gets 403. Programs that are no browsers send no Origin.
 // Contract: "Origin and Host are checked", section 7 of the decisions.
-import { hostOf } from '../access/request-facts.ts';
+import { hostOf } from '../access/request-context.ts';
 import type { App } from '../app.ts';
 import { forbidden } from '../errors.ts';
 import { tenantByHost } from '../tenants/tenants.ts';

@@ -3,13 +3,13 @@
 // thrown; that a tenant is unknown or another's is the tool's failure. Contract: section 7 of the decisions.
 import { authenticate } from '../access/authenticate.ts';
 import type { Caller } from '../access/caller.ts';
-import { shareFacts } from '../access/request-facts.ts';
+import { shareRequestContext } from '../access/request-context.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import { withEntities } from './api-view.ts';
-import type { Entrance } from './server.ts';
-import type { Ask } from './tool.ts';
+import type { OpenedToolContext } from './server.ts';
+import type { ToolContext } from './tool.ts';
 import { TENANT_SLUG } from './tool.ts';
 import { visibleEntities } from './visible-entities.ts';
 
@@ -21,14 +21,14 @@ export type DescribeRoutes = (caller: Caller) => Json;
 const SLUG = new RegExp(TENANT_SLUG.pattern as string);
 
 /** Who asks, in the tenant that is named, if any. `keepTenant` makes a tenant the session's. */
-export async function enter(
+export async function openToolContext(
   app: App,
   request: Request,
   slug: string | undefined,
   describe: DescribeRoutes,
-  keepTenant: Ask['selectTenant'],
-): Promise<Entrance> {
-  const open = (of: Request, caller: Caller | null): Ask => ({
+  keepTenant: ToolContext['selectTenant'],
+): Promise<OpenedToolContext> {
+  const open = (of: Request, caller: Caller | null): ToolContext => ({
     app,
     request: of,
     caller: caller === null ? null : { ...caller, triggeredBy: 'mcp' },
@@ -38,12 +38,12 @@ export async function enter(
   let inTenant = request;
   try {
     if (slug !== undefined) inTenant = inTenantOf(request, slug);
-    return { ask: open(inTenant, await authenticate(app, inTenant)) };
+    return { context: open(inTenant, await authenticate(app, inTenant)) };
   } catch (error) {
     if (!(error instanceof ServiceError) || !['FORBIDDEN', 'NOT_FOUND', 'VALIDATION_ERROR'].includes(error.ecode)) {
       throw error;
     }
-    return { ask: open(inTenant, null), failure: error };
+    return { context: open(inTenant, null), failure: error };
   }
 }
 
@@ -54,7 +54,7 @@ function inTenantOf(request: Request, slug: string): Request {
   headers.set('x-tenant-id', slug);
   headers.delete('x-tenant-slug');
   const named = new Request(request.url, { method: request.method, headers });
-  shareFacts(request, named);
+  shareRequestContext(request, named);
   return named;
 }
 

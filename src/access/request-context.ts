@@ -6,44 +6,44 @@ import { newId } from '../runtime/ids.ts';
 
 const SANE_ID = new RegExp(`^[A-Za-z0-9._-]{1,${LIMITS.requestId.max}}$`);
 
-export interface Facts {
+export interface RequestContext {
   requestId: string;
   address: string;
   /** Headers for whatever the answer becomes, an error too. */
-  answerHeaders?: Record<string, string>;
+  responseHeaders?: Record<string, string>;
 }
 
-const known = new WeakMap<Request, Facts>();
+const contexts = new WeakMap<Request, RequestContext>();
 
 /** Notes a request's facts; called once by the serving adapter, with the peer's address. */
-export function note(request: Request, peerAddress: string, trustedProxies: number): Facts {
+export function attachRequestContext(request: Request, peerAddress: string, trustedProxies: number): RequestContext {
   const given = request.headers.get('x-request-id');
-  const facts: Facts = {
+  const facts: RequestContext = {
     requestId: given !== null && SANE_ID.test(given) ? given : newId(),
     address: trustedProxies === 0 ? peerAddress : forwardedFor(request, peerAddress, trustedProxies),
   };
-  known.set(request, facts);
+  contexts.set(request, facts);
   return facts;
 }
 
 /** Gives another request the facts of this one: they share the id, the address and the answer's headers. */
-export function shareFacts(from: Request, to: Request): void {
-  const facts = known.get(from);
-  if (facts !== undefined) known.set(to, facts);
+export function shareRequestContext(from: Request, to: Request): void {
+  const facts = contexts.get(from);
+  if (facts !== undefined) contexts.set(to, facts);
 }
 
 export function requestIdOf(request: Request): string {
-  return known.get(request)?.requestId ?? newId();
+  return contexts.get(request)?.requestId ?? newId();
 }
 
 /** Headers that the request's answer is to carry, whatever it becomes. */
-export function addAnswerHeaders(request: Request, headers: Record<string, string>): void {
-  const facts = known.get(request);
-  if (facts !== undefined) facts.answerHeaders = { ...facts.answerHeaders, ...headers };
+export function addResponseHeaders(request: Request, headers: Record<string, string>): void {
+  const facts = contexts.get(request);
+  if (facts !== undefined) facts.responseHeaders = { ...facts.responseHeaders, ...headers };
 }
 
-export function addressOf(request: Request): string {
-  return known.get(request)?.address ?? '';
+export function clientAddressOf(request: Request): string {
+  return contexts.get(request)?.address ?? '';
 }
 
 /** The right-most X-Forwarded-For entry that the trusted proxies did not add themselves. */
@@ -64,6 +64,6 @@ export function hostOf(request: Request, trustedProxies: number): string {
 const TOKEN_PATH = /^((?:\/app)?\/invite\/|\/auth\/invite\/(?!accept$)|\/api\/invitations\/)[^/]+/;
 
 /** A URL's path as logs and audits may hold it. */
-export function loggedPath(url: string): string {
+export function redactedPath(url: string): string {
   return new URL(url).pathname.replace(TOKEN_PATH, '$1[token]');
 }
