@@ -6,7 +6,7 @@ import { createApi, handlerOf } from './api.ts';
 import { type App, closeApp, createApp } from './app.ts';
 import type { Config } from './config.ts';
 import { prepareDemo } from './demo.ts';
-import { cleanRetired } from './entities/settle.ts';
+import { cleanUpInterruptedTenants } from './entities/cleanup.ts';
 import { openHub } from './events/hub.ts';
 import { ensurePartitions, startRetention } from './events/retention.ts';
 import { closeMcpStreams } from './mcp/routes.ts';
@@ -65,7 +65,12 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
 
 /** Clears away what changes of fields have left that were cut off, in this process or another. */
 function startCleaning(app: App): Worker {
-  return startWorker({ name: 'field changes', once: () => cleanRetired(app), pollMs: 60_000, log: app.log });
+  return startWorker({
+    name: 'field changes',
+    once: () => cleanUpInterruptedTenants(app),
+    pollMs: 60_000,
+    log: app.log,
+  });
 }
 
 /** A backup that holds the table is no reason not to start: events go to the default partition meanwhile. */

@@ -1,8 +1,8 @@
 // Changes of fields while records are being written, and what crashes leave behind.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { cleanUpInterruptedTenants } from '../src/entities/cleanup.ts';
 import type { Entity } from '../src/entities/field.ts';
 import { indexName } from '../src/entities/indexes.ts';
-import { cleanRetired } from '../src/entities/settle.ts';
 import { translateViolation } from '../src/records/constraints.ts';
 import { identifier, raw, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
@@ -373,7 +373,7 @@ describe('after a crash', () => {
     const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
     const place = await cutOff(name);
     await tenant.post(pathOf(name), { f: 'not a number' });
-    expect(await cleanRetired(service.app)).toBeGreaterThan(0);
+    expect(await cleanUpInterruptedTenants(service.app)).toBeGreaterThan(0);
     expect(await leftIn(place)).toEqual(NOTHING);
     expect((await fieldOf(name, 'f')).type).toBe('text');
     expect((await tenant.post(pathOf(name), { f: 'not a number' })).status).toBe(201);

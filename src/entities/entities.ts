@@ -11,8 +11,8 @@ import { newId } from '../runtime/ids.ts';
 import { identifier, join, literal, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { type Catalog, catalogOf, entityFor, loadCatalog } from './catalog.ts';
-import { type FieldDraft, fieldOf, NAME_PATTERN, readFields } from './define.ts';
 import { type Entity, type Field, tableNameOf } from './field.ts';
+import { type FieldDraft, fieldOf, NAME_PATTERN, parseFields } from './field-input.ts';
 import { createIndex, indexKinds } from './indexes.ts';
 
 /** An entity as its definition is shown. */
@@ -82,7 +82,7 @@ export async function createEntity(app: App, caller: TenantCaller, input: JsonOb
     if (catalog.byName.size >= LIMITS.entity.perTenantMax) {
       throw conflict(`a tenant has at most ${LIMITS.entity.perTenantMax} entities`);
     }
-    const drafts = readFields(input.fields, { catalog, self: { id, name } });
+    const drafts = parseFields(input.fields, { catalog, self: { id, name } });
     await insertEntity(tx, tenant.schema, { id, name, label, description }, drafts);
   });
   await app.changes.announce('catalog', tenant.id);

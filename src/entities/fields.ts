@@ -8,18 +8,18 @@ import { conflict, forbidden, invalid, invalidField, notFound, type Problem } fr
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { alterField, appendField, type Change, dropField, SLOT_MAX } from './alter.ts';
+import { addField, alterField, dropField, type FieldChange, SLOT_MAX } from './alter-field.ts';
 import { type Catalog, catalogOf } from './catalog.ts';
+import { cleanUp, cleanUpInterrupted } from './cleanup.ts';
 import { convertValue, isSameForm } from './conversion.ts';
-import { type FieldDraft, fieldOf, readField, ruleApplies } from './define.ts';
+import { type DefinitionLock, withDefinitionLock } from './definition-lock.ts';
+import { replaceKeyInRoles, requireNoDependents } from './dependents.ts';
 import { fieldView, getEntity } from './entities.ts';
 import type { Entity, Field } from './field.ts';
+import { type FieldDraft, fieldOf, parseField, ruleApplies } from './field-input.ts';
+import { bumpVersion, updateFieldRow } from './field-rows.ts';
 import { indexKinds } from './indexes.ts';
-import { replaceInRoles, requireUnused } from './key-uses.ts';
-import { settle, settleAfterCrash } from './settle.ts';
-import { stricterIn } from './stored-check.ts';
-import { bumpVersion, storeField } from './stored-field.ts';
-import { inTurn, type Turn } from './turn.ts';
+import { stricterAttributes } from './stored-validation.ts';
 
 /** The fields that the caller may see, in their order. 403 without read permission on the entity. */
 export async function listFields(app: App, caller: TenantCaller, entityName: string): Promise<JsonObject[]> {
@@ -28,8 +28,8 @@ export async function listFields(app: App, caller: TenantCaller, entityName: str
 
 /** Adds a field. A required one needs a default when there are records, which are filled with it. */
 export async function createField(app: App, caller: TenantCaller, entityName: string, input: JsonObject) {
-  return changeInTurn(app, caller, async (turn) => {
-    const { entity, field } = await turn.step(async (_, catalog) => {
+  return changeLocked(app, caller, async (lock) => {
+    const { entity, field } = await lock.transaction(async (_, catalog) => {
       const found = changeable(catalog, entityName);
       if (found.fields.length >= LIMITS.entity.fieldsMax || found.nextSlot > SLOT_MAX) {
         throw conflict(`an entity has at most ${LIMITS.entity.fieldsMax} fields`);
@@ -39,7 +39,7 @@ export async function createField(app: App, caller: TenantCaller, entityName: st
       const position = Math.max(0, ...found.fields.map((other) => other.position)) + 1;
       return { entity: found, field: fieldOf(draft, newId(), `f${found.nextSlot}`, position) };
     });
-    await appendField(turn, entity, field);
+    await addField(lock, entity, field);
     return { entity, fieldId: field.id };
   });
 }
@@ -52,25 +52,25 @@ export async function updateField(
   key: string,
   input: JsonObject,
 ): Promise<JsonObject> {
-  return changeInTurn(app, caller, async (turn) => {
-    const { change, key: newKey } = await turn.step(async (tx, catalog) => {
+  return changeLocked(app, caller, async (lock) => {
+    const { change, key: newKey } = await lock.transaction(async (tx, catalog) => {
       const entity = changeable(catalog, entityName);
       const { after, ...planned } = planOf(catalog, entity, fieldIn(entity, key), input);
-      if (after.key !== key || after.type !== planned.field.type) await requireUnused(tx, entity, planned.field);
+      if (after.key !== key || after.type !== planned.field.type) await requireNoDependents(tx, entity, planned.field);
       // A rename is done last, by itself: a refusal leaves the old key.
       const underOldKey = { ...planned, after: { ...after, key, ref: { ...after.ref, key } } };
       if (isFree(underOldKey)) {
-        turn.isDirty = true;
-        await storeField(tx, entity.schema, underOldKey.after);
+        lock.needsCleanup = true;
+        await updateFieldRow(tx, entity.schema, underOldKey.after);
         await bumpVersion(tx, entity, {});
       }
       return { change: underOldKey, key: after.key };
     });
     const { entity, field } = change;
-    if (isFree(change)) await settle(turn, entity.id);
-    else await alterField(turn, change);
-    if (newKey !== key) await rename(turn, entity, field, newKey);
-    turn.isDirty = false;
+    if (isFree(change)) await cleanUp(lock, entity.id);
+    else await alterField(lock, change);
+    if (newKey !== key) await rename(lock, entity, field, newKey);
+    lock.needsCleanup = false;
     return { entity, fieldId: field.id };
   });
 }
@@ -79,22 +79,27 @@ export async function updateField(
  * Gives a field another key. Roles that name the old one name both in between, so that at no moment,
  * in no process, a field is shown that a role hides.
  */
-async function rename(turn: Turn, { id }: Entity, { id: fieldId, key }: Field, newKey: string): Promise<void> {
+async function rename(
+  lock: DefinitionLock,
+  { id }: Entity,
+  { id: fieldId, key }: Field,
+  newKey: string,
+): Promise<void> {
   const inRoles = async (by: readonly string[]): Promise<boolean> => {
-    const named = await turn.step(async (tx, catalog) => {
+    const named = await lock.transaction(async (tx, catalog) => {
       const entity = catalog.byId.get(id);
-      return entity === undefined ? 0 : replaceInRoles(tx, entity, key, by);
+      return entity === undefined ? 0 : replaceKeyInRoles(tx, entity, key, by);
     });
-    if (named > 0) await turn.app.changes.announce('role', turn.tenant.id);
+    if (named > 0) await lock.app.changes.announce('role', lock.tenant.id);
     return named > 0;
   };
   const isNamed = await inRoles([key, newKey]);
   if (isNamed) await delay(LIMITS.cacheStaleMs);
-  await turn.step(async (tx, catalog) => {
+  await lock.transaction(async (tx, catalog) => {
     const entity = catalog.byId.get(id);
     const field = entity?.fields.find((candidate) => candidate.id === fieldId);
     if (entity === undefined || field === undefined) throw notFound('field');
-    await storeField(tx, entity.schema, { ...field, key: newKey });
+    await updateFieldRow(tx, entity.schema, { ...field, key: newKey });
     await bumpVersion(tx, entity, {});
   });
   if (isNamed) await delay(LIMITS.cacheStaleMs);
@@ -109,29 +114,29 @@ export async function deleteField(
   key: string,
   confirm?: string,
 ): Promise<string> {
-  return inTurn(app, tenant, async (turn) => {
-    await settleAfterCrash(turn);
-    const { entity, field } = await turn.step(async (tx, catalog) => {
+  return withDefinitionLock(app, tenant, async (lock) => {
+    await cleanUpInterrupted(lock);
+    const { entity, field } = await lock.transaction(async (tx, catalog) => {
       const found = changeable(catalog, entityName);
       const dropped = fieldIn(found, key);
       if (confirm !== undefined && confirm !== key) throw invalidField('confirm', `must be ${key}`);
-      await requireUnused(tx, found, dropped);
+      await requireNoDependents(tx, found, dropped);
       return { entity: found, field: dropped };
     });
-    await dropField(turn, entity, field, confirm !== undefined);
+    await dropField(lock, entity, field, confirm !== undefined);
     return field.id;
   });
 }
 
-/** Runs a change in its turn and shows the field as it then is. */
-async function changeInTurn(
+/** Runs a change in its lock and shows the field as it then is. */
+async function changeLocked(
   app: App,
   { tenant }: TenantCaller,
-  change: (turn: Turn) => Promise<{ entity: Entity; fieldId: string }>,
+  change: (lock: DefinitionLock) => Promise<{ entity: Entity; fieldId: string }>,
 ): Promise<JsonObject> {
-  const { entity, fieldId } = await inTurn(app, tenant, async (turn) => {
-    await settleAfterCrash(turn);
-    return change(turn);
+  const { entity, fieldId } = await withDefinitionLock(app, tenant, async (lock) => {
+    await cleanUpInterrupted(lock);
+    return change(lock);
   });
   const catalog = await catalogOf(app, tenant);
   const field = catalog.byId.get(entity.id)?.fields.find(({ id }) => id === fieldId);
@@ -158,13 +163,13 @@ function taken(key: string) {
 
 function readDraft(catalog: Catalog, entity: Entity, input: JsonObject): FieldDraft {
   const problems: Problem[] = [];
-  const draft = readField(input, '', { catalog, self: entity }, problems);
+  const draft = parseField(input, '', { catalog, self: entity }, problems);
   if (problems.length > 0) throw invalid(problems);
   return draft;
 }
 
 /** Reads a change against the field as it is; 400 with every problem, 409 for a key that is taken. */
-function planOf(catalog: Catalog, entity: Entity, field: Field, input: JsonObject): Change {
+function planOf(catalog: Catalog, entity: Entity, field: Field, input: JsonObject): FieldChange {
   const draft = readDraft(catalog, entity, { ...keptAttributes(catalog, field, input), ...input });
   if (draft.key !== field.key && entity.byKey.has(draft.key)) throw taken(draft.key);
   const inPlace = fieldOf(draft, field.id, field.slot, field.position);
@@ -172,7 +177,7 @@ function planOf(catalog: Catalog, entity: Entity, field: Field, input: JsonObjec
   const after = isSameForm(field, inPlace) ? inPlace : moved;
   if (after.slot !== field.slot && entity.nextSlot > SLOT_MAX) throw conflict('the entity has no room for this change');
   if (field.default !== undefined && !Object.hasOwn(input, 'default')) keepDefault(field, after);
-  return { entity, field, after, checks: stricterIn(field, after) };
+  return { entity, field, after, checks: stricterAttributes(field, after) };
 }
 
 /** The field's attributes as a request would send them, less those that mean nothing for a new type. */
@@ -189,7 +194,7 @@ function keepDefault(field: Field, after: Field): void {
 }
 
 /** Whether no stored value can break the change and no index is to be built for it. */
-function isFree({ field, after, checks }: Change): boolean {
+function isFree({ field, after, checks }: FieldChange): boolean {
   const existing = indexKinds(field);
   return checks.length === 0 && after.slot === field.slot && indexKinds(after).every((kind) => existing.includes(kind));
 }

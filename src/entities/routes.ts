@@ -9,9 +9,9 @@ import { Deleted, describe, nullable, open, Timestamp, Uuid } from '../http/open
 import { created, ok } from '../http/reply.ts';
 import { LIMITS } from '../limits.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { NAME_PATTERN } from './define.ts';
 import { createEntity, deleteEntity, getEntity, listEntities, updateEntity } from './entities.ts';
 import { FIELD_TYPES } from './field.ts';
+import { NAME_PATTERN } from './field-input.ts';
 
 const FieldAttributes = {
   key: Type.String({ description: 'the name in records' }),

@@ -3,13 +3,13 @@
 // rules. Contract: section 10 of the decisions.
 import type { JsonObject } from '../runtime/text.ts';
 
-const MOMENTS = ['create', 'update', 'delete'] as const;
+const OPERATIONS = ['create', 'update', 'delete'] as const;
 /** What happens to the record. */
-export type Moment = (typeof MOMENTS)[number];
-export type Trigger = `${'before' | 'after'}_${Moment}`;
+export type RuleOperation = (typeof OPERATIONS)[number];
+export type Trigger = `${'before' | 'after'}_${RuleOperation}`;
 export const TRIGGERS: readonly Trigger[] = [
-  ...MOMENTS.map((moment): Trigger => `before_${moment}`),
-  ...MOMENTS.map((moment): Trigger => `after_${moment}`),
+  ...OPERATIONS.map((moment): Trigger => `before_${moment}`),
+  ...OPERATIONS.map((moment): Trigger => `after_${moment}`),
 ];
 
 export const PRIORITIES = ['low', 'normal', 'high'] as const;

@@ -7,16 +7,20 @@ import { convertValue, readKept } from './conversion.ts';
 import { type Entity, type Field, RESERVED_KEYS } from './field.ts';
 
 /** Values by slot. `null` in a patch clears the field. */
-export type Stored = Record<string, unknown>;
+export type SlotValues = Record<string, unknown>;
 
 /** Which of the entity's fields the writer may see, and so set. */
-export type Sees = (field: Field) => boolean;
+export type FieldFilter = (field: Field) => boolean;
 
 /** What is said of a field without a value that must have one; a rule may still give it one. */
 export const IS_REQUIRED = 'is required';
 
 /** The stored form of a new record: every field given, defaults for the rest. */
-export function readNew(entity: Entity, input: JsonObject, sees: Sees): { data: Stored; problems: Problem[] } {
+export function readNew(
+  entity: Entity,
+  input: JsonObject,
+  sees: FieldFilter,
+): { data: SlotValues; problems: Problem[] } {
   const { data, problems } = readPatch(entity, input, sees);
   for (const field of entity.fields) {
     if (data[field.slot] === null) delete data[field.slot];
@@ -32,8 +36,12 @@ export function readNew(entity: Entity, input: JsonObject, sees: Sees): { data: 
 }
 
 /** The stored form of only the fields in the body; explicit nulls stay, to clear. */
-export function readPatch(entity: Entity, input: JsonObject, sees: Sees): { data: Stored; problems: Problem[] } {
-  const data: Stored = {};
+export function readPatch(
+  entity: Entity,
+  input: JsonObject,
+  sees: FieldFilter,
+): { data: SlotValues; problems: Problem[] } {
+  const data: SlotValues = {};
   const problems: Problem[] = [];
   for (const key of Object.keys(input)) {
     const field = entity.byKey.get(key);
@@ -44,7 +52,7 @@ export function readPatch(entity: Entity, input: JsonObject, sees: Sees): { data
   return { data, problems };
 }
 
-function readInto(data: Stored, field: Field, input: unknown): { message: string } | undefined {
+function readInto(data: SlotValues, field: Field, input: unknown): { message: string } | undefined {
   if (input === null) {
     if (isRequired(field)) return { message: 'is required and cannot be cleared' };
     data[field.slot] = null;
@@ -68,7 +76,7 @@ function isRequired({ required, next }: Field): boolean {
  * The values to store while fields are being moved to other slots: the converted ones go beside the
  * old. One that cannot be converted stays alone, and the change is refused when it is found.
  */
-export function withNext(entity: Entity, data: Stored): Stored {
+export function dualWrite(entity: Entity, data: SlotValues): SlotValues {
   let stored = data;
   for (const field of entity.fields) {
     const { next } = field;
@@ -82,8 +90,8 @@ export function withNext(entity: Entity, data: Stored): Stored {
 }
 
 /** The stored values after a patch; an explicit null takes its value away. */
-export function mergeStored(before: Stored, patch: Stored): Stored {
-  const merged: Stored = { ...before, ...patch };
+export function applyPatch(before: SlotValues, patch: SlotValues): SlotValues {
+  const merged: SlotValues = { ...before, ...patch };
   for (const slot of Object.keys(patch)) if (patch[slot] === null) delete merged[slot];
   return merged;
 }

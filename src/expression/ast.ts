@@ -104,7 +104,7 @@ export interface Subject {
   through: { field: FieldRef; related: Related } | null;
 }
 
-export interface Test {
+export interface Comparison {
   kind: 'test';
   subject: Subject;
   operator: Operator;
@@ -113,7 +113,7 @@ export interface Test {
 }
 
 export type Expression =
-  | Test
+  | Comparison
   | { kind: 'and' | 'or'; parts: readonly Expression[] }
   | { kind: 'not'; part: Expression };
 
@@ -140,7 +140,7 @@ export function canonicalKey(expression: Expression): string {
   return JSON.stringify(shape(expression));
 }
 
-function tests(expression: Expression): Test[] {
+function tests(expression: Expression): Comparison[] {
   switch (expression.kind) {
     case 'test':
       return [expression];

@@ -4,12 +4,12 @@
 // Failures: a plain Error when the caller left out what the expression needs (a silent false would be
 // a leak under NOT). Contract: decisions, section 5.
 
-import type { Expression, FieldRef, StoredRow, Subject, Test, Value } from './ast.ts';
-import { fold } from './fold.ts';
-import { compareDecimal, compareText } from './order.ts';
+import type { Comparison, Expression, FieldRef, StoredRow, Subject, Value } from './ast.ts';
+import { foldCase } from './case-folding.ts';
+import { compareDecimal, compareText } from './compare.ts';
 
 /** What an expression may look at besides the row. */
-export interface Surroundings {
+export interface EvaluationContext {
   /** The row that a relation field names, if it exists and the caller may read it. */
   related?(key: string): StoredRow | undefined;
   /** The row before the change; null or undefined when there was none. */
@@ -19,7 +19,7 @@ export interface Surroundings {
 }
 
 /** Whether the row meets the expression. */
-export function evaluate(expression: Expression, row: StoredRow, surroundings: Surroundings = {}): boolean {
+export function evaluate(expression: Expression, row: StoredRow, surroundings: EvaluationContext = {}): boolean {
   switch (expression.kind) {
     case 'and':
       return expression.parts.every((part) => evaluate(part, row, surroundings));
@@ -32,14 +32,14 @@ export function evaluate(expression: Expression, row: StoredRow, surroundings: S
   }
 }
 
-function meets(test: Test, row: StoredRow, surroundings: Surroundings): boolean {
+function meets(test: Comparison, row: StoredRow, surroundings: EvaluationContext): boolean {
   const { field, state, through } = test.subject;
   if (through) return meetsThrough(test, through.field, row, surroundings);
   if (state === 'changed') return holds(test, needed(surroundings.changed, '$changed')(field.key));
   return holds(test, storedValue(field, state === 'old' ? surroundings.old : row));
 }
 
-function meetsThrough(test: Test, relation: FieldRef, row: StoredRow, surroundings: Surroundings): boolean {
+function meetsThrough(test: Comparison, relation: FieldRef, row: StoredRow, surroundings: EvaluationContext): boolean {
   if (storedValue(relation, row) === null) return holds(test, null);
   const target = needed(surroundings.related, 'related rows')(relation.key);
   return target !== undefined && holds(test, storedValue(test.subject.field, target));
@@ -50,7 +50,7 @@ function storedValue(field: FieldRef, row: StoredRow | null | undefined): unknow
   return (field.slot === null ? row[field.key as keyof StoredRow] : row.data[field.slot]) ?? null;
 }
 
-function holds({ subject, operator, values }: Test, stored: unknown): boolean {
+function holds({ subject, operator, values }: Comparison, stored: unknown): boolean {
   if (operator === 'null') return stored === null;
   if (stored === null) return operator === '!=';
   const [value = ''] = values;
@@ -93,7 +93,7 @@ function compare({ field }: Subject, stored: unknown, value: Value): number {
 }
 
 function contains(stored: unknown, value: string): boolean {
-  return Array.isArray(stored) ? stored.includes(value) : fold(String(stored)).includes(fold(value));
+  return Array.isArray(stored) ? stored.includes(value) : foldCase(String(stored)).includes(foldCase(value));
 }
 
 function needed<T>(given: T | undefined, what: string): T {

@@ -16,7 +16,7 @@ import {
   type Subject,
   type Value,
 } from './ast.ts';
-import { relativeInstant } from './moment.ts';
+import { parseRelativeTime } from './date-time.ts';
 import { Scanner, type Written } from './scan.ts';
 import { expectedValue, readValue, takesOperator } from './value.ts';
 
@@ -205,7 +205,7 @@ class Parser {
     if (text === '$currentUser.role') return user.role;
     if (text === '$currentUser.kind') return user.kind;
     const time =
-      relativeInstant(text, now) ?? this.scanner.fail('unknown variable (quote the value if it is text)', at);
+      parseRelativeTime(text, now) ?? this.scanner.fail('unknown variable (quote the value if it is text)', at);
     return field.type === 'date' ? time.slice(0, 10) : time;
   }
 }

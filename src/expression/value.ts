@@ -4,7 +4,7 @@
 // Failures: undefined, and the caller says what would have fitted. Contract: decisions, section 5.
 
 import type { FieldType, Operator, Value } from './ast.ts';
-import { calendarDate, instant } from './moment.ts';
+import { parseDate, parseDateTime } from './date-time.ts';
 
 const JSON_NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d{1,4})?$/;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
@@ -38,8 +38,8 @@ const KINDS: Readonly<Record<FieldType, Kind>> = {
   number,
   decimal: { operators: ORDER, expected: 'a decimal number', read: readDecimal },
   boolean: { operators: EQUALITY, expected: 'true or false', read: readBoolean },
-  date: { operators: ORDER, expected: 'a date (YYYY-MM-DD)', read: calendarDate },
-  datetime: { operators: ORDER, expected: 'a date and time (ISO 8601 with an offset)', read: instant },
+  date: { operators: ORDER, expected: 'a date (YYYY-MM-DD)', read: parseDate },
+  datetime: { operators: ORDER, expected: 'a date and time (ISO 8601 with an offset)', read: parseDateTime },
   multiselect: { ...text, operators: MEMBERS },
   relations: { ...id, operators: MEMBERS },
   json: { operators: NULLS, expected: 'null', read: () => undefined },

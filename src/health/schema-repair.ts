@@ -3,7 +3,7 @@
 // at the same time share the work and what is mended is counted once. Nothing that is there is lost.
 // What could not be mended is told per tenant. Contract: "Schema health", section 11 of the decisions.
 import type { App } from '../app.ts';
-import { completeEntities } from '../entities/complete.ts';
+import { repairEntities } from '../entities/repair.ts';
 import { ServiceError } from '../errors.ts';
 import type { Transaction } from '../runtime/postgres.ts';
 import { sql } from '../runtime/sql.ts';
@@ -67,7 +67,7 @@ async function mend(app: App, tx: Transaction, id: string): Promise<string> {
   if ((await checkTenant(app, tx, id)).length === 0) return 'healthy';
   await applyTenantSchema(app, tx, id);
   const row = await tx.first<TenantRow>(sql`select ${TENANT_COLUMNS} from platform.tenants where id = ${id}::uuid`);
-  if (row !== undefined) await completeEntities(tx, toTenant(row));
+  if (row !== undefined) await repairEntities(tx, toTenant(row));
   const left = await checkTenant(app, tx, id);
   return left.length === 0 ? 'fixed' : `still missing: ${left.map(wordsOf).join(', ')}`;
 }

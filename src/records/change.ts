@@ -3,8 +3,8 @@
 // names the definition's version it was made for, and, but for a change made unseen, the version of each
 // row it replaces: where either has moved on, the row is left alone and not returned, and the caller looks again.
 import type { Entity } from '../entities/field.ts';
-import { type Stored, withNext } from '../entities/values.ts';
-import { vectorOf } from '../entities/words.ts';
+import { searchVector } from '../entities/search-vector.ts';
+import { dualWrite, type SlotValues } from '../entities/values.ts';
 import type { Cause, Share } from '../events/outbox.ts';
 import { EMPTY, identifier, inputRows, join, literal, type Queries, raw, type Sql, sql } from '../runtime/sql.ts';
 import { alongside, identified, type Made, partOf } from './alongside.ts';
@@ -15,7 +15,7 @@ import { EVENTED_COLUMNS, type EventedRow, runChange, tellOf } from './telling.t
 /** A record to insert. */
 export interface NewRow {
   id: string;
-  data: Stored;
+  data: SlotValues;
   /** The after rules that the change starts, in their order. */
   starts?: readonly string[];
 }
@@ -29,7 +29,7 @@ export interface KnownRow {
 
 /** A record with the data to put in its place. */
 export interface ReplacedRow extends KnownRow {
-  data: Stored;
+  data: SlotValues;
   /** No text that is searched changes, so its words need not be cut again. */
   keepsWords?: boolean;
 }
@@ -45,7 +45,7 @@ export interface UnseenRow {
 
 /** What a patch sets and takes away; slots that it does not name keep their values. */
 export interface StoredPatch {
-  set: Stored;
+  set: SlotValues;
   cleared: readonly string[];
   /** The record's words after it, null for none; undefined where they stay as they are. */
   words: string | null | undefined;
@@ -111,8 +111,8 @@ function insertion(
   share?: Share,
 ): Sql {
   const input = made.map(({ id, data: given, eventId }) => {
-    const data = withNext(entity, given);
-    return [id, JSON.stringify(data), vectorOf(entity, data), eventId];
+    const data = dualWrite(entity, given);
+    return [id, JSON.stringify(data), searchVector(entity, data), eventId];
   });
   return sql`
     with input (id, data, words, event_id) as (
@@ -141,8 +141,8 @@ export async function updateRows(
   const keepsWords = rows.every((row) => row.keepsWords === true);
   const made = identified(rows);
   const input = made.map(({ id, version, data: given, eventId }) => {
-    const data = withNext(entity, given);
-    return [id, version, JSON.stringify(data), keepsWords ? null : vectorOf(entity, data), eventId];
+    const data = dualWrite(entity, given);
+    return [id, version, JSON.stringify(data), keepsWords ? null : searchVector(entity, data), eventId];
   });
   const change = sql`
     with input (id, version, data, words, event_id) as (

@@ -4,7 +4,7 @@
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { type Expression, relationKeys, type StoredRow } from '../expression/ast.ts';
-import { evaluate, type Surroundings } from '../expression/evaluate.ts';
+import { type EvaluationContext, evaluate } from '../expression/evaluate.ts';
 import { toSql } from '../expression/to-sql.ts';
 import { EMPTY, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { RECORD_COLUMNS, type RecordRow, storedRow } from './row.ts';
@@ -42,7 +42,7 @@ export async function meets(
   entity: Entity,
   condition: Expression,
   row: RecordRow,
-  change: Pick<Surroundings, 'old' | 'changed'> = {},
+  change: Pick<EvaluationContext, 'old' | 'changed'> = {},
 ): Promise<boolean> {
   const related = new Map<string, StoredRow | undefined>();
   for (const key of relationKeys(condition)) related.set(key, await relatedRow(queries, catalog, entity, key, row));

@@ -5,7 +5,7 @@ import type { TenantCaller } from '../access/caller.ts';
 import { allows } from '../access/rights.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity, Field, Reference } from '../entities/field.ts';
-import type { Stored } from '../entities/values.ts';
+import type { SlotValues } from '../entities/values.ts';
 import { conflict, invalid, type Problem, type ServiceError } from '../errors.ts';
 import type { Cause } from '../events/outbox.ts';
 import { columnOf, toSql } from '../expression/to-sql.ts';
@@ -19,7 +19,7 @@ const R = sql`r`;
 
 /** Values about to be written. Those that a rule has set are the tenant's own: they need no right of the caller's. */
 export interface Named {
-  data: Stored;
+  data: SlotValues;
   ruled?: ReadonlySet<string>;
 }
 

@@ -5,8 +5,8 @@
 import type { TenantCaller } from '../access/caller.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
-import type { Action, Moment, Rule } from '../entities/rule.ts';
-import { mergeStored, readPatch } from '../entities/values.ts';
+import type { Action, Rule, RuleOperation } from '../entities/rule.ts';
+import { applyPatch, readPatch } from '../entities/values.ts';
 import { ServiceError } from '../errors.ts';
 import type { Expression } from '../expression/ast.ts';
 import { parseExpression } from '../expression/parse.ts';
@@ -30,7 +30,7 @@ interface Asking {
 
 /** One change of a record: what was (null for a new one), and what is to be (for a deletion, what was). */
 export interface Change {
-  moment: Moment;
+  moment: RuleOperation;
   old: RecordRow | null;
   row: RecordRow;
 }
@@ -38,7 +38,7 @@ export interface Change {
 const NONE: readonly string[] = [];
 
 /** Whether any rule acts before or after changes of this kind. */
-export function actsOn(entity: Entity, moment: Moment): boolean {
+export function actsOn(entity: Entity, moment: RuleOperation): boolean {
   return entity.rules.some(({ trigger }) => trigger === `before_${moment}` || trigger === `after_${moment}`);
 }
 
@@ -76,7 +76,7 @@ function act(entity: Entity, { name, action }: Rule, row: Ruled): Ruled {
   if (problem !== undefined) {
     throw businessRuleError(`the rule "${name}" cannot set ${problem.path}: ${problem.message}`);
   }
-  return { ...row, data: mergeStored(row.data, data), ruled: new Set([...(row.ruled ?? []), ...Object.keys(data)]) };
+  return { ...row, data: applyPatch(row.data, data), ruled: new Set([...(row.ruled ?? []), ...Object.keys(data)]) };
 }
 
 /** A guard that cannot be read any more lets nothing pass. */

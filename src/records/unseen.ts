@@ -3,8 +3,8 @@
 // that is none of these, or whose statement matches no row, is left to the caller, who reads the record
 // and knows why (404, 412, 400, or a definition that has moved on).
 import { type Entity, type Field, SEARCHED } from '../entities/field.ts';
-import { readPatch, type Stored, unwrap } from '../entities/values.ts';
-import { vectorOf } from '../entities/words.ts';
+import { searchVector } from '../entities/search-vector.ts';
+import { readPatch, type SlotValues, unwrap } from '../entities/values.ts';
 import type { Cause } from '../events/outbox.ts';
 import { toSql } from '../expression/to-sql.ts';
 import { isUuid } from '../runtime/ids.ts';
@@ -53,7 +53,7 @@ export async function removeUnseen(
  * The patch, or undefined where the other values matter: while a field of the entity changes, for relations (one that
  * stays as it was is not checked again), and for words, unless all or none of the searched fields are in it.
  */
-function storedPatch(entity: Entity, data: Stored): StoredPatch | undefined {
+function storedPatch(entity: Entity, data: SlotValues): StoredPatch | undefined {
   if (entity.retiredSlots.length > 0) return undefined;
   const isSet = ({ slot }: Field): boolean => data[slot] !== undefined;
   if (entity.fields.some((field) => field.next !== undefined || (field.targetId !== null && isSet(field)))) {
@@ -62,11 +62,11 @@ function storedPatch(entity: Entity, data: Stored): StoredPatch | undefined {
   const searched = entity.fields.filter(({ type }) => SEARCHED.has(type));
   const set = searched.filter(isSet).length;
   if (set > 0 && set < searched.length) return undefined;
-  const values: Stored = {};
+  const values: SlotValues = {};
   const cleared: string[] = [];
   for (const [slot, value] of Object.entries(data)) {
     if (value === null) cleared.push(slot);
     else values[slot] = value;
   }
-  return { set: values, cleared, words: set === 0 ? undefined : vectorOf(entity, values) };
+  return { set: values, cleared, words: set === 0 ? undefined : searchVector(entity, values) };
 }

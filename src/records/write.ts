@@ -5,8 +5,8 @@
 import { requireRight, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { type Catalog, catalogOf, catalogWithin, forgetCatalog } from '../entities/catalog.ts';
-import { IS_REQUIRED, mergeStored, readNew, readPatch, type Stored, unwrap } from '../entities/values.ts';
-import { keepsWords } from '../entities/words.ts';
+import { isSearchVectorUnchanged } from '../entities/search-vector.ts';
+import { applyPatch, IS_REQUIRED, readNew, readPatch, type SlotValues, unwrap } from '../entities/values.ts';
 import { conflict, forbidden, invalid, notFound, type Problem, ServiceError } from '../errors.ts';
 import { followOf } from '../events/hub.ts';
 import type { Cause } from '../events/outbox.ts';
@@ -82,7 +82,7 @@ export async function prepareUpdate(
   throwProblems(problems);
   const asked: RecordRow = {
     ...before,
-    data: mergeStored(before.data, patch),
+    data: applyPatch(before.data, patch),
     version: before.version + 1,
     updated_at: new Date().toISOString(),
     updated_by: context.caller.id,
@@ -125,7 +125,11 @@ export async function updateRecord(
     const before = await rowToWrite(inner, sight, id, versions);
     const { row, changed } = await prepareUpdate(inner, catalog, sight, before, body);
     const targets = targetsOf(catalog, caller, entity, [changed]);
-    const replaced = { ...row, version: before.version, keepsWords: keepsWords(entity, before.data, row.data) };
+    const replaced = {
+      ...row,
+      version: before.version,
+      keepsWords: isSearchVectorUnchanged(entity, before.data, row.data),
+    };
     const updated = await updateRows(queries, entity, [replaced], causeOf(inner), row.updated_at, targets);
     if (updated.size === 1) return { row, sight };
     throwFound(await missingTargets(queries, catalog, caller, entity, changed));
@@ -241,7 +245,7 @@ async function requireOwnRows(
   if (sight.rows !== null && !(await meets(queries, catalog, sight.entity, sight.rows, row))) throw forbidden(refusal);
 }
 
-export function newRow(caller: TenantCaller, data: Stored): RecordRow {
+export function newRow(caller: TenantCaller, data: SlotValues): RecordRow {
   const at = new Date().toISOString();
   return {
     id: newId(),
@@ -255,8 +259,8 @@ export function newRow(caller: TenantCaller, data: Stored): RecordRow {
 }
 
 /** The values that are set anew; a relation that stays as it was is not checked again. */
-function changedOnly(before: Stored, after: Stored): Stored {
-  const changed: Stored = {};
+function changedOnly(before: SlotValues, after: SlotValues): SlotValues {
+  const changed: SlotValues = {};
   for (const [slot, value] of Object.entries(after)) {
     if (value !== before[slot] && JSON.stringify(value) !== JSON.stringify(before[slot])) changed[slot] = value;
   }

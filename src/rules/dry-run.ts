@@ -5,8 +5,8 @@ import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
-import type { Action, Moment } from '../entities/rule.ts';
-import { readPatch, type Stored } from '../entities/values.ts';
+import type { Action, RuleOperation } from '../entities/rule.ts';
+import { readPatch, type SlotValues } from '../entities/values.ts';
 import { invalid, notFound } from '../errors.ts';
 import { SYSTEM_FIELDS } from '../expression/ast.ts';
 import { Input, OBJECT } from '../http/input.ts';
@@ -33,7 +33,7 @@ export async function testRule(app: App, caller: TenantCaller, id: string, body:
   const record = input.required('record', OBJECT);
   const before = input.optional('old', OBJECT);
   input.done();
-  const moment = rule.trigger.slice(rule.trigger.indexOf('_') + 1) as Moment;
+  const moment = rule.trigger.slice(rule.trigger.indexOf('_') + 1) as RuleOperation;
   const row = rowFrom(caller, entity, record, 'record');
   const old = moment === 'create' ? null : before === undefined ? row : rowFrom(caller, entity, before, 'old');
   const matches = await holds({ queries: app.db, caller }, catalog, entity, rule, { moment, old, row });
@@ -47,7 +47,7 @@ function rowFrom(caller: TenantCaller, entity: Entity, record: JsonObject, at: s
   const given = values.filter(([key]) => !cleared.includes(key) || !entity.byKey.has(key));
   const { data, problems } = readPatch(entity, Object.fromEntries(given), () => true);
   if (problems.length > 0) throw invalid(problems.map(({ path, message }) => ({ path: `${at}.${path}`, message })));
-  const row = newRow(caller, data as Stored);
+  const row = newRow(caller, data as SlotValues);
   const text = (key: string): string | undefined => {
     const value = record[key];
     return typeof value === 'string' ? value : undefined;

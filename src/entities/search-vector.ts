@@ -1,7 +1,7 @@
 // The words of a record, for full-text search. They are cut and folded here, never by Postgres, so
 // that every database and locale agrees. A record keeps them in one tsvector whose positions are the
 // numbers of the fields a word stands in. Contract: `search` in section 4 of the decisions.
-import { fold, isAscii } from '../expression/fold.ts';
+import { foldCase, isAscii } from '../expression/case-folding.ts';
 import { type Entity, type Field, SEARCHED } from './field.ts';
 
 /** Letters and digits with their marks in a row; each emoji by itself. */
@@ -13,17 +13,17 @@ const WORD_MAX = 200;
 const VECTOR_BYTES_MAX = 900_000;
 
 /** The words of a text, folded: compatibility forms and case are one, accents are kept. */
-export function wordsOf(text: string): string[] {
-  const words = isAscii(text) ? text.toLowerCase().match(ASCII_WORD) : fold(text.normalize('NFKC')).match(WORD);
+export function searchTerms(text: string): string[] {
+  const words = isAscii(text) ? text.toLowerCase().match(ASCII_WORD) : foldCase(text.normalize('NFKC')).match(WORD);
   return (words ?? []).map((word) => (word.length > WORD_MAX ? word.slice(0, WORD_MAX).toWellFormed() : word));
 }
 
 /** The record's tsvector as text, or null for one without words. */
-export function vectorOf(entity: Entity, data: Readonly<Record<string, unknown>>): string | null {
+export function searchVector(entity: Entity, data: Readonly<Record<string, unknown>>): string | null {
   const positions = new Map<string, string>();
   for (const field of entity.fields) {
-    note(positions, field, data);
-    if (field.next !== undefined && field.next.slot !== field.slot) note(positions, field.next, data);
+    addTerms(positions, field, data);
+    if (field.next !== undefined && field.next.slot !== field.slot) addTerms(positions, field.next, data);
   }
   if (positions.size === 0) return null;
   let vector = '';
@@ -36,7 +36,7 @@ export function vectorOf(entity: Entity, data: Readonly<Record<string, unknown>>
 }
 
 /** Whether a change leaves the record's words as they are; not while the entity's own fields are changing. */
-export function keepsWords(
+export function isSearchVectorUnchanged(
   entity: Entity,
   before: Readonly<Record<string, unknown>>,
   after: Readonly<Record<string, unknown>>,
@@ -48,11 +48,15 @@ export function keepsWords(
 }
 
 /** Adds the field's number to each of its words; the numbers of a word are separated by commas. */
-function note(positions: Map<string, string>, { type, slot }: Field, data: Readonly<Record<string, unknown>>): void {
+function addTerms(
+  positions: Map<string, string>,
+  { type, slot }: Field,
+  data: Readonly<Record<string, unknown>>,
+): void {
   const text = data[slot];
   if (!SEARCHED.has(type) || typeof text !== 'string') return;
   const position = slot.slice(1);
-  for (const word of wordsOf(text)) {
+  for (const word of searchTerms(text)) {
     const known = positions.get(word);
     if (known === undefined) positions.set(word, position);
     else if (known !== position && !known.endsWith(`,${position}`)) positions.set(word, `${known},${position}`);

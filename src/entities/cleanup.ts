@@ -7,13 +7,13 @@ import { conflict } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { identifier, sql, type Tx } from '../runtime/sql.ts';
 import { tenantById } from '../tenants/tenants.ts';
+import { backfill } from './backfill.ts';
 import { loadCatalog } from './catalog.ts';
+import { type DefinitionLock, interruptedTenants, withDefinitionLock } from './definition-lock.ts';
 import type { Entity, Field } from './field.ts';
+import { bumpVersion, updateFieldRow } from './field-rows.ts';
 import { createIndex, type IndexKind, indexKinds, indexName } from './indexes.ts';
-import { rewriteAll } from './rewrite.ts';
-import { countDuplicates, refusal } from './stored-check.ts';
-import { bumpVersion, storeField } from './stored-field.ts';
-import { cutOffTenants, inTurn, type Turn } from './turn.ts';
+import { countDuplicates, storedConflict } from './stored-validation.ts';
 
 const WRITERS_WAIT_MS = 10_000;
 const POLL_MS = 20;
@@ -23,7 +23,7 @@ const POLL_MS = 20;
  * older definition; 409 after ten seconds. A write holds its table's lock from before it looks at
  * the definition until its transaction ends.
  */
-export async function writersGone(app: App, entity: Entity): Promise<void> {
+export async function waitForOlderWrites(app: App, entity: Entity): Promise<void> {
   const deadline = performance.now() + WRITERS_WAIT_MS;
   const writers = sql`
     select virtualtransaction as id from pg_locks
@@ -49,13 +49,13 @@ export async function buildIndexes(app: App, entity: Entity, field: Field, kinds
       if (code === '54000') throw conflict('stored values are too large for an index');
       if (code !== '23505') throw error;
       const count = Math.max(2, await countDuplicates(app, entity, field));
-      throw refusal([{ path: 'unique', message: `${count} record(s) share a value with another` }]);
+      throw storedConflict([{ path: 'unique', message: `${count} record(s) share a value with another` }]);
     }
   }
 }
 
 /** Drops indexes that no field calls for, and what a failed build has left. */
-async function dropStrayIndexes(app: App, entity: Entity): Promise<void> {
+async function dropUnusedIndexes(app: App, entity: Entity): Promise<void> {
   const wanted = new Set(
     entity.fields.flatMap((field) => indexKinds(field).map((kind) => indexName(entity, field, kind))),
   );
@@ -72,41 +72,41 @@ async function dropStrayIndexes(app: App, entity: Entity): Promise<void> {
 }
 
 /** Ends what is pending in an entity without doing it, and clears away what no field owns. */
-export async function settle(turn: Turn, entityId: string): Promise<void> {
-  const entity = await turn.step(async (tx, catalog) => {
+export async function cleanUp(lock: DefinitionLock, entityId: string): Promise<void> {
+  const entity = await lock.transaction(async (tx, catalog) => {
     const found = catalog.byId.get(entityId);
     const pending = found?.fields.filter(({ next }) => next !== undefined) ?? [];
     if (found === undefined || pending.length === 0) return found;
-    for (const { next: _, ...field } of pending) await storeField(tx, found.schema, field);
+    for (const { next: _, ...field } of pending) await updateFieldRow(tx, found.schema, field);
     await bumpVersion(tx, found, {});
-    return reload(turn, tx, entityId);
+    return reload(lock, tx, entityId);
   });
   if (entity === undefined) return;
-  await dropStrayIndexes(turn.app, entity);
-  if (entity.retiredSlots.length > 0) await removeRetired(turn, entity);
+  await dropUnusedIndexes(lock.app, entity);
+  if (entity.retiredSlots.length > 0) await removeRetiredValues(lock, entity);
 }
 
 /** The entity as the transaction has made it. */
-export async function reload({ tenant }: Turn, tx: Tx, entityId: string): Promise<Entity> {
+export async function reload({ tenant }: DefinitionLock, tx: Tx, entityId: string): Promise<Entity> {
   const entity = (await loadCatalog(tx, tenant)).byId.get(entityId);
   if (entity === undefined) throw conflict('the entity was deleted meanwhile');
   return entity;
 }
 
 /** Removes the values of retired slots, once nobody can be reading or writing them by an old definition. */
-async function removeRetired(turn: Turn, entity: Entity): Promise<void> {
-  const { app } = turn;
+async function removeRetiredValues(lock: DefinitionLock, entity: Entity): Promise<void> {
+  const { app } = lock;
   const slots = entity.retiredSlots;
   const where = sql`r.data ?| ${[...slots]}::text[]`;
-  await writersGone(app, entity);
+  await waitForOlderWrites(app, entity);
   const used = await app.db.slow.first(sql`select from ${entity.table} as r where ${where} limit 1`);
   if (used !== undefined) {
     await delay(LIMITS.cacheStaleMs);
-    await rewriteAll(app, entity, where, (data) => {
+    await backfill(app, entity, where, (data) => {
       return Object.fromEntries(Object.entries(data).filter(([slot]) => !slots.includes(slot)));
     });
   }
-  await turn.step(async (tx, catalog) => {
+  await lock.transaction(async (tx, catalog) => {
     const found = catalog.byId.get(entity.id);
     const retiredSlots = found?.retiredSlots.filter((slot) => !slots.includes(slot));
     if (found !== undefined) await bumpVersion(tx, found, { retiredSlots: retiredSlots ?? [] });
@@ -114,19 +114,19 @@ async function removeRetired(turn: Turn, entity: Entity): Promise<void> {
 }
 
 /** Clears away what a change that was cut off has left anywhere in the tenant. */
-export async function settleAfterCrash(turn: Turn): Promise<void> {
-  if (!turn.isAfterCrash) return;
-  const ids = await turn.step(async (_, catalog) => [...catalog.byId.keys()]);
-  for (const id of ids) await settle(turn, id);
-  turn.isDirty = false;
+export async function cleanUpInterrupted(lock: DefinitionLock): Promise<void> {
+  if (!lock.wasInterrupted) return;
+  const ids = await lock.transaction(async (_, catalog) => [...catalog.byId.keys()]);
+  for (const id of ids) await cleanUp(lock, id);
+  lock.needsCleanup = false;
 }
 
 /** Clears away what cut-off changes have left, in every tenant. Resolves to how many there were. */
-export async function cleanRetired(app: App): Promise<number> {
-  const ids = await cutOffTenants(app);
+export async function cleanUpInterruptedTenants(app: App): Promise<number> {
+  const ids = await interruptedTenants(app);
   for (const id of ids) {
     const tenant = await tenantById(app, id);
-    if (tenant !== null) await inTurn(app, tenant, settleAfterCrash);
+    if (tenant !== null) await withDefinitionLock(app, tenant, cleanUpInterrupted);
   }
   return ids.length;
 }

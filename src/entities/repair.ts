@@ -9,7 +9,7 @@ import { createRecordTable } from './entities.ts';
 import type { Entity } from './field.ts';
 
 /** Completes all entities of a tenant whose schema is otherwise whole. */
-export async function completeEntities(tx: Tx, tenant: Tenant): Promise<void> {
+export async function repairEntities(tx: Tx, tenant: Tenant): Promise<void> {
   const entities = [...(await loadCatalog(tx, tenant)).byId.values()];
   const found = await tx.rows<{ name: string }>(sql`
     select relname::text as name from pg_class
@@ -24,11 +24,11 @@ export async function completeEntities(tx: Tx, tenant: Tenant): Promise<void> {
     select entity_id from ${identifier(tenant.schema, 'entity_counts')}
     group by entity_id having count(*) = ${LIMITS.counterSlots}::int`);
   const complete = new Set(counted.map(({ entity_id: id }) => id));
-  for (const entity of entities) if (!complete.has(entity.id)) await countAnew(tx, entity);
+  for (const entity of entities) if (!complete.has(entity.id)) await recount(tx, entity);
 }
 
 /** Counters that stand for the rows as they are. Writers wait meanwhile. */
-async function countAnew(tx: Tx, entity: Entity): Promise<void> {
+async function recount(tx: Tx, entity: Entity): Promise<void> {
   const counts = identifier(entity.schema, 'entity_counts');
   await tx.rows(sql`lock table ${entity.table} in share row exclusive mode`);
   await tx.rows(sql`

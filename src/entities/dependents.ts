@@ -5,17 +5,17 @@ import { conflict } from '../errors.ts';
 import { identifier, sql, type Tx } from '../runtime/sql.ts';
 import type { Entity, Field } from './field.ts';
 
-interface Use {
+interface Dependent {
   kind: string;
   name: string;
 }
 
 /** 409 while a condition names the key, of this entity or, after a relation, of another. */
-export async function requireUnused(tx: Tx, entity: Entity, field: Pick<Field, 'key'>): Promise<void> {
+export async function requireNoDependents(tx: Tx, entity: Entity, field: Pick<Field, 'key'>): Promise<void> {
   const own = `\\m${field.key}\\M`;
   const related = `\\.${field.key}\\M`;
   const table = (name: string) => identifier(entity.schema, name);
-  const uses = await tx.rows<Use>(sql`
+  const uses = await tx.rows<Dependent>(sql`
     select 'role' as kind, r.name
     from ${table('roles')} as r, jsonb_each(r.entities) as e
     where e.value ->> 'rowFilter' ~ case when e.key = ${entity.name} then ${own} else ${related} end
@@ -37,7 +37,7 @@ export async function requireUnused(tx: Tx, entity: Entity, field: Pick<Field, '
 }
 
 /** Puts other keys in place of one in the roles' lists of fields. Resolves to how many roles name it. */
-export async function replaceInRoles(tx: Tx, entity: Entity, key: string, by: readonly string[]): Promise<number> {
+export async function replaceKeyInRoles(tx: Tx, entity: Entity, key: string, by: readonly string[]): Promise<number> {
   const roles = await tx.rows<{ id: string; entities: Record<string, Record<string, unknown>> }>(sql`
     select id, entities from ${identifier(entity.schema, 'roles')}
     where entities -> ${entity.name}::text -> 'fields' ? ${key}::text

@@ -6,7 +6,7 @@ import { insertFields, rulesOf } from './entities.ts';
 import type { Entity, Field } from './field.ts';
 
 /** Stores every attribute of a field that exists, and what it is being changed into, if anything. */
-export async function storeField(tx: Tx, schema: string, field: Field): Promise<void> {
+export async function updateFieldRow(tx: Tx, schema: string, field: Field): Promise<void> {
   await tx.rows(sql`
     update ${identifier(schema, 'field_definitions')}
     set key = ${field.key},
@@ -32,12 +32,12 @@ function nextOf({ next }: Field): string | null {
 }
 
 /** Adds a field, perhaps one that is still being changed. */
-export async function addField(tx: Tx, entity: Entity, field: Field): Promise<void> {
+export async function insertFieldRow(tx: Tx, entity: Entity, field: Field): Promise<void> {
   await insertFields(tx, entity.schema, entity.id, [field]);
-  if (field.next !== undefined) await storeField(tx, entity.schema, field);
+  if (field.next !== undefined) await updateFieldRow(tx, entity.schema, field);
 }
 
-export async function removeField(tx: Tx, entity: Entity, fieldId: string): Promise<void> {
+export async function deleteFieldRow(tx: Tx, entity: Entity, fieldId: string): Promise<void> {
   await tx.rows(sql`delete from ${identifier(entity.schema, 'field_definitions')} where id = ${fieldId}::uuid`);
 }
 

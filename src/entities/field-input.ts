@@ -77,7 +77,7 @@ export interface Targets {
 }
 
 /** Reads one definition; `path` is its place in the body. Throws nothing: problems are added to the list. */
-export function readField(input: JsonObject, path: string, targets: Targets, problems: Problem[]): FieldDraft {
+export function parseField(input: JsonObject, path: string, targets: Targets, problems: Problem[]): FieldDraft {
   const check = new Checks(input, path, problems);
   for (const name of Object.keys(input)) if (!ATTRIBUTES.has(name)) check.fail(name, 'is not an attribute of a field');
   const key = check.text('key', KEY_PATTERN.source, 64) ?? '';
@@ -249,7 +249,7 @@ export function fieldOf(draft: FieldDraft, id: string, slot: string, position: n
 }
 
 /** Reads the list of definitions of a new entity: at most LIMITS.entity.fieldsMax, no key twice. Throws 400. */
-export function readFields(input: unknown, targets: Targets): FieldDraft[] {
+export function parseFields(input: unknown, targets: Targets): FieldDraft[] {
   if (input === undefined || input === null) return [];
   const problems: Problem[] = [];
   if (!Array.isArray(input)) throw invalid([{ path: 'fields', message: 'must be a list' }]);
@@ -263,7 +263,7 @@ export function readFields(input: unknown, targets: Targets): FieldDraft[] {
       problems.push({ path, message: 'must be an object' });
       return null;
     }
-    const draft = readField(item as JsonObject, path, targets, problems);
+    const draft = parseField(item as JsonObject, path, targets, problems);
     if (seen.has(draft.key)) problems.push({ path: `${path}.key`, message: `"${draft.key}" stands twice` });
     seen.add(draft.key);
     return draft;

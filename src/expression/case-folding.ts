@@ -45,7 +45,7 @@ export function isAscii(text: string): boolean {
 }
 
 /** The text with every letter's case folded; as many code points as before. */
-export function fold(text: string): string {
+export function foldCase(text: string): string {
   if (isAscii(text)) return text.toLowerCase();
   const { folded } = letters();
   let all = '';
@@ -57,7 +57,7 @@ export function fold(text: string): string {
  * The replacements (`from[i]` by `to[i]`, code point by code point) that turn any text into one which contains the
  * folded text exactly when the folding of all its letters would: the variants of the letters that occur in it.
  */
-export function foldingFor(folded: string): { from: string; to: string } {
+export function foldingTranslation(folded: string): { from: string; to: string } {
   const { variants } = letters();
   let from = '';
   let to = '';

@@ -7,8 +7,8 @@ import { conflict } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { identifier, type Sql, sql } from '../runtime/sql.ts';
 import type { Entity, Field } from './field.ts';
-import type { Stored } from './values.ts';
-import { vectorOf } from './words.ts';
+import { searchVector } from './search-vector.ts';
+import type { SlotValues } from './values.ts';
 
 const BATCH_ROWS = 200;
 const PAGE_ROWS = 1_000;
@@ -18,19 +18,19 @@ const WAIT_MS = 10_000;
 interface StoredRow {
   id: string;
   version: number;
-  data: Stored;
+  data: SlotValues;
 }
 
 /** Replaces the data of all rows that meet `where` (on `r`) until none is left; 409 when some stay locked. */
-export async function rewriteAll(
+export async function backfill(
   app: App,
   entity: Entity,
   where: Sql,
-  change: (data: Stored) => Stored,
+  change: (data: SlotValues) => SlotValues,
 ): Promise<void> {
   let deadline = performance.now() + WAIT_MS;
   for (;;) {
-    const pass = await rewritePass(app, entity, where, change);
+    const pass = await backfillPass(app, entity, where, change);
     if (pass.read === 0) return;
     if (pass.written > 0) deadline = performance.now() + WAIT_MS;
     else if (performance.now() > deadline) throw conflict('records stay locked by others; try again');
@@ -38,11 +38,11 @@ export async function rewriteAll(
   }
 }
 
-async function rewritePass(
+async function backfillPass(
   app: App,
   entity: Entity,
   where: Sql,
-  change: (data: Stored) => Stored,
+  change: (data: SlotValues) => SlotValues,
 ): Promise<{ read: number; written: number }> {
   const done = { read: 0, written: 0 };
   let after = '00000000-0000-0000-0000-000000000000';
@@ -55,7 +55,7 @@ async function rewritePass(
     const last = rows.at(-1);
     if (last === undefined) return done;
     done.read += rows.length;
-    done.written += await replace(
+    done.written += await replaceBatch(
       app,
       entity,
       rows.map((row) => ({ ...row, data: change(row.data) })),
@@ -64,14 +64,14 @@ async function rewritePass(
   }
 }
 
-async function replace(app: App, entity: Entity, rows: readonly StoredRow[]): Promise<number> {
+async function replaceBatch(app: App, entity: Entity, rows: readonly StoredRow[]): Promise<number> {
   const replaced = await app.db.slow.rows(sql`
     with input as (
       select * from unnest(
         ${rows.map(({ id }) => id)}::uuid[],
         ${rows.map(({ version }) => version)}::bigint[],
         ${rows.map(({ data }) => JSON.stringify(data))}::text[],
-        ${rows.map(({ data }) => vectorOf(entity, data))}::text[]
+        ${rows.map(({ data }) => searchVector(entity, data))}::text[]
       ) as i (id, version, data, words)
     ),
     free as materialized (

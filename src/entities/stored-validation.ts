@@ -5,9 +5,9 @@ import type { App } from '../app.ts';
 import { conflict, type Problem, type ServiceError } from '../errors.ts';
 import { columnOf } from '../expression/to-sql.ts';
 import { sql } from '../runtime/sql.ts';
+import { countValues, valuesOf } from './backfill.ts';
 import { convertValue, isTooLongForIndex } from './conversion.ts';
 import type { Entity, Field, FieldRules } from './field.ts';
-import { countValues, valuesOf } from './rewrite.ts';
 import { compareDecimals, isDecimal, readValue } from './value-types.ts';
 
 /** An attribute that stored values may break. */
@@ -16,7 +16,7 @@ export type Check = 'required' | 'unique' | 'indexed' | 'type' | keyof FieldRule
 const RULES: readonly (keyof FieldRules)[] = ['min', 'max', 'minLength', 'maxLength', 'pattern', 'options'];
 
 /** The attributes in which `after` accepts less than `before`. A new type is one check for all of its rules. */
-export function stricterIn(before: Field, after: Field): Check[] {
+export function stricterAttributes(before: Field, after: Field): Check[] {
   const checks: Check[] = [];
   if (after.required && !before.required) checks.push('required');
   if (after.type !== before.type || after.targetId !== before.targetId) checks.push('type');
@@ -52,7 +52,7 @@ function compare(a: unknown, b: unknown): number {
 }
 
 /** Throws 409 with the counts when stored records break one of the checks. */
-export async function requireStanding(app: App, entity: Entity, before: Field, after: Field, checks: readonly Check[]) {
+export async function validateStored(app: App, entity: Entity, before: Field, after: Field, checks: readonly Check[]) {
   const problems: Problem[] = [];
   const add = (path: string, count: number, message: string): void => {
     if (count > 0) problems.push({ path, message: `${count} record(s) ${message}` });
@@ -60,30 +60,30 @@ export async function requireStanding(app: App, entity: Entity, before: Field, a
   if (checks.includes('required')) add('required', await countValues(app, entity, before, false), 'have no value');
   if (checks.includes('unique'))
     add('unique', await countDuplicates(app, entity, before), 'share a value with another');
-  const breaks = breachesOf(before, after, checks);
+  const breaks = violationsOf(before, after, checks);
   if (breaks.length > 0) {
     for await (const values of valuesOf(app, entity, before)) {
       for (const breach of breaks) breach.count += values.filter(breach.isBroken).length;
     }
     for (const { path, count, message } of breaks) add(path, count, message);
   }
-  if (problems.length > 0) throw refusal(problems);
+  if (problems.length > 0) throw storedConflict(problems);
 }
 
-export function refusal(problems: readonly Problem[]): ServiceError {
+export function storedConflict(problems: readonly Problem[]): ServiceError {
   const list = problems.map(({ path, message }) => `${path}: ${message}`).join('; ');
   return conflict(`stored records do not allow this change: ${list}`, problems);
 }
 
-interface Breach {
+interface Violation {
   path: string;
   message: string;
   count: number;
   isBroken(value: unknown): boolean;
 }
 
-function breachesOf(before: Field, after: Field, checks: readonly Check[]): Breach[] {
-  return checks.flatMap((path): Breach[] => {
+function violationsOf(before: Field, after: Field, checks: readonly Check[]): Violation[] {
+  return checks.flatMap((path): Violation[] => {
     if (path === 'required') return [];
     if (path === 'unique' || path === 'indexed') {
       const message = 'have a value too long for an index';

@@ -9,12 +9,12 @@ const NOW = /^\$now(?:([+-])(\d{1,9})([smhdw]))?$/;
 const UNIT_MS: Readonly<Record<string, number>> = { s: 1e3, m: 60e3, h: 3_600e3, d: 86_400e3, w: 604_800e3 };
 
 /** A real calendar date as written, or undefined. */
-export function calendarDate(text: string): string | undefined {
+export function parseDate(text: string): string | undefined {
   return DATE.test(text) && midnight(text) !== undefined ? text : undefined;
 }
 
 /** A date with a time and an offset, or a date (its midnight in UTC), as a stored instant, or undefined. */
-export function instant(text: string): string | undefined {
+export function parseDateTime(text: string): string | undefined {
   if (DATE.test(text)) return midnight(text);
   const [, date = '', minute, second = '00', fraction = '', sign, hours = '0', minutes = '0'] =
     DATETIME.exec(text) ?? [];
@@ -28,7 +28,7 @@ export function instant(text: string): string | undefined {
 }
 
 /** `$now`, `$now-7d`, `$now+2h` (units s, m, h, d, w) as a stored instant; undefined for anything else. */
-export function relativeInstant(text: string, now: Date): string | undefined {
+export function parseRelativeTime(text: string, now: Date): string | undefined {
   const found = NOW.exec(text);
   if (!found) return undefined;
   const [, sign, count = '0', unit = 's'] = found;

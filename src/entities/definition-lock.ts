@@ -1,0 +1,114 @@
+// The definition lock of a tenant: one change of its fields at a time, over several transactions. The
+// lock is a lease in platform.definition_changes, renewed while the change lasts; each transaction
+// verifies that it still holds the lease, so a stalled process cannot finish a change that another
+// process has cleaned up. A row whose lease has expired marks an interrupted change. Times are milliseconds.
+import type { App } from '../app.ts';
+import { conflict } from '../errors.ts';
+import { newId } from '../runtime/ids.ts';
+import { sql, type Tx } from '../runtime/sql.ts';
+import type { Tenant } from '../tenants/tenants.ts';
+import { type Catalog, loadCatalog } from './catalog.ts';
+import { lockDefinitions } from './entities.ts';
+
+/** A killed process blocks field changes in its tenant for this long; a change that stalls longer is abandoned. */
+const LEASE_MS = 20_000;
+const RENEWAL_MS = 4_000;
+const WAIT_MS = 5_000;
+const POLL_MS = 100;
+
+/** A held definition lock. */
+export interface DefinitionLock {
+  readonly app: App;
+  readonly tenant: Tenant;
+  /** Whether the previous holder's change was interrupted and needs cleanup. */
+  readonly wasInterrupted: boolean;
+  /** Set while an interruption would leave something to clean up; the row then outlives the lock. */
+  needsCleanup: boolean;
+  /** One transaction of the change, with the current definitions; its commit invalidates the cached catalog. */
+  transaction<T>(work: (tx: Tx, catalog: Catalog) => Promise<T>): Promise<T>;
+}
+
+/** Runs a change under the lock. 409 when the lock is not free within five seconds. */
+export async function withDefinitionLock<T>(
+  app: App,
+  tenant: Tenant,
+  change: (lock: DefinitionLock) => Promise<T>,
+): Promise<T> {
+  const holder = newId();
+  const wasInterrupted = await acquire(app, tenant.id, holder);
+  const renewal = setInterval(() => {
+    renew(app, tenant.id, holder).catch((cause: unknown) =>
+      app.log.warn('the definition lock was not renewed', { cause }),
+    );
+  }, RENEWAL_MS);
+  const lock: DefinitionLock = {
+    app,
+    tenant,
+    wasInterrupted,
+    needsCleanup: wasInterrupted,
+    transaction: (work) => step(app, tenant, holder, work),
+  };
+  try {
+    return await change(lock);
+  } finally {
+    clearInterval(renewal);
+    await release(lock, holder).catch((cause: unknown) =>
+      app.log.warn('the definition lock was not released', { cause }),
+    );
+  }
+}
+
+/** When cleanup is needed the row stays, expired, so that the next holder does it. */
+async function release({ app, tenant, needsCleanup }: DefinitionLock, holder: string): Promise<void> {
+  const own = sql`tenant_id = ${tenant.id}::uuid and holder = ${holder}::uuid`;
+  if (needsCleanup) await app.db.rows(sql`update platform.definition_changes set until = now() where ${own}`);
+  else await app.db.rows(sql`delete from platform.definition_changes where ${own}`);
+}
+
+async function acquire(app: App, tenantId: string, holder: string): Promise<boolean> {
+  const deadline = performance.now() + WAIT_MS;
+  for (;;) {
+    const taken = await app.db.first<{ was_interrupted: boolean }>(sql`
+      insert into platform.definition_changes as c (tenant_id, holder, until)
+      values (${tenantId}::uuid, ${holder}::uuid, now() + ${LEASE_MS}::int * interval '1 ms')
+      on conflict (tenant_id) do update set holder = excluded.holder, until = excluded.until
+      where c.until <= now()
+      returning xmax::text <> '0' as was_interrupted`);
+    if (taken !== undefined) return taken.was_interrupted;
+    if (performance.now() > deadline) throw conflict('another change of fields is in progress; try again later');
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+}
+
+async function renew(app: App, tenantId: string, holder: string): Promise<void> {
+  await app.db.rows(sql`
+    update platform.definition_changes set until = now() + ${LEASE_MS}::int * interval '1 ms'
+    where tenant_id = ${tenantId}::uuid and holder = ${holder}::uuid`);
+}
+
+async function step<T>(
+  app: App,
+  tenant: Tenant,
+  holder: string,
+  work: (tx: Tx, catalog: Catalog) => Promise<T>,
+): Promise<T> {
+  const result = await app.db.begin(async (tx) => {
+    await lockDefinitions(tx, tenant.schema);
+    const held = await tx.first(sql`
+      select from platform.definition_changes
+      where tenant_id = ${tenant.id}::uuid and holder = ${holder}::uuid
+      for update`);
+    if (held === undefined) throw conflict('the change took too long and was abandoned; try again');
+    return work(tx, await loadCatalog(tx, tenant));
+  });
+  await app.changes.announce('catalog', tenant.id);
+  return result;
+}
+
+/** Tenants with an interrupted change. */
+export async function interruptedTenants(app: App): Promise<string[]> {
+  const rows = await app.db.rows<{ tenant_id: string }>(
+    sql`select tenant_id from platform.definition_changes where until <= now()`,
+  );
+  return rows.map(({ tenant_id: id }) => id);
+}
