@@ -31,12 +31,12 @@ export interface App {
    * Says that something of this tenant has been committed here, after it was: what is named, if it is named, or
    * anything. What listens looks for it at once, the relay unless it has its event already.
    */
-  committed: Heard;
+  notifyCommitted: CommitListener;
   /** `listener` is called at every change committed in this process; it must cost next to nothing and never throw. */
-  onCommitted(listener: Heard): void;
+  onCommitted(listener: CommitListener): void;
 }
 
-type Heard = (tenantId?: string, change?: { entityId: string; type: string; isRelayed?: boolean }) => void;
+type CommitListener = (tenantId?: string, change?: { entityId: string; type: string; isRelayed?: boolean }) => void;
 
 const PLATFORM_SQL = new URL('../sql/platform/', import.meta.url);
 
@@ -61,10 +61,10 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
   }
 }
 
-function commits(): Pick<App, 'committed' | 'onCommitted'> {
-  const listeners: Heard[] = [];
+function commits(): Pick<App, 'notifyCommitted' | 'onCommitted'> {
+  const listeners: CommitListener[] = [];
   return {
-    committed: (tenantId, change) => {
+    notifyCommitted: (tenantId, change) => {
       for (const listener of listeners) listener(tenantId, change);
     },
     onCommitted: (listener) => void listeners.push(listener),

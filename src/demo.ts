@@ -10,7 +10,7 @@ import { anotherKey, firstCalls, firstTenant } from './demo/console.ts';
 import { DEMO_ENTITIES } from './demo/entities.ts';
 import { demoRecords } from './demo/records.ts';
 import { createEntity } from './entities/entities.ts';
-import { createRecord } from './records/write.ts';
+import { createRecord } from './records/write/write.ts';
 import { sql } from './runtime/sql.ts';
 import { type Tenant, tenantBySlug } from './tenants/tenants.ts';
 

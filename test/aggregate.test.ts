@@ -2,9 +2,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
 import type { ServiceError } from '../src/errors.ts';
-import { aggregateRecords } from '../src/records/aggregate.ts';
-import { exportRecords } from '../src/records/export.ts';
-import { importRecords } from '../src/records/import.ts';
+import { aggregateRecords } from '../src/records/read/aggregate.ts';
+import { exportRecords } from '../src/records/transfer/export.ts';
+import { importRecords } from '../src/records/transfer/import.ts';
 import { tenantById } from '../src/tenants/tenants.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 

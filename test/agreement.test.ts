@@ -13,7 +13,7 @@ import {
   type Expression,
   type FieldRef,
   type FieldType,
-  type Scope,
+  type Names,
   type StoredRow,
   SYSTEM_FIELDS,
 } from '../src/expression/ast.ts';
@@ -101,15 +101,15 @@ function operatorsOf(type: FieldType): readonly string[] {
   return type === 'json' ? [] : ORDERED;
 }
 
-function scopeOf(fields: readonly FieldRef[], related: Scope['related']): Scope {
+function namesOf(fields: readonly FieldRef[], related: Names['related']): Names {
   const all = new Map([...Object.values(SYSTEM_FIELDS), ...fields].map((field) => [field.key, field]));
   const user = { id: uuid(1), email: 'É', role: null, kind: 'user' };
   return { field: (key) => all.get(key), related, user, now: new Date(TIMES[3] ?? '') };
 }
 
-const targetScope = scopeOf(FIELDS, () => undefined);
-const READABLE = parseExpression('my_text != "😀" AND NOT my_boolean = false', targetScope);
-const scope = scopeOf(FIELDS, () => ({ table: TARGETS, scope: targetScope, rows: READABLE }));
+const targetNames = namesOf(FIELDS, () => undefined);
+const READABLE = parseExpression('my_text != "😀" AND NOT my_boolean = false', targetNames);
+const names = namesOf(FIELDS, () => ({ table: TARGETS, names: targetNames, rows: READABLE }));
 
 /** Text mixed from the pool, so that substrings and prefixes occur. */
 const text = fc.array(fc.constantFrom(...WORDS), { maxLength: 3 }).map((parts) => parts.join(''));
@@ -229,7 +229,7 @@ test('the database and the evaluator choose the same rows for every expression',
   await fc.assert(
     fc.asyncProperty(expression, async (text) => {
       fc.pre(text.length <= EXPRESSION_MAX_CHARACTERS);
-      const tree = parseExpression(text, scope);
+      const tree = parseExpression(text, names);
       const alias = raw('r');
       const answers = await run<{ id: string; value: boolean | null; kept: boolean }>(sql`
         select r.id, (${toSql(tree, alias)}) is true as value, case when ${toSql(tree, alias)} then true else false end as kept
@@ -254,7 +254,7 @@ test('every prefix of a stored text is found by startsWith, every suffix by ends
     if (row.data[slot] === undefined) continue;
     const tree = parseExpression(
       `my_text startsWith ${part} and my_text endsWith ${end} and my_text contains ${end}`,
-      scope,
+      names,
     );
     const found = await run<{ id: string }>(sql`select r.id from ${RECORDS} r where ${toSql(tree, raw('r'))}`);
     expect(found.map(({ id }) => id)).toContain(row.id);

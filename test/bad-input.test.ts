@@ -530,7 +530,7 @@ describe('expensive requests', () => {
   test('a filter bomb is refused in less than 5 ms', async () => {
     const { parseExpression } = await import('../src/expression/parse.ts');
     const { SYSTEM_FIELDS } = await import('../src/expression/ast.ts');
-    const scope = {
+    const names = {
       field: (key: string) => SYSTEM_FIELDS[key as keyof typeof SYSTEM_FIELDS],
       related: () => undefined,
       user: { id: null, email: null, role: null, kind: 'owner_key' },
@@ -550,7 +550,7 @@ describe('expensive requests', () => {
     for (const text of parses) {
       const parse = (): void => {
         try {
-          parseExpression(text, scope);
+          parseExpression(text, names);
         } catch (error) {
           expect((error as { ecode?: string }).ecode).toBe('VALIDATION_ERROR');
         }

@@ -1,7 +1,7 @@
 // Many operations in one request, through HTTP; what confines a role, asked of the operation itself.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
-import { bulkEach } from '../src/records/bulk.ts';
+import { bulkEach } from '../src/records/batch/bulk.ts';
 import { tenantById } from '../src/tenants/tenants.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 

@@ -11,8 +11,8 @@ import {
   type FieldRef,
   type FieldType,
   fieldKeys,
+  type Names,
   relationKeys,
-  type Scope,
   type StoredRow,
   SYSTEM_FIELDS,
 } from '../src/expression/ast.ts';
@@ -36,9 +36,9 @@ const TYPES: Record<string, FieldType> = {
 const fields = new Map<string, FieldRef>(Object.entries(SYSTEM_FIELDS));
 for (const [i, [key, type]] of Object.entries(TYPES).entries()) fields.set(key, { key, type, slot: `f${i + 1}` });
 
-const scope: Scope = {
+const names: Names = {
   field: (key) => (key === 'hidden' ? undefined : fields.get(key)),
-  related: (key) => (key === 'locked' ? undefined : { table: identifier('t', 'people'), scope, rows: null }),
+  related: (key) => (key === 'locked' ? undefined : { table: identifier('t', 'people'), names, rows: null }),
   user: { id: ID, email: null, role: 'editor', kind: 'user' },
   now: new Date('2026-11-21T05:47:44.000Z'),
 };
@@ -50,10 +50,10 @@ function record(values: Record<string, unknown> = {}): StoredRow {
 }
 
 function holds(text: string, values: Record<string, unknown> = {}): boolean {
-  return evaluate(parseExpression(text, scope), record(values));
+  return evaluate(parseExpression(text, names), record(values));
 }
 
-function refusal(text: string, within = scope): string {
+function refusal(text: string, within = names): string {
   try {
     parseExpression(text, within);
   } catch (error) {
@@ -123,7 +123,7 @@ test('no comparison with a variable that the caller has no value for holds, so a
 test('a relation is followed one step; an empty one counts as null, a hidden target fits nothing', () => {
   const owner = record({ name: 'Ann' });
   const via = (text: string, values: Record<string, unknown>, target?: StoredRow) =>
-    evaluate(parseExpression(text, scope), record(values), { related: () => target });
+    evaluate(parseExpression(text, names), record(values), { related: () => target });
   expect(via('owner.name = Ann', { owner: ID }, owner)).toBe(true);
   expect(via('owner.name is null and owner.name != Ann', {})).toBe(true);
   for (const operator of ['= Ann', '!= Ann', 'is null', 'is not null'])
@@ -132,7 +132,7 @@ test('a relation is followed one step; an empty one counts as null, a hidden tar
 });
 
 test('a rule may ask for the record before and for what changes, and nobody else', () => {
-  const rules = { ...scope, allowOld: true };
+  const rules = { ...names, allowOld: true };
   const tree = parseExpression('$old.age < 5 and $changed.age and $changed.name = false and age >= 5', rules);
   const changed = (key: string) => key === 'age';
   expect(evaluate(tree, record({ age: 5 }), { old: record({ age: 4 }), changed })).toBe(true);
@@ -172,7 +172,7 @@ test.each([
 });
 
 test('a refusal names its parameter and the position', () => {
-  expect(() => parseExpression('age = 1 and age = abc', scope, 'rowFilter')).toThrow(
+  expect(() => parseExpression('age = 1 and age = abc', names, 'rowFilter')).toThrow(
     'rowFilter: expected a number at character 19',
   );
 });
@@ -182,7 +182,7 @@ test('an expression has at most 2,000 characters, 50 terms and 10 levels', () =>
   const levels = (count: number) => `${'('.repeat(count)}age = 1${')'.repeat(count)}`;
   const characters = (count: number) => `name = ${'😀'.repeat(count - 7)}`;
   for (const fine of [terms(50), levels(10), `${'!'.repeat(10)}age = 1`, characters(2_000)])
-    expect(() => parseExpression(fine, scope)).not.toThrow();
+    expect(() => parseExpression(fine, names)).not.toThrow();
   expect(refusal(terms(51))).toContain('at most 50 terms');
   for (const deep of [levels(11), `${'!'.repeat(11)}age = 1`, '('.repeat(2_000)])
     expect(refusal(deep)).toContain('10 levels');
@@ -190,9 +190,9 @@ test('an expression has at most 2,000 characters, 50 terms and 10 levels', () =>
 });
 
 test('filter.{key} is key = "value"', () => {
-  expect(equals('age', '5', scope)).toEqual(parseExpression('age = "5"', scope));
-  expect(equals('name', 'null', scope)).toEqual(parseExpression('name = "null"', scope));
-  expect(() => equals('hidden', '5', scope)).toThrow('filter.hidden: unknown field "hidden"');
+  expect(equals('age', '5', names)).toEqual(parseExpression('age = "5"', names));
+  expect(equals('name', 'null', names)).toEqual(parseExpression('name = "null"', names));
+  expect(() => equals('hidden', '5', names)).toThrow('filter.hidden: unknown field "hidden"');
   for (const [key, value] of [
     ['age', 'x'],
     ['tags', 'x'],
@@ -200,7 +200,7 @@ test('filter.{key} is key = "value"', () => {
     ['age or age', '5'],
     ['', '5'],
   ] as const)
-    expect(() => equals(key, value, scope)).toThrow(ServiceError);
+    expect(() => equals(key, value, names)).toThrow(ServiceError);
 });
 
 test('any text at all is an expression or a VALIDATION_ERROR, within 5 ms', async () => {
@@ -228,7 +228,7 @@ test('any text at all is an expression or a VALIDATION_ERROR, within 5 ms', asyn
     .map((parts) => parts.join(' '));
   const outcome = (text: string) => {
     try {
-      toSql(parseExpression(text, scope), raw('r'));
+      toSql(parseExpression(text, names), raw('r'));
     } catch (error) {
       expect(error).toBeInstanceOf(ServiceError);
     }
@@ -251,7 +251,7 @@ test('any text at all is an expression or a VALIDATION_ERROR, within 5 ms', asyn
 });
 
 test('a comparison is bare SQL over the indexed column, its values bound', () => {
-  const where = (text: string) => compile(toSql(parseExpression(text, scope), raw('r')));
+  const where = (text: string) => compile(toSql(parseExpression(text, names), raw('r')));
   expect(where('name = "x\' or 1=1"')).toEqual({
     text: `(r.data->>'f1') collate "C" = $1::text`,
     parameters: ["x' or 1=1"],
@@ -267,7 +267,7 @@ test('a comparison is bare SQL over the indexed column, its values bound', () =>
 });
 
 test('an expression knows its fields and relations, and its key tells different ones apart', () => {
-  const tree = parseExpression('owner.name = a and age > 1 and not owner.age = 2 and age < 9', scope);
+  const tree = parseExpression('owner.name = a and age > 1 and not owner.age = 2 and age < 9', names);
   expect(fieldKeys(tree)).toEqual(['owner', 'age']);
   expect(relationKeys(tree)).toEqual(['owner']);
   expect(and(null, null)).toBeNull();
@@ -289,9 +289,9 @@ test('an expression knows its fields and relations, and its key tells different 
     'age = 1 and age = 2',
     'age = 1 or age = 2',
   ];
-  const keys = [...texts, ...more].map((text) => canonicalKey(parseExpression(text, scope)));
+  const keys = [...texts, ...more].map((text) => canonicalKey(parseExpression(text, names)));
   expect(new Set(keys).size).toBe(keys.length);
-  expect(canonicalKey(parseExpression('name   ==   "a"', scope))).toBe(keys[0] ?? '');
+  expect(canonicalKey(parseExpression('name   ==   "a"', names))).toBe(keys[0] ?? '');
 });
 
 test('folding a second time changes nothing, and a variant is folded to the letter it stands for', () => {

@@ -53,7 +53,7 @@ async function flood(tenant: TestTenant, entityId: string, slot: string, count: 
     select gen_random_uuid(), ${tenant.id}::uuid, 'record.created', 'articles', ${entityId}::uuid, gen_random_uuid(), 1,
       jsonb_build_object(${slot}::text, repeat('x', 100000)), now(), now(), 'api'
     from generate_series(1, ${count}::int)`);
-  service.app.committed(tenant.id);
+  service.app.notifyCommitted(tenant.id);
 }
 
 /** Where records of the tenant keep their only field. */

@@ -8,8 +8,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type App, closeApp, createApp } from '../src/app.ts';
 import { readConfig } from '../src/config.ts';
 import { type EventRecord, toEvent } from '../src/events/event.ts';
-import { EVERYTHING, Listening } from '../src/events/listening.ts';
 import { Relay, type RelayedEvent, streamOf } from '../src/events/relay.ts';
+import { ALL_ENTITIES, StreamSubscriptions } from '../src/events/stream-subscriptions.ts';
 import { MemoryBroker } from '../src/runtime/broker/memory.ts';
 import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
 import { newId } from '../src/runtime/ids.ts';
@@ -87,7 +87,7 @@ test('what is committed between one relay’s rest and the next one’s beginnin
 test('only what somebody listens to is relayed, and streams that get nothing are forgotten', async () => {
   const broker = new MemoryBroker(app.log);
   const [whole, part, unheard] = [newId(), newId(), newId()];
-  await listenTo({ tenantId: whole, entity: EVERYTHING }, { tenantId: part, entity: 'heard' });
+  await listenTo({ tenantId: whole, entity: ALL_ENTITIES }, { tenantId: part, entity: 'heard' });
   const relay = new Relay({ ...app, broker }, () => undefined);
   await relay.claim();
   const happen = async (entity: string | null, ...tenantIds: string[]) => {
@@ -135,7 +135,7 @@ async function offering() {
     },
   });
   await app.db.rows(sql`update platform.relay set holder = null, touched_at = now() - interval '1 hour'`);
-  await listenTo({ tenantId, entity: EVERYTHING });
+  await listenTo({ tenantId, entity: ALL_ENTITIES });
   const relay = new Relay({ ...app, broker: watched }, () => undefined);
   // Numbers that an earlier test left out are looked for until they cannot come any more.
   for (let rounds = 0; rounds < 500 && !relay.isOpen; rounds++) {
@@ -223,19 +223,19 @@ test('what is listened to is written down before listening has begun, and taken 
   };
   const told: unknown[] = [];
   const onFirst = async () => void told.push(await written());
-  const options = { app, processId, onFirst, onLost: () => told.push('lost') };
-  const listening = await Listening.open(options);
-  expect(listening.hears(tenantId)).toBe(false);
+  const options = { app, processId, onFirst, onLeaseLost: () => told.push('lost') };
+  const listening = await StreamSubscriptions.open(options);
+  expect(listening.hasSubscribers(tenantId)).toBe(false);
   await listening.add(tenantId, ['a', 'b']);
   await listening.add(tenantId, ['b', 'c']);
   expect(told).toEqual([['a', 'b']]);
   expect(await written()).toEqual(['a', 'b', 'c']);
-  expect([listening.hears(tenantId), listening.hears()]).toEqual([true, true]);
+  expect([listening.hasSubscribers(tenantId), listening.hasSubscribers()]).toEqual([true, true]);
   listening.remove(tenantId, ['a', 'b']);
   await listening.renew();
   expect(await written()).toEqual(['b', 'c']);
   listening.remove(tenantId, ['b', 'c']);
-  expect(listening.hears(tenantId)).toBe(false);
+  expect(listening.hasSubscribers(tenantId)).toBe(false);
   await listening.renew();
   expect(await written()).toEqual([]);
   await listening.add(tenantId, ['a']);
@@ -249,7 +249,12 @@ test('a process that others took for dead is told that events may have been left
   const [dead, other] = [newId(), newId()];
   const told: string[] = [];
   const open = (processId: string) =>
-    Listening.open({ app, processId, onFirst: async () => undefined, onLost: () => told.push(processId) });
+    StreamSubscriptions.open({
+      app,
+      processId,
+      onFirst: async () => undefined,
+      onLeaseLost: () => told.push(processId),
+    });
   const [first, second] = [await open(dead), await open(other)];
   await first.add(tenantId, ['a']);
   await second.add(tenantId, ['a']);

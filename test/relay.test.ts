@@ -3,9 +3,9 @@ import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { resolveCaller } from '../src/access/resolve-caller.ts';
-import { EVERYTHING } from '../src/events/listening.ts';
 import type { RelayedEvent } from '../src/events/relay.ts';
 import { takeSnapshot } from '../src/events/snapshot.ts';
+import { ALL_ENTITIES } from '../src/events/stream-subscriptions.ts';
 import { Audience, type Listener } from '../src/realtime/audience.ts';
 import { Channel, frameOf } from '../src/realtime/channel.ts';
 import { newId } from '../src/runtime/ids.ts';
@@ -84,16 +84,16 @@ if (process.env.DATABASE_URL) {
       await tx.rows(insert('begun first'));
       for (const name of ['second', 'third']) {
         await service.app.db.rows(insert(name));
-        service.app.committed();
+        service.app.notifyCommitted();
         expect(await nextName()).toBe(name);
       }
       // Rounds enough to take the number for dead, were it not held open.
       for (let i = 0; i < 10; i++) {
-        service.app.committed();
+        service.app.notifyCommitted();
         await delay(20);
       }
     });
-    service.app.committed();
+    service.app.notifyCommitted();
     expect(await nextName()).toBe('begun first');
     stream.close();
   });
@@ -123,16 +123,16 @@ if (process.env.DATABASE_URL) {
       await late.promise;
     });
     await first;
-    service.app.committed();
+    service.app.notifyCommitted();
     // Once it was relayed, the number of the younger is known to be missing.
     expect(await nextName()).toBe('of the older');
     for (let i = 0; i < 10; i++) {
-      service.app.committed();
+      service.app.notifyCommitted();
       await delay(20);
     }
     late.resolve();
     await second;
-    service.app.committed();
+    service.app.notifyCommitted();
     expect(await nextName()).toBe('of the younger');
     stream.close();
   });
@@ -169,7 +169,7 @@ test('an event is handed to those alone who listen to its entity, one of no enti
     end: () => undefined,
   };
   const seat = async (...entities: string[]) => audience.add({ key: 'all', load }, await load(), listener, entities);
-  const [a, both, whole] = [await seat('a'), await seat('a', 'b'), await seat(EVERYTHING)];
+  const [a, both, whole] = [await seat('a'), await seat('a', 'b'), await seat(ALL_ENTITIES)];
   const tells = async (entity: string | null, ...expected: string[]): Promise<void> => {
     audience.event({ ...EVENT, tenantId: tenant.id, entity });
     await until(

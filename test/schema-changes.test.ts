@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { cleanUpInterruptedTenants } from '../src/entities/cleanup.ts';
 import type { Entity } from '../src/entities/field.ts';
 import { indexName } from '../src/entities/indexes.ts';
-import { translateViolation } from '../src/records/constraints.ts';
+import { translateViolation } from '../src/records/write/constraints.ts';
 import { identifier, raw, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';

@@ -69,7 +69,7 @@ async function runRules(): Promise<void> {
   const isDue = sql`select from platform.rule_runs where next_at <= now()`;
   do await runRulesOnce(service.app, new AbortController().signal);
   while ((await service.app.db.first(isDue)) !== undefined);
-  service.app.committed(tenant.id);
+  service.app.notifyCommitted(tenant.id);
 }
 
 test('a rule that acts is told as rule.executed, and its change as one of a rule', async () => {

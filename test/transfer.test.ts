@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import airports from 'airports';
 import { parse } from 'csv-parse/sync';
-import { cellsOf, csvLine, fromCell, toCell } from '../src/records/csv.ts';
+import { cellsOf, csvLine, fromCell, toCell } from '../src/records/transfer/csv.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 interface Airport {

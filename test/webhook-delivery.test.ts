@@ -265,7 +265,7 @@ describe('several processes', () => {
     const id = await subscribe(receiver.url);
     const operations = Array.from({ length: 200 }, (_, i) => ({ op: 'create', data: { title: String(i) } }));
     await tenant.post(`${RECORDS}/bulk`, { operations });
-    for (let i = 0; i < 5; i++) app.committed(tenant.id);
+    for (let i = 0; i < 5; i++) app.notifyCommitted(tenant.id);
     const list = await settled(id, 200);
     await courier.stop();
     await closeApp(app);
@@ -286,7 +286,7 @@ describe('several processes', () => {
       set status = 'pending', completed_at = null, claim_id = gen_random_uuid(), next_at = now() + interval '300 ms'
       where subscription_id = ${id}::uuid`);
     await new Promise((resolve) => setTimeout(resolve, 350));
-    service.app.committed(tenant.id);
+    service.app.notifyCommitted(tenant.id);
     await receiver.waitFor(3);
     expect((await settled(id))[0]).toMatchObject({ status: 'delivered', attempt_count: 3 });
   });

@@ -127,7 +127,7 @@ if (process.env.DATABASE_URL) {
         insert into platform.webhook_deliveries (subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type, body)
         select subscription_id, tenant_id, gen_random_uuid(), 0, event_at, gen_random_uuid(), type, ${'{"of":"the other"}'}
         from platform.webhook_deliveries where subscription_id = ${id}::uuid limit 1`);
-      app.committed(tenant.id);
+      app.notifyCommitted(tenant.id);
     };
     const { reached, release } = holding();
     await tenant.post(RECORDS, { title: 'held' });

@@ -6,11 +6,11 @@ import type { App } from '../app.ts';
 import type { Entry } from '../runtime/broker/contract.ts';
 import { newId } from '../runtime/ids.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
-import { Listening } from './listening.ts';
 import { Relay, type RelayedEvent, type Round, streamOf } from './relay.ts';
+import { StreamSubscriptions } from './stream-subscriptions.ts';
 
 /** What a room that streams events registers for one tenant. */
-export interface Watcher {
+export interface Subscriber {
   /** Called for every event of the tenant, in order, each once. Must not throw. */
   event(event: RelayedEvent): void;
   /** Events may have been lost: every stream of the tenant must be closed. The watcher is unregistered already. */
@@ -23,9 +23,9 @@ export interface Follow {
   tell(event: RelayedEvent): void;
 }
 
-interface Watched {
+interface Channel {
   lastId: string;
-  watchers: Set<Watcher>;
+  watchers: Set<Subscriber>;
   /** Ids of events handed out lately: after a change of the relay some come twice. */
   recent: Set<string>;
 }
@@ -53,14 +53,14 @@ const LOST = 'outbox-lost';
 
 export class Hub {
   readonly #id = newId();
-  readonly #watched = new Map<string, Watched>();
+  readonly #watched = new Map<string, Channel>();
   readonly #wake = `wake:${this.#id}`;
   #wakeId = '0-0';
   #checkedAt = 0;
   #nextRelayAt = Number.NEGATIVE_INFINITY;
   #isClosed = false;
   #reading: Promise<void> = Promise.resolve();
-  #listening!: Listening;
+  #listening!: StreamSubscriptions;
   #relaying!: Worker;
   readonly #relay: Relay;
 
@@ -74,8 +74,8 @@ export class Hub {
       await hub.#relay.claim();
       hub.#relaying.nudge();
     };
-    const options = { app, processId: hub.#id, onFirst, onLost: () => hub.#tellAllOfGap() };
-    hub.#listening = await Listening.open(options);
+    const options = { app, processId: hub.#id, onFirst, onLeaseLost: () => hub.#tellAllOfGap() };
+    hub.#listening = await StreamSubscriptions.open(options);
     hub.#relaying = startWorker({ name: 'relay', once: () => hub.#relayOnce(), pollMs: POLL_MS, log: app.log });
     await app.broker.subscribe(NUDGE, () => {
       if (hub.#relay.isHolder) hub.#relaying.nudge();
@@ -86,7 +86,7 @@ export class Hub {
     app.broker.onReset(() => hub.#tellAllOfGap());
     // While nobody listens a commit costs nothing here; whoever begins to listen makes it known.
     app.onCommitted((tenantId, change) => {
-      if (change?.isRelayed !== true && hub.#listening.hears(tenantId)) hub.#relaying.nudge();
+      if (change?.isRelayed !== true && hub.#listening.hasSubscribers(tenantId)) hub.#relaying.nudge();
     });
     hub.#reading = hub.#read();
     return hub;
@@ -96,7 +96,7 @@ export class Hub {
    * Registers a watcher from now on; resolves, once nothing relayed later can be missed, to the function that ends it.
    * Events committed shortly before may still come. Rejects with 503 while the broker is away.
    */
-  async watch(tenantId: string, watcher: Watcher): Promise<() => void> {
+  async attach(tenantId: string, watcher: Subscriber): Promise<() => void> {
     const stream = streamOf(tenantId);
     try {
       if (!this.#watched.has(stream)) {
@@ -119,11 +119,11 @@ export class Hub {
    * `unlisten` has been called as often. Resolves once all that is committed later is relayed. Rejects with 503 while
    * database or broker are away.
    */
-  listen(tenantId: string, entities: Iterable<string>): Promise<void> {
+  subscribe(tenantId: string, entities: Iterable<string>): Promise<void> {
     return this.#listening.add(tenantId, entities);
   }
 
-  unlisten(tenantId: string, entities: Iterable<string>): void {
+  unsubscribe(tenantId: string, entities: Iterable<string>): void {
     this.#listening.remove(tenantId, entities);
   }
 
@@ -132,7 +132,7 @@ export class Hub {
    * committed, with nothing in between. `tell` is to be given the event then.
    */
   follow(tenantId: string, entity: string): Follow | undefined {
-    if (!this.#relay.isOpen || !this.#listening.hearsHere(tenantId, entity)) return undefined;
+    if (!this.#relay.isOpen || !this.#listening.hasLocalSubscribers(tenantId, entity)) return undefined;
     const follow: Follow = {
       isRelayed: false,
       tell: (event) => {
@@ -149,7 +149,7 @@ export class Hub {
     const isRead = watched !== undefined && watched.lastId === this.#relay.lastEntryOf(stream);
     const relayed = this.#relay.offer(event);
     if (relayed === null) return false;
-    if (isRead && this.#listening.isSure) this.#hand(watched, event);
+    if (isRead && this.#listening.isLeaseValid) this.#hand(watched, event);
     void relayed.then((isRelayed) => isRelayed || this.#relaying.nudge());
     return true;
   }
@@ -167,7 +167,7 @@ export class Hub {
   }
 
   async #relayOnce(): Promise<number> {
-    if (!this.#listening.hears() && (await this.#relay.rest())) return 0;
+    if (!this.#listening.hasSubscribers() && (await this.#relay.rest())) return 0;
     const pauseMs = this.#nextRelayAt - performance.now();
     if (pauseMs > 0) await new Promise((resolve) => setTimeout(resolve, pauseMs));
     const round = await this.#relay.once();
@@ -176,7 +176,7 @@ export class Hub {
     return round?.seen ?? 0;
   }
 
-  #unwatch(stream: string, watcher: Watcher): void {
+  #unwatch(stream: string, watcher: Subscriber): void {
     const watched = this.#watched.get(stream);
     watched?.watchers.delete(watcher);
     if (watched?.watchers.size === 0) this.#watched.delete(stream);
@@ -225,20 +225,20 @@ export class Hub {
     if (watched === undefined) return;
     const isNext = fields.after === watched.lastId;
     watched.lastId = id;
-    if (!isNext || !this.#listening.isSure) {
+    if (!isNext || !this.#listening.isLeaseValid) {
       this.#tellOfGap(stream, watched);
       return;
     }
     for (const event of JSON.parse(fields.events ?? '[]') as RelayedEvent[]) this.#hand(watched, event);
   }
 
-  #hand({ recent, watchers }: Watched, event: RelayedEvent): void {
+  #hand({ recent, watchers }: Channel, event: RelayedEvent): void {
     if (recent.has(event.id)) return;
     remember(recent, event.id);
     for (const watcher of [...watchers]) watcher.event(event);
   }
 
-  #tellOfGap(stream: string, { watchers }: Watched): void {
+  #tellOfGap(stream: string, { watchers }: Channel): void {
     this.#watched.delete(stream);
     for (const watcher of watchers) watcher.gap();
   }
@@ -249,7 +249,7 @@ export class Hub {
 
   /** Events may have been left out by the relay: nothing for those who have not begun to listen. */
   #tellOfLoss(): void {
-    if (this.#listening.isListening) this.#tellAllOfGap();
+    if (this.#listening.isEnrolled) this.#tellAllOfGap();
   }
 
   #tellEveryoneOfLoss(): void {

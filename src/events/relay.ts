@@ -1,5 +1,5 @@
-// From the outbox to the live streams: adds committed events that somebody listens to (listening.ts), in the
-// order of their numbers (outbox-place.ts), to their tenant's stream. One process relays at a time, by the lock
+// From the outbox to the live streams: adds committed events that somebody listens to (stream-subscriptions.ts), in the
+// order of their numbers (outbox-cursor.ts), to their tenant's stream. One process relays at a time, by the lock
 // on its row; one that is gone, with all its connections, is relieved at once. A lone event of that process is added
 // without a look at the outbox. After a change of hands a few events may be relayed twice, and the hub drops those
 // by their id.
@@ -9,19 +9,19 @@ import { STREAM_TTL_MS } from '../runtime/broker/contract.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { Turns } from '../runtime/turns.ts';
 import { type CommittedEvent, toEvent } from './event.ts';
-import { IS_ANYTHING_LISTENED_TO } from './listening.ts';
 import {
-  lockStanding,
-  look,
-  moveOn,
-  type Place,
-  placeAt,
-  placeAtEnd,
+  advance,
+  type Cursor,
+  cursorAt,
+  cursorAtEnd,
+  type LeaderState,
+  lockLeaderState,
   type RelayRecord,
-  readStanding,
-  type Standing,
+  readLeaderState,
+  readOutbox,
   watermarkOf,
-} from './outbox-place.ts';
+} from './outbox-cursor.ts';
+import { HAS_ANY_SUBSCRIBER } from './stream-subscriptions.ts';
 
 /** Events in one entry of a stream, and entries kept; a reader further behind is disconnected. */
 const ENTRY_EVENTS = 20;
@@ -54,7 +54,7 @@ export interface Round {
 
 export class Relay {
   readonly #processId: string;
-  #place: Place | null = null;
+  #place: Cursor | null = null;
   /** One after the other in this process too: what a look shows is for the place that it was made for. */
   readonly #turns = new Turns();
   /** A process that was found to be gone, and when one was looked for last. */
@@ -114,7 +114,7 @@ export class Relay {
   /** Relays one batch; null when another process relays. */
   async once(): Promise<Round | null> {
     if (this.#place === null) {
-      const standing = await readStanding(this.app.db);
+      const standing = await readLeaderState(this.app.db);
       if (this.#isRelayedElsewhere(standing) && (await this.#isThere(standing?.holder ?? ''))) return null;
     }
     return this.claim();
@@ -133,7 +133,7 @@ export class Relay {
 
   /** Becomes the one that relays; false while another process is. */
   async #take(tx: Tx): Promise<boolean> {
-    const standing = await lockStanding(tx);
+    const standing = await lockLeaderState(tx);
     if (this.#isRelayedElsewhere(standing)) return false;
     const place = await this.#begin(tx, standing);
     await this.#touch(tx, standing, place);
@@ -147,14 +147,14 @@ export class Relay {
     const place = this.#place;
     if (place === null) return null;
     const askedAt = performance.now();
-    const seen = await look(tx, place);
+    const seen = await readOutbox(tx, place);
     if (seen.standing.holder !== this.#processId) {
       this.#place = null;
       return null;
     }
     this.#seenAt = askedAt;
     await this.#publish(seen.rows);
-    moveOn(place, seen);
+    advance(place, seen);
     await this.#touch(tx, seen.standing, place);
     return { seen: seen.count, relayed: seen.rows.length };
   }
@@ -166,10 +166,10 @@ export class Relay {
   async rest(): Promise<boolean> {
     if (this.#place === null) return true;
     const leave = async (tx: Tx): Promise<void> => {
-      await lockStanding(tx);
+      await lockLeaderState(tx);
       const left = await tx.rows(sql`
         update platform.relay set holder = null, touched_at = clock_timestamp()
-        where holder = ${this.#processId}::uuid and not ${IS_ANYTHING_LISTENED_TO}
+        where holder = ${this.#processId}::uuid and not ${HAS_ANY_SUBSCRIBER}
         returning id`);
       if (left.length > 0) this.#place = null;
     };
@@ -187,7 +187,7 @@ export class Relay {
   }
 
   /** Without Redis there is one process, and another's name is that of one that has died. */
-  #isRelayedElsewhere(standing: Standing | undefined): boolean {
+  #isRelayedElsewhere(standing: LeaderState | undefined): boolean {
     if (standing?.holder == null || standing.holder === this.#processId || standing.holder === this.#gone) return false;
     return this.app.config.redisUrl !== null && standing.age_s < FREE_AFTER_S;
   }
@@ -202,14 +202,14 @@ export class Relay {
   }
 
   /** Goes on where it was stopped a moment ago, or begins anew at the end of the outbox. */
-  async #begin(tx: Tx, { holder, age_s, watermark }: Standing): Promise<Place> {
+  async #begin(tx: Tx, { holder, age_s, watermark }: LeaderState): Promise<Cursor> {
     this.#lastEntry.clear();
-    if (holder !== this.#processId && age_s < LOST_AFTER_S) return placeAt(watermark);
+    if (holder !== this.#processId && age_s < LOST_AFTER_S) return cursorAt(watermark);
     if (holder !== null) this.onLost();
-    return placeAtEnd(tx);
+    return cursorAtEnd(tx);
   }
 
-  async #touch(tx: Tx, { holder, age_s, watermark: before }: Standing, place: Place): Promise<void> {
+  async #touch(tx: Tx, { holder, age_s, watermark: before }: LeaderState, place: Cursor): Promise<void> {
     const watermark = watermarkOf(place);
     if (holder === this.#processId && watermark === before && age_s < TOUCH_AFTER_S) return;
     await tx.rows(sql`

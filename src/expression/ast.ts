@@ -42,12 +42,12 @@ export interface FieldRef {
 /** A relation's target: its table, its fields, and the row filter that the caller is under there. */
 export interface Related {
   table: Sql;
-  scope: Scope;
+  names: Names;
   rows: Expression | null;
 }
 
 /** Who reads the expression, what they may name in it, and when. */
-export interface Scope {
+export interface Names {
   /** Undefined for a field that does not exist and for one that is hidden: the answer is the same. */
   field(key: string): FieldRef | undefined;
   /** The target of a `relation` field, undefined when the caller may not read it. */

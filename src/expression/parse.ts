@@ -11,8 +11,8 @@ import {
   EXPRESSION_MAX_TERMS,
   type Expression,
   type FieldRef,
+  type Names,
   type Operator,
-  type Scope,
   type Subject,
   type Value,
 } from './ast.ts';
@@ -32,18 +32,18 @@ const ABSENT = Symbol('absent');
 /**
  * Reads an expression.
  * @param path names the text in the error: a parameter's name or a JSON path
- * @throws ServiceError VALIDATION_ERROR for any text that is not an expression in this scope
+ * @throws ServiceError VALIDATION_ERROR for any text that does not parse with these names
  */
-export function parseExpression(text: string, scope: Scope, path = 'filters'): Expression {
-  return new Parser(text, scope, path).expression();
+export function parseExpression(text: string, names: Names, path = 'filters'): Expression {
+  return new Parser(text, names, path).expression();
 }
 
 /**
  * The legacy `filter.{key}={value}`: the same as `key = "value"`.
  * @throws ServiceError VALIDATION_ERROR for an unknown or hidden field, or a value that does not fit it
  */
-export function equals(key: string, value: string, scope: Scope, path = `filter.${key}`): Expression {
-  return new Parser(key, scope, path).equality(value);
+export function equals(key: string, value: string, names: Names, path = `filter.${key}`): Expression {
+  return new Parser(key, names, path).equality(value);
 }
 
 class Parser {
@@ -53,7 +53,7 @@ class Parser {
 
   constructor(
     text: string,
-    private readonly scope: Scope,
+    private readonly names: Names,
     path: string,
   ) {
     if (isLongerThan(text, EXPRESSION_MAX_CHARACTERS))
@@ -159,7 +159,7 @@ class Parser {
     const state = prefix === '$old' ? 'old' : prefix === '$changed' ? 'changed' : 'now';
     if (state === 'now') return this.field(name, at);
     const [key, ...more] = rest;
-    const field = this.scope.allowOld && key !== undefined && more.length === 0 ? this.scope.field(key) : undefined;
+    const field = this.names.allowOld && key !== undefined && more.length === 0 ? this.names.field(key) : undefined;
     if (!field) return this.unknown(name);
     return { field: state === 'old' ? field : { ...field, type: 'boolean' }, state, through: null };
   }
@@ -167,10 +167,10 @@ class Parser {
   private field(name: string, at: number): Subject {
     const [key = '', target, ...more] = name.split('.');
     if (more.length > 0) this.scanner.fail('a relation is followed one step only', at);
-    const field = this.scope.field(key) ?? this.unknown(name);
+    const field = this.names.field(key) ?? this.unknown(name);
     if (target === undefined) return { field, state: 'now', through: null };
-    const related = field.type === 'relation' ? this.scope.related(key) : undefined;
-    const reached = related?.scope.field(target);
+    const related = field.type === 'relation' ? this.names.related(key) : undefined;
+    const reached = related?.names.field(target);
     if (!related || !reached) return this.unknown(name);
     return { field: reached, state: 'now', through: { field, related } };
   }
@@ -199,7 +199,7 @@ class Parser {
   }
 
   private variable(field: FieldRef, { text, at }: Written): string | null {
-    const { user, now } = this.scope;
+    const { user, now } = this.names;
     if (text === '$currentUser' || text === '$currentUser.id') return user.id;
     if (text === '$currentUser.email') return user.email;
     if (text === '$currentUser.role') return user.role;

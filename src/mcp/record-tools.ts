@@ -7,18 +7,18 @@ import { listEntities } from '../entities/entities.ts';
 import { EntitySchema } from '../entities/routes.ts';
 import { Deleted } from '../http/openapi.ts';
 import { LIMITS } from '../limits.ts';
-import { listRecords } from '../records/list.ts';
-import { readRecord } from '../records/read.ts';
+import { listRecords } from '../records/read/list.ts';
+import { readRecord } from '../records/read/read.ts';
 import { RecordPageSchema, RecordSchema, ValuesSchema } from '../records/routes.ts';
 import { shape } from '../records/shape.ts';
 import {
+  autocommit,
   createRecord,
   deleteRecord,
-  directly,
   updateRecord,
   type WriteContext,
   type Written,
-} from '../records/write.ts';
+} from '../records/write/write.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { ADDS, defineTool, EntityName, READS, REPLACES, type Tool, type ToolContext, toolInput } from './tool.ts';
 
@@ -57,11 +57,11 @@ function inTenant({ caller }: ToolContext): TenantCaller {
 }
 
 function writing(ask: ToolContext): WriteContext {
-  return directly(ask.app, inTenant(ask));
+  return autocommit(ask.app, inTenant(ask));
 }
 
-function flat({ row, sight }: Written): object {
-  return shape(row, sight.entity, sight.fields);
+function flat({ row, scope }: Written): object {
+  return shape(row, scope.entity, scope.fields);
 }
 
 export const RECORD_TOOLS: readonly Tool[] = [

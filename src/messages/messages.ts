@@ -74,7 +74,7 @@ export async function sendMessage(
     await appendEvent(tx, 'message.chain_limit', cause, halted);
     return null;
   });
-  app.committed();
+  app.notifyCommitted();
   if (sent === null)
     throw conflict(`the chain of replies has reached depth ${chainDepthMax}; this one is not delivered`);
   return sent;

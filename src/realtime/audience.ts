@@ -8,9 +8,9 @@ import type { App } from '../app.ts';
 import { type Catalog, catalogOf, forgetCatalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { ServiceError } from '../errors.ts';
-import type { Watcher } from '../events/hub.ts';
-import { EVERYTHING } from '../events/listening.ts';
+import type { Subscriber } from '../events/hub.ts';
 import type { RelayedEvent } from '../events/relay.ts';
+import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
 import { Group, type Ticket } from './group.ts';
 import { Rendering, type View } from './view.ts';
 
@@ -51,7 +51,7 @@ const SPACING_MS = 0.02;
 const SPACING_MAX_MS = 20;
 const NOBODY: ReadonlySet<Seat> = new Set();
 
-export class Audience implements Watcher {
+export class Audience implements Subscriber {
   readonly #groups = new Map<string, Group<Seat>>();
   /** Who listens to each entity, and to everything. */
   readonly #seats = new Map<string, Set<Seat>>();
@@ -158,7 +158,7 @@ export class Audience implements Watcher {
     if (entity === null) for (const { seats } of this.#groups.values()) yield seats;
     else {
       yield this.#seats.get(entity) ?? NOBODY;
-      yield this.#seats.get(EVERYTHING) ?? NOBODY;
+      yield this.#seats.get(ALL_ENTITIES) ?? NOBODY;
     }
   }
 

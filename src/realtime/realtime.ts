@@ -65,7 +65,7 @@ export class Realtime {
     hall.entering++;
     try {
       await hall.watching;
-      await hub.listen(id, entities);
+      await hub.subscribe(id, entities);
       try {
         const since = await takeSnapshot(this.#app.db);
         this.requireOpen();
@@ -74,7 +74,7 @@ export class Realtime {
         if (this.#halls.get(id) !== hall) throw unavailable('events were lost; connect again');
         return { seat: hall.audience.add(ticket, current, listener, entities), since };
       } catch (cause) {
-        hub.unlisten(id, entities);
+        hub.unsubscribe(id, entities);
         throw cause;
       }
     } finally {
@@ -86,9 +86,9 @@ export class Realtime {
   /** A seat listens to one entity more; what the snapshot holds is not to be told. Null when it was left meanwhile. */
   async listen(seat: Seat, entity: string): Promise<Snapshot | null> {
     const { audience, entities } = seat;
-    await hubOf(this.#app).listen(audience.tenantId, [entity]);
+    await hubOf(this.#app).subscribe(audience.tenantId, [entity]);
     if (audience.listen(seat, [...entities, entity])) return takeSnapshot(this.#app.db);
-    hubOf(this.#app).unlisten(audience.tenantId, [entity]);
+    hubOf(this.#app).unsubscribe(audience.tenantId, [entity]);
     return null;
   }
 
@@ -96,13 +96,13 @@ export class Realtime {
     const { audience, entities } = seat;
     if (!entities.includes(entity)) return;
     const others = entities.filter((other) => other !== entity);
-    if (audience.listen(seat, others)) hubOf(this.#app).unlisten(audience.tenantId, [entity]);
+    if (audience.listen(seat, others)) hubOf(this.#app).unsubscribe(audience.tenantId, [entity]);
   }
 
   leave(seat: Seat): void {
     const { audience, entities } = seat;
     if (!audience.remove(seat)) return;
-    hubOf(this.#app).unlisten(audience.tenantId, entities);
+    hubOf(this.#app).unsubscribe(audience.tenantId, entities);
     const hall = this.#halls.get(audience.tenantId);
     if (hall?.audience === audience) this.#leaveWhenEmpty(hall);
   }
@@ -121,7 +121,7 @@ export class Realtime {
     const audience = new Audience(this.#app, tenantId);
     const hall: Hall = {
       audience,
-      watching: hubOf(this.#app).watch(tenantId, {
+      watching: hubOf(this.#app).attach(tenantId, {
         event: (event) => audience.event(event),
         gap: () => {
           if (this.#halls.get(tenantId) === hall) this.#halls.delete(tenantId);

@@ -9,9 +9,9 @@ import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { forbidden, invalidField, rateLimited } from '../errors.ts';
 import { RECORD_EVENTS } from '../events/event.ts';
-import { EVERYTHING } from '../events/listening.ts';
 import type { RelayedEvent } from '../events/relay.ts';
 import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
+import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
@@ -65,7 +65,7 @@ export async function openStream(
       key: `sse ${sha256(credential.value).toString('hex')}`,
       load: () => resolveCaller(app, credential),
     };
-    const entities = wanted.entities === null ? [EVERYTHING] : [...wanted.entities];
+    const entities = wanted.entities === null ? [ALL_ENTITIES] : [...wanted.entities];
     const { seat, since } = await realtime.join(ticket, owner, stream, entities);
     return stream.begin(seat, since);
   } catch (cause) {

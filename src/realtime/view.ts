@@ -7,8 +7,8 @@ import type { Catalog } from '../entities/catalog.ts';
 import type { Entity, Field } from '../entities/field.ts';
 import type { EventRow } from '../events/event.ts';
 import type { RelayedEvent } from '../events/relay.ts';
+import { accessScopeOf } from '../records/access-scope.ts';
 import { shape } from '../records/shape.ts';
-import { sightOf } from '../records/sight.ts';
 import { type Frame, frameOf } from './channel.ts';
 
 /** The fields of an entity that somebody sees in events. Equal keys see alike. */
@@ -23,7 +23,7 @@ export interface View {
 export function viewOf(catalog: Catalog, caller: TenantCaller, entity: Entity): View | null {
   if (!allows(caller.rights, 'read', entity.name)) return null;
   if (restrictionOn(caller.rights, entity.name)?.rowFilter !== undefined) return null;
-  const { fields } = sightOf(catalog, caller, entity);
+  const { fields } = accessScopeOf(catalog, caller, entity);
   const isWhole = fields.length === entity.fields.length;
   return { key: isWhole ? '*' : fields.map(({ slot }) => slot).join(), entity, fields, isWhole };
 }

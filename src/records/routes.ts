@@ -9,12 +9,12 @@ import { guard } from '../http/guard.ts';
 import { Deleted, describe, nullable, pageSchema, Timestamp, Uuid } from '../http/openapi.ts';
 import { created, jsonText, ok } from '../http/reply.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { idempotently } from './idempotency.ts';
-import { listRecords } from './list.ts';
-import { ListQuery, listInput, ReadQuery, readInput } from './parameters.ts';
-import { readRecord } from './read.ts';
+import { listRecords } from './read/list.ts';
+import { ListQuery, listInput, ReadQuery, readInput } from './read/parameters.ts';
+import { readRecord } from './read/read.ts';
 import { etagOf, isNamedIn, shape, versionsFrom } from './shape.ts';
-import { createRecord, deleteRecord, directly, updateRecord, type Written } from './write.ts';
+import { idempotently } from './write/idempotency.ts';
+import { autocommit, createRecord, deleteRecord, updateRecord, type Written } from './write/write.ts';
 
 const EXAMPLE_VALUES = { title: 'Replace the pump', status: 'open', amount: 120.5 };
 
@@ -162,7 +162,7 @@ const RECORD = '/api/entities/:entityName/records/:id';
 export function recordRoutes(app: App) {
   const change = async ({ caller, params, body, request }: Change): Promise<Response> => {
     const versions = versionsFrom(request.headers.get('if-match'));
-    return written(200, await updateRecord(directly(app, caller), params.entityName, params.id, body, versions));
+    return written(200, await updateRecord(autocommit(app, caller), params.entityName, params.id, body, versions));
   };
   return new Elysia({ name: 'records' })
     .use(guard(app))
@@ -205,7 +205,7 @@ export function recordRoutes(app: App) {
       RECORD,
       async ({ caller, params, request }) => {
         const versions = versionsFrom(request.headers.get('if-match'));
-        await deleteRecord(directly(app, caller), params.entityName, params.id, versions);
+        await deleteRecord(autocommit(app, caller), params.entityName, params.id, versions);
         return ok({ id: params.id.toLowerCase(), deleted: true });
       },
       DELETE,
@@ -219,8 +219,8 @@ interface Change {
   request: Request;
 }
 
-function written(status: 200 | 201, { row, sight }: Written): Response {
-  const record = shape(row, sight.entity, sight.fields);
+function written(status: 200 | 201, { row, scope }: Written): Response {
+  const record = shape(row, scope.entity, scope.fields);
   const headers = { etag: etagOf(row) };
   return status === 201 ? created(record, headers) : ok(record, headers);
 }

@@ -9,8 +9,8 @@ import type { Cause } from '../events/outbox.ts';
 import { LIMITS } from '../limits.ts';
 import { agentNamed, deliver } from '../messages/messages.ts';
 import type { RecordRow } from '../records/row.ts';
-import { filledIn } from '../records/triggers.ts';
-import { createRecord, updateRecord, type WriteContext } from '../records/write.ts';
+import { filledIn } from '../records/write/triggers.ts';
+import { createRecord, updateRecord, type WriteContext } from '../records/write/write.ts';
 import type { Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 

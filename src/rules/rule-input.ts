@@ -8,12 +8,12 @@ import type { Entity } from '../entities/field.ts';
 import { type Action, PRIORITIES, TRIGGERS, type Trigger } from '../entities/rule.ts';
 import { readNew, readPatch } from '../entities/values.ts';
 import { invalid, type Problem, ServiceError } from '../errors.ts';
-import { type Scope, SYSTEM_FIELDS } from '../expression/ast.ts';
+import { type Names, SYSTEM_FIELDS } from '../expression/ast.ts';
 import { parseExpression } from '../expression/parse.ts';
 import { Input, OBJECT, oneOf, strangers, text, wholeNumber } from '../http/input.ts';
 import { LIMITS } from '../limits.ts';
-import { fullScope } from '../records/sight.ts';
-import { placesIn } from '../records/template.ts';
+import { allNames } from '../records/access-scope.ts';
+import { placeholdersIn } from '../records/write/template.ts';
 import type { JsonObject } from '../runtime/text.ts';
 
 /** A rule that has been checked. */
@@ -31,7 +31,7 @@ const MEMBERS = ['name', 'entity', 'trigger', 'condition', 'action', 'priority',
 const { nameMax, messageMax, priorityMax } = LIMITS.rules;
 
 /** Someone who has everything that `$currentUser` may name. */
-const ANYONE: Scope['user'] = {
+const ANYONE: Names['user'] = {
   id: '00000000-0000-7000-8000-000000000000',
   email: 'someone@example.com',
   role: 'member',
@@ -52,8 +52,8 @@ export function readRule(catalog: Catalog, caller: TenantCaller, body: JsonObjec
   const entity = catalog.byName.get(entityName);
   if (typeof entityName === 'string' && entity === undefined) input.problem('entity', 'is not an entity');
   if (entity !== undefined && typeof condition === 'string') {
-    const scope = { ...fullScope(catalog, caller, entity, new Date()), user: ANYONE, allowOld: true };
-    for (const { path, message } of conditionProblems(condition, scope)) input.problem(path, message);
+    const names = { ...allNames(catalog, caller, entity, new Date()), user: ANYONE, allowOld: true };
+    for (const { path, message } of conditionProblems(condition, names)) input.problem(path, message);
   }
   input.done();
   const problems: Problem[] = [];
@@ -67,9 +67,9 @@ const oneOfBooleans = {
   words: 'must be true or false',
 };
 
-function conditionProblems(condition: string, scope: Scope): readonly Problem[] {
+function conditionProblems(condition: string, names: Names): readonly Problem[] {
   try {
-    parseExpression(condition, scope, 'condition');
+    parseExpression(condition, names, 'condition');
     return [];
   } catch (error) {
     if (error instanceof ServiceError && error.details !== undefined) return error.details;
@@ -115,7 +115,7 @@ function readAction(
     if (!(error instanceof ServiceError)) throw error;
     for (const { path, message } of error.details ?? []) problems.push({ path: `action.${path}`, message });
   }
-  for (const key of type === 'reject' ? [] : placesIn(given)) {
+  for (const key of type === 'reject' ? [] : placeholdersIn(given)) {
     if (entity.byKey.has(key) || Object.hasOwn(SYSTEM_FIELDS, key)) continue;
     problems.push({ path: 'action', message: `{{${key}}} is not a field of ${entity.name}` });
   }
@@ -155,7 +155,7 @@ function readMembers(
 /** Constants must fit their fields; what is filled in later is checked then. */
 function checkValues(entity: Entity, values: unknown, isNew: boolean, problems: Problem[]): void {
   if (!OBJECT.accepts(values)) return;
-  const isOpen = (key: string): boolean => entity.byKey.has(key) && placesIn(values[key]).length > 0;
+  const isOpen = (key: string): boolean => entity.byKey.has(key) && placeholdersIn(values[key]).length > 0;
   const constants = Object.fromEntries(Object.entries(values).filter(([key]) => !isOpen(key)));
   const read = isNew ? readNew : readPatch;
   for (const { path, message } of read(entity, constants, () => true).problems) {

@@ -11,7 +11,7 @@ import type { Rule } from '../entities/rule.ts';
 import { ServiceError } from '../errors.ts';
 import { appendEvent } from '../events/outbox.ts';
 import { LIMITS } from '../limits.ts';
-import { businessRuleError, conditionOf, startedLately } from '../records/triggers.ts';
+import { businessRuleError, conditionOf, startedLately } from '../records/write/triggers.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import { TENANT_COLUMNS, type Tenant, type TenantRow, toTenant } from '../tenants/tenants.ts';
@@ -64,7 +64,7 @@ async function runNext(app: App, served: string): Promise<string | null> {
     await app.db.begin((tx) => refuse(app, tx, run, error));
   }
   if (claimed.run === undefined) return null;
-  app.committed(claimed.run.tenant_id);
+  app.notifyCommitted(claimed.run.tenant_id);
   return claimed.run.tenant_id;
 }
 

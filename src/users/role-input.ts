@@ -11,7 +11,7 @@ import { SYSTEM_FIELDS } from '../expression/ast.ts';
 import { parseExpression } from '../expression/parse.ts';
 import { strangers } from '../http/input.ts';
 import { LIMITS } from '../limits.ts';
-import { fullScope } from '../records/sight.ts';
+import { allNames } from '../records/access-scope.ts';
 import type { JsonObject } from '../runtime/text.ts';
 
 /** Members that were left out are undefined; a description of null takes it away. */
@@ -121,7 +121,7 @@ function filterProblems(
 ): Problem[] {
   if (typeof text !== 'string') return [{ path, message: 'must be a condition' }];
   try {
-    parseExpression(text, fullScope(catalog, caller, entity, new Date()), path);
+    parseExpression(text, allNames(catalog, caller, entity, new Date()), path);
     return [];
   } catch (error) {
     if (error instanceof ServiceError && error.details !== undefined) return [...error.details];

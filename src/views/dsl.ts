@@ -6,10 +6,10 @@ import type { TenantCaller } from '../access/caller.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { conflict, type Problem, ServiceError } from '../errors.ts';
-import { and, type Expression, type Scope } from '../expression/ast.ts';
+import { and, type Expression, type Names } from '../expression/ast.ts';
 import { parseExpression } from '../expression/parse.ts';
 import { LIMITS } from '../limits.ts';
-import { fullScope, sightOf } from '../records/sight.ts';
+import { accessScopeOf, allNames } from '../records/access-scope.ts';
 import type { JsonObject } from '../runtime/text.ts';
 
 /** `{ validate: [{ condition }] }`, every condition ANDed. */
@@ -20,7 +20,7 @@ export interface FilterDsl {
 const PATH = 'filterDsl';
 
 /** A reader who has everything that `$currentUser` may name: what fits him fits whoever has it. */
-const ANY_READER: Scope['user'] = {
+const ANY_READER: Names['user'] = {
   id: '00000000-0000-7000-8000-000000000000',
   email: 'reader@example.com',
   role: 'member',
@@ -44,26 +44,26 @@ export function readDsl(
   if (!Array.isArray(validate) || validate.length > LIMITS.view.conditionsMax) {
     return refuse(problems, `${PATH}.validate`, `must be a list of at most ${LIMITS.view.conditionsMax} conditions`);
   }
-  const scope: Scope = { ...fullScope(catalog, caller, entity, new Date()), user: ANY_READER };
-  return { validate: validate.flatMap((item, i) => readCondition(item, pathOf(i), scope, problems)) };
+  const names: Names = { ...allNames(catalog, caller, entity, new Date()), user: ANY_READER };
+  return { validate: validate.flatMap((item, i) => readCondition(item, pathOf(i), names, problems)) };
 }
 
-function readCondition(item: unknown, path: string, scope: Scope, problems: Problem[]): { condition: string }[] {
+function readCondition(item: unknown, path: string, names: Names, problems: Problem[]): { condition: string }[] {
   const isFit = isObject(item) && typeof item.condition === 'string' && Object.keys(item).length === 1;
   if (!isFit) {
     problems.push({ path, message: 'must be an object with a text "condition" and nothing else' });
     return [];
   }
   const condition = item.condition as string;
-  const failed = problemOf(condition, scope, `${path}.condition`);
+  const failed = problemOf(condition, names, `${path}.condition`);
   if (failed !== null) problems.push(...failed);
   return [{ condition }];
 }
 
-/** What is wrong with a condition; null when it can be read in the scope. */
-function problemOf(condition: string, scope: Scope, path: string): readonly Problem[] | null {
+/** What is wrong with a condition; null when it can be parsed. */
+function problemOf(condition: string, names: Names, path: string): readonly Problem[] | null {
   try {
-    parseExpression(condition, scope, path);
+    parseExpression(condition, names, path);
     return null;
   } catch (error) {
     if (error instanceof ServiceError && error.details !== undefined) return error.details;
@@ -76,22 +76,22 @@ function problemOf(condition: string, scope: Scope, path: string): readonly Prob
  * @throws ServiceError 409 when a field it names is gone: a view never answers without its condition
  */
 export function baseOf(dsl: FilterDsl, catalog: Catalog, caller: TenantCaller, entity: Entity): Expression | null {
-  const scope = fullScope(catalog, caller, entity, new Date());
+  const names = allNames(catalog, caller, entity, new Date());
   const problems = dsl.validate.flatMap(
-    ({ condition }, i) => problemOf(condition, scope, `${pathOf(i)}.condition`) ?? [],
+    ({ condition }, i) => problemOf(condition, names, `${pathOf(i)}.condition`) ?? [],
   );
   if (problems.length > 0) {
     // The problems name fields, which not every reader may know of.
     throw conflict('the view does not fit its entity any more', caller.isTenantAdmin ? problems : undefined);
   }
-  return and(...dsl.validate.map(({ condition }) => parseExpression(condition, scope, PATH)));
+  return and(...dsl.validate.map(({ condition }) => parseExpression(condition, names, PATH)));
 }
 
 /** The conditions that the reader could have written, which are those that tell nothing hidden. */
 export function shownDsl(dsl: FilterDsl, catalog: Catalog, caller: TenantCaller, entity: Entity): FilterDsl {
   if (caller.isTenantAdmin) return dsl;
-  const { scope } = sightOf(catalog, caller, entity);
-  return { validate: dsl.validate.filter(({ condition }) => problemOf(condition, scope, PATH) === null) };
+  const { names } = accessScopeOf(catalog, caller, entity);
+  return { validate: dsl.validate.filter(({ condition }) => problemOf(condition, names, PATH) === null) };
 }
 
 function pathOf(i: number): string {

@@ -7,22 +7,22 @@ import { requireRight, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
 import { and } from '../expression/ast.ts';
-import { findRow } from '../records/find.ts';
-import { depthOf, type ListInput, listIn, type RecordPage, readProjection } from '../records/list.ts';
-import type { ReadInput } from '../records/read.ts';
-import { resolveRelations } from '../records/resolve.ts';
+import { type AccessScope, accessScopeOf } from '../records/access-scope.ts';
+import { findRow } from '../records/read/find.ts';
+import { depthOf, type ListInput, listIn, type RecordPage, readProjection } from '../records/read/list.ts';
+import type { ReadInput } from '../records/read/read.ts';
+import { resolveRelations } from '../records/read/resolve.ts';
 import { etagOf, type FlatRecord, shape } from '../records/shape.ts';
-import { type Sight, sightOf } from '../records/sight.ts';
 import { isUuid } from '../runtime/ids.ts';
 import { baseOf } from './dsl.ts';
 import { viewFor } from './views.ts';
 
 /** What the caller sees of the view's entity, narrowed to the view. */
-async function sightThrough(app: App, caller: TenantCaller, slug: string): Promise<Sight> {
+async function scopeThrough(app: App, caller: TenantCaller, slug: string): Promise<AccessScope> {
   requireRight(caller, 'read', `view:${slug}`);
   const { view, entity, catalog } = await viewFor(app, caller, slug);
-  const sight = sightOf(catalog, caller, entity);
-  return { ...sight, rows: and(sight.rows, baseOf(view.filter_dsl, catalog, caller, entity)) };
+  const scope = accessScopeOf(catalog, caller, entity);
+  return { ...scope, rowFilter: and(scope.rowFilter, baseOf(view.filter_dsl, catalog, caller, entity)) };
 }
 
 /** A page of the view's records; the list parameters narrow it further. */
@@ -32,7 +32,7 @@ export async function listViewRecords(
   slug: string,
   input: ListInput,
 ): Promise<RecordPage> {
-  return listIn(app, caller, await sightThrough(app, caller, slug), input, null);
+  return listIn(app, caller, await scopeThrough(app, caller, slug), input, null);
 }
 
 /** One of the view's records, and its ETag; without one when relations are expanded. */
@@ -43,12 +43,12 @@ export async function readViewRecord(
   id: string,
   input: ReadInput,
 ): Promise<{ record: FlatRecord; etag: string | null }> {
-  const sight = await sightThrough(app, caller, slug);
-  const fields = readProjection(sight, input.fields);
-  const row = isUuid(id) ? await findRow(app.db, sight, id) : undefined;
+  const scope = await scopeThrough(app, caller, slug);
+  const fields = readProjection(scope, input.fields);
+  const row = isUuid(id) ? await findRow(app.db, scope, id) : undefined;
   if (row === undefined) throw notFound('record');
-  const record = shape(row, sight.entity, fields);
+  const record = shape(row, scope.entity, fields);
   const depth = depthOf(input);
-  await resolveRelations(app, caller, sight.entity, fields, [record], depth);
-  return { record, etag: depth === 0 && fields === sight.fields ? etagOf(row) : null };
+  await resolveRelations(app, caller, scope.entity, fields, [record], depth);
+  return { record, etag: depth === 0 && fields === scope.fields ? etagOf(row) : null };
 }

@@ -7,7 +7,7 @@ import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
 import { Deleted, describe, nullable, Timestamp, Uuid } from '../http/openapi.ts';
 import { created, ok } from '../http/reply.ts';
-import { ListQuery, listInput, ReadQuery, readInput } from '../records/parameters.ts';
+import { ListQuery, listInput, ReadQuery, readInput } from '../records/read/parameters.ts';
 import { notModified, RecordPageSchema, RecordSchema } from '../records/routes.ts';
 import { isNamedIn } from '../records/shape.ts';
 import type { JsonObject } from '../runtime/text.ts';

@@ -5,7 +5,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
-import { usePlaces } from '../records/places.ts';
+import { usePlaces } from '../records/write/inline-delivery.ts';
 import type { Histogram } from '../runtime/metrics.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import { type Claimed, claimDue } from './claim.ts';

@@ -54,7 +54,7 @@ export async function redeliver(app: App, caller: TenantCaller, id: string): Pro
     where s.tenant_id = ${caller.tenant.id}::uuid and d.subscription_id = s.id and d.id = ${id}::uuid
       and (d.claim_id is null or d.next_at <= now())
     returning ${COLUMNS}`);
-  app.committed(caller.tenant.id);
+  app.notifyCommitted(caller.tenant.id);
   return row ?? refuseRedelivery(app, caller, id);
 }
 
@@ -83,7 +83,7 @@ export async function sendTest(app: App, caller: TenantCaller, subscriptionId: s
     values (${newId()}::uuid, ${subscriptionId}::uuid, ${caller.tenant.id}::uuid, ${eventId}::uuid, 0,
       ${at}::timestamptz, ${recordId}::uuid, ${type}, ${body})
     returning ${COLUMNS}`);
-  app.committed(caller.tenant.id);
+  app.notifyCommitted(caller.tenant.id);
   return row as Delivery;
 }
 

@@ -5,7 +5,7 @@
 import type { App } from '../app.ts';
 import type { RecordEventType } from '../events/event.ts';
 import { LIMITS } from '../limits.ts';
-import type { Born, Occurrence, Places } from '../records/places.ts';
+import type { Born, Occurrence, Places } from '../records/write/inline-delivery.ts';
 import { newId } from '../runtime/ids.ts';
 import { type Claimed, leaseMsOf } from './claim.ts';
 import type { Pace } from './pace.ts';

@@ -1,0 +1,162 @@
+// Aggregates: count, sum, avg, min and max over the records that a list would show, in groups of
+// equal values. Sums are exact; of `decimal` they stay text. Groups come in the order of their
+// values, those without a value last. Contract: Aggregates in section 4 of the decisions.
+import { requireRight, type TenantCaller } from '../../access/caller.ts';
+import type { App } from '../../app.ts';
+import { catalogOf, entityFor } from '../../entities/catalog.ts';
+import { invalid, invalidField, type Problem } from '../../errors.ts';
+import type { FieldRef, Names } from '../../expression/ast.ts';
+import { columnOf } from '../../expression/to-sql.ts';
+import { LIMITS } from '../../limits.ts';
+import { EMPTY, identifier, join, raw, type Sql, sql } from '../../runtime/sql.ts';
+import { accessScopeOf } from '../access-scope.ts';
+import { type ListInput, select } from './list.ts';
+
+export interface AggregateInput extends Pick<ListInput, 'filters' | 'search' | 'equalTo'> {
+  /** `count,sum:amount`; count alone when absent. */
+  metrics?: string | undefined;
+  /** Up to three fields, separated by commas. */
+  groupBy?: string | undefined;
+}
+
+type Measure = 'count' | 'sum' | 'avg' | 'min' | 'max';
+
+interface Metric {
+  name: string;
+  measure: Measure;
+  /** Null for the plain count. */
+  field: FieldRef | null;
+}
+
+const MEASURES: ReadonlySet<string> = new Set(['count', 'sum', 'avg', 'min', 'max']);
+const NUMERIC: ReadonlySet<string> = new Set(['integer', 'number', 'decimal']);
+/** Types whose values have no order. */
+const UNORDERED: ReadonlySet<string> = new Set(['json', 'multiselect', 'relations']);
+
+/** One item per group, or a single one without `groupBy`. 400 names every faulty metric and group. */
+export async function aggregateRecords(
+  app: App,
+  caller: TenantCaller,
+  entityName: string,
+  input: AggregateInput,
+): Promise<{ items: Record<string, unknown>[] }> {
+  const entity = await entityFor(app, caller, entityName);
+  requireRight(caller, 'read', entityName);
+  const scope = accessScopeOf(await catalogOf(app, caller.tenant), caller, entity);
+  const { metrics, groups } = readQuestion(input, scope.names);
+  const { where } = select(scope, input, null);
+  // A scan of a whole entity may take longer than a request's statements are given.
+  const rows = await app.db.slow.rows<Record<string, unknown>>(question(entity.table, where, metrics, groups));
+  if (rows.length > LIMITS.aggregate.groupsMax) {
+    throw invalidField('groupBy', `makes more than ${LIMITS.aggregate.groupsMax} groups; narrow them by filters`);
+  }
+  return { items: rows.map((row) => itemOf(row, metrics, groups)) };
+}
+
+function readQuestion(input: AggregateInput, names: Names): { metrics: Metric[]; groups: FieldRef[] } {
+  const problems: Problem[] = [];
+  const groups = namesIn(input.groupBy).map((key) => readGroup(key, names, problems));
+  const metrics = namesIn(input.metrics ?? 'count').map((text) => readMetric(text, names, problems));
+  const { groupByMax, metricsMax } = LIMITS.aggregate;
+  if (groups.length > groupByMax) problems.push({ path: 'groupBy', message: `takes at most ${groupByMax} fields` });
+  if (metrics.length === 0) problems.push({ path: 'metrics', message: 'must name at least one metric' });
+  if (metrics.length > metricsMax) problems.push({ path: 'metrics', message: `takes at most ${metricsMax} metrics` });
+  const metricNames = new Set(metrics.map((metric) => metric?.name));
+  for (const group of groups) {
+    if (group !== null && metricNames.has(group.key)) {
+      problems.push({ path: 'groupBy', message: `"${group.key}" is also the name of a metric` });
+    }
+  }
+  if (problems.length > 0) throw invalid(problems);
+  return { metrics: metrics as Metric[], groups: groups as FieldRef[] };
+}
+
+/** Each name once. */
+function namesIn(text: string | undefined): string[] {
+  const names = (text ?? '').split(',').map((name) => name.trim());
+  return [...new Set(names.filter((name) => name !== ''))];
+}
+
+function readGroup(key: string, names: Names, problems: Problem[]): FieldRef | null {
+  const field = names.field(key);
+  if (field === undefined) problems.push({ path: 'groupBy', message: `unknown field "${key}"` });
+  else if (UNORDERED.has(field.type)) {
+    problems.push({ path: 'groupBy', message: `records cannot be grouped by "${key}"` });
+    return null;
+  }
+  return field ?? null;
+}
+
+function readMetric(text: string, names: Names, problems: Problem[]): Metric | null {
+  const refuse = (message: string): null => {
+    problems.push({ path: 'metrics', message });
+    return null;
+  };
+  const [measure = '', key, ...rest] = text.split(':');
+  if (!MEASURES.has(measure) || rest.length > 0)
+    return refuse(`"${text}" is not count, sum, avg, min or max of a field`);
+  if (key === undefined)
+    return measure === 'count' ? { name: 'count', measure, field: null } : refuse(`"${text}" names no field`);
+  const field = names.field(key);
+  if (field === undefined) return refuse(`unknown field "${key}"`);
+  const needsNumbers = measure === 'sum' || measure === 'avg';
+  if (needsNumbers && !NUMERIC.has(field.type)) return refuse(`"${key}" has no ${measure}: it does not hold numbers`);
+  if (measure !== 'count' && UNORDERED.has(field.type)) return refuse(`"${key}" has no ${measure}`);
+  return { name: `${measure}_${key}`, measure: measure as Measure, field };
+}
+
+function question(table: Sql, where: Sql, metrics: readonly Metric[], groups: readonly FieldRef[]): Sql {
+  const keys = groups.map((_, i) => identifier(`g${i}`));
+  const taken = groups.map((field, i) => sql`${valueIn(field)} as ${identifier(`g${i}`)}`);
+  const measured = metrics.flatMap(({ field }, i) =>
+    field === null ? [] : [sql`${valueIn(field)} as ${identifier(`v${i}`)}`],
+  );
+  const answers = metrics.map((metric, i) => sql`${measureOf(metric, identifier(`v${i}`))} as ${identifier(`m${i}`)}`);
+  const ordered = keys.map((key) => sql`${key} nulls last`);
+  const grouping = keys.length === 0 ? EMPTY : sql`group by ${join(keys, ', ')} order by ${join(ordered, ', ')}`;
+  return sql`
+    select ${join([...keys, ...answers], ', ')}
+    from (select ${join([raw('1 as one'), ...taken, ...measured], ', ')} from ${table} as r where ${where}) as s
+    ${grouping} limit ${LIMITS.aggregate.groupsMax + 1}::int`;
+}
+
+/** A field's value; ids as text, since Postgres has no least and greatest of them before version 18. */
+function valueIn(field: FieldRef): Sql {
+  const column = columnOf(field, sql`r`);
+  return field.slot === null && field.type === 'uuid' ? sql`(${column})::text collate "C"` : column;
+}
+
+function measureOf({ measure, field }: Metric, value: Sql): Sql {
+  if (field === null) return sql`count(*)`;
+  switch (measure) {
+    case 'count':
+      return sql`count(${value})`;
+    case 'avg':
+      // Postgres's own avg rounds a large mean to the scale of its values.
+      return sql`trim_scale(sum(${value}) * 1.000000000000 / nullif(count(${value}), 0))`;
+    case 'min':
+      return field.type === 'boolean' ? sql`bool_and(${value})` : sql`min(${value})`;
+    case 'max':
+      return field.type === 'boolean' ? sql`bool_or(${value})` : sql`max(${value})`;
+    default:
+      return sql`sum(${value})`;
+  }
+}
+
+function itemOf(
+  row: Readonly<Record<string, unknown>>,
+  metrics: readonly Metric[],
+  groups: readonly FieldRef[],
+): Record<string, unknown> {
+  const item: Record<string, unknown> = {};
+  for (const [i, field] of groups.entries()) item[field.key] = asTyped(field, row[`g${i}`]);
+  for (const [i, { name, measure, field }] of metrics.entries()) {
+    item[name] = field === null || measure === 'count' ? row[`m${i}`] : asTyped(field, row[`m${i}`]);
+  }
+  return item;
+}
+
+/** Numbers arrive as text: those of `decimal` stay so. */
+function asTyped({ type }: FieldRef, value: unknown): unknown {
+  return value !== null && (type === 'integer' || type === 'number') ? Number(value) : (value ?? null);
+}

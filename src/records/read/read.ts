@@ -1,0 +1,39 @@
+// Reading one record by its id, as the caller sees it, with its entity tag.
+// Failures: 403 without the right to read, 404 for a record that does not exist for the caller.
+// Contract: "Records", and section 4 of the decisions.
+import { requireRight, type TenantCaller } from '../../access/caller.ts';
+import type { App } from '../../app.ts';
+import { catalogOf, entityFor } from '../../entities/catalog.ts';
+import { notFound } from '../../errors.ts';
+import { isUuid } from '../../runtime/ids.ts';
+import { accessScopeOf } from '../access-scope.ts';
+import { etagOf, type FlatRecord, shape } from '../shape.ts';
+import { findRow } from './find.ts';
+import { depthOf, readProjection } from './list.ts';
+import { resolveRelations } from './resolve.ts';
+
+export interface ReadInput {
+  resolve?: boolean | undefined;
+  resolve_depth?: number | undefined;
+  fields?: string | undefined;
+}
+
+/** The flat record and its ETag; without one when relations are expanded, since they change by themselves. 404. */
+export async function readRecord(
+  app: App,
+  caller: TenantCaller,
+  entityName: string,
+  id: string,
+  input: ReadInput,
+): Promise<{ record: FlatRecord; etag: string | null }> {
+  requireRight(caller, 'read', entityName);
+  const entity = await entityFor(app, caller, entityName);
+  const scope = accessScopeOf(await catalogOf(app, caller.tenant), caller, entity);
+  const fields = readProjection(scope, input.fields);
+  const row = isUuid(id) ? await findRow(app.db, scope, id) : undefined;
+  if (row === undefined) throw notFound('record');
+  const record = shape(row, entity, fields);
+  const depth = depthOf(input);
+  await resolveRelations(app, caller, entity, fields, [record], depth);
+  return { record, etag: depth === 0 && fields === scope.fields ? etagOf(row) : null };
+}

@@ -1,0 +1,106 @@
+// Expanding relations: an id becomes the flat record it names, one statement per target entity and
+// level. A record that the caller may not read stays an id. Failures: 400 past the limits of an answer.
+// Contract: `resolve`, section 4 of the decisions.
+import type { TenantCaller } from '../../access/caller.ts';
+import { allows } from '../../access/rights.ts';
+import type { App } from '../../app.ts';
+import { type Catalog, catalogOf } from '../../entities/catalog.ts';
+import type { Entity, Field } from '../../entities/field.ts';
+import { invalidField, type ServiceError } from '../../errors.ts';
+import { toSql } from '../../expression/to-sql.ts';
+import { LIMITS } from '../../limits.ts';
+import { EMPTY, sql } from '../../runtime/sql.ts';
+import { accessScopeOf } from '../access-scope.ts';
+import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
+import { type FlatRecord, shape } from '../shape.ts';
+
+/** Replaces ids by records in `items`, `depth` levels deep. 400 when that would expand too many records. */
+export async function resolveRelations(
+  app: App,
+  caller: TenantCaller,
+  entity: Entity,
+  fields: readonly Field[],
+  items: readonly FlatRecord[],
+  depth: number,
+): Promise<void> {
+  if (depth === 0 || items.length === 0) return;
+  const catalog = await catalogOf(app, caller.tenant);
+  const budget = { left: LIMITS.resolve.recordsMax, places: LIMITS.resolve.placesMax };
+  await expand({ app, caller, catalog, budget }, [{ entity, fields, items }], depth);
+}
+
+interface Expansion {
+  app: App;
+  caller: TenantCaller;
+  catalog: Catalog;
+  /** Records that may still be looked up, and places in the answer that may still be filled with one. */
+  budget: { left: number; places: number };
+}
+
+/** Records of one entity on one level. */
+interface Group {
+  entity: Entity;
+  fields: readonly Field[];
+  items: readonly FlatRecord[];
+}
+
+async function expand(expansion: Expansion, groups: readonly Group[], depth: number): Promise<void> {
+  if (depth === 0) return;
+  const next: Group[] = [];
+  const byTarget = new Map<string, { field: Field; items: readonly FlatRecord[] }[]>();
+  for (const { fields, items } of groups) {
+    for (const field of fields) {
+      if (field.targetId === null) continue;
+      const uses = byTarget.get(field.targetId) ?? [];
+      uses.push({ field, items });
+      byTarget.set(field.targetId, uses);
+    }
+  }
+  for (const [targetId, uses] of byTarget) {
+    const group = await expandTarget(expansion, targetId, uses);
+    if (group !== null) next.push(group);
+  }
+  await expand(expansion, next, depth - 1);
+}
+
+async function expandTarget(
+  { app, caller, catalog, budget }: Expansion,
+  targetId: string,
+  uses: readonly { field: Field; items: readonly FlatRecord[] }[],
+): Promise<Group | null> {
+  const target = catalog.byId.get(targetId);
+  if (target === undefined || !allows(caller.rights, 'read', target.name)) return null;
+  const ids = [
+    ...new Set(uses.flatMap(({ field, items }) => items.flatMap((item) => (item[field.key] ?? []) as string))),
+  ];
+  if (ids.length === 0) return null;
+  budget.left -= ids.length;
+  if (budget.left < 0) throw tooMany(LIMITS.resolve.recordsMax);
+  const { rowFilter, fields } = accessScopeOf(catalog, caller, target);
+  const found = await app.db.rows<RecordRow>(sql`
+    select ${RECORD_COLUMNS} from ${target.table} as r
+    where r.id = any(${ids}::uuid[]) ${rowFilter === null ? EMPTY : sql`and ${toSql(rowFilter, sql`r`)}`}`);
+  // Each place gets a copy of its own: a record met on two levels is expanded on the upper one only.
+  const records: FlatRecord[] = [];
+  const byId = new Map(found.map((row) => [row.id, row]));
+  const recordFor = (id: string): unknown => {
+    const row = byId.get(id);
+    if (row === undefined) return id;
+    if (--budget.places < 0) throw tooMany(LIMITS.resolve.placesMax);
+    const record = shape(row, target, fields);
+    records.push(record);
+    return record;
+  };
+  for (const { field, items } of uses) {
+    for (const item of items) {
+      const value = item[field.key];
+      if (Array.isArray(value)) item[field.key] = value.map((id) => recordFor(id as string));
+      else if (typeof value === 'string') item[field.key] = recordFor(value);
+    }
+  }
+  return { entity: target, fields, items: records };
+}
+
+function tooMany(records: number): ServiceError {
+  return invalidField('resolve', `would expand more than ${records} records; ask for a smaller page`);
+}

@@ -1,0 +1,79 @@
+// Totals. Without a condition the total is the entity's maintained counter. With one it is counted
+// once and remembered under the entity's count of writes, which every write raises in its own
+// transaction: as long as that has not moved, the remembered total is exact, on every process.
+import type { App } from '../../app.ts';
+import type { Entity } from '../../entities/field.ts';
+import { identifier, type Sql, sql } from '../../runtime/sql.ts';
+
+/** The counters: records (n) and writes so far (v). */
+export interface Counters {
+  n: number;
+  v: number;
+}
+
+export interface Remembered {
+  total: number;
+  /** The entity's counters when it was counted. */
+  writes: number;
+  records: number;
+}
+
+const REMEMBERED_MAX = 20_000;
+const KEY_MAX = 4_000;
+const totals = new WeakMap<App, Map<string, Remembered>>();
+
+/** A one-row query of an entity's counters. */
+export function countersOf(entity: Entity): Sql {
+  return sql`
+    select coalesce(sum(n), 0)::bigint as n, coalesce(sum(v), 0)::bigint as v
+    from ${identifier(entity.schema, 'entity_counts')}
+    where entity_id = ${entity.id}::uuid`;
+}
+
+/** What is remembered of a condition, whether or not it still holds. Undefined for one never counted. */
+export function recall(app: App, entity: Entity, key: string | null): Remembered | undefined {
+  const name = nameOf(entity, key);
+  return name === null ? undefined : memoryOf(app).get(name);
+}
+
+/** Remembers a total that was counted in the same snapshot as the counters. */
+export function remember(app: App, entity: Entity, key: string | null, total: number, { n, v }: Counters): void {
+  const name = nameOf(entity, key);
+  if (name === null) return;
+  const memory = memoryOf(app);
+  memory.delete(name);
+  memory.set(name, { total, writes: v, records: n });
+  const oldest = memory.keys().next().value;
+  if (memory.size > REMEMBERED_MAX && oldest !== undefined) memory.delete(oldest);
+}
+
+/**
+ * The number of rows that meet `where`, remembered or counted. `key` identifies the condition with all
+ * its values; null for one whose answer also depends on other entities, which is counted each time.
+ */
+export async function filteredTotal(
+  app: App,
+  entity: Entity,
+  where: Sql,
+  key: string | null,
+  counters: Counters,
+): Promise<number> {
+  const known = recall(app, entity, key);
+  if (known !== undefined && known.writes === counters.v) return known.total;
+  const row = await app.db.first<Counters & { total: number }>(sql`
+    select (select count(*) from ${entity.table} as r where ${where}) as total, c.n, c.v
+    from (${countersOf(entity)}) as c`);
+  const { total = 0, n = 0, v = -1 } = row ?? {};
+  remember(app, entity, key, total, { n, v });
+  return total;
+}
+
+function memoryOf(app: App): Map<string, Remembered> {
+  const memory = totals.get(app) ?? new Map<string, Remembered>();
+  totals.set(app, memory);
+  return memory;
+}
+
+function nameOf(entity: Entity, key: string | null): string | null {
+  return key === null || key.length > KEY_MAX ? null : `${entity.id} ${entity.version} ${key}`;
+}

@@ -1,0 +1,84 @@
+// Cuts a body of any size into lines, in constant memory: a line feed inside of CSV quotes does not
+// end a record. Lines count from 1, as the file's; a record has the number of its first line.
+// Faults of a line (too long, not UTF-8, a quote left open) are reported, and reading goes on.
+import { LIMITS } from '../../limits.ts';
+
+/** A record's text without its line end, or why it cannot be read. `bytes` counts what was read. */
+export type Line = { line: number; bytes: number } & ({ text: string } | { problem: string });
+
+const LINE_FEED = 0x0a;
+const QUOTE = 0x22;
+const CARRIAGE_RETURN = 0x0d;
+const BYTE_ORDER_MARK = '\u{feff}';
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+export class LineReader {
+  readonly #heedsQuotes: boolean;
+  #parts: Uint8Array[] = [];
+  #bytes = 0;
+  #inQuotes = false;
+  /** The line being read, and the one the record began on. */
+  #at = 1;
+  #start = 1;
+
+  constructor(heedsQuotes: boolean) {
+    this.#heedsQuotes = heedsQuotes;
+  }
+
+  /** The records that end in this chunk. Empty lines are left out. */
+  push(chunk: Uint8Array): Line[] {
+    const lines: Line[] = [];
+    let from = 0;
+    for (let end = chunk.indexOf(LINE_FEED); end >= 0; end = chunk.indexOf(LINE_FEED, from)) {
+      this.#take(chunk.subarray(from, end + 1));
+      from = end + 1;
+      this.#at += 1;
+      if (!this.#inQuotes) this.#finish(lines);
+    }
+    // The chunk's memory is the sender's again afterwards.
+    if (from < chunk.length) this.#take(chunk.slice(from));
+    return lines;
+  }
+
+  /** What is left when the body ends. */
+  end(): Line[] {
+    const lines: Line[] = [];
+    if (this.#inQuotes) lines.push({ line: this.#start, bytes: this.#bytes, problem: 'a quote is not closed' });
+    else this.#finish(lines);
+    return lines;
+  }
+
+  #take(part: Uint8Array): void {
+    if (this.#heedsQuotes) {
+      for (let at = part.indexOf(QUOTE); at >= 0; at = part.indexOf(QUOTE, at + 1)) this.#inQuotes = !this.#inQuotes;
+    }
+    this.#bytes += part.length;
+    if (this.#bytes > LIMITS.transfer.lineBytesMax) this.#parts = [];
+    else this.#parts.push(part);
+  }
+
+  #finish(lines: Line[]): void {
+    const read = this.#read();
+    if (!('text' in read) || read.text !== '') lines.push({ line: this.#start, bytes: this.#bytes, ...read });
+    this.#parts = [];
+    this.#bytes = 0;
+    this.#start = this.#at;
+  }
+
+  #read(): { text: string } | { problem: string } {
+    const { lineBytesMax } = LIMITS.transfer;
+    if (this.#bytes > lineBytesMax) return { problem: `is longer than ${lineBytesMax} bytes` };
+    const [first, ...rest] = this.#parts;
+    if (first === undefined) return { text: '' };
+    const bytes = rest.length === 0 ? first : Buffer.concat(this.#parts);
+    let end = bytes.length;
+    if (bytes[end - 1] === LINE_FEED) end -= 1;
+    if (bytes[end - 1] === CARRIAGE_RETURN) end -= 1;
+    try {
+      const text = utf8.decode(bytes.subarray(0, end));
+      return { text: this.#start === 1 && text.startsWith(BYTE_ORDER_MARK) ? text.slice(1) : text };
+    } catch {
+      return { problem: 'is not valid UTF-8' };
+    }
+  }
+}

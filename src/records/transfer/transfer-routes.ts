@@ -1,0 +1,121 @@
+// The routes of export and import, their formats and their places in the API document. Bodies of both
+// are streams of any size: MAX_BODY_BYTES does not concern them.
+// Contract: `export` and `import` in section 4 of the decisions.
+import { type Static, Type } from '@sinclair/typebox';
+import { Elysia, t } from 'elysia';
+import type { App } from '../../app.ts';
+import { invalidField, ServiceError } from '../../errors.ts';
+import { refuseEncoding } from '../../http/body.ts';
+import { guard } from '../../http/guard.ts';
+import { describe, open } from '../../http/openapi.ts';
+import { ok } from '../../http/reply.ts';
+import { ListQuery, listInput } from '../read/parameters.ts';
+import { exportRecords, type Format } from './export.ts';
+import { importRecords } from './import.ts';
+
+const CSV = 'text/csv; charset=utf-8';
+const NDJSON = 'application/x-ndjson; charset=utf-8';
+const TAG = 'Records';
+
+const FormatParameter = Type.Optional(
+  Type.Union([Type.Literal('csv'), Type.Literal('ndjson')], {
+    description: 'the format of the file',
+    error: 'must be csv or ndjson',
+  }),
+);
+const EntityParams = t.Object({ entityName: t.String() });
+const { filters, search, sort, order, fields } = ListQuery.properties;
+const ExportQuery = open({ format: FormatParameter, filters, search, sort, order, fields });
+
+const EXPORT = {
+  access: 'tenant',
+  params: EntityParams,
+  query: ExportQuery,
+  detail: describe({
+    id: 'exportRecords',
+    tag: TAG,
+    summary: 'Export records',
+    description: `The records that a list would show, of any number: CSV with a header line, or one JSON object a line (the
+default). A text that a spreadsheet would run as a formula gets a leading apostrophe in CSV; import takes it away again. A
+connection that breaks means that the file is not whole.`,
+    ok: [200, ['text/csv', 'application/x-ndjson']],
+    headers: { 'Content-Disposition': "a file name made of the entity's" },
+    errors: ['VALIDATION_ERROR', 'NOT_FOUND'],
+  }),
+} as const;
+
+const IMPORT = {
+  access: 'tenant',
+  params: EntityParams,
+  query: open({ format: FormatParameter }),
+  parse: () => null,
+  detail: describe({
+    id: 'importRecords',
+    tag: TAG,
+    summary: 'Import records',
+    description: `Creates a record for each line of a CSV file (its first line names the columns) or of a file with a JSON
+object a line, of any size. Lines that cannot be taken are left out and reported, the first 1000 with their numbers. Records
+are written in batches as the file is read: those of an upload that breaks off stay.`,
+    bodyTypes: ['text/csv', 'application/x-ndjson'],
+    ok: [
+      200,
+      Type.Object({
+        created: Type.Integer({ minimum: 0 }),
+        refused: Type.Integer({ minimum: 0 }),
+        errors: Type.Array(Type.Object({ line: Type.Integer({ minimum: 1 }), message: Type.String() })),
+      }),
+    ],
+    errors: ['VALIDATION_ERROR', 'NOT_FOUND', 'UNSUPPORTED_MEDIA_TYPE', 'BUSINESS_RULE_ERROR'],
+  }),
+} as const;
+
+export function transferRoutes(app: App) {
+  return new Elysia({ name: 'transfer' })
+    .use(guard(app))
+    .get(
+      '/api/entities/:entityName/records/export',
+      async ({ caller, params, query }) => {
+        const { entityName } = params;
+        const format = query.format ?? 'ndjson';
+        return download(await exportRecords(app, caller, entityName, format, exportInput(query)), entityName, format);
+      },
+      EXPORT,
+    )
+    .post(
+      '/api/entities/:entityName/records/import',
+      async ({ caller, params, query, request }) => {
+        refuseEncoding(request);
+        const format = query.format ?? formatOf(request);
+        if (request.body === null) throw invalidField('body', 'is missing');
+        return ok(await importRecords(app, caller, params.entityName, format, request.body));
+      },
+      IMPORT,
+    );
+}
+
+/** Pages and expansions are a list's alone. */
+function exportInput(query: Static<typeof ExportQuery>) {
+  const { filters, search, sort, order, fields, equalTo } = listInput(query);
+  return { filters, search, sort, order, fields, equalTo };
+}
+
+function download(body: ReadableStream<Uint8Array>, entityName: string, format: Format): Response {
+  return new Response(body, {
+    headers: {
+      'content-type': format === 'csv' ? CSV : NDJSON,
+      'content-disposition': `attachment; filename="${entityName}.${format}"`,
+      'cache-control': 'no-store',
+      'x-content-type-options': 'nosniff',
+    },
+  });
+}
+
+function formatOf(request: Request): Format {
+  const type = (request.headers.get('content-type') ?? '').split(';')[0]?.trim().toLowerCase();
+  if (type === 'text/csv') return 'csv';
+  if (type === 'application/x-ndjson' || type === 'application/jsonl') return 'ndjson';
+  throw new ServiceError(
+    'UNSUPPORTED_MEDIA_TYPE',
+    'send the body as Content-Type: text/csv or application/x-ndjson, or name its format in the query',
+  );
+}

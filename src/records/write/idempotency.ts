@@ -1,0 +1,128 @@
+// `Idempotency-Key`: the same key and body answers as the first time, for 24 hours. The answer is
+// kept in the transaction of the change, so that a crash keeps both or neither.
+// Contract: section 4 of the decisions.
+import type { TenantCaller } from '../../access/caller.ts';
+import { isFieldVisible, restrictionOn } from '../../access/rights.ts';
+import type { App } from '../../app.ts';
+import { catalogWithin } from '../../entities/catalog.ts';
+import { conflict, invalidField, ServiceError } from '../../errors.ts';
+import { SYSTEM_FIELDS } from '../../expression/ast.ts';
+import { jsonText } from '../../http/reply.ts';
+import { LIMITS } from '../../limits.ts';
+import { sql, type Tx } from '../../runtime/sql.ts';
+import { sha256 } from '../../runtime/tokens.ts';
+import type { FlatRecord } from '../shape.ts';
+import { autocommit, type WriteContext } from './write.ts';
+
+interface Kept {
+  is_same: boolean;
+  status: number;
+  answer: string;
+  headers: Record<string, string>;
+}
+
+interface Key {
+  tenantId: string;
+  caller: string;
+  route: string;
+  key: string;
+  bodyHash: string;
+}
+
+/** What is written: `kind` of route and the entity's name. */
+interface Target {
+  kind: 'records' | 'bulk';
+  entityName: string;
+}
+
+/**
+ * Runs a write at most once per key: replays its answer, 422 for another body, 409 while the first still runs. The
+ * right to write is the caller's to check; a replay leaves out fields that are hidden by now.
+ */
+export async function idempotently(
+  app: App,
+  caller: TenantCaller,
+  request: Request,
+  body: unknown,
+  target: Target,
+  write: (context: WriteContext) => Promise<Response>,
+): Promise<Response> {
+  const given = request.headers.get('idempotency-key');
+  if (given === null) return write(autocommit(app, caller));
+  if (!/^[\x21-\x7e]+$/.test(given) || given.length > LIMITS.idempotency.keyMax) {
+    throw invalidField('Idempotency-Key', `must be 1 to ${LIMITS.idempotency.keyMax} visible ASCII characters`);
+  }
+  const key: Key = {
+    tenantId: caller.tenant.id,
+    caller: `${caller.kind} ${caller.id ?? ''}`,
+    route: `POST ${target.kind}/${target.entityName}`,
+    key: given,
+    bodyHash: sha256(JSON.stringify(body)).toString('hex'),
+  };
+  const response = await app.db.begin(async (tx) => {
+    const kept = await claim(tx, key);
+    if (kept !== undefined)
+      return replay(kept, (answer) => withoutHidden({ app, caller, queries: tx, tx }, target, answer));
+    const answer = await write({ app, caller, queries: tx, tx });
+    await keep(tx, key, answer.clone());
+    return answer;
+  });
+  app.notifyCommitted(caller.tenant.id);
+  return response;
+}
+
+/** The kept answer, if any; 409 while another transaction holds the key. */
+async function claim(tx: Tx, { tenantId, caller, route, key, bodyHash }: Key): Promise<Kept | undefined> {
+  const name = JSON.stringify([tenantId, caller, route, key]);
+  const lock = await tx.first<{ held: boolean }>(sql`
+    select pg_try_advisory_xact_lock(hashtextextended(${name}, 0)) as held`);
+  if (lock?.held !== true) throw conflict('a request with this Idempotency-Key is still running');
+  return tx.first<Kept>(sql`
+    select body_hash = decode(${bodyHash}, 'hex') as is_same, status, answer, headers
+    from platform.idempotency_keys
+    where tenant_id = ${tenantId}::uuid and caller = ${caller} and route = ${route} and key = ${key}
+      and created_at > now() - make_interval(secs => ${LIMITS.idempotency.keptMs / 1_000}::int)`);
+}
+
+async function replay(kept: Kept, shown: (answer: string) => Promise<string>): Promise<Response> {
+  if (!kept.is_same) {
+    throw new ServiceError('IDEMPOTENCY_MISMATCH', 'this Idempotency-Key was used with another body');
+  }
+  return jsonText(await shown(kept.answer), kept.status, { ...kept.headers, 'idempotent-replayed': 'true' });
+}
+
+interface KeptAnswer {
+  success: true;
+  data: FlatRecord & { results?: { data?: FlatRecord }[] };
+}
+
+/** A kept answer without the fields that its caller could see then and cannot see now. */
+async function withoutHidden(
+  { app, caller, tx }: WriteContext & { tx: Tx },
+  { kind, entityName }: Target,
+  answer: string,
+): Promise<string> {
+  const rule = restrictionOn(caller.rights, entityName);
+  if (rule === undefined) return answer;
+  const entity = (await catalogWithin(app, tx, caller.tenant)).byName.get(entityName);
+  const kept = JSON.parse(answer) as KeptAnswer;
+  const records = kind === 'records' ? [kept.data] : (kept.data.results ?? []).map(({ data }) => data ?? {});
+  for (const record of records) {
+    for (const key of Object.keys(record)) {
+      const isVisible = Object.hasOwn(SYSTEM_FIELDS, key) || (entity?.byKey.has(key) && isFieldVisible(rule, key));
+      if (!isVisible) delete record[key];
+    }
+  }
+  return JSON.stringify(kept);
+}
+
+async function keep(tx: Tx, key: Key, answer: Response): Promise<void> {
+  const etag = answer.headers.get('etag');
+  await tx.rows(sql`
+    insert into platform.idempotency_keys (tenant_id, caller, route, key, body_hash, status, answer, headers)
+    values (${key.tenantId}::uuid, ${key.caller}, ${key.route}, ${key.key}, decode(${key.bodyHash}, 'hex'),
+      ${answer.status}, ${await answer.text()}, ${JSON.stringify(etag === null ? {} : { etag })}::text::jsonb)
+    on conflict (tenant_id, caller, route, key) do update
+    set body_hash = excluded.body_hash, status = excluded.status, answer = excluded.answer,
+      headers = excluded.headers, created_at = now()`);
+}

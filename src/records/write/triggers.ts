@@ -1,0 +1,155 @@
+// The rules of an entity, where its records are written: `before` rules act on the record that is about
+// to be stored, in the order of their priority; of the `after` rules those that the change starts are
+// named, and the statement that makes the change notes them. Nothing is done here for an entity
+// without rules. Failures: 400 BUSINESS_RULE_ERROR. Contract: section 10 of the decisions.
+import type { TenantCaller } from '../../access/caller.ts';
+import type { Catalog } from '../../entities/catalog.ts';
+import type { Entity } from '../../entities/field.ts';
+import type { Action, Rule, RuleOperation } from '../../entities/rule.ts';
+import { applyPatch, readPatch } from '../../entities/values.ts';
+import { ServiceError } from '../../errors.ts';
+import type { Expression } from '../../expression/ast.ts';
+import { parseExpression } from '../../expression/parse.ts';
+import type { Queries } from '../../runtime/sql.ts';
+import type { JsonObject } from '../../runtime/text.ts';
+import { allNames } from '../access-scope.ts';
+import { meets } from '../read/find.ts';
+import { type RecordRow, storedRow } from '../row.ts';
+import { render } from './template.ts';
+
+/** A row, and the slots that before rules have set in it. */
+type Ruled = RecordRow & { ruled?: ReadonlySet<string> };
+
+/** A row that is about to be written, and the after rules to run once it is. */
+export type PreparedRow = Ruled & { starts: readonly string[] };
+
+interface Asking {
+  queries: Queries;
+  caller: TenantCaller;
+}
+
+/** One change of a record: what was (null for a new one), and what is to be (for a deletion, what was). */
+export interface Change {
+  moment: RuleOperation;
+  old: RecordRow | null;
+  row: RecordRow;
+}
+
+const NONE: readonly string[] = [];
+
+/** Whether any rule acts before or after changes of this kind. */
+export function actsOn(entity: Entity, moment: RuleOperation): boolean {
+  return entity.rules.some(({ trigger }) => trigger === `before_${moment}` || trigger === `after_${moment}`);
+}
+
+/** The change's row as the before rules leave it, with the after rules it starts. 400 where a rule rejects it. */
+export async function applyRules(
+  asking: Asking,
+  catalog: Catalog,
+  entity: Entity,
+  change: Change,
+): Promise<PreparedRow> {
+  if (entity.rules.length === 0) return { ...change.row, starts: NONE };
+  const { moment, old } = change;
+  let row: Ruled = change.row;
+  for (const rule of entity.rules) {
+    if (rule.trigger !== `before_${moment}`) continue;
+    if (await applies(asking, catalog, entity, rule, { moment, old, row })) row = act(entity, rule, row);
+  }
+  const starts: string[] = [];
+  for (const rule of entity.rules) {
+    if (rule.trigger !== `after_${moment}`) continue;
+    if (await mayApply(asking, catalog, entity, rule, { moment, old, row })) starts.push(rule.id);
+  }
+  if (starts.length > 0) lastStartAt = performance.now();
+  return { ...row, starts };
+}
+
+/** When a write of this process last started an after rule; only a hint for the worker, which looks by itself too. */
+let lastStartAt = Number.NEGATIVE_INFINITY;
+
+/** Whether a write of this process has started after rules within the last milliseconds. */
+export function startedLately(withinMs: number): boolean {
+  return performance.now() - lastStartAt < withinMs;
+}
+
+function act(entity: Entity, { name, action }: Rule, row: Ruled): Ruled {
+  if (action.type === 'reject') throw businessRuleError(action.message);
+  if (action.type !== 'set') return row;
+  const { data, problems } = readPatch(entity, render(action.values, entity, row) as JsonObject, () => true);
+  const [problem] = problems;
+  if (problem !== undefined) {
+    throw businessRuleError(`the rule "${name}" cannot set ${problem.path}: ${problem.message}`);
+  }
+  return { ...row, data: applyPatch(row.data, data), ruled: new Set([...(row.ruled ?? []), ...Object.keys(data)]) };
+}
+
+/** A guard that cannot be read any more lets nothing pass. */
+async function applies(asking: Asking, catalog: Catalog, entity: Entity, rule: Rule, change: Change): Promise<boolean> {
+  try {
+    return await holds(asking, catalog, entity, rule, change);
+  } catch (error) {
+    if (!isUnreadable(error)) throw error;
+    throw businessRuleError(`the rule "${rule.name}" does not fit its entity any more`);
+  }
+}
+
+/** One that cannot be read is started, and then fails where it can be seen. */
+async function mayApply(
+  asking: Asking,
+  catalog: Catalog,
+  entity: Entity,
+  rule: Rule,
+  change: Change,
+): Promise<boolean> {
+  try {
+    return await holds(asking, catalog, entity, rule, change);
+  } catch (error) {
+    if (!isUnreadable(error)) throw error;
+    return true;
+  }
+}
+
+function isUnreadable(error: unknown): boolean {
+  return error instanceof ServiceError && error.ecode === 'VALIDATION_ERROR';
+}
+
+/** Whether the rule's condition holds for the change. 400 when it cannot be read for this entity. */
+export async function holds(
+  { queries, caller }: Asking,
+  catalog: Catalog,
+  entity: Entity,
+  rule: Rule,
+  { moment, old, row }: Change,
+): Promise<boolean> {
+  const condition = conditionOf(catalog, caller, entity, rule);
+  if (condition === null) return true;
+  const changed = (key: string): boolean => {
+    const slot = entity.byKey.get(key)?.slot;
+    if (slot === undefined || moment === 'delete') return false;
+    return JSON.stringify(row.data[slot]) !== JSON.stringify(old?.data[slot]);
+  };
+  return meets(queries, catalog, entity, condition, row, { old: old && storedRow(old, entity.id), changed });
+}
+
+const conditions = new WeakMap<Rule, Expression>();
+
+/** Read once per definition, but for what depends on the moment or the caller. */
+export function conditionOf(catalog: Catalog, caller: TenantCaller, entity: Entity, rule: Rule): Expression | null {
+  if (rule.condition === null) return null;
+  const known = conditions.get(rule);
+  if (known !== undefined) return known;
+  const names = { ...allNames(catalog, caller, entity, new Date()), allowOld: true };
+  const condition = parseExpression(rule.condition, names, 'condition');
+  if (!/\$(now|currentUser)/.test(rule.condition)) conditions.set(rule, condition);
+  return condition;
+}
+
+export function businessRuleError(message: string): ServiceError {
+  return new ServiceError('BUSINESS_RULE_ERROR', message);
+}
+
+/** What an action would do to, or because of, a record: its texts filled in. */
+export function filledIn(action: Action, entity: Entity, row: RecordRow): Action {
+  return render(action, entity, row) as Action;
+}
