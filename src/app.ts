@@ -1,6 +1,6 @@
 // The process: configuration, database, broker, log, and the announcements of changes. Every
 // operation takes it first. Opened once, closed in order. Fails to open when Postgres cannot be
-// reached or a migration does not apply. Contract: sections 1 and 11 of the decisions.
+// reached or a migration does not apply. Contract: decisions#configuration, decisions#operations.
 import type { Config } from './config.ts';
 import { type Broker, openBroker } from './runtime/broker/broker.ts';
 import { Changes } from './runtime/changes.ts';

@@ -1,6 +1,6 @@
 // The one table of environment variables: name, parser, default. Read once at start; every fault is
 // named at once and stops the start. A `.env` file in the working directory is read too, the
-// environment winning. Contract: section 1 of the decisions.
+// environment winning. Contract: decisions#configuration.
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 // The demo tenant: made on an empty database by the operations that REST uses, and introduced on the
 // console. A start that was interrupted leaves a tenant that is marked as unfinished; the next one
-// makes it anew (nobody has its key). Contract: `DEMO` in section 1 of the decisions.
+// makes it anew (nobody has its key). Contract: decisions#configuration.
 import type { TenantCaller } from './access/caller.ts';
 import { FULL_RIGHTS } from './access/rights.ts';
 import { createTenant, deleteTenant, updateTenant } from './admin/tenants.ts';

@@ -1,6 +1,6 @@
 // The service's one error class and the closed list of codes it may carry.
 // Status codes are HTTP; `details` name every invalid field at once, by JSON path.
-// Contract: "Errors" in the service interface, and the further codes of the decisions.
+// Contract: interface#errors, decisions#answers.
 
 /** Every code an answer may carry, with its HTTP status. */
 export const STATUS_BY_CODE = {

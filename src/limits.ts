@@ -1,6 +1,6 @@
 // Every number of the contract that is not configurable, with its unit in its name or beside it.
 // Configurable ones (connection caps, timeouts, retry schedule) are in config.ts.
-// Contract: "Limits" in the service interface; sections 3 to 5 of the decisions.
+// Contract: interface#limits, decisions#tenants, decisions#entities, decisions#expressions.
 
 export const LIMITS = {
   list: { pageDefault: 1, limitDefault: 20, limitMax: 100, pageMax: 1_000_000_000, resolveDepthMax: 2, sortKeysMax: 5 },

@@ -2,7 +2,7 @@
 // the same database as the service, by the same environment. The credential is SVC_CREDENTIAL (a key or
 // token) or SVC_ADMIN_SECRET, the tenant SVC_TENANT, the tools those of SVC_MCP_PROFILE (basic, advanced).
 // Only the protocol goes to standard output, the log to standard error. Ends when the input has ended and
-// all is answered. Exit codes: 0, or 1 when it cannot start. Contract: section 7 of the decisions.
+// all is answered. Exit codes: 0, or 1 when it cannot start. Contract: decisions#mcp.
 import process from 'node:process';
 import { PassThrough, type Readable, type Writable } from 'node:stream';
 import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio';

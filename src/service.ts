@@ -1,6 +1,6 @@
 // One serving process: what it opens, in order, and how long it waits for requests when it closes.
 // Database, application, partitions and workers, server, demo, and only then "ready"; the stages are
-// closed in the opposite order. Contract: sections 1 and 11 of the decisions.
+// closed in the opposite order. Contract: decisions#configuration, decisions#operations.
 import { setTimeout as delay } from 'node:timers/promises';
 import { createApi, handlerOf } from './api.ts';
 import { type App, closeApp, createApp } from './app.ts';

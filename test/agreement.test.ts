@@ -2,7 +2,7 @@
 // by the database in DATABASE_URL or by PGlite in this process, and the evaluator must choose the
 // same rows. The values are the ones that part languages: code points beyond U+FFFF, letters that
 // change length with their case, wildcards, quotes, numbers at the ends of their range.
-// Contract: decisions, section 5.
+// Contract: decisions#expressions.
 
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { PGlite } from '@electric-sql/pglite';

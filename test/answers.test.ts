@@ -1,4 +1,4 @@
-// What every answer has in common: the envelope, statuses and ids of requests. Contract: section 2 of the decisions.
+// What every answer has in common: the envelope, statuses and ids of requests. Contract: decisions#answers.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { attachRequestContext, hostOf } from '../src/access/request-context.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';

@@ -1,5 +1,5 @@
 // The environment: defaults, and what is said about a value that is not accepted.
-// Contract: section 1 of the decisions.
+// Contract: decisions#configuration.
 import { describe, expect, test } from 'bun:test';
 import { mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

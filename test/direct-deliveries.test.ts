@@ -1,5 +1,5 @@
 // Deliveries of new records leave without being claimed, over connections that are kept while they follow one
-// another; nothing else about them differs. Contract: section 9 of the decisions.
+// another; nothing else about them differs. Contract: decisions#deliveries.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import type { AddressInfo } from 'node:net';
 import { createServer, type Server, type Socket } from 'node:net';

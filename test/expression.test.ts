@@ -1,6 +1,6 @@
 // The expression language by itself: what is read, what is refused and with which words, what a
 // tree is called, and which SQL it becomes. That both back ends agree is test/agreement.test.ts.
-// Contract: decisions, section 5.
+// Contract: decisions#expressions.
 
 import { expect, test } from 'bun:test';
 import fc from 'fast-check';

@@ -1,6 +1,6 @@
 // A short run of what `scripts/faults` does at length: processes, Redis and Postgres are killed while records are
 // written, and the ledger of what was acknowledged, delivered and shown is balanced at the end.
-// Contract: section 9 of the decisions ("never lost after: not when a process, Redis or Postgres is killed").
+// Contract: decisions#events.
 import { expect, test } from 'bun:test';
 import { execFile } from 'node:child_process';
 import process from 'node:process';

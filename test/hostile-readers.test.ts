@@ -1,6 +1,6 @@
 // Readers that mean no good, over real TCP: one that stops reading gets what the contract says, one that half-closes
 // or drops leaves no place taken and no memory behind, and nobody else notices any of it.
-// Contract: "SSE stream" and "WebSocket", section 9 of the decisions.
+// Contract: interface#sse, interface#websocket, decisions#sse, decisions#websocket.
 import { afterAll, afterEach, beforeAll, describe, expect, spyOn, test } from 'bun:test';
 import process from 'node:process';
 import { setImmediate } from 'node:timers/promises';

@@ -1,5 +1,5 @@
 // Signed tokens at every door where one may knock: REST (also identity.test.ts), the event stream and the WebSocket.
-// Contract: "Credential kinds", section 7 of the decisions.
+// Contract: interface#credentials, decisions#tokens.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newAddress } from './support/addresses.ts';
 import { addRole, adminSession, bearer, botToken, publicKey, userToken } from './support/credentials.ts';

@@ -1,6 +1,6 @@
 // Metrics: who reads them, that Prometheus can, that requests are counted under their route's template and
 // nothing of a tenant, a record or a secret is told; and what the log tells of a request.
-// Contract: `/metrics` and METRICS_TOKEN in the decisions.
+// Contract: decisions#metrics, decisions#configuration.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';

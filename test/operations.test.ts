@@ -1,6 +1,6 @@
 // Liveness and readiness, and what is kept for how long: partitions of events by day, answers under an
 // Idempotency-Key, admin sessions. Workers are driven by their rounds.
-// Contract: section 11 of the decisions, "kept 30 days and dropped by partition" of the house.
+// Contract: decisions#operations, decisions#retention.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';

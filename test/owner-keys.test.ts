@@ -1,4 +1,4 @@
-// Owner API keys: made, listed, revoked and expired. Contract: section 3 of the decisions.
+// Owner API keys: made, listed, revoked and expired. Contract: decisions#tenants.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { sql } from '../src/runtime/sql.ts';
 import {

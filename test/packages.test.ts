@@ -1,6 +1,6 @@
 // What customers use: the `eventsource` and `ws` clients and the verifier of Standard Webhooks understand the service
 // as it is. `ws` is taken from its file, since Bun puts a client of its own in the place of that name.
-// Contract: "SSE stream", "WebSocket", and the headers sent in section 9 of the decisions.
+// Contract: interface#sse, interface#websocket, decisions#webhook-requests.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { EventSource } from 'eventsource';
 import { Webhook } from 'standardwebhooks';

@@ -1,5 +1,5 @@
 // A rolling restart under write load, as the next version is brought out: see test/support/rolling.ts.
-// Contract: SIGTERM in section 11 of the decisions, "never lost" in section 9.
+// Contract: decisions#shutdown, decisions#events.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { type SharedStores, sharedStores } from './support/processes.ts';
 import { rollingRestart } from './support/rolling.ts';

@@ -1,7 +1,7 @@
 // Schema health: each way a tenant's schema can be broken is seen by its check, with severity and fix,
 // and mended by the repair, which loses nothing. On a Postgres of its own where the machine has one with
 // pgvector, since extensions belong to a whole database; else on an embedded database of its own.
-// Contract: "Schema health", section 11 of the decisions.
+// Contract: interface#schema-health, decisions#operations.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { checkSchemas } from '../src/health/schema-check.ts';
 import { repairSchemas } from '../src/health/schema-repair.ts';

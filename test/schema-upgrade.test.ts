@@ -1,6 +1,6 @@
 // Tenants of an older version: at a start their schema gets what this version's files have and it lacks,
 // once, however many processes start together, and nothing in it is lost.
-// Contract: sections 1 and 11 of the decisions.
+// Contract: decisions#configuration, decisions#operations.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { type App, createApp } from '../src/app.ts';
 import { identifier, raw, sql } from '../src/runtime/sql.ts';

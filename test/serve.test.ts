@@ -1,5 +1,5 @@
 // The two runtimes behind src/serve, over real sockets and in processes of their own: the same
-// answers on both. Contract: "Answers", "Operations" and the WebSocket close codes of the decisions.
+// answers on both. Contract: decisions#answers, decisions#operations, decisions#websocket.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { once } from 'node:events';
 import { MAX_BODY, MAX_FRAME } from './support/serve-app.ts';

@@ -1,5 +1,5 @@
-// Where webhooks must never lead: contract section 9 of the decisions (private, loopback, link-local or otherwise
-// special addresses, at creation and again at each delivery on the very address connected to).
+// Addresses that webhooks must never reach: private, loopback, link-local and other special ones, refused at creation
+// and again at each delivery, on the very address connected to. Contract: decisions#webhook-requests.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { AllowedAddresses, literalOf, urlFault } from '../src/webhooks/address.ts';
 import { findReceiver, type Resolved, useResolver } from '../src/webhooks/receiver.ts';

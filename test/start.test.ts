@@ -1,6 +1,6 @@
 // The service as a process: its first start and the next, its demo, its end by each signal, on both
 // runtimes, and several processes on one port where the environment names real stores.
-// Contract: sections 1 and 11 of the decisions.
+// Contract: decisions#configuration, decisions#operations.
 import { afterAll, describe, expect, test } from 'bun:test';
 import { execFile } from 'node:child_process';
 import { createServer } from 'node:net';

@@ -1,7 +1,7 @@
 // One rule for reading and for being told: on random roles and random changes, what the event stream and the
 // WebSocket show of a change is what REST shows the same caller of the record at that moment, and nothing where
 // the entity is not to be read or its rows are filtered. Webhooks carry whole records, for tenant admins only.
-// Contract: "WebSocket" rules 4 and 5, section 9 of the decisions.
+// Contract: interface#websocket, decisions#sse, decisions#websocket.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import fc from 'fast-check';

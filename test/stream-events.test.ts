@@ -1,6 +1,6 @@
 // What is not of a record, from the rule or message that caused it to the stream: rule.executed and rule.failed,
 // message.received and message.chain_limit, each in the contract's shape, and to nobody whom it is not for.
-// Contract: "SSE stream", sections 9, 10 and 12 of the decisions.
+// Contract: interface#sse, decisions#sse, decisions#rules, decisions#messages.
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { tokensOf } from '../src/access/resolve-caller.ts';
 import { runRulesOnce } from '../src/rules/run.ts';

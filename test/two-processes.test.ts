@@ -1,6 +1,6 @@
 // Two processes of the service on one Postgres and one Redis: what is written on one reaches streams on both, once;
 // limits count over both; rights taken away on one are gone on the other; and when one is killed the other
-// carries on, and its places come back. Contract: section 9 of the decisions, 3.5 of the guarantees.
+// carries on, and its places come back. Contract: decisions#events, interface#limits.
 import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { Redis } from 'ioredis';

@@ -1,5 +1,5 @@
 // A member of a request body that a route does not know is refused, not ignored: a misspelt `expiresAt` must not make a
-// key that never expires. Contract: the bodies of the routes in the decisions.
+// key that never expires. Contract: decisions#keys.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { sql } from '../src/runtime/sql.ts';
 import { adminKey } from './support/credentials.ts';

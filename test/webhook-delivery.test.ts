@@ -1,5 +1,5 @@
-// Deliveries under faults and hostile receivers: contract section 9 of the decisions. At least once, in the order
-// of a record's changes, never two at once for one record, and nobody is delayed by a receiver that is not theirs.
+// Deliveries under faults and hostile receivers: at least once, in the order of a record's changes, never two
+// at once for one record, and no receiver delays another. Contract: decisions#deliveries.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import type { AddressInfo } from 'node:net';
 import { createServer, type Server, type Socket } from 'node:net';

@@ -1,6 +1,6 @@
 // Deliveries step back while requests wait for the database, and only then: a round is put off for a bounded time
 // and takes a part of what is due; in a process that is not busy nothing is held back.
-// Contract: section 9 of the decisions.
+// Contract: decisions#deliveries.
 import { expect, test } from 'bun:test';
 import { Restraint } from '../src/webhooks/restraint.ts';
 

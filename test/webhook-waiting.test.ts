@@ -1,6 +1,6 @@
 // Whatever waits to be delivered is found as soon as it may leave, long before the sweep of the database would find
 // it: what a claim had no room for, what another process stood in the way of, what is due later than something else.
-// Contract: section 9 of the decisions ("rebuilt from Postgres").
+// Contract: decisions#deliveries.
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
 import process from 'node:process';
 import { type App, closeApp, createApp } from '../src/app.ts';

@@ -1,4 +1,5 @@
-// Webhook subscriptions, and what is sent: contract "Webhooks (outbound)", sections 9 and 12 of the decisions.
+// Webhook subscriptions and the requests they send.
+// Contract: interface#webhooks, decisions#deliveries, decisions#webhook-requests.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { createHmac } from 'node:crypto';
 import process from 'node:process';

@@ -1,6 +1,6 @@
 // Connections that have not sent their `auth`: so many of one address, and so many in all, may be open in a process. One
 // more is told and closed, and those that are authenticated do not count. Addresses come from a trusted proxy here.
-// Contract: "Connection limit reached" in section 9 of the decisions.
+// Contract: decisions#websocket.
 import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
 import { Lobby } from '../src/realtime/lobby.ts';

@@ -1,6 +1,6 @@
 // The bench from beginning to end: databases, both servers with their records, the comparisons, the table.
 // Ends with 0 when every row holds its `must`, 1 when one does not or cannot be measured, 2 when the bench itself
-// cannot run; cleans up in each case, and on SIGINT and SIGTERM (130, 143). Contract: the goal table of the design.
+// cannot run; cleans up in each case, and on SIGINT and SIGTERM (130, 143).
 
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -1,6 +1,6 @@
 // The faults, each with how often it strikes. `struck` is called once what was taken away is back, or, for a killed
 // process, as soon as it is dead: the others have to carry on. Times are milliseconds.
-// Contract: G2 to G4 of the guarantees.
+// Contract: decisions#guarantees.
 import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import postgres from 'postgres';

@@ -1,7 +1,7 @@
 // The ledger of a run: every change that was begun, when its success was heard of, and where and when it
 // arrived; and, for each kind of fault, what became of the changes made meanwhile. Lost must be 0. Doubled is
 // what a crash between a POST and the note of its outcome costs. Times are milliseconds since 1970.
-// Contract: G1 to G5 and G9 of the guarantees (at least once, never lost; contiguous or disconnected).
+// Contract: decisions#guarantees.
 
 /** One attempt to change a record, told apart by a mark that it writes into the record. */
 interface Change {

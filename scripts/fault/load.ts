@@ -1,6 +1,6 @@
 // What goes on while things break: writers that never stop, and an event stream and a WebSocket that are opened
 // anew whenever they end. Each is told to stop by its signal. A write that fails is one whose outcome nobody was
-// told. Times are milliseconds. Contract: section 9 of the decisions.
+// told. Times are milliseconds. Contract: decisions#events.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Ledger, Visit } from './ledger.ts';
 

@@ -2,7 +2,7 @@
 // receiver, an event stream and a WebSocket, and faults of one kind after the other. After each it is watched when
 // a new change is acknowledged and arrives everywhere; at the end everything pending has to arrive. Prints the
 // ledger; times are milliseconds. Ends by itself, with code 1 when anything was lost, left out or out of order.
-// Contract: section 9 of the decisions; G1 to G5 and G9 of the guarantees.
+// Contract: decisions#guarantees.
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { startReceiver } from '../../test/support/receiver.ts';

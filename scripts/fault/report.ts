@@ -1,6 +1,6 @@
 // The ledger as a table, and the verdict: nothing acknowledged is lost, no stream has left anything out, every
 // change has exactly one delivery and no delivery is without one, and no process ended by itself.
-// Times are milliseconds, median and worst. Contract: G1 to G5 and G9 of the guarantees.
+// Times are milliseconds, median and worst. Contract: decisions#guarantees.
 import type { Ledger, Recovery, Row } from './ledger.ts';
 import { fallen } from './service.ts';
 import type { Books } from './world.ts';

@@ -1,7 +1,7 @@
 // A rolling restart under write load, as often as the first argument says (10 rounds unless given): two
 // processes replaced one after the other on a Postgres and a Redis of the run's own. Prints the ledger as
 // JSON; the exit code is not 0 when a write failed or an event was lost.
-// Contract: SIGTERM in section 11, nothing lost in section 9 of the decisions.
+// Contract: decisions#shutdown, decisions#events.
 import process from 'node:process';
 import { privatePostgres, privateRedis } from '../../test/support/private-servers.ts';
 import { rollingRestart } from '../../test/support/rolling.ts';

@@ -1,7 +1,6 @@
 // Service processes that can be killed: each runs src/main.ts on the stores given, on a port of its own.
 // Times are milliseconds. A process that does not listen in time is an error that ends the run; one that
-// ends without being told to is counted. Contract: section 9 of the decisions (nothing is lost when a
-// process is killed at any moment).
+// ends without being told to is counted. Contract: decisions#events.
 import { type ChildProcess, spawn } from 'node:child_process';
 import process from 'node:process';
 

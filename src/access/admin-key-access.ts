@@ -1,7 +1,7 @@
 // The rule of the admin keys' own routes: the super-admin secret and an admin key with the scope, both
 // in one request. Only the first key, while no usable key may write, is made with the secret alone.
-// One of the two missing is 401, a scope missing 403. Contract: rule 7 of "Authentication", sections 3
-// and 12 of the decisions.
+// One of the two missing is 401, a scope missing 403. Contract: interface#credential-rules, decisions#admin-keys,
+// decisions#status-codes.
 import type { App } from '../app.ts';
 import { forbidden, unauthorized } from '../errors.ts';
 import { type Queries, sql } from '../runtime/sql.ts';

@@ -1,6 +1,6 @@
 // From a request to a Caller: find the credential, verify it, settle the tenant. The super-admin
 // secret and admin keys belong to no tenant; everything else is bound to one.
-// Contract: "Authentication", "Tenant context", sections 3 and 7 of the decisions.
+// Contract: interface#authentication, decisions#tenant-context, decisions#identity.
 import { timingSafeEqual } from 'node:crypto';
 import type { App } from '../app.ts';
 import { unauthorized } from '../errors.ts';

@@ -1,6 +1,6 @@
 // Who asks: the credential's kind, the tenant it speaks in, and its rights. Every operation asks
 // the Caller; nothing else decides a right. Failures: 400 without a tenant, 401, 403.
-// Contract: "Authentication", sections 3 and 6 of the decisions.
+// Contract: interface#authentication, decisions#tenant-admin, decisions#roles.
 import { forbidden, invalidField, unauthorized } from '../errors.ts';
 import type { TriggeredBy } from '../events/event.ts';
 import type { Tenant } from '../tenants/tenants.ts';

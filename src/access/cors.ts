@@ -1,7 +1,7 @@
 // Where public keys may be used from. A key's origins are compared as text with the browser's Origin
 // header; nothing else is ever allowed, no credentials, no `null`. A preflight carries no key: it is
 // answered for an origin that some key names. A key without origins is not for browsers: it works, but
-// no other site's script may read the answers. Contract: section 7 of the decisions.
+// no other site's script may read the answers. Contract: decisions#keys.
 import type { App } from '../app.ts';
 import { forbidden } from '../errors.ts';
 import { Cache } from '../runtime/cache.ts';

@@ -1,6 +1,6 @@
 // What a request presents as proof: exactly one credential, recognised by its header and prefix.
 // Two in one request are refused, never ranked. Failures: 401.
-// Contract: "Credential kinds".
+// Contract: interface#credentials.
 import { unauthorized } from '../errors.ts';
 import { isUuid } from '../runtime/ids.ts';
 

@@ -1,7 +1,7 @@
 // Rights are written by name, so a name must not come to mean something else. A role cannot go while somebody is being
 // given it; what a deleted entity or view was granted goes with it, from roles, platform APIs and bots, so that a new
 // one of that name begins with nothing. What confines a role stays: it can only hide.
-// Failures: 400. Contract: sections 6, 7 and 12 of the decisions.
+// Failures: 400. Contract: decisions#roles, decisions#keys.
 import type { App } from '../app.ts';
 import { invalidField } from '../errors.ts';
 import type { Topic } from '../runtime/changes.ts';

@@ -1,6 +1,6 @@
 // Signed tokens: one kind, audience and key each for users, developers and bots, so that a token of
 // one kind is never taken for another. HS256 only; every claim that matters is required on
-// verification. The first JWT secret signs, all verify. Contract: section 7 of the decisions.
+// verification. The first JWT secret signs, all verify. Contract: decisions#tokens.
 import { hkdfSync } from 'node:crypto';
 import { jwt } from '@elysiajs/jwt';
 import { LIMITS } from '../limits.ts';

@@ -2,7 +2,7 @@
 // minute from one address, and after 5 failures within 15 minutes for one account nothing but 401
 // for 15 minutes. A failure is written down before the secret is looked at and taken back when it
 // was right, so that parallel attempts cannot outrun the count, on any number of processes.
-// Contract: section 7 of the decisions.
+// Contract: decisions#lockout.
 import type { App } from '../app.ts';
 import { unauthorized } from '../errors.ts';
 import { LIMITS } from '../limits.ts';

@@ -1,6 +1,6 @@
 // Passwords, as scrypt hashes in a self-describing text: scrypt$N$r$p$salt$hash. Hashing runs on
 // the thread pool behind a gate, so that a storm of logins cannot starve other requests; what the
-// gate has no room for gets 503. Contract: section 7 of the decisions.
+// gate has no room for gets 503. Contract: decisions#identity.
 import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { LIMITS } from '../limits.ts';

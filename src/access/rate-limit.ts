@@ -1,7 +1,7 @@
 // Rate limits: fixed windows that start with the first request in them, counted by the broker, so
 // that they hold across all processes. Every answer says what is left; past a limit 429. With Redis
 // away a limit cannot be kept, and the request is refused with 503.
-// Contract: "Limits", section 7 of the decisions; RateLimit headers as draft-ietf-httpapi-ratelimit-headers.
+// Contract: interface#limits, decisions#keys, decisions#lockout.
 import type { App } from '../app.ts';
 import { rateLimited } from '../errors.ts';
 import type { Caller } from './caller.ts';

@@ -1,6 +1,6 @@
 // What is known of a request besides its text: its id and where it came from. Ids are taken from
 // `X-Request-Id` when sane. Addresses believe as many proxies as TRUST_PROXY says. What a log may tell
-// of a path is settled here too. Contract: sections 1, 2 and 12 of the decisions.
+// of a path is settled here too. Contract: decisions#configuration, decisions#answers, decisions#status-codes.
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 

@@ -1,6 +1,6 @@
 // Credentials that belong to one tenant, and the Caller each becomes. What a credential says of
 // itself is cached by its hash; what a role allows is looked up anew for every request, from a
-// cache of its own. Used by requests and by streams alike. Contract: "Credential kinds".
+// cache of its own. Used by requests and by streams alike. Contract: interface#credentials.
 import type { App } from '../app.ts';
 import { unauthorized } from '../errors.ts';
 import { Cache } from '../runtime/cache.ts';

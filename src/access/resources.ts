@@ -1,6 +1,6 @@
 // What permissions are written about: entities by name, and `view:<slug>` and `agent:<bot name>` as
 // entries of their own. Pure: texts in, judgement out.
-// Contract: "Platform API definition", "Bot" in the service interface; section 12 of the decisions.
+// Contract: interface#platform-key, interface#bot, decisions#roles.
 import { OPERATIONS, type Operation } from './rights.ts';
 
 const ENTITY = /^[a-z_][a-z0-9_]{0,62}$/;

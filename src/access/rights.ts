@@ -1,6 +1,6 @@
 // What a role allows: operations by entity, and for each entity the fields and rows it is confined
 // to. Pure: rights in, answers out. What is not granted is refused.
-// Contract: "Role", sections 6 and 12 of the decisions.
+// Contract: interface#role, decisions#roles.
 
 export type Operation = 'read' | 'create' | 'update' | 'delete';
 export const OPERATIONS: readonly Operation[] = ['read', 'create', 'update', 'delete'];

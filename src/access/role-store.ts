@@ -1,6 +1,6 @@
 // A tenant's roles as stored, cached per process and dropped when a change is announced, so that a
 // role's change holds everywhere within a second. A role that is gone gives nothing.
-// Contract: section 6 of the decisions.
+// Contract: decisions#roles.
 import type { App } from '../app.ts';
 import { Cache } from '../runtime/cache.ts';
 import { identifier, sql } from '../runtime/sql.ts';

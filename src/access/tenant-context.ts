@@ -1,6 +1,7 @@
 // Which tenant a request speaks in: X-Tenant-ID, then X-Tenant-Slug, then the credential's own
 // binding, then the host. A bound credential never reaches another tenant, and the refusal does not
-// tell whether that tenant exists. Contract: "Tenant context", section 12 of the decisions.
+// tell whether that tenant exists. Contract: interface#tenant-context, decisions#tenant-context,
+// decisions#status-codes.
 import type { App } from '../app.ts';
 import { forbidden, invalidField, notFound } from '../errors.ts';
 import { type Tenant, tenantByHost, tenantBySlug } from '../tenants/tenants.ts';

@@ -1,6 +1,6 @@
 // The routes of admin keys and of the audit of their use. They take the super-admin secret and an
 // admin key together; the value of a key is shown once, when it is made.
-// Contract: "Admin platform keys", sections 3 and 12 of the decisions.
+// Contract: interface#admin-keys, decisions#admin-keys, decisions#status-codes.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';

@@ -1,6 +1,6 @@
 // Admin keys: what operators' tools present on platform endpoints. Shown once, kept as a hash, and
 // every creation, use and revocation written down (uses: access/authenticate.ts). Times are ISO 8601.
-// Contract: "Admin API key", "Admin platform keys", sections 3 and 12 of the decisions.
+// Contract: interface#admin-key, interface#admin-keys, decisions#admin-keys.
 import { keyMissing, writingKeyExists } from '../access/admin-key-access.ts';
 import { ADMIN_KEY_PREFIX } from '../access/authenticate.ts';
 import type { Caller } from '../access/caller.ts';

@@ -1,6 +1,6 @@
 // Admin sessions: the super-admin lends itself a tenant admin's rights for 12 hours, as a token
 // that is a UUID. Only its hash is kept, so that nobody reads a token out of the database.
-// Contract: section 3 of the decisions.
+// Contract: decisions#tenants.
 import { randomUUID } from 'node:crypto';
 import type { Caller } from '../access/caller.ts';
 import type { App } from '../app.ts';

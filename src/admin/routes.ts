@@ -1,6 +1,6 @@
 // The platform's routes besides those of tenants: admin sessions, and who is asking.
 // A session's token acts as the admin of its tenant for 12 hours, or until it is ended.
-// Contract: section 3 of the decisions.
+// Contract: decisions#tenants.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { Caller } from '../access/caller.ts';

@@ -1,6 +1,6 @@
 // The platform's routes on tenants: create, list, read, change, delete; and a tenant's own settings.
 // Bodies are checked by the operations, which name every fault at once.
-// Contract: section 3 of the decisions.
+// Contract: decisions#tenants.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';

@@ -1,6 +1,6 @@
 // The platform's own operations on tenants: create, list, change, delete. A tenant is made whole in
 // one transaction: row, schema, first owner, first key. Other processes hear of every change.
-// Contract: section 3 of the decisions.
+// Contract: decisions#tenants.
 import { hashPassword, passwordProblem } from '../access/passwords.ts';
 import type { App } from '../app.ts';
 import { lockDefinitions } from '../entities/entities.ts';

@@ -1,6 +1,6 @@
 // What a bot is given to do: operations by entity, view or agent, each named outright, no wildcards.
 // Entities must exist, so that a misspelt one is noticed by whoever registers the bot.
-// Contract: "Bot" in the service interface, section 12 of the decisions.
+// Contract: interface#bot, decisions#roles.
 import { areOperations, isEntityName, isResource, OPERATIONS_RULE } from '../access/resources.ts';
 import type { Operation } from '../access/rights.ts';
 import type { App } from '../app.ts';

@@ -1,7 +1,7 @@
 // Bots: software agents of a tenant, with a name, a secret and permissions of their own. The secret is
 // random, shown once, kept as a hash; it is traded for a token that lasts an hour. A revoked bot gets
 // no more tokens; the ones it holds run out by themselves.
-// Contract: "Bot", "Authentication and identity endpoints", section 7 of the decisions.
+// Contract: interface#bot, interface#identity, decisions#lockout.
 import type { TenantCaller } from '../access/caller.ts';
 import { lockEntities } from '../access/grants.ts';
 import type { App } from '../app.ts';

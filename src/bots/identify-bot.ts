@@ -1,6 +1,6 @@
 // A bot proves who it is: name and secret against a token for an hour. A wrong secret, an unknown name
 // and a locked bot are one 401; a revoked bot with its right secret gets 403.
-// Contract: "Authentication and identity endpoints", section 7 of the decisions.
+// Contract: interface#identity, decisions#lockout.
 import { timingSafeEqual } from 'node:crypto';
 import type { TenantCaller } from '../access/caller.ts';
 import { attemptIdentity } from '../access/lockout.ts';

@@ -1,6 +1,6 @@
 // The routes of bots: register, identify, list, revoke, reset the secret. All of them need a tenant
 // admin; a secret is shown once, when it is made.
-// Contract: "Authentication and identity endpoints".
+// Contract: interface#identity.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';

@@ -1,7 +1,7 @@
 // Who else may see the demo's records: a role that is confined to some fields and rows, a view, and two
 // keys that have the role: a platform key for programs, a public key for browsers. Made by the
 // operations that REST uses. The keys are shown once, by the console.
-// Contract: `DEMO` in section 1 of the decisions.
+// Contract: decisions#configuration.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { createPlatformApi } from '../keys/platform-apis.ts';

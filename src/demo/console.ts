@@ -1,6 +1,6 @@
 // What the demo prints: commands to be pasted into a shell as they stand. They hold the demo's keys, so
 // they go to the console and never to the log; the super-admin secret is named by where it is kept.
-// Contract: `DEMO` in section 1 of the decisions.
+// Contract: decisions#configuration.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { App } from '../app.ts';

@@ -1,6 +1,6 @@
 // What the demo tenant holds: companies, people and deals, with fields of every type. Definitions are
 // bodies of `POST /api/entities`, in the order in which relations need them.
-// Contract: `DEMO` in section 1, fields in section 4 of the decisions.
+// Contract: decisions#configuration, decisions#fields.
 import type { JsonObject } from '../runtime/text.ts';
 
 export const COUNTRIES = ['DE', 'FR', 'GR', 'IS', 'JP', 'PL', 'PT', 'SE'];

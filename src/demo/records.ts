@@ -1,6 +1,6 @@
 // The demo's records, made up by counting, so that every demo is the same: 40 companies, 120 people,
 // 240 deals, in several scripts. Money is a string of an exact decimal; times are UTC.
-// Contract: `DEMO` in section 1 of the decisions.
+// Contract: decisions#configuration.
 import type { JsonObject } from '../runtime/text.ts';
 import { COUNTRIES, STAGES, TAGS } from './entities.ts';
 

@@ -1,6 +1,6 @@
 // Large texts that seldom change: sent gzipped to clients that take it, packed once and kept. The
 // plain form is loaded whenever it is asked for, since hardly anybody does.
-// Contract: Swagger UI in section 11 of the decisions.
+// Contract: decisions#api-document.
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 

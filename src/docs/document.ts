@@ -1,6 +1,6 @@
 // The API document, OpenAPI 3.1, put together from the routes themselves: path, method, access and
 // schemas stand where the framework uses them, the rest in each route's description. Throws on a
-// route that describes nothing, so that the document is whole. Contract: section 11 of the decisions.
+// route that describes nothing, so that the document is whole. Contract: decisions#api-document.
 import type { TSchema } from '@sinclair/typebox';
 import type { Description } from '../http/openapi.ts';
 import { answersOf, type Kind, textContent } from './answers.ts';

@@ -1,6 +1,6 @@
 // The API document at /swagger/json and Swagger UI at /swagger. The page's two assets come from the
 // installed package, its script and style from here: nothing is fetched from another host, and the
-// content security policy forbids it. Contract: section 11 of the decisions.
+// content security policy forbids it. Contract: decisions#api-document.
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';

@@ -1,6 +1,6 @@
 // What the service sends, in the API document: one webhook for each record event, with the body, the
 // headers and the meaning of the receiver's answer.
-// Contract: "Webhooks (outbound)", sections 9 and 12 of the decisions.
+// Contract: interface#webhooks, decisions#webhook-requests.
 import { Type } from '@sinclair/typebox';
 import { RECORD_EVENTS } from '../events/event.ts';
 import { Timestamp, Uuid } from '../http/openapi.ts';

@@ -1,6 +1,6 @@
 // The words of the document that no single route owns: what the service is, its tags, its ways to
-// authenticate, and the headers that many operations share. Contract: "Authentication", sections 2
-// and 11 of the decisions.
+// authenticate, and the headers that many operations share. Contract: interface#authentication, decisions#answers,
+// decisions#api-document.
 import type { Access } from '../http/guard.ts';
 import type { RequestHeader } from '../http/openapi.ts';
 import { LIMITS } from '../limits.ts';

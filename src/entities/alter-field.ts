@@ -1,7 +1,7 @@
 // Changing one field of an entity whose records are being written meanwhile. A change that stored
 // values could break goes in stages: look at what is stored; tell writers, who from then on obey both
 // definitions; wait for those who had not heard; look again; convert and index; make it so. What fails
-// on the way is undone. Contract: section 4 of the decisions.
+// on the way is undone. Contract: decisions#field-changes.
 import { conflict } from '../errors.ts';
 import { sql } from '../runtime/sql.ts';
 import { backfill, countValues } from './backfill.ts';

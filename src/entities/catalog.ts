@@ -1,6 +1,6 @@
 // A tenant's entities, loaded in three statements and cached per process until a change is announced.
 // A stale copy is harmless: writes name the definition's version and are done again when it moved.
-// Contract: section 4 of the decisions.
+// Contract: decisions#entities.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';

@@ -1,6 +1,6 @@
 // Which values of one type are values of another, and how: the whole table, and the one reader that
 // a retyped field's values pass. Nothing is rounded, cut or guessed: what is not the very same value
-// in the other form is refused. Pure. Contract: "retyping converts or refuses", section 4 of the decisions.
+// in the other form is refused. Pure. Contract: decisions#field-changes.
 import type { FieldType } from '../expression/ast.ts';
 import { LIMITS } from '../limits.ts';
 import { type Field, TEXTUAL } from './field.ts';

@@ -1,6 +1,6 @@
 // Who else names a field by its key: roles in their field lists and row filters, views and rules in
 // their conditions. A renamed key moves along in the lists, so that a hidden field stays hidden; a
-// condition that names it has to be changed first. Contract: section 6 of the decisions.
+// condition that names it has to be changed first. Contract: decisions#field-changes, decisions#roles.
 import { conflict } from '../errors.ts';
 import { identifier, sql, type Tx } from '../runtime/sql.ts';
 import type { Entity, Field } from './field.ts';

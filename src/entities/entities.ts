@@ -1,6 +1,6 @@
 // Entities: making, describing, renaming and dropping them. A new entity is a partition of
 // entity_records with its own indexes and counters. Its name stands in paths and roles, and stays.
-// Failures: 400, 403, 404, 409 as each says. Contract: section 4 of the decisions.
+// Failures: 400, 403, 404, 409 as each says. Contract: decisions#entities.
 import type { TenantCaller } from '../access/caller.ts';
 import { announceRevokedGrants, revokeGrants } from '../access/grants.ts';
 import { allows, isFieldVisible, restrictionOn } from '../access/rights.ts';

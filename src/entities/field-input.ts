@@ -1,6 +1,6 @@
 // Reading field definitions from a request: every fault of every field is named at once. Pure:
 // what stored records make of a definition is asked elsewhere. A key is what records and paths use.
-// Contract: section 4 of the decisions.
+// Contract: decisions#entities.
 import { invalid, type Problem } from '../errors.ts';
 import type { FieldType } from '../expression/ast.ts';
 import { LIMITS } from '../limits.ts';

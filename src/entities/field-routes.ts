@@ -1,6 +1,6 @@
 // The routes of an entity's fields. Bodies are open objects here: the operations check the attributes
 // and name every problem at once. A change answers when it is done, which on a large entity takes as
-// long as its records take to be read. Contract: section 4 of the decisions.
+// long as its records take to be read. Contract: decisions#fields.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';

@@ -1,6 +1,6 @@
 // What an entity and its fields are, in memory. A field's values are stored under its slot, a name
 // that never changes, so renaming a field touches no record. A field that is being changed carries what it is to become.
-// Contract: section 4 of the decisions.
+// Contract: decisions#fields.
 import type { RecordEventType } from '../events/event.ts';
 import { type FieldRef, type FieldType, SYSTEM_FIELDS } from '../expression/ast.ts';
 import type { Sql } from '../runtime/sql.ts';

@@ -1,6 +1,6 @@
 // The operations on an entity's fields: list, add, change, drop. Each reads its input, refuses what
 // is malformed before anything is touched, and leaves the doing to alter.ts, one change at a time in
-// a tenant. Record events are not made: records stay as they are. Contract: section 4 of the decisions.
+// a tenant. Record events are not made: records stay as they are. Contract: decisions#fields, decisions#field-changes.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';

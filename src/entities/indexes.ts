@@ -1,6 +1,6 @@
 // The database indexes behind a field: unique, by value, by member. Their expressions are the very
 // ones that conditions compile to, so that Postgres uses them.
-// Contract: `unique` and `indexed` in section 4 of the decisions.
+// Contract: decisions#field-changes.
 import { columnOf } from '../expression/to-sql.ts';
 import { identifier, literal, raw, type Sql, sql } from '../runtime/sql.ts';
 import type { Entity, Field } from './field.ts';

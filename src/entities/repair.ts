@@ -1,6 +1,6 @@
 // Completes what an entity's definition stands for where it is gone: the table of its records, with
 // its indexes, and its counters, counted anew. Part of the repair of a tenant's schema; nothing that is
-// there is touched. Fails as Postgres does. Contract: "Schema health".
+// there is touched. Fails as Postgres does. Contract: interface#schema-health.
 import { LIMITS } from '../limits.ts';
 import { identifier, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';

@@ -1,6 +1,6 @@
 // The routes of entities, and the shapes of entities and fields in the API document. Bodies are
 // checked by the operations, which name every fault at once. Definitions are changed by tenant admins.
-// Contract: section 4 of the decisions.
+// Contract: decisions#entities.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';

@@ -1,6 +1,6 @@
 // What a business rule is, in memory. A rule is a part of its entity's definition: it is loaded with
 // the catalogue, and the definition's version grows when it changes, so that no write is made by old
-// rules. Contract: section 10 of the decisions.
+// rules. Contract: decisions#rules.
 import type { JsonObject } from '../runtime/text.ts';
 
 const OPERATIONS = ['create', 'update', 'delete'] as const;

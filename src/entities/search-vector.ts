@@ -1,6 +1,6 @@
 // The words of a record, for full-text search. They are cut and folded here, never by Postgres, so
 // that every database and locale agrees. A record keeps them in one tsvector whose positions are the
-// numbers of the fields a word stands in. Contract: `search` in section 4 of the decisions.
+// numbers of the fields a word stands in. Contract: decisions#search.
 import { foldCase, isAscii } from '../expression/case-folding.ts';
 import { type Entity, type Field, SEARCHED } from './field.ts';
 

@@ -1,6 +1,6 @@
-// Whether the stored records stand a stricter definition: which attributes became stricter, and how
-// many records break each. Values are read by the very readers that writes use. Contract: "checked
-// against the stored records and refused with 409 and counts", section 4 of the decisions.
+// Whether the stored records stand a stricter definition: which attributes became stricter, and how many records
+// break each. Values are read by the very readers that writes use.
+// Contract: decisions#field-changes.
 import type { App } from '../app.ts';
 import { conflict, type Problem, type ServiceError } from '../errors.ts';
 import { columnOf } from '../expression/to-sql.ts';

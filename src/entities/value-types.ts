@@ -1,6 +1,6 @@
 // One reader per field type: from what JSON or a CSV cell carries to the stored form, or why not.
 // Stored forms: text as it is; numbers as JSON numbers; decimals, dates and times as canonical
-// text; several values as an array. Contract: section 4 of the decisions.
+// text; several values as an array. Contract: decisions#fields.
 import { RE2JS } from 're2js';
 import type { FieldType } from '../expression/ast.ts';
 import { isUuid } from '../runtime/ids.ts';

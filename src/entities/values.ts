@@ -1,6 +1,6 @@
 // Turns a request's field values into stored form, naming every problem at once: unknown fields,
 // wrong types, missing required ones. A field that the caller cannot see is unknown to it.
-// Contract: "Records" in section 4 of the decisions.
+// Contract: decisions#records.
 import type { Problem } from '../errors.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { convertValue, readKept } from './conversion.ts';

@@ -1,6 +1,6 @@
 // A committed change as it travels: from the outbox through the relay to every stream. Records are
 // in stored form, by slot; what a reader may see is decided where it is read.
-// Contract: section 9 of the decisions.
+// Contract: decisions#events.
 
 /** The way a change came in. */
 export type TriggeredBy = 'mcp' | 'api' | 'flow' | 'webhook' | 'ui' | 'rule' | 'system';

@@ -1,7 +1,7 @@
 // The live events of the tenants that this process serves: one reader for all of them, each event
 // handed to the tenant's watchers once and in order. Each entry names the one before it; where that
 // is not the last one read, something was lost, and the watchers are told to close their streams:
-// contiguous or disconnected, never a silent gap. Contract: section 9 of the decisions.
+// contiguous or disconnected, never a silent gap. Contract: decisions#sse.
 import type { App } from '../app.ts';
 import type { Entry } from '../runtime/broker/contract.ts';
 import { newId } from '../runtime/ids.ts';

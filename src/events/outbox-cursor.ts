@@ -1,7 +1,7 @@
 // Where the relay is in the outbox, and what it sees from there. Numbers are handed out before commit, so
 // one may appear after higher ones: a number that is missing is remembered and looked for until every
 // transaction that could still bring it has ended.
-// Contract: section 9 of the decisions ("never published before it is committed, and never lost after").
+// Contract: decisions#events.
 import { LAZY_COMMIT, type Queries, sql, type Tx } from '../runtime/sql.ts';
 import type { EventRecord } from './event.ts';
 import { hasSubscriber } from './stream-subscriptions.ts';

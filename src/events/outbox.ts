@@ -1,6 +1,6 @@
 // The only way an event is born, and its webhook deliveries with it: as parts of the statement that
 // makes the change, so that all of them commit together or not at all.
-// Contract: section 9 of the decisions.
+// Contract: decisions#events.
 import { newId } from '../runtime/ids.ts';
 import { EMPTY, literal, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { EventType, RecordEventType, TriggeredBy } from './event.ts';

@@ -3,7 +3,7 @@
 // on its row; one that is gone, with all its connections, is relieved at once. A lone event of that process is added
 // without a look at the outbox. After a change of hands a few events may be relayed twice, and the hub drops those
 // by their id.
-// Contract: section 9 of the decisions ("never published before it is committed, and never lost after").
+// Contract: decisions#events.
 import type { App } from '../app.ts';
 import { STREAM_TTL_MS } from '../runtime/broker/contract.ts';
 import { sql, type Tx } from '../runtime/sql.ts';

@@ -2,7 +2,7 @@
 // Idempotency-Key 24 hours, admin sessions until they expire. Events lie in partitions by UTC day,
 // made some days ahead. Without a day's partition its events go to the default one and stay there:
 // nothing is moved, and they are deleted by age. Processes take turns by an advisory lock.
-// Contract: "Events and deliveries" of the house (kept 30 days, dropped by partition).
+// Contract: decisions#retention.
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
 import type { Transaction } from '../runtime/postgres.ts';

@@ -1,6 +1,6 @@
 // What a stream need not be told: everything that was committed when it began. A snapshot of the
 // database says so exactly, whatever is still on its way through the relay at that moment.
-// Failures: the database's own. Contract: section 9 of the decisions.
+// Failures: the database's own. Contract: decisions#events.
 import { type Queries, sql } from '../runtime/sql.ts';
 
 /** The transactions that had ended at a moment: all below `xmin`, none from `xmax` on, and between them all but `running`. */

@@ -2,7 +2,7 @@
 // nothing. It stands in Postgres, where the relay reads it in the very statement that reads the events; so
 // what is written down before a stream takes its snapshot holds for everything that the stream has to show.
 // A process that has not renewed its part for long is taken for dead; one that was not dead is told of it.
-// Failures: beginning to listen fails with 503 while database or broker are away. Contract: section 9 of the decisions.
+// Failures: beginning to listen fails with 503 while database or broker are away. Contract: decisions#events.
 import type { App } from '../app.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
 import { Turns } from '../runtime/turns.ts';

@@ -3,7 +3,7 @@
 // joined to another, stored as a cache key, run as SQL or evaluated without looking anything up.
 // What an expression mentions is asked here too: keys are field keys, each once, in order of mention.
 // `x = null` is the test "null"; `in` with no values is the test that never holds.
-// Contract: decisions, section 5.
+// Contract: decisions#expressions.
 
 import { compile, type Sql } from '../runtime/sql.ts';
 

@@ -3,7 +3,7 @@
 // four letters i (I i İ ı) are one, so that Turkish and other text are both found. Nothing changes
 // length (ß is not ss) and nothing is normalised. Postgres's lower() depends on the locale it was
 // built with, so the database is never asked to fold: it is handed the few letters to replace.
-// Contract: decisions, section 5.
+// Contract: decisions#expressions.
 
 const DOTTED_CAPITAL_I = '\u0130';
 const CASED = /\p{Changes_When_Casemapped}/u;

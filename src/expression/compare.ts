@@ -1,7 +1,7 @@
 // The two orders that JavaScript does not have: text by Unicode code point (Postgres's "C" collation
 // on UTF-8; JavaScript compares UTF-16 units, which puts U+1F600 before U+FF5E), and decimals, exact
 // at any length, without regard to scale. Both answer a negative number, zero or a positive number.
-// Contract: decisions, sections 4 ("Order") and 5.
+// Contract: decisions#order, decisions#expressions.
 
 /** Compares two strings by code point. */
 export function compareText(a: string, b: string): number {

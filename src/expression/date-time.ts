@@ -1,7 +1,7 @@
 // Dates and times as expressions write them, brought to the form in which records store them:
 // "YYYY-MM-DD" and "YYYY-MM-DDTHH:mm:ss.sssZ" (UTC, milliseconds; finer fractions are cut off).
 // Both forms sort as text in the order of time, from year 0001 to 9999; undefined means "not one".
-// Contract: decisions, section 5.
+// Contract: decisions#expressions.
 
 const DATE = /^\d{4}-\d{2}-\d{2}$/;
 const DATETIME = /^(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?(?:Z|([+-])(\d{2}):?(\d{2}))$/;

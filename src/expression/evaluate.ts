@@ -2,7 +2,7 @@
 // to-sql.ts on every row, which test/agreement.test.ts holds it to. Two-valued: a comparison with a
 // null does not hold, `!=` does, and NOT is plain negation.
 // Failures: a plain Error when the caller left out what the expression needs (a silent false would be
-// a leak under NOT). Contract: decisions, section 5.
+// a leak under NOT). Contract: decisions#expressions.
 
 import type { Comparison, Expression, FieldRef, StoredRow, Subject, Value } from './ast.ts';
 import { foldCase } from './case-folding.ts';

@@ -2,7 +2,7 @@
 // condition into a tree in which every name is resolved and every value has its field's type.
 // Recursive descent; OR binds loosest, then AND, then NOT. A field the caller may not see is answered
 // exactly like one that does not exist, so that filters are no oracle.
-// Failures: 400 VALIDATION_ERROR at `path`, with the position. Contract: decisions, section 5.
+// Failures: 400 VALIDATION_ERROR at `path`, with the position. Contract: decisions#expressions.
 
 import { invalidField } from '../errors.ts';
 import {

@@ -1,7 +1,7 @@
 // Cuts an expression's text into words, symbols and values. What a stretch of text means depends on
 // where it stands (`and` is a fine value, `a=b` has no spaces), so the parser asks for what it
 // expects next. Every pattern is anchored at the cursor and reads one way: linear in the text.
-// Failures: 400 with the position, counted from 1. Contract: decisions, section 5.
+// Failures: 400 with the position, counted from 1. Contract: decisions#expressions.
 
 import { invalidField } from '../errors.ts';
 

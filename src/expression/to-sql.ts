@@ -2,7 +2,7 @@
 // null yields SQL's null, which `where` takes for false; a negation is therefore carried down to the
 // comparisons, where `is distinct from` and `is not true` keep it two-valued, and `column = value`
 // stays bare, so that an index on `columnOf(field)` serves it, under any plan.
-// Failures: a plain Error for `$old` and `$changed`, which only rules know. Contract: decisions, section 5.
+// Failures: a plain Error for `$old` and `$changed`, which only rules know. Contract: decisions#expressions.
 
 import { EMPTY, identifier, join, literal, raw, type Sql, sql } from '../runtime/sql.ts';
 import type { Comparison, Expression, FieldRef, FieldType, Operator, Subject, Value } from './ast.ts';

@@ -1,7 +1,7 @@
 // What a field's type lets an expression say: the operators it takes, and the form of its values,
 // which is the form that records store, so that both back ends compare like with like. Numbers are
 // doubles, as stored; decimals are exact; an id is lower case; an unknown option is a fine value.
-// Failures: undefined, and the caller says what would have fitted. Contract: decisions, section 5.
+// Failures: undefined, and the caller says what would have fitted. Contract: decisions#expressions.
 
 import type { FieldType, Operator, Value } from './ast.ts';
 import { parseDate, parseDateTime } from './date-time.ts';

@@ -1,6 +1,6 @@
 // The six checks in words: severity, and what mends each finding. Pure. A finding is what a check has
 // found in one tenant's schema; an issue is the finding as operators read it.
-// Contract: "Schema health", section 11 of the decisions.
+// Contract: interface#schema-health, decisions#operations.
 
 export type Check =
   | 'extension_exists'

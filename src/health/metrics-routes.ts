@@ -1,6 +1,6 @@
 // What the process measures, for Prometheus: requests, database connections, the process itself. Read
 // with METRICS_TOKEN as bearer token, or by the super-admin; 401 and 403 otherwise. Whichever of several
-// processes is asked answers for all of them. Contract: section 11 of the decisions, METRICS_TOKEN in section 1.
+// processes is asked answers for all of them. Contract: decisions#metrics, decisions#configuration.
 import { Elysia } from 'elysia';
 import { authenticate } from '../access/authenticate.ts';
 import type { App } from '../app.ts';

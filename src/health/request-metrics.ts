@@ -1,6 +1,6 @@
 // How long requests take, by method, route template and status: never by a path as it was sent, which
 // would tell ids and let anybody fill the memory. Measured until the answer's headers; seconds.
-// Costs well under a microsecond a request. Contract: `/metrics` in section 11 of the decisions.
+// Costs well under a microsecond a request. Contract: decisions#metrics.
 import type { App } from '../app.ts';
 import type { Series } from '../runtime/metrics.ts';
 

@@ -1,6 +1,6 @@
 // Liveness and readiness. `/health` does no input or output; `/ready` asks Postgres and the broker
 // and says 503 while starting, draining or cut off. Neither needs a credential.
-// Contract: section 11 of the decisions.
+// Contract: decisions#operations.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';

@@ -1,7 +1,7 @@
 // The six checks of the tenants' schemas, for all tenants in a few statements: what is missing is
 // found in Postgres's own catalogues; only flags and partitions are asked of the tenants, many at a
 // time. A table that is missing stands for all that would be in it.
-// Contract: "Schema health", section 11 of the decisions.
+// Contract: interface#schema-health, decisions#operations.
 import type { App } from '../app.ts';
 import { identifier, join, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { schemaOf } from '../tenants/tenants.ts';

@@ -1,7 +1,7 @@
 // Repair: the tenant schema's files applied again to every degraded tenant, and to no other. Each
 // tenant is held, looked at again, mended and looked at once more in one transaction, so that repairs
 // at the same time share the work and what is mended is counted once. Nothing that is there is lost.
-// What could not be mended is told per tenant. Contract: "Schema health", section 11 of the decisions.
+// What could not be mended is told per tenant. Contract: interface#schema-health.
 import type { App } from '../app.ts';
 import { repairEntities } from '../entities/repair.ts';
 import { ServiceError } from '../errors.ts';

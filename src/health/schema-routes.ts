@@ -1,6 +1,6 @@
 // Schema health over HTTP: the check and the repair, for the super-admin. Answers in the envelope.
 // Failures: 503 when Postgres is away; what a repair could not mend is part of its good answer.
-// Contract: "Schema health", section 11 of the decisions.
+// Contract: interface#schema-health, decisions#operations.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';

@@ -1,6 +1,6 @@
 // Reads a JSON request body: size, content type, encoding, and what JSON.parse lets through but
 // nobody should send: too deep, duplicate or dangerous names, text Postgres cannot hold.
-// Contract: section 2 of the decisions; every refusal is a 400, 413 or 415 that says why.
+// Contract: decisions#answers.
 import { invalid, invalidField, type Problem, ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { type JsonObject, textProblem } from '../runtime/text.ts';

@@ -1,7 +1,7 @@
 // Reads a request body member by member, so that an operation names every problem at once. Members
 // that nobody reads are ignored, unless they are refused with `refuseOthers` or `strangers`. Rules say in
 // words what they accept; `done` throws the 400.
-// Contract: `error.details` in section 2 of the decisions.
+// Contract: decisions#answers.
 import { invalid, type Problem } from '../errors.ts';
 import type { JsonObject } from '../runtime/text.ts';
 

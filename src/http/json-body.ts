@@ -1,6 +1,6 @@
 // The macro by which a route has its JSON body read, with or without a caller. What the body holds is
 // for the route to check; that it is sound JSON of the right size and type is settled here.
-// Contract: section 2 of the decisions.
+// Contract: decisions#answers.
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import type { JsonObject } from '../runtime/text.ts';

@@ -1,6 +1,6 @@
-// Answers to OPTIONS: a browser's question whether a page of another site may read with a public key.
-// No credential is asked for, none is sent. 503 when the database is away. Contract: section 7 of the
-// decisions.
+// Answers to OPTIONS: a browser's question whether a page of another site may read with a public key. No
+// credential is asked for, none is sent. 503 when the database is away.
+// Contract: decisions#keys.
 import { Elysia } from 'elysia';
 import { preflightHeaders } from '../access/cors.ts';
 import type { App } from '../app.ts';

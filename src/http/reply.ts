@@ -1,6 +1,6 @@
 // How answers look: the envelope, one JSON content type on every runtime, and the headers that all
 // JSON answers carry. Nothing here decides; errors come with their status and headers.
-// Contract: section 2 of the decisions.
+// Contract: decisions#answers.
 import type { Problem, ServiceError } from '../errors.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';

@@ -2,7 +2,7 @@
 // tenant, or, with a platform code, the owner of a tenant made for the occasion; claim, tenant and
 // user are one transaction, so that of any number of accepts one wins and the others leave nothing.
 // Failures: 400, 403 for another address than the locked one, 404, 409, 410.
-// Contract: "Invitations", section 8 of the decisions.
+// Contract: interface#invitations, decisions#invitations.
 import { hashPassword } from '../access/passwords.ts';
 import { insertTenant, SLUG_PATTERN } from '../admin/tenants.ts';
 import type { App } from '../app.ts';

@@ -1,6 +1,6 @@
 // Invitations as they stand: listed, revoked, looked up by token. A status is never stored; it
 // follows from what happened to the invitation and from the clock.
-// Failures: 400, 404, 409 for one that has left `pending`. Contract: "Invitations", section 8 of the decisions.
+// Failures: 400, 404, 409 for one that has left `pending`. Contract: interface#invitations, decisions#invitations.
 import { type Caller, requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
 import { namesTenant } from '../access/tenant-context.ts';
 import type { App } from '../app.ts';

@@ -1,6 +1,6 @@
 // The routes of invitations: those of tenant admins, the platform's list, and the two that an invited
 // person uses, which need no credential because the token is the gate.
-// Contract: "Invitations", section 8 of the decisions.
+// Contract: interface#invitations, decisions#invitations.
 import { type Static, Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';

@@ -1,6 +1,6 @@
 // Owner API keys: full access to one tenant. The value is shown once; its hash is kept, and a
 // revoked key is refused by every process within a second.
-// Contract: `/api/keys` in section 3 of the decisions.
+// Contract: decisions#tenants.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { FUTURE, Input, text } from '../http/input.ts';

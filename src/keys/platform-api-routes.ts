@@ -1,6 +1,6 @@
 // The routes of platform APIs and of their keys. Bodies are checked by the operations, which name
 // every fault at once; a key's value is shown once, when it is issued.
-// Contract: section 7 of the decisions.
+// Contract: decisions#keys.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';

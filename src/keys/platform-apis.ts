@@ -1,6 +1,6 @@
 // Platform APIs: what the platform keys of each role may do, as defined by a tenant admin. A change
 // holds for the keys at once: every key is announced, so that no process goes by an old definition.
-// Contract: "Platform API definition", section 7 of the decisions.
+// Contract: interface#platform-key, decisions#keys.
 import type { TenantCaller } from '../access/caller.ts';
 import { lockRoles } from '../access/grants.ts';
 import { areOperations, isResource, isWildcard, OPERATIONS_RULE } from '../access/resources.ts';

@@ -1,6 +1,6 @@
 // The keys of a platform API: each has one of its roles. Shown once, kept as a hash, revoked on every
 // process within a second. `ttlDays` is whole days from now; without it a key does not run out.
-// Contract: "Platform API definition and platform key", section 7 of the decisions.
+// Contract: interface#platform-key, decisions#keys.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';

@@ -1,6 +1,6 @@
 // The routes of public keys. Bodies are checked by the operations, which name every fault at once; a
 // key's value is shown once, when it is issued.
-// Contract: "Public key", section 7 of the decisions.
+// Contract: interface#public-key, decisions#keys.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';

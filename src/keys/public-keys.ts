@@ -1,6 +1,6 @@
 // Public keys: for browsers and apps, readable by anyone who looks. They only read, what their role
 // reads, from the origins they name, so many requests a minute and a day. Shown once, kept as a hash.
-// Contract: "Public key", section 7 of the decisions.
+// Contract: interface#public-key, decisions#keys.
 import type { TenantCaller } from '../access/caller.ts';
 import { isOrigin } from '../access/cors.ts';
 import { lockRoleById } from '../access/grants.ts';

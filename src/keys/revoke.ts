@@ -1,6 +1,6 @@
 // The end of a key of any kind: it stays in its table, marked as revoked, and every process refuses it
 // within a second. What it was and when it ended can still be told from its row.
-// Failures: 404. Contract: sections 3 and 7 of the decisions.
+// Failures: 404. Contract: decisions#tenants, decisions#keys.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';

@@ -1,6 +1,6 @@
 // The routes of owner API keys, which act as the owner of their tenant: list, issue, revoke. A key's
 // value is shown once, when it is issued; lists show its beginning. Bodies are checked by the operations.
-// Contract: section 3 of the decisions.
+// Contract: decisions#tenants.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';

@@ -1,6 +1,6 @@
 // The API document as one caller may use it: only the routes that its kind gets into, and instead of the
 // routes of any entity those of the entities that it may use, with their fields spelt out. What it may not
-// read it does not find here. Pure. Contract: `get_rest_api_spec`; sections 6 and 7 of the decisions.
+// read it does not find here. Pure. Contract: interface#mcp, decisions#roles.
 import type { AdminKeyAccess } from '../access/admin-key-access.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Operation } from '../access/rights.ts';

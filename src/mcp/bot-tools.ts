@@ -1,6 +1,6 @@
 // MCP tools for bots. All but `whoami_bot` need a tenant admin, as the REST routes do: a secret is shown
 // once, when it is made. Failures are those of the operations.
-// Contract: line 7 of the service interface; "Bot".
+// Contract: interface#mcp, interface#bot.
 import { Type } from '@sinclair/typebox';
 import { requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
 import { WhoamiSchema, whoami } from '../admin/routes.ts';

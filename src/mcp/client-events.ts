@@ -1,6 +1,6 @@
 // The part of a generated client that hears of changes: webhooks that it verifies, and the event stream.
 // A text, like the prelude that it follows; `Records` and the client's address come with the entities.
-// Uses `fetch`, streams and Web Crypto only. Contract: `generate_api_client`, section 9 of the decisions.
+// Uses `fetch`, streams and Web Crypto only. Contract: interface#mcp, decisions#sse.
 
 /** Goes after the types of the entities. */
 export const CLIENT_EVENTS = `

@@ -1,6 +1,6 @@
 // The part of a generated client that is the same for every tenant: types of pages and errors, and the
 // function that sends requests. A text, since it is not this program's code but what it writes; it uses
-// `fetch` and `URL` only. Contract: `generate_api_client`.
+// `fetch` and `URL` only. Contract: interface#mcp.
 
 /** Goes before the types of the entities. */
 export const CLIENT_RUNTIME = `

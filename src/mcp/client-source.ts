@@ -1,7 +1,7 @@
 // Writes a TypeScript client for a tenant's entities: one file, no dependencies, compiles under `strict`.
 // Per entity a record type, the types of new and changed values, and the operations that the caller may
 // use; for all of them, webhooks and the event stream. Pure: the same entities give the same text.
-// Contract: `generate_api_client`, section 7 of the decisions.
+// Contract: interface#mcp.
 import type { Field } from '../entities/field.ts';
 import type { FieldType } from '../expression/ast.ts';
 import { CLIENT_EVENTS } from './client-events.ts';

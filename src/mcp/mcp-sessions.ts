@@ -1,6 +1,6 @@
 // MCP sessions of the 2025 protocol revision: an id that the client keeps, and the tenant it selected,
 // for a day. They are kept in Postgres, so that every process knows them; only the credential that
-// opened a session may use it. Later revisions have no sessions. Contract: `select_tenant`.
+// opened a session may use it. Later revisions have no sessions. Contract: interface#mcp, decisions#mcp.
 import type { Caller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';

@@ -1,6 +1,6 @@
 // Keeps other sites' pages away from /mcp: a browser that was led to this address under another name
 // (DNS rebinding), or a page of another origin, gets 403. Programs that are no browsers send no Origin.
-// Contract: "Origin and Host are checked", section 7 of the decisions.
+// Contract: decisions#mcp.
 import { hostOf } from '../access/request-context.ts';
 import type { App } from '../app.ts';
 import { forbidden } from '../errors.ts';

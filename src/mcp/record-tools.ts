@@ -1,6 +1,6 @@
-// MCP tools for entities and records: the operations of the REST interface under the names of section 7
-// of the decisions. Changes are marked as made by `mcp`. Failures are those of the operations: 400, 403,
-// 404, 409 by their codes.
+// MCP tools for entities and records, which call the operations of the REST interface. Changes are marked as made by
+// `mcp`. Failures are those of the operations: 400, 403, 404, 409 by their codes.
+// Contract: decisions#mcp.
 import { Type } from '@sinclair/typebox';
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import { listEntities } from '../entities/entities.ts';

@@ -1,7 +1,7 @@
 // MCP over streamable HTTP at /mcp, both protocol eras: 2026-07-28, which has no sessions, and 2025-11-25
 // with them. A request without a credential may look around and sign in; a bad one is refused with 401.
 // The protocol's own failures are JSON-RPC errors of the SDK, the door's the envelope of REST.
-// Contract: section 7 of the decisions.
+// Contract: decisions#mcp.
 import { createMcpHandler, type McpHttpHandler, type McpServerFactory } from '@modelcontextprotocol/server';
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';

@@ -1,6 +1,6 @@
 // TypeBox schemas as the plain JSON Schema that MCP clients are told: no names, no examples, no members
 // that only the framework knows, so that every client can read them. Pure.
-// Contract: MCP's tool schemas, JSON Schema 2020-12.
+// Contract: interface#mcp.
 import type { TSchema } from '@sinclair/typebox';
 
 const DROPPED = new Set(['$id', 'error', 'examples']);

@@ -1,7 +1,7 @@
 // An MCP server of the official SDK with our tools on it: one for each HTTP request, one for a stdio
 // connection. Arguments are checked against the tool's schema, every fault named; a tool's failure is a
 // result marked `isError` that carries the envelope of REST, never a protocol error.
-// Contract: section 7 of the decisions; MCP revisions 2026-07-28 and 2025-11-25.
+// Contract: decisions#mcp.
 import { type CallToolResult, McpServer, type StandardSchemaWithJSON } from '@modelcontextprotocol/server';
 import type { TObject, TSchema } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';

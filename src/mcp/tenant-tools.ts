@@ -1,6 +1,6 @@
 // MCP tools for signing in, for choosing the tenant, and for what programs need: the API document and a
 // typed client, both as the caller may use the service. Failures are those of the operations.
-// Contract: line 7 of the service interface, section 7 of the decisions.
+// Contract: interface#mcp.
 import { Type } from '@sinclair/typebox';
 import { requireTenant } from '../access/caller.ts';
 import { catalogOf } from '../entities/catalog.ts';

@@ -1,6 +1,6 @@
 // Settles on whose behalf a tool runs: authenticates a request in the tenant that the call, else the
 // session, names. Every call is authenticated and counted as a request of REST is. 401, 429 and 503 are
-// thrown; that a tenant is unknown or another's is the tool's failure. Contract: section 7 of the decisions.
+// thrown; that a tenant is unknown or another's is the tool's failure. Contract: decisions#mcp.
 import { authenticate } from '../access/authenticate.ts';
 import type { Caller } from '../access/caller.ts';
 import { shareRequestContext } from '../access/request-context.ts';

@@ -1,6 +1,6 @@
 // What an MCP tool is: a name, words, a schema each for arguments and result, hints for the client, and
 // the operation it calls. Whoever asks comes in as an Ask; rights are checked by the operations, as for
-// REST. Failures are ServiceErrors. Contract: line 7 of the service interface, section 7 of the decisions.
+// REST. Failures are ServiceErrors. Contract: interface#mcp, decisions#mcp.
 import { type Static, type TObject, type TProperties, type TSchema, Type } from '@sinclair/typebox';
 import type { Caller } from '../access/caller.ts';
 import type { App } from '../app.ts';

@@ -1,6 +1,6 @@
 // The tenant's entities as one caller sees them: the operations it may use and the fields it sees, with a
 // type name that is unique among them. What generated clients and the caller's own API document are made
-// of. Pure. Contract: sections 6 and 7 of the decisions.
+// of. Pure. Contract: decisions#roles, decisions#mcp.
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, isFieldVisible, OPERATIONS, type Operation, restrictionOn } from '../access/rights.ts';
 import type { Catalog } from '../entities/catalog.ts';

@@ -1,6 +1,6 @@
 // MCP tools for webhook subscriptions, in the profile `advanced` only. A webhook carries whole records, so
 // all of them need a tenant admin, as the REST routes do. Failures are those of the operations.
-// Contract: line 7 of the service interface; "Webhook subscription".
+// Contract: interface#mcp, interface#subscription.
 import { Type } from '@sinclair/typebox';
 import { requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
 import { RECORD_EVENTS } from '../events/event.ts';

@@ -1,7 +1,7 @@
 // Messages between agents, which are bots. A reply is one deeper than what it answers; past the limit
 // nothing is delivered, and message.chain_limit says so. The depth of what is answered never changes,
 // so replies at once cannot outrun it. A message and its event commit together.
-// Failures: 400, 403, 404, 409 at the limit. Contract: section 10 of the decisions.
+// Failures: 400, 403, 404, 409 at the limit. Contract: decisions#messages.
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { PRIORITIES, type Priority } from '../entities/rule.ts';

@@ -1,6 +1,6 @@
 // The routes of agent messages: send, list, read. Bots and tenant admins only; a bot sees what is
 // addressed to it, an admin all of the tenant's. Reading marks as read.
-// Contract: "Event channels", section 10 of the decisions.
+// Contract: interface#event-channels, decisions#messages.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';

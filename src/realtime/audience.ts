@@ -2,7 +2,8 @@
 // listen to it, and grouped by credential, so that rights are looked up and views made once for each group. Rights
 // are looked up again whenever something they rest on changes, before the next event is handed on, and once a
 // second besides; who has lost them is cut off.
-// Failures: when a group's rights cannot be told, its connections are ended. Contract: sections 6 and 9 of the decisions.
+// Failures: when a group's rights cannot be told, its connections are ended. Contract: decisions#changes-of-rights,
+// decisions#sse, decisions#websocket.
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { type Catalog, catalogOf, forgetCatalog } from '../entities/catalog.ts';

@@ -1,7 +1,7 @@
 // One Server-Sent Events connection: a queue that the client's socket empties by pulling. All that waits
 // goes out as one chunk. A client that takes nothing is told so and disconnected: BACKPRESSURE with too
 // many events waiting, IDLE_TIMEOUT after too long. One that reads may fall behind in a burst, up to a bound.
-// Times are milliseconds. Nothing here throws. Contract: "SSE stream", section 9 of the decisions.
+// Times are milliseconds. Nothing here throws. Contract: interface#sse, decisions#sse.
 
 /** An event as bytes, but for its number on the connection, which stands between the two. */
 export interface Frame {

@@ -1,6 +1,6 @@
 // Listeners with the same credential and the same rights: what they may see is found out once for all of them.
 // When it is looked up again, and what follows when it cannot be told, is the audience's matter.
-// Contract: sections 6 and 9 of the decisions.
+// Contract: decisions#changes-of-rights, decisions#sse, decisions#websocket.
 import type { TenantCaller } from '../access/caller.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';

@@ -1,6 +1,6 @@
 // The WebSockets of this process that have not authenticated yet, counted in all and for each client address: what
 // anybody may open and nobody answers for is bounded. Whoever enters leaves exactly once.
-// Contract: "Connection limit reached" in section 9 of the decisions.
+// Contract: decisions#websocket.
 
 export class Lobby {
   /** Those of each address; none that is 0. */

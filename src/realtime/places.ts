@@ -1,6 +1,6 @@
 // The places that connections take, limited across processes: leases in the broker, renewed while the
 // connection lasts, so that those of a dead process come back by themselves. Times are milliseconds.
-// Failures: 503 while the broker is away. Contract: "Limits", section 3.5 of the guarantees.
+// Failures: 503 while the broker is away. Contract: interface#limits.
 import type { App } from '../app.ts';
 import { newId } from '../runtime/ids.ts';
 

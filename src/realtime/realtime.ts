@@ -1,6 +1,6 @@
 // The open connections of this process: each tenant's audience, the places they take, and what makes
 // their rights doubtful. Opened once, after the hub; closed before the server, so that streams end in order.
-// Failures: 503 while the service stops or the broker is away. Contract: section 9 of the decisions.
+// Failures: 503 while the service stops or the broker is away. Contract: decisions#sse, decisions#websocket.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { unavailable } from '../errors.ts';

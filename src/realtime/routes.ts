@@ -1,6 +1,6 @@
 // The route of the event stream. Who may open it is decided in stream.ts; HEAD is refused, since a
 // stream without its body would be an open connection for nothing.
-// Contract: "SSE stream", sections 9 and 12 of the decisions.
+// Contract: interface#sse, decisions#sse, decisions#status-codes.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import { credentialsIn } from '../access/credential.ts';

@@ -1,6 +1,6 @@
 // The protocol of the WebSocket as a pure function: a session and a message give the session after it, the
 // answers, and what has to be found out before the rest can be answered. No transport, no clock, no lookup.
-// Contract: "WebSocket", section 9 of the decisions.
+// Contract: interface#websocket, decisions#websocket.
 
 export interface Session {
   /** `expired`: its token has run out; subscriptions stay for the next `auth`. */

@@ -1,7 +1,8 @@
 // The WebSocket endpoint: the protocol of session.ts on real connections, with the lookups, deadlines and
 // places that it needs. Tokens come by message, never by cookie, so a foreign page can do nothing with
 // a visitor's rights; a public key's own origins are checked. Times are milliseconds.
-// Failures: close codes 4401 (no or lost rights), 1013 (limit, lost events, slow reader), 1001. Contract: "WebSocket".
+// Failures: close codes 4401 (no or lost rights), 1013 (limit, lost events, slow reader), 1001. Contract:
+// interface#websocket, decisions#websocket.
 import type { TenantCaller } from '../access/caller.ts';
 import { attachRequestContext } from '../access/request-context.ts';
 import { allows } from '../access/rights.ts';

@@ -1,6 +1,6 @@
 // Opening a tenant's event stream: who may, what it asks for, and its life until it ends.
 // Failures: 400 for parameters, 403 for other credentials, tenants and agents, 429 when all places are
-// taken, 503. Contract: "SSE stream", sections 9 and 12 of the decisions.
+// taken, 503. Contract: interface#sse, decisions#sse, decisions#status-codes.
 
 import type { Caller, TenantCaller } from '../access/caller.ts';
 import type { Credential } from '../access/credential.ts';

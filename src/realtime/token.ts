@@ -1,6 +1,6 @@
 // Which tokens open the WebSocket, and what each may see there. A public key sees what its role reads,
 // under the scope for channels. Failures: 401 and 403 for any other token.
-// Contract: "WebSocket", sections 7 and 12 of the decisions.
+// Contract: interface#websocket, decisions#websocket, decisions#tokens.
 
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import type { Credential, CredentialKind } from '../access/credential.ts';

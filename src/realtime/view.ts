@@ -1,6 +1,6 @@
 // What a listener sees of events, and how it is written down: once for all who see alike.
 // The rights are those of REST: what cannot be read there is not pushed here, and where rows are
-// filtered nothing is pushed at all. Contract: "SSE stream" and "WebSocket", section 9 of the decisions.
+// filtered nothing is pushed at all. Contract: interface#sse, interface#websocket, decisions#sse.
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, restrictionOn } from '../access/rights.ts';
 import type { Catalog } from '../entities/catalog.ts';

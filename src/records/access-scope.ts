@@ -1,6 +1,6 @@
 // What one caller sees of one entity: its fields, its rows, the names it may use in conditions.
 // This is the access predicate: reads, writes, totals, search, relations and events all ask it.
-// Contract: "Role", sections 5, 6 and 12 of the decisions.
+// Contract: interface#role, decisions#roles, decisions#expressions.
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, isFieldVisible, restrictionOn } from '../access/rights.ts';
 import type { Catalog } from '../entities/catalog.ts';

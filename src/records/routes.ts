@@ -1,6 +1,6 @@
 // The records' routes: list, read, create, change, delete; and the shapes of records in the API
 // document, which depend on the entity but for the system fields.
-// Contract: "Records", and section 4 of the decisions.
+// Contract: interface#records, decisions#records.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import { requireRight, type TenantCaller } from '../access/caller.ts';

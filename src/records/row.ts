@@ -1,6 +1,6 @@
 // A record as it lies in its partition: what every statement that reads records selects, and how
 // expressions see it. Values stand by slot, times are ISO 8601 UTC text with milliseconds.
-// Contract: "Record (of an entity)".
+// Contract: interface#record.
 import type { StoredRow } from '../expression/ast.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
 

@@ -1,6 +1,6 @@
 // From a stored row to the flat record that a caller may see. Every output uses it: REST, export,
 // relations, streams. Also the entity tags, and what conditional requests say of them.
-// Contract: "Record (of an entity)", and ETag in section 4 of the decisions.
+// Contract: interface#record, decisions#concurrency.
 import type { Entity, Field } from '../entities/field.ts';
 import type { RecordRow } from './row.ts';
 

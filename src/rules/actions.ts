@@ -1,6 +1,6 @@
 // What an after rule does: creates a record, changes the one it is about, or sends a message; as the
 // system, one step deeper than the change that started it, through the operations that everyone uses.
-// Failures are theirs: 400, 404, 409. Contract: section 10 of the decisions.
+// Failures are theirs: 400, 404, 409. Contract: decisions#rules.
 import type { TenantCaller } from '../access/caller.ts';
 import { FULL_RIGHTS } from '../access/rights.ts';
 import type { Entity } from '../entities/field.ts';

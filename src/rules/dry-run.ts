@@ -1,6 +1,6 @@
 // A rule tried on a record that need not exist: whether its condition holds, and what its action
 // would do, with `{{field}}` filled in. Reads what relations name; changes nothing.
-// Failures: 400 for values that do not fit the entity, 404. Contract: section 10 of the decisions.
+// Failures: 400 for values that do not fit the entity, 404. Contract: decisions#rules.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';

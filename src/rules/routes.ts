@@ -1,6 +1,6 @@
-// The routes of business rules, all for tenant admins: their definitions, and a dry run that changes
-// nothing. Contract: section 10 of the decisions.
+// The routes of business rules, all for tenant admins: their definitions, and a dry run that changes nothing.
 // Failures: 400 that names every problem, 404, 409.
+// Contract: decisions#rules.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';

@@ -1,7 +1,7 @@
 // A rule as an admin writes it: `{ name, entity, trigger, condition?, action, priority?, isActive? }`,
 // checked whole against the catalogue, so that a rule that is stored can act: condition, fields,
 // constants, and the fields named in `{{...}}`. Failures: 400 that names every problem.
-// Contract: section 10 of the decisions.
+// Contract: decisions#rules.
 import type { TenantCaller } from '../access/caller.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';

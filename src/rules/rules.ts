@@ -1,7 +1,7 @@
 // Business rules as definitions: made, changed and dropped by tenant admins. A rule is a part of its
 // entity's definition, whose version grows with it: a write that was prepared by the old rules is
 // prepared again. Failures: 400 with every problem, 404, 409 at the limit per entity.
-// Contract: section 10 of the decisions.
+// Contract: decisions#rules.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { type Catalog, catalogOf, loadCatalog } from '../entities/catalog.ts';

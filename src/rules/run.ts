@@ -3,7 +3,7 @@
 // Runs of one record act in the order of its changes. Depth travels with the run: a change made at
 // the limit starts nothing, and says so with rule.failed.
 // Failures: a refusal is rule.failed; anything else is tried again, a few times.
-// Contract: section 10 of the decisions.
+// Contract: decisions#rules.
 import type { App } from '../app.ts';
 import { catalogWithin, loadCatalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';

@@ -1,9 +1,9 @@
 // The default database: Postgres compiled to WebAssembly (PGlite, with pgvector) in a thread of this process, with its
 // files in `DATA_DIR/postgres`, reached by the ordinary Postgres client through a loopback port. Acknowledged writes
 // survive the death of the process; one process per directory. The first start takes seconds, later ones less than one.
-// Contract: "DATABASE_URL unset". One engine, one session: statements of all connections run one after another,
-// session settings and advisory locks are shared, and server-side timeouts and cancelling do nothing. An engine
-// that fails is started anew at the same address; one that a statement keeps busy for ever is not, it cannot be stopped.
+// One engine, one session: statements of all connections run one after another, session settings and advisory locks are
+// shared, and server-side timeouts and cancelling do nothing. An engine that fails is started anew at the same address;
+// one that a statement keeps busy for ever is not, it cannot be stopped. Contract: decisions#configuration.
 import { randomBytes } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';

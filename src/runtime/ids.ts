@@ -1,6 +1,6 @@
 // Identifiers: UUID version 7 (RFC 9562), rising within a process, so that "newest first" is an
 // order by id and index pages fill from one side. Times within are milliseconds.
-// Contract: section 2 of the decisions.
+// Contract: decisions#answers.
 import { randomBytes } from 'node:crypto';
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;

@@ -1,7 +1,7 @@
 // The service's log: one JSON line per entry on standard error, or a readable line on a terminal.
 // Times are ISO 8601 UTC, durations milliseconds (`durationMs`). Nothing that looks like a secret is
 // ever written: keys, tokens and the values of authorization-like fields are replaced. Errors are
-// written with stack and cause here, and only here. Contract: "LOG_LEVEL" and "Secrets never appear in a log".
+// written with stack and cause here, and only here. Contract: decisions#configuration.
 import process from 'node:process';
 
 const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const;

@@ -1,7 +1,7 @@
 // Outgoing mail, apart from the requests that cause it: a bounded queue, retries, and DATA_DIR/mail
 // for what cannot be sent. Without SMTP_URL everything is written there, as .eml files of mode 0600.
 // Never fails its caller; the log names addressee and subject, never the text with its tokens.
-// Contract: `SMTP_URL`, `MAIL_FROM`, `DATA_DIR` in section 1 of the decisions.
+// Contract: decisions#configuration.
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';

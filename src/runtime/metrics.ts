@@ -1,7 +1,7 @@
 // What the process counts and measures, and its text for Prometheus (format 0.0.4): counters, gauges
 // that are read when asked, histograms. Names end in their base unit; counters in `_total`. A name
 // taken twice is a mistake and throws. Nothing here may be told of a tenant or a record.
-// Contract: `/metrics` in section 11 of the decisions.
+// Contract: decisions#metrics.
 
 /** Label values, in the order of the metric's label names. */
 type Values = readonly string[];

@@ -2,7 +2,7 @@
 // and transactions on the first two. No call hangs and none is retried: a call ends in its rows, in a Postgres
 // error (code, constraint_name, column_name, detail), or in a 503 when the database is away or too slow. A write
 // whose connection broke has an unknown outcome and is reported as failed. Times are milliseconds.
-// Contract: `SERVICE_UNAVAILABLE` in "Answers".
+// Contract: decisions#answers.
 import postgres from 'postgres';
 
 import { unavailable } from '../errors.ts';

@@ -1,6 +1,6 @@
 // The process and its connections to Postgres in numbers. Sizes are bytes, times are seconds, as
 // Prometheus wants them. Nothing here fails.
-// Contract: `/metrics` in section 11 of the decisions.
+// Contract: decisions#metrics.
 import process from 'node:process';
 import type { Metrics } from './metrics.ts';
 import type { Database } from './postgres.ts';

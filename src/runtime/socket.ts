@@ -1,7 +1,7 @@
 // A WebSocket endpoint as the service sees it, whatever runtime holds the connections: the adapters
 // (src/serve) keep this contract, the endpoint's own room implements it. Units: bytes and seconds.
 // Failures of a handler are reported by the adapter and close the connection with 1011.
-// Contract: "WebSocket" in section 9 of the decisions.
+// Contract: interface#websocket, decisions#websocket.
 
 /** One WebSocket connection, text frames only. */
 export interface TextSocket<D> {

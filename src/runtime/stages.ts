@@ -1,6 +1,6 @@
 // What a process has opened, so that it is closed in the opposite order: at the end, or when a later
 // part of the start fails. A stage that cannot be closed does not keep the others from it.
-// Contract: "SIGTERM" in section 11 of the decisions.
+// Contract: decisions#shutdown.
 import type { Log } from './log.ts';
 
 interface Stage {

@@ -1,6 +1,6 @@
 // Which texts can be stored at all, and what a JSON object is to the rest. Postgres refuses a NUL
 // and half a surrogate pair; they are named here before they get that far.
-// Contract: section 2 of the decisions.
+// Contract: decisions#answers.
 
 /** Why a text cannot be stored, or undefined: Postgres holds neither NUL nor half a surrogate pair. */
 export function textProblem(text: string): string | undefined {

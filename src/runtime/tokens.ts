@@ -1,6 +1,6 @@
 // Making and hashing the secrets the service hands out. Values carry at least 192 random bits and
 // are stored only as SHA-256: they need no slow hash. Comparisons take the same time whatever the
-// input. Contract: decisions, section 7.
+// input. Contract: decisions#tokens.
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 
 const TOKEN_BYTES = 24;

@@ -1,6 +1,6 @@
 // pgvector, which Postgres may have or lack: tenants are made without it too, and the schema health
 // check says what is missing then. Fails as Postgres does when the role may not create extensions.
-// Contract: section 11 of the decisions.
+// Contract: decisions#operations.
 import type { Log } from './log.ts';
 import type { Connections } from './postgres.ts';
 import { sql } from './sql.ts';

@@ -1,6 +1,6 @@
 // The loop around a background job: run a round at once, again while rounds find work, else sleep until the
 // poll interval or a nudge. Failed rounds are logged and retried with growing, jittered pauses. Times are
-// milliseconds. Nudges carry no data: a lost one costs latency only. Contract: deliveries and relays never stop.
+// milliseconds. Nudges carry no data: a lost one costs latency only. Contract: decisions#events.
 import { setTimeout as delay } from 'node:timers/promises';
 
 import type { Log } from './log.ts';

@@ -1,7 +1,7 @@
 // The server on Bun. The only file that names it.
 // Bun answers by itself, without an envelope: 400 without a Host, 431 over 16 KiB of headers, 413
 // for a chunked body over the ceiling. Idle limits are sockets' inactivity in steps of 4 seconds.
-// Contract: "Operations" of the decisions.
+// Contract: decisions#operations.
 import { Connection, OpenConnections, type Transport } from './connection.ts';
 import type { Running, ServeOptions, SocketHandler } from './contract.ts';
 import {

@@ -1,7 +1,7 @@
 // One WebSocket connection as both runtimes need it: messages strictly one after the other, a slow
 // reader closed with 1013, and exactly one `close` whatever order the runtime reports things in, or if it
 // never does. Units: bytes. Failures of a message handler are reported and close the connection with 1011.
-// Contract: the WebSocket paragraph of the decisions (1003, 1009, 1013).
+// Contract: decisions#websocket.
 import { Buffer } from 'node:buffer';
 import type { SocketHandler, TextSocket } from './contract.ts';
 

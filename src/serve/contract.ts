@@ -2,7 +2,7 @@
 // in order. The adapters beside this file are the only code that names Bun or Deno.
 // Units: bytes and seconds. The runtime's own failures go to `report` and are answered with the
 // error envelope; what the application throws is its own matter before it gets here.
-// Contract: "Answers", and "Operations" (SIGTERM) of the decisions.
+// Contract: decisions#answers, decisions#shutdown.
 
 import type { SocketHandler } from '../runtime/socket.ts';
 

@@ -2,7 +2,7 @@
 // project needs no second set of global types.
 // Deno has no body limit (counted here), no idle limit for HTTP (`idle` does nothing) and reports a
 // broken WebSocket as code 0, sometimes twice (settled in connection.ts).
-// Contract: "Operations" of the decisions (the same application runs under Deno).
+// Contract: decisions#operations.
 import { ServiceError } from '../errors.ts';
 import { Connection, OpenConnections } from './connection.ts';
 import type { Running, ServeOptions, SocketHandler } from './contract.ts';

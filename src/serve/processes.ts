@@ -1,7 +1,7 @@
 // Several processes on one port (`WORKERS`): the first one serves nothing, starts the others, starts
 // anew what dies, and stops all of them. They read from a pipe of its: when the pipe ends, because the
 // first process stops them or is gone itself, they stop. Times are milliseconds.
-// Contract: `WORKERS` in section 1 of the decisions.
+// Contract: decisions#configuration.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { type AddressInfo, createServer } from 'node:net';
 import process from 'node:process';

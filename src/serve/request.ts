@@ -1,7 +1,7 @@
 // What both adapters decide about a request before the application sees it: is it a WebSocket
 // handshake, is its body over the ceiling, which address does it come from; and the envelope for
 // the few answers that an adapter gives itself. Units: bytes.
-// Contract: "Answers" of the decisions (every JSON answer is in the envelope).
+// Contract: decisions#answers.
 import { type ErrorCode, STATUS_BY_CODE } from '../errors.ts';
 
 /** An answer in the error envelope. */

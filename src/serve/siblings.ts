@@ -2,7 +2,7 @@
 // which asks all that listen and hands their answers back. Messages are marked lines on the pipes that
 // are there anyway, so they need no address and no broker. Times are milliseconds.
 // Failures: one that does not answer in time is left out; 503 when nobody answers.
-// Contract: `WORKERS` and `/metrics`, sections 1 and 11 of the decisions.
+// Contract: decisions#configuration, decisions#metrics.
 import process from 'node:process';
 import { createInterface } from 'node:readline';
 import { unavailable } from '../errors.ts';

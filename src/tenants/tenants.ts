@@ -1,6 +1,6 @@
 // Tenants: who they are and how they are found, by slug, id or custom domain. Cached per process,
 // dropped when any process announces a change; null where there is none.
-// Contract: "Tenant context", section 3 of the decisions.
+// Contract: interface#tenant-context, decisions#tenants.
 import type { App } from '../app.ts';
 import { Cache } from '../runtime/cache.ts';
 import { type Sql, sql } from '../runtime/sql.ts';

@@ -1,6 +1,6 @@
 // Making an invitation, of a member or with a platform code, and mailing its link when it has an
 // addressee. The token is in the answer and in the mail; what is stored is its hash.
-// Contract: "Invitation" in the service interface, section 8 of the decisions.
+// Contract: interface#invitation, decisions#invitations.
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';

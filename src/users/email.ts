@@ -1,6 +1,6 @@
 // What counts as an e-mail address of a person: kept as written, compared in lower case. Narrow
 // enough that it can stand as one addressee of a mail, with nothing in it that separates or quotes.
-// Contract: "Tenant user" in the service interface, sections 6 to 8 of the decisions.
+// Contract: interface#user, decisions#users.
 import { LIMITS } from '../limits.ts';
 
 const EMAIL = /^[^\s@,;:<>()[\]\\"]+@[^\s@,;:<>()[\]\\"]+\.[^\s@,;:<>()[\]\\"]+$/;

@@ -1,6 +1,6 @@
 // The routes by which people prove who they are. All but the change of a password are open: they ask
 // for no credential and heed none. The tenant stands in a header.
-// Contract: "Authentication and identity endpoints", section 7 of the decisions.
+// Contract: interface#identity, decisions#identity.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import { passwordProblem } from '../access/passwords.ts';

@@ -1,6 +1,6 @@
 // What a request may say about a role, checked against the tenant's entities: operations by entity,
 // view or agent, and for each entity the fields and rows the role is confined to. Every problem is
-// named at once: 400. Contract: "Role", section 6 of the decisions.
+// named at once: 400. Contract: interface#role, decisions#roles.
 import type { TenantCaller } from '../access/caller.ts';
 import { areOperations, isEntityName, isResource, isWildcard, OPERATIONS_RULE } from '../access/resources.ts';
 import type { EntityRestriction, Operation } from '../access/rights.ts';

@@ -1,7 +1,7 @@
 // A tenant's roles: list, add, change, delete. Users and keys look their role up anew for each
 // request, so a change acts on all of them at once, on every process.
 // Failures: 400 with every problem, 404, 409 for a taken name, a system role, or one that is in use.
-// Contract: section 6 of the decisions.
+// Contract: decisions#roles.
 import type { TenantCaller } from '../access/caller.ts';
 import { lockEntities } from '../access/grants.ts';
 import { isAdminRole, type Role, rolesOf } from '../access/role-store.ts';

@@ -1,6 +1,6 @@
 // The routes of users and roles, for tenant admins. What the bodies hold is checked by the operations,
 // which name every problem at once; the schemas here tell the API document what they accept.
-// Contract: section 6 of the decisions.
+// Contract: decisions#users, decisions#roles.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import { OPERATIONS } from '../access/rights.ts';

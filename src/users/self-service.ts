@@ -1,7 +1,7 @@
 // What people do for themselves: register, have a forgotten password replaced, change their own. The
 // first two only where the tenant's settings say so; whether a tenant is unknown, suspended or has it
 // switched off gets one and the same 403. A new password ends all the user's tokens.
-// Contract: "Authentication and identity endpoints", section 7 of the decisions.
+// Contract: interface#identity, decisions#identity.
 import type { TenantCaller } from '../access/caller.ts';
 import { guardAccount, limitAttempts } from '../access/lockout.ts';
 import { hashPassword, verifyPassword } from '../access/passwords.ts';

@@ -1,7 +1,7 @@
 // Signing in with e-mail address and password: a session token of 24 hours or a developer token of up
 // to a year. An unknown address, a wrong password and a locked account are told apart neither by the
 // answer nor, but for the lock, by the time it takes.
-// Contract: "Authentication and identity endpoints", section 7 of the decisions.
+// Contract: interface#identity, decisions#identity, decisions#lockout.
 
 import type { TokenKind } from '../access/jwt.ts';
 import { guardAccount, limitAttempts } from '../access/lockout.ts';

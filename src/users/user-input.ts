@@ -1,7 +1,7 @@
 // What a request may say about a user: address, name, role, password, and whether the user is active.
 // Every problem is named at once: 400. An admin's other members are problems too; those of a person who
 // registers mean nothing, whatever role they name.
-// Contract: `/api/users` in section 6 of the decisions.
+// Contract: decisions#users.
 import { passwordProblem } from '../access/passwords.ts';
 import { invalid, type Problem } from '../errors.ts';
 import { strangers } from '../http/input.ts';

@@ -1,7 +1,7 @@
 // The people of a tenant: list, add, change, remove. An active owner always remains, whatever runs at
 // once: whoever takes one away first locks them all. What a person may do ends with the change, on
 // every process. Failures: 400 with every problem, 404, 409 for a taken address or the last owner.
-// Contract: "Tenant user", section 6 of the decisions.
+// Contract: interface#user, decisions#users.
 import type { TenantCaller } from '../access/caller.ts';
 import { lockRole } from '../access/grants.ts';
 import { hashPassword } from '../access/passwords.ts';

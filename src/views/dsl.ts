@@ -1,7 +1,7 @@
 // A view's `filterDsl`: conditions that all hold for its records. It is checked whole when written,
 // so that nothing in it is ever ignored, and compiled anew for each reader, whom `$currentUser` names.
 // Failures: 400 that names each condition; 409 once a definition has moved from under a view.
-// Contract: "View", sections 5 and 12 of the decisions.
+// Contract: interface#view, decisions#expressions.
 import type { TenantCaller } from '../access/caller.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';

@@ -2,7 +2,7 @@
 // read a view without the whole entity. What confines the role within the entity (fields, row
 // filter) holds all the same, and the view's condition is joined to it as a tree, never as text.
 // Failures: 403 without the permission, 404 outside the condition, 409 for a view that no longer
-// fits its entity. Contract: "Views".
+// fits its entity. Contract: interface#views.
 import { requireRight, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';

@@ -1,6 +1,6 @@
-// The routes of views: their definitions, and records through them. Contract: "Views".
-// Definitions are written by tenant admins; both lists are open to any credential inside the
-// tenant and show what its role may read.
+// The routes of views: their definitions, and records through them. Definitions are written by tenant admins; both
+// lists are open to any credential inside the tenant and show what its role may read.
+// Contract: interface#views.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';

@@ -1,6 +1,6 @@
 // Views as definitions: made, changed and dropped by tenant admins, listed to those who may read
 // them. A tenant's views are cached per process and dropped with its catalogue, on every process.
-// Failures: 400 naming every problem, 404, 409 for a slug that is taken. Contract: "Views".
+// Failures: 400 naming every problem, 404, 409 for a slug that is taken. Contract: interface#view, interface#views.
 import type { TenantCaller } from '../access/caller.ts';
 import { announceRevokedGrants, revokeGrants } from '../access/grants.ts';
 import { allows } from '../access/rights.ts';

@@ -1,7 +1,7 @@
 // Where a webhook may be sent: which URLs are accepted, and which addresses may be connected to.
 // Addresses are judged as numbers, whatever they are written as; only public ones pass, but for the
 // ranges in WEBHOOK_ALLOWED_CIDRS. Faults are sentences for a 400, or short words on a delivery.
-// Contract: section 9 of the decisions.
+// Contract: decisions#webhook-requests.
 import ipaddr from 'ipaddr.js';
 import { LIMITS } from '../limits.ts';
 

@@ -1,6 +1,6 @@
 // Taking deliveries to send: in Postgres, under a lease that outlasts the attempt, so that several
 // processes share the work and a dead one's share comes free by itself. Claims of one subscription
-// take turns by its row's lock. Contract: section 9 of the decisions.
+// take turns by its row's lock. Contract: decisions#deliveries.
 import type { App } from '../app.ts';
 import { type Catalog, catalogWithin, loadCatalog } from '../entities/catalog.ts';
 import type { RecordEventType } from '../events/event.ts';

@@ -1,7 +1,7 @@
 // Connections to receivers, kept open while deliveries of one subscription follow one another. One that
 // was open for another subscription, another origin or other addresses than those just checked is never
 // used, and none is kept idle for longer than receivers are known to keep theirs.
-// Contract: section 9 of the decisions (the very address connected to; one POST an attempt).
+// Contract: decisions#webhook-requests.
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 import { LIMITS } from '../limits.ts';

@@ -1,7 +1,7 @@
 // Sends what is due, in this process, together with all others: looks at the subscriptions that
 // commits, the broker's schedule and a sweep of the database point at, claims, sends and writes down.
 // Dead receivers hold few places (pace.ts) and delay nobody else. Times are milliseconds.
-// Contract: section 9 of the decisions.
+// Contract: decisions#deliveries.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';

@@ -1,6 +1,6 @@
 // The log of deliveries: listed, sent anew by hand, and tried out with an example.
 // A delivery that is sent anew keeps its id, its body and its place among its record's events.
-// Contract: "Webhook delivery", section 9 of the decisions.
+// Contract: interface#delivery, decisions#deliveries.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { type Catalog, catalogOf } from '../entities/catalog.ts';

@@ -1,7 +1,7 @@
 // Deliveries that leave without being claimed: this process takes places for them before a record is
 // created, and sends them once it is. A subscription has one for them only while nothing else of it is on
 // its way or waits, a tenant and the process half of what they may have on their way.
-// Contract: section 9 of the decisions.
+// Contract: decisions#deliveries.
 import type { App } from '../app.ts';
 import type { RecordEventType } from '../events/event.ts';
 import { LIMITS } from '../limits.ts';

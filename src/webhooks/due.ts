@@ -1,6 +1,6 @@
 // What is due of a subscription. Events of one record leave one at a time, in the order of the changes:
 // what waits for an earlier one is put aside for a while, the longer the older it is, and roused when
-// that one ends. To be used with the subscriptions' rows locked. Contract: section 9 of the decisions.
+// that one ends. To be used with the subscriptions' rows locked. Contract: decisions#deliveries.
 import type { RecordEventType } from '../events/event.ts';
 import { inputRows, sql, type Tx } from '../runtime/sql.ts';
 

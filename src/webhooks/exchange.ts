@@ -1,7 +1,7 @@
 // One POST over one connection to an address that was checked before. No redirect is followed,
 // no proxy asked, nothing tried twice; of the answer at most 64 KiB are read, and one deadline (ms)
 // holds for all of it, from the connection to the answer's last byte. What goes wrong on the
-// receiver's side is data, a short word, and never an exception. Contract: section 9 of the decisions.
+// receiver's side is data, a short word, and never an exception. Contract: decisions#webhook-requests.
 import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { LIMITS } from '../limits.ts';

@@ -2,7 +2,7 @@
 // took over a lease that had run out decides. What was sent is kept with the first outcome, not by the claim:
 // with a process that dies in between it is lost, and made anew from the event. Delays are milliseconds, grown
 // by a factor and spread by a fifth either way.
-// Contract: "Webhooks (outbound)", `WEBHOOK_RETRY_*` in section 1 of the decisions.
+// Contract: interface#webhooks, decisions#configuration.
 import type { App } from '../app.ts';
 import type { Config } from '../config.ts';
 import { inputRows, KEPT_PLANS, type Sql, sql } from '../runtime/sql.ts';

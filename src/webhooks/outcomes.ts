@@ -1,6 +1,6 @@
 // The endings of attempts on their way into the database: those that come in within moments, or
 // while a statement runs, are written together by the next one. With the database away they wait, and past its lease a
-// delivery is sent again by whoever claims it. Contract: section 9 of the decisions (at least once).
+// delivery is sent again by whoever claims it. Contract: decisions#deliveries.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
 import { type Ending, finish } from './finish.ts';

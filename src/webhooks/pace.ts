@@ -1,7 +1,7 @@
 // How many deliveries of a subscription this process has on their way, how many it may have, and when looking
 // for more is worth a claim. A subscription starts with one and earns more with each success. While some
 // are on their way, claims of more are spaced, so that each takes several; with no room left none is made.
-// Times are milliseconds since the epoch. Contract: "One slow or dead receiver delays nobody else's deliveries".
+// Times are milliseconds since the epoch. Contract: decisions#deliveries.
 import { LIMITS } from '../limits.ts';
 
 /** Between two claims of a subscription that has deliveries on their way. */

@@ -1,6 +1,6 @@
 // What is sent: the body of a delivery, and the headers that sign it. The body is made once, for the first
 // attempt, and is the same bytes on every attempt. Times in the signature are seconds.
-// Contract: "Webhooks (outbound)", sections 9 and 12 of the decisions.
+// Contract: interface#webhooks, decisions#webhook-requests.
 import { createHmac } from 'node:crypto';
 import type { Entity } from '../entities/field.ts';
 import type { EventRow, RecordEventType } from '../events/event.ts';

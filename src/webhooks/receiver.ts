@@ -1,7 +1,7 @@
 // From a receiver's URL to the addresses to connect to. Every address that the name has must be
 // allowed, and the connection goes to one of those that were checked: the name is not looked up a
 // second time. Lookups have a deadline. A failure is a short word for the delivery.
-// Contract: section 9 of the decisions.
+// Contract: decisions#webhook-requests.
 import { lookup } from 'node:dns/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';

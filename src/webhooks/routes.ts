@@ -1,6 +1,6 @@
 // The routes of webhook subscriptions and of the log of their deliveries, all for tenant admins.
 // Bodies are checked for their shapes here, for what they say by the operations.
-// Contract: "Webhook subscriptions", section 9 of the decisions.
+// Contract: interface#subscriptions, decisions#deliveries.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../app.ts';

@@ -1,7 +1,7 @@
 // Which subscriptions may have something due, and when: from commits in this process at once, from
 // the broker's schedule for what any process put off, and from a sweep of the database, which is the
 // truth and makes up for whatever the others have lost. To look at one in vain does no harm.
-// Times are milliseconds. Contract: section 9 of the decisions ("rebuilt from Postgres").
+// Times are milliseconds. Contract: decisions#deliveries.
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
 import { sql } from '../runtime/sql.ts';

@@ -1,6 +1,6 @@
 // Subscriptions: who is told of which changes, and where. A secret is kept to sign with and never
 // shown. Only tenant admins manage them, for a webhook carries whole records.
-// Contract: "Webhook subscription", sections 9 and 12 of the decisions.
+// Contract: interface#subscription, decisions#deliveries, decisions#status-codes.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';

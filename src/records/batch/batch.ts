@@ -1,7 +1,7 @@
 // Many operations of one kind at once, as one statement wherever possible. A run is done as a whole
 // or not at all; when some of its operations are at fault, it says which and why. `settle` then does
 // the others: bulk without atomicity and imports stand on it.
-// Contract: Bulk and Import in sections 4 and 12 of the decisions.
+// Contract: decisions#bulk, decisions#import.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { type Catalog, catalogOf, forgetCatalog } from '../../entities/catalog.ts';

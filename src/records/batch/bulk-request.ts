@@ -1,6 +1,6 @@
 // The body of a bulk request: `{ operations: [{ op, id?, data? }], atomic? }`, read with every
 // problem named as `operations.<i>.<member>`. What the values hold is checked with the operations.
-// Contract: Bulk in section 4 of the decisions.
+// Contract: decisions#bulk.
 import { invalid, type Problem, type ServiceError } from '../../errors.ts';
 import { strangers } from '../../http/input.ts';
 import { LIMITS } from '../../limits.ts';

@@ -1,6 +1,6 @@
 // The bulk route, and its shapes in the API document. An `Idempotency-Key` is heeded for requests
 // that are all or nothing, since only those are one transaction.
-// Contract: Bulk in sections 4 and 12 of the decisions.
+// Contract: decisions#bulk.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../../app.ts';

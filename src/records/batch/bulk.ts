@@ -1,6 +1,6 @@
-// Up to 1,000 creations, changes and deletions in one request: all or nothing, or each for itself.
-// Consecutive operations of one kind are one statement. Contract: Bulk in sections 4 and 12 of the
-// decisions: atomic and one fails: 400 that names each operation at fault, and nothing is written.
+// Up to 1,000 creations, changes and deletions in one request: all or nothing, or each for itself. Consecutive
+// operations of one kind are one statement.
+// Contract: decisions#bulk.
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
 import type { App } from '../../app.ts';

@@ -1,6 +1,6 @@
 // Which of many new records repeat a unique value: found in one statement per unique field after an
 // insert of all of them was refused, so that only the guilty ones are left out.
-// Contract: `unique` in section 4 of the decisions.
+// Contract: decisions#field-changes, decisions#status-codes.
 import type { Entity, Field } from '../../entities/field.ts';
 import { conflict, type ServiceError } from '../../errors.ts';
 import { columnOf } from '../../expression/to-sql.ts';

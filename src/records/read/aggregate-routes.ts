@@ -1,6 +1,6 @@
 // The aggregate route, and its query and answer in the API document. What the parameters name is
 // checked by the operation, which names every fault at once.
-// Contract: Aggregates in section 4 of the decisions.
+// Contract: decisions#aggregates.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../../app.ts';

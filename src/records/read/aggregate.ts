@@ -1,6 +1,6 @@
 // Aggregates: count, sum, avg, min and max over the records that a list would show, in groups of
 // equal values. Sums are exact; of `decimal` they stay text. Groups come in the order of their
-// values, those without a value last. Contract: Aggregates in section 4 of the decisions.
+// values, those without a value last. Contract: decisions#aggregates.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { catalogOf, entityFor } from '../../entities/catalog.ts';

@@ -1,6 +1,6 @@
 // Finding one record as a caller sees it, and asking whether a row meets a condition. A row outside
 // of the caller's scope is not found, like one that does not exist.
-// Contract: row filters in section 6 of the decisions.
+// Contract: decisions#writes-within-a-role.
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';
 import { type Expression, relationKeys, type StoredRow } from '../../expression/ast.ts';

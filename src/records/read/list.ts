@@ -1,6 +1,6 @@
 // Listing records: filters, search, sorting, pages by number or by cursor, and a total that is
 // exact and cheap. One statement gives the page with the entity's counters, or, for a condition whose
-// total is not known to be large, the page with its total. Contract: "List query parameters", section 4 of the decisions.
+// total is not known to be large, the page with its total. Contract: interface#list, decisions#lists.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { catalogOf, entityFor } from '../../entities/catalog.ts';

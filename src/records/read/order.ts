@@ -1,6 +1,6 @@
 // Sort keys and what pages need of them: the order clause, and the condition "after this row" for
 // keyset paging. Records without a value come last whichever the direction; ties by id; without
-// `sort`, newest first. Contract: section 4 of the decisions.
+// `sort`, newest first. Contract: decisions#order.
 import { invalidField } from '../../errors.ts';
 import type { FieldRef, Names } from '../../expression/ast.ts';
 import { columnOf } from '../../expression/to-sql.ts';

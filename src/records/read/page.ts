@@ -1,7 +1,7 @@
 // One page of a list: the statement that gives its rows and the entity's counters in one snapshot.
 // An index on a field holds missing values at its end, and read backwards at its beginning, where no
 // list wants them; so a descending list, and any that goes on from a cursor, is read in two parts:
-// first the records with a value, then those without. Contract: section 4 of the decisions.
+// first the records with a value, then those without. Contract: decisions#lists, decisions#order.
 import type { App } from '../../app.ts';
 import { invalidField } from '../../errors.ts';
 import { EMPTY, join, type Sql, sql } from '../../runtime/sql.ts';

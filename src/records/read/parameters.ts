@@ -1,6 +1,6 @@
-// The query parameters of lists of records and of single ones, and the inputs made of them. Numbers
-// and flags stay texts until then, so that every fault is named at once. Contract: "Records", and
-// section 4 of the decisions.
+// The query parameters of lists of records and of single ones, and the inputs made of them. Numbers and flags stay
+// texts until then, so that every fault is named at once.
+// Contract: interface#list, decisions#lists.
 import { type Static, Type } from '@sinclair/typebox';
 import { open } from '../../http/openapi.ts';
 import { flagFrom, flagParameter, integerParameter, numberFrom } from '../../http/parameters.ts';

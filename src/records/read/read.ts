@@ -1,6 +1,6 @@
 // Reading one record by its id, as the caller sees it, with its entity tag.
 // Failures: 403 without the right to read, 404 for a record that does not exist for the caller.
-// Contract: "Records", and section 4 of the decisions.
+// Contract: interface#records, decisions#records.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { catalogOf, entityFor } from '../../entities/catalog.ts';

@@ -1,6 +1,6 @@
 // Expanding relations: an id becomes the flat record it names, one statement per target entity and
 // level. A record that the caller may not read stays an id. Failures: 400 past the limits of an answer.
-// Contract: `resolve`, section 4 of the decisions.
+// Contract: decisions#resolve.
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
 import type { App } from '../../app.ts';

@@ -1,6 +1,6 @@
 // Full-text search. The words of a record have the numbers of the fields they stand in: one index
 // serves every caller, and a caller confined to some fields is checked against the numbers.
-// Contract: `search` in section 4 of the decisions.
+// Contract: decisions#search.
 import { searchTerms } from '../../entities/search-vector.ts';
 import { join, type Sql, sql } from '../../runtime/sql.ts';
 import { type AccessScope, searchedSlots } from '../access-scope.ts';

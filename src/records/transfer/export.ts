@@ -1,7 +1,7 @@
 // Export: the records that a list would show, as CSV or as one JSON object a line, in one snapshot and
 // constant memory. The client's reading sets the pace. A failure after the first byte breaks the
 // connection, so that a cut file never looks like a whole one.
-// Contract: `export` in section 4 of the decisions; formulas and empty cells: csv.ts.
+// Contract: decisions#export.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { catalogOf, entityFor } from '../../entities/catalog.ts';

@@ -1,6 +1,6 @@
 // What a line of an imported file says: values by field key, or why it cannot be taken. The first line
 // of a CSV file names its columns. Columns of system fields are ignored.
-// Contract: Import in sections 4 and 12 of the decisions.
+// Contract: decisions#import.
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { catalogOf, entityFor } from '../../entities/catalog.ts';

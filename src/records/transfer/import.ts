@@ -1,7 +1,7 @@
 // Import: a body of any size becomes records, in constant memory. While one batch is written the next
 // is read. A batch is one statement and stays when a later one fails or the upload breaks off; refused
 // lines are left out and reported. Columns of system fields are ignored, so that an exported file can
-// be imported again. Contract: Import in sections 4 and 12 of the decisions.
+// be imported again. Contract: decisions#import.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { entityFor } from '../../entities/catalog.ts';

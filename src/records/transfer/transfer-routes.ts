@@ -1,6 +1,6 @@
 // The routes of export and import, their formats and their places in the API document. Bodies of both
 // are streams of any size: MAX_BODY_BYTES does not concern them.
-// Contract: `export` and `import` in section 4 of the decisions.
+// Contract: decisions#export, decisions#import.
 import { type Static, Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { App } from '../../app.ts';

@@ -1,6 +1,6 @@
 // Telling of a change at once: the statement that changes a single record brings its event back where somebody waits
 // for it (`Cause.tell`), so that nobody has to look for it in the outbox. To be used outside of a transaction: what
-// the statement has answered is committed. Contract: section 9 of the decisions.
+// the statement has answered is committed. Contract: decisions#events.
 import type { Entity } from '../../entities/field.ts';
 import type { RecordEventType } from '../../events/event.ts';
 import type { Cause } from '../../events/outbox.ts';

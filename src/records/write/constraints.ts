@@ -1,6 +1,6 @@
 // What Postgres refuses, in the caller's words: a duplicate in a unique field, a value too long for
 // an index, a deadlock. Index names lead back to their fields; no name of Postgres's own is told.
-// Contract: status codes in section 12 of the decisions; unique violations are 409.
+// Contract: decisions#status-codes.
 import type { Entity, Field } from '../../entities/field.ts';
 import { indexName } from '../../entities/indexes.ts';
 import { invalidField } from '../../errors.ts';

@@ -1,6 +1,6 @@
 // `Idempotency-Key`: the same key and body answers as the first time, for 24 hours. The answer is
 // kept in the transaction of the change, so that a crash keeps both or neither.
-// Contract: section 4 of the decisions.
+// Contract: decisions#idempotency.
 import type { TenantCaller } from '../../access/caller.ts';
 import { isFieldVisible, restrictionOn } from '../../access/rights.ts';
 import type { App } from '../../app.ts';

@@ -1,7 +1,7 @@
 // Webhook deliveries that need no claim: those of a new record, which nothing of its own can be before. Who creates
 // one takes places for them first; they are born claimed, and leave as soon as the change is committed. What there
 // is no place for waits to be claimed, like the deliveries of any other change.
-// Contract: section 9 of the decisions.
+// Contract: decisions#events.
 import type { App } from '../../app.ts';
 import type { Entity } from '../../entities/field.ts';
 import type { EventRow, RecordEventType } from '../../events/event.ts';

@@ -1,6 +1,6 @@
 // Relations between records: that a target exists when it is named, and what happens to those that
 // name a record when it is deleted. Rows are locked as they are found, so no reference is left behind.
-// Failures: 409 under `restrict`. Contract: `onDelete` in section 4 of the decisions.
+// Failures: 409 under `restrict`. Contract: decisions#fields.
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
 import type { Catalog } from '../../entities/catalog.ts';

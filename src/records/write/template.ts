@@ -1,6 +1,6 @@
 // `{{field}}` in what a rule writes: replaced by the record's value. A text that is nothing but one
 // such place takes the value as it is, with its type; elsewhere the value's text is put in, nothing
-// for a null. Pure. Contract: section 10 of the decisions.
+// for a null. Pure. Contract: decisions#rules.
 import type { Entity } from '../../entities/field.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { type RecordRow, storedRow } from '../row.ts';

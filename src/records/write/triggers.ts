@@ -1,7 +1,7 @@
 // The rules of an entity, where its records are written: `before` rules act on the record that is about
 // to be stored, in the order of their priority; of the `after` rules those that the change starts are
 // named, and the statement that makes the change notes them. Nothing is done here for an entity
-// without rules. Failures: 400 BUSINESS_RULE_ERROR. Contract: section 10 of the decisions.
+// without rules. Failures: 400 BUSINESS_RULE_ERROR. Contract: decisions#rules.
 import type { TenantCaller } from '../../access/caller.ts';
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';

@@ -1,7 +1,7 @@
 // Creating, changing and deleting one record: authorise, then in one statement where nothing in what is
 // stored decides over it; else read the record, check the caller's rows and the rules, and write by a
 // statement that fails to match when anything moved meanwhile, and is then done again.
-// Contract: "Records", and sections 4, 6 and 12 of the decisions.
+// Contract: interface#records, decisions#records, decisions#writes-within-a-role.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { type Catalog, catalogOf, catalogWithin, forgetCatalog } from '../../entities/catalog.ts';

@@ -1,6 +1,6 @@
 // Opens the broker that the configuration asks for: on Redis for several processes, in memory for one. What a broker
 // promises stands in contract.ts; failures are 503 (Redis away).
-// Contract: "REDIS_URL" in the configuration.
+// Contract: decisions#configuration.
 import type { Log } from '../log.ts';
 import type { Broker } from './contract.ts';
 import { MemoryBroker } from './memory.ts';
