@@ -3,7 +3,7 @@
 // reached or a migration does not apply. Contract: decisions#configuration, decisions#operations.
 import type { Config } from './config.ts';
 import { type Broker, openBroker } from './runtime/broker/broker.ts';
-import { Changes } from './runtime/changes.ts';
+import { Invalidations } from './runtime/invalidations.ts';
 import type { Log } from './runtime/log.ts';
 import { Mail } from './runtime/mail.ts';
 import { Metrics } from './runtime/metrics.ts';
@@ -18,7 +18,7 @@ export interface App {
   readonly db: Database;
   readonly broker: Broker;
   readonly log: Log;
-  readonly changes: Changes;
+  readonly invalidations: Invalidations;
   readonly mail: Mail;
   /** What the process counts and measures. */
   readonly metrics: Metrics;
@@ -47,13 +47,25 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
   try {
     for (const name of await migrate(db, PLATFORM_SQL)) log.info('migration applied', { name });
     await addVectorExtension(db, log);
-    const changes = await Changes.open(broker, log);
+    const invalidations = await Invalidations.open(broker, log);
     const tenantSchema = await readTenantSchema();
     const { smtpUrl, mailFrom: from, dataDir } = config;
     const mail = new Mail({ smtpUrl, from, dataDir, log });
     const metrics = new Metrics();
     processMetrics(metrics, db);
-    return { config, db, broker, log, changes, mail, metrics, tenantSchema, address: '', isReady: false, ...commits() };
+    return {
+      config,
+      db,
+      broker,
+      log,
+      invalidations,
+      mail,
+      metrics,
+      tenantSchema,
+      address: '',
+      isReady: false,
+      ...commits(),
+    };
   } catch (cause) {
     await broker.close();
     await db.close();
@@ -69,6 +81,25 @@ function commits(): Pick<App, 'notifyCommitted' | 'onCommitted'> {
     },
     onCommitted: (listener) => void listeners.push(listener),
   };
+}
+
+/** A value that each App has one of, made on first use: `const cacheOf = perApp((app) => new Cache(...))`. */
+export interface PerApp<T> {
+  (app: App): T;
+  /** Sets or replaces the App's value. */
+  set(app: App, value: T): void;
+}
+
+export function perApp<T>(make: (app: App) => T): PerApp<T> {
+  const values = new WeakMap<App, T>();
+  const get = (app: App): T => {
+    const known = values.get(app);
+    if (known !== undefined) return known;
+    const made = make(app);
+    values.set(app, made);
+    return made;
+  };
+  return Object.assign(get, { set: (app: App, value: T) => void values.set(app, value) });
 }
 
 /** Sees to the mail that waits, then closes the broker, then the database. Workers and streams end before this. */

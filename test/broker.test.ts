@@ -171,23 +171,23 @@ describe.each(brokers)('the broker %s', (_, url) => {
       600,
       async (ms) => {
         const one = broker(url);
-        const hits = await Promise.all(Array.from({ length: 5 }, () => one.hit('k', ms)));
+        const hits = await Promise.all(Array.from({ length: 5 }, () => one.count('k', ms)));
         expect(hits.map(({ count }) => count).sort()).toEqual([1, 2, 3, 4, 5]);
         for (const { resetMs } of hits) expect(resetMs).toBeWithin(1, ms + 1);
-        expect((await one.hit('other', ms)).count).toBe(1);
+        expect((await one.count('other', ms)).count).toBe(1);
         return { one, ms };
       },
       4,
     );
     await Bun.sleep(ms + 30);
-    expect((await one.hit('k', ms)).count).toBe(1);
+    expect((await one.count('k', ms)).count).toBe(1);
   });
 
   test('of hits at once each is counted; one past a quota is not in the windows after it', async () => {
     const ask = (one: Broker, times: number, windowMs: number, quota = 5) => {
       const minute = { key: 'minute', windowMs, quota };
       const day = { key: 'day', windowMs: 3_600_000, quota: 70 };
-      const counts = async () => (await one.hitAll([minute, day])).map(({ count }) => count);
+      const counts = async () => (await one.countAll([minute, day])).map(({ count }) => count);
       return Promise.all(Array.from({ length: times }, counts));
     };
     const { one, ms } = await inWindow(
@@ -248,7 +248,7 @@ describe.each(brokers)('the broker %s', (_, url) => {
       one.ping(),
       one.publish('a', '1'),
       one.append('s', {}, 1),
-      one.hit('k', 1),
+      one.count('k', 1),
       one.subscribe('a', () => {}),
     ];
     for (const { status } of await Promise.all(
@@ -285,8 +285,8 @@ function describeRedis(server: PrivateRedis): void {
       await two.subscribe('a', (message) => heard.push(message));
       await one.publish('a', 'hello');
       await until(() => heard.length === 1);
-      await one.hit('k', 3_600_000);
-      expect((await two.hit('k', 3_600_000)).count).toBe(2);
+      await one.count('k', 3_600_000);
+      expect((await two.count('k', 3_600_000)).count).toBe(2);
     });
 
     test('an answer that came while this process was held up counts', async () => {
@@ -305,7 +305,7 @@ function describeRedis(server: PrivateRedis): void {
         const windows = [{ key, windowMs: 3_600_000, quota: 60 }];
         const counts: number[] = [];
         for (let round = 0; round < 10; round++) {
-          const asked = several.flatMap((one) => Array.from({ length: 7 }, () => one.hitAll(windows)));
+          const asked = several.flatMap((one) => Array.from({ length: 7 }, () => one.countAll(windows)));
           for (const [hit] of await Promise.all(asked)) counts.push(hit?.count ?? 0);
         }
         const fitting = counts.filter((count) => count <= 60).sort((a, b) => a - b);
@@ -319,11 +319,11 @@ function describeRedis(server: PrivateRedis): void {
       await undisturbed(async (key) => {
         const windows = [{ key, windowMs: 3_600_000, quota: 200 }];
         // Hits in quick succession make the first process borrow some in advance.
-        for (let i = 0; i < 5; i++) await one.hitAll(windows);
-        const hits = await Promise.all(Array.from({ length: 300 }, () => two.hitAll(windows)));
+        for (let i = 0; i < 5; i++) await one.countAll(windows);
+        const hits = await Promise.all(Array.from({ length: 300 }, () => two.countAll(windows)));
         const fitting = hits.filter(([hit]) => (hit?.count ?? 201) <= 200);
         expect(fitting.length).toBeLessThanOrEqual(195);
-        const after = (await one.hitAll(windows))[0]?.count;
+        const after = (await one.countAll(windows))[0]?.count;
         return () => expect([fitting.length, after]).toEqual([195, 201]);
       });
     });
@@ -331,12 +331,12 @@ function describeRedis(server: PrivateRedis): void {
     test('what was borrowed of a window that is over is not given back to the next', async () => {
       const [one, two] = [broker(server.url, 'pair:'), broker(server.url, 'pair:')];
       const windows = [{ key: 'short', windowMs: 30, quota: 1_000 }];
-      for (let i = 0; i < 5; i++) await one.hitAll(windows);
+      for (let i = 0; i < 5; i++) await one.countAll(windows);
       await Bun.sleep(35);
       const next = [{ key: 'short', windowMs: 3_600_000, quota: 1_000 }];
-      expect((await two.hitAll(next))[0]?.count).toBe(1);
+      expect((await two.countAll(next))[0]?.count).toBe(1);
       await Bun.sleep(60);
-      expect((await two.hitAll(next))[0]?.count).toBe(2);
+      expect((await two.countAll(next))[0]?.count).toBe(2);
     });
 
     test('every call settles with 503 while it is away; on its return all works and subscribers are told', async () => {
@@ -353,7 +353,7 @@ function describeRedis(server: PrivateRedis): void {
       await server.kill();
       expect(await reading).toMatchObject({ status: 503 });
       await Promise.all(busy);
-      const calls = [one.ping(), one.hit('k', 1_000), one.publish('a', 'lost'), one.lease('l', 'm', 1, 1_000)];
+      const calls = [one.ping(), one.count('k', 1_000), one.publish('a', 'lost'), one.lease('l', 'm', 1, 1_000)];
       const errors = await within(5_000, Promise.all(calls.map((call) => call.catch((thrown) => thrown))));
       expect(errors).toEqual(Array(4).fill(expect.objectContaining({ status: 503 })));
       await until(() => !one.connected());

@@ -355,7 +355,7 @@ describe('after a crash', () => {
     await expect(db.slow.rows(build)).rejects.toMatchObject({ code: '23505' });
     await db.rows(sql`insert into platform.definition_changes (tenant_id, holder, until)
       values (${tenant.id}::uuid, platform.uuidv7(), now() - interval '1 s')`);
-    await service.app.changes.announce('catalog', tenant.id);
+    await service.app.invalidations.publish('catalog', tenant.id);
     return { schema, table };
   }
 

@@ -3,9 +3,10 @@
 // Contract: decisions#configuration, decisions#operations.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { type App, createApp } from '../src/app.ts';
+import { forEachConcurrently } from '../src/runtime/concurrency.ts';
 import { identifier, raw, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
-import { atOnce, upgradeTenants } from '../src/tenants/upgrade.ts';
+import { upgradeTenants } from '../src/tenants/upgrade.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -132,7 +133,7 @@ test('a start that is called off stops between two tenants', async () => {
 test('work is done for each item, never more at a time than allowed', async () => {
   let running = 0;
   const peaks: number[] = [];
-  await atOnce([1, 2, 3, 4, 5], 2, async () => {
+  await forEachConcurrently([1, 2, 3, 4, 5], 2, async () => {
     peaks.push(++running);
     await Promise.resolve();
     running--;

@@ -106,7 +106,7 @@ describe('custom domains', () => {
       await named.app.db.rows(sql`
         update platform.tenants set settings = settings || ${JSON.stringify({ customDomain: `api.service.${zone}` })}::text::jsonb
         where id = ${one.id}::uuid`);
-      await named.app.changes.announce('tenant', one.id);
+      await named.app.invalidations.publish('tenant', one.id);
       expect((await other.get('/api/auth/whoami', { host: `api.service.${zone}:8443` })).status).toBe(200);
     } finally {
       await named.stop();

@@ -312,7 +312,7 @@ describe('when the entity changes', () => {
     const schema = `t_${tenant.id.replaceAll('-', '')}`;
     await service.app.db.rows(sql`
       update ${identifier(schema, 'field_definitions')} set key = 'state' where key = 'status'`);
-    await service.app.changes.announce('catalog', tenant.id);
+    await service.app.invalidations.publish('catalog', tenant.id);
     await heard(service, tenant.id);
     for (const path of ['/api/views/open-tasks/records', `/api/views/open-tasks/records/${ids[0]}`]) {
       const answer = await tenant.get(path);

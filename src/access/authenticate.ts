@@ -6,7 +6,7 @@ import type { App } from '../app.ts';
 import { unauthorized } from '../errors.ts';
 import { newId } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
-import { matchesSecret, sha256, shownPrefix } from '../runtime/tokens.ts';
+import { displayPrefix, matchesSecret, sha256 } from '../runtime/tokens.ts';
 import type { Caller } from './caller.ts';
 import { requireAllowedOrigin } from './cors.ts';
 import { type Credential, credentialsIn } from './credential.ts';
@@ -84,7 +84,7 @@ interface AdminKeyRow {
 async function adminKeyCaller(app: App, request: Request, { value }: Credential): Promise<Caller> {
   const rows = await app.db.rows<AdminKeyRow>(sql`
     select id, encode(hash, 'hex') as hash, scopes from platform.admin_keys
-    where prefix = ${shownPrefix(value, ADMIN_KEY_PREFIX)} and is_active
+    where prefix = ${displayPrefix(value, ADMIN_KEY_PREFIX)} and is_active
       and (expires_at is null or expires_at > now())`);
   const digest = sha256(value);
   const row = rows.find(({ hash }) => timingSafeEqual(Buffer.from(hash, 'hex'), digest));

@@ -2,7 +2,7 @@
 // header; nothing else is ever allowed, no credentials, no `null`. A preflight carries no key: it is
 // answered for an origin that some key names. A key without origins is not for browsers: it works, but
 // no other site's script may read the answers. Contract: decisions#keys.
-import type { App } from '../app.ts';
+import { type App, perApp } from '../app.ts';
 import { forbidden } from '../errors.ts';
 import { Cache } from '../runtime/cache.ts';
 import { sql } from '../runtime/sql.ts';
@@ -48,16 +48,9 @@ export async function preflightHeaders(app: App, request: Request): Promise<Reco
 }
 
 const CACHED_ORIGINS = 5_000;
-const caches = new WeakMap<App, Cache<boolean>>();
 
-/** Preflights come without proof of anything, so what is known of an origin is kept for half a second. */
-function cacheOf(app: App): Cache<boolean> {
-  const existing = caches.get(app);
-  if (existing !== undefined) return existing;
-  const made = new Cache<boolean>(CACHED_ORIGINS, () => false);
-  caches.set(app, made);
-  return made;
-}
+/** Preflights carry no credential: an origin's answer is cached for half a second. */
+const cacheOf = perApp(() => new Cache<boolean>(CACHED_ORIGINS, () => false));
 
 async function isNamedByAKey(app: App, origin: string): Promise<boolean> {
   return cacheOf(app).get(origin, async () => {

@@ -4,7 +4,7 @@
 // Failures: 400. Contract: decisions#roles, decisions#keys.
 import type { App } from '../app.ts';
 import { invalidField } from '../errors.ts';
-import type { Topic } from '../runtime/changes.ts';
+import type { Topic } from '../runtime/invalidations.ts';
 import { identifier, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { isEntityName } from './resources.ts';
@@ -87,7 +87,7 @@ export async function revokeGrants(
 
 /** Tells every process. */
 export async function announceRevokedGrants(app: App, withdrawn: RevokedGrants): Promise<void> {
-  await Promise.all(withdrawn.map(([topic, key]) => app.changes.announce(topic, key)));
+  await Promise.all(withdrawn.map(([topic, key]) => app.invalidations.publish(topic, key)));
 }
 
 function listed(names: readonly string[]): Sql {

@@ -6,7 +6,7 @@
 import type { App } from '../app.ts';
 import { unauthorized } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
-import { Gate } from '../runtime/gate.ts';
+import { Semaphore } from '../runtime/concurrency.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import { countRequest } from './rate-limit.ts';
@@ -26,7 +26,7 @@ const WAITING_MAX = 100;
 const SWEEP_EVERY = 100;
 
 const { failuresMax, windowS, perAddress, perAddressWindowS } = LIMITS.attempts;
-const gates = new Map<string, Gate>();
+const gates = new Map<string, Semaphore>();
 let attempts = 0;
 
 /**
@@ -58,7 +58,7 @@ export async function limitAttempts(
 /** The part of `attempt` that concerns the account alone. */
 export async function guardAccount(app: App, account: Account, verify: () => Promise<boolean>): Promise<void> {
   const hash = sha256(`${account.kind} ${account.tenantId} ${account.name}`).toString('hex');
-  const gate = gates.get(hash) ?? new Gate(1, WAITING_MAX);
+  const gate = gates.get(hash) ?? new Semaphore(1, WAITING_MAX);
   gates.set(hash, gate);
   try {
     await gate.run(() => countedAttempt(app, sql`decode(${hash}, 'hex')`, verify));

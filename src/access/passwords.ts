@@ -4,7 +4,7 @@
 import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { LIMITS } from '../limits.ts';
-import { Gate } from '../runtime/gate.ts';
+import { Semaphore } from '../runtime/concurrency.ts';
 
 const COST = { N: 16_384, r: 8, p: 1 } as const;
 const HASH_BYTES = 32;
@@ -13,7 +13,7 @@ const SALT_BYTES = 16;
 const HASHING = Math.max(1, Math.floor(availableParallelism() / 2));
 /** About two seconds of work for each slot. */
 const WAITING_MAX = 50 * HASHING;
-const gate = new Gate(HASHING, WAITING_MAX);
+const gate = new Semaphore(HASHING, WAITING_MAX);
 
 /** No password has this hash. Checking against it takes as long as against a real one. */
 const NOBODYS = `scrypt$${COST.N}$${COST.r}$${COST.p}$${Buffer.alloc(SALT_BYTES).toString('base64')}$${Buffer.alloc(HASH_BYTES).toString('base64')}`;

@@ -47,7 +47,7 @@ export function rateWindowsOf(app: App, caller: Caller): RateWindow[] {
 export async function countRequest(app: App, request: Request, windows: readonly RateWindow[]): Promise<void> {
   if (windows.length === 0) return;
   const quotas = windows.map(({ key, quota, windowS }) => ({ key: `rate:${key}`, quota, windowMs: windowS * 1_000 }));
-  const hits = await app.broker.hitAll(quotas);
+  const hits = await app.broker.countAll(quotas);
   const spent = hits.map(({ count, resetMs }, i): Spent => {
     const window = windows[i] as RateWindow;
     return { ...window, left: window.quota - count, resetS: Math.max(1, Math.ceil(resetMs / 1_000)) };

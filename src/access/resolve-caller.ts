@@ -1,9 +1,8 @@
 // Credentials that belong to one tenant, and the Caller each becomes. What a credential says of
 // itself is cached by its hash; what a role allows is looked up anew for every request, from a
 // cache of its own. Used by requests and by streams alike. Contract: interface#credentials.
-import type { App } from '../app.ts';
+import { type App, perApp } from '../app.ts';
 import { unauthorized } from '../errors.ts';
-import { Cache } from '../runtime/cache.ts';
 import { identifier, type Sql, sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import { type Tenant, tenantById } from '../tenants/tenants.ts';
@@ -42,32 +41,13 @@ interface BotRow {
   permissions: { entities?: Record<string, Operation[]> };
 }
 
-interface Caches {
-  keys: Cache<KeyRow | undefined>;
-  users: Cache<UserRow | undefined>;
-  bots: Cache<BotRow | undefined>;
-  tokens: Tokens;
-}
-
 const CACHED_CREDENTIALS = 20_000;
-const caches = new WeakMap<App, Caches>();
-
-function cachesOf(app: App): Caches {
-  const existing = caches.get(app);
-  if (existing !== undefined) return existing;
-  const heard = (): boolean => app.changes.heard;
-  const made: Caches = {
-    keys: new Cache(CACHED_CREDENTIALS, heard),
-    users: new Cache(CACHED_CREDENTIALS, heard),
-    bots: new Cache(CACHED_CREDENTIALS, heard),
-    tokens: new Tokens(app.config.jwtSecrets),
-  };
-  app.changes.on('credential', (key) => (key === null ? made.keys.clear() : made.keys.drop(key)));
-  app.changes.on('user', (key) => (key === null ? made.users.clear() : made.users.drop(key)));
-  app.changes.on('bot', (key) => (key === null ? made.bots.clear() : made.bots.drop(key)));
-  caches.set(app, made);
-  return made;
-}
+const cachesOf = perApp((app) => ({
+  keys: app.invalidations.cache<KeyRow | undefined>('credential', CACHED_CREDENTIALS),
+  users: app.invalidations.cache<UserRow | undefined>('user', CACHED_CREDENTIALS),
+  bots: app.invalidations.cache<BotRow | undefined>('bot', CACHED_CREDENTIALS),
+  tokens: new Tokens(app.config.jwtSecrets),
+}));
 
 /** The process's signer and verifier of tokens. */
 export function tokensOf(app: App): Tokens {

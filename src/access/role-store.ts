@@ -1,8 +1,7 @@
 // A tenant's roles as stored, cached per process and dropped when a change is announced, so that a
 // role's change holds everywhere within a second. A role that is gone gives nothing.
 // Contract: decisions#roles.
-import type { App } from '../app.ts';
-import { Cache } from '../runtime/cache.ts';
+import { type App, perApp } from '../app.ts';
 import { identifier, sql } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { type EntityRestriction, FULL_RIGHTS, NO_RIGHTS, type Operation, type Rights } from './rights.ts';
@@ -36,16 +35,7 @@ export function rightsOf(role: Role | undefined): Rights {
 }
 
 const CACHED_TENANTS = 5_000;
-const caches = new WeakMap<App, Cache<TenantRoles>>();
-
-function cacheOf(app: App): Cache<TenantRoles> {
-  const existing = caches.get(app);
-  if (existing !== undefined) return existing;
-  const made = new Cache<TenantRoles>(CACHED_TENANTS, () => app.changes.heard);
-  app.changes.on('role', (key) => (key === null ? made.clear() : made.drop(key)));
-  caches.set(app, made);
-  return made;
-}
+const cacheOf = perApp((app) => app.invalidations.cache<TenantRoles>('role', CACHED_TENANTS));
 
 export async function rolesOf(app: App, tenant: Tenant): Promise<TenantRoles> {
   return cacheOf(app).get(tenant.id, () => loadRoles(app, tenant));

@@ -11,7 +11,7 @@ import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { newToken, sha256, shownPrefix } from '../runtime/tokens.ts';
+import { displayPrefix, newToken, sha256 } from '../runtime/tokens.ts';
 
 export const ADMIN_SCOPES = ['platform:read', 'platform:write', 'tenants:manage'] as const;
 type Scope = (typeof ADMIN_SCOPES)[number];
@@ -87,7 +87,7 @@ interface NewKey {
 async function insertKey(tx: Tx, caller: Caller, { key, name, scopes, expiresAt }: NewKey): Promise<KeyRow> {
   const row = await tx.first<KeyRow>(sql`
     insert into platform.admin_keys (id, prefix, hash, name, scopes, expires_at)
-    values (${newId()}::uuid, ${shownPrefix(key, ADMIN_KEY_PREFIX)}, decode(${sha256(key).toString('hex')}, 'hex'),
+    values (${newId()}::uuid, ${displayPrefix(key, ADMIN_KEY_PREFIX)}, decode(${sha256(key).toString('hex')}, 'hex'),
       ${name}, ${JSON.stringify(scopes)}::text::jsonb, ${expiresAt}::timestamptz)
     returning ${COLUMNS}`);
   const { id } = row as KeyRow;

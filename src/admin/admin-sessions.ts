@@ -36,6 +36,6 @@ export async function endAdminSession(app: App, caller: Caller): Promise<string>
     where id = ${caller.id}::uuid and ended_at is null
     returning id, encode(hash, 'hex') as hash`);
   if (row === undefined) throw notFound('session');
-  await app.changes.announce('credential', row.hash);
+  await app.invalidations.publish('credential', row.hash);
   return row.id;
 }

@@ -16,7 +16,7 @@ import { identifier, join, sql, type Tx } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { applyTenantSchema, dropTenantSchema } from '../tenants/provision.ts';
 import {
-  isOwnHost,
+  isServiceHost,
   schemaOf,
   TENANT_COLUMNS,
   type Tenant,
@@ -63,7 +63,7 @@ export async function createTenant(
     const { key } = await issueOwnerKey(tx, id, { label: 'first key', createdBy: null });
     return key;
   });
-  await app.changes.announce('tenant', id);
+  await app.invalidations.publish('tenant', id);
   return { id, slug, name, apiKey };
 }
 
@@ -206,12 +206,12 @@ export async function updateTenant(app: App, slug: string, input: JsonObject, is
       returning ${TENANT_COLUMNS}`);
   });
   if (row === undefined) throw notFound('tenant');
-  await app.changes.announce('tenant', row.id);
+  await app.invalidations.publish('tenant', row.id);
   return toTenant(row);
 }
 
 function rejectOwnHost(app: App, domain: string | null): void {
-  if (domain !== null && isOwnHost(app, domain)) throw conflict(`the domain ${domain} is taken`);
+  if (domain !== null && isServiceHost(app, domain)) throw conflict(`the domain ${domain} is taken`);
 }
 
 async function requireDomainFree(app: App, tx: Tx, slug: string, domain: string): Promise<void> {
@@ -226,8 +226,8 @@ async function requireDomainFree(app: App, tx: Tx, slug: string, domain: string)
 export async function deleteTenant(app: App, slug: string, confirm: string | undefined): Promise<string> {
   if (confirm !== slug) throw invalidField('confirm', 'must repeat the slug of the tenant to be dropped');
   const id = await dropTenant(app, slug);
-  await app.changes.announce('tenant', id);
-  await app.changes.announce('catalog', id);
+  await app.invalidations.publish('tenant', id);
+  await app.invalidations.publish('catalog', id);
   return id;
 }
 

@@ -2,10 +2,9 @@
 // A stale copy is harmless: writes name the definition's version and are done again when it moved.
 // Contract: decisions#entities.
 import type { TenantCaller } from '../access/caller.ts';
-import type { App } from '../app.ts';
+import { type App, perApp } from '../app.ts';
 import { notFound } from '../errors.ts';
 import type { FieldRef, FieldType } from '../expression/ast.ts';
-import { Cache } from '../runtime/cache.ts';
 import { identifier, type Queries, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { type Entity, type Field, type FieldRules, type OnDelete, type Reference, tableNameOf } from './field.ts';
@@ -17,16 +16,7 @@ export interface Catalog {
 }
 
 const CACHED_TENANTS = 2_000;
-const caches = new WeakMap<App, Cache<Catalog>>();
-
-function cacheOf(app: App): Cache<Catalog> {
-  const existing = caches.get(app);
-  if (existing !== undefined) return existing;
-  const made = new Cache<Catalog>(CACHED_TENANTS, () => app.changes.heard);
-  app.changes.on('catalog', (key) => (key === null ? made.clear() : made.drop(key)));
-  caches.set(app, made);
-  return made;
-}
+const cacheOf = perApp((app) => app.invalidations.cache<Catalog>('catalog', CACHED_TENANTS));
 
 /** The tenant's catalogue, from the cache where possible. */
 export function catalogOf(app: App, tenant: Tenant): Catalog | Promise<Catalog> {

@@ -101,7 +101,7 @@ async function step<T>(
     if (held === undefined) throw conflict('the change took too long and was abandoned; try again');
     return work(tx, await loadCatalog(tx, tenant));
   });
-  await app.changes.announce('catalog', tenant.id);
+  await app.invalidations.publish('catalog', tenant.id);
   return result;
 }
 

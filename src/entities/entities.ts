@@ -85,7 +85,7 @@ export async function createEntity(app: App, caller: TenantCaller, input: JsonOb
     const drafts = parseFields(input.fields, { catalog, self: { id, name } });
     await insertEntity(tx, tenant.schema, { id, name, label, description }, drafts);
   });
-  await app.changes.announce('catalog', tenant.id);
+  await app.invalidations.publish('catalog', tenant.id);
   return getEntity(app, caller, name);
 }
 
@@ -189,7 +189,7 @@ export async function updateEntity(
       description = ${description === undefined ? entity.description : description},
       updated_at = now()
     where id = ${entity.id}::uuid`);
-  await app.changes.announce('catalog', caller.tenant.id);
+  await app.invalidations.publish('catalog', caller.tenant.id);
   return getEntity(app, caller, name);
 }
 
@@ -218,7 +218,7 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
     const resources = [entity.name, ...views.map(({ slug }) => `view:${slug}`)];
     return { id: entity.id, withdrawn: await revokeGrants(tx, tenant, resources) };
   });
-  await app.changes.announce('catalog', tenant.id);
+  await app.invalidations.publish('catalog', tenant.id);
   await announceRevokedGrants(app, withdrawn);
   return id;
 }

@@ -90,7 +90,7 @@ async function rename(
       const entity = catalog.byId.get(id);
       return entity === undefined ? 0 : replaceKeyInRoles(tx, entity, key, by);
     });
-    if (named > 0) await lock.app.changes.announce('role', lock.tenant.id);
+    if (named > 0) await lock.app.invalidations.publish('role', lock.tenant.id);
     return named > 0;
   };
   const isNamed = await inRoles([key, newKey]);

@@ -2,8 +2,8 @@
 // handed to the tenant's watchers once and in order. Each entry names the one before it; where that
 // is not the last one read, something was lost, and the watchers are told to close their streams:
 // contiguous or disconnected, never a silent gap. Contract: decisions#sse.
-import type { App } from '../app.ts';
-import type { Entry } from '../runtime/broker/contract.ts';
+import { type App, perApp } from '../app.ts';
+import type { StreamEntry } from '../runtime/broker/contract.ts';
 import { newId } from '../runtime/ids.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import { Relay, type RelayedEvent, type Round, streamOf } from './relay.ts';
@@ -216,7 +216,7 @@ export class Hub {
     await this.#wakeReader();
   }
 
-  #take({ stream, id, fields }: Entry): void {
+  #take({ stream, id, fields }: StreamEntry): void {
     if (stream === this.#wake) {
       this.#wakeId = id;
       return;
@@ -276,23 +276,23 @@ function remember(recent: Set<string>, id: string): void {
   }
 }
 
-const hubs = new WeakMap<App, Hub>();
+const hubs = perApp((): { hub?: Hub } => ({}));
 
 /** Opens the process's hub; once, at start. */
 export async function openHub(app: App): Promise<Hub> {
   const hub = await Hub.open(app);
-  hubs.set(app, hub);
+  hubs.set(app, { hub });
   return hub;
 }
 
 /** See `Hub.follow`; undefined also in a process without a hub, which has no streams. */
 export function followOf(app: App, tenantId: string, entity: string): Follow | undefined {
-  return hubs.get(app)?.follow(tenantId, entity);
+  return hubs(app).hub?.follow(tenantId, entity);
 }
 
 /** The process's hub. */
 export function hubOf(app: App): Hub {
-  const hub = hubs.get(app);
+  const { hub } = hubs(app);
   if (hub === undefined) throw new Error('the hub is not open');
   return hub;
 }

@@ -2,7 +2,7 @@
 // one may appear after higher ones: a number that is missing is remembered and looked for until every
 // transaction that could still bring it has ended.
 // Contract: decisions#events.
-import { LAZY_COMMIT, type Queries, sql, type Tx } from '../runtime/sql.ts';
+import { ASYNC_COMMIT, type Queries, sql, type Tx } from '../runtime/sql.ts';
 import type { EventRecord } from './event.ts';
 import { hasSubscriber } from './stream-subscriptions.ts';
 
@@ -109,7 +109,7 @@ export async function readOutbox(tx: Tx, { readTo, missing }: Cursor): Promise<O
     )
     select s.*, p.*, pg_snapshot_xmin(pg_current_snapshot())::text as oldest, pg_current_xact_id()::text as own,
       l.setting, e.*
-    from (standing as s cross join place as p cross join (select ${LAZY_COMMIT} as setting) as l)
+    from (standing as s cross join place as p cross join (select ${ASYNC_COMMIT} as setting) as l)
     full join (select * from seen where ${hasSubscriber(sql`seen`)}) as e on false
     order by e.seq nulls first`);
   if (!first?.own) throw new Error('the row of the relay is not there');

@@ -6,8 +6,8 @@
 // Contract: decisions#events.
 import type { App } from '../app.ts';
 import { STREAM_TTL_MS } from '../runtime/broker/contract.ts';
+import { SerialQueue } from '../runtime/concurrency.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
-import { Turns } from '../runtime/turns.ts';
 import { type CommittedEvent, toEvent } from './event.ts';
 import {
   advance,
@@ -56,7 +56,7 @@ export class Relay {
   readonly #processId: string;
   #place: Cursor | null = null;
   /** One after the other in this process too: what a look shows is for the place that it was made for. */
-  readonly #turns = new Turns();
+  readonly #turns = new SerialQueue();
   /** A process that was found to be gone, and when one was looked for last. */
   #gone: string | null = null;
   #lookedAt = Number.NEGATIVE_INFINITY;
@@ -81,7 +81,7 @@ export class Relay {
   /** Whether an event of this process may be one to `offer`, as far as can be said before there is one. */
   get isOpen(): boolean {
     const isSure = performance.now() - this.#seenAt < OFFERS_AFTER_LOOK_MS;
-    return this.#place !== null && this.#place.missing.size === 0 && isSure && this.#turns.isFree;
+    return this.#place !== null && this.#place.missing.size === 0 && isSure && this.#turns.isIdle;
   }
 
   /** The entry that the stream ends with; undefined when this process does not know. */
@@ -99,7 +99,7 @@ export class Relay {
   offer(event: RelayedEvent): Promise<boolean> | null {
     const place = this.#place;
     if (place === null || !this.isOpen || event.seq !== place.readTo + 1) return null;
-    return this.#turns.take(async () => {
+    return this.#turns.run(async () => {
       try {
         await this.#append(streamOf(event.tenantId), [event]);
       } catch (cause) {
@@ -122,7 +122,7 @@ export class Relay {
 
   /** The same, under the row's lock from the start: what is committed after it resolves is relayed by somebody. */
   claim(): Promise<Round | null> {
-    return this.#turns.take(() => this.#claim());
+    return this.#turns.run(() => this.#claim());
   }
 
   async #claim(): Promise<Round | null> {
@@ -173,7 +173,7 @@ export class Relay {
         returning id`);
       if (left.length > 0) this.#place = null;
     };
-    await this.#turns.take(() => this.app.db.begin(leave));
+    await this.#turns.run(() => this.app.db.begin(leave));
     return this.#place === null;
   }
 

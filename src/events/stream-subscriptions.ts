@@ -4,8 +4,8 @@
 // A process that has not renewed its part for long is taken for dead; one that was not dead is told of it.
 // Failures: beginning to listen fails with 503 while database or broker are away. Contract: decisions#events.
 import type { App } from '../app.ts';
+import { SerialQueue } from '../runtime/concurrency.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
-import { Turns } from '../runtime/turns.ts';
 
 /** Stands for all entities of a tenant, and for what is of none. */
 export const ALL_ENTITIES = '';
@@ -52,7 +52,7 @@ export class StreamSubscriptions {
   #hasLeftovers = false;
   #renewedAt = Number.NEGATIVE_INFINITY;
   /** One after the other: what stands in the database is what was written last. */
-  readonly #turns = new Turns();
+  readonly #turns = new SerialQueue();
   readonly #timer: ReturnType<typeof setInterval>;
 
   private constructor(options: StreamSubscriptionsOptions) {
@@ -97,7 +97,7 @@ export class StreamSubscriptions {
     const names = [...entities];
     for (const name of names) this.#count(tenantId, name, 1);
     try {
-      await this.#turns.take(() => this.#store(tenantId, names));
+      await this.#turns.run(() => this.#store(tenantId, names));
     } catch (cause) {
       this.remove(tenantId, names);
       throw cause;
@@ -119,7 +119,7 @@ export class StreamSubscriptions {
 
   async close(): Promise<void> {
     clearInterval(this.#timer);
-    await this.#turns.take(() => this.#withdraw());
+    await this.#turns.run(() => this.#withdraw());
   }
 
   #hear(tenantId: string): void {
@@ -132,7 +132,7 @@ export class StreamSubscriptions {
 
   async #attempt(work: () => Promise<void>): Promise<void> {
     try {
-      await this.#turns.take(work);
+      await this.#turns.run(work);
     } catch (cause) {
       this.#app.log.warn('what is listened to could not be looked up or renewed', { cause });
     }

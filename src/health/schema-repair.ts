@@ -5,12 +5,13 @@
 import type { App } from '../app.ts';
 import { repairEntities } from '../entities/repair.ts';
 import { ServiceError } from '../errors.ts';
+import { forEachConcurrently } from '../runtime/concurrency.ts';
 import type { Transaction } from '../runtime/postgres.ts';
 import { sql } from '../runtime/sql.ts';
 import { addVectorExtension } from '../runtime/vector.ts';
-import { applyTenantSchema, holdingTenant } from '../tenants/provision.ts';
+import { applyTenantSchema, withTenantLock } from '../tenants/provision.ts';
 import { TENANT_COLUMNS, type TenantRow, toTenant } from '../tenants/tenants.ts';
-import { AT_ONCE, atOnce } from '../tenants/upgrade.ts';
+import { SCHEMA_CONCURRENCY } from '../tenants/upgrade.ts';
 import { wordsOf } from './issues.ts';
 import { type CheckedTenant, checkSchemas, checkTenant } from './schema-check.ts';
 
@@ -27,7 +28,7 @@ export async function repairSchemas(app: App): Promise<{ fixed: number; errors: 
   }
   let fixed = 0;
   const errors: RepairFailure[] = [];
-  await atOnce(degraded, AT_ONCE, async (tenant) => {
+  await forEachConcurrently(degraded, SCHEMA_CONCURRENCY, async (tenant) => {
     const outcome = await repairTenant(app, tenant);
     if (outcome === 'fixed') fixed++;
     else if (outcome !== 'healthy') errors.push({ tenant: tenant.slug, message: outcome });
@@ -49,10 +50,10 @@ async function addExtension(app: App): Promise<void> {
 /** `fixed`, `healthy` when it was mended meanwhile or is gone, else what is still wrong. */
 async function repairTenant(app: App, { id, slug }: CheckedTenant): Promise<string> {
   try {
-    const outcome = await holdingTenant(app, id, (tx) => mend(app, tx, id));
+    const outcome = await withTenantLock(app, id, (tx) => mend(app, tx, id));
     if (outcome === 'fixed') {
       app.log.info('a tenant’s schema was repaired', { tenant: slug });
-      for (const topic of ['tenant', 'catalog', 'role'] as const) await app.changes.announce(topic, id);
+      for (const topic of ['tenant', 'catalog', 'role'] as const) await app.invalidations.publish(topic, id);
     }
     return outcome ?? 'healthy';
   } catch (error) {

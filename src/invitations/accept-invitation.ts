@@ -5,7 +5,7 @@
 // Contract: interface#invitations, decisions#invitations.
 import { hashPassword } from '../access/passwords.ts';
 import { insertTenant, SLUG_PATTERN } from '../admin/tenants.ts';
-import type { App } from '../app.ts';
+import { type App, perApp } from '../app.ts';
 import { conflict, forbidden, invalidField, notFound, ServiceError } from '../errors.ts';
 import { Input, matching, text } from '../http/input.ts';
 import { LIMITS } from '../limits.ts';
@@ -44,12 +44,11 @@ export async function acceptInvitation(app: App, body: JsonObject): Promise<Memb
   });
 }
 
-const turns = new WeakMap<App, Map<string, Promise<unknown>>>();
+const pendingOf = perApp(() => new Map<string, Promise<unknown>>());
 
 /** One accept of a token at a time in a process, so that the losers of a race cost no password hash. */
 async function oneAtATime<T>(app: App, token: string, accept: () => Promise<T>): Promise<T> {
-  const waiting = turns.get(app) ?? new Map<string, Promise<unknown>>();
-  turns.set(app, waiting);
+  const waiting = pendingOf(app);
   const key = sha256(token).toString('hex');
   const before = waiting.get(key) ?? Promise.resolve();
   const mine = before.then(accept, accept);
@@ -106,7 +105,7 @@ async function foundTenant(
     await tx.rows(sql`update platform.invitations as i set tenant_id = ${id}::uuid where ${hasToken(token)}`);
     return insertUser(tx, { schema: schemaOf(id) }, { ...user, role: 'owner' });
   });
-  await app.changes.announce('tenant', id);
+  await app.invalidations.publish('tenant', id);
   return owner;
 }
 

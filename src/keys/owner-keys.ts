@@ -8,7 +8,7 @@ import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { type Queries, sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { newToken, sha256, shownPrefix } from '../runtime/tokens.ts';
+import { displayPrefix, newToken, sha256 } from '../runtime/tokens.ts';
 import { revokeKey } from './revoke.ts';
 
 const OWNER_KEY_PREFIX = 'svc_ak_';
@@ -55,7 +55,7 @@ export async function issueOwnerKey(
   const key = newToken(OWNER_KEY_PREFIX);
   const row = await queries.first<KeyRow>(sql`
     insert into platform.owner_keys (id, tenant_id, prefix, hash, label, expires_at, created_by)
-    values (${newId()}::uuid, ${tenantId}::uuid, ${shownPrefix(key, OWNER_KEY_PREFIX)},
+    values (${newId()}::uuid, ${tenantId}::uuid, ${displayPrefix(key, OWNER_KEY_PREFIX)},
       decode(${sha256(key).toString('hex')}, 'hex'), ${input.label}, ${input.expiresAt ?? null}::timestamptz,
       ${input.createdBy})
     returning ${COLUMNS}`);

@@ -192,7 +192,7 @@ async function keyHashes(app: App, apiId: string): Promise<string[]> {
 }
 
 async function announceKeys(app: App, hashes: readonly string[]): Promise<void> {
-  await Promise.all(hashes.map((hash) => app.changes.announce('credential', hash)));
+  await Promise.all(hashes.map((hash) => app.invalidations.publish('credential', hash)));
 }
 
 function asJson(value: unknown): Sql {

@@ -9,7 +9,7 @@ import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { newToken, sha256, shownPrefix } from '../runtime/tokens.ts';
+import { displayPrefix, newToken, sha256 } from '../runtime/tokens.ts';
 import { getApi } from './platform-apis.ts';
 import { revokeKey } from './revoke.ts';
 
@@ -56,7 +56,7 @@ export async function issuePlatformKey(
   const key = newToken(PLATFORM_KEY_PREFIX);
   const row = await app.db.first<KeyRow>(sql`
     insert into platform.platform_keys (id, tenant_id, api_id, prefix, hash, role, label, expires_at, created_by)
-    select ${newId()}::uuid, a.tenant_id, a.id, ${shownPrefix(key, PLATFORM_KEY_PREFIX)},
+    select ${newId()}::uuid, a.tenant_id, a.id, ${displayPrefix(key, PLATFORM_KEY_PREFIX)},
       decode(${sha256(key).toString('hex')}, 'hex'), ${role}::text, ${label}::text,
       now() + make_interval(days => ${ttlDays}::int), ${caller.id}::text
     from platform.apis as a

@@ -12,7 +12,7 @@ import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { newToken, sha256, shownPrefix } from '../runtime/tokens.ts';
+import { displayPrefix, newToken, sha256 } from '../runtime/tokens.ts';
 import { revokeKey } from './revoke.ts';
 
 const PUBLIC_KEY_PREFIX = 'svc_pk_';
@@ -68,7 +68,7 @@ export async function issuePublicKey(
     tx.first<KeyRow>(sql`
       insert into platform.public_keys (id, tenant_id, prefix, hash, label, role_id, scopes, allowed_origins,
         rate_limit_per_min, rate_limit_per_day, expires_at, created_by)
-      values (${newId()}::uuid, ${caller.tenant.id}::uuid, ${shownPrefix(key, PUBLIC_KEY_PREFIX)},
+      values (${newId()}::uuid, ${caller.tenant.id}::uuid, ${displayPrefix(key, PUBLIC_KEY_PREFIX)},
         decode(${sha256(key).toString('hex')}, 'hex'), ${settings.label}, ${settings.roleId}::uuid,
         ${JSON.stringify(settings.scopes)}::text::jsonb, ${JSON.stringify(settings.allowedOrigins)}::text::jsonb,
         ${settings.rateLimitPerMin}::int, ${settings.rateLimitPerDay}::int,
@@ -108,7 +108,7 @@ export async function updatePublicKey(
       returning ${COLUMNS}, encode(hash, 'hex') as hash`),
   );
   if (row === undefined) throw notFound('key');
-  await app.changes.announce('credential', row.hash);
+  await app.invalidations.publish('credential', row.hash);
   return toKey(row);
 }
 

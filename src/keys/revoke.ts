@@ -21,5 +21,5 @@ export async function revokeKey(
     where id = ${id}::uuid and tenant_id = ${tenant.id}::uuid and revoked_at is null and ${further}
     returning encode(hash, 'hex') as hash`);
   if (row === undefined) throw notFound('key');
-  await app.changes.announce('credential', row.hash);
+  await app.invalidations.publish('credential', row.hash);
 }

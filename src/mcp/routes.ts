@@ -6,7 +6,7 @@ import { createMcpHandler, type McpHttpHandler, type McpServerFactory } from '@m
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { Caller } from '../access/caller.ts';
-import type { App } from '../app.ts';
+import { type App, perApp } from '../app.ts';
 import { notFound, ServiceError, unauthorized } from '../errors.ts';
 import { readJson } from '../http/body.ts';
 import { describe, open } from '../http/openapi.ts';
@@ -129,14 +129,8 @@ function serverFor(app: App): McpServerFactory {
   };
 }
 
-const listeners = new WeakMap<App, Set<McpHttpHandler>>();
-
-/** Streams that stay open until somebody ends them are kept apart from calls, which end by themselves. */
-function listenersOf(app: App): Set<McpHttpHandler> {
-  const known = listeners.get(app) ?? new Set();
-  listeners.set(app, known);
-  return known;
-}
+/** Streams stay open until they are ended; calls end by themselves and are not tracked. */
+const listenersOf = perApp(() => new Set<McpHttpHandler>());
 
 /** Ends the streams that clients listen to; calls in flight go on. */
 export async function closeMcpStreams(app: App): Promise<void> {

@@ -2,7 +2,7 @@
 // their rights doubtful. Opened once, after the hub; closed before the server, so that streams end in order.
 // Failures: 503 while the service stops or the broker is away. Contract: decisions#sse, decisions#websocket.
 import type { TenantCaller } from '../access/caller.ts';
-import type { App } from '../app.ts';
+import { type App, perApp } from '../app.ts';
 import { unavailable } from '../errors.ts';
 import { hubOf } from '../events/hub.ts';
 import { type Snapshot, takeSnapshot } from '../events/snapshot.ts';
@@ -38,9 +38,9 @@ export class Realtime {
     app.metrics.gauge('svc_ws_connections', 'Authenticated WebSockets.', () => this.places.held('ws:'));
     app.metrics.gauge('svc_ws_waiting', 'WebSockets not authenticated yet.', () => this.lobby.size);
     this.#timer = setInterval(() => this.#check(), CHECK_MS);
-    for (const topic of ['credential', 'bot'] as const) app.changes.on(topic, () => this.#doubt(null));
-    for (const topic of ['tenant', 'role'] as const) app.changes.on(topic, (tenantId) => this.#doubt(tenantId));
-    app.changes.on('user', (key) => this.#doubt(key === null ? null : (key.split(':')[0] ?? null)));
+    for (const topic of ['credential', 'bot'] as const) app.invalidations.on(topic, () => this.#doubt(null));
+    for (const topic of ['tenant', 'role'] as const) app.invalidations.on(topic, (tenantId) => this.#doubt(tenantId));
+    app.invalidations.on('user', (key) => this.#doubt(key === null ? null : (key.split(':')[0] ?? null)));
   }
 
   /** Throws 503 once the service stops. */
@@ -157,7 +157,9 @@ export class Realtime {
   }
 }
 
-const opened = new WeakMap<App, Realtime>();
+const opened = perApp((): Realtime => {
+  throw unavailable('streams are not open yet');
+});
 
 /** Opens the process's part; once, after the hub. */
 export function openRealtime(app: App): Realtime {
@@ -167,7 +169,5 @@ export function openRealtime(app: App): Realtime {
 }
 
 export function realtimeOf(app: App): Realtime {
-  const realtime = opened.get(app);
-  if (realtime === undefined) throw unavailable('streams are not open yet');
-  return realtime;
+  return opened(app);
 }

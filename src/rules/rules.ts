@@ -119,7 +119,7 @@ async function changing(app: App, caller: TenantCaller, change: Change): Promise
       where id = ${changed.row.entity_id}::uuid`);
     return changed;
   });
-  await app.changes.announce('catalog', tenant.id);
+  await app.invalidations.publish('catalog', tenant.id);
   return shown(row, catalog);
 }
 

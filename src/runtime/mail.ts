@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { createTransport, type Transporter } from 'nodemailer';
 import { LIMITS } from '../limits.ts';
-import { Gate } from './gate.ts';
+import { Semaphore } from './concurrency.ts';
 import { newId } from './ids.ts';
 import type { Log } from './log.ts';
 
@@ -35,7 +35,7 @@ export class Mail {
   readonly #options: MailOptions;
   readonly #retryAfterMs: readonly number[];
   readonly #smtp: Transporter | null;
-  readonly #gate = new Gate(concurrent, queuedMax);
+  readonly #semaphore = new Semaphore(concurrent, queuedMax);
   readonly #pending = new Map<Promise<void>, Message | null>();
   readonly #closing = new AbortController();
 
@@ -53,7 +53,7 @@ export class Mail {
     }
     const made = typeof message === 'function' ? message : async () => message;
     const task: Promise<void> = Promise.resolve()
-      .then(() => this.#gate.run(made))
+      .then(() => this.#semaphore.run(made))
       .then((ready) =>
         ready === undefined ? undefined : this.#deliver(ready, (kept) => this.#pending.set(task, kept)),
       )
@@ -82,7 +82,7 @@ export class Mail {
     underWay(message);
     const { to, subject } = message;
     for (let attempt = 0; ; attempt++) {
-      const failure = await this.#gate.run(() => this.#attempt(smtp, message));
+      const failure = await this.#semaphore.run(() => this.#attempt(smtp, message));
       if (failure === undefined) return this.#options.log.info('mail sent', { to, subject });
       this.#options.log.warn('a mail could not be sent', { to, subject, attempt: attempt + 1, reason: failure.reason });
       const waitMs = this.#retryAfterMs[attempt];

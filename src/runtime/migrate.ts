@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 
-import type { Connections, Transaction } from './postgres.ts';
+import type { PooledQueries, Transaction } from './postgres.ts';
 import { type Queries, raw, sql } from './sql.ts';
 
 interface Migration {
@@ -26,7 +26,7 @@ const BOOKKEEPING = `
   );`;
 
 /** Brings the platform schema up to date; resolves to the names applied by this call, in order. */
-export async function migrate(db: { slow: Connections }, directory: string | URL): Promise<string[]> {
+export async function migrate(db: { slow: PooledQueries }, directory: string | URL): Promise<string[]> {
   const migrations = await readMigrations(directory instanceof URL ? fileURLToPath(directory) : directory);
   await db.slow.begin(async (tx) => {
     await tx.rows(LOCK);

@@ -8,8 +8,8 @@ import postgres from 'postgres';
 import { unavailable } from '../errors.ts';
 import { newId } from './ids.ts';
 import type { Log } from './log.ts';
+import type { Connection } from './postgres/connection.ts';
 import { guardAgainstLateWrites } from './postgres/failures.ts';
-import type { Lane } from './postgres/lane.ts';
 import { Pool } from './postgres/pool.ts';
 import { bindValues } from './postgres/values.ts';
 import { compile, type Queries, type Sql, sql, type Tx } from './sql.ts';
@@ -20,25 +20,25 @@ export interface Transaction extends Tx {
 }
 
 /** Queries and transactions on one pool. */
-export interface Connections extends Queries {
+export interface PooledQueries extends Queries {
   /** Commits when `work` resolves; rolls back and rethrows when it rejects or when a query in it failed. */
   begin<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
 }
 
-export interface Database extends Connections {
+export interface Database extends PooledQueries {
   /** What tells this process's connections from those of others. */
   readonly id: string;
   /** Whether the process with this id has a connection to the server at this moment. */
   isConnected(id: string): Promise<boolean>;
   /** For index builds, scans and exports: no statement_timeout, a deadline of ten minutes. */
-  readonly slow: Connections;
+  readonly slow: PooledQueries;
   /** Batches of at most `batchRows` rows in one snapshot and constant memory; released when the reader stops early. */
   stream<T>(query: Sql, batchRows: number): AsyncIterable<T[]>;
   /** Several statements without values, on the slow pool. */
   exec(text: string): Promise<void>;
   /** Resolves when the database answers. */
   ping(): Promise<void>;
-  /** Lanes of the request pool: open, leased, and calls that wait for one. */
+  /** Connections of the request pool: open, leased, and calls that wait for one. */
   stats(): { size: number; inUse: number; waiting: number };
   /** Waits for what is in flight, at most five seconds, then closes every connection. */
   close(): Promise<void>;
@@ -85,14 +85,14 @@ export function openDatabase(options: DatabaseOptions): Database {
   };
   const slow = new Pool({ ...patient, name: 'slow work', max: slowMax });
   const streamed = new Pool({ ...patient, name: 'streams', max: streamMax });
-  const requests = connections(fast);
+  const requests = pooledQueries(fast);
   return {
     ...requests,
     id,
     isConnected: (other) => isConnected(requests, other),
-    slow: connections(slow),
+    slow: pooledQueries(slow),
     stream: (query, batchRows) => streamRows(streamed, query, batchRows),
-    exec: (text) => slow.lease((lane) => lane.exec(text)),
+    exec: (text) => slow.lease((connection) => connection.exec(text)),
     ping: async () => void (await requests.rows(sql`select 1`)),
     stats: () => fast.stats(),
     close: async () => void (await Promise.all([fast, slow, streamed].map((pool) => pool.close(CLOSE_GRACE_MS)))),
@@ -109,70 +109,70 @@ async function isConnected(queries: Queries, id: string): Promise<boolean> {
   return found !== undefined;
 }
 
-function connections(pool: Pool): Connections {
+function pooledQueries(pool: Pool): PooledQueries {
   const rows = async <T>(query: Sql): Promise<T[]> => {
     const { text, parameters } = compile(query);
     bindValues(parameters);
-    return pool.lease((lane) => lane.run(text, parameters)) as Promise<unknown> as Promise<T[]>;
+    return pool.lease((connection) => connection.run(text, parameters)) as Promise<unknown> as Promise<T[]>;
   };
   return {
     rows,
     first: async <T>(query: Sql): Promise<T | undefined> => (await rows<T>(query))[0],
-    begin: (work) => pool.lease((lane) => inTransaction(pool, lane, work)),
+    begin: (work) => pool.lease((connection) => inTransaction(pool, connection, work)),
   };
 }
 
-async function inTransaction<T>(pool: Pool, lane: Lane, work: (tx: Transaction) => Promise<T>): Promise<T> {
-  await lane.exec('begin');
-  const { tx, failure } = transaction(pool, lane);
+async function inTransaction<T>(pool: Pool, connection: Connection, work: (tx: Transaction) => Promise<T>): Promise<T> {
+  await connection.exec('begin');
+  const { tx, failure } = transaction(pool, connection);
   let result: T;
   try {
     result = await work(tx);
   } catch (error) {
-    await rollback(lane);
+    await rollback(connection);
     throw error;
   }
   const failed = failure();
   if (failed !== undefined) {
-    await rollback(lane);
+    await rollback(connection);
     throw failed;
   }
-  pool.renew(lane);
-  await lane.exec('commit');
+  pool.renew(connection);
+  await connection.exec('commit');
   return result;
 }
 
 /** The queries of one transaction, and the first failure among them: Postgres has then undone all of it. */
-function transaction(pool: Pool, lane: Lane): { tx: Transaction; failure: () => unknown } {
+function transaction(pool: Pool, connection: Connection): { tx: Transaction; failure: () => unknown } {
   let failed: unknown;
   const step = async <R>(run: () => Promise<R>): Promise<R> => {
-    pool.renew(lane);
+    pool.renew(connection);
     try {
       return await run();
     } catch (error) {
       failed ??= error;
       throw error;
     } finally {
-      pool.renew(lane);
+      pool.renew(connection);
     }
   };
   const rows = async <T>(query: Sql): Promise<T[]> => {
     const { text, parameters } = compile(query);
     bindValues(parameters);
-    return (await step(() => lane.run(text, parameters))) as unknown as T[];
+    return (await step(() => connection.run(text, parameters))) as unknown as T[];
   };
   const first = async <T>(query: Sql): Promise<T | undefined> => (await rows<T>(query))[0];
-  const tx: Transaction = { transaction: true, rows, first, exec: (text) => step(() => lane.exec(text)) };
+  const tx: Transaction = { transaction: true, rows, first, exec: (text) => step(() => connection.exec(text)) };
   return { tx, failure: () => failed };
 }
 
-/** A lane that cannot roll back is given up, and the server rolls back for it. */
-async function rollback(lane: Lane): Promise<void> {
-  if (lane.broken) return;
+/** A connection that cannot roll back is given up, and the server rolls back for it. */
+async function rollback(connection: Connection): Promise<void> {
+  if (connection.broken) return;
   try {
-    await lane.exec('rollback');
+    await connection.exec('rollback');
   } catch (error) {
-    lane.fail(unavailable('a transaction could not be rolled back', error));
+    connection.fail(unavailable('a transaction could not be rolled back', error));
   }
 }
 
@@ -188,26 +188,26 @@ async function* streamRows<T>(pool: Pool, query: Sql, batchRows: number): AsyncG
   const cursor = `rows_${++streams}`;
   const lease = await openLease(pool);
   try {
-    await lease.lane.run(`declare ${cursor} no scroll cursor with hold for ${text}`, parameters, false);
+    await lease.connection.run(`declare ${cursor} no scroll cursor with hold for ${text}`, parameters, false);
     for (;;) {
-      pool.renew(lease.lane);
-      const batch = await lease.lane.run(`fetch forward ${Math.trunc(batchRows)} from ${cursor}`, [], false);
+      pool.renew(lease.connection);
+      const batch = await lease.connection.run(`fetch forward ${Math.trunc(batchRows)} from ${cursor}`, [], false);
       if (batch.length > 0) yield batch as unknown as T[];
       if (batch.length < batchRows) return;
     }
   } finally {
-    await closeCursor(lease.lane, cursor);
+    await closeCursor(lease.connection, cursor);
     await lease.end();
   }
 }
 
-/** A statement that failed has left no cursor; a lane that cannot close one is given up. */
-async function closeCursor(lane: Lane, cursor: string): Promise<void> {
-  if (lane.broken) return;
+/** A statement that failed has left no cursor; a connection that cannot close one is given up. */
+async function closeCursor(connection: Connection, cursor: string): Promise<void> {
+  if (connection.broken) return;
   try {
-    await lane.exec(`close ${cursor}`);
+    await connection.exec(`close ${cursor}`);
   } catch (error) {
-    if (!isMissingCursor(error)) lane.fail(unavailable('a cursor could not be closed', error));
+    if (!isMissingCursor(error)) connection.fail(unavailable('a cursor could not be closed', error));
   }
 }
 
@@ -216,21 +216,21 @@ function isMissingCursor(error: unknown): boolean {
 }
 
 /** A lease that lasts until `end` is called, for a reader that decides itself when it is done. */
-async function openLease(pool: Pool): Promise<{ lane: Lane; end: () => Promise<void> }> {
+async function openLease(pool: Pool): Promise<{ connection: Connection; end: () => Promise<void> }> {
   let finish = () => {};
   const finished = new Promise<void>((resolve) => {
     finish = resolve;
   });
-  const opened = Promise.withResolvers<Lane>();
-  const leased = pool.lease(async (lane) => {
-    opened.resolve(lane);
+  const opened = Promise.withResolvers<Connection>();
+  const leased = pool.lease(async (connection) => {
+    opened.resolve(connection);
     await finished;
   });
   leased.catch(opened.reject);
-  const lane = await opened.promise;
+  const connection = await opened.promise;
   const end = (): Promise<void> => {
     finish();
     return leased;
   };
-  return { lane, end };
+  return { connection, end };
 }

@@ -43,7 +43,7 @@ export const EMPTY = raw('');
  * To be selected in a transaction that a crash of the server may undo at no price but work done twice: its commit waits
  * for no disk. What was committed before, by whomever, is not affected.
  */
-export const LAZY_COMMIT = raw(`set_config('synchronous_commit', 'off', true)`);
+export const ASYNC_COMMIT = raw(`set_config('synchronous_commit', 'off', true)`);
 
 /**
  * To be selected in a transaction whose statements cost more to plan than to run: each is planned once for a connection.
@@ -53,14 +53,14 @@ export const LAZY_COMMIT = raw(`set_config('synchronous_commit', 'off', true)`);
  * nothing then; a bitmap scan goes to each of them every time until a vacuum. None is compiled, for which estimates that
  * know no values would be reason enough.
  */
-export const KEPT_PLANS = raw(
+export const GENERIC_PLANS = raw(
   `set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('jit', 'off', true)
     || set_config('enable_seqscan', 'off', true) || set_config('enable_sort', 'off', true)
     || set_config('enable_bitmapscan', 'off', true)`,
 );
 
 /** The same as one piece, for what is used again and again. Throws where a value would be bound. */
-export function inOnePiece(query: Sql): Sql {
+export function flatten(query: Sql): Sql {
   const { text, parameters } = compile(query);
   if (parameters.length > 0) throw new Error('a fixed part of a statement binds values');
   return raw(text);

@@ -12,7 +12,7 @@ export function newToken(prefix: string): string {
 }
 
 /** The leading part of a value, the only part ever listed. */
-export function shownPrefix(value: string, prefix: string): string {
+export function displayPrefix(value: string, prefix: string): string {
   return value.slice(0, prefix.length + PREFIX_SHOWN);
 }
 

@@ -24,7 +24,7 @@ export async function applyTenantSchema(app: App, tx: Transaction, tenantId: str
  * Runs `work` in a transaction that holds the tenant: no other process completes or drops its schema meanwhile.
  * Undefined when there is no such tenant any more. A table that stays locked for too long fails it (SQLSTATE 55P03).
  */
-export async function holdingTenant<T>(
+export async function withTenantLock<T>(
   app: App,
   tenantId: string,
   work: (tx: Transaction, digest: string | null) => Promise<T>,

@@ -1,8 +1,7 @@
 // Tenants: who they are and how they are found, by slug, id or custom domain. Cached per process,
 // dropped when any process announces a change; null where there is none.
 // Contract: interface#tenant-context, decisions#tenants.
-import type { App } from '../app.ts';
-import { Cache } from '../runtime/cache.ts';
+import { type App, perApp } from '../app.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
 
 export interface TenantSettings {
@@ -26,45 +25,37 @@ export interface Tenant {
 const DEFAULT_SETTINGS: TenantSettings = { selfRegistration: false, passwordReset: false, customDomain: null };
 const CACHED_TENANTS = 10_000;
 
-interface TenantCaches {
-  /** By `slug:`, `id:` and `host:`; null where there is none. */
-  found: Cache<Tenant | null>;
-  /** Hosts of the service itself. */
-  own: ReadonlySet<string>;
-}
+/** Tenants by `slug:`, `id:` and `host:`; null where there is none. */
+const cacheOf = perApp((app) => {
+  const cache = app.invalidations.cache<Tenant | null>('tenant', CACHED_TENANTS);
+  // A tenant is cached under several names, former ones too: any change clears all of them.
+  app.invalidations.on('tenant', () => cache.clear());
+  return cache;
+});
 
-const caches = new WeakMap<App, TenantCaches>();
-
-function cachesOf(app: App): TenantCaches {
-  const existing = caches.get(app);
-  if (existing !== undefined) return existing;
-  const { host, baseUrl, appUrl } = app.config;
+/** Host names of the service itself. */
+const serviceHosts = perApp(({ config: { host, baseUrl, appUrl } }): ReadonlySet<string> => {
   const urls = [baseUrl, appUrl].filter((url) => url !== null);
-  const own = new Set([host.toLowerCase(), ...urls.map((url) => new URL(url).hostname)]);
-  const made = { found: new Cache<Tenant | null>(CACHED_TENANTS, () => app.changes.heard), own };
-  // A tenant is cached under three names and its old ones, so a change to any drops them all.
-  app.changes.on('tenant', () => made.found.clear());
-  caches.set(app, made);
-  return made;
-}
+  return new Set([host.toLowerCase(), ...urls.map((url) => new URL(url).hostname)]);
+});
 
 export async function tenantBySlug(app: App, slug: string): Promise<Tenant | null> {
-  return cachesOf(app).found.get(`slug:${slug}`, () => find(app, sql`slug = ${slug}`));
+  return cacheOf(app).get(`slug:${slug}`, () => find(app, sql`slug = ${slug}`));
 }
 
 export async function tenantById(app: App, id: string): Promise<Tenant | null> {
-  return cachesOf(app).found.get(`id:${id}`, () => find(app, sql`id = ${id}::uuid`));
+  return cacheOf(app).get(`id:${id}`, () => find(app, sql`id = ${id}::uuid`));
 }
 
-/** Whether the service itself goes by this host: a tenant that had it would speak for all the others. */
-export function isOwnHost(app: App, host: string): boolean {
-  return cachesOf(app).own.has(host);
+/** Whether this is a host name of the service itself: a tenant with this custom domain would capture every other tenant's requests. */
+export function isServiceHost(app: App, host: string): boolean {
+  return serviceHosts(app).has(host);
 }
 
 /** The tenant whose settings name this host as their custom domain. */
 export async function tenantByHost(app: App, host: string): Promise<Tenant | null> {
-  if (isOwnHost(app, host)) return null;
-  return cachesOf(app).found.get(`host:${host}`, () => find(app, sql`settings ->> 'customDomain' = ${host}`));
+  if (isServiceHost(app, host)) return null;
+  return cacheOf(app).get(`host:${host}`, () => find(app, sql`settings ->> 'customDomain' = ${host}`));
 }
 
 export interface TenantRow {

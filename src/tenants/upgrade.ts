@@ -4,11 +4,12 @@
 // the schema health check; it does not keep the others from being served.
 import type { App } from '../app.ts';
 import { ServiceError } from '../errors.ts';
+import { forEachConcurrently } from '../runtime/concurrency.ts';
 import { sql } from '../runtime/sql.ts';
-import { applyTenantSchema, holdingTenant } from './provision.ts';
+import { applyTenantSchema, withTenantLock } from './provision.ts';
 
 /** Tenants completed at the same time: the connections for slow work. */
-export const AT_ONCE = 2;
+export const SCHEMA_CONCURRENCY = 2;
 
 /** Brings all tenants up to date; resolves to how many this process has. Rejects when the database is away. */
 export async function upgradeTenants(app: App, signal: AbortSignal): Promise<number> {
@@ -18,7 +19,7 @@ export async function upgradeTenants(app: App, signal: AbortSignal): Promise<num
   if (outdated.length === 0) return 0;
   app.log.info('tenants get the schema of this version', { tenants: outdated.length });
   let upgraded = 0;
-  await atOnce(outdated, AT_ONCE, async ({ id, slug }) => {
+  await forEachConcurrently(outdated, SCHEMA_CONCURRENCY, async ({ id, slug }) => {
     signal.throwIfAborted();
     try {
       if (await upgrade(app, id)) upgraded++;
@@ -33,28 +34,10 @@ export async function upgradeTenants(app: App, signal: AbortSignal): Promise<num
 
 /** False when another process was faster, or the tenant is gone. */
 async function upgrade(app: App, tenantId: string): Promise<boolean> {
-  const done = await holdingTenant(app, tenantId, async (tx, digest) => {
+  const done = await withTenantLock(app, tenantId, async (tx, digest) => {
     if (digest === app.tenantSchema.digest) return false;
     await applyTenantSchema(app, tx, tenantId);
     return true;
   });
   return done ?? false;
-}
-
-/** Runs `work` for each item, at most `limit` at a time; the first failure ends it once those in flight have ended. */
-export async function atOnce<T>(items: readonly T[], limit: number, work: (item: T) => Promise<void>): Promise<void> {
-  const queue = items.values();
-  const failures: unknown[] = [];
-  const run = async (): Promise<void> => {
-    for (const item of queue) {
-      try {
-        await work(item);
-      } catch (error) {
-        failures.push(error);
-      }
-      if (failures.length > 0) return;
-    }
-  };
-  await Promise.all(Array.from({ length: limit }, run));
-  if (failures.length > 0) throw failures[0];
 }

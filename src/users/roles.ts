@@ -41,7 +41,7 @@ export async function addRole(app: App, caller: TenantCaller, body: JsonObject):
       returning id`);
   });
   if (row === undefined) throw conflict('a role with this name exists', [{ path: 'name', message: 'is taken' }]);
-  await app.changes.announce('role', tenant.id);
+  await app.invalidations.publish('role', tenant.id);
   return getRole(app, caller, name);
 }
 
@@ -68,7 +68,7 @@ export async function changeRole(app: App, caller: TenantCaller, name: string, b
       returning id`);
   });
   if (row === undefined) throw notFound('role');
-  await app.changes.announce('role', tenant.id);
+  await app.invalidations.publish('role', tenant.id);
   return getRole(app, caller, name);
 }
 
@@ -84,7 +84,7 @@ export async function removeRole(app: App, { tenant }: TenantCaller, name: strin
     await tx.rows(sql`delete from ${rolesTable(tenant)} where id = ${role.id}::uuid`);
     return role.id;
   });
-  await app.changes.announce('role', tenant.id);
+  await app.invalidations.publish('role', tenant.id);
   return id;
 }
 

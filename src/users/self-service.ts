@@ -46,7 +46,7 @@ async function resetMail(app: App, tenant: Tenant, email: string): Promise<Messa
   const user = await app.db.first<{ id: string; email: string }>(sql`
     select id, email from ${usersTable(tenant)} where lower(email) = lower(${email}) and is_active`);
   if (user === undefined) return undefined;
-  const { count } = await app.broker.hit(`reset-mails:${tenant.id}:${user.id}`, mailsWindowMs);
+  const { count } = await app.broker.count(`reset-mails:${tenant.id}:${user.id}`, mailsWindowMs);
   if (count > mailsMax) return undefined;
   const token = newToken(RESET_PREFIX);
   await app.db.rows(sql`
@@ -88,7 +88,7 @@ export async function resetPassword(app: App, request: Request, token: string, p
     if (used === undefined || user === undefined) throw badToken();
     await invalidateResetTokens(tx, tenant, reset.user_id);
   });
-  await app.changes.announce('user', `${tenant.id}:${reset.user_id}`);
+  await app.invalidations.publish('user', `${tenant.id}:${reset.user_id}`);
 }
 
 /** 403 for a caller that is not a person with a password of its own. */
@@ -115,7 +115,7 @@ export async function changePassword(app: App, caller: TenantCaller, current: st
     if (changed === undefined) throw unauthorized('wrong credentials');
     await invalidateResetTokens(tx, tenant, id);
   });
-  await app.changes.announce('user', `${tenant.id}:${id}`);
+  await app.invalidations.publish('user', `${tenant.id}:${id}`);
 }
 
 /** Tokens mailed before the password changed mean nothing after it. */

@@ -11,7 +11,7 @@ import { namedTenant } from '../access/tenant-context.ts';
 import type { App } from '../app.ts';
 import { forbidden, invalidField } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
-import { Gate } from '../runtime/gate.ts';
+import { Semaphore } from '../runtime/concurrency.ts';
 import { sql } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { usersTable } from './users.ts';
@@ -44,7 +44,7 @@ export interface DeveloperToken {
 }
 
 /** A storm of sign-ins takes no more of the database's connections than this; the rest waits, or is shed with 503. */
-const gate = new Gate(4, 100);
+const gate = new Semaphore(4, 100);
 
 /** A session token. 401 for a wrong or locked account, 403 for a suspended tenant, 429 past the address's share. */
 export async function signIn(app: App, request: Request, secret: PasswordCredentials): Promise<SignedIn> {

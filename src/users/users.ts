@@ -123,7 +123,7 @@ export async function changeUser(app: App, caller: TenantCaller, id: string, bod
       returning ${COLUMNS}`);
   });
   if (row === undefined) throw notFound('user');
-  await app.changes.announce('user', `${tenant.id}:${row.id}`);
+  await app.invalidations.publish('user', `${tenant.id}:${row.id}`);
   return toUser(row);
 }
 
@@ -137,7 +137,7 @@ export async function removeUser(app: App, { tenant }: TenantCaller, id: string)
     return tx.first<{ id: string }>(sql`delete from ${usersTable(tenant)} where id = ${id}::uuid returning id`);
   });
   if (row === undefined) throw notFound('user');
-  await app.changes.announce('user', `${tenant.id}:${row.id}`);
+  await app.invalidations.publish('user', `${tenant.id}:${row.id}`);
   return row.id;
 }
 

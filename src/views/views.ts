@@ -4,13 +4,12 @@
 import type { TenantCaller } from '../access/caller.ts';
 import { announceRevokedGrants, revokeGrants } from '../access/grants.ts';
 import { allows } from '../access/rights.ts';
-import type { App } from '../app.ts';
+import { type App, perApp } from '../app.ts';
 import { type Catalog, catalogOf } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { conflict, invalid, notFound, type Problem } from '../errors.ts';
 import { strangers } from '../http/input.ts';
 import { LIMITS } from '../limits.ts';
-import { Cache } from '../runtime/cache.ts';
 import { newId } from '../runtime/ids.ts';
 import { identifier, sql } from '../runtime/sql.ts';
 import { type JsonObject, textProblem } from '../runtime/text.ts';
@@ -45,16 +44,7 @@ interface ViewRow {
 const SLUG = /^[a-z0-9][a-z0-9_-]{0,62}$/;
 const COLUMNS = sql`id, slug, entity_id, name, description, filter_dsl, created_at, updated_at`;
 const CACHED_TENANTS = 2_000;
-const caches = new WeakMap<App, Cache<Map<string, ViewRow>>>();
-
-function cacheOf(app: App): Cache<Map<string, ViewRow>> {
-  const existing = caches.get(app);
-  if (existing !== undefined) return existing;
-  const made = new Cache<Map<string, ViewRow>>(CACHED_TENANTS, () => app.changes.heard);
-  app.changes.on('catalog', (key) => (key === null ? made.clear() : made.drop(key)));
-  caches.set(app, made);
-  return made;
-}
+const cacheOf = perApp((app) => app.invalidations.cache<Map<string, ViewRow>>('catalog', CACHED_TENANTS));
 
 async function viewsOf(app: App, tenant: Tenant): Promise<Map<string, ViewRow>> {
   return cacheOf(app).get(tenant.id, async () => {
@@ -113,7 +103,7 @@ export async function createView(app: App, caller: TenantCaller, input: JsonObje
     on conflict (slug) do nothing
     returning ${COLUMNS}`);
   if (row === undefined) throw conflict(`a view ${slug} exists already`);
-  await app.changes.announce('catalog', caller.tenant.id);
+  await app.invalidations.publish('catalog', caller.tenant.id);
   return shownView(row, catalog, caller, entity);
 }
 
@@ -138,7 +128,7 @@ export async function updateView(app: App, caller: TenantCaller, slug: string, i
       updated_at = now()
     where id = ${view.id}::uuid
     returning ${COLUMNS}`);
-  await app.changes.announce('catalog', caller.tenant.id);
+  await app.invalidations.publish('catalog', caller.tenant.id);
   if (row === undefined) throw notFound('view');
   return shownView(row, catalog, caller, entity);
 }
@@ -152,7 +142,7 @@ export async function deleteView(app: App, caller: TenantCaller, slug: string): 
     if (row === undefined) throw notFound('view');
     return { id: row.id, withdrawn: await revokeGrants(tx, tenant, [`view:${slug}`]) };
   });
-  await app.changes.announce('catalog', tenant.id);
+  await app.invalidations.publish('catalog', tenant.id);
   await announceRevokedGrants(app, withdrawn);
   return id;
 }

@@ -6,7 +6,7 @@ import { type Catalog, catalogWithin, loadCatalog } from '../entities/catalog.ts
 import type { RecordEventType } from '../events/event.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
-import { inputRows, KEPT_PLANS, LAZY_COMMIT, sql, type Tx } from '../runtime/sql.ts';
+import { ASYNC_COMMIT, GENERIC_PLANS, inputRows, sql, type Tx } from '../runtime/sql.ts';
 import { type Tenant, type TenantRow, toTenant } from '../tenants/tenants.ts';
 import { type Again, type Asked, type DueRow, findDue, IS_PENDING, inMs, putAside } from './due.ts';
 import { payloadOf } from './payload.ts';
@@ -92,7 +92,7 @@ async function lockSubscriptions(tx: Tx, wanted: readonly Wanted[]): Promise<Map
   const wantedOf = new Map(wanted.map((each) => [each.subscriptionId, each]));
   const rows = await tx.rows<SubscriptionRow>(sql`
     select s.id as subscription_id, s.entity_id, s.url, s.secret, t.id, t.slug, t.name, t.status, t.settings,
-      t.created_at, t.updated_at, ${LAZY_COMMIT} as setting, ${KEPT_PLANS} as plans
+      t.created_at, t.updated_at, ${ASYNC_COMMIT} as setting, ${GENERIC_PLANS} as plans
     from platform.webhook_subscriptions as s
     join platform.tenants as t on t.id = s.tenant_id
     where s.id = any(${[...wantedOf.keys()]}::uuid[]) and s.is_active and t.status = 'active'

@@ -5,7 +5,7 @@
 // Contract: interface#webhooks, decisions#configuration.
 import type { App } from '../app.ts';
 import type { Config } from '../config.ts';
-import { inputRows, KEPT_PLANS, type Sql, sql } from '../runtime/sql.ts';
+import { GENERIC_PLANS, inputRows, type Sql, sql } from '../runtime/sql.ts';
 import type { Claimed } from './claim.ts';
 import { IS_PENDING } from './due.ts';
 import type { Outcome } from './exchange.ts';
@@ -54,7 +54,7 @@ export async function finish(app: App, endings: readonly Ending[]): Promise<stri
     return [subscriptionId, id, claimId, ...standing, isKept ? null : body];
   });
   return app.db.begin(async (tx) => {
-    await tx.rows(sql`select ${KEPT_PLANS} as plans`);
+    await tx.rows(sql`select ${GENERIC_PLANS} as plans`);
     const roused = await tx.rows<{ subscription_id: string }>(writingOf(outcomes));
     return roused.map(({ subscription_id: id }) => id);
   });

@@ -4,7 +4,7 @@
 // Contract: decisions#webhook-requests.
 import { lookup } from 'node:dns/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { App } from '../app.ts';
+import { type App, perApp } from '../app.ts';
 import { AllowedAddresses, literalOf, urlFault } from './address.ts';
 
 /** One address of a name. */
@@ -23,12 +23,12 @@ export type Destination =
 
 const systemResolver: Resolver = (name) => lookup(name, { all: true, verbatim: true });
 
-const resolvers = new WeakMap<App, Resolver>();
-const allowances = new WeakMap<App, AllowedAddresses>();
+const resolverOf = perApp(() => systemResolver);
+const allowedOf = perApp(({ config }) => new AllowedAddresses(config.webhook.allowedCidrs));
 
 /** Replaces the lookup of names, for a private network's own or a test's. */
 export function useResolver(app: App, resolver: Resolver): void {
-  resolvers.set(app, resolver);
+  resolverOf.set(app, resolver);
 }
 
 /** Where a URL leads at this moment, within `timeoutMs`. Never rejects. */
@@ -45,7 +45,7 @@ export async function findReceiver(app: App, text: string, timeoutMs: number): P
 async function addressesOf(app: App, url: URL, timeoutMs: number): Promise<readonly Resolved[]> {
   const literal = literalOf(url);
   if (literal !== undefined) return [{ address: literal, family: literal.includes(':') ? 6 : 4 }];
-  const resolve = resolvers.get(app) ?? systemResolver;
+  const resolve = resolverOf(app);
   const over = new AbortController();
   const deadline = delay(timeoutMs, [], { signal: over.signal }).catch(() => []);
   // A name without addresses and a resolver that is away are one to the delivery: it is tried again.
@@ -53,12 +53,4 @@ async function addressesOf(app: App, url: URL, timeoutMs: number): Promise<reado
   const addresses = await Promise.race([found, deadline]);
   over.abort();
   return addresses;
-}
-
-function allowedOf(app: App): AllowedAddresses {
-  const existing = allowances.get(app);
-  if (existing !== undefined) return existing;
-  const made = new AllowedAddresses(app.config.webhook.allowedCidrs);
-  allowances.set(app, made);
-  return made;
 }

@@ -36,7 +36,7 @@ export class Schedule {
       if (tenantId !== undefined)
         this.#touch(tenantId, change === undefined ? ANY : `${change.entityId} ${change.type}`);
     });
-    app.changes.on('webhook', (tenantId) => this.#forget(tenantId));
+    app.invalidations.on('webhook', (tenantId) => this.#forget(tenantId));
   }
 
   /** Has a subscription looked at, at that time. */

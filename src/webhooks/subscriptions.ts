@@ -134,8 +134,8 @@ async function changing(app: App, caller: TenantCaller, change: Sql): Promise<Su
       where d.id = c.entity_id
     )
     select ${COLUMNS} from changed`);
-  await app.changes.announce('catalog', id);
-  await app.changes.announce('webhook', id);
+  await app.invalidations.publish('catalog', id);
+  await app.invalidations.publish('webhook', id);
   return row;
 }
 

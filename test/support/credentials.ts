@@ -6,7 +6,7 @@ import { tokensOf } from '../../src/access/resolve-caller.ts';
 import type { Operation } from '../../src/access/rights.ts';
 import { newId } from '../../src/runtime/ids.ts';
 import { identifier, sql } from '../../src/runtime/sql.ts';
-import { newToken, sha256, shownPrefix } from '../../src/runtime/tokens.ts';
+import { displayPrefix, newToken, sha256 } from '../../src/runtime/tokens.ts';
 import { schemaOf } from '../../src/tenants/tenants.ts';
 import { ADMIN_SECRET, type Client, clientOf, type TestService } from './service.ts';
 
@@ -42,7 +42,7 @@ export async function addRole(
     insert into ${identifier(schemaOf(id), 'roles')} (id, name, permissions, entities)
     values (${roleId}::uuid, ${name}, ${JSON.stringify(role.permissions)}::text::jsonb,
       ${JSON.stringify(role.entities ?? {})}::text::jsonb)`);
-  await service.app.changes.announce('role', id);
+  await service.app.invalidations.publish('role', id);
   await heard(service, id);
   return { id: roleId, name };
 }
@@ -54,7 +54,7 @@ export async function changeRole(service: TestService, { id }: Place, name: stri
     set permissions = ${JSON.stringify(role.permissions)}::text::jsonb,
       entities = ${JSON.stringify(role.entities ?? {})}::text::jsonb
     where name = ${name}`);
-  await service.app.changes.announce('role', id);
+  await service.app.invalidations.publish('role', id);
   await heard(service, id);
 }
 
@@ -68,12 +68,12 @@ export async function heard(service: TestService, tenantId: string): Promise<voi
   const key = newToken('svc_ak_');
   await service.app.db.rows(sql`
     insert into platform.owner_keys (id, tenant_id, prefix, hash, label)
-    values (${id}::uuid, ${tenantId}::uuid, ${shownPrefix(key, 'svc_ak_')}, ${hashed(key)}, 'probe')`);
+    values (${id}::uuid, ${tenantId}::uuid, ${displayPrefix(key, 'svc_ak_')}, ${hashed(key)}, 'probe')`);
   const probe = clientOf(service.url, { 'x-api-key': key });
   const before = await probe.get('/api/auth/whoami');
   if (before.status !== 200) throw new Error(`a new key is refused: ${before.text}`);
   await service.app.db.rows(sql`delete from platform.owner_keys where id = ${id}::uuid`);
-  await service.app.changes.announce('credential', sha256(key).toString('hex'));
+  await service.app.invalidations.publish('credential', sha256(key).toString('hex'));
   while ((await probe.get('/api/auth/whoami')).status !== 401) await delay(5);
 }
 
@@ -118,7 +118,7 @@ export async function platformKey(
       ${JSON.stringify(byRole)}::text::jsonb)`);
   await service.app.db.rows(sql`
     insert into platform.platform_keys (id, tenant_id, api_id, prefix, hash, role)
-    values (${newId()}::uuid, ${tenantId}::uuid, ${apiId}::uuid, ${shownPrefix(key, 'svc_pkey_')}, ${hashed(key)}, ${role})`);
+    values (${newId()}::uuid, ${tenantId}::uuid, ${apiId}::uuid, ${displayPrefix(key, 'svc_pkey_')}, ${hashed(key)}, ${role})`);
   return key;
 }
 
@@ -127,7 +127,7 @@ export async function publicKey(service: TestService, { id: tenantId }: Place, r
   await service.app.db.rows(sql`
     insert into platform.public_keys (id, tenant_id, prefix, hash, label, role_id, scopes, rate_limit_per_min,
       rate_limit_per_day, expires_at)
-    values (${newId()}::uuid, ${tenantId}::uuid, ${shownPrefix(key, 'svc_pk_')}, ${hashed(key)}, 'public',
+    values (${newId()}::uuid, ${tenantId}::uuid, ${displayPrefix(key, 'svc_pk_')}, ${hashed(key)}, 'public',
       ${roleId}::uuid, '["records:read", "channels:read"]', 100000, 100000, now() + interval '1 day')`);
   return key;
 }
@@ -145,7 +145,7 @@ export async function adminKey(service: TestService, scopes: readonly string[]):
   const key = newToken('svc_adm_');
   await service.app.db.rows(sql`
     insert into platform.admin_keys (id, prefix, hash, name, scopes)
-    values (${newId()}::uuid, ${shownPrefix(key, 'svc_adm_')}, ${hashed(key)}, 'key', ${JSON.stringify(scopes)}::text::jsonb)`);
+    values (${newId()}::uuid, ${displayPrefix(key, 'svc_adm_')}, ${hashed(key)}, 'key', ${JSON.stringify(scopes)}::text::jsonb)`);
   return key;
 }
 

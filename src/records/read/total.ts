@@ -1,7 +1,7 @@
 // Totals. Without a condition the total is the entity's maintained counter. With one it is counted
 // once and remembered under the entity's count of writes, which every write raises in its own
 // transaction: as long as that has not moved, the remembered total is exact, on every process.
-import type { App } from '../../app.ts';
+import { type App, perApp } from '../../app.ts';
 import type { Entity } from '../../entities/field.ts';
 import { identifier, type Sql, sql } from '../../runtime/sql.ts';
 
@@ -20,7 +20,7 @@ export interface Remembered {
 
 const REMEMBERED_MAX = 20_000;
 const KEY_MAX = 4_000;
-const totals = new WeakMap<App, Map<string, Remembered>>();
+const memoryOf = perApp(() => new Map<string, Remembered>());
 
 /** A one-row query of an entity's counters. */
 export function countersOf(entity: Entity): Sql {
@@ -66,12 +66,6 @@ export async function filteredTotal(
   const { total = 0, n = 0, v = -1 } = row ?? {};
   remember(app, entity, key, total, { n, v });
   return total;
-}
-
-function memoryOf(app: App): Map<string, Remembered> {
-  const memory = totals.get(app) ?? new Map<string, Remembered>();
-  totals.set(app, memory);
-  return memory;
 }
 
 function nameOf(entity: Entity, key: string | null): string | null {

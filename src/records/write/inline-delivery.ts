@@ -2,7 +2,7 @@
 // one takes places for them first; they are born claimed, and leave as soon as the change is committed. What there
 // is no place for waits to be claimed, like the deliveries of any other change.
 // Contract: decisions#events.
-import type { App } from '../../app.ts';
+import { type App, perApp } from '../../app.ts';
 import type { Entity } from '../../entities/field.ts';
 import type { EventRow, RecordEventType } from '../../events/event.ts';
 import type { Share } from '../../events/outbox.ts';
@@ -38,13 +38,13 @@ export interface Places {
 /** Takes what places there are for an event of this type; undefined when there are none. */
 export type Taker = (tenantId: string, entityId: string, type: RecordEventType) => Places | undefined;
 
-const takers = new WeakMap<App, Taker>();
+const takerOf = perApp((): Taker => () => undefined);
 
 /** Says who has places to give in this process. */
 export function usePlaces(app: App, taker: Taker): void {
-  takers.set(app, taker);
+  takerOf.set(app, taker);
 }
 
 export function takePlaces(app: App, tenantId: string, entity: Entity, type: RecordEventType): Places | undefined {
-  return entity.subscribed[type] !== undefined ? takers.get(app)?.(tenantId, entity.id, type) : undefined;
+  return entity.subscribed[type] !== undefined ? takerOf(app)(tenantId, entity.id, type) : undefined;
 }

@@ -6,7 +6,7 @@ import type { RecordEventType } from '../../events/event.ts';
 import { appendDeliveries, appendEvents, type Cause, type Share } from '../../events/outbox.ts';
 import { LIMITS } from '../../limits.ts';
 import { newId } from '../../runtime/ids.ts';
-import { EMPTY, identifier, inOnePiece, literal, raw, type Sql, sql } from '../../runtime/sql.ts';
+import { EMPTY, flatten, identifier, literal, raw, type Sql, sql } from '../../runtime/sql.ts';
 
 /** A row of a change, with the id of the event that tells of it. */
 export interface Made {
@@ -46,7 +46,7 @@ const parts = new WeakMap<Entity, Map<string, Sql>>();
 export function partOf(entity: Entity, name: string, make: (entity: Entity) => Sql): Sql {
   const known = parts.get(entity) ?? new Map<string, Sql>();
   parts.set(entity, known);
-  const part = known.get(name) ?? inOnePiece(make(entity));
+  const part = known.get(name) ?? flatten(make(entity));
   known.set(name, part);
   return part;
 }

@@ -6,7 +6,7 @@ import type { Broker } from './contract.ts';
 import { MemoryBroker } from './memory.ts';
 import { RedisBroker } from './redis.ts';
 
-export type { Broker, Entry, Handler, Quota } from './contract.ts';
+export type { Broker, MessageHandler, RateWindow, StreamEntry } from './contract.ts';
 
 export interface BrokerOptions {
   /** A Redis address; without one the broker lives in this process. */

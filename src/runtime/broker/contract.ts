@@ -3,17 +3,17 @@
 // Two implementations keep one contract: Redis for several processes, memory for one. Times are milliseconds by
 // the broker's own clock. Every call settles; with Redis away it rejects with 503.
 
-export type Handler = (message: string) => void;
+export type MessageHandler = (message: string) => void;
 
 /** One entry of a stream; ids of one stream grow. */
-export interface Entry {
+export interface StreamEntry {
   stream: string;
   id: string;
   fields: Record<string, string>;
 }
 
 /** A counted window and how many hits fit into it. */
-export interface Quota {
+export interface RateWindow {
   key: string;
   windowMs: number;
   quota: number;
@@ -26,7 +26,7 @@ export interface Broker {
   /** Tells all subscribers at the moment. Best effort: no replay for those who are not connected. */
   publish(channel: string, message: string): Promise<void>;
   /** Resolves when messages will arrive, to the function that ends it. */
-  subscribe(channel: string, handler: Handler): Promise<() => Promise<void>>;
+  subscribe(channel: string, handler: MessageHandler): Promise<() => Promise<void>>;
   /** Calls `handler` whenever messages may have been missed; returns the function that ends it. */
   onReset(handler: () => void): () => void;
   /** Whether announcements are heard at present. */
@@ -38,7 +38,7 @@ export interface Broker {
    * Entries after the id given for each stream, at most `count` of each, as soon as there are any; none after
    * `blockMs`. One reader at a time. Rejects when its connection breaks or the broker closes.
    */
-  read(streams: ReadonlyMap<string, string>, blockMs: number, count: number): Promise<Entry[]>;
+  read(streams: ReadonlyMap<string, string>, blockMs: number, count: number): Promise<StreamEntry[]>;
   /** The newest id of a stream, `0-0` for an empty one. Read it before the first `read`, to miss nothing after. */
   lastId(stream: string): Promise<string>;
 
@@ -49,10 +49,10 @@ export interface Broker {
   unschedule(set: string, member: string): Promise<void>;
 
   /** Counts a hit in a fixed window that starts with the first hit in it; `resetMs` is what is left of it. */
-  hit(key: string, windowMs: number): Promise<{ count: number; resetMs: number }>;
+  count(key: string, windowMs: number): Promise<{ count: number; resetMs: number }>;
 
   /** Counts one hit in each window in turn, in one step, up to and with the first whose quota it exceeds; the others stay as they are. */
-  hitAll(windows: readonly Quota[]): Promise<{ count: number; resetMs: number }[]>;
+  countAll(windows: readonly RateWindow[]): Promise<{ count: number; resetMs: number }[]>;
 
   /** Takes one of `limit` places until `ttlMs` from now; false when all are taken. A member's own place is renewed. */
   lease(set: string, member: string, limit: number, ttlMs: number): Promise<boolean>;

@@ -5,7 +5,7 @@
 // command a request. A first window that is used up is answered from memory. Times are milliseconds.
 import { setImmediate } from 'node:timers';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Quota } from './contract.ts';
+import type { RateWindow } from './contract.ts';
 
 /** One window as it stands after a hit. */
 export interface Hit {
@@ -26,9 +26,9 @@ export interface Taken {
 
 export interface HitStore {
   /** Counts so many hits, and lends up to `wanted` more if there are plenty. */
-  take(windows: readonly Quota[], times: number, wanted: number): Promise<Taken>;
+  take(windows: readonly RateWindow[], times: number, wanted: number): Promise<Taken>;
   /** Gives back borrowed hits, unless their windows are over. */
-  giveBack(windows: readonly Quota[], times: number, epochs: readonly number[]): Promise<void>;
+  giveBack(windows: readonly RateWindow[], times: number, epochs: readonly number[]): Promise<void>;
 }
 
 interface Waiting {
@@ -44,7 +44,7 @@ interface Loan extends Taken {
 
 /** What this process knows of the same windows. */
 interface Line {
-  windows: readonly Quota[];
+  windows: readonly RateWindow[];
   waiting: Waiting[];
   isBusy: boolean;
   takenAt: number;
@@ -68,7 +68,7 @@ export class Hits {
   ) {}
 
   /** The broker contract's `hitAll`. */
-  add(windows: readonly Quota[]): Promise<Hit[]> {
+  add(windows: readonly RateWindow[]): Promise<Hit[]> {
     const line = this.#line(windows);
     const now = performance.now();
     if (line.fullUntil > now)
@@ -84,7 +84,7 @@ export class Hits {
     });
   }
 
-  #line(windows: readonly Quota[]): Line {
+  #line(windows: readonly RateWindow[]): Line {
     const name = windows.map(({ key, windowMs, quota }) => `${key} ${windowMs} ${quota}`).join('\n');
     const known = this.#lines.get(name);
     if (known !== undefined) return known;
@@ -173,12 +173,12 @@ export class Hits {
   }
 }
 
-function quotaOf(windows: readonly Quota[], i: number): number {
+function quotaOf(windows: readonly RateWindow[], i: number): number {
   return windows[i]?.quota ?? 0;
 }
 
 /** What each hit in turn is told: one past a quota is not in the windows after it. Those that must wait are left out. */
-function shares(windows: readonly Quota[], { windows: found, waitMs }: Taken, times: number): Hit[][] {
+function shares(windows: readonly RateWindow[], { windows: found, waitMs }: Taken, times: number): Hit[][] {
   const fitting = found.reduce((fit, { before }, i) => Math.min(fit, Math.max(0, quotaOf(windows, i) - before)), times);
   const each: Hit[][] = Array.from({ length: waitMs > 0 ? fitting : times }, () => []);
   let counted = each.length;

@@ -3,7 +3,7 @@
 // lengths, schedules, and windows and leases that are swept once they have run out. Times are milliseconds.
 import { unavailable } from '../../errors.ts';
 import type { Log } from '../log.ts';
-import { type Broker, type Entry, type Handler, type Quota, STREAM_TTL_MS } from './contract.ts';
+import { type Broker, type MessageHandler, type RateWindow, STREAM_TTL_MS, type StreamEntry } from './contract.ts';
 
 interface Window {
   count: number;
@@ -14,8 +14,8 @@ const SWEEP_EVERY = 1_000;
 
 export class MemoryBroker implements Broker {
   readonly #log: Log;
-  readonly #handlers = new Map<string, Set<Handler>>();
-  readonly #streams = new Map<string, Entry[]>();
+  readonly #handlers = new Map<string, Set<MessageHandler>>();
+  readonly #streams = new Map<string, StreamEntry[]>();
   readonly #readers = new Set<{ look: () => void; give: (error: unknown) => void }>();
   readonly #schedules = new Map<string, Map<string, number>>();
   readonly #windows = new Map<string, Window>();
@@ -33,7 +33,7 @@ export class MemoryBroker implements Broker {
     for (const handler of this.#handlers.get(channel) ?? []) queueMicrotask(() => this.#tell(handler, message));
   }
 
-  async subscribe(channel: string, handler: Handler): Promise<() => Promise<void>> {
+  async subscribe(channel: string, handler: MessageHandler): Promise<() => Promise<void>> {
     this.#check();
     const handlers = this.#handlers.get(channel) ?? new Set();
     this.#handlers.set(channel, handlers.add(handler));
@@ -64,13 +64,13 @@ export class MemoryBroker implements Broker {
     return id;
   }
 
-  read(streams: ReadonlyMap<string, string>, blockMs: number, count: number): Promise<Entry[]> {
-    const look = (): Entry[] => [...streams].flatMap(([stream, after]) => this.#after(stream, after, count));
+  read(streams: ReadonlyMap<string, string>, blockMs: number, count: number): Promise<StreamEntry[]> {
+    const look = (): StreamEntry[] => [...streams].flatMap(([stream, after]) => this.#after(stream, after, count));
     return new Promise((resolve, reject) => {
       if (this.#closed) return reject(unavailable('the broker is closed'));
       const found = look();
       if (found.length > 0 || streams.size === 0) return resolve(found);
-      const done = (entries: Entry[]): void => {
+      const done = (entries: StreamEntry[]): void => {
         clearTimeout(timer);
         this.#readers.delete(reader);
         resolve(entries);
@@ -116,7 +116,7 @@ export class MemoryBroker implements Broker {
     this.#schedules.get(set)?.delete(member);
   }
 
-  async hit(key: string, windowMs: number): Promise<{ count: number; resetMs: number }> {
+  async count(key: string, windowMs: number): Promise<{ count: number; resetMs: number }> {
     return this.#hit(key, windowMs);
   }
 
@@ -131,7 +131,7 @@ export class MemoryBroker implements Broker {
     return { count: window.count, resetMs: window.endsAt - now };
   }
 
-  async hitAll(windows: readonly Quota[]): Promise<{ count: number; resetMs: number }[]> {
+  async countAll(windows: readonly RateWindow[]): Promise<{ count: number; resetMs: number }[]> {
     const hits: { count: number; resetMs: number }[] = [];
     for (const { key, windowMs, quota } of windows) {
       const hit = this.#hit(key, windowMs);
@@ -177,7 +177,7 @@ export class MemoryBroker implements Broker {
     if (this.#closed) throw unavailable('the broker is closed');
   }
 
-  #tell(handler: Handler, message: string): void {
+  #tell(handler: MessageHandler, message: string): void {
     try {
       handler(message);
     } catch (error) {
@@ -185,7 +185,7 @@ export class MemoryBroker implements Broker {
     }
   }
 
-  #after(stream: string, id: string, count: number): Entry[] {
+  #after(stream: string, id: string, count: number): StreamEntry[] {
     const entries = this.#streams.get(stream) ?? [];
     const after = sequenceOf(id);
     let at = entries.length;

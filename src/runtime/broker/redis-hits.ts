@@ -1,7 +1,7 @@
 // Where hits of rate windows are counted in Redis: one script a call, whose answer, a flat list of numbers,
 // is read here. How many hits go as one call, and what becomes of borrowed ones, is not decided here (hits.ts).
 // Times are milliseconds. Failures: those of any command.
-import type { Quota } from './contract.ts';
+import type { RateWindow } from './contract.ts';
 import { type HitStore, LOAN_KNOWN_MS, type Taken } from './hits.ts';
 import { GIVE_BACK_HITS, TAKE_HITS } from './scripts.ts';
 
@@ -11,7 +11,7 @@ type Run = (script: string, keys: readonly string[], values: readonly number[]) 
 export class RedisHits implements HitStore {
   constructor(private readonly run: Run) {}
 
-  async take(windows: readonly Quota[], times: number, wanted: number): Promise<Taken> {
+  async take(windows: readonly RateWindow[], times: number, wanted: number): Promise<Taken> {
     const keys = windows.map(({ key }) => key);
     const values = windows.flatMap(({ windowMs, quota }) => [Math.ceil(windowMs), quota]);
     const answer = await this.run(TAKE_HITS, [`${keys[0]}:lent`, ...keys], [times, wanted, LOAN_KNOWN_MS, ...values]);
@@ -25,7 +25,7 @@ export class RedisHits implements HitStore {
     return taken;
   }
 
-  async giveBack(windows: readonly Quota[], times: number, epochs: readonly number[]): Promise<void> {
+  async giveBack(windows: readonly RateWindow[], times: number, epochs: readonly number[]): Promise<void> {
     const keys = windows.map(({ key }) => key);
     await this.run(GIVE_BACK_HITS, keys, [times, ...epochs]);
   }

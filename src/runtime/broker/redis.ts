@@ -6,7 +6,7 @@ import { Redis, type RedisOptions } from 'ioredis';
 
 import { ServiceError, unavailable } from '../../errors.ts';
 import type { Log } from '../log.ts';
-import { type Broker, type Entry, type Handler, type Quota, STREAM_TTL_MS } from './contract.ts';
+import { type Broker, type MessageHandler, type RateWindow, STREAM_TTL_MS, type StreamEntry } from './contract.ts';
 import { type Hit, Hits } from './hits.ts';
 import { RedisHits } from './redis-hits.ts';
 import { HIT, LEASE, LEASE_COUNT, RENEW, TAKE_DUE } from './scripts.ts';
@@ -26,7 +26,7 @@ export class RedisBroker implements Broker {
   readonly #commands: Redis;
   readonly #listener: Redis;
   readonly #reader: Redis;
-  readonly #handlers = new Map<string, Set<Handler>>();
+  readonly #handlers = new Map<string, Set<MessageHandler>>();
   readonly #resets = new Set<() => void>();
   readonly #failReads = new Set<(error: unknown) => void>();
   readonly #hits = new Hits(new RedisHits((script, keys, values) => this.#run(script, keys, values)), (error) =>
@@ -53,7 +53,7 @@ export class RedisBroker implements Broker {
     await this.#settle(this.#commands.publish(this.#channel(channel), message));
   }
 
-  async subscribe(channel: string, handler: Handler): Promise<() => Promise<void>> {
+  async subscribe(channel: string, handler: MessageHandler): Promise<() => Promise<void>> {
     if (this.#closed) throw unavailable('the broker is closed');
     const name = this.#channel(channel);
     const handlers = this.#handlers.get(name) ?? new Set();
@@ -89,7 +89,7 @@ export class RedisBroker implements Broker {
     return String(id);
   }
 
-  async read(streams: ReadonlyMap<string, string>, blockMs: number, count: number): Promise<Entry[]> {
+  async read(streams: ReadonlyMap<string, string>, blockMs: number, count: number): Promise<StreamEntry[]> {
     if (streams.size === 0) return [];
     if (this.#closed) throw unavailable('the broker is closed');
     const keys = [...streams.keys()].map((stream) => this.#prefix + stream);
@@ -119,12 +119,12 @@ export class RedisBroker implements Broker {
     await this.#settle(this.#commands.zrem(this.#prefix + set, member));
   }
 
-  async hit(key: string, windowMs: number): Promise<{ count: number; resetMs: number }> {
+  async count(key: string, windowMs: number): Promise<{ count: number; resetMs: number }> {
     const [count, resetMs] = (await this.#eval(HIT, key, Math.ceil(windowMs))) as [number, number];
     return { count, resetMs };
   }
 
-  hitAll(windows: readonly Quota[]): Promise<Hit[]> {
+  countAll(windows: readonly RateWindow[]): Promise<Hit[]> {
     return this.#hits.add(windows);
   }
 

@@ -43,7 +43,7 @@ let guarded = false;
 
 /**
  * Keeps the process alive when the driver writes to a socket that has just closed; the query itself is
- * settled by its lane. Anything else uncaught ends the process with code 1, as it would without the guard.
+ * settled by its connection. Anything else uncaught ends the process with code 1, as it would without the guard.
  */
 export function guardAgainstLateWrites(log: Log): void {
   if (guarded) return;

@@ -1,21 +1,21 @@
-// Lanes for many callers: first come, first served, in a bounded queue with a deadline. A lane that breaks is
+// Connections for many callers: first come, first served, in a bounded queue with a deadline. A connection that breaks is
 // replaced when next needed. While the database is away one connection is tried every 250 ms; calls wait
 // for up to two seconds of outage and are then refused at once, until a try succeeds. All times are milliseconds.
 import { unavailable } from '../../errors.ts';
 import type { Log } from '../log.ts';
+import { Connection, type ConnectionOptions } from './connection.ts';
 import { callerError, isDenied } from './failures.ts';
-import { Lane, type LaneOptions } from './lane.ts';
 
-export interface PoolOptions extends LaneOptions {
+export interface PoolOptions extends ConnectionOptions {
   name: string;
   max: number;
-  /** A call's deadline, waiting for a lane included; a running statement always gets at least 900 ms. */
+  /** A call's deadline, waiting for a connection included; a running statement always gets at least 900 ms. */
   timeoutMs: number;
   log: Log;
 }
 
 interface Waiter {
-  resolve(lane: Lane): void;
+  resolve(connection: Connection): void;
   reject(error: unknown): void;
   expiresAt: number;
 }
@@ -29,8 +29,8 @@ const MAX_PREPARED = 2_000;
 
 export class Pool {
   #options: PoolOptions;
-  #lanes = new Set<Lane>();
-  #idle: Lane[] = [];
+  #connections = new Set<Connection>();
+  #idle: Connection[] = [];
   #waiting: Waiter[] = [];
   #opening = 0;
   #awaySince = 0;
@@ -44,26 +44,26 @@ export class Pool {
     this.#options = options;
   }
 
-  /** Leases a lane to `work` and takes it back. Rejects with 503 when none comes free in time. */
-  async lease<T>(work: (lane: Lane) => Promise<T>): Promise<T> {
+  /** Leases a connection to `work` and takes it back. Rejects with 503 when none comes free in time. */
+  async lease<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
     const calledAt = Date.now();
-    const lane = this.#idle.pop() ?? (await this.#wait(calledAt));
-    lane.deadlineAt = Math.max(calledAt + this.#options.timeoutMs, Date.now() + LEAST_RUN_MS);
+    const connection = this.#idle.pop() ?? (await this.#wait(calledAt));
+    connection.deadlineAt = Math.max(calledAt + this.#options.timeoutMs, Date.now() + LEAST_RUN_MS);
     try {
-      return await work(lane);
+      return await work(connection);
     } finally {
-      lane.deadlineAt = 0;
-      this.#release(lane);
+      connection.deadlineAt = 0;
+      this.#release(connection);
     }
   }
 
-  /** Gives a lane's next statement a whole deadline of its own; for transactions. */
-  renew(lane: Lane): void {
-    lane.deadlineAt = Date.now() + this.#options.timeoutMs;
+  /** Gives a connection's next statement a whole deadline of its own; for transactions. */
+  renew(connection: Connection): void {
+    connection.deadlineAt = Date.now() + this.#options.timeoutMs;
   }
 
   stats(): { size: number; inUse: number; waiting: number } {
-    const size = this.#lanes.size;
+    const size = this.#connections.size;
     return { size, inUse: size - this.#idle.length, waiting: this.#waiting.length };
   }
 
@@ -72,68 +72,68 @@ export class Pool {
     this.#closed = true;
     this.#rejectWaiting(unavailable('the service is stopping'));
     const until = Date.now() + graceMs;
-    while (this.#lanes.size > this.#idle.length && Date.now() < until) await sleep(10);
+    while (this.#connections.size > this.#idle.length && Date.now() < until) await sleep(10);
     clearInterval(this.#clock);
-    for (const lane of [...this.#lanes]) lane.fail(unavailable('the service is stopping'));
+    for (const connection of [...this.#connections]) connection.fail(unavailable('the service is stopping'));
   }
 
-  #wait(now: number): Promise<Lane> {
+  #wait(now: number): Promise<Connection> {
     if (this.#closed) throw unavailable('the service is stopping');
     if (this.#waiting.length >= MAX_WAITING) throw unavailable('too many calls wait for the database');
     if (this.#awaySince && now - this.#awaySince > PATIENCE_MS && now < this.#retryAt) throw this.#awayError();
-    const lane = new Promise<Lane>((resolve, reject) => {
+    const connection = new Promise<Connection>((resolve, reject) => {
       this.#waiting.push({ resolve, reject, expiresAt: now + this.#options.timeoutMs });
     });
     this.#grow(now);
-    return lane;
+    return connection;
   }
 
-  #release(lane: Lane): void {
-    if (lane.broken) return;
-    if (lane.prepared >= MAX_PREPARED) this.#retire(lane);
+  #release(connection: Connection): void {
+    if (connection.broken) return;
+    if (connection.prepared >= MAX_PREPARED) this.#retire(connection);
     else {
       const next = this.#waiting.shift();
-      if (next) next.resolve(lane);
-      else this.#idle.push(lane);
+      if (next) next.resolve(connection);
+      else this.#idle.push(connection);
     }
   }
 
-  #retire(lane: Lane): void {
-    this.#lanes.delete(lane);
-    lane.end();
+  #retire(connection: Connection): void {
+    this.#connections.delete(connection);
+    connection.end();
     this.#grow(Date.now());
   }
 
-  /** Opens as many lanes as calls wait for; one at a time while the database is away. */
+  /** Opens as many connections as calls wait for; one at a time while the database is away. */
   #grow(now: number): void {
-    while (!this.#closed && this.#waiting.length > this.#opening && this.#lanes.size < this.#options.max) {
+    while (!this.#closed && this.#waiting.length > this.#opening && this.#connections.size < this.#options.max) {
       if (this.#awaySince && (now < this.#retryAt || this.#opening > 0)) return;
       void this.#open(now);
     }
   }
 
   async #open(now: number): Promise<void> {
-    const lane = new Lane(this.#options, (broken) => this.#forget(broken));
-    lane.deadlineAt = now + this.#options.connectTimeoutMs;
-    this.#lanes.add(lane);
+    const connection = new Connection(this.#options, (broken) => this.#forget(broken));
+    connection.deadlineAt = now + this.#options.connectTimeoutMs;
+    this.#connections.add(connection);
     this.#opening++;
     this.#startClock(now);
     try {
-      await lane.exec('select 1');
+      await connection.exec('select 1');
       this.#opening--;
-      this.#opened(lane);
+      this.#opened(connection);
     } catch (error) {
       this.#opening--;
-      lane.fail(error);
+      connection.fail(error);
       this.#refused(error);
     }
   }
 
-  #opened(lane: Lane): void {
+  #opened(connection: Connection): void {
     if (this.#awaySince) this.#options.log.info('the database is back', { pool: this.#options.name });
     this.#awaySince = 0;
-    lane.deadlineAt = 0;
-    this.#release(lane);
+    connection.deadlineAt = 0;
+    this.#release(connection);
     this.#grow(Date.now());
   }
 
@@ -153,9 +153,9 @@ export class Pool {
     return unavailable('the database is not available', callerError(this.#awayCause));
   }
 
-  #forget(lane: Lane): void {
-    this.#lanes.delete(lane);
-    const at = this.#idle.indexOf(lane);
+  #forget(connection: Connection): void {
+    this.#connections.delete(connection);
+    const at = this.#idle.indexOf(connection);
     if (at >= 0) this.#idle.splice(at, 1);
     if (this.#waiting.length > 0) this.#grow(Date.now());
   }
@@ -176,10 +176,10 @@ export class Pool {
     const stalled = now - this.#tickedAt > 10 * TICK_MS;
     this.#tickedAt = now;
     if (stalled) return;
-    for (const lane of [...this.#lanes]) {
-      if (lane.deadlineAt === 0 || lane.deadlineAt > now) continue;
+    for (const connection of [...this.#connections]) {
+      if (connection.deadlineAt === 0 || connection.deadlineAt > now) continue;
       this.#options.log.warn('the database missed a deadline', { pool: this.#options.name });
-      lane.fail(unavailable('the database took too long to answer'));
+      connection.fail(unavailable('the database took too long to answer'));
     }
     while (this.#waiting[0] && this.#waiting[0].expiresAt <= now) {
       this.#waiting.shift()?.reject(unavailable('the database has no connection free'));

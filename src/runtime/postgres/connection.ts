@@ -1,6 +1,6 @@
-// One connection to Postgres with at most one query in flight. A lane connects once in its life: when
+// One connection to Postgres with at most one query in flight. A connection connects once in its life: when
 // its connection breaks or a deadline is missed, the query in flight is rejected, the socket destroyed and
-// the lane is `broken` for good; it never reconnects, so a transaction cannot go on outside itself.
+// the connection is `broken` for good; it never reconnects, so a transaction cannot go on outside itself.
 // Deadlines are epoch milliseconds in `deadlineAt` (0: none), enforced by the pool's clock.
 import { createConnection, type Socket } from 'node:net';
 import postgres from 'postgres';
@@ -9,7 +9,7 @@ import { unavailable } from '../../errors.ts';
 import { callerError, endsConnection } from './failures.ts';
 import { WIRE_TYPES } from './values.ts';
 
-export interface LaneOptions {
+export interface ConnectionOptions {
   url: string;
   connectTimeoutMs: number;
   /** Run-time parameters of the session: statement_timeout and the like. */
@@ -23,17 +23,17 @@ type Target = { path?: string | false; host: string[]; port: number[] };
 const IN_TURN = { prepare: true, simple: false } as const;
 const UNPREPARED = { prepare: false, simple: false } as const;
 
-export class Lane {
+export class Connection {
   broken = false;
   deadlineAt = 0;
-  /** Statements prepared on the server in this lane's life. */
+  /** Statements prepared on the server in this connection's life. */
   prepared = 0;
   #current: Running | undefined;
   #socket: Socket | undefined;
   #sql: postgres.Sql;
-  #onBroken: (lane: Lane) => void;
+  #onBroken: (connection: Connection) => void;
 
-  constructor(options: LaneOptions, onBroken: (lane: Lane) => void) {
+  constructor(options: ConnectionOptions, onBroken: (connection: Connection) => void) {
     this.#onBroken = onBroken;
     const given = {
       max: 1,
@@ -102,7 +102,7 @@ export class Lane {
   }
 
   async #connect(target: Target): Promise<Socket> {
-    if (this.#socket) throw Object.assign(new Error('a lane connects once'), { code: 'CONNECTION_CLOSED' });
+    if (this.#socket) throw Object.assign(new Error('a connection connects once'), { code: 'CONNECTION_CLOSED' });
     const socket = target.path
       ? createConnection({ path: target.path })
       : createConnection({ host: target.host[0] ?? 'localhost', port: target.port[0] ?? 5432 });
