@@ -1,21 +1,33 @@
-// The databases that a run of the suite was given: those that the environment names, else the embedded ones that
-// scripts/test has made, one for each process that runs test files. And new embedded databases at the price of a
-// copy, since making one from nothing takes seconds.
+// The stores that this process of the test runner uses. `scripts/test` starts one process per file at a time and names
+// the stores of each in lists, by worker: TEST_DATABASE_URLS and TEST_REDIS_URLS for real stores,
+// TEST_EMBEDDED_URLS for the embedded databases that it started itself. Loaded by preload.ts before every test file.
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
 import process from 'node:process';
 
-/** The `postgres:` address of the database for this process; undefined when the run was given none. */
+/** Sets DATABASE_URL and REDIS_URL to the real stores of this worker, if the run has a list of them. */
+export function useStoresOfWorker(): void {
+  for (const name of ['DATABASE_URL', 'REDIS_URL']) {
+    const url = ofWorker(process.env[`TEST_${name}S`]);
+    if (url !== undefined) process.env[name] = url;
+  }
+}
+
+/** The `postgres:` address of the database that test files of this process share; undefined if there is none. */
 export function givenDatabaseUrl(): string | undefined {
-  const { BUN_TEST_WORKER_ID = '1', DATABASE_URL, SHARED_TEST_DATABASE_URLS = '' } = process.env;
-  return DATABASE_URL || SHARED_TEST_DATABASE_URLS.split(' ')[Number(BUN_TEST_WORKER_ID) - 1] || undefined;
+  return process.env.DATABASE_URL || ofWorker(process.env.TEST_EMBEDDED_URLS);
+}
+
+function ofWorker(list = ''): string | undefined {
+  const { BUN_TEST_WORKER_ID = '1' } = process.env;
+  return list.split(' ')[Number(BUN_TEST_WORKER_ID) - 1] || undefined;
 }
 
 /**
- * Puts an empty embedded database that was stopped in order into `dataDir`, as a start would have made it there.
- * Without a template, as when `bun test` is called directly, the start makes it.
+ * Copies an empty embedded database into `dataDir`: creating one takes seconds. Without a template, as when `bun test`
+ * is called directly, the start of the service creates it.
  */
 export async function copyEmbedded(dataDir: string): Promise<void> {
-  const template = process.env.EMBEDDED_TEMPLATE;
+  const template = process.env.TEST_EMBEDDED_TEMPLATE;
   if (template) await cp(join(template, 'postgres'), join(dataDir, 'postgres'), { recursive: true });
 }

@@ -1,7 +1,7 @@
-// The embedded databases of a whole run of the test suite: `shared-databases.ts <count>` makes one that only serves to
-// be copied, and starts as many copies of it. Prints the directory of the first on one line and the addresses of the
-// others on the next; stops and removes them all when standard input ends. Started by scripts/test, which hands both
-// lines to the test files as EMBEDDED_TEMPLATE and SHARED_TEST_DATABASE_URLS.
+// The embedded databases of one run of the test suite, as a program: `embedded-databases.ts <count>` creates a template,
+// starts `count` copies of it, and prints the template's directory on one line and the copies' addresses on the next.
+// It stops and removes them all when standard input ends. scripts/test passes both lines on to the test files as
+// TEST_EMBEDDED_TEMPLATE and TEST_EMBEDDED_URLS.
 import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ import process from 'node:process';
 import { startEmbedded } from '../../src/runtime/embedded.ts';
 import { createLog } from '../../src/runtime/log.ts';
 
-// Ctrl-C at a terminal reaches this process too; it is the end of the input that counts.
+// Ctrl-C at a terminal reaches this process too, but only the end of standard input stops it.
 process.on('SIGINT', () => undefined);
 const released = new Promise((resolve) => process.stdin.on('end', resolve).resume());
 const log = createLog({ level: 'warn' });
