@@ -1,33 +1,27 @@
-// What an entity and its fields are, in memory. A field's values are stored under its slot, a name
-// that never changes, so renaming a field touches no record. A field that is being changed carries what it is to become.
+// Entities and fields in memory. A field's values are stored under its slot, a name that never changes, so
+// that renaming a field touches no record. During a transition a field also carries its next definition.
 // Contract: decisions#fields.
 import type { RecordEventType } from '../events/event.ts';
-import { type FieldRef, type FieldType, SYSTEM_FIELDS } from '../expression/ast.ts';
+import { type FieldRef, SYSTEM_FIELDS } from '../expression/ast.ts';
 import type { Sql } from '../runtime/sql.ts';
 import type { Rule } from './rule.ts';
 
-export const FIELD_TYPES: readonly FieldType[] = [
-  'text',
-  'email',
-  'url',
-  'uuid',
-  'integer',
-  'number',
-  'decimal',
-  'boolean',
-  'date',
-  'datetime',
-  'select',
-  'multiselect',
-  'json',
-  'relation',
-  'relations',
-];
-
-/** Types whose words `search` looks at. */
-export const SEARCHED: ReadonlySet<FieldType> = new Set(['text', 'email', 'url']);
-/** Types held as text, which a B-tree entry holds up to LIMITS.indexedTextMax characters of. */
-export const TEXTUAL: ReadonlySet<FieldType> = new Set(['text', 'email', 'url', 'select']);
+export type FieldType =
+  | 'text'
+  | 'email'
+  | 'url'
+  | 'uuid'
+  | 'integer'
+  | 'number'
+  | 'decimal'
+  | 'boolean'
+  | 'date'
+  | 'datetime'
+  | 'select'
+  | 'multiselect'
+  | 'json'
+  | 'relation'
+  | 'relations';
 
 export type OnDelete = 'restrict' | 'set_null' | 'cascade';
 
@@ -57,11 +51,11 @@ export interface Field extends FieldRules {
   targetId: string | null;
   onDelete: OnDelete | null;
   position: number;
-  /** What the field is being changed into. Until that is done a value must fit both. */
+  /** The next definition, during a transition: until it ends, values must fit both. */
   next?: Field;
-  /** In `next` only: the field is about to be dropped and takes no more values. */
+  /** In `next` only: the field is about to be dropped and accepts no values. */
   isClosed?: boolean;
-  /** The same field as expressions know it. */
+  /** The field as expressions use it. */
   ref: FieldRef;
 }
 
@@ -77,18 +71,18 @@ export interface Entity {
   label: string | null;
   description: string | null;
   isSystem: boolean;
-  /** Grows with every change of the definition; a write made against an older one is done again. */
+  /** Raised by every change of the definition; a write made against an older version is repeated. */
   version: number;
   nextSlot: number;
-  /** Slots that belong to no field and may still hold values, to be removed. */
+  /** Slots of retired fields: records may still hold their values, which cleanup removes. */
   retiredSlots: readonly string[];
-  /** The active webhook subscriptions, by their ids, that ask for each type of event; the version grows when that changes. */
+  /** Ids of the active webhook subscriptions by event type. Changing them raises the version. */
   subscribed: Readonly<Partial<Record<RecordEventType, readonly string[]>>>;
   fields: readonly Field[];
   byKey: ReadonlyMap<string, Field>;
   /** Relations of any entity to this one. */
   references: readonly Reference[];
-  /** Active business rules, in the order in which they act. */
+  /** Active business rules, in order of execution. */
   rules: readonly Rule[];
   /** The entity's own partition of entity_records. */
   table: Sql;
@@ -98,7 +92,7 @@ export interface Entity {
   updatedAt: string;
 }
 
-/** Names that no custom field may have. */
+/** Keys that no custom field may have. */
 export const RESERVED_KEYS: ReadonlySet<string> = new Set([...Object.keys(SYSTEM_FIELDS), 'name']);
 
 /** The partition that holds an entity's records. */

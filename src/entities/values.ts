@@ -1,21 +1,24 @@
-// Turns a request's field values into stored form, naming every problem at once: unknown fields,
-// wrong types, missing required ones. A field that the caller cannot see is unknown to it.
+// From a request's field values to the stored form, with all problems reported at once: unknown fields,
+// wrong types, missing required ones. A field hidden from the caller is unknown. During a transition
+// values must fit both definitions and are written in both forms.
 // Contract: decisions#records.
 import type { Problem } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { convertValue, readKept } from './conversion.ts';
 import { type Entity, type Field, RESERVED_KEYS } from './field.ts';
+import { characters, type Parsed } from './field-parsers.ts';
+import { specOf } from './field-types.ts';
 
 /** Values by slot. `null` in a patch clears the field. */
 export type SlotValues = Record<string, unknown>;
 
-/** Which of the entity's fields the writer may see, and so set. */
+/** Whether the writer may see a field, and so set it. */
 export type FieldFilter = (field: Field) => boolean;
 
-/** What is said of a field without a value that must have one; a rule may still give it one. */
+/** The problem of a missing required value, which a rule may still supply. */
 export const IS_REQUIRED = 'is required';
 
-/** The stored form of a new record: every field given, defaults for the rest. */
+/** The stored form of a new record: the given values, and defaults for the rest. */
 export function readNew(
   entity: Entity,
   input: JsonObject,
@@ -35,7 +38,7 @@ export function readNew(
   return { data, problems };
 }
 
-/** The stored form of only the fields in the body; explicit nulls stay, to clear. */
+/** The stored form of the fields in the body only; an explicit null clears a field. */
 export function readPatch(
   entity: Entity,
   input: JsonObject,
@@ -58,14 +61,37 @@ function readInto(data: SlotValues, field: Field, input: unknown): { message: st
     data[field.slot] = null;
     return undefined;
   }
-  const reading = readKept(field, input);
-  if ('problem' in reading) return { message: reading.problem };
+  const parsed = parseInput(field, input);
+  if ('problem' in parsed) return { message: parsed.problem };
   if (field.next !== undefined) {
-    const next = convertValue(field, field.next, reading.value);
+    const next = convertValue(field, field.next, parsed.value);
     if ('problem' in next) return { message: `${next.problem} (the field is being changed)` };
   }
-  data[field.slot] = reading.value;
+  data[field.slot] = parsed.value;
   return undefined;
+}
+
+/** Parses a value that is not null, and checks that the field's index can hold it. */
+export function parseInput(field: Field, input: unknown): Parsed {
+  if (field.isClosed === true) return { problem: 'takes no values any more' };
+  const parsed = specOf(field).parse(input, field);
+  if ('problem' in parsed || !(field.unique || field.indexed)) return parsed;
+  return exceedsIndex(field, parsed.value)
+    ? { problem: `must have at most ${LIMITS.indexedTextMax} characters, since the field is indexed` }
+    : parsed;
+}
+
+/** Whether a value is too long for an index entry. */
+export function exceedsIndex(field: Field, value: unknown): boolean {
+  return specOf(field).isFreeText && characters(value as string) > LIMITS.indexedTextMax;
+}
+
+/** A stored value of `from` in the stored form of `to`, which must accept it. */
+export function convertValue(from: Field, to: Field, value: unknown): Parsed {
+  const isSameTarget = from.targetId === null || to.targetId === null || from.targetId === to.targetId;
+  const convert = from.type === to.type ? (same: unknown) => same : specOf(to).convertsFrom[from.type];
+  const converted = isSameTarget ? convert?.(value) : undefined;
+  return converted === undefined ? { problem: `cannot be converted to ${to.type}` } : parseInput(to, converted);
 }
 
 function isRequired({ required, next }: Field): boolean {
@@ -73,8 +99,8 @@ function isRequired({ required, next }: Field): boolean {
 }
 
 /**
- * The values to store while fields are being moved to other slots: the converted ones go beside the
- * old. One that cannot be converted stays alone, and the change is refused when it is found.
+ * The values to store while a transition moves fields to other slots: converted values go beside the old ones. A value
+ * that does not convert stays in the old slot only; the transition finds it there and fails.
  */
 export function dualWrite(entity: Entity, data: SlotValues): SlotValues {
   let stored = data;
@@ -83,13 +109,13 @@ export function dualWrite(entity: Entity, data: SlotValues): SlotValues {
     if (next === undefined || next.slot === field.slot) continue;
     const { [next.slot]: _, ...others } = stored;
     const value = data[field.slot];
-    const reading = value === undefined ? undefined : convertValue(field, next, value);
-    stored = reading !== undefined && 'value' in reading ? { ...others, [next.slot]: reading.value } : others;
+    const parsed = value === undefined ? undefined : convertValue(field, next, value);
+    stored = parsed !== undefined && 'value' in parsed ? { ...others, [next.slot]: parsed.value } : others;
   }
   return stored;
 }
 
-/** The stored values after a patch; an explicit null takes its value away. */
+/** The stored values after a patch; an explicit null removes a value. */
 export function applyPatch(before: SlotValues, patch: SlotValues): SlotValues {
   const merged: SlotValues = { ...before, ...patch };
   for (const slot of Object.keys(patch)) if (patch[slot] === null) delete merged[slot];

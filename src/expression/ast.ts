@@ -1,11 +1,11 @@
-// The expression language's tree, what a caller supplies to read one, and its limits. Every name in
-// a tree is resolved already (a field is its slot, a relation its target table), so a tree can be
-// joined to another, stored as a cache key, run as SQL or evaluated without looking anything up.
-// What an expression mentions is asked here too: keys are field keys, each once, in order of mention.
-// `x = null` is the test "null"; `in` with no values is the test that never holds.
+// The expression language's tree, the scope needed to parse one, and its limits. Every name in a tree is
+// resolved (a field to its slot, a relation to its target table), so a tree can be combined with others,
+// used as a cache key, compiled to SQL or evaluated without a lookup. `x = null` becomes the operator
+// `null`; `in` without values never matches.
 // Contract: decisions#expressions.
 
 import { compile, type Sql } from '../runtime/sql.ts';
+import { type Operator, TEXT, TIMESTAMP_COLUMN, UUID_COLUMN, type Value, type ValueType } from './value-types.ts';
 
 /** The longest expression, in characters (Unicode code points). */
 export const EXPRESSION_MAX_CHARACTERS = 2_000;
@@ -14,47 +14,31 @@ export const EXPRESSION_MAX_TERMS = 50;
 /** The most parentheses and negations around one comparison. */
 export const EXPRESSION_MAX_LEVELS = 10;
 
-export type FieldType =
-  | 'text'
-  | 'email'
-  | 'url'
-  | 'uuid'
-  | 'integer'
-  | 'number'
-  | 'decimal'
-  | 'boolean'
-  | 'date'
-  | 'datetime'
-  | 'select'
-  | 'multiselect'
-  | 'json'
-  | 'relation'
-  | 'relations';
-
-/** A field as the catalogue knows it; `slot` is its key in a row's `data`, null for a system field. */
+/** A field of an entity. `slot` is its key in a row's `data`, null for a system field. */
 export interface FieldRef {
   key: string;
-  type: FieldType;
+  /** The field type's name, for error messages and keys. */
+  type: string;
+  value: ValueType;
   slot: string | null;
-  options?: readonly string[];
 }
 
-/** A relation's target: its table, its fields, and the row filter that the caller is under there. */
+/** A relation's target: its table, its fields, and the row filter that applies to the caller there. */
 export interface Related {
   table: Sql;
   names: Names;
   rows: Expression | null;
 }
 
-/** Who reads the expression, what they may name in it, and when. */
+/** What a caller may name in an expression, and the values of its variables. */
 export interface Names {
-  /** Undefined for a field that does not exist and for one that is hidden: the answer is the same. */
+  /** Undefined for a field that does not exist or is hidden: both fail alike. */
   field(key: string): FieldRef | undefined;
-  /** The target of a `relation` field, undefined when the caller may not read it. */
+  /** The target of a `relation` field; undefined when the caller may not read it. */
   related(key: string): Related | undefined;
   user: { id: string | null; email: string | null; role: string | null; kind: string };
   now: Date;
-  /** Rules only: `$old.field` and `$changed.field` may stand on the left. */
+  /** Rules only: `$old.field` and `$changed.field` are allowed on the left. */
   allowOld?: boolean;
 }
 
@@ -69,34 +53,19 @@ export interface StoredRow {
   data: Record<string, unknown>;
 }
 
+export type SystemKey = Exclude<keyof StoredRow, 'data'>;
+
 /** The fields that every record has, whatever its entity. */
-export const SYSTEM_FIELDS: Readonly<Record<Exclude<keyof StoredRow, 'data'>, FieldRef>> = {
-  id: { key: 'id', type: 'uuid', slot: null },
-  entityId: { key: 'entityId', type: 'uuid', slot: null },
-  createdAt: { key: 'createdAt', type: 'datetime', slot: null },
-  updatedAt: { key: 'updatedAt', type: 'datetime', slot: null },
-  createdBy: { key: 'createdBy', type: 'text', slot: null },
-  updatedBy: { key: 'updatedBy', type: 'text', slot: null },
+export const SYSTEM_FIELDS: Readonly<Record<SystemKey, FieldRef>> = {
+  id: { key: 'id', type: 'uuid', value: UUID_COLUMN, slot: null },
+  entityId: { key: 'entityId', type: 'uuid', value: UUID_COLUMN, slot: null },
+  createdAt: { key: 'createdAt', type: 'datetime', value: TIMESTAMP_COLUMN, slot: null },
+  updatedAt: { key: 'updatedAt', type: 'datetime', value: TIMESTAMP_COLUMN, slot: null },
+  createdBy: { key: 'createdBy', type: 'text', value: TEXT, slot: null },
+  updatedBy: { key: 'updatedBy', type: 'text', value: TEXT, slot: null },
 };
 
-export type Operator =
-  | '='
-  | '!='
-  | '<'
-  | '>'
-  | '<='
-  | '>='
-  | 'contains'
-  | 'startsWith'
-  | 'endsWith'
-  | 'in'
-  | 'null'
-  | 'not null';
-
-/** A value in the form its field stores: numbers for `integer` and `number`, else text or a boolean. */
-export type Value = string | number | boolean;
-
-/** What is compared: a field of the row, of the row before the change, or of the row a relation names. */
+/** What is compared: a field of the row, of the row before the change, or of the row that a relation names. */
 export interface Subject {
   field: FieldRef;
   /** `changed` asks whether the field changes; its value is a boolean. */
@@ -105,10 +74,10 @@ export interface Subject {
 }
 
 export interface Comparison {
-  kind: 'test';
+  kind: 'comparison';
   subject: Subject;
   operator: Operator;
-  /** One value; none for the null tests; any number for `in`. */
+  /** One value; none for the null operators; any number for `in`. */
   values: readonly Value[];
 }
 
@@ -117,43 +86,37 @@ export type Expression =
   | { kind: 'and' | 'or'; parts: readonly Expression[] }
   | { kind: 'not'; part: Expression };
 
-/** All of the expressions at once; null (no condition) when there is none. */
+/** The conjunction of all conditions; null (no condition) when there is none. */
 export function and(...expressions: readonly (Expression | null)[]): Expression | null {
   const parts = expressions.filter((expression) => expression !== null);
   return parts.length > 1 ? { kind: 'and', parts } : (parts[0] ?? null);
 }
 
-/** The keys of the entity's own fields that the expression reads, a followed relation's included. */
-export function fieldKeys(expression: Expression): string[] {
-  const keys = tests(expression).map(({ subject }) => (subject.through ?? subject).field.key);
-  return [...new Set(keys)];
-}
-
-/** The keys of the relation fields that it follows: the rows `evaluate` will ask for. */
+/** The keys of the relation fields that the expression follows, each once: `evaluate` asks for their rows. */
 export function relationKeys(expression: Expression): string[] {
-  const keys = tests(expression).flatMap(({ subject }) => subject.through?.field.key ?? []);
+  const keys = comparisons(expression).flatMap(({ subject }) => subject.through?.field.key ?? []);
   return [...new Set(keys)];
 }
 
-/** A text that two expressions share only if they are the same condition on the same fields with the same values. */
+/** A text that is equal for two expressions only if they are the same condition on the same fields and values. */
 export function canonicalKey(expression: Expression): string {
   return JSON.stringify(shape(expression));
 }
 
-function tests(expression: Expression): Comparison[] {
+function comparisons(expression: Expression): Comparison[] {
   switch (expression.kind) {
-    case 'test':
+    case 'comparison':
       return [expression];
     case 'not':
-      return tests(expression.part);
+      return comparisons(expression.part);
     default:
-      return expression.parts.flatMap(tests);
+      return expression.parts.flatMap(comparisons);
   }
 }
 
 function shape(expression: Expression): unknown {
   switch (expression.kind) {
-    case 'test':
+    case 'comparison':
       return [subjectShape(expression.subject), expression.operator, ...expression.values];
     case 'not':
       return ['not', shape(expression.part)];

@@ -1,24 +1,24 @@
-// Upper and lower case made one, for `contains`: each code point is folded alone, to the lower case
-// of its upper case where both are single code points (É é; Σ σ ς; K and the Kelvin sign), and all
-// four letters i (I i İ ı) are one, so that Turkish and other text are both found. Nothing changes
-// length (ß is not ss) and nothing is normalised. Postgres's lower() depends on the locale it was
-// built with, so the database is never asked to fold: it is handed the few letters to replace.
+// Case folding for `contains`. Each code point folds by itself, to the lower case of its upper case
+// where both are single code points (É é; Σ σ ς; K and the Kelvin sign). The four letters i (I i İ ı) are
+// equal, so that a search finds Turkish and other text alike. Folding keeps the length (ß is not ss) and does
+// not normalise. Postgres's lower() depends on its locale, so the database gets the letters to replace instead.
 // Contract: decisions#expressions.
 
 const DOTTED_CAPITAL_I = '\u0130';
 const CASED = /\p{Changes_When_Casemapped}/u;
-/** Letters beyond this point have no case in Unicode. */
+/** No letter above this code point has case. */
 const LAST_CASED = 0x1ffff;
 
-/** The letters that change when folded, with what they fold to; and what others fold to, with all of those. */
 interface Letters {
+  /** Letters that folding changes, with their folded form. */
   folded: ReadonlyMap<string, string>;
+  /** Folded letters, with all letters that fold to them. */
   variants: ReadonlyMap<string, readonly string[]>;
 }
 
 let known: Letters | undefined;
 
-/** Found by looking at every code point, which takes too long for a start: at the first use. */
+/** Built on first use: scanning every code point would slow down the start. */
 function letters(): Letters {
   known ??= findLetters();
   return known;
@@ -39,12 +39,12 @@ function findLetters(): Letters {
 
 const ONLY_ASCII = /^[\0-\x7f]*$/;
 
-/** Whether a text is nothing but ASCII: what is done to it can then be done faster. */
+/** Whether a text is pure ASCII, for which faster paths exist. */
 export function isAscii(text: string): boolean {
   return ONLY_ASCII.test(text);
 }
 
-/** The text with every letter's case folded; as many code points as before. */
+/** The text with every letter folded; the number of code points stays the same. */
 export function foldCase(text: string): string {
   if (isAscii(text)) return text.toLowerCase();
   const { folded } = letters();
@@ -54,8 +54,8 @@ export function foldCase(text: string): string {
 }
 
 /**
- * The replacements (`from[i]` by `to[i]`, code point by code point) that turn any text into one which contains the
- * folded text exactly when the folding of all its letters would: the variants of the letters that occur in it.
+ * Replacements (`from[i]` by `to[i]`, by code point) for Postgres's `translate`. A text translated with them contains
+ * `folded` exactly when the completely folded text does: only letters that occur in `folded` need replacing.
  */
 export function foldingTranslation(folded: string): { from: string; to: string } {
   const { variants } = letters();

@@ -1,6 +1,6 @@
-// The two orders that JavaScript does not have: text by Unicode code point (Postgres's "C" collation
-// on UTF-8; JavaScript compares UTF-16 units, which puts U+1F600 before U+FF5E), and decimals, exact
-// at any length, without regard to scale. Both answer a negative number, zero or a positive number.
+// Two orders that JavaScript lacks: text by Unicode code point (Postgres's "C" collation on UTF-8;
+// JavaScript compares UTF-16 units, which puts U+1F600 before U+FF5E), and decimals, exact at any length,
+// whatever their scale. Both return a negative number, zero or a positive number.
 // Contract: decisions#order, decisions#expressions.
 
 /** Compares two strings by code point. */
@@ -26,7 +26,7 @@ export function compareDecimal(a: string, b: string): number {
   return left.sign * difference;
 }
 
-/** Surrogates stand for code points above U+FFFF, so they rank above every other unit. */
+/** Surrogates encode code points above U+FFFF, so they rank above every other unit. */
 function rank(unit: number): number {
   return unit >= 0xd800 && unit <= 0xdfff ? unit + 0x10000 : unit;
 }

@@ -1,6 +1,6 @@
-// Dates and times as expressions write them, brought to the form in which records store them:
-// "YYYY-MM-DD" and "YYYY-MM-DDTHH:mm:ss.sssZ" (UTC, milliseconds; finer fractions are cut off).
-// Both forms sort as text in the order of time, from year 0001 to 9999; undefined means "not one".
+// Parses date and date-time literals into the stored form: "YYYY-MM-DD" and "YYYY-MM-DDTHH:mm:ss.sssZ"
+// (UTC; fractions below a millisecond are truncated). Both sort as text in chronological order, from year
+// 0001 to 9999. Failures: undefined for anything else.
 // Contract: decisions#expressions.
 
 const DATE = /^\d{4}-\d{2}-\d{2}$/;
@@ -8,12 +8,12 @@ const DATETIME = /^(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)
 const NOW = /^\$now(?:([+-])(\d{1,9})([smhdw]))?$/;
 const UNIT_MS: Readonly<Record<string, number>> = { s: 1e3, m: 60e3, h: 3_600e3, d: 86_400e3, w: 604_800e3 };
 
-/** A real calendar date as written, or undefined. */
+/** An existing calendar date, unchanged. */
 export function parseDate(text: string): string | undefined {
   return DATE.test(text) && midnight(text) !== undefined ? text : undefined;
 }
 
-/** A date with a time and an offset, or a date (its midnight in UTC), as a stored instant, or undefined. */
+/** A date with a time and an offset, or a date (midnight UTC). */
 export function parseDateTime(text: string): string | undefined {
   if (DATE.test(text)) return midnight(text);
   const [, date = '', minute, second = '00', fraction = '', sign, hours = '0', minutes = '0'] =
@@ -22,12 +22,12 @@ export function parseDateTime(text: string): string | undefined {
   const offsetMs = Number(hours) * 3_600e3 + Number(minutes) * 60e3;
   const local = `${date}T${minute}:${second}.${fraction.slice(0, 3).padEnd(3, '0')}Z`;
   const time = new Date(local);
-  // An engine may roll 24:00 or second 60 over into the next day; such a time is not a time of day.
+  // An engine may roll 24:00 or second 60 over into the next day.
   if (storable(time) !== local) return undefined;
   return storable(new Date(time.getTime() - (sign === '-' ? -offsetMs : offsetMs)));
 }
 
-/** `$now`, `$now-7d`, `$now+2h` (units s, m, h, d, w) as a stored instant; undefined for anything else. */
+/** `$now`, `$now-7d`, `$now+2h`; units s, m, h, d, w. */
 export function parseRelativeTime(text: string, now: Date): string | undefined {
   const found = NOW.exec(text);
   if (!found) return undefined;

@@ -1,7 +1,6 @@
-// Reads the text of a `filters` parameter, a view's condition, a role's row filter or a rule's
-// condition into a tree in which every name is resolved and every value has its field's type.
-// Recursive descent; OR binds loosest, then AND, then NOT. A field the caller may not see is answered
-// exactly like one that does not exist, so that filters are no oracle.
+// Parses expressions: the `filters` parameter, conditions of views and rules, row filters of roles. Names are
+// resolved and values converted to their field's type while parsing. Recursive descent; OR binds loosest,
+// then AND, then NOT. A hidden field fails like one that does not exist, so that filters reveal nothing.
 // Failures: 400 VALIDATION_ERROR at `path`, with the position. Contract: decisions#expressions.
 
 import { invalidField } from '../errors.ts';
@@ -12,13 +11,11 @@ import {
   type Expression,
   type FieldRef,
   type Names,
-  type Operator,
   type Subject,
-  type Value,
 } from './ast.ts';
 import { parseRelativeTime } from './date-time.ts';
 import { Scanner, type Written } from './scan.ts';
-import { expectedValue, readValue, takesOperator } from './value.ts';
+import { BOOLEAN, DATE, type Operator, UUID, type Value } from './value-types.ts';
 
 const WORD_OPERATORS = {
   contains: 'contains',
@@ -26,21 +23,21 @@ const WORD_OPERATORS = {
   endswith: 'endsWith',
 } as const satisfies Record<string, Operator>;
 
-/** The value of a variable that the caller has none for, such as the e-mail of a key: no comparison with it holds. */
+/** A variable without a value for this caller, such as the e-mail of an API key: no comparison with it matches. */
 const ABSENT = Symbol('absent');
 
 /**
- * Reads an expression.
- * @param path names the text in the error: a parameter's name or a JSON path
- * @throws ServiceError VALIDATION_ERROR for any text that does not parse with these names
+ * Parses an expression.
+ * @param path names the text in errors: a parameter's name or a JSON path
+ * @throws ServiceError VALIDATION_ERROR for a text that does not parse with these names
  */
 export function parseExpression(text: string, names: Names, path = 'filters'): Expression {
   return new Parser(text, names, path).expression();
 }
 
 /**
- * The legacy `filter.{key}={value}`: the same as `key = "value"`.
- * @throws ServiceError VALIDATION_ERROR for an unknown or hidden field, or a value that does not fit it
+ * The legacy parameter `filter.{key}={value}`, equivalent to `key = "value"`.
+ * @throws ServiceError VALIDATION_ERROR for an unknown or hidden field, or an invalid value
  */
 export function equals(key: string, value: string, names: Names, path = `filter.${key}`): Expression {
   return new Parser(key, names, path).equality(value);
@@ -63,17 +60,17 @@ class Parser {
 
   expression(): Expression {
     const expression = this.disjunction();
-    if (!this.scanner.done) this.scanner.fail('expected AND, OR or the end');
+    if (!this.scanner.done) this.scanner.failAt('expected AND, OR or the end');
     return expression;
   }
 
   equality(text: string): Expression {
     const subject = this.subject();
-    if (!this.scanner.done) this.scanner.fail('expected a field and nothing else');
+    if (!this.scanner.done) this.scanner.failAt('expected a field and nothing else');
     if (isLongerThan(text, EXPRESSION_MAX_CHARACTERS))
-      this.scanner.refuse(`a value has at most ${EXPRESSION_MAX_CHARACTERS} characters`);
+      this.scanner.fail(`a value has at most ${EXPRESSION_MAX_CHARACTERS} characters`);
     this.allow(subject.field, '=');
-    return test(subject, '=', [this.typed(subject.field, { text, quoted: true, at: 0 })]);
+    return comparisonOf(subject, '=', [this.typed(subject.field, { text, quoted: true, at: 0 })]);
   }
 
   private disjunction(): Expression {
@@ -99,89 +96,88 @@ class Parser {
 
   private nested(read: () => Expression): Expression {
     if (++this.levels > EXPRESSION_MAX_LEVELS)
-      this.scanner.fail(`an expression has at most ${EXPRESSION_MAX_LEVELS} levels; one more begins`);
+      this.scanner.failAt(`an expression has at most ${EXPRESSION_MAX_LEVELS} levels; one more begins`);
     const expression = read();
     this.levels--;
     return expression;
   }
 
   private closed<T>(inner: T): T {
-    if (!this.scanner.symbol(')')) this.scanner.fail('expected )');
+    if (!this.scanner.symbol(')')) this.scanner.failAt('expected )');
     return inner;
   }
 
   private comparison(): Expression {
     if (++this.terms > EXPRESSION_MAX_TERMS)
-      this.scanner.fail(`an expression has at most ${EXPRESSION_MAX_TERMS} terms; one more begins`);
+      this.scanner.failAt(`an expression has at most ${EXPRESSION_MAX_TERMS} terms; one more begins`);
     const subject = this.subject();
     const at = this.scanner.at;
-    const symbol = this.scanner.comparison();
-    if (symbol !== undefined) return this.compared(subject, symbol === '==' ? '=' : (symbol as Operator), at);
+    const symbol = this.scanner.comparisonOperator();
+    if (symbol !== undefined) return this.compareTo(subject, symbol === '==' ? '=' : (symbol as Operator), at);
     const word = this.scanner.keyword('contains', 'startswith', 'endswith', 'in', 'is');
     if (word === 'is') return this.nullTest(subject);
-    if (word === 'in') return this.listed(subject, at);
-    if (word !== undefined) return this.compared(subject, WORD_OPERATORS[word], at);
-    if (subject.state === 'changed') return test(subject, '=', [true]);
-    return this.scanner.fail('expected an operator');
+    if (word === 'in') return this.membership(subject, at);
+    if (word !== undefined) return this.compareTo(subject, WORD_OPERATORS[word], at);
+    if (subject.state === 'changed') return comparisonOf(subject, '=', [true]);
+    return this.scanner.failAt('expected an operator');
   }
 
-  private compared(subject: Subject, operator: Operator, at: number): Expression {
+  private compareTo(subject: Subject, operator: Operator, at: number): Expression {
     const value = this.value(subject.field);
     if (value !== null || !isEquality(operator)) this.allow(subject.field, operator, at);
-    if (value === ABSENT) return test(subject, 'in', []);
-    return value === null ? comparedWithNull(subject, operator) : test(subject, operator, [value]);
+    if (value === ABSENT) return comparisonOf(subject, 'in', []);
+    return value === null ? comparedWithNull(subject, operator) : comparisonOf(subject, operator, [value]);
   }
 
   private nullTest(subject: Subject): Expression {
     const operator = this.scanner.keyword('not') ? 'not null' : 'null';
-    if (!this.scanner.keyword('null')) this.scanner.fail('expected null');
-    return test(subject, operator, []);
+    if (!this.scanner.keyword('null')) this.scanner.failAt('expected null');
+    return comparisonOf(subject, operator, []);
   }
 
   /** `x in (a, null)` is `x = a OR x = null`. */
-  private listed(subject: Subject, at: number): Expression {
+  private membership(subject: Subject, at: number): Expression {
     this.allow(subject.field, 'in', at);
-    if (!this.scanner.symbol('(')) this.scanner.fail('expected (');
+    if (!this.scanner.symbol('(')) this.scanner.failAt('expected (');
     const values: (Value | null | typeof ABSENT)[] = [];
     do values.push(this.value(subject.field));
     while (this.scanner.symbol(','));
     this.closed(values);
     const present = values.filter((value) => value !== null && value !== ABSENT);
-    const membership = test(subject, 'in', present);
-    if (!values.includes(null)) return membership;
-    return { kind: 'or', parts: [membership, test(subject, 'null', [])] };
+    const isMember = comparisonOf(subject, 'in', present);
+    return values.includes(null) ? { kind: 'or', parts: [isMember, comparisonOf(subject, 'null', [])] } : isMember;
   }
 
   private subject(): Subject {
     const at = this.scanner.at;
-    const name = this.scanner.name() ?? this.scanner.fail('expected a field');
+    const name = this.scanner.name() ?? this.scanner.failAt('expected a field');
     const [prefix, ...rest] = name.split('.');
     const state = prefix === '$old' ? 'old' : prefix === '$changed' ? 'changed' : 'now';
     if (state === 'now') return this.field(name, at);
     const [key, ...more] = rest;
     const field = this.names.allowOld && key !== undefined && more.length === 0 ? this.names.field(key) : undefined;
     if (!field) return this.unknown(name);
-    return { field: state === 'old' ? field : { ...field, type: 'boolean' }, state, through: null };
+    return { field: state === 'old' ? field : { ...field, type: 'boolean', value: BOOLEAN }, state, through: null };
   }
 
   private field(name: string, at: number): Subject {
     const [key = '', target, ...more] = name.split('.');
-    if (more.length > 0) this.scanner.fail('a relation is followed one step only', at);
+    if (more.length > 0) this.scanner.failAt('a relation is followed one step only', at);
     const field = this.names.field(key) ?? this.unknown(name);
     if (target === undefined) return { field, state: 'now', through: null };
-    const related = field.type === 'relation' ? this.names.related(key) : undefined;
+    const related = field.value === UUID ? this.names.related(key) : undefined;
     const reached = related?.names.field(target);
     if (!related || !reached) return this.unknown(name);
     return { field: reached, state: 'now', through: { field, related } };
   }
 
   private unknown(name: string): never {
-    return this.scanner.refuse(`unknown field "${name}"`);
+    return this.scanner.fail(`unknown field "${name}"`);
   }
 
   private allow(field: FieldRef, operator: Operator, at?: number): void {
-    if (!takesOperator(field.type, operator))
-      this.scanner.fail(`a ${field.type} field cannot be compared with ${operator}`, at);
+    if (!field.value.operators.includes(operator))
+      this.scanner.failAt(`a ${field.type} field cannot be compared with ${operator}`, at);
   }
 
   private value(field: FieldRef): Value | null | typeof ABSENT {
@@ -194,8 +190,8 @@ class Parser {
   }
 
   private typed(field: FieldRef, written: Written): Value {
-    const value = readValue(field.type, written.text);
-    return value ?? this.scanner.fail(`expected ${expectedValue(field.type)}`, written.at);
+    const { parse, expected } = field.value;
+    return parse(written.text) ?? this.scanner.failAt(`expected ${expected}`, written.at);
   }
 
   private variable(field: FieldRef, { text, at }: Written): string | null {
@@ -205,27 +201,27 @@ class Parser {
     if (text === '$currentUser.role') return user.role;
     if (text === '$currentUser.kind') return user.kind;
     const time =
-      parseRelativeTime(text, now) ?? this.scanner.fail('unknown variable (quote the value if it is text)', at);
-    return field.type === 'date' ? time.slice(0, 10) : time;
+      parseRelativeTime(text, now) ?? this.scanner.failAt('unknown variable (quote the value if it is text)', at);
+    return field.value === DATE ? time.slice(0, 10) : time;
   }
 }
 
-function test(subject: Subject, operator: Operator, values: readonly Value[]): Expression {
-  return { kind: 'test', subject, operator, values };
+function comparisonOf(subject: Subject, operator: Operator, values: readonly Value[]): Expression {
+  return { kind: 'comparison', subject, operator, values };
 }
 
 function isEquality(operator: Operator): boolean {
   return operator === '=' || operator === '!=';
 }
 
-/** `= null` and `!= null` are the null tests; any other comparison with a null never holds. */
+/** `= null` and `!= null` test for null; any other comparison with null never matches. */
 function comparedWithNull(subject: Subject, operator: Operator): Expression {
-  if (operator === '=') return test(subject, 'null', []);
-  if (operator === '!=') return test(subject, 'not null', []);
-  return test(subject, 'in', []);
+  if (operator === '=') return comparisonOf(subject, 'null', []);
+  if (operator === '!=') return comparisonOf(subject, 'not null', []);
+  return comparisonOf(subject, 'in', []);
 }
 
-/** Counts code points, but never those of a text that is too long in any case. */
+/** Counts code points only when the length in UTF-16 units leaves it open. */
 function isLongerThan(text: string, characters: number): boolean {
   if (text.length <= characters) return false;
   return text.length > 2 * characters || [...text].length > characters;

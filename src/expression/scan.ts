@@ -1,7 +1,6 @@
-// Cuts an expression's text into words, symbols and values. What a stretch of text means depends on
-// where it stands (`and` is a fine value, `a=b` has no spaces), so the parser asks for what it
-// expects next. Every pattern is anchored at the cursor and reads one way: linear in the text.
-// Failures: 400 with the position, counted from 1. Contract: decisions#expressions.
+// Scans an expression's text for the parser. Tokens depend on context (`and` is a valid value, `a=b` has no
+// spaces), so the parser asks for the token that it expects next. Every pattern is anchored at the cursor
+// and does not backtrack: linear in the text. Failures: 400 with the position, counted from 1. Contract: decisions#expressions.
 
 import { invalidField } from '../errors.ts';
 
@@ -45,43 +44,45 @@ export class Scanner {
     return this.at === this.text.length;
   }
 
-  /** Refuses the text, naming the position. */
-  fail(message: string, at = this.at): never {
+  /** Rejects the text at a position. */
+  failAt(message: string, at = this.at): never {
     throw invalidField(this.path, `${message} at character ${at + 1}`);
   }
 
-  /** Refuses the text for a reason that has no position. */
-  refuse(message: string): never {
+  /** Rejects the text for a reason without a position. */
+  fail(message: string): never {
     throw invalidField(this.path, message);
   }
 
-  /** A field's name with its dots, or undefined. */
+  /** A field's name, which may contain dots. */
   name(): string | undefined {
     return this.take(NAME);
   }
 
-  /** `=`, `==`, `!=`, `<`, `>`, `<=` or `>=`, or undefined. */
-  comparison(): string | undefined {
+  /** `=`, `==`, `!=`, `<`, `>`, `<=` or `>=`. */
+  comparisonOperator(): string | undefined {
     return this.take(COMPARISON);
   }
 
-  /** Takes exactly this symbol, if it stands here. */
+  /** Consumes this symbol if it is next. */
   symbol(symbol: string): boolean {
     if (!this.text.startsWith(symbol, this.at)) return false;
     this.advance(symbol.length);
     return true;
   }
 
-  /** Takes one of these lower-case keywords, written in any case, if it stands here. */
+  /** Consumes one of these lower-case keywords, in any case, if it is next. */
   keyword<K extends string>(...keywords: readonly K[]): K | undefined {
     const word = this.match(WORD)?.toLowerCase();
     const keyword = keywords.find((candidate) => candidate === word);
-    if (keyword !== undefined && this.standsAlone(keyword.length)) this.advance(keyword.length);
-    else return undefined;
-    return keyword;
+    if (keyword !== undefined && this.isWord(keyword.length)) {
+      this.advance(keyword.length);
+      return keyword;
+    }
+    return undefined;
   }
 
-  /** Takes `not`, unless it is a field of that name: `not = 1`. */
+  /** Consumes `not` or `!`, unless `not` is a field's name: `not = 1`. */
   not(): boolean {
     const start = this.at;
     if (this.text[start] === '!') return this.symbol('!');
@@ -97,14 +98,14 @@ export class Scanner {
     const bare = this.take(BARE);
     if (bare !== undefined) return { text: bare, quoted: false, at };
     const quoted = this.take(QUOTED);
-    if (quoted === undefined) this.fail(/['"]/y.test(this.text[at] ?? '') ? 'unclosed string' : 'expected a value', at);
+    if (quoted === undefined) this.failAt(/['"]/y.test(this.text[at] ?? '') ? 'unclosed string' : 'expected a value', at);
     return { text: this.unescape(quoted.slice(1, -1), at), quoted: true, at };
   }
 
   private unescape(body: string, at: number): string {
     return body.replace(ESCAPE, (whole, code: string) => {
       if (code.length === 5) return String.fromCharCode(Number.parseInt(code.slice(1), 16));
-      return ESCAPED[code] ?? this.fail(`unknown escape ${whole} in the string`, at);
+      return ESCAPED[code] ?? this.failAt(`unknown escape ${whole} in the string`, at);
     });
   }
 
@@ -119,7 +120,7 @@ export class Scanner {
     return found;
   }
 
-  private standsAlone(length: number): boolean {
+  private isWord(length: number): boolean {
     return !/[A-Za-z0-9_.$]/.test(this.text[this.at + length] ?? '');
   }
 

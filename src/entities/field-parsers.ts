@@ -1,0 +1,173 @@
+// One parser per form of value: from JSON or a CSV cell to the stored form, or the reason why not. Also
+// the limits that a field's own attributes set. Patterns run on RE2, in linear time, so that none can
+// stall the process. Contract: decisions#fields.
+import { RE2JS } from 're2js';
+import { compareDecimal } from '../expression/compare.ts';
+import { parseDate } from '../expression/date-time.ts';
+import { DECIMAL } from '../expression/value-types.ts';
+import { isUuid } from '../runtime/ids.ts';
+import { textProblem } from '../runtime/text.ts';
+import type { Field } from './field.ts';
+
+/** The stored form, or what is wrong with the input. */
+export type Parsed = { value: unknown } | { problem: string };
+
+const DECIMAL_TEXT = /^[+-]?\d{1,1000}(\.\d{1,1000})?$/;
+const DATE_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})$/;
+const EMAIL = /^[^\s@"(),:;<>[\\\]]{1,64}@[^\s@"(),:;<>[\\\]]{1,253}\.[^\s@"(),:;<>[\\\].]{2,63}$/;
+const ITEMS_MAX = 1_000;
+
+export function text(input: unknown, field: Field): Parsed {
+  if (typeof input !== 'string') return { problem: 'must be a text' };
+  const problem = textProblem(input) ?? lengthProblem(input, field);
+  return problem === undefined ? { value: input } : { problem };
+}
+
+export function email(input: unknown, field: Field): Parsed {
+  return formatted(input, field, (value) => EMAIL.test(value), 'must be an e-mail address');
+}
+
+export function url(input: unknown, field: Field): Parsed {
+  return formatted(input, field, isWebUrl, 'must be an http or https URL');
+}
+
+function formatted(input: unknown, field: Field, isValid: (value: string) => boolean, problem: string): Parsed {
+  const parsed = text(input, field);
+  return 'value' in parsed && !isValid(parsed.value as string) ? { problem } : parsed;
+}
+
+function isWebUrl(value: string): boolean {
+  return /^https?:\/\//i.test(value) && URL.canParse(value) && !/\s/.test(value);
+}
+
+function lengthProblem(value: string, { minLength, maxLength, pattern }: Field): string | undefined {
+  if (minLength !== undefined || maxLength !== undefined) {
+    const length = characters(value);
+    if (minLength !== undefined && length < minLength) return `must have at least ${minLength} characters`;
+    if (maxLength !== undefined && length > maxLength) return `must have at most ${maxLength} characters`;
+  }
+  if (pattern !== undefined && !patternOf(pattern).matcher(value).find()) return `must match the pattern ${pattern}`;
+  return undefined;
+}
+
+/** Unicode code points, as users and Postgres count them. */
+export function characters(value: string): number {
+  let count = 0;
+  for (const _ of value) count += 1;
+  return count;
+}
+
+/** Compiled patterns by source. */
+const patterns = new Map<string, RE2JS>();
+const PATTERNS_CACHED = 10_000;
+
+function patternOf(source: string): RE2JS {
+  const cached = patterns.get(source);
+  if (cached !== undefined) return cached;
+  const compiled = RE2JS.compile(source);
+  if (patterns.size >= PATTERNS_CACHED) patterns.clear();
+  patterns.set(source, compiled);
+  return compiled;
+}
+
+/** Whether a text is a valid pattern (RE2 syntax). */
+export function isPattern(source: string): boolean {
+  try {
+    patternOf(source);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export function uuid(input: unknown): Parsed {
+  return typeof input === 'string' && isUuid(input) ? { value: input.toLowerCase() } : { problem: 'must be a UUID' };
+}
+
+export function integer(input: unknown, field: Field): Parsed {
+  return Number.isSafeInteger(input)
+    ? number(input, field)
+    : { problem: 'must be a whole number of at most 2^53 - 1' };
+}
+
+export function number(input: unknown, { min, max }: Field): Parsed {
+  if (typeof input !== 'number' || !Number.isFinite(input)) return { problem: 'must be a number' };
+  if (min !== undefined && input < Number(min)) return { problem: `must be at least ${min}` };
+  if (max !== undefined && input > Number(max)) return { problem: `must be at most ${max}` };
+  // JSON and Postgres have no negative zero.
+  return { value: input === 0 ? 0 : input };
+}
+
+export function decimal(input: unknown, { min, max }: Field): Parsed {
+  const given = typeof input === 'number' && Number.isFinite(input) ? String(input) : input;
+  if (!isDecimal(given)) return { problem: 'must be a decimal number, as a text' };
+  const value = canonicalDecimal(given);
+  if (min !== undefined && compareLimits(value, min) < 0) return { problem: `must be at least ${min}` };
+  if (max !== undefined && compareLimits(value, max) > 0) return { problem: `must be at most ${max}` };
+  return { value };
+}
+
+export function isDecimal(given: unknown): given is string {
+  return typeof given === 'string' && DECIMAL_TEXT.test(given);
+}
+
+/** Without plus sign and leading zeros; the scale is kept. */
+function canonicalDecimal(given: string): string {
+  const [, sign, whole = '', fraction = ''] = /^([+-]?)0*(\d+)(\.\d+)?$/.exec(given) ?? [];
+  const digits = whole + fraction;
+  return sign === '-' && /[1-9]/.test(digits) ? `-${digits}` : digits;
+}
+
+/** Exact comparison of numbers and decimal texts: negative, zero or positive. */
+export function compareLimits(a: number | string, b: number | string): number {
+  return compareDecimal(exact(a), exact(b));
+}
+
+/** A number may be written with an exponent, which only the literals of the expression language have. */
+function exact(limit: number | string): string {
+  const written = String(limit);
+  return isDecimal(written) ? canonicalDecimal(written) : String(DECIMAL.parse(written));
+}
+
+export function boolean(input: unknown): Parsed {
+  return typeof input === 'boolean' ? { value: input } : { problem: 'must be true or false' };
+}
+
+export function date(input: unknown): Parsed {
+  const isValid = typeof input === 'string' && parseDate(input) !== undefined;
+  return isValid ? { value: input } : { problem: 'must be a date, YYYY-MM-DD' };
+}
+
+export function dateTime(input: unknown): Parsed {
+  const problem = 'must be an ISO 8601 timestamp with a zone, such as 2026-01-31T12:00:00.000Z';
+  if (typeof input !== 'string' || !DATE_TIME.test(input) || parseDate(input.slice(0, 10)) === undefined) {
+    return { problem };
+  }
+  const time = new Date(input);
+  if (Number.isNaN(time.getTime()) || time.getUTCFullYear() < 1 || time.getUTCFullYear() > 9999) return { problem };
+  return { value: time.toISOString() };
+}
+
+export function select(input: unknown, { options = [] }: Field): Parsed {
+  const isOption = typeof input === 'string' && options.includes(input);
+  return isOption ? { value: input } : { problem: `must be one of: ${options.join(', ')}` };
+}
+
+export function multiselect(input: unknown, { options = [] }: Field): Parsed {
+  if (!isTextList(input)) return { problem: 'must be a list of texts' };
+  if (!input.every((item) => options.includes(item))) return { problem: `must hold only: ${options.join(', ')}` };
+  return { value: [...new Set(input)] };
+}
+
+export function uuidList(input: unknown): Parsed {
+  if (!isTextList(input) || !input.every(isUuid)) return { problem: 'must be a list of UUIDs' };
+  return { value: [...new Set(input.map((id) => id.toLowerCase()))] };
+}
+
+function isTextList(input: unknown): input is string[] {
+  return Array.isArray(input) && input.length <= ITEMS_MAX && input.every((item) => typeof item === 'string');
+}
+
+export function json(input: unknown): Parsed {
+  return { value: input };
+}

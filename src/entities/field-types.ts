@@ -1,0 +1,215 @@
+// The field types: one table with everything that differs between them. A new type is an entry here,
+// its name in field.ts and its description in the docs; the compiler demands the entry and each member.
+// Values are stored as JSON: numbers as numbers, lists as arrays, everything else as canonical text.
+// Contract: decisions#fields.
+import type { FieldRef } from '../expression/ast.ts';
+import {
+  BOOLEAN,
+  DATE,
+  DATE_TIME,
+  DECIMAL,
+  JSON_VALUE,
+  NUMBER,
+  TEXT,
+  TEXT_LIST,
+  UUID,
+  UUID_LIST,
+  type ValueType,
+} from '../expression/value-types.ts';
+import { BOOLEAN_CELL, type Cell, FREE_TEXT_CELL, JSON_CELL, NUMBER_CELL, PLAIN_CELL } from './csv-cells.ts';
+import type { Field, FieldRules, FieldType } from './field.ts';
+import * as convert from './field-conversions.ts';
+import * as parse from './field-parsers.ts';
+
+/** Attributes of a definition that only some types have. */
+export type TypeAttribute = keyof FieldRules | 'entity' | 'onDelete';
+
+export interface FieldTypeSpec {
+  /** Operators, order, aggregates and the stored value in SQL. */
+  value: ValueType;
+  /** The stored form of an input value that is not null: from JSON, or from what `cell` has read. */
+  parse(input: unknown, field: Field): parse.Parsed;
+  attributes: readonly TypeAttribute[];
+  /** The index that `indexed` builds, if the type supports one: by value, or by the members of a list. */
+  index: 'value' | 'members' | null;
+  /** Indexed without being asked: deleting a record looks for relations to it. */
+  isAlwaysIndexed: boolean;
+  canBeUnique: boolean;
+  /** Text of any length, of which an index entry holds LIMITS.indexedTextMax characters. */
+  isFreeText: boolean;
+  /** Whether `search` covers the field. */
+  isSearchable: boolean;
+  /** Types of one family store and index values alike, so that retyping within it moves nothing. */
+  family: string;
+  /** The types that convert to this one, and how. A type always converts to itself. */
+  convertsFrom: convert.Conversions;
+  cell: Cell;
+  /** The TypeScript type of values in generated clients, and of input where that accepts more. */
+  clientType(options: readonly string[]): string;
+  clientInput?: string;
+  /** The JSON Schema of values. */
+  schema(options: readonly string[]): Record<string, unknown>;
+}
+
+const SCALAR = {
+  attributes: [],
+  index: 'value',
+  isAlwaysIndexed: false,
+  canBeUnique: true,
+  isFreeText: false,
+  isSearchable: false,
+  cell: PLAIN_CELL,
+  clientType: () => 'string',
+  schema: () => ({ type: 'string' }),
+} as const;
+
+const STRING = {
+  ...SCALAR,
+  value: TEXT,
+  attributes: ['minLength', 'maxLength', 'pattern'],
+  isFreeText: true,
+  isSearchable: true,
+  family: 'text',
+  cell: FREE_TEXT_CELL,
+} as const;
+
+const NUMERIC = {
+  ...SCALAR,
+  value: NUMBER,
+  attributes: ['min', 'max'],
+  family: 'number',
+  convertsFrom: convert.toNumber,
+  cell: NUMBER_CELL,
+  clientType: () => 'number',
+} as const;
+
+/** Values that Postgres cannot order, so that they are neither unique nor sorted by. */
+const UNORDERED = { ...SCALAR, canBeUnique: false, cell: JSON_CELL } as const;
+
+const RELATION = { attributes: ['entity', 'onDelete'], isAlwaysIndexed: true } as const;
+
+export const FIELD_TYPES = {
+  text: { ...STRING, parse: parse.text, convertsFrom: convert.toText },
+  email: { ...STRING, parse: parse.email, convertsFrom: convert.toString },
+  url: { ...STRING, parse: parse.url, convertsFrom: convert.toString },
+  uuid: {
+    ...SCALAR,
+    value: UUID,
+    parse: parse.uuid,
+    family: 'uuid',
+    convertsFrom: convert.toUuid,
+    schema: () => ({ type: 'string', format: 'uuid' }),
+  },
+  integer: { ...NUMERIC, parse: parse.integer, schema: () => ({ type: 'integer' }) },
+  number: { ...NUMERIC, parse: parse.number, schema: () => ({ type: 'number' }) },
+  decimal: {
+    ...NUMERIC,
+    value: DECIMAL,
+    parse: parse.decimal,
+    family: 'decimal',
+    convertsFrom: convert.toDecimal,
+    cell: PLAIN_CELL,
+    clientType: () => 'string',
+    clientInput: 'string | number',
+    schema: () => ({ type: 'string' }),
+  },
+  boolean: {
+    ...SCALAR,
+    value: BOOLEAN,
+    parse: parse.boolean,
+    canBeUnique: false,
+    family: 'boolean',
+    convertsFrom: convert.toBoolean,
+    cell: BOOLEAN_CELL,
+    clientType: () => 'boolean',
+    schema: () => ({ type: 'boolean' }),
+  },
+  date: {
+    ...SCALAR,
+    value: DATE,
+    parse: parse.date,
+    family: 'date',
+    convertsFrom: convert.toDate,
+    schema: () => ({ type: 'string', format: 'date' }),
+  },
+  datetime: {
+    ...SCALAR,
+    value: DATE_TIME,
+    parse: parse.dateTime,
+    family: 'datetime',
+    convertsFrom: convert.toDateTime,
+    schema: () => ({ type: 'string', format: 'date-time' }),
+  },
+  select: {
+    ...SCALAR,
+    value: TEXT,
+    parse: parse.select,
+    attributes: ['options'],
+    isFreeText: true,
+    family: 'select',
+    convertsFrom: convert.toSelect,
+    cell: FREE_TEXT_CELL,
+    clientType: choiceType,
+    schema: choiceSchema,
+  },
+  multiselect: {
+    ...UNORDERED,
+    value: TEXT_LIST,
+    parse: parse.multiselect,
+    attributes: ['options'],
+    index: 'members',
+    family: 'multiselect',
+    convertsFrom: convert.toMultiselect,
+    clientType: (options) => `(${choiceType(options)})[]`,
+    schema: (options) => ({ type: 'array', items: choiceSchema(options) }),
+  },
+  json: {
+    ...UNORDERED,
+    value: JSON_VALUE,
+    parse: parse.json,
+    index: null,
+    family: 'json',
+    convertsFrom: convert.toJson,
+    clientType: () => 'Json',
+    schema: () => ({}),
+  },
+  relation: {
+    ...SCALAR,
+    ...RELATION,
+    value: UUID,
+    parse: parse.uuid,
+    family: 'relation',
+    convertsFrom: convert.toRelation,
+    schema: () => ({ type: 'string', format: 'uuid' }),
+  },
+  relations: {
+    ...UNORDERED,
+    ...RELATION,
+    value: UUID_LIST,
+    parse: parse.uuidList,
+    index: 'members',
+    family: 'relations',
+    convertsFrom: convert.toRelations,
+    clientType: () => 'string[]',
+    schema: () => ({ type: 'array', items: { type: 'string', format: 'uuid' } }),
+  },
+} as const satisfies Readonly<Record<FieldType, FieldTypeSpec>>;
+
+export const FIELD_TYPE_NAMES = Object.keys(FIELD_TYPES) as FieldType[];
+
+export function specOf({ type }: { type: FieldType }): FieldTypeSpec {
+  return FIELD_TYPES[type];
+}
+
+/** The field as expressions use it. */
+export function fieldRef({ key, type, slot }: Pick<Field, 'key' | 'type' | 'slot'>): FieldRef {
+  return { key, type, slot, value: FIELD_TYPES[type].value };
+}
+
+function choiceType(options: readonly string[]): string {
+  return options.length === 0 ? 'string' : options.map((option) => JSON.stringify(option)).join(' | ');
+}
+
+function choiceSchema(options: readonly string[]): Record<string, unknown> {
+  return { type: 'string', ...(options.length === 0 ? {} : { enum: options }) };
+}
