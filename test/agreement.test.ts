@@ -8,11 +8,12 @@ import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { PGlite } from '@electric-sql/pglite';
 import fc from 'fast-check';
 import postgres from 'postgres';
+import type { FieldType } from '../src/entities/field.ts';
+import { fieldRef } from '../src/entities/field-types.ts';
 import {
   EXPRESSION_MAX_CHARACTERS,
   type Expression,
   type FieldRef,
-  type FieldType,
   type Names,
   type StoredRow,
   SYSTEM_FIELDS,
@@ -90,7 +91,7 @@ const POOL: Record<FieldType, readonly (string | number | boolean)[]> = {
   ...{ decimal: [...DECIMALS, LONG, `-${LONG}`], boolean: [true, false], date: DATES, datetime: TIMES },
 };
 const TYPES = Object.keys(POOL) as FieldType[];
-const FIELDS = TYPES.map((type, i): FieldRef => ({ key: `my_${type}`, type, slot: `f${i + 1}` }));
+const FIELDS = TYPES.map((type, i) => ({ ...fieldRef({ key: `my_${type}`, type, slot: `f${i + 1}` }), type }));
 const ORDERED = ['=', '==', '!=', '<', '>', '<=', '>='];
 const TEXTUAL = [...ORDERED, 'contains', 'startsWith', 'endsWith'];
 

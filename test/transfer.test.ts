@@ -3,7 +3,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import airports from 'airports';
 import { parse } from 'csv-parse/sync';
-import { cellsOf, csvLine, fromCell, toCell } from '../src/records/transfer/csv.ts';
+import { FIELD_TYPES } from '../src/entities/field-types.ts';
+import { cellsOf, csvLine } from '../src/records/transfer/csv.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 interface Airport {
@@ -206,9 +207,9 @@ describe('export and import', () => {
       'é',
     ];
     for (const value of texts) {
-      const [cell = ''] = cellsOf(csvLine([toCell({ type: 'text' }, value), 'end']).slice(0, -1)) ?? [];
+      const [cell = ''] = cellsOf(csvLine([FIELD_TYPES.text.cell.write(value), 'end']).slice(0, -1)) ?? [];
       expect(cell).not.toMatch(/^[=+\-@\t\r]/);
-      expect(fromCell({ type: 'text' }, cell)).toBe(value);
+      expect(FIELD_TYPES.text.cell.read(cell)).toBe(value);
     }
     for (const [type, value] of [
       ['number', -5.25],
@@ -217,9 +218,10 @@ describe('export and import', () => {
       ['json', { a: ['"', null] }],
       ['multiselect', ['a', 'b']],
     ] as const) {
-      expect(fromCell({ type }, toCell({ type }, value))).toEqual(value);
+      const { cell } = FIELD_TYPES[type];
+      expect(cell.read(cell.write(value))).toEqual(value);
     }
-    expect(toCell({ type: 'number' }, -5)).toBe('-5');
+    expect(FIELD_TYPES.number.cell.write(-5)).toBe('-5');
   });
 });
 

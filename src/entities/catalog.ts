@@ -4,10 +4,18 @@
 import type { TenantCaller } from '../access/caller.ts';
 import { type App, perApp } from '../app.ts';
 import { notFound } from '../errors.ts';
-import type { FieldRef, FieldType } from '../expression/ast.ts';
 import { identifier, type Queries, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
-import { type Entity, type Field, type FieldRules, type OnDelete, type Reference, tableNameOf } from './field.ts';
+import {
+  type Entity,
+  type Field,
+  type FieldRules,
+  type FieldType,
+  type OnDelete,
+  type Reference,
+  tableNameOf,
+} from './field.ts';
+import { fieldRef } from './field-types.ts';
 import type { Rule } from './rule.ts';
 
 export interface Catalog {
@@ -159,12 +167,7 @@ function toField(row: FieldRow): Field {
     targetId: row.target_id,
     onDelete: row.on_delete,
     position: row.position,
-    ...(row.next === null ? {} : { next: { ...row.next, ref: refOf(row.next) } }),
-    ref: refOf({ key, type, slot, ...rules }),
+    ...(row.next === null ? {} : { next: { ...row.next, ref: fieldRef(row.next) } }),
+    ref: fieldRef({ key, type, slot }),
   };
-}
-
-/** The field as expressions know it. */
-function refOf({ key, type, slot, options }: Pick<Field, 'key' | 'type' | 'slot' | 'options'>): FieldRef {
-  return { key, type, slot, ...(options === undefined ? {} : { options }) };
 }

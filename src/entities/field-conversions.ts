@@ -23,12 +23,12 @@ function from(types: readonly FieldType[], convert: Convert): Conversions {
   return Object.fromEntries(types.map((type) => [type, convert]));
 }
 
-export const toString: Conversions = { ...from(STRINGS, same), ...from([...NUMBERS, 'boolean'], String), json: same };
-export const toText: Conversions = { ...toString, relation: same, multiselect: onlyItem };
-export const toUuid: Conversions = { ...toString, relation: same };
-export const toSelect: Conversions = { ...toString, multiselect: onlyItem };
-export const toDate: Conversions = { ...toString, datetime: midnightOnly };
-export const toDateTime: Conversions = { ...toString, date: (value) => `${value}T00:00:00.000Z` };
+export const toFormat: Conversions = { ...from(STRINGS, same), ...from([...NUMBERS, 'boolean'], String), json: same };
+export const toText: Conversions = { ...toFormat, relation: same, multiselect: onlyItem };
+export const toUuid: Conversions = { ...toFormat, relation: same };
+export const toSelect: Conversions = { ...toFormat, multiselect: onlyItem };
+export const toDate: Conversions = { ...toFormat, datetime: midnightOnly };
+export const toDateTime: Conversions = { ...toFormat, date: (value) => `${value}T00:00:00.000Z` };
 export const toMultiselect: Conversions = { ...from(STRINGS, asList), json: same };
 export const toNumber: Conversions = { ...from([...STRINGS, ...NUMBERS], exactNumber), boolean: Number, json: same };
 export const toDecimal: Conversions = { ...from([...STRINGS, ...NUMBERS], plainDigits), boolean: Number, json: same };

@@ -1,13 +1,13 @@
-// Reading field definitions from a request: every fault of every field is named at once. Pure:
-// what stored records make of a definition is asked elsewhere. A key is what records and paths use.
+// Parses field definitions from a request and reports all problems of all fields at once. Pure: whether
+// stored records satisfy a definition is checked in stored-validation.ts.
 // Contract: decisions#entities.
 import { invalid, type Problem } from '../errors.ts';
-import type { FieldType } from '../expression/ast.ts';
 import { LIMITS } from '../limits.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import type { Catalog } from './catalog.ts';
-import { FIELD_TYPES, type Field, type FieldRules, type OnDelete, RESERVED_KEYS } from './field.ts';
-import { compareDecimals, isDecimal, isPattern, readValue } from './value-types.ts';
+import { type Field, type FieldRules, type FieldType, type OnDelete, RESERVED_KEYS } from './field.ts';
+import { compareLimits, isDecimal, isPattern } from './field-parsers.ts';
+import { FIELD_TYPE_NAMES, fieldRef, specOf, type TypeAttribute } from './field-types.ts';
 
 const KEY_PATTERN = /^[a-zA-Z][a-zA-Z0-9_]{0,62}$/;
 export const NAME_PATTERN = /^[a-z][a-z0-9_]{0,47}$/;
@@ -16,75 +16,33 @@ export const NAME_PATTERN = /^[a-z][a-z0-9_]{0,47}$/;
 export type FieldDraft = Omit<Field, 'id' | 'slot' | 'position' | 'ref'>;
 
 const ATTRIBUTES = new Set([
-  'key',
-  'type',
-  'label',
-  'description',
-  'required',
-  'unique',
-  'indexed',
-  'default',
-  'min',
-  'max',
-  'minLength',
-  'maxLength',
-  'pattern',
-  'options',
-  'entity',
-  'onDelete',
+  ...['key', 'type', 'label', 'description', 'required', 'unique', 'indexed', 'default'],
+  ...['min', 'max', 'minLength', 'maxLength', 'pattern', 'options', 'entity', 'onDelete'],
 ]);
-
-const LENGTH_TYPES: ReadonlySet<string> = new Set(['text', 'email', 'url']);
-const NUMBER_TYPES: ReadonlySet<string> = new Set(['integer', 'number', 'decimal']);
-const UNIQUE_TYPES: ReadonlySet<string> = new Set([
-  'text',
-  'email',
-  'url',
-  'uuid',
-  'integer',
-  'number',
-  'decimal',
-  'date',
-  'datetime',
-  'select',
-  'relation',
-]);
-const RELATION_TYPES: ReadonlySet<string> = new Set(['relation', 'relations']);
-const OPTION_TYPES: ReadonlySet<string> = new Set(['select', 'multiselect']);
 const ON_DELETE: readonly OnDelete[] = ['restrict', 'set_null', 'cascade'];
+const RULES = ['min', 'max', 'minLength', 'maxLength', 'pattern', 'options'] as const;
+const TYPE_ATTRIBUTES: ReadonlySet<string> = new Set([...RULES, 'entity', 'onDelete'] satisfies TypeAttribute[]);
 
-/** Types by the rules that narrow them; a rule not named here goes with every type. */
-const TYPES_OF_RULE: Readonly<Record<string, ReadonlySet<string>>> = {
-  min: NUMBER_TYPES,
-  max: NUMBER_TYPES,
-  minLength: LENGTH_TYPES,
-  maxLength: LENGTH_TYPES,
-  pattern: LENGTH_TYPES,
-  options: OPTION_TYPES,
-  entity: RELATION_TYPES,
-  onDelete: RELATION_TYPES,
-};
-
-/** Whether a rule means anything for a type. */
-export function ruleApplies(rule: string, type: FieldType): boolean {
-  return TYPES_OF_RULE[rule]?.has(type) ?? true;
+/** Whether an attribute of a definition exists for a type. */
+export function attributeApplies(name: string, type: FieldType): boolean {
+  return !TYPE_ATTRIBUTES.has(name) || specOf({ type }).attributes.some((attribute) => attribute === name);
 }
 
-/** What relations may point at: the catalogue, and the entity that is being made. */
+/** What relations may point at: the catalog, and the entity that is being created. */
 export interface Targets {
   catalog: Catalog;
   self: { id: string; name: string };
 }
 
-/** Reads one definition; `path` is its place in the body. Throws nothing: problems are added to the list. */
+/** Parses one definition at `path` in the body. Adds problems to the list instead of throwing. */
 export function parseField(input: JsonObject, path: string, targets: Targets, problems: Problem[]): FieldDraft {
   const check = new Checks(input, path, problems);
   for (const name of Object.keys(input)) if (!ATTRIBUTES.has(name)) check.fail(name, 'is not an attribute of a field');
   const key = check.text('key', KEY_PATTERN.source, 64) ?? '';
   if (RESERVED_KEYS.has(key)) check.fail('key', `"${key}" is a reserved name`);
   else if (!KEY_PATTERN.test(key)) check.fail('key', `must match ${KEY_PATTERN.source}`);
-  const type = check.oneOf('type', FIELD_TYPES) ?? 'text';
-  if (input.type === undefined) check.fail('type', `is required: one of ${FIELD_TYPES.join(', ')}`);
+  const type = check.oneOf('type', FIELD_TYPE_NAMES) ?? 'text';
+  if (input.type === undefined) check.fail('type', `is required: one of ${FIELD_TYPE_NAMES.join(', ')}`);
   const draft: FieldDraft = {
     key,
     type,
@@ -96,10 +54,11 @@ export function parseField(input: JsonObject, path: string, targets: Targets, pr
     default: undefined,
     ...readRules(check, type),
     targetId: readTarget(check, type, targets),
-    onDelete: RELATION_TYPES.has(type) ? (check.oneOf('onDelete', ON_DELETE) ?? 'restrict') : null,
+    onDelete: attributeApplies('onDelete', type) ? (check.oneOf('onDelete', ON_DELETE) ?? 'restrict') : null,
   };
-  if (draft.unique && !UNIQUE_TYPES.has(type)) check.fail('unique', `does not apply to ${type} fields`);
-  if (draft.indexed && type === 'json') check.fail('indexed', 'does not apply to json fields');
+  const { canBeUnique, index } = specOf(draft);
+  if (draft.unique && !canBeUnique) check.fail('unique', `does not apply to ${type} fields`);
+  if (draft.indexed && index === null) check.fail('indexed', `does not apply to ${type} fields`);
   if (input.onDelete !== undefined && draft.onDelete === null) check.fail('onDelete', 'applies to relations only');
   if (draft.onDelete === 'set_null' && draft.required && type === 'relation') {
     check.fail('onDelete', 'set_null does not go with a required relation');
@@ -156,20 +115,12 @@ class Checks {
 }
 
 function readRules(check: Checks, type: FieldType): FieldRules {
-  for (const [names, types] of [
-    [['min', 'max'], NUMBER_TYPES],
-    [['minLength', 'maxLength', 'pattern'], LENGTH_TYPES],
-    [['options'], OPTION_TYPES],
-  ] as const) {
-    for (const name of names) {
-      if (check.given(name) && !types.has(type)) check.fail(name, `does not apply to ${type} fields`);
-    }
+  for (const name of RULES) {
+    if (check.given(name) && !attributeApplies(name, type)) check.fail(name, `does not apply to ${type} fields`);
   }
-  const rules: FieldRules = {};
-  if (NUMBER_TYPES.has(type)) Object.assign(rules, readRange(check, type));
-  if (LENGTH_TYPES.has(type)) Object.assign(rules, readLengths(check));
-  if (type === 'select' || type === 'multiselect') rules.options = readOptions(check);
-  return rules;
+  if (attributeApplies('min', type)) return readRange(check, type);
+  if (attributeApplies('minLength', type)) return readLengths(check);
+  return attributeApplies('options', type) ? { options: readOptions(check) } : {};
 }
 
 function readRange(check: Checks, type: FieldType): FieldRules {
@@ -177,18 +128,14 @@ function readRange(check: Checks, type: FieldType): FieldRules {
   for (const name of ['min', 'max'] as const) {
     const value = check.input[name];
     if (value === undefined || value === null) continue;
-    const isFit = typeof value === 'number' ? Number.isFinite(value) : type === 'decimal' && isDecimal(value);
-    if (isFit) rules[name] = value as number | string;
+    const isValid = typeof value === 'number' ? Number.isFinite(value) : type === 'decimal' && isDecimal(value);
+    if (isValid) rules[name] = value as number | string;
     else check.fail(name, 'must be a number');
   }
   const { min, max } = rules;
-  const isEmpty =
-    min !== undefined &&
-    max !== undefined &&
-    (type === 'decimal' && isDecimal(String(min)) && isDecimal(String(max))
-      ? compareDecimals(String(min), String(max)) > 0
-      : Number(min) > Number(max));
-  if (isEmpty) check.fail('max', 'must not be less than min');
+  if (min !== undefined && max !== undefined && compareLimits(min, max) > 0) {
+    check.fail('max', 'must not be less than min');
+  }
   return rules;
 }
 
@@ -210,18 +157,18 @@ function readLengths(check: Checks): FieldRules {
 function readOptions(check: Checks): string[] {
   const value = check.input.options;
   const options = Array.isArray(value) ? value : [];
-  const isFit =
+  const isValid =
     options.length > 0 &&
     options.length <= LIMITS.entity.optionsMax &&
     options.every((option) => typeof option === 'string' && option !== '' && option.length <= LIMITS.entity.labelMax) &&
     new Set(options).size === options.length;
-  if (!isFit) check.fail('options', `must be a list of 1 to ${LIMITS.entity.optionsMax} different texts`);
-  return isFit ? options : [];
+  if (!isValid) check.fail('options', `must be a list of 1 to ${LIMITS.entity.optionsMax} different texts`);
+  return isValid ? options : [];
 }
 
 function readTarget(check: Checks, type: FieldType, { catalog, self }: Targets): string | null {
   const name = check.input.entity;
-  if (!RELATION_TYPES.has(type)) {
+  if (!attributeApplies('entity', type)) {
     if (check.given('entity')) check.fail('entity', 'applies to relations only');
     return null;
   }
@@ -237,18 +184,17 @@ function readDefault(check: Checks, draft: FieldDraft): void {
     check.fail('default', 'does not apply to relations');
     return;
   }
-  const reading = readValue(fieldOf(draft, '', '', 0), check.input.default);
-  if ('problem' in reading) check.fail('default', reading.problem);
-  else draft.default = reading.value;
+  const parsed = specOf(draft).parse(check.input.default, fieldOf(draft, '', '', 0));
+  if ('problem' in parsed) check.fail('default', parsed.problem);
+  else draft.default = parsed.value;
 }
 
 /** The draft as a field of an entity. */
 export function fieldOf(draft: FieldDraft, id: string, slot: string, position: number): Field {
-  const { key, type, options } = draft;
-  return { ...draft, id, slot, position, ref: { key, type, slot, ...(options === undefined ? {} : { options }) } };
+  return { ...draft, id, slot, position, ref: fieldRef({ ...draft, slot }) };
 }
 
-/** Reads the list of definitions of a new entity: at most LIMITS.entity.fieldsMax, no key twice. Throws 400. */
+/** Parses the definitions of a new entity: at most LIMITS.entity.fieldsMax, no key twice. Throws 400. */
 export function parseFields(input: unknown, targets: Targets): FieldDraft[] {
   if (input === undefined || input === null) return [];
   const problems: Problem[] = [];
@@ -264,7 +210,7 @@ export function parseFields(input: unknown, targets: Targets): FieldDraft[] {
       return null;
     }
     const draft = parseField(item as JsonObject, path, targets, problems);
-    if (seen.has(draft.key)) problems.push({ path: `${path}.key`, message: `"${draft.key}" stands twice` });
+    if (seen.has(draft.key)) problems.push({ path: `${path}.key`, message: `"${draft.key}" is used twice` });
     seen.add(draft.key);
     return draft;
   });

@@ -85,9 +85,7 @@ export function uuid(input: unknown): Parsed {
 }
 
 export function integer(input: unknown, field: Field): Parsed {
-  return Number.isSafeInteger(input)
-    ? number(input, field)
-    : { problem: 'must be a whole number of at most 2^53 - 1' };
+  return Number.isSafeInteger(input) ? number(input, field) : { problem: 'must be a whole number of at most 2^53 - 1' };
 }
 
 export function number(input: unknown, { min, max }: Field): Parsed {

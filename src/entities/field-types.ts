@@ -90,8 +90,8 @@ const RELATION = { attributes: ['entity', 'onDelete'], isAlwaysIndexed: true } a
 
 export const FIELD_TYPES = {
   text: { ...STRING, parse: parse.text, convertsFrom: convert.toText },
-  email: { ...STRING, parse: parse.email, convertsFrom: convert.toString },
-  url: { ...STRING, parse: parse.url, convertsFrom: convert.toString },
+  email: { ...STRING, parse: parse.email, convertsFrom: convert.toFormat },
+  url: { ...STRING, parse: parse.url, convertsFrom: convert.toFormat },
   uuid: {
     ...SCALAR,
     value: UUID,
@@ -197,13 +197,18 @@ export const FIELD_TYPES = {
 
 export const FIELD_TYPE_NAMES = Object.keys(FIELD_TYPES) as FieldType[];
 
-export function specOf({ type }: { type: FieldType }): FieldTypeSpec {
+export function specOf({ type }: Pick<Field, 'type'>): FieldTypeSpec {
   return FIELD_TYPES[type];
 }
 
 /** The field as expressions use it. */
 export function fieldRef({ key, type, slot }: Pick<Field, 'key' | 'type' | 'slot'>): FieldRef {
   return { key, type, slot, value: FIELD_TYPES[type].value };
+}
+
+/** A value as a CSV cell; no value is an empty cell. */
+export function cellOf(field: Pick<Field, 'type'>, value: unknown): string {
+  return value === null || value === undefined ? '' : specOf(field).cell.write(value);
 }
 
 function choiceType(options: readonly string[]): string {

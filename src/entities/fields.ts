@@ -11,15 +11,16 @@ import type { JsonObject } from '../runtime/text.ts';
 import { addField, alterField, dropField, type FieldChange, SLOT_MAX } from './alter-field.ts';
 import { type Catalog, catalogOf } from './catalog.ts';
 import { cleanUp, cleanUpInterrupted } from './cleanup.ts';
-import { convertValue, isSameForm } from './conversion.ts';
 import { type DefinitionLock, withDefinitionLock } from './definition-lock.ts';
 import { replaceKeyInRoles, requireNoDependents } from './dependents.ts';
 import { fieldView, getEntity } from './entities.ts';
 import type { Entity, Field } from './field.ts';
-import { type FieldDraft, fieldOf, parseField, ruleApplies } from './field-input.ts';
+import { attributeApplies, type FieldDraft, fieldOf, parseField } from './field-input.ts';
 import { bumpVersion, updateFieldRow } from './field-rows.ts';
+import { specOf } from './field-types.ts';
 import { indexKinds } from './indexes.ts';
 import { stricterAttributes } from './stored-validation.ts';
+import { convertValue } from './values.ts';
 
 /** The fields that the caller may see, in their order. 403 without read permission on the entity. */
 export async function listFields(app: App, caller: TenantCaller, entityName: string): Promise<JsonObject[]> {
@@ -184,7 +185,7 @@ function planOf(catalog: Catalog, entity: Entity, field: Field, input: JsonObjec
 function keptAttributes(catalog: Catalog, field: Field, input: JsonObject): JsonObject {
   const { id: _, default: __, ...attributes } = fieldView(catalog, field);
   const type = (input.type ?? field.type) as Field['type'];
-  return Object.fromEntries(Object.entries(attributes).filter(([name]) => ruleApplies(name, type)));
+  return Object.fromEntries(Object.entries(attributes).filter(([name]) => attributeApplies(name, type)));
 }
 
 function keepDefault(field: Field, after: Field): void {
@@ -197,4 +198,9 @@ function keepDefault(field: Field, after: Field): void {
 function isFree({ field, after, checks }: FieldChange): boolean {
   const existing = indexKinds(field);
   return checks.length === 0 && after.slot === field.slot && indexKinds(after).every((kind) => existing.includes(kind));
+}
+
+/** Whether both definitions store and index values alike, so that they can stay in their slot. */
+function isSameForm(from: Field, to: Field): boolean {
+  return specOf(from).family === specOf(to).family && from.targetId === to.targetId;
 }

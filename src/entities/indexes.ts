@@ -1,9 +1,10 @@
-// The database indexes behind a field: unique, by value, by member. Their expressions are the very
-// ones that conditions compile to, so that Postgres uses them.
+// The database indexes of a field: unique, by value, by member. They use the same SQL expressions as
+// conditions do, so that Postgres matches them.
 // Contract: decisions#field-changes.
 import { columnOf } from '../expression/to-sql.ts';
 import { identifier, literal, raw, type Sql, sql } from '../runtime/sql.ts';
 import type { Entity, Field } from './field.ts';
+import { specOf } from './field-types.ts';
 
 export type IndexKind = 'unique' | 'value' | 'members';
 
@@ -12,17 +13,14 @@ export function indexName(entity: Pick<Entity, 'tableName'>, field: Pick<Field, 
   return `${entity.tableName}_${field.slot}_${kind}`;
 }
 
-/** The indexes a field calls for. Relations always have one: deletions look for what points at them. */
+/** The indexes that a field's definition requires. */
 export function indexKinds(field: Pick<Field, 'type' | 'unique' | 'indexed'>): IndexKind[] {
-  const isSet = field.type === 'multiselect' || field.type === 'relations';
-  const kinds: IndexKind[] = [];
-  if (field.unique) kinds.push('unique');
-  if (field.type === 'relations' || (isSet && field.indexed)) kinds.push('members');
-  else if (field.type === 'relation' || field.indexed) kinds.push('value');
-  return kinds;
+  const { index, isAlwaysIndexed } = specOf(field);
+  const own = index !== null && (field.indexed || isAlwaysIndexed) ? [index] : [];
+  return field.unique ? ['unique', ...own] : own;
 }
 
-/** The statement that makes the index; `concurrently` for a table that is being written to. */
+/** The statement that builds the index; `concurrently` for a table that is being written to. */
 export function createIndex(entity: Entity, field: Field, kind: IndexKind, concurrently = false): Sql {
   const name = identifier(indexName(entity, field, kind));
   const how = raw(`${kind === 'unique' ? 'unique ' : ''}index${concurrently ? ' concurrently' : ''}`);

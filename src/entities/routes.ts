@@ -10,12 +10,12 @@ import { created, ok } from '../http/reply.ts';
 import { LIMITS } from '../limits.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { createEntity, deleteEntity, getEntity, listEntities, updateEntity } from './entities.ts';
-import { FIELD_TYPES } from './field.ts';
 import { NAME_PATTERN } from './field-input.ts';
+import { FIELD_TYPE_NAMES } from './field-types.ts';
 
 const FieldAttributes = {
   key: Type.String({ description: 'the name in records' }),
-  type: Type.Union(FIELD_TYPES.map((type) => Type.Literal(type))),
+  type: Type.Union(FIELD_TYPE_NAMES.map((type) => Type.Literal(type))),
   label: Type.Optional(nullable(Type.String())),
   description: Type.Optional(nullable(Type.String())),
   required: Type.Optional(Type.Boolean()),

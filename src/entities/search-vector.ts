@@ -2,7 +2,8 @@
 // that every database and locale agrees. A record keeps them in one tsvector whose positions are the
 // numbers of the fields a word stands in. Contract: decisions#search.
 import { foldCase, isAscii } from '../expression/case-folding.ts';
-import { type Entity, type Field, SEARCHED } from './field.ts';
+import type { Entity, Field } from './field.ts';
+import { specOf } from './field-types.ts';
 
 /** Letters and digits with their marks in a row; each emoji by itself. */
 const WORD = /[\p{L}\p{N}][\p{L}\p{N}\p{M}]*|\p{RI}{2}|\p{Extended_Pictographic}/gu;
@@ -43,19 +44,15 @@ export function isSearchVectorUnchanged(
 ): boolean {
   if (entity.retiredSlots.length > 0) return false;
   return entity.fields.every(
-    ({ type, slot, next }) => next === undefined && (!SEARCHED.has(type) || before[slot] === after[slot]),
+    (field) => field.next === undefined && (!specOf(field).isSearchable || before[field.slot] === after[field.slot]),
   );
 }
 
 /** Adds the field's number to each of its words; the numbers of a word are separated by commas. */
-function addTerms(
-  positions: Map<string, string>,
-  { type, slot }: Field,
-  data: Readonly<Record<string, unknown>>,
-): void {
-  const text = data[slot];
-  if (!SEARCHED.has(type) || typeof text !== 'string') return;
-  const position = slot.slice(1);
+function addTerms(positions: Map<string, string>, field: Field, data: Readonly<Record<string, unknown>>): void {
+  const text = data[field.slot];
+  if (!specOf(field).isSearchable || typeof text !== 'string') return;
+  const position = field.slot.slice(1);
   for (const word of searchTerms(text)) {
     const known = positions.get(word);
     if (known === undefined) positions.set(word, position);

@@ -6,9 +6,10 @@ import { conflict, type Problem, type ServiceError } from '../errors.ts';
 import { columnOf } from '../expression/to-sql.ts';
 import { sql } from '../runtime/sql.ts';
 import { countValues, valuesOf } from './backfill.ts';
-import { convertValue, isTooLongForIndex } from './conversion.ts';
 import type { Entity, Field, FieldRules } from './field.ts';
-import { compareDecimals, isDecimal, readValue } from './value-types.ts';
+import { compareLimits } from './field-parsers.ts';
+import { specOf } from './field-types.ts';
+import { convertValue, exceedsIndex } from './values.ts';
 
 /** An attribute that stored values may break. */
 export type Check = 'required' | 'unique' | 'indexed' | 'type' | keyof FieldRules;
@@ -35,20 +36,15 @@ function isStricter(rule: keyof FieldRules, before: Field, after: Field): boolea
   switch (rule) {
     case 'min':
     case 'minLength':
-      return compare(now, old) > 0;
+      return compareLimits(now as number, old as number) > 0;
     case 'max':
     case 'maxLength':
-      return compare(now, old) < 0;
+      return compareLimits(now as number, old as number) < 0;
     case 'options':
       return (old as string[]).some((option) => !(now as string[]).includes(option));
     default:
       return now !== old;
   }
-}
-
-function compare(a: unknown, b: unknown): number {
-  const [left, right] = [String(a), String(b)];
-  return isDecimal(left) && isDecimal(right) ? compareDecimals(left, right) : Number(a) - Number(b);
 }
 
 /** Throws 409 with the counts when stored records break one of the checks. */
@@ -87,14 +83,15 @@ function violationsOf(before: Field, after: Field, checks: readonly Check[]): Vi
     if (path === 'required') return [];
     if (path === 'unique' || path === 'indexed') {
       const message = 'have a value too long for an index';
-      return [{ path, message, count: 0, isBroken: (value) => isTooLongForIndex(after, value) }];
+      return [{ path, message, count: 0, isBroken: (value) => exceedsIndex(after, value) }];
     }
     if (path === 'type') {
       const message = `have a value that is not a valid ${after.type}`;
       return [{ path, message, count: 0, isBroken: (value) => 'problem' in convertValue(before, after, value) }];
     }
-    const trial = { ...before, [path]: after[path] };
-    return [{ path, message: 'break it', count: 0, isBroken: (value) => 'problem' in readValue(trial, value) }];
+    const stricter = { ...before, [path]: after[path] };
+    const isBroken = (value: unknown) => 'problem' in specOf(before).parse(value, stricter);
+    return [{ path, message: 'break it', count: 0, isBroken }];
   });
 }
 

@@ -56,14 +56,14 @@ export interface StoredRow {
 export type SystemKey = Exclude<keyof StoredRow, 'data'>;
 
 /** The fields that every record has, whatever its entity. */
-export const SYSTEM_FIELDS: Readonly<Record<SystemKey, FieldRef>> = {
+export const SYSTEM_FIELDS = {
   id: { key: 'id', type: 'uuid', value: UUID_COLUMN, slot: null },
   entityId: { key: 'entityId', type: 'uuid', value: UUID_COLUMN, slot: null },
   createdAt: { key: 'createdAt', type: 'datetime', value: TIMESTAMP_COLUMN, slot: null },
   updatedAt: { key: 'updatedAt', type: 'datetime', value: TIMESTAMP_COLUMN, slot: null },
   createdBy: { key: 'createdBy', type: 'text', value: TEXT, slot: null },
   updatedBy: { key: 'updatedBy', type: 'text', value: TEXT, slot: null },
-};
+} as const satisfies Readonly<Record<SystemKey, FieldRef>>;
 
 /** What is compared: a field of the row, of the row before the change, or of the row that a relation names. */
 export interface Subject {

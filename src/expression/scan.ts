@@ -98,7 +98,8 @@ export class Scanner {
     const bare = this.take(BARE);
     if (bare !== undefined) return { text: bare, quoted: false, at };
     const quoted = this.take(QUOTED);
-    if (quoted === undefined) this.failAt(/['"]/y.test(this.text[at] ?? '') ? 'unclosed string' : 'expected a value', at);
+    if (quoted === undefined)
+      this.failAt(/['"]/y.test(this.text[at] ?? '') ? 'unclosed string' : 'expected a value', at);
     return { text: this.unescape(quoted.slice(1, -1), at), quoted: true, at };
   }
 

@@ -29,9 +29,7 @@ export function toSql(expression: Expression, alias: Sql): Sql {
 export function columnOf({ key, slot, value }: FieldRef, alias?: Sql): Sql {
   const table = alias ? sql`${alias}.` : EMPTY;
   const column =
-    slot === null
-      ? sql`${table}${SYSTEM_COLUMNS[key as SystemKey]}`
-      : value.column(sql`${table}data`, literal(slot));
+    slot === null ? sql`${table}${SYSTEM_COLUMNS[key as SystemKey]}` : value.column(sql`${table}data`, literal(slot));
   return value.sqlType === 'text' ? sql`${column} collate "C"` : column;
 }
 

@@ -5,6 +5,7 @@ import type { AdminKeyAccess } from '../access/admin-key-access.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Operation } from '../access/rights.ts';
 import type { Field } from '../entities/field.ts';
+import { specOf } from '../entities/field-types.ts';
 import type { Access } from '../http/guard.ts';
 import type { VisibleEntity } from './visible-entities.ts';
 
@@ -92,31 +93,8 @@ function nullable(schema: Json): Json {
   return Object.keys(schema).length === 0 ? schema : { anyOf: [schema, { type: 'null' }] };
 }
 
-function schemaOf({ type, options = [], description }: Field): Json {
-  const words = description === null ? {} : { description };
-  const text = { type: 'string' };
-  const choice = options.length === 0 ? text : { type: 'string', enum: options };
-  switch (type) {
-    case 'integer':
-    case 'number':
-    case 'boolean':
-      return { type, ...words };
-    case 'json':
-      return {};
-    case 'select':
-      return { ...choice, ...words };
-    case 'multiselect':
-      return { type: 'array', items: choice, ...words };
-    case 'relations':
-      return { type: 'array', items: { type: 'string', format: 'uuid' }, ...words };
-    case 'relation':
-    case 'uuid':
-      return { type: 'string', format: 'uuid', ...words };
-    case 'date':
-      return { type: 'string', format: 'date', ...words };
-    case 'datetime':
-      return { type: 'string', format: 'date-time', ...words };
-    default:
-      return { ...text, ...words };
-  }
+function schemaOf(field: Field): Json {
+  const schema = specOf(field).schema(field.options ?? []);
+  const isAnything = Object.keys(schema).length === 0;
+  return field.description === null || isAnything ? schema : { ...schema, description: field.description };
 }

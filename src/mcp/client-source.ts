@@ -3,7 +3,7 @@
 // use; for all of them, webhooks and the event stream. Pure: the same entities give the same text.
 // Contract: interface#mcp.
 import type { Field } from '../entities/field.ts';
-import type { FieldType } from '../expression/ast.ts';
+import { specOf } from '../entities/field-types.ts';
 import { CLIENT_EVENTS } from './client-events.ts';
 import { CLIENT_RUNTIME } from './client-runtime.ts';
 import type { VisibleEntity } from './visible-entities.ts';
@@ -35,7 +35,7 @@ function recordsOf(entities: readonly VisibleEntity[]): string {
 }
 
 function typesOf({ name, description, typeName, fields, operations }: VisibleEntity): string {
-  const record = fields.map(({ key, type, options }) => `  ${key}: ${typeOf(type, options)} | null;`);
+  const record = fields.map((field) => `  ${field.key}: ${specOf(field).clientType(field.options ?? [])} | null;`);
   const fresh = fields.map((field) => `  ${field.key}${isNeeded(field) ? '' : '?'}: ${inputOf(field)};`);
   const blocks = [
     `/** ${words(description ?? `A record of ${name}.`)} */\nexport interface ${typeName}Record extends SystemFields {\n${record.join('\n')}\n}`,
@@ -64,29 +64,8 @@ function isNeeded({ required, default: fallback }: Field): boolean {
 }
 
 function inputOf({ type, options, required }: Field): string {
-  const accepted = type === 'decimal' ? 'string | number' : typeOf(type, options);
-  return required ? accepted : `${accepted} | null`;
-}
-
-function typeOf(type: FieldType, options: readonly string[] = []): string {
-  const choices = options.length === 0 ? 'string' : options.map((option) => JSON.stringify(option)).join(' | ');
-  switch (type) {
-    case 'integer':
-    case 'number':
-      return 'number';
-    case 'boolean':
-      return 'boolean';
-    case 'select':
-      return choices;
-    case 'multiselect':
-      return `(${choices})[]`;
-    case 'json':
-      return 'Json';
-    case 'relations':
-      return 'string[]';
-    default:
-      return 'string';
-  }
+  const { clientType, clientInput = clientType(options ?? []) } = specOf({ type });
+  return required ? clientInput : `${clientInput} | null`;
 }
 
 function factoryOf(entities: readonly VisibleEntity[]): string {

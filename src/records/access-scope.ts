@@ -4,7 +4,8 @@
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, isFieldVisible, restrictionOn } from '../access/rights.ts';
 import type { Catalog } from '../entities/catalog.ts';
-import { type Entity, type Field, SEARCHED } from '../entities/field.ts';
+import type { Entity, Field } from '../entities/field.ts';
+import { specOf } from '../entities/field-types.ts';
 import { forbidden, ServiceError } from '../errors.ts';
 import { type Expression, type Names, type Related, SYSTEM_FIELDS } from '../expression/ast.ts';
 import { parseExpression } from '../expression/parse.ts';
@@ -94,7 +95,7 @@ function targetOf(catalog: Catalog, entity: Entity, key: string): Entity | undef
 
 /** Slots of the text fields that `search` may look at, and whether that is all of those ever indexed. */
 export function searchedSlots({ entity, fields }: AccessScope): { slots: number[]; isAll: boolean } {
-  const slots = fields.filter(({ type }) => SEARCHED.has(type)).map(({ slot }) => Number(slot.slice(1)));
-  const all = entity.fields.filter(({ type }) => SEARCHED.has(type)).length;
+  const slots = fields.filter((field) => specOf(field).isSearchable).map(({ slot }) => Number(slot.slice(1)));
+  const all = entity.fields.filter((field) => specOf(field).isSearchable).length;
   return { slots, isAll: slots.length === all && entity.retiredSlots.length === 0 };
 }

@@ -7,6 +7,7 @@ import { catalogOf, entityFor } from '../../entities/catalog.ts';
 import { invalid, invalidField, type Problem } from '../../errors.ts';
 import type { FieldRef, Names } from '../../expression/ast.ts';
 import { columnOf } from '../../expression/to-sql.ts';
+import { isOrdered, NUMBER } from '../../expression/value-types.ts';
 import { LIMITS } from '../../limits.ts';
 import { EMPTY, identifier, join, raw, type Sql, sql } from '../../runtime/sql.ts';
 import { accessScopeOf } from '../access-scope.ts';
@@ -29,9 +30,6 @@ interface Metric {
 }
 
 const MEASURES: ReadonlySet<string> = new Set(['count', 'sum', 'avg', 'min', 'max']);
-const NUMERIC: ReadonlySet<string> = new Set(['integer', 'number', 'decimal']);
-/** Types whose values have no order. */
-const UNORDERED: ReadonlySet<string> = new Set(['json', 'multiselect', 'relations']);
 
 /** One item per group, or a single one without `groupBy`. 400 names every faulty metric and group. */
 export async function aggregateRecords(
@@ -80,7 +78,7 @@ function namesIn(text: string | undefined): string[] {
 function readGroup(key: string, names: Names, problems: Problem[]): FieldRef | null {
   const field = names.field(key);
   if (field === undefined) problems.push({ path: 'groupBy', message: `unknown field "${key}"` });
-  else if (UNORDERED.has(field.type)) {
+  else if (!isOrdered(field.value)) {
     problems.push({ path: 'groupBy', message: `records cannot be grouped by "${key}"` });
     return null;
   }
@@ -100,8 +98,9 @@ function readMetric(text: string, names: Names, problems: Problem[]): Metric | n
   const field = names.field(key);
   if (field === undefined) return refuse(`unknown field "${key}"`);
   const needsNumbers = measure === 'sum' || measure === 'avg';
-  if (needsNumbers && !NUMERIC.has(field.type)) return refuse(`"${key}" has no ${measure}: it does not hold numbers`);
-  if (measure !== 'count' && UNORDERED.has(field.type)) return refuse(`"${key}" has no ${measure}`);
+  if (needsNumbers && field.value.sqlType !== 'numeric')
+    return refuse(`"${key}" has no ${measure}: it does not hold numbers`);
+  if (measure !== 'count' && !isOrdered(field.value)) return refuse(`"${key}" has no ${measure}`);
   return { name: `${measure}_${key}`, measure: measure as Measure, field };
 }
 
@@ -123,7 +122,7 @@ function question(table: Sql, where: Sql, metrics: readonly Metric[], groups: re
 /** A field's value; ids as text, since Postgres has no least and greatest of them before version 18. */
 function valueIn(field: FieldRef): Sql {
   const column = columnOf(field, sql`r`);
-  return field.slot === null && field.type === 'uuid' ? sql`(${column})::text collate "C"` : column;
+  return field.value.sqlType === 'uuid' ? sql`(${column})::text collate "C"` : column;
 }
 
 function measureOf({ measure, field }: Metric, value: Sql): Sql {
@@ -135,9 +134,9 @@ function measureOf({ measure, field }: Metric, value: Sql): Sql {
       // Postgres's own avg rounds a large mean to the scale of its values.
       return sql`trim_scale(sum(${value}) * 1.000000000000 / nullif(count(${value}), 0))`;
     case 'min':
-      return field.type === 'boolean' ? sql`bool_and(${value})` : sql`min(${value})`;
+      return field.value.sqlType === 'boolean' ? sql`bool_and(${value})` : sql`min(${value})`;
     case 'max':
-      return field.type === 'boolean' ? sql`bool_or(${value})` : sql`max(${value})`;
+      return field.value.sqlType === 'boolean' ? sql`bool_or(${value})` : sql`max(${value})`;
     default:
       return sql`sum(${value})`;
   }
@@ -157,6 +156,6 @@ function itemOf(
 }
 
 /** Numbers arrive as text: those of `decimal` stay so. */
-function asTyped({ type }: FieldRef, value: unknown): unknown {
-  return value !== null && (type === 'integer' || type === 'number') ? Number(value) : (value ?? null);
+function asTyped({ value: type }: FieldRef, value: unknown): unknown {
+  return value !== null && type === NUMBER ? Number(value) : (value ?? null);
 }

@@ -4,6 +4,7 @@
 import { invalidField } from '../../errors.ts';
 import type { FieldRef, Names } from '../../expression/ast.ts';
 import { columnOf } from '../../expression/to-sql.ts';
+import { isOrdered } from '../../expression/value-types.ts';
 import { LIMITS } from '../../limits.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { EMPTY, identifier, join, raw, type Sql, sql } from '../../runtime/sql.ts';
@@ -14,7 +15,6 @@ export interface SortKey {
 }
 
 const R = sql`r`;
-const UNSORTABLE = new Set(['json', 'multiselect', 'relations']);
 
 /** Parses `sort` (`a,-b`); `order` applies to keys without a sign. A hidden field is an unknown one. */
 export function readSort(sort: string | undefined, order: string | undefined, names: Names): SortKey[] {
@@ -27,7 +27,7 @@ export function readSort(sort: string | undefined, order: string | undefined, na
     const key = name.replace(/^[+-]/, '');
     const field = names.field(key);
     if (field === undefined) throw invalidField('sort', `unknown field "${key}"`);
-    if (UNSORTABLE.has(field.type)) throw invalidField('sort', `records cannot be sorted by "${key}"`);
+    if (!isOrdered(field.value)) throw invalidField('sort', `records cannot be sorted by "${key}"`);
     const sign = name[0] === '-' || name[0] === '+' ? name[0] : order === 'desc' ? '-' : '+';
     return { field, isDescending: sign === '-' };
   });
@@ -137,7 +137,7 @@ export function afterCursor(keys: readonly SortKey[], text: string): After | nul
 }
 
 function boundTo({ field }: SortKey, value: string | null): Sql {
-  return sql`${value}::text::${raw(castOf(field))}`;
+  return sql`${value}::text::${raw(field.value.sqlType)}`;
 }
 
 function readCursor(keys: readonly SortKey[], text: string): Cursor {
@@ -162,12 +162,4 @@ function readCursor(keys: readonly SortKey[], text: string): Cursor {
 
 function signature(keys: readonly SortKey[]): string {
   return keys.map(({ field, isDescending }) => `${isDescending ? '-' : '+'}${field.key}:${field.type}`).join(',');
-}
-
-function castOf({ slot, type }: FieldRef): string {
-  if (type === 'integer' || type === 'number' || type === 'decimal') return 'numeric';
-  if (type === 'boolean') return 'boolean';
-  if (slot === null && type === 'uuid') return 'uuid';
-  if (slot === null && type === 'datetime') return 'timestamptz';
-  return 'text';
 }

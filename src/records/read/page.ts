@@ -3,6 +3,7 @@
 // list wants them; so a descending list, and any that goes on from a cursor, is read in two parts:
 // first the records with a value, then those without. Contract: decisions#lists, decisions#order.
 import type { App } from '../../app.ts';
+import { indexKinds } from '../../entities/indexes.ts';
 import { invalidField } from '../../errors.ts';
 import { EMPTY, join, type Sql, sql } from '../../runtime/sql.ts';
 import type { AccessScope } from '../access-scope.ts';
@@ -92,7 +93,7 @@ function placeOf(sort: readonly SortKey[], { page, limit, cursor }: Paging) {
 
 function isIndexed({ entity }: AccessScope, first: SortKey | undefined): boolean {
   const field = first?.field.slot == null ? undefined : entity.byKey.get(first.field.key);
-  return field !== undefined && (field.indexed || field.unique || field.type === 'relation');
+  return field !== undefined && indexKinds(field).length > 0;
 }
 
 /** Past this offset the page's ids are picked first: the values of skipped rows are then never read. */

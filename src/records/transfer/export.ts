@@ -6,8 +6,9 @@ import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { catalogOf, entityFor } from '../../entities/catalog.ts';
 import type { Field } from '../../entities/field.ts';
+import { cellOf } from '../../entities/field-types.ts';
 import { rateLimited } from '../../errors.ts';
-import { type FieldRef, SYSTEM_FIELDS } from '../../expression/ast.ts';
+import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { LIMITS } from '../../limits.ts';
 import { sql } from '../../runtime/sql.ts';
 import { type AccessScope, accessScopeOf } from '../access-scope.ts';
@@ -15,7 +16,7 @@ import { type ListInput, readProjection, select } from '../read/list.ts';
 import { orderBy, readSort } from '../read/order.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
 import { shape } from '../shape.ts';
-import { csvLine, toCell } from './csv.ts';
+import { csvLine } from './csv.ts';
 
 export type Format = 'csv' | 'ndjson';
 
@@ -67,20 +68,12 @@ function writerOf(format: Format, scope: AccessScope, fields: readonly Field[]):
   const { entity } = scope;
   if (format === 'ndjson') return { head: '', line: (row) => `${JSON.stringify(shape(row, entity, fields))}\n` };
   const { id, entityId, createdAt, updatedAt, createdBy, updatedBy } = SYSTEM_FIELDS;
-  const columns: FieldRef[] = [
-    id,
-    entityId,
-    ...fields.map(({ ref }) => ref),
-    createdAt,
-    updatedAt,
-    createdBy,
-    updatedBy,
-  ];
+  const columns = [id, entityId, ...fields, createdAt, updatedAt, createdBy, updatedBy];
   return {
     head: csvLine(columns.map(({ key }) => key)),
     line: (row) => {
       const record = shape(row, entity, fields);
-      return csvLine(columns.map((column) => toCell(column, record[column.key])));
+      return csvLine(columns.map((column) => cellOf(column, record[column.key])));
     },
   };
 }

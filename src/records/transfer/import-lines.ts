@@ -5,12 +5,13 @@ import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { catalogOf, entityFor } from '../../entities/catalog.ts';
 import type { Field } from '../../entities/field.ts';
+import { specOf } from '../../entities/field-types.ts';
 import { invalid, type Problem } from '../../errors.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { inspectJson } from '../../http/body.ts';
 import type { JsonObject } from '../../runtime/text.ts';
 import { type AccessScope, accessScopeOf } from '../access-scope.ts';
-import { cellsOf, fromCell } from './csv.ts';
+import { cellsOf } from './csv.ts';
 import type { Format } from './export.ts';
 import type { Line } from './lines.ts';
 
@@ -67,7 +68,7 @@ function readCells(columns: readonly Column[], text: string): ReadLine {
   const values: JsonObject = {};
   for (const [i, field] of columns.entries()) {
     const cell = cells[i] as string;
-    if (field !== null && cell !== '') values[field.key] = fromCell(field, cell);
+    if (field !== null && cell !== '') values[field.key] = specOf(field).cell.read(cell);
   }
   return { values };
 }

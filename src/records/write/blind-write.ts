@@ -2,7 +2,8 @@
 // filter asks what the record becomes, and nothing else that is stored decides over the change. A change
 // that is none of these, or whose statement matches no row, is left to the caller, who reads the record
 // and knows why (404, 412, 400, or a definition that has moved on).
-import { type Entity, type Field, SEARCHED } from '../../entities/field.ts';
+import type { Entity, Field } from '../../entities/field.ts';
+import { specOf } from '../../entities/field-types.ts';
 import { searchVector } from '../../entities/search-vector.ts';
 import { readPatch, type SlotValues, unwrap } from '../../entities/values.ts';
 import type { Cause } from '../../events/outbox.ts';
@@ -59,7 +60,7 @@ function storedPatch(entity: Entity, data: SlotValues): StoredPatch | undefined 
   if (entity.fields.some((field) => field.next !== undefined || (field.targetId !== null && isSet(field)))) {
     return undefined;
   }
-  const searched = entity.fields.filter(({ type }) => SEARCHED.has(type));
+  const searched = entity.fields.filter((field) => specOf(field).isSearchable);
   const set = searched.filter(isSet).length;
   if (set > 0 && set < searched.length) return undefined;
   const values: SlotValues = {};
