@@ -11,8 +11,8 @@ import { openHub } from './events/hub.ts';
 import { ensurePartitions, startRetention } from './events/retention.ts';
 import { closeMcpStreams } from './mcp/routes.ts';
 import { openRealtime } from './realtime/realtime.ts';
-import { socketHandler } from './realtime/socket.ts';
-import { startRules } from './rules/run.ts';
+import { socketHandler } from './realtime/websocket.ts';
+import { startRules } from './rules/worker.ts';
 import type { Log } from './runtime/log.ts';
 import type { Stages } from './runtime/stages.ts';
 import { startWorker, type Worker } from './runtime/worker.ts';
@@ -22,7 +22,7 @@ import { addressOf } from './serve/request.ts';
 import { serve } from './serve/serve.ts';
 import { joinSiblings } from './serve/siblings.ts';
 import { upgradeTenants } from './tenants/upgrade.ts';
-import { Courier } from './webhooks/courier.ts';
+import { Dispatcher } from './webhooks/dispatch/dispatcher.ts';
 
 /** Seconds without traffic after which a connection is closed. */
 const IDLE_SECONDS = 60;
@@ -50,8 +50,8 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
   await preparePartitions(app);
   const workers = [startRetention(app), startCleaning(app), startRules(app)];
   stages.add('workers', () => Promise.all(workers.map((worker) => worker.stop())));
-  const courier = Courier.start(app);
-  stages.add('webhooks', () => courier.stop());
+  const dispatcher = Dispatcher.start(app);
+  stages.add('webhooks', () => dispatcher.stop());
   signal.throwIfAborted();
   await listen(app, stages);
   const lines = isFirst() ? await prepareDemo(app, signal) : [];

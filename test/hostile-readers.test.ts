@@ -6,7 +6,7 @@ import process from 'node:process';
 import { setImmediate } from 'node:timers/promises';
 import { tokensOf } from '../src/access/resolve-caller.ts';
 import { realtimeOf } from '../src/realtime/realtime.ts';
-import { socketHandler } from '../src/realtime/socket.ts';
+import { socketHandler } from '../src/realtime/websocket.ts';
 import { newId } from '../src/runtime/ids.ts';
 import type { SocketHandler, TextSocket } from '../src/runtime/socket.ts';
 import { sql } from '../src/runtime/sql.ts';
@@ -68,7 +68,7 @@ async function entityIdOf(tenant: TestTenant): Promise<string> {
   return (await tenant.get('/api/entities/articles')).body.data.id;
 }
 
-const places = (kind: 'sse:' | 'ws:'): number => realtimeOf(service.app).places.held(kind);
+const places = (kind: 'sse:' | 'ws:'): number => realtimeOf(service.app).leases.count(kind);
 
 /** Resolves when no connection has a place any more. */
 function placesBack(): Promise<void> {
@@ -242,7 +242,7 @@ describe('sockets', () => {
   });
 
   test('who does not authenticate in ten seconds is closed with 4401, and waits no longer', () => {
-    const { lobby } = realtimeOf(service.app);
+    const { unauthenticated } = realtimeOf(service.app);
     const timers = spyOn(globalThis, 'setTimeout');
     try {
       const handler = socketHandler(service.app);
@@ -252,11 +252,11 @@ describe('sockets', () => {
       handler.open(socket as unknown as TextSocket<never>);
       const [expire, afterMs] = timers.mock.lastCall as unknown as [() => void, number];
       expect(afterMs).toBe(10_000);
-      expect(lobby.size).toBe(1);
+      expect(unauthenticated.size).toBe(1);
       expire();
-      expect([closed, lobby.size]).toEqual([[4401], 0]);
+      expect([closed, unauthenticated.size]).toEqual([[4401], 0]);
       handler.close(socket as unknown as TextSocket<never>, 4401);
-      expect(lobby.size).toBe(0);
+      expect(unauthenticated.size).toBe(0);
     } finally {
       timers.mockRestore();
     }

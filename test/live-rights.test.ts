@@ -1,7 +1,7 @@
 // Rights of open connections: what is taken away is gone from every open stream within a second.
 import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
-import { Audience, type Listener } from '../src/realtime/audience.ts';
+import { type LiveConnection, TenantConnections } from '../src/realtime/tenant-connections.ts';
 import { addRole, adminSession, bearer, changeRole, platformKey } from './support/credentials.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 import { connectEvents, type EventStream, openEvents, subscribeSocket } from './support/streams.ts';
@@ -148,16 +148,16 @@ test('a role that changes shows other fields from the next event on, and nothing
 });
 
 test('rights in doubt are looked up once all who hear of a change have dropped what they kept of it', async () => {
-  const audience = new Audience(service.app, 'some tenant');
-  const listener: Listener = { deliver: () => undefined, end: () => undefined };
+  const audience = new TenantConnections(service.app, 'some tenant');
+  const listener: LiveConnection = { deliver: () => undefined, disconnect: () => undefined };
   const [before, after] = ['before', 'after'].map((role) => ({ role, tenant: { status: 'active' } }) as TenantCaller);
   let known = before as TenantCaller;
   audience.add({ key: 'k', load: async () => known }, known, listener, []);
   // Announcements are heard in any order: streams may be told before a cache is.
-  audience.doubt();
+  audience.invalidateAccess();
   known = after as TenantCaller;
-  expect(await audience.callerOf('k')).toBe(known);
-  audience.endAll('stopping');
+  expect(await audience.currentCaller('k')).toBe(known);
+  audience.closeAll('stopping');
 });
 
 test('only keys of the tenant itself open its stream; another tenant looks like one that is not there', async () => {

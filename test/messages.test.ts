@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { tokensOf } from '../src/access/resolve-caller.ts';
-import { runRulesOnce } from '../src/rules/run.ts';
+import { runRulesOnce } from '../src/rules/worker.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { bearer, userToken } from './support/credentials.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';

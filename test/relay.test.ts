@@ -6,8 +6,8 @@ import { resolveCaller } from '../src/access/resolve-caller.ts';
 import type { RelayedEvent } from '../src/events/relay.ts';
 import { takeSnapshot } from '../src/events/snapshot.ts';
 import { ALL_ENTITIES } from '../src/events/stream-subscriptions.ts';
-import { Audience, type Listener } from '../src/realtime/audience.ts';
-import { Channel, frameOf } from '../src/realtime/channel.ts';
+import { SseChannel, sseFrame } from '../src/realtime/sse-channel.ts';
+import { type LiveConnection, TenantConnections } from '../src/realtime/tenant-connections.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { openDatabase } from '../src/runtime/postgres.ts';
 import { type Queries, sql } from '../src/runtime/sql.ts';
@@ -162,11 +162,11 @@ test('an event is handed to those alone who listen to its entity, one of no enti
   const { app } = service;
   const tenant = await service.tenant();
   const load = () => resolveCaller(app, { kind: 'owner_key', value: tenant.key });
-  const audience = new Audience(app, tenant.id);
+  const audience = new TenantConnections(app, tenant.id);
   const told: string[] = [];
-  const listener: Listener = {
+  const listener: LiveConnection = {
     deliver: ({ entities }, { entity }) => void told.push(`${entities.join()} of ${entity}`),
-    end: () => undefined,
+    disconnect: () => undefined,
   };
   const seat = async (...entities: string[]) => audience.add({ key: 'all', load }, await load(), listener, entities);
   const [a, both, whole] = [await seat('a'), await seat('a', 'b'), await seat(ALL_ENTITIES)];
@@ -183,11 +183,11 @@ test('an event is handed to those alone who listen to its entity, one of no enti
   await tells('b', 'a,b', '');
   await tells('c', '');
   await tells(null, 'a', 'a,b', '');
-  expect(audience.listen(a, ['b', 'c'])).toBe(true);
+  expect(audience.setEntities(a, ['b', 'c'])).toBe(true);
   await tells('a', 'a,b', '');
   await tells('c', 'b,c', '');
   expect([audience.remove(whole), audience.remove(whole)]).toEqual([true, false]);
-  expect(audience.listen(whole, ['c'])).toBe(false);
+  expect(audience.setEntities(whole, ['c'])).toBe(false);
   await tells('c', 'b,c');
   expect([audience.remove(a), audience.remove(both), audience.isEmpty]).toEqual([true, true, true]);
 });
@@ -219,8 +219,8 @@ test('a snapshot is taken after it was asked for, one for all who ask while anot
 
 test('a client that takes nothing ends with BACKPRESSURE as the last event, one that takes nothing for long with IDLE_TIMEOUT', async () => {
   const ended: string[] = [];
-  const stuck = new Channel({ maxQueued: 10, idleTimeoutMs: 60_000, onEnd: () => ended.push('stuck') });
-  for (let i = 0; i < 20; i++) stuck.send(frameOf('record.created', { i }));
+  const stuck = new SseChannel({ maxQueued: 10, idleTimeoutMs: 60_000, onEnd: () => ended.push('stuck') });
+  for (let i = 0; i < 20; i++) stuck.send(sseFrame('record.created', { i }));
   await until(
     () => ended.length > 0,
     10_000,
@@ -229,15 +229,15 @@ test('a client that takes nothing ends with BACKPRESSURE as the last event, one 
   const text = await new Response(stuck.stream).text();
   expect(text).toContain('event: error\nid: 1\ndata: {"type":"error","code":"BACKPRESSURE"');
   expect(text).not.toContain('record.created');
-  const idle = new Channel({ maxQueued: 10, idleTimeoutMs: 50, onEnd: () => ended.push('idle') });
+  const idle = new SseChannel({ maxQueued: 10, idleTimeoutMs: 50, onEnd: () => ended.push('idle') });
   expect(await new Response(idle.stream).text()).toContain('"code":"IDLE_TIMEOUT"');
   expect(ended).toEqual(['stuck', 'idle']);
 });
 
 test('a burst to a client that reads ends with neither', async () => {
-  const channel = new Channel({ maxQueued: 10, idleTimeoutMs: 60_000, onEnd: () => undefined });
+  const channel = new SseChannel({ maxQueued: 10, idleTimeoutMs: 60_000, onEnd: () => undefined });
   const reading = new Response(channel.stream).text();
-  for (let i = 0; i < 400; i++) channel.send(frameOf('record.created', { i }));
+  for (let i = 0; i < 400; i++) channel.send(sseFrame('record.created', { i }));
   await delay(300);
   channel.end();
   const text = await reading;

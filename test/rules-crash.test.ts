@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
-import { runRulesOnce } from '../src/rules/run.ts';
+import { runRulesOnce } from '../src/rules/worker.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { startService, type TestService } from './support/service.ts';
 import { endAll, newDataDir, START, startProcess } from './support/started.ts';

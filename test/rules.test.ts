@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { runRulesOnce } from '../src/rules/run.ts';
+import { runRulesOnce } from '../src/rules/worker.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';

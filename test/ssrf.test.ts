@@ -1,8 +1,8 @@
 // Addresses that webhooks must never reach: private, loopback, link-local and other special ones, refused at creation
 // and again at each delivery, on the very address connected to. Contract: decisions#webhook-requests.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { AllowedAddresses, literalOf, urlFault } from '../src/webhooks/address.ts';
-import { findReceiver, type Resolved, useResolver } from '../src/webhooks/receiver.ts';
+import { AllowedAddresses, literalOf, urlFault } from '../src/webhooks/transport/address.ts';
+import { type Resolved, resolveReceiver, useResolver } from '../src/webhooks/transport/receiver.ts';
 import { type Receiver, startReceiver } from './support/receiver.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 
@@ -118,7 +118,7 @@ describe('URLs', () => {
         tried += 1;
         if (urlFault(url) !== undefined) continue;
         // A host that is an address is judged as it is, without asking any resolver.
-        const found = await findReceiver(service, url, 1_000);
+        const found = await resolveReceiver(service, url, 1_000);
         if (!('fault' in found) || !found.isRefused) reached.push(url);
         expect(literalOf(new URL(url)), url).toBeString();
       }

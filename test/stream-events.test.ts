@@ -3,7 +3,7 @@
 // Contract: interface#sse, decisions#sse, decisions#rules, decisions#messages.
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { tokensOf } from '../src/access/resolve-caller.ts';
-import { runRulesOnce } from '../src/rules/run.ts';
+import { runRulesOnce } from '../src/rules/worker.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { addRole, bearer, platformKey } from './support/credentials.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';

@@ -8,9 +8,9 @@ import { type App, closeApp, createApp } from '../src/app.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { sql } from '../src/runtime/sql.ts';
-import { Courier } from '../src/webhooks/courier.ts';
-import { retryDelayMs } from '../src/webhooks/finish.ts';
-import { Schedule } from '../src/webhooks/schedule.ts';
+import { Dispatcher } from '../src/webhooks/dispatch/dispatcher.ts';
+import { retryDelayMs } from '../src/webhooks/dispatch/results.ts';
+import { Schedule } from '../src/webhooks/dispatch/schedule.ts';
 import { type Received, type Receiver, startReceiver } from './support/receiver.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { least, took } from './support/timing.ts';
@@ -261,13 +261,13 @@ describe('several processes', () => {
   test('share the work, and send nothing twice', async () => {
     const log = createLog({ level: 'error', write: () => undefined, readable: false });
     const app = await createApp(service.app.config, service.databaseUrl, log);
-    const courier = Courier.start(app);
+    const dispatcher = Dispatcher.start(app);
     const id = await subscribe(receiver.url);
     const operations = Array.from({ length: 200 }, (_, i) => ({ op: 'create', data: { title: String(i) } }));
     await tenant.post(`${RECORDS}/bulk`, { operations });
     for (let i = 0; i < 5; i++) app.notifyCommitted(tenant.id);
     const list = await settled(id, 200);
-    await courier.stop();
+    await dispatcher.stop();
     await closeApp(app);
     expect(receiver.received).toHaveLength(200);
     expect(new Set(receiver.received.map(({ body }) => body.id)).size).toBe(200);
@@ -308,8 +308,8 @@ test('what is due does not wait for a broker that does not answer', async () => 
   const broker = { ...service.app.broker, takeDue: () => new Promise(() => undefined) };
   const schedule = new Schedule({ ...service.app, broker } as unknown as App, () => undefined);
   const id = newId();
-  schedule.at(id, 0);
-  expect(await schedule.take(1_000)).toContain(id);
+  schedule.add(id, 0);
+  expect(await schedule.takeDue(1_000)).toContain(id);
   schedule.close();
 });
 

@@ -7,8 +7,8 @@ import { type App, closeApp, createApp } from '../src/app.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { sql } from '../src/runtime/sql.ts';
-import { Courier } from '../src/webhooks/courier.ts';
-import { Schedule } from '../src/webhooks/schedule.ts';
+import { Dispatcher } from '../src/webhooks/dispatch/dispatcher.ts';
+import { Schedule } from '../src/webhooks/dispatch/schedule.ts';
 import { type Receiver, startReceiver } from './support/receiver.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
@@ -120,7 +120,7 @@ if (process.env.DATABASE_URL) {
     const app = await createApp(service.app.config, service.databaseUrl, log);
     const looked = Promise.withResolvers<void>();
     const begin: typeof app.db.begin = (work) => app.db.begin(work).finally(looked.resolve);
-    const courier = Courier.start({ ...app, db: { ...app.db, begin } });
+    const dispatcher = Dispatcher.start({ ...app, db: { ...app.db, begin } });
     // Only the other process hears of what is written by it.
     const write = async (): Promise<void> => {
       await app.db.rows(sql`
@@ -137,7 +137,7 @@ if (process.env.DATABASE_URL) {
     release();
     const sent = await receiver.waitFor(3, SOON_MS);
     expect(sent.map(({ body }) => body.of ?? body.data.title)).toEqual(['known', 'held', 'the other']);
-    await courier.stop();
+    await dispatcher.stop();
     await closeApp(app);
   });
 }
@@ -147,13 +147,13 @@ test('a look that was asked for is not forgotten over an earlier one', async () 
   const schedule = new Schedule({ ...service.app, broker } as unknown as App, () => undefined);
   const id = newId();
   const laterMs = Date.now() + 60;
-  schedule.at(id, laterMs);
-  schedule.at(id, 0);
-  expect(await schedule.take(1_000)).toContain(id);
+  schedule.add(id, laterMs);
+  schedule.add(id, 0);
+  expect(await schedule.takeDue(1_000)).toContain(id);
   while (Date.now() < laterMs) {
-    if (Date.now() < laterMs - 20) expect(await schedule.take(1_000)).not.toContain(id);
+    if (Date.now() < laterMs - 20) expect(await schedule.takeDue(1_000)).not.toContain(id);
     await Bun.sleep(5);
   }
-  expect(await schedule.take(1_000)).toContain(id);
+  expect(await schedule.takeDue(1_000)).toContain(id);
   schedule.close();
 });

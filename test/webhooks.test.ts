@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { createHmac } from 'node:crypto';
 import process from 'node:process';
 import Ajv2020 from 'ajv/dist/2020.js';
-import { runRulesOnce } from '../src/rules/run.ts';
+import { runRulesOnce } from '../src/rules/worker.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { type Receiver, startReceiver } from './support/receiver.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';

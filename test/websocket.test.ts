@@ -1,6 +1,6 @@
 // The WebSocket: its protocol message by message, tokens, limits, what a role sees.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
-import { NEW_SESSION, receive, type Session } from '../src/realtime/session.ts';
+import { NEW_SOCKET, receive, type SocketState } from '../src/realtime/websocket-protocol.ts';
 import { addRole, adminSession, botToken, platformKey, publicKey, userToken } from './support/credentials.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 import { openSocket, subscribeSocket, type TestSocket } from './support/streams.ts';
@@ -68,14 +68,14 @@ test('auth, subscribe, push, unsubscribe, ping', async () => {
 });
 
 describe('before auth nothing works, and what is not a message is said to be none', () => {
-  const ready: Session = { phase: 'ready', entities: [] };
+  const ready: SocketState = { phase: 'ready', entities: [] };
   test.each([
-    ['{"type":"subscribe","entity":"articles"}', NEW_SESSION, 'not_authenticated'],
-    ['{"type":"ping"}', NEW_SESSION, 'not_authenticated'],
-    ['nonsense', NEW_SESSION, 'invalid_message'],
+    ['{"type":"subscribe","entity":"articles"}', NEW_SOCKET, 'not_authenticated'],
+    ['{"type":"ping"}', NEW_SOCKET, 'not_authenticated'],
+    ['nonsense', NEW_SOCKET, 'invalid_message'],
     ['[]', ready, 'invalid_message'],
     ['"auth"', ready, 'invalid_message'],
-    ['{"type":"auth"}', NEW_SESSION, 'invalid_message'],
+    ['{"type":"auth"}', NEW_SOCKET, 'invalid_message'],
     ['{"type":"subscribe"}', ready, 'invalid_message'],
     ['{"type":"subscribe","entity":5}', ready, 'invalid_message'],
     ['{"type":"other"}', ready, 'invalid_message'],
@@ -83,7 +83,7 @@ describe('before auth nothing works, and what is not a message is said to be non
     ['{"type":"subscribe","entity":"articles"}', { ...ready, phase: 'expired' } as const, 'auth_expired'],
   ])('%s', (text, session, code) => {
     const step = receive(session, text, 10);
-    expect(step.need).toBeUndefined();
+    expect(step.lookup).toBeUndefined();
     expect(step.replies).toEqual([{ type: 'error', code, message: expect.any(String) }]);
   });
 });

@@ -7,7 +7,7 @@ import { RECORD_EVENTS } from '../events/event.ts';
 import { Deleted } from '../http/openapi.ts';
 import { LIMITS } from '../limits.ts';
 import { SubscriptionSchema } from '../webhooks/routes.ts';
-import { createSubscription, deleteSubscription, listSubscriptions } from '../webhooks/subscriptions.ts';
+import { createSubscription, deleteSubscription, listSubscriptions } from '../webhooks/subscriptions/subscriptions.ts';
 import { ADDS, defineTool, EntityName, READS, REPLACES, type Tool, type ToolContext, toolInput } from './tool.ts';
 
 const { urlMax, secretMax, descriptionMax } = LIMITS.webhook;

@@ -7,40 +7,41 @@ import { unavailable } from '../errors.ts';
 import { hubOf } from '../events/hub.ts';
 import { type Snapshot, takeSnapshot } from '../events/snapshot.ts';
 import { LIMITS } from '../limits.ts';
-import { Audience, type Listener, type Seat } from './audience.ts';
-import type { Ticket } from './group.ts';
-import { Lobby } from './lobby.ts';
-import { Places } from './places.ts';
+import type { AccessSource } from './access-group.ts';
+import { ConnectionLeases } from './connection-leases.ts';
+import { type LiveConnection, type Membership, TenantConnections } from './tenant-connections.ts';
+import { UnauthenticatedLimit } from './unauthenticated-limit.ts';
 
 /** How often rights are looked up with nothing announced: keys expire, and announcements get lost. */
 const CHECK_MS = 500;
 
-interface Hall {
-  audience: Audience;
+interface OpenTenant {
+  connections: TenantConnections;
   /** Resolves to the function that stops watching. */
   watching: Promise<() => void>;
   /** Listeners on their way in. */
-  entering: number;
+  joining: number;
 }
 
 export class Realtime {
-  readonly places: Places;
-  readonly lobby = new Lobby(LIMITS.socket);
+  readonly leases: ConnectionLeases;
+  readonly unauthenticated = new UnauthenticatedLimit(LIMITS.socket);
   readonly #app: App;
-  readonly #halls = new Map<string, Hall>();
+  readonly #tenants = new Map<string, OpenTenant>();
   readonly #timer: ReturnType<typeof setInterval>;
   #isClosing = false;
 
   constructor(app: App) {
     this.#app = app;
-    this.places = new Places(app);
-    app.metrics.gauge('svc_sse_connections', 'Open event streams.', () => this.places.held('sse:'));
-    app.metrics.gauge('svc_ws_connections', 'Authenticated WebSockets.', () => this.places.held('ws:'));
-    app.metrics.gauge('svc_ws_waiting', 'WebSockets not authenticated yet.', () => this.lobby.size);
-    this.#timer = setInterval(() => this.#check(), CHECK_MS);
-    for (const topic of ['credential', 'bot'] as const) app.invalidations.on(topic, () => this.#doubt(null));
-    for (const topic of ['tenant', 'role'] as const) app.invalidations.on(topic, (tenantId) => this.#doubt(tenantId));
-    app.invalidations.on('user', (key) => this.#doubt(key === null ? null : (key.split(':')[0] ?? null)));
+    this.leases = new ConnectionLeases(app);
+    app.metrics.gauge('svc_sse_connections', 'Open event streams.', () => this.leases.count('sse:'));
+    app.metrics.gauge('svc_ws_connections', 'Authenticated WebSockets.', () => this.leases.count('ws:'));
+    app.metrics.gauge('svc_ws_waiting', 'WebSockets not authenticated yet.', () => this.unauthenticated.size);
+    this.#timer = setInterval(() => this.#refreshAccess(), CHECK_MS);
+    for (const topic of ['credential', 'bot'] as const) app.invalidations.on(topic, () => this.#invalidateAccess(null));
+    for (const topic of ['tenant', 'role'] as const)
+      app.invalidations.on(topic, (tenantId) => this.#invalidateAccess(tenantId));
+    app.invalidations.on('user', (key) => this.#invalidateAccess(key === null ? null : (key.split(':')[0] ?? null)));
   }
 
   /** Throws 503 once the service stops. */
@@ -53,16 +54,16 @@ export class Realtime {
    * everything later will come; what it holds is not to be told.
    */
   async join(
-    ticket: Ticket,
+    ticket: AccessSource,
     caller: TenantCaller,
-    listener: Listener,
+    listener: LiveConnection,
     entities: readonly string[],
-  ): Promise<{ seat: Seat; since: Snapshot }> {
+  ): Promise<{ seat: Membership; since: Snapshot }> {
     this.requireOpen();
     const { id } = caller.tenant;
     const hub = hubOf(this.#app);
-    const hall = this.#hallOf(id);
-    hall.entering++;
+    const hall = this.#openTenant(id);
+    hall.joining++;
     try {
       await hall.watching;
       await hub.subscribe(id, entities);
@@ -70,77 +71,77 @@ export class Realtime {
         const since = await takeSnapshot(this.#app.db);
         this.requireOpen();
         // What changed on the way in was not heard of, unless others are seated with the same rights.
-        const current = (await hall.audience.callerOf(ticket.key)) ?? (await ticket.load());
-        if (this.#halls.get(id) !== hall) throw unavailable('events were lost; connect again');
-        return { seat: hall.audience.add(ticket, current, listener, entities), since };
+        const current = (await hall.connections.currentCaller(ticket.key)) ?? (await ticket.load());
+        if (this.#tenants.get(id) !== hall) throw unavailable('events were lost; connect again');
+        return { seat: hall.connections.add(ticket, current, listener, entities), since };
       } catch (cause) {
         hub.unsubscribe(id, entities);
         throw cause;
       }
     } finally {
-      hall.entering--;
-      this.#leaveWhenEmpty(hall);
+      hall.joining--;
+      this.#closeWhenEmpty(hall);
     }
   }
 
   /** A seat listens to one entity more; what the snapshot holds is not to be told. Null when it was left meanwhile. */
-  async listen(seat: Seat, entity: string): Promise<Snapshot | null> {
-    const { audience, entities } = seat;
-    await hubOf(this.#app).subscribe(audience.tenantId, [entity]);
-    if (audience.listen(seat, [...entities, entity])) return takeSnapshot(this.#app.db);
-    hubOf(this.#app).unsubscribe(audience.tenantId, [entity]);
+  async addEntity(seat: Membership, entity: string): Promise<Snapshot | null> {
+    const { tenant, entities } = seat;
+    await hubOf(this.#app).subscribe(tenant.tenantId, [entity]);
+    if (tenant.setEntities(seat, [...entities, entity])) return takeSnapshot(this.#app.db);
+    hubOf(this.#app).unsubscribe(tenant.tenantId, [entity]);
     return null;
   }
 
-  unlisten(seat: Seat, entity: string): void {
-    const { audience, entities } = seat;
+  removeEntity(seat: Membership, entity: string): void {
+    const { tenant, entities } = seat;
     if (!entities.includes(entity)) return;
     const others = entities.filter((other) => other !== entity);
-    if (audience.listen(seat, others)) hubOf(this.#app).unsubscribe(audience.tenantId, [entity]);
+    if (tenant.setEntities(seat, others)) hubOf(this.#app).unsubscribe(tenant.tenantId, [entity]);
   }
 
-  leave(seat: Seat): void {
-    const { audience, entities } = seat;
-    if (!audience.remove(seat)) return;
-    hubOf(this.#app).unsubscribe(audience.tenantId, entities);
-    const hall = this.#halls.get(audience.tenantId);
-    if (hall?.audience === audience) this.#leaveWhenEmpty(hall);
+  leave(seat: Membership): void {
+    const { tenant, entities } = seat;
+    if (!tenant.remove(seat)) return;
+    hubOf(this.#app).unsubscribe(tenant.tenantId, entities);
+    const hall = this.#tenants.get(tenant.tenantId);
+    if (hall?.connections === tenant) this.#closeWhenEmpty(hall);
   }
 
   /** Ends every connection and lets no new one in. */
   async close(): Promise<void> {
     this.#isClosing = true;
     clearInterval(this.#timer);
-    for (const { audience } of [...this.#halls.values()]) audience.endAll('stopping');
-    this.places.close();
+    for (const { connections } of [...this.#tenants.values()]) connections.closeAll('stopping');
+    this.leases.close();
   }
 
-  #hallOf(tenantId: string): Hall {
-    const known = this.#halls.get(tenantId);
+  #openTenant(tenantId: string): OpenTenant {
+    const known = this.#tenants.get(tenantId);
     if (known !== undefined) return known;
-    const audience = new Audience(this.#app, tenantId);
-    const hall: Hall = {
-      audience,
+    const connections = new TenantConnections(this.#app, tenantId);
+    const hall: OpenTenant = {
+      connections,
       watching: hubOf(this.#app).attach(tenantId, {
-        event: (event) => audience.event(event),
+        event: (event) => connections.event(event),
         gap: () => {
-          if (this.#halls.get(tenantId) === hall) this.#halls.delete(tenantId);
-          audience.gap();
+          if (this.#tenants.get(tenantId) === hall) this.#tenants.delete(tenantId);
+          connections.gap();
         },
       }),
-      entering: 0,
+      joining: 0,
     };
     hall.watching.catch(() => {
-      if (this.#halls.get(tenantId) === hall) this.#halls.delete(tenantId);
+      if (this.#tenants.get(tenantId) === hall) this.#tenants.delete(tenantId);
     });
-    this.#halls.set(tenantId, hall);
+    this.#tenants.set(tenantId, hall);
     return hall;
   }
 
-  #leaveWhenEmpty(hall: Hall): void {
-    const { audience, entering, watching } = hall;
-    if (!audience.isEmpty || entering > 0) return;
-    if (this.#halls.get(audience.tenantId) === hall) this.#halls.delete(audience.tenantId);
+  #closeWhenEmpty(hall: OpenTenant): void {
+    const { connections, joining, watching } = hall;
+    if (!connections.isEmpty || joining > 0) return;
+    if (this.#tenants.get(connections.tenantId) === hall) this.#tenants.delete(connections.tenantId);
     watching.then(
       (unwatch) => unwatch(),
       // Said where it was asked for.
@@ -148,12 +149,13 @@ export class Realtime {
     );
   }
 
-  #check(): void {
-    for (const { audience } of [...this.#halls.values()]) audience.check();
+  #refreshAccess(): void {
+    for (const { connections } of [...this.#tenants.values()]) connections.refreshAccess();
   }
 
-  #doubt(tenantId: string | null): void {
-    for (const [id, { audience }] of [...this.#halls]) if (tenantId === null || tenantId === id) audience.doubt();
+  #invalidateAccess(tenantId: string | null): void {
+    for (const [id, { connections }] of [...this.#tenants])
+      if (tenantId === null || tenantId === id) connections.invalidateAccess();
   }
 }
 

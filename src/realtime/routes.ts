@@ -8,7 +8,7 @@ import type { App } from '../app.ts';
 import { ServiceError } from '../errors.ts';
 import { guard } from '../http/guard.ts';
 import { describe, open } from '../http/openapi.ts';
-import { EVENT_TYPES, openStream } from './stream.ts';
+import { EVENT_TYPES, openStream } from './sse-stream.ts';
 
 const HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',

@@ -15,7 +15,7 @@ import type { Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 
 /** A rule that a change has started, with the record as the change left it. */
-export interface Run extends RecordRow {
+export interface RuleRun extends RecordRow {
   position: number;
   event_id: string;
   rule_id: string;
@@ -27,7 +27,7 @@ export interface Run extends RecordRow {
 }
 
 /** The system, as it acts for a rule. */
-export function systemCaller(tenant: Tenant, run: Pick<Run, 'depth' | 'root_event_id'>): TenantCaller {
+export function systemCaller(tenant: Tenant, run: Pick<RuleRun, 'depth' | 'root_event_id'>): TenantCaller {
   return {
     kind: 'super_admin',
     id: null,
@@ -43,7 +43,7 @@ export function systemCaller(tenant: Tenant, run: Pick<Run, 'depth' | 'root_even
 }
 
 /** The cause of the events that tell of a run. */
-export function runCause({ tenant_id: tenantId, depth, root_event_id: rootEventId }: Run): Cause {
+export function runCause({ tenant_id: tenantId, depth, root_event_id: rootEventId }: RuleRun): Cause {
   return { tenantId, actor: null, triggeredBy: 'rule', depth, rootEventId };
 }
 
@@ -52,7 +52,7 @@ export async function perform(
   context: WriteContext & { tx: Tx },
   entity: Entity,
   action: Action,
-  run: Run,
+  run: RuleRun,
 ): Promise<{ action: Action['type'] } & Record<string, unknown>> {
   const filled = filledIn(action, entity, run);
   switch (filled.type) {
@@ -77,7 +77,7 @@ export async function perform(
 async function send(
   { tx, caller }: WriteContext & { tx: Tx },
   { to_agent, subject, body, priority }: Extract<Action, { type: 'send_message' }>,
-  run: Run,
+  run: RuleRun,
 ): Promise<{ message_id: string }> {
   return deliver(tx, runCause(run), {
     from: null,

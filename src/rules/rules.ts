@@ -52,17 +52,17 @@ export async function listRules(app: App, caller: TenantCaller, entityName?: str
     select ${COLUMNS} from ${identifier(caller.tenant.schema, 'business_rules')}
     where ${entity === undefined ? sql`true` : sql`entity_id = ${entity.id}::uuid`}
     order by priority, id`);
-  return rows.map((row) => shown(row, catalog));
+  return rows.map((row) => ruleView(row, catalog));
 }
 
 /** A rule. 404. */
 export async function getRule(app: App, caller: TenantCaller, id: string): Promise<RuleView> {
-  return shown(await ruleRow(app.db, caller, id), await catalogOf(app, caller.tenant));
+  return ruleView(await ruleRow(app.db, caller, id), await catalogOf(app, caller.tenant));
 }
 
 /** Makes a rule, which acts from the next write on. */
 export async function createRule(app: App, caller: TenantCaller, body: JsonObject): Promise<RuleView> {
-  return changing(app, caller, async (tx, catalog) => {
+  return changeDefinition(app, caller, async (tx, catalog) => {
     const rule = readRule(catalog, caller, body);
     const table = identifier(caller.tenant.schema, 'business_rules');
     const row = await tx.first<RuleRow>(sql`
@@ -78,8 +78,8 @@ export async function createRule(app: App, caller: TenantCaller, body: JsonObjec
 
 /** Changes what is given; the entity stays. The rule as it then is is checked whole. */
 export async function updateRule(app: App, caller: TenantCaller, id: string, body: JsonObject): Promise<RuleView> {
-  return changing(app, caller, async (tx, catalog) => {
-    const before = shown(await ruleRow(tx, caller, id), catalog);
+  return changeDefinition(app, caller, async (tx, catalog) => {
+    const before = ruleView(await ruleRow(tx, caller, id), catalog);
     if (body.entity !== undefined && body.entity !== before.entity) throw invalidField('entity', 'cannot be changed');
     const { id: _, createdAt, updatedAt, ...definition } = before;
     const rule = readRule(catalog, caller, { ...definition, ...body });
@@ -97,7 +97,7 @@ export async function updateRule(app: App, caller: TenantCaller, id: string, bod
 
 /** Drops a rule and returns its id; what it had still to do is not done. 404. */
 export async function deleteRule(app: App, caller: TenantCaller, id: string): Promise<string> {
-  const { id: deleted } = await changing(app, caller, async (tx, catalog) => {
+  const { id: deleted } = await changeDefinition(app, caller, async (tx, catalog) => {
     const row = await ruleRow(tx, caller, id);
     await tx.rows(sql`
       delete from ${identifier(caller.tenant.schema, 'business_rules')} where id = ${row.id}::uuid`);
@@ -106,10 +106,10 @@ export async function deleteRule(app: App, caller: TenantCaller, id: string): Pr
   return deleted;
 }
 
-type Change = (tx: Tx, catalog: Catalog) => Promise<{ row: RuleRow; catalog: Catalog }>;
+type DefinitionChange = (tx: Tx, catalog: Catalog) => Promise<{ row: RuleRow; catalog: Catalog }>;
 
 /** One change of a tenant's definitions at a time; writes under way notice it by the entity's version. */
-async function changing(app: App, caller: TenantCaller, change: Change): Promise<RuleView> {
+async function changeDefinition(app: App, caller: TenantCaller, change: DefinitionChange): Promise<RuleView> {
   const { tenant } = caller;
   const { row, catalog } = await app.db.begin(async (tx) => {
     await lockDefinitions(tx, tenant.schema);
@@ -120,7 +120,7 @@ async function changing(app: App, caller: TenantCaller, change: Change): Promise
     return changed;
   });
   await app.invalidations.publish('catalog', tenant.id);
-  return shown(row, catalog);
+  return ruleView(row, catalog);
 }
 
 async function ruleRow(queries: Queries, { tenant }: TenantCaller, id: string): Promise<RuleRow> {
@@ -131,7 +131,7 @@ async function ruleRow(queries: Queries, { tenant }: TenantCaller, id: string): 
   return row;
 }
 
-function shown(row: RuleRow, catalog: Catalog): RuleView {
+function ruleView(row: RuleRow, catalog: Catalog): RuleView {
   const { id, name, trigger, condition, action, priority } = row;
   return {
     id,

@@ -36,13 +36,17 @@ export function readDsl(
   problems: Problem[],
 ): FilterDsl {
   if (input === undefined || input === null) return { validate: [] };
-  if (!isObject(input)) return refuse(problems, PATH, 'must be an object');
+  if (!isObject(input)) return invalidDsl(problems, PATH, 'must be an object');
   for (const name of Object.keys(input)) {
     if (name !== 'validate') problems.push({ path: `${PATH}.${name}`, message: 'is not a part of filterDsl' });
   }
   const { validate = [] } = input;
   if (!Array.isArray(validate) || validate.length > LIMITS.view.conditionsMax) {
-    return refuse(problems, `${PATH}.validate`, `must be a list of at most ${LIMITS.view.conditionsMax} conditions`);
+    return invalidDsl(
+      problems,
+      `${PATH}.validate`,
+      `must be a list of at most ${LIMITS.view.conditionsMax} conditions`,
+    );
   }
   const names: Names = { ...allNames(catalog, caller, entity, new Date()), user: ANY_READER };
   return { validate: validate.flatMap((item, i) => readCondition(item, pathOf(i), names, problems)) };
@@ -75,7 +79,12 @@ function problemOf(condition: string, names: Names, path: string): readonly Prob
  * The view's condition for this reader; null for a view without one.
  * @throws ServiceError 409 when a field it names is gone: a view never answers without its condition
  */
-export function baseOf(dsl: FilterDsl, catalog: Catalog, caller: TenantCaller, entity: Entity): Expression | null {
+export function conditionFor(
+  dsl: FilterDsl,
+  catalog: Catalog,
+  caller: TenantCaller,
+  entity: Entity,
+): Expression | null {
   const names = allNames(catalog, caller, entity, new Date());
   const problems = dsl.validate.flatMap(
     ({ condition }, i) => problemOf(condition, names, `${pathOf(i)}.condition`) ?? [],
@@ -88,7 +97,7 @@ export function baseOf(dsl: FilterDsl, catalog: Catalog, caller: TenantCaller, e
 }
 
 /** The conditions that the reader could have written, which are those that tell nothing hidden. */
-export function shownDsl(dsl: FilterDsl, catalog: Catalog, caller: TenantCaller, entity: Entity): FilterDsl {
+export function visibleDsl(dsl: FilterDsl, catalog: Catalog, caller: TenantCaller, entity: Entity): FilterDsl {
   if (caller.isTenantAdmin) return dsl;
   const { names } = accessScopeOf(catalog, caller, entity);
   return { validate: dsl.validate.filter(({ condition }) => problemOf(condition, names, PATH) === null) };
@@ -98,7 +107,7 @@ function pathOf(i: number): string {
   return `${PATH}.validate.${i}`;
 }
 
-function refuse(problems: Problem[], path: string, message: string): FilterDsl {
+function invalidDsl(problems: Problem[], path: string, message: string): FilterDsl {
   problems.push({ path, message });
   return { validate: [] };
 }

@@ -14,7 +14,7 @@ import type { ReadInput } from '../records/read/read.ts';
 import { resolveRelations } from '../records/read/resolve.ts';
 import { etagOf, type FlatRecord, shape } from '../records/shape.ts';
 import { isUuid } from '../runtime/ids.ts';
-import { baseOf } from './dsl.ts';
+import { conditionFor } from './dsl.ts';
 import { viewFor } from './views.ts';
 
 /** What the caller sees of the view's entity, narrowed to the view. */
@@ -22,7 +22,7 @@ async function scopeThrough(app: App, caller: TenantCaller, slug: string): Promi
   requireRight(caller, 'read', `view:${slug}`);
   const { view, entity, catalog } = await viewFor(app, caller, slug);
   const scope = accessScopeOf(catalog, caller, entity);
-  return { ...scope, rowFilter: and(scope.rowFilter, baseOf(view.filter_dsl, catalog, caller, entity)) };
+  return { ...scope, rowFilter: and(scope.rowFilter, conditionFor(view.filter_dsl, catalog, caller, entity)) };
 }
 
 /** A page of the view's records; the list parameters narrow it further. */

@@ -14,7 +14,7 @@ import { newId } from '../runtime/ids.ts';
 import { identifier, sql } from '../runtime/sql.ts';
 import { type JsonObject, textProblem } from '../runtime/text.ts';
 import type { Tenant } from '../tenants/tenants.ts';
-import { type FilterDsl, readDsl, shownDsl } from './dsl.ts';
+import { type FilterDsl, readDsl, visibleDsl } from './dsl.ts';
 
 const UNKNOWN = 'is not an attribute of a view';
 
@@ -154,7 +154,7 @@ function shownView(row: ViewRow, catalog: Catalog, caller: TenantCaller, entity:
     slug: row.slug,
     name: row.name,
     description: row.description,
-    filterDsl: shownDsl(row.filter_dsl, catalog, caller, entity),
+    filterDsl: visibleDsl(row.filter_dsl, catalog, caller, entity),
     createdAt: row.created_at,
     updatedAt: row.updated_at,
   };

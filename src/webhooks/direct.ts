@@ -7,10 +7,10 @@ import type { RecordEventType } from '../events/event.ts';
 import { LIMITS } from '../limits.ts';
 import type { Born, Occurrence, Places } from '../records/write/inline-delivery.ts';
 import { newId } from '../runtime/ids.ts';
-import { type Claimed, leaseMsOf } from './claim.ts';
-import type { Pace } from './pace.ts';
-import { payloadOf } from './payload.ts';
-import type { Schedule } from './schedule.ts';
+import { type ClaimedDelivery, leaseMsOf } from './dispatch/claim.ts';
+import type { Schedule } from './dispatch/schedule.ts';
+import type { InFlightWindows } from './dispatch/window.ts';
+import { payloadOf } from './transport/payload.ts';
 
 const half = (limit: number): number => Math.floor(limit / 2);
 
@@ -22,8 +22,8 @@ export class Direct {
   constructor(
     private readonly app: App,
     private readonly schedule: Schedule,
-    private readonly pace: Pace,
-    private readonly send: (delivery: Claimed) => void,
+    private readonly pace: InFlightWindows,
+    private readonly send: (delivery: ClaimedDelivery) => void,
   ) {}
 
   /** Takes places for the subscriptions that are known to ask for the event, as far as there are any. */
@@ -32,8 +32,8 @@ export class Direct {
     const room = half(LIMITS.webhook.perProcess) - this.#count;
     const left = Math.min(room, half(LIMITS.webhook.perTenant) - (this.#taken.get(tenantId) ?? 0));
     const held: string[] = [];
-    for (const id of this.schedule.asking(tenantId, entityId, type, now)) {
-      if (held.length < left && this.pace.hold(id, now)) held.push(id);
+    for (const id of this.schedule.idleFor(tenantId, entityId, type, now)) {
+      if (held.length < left && this.pace.reserve(id, now)) held.push(id);
     }
     if (held.length === 0) return undefined;
     this.#add(tenantId, held.length);
@@ -41,7 +41,7 @@ export class Direct {
   }
 
   /** One that was sent has ended. */
-  ended({ tenantId, isDirect }: Claimed): void {
+  ended({ tenantId, isDirect }: ClaimedDelivery): void {
     if (isDirect) this.#add(tenantId, -1);
   }
 
@@ -50,14 +50,14 @@ export class Direct {
     const unused = new Set(held);
     const giveBack = (): void => {
       this.#add(tenantId, -unused.size);
-      for (const id of unused) if (this.pace.ended(id, false)) this.schedule.at(id, Date.now());
+      for (const id of unused) if (this.pace.finished(id, false)) this.schedule.add(id, Date.now());
       unused.clear();
     };
     const settle = (occurrence: Occurrence, born: readonly Born[]): void => {
       const body = payloadOf({ ...occurrence, tenantId }, occurrence.entity);
       for (const each of born) {
         if (!each.isClaimed) {
-          this.schedule.at(each.subscriptionId, Date.now());
+          this.schedule.add(each.subscriptionId, Date.now());
           continue;
         }
         unused.delete(each.subscriptionId);
@@ -82,8 +82,8 @@ function claimedFrom(
   tenantId: string,
   { eventId, type }: Occurrence,
   body: string,
-): Claimed {
-  const attempts = { attempts: 0, attemptsNow: 0 };
+): ClaimedDelivery {
+  const attempts = { attempts: 0, attemptsSinceReset: 0 };
   return {
     id,
     claimId,
@@ -95,7 +95,7 @@ function claimedFrom(
     body,
     url: url ?? '',
     secret,
-    isKept: false,
+    isBodyStored: false,
     isDirect: true,
   };
 }

@@ -10,8 +10,13 @@ import { closed, Deleted, describe, Idle, nullable, open, Timestamp, Uuid } from
 import { integerParameter, numberFrom } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { LIMITS } from '../limits.ts';
-import { listDeliveries, redeliver, sendTest } from './deliveries.ts';
-import { createSubscription, deleteSubscription, listSubscriptions, updateSubscription } from './subscriptions.ts';
+import { listDeliveries, redeliver, sendTest } from './subscriptions/delivery-log.ts';
+import {
+  createSubscription,
+  deleteSubscription,
+  listSubscriptions,
+  updateSubscription,
+} from './subscriptions/subscriptions.ts';
 
 const { urlMax, secretMax, descriptionMax, listDefault, listMax } = LIMITS.webhook;
 

@@ -12,7 +12,7 @@ import { openRealtime } from '../../src/realtime/realtime.ts';
 import { type Embedded, startEmbedded } from '../../src/runtime/embedded.ts';
 import { createLog } from '../../src/runtime/log.ts';
 import { serveApp } from '../../src/service.ts';
-import { Courier } from '../../src/webhooks/courier.ts';
+import { Dispatcher } from '../../src/webhooks/dispatch/dispatcher.ts';
 import { contractAt } from './contract.ts';
 import { type RunningService, startOnDeno } from './service-on-deno.ts';
 import { givenDatabaseUrl } from './stores.ts';
@@ -98,7 +98,7 @@ async function startHere(config: Config): Promise<RunningService> {
   const embedded = config.databaseUrl === null ? await startEmbedded(config.dataDir, log) : null;
   const databaseUrl = config.databaseUrl ?? (embedded as Embedded).url;
   const app = await createApp(config, databaseUrl, log);
-  const courier = Courier.start(app);
+  const dispatcher = Dispatcher.start(app);
   const hub = await openHub(app);
   const realtime = openRealtime(app);
   const server = await serveApp(app);
@@ -108,7 +108,7 @@ async function startHere(config: Config): Promise<RunningService> {
     await realtime.close();
     await server.stop(true);
     await hub.close();
-    await courier.stop();
+    await dispatcher.stop();
     await closeApp(app);
     await embedded?.stop();
   };

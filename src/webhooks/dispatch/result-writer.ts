@@ -2,16 +2,16 @@
 // while a statement runs, are written together by the next one. With the database away they wait, and past its lease a
 // delivery is sent again by whoever claims it. Contract: decisions#deliveries.
 import { setTimeout as delay } from 'node:timers/promises';
-import type { App } from '../app.ts';
-import { type Ending, finish } from './finish.ts';
+import type { App } from '../../app.ts';
+import { type AttemptResult, saveResults } from './results.ts';
 
 const AGAIN_MS = 250;
 /** How long the first ending waits for others to be written with it. */
 const GATHER_MS = 5;
 const BATCH = 500;
 
-export class Outcomes {
-  #waiting: { ending: Ending; written: () => void }[] = [];
+export class ResultWriter {
+  #waiting: { ending: AttemptResult; written: () => void }[] = [];
   #isWriting = false;
 
   /** `roused` hears of every subscription of which something has waited for what has been written down. */
@@ -22,7 +22,7 @@ export class Outcomes {
   ) {}
 
   /** Resolves when the ending is written, or, once the process is stopping, given up. */
-  write(ending: Ending): Promise<void> {
+  write(ending: AttemptResult): Promise<void> {
     return new Promise((written) => {
       this.#waiting.push({ ending, written });
       if (!this.#isWriting) void this.#writeAll();
@@ -41,9 +41,9 @@ export class Outcomes {
   }
 
   /** False when it is to be tried again. */
-  async #writeBatch(endings: readonly Ending[]): Promise<boolean> {
+  async #writeBatch(endings: readonly AttemptResult[]): Promise<boolean> {
     try {
-      for (const id of await finish(this.app, endings)) this.roused(id);
+      for (const id of await saveResults(this.app, endings)) this.roused(id);
       return true;
     } catch (error) {
       this.app.log.warn('outcomes of deliveries could not be written yet', { count: endings.length, error });

@@ -12,25 +12,25 @@ import { ServiceError } from '../errors.ts';
 import type { Subscriber } from '../events/hub.ts';
 import type { RelayedEvent } from '../events/relay.ts';
 import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
-import { Group, type Ticket } from './group.ts';
-import { Rendering, type View } from './view.ts';
+import { AccessGroup, type AccessSource } from './access-group.ts';
+import { EventSerializer, type Projection } from './projection.ts';
 
 /** Why connections are ended: rights are gone, or events may have been missed. */
-export type EndReason = 'refused' | 'lost' | 'stopping';
+export type CloseReason = 'refused' | 'lost' | 'stopping';
 
 /** One connection. It is told which of its seats it is called for: with a new token it takes a new one. */
-export interface Listener {
+export interface LiveConnection {
   /** `view` is the listener's view of the event's entity; null where it gets nothing of it. */
-  deliver(seat: Seat, event: RelayedEvent, rendering: Rendering, view: View | null): void;
-  end(seat: Seat, reason: EndReason): void;
+  deliver(seat: Membership, event: RelayedEvent, rendering: EventSerializer, view: Projection | null): void;
+  disconnect(seat: Membership, reason: CloseReason): void;
 }
 
 /** A listener's place in the audience, for one credential. */
-export class Seat {
+export class Membership {
   constructor(
-    readonly audience: Audience,
-    readonly group: Group<Seat>,
-    readonly listener: Listener,
+    readonly tenant: TenantConnections,
+    readonly group: AccessGroup<Membership>,
+    readonly connection: LiveConnection,
     /** The entities it listens to; see EVERYTHING. */
     public entities: readonly string[],
   ) {}
@@ -41,26 +41,26 @@ export class Seat {
 }
 
 /** Events waiting while rights or definitions are being looked up; past that, connections are ended. */
-const WAITING_MAX = 5_000;
+const QUEUE_MAX = 5_000;
 /** Events handed on in one turn, so that connections can write in between. */
-const PER_TURN = 50;
+const BATCH_SIZE = 50;
 /**
  * The time between two turns, for each listener of the last and in all: about what writing to all of them takes. Events
  * that come meanwhile go out together, which costs little more than one of them alone.
  */
-const SPACING_MS = 0.02;
-const SPACING_MAX_MS = 20;
-const NOBODY: ReadonlySet<Seat> = new Set();
+const BATCH_INTERVAL_MS = 0.02;
+const BATCH_INTERVAL_MAX_MS = 20;
+const NO_MEMBERS: ReadonlySet<Membership> = new Set();
 
-export class Audience implements Subscriber {
-  readonly #groups = new Map<string, Group<Seat>>();
+export class TenantConnections implements Subscriber {
+  readonly #groups = new Map<string, AccessGroup<Membership>>();
   /** Who listens to each entity, and to everything. */
-  readonly #seats = new Map<string, Set<Seat>>();
+  readonly #byEntity = new Map<string, Set<Membership>>();
   /** Groups whose rights are to be looked up. */
-  readonly #inDoubt = new Set<Group<Seat>>();
-  #waiting: RelayedEvent[] = [];
-  #isPumping = false;
-  #nextTurnAt = Number.NEGATIVE_INFINITY;
+  readonly #stale = new Set<AccessGroup<Membership>>();
+  #queue: RelayedEvent[] = [];
+  #isDraining = false;
+  #nextBatchAt = Number.NEGATIVE_INFINITY;
 
   constructor(
     private readonly app: App,
@@ -72,118 +72,118 @@ export class Audience implements Subscriber {
   }
 
   /** Seats a listener, which listens to these entities from now on. */
-  add(ticket: Ticket, caller: TenantCaller, listener: Listener, entities: readonly string[]): Seat {
-    const group = this.#groups.get(ticket.key) ?? new Group<Seat>(ticket, caller);
+  add(ticket: AccessSource, caller: TenantCaller, listener: LiveConnection, entities: readonly string[]): Membership {
+    const group = this.#groups.get(ticket.key) ?? new AccessGroup<Membership>(ticket, caller);
     this.#groups.set(ticket.key, group);
-    const seat = new Seat(this, group, listener, entities);
-    group.seats.add(seat);
-    this.#enter(seat);
+    const seat = new Membership(this, group, listener, entities);
+    group.members.add(seat);
+    this.#index(seat);
     return seat;
   }
 
   /** The rights of those who are seated with this key; null when nobody is. */
-  async callerOf(key: string): Promise<TenantCaller | null> {
+  async currentCaller(key: string): Promise<TenantCaller | null> {
     const group = this.#groups.get(key);
-    if (group !== undefined && this.#inDoubt.has(group)) await this.#settle(group);
+    if (group !== undefined && this.#stale.has(group)) await this.#refresh(group);
     return this.#groups.get(key)?.caller ?? null;
   }
 
   /** What a seat listens to from now on, instead of what it did; false when it is not there any more. */
-  listen(seat: Seat, entities: readonly string[]): boolean {
-    if (!this.#isThere(seat)) return false;
-    this.#withdraw(seat);
+  setEntities(seat: Membership, entities: readonly string[]): boolean {
+    if (!this.#isMember(seat)) return false;
+    this.#unindex(seat);
     seat.entities = entities;
-    this.#enter(seat);
+    this.#index(seat);
     return true;
   }
 
   /** False when it was not there any more. */
-  remove(seat: Seat): boolean {
+  remove(seat: Membership): boolean {
     const { group } = seat;
-    if (!group.seats.delete(seat)) return false;
-    this.#withdraw(seat);
-    if (group.seats.size === 0) this.#forget(group);
+    if (!group.members.delete(seat)) return false;
+    this.#unindex(seat);
+    if (group.members.size === 0) this.#removeGroup(group);
     return true;
   }
 
   event(event: RelayedEvent): void {
-    if (!this.#isHeard(event)) return;
-    if (this.#waiting.push(event) > WAITING_MAX) this.gap();
-    else if (!this.#isPumping) void this.#pump();
+    if (!this.#hasRecipients(event)) return;
+    if (this.#queue.push(event) > QUEUE_MAX) this.gap();
+    else if (!this.#isDraining) void this.#drain();
   }
 
   gap(): void {
-    this.endAll('lost');
+    this.closeAll('lost');
   }
 
-  endAll(reason: EndReason): void {
-    this.#waiting = [];
-    for (const group of [...this.#groups.values()]) this.#end(group, reason);
+  closeAll(reason: CloseReason): void {
+    this.#queue = [];
+    for (const group of [...this.#groups.values()]) this.#close(group, reason);
   }
 
   /** Something that rights rest on has changed: they are looked up before the next event is handed on. */
-  doubt(): void {
-    for (const group of this.#groups.values()) group.doubts++;
-    this.check();
+  invalidateAccess(): void {
+    for (const group of this.#groups.values()) group.invalidations++;
+    this.refreshAccess();
   }
 
   /** Rights may have changed unheard: the same, but for those that are being looked up anyway. */
-  check(): void {
-    for (const group of this.#groups.values()) this.#inDoubt.add(group);
-    this.#settleDoubts().catch((cause: unknown) => {
+  refreshAccess(): void {
+    for (const group of this.#groups.values()) this.#stale.add(group);
+    this.#refreshStale().catch((cause: unknown) => {
       this.app.log.error('rights of streams could not be looked up', { cause });
       this.gap();
     });
   }
 
   /** A seat whose group was ended is still to be removed, but hears no more. */
-  #isThere(seat: Seat): boolean {
+  #isMember(seat: Membership): boolean {
     const { group } = seat;
-    return group.seats.has(seat) && this.#groups.get(group.ticket.key) === group;
+    return group.members.has(seat) && this.#groups.get(group.source.key) === group;
   }
 
-  #enter(seat: Seat): void {
-    for (const entity of seat.entities) this.#seats.set(entity, (this.#seats.get(entity) ?? new Set()).add(seat));
+  #index(seat: Membership): void {
+    for (const entity of seat.entities) this.#byEntity.set(entity, (this.#byEntity.get(entity) ?? new Set()).add(seat));
   }
 
-  #withdraw(seat: Seat): void {
+  #unindex(seat: Membership): void {
     for (const entity of seat.entities) {
-      const seats = this.#seats.get(entity);
+      const seats = this.#byEntity.get(entity);
       seats?.delete(seat);
-      if (seats?.size === 0) this.#seats.delete(entity);
+      if (seats?.size === 0) this.#byEntity.delete(entity);
     }
   }
 
   /** Those who may have to be told: of an event of no entity, all. */
-  *#hearersOf({ entity }: RelayedEvent): Iterable<ReadonlySet<Seat>> {
-    if (entity === null) for (const { seats } of this.#groups.values()) yield seats;
+  *#recipientsOf({ entity }: RelayedEvent): Iterable<ReadonlySet<Membership>> {
+    if (entity === null) for (const { members } of this.#groups.values()) yield members;
     else {
-      yield this.#seats.get(entity) ?? NOBODY;
-      yield this.#seats.get(ALL_ENTITIES) ?? NOBODY;
+      yield this.#byEntity.get(entity) ?? NO_MEMBERS;
+      yield this.#byEntity.get(ALL_ENTITIES) ?? NO_MEMBERS;
     }
   }
 
-  #isHeard(event: RelayedEvent): boolean {
-    for (const seats of this.#hearersOf(event)) if (seats.size > 0) return true;
+  #hasRecipients(event: RelayedEvent): boolean {
+    for (const seats of this.#recipientsOf(event)) if (seats.size > 0) return true;
     return false;
   }
 
-  async #pump(): Promise<void> {
-    this.#isPumping = true;
+  async #drain(): Promise<void> {
+    this.#isDraining = true;
     try {
-      while (this.#waiting.length > 0) {
-        const isBehind = this.#waiting.length >= PER_TURN;
-        const pauseMs = isBehind ? 0 : this.#nextTurnAt - performance.now();
+      while (this.#queue.length > 0) {
+        const isBehind = this.#queue.length >= BATCH_SIZE;
+        const pauseMs = isBehind ? 0 : this.#nextBatchAt - performance.now();
         if (isBehind || pauseMs > 1) await new Promise((resolve) => setTimeout(resolve, pauseMs));
         const begunAt = performance.now();
-        const listeners = await this.#handOn(this.#waiting.splice(0, PER_TURN));
-        this.#nextTurnAt = begunAt + Math.min(listeners * SPACING_MS, SPACING_MAX_MS);
+        const listeners = await this.#fanOut(this.#queue.splice(0, BATCH_SIZE));
+        this.#nextBatchAt = begunAt + Math.min(listeners * BATCH_INTERVAL_MS, BATCH_INTERVAL_MAX_MS);
       }
     } catch (cause) {
       this.app.log.error('events could not be handed on', { cause });
       this.gap();
     } finally {
-      this.#isPumping = false;
+      this.#isDraining = false;
     }
   }
 
@@ -191,12 +191,12 @@ export class Audience implements Subscriber {
    * Without a pause in between, unless something has to be found out: so connections get all at once. Resolves to how
    * many listeners one of the events had at most.
    */
-  async #handOn(events: readonly RelayedEvent[]): Promise<number> {
+  async #fanOut(events: readonly RelayedEvent[]): Promise<number> {
     let catalog: Catalog | undefined;
     let listeners = 0;
     for (const event of events) {
-      if (this.#inDoubt.size > 0) {
-        await this.#settleDoubts();
+      if (this.#stale.size > 0) {
+        await this.#refreshStale();
         catalog = undefined;
       }
       const [first] = this.#groups.values();
@@ -215,59 +215,59 @@ export class Audience implements Subscriber {
 
   #deliver(event: RelayedEvent, catalog: Catalog, slug: string): number {
     const entity = entityIn(catalog, event);
-    const rendering = new Rendering(event, slug);
+    const rendering = new EventSerializer(event, slug);
     let listeners = 0;
-    for (const seats of this.#hearersOf(event)) {
+    for (const seats of this.#recipientsOf(event)) {
       listeners += seats.size;
       for (const seat of seats) {
-        const view = entity === undefined ? null : seat.group.viewOf(catalog, entity);
-        seat.listener.deliver(seat, event, rendering, view);
+        const view = entity === undefined ? null : seat.group.projectionOf(catalog, entity);
+        seat.connection.deliver(seat, event, rendering, view);
       }
     }
     return listeners;
   }
 
-  async #settleDoubts(): Promise<void> {
-    await Promise.all([...this.#inDoubt].map((group) => this.#settle(group)));
+  async #refreshStale(): Promise<void> {
+    await Promise.all([...this.#stale].map((group) => this.#refresh(group)));
   }
 
-  #settle(group: Group<Seat>): Promise<void> {
-    group.settling ??= this.#lookUp(group).finally(() => {
-      group.settling = undefined;
+  #refresh(group: AccessGroup<Membership>): Promise<void> {
+    group.refreshing ??= this.#reload(group).finally(() => {
+      group.refreshing = undefined;
     });
-    return group.settling;
+    return group.refreshing;
   }
 
   /** Once more where something has changed while the rights were looked up. */
-  async #lookUp(group: Group<Seat>): Promise<void> {
-    while (this.#inDoubt.has(group)) {
+  async #reload(group: AccessGroup<Membership>): Promise<void> {
+    while (this.#stale.has(group)) {
       // A change is told to all in one turn, and what was kept of it may be dropped after this is told.
       await Promise.resolve();
-      const { doubts } = group;
+      const { invalidations } = group;
       try {
-        const caller = requireTenant(await group.ticket.load());
-        if (group.doubts !== doubts) continue;
-        group.become(caller);
-        this.#inDoubt.delete(group);
+        const caller = requireTenant(await group.source.load());
+        if (group.invalidations !== invalidations) continue;
+        group.update(caller);
+        this.#stale.delete(group);
       } catch (cause) {
         if (!(cause instanceof ServiceError)) this.app.log.error('rights of a stream are not known', { cause });
         const isRefused = cause instanceof ServiceError && (cause.status === 401 || cause.status === 403);
-        return this.#end(group, isRefused ? 'refused' : 'lost');
+        return this.#close(group, isRefused ? 'refused' : 'lost');
       }
     }
   }
 
-  #end(group: Group<Seat>, reason: EndReason): void {
-    this.#forget(group);
-    for (const seat of [...group.seats]) {
-      this.#withdraw(seat);
-      seat.listener.end(seat, reason);
+  #close(group: AccessGroup<Membership>, reason: CloseReason): void {
+    this.#removeGroup(group);
+    for (const seat of [...group.members]) {
+      this.#unindex(seat);
+      seat.connection.disconnect(seat, reason);
     }
   }
 
-  #forget(group: Group<Seat>): void {
-    this.#inDoubt.delete(group);
-    if (this.#groups.get(group.ticket.key) === group) this.#groups.delete(group.ticket.key);
+  #removeGroup(group: AccessGroup<Membership>): void {
+    this.#stale.delete(group);
+    if (this.#groups.get(group.source.key) === group) this.#groups.delete(group.source.key);
   }
 }
 

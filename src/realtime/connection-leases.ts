@@ -8,12 +8,12 @@ const TTL_MS = 30_000;
 const RENEW_MS = 10_000;
 
 /** A place taken in each of some sets. */
-export interface Place {
+export interface ConnectionLease {
   member: string;
   sets: readonly string[];
 }
 
-export class Places {
+export class ConnectionLeases {
   readonly #app: App;
   readonly #members = new Map<string, Set<string>>();
   readonly #timer: ReturnType<typeof setInterval>;
@@ -24,7 +24,7 @@ export class Places {
   }
 
   /** Takes a place in every set, or in none; resolves to null when one is full. To be given back by `release`. */
-  async take(limits: Readonly<Record<string, number>>): Promise<Place | null> {
+  async acquire(limits: Readonly<Record<string, number>>): Promise<ConnectionLease | null> {
     const member = newId();
     const taken: string[] = [];
     try {
@@ -44,12 +44,12 @@ export class Places {
     return { member, sets: taken };
   }
 
-  async release({ member, sets }: Place): Promise<void> {
+  async release({ member, sets }: ConnectionLease): Promise<void> {
     await Promise.all(sets.map((set) => this.#release(set, member)));
   }
 
   /** How many places this process holds in the sets whose names begin so. */
-  held(prefix: string): number {
+  count(prefix: string): number {
     let count = 0;
     for (const [set, members] of this.#members) if (set.startsWith(prefix)) count += members.size;
     return count;

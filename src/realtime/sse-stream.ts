@@ -15,14 +15,14 @@ import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
-import type { Listener, Seat } from './audience.ts';
-import { Channel, frameOf } from './channel.ts';
-import type { Place } from './places.ts';
+import type { ConnectionLease } from './connection-leases.ts';
+import type { EventSerializer, Projection } from './projection.ts';
 import { type Realtime, realtimeOf } from './realtime.ts';
-import type { Rendering, View } from './view.ts';
+import { SseChannel, sseFrame } from './sse-channel.ts';
+import type { LiveConnection, Membership } from './tenant-connections.ts';
 
 /** What a stream shows; null where everything is asked for. */
-interface Wanted {
+interface StreamFilter {
   entities: ReadonlySet<string> | null;
   events: ReadonlySet<string> | null;
   /** The agent whose messages are shown too, by name. */
@@ -53,13 +53,13 @@ export async function openStream(
 ): Promise<ReadableStream<Uint8Array>> {
   const owner = requireKeyOf(caller, slug);
   if (credential === undefined) throw forbidden();
-  const wanted = await wantedBy(app, owner, query);
+  const wanted = await streamFilter(app, owner, query);
   const realtime = realtimeOf(app);
   realtime.requireOpen();
   const { maxPerTenant, maxGlobal } = app.config.sse;
-  const place = await realtime.places.take({ [`sse:${owner.tenant.id}`]: maxPerTenant, sse: maxGlobal });
+  const place = await realtime.leases.acquire({ [`sse:${owner.tenant.id}`]: maxPerTenant, sse: maxGlobal });
   if (place === null) throw rateLimited('too many streams are open', RETRY_AFTER_S);
-  const stream = new EventStream(app, realtime, wanted, place);
+  const stream = new SseStream(app, realtime, wanted, place);
   try {
     const ticket = {
       key: `sse ${sha256(credential.value).toString('hex')}`,
@@ -83,7 +83,7 @@ function requireKeyOf(caller: Caller, slug: string): TenantCaller {
   return caller as TenantCaller;
 }
 
-async function wantedBy(app: App, caller: TenantCaller, query: StreamQuery): Promise<Wanted> {
+async function streamFilter(app: App, caller: TenantCaller, query: StreamQuery): Promise<StreamFilter> {
   const events = listed(query.events);
   const unknown = [...(events ?? [])].find((type) => !EVENT_TYPES.includes(type) && !OWN_TYPES.includes(type));
   if (unknown !== undefined) throw invalidField('events', `has an unknown event type: ${unknown}`);
@@ -108,35 +108,35 @@ async function agentOf(app: App, caller: TenantCaller, given: string | undefined
   return name;
 }
 
-class EventStream implements Listener {
+class SseStream implements LiveConnection {
   readonly #app: App;
-  readonly #wanted: Wanted;
-  readonly #channel: Channel;
+  readonly #filter: StreamFilter;
+  readonly #channel: SseChannel;
   #heartbeat: ReturnType<typeof setInterval> | undefined;
-  #seat: Seat | undefined;
+  #membership: Membership | undefined;
   /** Nothing is shown before the stream has begun. */
   #since: Snapshot | null = null;
 
-  constructor(app: App, realtime: Realtime, wanted: Wanted, place: Place) {
+  constructor(app: App, realtime: Realtime, wanted: StreamFilter, place: ConnectionLease) {
     this.#app = app;
-    this.#wanted = wanted;
+    this.#filter = wanted;
     const { maxQueuedEvents: maxQueued, idleTimeoutMs } = app.config.sse;
     const onEnd = (): void => {
       clearInterval(this.#heartbeat);
-      if (this.#seat !== undefined) realtime.leave(this.#seat);
-      void realtime.places.release(place);
+      if (this.#membership !== undefined) realtime.leave(this.#membership);
+      void realtime.leases.release(place);
     };
-    this.#channel = new Channel({ maxQueued, idleTimeoutMs, onEnd });
+    this.#channel = new SseChannel({ maxQueued, idleTimeoutMs, onEnd });
   }
 
   /** Called in the same turn as the registration, so that nothing comes in between. */
-  begin(seat: Seat, since: Snapshot): ReadableStream<Uint8Array> {
-    this.#seat = seat;
+  begin(seat: Membership, since: Snapshot): ReadableStream<Uint8Array> {
+    this.#membership = seat;
     this.#since = since;
     const connected = { type: 'connected', tenant: seat.caller.tenant.slug, connection_id: newId(), timestamp: now() };
-    this.#channel.send(frameOf('connected', connected));
-    this.#beat();
-    this.#heartbeat = setInterval(() => this.#beat(), this.#app.config.sse.heartbeatMs);
+    this.#channel.send(sseFrame('connected', connected));
+    this.#sendHeartbeat();
+    this.#heartbeat = setInterval(() => this.#sendHeartbeat(), this.#app.config.sse.heartbeatMs);
     if (!this.#channel.isOpen) clearInterval(this.#heartbeat);
     return this.#channel.stream;
   }
@@ -148,32 +148,32 @@ class EventStream implements Listener {
     });
   }
 
-  deliver({ caller }: Seat, event: RelayedEvent, rendering: Rendering, view: View | null): void {
-    const { events } = this.#wanted;
+  deliver({ caller }: Membership, event: RelayedEvent, rendering: EventSerializer, view: Projection | null): void {
+    const { events } = this.#filter;
     if (events !== null && !events.has(event.type)) return;
     if (this.#since === null || isSeenIn(this.#since, rendering.xid)) return;
     if (event.row !== null) {
       if (view !== null) this.#channel.send(rendering.frame(view));
-    } else if (this.#isFor(event, view, caller)) this.#channel.send(rendering.payloadFrame());
+    } else if (this.#matches(event, view, caller)) this.#channel.send(rendering.payloadFrame());
   }
 
-  end(): void {
+  disconnect(): void {
     clearInterval(this.#heartbeat);
     this.#channel.end();
   }
 
   /** What a rule says may hold values of any field; a message is for those who may read what its agent gets. */
-  #isFor({ type, entity, payload }: RelayedEvent, view: View | null, caller: TenantCaller): boolean {
-    const { entities, agent } = this.#wanted;
+  #matches({ type, entity, payload }: RelayedEvent, view: Projection | null, caller: TenantCaller): boolean {
+    const { entities, agent } = this.#filter;
     const reads = (name: unknown): boolean => allows(caller.rights, 'read', `agent:${String(name)}`);
     if (type === 'message.received') return agent !== null && payload?.to_agent === agent && reads(agent);
     if (type === 'message.chain_limit') return reads(payload?.to_agent);
     if (entities !== null && !entities.has(entity ?? '')) return false;
-    return caller.rights.isUnlimited || view?.isWhole === true;
+    return caller.rights.isUnlimited || view?.isComplete === true;
   }
 
-  #beat(): void {
-    this.#channel.send(frameOf('heartbeat', { type: 'heartbeat', timestamp: now() }));
+  #sendHeartbeat(): void {
+    this.#channel.send(sseFrame('heartbeat', { type: 'heartbeat', timestamp: now() }));
   }
 }
 

@@ -1,16 +1,16 @@
 // Subscriptions: who is told of which changes, and where. A secret is kept to sign with and never
 // shown. Only tenant admins manage them, for a webhook carries whole records.
 // Contract: interface#subscription, decisions#deliveries, decisions#status-codes.
-import type { TenantCaller } from '../access/caller.ts';
-import type { App } from '../app.ts';
-import { catalogOf } from '../entities/catalog.ts';
-import { conflict, invalid, invalidField, notFound, type Problem } from '../errors.ts';
-import { RECORD_EVENTS, type RecordEventType } from '../events/event.ts';
-import { LIMITS } from '../limits.ts';
-import { isUuid, newId } from '../runtime/ids.ts';
-import { identifier, join, type Sql, sql } from '../runtime/sql.ts';
-import { urlFault } from './address.ts';
-import { findReceiver } from './receiver.ts';
+import type { TenantCaller } from '../../access/caller.ts';
+import type { App } from '../../app.ts';
+import { catalogOf } from '../../entities/catalog.ts';
+import { conflict, invalid, invalidField, notFound, type Problem } from '../../errors.ts';
+import { RECORD_EVENTS, type RecordEventType } from '../../events/event.ts';
+import { LIMITS } from '../../limits.ts';
+import { isUuid, newId } from '../../runtime/ids.ts';
+import { identifier, join, type Sql, sql } from '../../runtime/sql.ts';
+import { urlFault } from '../transport/address.ts';
+import { resolveReceiver } from '../transport/receiver.ts';
 
 /** As it is answered. */
 export interface Subscription {
@@ -171,7 +171,7 @@ function isRecordEvent(type: string): type is RecordEventType {
 async function receiverFault(app: App, url: string): Promise<string | undefined> {
   const fault = urlFault(url);
   if (fault !== undefined) return fault;
-  const found = await findReceiver(app, url, LIMITS.webhook.lookupMs);
+  const found = await resolveReceiver(app, url, LIMITS.webhook.lookupMs);
   return 'isRefused' in found && found.isRefused ? 'leads to an address that webhooks may not reach' : undefined;
 }
 

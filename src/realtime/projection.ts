@@ -9,28 +9,28 @@ import type { EventRow } from '../events/event.ts';
 import type { RelayedEvent } from '../events/relay.ts';
 import { accessScopeOf } from '../records/access-scope.ts';
 import { shape } from '../records/shape.ts';
-import { type Frame, frameOf } from './channel.ts';
+import { type SseFrame, sseFrame } from './sse-channel.ts';
 
 /** The fields of an entity that somebody sees in events. Equal keys see alike. */
-export interface View {
+export interface Projection {
   key: string;
   entity: Entity;
   fields: readonly Field[];
-  isWhole: boolean;
+  isComplete: boolean;
 }
 
 /** The caller's view of an entity's events; null when it gets none of them. */
-export function viewOf(catalog: Catalog, caller: TenantCaller, entity: Entity): View | null {
+export function projectionOf(catalog: Catalog, caller: TenantCaller, entity: Entity): Projection | null {
   if (!allows(caller.rights, 'read', entity.name)) return null;
   if (restrictionOn(caller.rights, entity.name)?.rowFilter !== undefined) return null;
   const { fields } = accessScopeOf(catalog, caller, entity);
-  const isWhole = fields.length === entity.fields.length;
-  return { key: isWhole ? '*' : fields.map(({ slot }) => slot).join(), entity, fields, isWhole };
+  const isComplete = fields.length === entity.fields.length;
+  return { key: isComplete ? '*' : fields.map(({ slot }) => slot).join(), entity, fields, isComplete };
 }
 
 /** An event on its way to the listeners of one tenant, written down at most once for each view. */
-export class Rendering {
-  readonly #frames = new Map<string, Frame>();
+export class EventSerializer {
+  readonly #frames = new Map<string, SseFrame>();
   readonly #texts = new Map<string, string>();
   /** The transaction that made it. */
   readonly xid: bigint;
@@ -43,7 +43,7 @@ export class Rendering {
   }
 
   /** The event of a record as the stream shows it. */
-  frame(view: View): Frame {
+  frame(view: Projection): SseFrame {
     return kept(this.#frames, view.key, () => {
       const { recordId, row, triggeredBy } = this.event;
       const data = { fields: fieldsOf(row, view), triggered_by: triggeredBy };
@@ -52,12 +52,12 @@ export class Rendering {
   }
 
   /** Any other event: its payload is what is shown. */
-  payloadFrame(): Frame {
+  payloadFrame(): SseFrame {
     return kept(this.#frames, '', () => this.#frame(this.event.payload ?? {}));
   }
 
   /** The event of a record as the WebSocket shows it. */
-  text(view: View): string {
+  text(view: Projection): string {
     return kept(this.#texts, view.key, () => {
       const { type, recordId, row } = this.event;
       const isGone = type === 'record.deleted' || row === null;
@@ -66,19 +66,19 @@ export class Rendering {
     });
   }
 
-  #frame(members: Record<string, unknown>): Frame {
+  #frame(members: Record<string, unknown>): SseFrame {
     const { id, type, at } = this.event;
-    return frameOf(type, { id: `evt_${id}`, type, timestamp: at, tenant: this.tenantSlug, ...members });
+    return sseFrame(type, { id: `evt_${id}`, type, timestamp: at, tenant: this.tenantSlug, ...members });
   }
 }
 
-function fieldsOf(row: EventRow | null, { fields }: View): Record<string, unknown> {
+function fieldsOf(row: EventRow | null, { fields }: Projection): Record<string, unknown> {
   const shown: Record<string, unknown> = {};
   for (const { key, slot } of fields) shown[key] = row?.data[slot] ?? null;
   return shown;
 }
 
-function flat(row: EventRow, { entity, fields }: View): Record<string, unknown> {
+function flat(row: EventRow, { entity, fields }: Projection): Record<string, unknown> {
   return { ...shape(row, entity, fields), created_at: row.created_at, updated_at: row.updated_at };
 }
 

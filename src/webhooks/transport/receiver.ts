@@ -4,7 +4,7 @@
 // Contract: decisions#webhook-requests.
 import { lookup } from 'node:dns/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { type App, perApp } from '../app.ts';
+import { type App, perApp } from '../../app.ts';
 import { AllowedAddresses, literalOf, urlFault } from './address.ts';
 
 /** One address of a name. */
@@ -16,7 +16,7 @@ export interface Resolved {
 /** Looks up all addresses of a name; rejects when it has none. */
 export type Resolver = (name: string) => Promise<readonly Resolved[]>;
 
-export type Destination =
+export type Receiver =
   | { url: URL; addresses: readonly Resolved[] }
   /** `isRefused`: it must not be called. Otherwise it could not be found, for now. */
   | { fault: string; isRefused: boolean };
@@ -32,7 +32,7 @@ export function useResolver(app: App, resolver: Resolver): void {
 }
 
 /** Where a URL leads at this moment, within `timeoutMs`. Never rejects. */
-export async function findReceiver(app: App, text: string, timeoutMs: number): Promise<Destination> {
+export async function resolveReceiver(app: App, text: string, timeoutMs: number): Promise<Receiver> {
   if (urlFault(text) !== undefined) return { fault: 'url not allowed', isRefused: true };
   const url = new URL(text);
   const found = await addressesOf(app, url, timeoutMs);

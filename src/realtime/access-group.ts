@@ -4,40 +4,40 @@
 import type { TenantCaller } from '../access/caller.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
-import { type View, viewOf } from './view.ts';
+import { type Projection, projectionOf } from './projection.ts';
 
 /** Who listens, and how its rights are looked up: 401 or 403 when it has none any more. */
-export interface Ticket {
+export interface AccessSource {
   /** Equal for connections with the same credential and the same rights. */
   key: string;
   load(): Promise<TenantCaller>;
 }
 
 /** Those with one ticket: their rights, and what they see. */
-export class Group<Seat> {
-  readonly seats = new Set<Seat>();
+export class AccessGroup<Seat> {
+  readonly members = new Set<Seat>();
   /** Grows with whatever makes the rights doubtful. */
-  doubts = 0;
+  invalidations = 0;
   /** Under way while the rights are being looked up. */
-  settling: Promise<void> | undefined;
+  refreshing: Promise<void> | undefined;
   /** By entity id, each for the definition it was made from. */
-  readonly #views = new Map<string, { entity: Entity; view: View | null }>();
+  readonly #projections = new Map<string, { entity: Entity; view: Projection | null }>();
 
   constructor(
-    readonly ticket: Ticket,
+    readonly source: AccessSource,
     public caller: TenantCaller,
   ) {}
 
-  become(caller: TenantCaller): void {
+  update(caller: TenantCaller): void {
     this.caller = caller;
-    this.#views.clear();
+    this.#projections.clear();
   }
 
-  viewOf(catalog: Catalog, entity: Entity): View | null {
-    const known = this.#views.get(entity.id);
+  projectionOf(catalog: Catalog, entity: Entity): Projection | null {
+    const known = this.#projections.get(entity.id);
     if (known?.entity === entity) return known.view;
-    const view = viewOf(catalog, this.caller, entity);
-    this.#views.set(entity.id, { entity, view });
+    const view = projectionOf(catalog, this.caller, entity);
+    this.#projections.set(entity.id, { entity, view });
     return view;
   }
 }

@@ -1,25 +1,25 @@
 // Taking deliveries to send: in Postgres, under a lease that outlasts the attempt, so that several
 // processes share the work and a dead one's share comes free by itself. Claims of one subscription
 // take turns by its row's lock. Contract: decisions#deliveries.
-import type { App } from '../app.ts';
-import { type Catalog, catalogWithin, loadCatalog } from '../entities/catalog.ts';
-import type { RecordEventType } from '../events/event.ts';
-import { LIMITS } from '../limits.ts';
-import { newId } from '../runtime/ids.ts';
-import { ASYNC_COMMIT, GENERIC_PLANS, inputRows, sql, type Tx } from '../runtime/sql.ts';
-import { type Tenant, type TenantRow, toTenant } from '../tenants/tenants.ts';
-import { type Again, type Asked, type DueRow, findDue, IS_PENDING, inMs, putAside } from './due.ts';
-import { payloadOf } from './payload.ts';
+import type { App } from '../../app.ts';
+import { type Catalog, catalogWithin, loadCatalog } from '../../entities/catalog.ts';
+import type { RecordEventType } from '../../events/event.ts';
+import { LIMITS } from '../../limits.ts';
+import { newId } from '../../runtime/ids.ts';
+import { ASYNC_COMMIT, GENERIC_PLANS, inputRows, sql, type Tx } from '../../runtime/sql.ts';
+import { type Tenant, type TenantRow, toTenant } from '../../tenants/tenants.ts';
+import { payloadOf } from '../transport/payload.ts';
+import { type Asked, findPending, IS_PENDING, inMs, type PendingRow, postpone, type Recheck } from './pending.ts';
 
 /** A subscription to look at, how many of its deliveries may be on their way, and how many may leave now. */
-export interface Wanted {
+export interface ClaimRequest {
   subscriptionId: string;
   window: number;
   most: number;
 }
 
 /** A delivery that this process is to send. */
-export interface Claimed {
+export interface ClaimedDelivery {
   id: string;
   claimId: string;
   subscriptionId: string;
@@ -28,21 +28,21 @@ export interface Claimed {
   type: RecordEventType;
   attempts: number;
   /** Attempts since it was last sent anew by hand: what counts against the retries. */
-  attemptsNow: number;
+  attemptsSinceReset: number;
   /** Null when its event or its entity is no longer there. */
   body: string | null;
   url: string;
   secret: string | null;
   /** The body is in the database: otherwise it is written there when this attempt has ended. */
-  isKept: boolean;
+  isBodyStored: boolean;
   /** It was born claimed. */
   isDirect: boolean;
 }
 
 export interface Claim {
-  claimed: Claimed[];
+  claimed: ClaimedDelivery[];
   /** What is to be looked at again, and in how long: whatever a claim leaves behind, nobody else may know of. */
-  again: Again[];
+  rechecks: Recheck[];
 }
 
 /** For those held back by the tenant's limit or the process's, and those at which another process is. */
@@ -55,7 +55,7 @@ interface SubscriptionRow extends TenantRow {
   secret: string | null;
 }
 
-interface Subscribed extends Asked {
+interface LockedSubscription extends Asked {
   entityId: string;
   url: string;
   secret: string | null;
@@ -63,24 +63,24 @@ interface Subscribed extends Asked {
 }
 
 /** Claims at most `capacity` deliveries that are due. Inactive subscriptions and suspended tenants have none. */
-export async function claimDue(app: App, wanted: readonly Wanted[], capacity: number): Promise<Claim> {
+export async function claimPending(app: App, wanted: readonly ClaimRequest[], capacity: number): Promise<Claim> {
   return app.db.begin(async (tx) => {
     const subscriptions = await lockSubscriptions(tx, wanted);
     const busy = await findBusy(tx, wanted, subscriptions);
     const isBusy = inMs(RETRY_MS, busy);
-    if (subscriptions.size === 0) return { claimed: [], again: isBusy };
-    const { due, again } = await findDue(tx, [...subscriptions.values()], leaseMsOf(app));
-    const waiting = due.filter((row) => row.is_waiting);
-    const putAsideFor = waiting.length > 0 ? await putAside(tx, waiting) : [];
-    const ready = due.filter((row) => !row.is_waiting);
+    if (subscriptions.size === 0) return { claimed: [], rechecks: isBusy };
+    const { due, again } = await findPending(tx, [...subscriptions.values()], leaseMsOf(app));
+    const waiting = due.filter((row) => row.is_blocked);
+    const putAsideFor = waiting.length > 0 ? await postpone(tx, waiting) : [];
+    const ready = due.filter((row) => !row.is_blocked);
     const taken = withinLimits(ready, subscriptions, capacity);
     const left = ready.filter((row) => !taken.includes(row));
-    const claimed = await take(app, tx, taken, subscriptions);
+    const claimed = await markClaimed(app, tx, taken, subscriptions);
     const heldBack = inMs(
       RETRY_MS,
       left.map((row) => row.subscription_id),
     );
-    return { claimed, again: [...isBusy, ...again, ...putAsideFor, ...heldBack] };
+    return { claimed, rechecks: [...isBusy, ...again, ...putAsideFor, ...heldBack] };
   });
 }
 
@@ -88,7 +88,7 @@ export async function claimDue(app: App, wanted: readonly Wanted[], capacity: nu
  * Without those at which another process is at the moment. A claim that a crash of the server undoes is of deliveries on
  * their way, and the outcome of one that has arrived commits after its claim.
  */
-async function lockSubscriptions(tx: Tx, wanted: readonly Wanted[]): Promise<Map<string, Subscribed>> {
+async function lockSubscriptions(tx: Tx, wanted: readonly ClaimRequest[]): Promise<Map<string, LockedSubscription>> {
   const wantedOf = new Map(wanted.map((each) => [each.subscriptionId, each]));
   const rows = await tx.rows<SubscriptionRow>(sql`
     select s.id as subscription_id, s.entity_id, s.url, s.secret, t.id, t.slug, t.name, t.status, t.settings,
@@ -101,14 +101,18 @@ async function lockSubscriptions(tx: Tx, wanted: readonly Wanted[]): Promise<Map
     rows.map((row) => {
       const { subscription_id: id, entity_id: entityId, url, secret } = row;
       const tenant = toTenant(row);
-      const { window, most } = wantedOf.get(id) as Wanted;
+      const { window, most } = wantedOf.get(id) as ClaimRequest;
       return [id, { id, tenantId: tenant.id, entityId, url, secret, tenant, window, most }];
     }),
   );
 }
 
 /** Those at which another process is: it may have looked before the newest of their deliveries was there. */
-async function findBusy(tx: Tx, wanted: readonly Wanted[], locked: ReadonlyMap<string, Subscribed>): Promise<string[]> {
+async function findBusy(
+  tx: Tx,
+  wanted: readonly ClaimRequest[],
+  locked: ReadonlyMap<string, LockedSubscription>,
+): Promise<string[]> {
   const missing = wanted.map(({ subscriptionId }) => subscriptionId).filter((id) => !locked.has(id));
   if (missing.length === 0) return [];
   const rows = await tx.rows<{ id: string }>(sql`
@@ -119,7 +123,11 @@ async function findBusy(tx: Tx, wanted: readonly Wanted[], locked: ReadonlyMap<s
 }
 
 /** The tenant's limit over all its subscriptions, and what this process can carry. */
-function withinLimits(ready: readonly DueRow[], subscriptions: Map<string, Subscribed>, capacity: number): DueRow[] {
+function withinLimits(
+  ready: readonly PendingRow[],
+  subscriptions: Map<string, LockedSubscription>,
+  capacity: number,
+): PendingRow[] {
   const counts = new Map<string, number>();
   return ready.slice(0, capacity).filter((row) => {
     const tenantId = subscriptions.get(row.subscription_id)?.tenant.id as string;
@@ -129,18 +137,18 @@ function withinLimits(ready: readonly DueRow[], subscriptions: Map<string, Subsc
   });
 }
 
-async function take(
+async function markClaimed(
   app: App,
   tx: Tx,
-  rows: readonly DueRow[],
-  subscriptions: Map<string, Subscribed>,
-): Promise<Claimed[]> {
+  rows: readonly PendingRow[],
+  subscriptions: Map<string, LockedSubscription>,
+): Promise<ClaimedDelivery[]> {
   if (rows.length === 0) return [];
   const claimId = newId();
-  const claimed: Claimed[] = [];
+  const claimed: ClaimedDelivery[] = [];
   for (const row of rows) {
-    const subscribed = subscriptions.get(row.subscription_id) as Subscribed;
-    claimed.push(toClaimed(row, claimId, subscribed, row.body ?? (await freeze(app, tx, row, subscribed))));
+    const subscribed = subscriptions.get(row.subscription_id) as LockedSubscription;
+    claimed.push(toClaimed(row, claimId, subscribed, row.body ?? (await renderBody(app, tx, row, subscribed))));
   }
   const input = inputRows(
     ['uuid', 'uuid'],
@@ -158,7 +166,12 @@ async function take(
   return claimed.filter(({ id }) => ids.has(id));
 }
 
-function toClaimed(row: DueRow, claimId: string, { tenant, url, secret }: Subscribed, body: string | null): Claimed {
+function toClaimed(
+  row: PendingRow,
+  claimId: string,
+  { tenant, url, secret }: LockedSubscription,
+  body: string | null,
+): ClaimedDelivery {
   return {
     id: row.id,
     claimId,
@@ -167,11 +180,11 @@ function toClaimed(row: DueRow, claimId: string, { tenant, url, secret }: Subscr
     eventId: row.event_id,
     type: row.type,
     attempts: row.attempt_count,
-    attemptsNow: row.attempt_count - row.attempts_before,
+    attemptsSinceReset: row.attempt_count - row.attempts_before,
     body,
     url,
     secret,
-    isKept: row.body !== null,
+    isBodyStored: row.body !== null,
     isDirect: false,
   };
 }
@@ -182,7 +195,12 @@ export function leaseMsOf({ config }: App): number {
 }
 
 /** The body, made with the definition of this moment; null when the event or its entity is gone. */
-async function freeze(app: App, tx: Tx, row: DueRow, { tenant, entityId }: Subscribed): Promise<string | null> {
+async function renderBody(
+  app: App,
+  tx: Tx,
+  row: PendingRow,
+  { tenant, entityId }: LockedSubscription,
+): Promise<string | null> {
   const { record_id: id, version, data, created_at, updated_at, created_by, updated_by } = row;
   if (data === null || version === null) return null;
   const known: Catalog = await catalogWithin(app, tx, tenant);

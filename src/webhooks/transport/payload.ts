@@ -2,11 +2,11 @@
 // attempt, and is the same bytes on every attempt. Times in the signature are seconds.
 // Contract: interface#webhooks, decisions#webhook-requests.
 import { createHmac } from 'node:crypto';
-import type { Entity } from '../entities/field.ts';
-import type { EventRow, RecordEventType } from '../events/event.ts';
-import { shape } from '../records/shape.ts';
+import type { Entity } from '../../entities/field.ts';
+import type { EventRow, RecordEventType } from '../../events/event.ts';
+import { shape } from '../../records/shape.ts';
 
-export interface Announced {
+export interface WebhookEvent {
   eventId: string;
   type: RecordEventType;
   tenantId: string;
@@ -16,7 +16,7 @@ export interface Announced {
 }
 
 /** The JSON text of an event, with the record in flat form. */
-export function payloadOf({ eventId, type, tenantId, at, row }: Announced, entity: Entity): string {
+export function payloadOf({ eventId, type, tenantId, at, row }: WebhookEvent, entity: Entity): string {
   return JSON.stringify({
     id: `evt_${eventId}`,
     event: type,

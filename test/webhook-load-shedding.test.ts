@@ -2,16 +2,16 @@
 // and takes a part of what is due; in a process that is not busy nothing is held back.
 // Contract: decisions#deliveries.
 import { expect, test } from 'bun:test';
-import { Restraint } from '../src/webhooks/restraint.ts';
+import { LoadShedding } from '../src/webhooks/dispatch/load-shedding.ts';
 
 /** What is seen at commits, one each millisecond, when so many calls wait at each; the times at which rounds began. */
 function roundsWhile(waiting: readonly number[]): number[] {
   const stats = { size: 8, inUse: 8, waiting: 0 };
-  const restraint = new Restraint({ stats: () => stats });
+  const shedding = new LoadShedding({ stats: () => stats });
   return waiting.flatMap((count, atMs) => {
     stats.waiting = count;
-    restraint.look(1_000 + atMs);
-    return restraint.begins(1_000 + atMs) ? [atMs] : [];
+    shedding.sample(1_000 + atMs);
+    return shedding.tryBeginRound(1_000 + atMs) ? [atMs] : [];
   });
 }
 
@@ -33,15 +33,19 @@ test('a round that was put off begins soon after calls have ceased to wait, or t
   const ceased = roundsWhile([...Array(100).fill(1), ...Array(80).fill(0)]).filter((atMs) => atMs >= 100);
   expect(ceased[0]).toBeLessThan(130);
   const stats = { size: 8, inUse: 8, waiting: 5 };
-  const restraint = new Restraint({ stats: () => stats });
-  for (let atMs = 1_000; atMs < 1_100; atMs++) restraint.look(atMs);
-  expect([restraint.begins(1_100), restraint.begins(1_101), restraint.begins(1_125)]).toEqual([true, false, true]);
+  const shedding = new LoadShedding({ stats: () => stats });
+  for (let atMs = 1_000; atMs < 1_100; atMs++) shedding.sample(atMs);
+  expect([shedding.tryBeginRound(1_100), shedding.tryBeginRound(1_101), shedding.tryBeginRound(1_125)]).toEqual([
+    true,
+    false,
+    true,
+  ]);
 });
 
 test('in a busy process a round takes a few of each subscription, otherwise all that there is room for', () => {
   const stats = { size: 8, inUse: 8, waiting: 1 };
-  const restraint = new Restraint({ stats: () => stats });
-  for (let atMs = 0; atMs < 50; atMs++) restraint.look(atMs);
-  expect([1, 10, 64].map((count) => restraint.mostOfEach(count, 60))).toEqual([32, 4, 1]);
-  expect(restraint.mostOfEach(64, 1_000)).toBe(32);
+  const shedding = new LoadShedding({ stats: () => stats });
+  for (let atMs = 0; atMs < 50; atMs++) shedding.sample(atMs);
+  expect([1, 10, 64].map((count) => shedding.claimLimit(count, 60))).toEqual([32, 4, 1]);
+  expect(shedding.claimLimit(64, 1_000)).toBe(32);
 });

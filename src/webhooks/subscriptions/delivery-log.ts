@@ -1,14 +1,14 @@
 // The log of deliveries: listed, sent anew by hand, and tried out with an example.
 // A delivery that is sent anew keeps its id, its body and its place among its record's events.
 // Contract: interface#delivery, decisions#deliveries.
-import type { TenantCaller } from '../access/caller.ts';
-import type { App } from '../app.ts';
-import { type Catalog, catalogOf } from '../entities/catalog.ts';
-import { conflict, notFound } from '../errors.ts';
-import type { RecordEventType } from '../events/event.ts';
-import { isUuid, newId } from '../runtime/ids.ts';
-import { sql } from '../runtime/sql.ts';
-import { payloadOf } from './payload.ts';
+import type { TenantCaller } from '../../access/caller.ts';
+import type { App } from '../../app.ts';
+import { type Catalog, catalogOf } from '../../entities/catalog.ts';
+import { conflict, notFound } from '../../errors.ts';
+import type { RecordEventType } from '../../events/event.ts';
+import { isUuid, newId } from '../../runtime/ids.ts';
+import { sql } from '../../runtime/sql.ts';
+import { payloadOf } from '../transport/payload.ts';
 import { findSubscription } from './subscriptions.ts';
 
 /** As it is answered. */

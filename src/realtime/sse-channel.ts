@@ -4,12 +4,12 @@
 // Times are milliseconds. Nothing here throws. Contract: interface#sse, decisions#sse.
 
 /** An event as bytes, but for its number on the connection, which stands between the two. */
-export interface Frame {
+export interface SseFrame {
   head: Uint8Array;
   tail: Uint8Array;
 }
 
-export interface ChannelOptions {
+export interface SseChannelOptions {
   maxQueued: number;
   idleTimeoutMs: number;
   /** Called exactly once, when the connection is over or given up, whoever ended it. */
@@ -20,8 +20,8 @@ export interface ChannelOptions {
  * How often is looked at a client with too much waiting, and how many looks in a row it may take nothing before it is
  * given up.
  */
-const LOOK_MS = 50;
-const LOOKS = 5;
+const CHECK_MS = 50;
+const CHECKS = 5;
 /** How many times the limit a client may fall behind while it reads. */
 const BURST_FACTOR = 50;
 /** How long a client has to take the last bytes; longer for one that has fallen behind and is to be told so. */
@@ -35,31 +35,31 @@ const MESSAGES = {
   IDLE_TIMEOUT: 'nothing was read for too long',
 };
 
-export function frameOf(type: string, data: unknown): Frame {
+export function sseFrame(type: string, data: unknown): SseFrame {
   return {
     head: encoder.encode(`event: ${type}\nid: `),
     tail: encoder.encode(`\ndata: ${JSON.stringify(data)}\n\n`),
   };
 }
 
-export class Channel {
+export class SseChannel {
   readonly stream: ReadableStream<Uint8Array>;
-  readonly #options: ChannelOptions;
-  #queue: Frame[] = [];
+  readonly #options: SseChannelOptions;
+  #queue: SseFrame[] = [];
   #number = 0;
   #state: 'open' | 'closing' | 'ended' = 'open';
-  #wake: (() => void) | undefined;
+  #resume: (() => void) | undefined;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
-  #takenAt = performance.now();
+  #pulledAt = performance.now();
   /** Chunks handed over: what tells a slow reader from one that does not read. */
-  #taken = 0;
+  #pulls = 0;
   /** Looks left before it is given up; 0 while there is nothing to judge. */
-  #looks = 0;
-  #isGivenUp = false;
+  #checksLeft = 0;
+  #isReleased = false;
   #idle: ReturnType<typeof setTimeout>;
   #grace: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(options: ChannelOptions) {
+  constructor(options: SseChannelOptions) {
     this.#options = options;
     this.stream = new ReadableStream<Uint8Array>(
       {
@@ -78,21 +78,21 @@ export class Channel {
     return this.#state === 'open';
   }
 
-  send(frame: Frame): void {
+  send(frame: SseFrame): void {
     if (this.#state !== 'open') return;
     this.#queue.push(frame);
-    this.#wake?.();
+    this.#resume?.();
     const { maxQueued } = this.#options;
     if (this.#queue.length > maxQueued * BURST_FACTOR) this.fail('BACKPRESSURE');
-    else if (this.#queue.length > maxQueued) this.#judgeLater();
+    else if (this.#queue.length > maxQueued) this.#watchSlowReader();
   }
 
   /** Drops what waits, says why, and ends the connection. */
   fail(code: keyof typeof MESSAGES): void {
     if (this.#state !== 'open') return;
-    this.#queue = [frameOf('error', { type: 'error', code, message: MESSAGES[code] })];
+    this.#queue = [sseFrame('error', { type: 'error', code, message: MESSAGES[code] })];
     this.#close(LINGER_MS);
-    this.#giveUp();
+    this.#release();
   }
 
   /** Ends the connection after what waits. */
@@ -107,22 +107,22 @@ export class Channel {
       this.#controller?.error(new Error('the client does not read'));
       this.#finish();
     }, graceMs);
-    this.#wake?.();
+    this.#resume?.();
   }
 
   async #pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
-    this.#takenAt = performance.now();
-    this.#taken++;
+    this.#pulledAt = performance.now();
+    this.#pulls++;
     while (this.#queue.length === 0 && this.#state === 'open') {
       await new Promise<void>((resolve) => {
-        this.#wake = resolve;
+        this.#resume = resolve;
       });
-      this.#wake = undefined;
+      this.#resume = undefined;
     }
     if (this.#state === 'ended') return;
     if (this.#queue.length > 0) {
       controller.enqueue(this.#chunk());
-      this.#takenAt = performance.now();
+      this.#pulledAt = performance.now();
       return;
     }
     controller.close();
@@ -140,25 +140,25 @@ export class Channel {
   }
 
   /** Looks several times: where this process itself was too busy to hand anything over, that is one look only. */
-  #judgeLater(): void {
-    if (this.#looks > 0) return;
-    this.#looks = LOOKS;
-    this.#look(this.#taken);
+  #watchSlowReader(): void {
+    if (this.#checksLeft > 0) return;
+    this.#checksLeft = CHECKS;
+    this.#checkReader(this.#pulls);
   }
 
-  #look(before: number): void {
+  #checkReader(before: number): void {
     setTimeout(() => {
-      const hasTaken = this.#taken !== before;
-      this.#looks = hasTaken ? LOOKS : this.#looks - 1;
-      if (this.#state !== 'open' || this.#queue.length <= this.#options.maxQueued) this.#looks = 0;
-      else if (this.#looks === 0) this.fail('BACKPRESSURE');
-      else this.#look(this.#taken);
-    }, LOOK_MS);
+      const hasTaken = this.#pulls !== before;
+      this.#checksLeft = hasTaken ? CHECKS : this.#checksLeft - 1;
+      if (this.#state !== 'open' || this.#queue.length <= this.#options.maxQueued) this.#checksLeft = 0;
+      else if (this.#checksLeft === 0) this.fail('BACKPRESSURE');
+      else this.#checkReader(this.#pulls);
+    }, CHECK_MS);
   }
 
   #checkIdle(): void {
     // A pull that waits for something to hand over means that all was taken; only a heartbeat resets the clock then.
-    const left = this.#takenAt + this.#options.idleTimeoutMs - performance.now();
+    const left = this.#pulledAt + this.#options.idleTimeoutMs - performance.now();
     if (left <= 0) this.fail('IDLE_TIMEOUT');
     else this.#idle = setTimeout(() => this.#checkIdle(), left);
   }
@@ -169,13 +169,13 @@ export class Channel {
     this.#queue = [];
     clearTimeout(this.#idle);
     clearTimeout(this.#grace);
-    this.#wake?.();
-    this.#giveUp();
+    this.#resume?.();
+    this.#release();
   }
 
-  #giveUp(): void {
-    if (this.#isGivenUp) return;
-    this.#isGivenUp = true;
+  #release(): void {
+    if (this.#isReleased) return;
+    this.#isReleased = true;
     this.#options.onEnd();
   }
 }

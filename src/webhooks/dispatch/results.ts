@@ -3,18 +3,18 @@
 // with a process that dies in between it is lost, and made anew from the event. Delays are milliseconds, grown
 // by a factor and spread by a fifth either way.
 // Contract: interface#webhooks, decisions#configuration.
-import type { App } from '../app.ts';
-import type { Config } from '../config.ts';
-import { GENERIC_PLANS, inputRows, type Sql, sql } from '../runtime/sql.ts';
-import type { Claimed } from './claim.ts';
-import { IS_PENDING } from './due.ts';
-import type { Outcome } from './exchange.ts';
+import type { App } from '../../app.ts';
+import type { Config } from '../../config.ts';
+import { GENERIC_PLANS, inputRows, type Sql, sql } from '../../runtime/sql.ts';
+import type { PostResult } from '../transport/http-post.ts';
+import type { ClaimedDelivery } from './claim.ts';
+import { IS_PENDING } from './pending.ts';
 
 const JITTER = 0.2;
 
 /** How a delivery stands after an attempt. */
-export interface Ending extends Outcome {
-  delivery: Claimed;
+export interface AttemptResult extends PostResult {
+  delivery: ClaimedDelivery;
   status: number | null;
   /** `given back` was not tried and counts as no attempt. */
   state: 'delivered' | 'failed' | 'pending' | 'given back';
@@ -23,19 +23,19 @@ export interface Ending extends Outcome {
 }
 
 /** What an attempt's outcome makes of the delivery; a refused address or a vanished event is not tried again. */
-export function endingOf(
+export function resultOf(
   config: Config,
-  delivery: Claimed,
-  outcome: Outcome & { isFinal?: boolean },
+  delivery: ClaimedDelivery,
+  outcome: PostResult & { isFinal?: boolean },
   random = Math.random(),
-): Ending {
+): AttemptResult {
   const { status, error } = outcome;
   if (error === null) return { delivery, status, error, state: 'delivered', retryMs: 0 };
   const { maxRetries } = config.webhook;
-  const isLast = outcome.isFinal === true || delivery.attemptsNow >= maxRetries;
+  const isLast = outcome.isFinal === true || delivery.attemptsSinceReset >= maxRetries;
   if (isLast) return { delivery, status, error, state: 'failed', retryMs: 0 };
   // Counted like every POST, but there is nothing that the next one would have to wait for.
-  const retryMs = outcome.isStale === true ? 0 : retryDelayMs(config, delivery.attemptsNow + 1, random);
+  const retryMs = outcome.isStale === true ? 0 : retryDelayMs(config, delivery.attemptsSinceReset + 1, random);
   return { delivery, status, error, state: 'pending', retryMs };
 }
 
@@ -46,12 +46,12 @@ export function retryDelayMs({ webhook }: Config, n: number, random: number): nu
 }
 
 /** Writes the endings down; resolves to the subscriptions of which something has waited for one of these deliveries. */
-export async function finish(app: App, endings: readonly Ending[]): Promise<string[]> {
+export async function saveResults(app: App, endings: readonly AttemptResult[]): Promise<string[]> {
   const outcomes = endings.map(({ delivery, state, status, error, retryMs }) => {
     const isTried = state !== 'given back';
-    const { subscriptionId, id, claimId, isKept, body } = delivery;
+    const { subscriptionId, id, claimId, isBodyStored, body } = delivery;
     const standing = [isTried ? state : 'pending', isTried ? 1 : 0, status, error, retryMs];
-    return [subscriptionId, id, claimId, ...standing, isKept ? null : body];
+    return [subscriptionId, id, claimId, ...standing, isBodyStored ? null : body];
   });
   return app.db.begin(async (tx) => {
     await tx.rows(sql`select ${GENERIC_PLANS} as plans`);

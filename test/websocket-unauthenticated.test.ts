@@ -3,7 +3,7 @@
 // Contract: decisions#websocket.
 import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
-import { Lobby } from '../src/realtime/lobby.ts';
+import { UnauthenticatedLimit } from '../src/realtime/unauthenticated-limit.ts';
 import { newAddress } from './support/addresses.ts';
 import { adminSession } from './support/credentials.ts';
 import { startService, type TestService } from './support/service.ts';
@@ -80,15 +80,15 @@ test('an address cannot be made up: only what the proxy says counts', async () =
 });
 
 test('so many may wait in all, whatever their addresses; nobody is remembered', () => {
-  const lobby = new Lobby({ waitingPerAddress: 2, waiting: 3 });
-  expect(['a', 'a', 'a', 'b', 'b', 'c'].map((address) => lobby.enter(address))).toEqual([
+  const limit = new UnauthenticatedLimit({ waitingPerAddress: 2, waiting: 3 });
+  expect(['a', 'a', 'a', 'b', 'b', 'c'].map((address) => limit.acquire(address))).toEqual([
     ...[true, true, false],
     ...[true, false, false],
   ]);
-  expect(lobby.size).toBe(3);
-  lobby.leave('b');
-  expect(['a', 'c', 'b'].map((address) => lobby.enter(address))).toEqual([false, true, false]);
-  for (const address of ['a', 'a', 'c']) lobby.leave(address);
-  expect(lobby.size).toBe(0);
-  expect(['b', 'b'].map((address) => lobby.enter(address))).toEqual([true, true]);
+  expect(limit.size).toBe(3);
+  limit.release('b');
+  expect(['a', 'c', 'b'].map((address) => limit.acquire(address))).toEqual([false, true, false]);
+  for (const address of ['a', 'a', 'c']) limit.release(address);
+  expect(limit.size).toBe(0);
+  expect(['b', 'b'].map((address) => limit.acquire(address))).toEqual([true, true]);
 });

@@ -3,7 +3,7 @@
 // ranges in WEBHOOK_ALLOWED_CIDRS. Faults are sentences for a 400, or short words on a delivery.
 // Contract: decisions#webhook-requests.
 import ipaddr from 'ipaddr.js';
-import { LIMITS } from '../limits.ts';
+import { LIMITS } from '../../limits.ts';
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
 

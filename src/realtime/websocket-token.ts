@@ -12,7 +12,7 @@ import { forbidden, unauthorized } from '../errors.ts';
 import { isUuid } from '../runtime/ids.ts';
 
 /** The caller behind a token. `origin` is the page's, where a browser connects: a public key may be bound to some. */
-export async function socketCaller(app: App, token: string, origin: string | null): Promise<TenantCaller> {
+export async function webSocketCaller(app: App, token: string, origin: string | null): Promise<TenantCaller> {
   const caller = requireTenant(await resolveCaller(app, credentialIn(token)));
   if (caller.kind === 'user' || caller.kind === 'developer') throw forbidden();
   return caller.publicKey === undefined ? caller : publicCaller(app, caller, caller.publicKey.allowedOrigins, origin);

@@ -15,14 +15,14 @@ import { businessRuleError, conditionOf, startedLately } from '../records/write/
 import { sql, type Tx } from '../runtime/sql.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import { TENANT_COLUMNS, type Tenant, type TenantRow, toTenant } from '../tenants/tenants.ts';
-import { perform, type Run, runCause, systemCaller } from './actions.ts';
+import { perform, type RuleRun, runCause, systemCaller } from './actions.ts';
 
 /** Runs at once in one process, and how many one round takes before it looks whether to stop. */
-const LANES = 4;
+const CONCURRENCY = 4;
 const ROUND_RUNS = 100;
 const POLL_MS = 1_000;
 const RETRY_MS = 1_000;
-const BEFORE_ALL = '00000000-0000-0000-0000-000000000000';
+const BEFORE_FIRST_TENANT = '00000000-0000-0000-0000-000000000000';
 
 /** Starts the worker; a change that starts rules in this process wakes it. */
 export function startRules(app: App): Worker {
@@ -38,7 +38,7 @@ export function startRules(app: App): Worker {
 export async function runRulesOnce(app: App, signal: AbortSignal): Promise<number> {
   const lane = async (): Promise<number> => {
     let done = 0;
-    let served: string | null = BEFORE_ALL;
+    let served: string | null = BEFORE_FIRST_TENANT;
     while (!signal.aborted && done < ROUND_RUNS) {
       served = await runNext(app, served);
       if (served === null) break;
@@ -46,29 +46,29 @@ export async function runRulesOnce(app: App, signal: AbortSignal): Promise<numbe
     }
     return done;
   };
-  const lanes = await Promise.all(Array.from({ length: LANES }, lane));
+  const lanes = await Promise.all(Array.from({ length: CONCURRENCY }, lane));
   return lanes.reduce((sum, done) => sum + done, 0);
 }
 
 /** Does one run, of the tenant that is next after `served`, if one is due; resolves to its tenant. */
 async function runNext(app: App, served: string): Promise<string | null> {
-  const claimed: { run?: Run | undefined } = {};
+  const claimed: { run?: RuleRun | undefined } = {};
   try {
     await app.db.begin(async (tx) => {
-      claimed.run = (await claim(tx, served)) ?? (await claim(tx, BEFORE_ALL));
+      claimed.run = (await claim(tx, served)) ?? (await claim(tx, BEFORE_FIRST_TENANT));
       if (claimed.run !== undefined) await complete(app, tx, claimed.run);
     });
   } catch (error) {
     const { run } = claimed;
-    if (run === undefined || isAway(error)) throw error;
-    await app.db.begin((tx) => refuse(app, tx, run, error));
+    if (run === undefined || isUnavailable(error)) throw error;
+    await app.db.begin((tx) => failRun(app, tx, run, error));
   }
   if (claimed.run === undefined) return null;
   app.notifyCommitted(claimed.run.tenant_id);
   return claimed.run.tenant_id;
 }
 
-function isAway(error: unknown): boolean {
+function isUnavailable(error: unknown): boolean {
   return error instanceof ServiceError && error.ecode === 'SERVICE_UNAVAILABLE';
 }
 
@@ -76,8 +76,8 @@ function isAway(error: unknown): boolean {
  * The first run that is due and has none of its record before it, of the first tenant after `served` that has one;
  * locked, others skip it. Tenants take turns, so that one with a million runs delays nobody else's.
  */
-async function claim(tx: Tx, served: string): Promise<Run | undefined> {
-  return tx.first<Run>(sql`
+async function claim(tx: Tx, served: string): Promise<RuleRun | undefined> {
+  return tx.first<RuleRun>(sql`
     select r.position, r.event_id, r.rule_id, r.tenant_id, r.entity_id, r.record_id as id, r.version, r.data,
       r.created_at, r.updated_at, r.created_by, r.updated_by, r.depth, r.root_event_id, r.attempts
     from platform.rule_runs as r
@@ -89,9 +89,9 @@ async function claim(tx: Tx, served: string): Promise<Run | undefined> {
     for update of r skip locked`);
 }
 
-async function complete(app: App, tx: Tx, run: Run): Promise<void> {
-  const known = await ruleOf(app, tx, run);
-  await end(tx, run);
+async function complete(app: App, tx: Tx, run: RuleRun): Promise<void> {
+  const known = await loadRule(app, tx, run);
+  await deleteRun(tx, run);
   if (known === null) return;
   const { rule, entity, tenant, catalog } = known;
   const { chainDepthMax } = LIMITS.rules;
@@ -99,11 +99,11 @@ async function complete(app: App, tx: Tx, run: Run): Promise<void> {
   const caller = systemCaller(tenant, run);
   conditionOf(catalog, caller, entity, rule);
   const result = await perform({ app, caller, queries: tx, tx }, entity, rule.action, run);
-  await tell(tx, 'rule.executed', run, rule, entity, { result });
+  await appendRuleEvent(tx, 'rule.executed', run, rule, entity, { result });
 }
 
 /** The rule, its entity and tenant as they are now; null when one of them is gone. */
-async function ruleOf(app: App, tx: Tx, run: Run) {
+async function loadRule(app: App, tx: Tx, run: RuleRun) {
   const row = await tx.first<TenantRow>(sql`
     select ${TENANT_COLUMNS} from platform.tenants where id = ${run.tenant_id}::uuid`);
   if (row === undefined) return null;
@@ -117,36 +117,38 @@ async function ruleOf(app: App, tx: Tx, run: Run) {
   return null;
 }
 
-async function end(tx: Tx, run: Run): Promise<boolean> {
+async function deleteRun(tx: Tx, run: RuleRun): Promise<boolean> {
   const ended = await tx.first(sql`
     delete from platform.rule_runs where position = ${run.position}::bigint returning position`);
   return ended !== undefined;
 }
 
 /** What could not be done, after all of it was undone: for good, or until it is tried again. */
-async function refuse(app: App, tx: Tx, run: Run, error: unknown): Promise<void> {
+async function failRun(app: App, tx: Tx, run: RuleRun, error: unknown): Promise<void> {
   const isRefusal = error instanceof ServiceError && error.status < 500;
   if (!isRefusal) {
     app.log.warn('a rule could not act', { rule: run.rule_id, attempts: run.attempts + 1, cause: error });
-    if (run.attempts + 1 < LIMITS.rules.triesMax) return putOff(tx, run);
+    if (run.attempts + 1 < LIMITS.rules.triesMax) return scheduleRetry(tx, run);
   }
-  if (!(await end(tx, run))) return;
-  const known = await ruleOf(app, tx, run);
+  if (!(await deleteRun(tx, run))) return;
+  const known = await loadRule(app, tx, run);
   if (known === null) return;
-  await tell(tx, 'rule.failed', run, known.rule, known.entity, { error: isRefusal ? error.message : 'internal error' });
+  await appendRuleEvent(tx, 'rule.failed', run, known.rule, known.entity, {
+    error: isRefusal ? error.message : 'internal error',
+  });
 }
 
-async function putOff(tx: Tx, run: Run): Promise<void> {
+async function scheduleRetry(tx: Tx, run: RuleRun): Promise<void> {
   await tx.rows(sql`
     update platform.rule_runs
     set attempts = attempts + 1, next_at = now() + ${RETRY_MS * 2 ** run.attempts}::int * interval '1 ms'
     where position = ${run.position}::bigint`);
 }
 
-async function tell(
+async function appendRuleEvent(
   tx: Tx,
   type: 'rule.executed' | 'rule.failed',
-  run: Run,
+  run: RuleRun,
   rule: Rule,
   entity: Entity,
   outcome: { result: object } | { error: string },

@@ -13,22 +13,22 @@ import type { RelayedEvent } from '../events/relay.ts';
 import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
 import type { SocketHandler, TextSocket } from '../runtime/socket.ts';
 import { sha256 } from '../runtime/tokens.ts';
-import type { EndReason, Listener, Seat } from './audience.ts';
-import type { Ticket } from './group.ts';
-import type { Place } from './places.ts';
+import type { AccessSource } from './access-group.ts';
+import type { ConnectionLease } from './connection-leases.ts';
+import type { EventSerializer, Projection } from './projection.ts';
 import { realtimeOf } from './realtime.ts';
+import type { CloseReason, LiveConnection, Membership } from './tenant-connections.ts';
 import {
   authenticated,
+  entityLookedUp,
   expired,
-  looked,
-  NEW_SESSION,
+  NEW_SOCKET,
   type Reply,
   receive,
-  type Session,
-  type Step,
-} from './session.ts';
-import { socketCaller } from './token.ts';
-import type { Rendering, View } from './view.ts';
+  type SocketState,
+  type Transition,
+} from './websocket-protocol.ts';
+import { webSocketCaller } from './websocket-token.ts';
 
 const FRAME_BYTES_MAX = 65_536;
 const BUFFERED_BYTES_MAX = 1_048_576;
@@ -40,7 +40,7 @@ const TIMER_MAX_MS = 2_147_483_647;
 const CLOSE = { unauthenticated: 4401, overloaded: 1013, goingAway: 1001 };
 
 /** The endpoint for the server. */
-export function socketHandler(app: App): SocketHandler<Visit> {
+export function socketHandler(app: App): SocketHandler<WebSocketConnection> {
   return {
     path: '/ws',
     maxFrameBytes: FRAME_BYTES_MAX,
@@ -48,7 +48,7 @@ export function socketHandler(app: App): SocketHandler<Visit> {
     idleSeconds: IDLE_S,
     upgrade: (request, peer) => {
       const { address } = attachRequestContext(request, peer, app.config.trustProxy);
-      return new Visit(app, request.headers.get('origin'), address);
+      return new WebSocketConnection(app, request.headers.get('origin'), address);
     },
     open: (socket) => socket.data.open(socket),
     message: (socket, text) => socket.data.message(text),
@@ -56,28 +56,28 @@ export function socketHandler(app: App): SocketHandler<Visit> {
   };
 }
 
-interface Subscription {
+interface EntitySubscription {
   entity: string;
   since: Snapshot;
 }
 
 /** One connection and who is behind it. There may be many that wait for events seldom, so it holds little. */
-class Visit implements Listener {
+class WebSocketConnection implements LiveConnection {
   readonly #app: App;
   readonly #origin: string | null;
   readonly #address: string;
   /** In the lobby, where it is counted by its address. */
-  #isWaiting = false;
-  #socket: TextSocket<Visit> | undefined;
-  #session: Session = NEW_SESSION;
+  #isUnauthenticated = false;
+  #socket: TextSocket<WebSocketConnection> | undefined;
+  #state: SocketState = NEW_SOCKET;
   /** Taken with the present token; one of an earlier token is heard no more. */
-  #seat: Seat | undefined;
+  #membership: Membership | undefined;
   /** The tenant it has a place in, and when the present token runs out: milliseconds since 1970, Infinity for never. */
   #tenantId = '';
-  #place: Place | undefined;
+  #lease: ConnectionLease | undefined;
   #expiresAt = Number.POSITIVE_INFINITY;
   /** What was known when each entity was subscribed to is not told. */
-  #known: readonly Subscription[] = [];
+  #subscriptions: readonly EntitySubscription[] = [];
   #deadline: ReturnType<typeof setTimeout> | undefined;
   #isClosed = false;
 
@@ -87,21 +87,21 @@ class Visit implements Listener {
     this.#address = address;
   }
 
-  open(socket: TextSocket<Visit>): void {
+  open(socket: TextSocket<WebSocketConnection>): void {
     this.#socket = socket;
-    this.#isWaiting = realtimeOf(this.#app).lobby.enter(this.#address);
-    if (this.#isWaiting) this.#expect(AUTH_WITHIN_MS);
-    else this.#refuse('too many connections wait to authenticate', 'limit_exceeded', CLOSE.overloaded);
+    this.#isUnauthenticated = realtimeOf(this.#app).unauthenticated.acquire(this.#address);
+    if (this.#isUnauthenticated) this.#startAuthDeadline(AUTH_WITHIN_MS);
+    else this.#reject('too many connections wait to authenticate', 'limit_exceeded', CLOSE.overloaded);
   }
 
   async message(text: string): Promise<void> {
-    const step = receive(this.#session, text, this.#app.config.ws.maxSubscriptions);
-    this.#take(step);
-    const { need } = step;
-    if (need === undefined) return;
+    const step = receive(this.#state, text, this.#app.config.ws.maxSubscriptions);
+    this.#apply(step);
+    const { lookup } = step;
+    if (lookup === undefined) return;
     try {
-      if (need.kind === 'auth') await this.#authenticate(need.token);
-      else await this.#subscribe(need.entity);
+      if (lookup.kind === 'auth') await this.#authenticate(lookup.token);
+      else await this.#subscribe(lookup.entity);
     } catch (cause) {
       if (!(cause instanceof ServiceError)) throw cause;
       this.#socket?.close(CLOSE.overloaded, cause.message);
@@ -111,111 +111,111 @@ class Visit implements Listener {
   /** The connection is over: everything it held is given back. */
   close(): void {
     this.#isClosed = true;
-    this.#leaveLobby();
-    this.#stopClock();
+    this.#leaveUnauthenticated();
+    this.#clearDeadline();
     this.#leave();
     void this.#release();
   }
 
-  deliver(seat: Seat, event: RelayedEvent, rendering: Rendering, view: View | null): void {
-    if (seat !== this.#seat || view === null || event.row === null || this.#session.phase !== 'ready') return;
+  deliver(seat: Membership, event: RelayedEvent, rendering: EventSerializer, view: Projection | null): void {
+    if (seat !== this.#membership || view === null || event.row === null || this.#state.phase !== 'ready') return;
     const since = this.#sinceOf(view.entity.name);
     if (since === undefined || isSeenIn(since, rendering.xid)) return;
     this.#socket?.send(rendering.text(view));
   }
 
-  end(seat: Seat, reason: EndReason): void {
-    if (seat === this.#seat || reason !== 'refused') this.#end(reason);
+  disconnect(seat: Membership, reason: CloseReason): void {
+    if (seat === this.#membership || reason !== 'refused') this.#end(reason);
   }
 
   #sinceOf(name: string): Snapshot | undefined {
-    return this.#known.find(({ entity }) => entity === name)?.since;
+    return this.#subscriptions.find(({ entity }) => entity === name)?.since;
   }
 
-  #leaveLobby(): void {
-    if (this.#isWaiting) realtimeOf(this.#app).lobby.leave(this.#address);
-    this.#isWaiting = false;
+  #leaveUnauthenticated(): void {
+    if (this.#isUnauthenticated) realtimeOf(this.#app).unauthenticated.release(this.#address);
+    this.#isUnauthenticated = false;
   }
 
   #leave(): void {
-    if (this.#seat !== undefined) realtimeOf(this.#app).leave(this.#seat);
-    this.#seat = undefined;
+    if (this.#membership !== undefined) realtimeOf(this.#app).leave(this.#membership);
+    this.#membership = undefined;
   }
 
-  #end(reason: EndReason): void {
+  #end(reason: CloseReason): void {
     if (reason === 'stopping') this.#socket?.close(CLOSE.goingAway, 'the service is stopping');
     else if (reason === 'lost') this.#socket?.close(CLOSE.overloaded, 'events may have been lost; connect again');
     else if (this.#isPastExpiry()) this.#expire();
-    else this.#refuse('the token is not accepted any more', 'not_authenticated', CLOSE.unauthenticated);
+    else this.#reject('the token is not accepted any more', 'not_authenticated', CLOSE.unauthenticated);
   }
 
   async #authenticate(token: string): Promise<void> {
-    const caller = await this.#accepted(token);
-    if (caller === null) return this.#take(authenticated(this.#session, 'refused'));
+    const caller = await this.#callerOf(token);
+    if (caller === null) return this.#apply(authenticated(this.#state, 'refused'));
     const { tenant, expiresAt } = caller;
     const isSame = this.#tenantId === tenant.id;
-    if (!isSame && !(await this.#takePlace(tenant.id))) return;
+    if (!isSame && !(await this.#acquireLease(tenant.id))) return;
     // Kept for all connections with this token, so it holds on to none.
     const [app, origin] = [this.#app, this.#origin];
-    const load = (): Promise<TenantCaller> => socketCaller(app, token, origin);
-    const ticket: Ticket = { key: `ws ${origin} ${sha256(token).toString('hex')}`, load };
+    const load = (): Promise<TenantCaller> => webSocketCaller(app, token, origin);
+    const ticket: AccessSource = { key: `ws ${origin} ${sha256(token).toString('hex')}`, load };
     const realtime = realtimeOf(app);
-    const { entities } = isSame ? this.#session : NEW_SESSION;
+    const { entities } = isSame ? this.#state : NEW_SOCKET;
     const { seat, since } = await realtime.join(ticket, caller, this, entities);
     if (this.#isClosed) return realtime.leave(seat);
     this.#leave();
-    this.#leaveLobby();
-    this.#seat = seat;
-    this.#known = entities.map((entity) => ({ entity, since: this.#sinceOf(entity) ?? since }));
+    this.#leaveUnauthenticated();
+    this.#membership = seat;
+    this.#subscriptions = entities.map((entity) => ({ entity, since: this.#sinceOf(entity) ?? since }));
     this.#tenantId = tenant.id;
     this.#expiresAt = expiresAt === undefined ? Number.POSITIVE_INFINITY : Date.parse(expiresAt);
-    this.#take(authenticated(this.#session, isSame ? 'same' : 'other'));
+    this.#apply(authenticated(this.#state, isSame ? 'same' : 'other'));
     this.#awaitExpiry();
   }
 
   /** Null for a token that is refused; rejects when that cannot be told. */
-  async #accepted(token: string): Promise<TenantCaller | null> {
+  async #callerOf(token: string): Promise<TenantCaller | null> {
     try {
-      return await socketCaller(this.#app, token, this.#origin);
+      return await webSocketCaller(this.#app, token, this.#origin);
     } catch (cause) {
       if (cause instanceof ServiceError && (cause.status === 401 || cause.status === 403)) return null;
       throw cause;
     }
   }
 
-  async #takePlace(tenantId: string): Promise<boolean> {
+  async #acquireLease(tenantId: string): Promise<boolean> {
     await this.#release();
     const { maxPerTenant } = this.#app.config.ws;
-    const place = await realtimeOf(this.#app).places.take({ [`ws:${tenantId}`]: maxPerTenant });
-    this.#place = place ?? undefined;
+    const place = await realtimeOf(this.#app).leases.acquire({ [`ws:${tenantId}`]: maxPerTenant });
+    this.#lease = place ?? undefined;
     if (this.#isClosed) await this.#release();
-    if (place === null) this.#refuse('too many connections are open', 'limit_exceeded', CLOSE.overloaded);
+    if (place === null) this.#reject('too many connections are open', 'limit_exceeded', CLOSE.overloaded);
     return place !== null && !this.#isClosed;
   }
 
   async #release(): Promise<void> {
-    const place = this.#place;
-    this.#place = undefined;
+    const place = this.#lease;
+    this.#lease = undefined;
     this.#tenantId = '';
-    if (place !== undefined) await realtimeOf(this.#app).places.release(place);
+    if (place !== undefined) await realtimeOf(this.#app).leases.release(place);
   }
 
   async #subscribe(name: string): Promise<void> {
-    const seat = this.#seat;
-    const caller = await seat?.audience.callerOf(seat.group.ticket.key);
+    const seat = this.#membership;
+    const caller = await seat?.tenant.currentCaller(seat.group.source.key);
     // Whoever has lost the rights is told so by itself.
     if (seat === undefined || caller == null) return;
     const entity = (await catalogOf(this.#app, caller.tenant)).byName.get(name);
     const isThere = entity !== undefined && allows(caller.rights, 'read', name);
     if (isThere && this.#sinceOf(name) === undefined) {
-      const since = await realtimeOf(this.#app).listen(seat, name);
-      if (since !== null) this.#known = [...this.#known, { entity: name, since }];
+      const since = await realtimeOf(this.#app).addEntity(seat, name);
+      if (since !== null) this.#subscriptions = [...this.#subscriptions, { entity: name, since }];
     }
-    this.#take(looked(this.#session, name, isThere));
+    this.#apply(entityLookedUp(this.#state, name, isThere));
   }
 
   #awaitExpiry(): void {
-    this.#stopClock();
+    this.#clearDeadline();
     if (this.#expiresAt === Number.POSITIVE_INFINITY) return;
     const left = Math.max(0, this.#expiresAt - Date.now());
     this.#deadline = setTimeout(() => (this.#isPastExpiry() ? this.#expire() : this.#awaitExpiry()), capped(left));
@@ -226,43 +226,43 @@ class Visit implements Listener {
   }
 
   #expire(): void {
-    if (this.#session.phase === 'expired') return;
+    if (this.#state.phase === 'expired') return;
     this.#leave();
     // What changes until the next `auth` is not told after it either, whether others listen meanwhile or not.
-    this.#known = [];
-    this.#take(expired(this.#session));
-    this.#expect(RENEW_WITHIN_MS);
+    this.#subscriptions = [];
+    this.#apply(expired(this.#state));
+    this.#startAuthDeadline(RENEW_WITHIN_MS);
   }
 
   /** Closes the connection unless somebody is authenticated in time. */
-  #expect(withinMs: number): void {
-    this.#stopClock();
+  #startAuthDeadline(withinMs: number): void {
+    this.#clearDeadline();
     this.#deadline = setTimeout(() => {
-      if (this.#session.phase === 'ready') return;
-      this.#leaveLobby();
+      if (this.#state.phase === 'ready') return;
+      this.#leaveUnauthenticated();
       this.#socket?.close(CLOSE.unauthenticated, 'no auth in time');
     }, withinMs);
   }
 
-  #stopClock(): void {
+  #clearDeadline(): void {
     clearTimeout(this.#deadline);
     this.#deadline = undefined;
   }
 
-  #refuse(message: string, code: string, closeCode: number): void {
+  #reject(message: string, code: string, closeCode: number): void {
     this.#send({ type: 'auth_error', code, message });
     this.#socket?.close(closeCode, message);
   }
 
-  #take({ session, replies }: Step): void {
-    this.#session = session;
-    for (const { entity } of this.#known) if (!session.entities.includes(entity)) this.#forget(entity);
+  #apply({ state, replies }: Transition): void {
+    this.#state = state;
+    for (const { entity } of this.#subscriptions) if (!state.entities.includes(entity)) this.#unsubscribe(entity);
     for (const reply of replies) this.#send(reply);
   }
 
-  #forget(name: string): void {
-    this.#known = this.#known.filter(({ entity }) => entity !== name);
-    if (this.#seat !== undefined) realtimeOf(this.#app).unlisten(this.#seat, name);
+  #unsubscribe(name: string): void {
+    this.#subscriptions = this.#subscriptions.filter(({ entity }) => entity !== name);
+    if (this.#membership !== undefined) realtimeOf(this.#app).removeEntity(this.#membership, name);
   }
 
   #send(reply: Reply): void {

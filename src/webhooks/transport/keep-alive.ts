@@ -4,10 +4,10 @@
 // Contract: decisions#webhook-requests.
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
-import { LIMITS } from '../limits.ts';
+import { LIMITS } from '../../limits.ts';
 import type { Resolved } from './receiver.ts';
 
-interface Kept {
+interface PooledAgent {
   agent: HttpAgent | HttpsAgent;
   inUse: number;
   /** When the last one came free, in ms since the epoch. */
@@ -15,27 +15,27 @@ interface Kept {
 }
 
 /** A way to a receiver, to be given back when the exchange is over. */
-export interface Way {
+export interface AgentLease {
   agent: HttpAgent | HttpsAgent;
-  giveBack(): void;
+  release(): void;
 }
 
-export class Connections {
-  readonly #kept = new Map<string, Kept>();
+export class KeepAliveAgents {
+  readonly #kept = new Map<string, PooledAgent>();
   #sweeping: ReturnType<typeof setInterval> | undefined;
 
-  open(subscriptionId: string, url: URL, addresses: readonly Resolved[]): Way {
+  lease(subscriptionId: string, url: URL, addresses: readonly Resolved[]): AgentLease {
     // A name's addresses come in another order each time.
     const key = [subscriptionId, url.origin, ...addresses.map(({ address }) => address).sort()].join(' ');
     const kept = this.#kept.get(key) ?? { agent: agentFor(url), inUse: 0, freeSince: 0 };
     this.#kept.set(key, kept);
     this.#sweeping ??= setInterval(() => this.#sweep(), LIMITS.webhook.idleMs / 2);
     kept.inUse++;
-    const giveBack = (): void => {
+    const release = (): void => {
       kept.inUse--;
       kept.freeSince = Date.now();
     };
-    return { agent: kept.agent, giveBack };
+    return { agent: kept.agent, release };
   }
 
   /** Closes those that are not in use; the others close when they come free. */

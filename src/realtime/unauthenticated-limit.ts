@@ -2,7 +2,7 @@
 // anybody may open and nobody answers for is bounded. Whoever enters leaves exactly once.
 // Contract: decisions#websocket.
 
-export class Lobby {
+export class UnauthenticatedLimit {
   /** Those of each address; none that is 0. */
   readonly #counts = new Map<string, number>();
   #size = 0;
@@ -14,7 +14,7 @@ export class Lobby {
   }
 
   /** False when there is no room. */
-  enter(address: string): boolean {
+  acquire(address: string): boolean {
     const count = this.#counts.get(address) ?? 0;
     if (this.#size >= this.limits.waiting || count >= this.limits.waitingPerAddress) return false;
     this.#counts.set(address, count + 1);
@@ -22,7 +22,7 @@ export class Lobby {
     return true;
   }
 
-  leave(address: string): void {
+  release(address: string): void {
     const count = this.#counts.get(address) ?? 0;
     if (count > 1) this.#counts.set(address, count - 1);
     else this.#counts.delete(address);

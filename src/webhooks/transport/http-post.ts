@@ -4,12 +4,12 @@
 // receiver's side is data, a short word, and never an exception. Contract: decisions#webhook-requests.
 import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
-import { LIMITS } from '../limits.ts';
-import type { Way } from './connections.ts';
+import { LIMITS } from '../../limits.ts';
+import type { AgentLease } from './keep-alive.ts';
 import type { Resolved } from './receiver.ts';
 
 /** `status` when the receiver answered; `error` when it counts as failed. */
-export interface Outcome {
+export interface PostResult {
   status: number | null;
   error: string | null;
   /** The receiver had closed the connection, which had served before, by the time it was used: it says nothing of the receiver. */
@@ -26,11 +26,11 @@ type Lookup = (
 export function post(
   url: URL,
   addresses: readonly Resolved[],
-  way: Way,
+  way: AgentLease,
   headers: Record<string, string>,
   body: string,
   timeoutMs: number,
-): Promise<Outcome> {
+): Promise<PostResult> {
   return new Promise((resolve) => {
     let status: number | null = null;
     let request: ClientRequest | undefined;
@@ -39,20 +39,20 @@ export function post(
       if (isOver) return;
       isOver = true;
       clearTimeout(timer);
-      const isStale = status === null && error === BROKEN && request?.reusedSocket === true;
-      resolve({ status, error: error ?? statusFault(status), isStale });
+      const isStale = status === null && error === CONNECTION_BROKEN && request?.reusedSocket === true;
+      resolve({ status, error: error ?? statusError(status), isStale });
       // What has been read to its end leaves the connection to the next one.
       if (!isWhole) request?.destroy();
-      way.giveBack();
+      way.release();
     };
     const timer = setTimeout(() => finish('timeout'), timeoutMs);
     try {
       request = open(url, addresses, way, headers);
     } catch (error) {
-      finish(wordFor(error));
+      finish(errorLabel(error));
       return;
     }
-    request.on('error', (error) => finish(wordFor(error)));
+    request.on('error', (error) => finish(errorLabel(error)));
     request.on(
       'information',
       bounded(LIMITS.webhook.informationalMax, () => finish('bad answer')),
@@ -66,7 +66,12 @@ export function post(
   });
 }
 
-function open(url: URL, addresses: readonly Resolved[], way: Way, headers: Record<string, string>): ClientRequest {
+function open(
+  url: URL,
+  addresses: readonly Resolved[],
+  way: AgentLease,
+  headers: Record<string, string>,
+): ClientRequest {
   const request = url.protocol === 'https:' ? requestHttps : requestHttp;
   return request({
     protocol: url.protocol,
@@ -97,9 +102,9 @@ function read(response: IncomingMessage, finish: (error: string | null, isWhole?
     size += chunk.byteLength;
     if (size > LIMITS.webhook.answerBytes) finish(null);
   });
-  response.on('end', () => (response.complete === false ? finish(BROKEN) : finish(null, true)));
-  response.on('aborted', () => finish(BROKEN));
-  response.on('error', (error) => finish(wordFor(error)));
+  response.on('end', () => (response.complete === false ? finish(CONNECTION_BROKEN) : finish(null, true)));
+  response.on('aborted', () => finish(CONNECTION_BROKEN));
+  response.on('error', (error) => finish(errorLabel(error)));
 }
 
 function bounded(limit: number, exceeded: () => void): () => void {
@@ -110,16 +115,16 @@ function bounded(limit: number, exceeded: () => void): () => void {
   };
 }
 
-function statusFault(status: number | null): string | null {
+function statusError(status: number | null): string | null {
   if (status === null) return 'no answer';
   return status >= 200 && status < 300 ? null : `status ${status}`;
 }
 
-const BROKEN = 'connection broken';
+const CONNECTION_BROKEN = 'connection broken';
 
-const WORDS: readonly [RegExp, string][] = [
+const ERROR_LABELS: readonly [RegExp, string][] = [
   [/ECONNREFUSED/, 'connection refused'],
-  [/ECONNRESET|EPIPE|ECONNABORTED|socket hang up/i, BROKEN],
+  [/ECONNRESET|EPIPE|ECONNABORTED|socket hang up/i, CONNECTION_BROKEN],
   [/EHOSTUNREACH|ENETUNREACH|EADDRNOTAVAIL/, 'host unreachable'],
   [/ETIMEDOUT/, 'timeout'],
   [/ENOTFOUND|EAI_AGAIN/, 'host not found'],
@@ -128,8 +133,8 @@ const WORDS: readonly [RegExp, string][] = [
 ];
 
 /** A word for a failed exchange, without anything of the receiver's own making in it. */
-function wordFor(error: unknown): string {
+function errorLabel(error: unknown): string {
   const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
   const text = `${code} ${message}`;
-  return WORDS.find(([pattern]) => pattern.test(text))?.[1] ?? 'connection failed';
+  return ERROR_LABELS.find(([pattern]) => pattern.test(text))?.[1] ?? 'connection failed';
 }

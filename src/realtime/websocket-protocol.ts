@@ -1,0 +1,103 @@
+// The protocol of the WebSocket as a pure function: a session and a message give the session after it, the
+// answers, and what has to be found out before the rest can be answered. No transport, no clock, no lookup.
+// Contract: interface#websocket, decisions#websocket.
+
+export interface SocketState {
+  /** `expired`: its token has run out; subscriptions stay for the next `auth`. */
+  phase: 'new' | 'ready' | 'expired';
+  entities: readonly string[];
+}
+
+export type Reply =
+  | { type: 'auth_ok' | 'pong' }
+  | { type: 'auth_error' | 'error'; code: string; message: string }
+  | { type: 'subscribed' | 'unsubscribed'; entity: string };
+
+/** What the transport has to find out. */
+export type Lookup = { kind: 'auth'; token: string } | { kind: 'entity'; entity: string };
+
+export interface Transition {
+  state: SocketState;
+  replies: readonly Reply[];
+  lookup?: Lookup;
+}
+
+export const NEW_SOCKET: SocketState = { phase: 'new', entities: [] };
+
+/** A message of the client. */
+export function receive(state: SocketState, text: string, maxSubscriptions: number): Transition {
+  const message = parse(text);
+  if (message === null) return errorReply(state, 'invalid_message', 'a message is a JSON object with a type');
+  const { type, token, entity } = message;
+  switch (type) {
+    case 'auth':
+      if (typeof token !== 'string') return errorReply(state, 'invalid_message', 'auth needs a token');
+      return { state, replies: [], lookup: { kind: 'auth', token } };
+    case 'ping':
+      return state.phase === 'new' ? notAuthenticated(state) : { state, replies: [{ type: 'pong' }] };
+    case 'subscribe':
+    case 'unsubscribe':
+      if (state.phase !== 'ready') return notAuthenticated(state);
+      if (typeof entity !== 'string') return errorReply(state, 'invalid_message', `${type} needs an entity`);
+      return type === 'subscribe' ? subscribe(state, entity, maxSubscriptions) : unsubscribe(state, entity);
+    default:
+      return state.phase === 'new'
+        ? notAuthenticated(state)
+        : errorReply(state, 'invalid_message', 'unknown message type');
+  }
+}
+
+/** The token was looked at. Another tenant's, or a first one, begins without subscriptions. */
+export function authenticated(state: SocketState, outcome: 'same' | 'other' | 'refused'): Transition {
+  if (outcome === 'refused') {
+    const reply = { type: 'auth_error', code: 'not_authenticated', message: 'the token is not accepted' } as const;
+    return { state, replies: [reply] };
+  }
+  const entities = outcome === 'same' ? state.entities : NEW_SOCKET.entities;
+  return { state: { phase: 'ready', entities }, replies: [{ type: 'auth_ok' }] };
+}
+
+/** The entity was looked for. */
+export function entityLookedUp(state: SocketState, entity: string, isThere: boolean): Transition {
+  if (!isThere) return errorReply(state, 'entity_not_found', 'no such entity');
+  const entities = state.entities.includes(entity) ? state.entities : [...state.entities, entity];
+  return { state: { ...state, entities }, replies: [{ type: 'subscribed', entity }] };
+}
+
+/** The token has run out. */
+export function expired(state: SocketState): Transition {
+  return errorReply({ ...state, phase: 'expired' }, 'auth_expired', 'the token has expired; send auth with a new one');
+}
+
+function subscribe(state: SocketState, entity: string, max: number): Transition {
+  if (!state.entities.includes(entity) && state.entities.length >= max) {
+    return errorReply(state, 'limit_exceeded', `at most ${max} subscriptions`);
+  }
+  return { state, replies: [], lookup: { kind: 'entity', entity } };
+}
+
+function unsubscribe(state: SocketState, entity: string): Transition {
+  const entities = state.entities.filter((other) => other !== entity);
+  return { state: { ...state, entities }, replies: [{ type: 'unsubscribed', entity }] };
+}
+
+function notAuthenticated(state: SocketState): Transition {
+  if (state.phase === 'expired') return expired(state);
+  return errorReply(state, 'not_authenticated', 'the first message must be auth');
+}
+
+function errorReply(state: SocketState, code: string, message: string): Transition {
+  return { state, replies: [{ type: 'error', code, message }] };
+}
+
+function parse(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : null;
+  } catch {
+    // Not JSON: said in the answer.
+    return null;
+  }
+}
