@@ -7,7 +7,7 @@ import { invalidField } from '../errors.ts';
 import type { Topic } from '../runtime/invalidations.ts';
 import { identifier, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
-import { isEntityName } from './resources.ts';
+import { isEntityName } from './rights.ts';
 
 type TenantSchemaName = Pick<Tenant, 'schema'>;
 

@@ -1,29 +1,32 @@
-// What a role allows: operations by entity, and for each entity the fields and rows it is confined
-// to. Pure: rights in, answers out. What is not granted is refused.
-// Contract: interface#role, decisions#roles.
+// The access rule, first half: which operations a caller may use on which resource, and how it is restricted
+// within an entity. The second half, records/access-scope.ts, turns the restriction into fields and rows. Reads,
+// writes, streams, webhooks and MCP ask these two and nothing else. Pure; what is not granted is denied.
+// Contract: interface#role, decisions#roles, interface#platform-key.
 
 export type Operation = 'read' | 'create' | 'update' | 'delete';
 export const OPERATIONS: readonly Operation[] = ['read', 'create', 'update', 'delete'];
 
-/** What confines a role within one entity. */
+/** What a caller may do in its tenant. */
+export interface Rights {
+  /** Tenant admins: everything is granted and nothing is hidden. */
+  readonly isUnlimited: boolean;
+  /** Operations by resource. `*` stands for every entity, `view:*` for every view. */
+  readonly permissions: Readonly<Record<string, readonly Operation[]>>;
+  /** By entity. */
+  readonly restrictions: Readonly<Record<string, EntityRestriction>>;
+}
+
+/** The fields and rows of one entity that a role is restricted to. */
 export interface EntityRestriction {
   fields?: readonly string[];
   excludeFields?: readonly string[];
   rowFilter?: string;
 }
 
-/** Everything a caller may do in its tenant. `*` means all entities, not views and agents. */
-export interface Rights {
-  /** Owners, admins and their like: nothing is hidden or refused. */
-  readonly isUnlimited: boolean;
-  readonly permissions: Readonly<Record<string, readonly Operation[]>>;
-  readonly restrictions: Readonly<Record<string, EntityRestriction>>;
-}
-
 export const FULL_RIGHTS: Rights = { isUnlimited: true, permissions: { '*': OPERATIONS }, restrictions: {} };
 export const NO_RIGHTS: Rights = { isUnlimited: false, permissions: {}, restrictions: {} };
 
-/** Whether the rights hold `operation` on an entity, or on `view:<slug>` or `agent:<name>`. */
+/** Whether an operation is granted on a resource, by its name or by a wildcard. */
 export function allows(rights: Rights, operation: Operation, resource: string): boolean {
   if (rights.isUnlimited) return true;
   const colon = resource.indexOf(':');
@@ -31,19 +34,53 @@ export function allows(rights: Rights, operation: Operation, resource: string): 
   return isGranted(rights, resource, operation) || isGranted(rights, wildcard, operation);
 }
 
-function isGranted(rights: Rights, resource: string, operation: Operation): boolean {
-  return Object.hasOwn(rights.permissions, resource) && rights.permissions[resource]?.includes(operation) === true;
+function isGranted({ permissions }: Rights, resource: string, operation: Operation): boolean {
+  return Object.hasOwn(permissions, resource) && permissions[resource]?.includes(operation) === true;
 }
 
-/** The rule for an entity, or undefined where nothing confines the caller. */
+/** The restriction within an entity; undefined when there is none. */
 export function restrictionOn(rights: Rights, entityName: string): EntityRestriction | undefined {
   if (rights.isUnlimited || !Object.hasOwn(rights.restrictions, entityName)) return undefined;
   return rights.restrictions[entityName];
 }
 
-/** Whether a rule lets a field be seen; it may be written only if so. */
-export function isFieldVisible(rule: EntityRestriction | undefined, key: string): boolean {
-  if (rule === undefined) return true;
-  if (rule.fields !== undefined && !rule.fields.includes(key)) return false;
-  return rule.excludeFields?.includes(key) !== true;
+/** Whether a field may be read; only then may it be written. */
+export function isFieldVisible(restriction: EntityRestriction | undefined, key: string): boolean {
+  if (restriction === undefined) return true;
+  if (restriction.fields !== undefined && !restriction.fields.includes(key)) return false;
+  return restriction.excludeFields?.includes(key) !== true;
+}
+
+/** The same rights without their writing operations. */
+export function readsOf({ permissions, ...rest }: Rights): Rights {
+  const readable = Object.entries(permissions).filter(([, operations]) => operations.includes('read'));
+  return { ...rest, permissions: Object.fromEntries(readable.map(([resource]) => [resource, ['read'] as const])) };
+}
+
+const ENTITY = /^[a-z_][a-z0-9_]{0,62}$/;
+const VIEW_OR_AGENT = /^(view|agent):[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/;
+const WILDCARDS: readonly string[] = ['*', 'view:*'];
+
+export function isEntityName(resource: string): boolean {
+  return ENTITY.test(resource);
+}
+
+/** Whether a text names one resource: an entity, `view:<slug>` or `agent:<bot name>`. */
+export function isResource(resource: string): boolean {
+  return ENTITY.test(resource) || VIEW_OR_AGENT.test(resource);
+}
+
+export function isWildcard(resource: string): boolean {
+  return WILDCARDS.includes(resource);
+}
+
+export const OPERATIONS_RULE = `must be a list of different operations out of ${OPERATIONS.join(', ')}`;
+
+/** Whether a value is a list of operations without duplicates. */
+export function isOperationList(value: unknown): value is Operation[] {
+  return (
+    Array.isArray(value) &&
+    value.every((operation) => OPERATIONS.includes(operation)) &&
+    new Set(value).size === value.length
+  );
 }

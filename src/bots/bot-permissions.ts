@@ -1,8 +1,7 @@
 // What a bot is given to do: operations by entity, view or agent, each named outright, no wildcards.
 // Entities must exist, so that a misspelt one is noticed by whoever registers the bot.
 // Contract: interface#bot, decisions#roles.
-import { areOperations, isEntityName, isResource, OPERATIONS_RULE } from '../access/resources.ts';
-import type { Operation } from '../access/rights.ts';
+import { isEntityName, isOperationList, isResource, OPERATIONS_RULE, type Operation } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { type Input, OBJECT, strangers } from '../http/input.ts';
@@ -28,7 +27,7 @@ export async function readPermissions(app: App, tenant: Tenant, input: Input): P
     const path = `permissions.entities.${resource}`;
     if (!isResource(resource)) input.problem(path, 'is no entity, view or agent (wildcards are not accepted)');
     else if (isEntityName(resource) && !byName.has(resource)) input.problem(path, 'is not an entity of this tenant');
-    if (!areOperations(operations)) input.problem(path, OPERATIONS_RULE);
+    if (!isOperationList(operations)) input.problem(path, OPERATIONS_RULE);
   }
   return { entities: entities as BotPermissions['entities'] };
 }

@@ -3,7 +3,7 @@
 // Contract: interface#platform-key, decisions#keys.
 import type { TenantCaller } from '../access/caller.ts';
 import { lockRoles } from '../access/grants.ts';
-import { areOperations, isResource, isWildcard, OPERATIONS_RULE } from '../access/resources.ts';
+import { isOperationList, isResource, isWildcard, OPERATIONS_RULE } from '../access/rights.ts';
 import type { Operation } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { conflict, notFound } from '../errors.ts';
@@ -175,7 +175,7 @@ function checkPermissions(input: Input, permissions: JsonObject): void {
       continue;
     }
     for (const [role, operations] of Object.entries(byRole)) {
-      if (!areOperations(operations)) input.problem(`${path}.${role}`, OPERATIONS_RULE);
+      if (!isOperationList(operations)) input.problem(`${path}.${role}`, OPERATIONS_RULE);
     }
   }
 }

@@ -2,7 +2,7 @@
 // view or agent, and for each entity the fields and rows the role is confined to. Every problem is
 // named at once: 400. Contract: interface#role, decisions#roles.
 import type { TenantCaller } from '../access/caller.ts';
-import { areOperations, isEntityName, isResource, isWildcard, OPERATIONS_RULE } from '../access/resources.ts';
+import { isOperationList, isEntityName, isResource, isWildcard, OPERATIONS_RULE } from '../access/rights.ts';
 import type { EntityRestriction, Operation } from '../access/rights.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
@@ -66,7 +66,7 @@ function permissionProblems(permissions: unknown, { byName }: Catalog): Problem[
     const isKnown = isEntityName(resource) ? byName.has(resource) : isResource(resource) || isWildcard(resource);
     if (!isKnown) {
       problems.push({ path, message: 'is no entity, *, view:<slug>, view:* or agent:<name>' });
-    } else if (!areOperations(operations)) problems.push({ path, message: OPERATIONS_RULE });
+    } else if (!isOperationList(operations)) problems.push({ path, message: OPERATIONS_RULE });
   }
   return problems;
 }

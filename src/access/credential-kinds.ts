@@ -1,0 +1,160 @@
+// The kinds of credentials: how each is recognised in a request, what it is bound to, what it may do. A new
+// kind is an entry here, a caller in resolve-caller.ts (the compiler asks for it), and its operations.
+// A request carries one credential; two are refused, never ranked. Failures: 401.
+// Contract: interface#credentials.
+import { unauthorized } from '../errors.ts';
+import { isUuid } from '../runtime/ids.ts';
+
+/** A scheme of `Authorization`, or a header of its own. */
+type Carrier = 'bearer' | 'adminkey' | `x-${string}`;
+
+interface KindFacts {
+  /** A value's prefix, or its form where it has none. */
+  format: `svc_${string}_` | 'jwt' | 'uuid' | 'secret';
+  carriers: readonly Carrier[];
+  /** The platform table that holds hashes of its values. */
+  table: string | null;
+  /** The tenant it works in: the one it is bound to, the one the request names, or none. */
+  tenant: 'bound' | 'named' | 'none';
+  /** The source of its rights. `all` and an admin `role` make a tenant admin; `role-reads` never writes. */
+  rights: 'all' | 'role' | 'role-reads' | 'permissions' | 'scopes';
+  /** Whose secret proves the identity: failed attempts lock that account. */
+  account: 'user' | 'bot' | null;
+  /** The push channels that accept it. */
+  opensEventStream: boolean;
+  opensWebSocket: boolean;
+  /** Its security scheme in the API document. */
+  scheme: 'bearer' | 'apiKey' | 'publicKey' | 'adminKey' | 'adminSecret';
+}
+
+const BOUND = { table: null, tenant: 'bound', account: null, opensEventStream: false, opensWebSocket: false } as const;
+const TOKEN = { ...BOUND, format: 'jwt', carriers: ['bearer'], scheme: 'bearer' } as const;
+
+export const CREDENTIAL_KINDS = {
+  owner_key: {
+    ...BOUND,
+    format: 'svc_ak_',
+    carriers: ['bearer', 'x-api-key'],
+    table: 'owner_keys',
+    rights: 'all',
+    opensEventStream: true,
+    scheme: 'apiKey',
+  },
+  platform_key: {
+    ...BOUND,
+    format: 'svc_pkey_',
+    carriers: ['bearer'],
+    table: 'platform_keys',
+    rights: 'permissions',
+    opensEventStream: true,
+    opensWebSocket: true,
+    scheme: 'bearer',
+  },
+  public_key: {
+    ...BOUND,
+    format: 'svc_pk_',
+    carriers: ['bearer', 'x-public-key', 'x-anon-key'],
+    table: 'public_keys',
+    rights: 'role-reads',
+    opensWebSocket: true,
+    scheme: 'publicKey',
+  },
+  user: { ...TOKEN, rights: 'role', account: 'user' },
+  developer: { ...TOKEN, rights: 'role', account: 'user' },
+  bot: { ...TOKEN, rights: 'permissions', account: 'bot', opensWebSocket: true },
+  admin_session: {
+    ...BOUND,
+    format: 'uuid',
+    carriers: ['bearer'],
+    table: 'admin_sessions',
+    rights: 'all',
+    opensWebSocket: true,
+    scheme: 'bearer',
+  },
+  admin_key: {
+    ...BOUND,
+    format: 'svc_adm_',
+    carriers: ['adminkey', 'x-admin-key'],
+    table: 'admin_keys',
+    tenant: 'none',
+    rights: 'scopes',
+    scheme: 'adminKey',
+  },
+  super_admin: {
+    ...BOUND,
+    format: 'secret',
+    carriers: ['x-admin-secret'],
+    tenant: 'named',
+    rights: 'all',
+    scheme: 'adminSecret',
+  },
+} as const satisfies Record<string, KindFacts>;
+
+type Kinds = typeof CREDENTIAL_KINDS;
+type KindsWith<Facts extends Partial<KindFacts>> = {
+  [Kind in keyof Kinds]: Kinds[Kind] extends Facts ? Kind : never;
+}[keyof Kinds];
+
+export type CredentialKind = keyof Kinds;
+export type TokenKind = KindsWith<{ format: 'jwt' }>;
+/** Kinds whose values begin with a prefix. */
+export type KeyKind = KindsWith<{ format: `svc_${string}_` }>;
+/** Kinds that are bound to a tenant and looked up by their hash. */
+export type StoredKind = KindsWith<{ tenant: 'bound'; table: string }>;
+export type AccountKind = NonNullable<Kinds[CredentialKind]['account']>;
+
+const KINDS = Object.keys(CREDENTIAL_KINDS) as CredentialKind[];
+export const TOKEN_KINDS = KINDS.filter((kind): kind is TokenKind => factsOf(kind).format === 'jwt');
+
+/** A credential as presented. Which kind of token a `token` is, its verification tells. */
+export interface Credential {
+  kind: Exclude<CredentialKind, TokenKind> | 'token';
+  value: string;
+}
+
+export function factsOf(kind: CredentialKind): KindFacts {
+  return CREDENTIAL_KINDS[kind];
+}
+
+/** The credentials of a request: none, one, or an admin key together with the super-admin secret. 401 for any other pair. */
+export function credentialsIn(headers: Headers): Credential[] {
+  const found: Credential[] = [];
+  const authorization = headers.get('authorization');
+  if (authorization !== null) found.push(fromAuthorization(authorization));
+  for (const header of OWN_HEADERS) {
+    const value = headers.get(header);
+    if (value !== null) found.push(recognize(header, value));
+  }
+  if (found.length <= 1) return found;
+  const kinds = found.map(({ kind }) => kind).sort();
+  if (found.length === 2 && kinds[0] === 'admin_key' && kinds[1] === 'super_admin') return found;
+  throw unauthorized('send one credential, not several');
+}
+
+const OWN_HEADERS = KINDS.flatMap((kind) => factsOf(kind).carriers).filter((carrier) => carrier.startsWith('x-'));
+
+function fromAuthorization(authorization: string): Credential {
+  const [, scheme, value] = /^(Bearer|AdminKey) +(\S+)$/i.exec(authorization.trim()) ?? [];
+  if (scheme === undefined || value === undefined) throw unauthorized('malformed Authorization header');
+  return recognize(scheme.toLowerCase() as Carrier, value);
+}
+
+/** A value by what carries it and by its format. 401 when no kind fits. */
+export function recognize(carrier: Carrier, value: string): Credential {
+  const kind = KINDS.find((candidate) => {
+    const { carriers, format } = factsOf(candidate);
+    return carriers.includes(carrier) && hasFormat(value, format);
+  });
+  if (kind === undefined) throw unauthorized();
+  return { kind: isTokenKind(kind) ? 'token' : kind, value };
+}
+
+function hasFormat(value: string, format: KindFacts['format']): boolean {
+  if (format === 'secret') return true;
+  if (format === 'uuid') return isUuid(value);
+  return value.startsWith(format === 'jwt' ? 'eyJ' : format);
+}
+
+function isTokenKind(kind: CredentialKind): kind is TokenKind {
+  return factsOf(kind).format === 'jwt';
+}
