@@ -1,8 +1,7 @@
 // The demo tenant: made on an empty database by the operations that REST uses, and introduced on the
 // console. A start that was interrupted leaves a tenant that is marked as unfinished; the next one
 // makes it anew (nobody has its key). Contract: decisions#configuration.
-import type { TenantCaller } from './access/caller.ts';
-import { FULL_RIGHTS } from './access/rights.ts';
+import { systemCaller, type TenantCaller } from './access/caller.ts';
 import { createTenant, deleteTenant, updateTenant } from './admin/tenants.ts';
 import type { App } from './app.ts';
 import { createDemoAccess, type DemoKeys } from './demo/access.ts';
@@ -41,7 +40,7 @@ async function removeUnfinished(app: App): Promise<void> {
 async function createDemo(app: App, signal: AbortSignal): Promise<DemoKeys & { owner: string }> {
   const startedAt = Date.now();
   const { apiKey } = await createTenant(app, { slug: SLUG, name: UNFINISHED });
-  const caller = systemCaller((await tenantBySlug(app, SLUG)) as Tenant);
+  const caller = systemCaller((await tenantBySlug(app, SLUG)) as Tenant, { triggeredBy: 'system' });
   const ids: Record<string, string[]> = {};
   for (const definition of DEMO_ENTITIES) {
     signal.throwIfAborted();
@@ -69,18 +68,4 @@ async function fill(
     }
     return ids;
   });
-}
-
-function systemCaller(tenant: Tenant): TenantCaller {
-  return {
-    kind: 'super_admin',
-    id: null,
-    tenant,
-    role: null,
-    email: null,
-    rights: FULL_RIGHTS,
-    rightsKey: 'all',
-    isTenantAdmin: true,
-    triggeredBy: 'system',
-  };
 }

@@ -61,7 +61,6 @@ async function callerWith(
     role: 'limited',
     email: 'me@example.org',
     rights: { isUnlimited: false, permissions, restrictions },
-    rightsKey: 'limited',
     isTenantAdmin: false,
     triggeredBy: 'api',
   };

@@ -160,7 +160,6 @@ async function confined(): Promise<TenantCaller> {
       permissions: { sales: ['read', 'create'] },
       restrictions: { sales: { excludeFields: ['amount'], rowFilter: 'status = "won"' } },
     },
-    rightsKey: 'clerk',
     isTenantAdmin: false,
     triggeredBy: 'api',
   };

@@ -253,7 +253,6 @@ async function confined(entityName: string): Promise<TenantCaller> {
       permissions: { [entityName]: ['read', 'create', 'update'] },
       restrictions: { [entityName]: { excludeFields: ['code'], rowFilter: 'n < 10' } },
     },
-    rightsKey: 'clerk',
     isTenantAdmin: false,
     triggeredBy: 'api',
   };

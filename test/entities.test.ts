@@ -42,7 +42,7 @@ const paths = (answer: Json): string[] => (answer.body.error.details ?? []).map(
 async function callerWith(rights: TenantCaller['rights'], isTenantAdmin = false): Promise<TenantCaller> {
   const found = await tenantById(service.app, tenant.id);
   if (found === null) throw new Error('no tenant');
-  const base = { kind: 'user', id: 'u1', role: 'r', email: null, triggeredBy: 'api', rightsKey: 'test' } as const;
+  const base = { kind: 'user', id: 'u1', role: 'r', email: null, triggeredBy: 'api' } as const;
   return { ...base, tenant: found, rights, isTenantAdmin };
 }
 

@@ -17,14 +17,17 @@ const PREFLIGHT_KEPT_S = 600;
 /** Notes the headers that let the key's own sites read the answer. 403 for a request from another origin. */
 export function requireAllowedOrigin(request: Request, allowedOrigins: readonly string[]): void {
   const origin = request.headers.get('origin');
-  const isAllowed = origin !== null && allowedOrigins.includes(origin);
+  const isListed = origin !== null && allowedOrigins.includes(origin);
   addResponseHeaders(request, {
     vary: 'Origin',
-    ...(isAllowed ? { 'access-control-allow-origin': origin, 'access-control-expose-headers': EXPOSED } : {}),
+    ...(isListed ? { 'access-control-allow-origin': origin, 'access-control-expose-headers': EXPOSED } : {}),
   });
-  if (origin !== null && !isAllowed && allowedOrigins.length > 0) {
-    throw forbidden('this key may not be used from this origin');
-  }
+  if (!isOriginAllowed(allowedOrigins, origin)) throw forbidden('this key may not be used from this origin');
+}
+
+/** Whether a key may be used by a page of this origin; null stands for a program, which has none. */
+export function isOriginAllowed(allowedOrigins: readonly string[], origin: string | null): boolean {
+  return origin === null || allowedOrigins.length === 0 || allowedOrigins.includes(origin);
 }
 
 /** Whether a text is an origin as browsers send it: scheme, host, and a port that is not the usual one. */

@@ -1,36 +1,34 @@
-// Signed tokens: one kind, audience and key each for users, developers and bots, so that a token of
-// one kind is never taken for another. HS256 only; every claim that matters is required on
-// verification. The first JWT secret signs, all verify. Contract: decisions#tokens.
+// JSON web tokens of users, developers and bots. Each kind has its own audience and its own key, derived
+// from the secret, so that no token passes for another kind. HS256 only; verification requires every claim.
+// The first JWT secret signs, all of them verify. Contract: decisions#tokens.
 import { hkdfSync } from 'node:crypto';
 import { jwt } from '@elysiajs/jwt';
 import { LIMITS } from '../limits.ts';
 import { Cache } from '../runtime/cache.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { sha256 } from '../runtime/tokens.ts';
+import { TOKEN_KINDS, type TokenKind } from './credential-kinds.ts';
 
-export type TokenKind = 'user' | 'developer' | 'bot';
-const KINDS: readonly TokenKind[] = ['user', 'developer', 'bot'];
-
-/** What a token says. */
+/** The content of a token. */
 export interface Claims {
   kind: TokenKind;
   tenantId: string;
   /** The user's or bot's id. */
   subject: string;
-  /** Users: the version that a change of password raises, ending older tokens. */
+  /** Users: raised by a change of password, which ends older tokens. */
   version: number;
   /** Seconds since 1970. */
   expiresAtS: number;
 }
 
 const ISSUER = 'tenant-data-service';
-/** The last second that a date can hold. */
+/** The last second that a Date can hold. */
 const LATEST_S = 8.64e12;
 const VERIFIED_MAX = 20_000;
-/** Past what any token lasts: with it the time of issue has to be there, and not to come. */
-const OLDEST = `${LIMITS.developerToken.daysMax + 1} days`;
-/** How far the clocks of two machines may be apart; when a token runs out is this one's alone to say. */
-const SKEW_S = 300;
+/** Longer than any token lasts. Setting it makes the library require an issue time that is not in the future. */
+const MAX_AGE = `${LIMITS.developerToken.daysMax + 1} days`;
+/** Allowed clock difference for the issue time. Expiry is checked here, without tolerance. */
+const CLOCK_TOLERANCE_S = 300;
 
 type Signer = ReturnType<typeof signerOf>;
 
@@ -42,12 +40,12 @@ function signerOf(secret: string, kind: TokenKind) {
 /** Signs and verifies the tokens of one configuration. */
 export class Tokens {
   readonly #signers: Readonly<Record<TokenKind, readonly Signer[]>>;
-  /** Verified claims by the token's hash: the signature of a token in use is checked once. */
+  /** Verified claims by the token's hash, so that a token's signature is checked once. */
   readonly #verified = new Cache<Claims | undefined>(VERIFIED_MAX, () => true);
 
   constructor(secrets: readonly string[]) {
-    const signers = (kind: TokenKind): Signer[] => secrets.map((secret) => signerOf(secret, kind));
-    this.#signers = { user: signers('user'), developer: signers('developer'), bot: signers('bot') };
+    const signers = TOKEN_KINDS.map((kind) => [kind, secrets.map((secret) => signerOf(secret, kind))] as const);
+    this.#signers = Object.fromEntries(signers) as Record<TokenKind, Signer[]>;
   }
 
   async sign({ kind, tenantId, subject, version, expiresAtS }: Claims): Promise<string> {
@@ -64,14 +62,14 @@ export class Tokens {
     });
   }
 
-  /** The claims of a token that is sound and has not expired; else undefined. */
+  /** The claims of a valid, unexpired token; else undefined. */
   async verify(token: string): Promise<Claims | undefined> {
     const claims = await this.#verified.get(sha256(token).toString('base64'), () => this.#check(token));
     return claims !== undefined && claims.expiresAtS * 1_000 > Date.now() ? claims : undefined;
   }
 
   async #check(token: string): Promise<Claims | undefined> {
-    const kind = KINDS.find((candidate) => `svc:${candidate}` === audienceOf(token));
+    const kind = TOKEN_KINDS.find((candidate) => `svc:${candidate}` === audienceOf(token));
     if (kind === undefined) return undefined;
     for (const signer of this.#signers[kind]) {
       const payload = await signer.verify(token, {
@@ -79,8 +77,8 @@ export class Tokens {
         audience: `svc:${kind}`,
         issuer: ISSUER,
         requiredClaims: ['exp', 'sub', 'jti', 'tenant', 'version'],
-        maxTokenAge: OLDEST,
-        clockTolerance: SKEW_S,
+        maxTokenAge: MAX_AGE,
+        clockTolerance: CLOCK_TOLERANCE_S,
       });
       if (payload !== false) return claimsFrom(kind, payload as Record<string, unknown>);
     }
@@ -88,7 +86,7 @@ export class Tokens {
   }
 }
 
-/** The audience a token claims, unverified: it only chooses the key to verify with. */
+/** The token's audience, unverified: it only chooses the key to verify with. */
 function audienceOf(token: string): unknown {
   try {
     const [, payload = ''] = token.split('.');
@@ -100,7 +98,7 @@ function audienceOf(token: string): unknown {
 
 function claimsFrom(kind: TokenKind, payload: Record<string, unknown>): Claims | undefined {
   const { sub, tenant, version, exp } = payload;
-  const isSound =
+  const isValid =
     typeof sub === 'string' &&
     isUuid(sub) &&
     typeof tenant === 'string' &&
@@ -109,5 +107,5 @@ function claimsFrom(kind: TokenKind, payload: Record<string, unknown>): Claims |
     typeof exp === 'number' &&
     Number.isSafeInteger(exp) &&
     exp <= LATEST_S;
-  return isSound ? { kind, tenantId: tenant, subject: sub, version, expiresAtS: exp } : undefined;
+  return isValid ? { kind, tenantId: tenant, subject: sub, version, expiresAtS: exp } : undefined;
 }

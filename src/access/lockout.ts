@@ -9,12 +9,13 @@ import { LIMITS } from '../limits.ts';
 import { Semaphore } from '../runtime/concurrency.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
+import type { AccountKind } from './credential-kinds.ts';
 import { countRequest } from './rate-limit.ts';
 import { clientAddressOf } from './request-context.ts';
 
 /** An account that attempts are counted for, whether it exists or not. */
 export interface Account {
-  kind: 'user' | 'bot';
+  kind: AccountKind;
   tenantId: string;
   /** E-mail address or bot name, in its canonical form. */
   name: string;

@@ -9,7 +9,7 @@ import { type Tenant, tenantById } from '../tenants/tenants.ts';
 import type { TenantCaller } from './caller.ts';
 import type { Credential, StoredKind, TokenKind } from './credential-kinds.ts';
 import { type Claims, Tokens } from './jwt.ts';
-import { FULL_RIGHTS, type Operation, readsOf } from './rights.ts';
+import { FULL_RIGHTS, NO_RIGHTS, type Operation, readsOf } from './rights.ts';
 import { isAdminRole, rightsOf, rolesOf } from './role-store.ts';
 
 const CACHED_CREDENTIALS = 20_000;
@@ -20,11 +20,21 @@ const cachesOf = perApp((app) => ({
   tokens: new Tokens(app.config.jwtSecrets),
 }));
 
-/** The caller of a tenant-bound credential. 401 when it is unknown, revoked or expired, or its tenant is gone. */
-export async function resolveCaller(app: App, credential: Credential): Promise<TenantCaller> {
-  return credential.kind === 'token'
-    ? tokenCaller(app, credential.value)
-    : storedCaller(app, credential.kind as StoredKind, credential.value);
+/** The scope under which a public key reads: over REST, or over the WebSocket. */
+type PublicScope = 'records:read' | 'channels:read';
+
+/**
+ * The caller of a tenant-bound credential; a public key without the scope has no rights. 401 when the credential is
+ * unknown, revoked or expired, or its tenant is gone.
+ */
+export async function resolveCaller(
+  app: App,
+  { kind, value }: Credential,
+  scope: PublicScope = 'records:read',
+): Promise<TenantCaller> {
+  if (kind === 'token') return tokenCaller(app, value);
+  if (!isStored(kind)) throw unauthorized();
+  return storedCaller(app, kind, value, scope);
 }
 
 /** The process's signer and verifier of tokens. */
@@ -45,7 +55,7 @@ interface StoredRow {
 interface StoredCredential<Row extends StoredRow = StoredRow> {
   /** Ends where the hash follows. */
   select: Sql;
-  toCaller(app: App, tenant: Tenant, row: Row): TenantCaller | Promise<TenantCaller>;
+  toCaller(app: App, tenant: Tenant, row: Row, scope: PublicScope): TenantCaller | Promise<TenantCaller>;
 }
 
 interface PlatformKeyRow extends StoredRow {
@@ -99,14 +109,18 @@ function stored<Row extends StoredRow>(credential: StoredCredential<Row>): Store
   return credential as unknown as StoredCredential;
 }
 
-async function storedCaller(app: App, kind: StoredKind, value: string): Promise<TenantCaller> {
+function isStored(kind: string): kind is StoredKind {
+  return Object.hasOwn(STORED, kind);
+}
+
+async function storedCaller(app: App, kind: StoredKind, value: string, scope: PublicScope): Promise<TenantCaller> {
   const { select, toCaller } = STORED[kind];
   const hash = sha256(value).toString('hex');
   const row = await cachesOf(app).stored.get(hash, () => app.db.first(sql`${select} decode(${hash}, 'hex')`));
   if (row === undefined || isPast(row.expires_at)) throw unauthorized();
   const tenant = await tenantById(app, row.tenant_id);
   if (tenant === null) throw unauthorized();
-  return toCaller(app, tenant, row);
+  return toCaller(app, tenant, row, scope);
 }
 
 function isPast(time: string | null): boolean {
@@ -127,16 +141,11 @@ async function platformKeyCaller(app: App, tenant: Tenant, row: PlatformKeyRow):
   return { ...API_CALLER, kind: 'platform_key', id, tenant, role, rights };
 }
 
-/** Reads what its role reads; over REST only under the scope for records. */
-async function publicKeyCaller(app: App, tenant: Tenant, row: PublicKeyRow): Promise<TenantCaller> {
+/** Reads what its role reads. */
+async function publicKeyCaller(app: App, tenant: Tenant, row: PublicKeyRow, scope: PublicScope): Promise<TenantCaller> {
   const role = (await rolesOf(app, tenant)).byId.get(row.role_id);
   const { id, scopes } = row;
-  const { permissions, restrictions } = readsOf(rightsOf(role));
-  const rights = {
-    isUnlimited: false,
-    permissions: scopes.includes('records:read') ? permissions : {},
-    restrictions,
-  };
+  const rights = scopes.includes(scope) ? readsOf(rightsOf(role)) : NO_RIGHTS;
   const publicKey = {
     allowedOrigins: row.allowed_origins,
     perMinute: row.rate_limit_per_min,

@@ -51,10 +51,14 @@ export function isFieldVisible(restriction: EntityRestriction | undefined, key: 
   return restriction.excludeFields?.includes(key) !== true;
 }
 
-/** The same rights without their writing operations. */
-export function readsOf({ permissions, ...rest }: Rights): Rights {
+/** What is left of the rights for reading; wildcards stay limited to what they name. */
+export function readsOf({ permissions, restrictions }: Rights): Rights {
   const readable = Object.entries(permissions).filter(([, operations]) => operations.includes('read'));
-  return { ...rest, permissions: Object.fromEntries(readable.map(([resource]) => [resource, ['read'] as const])) };
+  return {
+    isUnlimited: false,
+    restrictions,
+    permissions: Object.fromEntries(readable.map(([resource]) => [resource, ['read'] as const])),
+  };
 }
 
 const ENTITY = /^[a-z_][a-z0-9_]{0,62}$/;

@@ -2,8 +2,8 @@
 // every creation, use and revocation written down (uses: access/authenticate.ts). Times are ISO 8601.
 // Contract: interface#admin-key, interface#admin-keys, decisions#admin-keys.
 import { keyMissing, writingKeyExists } from '../access/admin-key-access.ts';
-import { ADMIN_KEY_PREFIX } from '../access/authenticate.ts';
 import type { Caller } from '../access/caller.ts';
+import { CREDENTIAL_KINDS } from '../access/credential-kinds.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
 import { FUTURE, Input, someOf, text } from '../http/input.ts';
@@ -67,7 +67,7 @@ export async function createAdminKey(
   const expiresAt = input.optional('expiresAt', FUTURE) ?? null;
   input.refuseOthers();
   input.done();
-  const key = newToken(ADMIN_KEY_PREFIX);
+  const key = newToken(CREDENTIAL_KINDS.admin_key.format);
   const row = await app.db.begin(async (tx) => {
     await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform.admin_keys'))`);
     if (caller.scopes === undefined && (await writingKeyExists(tx))) throw keyMissing();
@@ -87,7 +87,7 @@ interface NewKey {
 async function insertKey(tx: Tx, caller: Caller, { key, name, scopes, expiresAt }: NewKey): Promise<KeyRow> {
   const row = await tx.first<KeyRow>(sql`
     insert into platform.admin_keys (id, prefix, hash, name, scopes, expires_at)
-    values (${newId()}::uuid, ${displayPrefix(key, ADMIN_KEY_PREFIX)}, decode(${sha256(key).toString('hex')}, 'hex'),
+    values (${newId()}::uuid, ${displayPrefix(key, CREDENTIAL_KINDS.admin_key.format)}, decode(${sha256(key).toString('hex')}, 'hex'),
       ${name}, ${JSON.stringify(scopes)}::text::jsonb, ${expiresAt}::timestamptz)
     returning ${COLUMNS}`);
   const { id } = row as KeyRow;

@@ -2,6 +2,7 @@
 // revoked key is refused by every process within a second.
 // Contract: decisions#tenants.
 import type { TenantCaller } from '../access/caller.ts';
+import { CREDENTIAL_KINDS } from '../access/credential-kinds.ts';
 import type { App } from '../app.ts';
 import { FUTURE, Input, text } from '../http/input.ts';
 import { LIMITS } from '../limits.ts';
@@ -10,8 +11,6 @@ import { type Queries, sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { displayPrefix, newToken, sha256 } from '../runtime/tokens.ts';
 import { revokeKey } from './revoke.ts';
-
-const OWNER_KEY_PREFIX = 'svc_ak_';
 
 export interface OwnerKey {
   id: string;
@@ -52,10 +51,10 @@ export async function issueOwnerKey(
   tenantId: string,
   input: { label: string; expiresAt?: string | undefined; createdBy: string | null },
 ): Promise<OwnerKey & { key: string }> {
-  const key = newToken(OWNER_KEY_PREFIX);
+  const key = newToken(CREDENTIAL_KINDS.owner_key.format);
   const row = await queries.first<KeyRow>(sql`
     insert into platform.owner_keys (id, tenant_id, prefix, hash, label, expires_at, created_by)
-    values (${newId()}::uuid, ${tenantId}::uuid, ${displayPrefix(key, OWNER_KEY_PREFIX)},
+    values (${newId()}::uuid, ${tenantId}::uuid, ${displayPrefix(key, CREDENTIAL_KINDS.owner_key.format)},
       decode(${sha256(key).toString('hex')}, 'hex'), ${input.label}, ${input.expiresAt ?? null}::timestamptz,
       ${input.createdBy})
     returning ${COLUMNS}`);

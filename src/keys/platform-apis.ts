@@ -3,8 +3,8 @@
 // Contract: interface#platform-key, decisions#keys.
 import type { TenantCaller } from '../access/caller.ts';
 import { lockRoles } from '../access/grants.ts';
-import { isOperationList, isResource, isWildcard, OPERATIONS_RULE } from '../access/rights.ts';
 import type { Operation } from '../access/rights.ts';
+import { isOperationList, isResource, isWildcard, OPERATIONS_RULE } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { conflict, notFound } from '../errors.ts';
 import { Input, matching, OBJECT, text, texts } from '../http/input.ts';

@@ -2,6 +2,7 @@
 // process within a second. `ttlDays` is whole days from now; without it a key does not run out.
 // Contract: interface#platform-key, decisions#keys.
 import type { TenantCaller } from '../access/caller.ts';
+import { CREDENTIAL_KINDS } from '../access/credential-kinds.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
 import { Input, text, wholeNumber } from '../http/input.ts';
@@ -12,8 +13,6 @@ import type { JsonObject } from '../runtime/text.ts';
 import { displayPrefix, newToken, sha256 } from '../runtime/tokens.ts';
 import { getApi } from './platform-apis.ts';
 import { revokeKey } from './revoke.ts';
-
-const PLATFORM_KEY_PREFIX = 'svc_pkey_';
 
 export interface PlatformKey {
   id: string;
@@ -53,10 +52,10 @@ export async function issuePlatformKey(
   input.done();
   if (!api.roles.includes(role)) input.problem('role', `must be one of the API's roles: ${api.roles.join(', ')}`);
   input.done();
-  const key = newToken(PLATFORM_KEY_PREFIX);
+  const key = newToken(CREDENTIAL_KINDS.platform_key.format);
   const row = await app.db.first<KeyRow>(sql`
     insert into platform.platform_keys (id, tenant_id, api_id, prefix, hash, role, label, expires_at, created_by)
-    select ${newId()}::uuid, a.tenant_id, a.id, ${displayPrefix(key, PLATFORM_KEY_PREFIX)},
+    select ${newId()}::uuid, a.tenant_id, a.id, ${displayPrefix(key, CREDENTIAL_KINDS.platform_key.format)},
       decode(${sha256(key).toString('hex')}, 'hex'), ${role}::text, ${label}::text,
       now() + make_interval(days => ${ttlDays}::int), ${caller.id}::text
     from platform.apis as a

@@ -3,6 +3,7 @@
 // Contract: interface#public-key, decisions#keys.
 import type { TenantCaller } from '../access/caller.ts';
 import { isOrigin } from '../access/cors.ts';
+import { CREDENTIAL_KINDS } from '../access/credential-kinds.ts';
 import { lockRoleById } from '../access/grants.ts';
 import { rolesOf } from '../access/role-store.ts';
 import type { App } from '../app.ts';
@@ -15,7 +16,6 @@ import type { JsonObject } from '../runtime/text.ts';
 import { displayPrefix, newToken, sha256 } from '../runtime/tokens.ts';
 import { revokeKey } from './revoke.ts';
 
-const PUBLIC_KEY_PREFIX = 'svc_pk_';
 export const PUBLIC_KEY_SCOPES = ['records:read', 'channels:read'] as const;
 const { ttlDays: TTL_DAYS, perMinute: PER_MINUTE, perDay: PER_DAY, originsMax } = LIMITS.publicKey;
 
@@ -63,12 +63,12 @@ export async function issuePublicKey(
   body: JsonObject,
 ): Promise<PublicKey & { key: string }> {
   const { settings, ttlDays } = await readSettings(app, caller, body);
-  const key = newToken(PUBLIC_KEY_PREFIX);
+  const key = newToken(CREDENTIAL_KINDS.public_key.format);
   const row = await withRoleLocked(app, caller, settings.roleId, (tx) =>
     tx.first<KeyRow>(sql`
       insert into platform.public_keys (id, tenant_id, prefix, hash, label, role_id, scopes, allowed_origins,
         rate_limit_per_min, rate_limit_per_day, expires_at, created_by)
-      values (${newId()}::uuid, ${caller.tenant.id}::uuid, ${displayPrefix(key, PUBLIC_KEY_PREFIX)},
+      values (${newId()}::uuid, ${caller.tenant.id}::uuid, ${displayPrefix(key, CREDENTIAL_KINDS.public_key.format)},
         decode(${sha256(key).toString('hex')}, 'hex'), ${settings.label}, ${settings.roleId}::uuid,
         ${JSON.stringify(settings.scopes)}::text::jsonb, ${JSON.stringify(settings.allowedOrigins)}::text::jsonb,
         ${settings.rateLimitPerMin}::int, ${settings.rateLimitPerDay}::int,

@@ -3,7 +3,7 @@
 // Contract: interface#sse, decisions#sse, decisions#status-codes.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
-import { credentialsIn } from '../access/credential.ts';
+import { credentialsIn } from '../access/credential-kinds.ts';
 import type { App } from '../app.ts';
 import { ServiceError } from '../errors.ts';
 import { guard } from '../http/guard.ts';

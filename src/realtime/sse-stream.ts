@@ -3,7 +3,7 @@
 // taken, 503. Contract: interface#sse, decisions#sse, decisions#status-codes.
 
 import type { Caller, TenantCaller } from '../access/caller.ts';
-import type { Credential } from '../access/credential.ts';
+import { type Credential, factsOf } from '../access/credential-kinds.ts';
 import { resolveCaller } from '../access/resolve-caller.ts';
 import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
@@ -77,8 +77,7 @@ export async function openStream(
 /** Only the tenant's own owner and platform keys: 403 for the rest, whether the tenant exists or not. */
 function requireKeyOf(caller: Caller, slug: string): TenantCaller {
   const { kind, tenant } = caller;
-  if (kind !== 'owner_key' && kind !== 'platform_key')
-    throw forbidden('streams take owner keys and platform keys only');
+  if (!factsOf(kind).opensEventStream) throw forbidden('streams take owner keys and platform keys only');
   if (tenant === null || tenant.slug !== slug) throw forbidden('this credential belongs to another tenant');
   return caller as TenantCaller;
 }

@@ -1,8 +1,6 @@
 // What an after rule does: creates a record, changes the one it is about, or sends a message; as the
 // system, one step deeper than the change that started it, through the operations that everyone uses.
 // Failures are theirs: 400, 404, 409. Contract: decisions#rules.
-import type { TenantCaller } from '../access/caller.ts';
-import { FULL_RIGHTS } from '../access/rights.ts';
 import type { Entity } from '../entities/field.ts';
 import type { Action } from '../entities/rule.ts';
 import type { Cause } from '../events/outbox.ts';
@@ -12,7 +10,6 @@ import type { RecordRow } from '../records/row.ts';
 import { filledIn } from '../records/write/triggers.ts';
 import { createRecord, updateRecord, type WriteContext } from '../records/write/write.ts';
 import type { Tx } from '../runtime/sql.ts';
-import type { Tenant } from '../tenants/tenants.ts';
 
 /** A rule that a change has started, with the record as the change left it. */
 export interface RuleRun extends RecordRow {
@@ -24,22 +21,6 @@ export interface RuleRun extends RecordRow {
   depth: number;
   root_event_id: string;
   attempts: number;
-}
-
-/** The system, as it acts for a rule. */
-export function systemCaller(tenant: Tenant, run: Pick<RuleRun, 'depth' | 'root_event_id'>): TenantCaller {
-  return {
-    kind: 'super_admin',
-    id: null,
-    tenant,
-    role: null,
-    email: null,
-    rights: FULL_RIGHTS,
-    rightsKey: 'admin',
-    isTenantAdmin: true,
-    triggeredBy: 'rule',
-    chain: { depth: run.depth, rootEventId: run.root_event_id },
-  };
 }
 
 /** The cause of the events that tell of a run. */

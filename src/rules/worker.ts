@@ -4,6 +4,7 @@
 // the limit starts nothing, and says so with rule.failed.
 // Failures: a refusal is rule.failed; anything else is tried again, a few times.
 // Contract: decisions#rules.
+import { systemCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { catalogWithin, loadCatalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
@@ -15,7 +16,7 @@ import { businessRuleError, conditionOf, startedLately } from '../records/write/
 import { sql, type Tx } from '../runtime/sql.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import { TENANT_COLUMNS, type Tenant, type TenantRow, toTenant } from '../tenants/tenants.ts';
-import { perform, type RuleRun, runCause, systemCaller } from './actions.ts';
+import { perform, type RuleRun, runCause } from './actions.ts';
 
 /** Runs at once in one process, and how many one round takes before it looks whether to stop. */
 const CONCURRENCY = 4;
@@ -96,7 +97,8 @@ async function complete(app: App, tx: Tx, run: RuleRun): Promise<void> {
   const { rule, entity, tenant, catalog } = known;
   const { chainDepthMax } = LIMITS.rules;
   if (run.depth >= chainDepthMax) throw businessRuleError(`the chain of rules has reached depth ${chainDepthMax}`);
-  const caller = systemCaller(tenant, run);
+  const chain = { depth: run.depth, rootEventId: run.root_event_id };
+  const caller = systemCaller(tenant, { triggeredBy: 'rule', chain });
   conditionOf(catalog, caller, entity, rule);
   const result = await perform({ app, caller, queries: tx, tx }, entity, rule.action, run);
   await appendRuleEvent(tx, 'rule.executed', run, rule, entity, { result });

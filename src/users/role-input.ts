@@ -2,8 +2,8 @@
 // view or agent, and for each entity the fields and rows the role is confined to. Every problem is
 // named at once: 400. Contract: interface#role, decisions#roles.
 import type { TenantCaller } from '../access/caller.ts';
-import { isOperationList, isEntityName, isResource, isWildcard, OPERATIONS_RULE } from '../access/rights.ts';
 import type { EntityRestriction, Operation } from '../access/rights.ts';
+import { isEntityName, isOperationList, isResource, isWildcard, OPERATIONS_RULE } from '../access/rights.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { invalid, type Problem, ServiceError } from '../errors.ts';

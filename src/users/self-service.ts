@@ -3,6 +3,7 @@
 // switched off gets one and the same 403. A new password ends all the user's tokens.
 // Contract: interface#identity, decisions#identity.
 import type { TenantCaller } from '../access/caller.ts';
+import { factsOf } from '../access/credential-kinds.ts';
 import { guardAccount, limitAttempts } from '../access/lockout.ts';
 import { hashPassword, verifyPassword } from '../access/passwords.ts';
 import { namedTenant } from '../access/tenant-context.ts';
@@ -93,7 +94,7 @@ export async function resetPassword(app: App, request: Request, token: string, p
 
 /** 403 for a caller that is not a person with a password of its own. */
 export function requirePerson(caller: TenantCaller): void {
-  if (caller.kind !== 'user' && caller.kind !== 'developer') throw forbidden('only a user has a password');
+  if (factsOf(caller.kind).account !== 'user') throw forbidden('only a user has a password');
 }
 
 /** Changes the caller's own password. 403 for whoever is no user, 401 for a wrong current password, which counts as a failure. */

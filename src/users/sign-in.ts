@@ -3,7 +3,7 @@
 // answer nor, but for the lock, by the time it takes.
 // Contract: interface#identity, decisions#identity, decisions#lockout.
 
-import type { TokenKind } from '../access/jwt.ts';
+import type { TokenKind } from '../access/credential-kinds.ts';
 import { guardAccount, limitAttempts } from '../access/lockout.ts';
 import { verifyPassword } from '../access/passwords.ts';
 import { tokensOf } from '../access/resolve-caller.ts';
