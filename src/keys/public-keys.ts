@@ -1,20 +1,16 @@
-// Public keys: for browsers and apps, readable by anyone who looks. They only read, what their role
-// reads, from the origins they name, so many requests a minute and a day. Shown once, kept as a hash.
+// Public keys, for browsers and apps, where anyone can extract them. They read what their role reads, from
+// the origins they name, within rate limits per minute and per day.
 // Contract: interface#public-key, decisions#keys.
 import type { TenantCaller } from '../access/caller.ts';
 import { isOrigin } from '../access/cors.ts';
-import { CREDENTIAL_KINDS } from '../access/credential-kinds.ts';
 import { lockRoleById } from '../access/grants.ts';
 import { rolesOf } from '../access/role-store.ts';
 import type { App } from '../app.ts';
-import { notFound } from '../errors.ts';
 import { Input, someOf, text, texts, wholeNumber } from '../http/input.ts';
 import { LIMITS } from '../limits.ts';
-import { isUuid, newId } from '../runtime/ids.ts';
-import { sql, type Tx } from '../runtime/sql.ts';
+import { identifier, join, jsonb, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { displayPrefix, newToken, sha256 } from '../runtime/tokens.ts';
-import { revokeKey } from './revoke.ts';
+import { type Issued, KeyTable, keysOf } from './key-table.ts';
 
 export const PUBLIC_KEY_SCOPES = ['records:read', 'channels:read'] as const;
 const { ttlDays: TTL_DAYS, perMinute: PER_MINUTE, perDay: PER_DAY, originsMax } = LIMITS.publicKey;
@@ -40,79 +36,61 @@ type Settings = Pick<
   'label' | 'roleId' | 'scopes' | 'allowedOrigins' | 'rateLimitPerMin' | 'rateLimitPerDay'
 >;
 
-interface KeyRow {
-  id: string;
-  prefix: string;
-  label: string;
-  role_id: string;
-  scopes: Scope[];
-  allowed_origins: string[];
-  rate_limit_per_min: number;
-  rate_limit_per_day: number;
-  expires_at: string;
-  created_at: string;
+const KEYS = new KeyTable<PublicKey>(
+  'public_key',
+  sql`id, prefix as "keyPrefix", label, role_id as "roleId", scopes, allowed_origins as "allowedOrigins",
+    rate_limit_per_min as "rateLimitPerMin", rate_limit_per_day as "rateLimitPerDay", expires_at as "expiresAt",
+    created_at as "createdAt"`,
+);
+
+/** Issues a key. 400 with every problem. */
+export async function issuePublicKey(app: App, caller: TenantCaller, body: JsonObject): Promise<Issued<PublicKey>> {
+  const { settings, ttlDays = TTL_DAYS.default } = await readSettings(app, caller, body);
+  const values = {
+    tenant_id: sql`${caller.tenant.id}::uuid`,
+    ...columnsOf(settings),
+    expires_at: sql`now() + make_interval(days => ${ttlDays}::int)`,
+    created_by: sql`${caller.id}`,
+  };
+  const issued = await withRoleLocked(app, caller, settings.roleId, (tx) => KEYS.issue(tx, values));
+  return issued as Issued<PublicKey>;
 }
 
-const COLUMNS = sql`
-  id, prefix, label, role_id, scopes, allowed_origins, rate_limit_per_min, rate_limit_per_day, expires_at, created_at`;
-
-/** Makes a key; the answer is the only place its value ever stands. 400 with every problem. */
-export async function issuePublicKey(
-  app: App,
-  caller: TenantCaller,
-  body: JsonObject,
-): Promise<PublicKey & { key: string }> {
-  const { settings, ttlDays } = await readSettings(app, caller, body);
-  const key = newToken(CREDENTIAL_KINDS.public_key.format);
-  const row = await withRoleLocked(app, caller, settings.roleId, (tx) =>
-    tx.first<KeyRow>(sql`
-      insert into platform.public_keys (id, tenant_id, prefix, hash, label, role_id, scopes, allowed_origins,
-        rate_limit_per_min, rate_limit_per_day, expires_at, created_by)
-      values (${newId()}::uuid, ${caller.tenant.id}::uuid, ${displayPrefix(key, CREDENTIAL_KINDS.public_key.format)},
-        decode(${sha256(key).toString('hex')}, 'hex'), ${settings.label}, ${settings.roleId}::uuid,
-        ${JSON.stringify(settings.scopes)}::text::jsonb, ${JSON.stringify(settings.allowedOrigins)}::text::jsonb,
-        ${settings.rateLimitPerMin}::int, ${settings.rateLimitPerDay}::int,
-        now() + make_interval(days => ${ttlDays ?? TTL_DAYS.default}::int), ${caller.id})
-      returning ${COLUMNS}`),
-  );
-  return { ...toKey(row as KeyRow), key };
+function columnsOf(settings: Settings): Readonly<Record<string, Sql>> {
+  return {
+    label: sql`${settings.label}`,
+    role_id: sql`${settings.roleId}::uuid`,
+    scopes: jsonb(settings.scopes),
+    allowed_origins: jsonb(settings.allowedOrigins),
+    rate_limit_per_min: sql`${settings.rateLimitPerMin}::int`,
+    rate_limit_per_day: sql`${settings.rateLimitPerDay}::int`,
+  };
 }
 
-/** The tenant's usable and expired keys, newest first, without their values. */
-export async function listPublicKeys(app: App, caller: TenantCaller): Promise<PublicKey[]> {
-  const rows = await app.db.rows<KeyRow>(sql`
-    select ${COLUMNS} from platform.public_keys
-    where tenant_id = ${caller.tenant.id}::uuid and revoked_at is null
-    order by id desc`);
-  return rows.map(toKey);
+export function listPublicKeys(app: App, caller: TenantCaller): Promise<PublicKey[]> {
+  return KEYS.list(app.db, keysOf(caller));
 }
 
-/** Changes the members given, on every process at once; `ttlDays` counts anew from now. 404 for a key that is not the tenant's. */
+/** Changes the members given; `ttlDays` counts from now. 400 with every problem, 404. */
 export async function updatePublicKey(
   app: App,
   caller: TenantCaller,
   id: string,
   body: JsonObject,
 ): Promise<PublicKey> {
-  const current = await findKey(app, caller, id);
-  const { settings, ttlDays } = await readSettings(app, caller, body, current);
-  const row = await withRoleLocked(app, caller, settings.roleId, (tx) =>
-    tx.first<KeyRow & { hash: string }>(sql`
-      update platform.public_keys
-      set label = ${settings.label}, role_id = ${settings.roleId}::uuid,
-        scopes = ${JSON.stringify(settings.scopes)}::text::jsonb,
-        allowed_origins = ${JSON.stringify(settings.allowedOrigins)}::text::jsonb,
-        rate_limit_per_min = ${settings.rateLimitPerMin}::int, rate_limit_per_day = ${settings.rateLimitPerDay}::int,
-        expires_at = coalesce(now() + make_interval(days => ${ttlDays ?? null}::int), expires_at)
-      where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid and revoked_at is null
-      returning ${COLUMNS}, encode(hash, 'hex') as hash`),
+  const current = await KEYS.find(app, keysOf(caller), id);
+  const { settings, ttlDays = null } = await readSettings(app, caller, body, current);
+  const values = {
+    ...columnsOf(settings),
+    expires_at: sql`coalesce(now() + make_interval(days => ${ttlDays}::int), expires_at)`,
+  };
+  const assignments = Object.entries(values).map(([name, value]) => sql`${identifier(name)} = ${value}`);
+  return KEYS.update(app, keysOf(caller), id, join(assignments, ', '), (statement) =>
+    withRoleLocked(app, caller, settings.roleId, statement),
   );
-  if (row === undefined) throw notFound('key');
-  await app.invalidations.publish('credential', row.hash);
-  return toKey(row);
 }
 
-/** Writes a key while its role is kept from going. */
+/** Runs a statement in a transaction in which the role cannot be deleted. */
 function withRoleLocked<T>(
   app: App,
   { tenant }: TenantCaller,
@@ -125,21 +103,11 @@ function withRoleLocked<T>(
   });
 }
 
-/** Revokes at once, on every process. 404 for a key that is not the tenant's, or revoked already. */
 export function revokePublicKey(app: App, caller: TenantCaller, id: string): Promise<void> {
-  return revokeKey(app, caller, 'public_keys', id);
+  return KEYS.revoke(app, keysOf(caller), id);
 }
 
-async function findKey(app: App, caller: TenantCaller, id: string): Promise<PublicKey> {
-  if (!isUuid(id)) throw notFound('key');
-  const row = await app.db.first<KeyRow>(sql`
-    select ${COLUMNS} from platform.public_keys
-    where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid and revoked_at is null`);
-  if (row === undefined) throw notFound('key');
-  return toKey(row);
-}
-
-/** The settings in a body, over those that stand already or the defaults. */
+/** The settings of a body; members left out keep their current value, or get the default. */
 async function readSettings(
   app: App,
   caller: TenantCaller,
@@ -147,8 +115,8 @@ async function readSettings(
   current?: PublicKey,
 ): Promise<{ settings: Settings; ttlDays: number | undefined }> {
   const input = new Input(body);
-  const member = <T>(name: string, rule: Parameters<typeof input.required<T>>[1], standing: T | undefined): T =>
-    standing === undefined ? input.required(name, rule) : (input.optional(name, rule) ?? standing);
+  const member = <T>(name: string, rule: Parameters<typeof input.required<T>>[1], fallback: T | undefined): T =>
+    fallback === undefined ? input.required(name, rule) : (input.optional(name, rule) ?? fallback);
   const origins = texts(0, originsMax, isOrigin, 'must be a list of origins, such as https://app.example.com');
   const settings: Settings = {
     label: member('label', text(LIMITS.key.labelMax), current?.label),
@@ -174,21 +142,4 @@ async function readSettings(
   }
   input.done();
   return { settings, ttlDays };
-}
-
-function toKey(row: KeyRow): PublicKey {
-  const { id, prefix, label, role_id: roleId, scopes, expires_at: expiresAt, created_at: createdAt } = row;
-  const { allowed_origins: allowedOrigins, rate_limit_per_min, rate_limit_per_day } = row;
-  return {
-    id,
-    keyPrefix: prefix,
-    label,
-    roleId,
-    scopes,
-    allowedOrigins,
-    rateLimitPerMin: rate_limit_per_min,
-    rateLimitPerDay: rate_limit_per_day,
-    expiresAt,
-    createdAt,
-  };
 }

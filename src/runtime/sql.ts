@@ -39,6 +39,11 @@ export function join(parts: readonly Sql[], separator: string): Sql {
 
 export const EMPTY = raw('');
 
+/** A value as jsonb; undefined as null. */
+export function jsonb(value: unknown): Sql {
+  return sql`${value === undefined ? null : JSON.stringify(value)}::text::jsonb`;
+}
+
 /**
  * To be selected in a transaction that a crash of the server may undo at no price but work done twice: its commit waits
  * for no disk. What was committed before, by whomever, is not affected.
