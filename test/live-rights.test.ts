@@ -150,7 +150,9 @@ test('a role that changes shows other fields from the next event on, and nothing
 test('rights in doubt are looked up once all who hear of a change have dropped what they kept of it', async () => {
   const audience = new TenantConnections(service.app, 'some tenant');
   const listener: LiveConnection = { deliver: () => undefined, disconnect: () => undefined };
-  const [before, after] = ['before', 'after'].map((role) => ({ role, tenant: { status: 'active' } }) as TenantCaller);
+  const [before, after] = ['before', 'after'].map(
+    (role) => ({ kind: 'bot', role, tenant: { status: 'active' } }) as TenantCaller,
+  );
   let known = before as TenantCaller;
   audience.add({ key: 'k', load: async () => known }, known, listener, []);
   // Announcements are heard in any order: streams may be told before a cache is.

@@ -41,30 +41,12 @@ export async function rolesOf(app: App, tenant: Tenant): Promise<TenantRoles> {
   return cacheOf(app).get(tenant.id, () => loadRoles(app, tenant));
 }
 
-interface RoleRow {
-  id: string;
-  name: string;
-  description: string | null;
-  is_system: boolean;
-  permissions: Record<string, Operation[]>;
-  entities: Record<string, EntityRestriction>;
-  created_at: string;
-  updated_at: string;
-}
-
 async function loadRoles(app: App, tenant: Tenant): Promise<TenantRoles> {
-  const rows = await app.db.rows<RoleRow>(sql`
-    select id, name, description, is_system, permissions, entities, created_at, updated_at
+  const roles = await app.db.rows<Role>(sql`
+    select id, name, description, is_system as "isSystem", permissions, entities, created_at as "createdAt",
+      updated_at as "updatedAt"
     from ${identifier(tenant.schema, 'roles')}
     order by is_system desc, name`);
-  const roles = rows.map(
-    ({ is_system: isSystem, created_at: createdAt, updated_at: updatedAt, ...rest }): Role => ({
-      ...rest,
-      isSystem,
-      createdAt,
-      updatedAt,
-    }),
-  );
   return {
     byName: new Map(roles.map((role) => [role.name, role])),
     byId: new Map(roles.map((role) => [role.id, role])),

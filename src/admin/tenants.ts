@@ -12,7 +12,7 @@ import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { isDeadlock } from '../runtime/postgres/failures.ts';
 import type { Transaction } from '../runtime/postgres.ts';
-import { identifier, join, sql, type Tx } from '../runtime/sql.ts';
+import { identifier, join, jsonb, sql, type Tx } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { applyTenantSchema, dropTenantSchema } from '../tenants/provision.ts';
 import {
@@ -76,7 +76,7 @@ export async function insertTenant(
   await requireNamesFree(app, tx, slug, settings.customDomain ?? null);
   await tx.rows(sql`
     insert into platform.tenants (id, slug, name, settings)
-    values (${id}::uuid, ${slug}, ${name}, ${JSON.stringify(settings)}::text::jsonb)`);
+    values (${id}::uuid, ${slug}, ${name}, ${jsonb(settings)})`);
   await applyTenantSchema(app, tx, id);
 }
 
@@ -201,7 +201,7 @@ export async function updateTenant(app: App, slug: string, input: JsonObject, is
     return tx.first<TenantRow>(sql`
       update platform.tenants
       set name = coalesce(${name ?? null}, name), status = coalesce(${status ?? null}, status),
-        settings = settings || ${JSON.stringify(settings)}::text::jsonb, updated_at = now()
+        settings = settings || ${jsonb(settings)}, updated_at = now()
       where slug = ${slug}
       returning ${TENANT_COLUMNS}`);
   });

@@ -1,6 +1,6 @@
 // Bots: software agents of a tenant, with a name, a secret and permissions of their own. The secret is
-// random, shown once, kept as a hash; it is traded for a token that lasts an hour. A revoked bot gets
-// no more tokens; the ones it holds run out by themselves.
+// random, shown once and stored as a hash; it is exchanged for a token of one hour. A revoked bot gets no
+// more tokens; those it holds stay valid until they expire.
 // Contract: interface#bot, interface#identity, decisions#lockout.
 import type { TenantCaller } from '../access/caller.ts';
 import { lockEntities } from '../access/grants.ts';
@@ -9,7 +9,7 @@ import { conflict, forbidden, notFound } from '../errors.ts';
 import { Input, matching, text } from '../http/input.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
-import { sql } from '../runtime/sql.ts';
+import { jsonb, sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { newToken, sha256 } from '../runtime/tokens.ts';
 import { type BotPermissions, readPermissions } from './bot-permissions.ts';
@@ -28,7 +28,7 @@ export interface Bot {
   updatedAt: string;
 }
 
-/** A bot with its secret, which stands nowhere else. */
+/** A bot with its secret, shown only when it is made. */
 export interface BotWithSecret {
   id: string;
   name: string;
@@ -52,7 +52,7 @@ export async function registerBot(app: App, caller: TenantCaller, body: JsonObje
     return tx.first<{ id: string }>(sql`
       insert into platform.bots (id, tenant_id, name, secret_hash, permissions, created_by)
       values (${newId()}::uuid, ${tenant.id}::uuid, ${name}, decode(${sha256(secret).toString('hex')}, 'hex'),
-        ${JSON.stringify(permissions)}::text::jsonb, ${caller.id})
+        ${jsonb(permissions)}, ${caller.id})
       on conflict (tenant_id, name) do nothing
       returning id`);
   });
@@ -60,32 +60,17 @@ export async function registerBot(app: App, caller: TenantCaller, body: JsonObje
   return { id: row.id, name, secret, tenantSlug: tenant.slug };
 }
 
-interface BotRow {
-  id: string;
-  name: string;
-  permissions: BotPermissions;
-  revoked_at: string | null;
-  created_at: string;
-  updated_at: string;
-}
-
-/** The tenant's bots, revoked ones too, newest first. */
+/** The tenant's bots, revoked ones included, newest first. */
 export async function listBots(app: App, caller: TenantCaller): Promise<Bot[]> {
-  const rows = await app.db.rows<BotRow>(sql`
-    select id, name, permissions, revoked_at, created_at, updated_at from platform.bots
+  return app.db.rows<Bot>(sql`
+    select id, name, ${caller.tenant.slug}::text as "tenantSlug", permissions, revoked_at is null as "isActive",
+      revoked_at as "revokedAt", created_at as "createdAt", updated_at as "updatedAt"
+    from platform.bots
     where tenant_id = ${caller.tenant.id}::uuid
     order by id desc`);
-  return rows.map(({ revoked_at: revokedAt, created_at: createdAt, updated_at: updatedAt, ...bot }) => ({
-    ...bot,
-    tenantSlug: caller.tenant.slug,
-    isActive: revokedAt === null,
-    revokedAt,
-    createdAt,
-    updatedAt,
-  }));
 }
 
-/** Revokes for good. 404 for a bot that is not the tenant's; one that is revoked already stays so. */
+/** Revokes permanently; a revoked bot stays as it is. 404 for a bot of another tenant. */
 export async function revokeBot(app: App, caller: TenantCaller, id: string): Promise<void> {
   if (!isUuid(id)) throw notFound('bot');
   const row = await app.db.first(sql`
@@ -95,7 +80,7 @@ export async function revokeBot(app: App, caller: TenantCaller, id: string): Pro
   if (row === undefined) throw notFound('bot');
 }
 
-/** A new secret; the old one is good for nothing from then on. 404 for an unknown bot, 409 for a revoked one. */
+/** Replaces the secret; the old one is invalid at once. 404 for an unknown bot, 409 for a revoked one. */
 export async function resetBotSecret(
   app: App,
   caller: TenantCaller,

@@ -10,7 +10,7 @@ import { conflict, notFound } from '../errors.ts';
 import { Input, matching, OBJECT, text, texts } from '../http/input.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
-import { type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { jsonb, sql, type Tx } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 
 export const API_SLUG = /^[a-z0-9][a-z0-9-]{0,62}$/;
@@ -31,13 +31,7 @@ export interface PlatformApi {
 
 type Definition = Pick<PlatformApi, 'name' | 'slug' | 'roles' | 'permissions'>;
 
-interface ApiRow extends Definition {
-  id: string;
-  created_at: string;
-  updated_at: string;
-}
-
-const COLUMNS = sql`id, name, slug, roles, permissions, created_at, updated_at`;
+const COLUMNS = sql`id, name, slug, roles, permissions, created_at as "createdAt", updated_at as "updatedAt"`;
 
 /** Defines an API. 400 with every problem, 409 when the slug is taken. */
 export async function createPlatformApi(app: App, caller: TenantCaller, body: JsonObject): Promise<PlatformApi> {
@@ -45,30 +39,29 @@ export async function createPlatformApi(app: App, caller: TenantCaller, body: Js
   const { name, slug, roles, permissions } = definition;
   const row = await app.db.begin(async (tx) => {
     await checkRoles(tx, caller, input, definition);
-    return tx.first<ApiRow>(sql`
+    return tx.first<PlatformApi>(sql`
       insert into platform.apis (id, tenant_id, name, slug, roles, permissions)
-      values (${newId()}::uuid, ${caller.tenant.id}::uuid, ${name}, ${slug}, ${asJson(roles)}, ${asJson(permissions)})
+      values (${newId()}::uuid, ${caller.tenant.id}::uuid, ${name}, ${slug}, ${jsonb(roles)}, ${jsonb(permissions)})
       on conflict (tenant_id, slug) do nothing
       returning ${COLUMNS}`);
   });
   if (row === undefined) throw taken(slug);
-  return toApi(row);
+  return row;
 }
 
 /** The tenant's APIs, newest first. */
 export async function listApis(app: App, caller: TenantCaller): Promise<PlatformApi[]> {
-  const rows = await app.db.rows<ApiRow>(sql`
+  return app.db.rows<PlatformApi>(sql`
     select ${COLUMNS} from platform.apis where tenant_id = ${caller.tenant.id}::uuid order by id desc`);
-  return rows.map(toApi);
 }
 
 /** One API of the tenant; 404 otherwise. */
 export async function getApi(app: App, caller: TenantCaller, id: string): Promise<PlatformApi> {
   if (!isUuid(id)) throw notFound('API');
-  const row = await app.db.first<ApiRow>(sql`
+  const row = await app.db.first<PlatformApi>(sql`
     select ${COLUMNS} from platform.apis where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`);
   if (row === undefined) throw notFound('API');
-  return toApi(row);
+  return row;
 }
 
 /** Changes the members given. Keys whose role is not the API's any more may do nothing. */
@@ -78,7 +71,7 @@ export async function updateApi(app: App, caller: TenantCaller, id: string, body
   const row = await replaceDefinition(app, caller, id, next, roles);
   if (row === undefined) throw notFound('API');
   await announceKeys(app, await keyHashes(app, id));
-  return toApi(row);
+  return row;
 }
 
 async function replaceDefinition(
@@ -87,14 +80,14 @@ async function replaceDefinition(
   id: string,
   { input, definition }: ReadDefinition,
   known: readonly string[],
-): Promise<ApiRow | undefined> {
+): Promise<PlatformApi | undefined> {
   const { name, slug, roles, permissions } = definition;
   try {
     return await app.db.begin(async (tx) => {
       await checkRoles(tx, caller, input, definition, known);
-      return tx.first<ApiRow>(sql`
+      return tx.first<PlatformApi>(sql`
         update platform.apis
-        set name = ${name}, slug = ${slug}, roles = ${asJson(roles)}, permissions = ${asJson(permissions)},
+        set name = ${name}, slug = ${slug}, roles = ${jsonb(roles)}, permissions = ${jsonb(permissions)},
           updated_at = now()
         where id = ${id}::uuid
         returning ${COLUMNS}`);
@@ -193,12 +186,4 @@ async function keyHashes(app: App, apiId: string): Promise<string[]> {
 
 async function announceKeys(app: App, hashes: readonly string[]): Promise<void> {
   await Promise.all(hashes.map((hash) => app.invalidations.publish('credential', hash)));
-}
-
-function asJson(value: unknown): Sql {
-  return sql`${JSON.stringify(value)}::text::jsonb`;
-}
-
-function toApi({ created_at: createdAt, updated_at: updatedAt, ...api }: ApiRow): PlatformApi {
-  return { ...api, createdAt, updatedAt };
 }

@@ -9,7 +9,7 @@ import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { conflict, invalidField, notFound } from '../errors.ts';
 import { newId } from '../runtime/ids.ts';
-import { identifier, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { identifier, jsonb, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { readRole } from './role-input.ts';
@@ -119,8 +119,4 @@ async function usesOf(tx: Tx, { id: tenantId, ...tenant }: Tenant, name: string,
 
 function rolesTable({ schema }: Tenant): Sql {
   return identifier(schema, 'roles');
-}
-
-function jsonb(value: object | undefined): Sql {
-  return value === undefined ? sql`null::jsonb` : sql`${JSON.stringify(value)}::text::jsonb`;
 }

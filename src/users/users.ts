@@ -36,35 +36,26 @@ export interface InvitedUser {
   expiresAt: string;
 }
 
-interface UserRow {
-  id: string;
-  email: string;
-  name: string;
-  role: string;
-  is_active: boolean;
-  created_at: string;
-  updated_at: string;
-}
-
-const COLUMNS = sql`id, email, name, role, is_active, created_at, updated_at`;
+const COLUMNS = sql`
+  id, email, name, role, is_active as "isActive", created_at as "createdAt", updated_at as "updatedAt"`;
 
 /** The users, newest first. */
 export async function listUsers(app: App, { tenant }: TenantCaller, page: number, limit: number): Promise<Page<User>> {
   const users = usersTable(tenant);
-  const rows = await app.db.rows<UserRow>(sql`
+  const rows = await app.db.rows<User>(sql`
     select ${COLUMNS} from ${users}
     order by id desc
     limit ${limit}::bigint offset ${(page - 1) * limit}::bigint`);
   const counted = await app.db.first<{ total: number }>(sql`select count(*) as total from ${users}`);
-  return pageOf(rows.map(toUser), counted?.total ?? 0, page, limit);
+  return pageOf(rows, counted?.total ?? 0, page, limit);
 }
 
 /** One user. 404. */
 export async function getUser(app: App, { tenant }: TenantCaller, id: string): Promise<User> {
   if (!isUuid(id)) throw notFound('user');
-  const row = await app.db.first<UserRow>(sql`select ${COLUMNS} from ${usersTable(tenant)} where id = ${id}::uuid`);
+  const row = await app.db.first<User>(sql`select ${COLUMNS} from ${usersTable(tenant)} where id = ${id}::uuid`);
   if (row === undefined) throw notFound('user');
-  return toUser(row);
+  return row;
 }
 
 /** Adds a user, or, without a password, invites the person into the role named. */
@@ -92,13 +83,13 @@ export async function insertUser(
   tenant: Pick<Tenant, 'schema'>,
   { email, name, role, passwordHash }: { email: string; name: string; role: string; passwordHash: string },
 ): Promise<User> {
-  const row = await queries.first<UserRow>(sql`
+  const row = await queries.first<User>(sql`
     insert into ${usersTable(tenant)} (id, email, name, role, password_hash)
     values (${newId()}::uuid, ${email}, ${name}, ${role}, ${passwordHash})
     on conflict ((lower(email))) do nothing
     returning ${COLUMNS}`);
   if (row === undefined) throw takenEmail();
-  return toUser(row);
+  return row;
 }
 
 /** Changes a user. A new password or the end of `isActive` ends the user's tokens. */
@@ -113,7 +104,7 @@ export async function changeUser(app: App, caller: TenantCaller, id: string, bod
     if (role !== undefined) await lockRole(tx, tenant, role);
     if ((role !== undefined && role !== 'owner') || isActive === false) await keepAnOwner(tx, tenant, id);
     if (email !== undefined) await requireEmailFree(tx, tenant, email, id);
-    return tx.first<UserRow>(sql`
+    return tx.first<User>(sql`
       update ${usersTable(tenant)}
       set email = coalesce(${email ?? null}, email), name = coalesce(${name ?? null}, name),
         role = coalesce(${role ?? null}, role), is_active = coalesce(${isActive ?? null}::boolean, is_active),
@@ -124,7 +115,7 @@ export async function changeUser(app: App, caller: TenantCaller, id: string, bod
   });
   if (row === undefined) throw notFound('user');
   await app.invalidations.publish('user', `${tenant.id}:${row.id}`);
-  return toUser(row);
+  return row;
 }
 
 /** Removes a user, whose tokens end with it. Returns its id. */
@@ -161,8 +152,4 @@ function takenEmail() {
 
 export function usersTable({ schema }: Pick<Tenant, 'schema'>): Sql {
   return identifier(schema, 'users');
-}
-
-function toUser({ is_active: isActive, created_at: createdAt, updated_at: updatedAt, ...rest }: UserRow): User {
-  return { ...rest, isActive, createdAt, updatedAt };
 }
