@@ -1,7 +1,6 @@
-// The rule of the admin keys' own routes: the super-admin secret and an admin key with the scope, both
-// in one request. Only the first key, while no usable key may write, is made with the secret alone.
-// One of the two missing is 401, a scope missing 403. Contract: interface#credential-rules, decisions#admin-keys,
-// decisions#status-codes.
+// Access to the admin-key routes: the super-admin secret together with an admin key that has the scope. While
+// no usable key may write, the secret alone creates the first one.
+// Failures: 401 when one of the two is missing, 403 when the scope is. Contract: decisions#admin-keys.
 import type { App } from '../app.ts';
 import { forbidden, unauthorized } from '../errors.ts';
 import { type Queries, sql } from '../runtime/sql.ts';
@@ -34,7 +33,7 @@ export function keyMissing(): Error {
   return unauthorized('this needs an admin key along with the super-admin secret');
 }
 
-/** Whether there is a key that may make others: then the secret alone does not suffice any more. */
+/** Whether a usable key may create others: from then on the secret alone is not enough. */
 export async function writingKeyExists(queries: Queries): Promise<boolean> {
   const row = await queries.first(sql`
     select from platform.admin_keys

@@ -1,7 +1,7 @@
-// Where public keys may be used from. A key's origins are compared as text with the browser's Origin
-// header; nothing else is ever allowed, no credentials, no `null`. A preflight carries no key: it is
-// answered for an origin that some key names. A key without origins is not for browsers: it works, but
-// no other site's script may read the answers. Contract: decisions#keys.
+// Cross-origin use of public keys. A key's origins are compared as text with the browser's Origin header; no
+// wildcard, no credentials, no `null`. A preflight carries no key and is answered for an origin that any key
+// names. A key without origins is for programs: it works everywhere, but gets no CORS headers.
+// Contract: decisions#keys.
 import { type App, perApp } from '../app.ts';
 import { forbidden } from '../errors.ts';
 import { Cache } from '../runtime/cache.ts';
@@ -12,9 +12,9 @@ const EXPOSED =
   'ETag, RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id, Idempotent-Replayed';
 const ALLOWED_HEADERS =
   'Authorization, Content-Type, If-None-Match, X-Anon-Key, X-Public-Key, X-Request-Id, X-Tenant-ID, X-Tenant-Slug';
-const PREFLIGHT_KEPT_S = 600;
+const PREFLIGHT_MAX_AGE_S = 600;
 
-/** Notes the headers that let the key's own sites read the answer. 403 for a request from another origin. */
+/** Adds the CORS headers for the key's own origins. 403 for a request from another origin. */
 export function requireAllowedOrigin(request: Request, allowedOrigins: readonly string[]): void {
   const origin = request.headers.get('origin');
   const isListed = origin !== null && allowedOrigins.includes(origin);
@@ -30,13 +30,13 @@ export function isOriginAllowed(allowedOrigins: readonly string[], origin: strin
   return origin === null || allowedOrigins.length === 0 || allowedOrigins.includes(origin);
 }
 
-/** Whether a text is an origin as browsers send it: scheme, host, and a port that is not the usual one. */
+/** Whether a text is an origin as browsers send it: scheme, host, and the port unless it is the default. */
 export function isOrigin(text: string): boolean {
   const url = URL.parse(text);
   return url !== null && /^https?:$/.test(url.protocol) && url.origin === text;
 }
 
-/** The headers that answer a preflight request; the browser goes on only for an origin that is allowed. */
+/** The headers that answer a preflight request: CORS headers only for an origin that some key names. */
 export async function preflightHeaders(app: App, request: Request): Promise<Record<string, string>> {
   const vary = { vary: 'Origin, Access-Control-Request-Method, Access-Control-Request-Headers' };
   const origin = request.headers.get('origin');
@@ -46,7 +46,7 @@ export async function preflightHeaders(app: App, request: Request): Promise<Reco
     'access-control-allow-origin': origin,
     'access-control-allow-methods': 'GET',
     'access-control-allow-headers': ALLOWED_HEADERS,
-    'access-control-max-age': String(PREFLIGHT_KEPT_S),
+    'access-control-max-age': String(PREFLIGHT_MAX_AGE_S),
   };
 }
 

@@ -1,6 +1,6 @@
-// Rights are written by name, so a name must not come to mean something else. A role cannot go while somebody is being
-// given it; what a deleted entity or view was granted goes with it, from roles, platform APIs and bots, so that a new
-// one of that name begins with nothing. What confines a role stays: it can only hide.
+// Grants refer to roles, entities and views by name, so a name must not come to mean something else. A role
+// cannot be deleted while it is being assigned; deleting an entity or a view revokes the grants on it, so that
+// a new one of the same name starts without any. Row filters and hidden fields stay: they only restrict.
 // Failures: 400. Contract: decisions#roles, decisions#keys.
 import type { App } from '../app.ts';
 import { invalidField } from '../errors.ts';
@@ -9,10 +9,10 @@ import { identifier, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { isEntityName } from './rights.ts';
 
-type TenantSchemaName = Pick<Tenant, 'schema'>;
+type Schema = Pick<Tenant, 'schema'>;
 
-/** Which of these names are roles. Those stay until the transaction ends. */
-export async function lockRoles(tx: Tx, { schema }: TenantSchemaName, names: readonly string[]): Promise<Set<string>> {
+/** The names among these that are roles. Those roles cannot be deleted until the transaction ends. */
+export async function lockRoles(tx: Tx, { schema }: Schema, names: readonly string[]): Promise<Set<string>> {
   const rows = await tx.rows<{ name: string }>(sql`
     select name from ${identifier(schema, 'roles')}
     where name in (${listed(names)})
@@ -21,25 +21,22 @@ export async function lockRoles(tx: Tx, { schema }: TenantSchemaName, names: rea
   return new Set(rows.map(({ name }) => name));
 }
 
-/** 400 unless the role exists, which then stays until the transaction ends. */
-export async function lockRole(tx: Tx, place: TenantSchemaName, name: string): Promise<void> {
-  if (!(await lockRoles(tx, place, [name])).has(name)) {
+/** 400 unless the role exists. It cannot be deleted until the transaction ends. */
+export async function lockRole(tx: Tx, tenant: Schema, name: string): Promise<void> {
+  if (!(await lockRoles(tx, tenant, [name])).has(name)) {
     throw invalidField('role', `there is no role ${JSON.stringify(name)}`);
   }
 }
 
-/** The same of a role named by its id. */
-export async function lockRoleById(tx: Tx, { schema }: TenantSchemaName, id: string): Promise<void> {
+/** The same for a role named by its id. */
+export async function lockRoleById(tx: Tx, { schema }: Schema, id: string): Promise<void> {
   const row = await tx.first(sql`
     select from ${identifier(schema, 'roles')} where id = ${id}::uuid for key share`);
   if (row === undefined) throw invalidField('roleId', 'is not the id of a role');
 }
 
-/**
- * 400 at `<path>.<name>` unless each entity that something is granted on exists, which then stays until the transaction
- * ends.
- */
-export async function lockEntities(tx: Tx, { schema }: TenantSchemaName, granted: object, path: string): Promise<void> {
+/** 400 at `<path>.<name>` unless each entity in `granted` exists. None can be deleted until the transaction ends. */
+export async function lockEntities(tx: Tx, { schema }: Schema, granted: object, path: string): Promise<void> {
   const names = Object.keys(granted).filter(isEntityName);
   if (names.length === 0) return;
   const rows = await tx.rows<{ name: string }>(sql`
@@ -51,10 +48,10 @@ export async function lockEntities(tx: Tx, { schema }: TenantSchemaName, granted
   if (gone !== undefined) throw invalidField(`${path}.${gone}`, 'is no entity');
 }
 
-/** What other processes have to hear once the transaction has committed. */
+/** The invalidations to publish once the transaction has committed. */
 export type RevokedGrants = readonly (readonly [Topic, string])[];
 
-/** Takes away every grant on an entity's name, `view:<slug>` or the like. Announce what comes back. */
+/** Revokes every grant on these resources, in roles, platform APIs and bots. */
 export async function revokeGrants(
   tx: Tx,
   { id, schema }: Tenant,
@@ -85,8 +82,7 @@ export async function revokeGrants(
   ];
 }
 
-/** Tells every process. */
-export async function announceRevokedGrants(app: App, withdrawn: RevokedGrants): Promise<void> {
+export async function publishRevokedGrants(app: App, withdrawn: RevokedGrants): Promise<void> {
   await Promise.all(withdrawn.map(([topic, key]) => app.invalidations.publish(topic, key)));
 }
 

@@ -1,8 +1,7 @@
-// What guards every attempt to prove an identity by a secret that a person chose or typed: 20 a
-// minute from one address, and after 5 failures within 15 minutes for one account nothing but 401
-// for 15 minutes. A failure is written down before the secret is looked at and taken back when it
-// was right, so that parallel attempts cannot outrun the count, on any number of processes.
-// Contract: decisions#lockout.
+// Guards every check of a password or bot secret: 20 attempts a minute from one address, and 15 minutes of
+// 401 after 5 failures of one account within 15 minutes. A failure is stored before the secret is checked and
+// removed when it was right, so that parallel attempts cannot pass the limit, on any number of processes.
+// Failures: 401, 429. Contract: decisions#lockout.
 import type { App } from '../app.ts';
 import { unauthorized } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
@@ -13,7 +12,7 @@ import type { AccountKind } from './credential-kinds.ts';
 import { countRequest } from './rate-limit.ts';
 import { clientAddressOf } from './request-context.ts';
 
-/** An account that attempts are counted for, whether it exists or not. */
+/** An account whose attempts are counted, whether it exists or not. */
 export interface Account {
   kind: AccountKind;
   tenantId: string;
@@ -21,9 +20,9 @@ export interface Account {
   name: string;
 }
 
-/** Attempts of one account at this process come one after the other; this many may wait. */
+/** Attempts on one account run one at a time in a process; this many may wait. */
 const WAITING_MAX = 100;
-/** Every so many attempts, counts that mean nothing any more are removed. */
+/** Obsolete rows are deleted after every so many attempts. */
 const SWEEP_EVERY = 100;
 
 const { failuresMax, windowS, perAddress, perAddressWindowS } = LIMITS.attempts;
@@ -31,8 +30,8 @@ const gates = new Map<string, Semaphore>();
 let attempts = 0;
 
 /**
- * Lets one attempt through: resolves when `verify` says yes. 429 when the address has had its share; 401 when
- * the account is locked, which is not told apart from a wrong secret; what `verify` throws counts as no attempt.
+ * Makes one attempt: resolves when `verify` is true. 429 past the address's limit; 401 for a wrong secret and for a
+ * locked account alike. An error of `verify` does not count as an attempt.
  */
 export async function attemptIdentity(
   app: App,
@@ -43,10 +42,7 @@ export async function attemptIdentity(
   await guardAccount(app, account, verify);
 }
 
-/**
- * Counts an attempt, or a registration, of the request's address, and notes what is left for the answer's headers.
- * Each has its own count. 429 past the limit.
- */
+/** Counts an attempt or a registration of the request's address, each on its own. 429 past the limit. */
 export async function limitAttempts(
   app: App,
   request: Request,
@@ -56,7 +52,7 @@ export async function limitAttempts(
   await countRequest(app, request, [{ name, key, quota: perAddress, windowS: perAddressWindowS }]);
 }
 
-/** The part of `attempt` that concerns the account alone. */
+/** The same without the address's limit. */
 export async function guardAccount(app: App, account: Account, verify: () => Promise<boolean>): Promise<void> {
   const hash = sha256(`${account.kind} ${account.tenantId} ${account.name}`).toString('hex');
   const gate = gates.get(hash) ?? new Semaphore(1, WAITING_MAX);
@@ -75,32 +71,32 @@ async function countedAttempt(app: App, account: Sql, verify: () => Promise<bool
   try {
     isRight = await verify();
   } catch (error) {
-    await takeBack(app, account);
+    await uncountFailure(app, account);
     throw error;
   }
   if (!isRight) throw unauthorized('wrong credentials');
   await app.db.rows(sql`delete from platform.lockouts where account = ${account}`);
 }
 
-/** Adds a failure and, with the last one allowed, the lock. False when the account is locked already. */
+/** Adds a failure, and the lock with the last one allowed. False when the account is locked. */
 async function countFailure(app: App, account: Sql): Promise<boolean> {
   const window = sql`make_interval(secs => ${windowS}::int)`;
-  const isOver = sql`(l.locked_until is not null or l.window_started_at <= now() - ${window})`;
-  const failures = sql`case when ${isOver} then 1 else l.failures + 1 end`;
+  const isExpired = sql`(l.locked_until is not null or l.window_started_at <= now() - ${window})`;
+  const failures = sql`case when ${isExpired} then 1 else l.failures + 1 end`;
   const row = await app.db.first(sql`
     insert into platform.lockouts as l (account, failures, window_started_at)
     values (${account}, 1, now())
     on conflict (account) do update
     set failures = ${failures},
-      window_started_at = case when ${isOver} then now() else l.window_started_at end,
+      window_started_at = case when ${isExpired} then now() else l.window_started_at end,
       locked_until = case when ${failures} >= ${failuresMax}::int then now() + ${window} end
     where l.locked_until is null or l.locked_until <= now()
     returning failures`);
   return row !== undefined;
 }
 
-/** An attempt that could not be judged was none. */
-async function takeBack(app: App, account: Sql): Promise<void> {
+/** Undoes `countFailure` for an attempt that could not be verified. */
+async function uncountFailure(app: App, account: Sql): Promise<void> {
   await app.db.rows(sql`
     update platform.lockouts set failures = greatest(failures - 1, 0), locked_until = null
     where account = ${account}`);

@@ -1,13 +1,12 @@
-// Rate limits: fixed windows that start with the first request in them, counted by the broker, so
-// that they hold across all processes. Every answer says what is left; past a limit 429. With Redis
-// away a limit cannot be kept, and the request is refused with 503.
-// Contract: interface#limits, decisions#keys, decisions#lockout.
+// Rate limits: fixed windows that start with the first request in them, counted in the broker, so that they
+// hold across processes. Every answer carries the remaining quota. Failures: 429 past a limit; 503 without
+// Redis. Contract: interface#limits, decisions#keys; headers as in draft-ietf-httpapi-ratelimit-headers.
 import type { App } from '../app.ts';
 import { rateLimited } from '../errors.ts';
 import type { Caller } from './caller.ts';
 import { addResponseHeaders } from './request-context.ts';
 
-/** One limit: so many requests in so many seconds, counted under a key. `name` stands in the headers. */
+/** A quota of requests per window, counted under a key. `name` appears in the headers. */
 export interface RateWindow {
   name: string;
   key: string;
@@ -15,8 +14,8 @@ export interface RateWindow {
   windowS: number;
 }
 
-interface Spent extends RateWindow {
-  /** Requests left (below 0 for one too many), and whole seconds until all are back. */
+interface Usage extends RateWindow {
+  /** Requests left, negative past the limit, and whole seconds until the window resets. */
   left: number;
   resetS: number;
 }
@@ -24,7 +23,7 @@ interface Spent extends RateWindow {
 const MINUTE_S = 60;
 const DAY_S = 86_400;
 
-/** The limits that hold for a caller: a public key's own, and the general one where it is on. */
+/** The limits of a caller: the general one, if configured, and a public key's own. */
 export function rateWindowsOf(app: App, caller: Caller): RateWindow[] {
   const { rateLimitPerMin } = app.config;
   const id = `${caller.kind}:${caller.id ?? ''}`;
@@ -41,28 +40,31 @@ export function rateWindowsOf(app: App, caller: Caller): RateWindow[] {
 }
 
 /**
- * Counts a request in each window and notes the headers of its answer. 429 at the first window that is used up;
- * the ones after it are left alone, so that what a minute refuses is not taken from the day.
+ * Counts a request in each window and adds the headers of its answer. 429 at the first window past its limit; later
+ * windows are not counted, so a request denied by the minute does not use up the day.
  */
 export async function countRequest(app: App, request: Request, windows: readonly RateWindow[]): Promise<void> {
   if (windows.length === 0) return;
   const quotas = windows.map(({ key, quota, windowS }) => ({ key: `rate:${key}`, quota, windowMs: windowS * 1_000 }));
   const hits = await app.broker.countAll(quotas);
-  const spent = hits.map(({ count, resetMs }, i): Spent => {
+  const usage = hits.map(({ count, resetMs }, i): Usage => {
     const window = windows[i] as RateWindow;
     return { ...window, left: window.quota - count, resetS: Math.max(1, Math.ceil(resetMs / 1_000)) };
   });
-  addResponseHeaders(request, rateHeaders(windows, spent));
-  const usedUp = spent.find(({ left }) => left < 0);
-  if (usedUp !== undefined) throw rateLimited('too many requests', usedUp.resetS);
+  addResponseHeaders(request, rateHeaders(windows, usage));
+  const exceeded = usage.find(({ left }) => left < 0);
+  if (exceeded !== undefined) throw rateLimited('too many requests', exceeded.resetS);
 }
 
-/** The standard's two fields for all windows, and the customary three for the one with the least left. */
-function rateHeaders(windows: readonly RateWindow[], spent: readonly Spent[]): Record<string, string> {
-  const tightest = spent.reduce((least, window) => (window.left < least.left ? window : least));
+/**
+ * The two standard fields, and the three customary ones for the window with the least left. `usage` lacks the windows
+ * that were not counted.
+ */
+function rateHeaders(windows: readonly RateWindow[], usage: readonly Usage[]): Record<string, string> {
+  const tightest = usage.reduce((least, window) => (window.left < least.left ? window : least));
   return {
     'ratelimit-policy': windows.map(({ name, quota, windowS }) => `"${name}";q=${quota};w=${windowS}`).join(', '),
-    ratelimit: spent.map(({ name, left, resetS }) => `"${name}";r=${Math.max(0, left)};t=${resetS}`).join(', '),
+    ratelimit: usage.map(({ name, left, resetS }) => `"${name}";r=${Math.max(0, left)};t=${resetS}`).join(', '),
     'x-ratelimit-limit': String(tightest.quota),
     'x-ratelimit-remaining': String(Math.max(0, tightest.left)),
     'x-ratelimit-reset': String(Math.ceil(Date.now() / 1_000) + tightest.resetS),

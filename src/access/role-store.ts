@@ -1,6 +1,6 @@
-// A tenant's roles as stored, cached per process and dropped when a change is announced, so that a
-// role's change holds everywhere within a second. A role that is gone gives nothing.
-// Contract: decisions#roles.
+// The roles of a tenant and the rights they give, cached per process. A change of a role takes effect on every
+// process within a second; a deleted role gives no rights.
+// Contract: decisions#roles, decisions#changes-of-rights.
 import { type App, perApp } from '../app.ts';
 import { identifier, sql } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
@@ -22,12 +22,12 @@ export interface TenantRoles {
   byId: ReadonlyMap<string, Role>;
 }
 
-/** Roles whose bearers are tenant admins: nothing is refused or hidden. */
+/** Whether a role makes its users tenant admins, who have full rights. */
 export function isAdminRole(name: string | null): boolean {
   return name === 'owner' || name === 'admin';
 }
 
-/** What a role gives; nothing for a role that is not there any more. */
+/** The rights that a role gives; none for a missing role. */
 export function rightsOf(role: Role | undefined): Rights {
   if (role === undefined) return NO_RIGHTS;
   if (isAdminRole(role.name)) return FULL_RIGHTS;

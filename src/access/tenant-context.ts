@@ -1,7 +1,6 @@
-// Which tenant a request speaks in: X-Tenant-ID, then X-Tenant-Slug, then the credential's own
-// binding, then the host. A bound credential never reaches another tenant, and the refusal does not
-// tell whether that tenant exists. Contract: interface#tenant-context, decisions#tenant-context,
-// decisions#status-codes.
+// The tenant of a request: X-Tenant-ID, then X-Tenant-Slug, then the credential's own tenant, then the host. A
+// bound credential never reaches another tenant, and the 403 does not reveal whether that tenant exists.
+// Failures: 400, 403, 404. Contract: interface#tenant-context, decisions#tenant-context.
 import type { App } from '../app.ts';
 import { forbidden, invalidField, notFound } from '../errors.ts';
 import { type Tenant, tenantByHost, tenantBySlug } from '../tenants/tenants.ts';
@@ -9,15 +8,14 @@ import { hostOf } from './request-context.ts';
 
 const HEADERS = ['X-Tenant-ID', 'X-Tenant-Slug'] as const;
 
-/** The tenant of a bound credential, after checking that nothing in the request names another: 403. */
-export async function confirmTenant(app: App, request: Request, bound: Tenant): Promise<Tenant> {
+/** 403 when the request names a tenant other than the one its credential is bound to. */
+export async function confirmTenant(app: App, request: Request, bound: Tenant): Promise<void> {
   const slug = slugFromHeaders(request.headers);
   const named = slug ?? (await tenantOfHost(app, request))?.slug;
   if (named !== undefined && named !== bound.slug) throw forbidden('this credential belongs to another tenant');
-  return bound;
 }
 
-/** The tenant an unbound request names by header or host; null when it names none, 404 for an unknown slug. */
+/** The tenant that a request names by header or host; null when it names none, 404 for an unknown slug. */
 export async function namedTenant(app: App, request: Request): Promise<Tenant | null> {
   const slug = slugFromHeaders(request.headers);
   if (slug === undefined) return tenantOfHost(app, request);
@@ -26,12 +24,12 @@ export async function namedTenant(app: App, request: Request): Promise<Tenant | 
   return tenant;
 }
 
-/** Whether the request itself names a tenant, by header or host: a credential's binding does not count. */
+/** Whether the request names a tenant by header or host; the tenant of its credential does not count. */
 export async function namesTenant(app: App, request: Request): Promise<boolean> {
   return slugFromHeaders(request.headers) !== undefined || (await tenantOfHost(app, request)) !== null;
 }
 
-/** The first tenant header's slug. A header sent twice with differing values is refused: 400. */
+/** The slug of the first tenant header. 400 for a header with differing values. */
 function slugFromHeaders(headers: Headers): string | undefined {
   let chosen: string | undefined;
   for (const name of HEADERS) {

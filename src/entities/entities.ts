@@ -2,7 +2,7 @@
 // entity_records with its own indexes and counters. Its name stands in paths and roles, and stays.
 // Failures: 400, 403, 404, 409 as each says. Contract: decisions#entities.
 import type { TenantCaller } from '../access/caller.ts';
-import { announceRevokedGrants, revokeGrants } from '../access/grants.ts';
+import { publishRevokedGrants, revokeGrants } from '../access/grants.ts';
 import { allows, isFieldVisible, restrictionOn } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { conflict, forbidden, invalid, invalidField, notFound, type Problem } from '../errors.ts';
@@ -219,7 +219,7 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
     return { id: entity.id, withdrawn: await revokeGrants(tx, tenant, resources) };
   });
   await app.invalidations.publish('catalog', tenant.id);
-  await announceRevokedGrants(app, withdrawn);
+  await publishRevokedGrants(app, withdrawn);
   return id;
 }
 

@@ -2,7 +2,7 @@
 // them. A tenant's views are cached per process and dropped with its catalogue, on every process.
 // Failures: 400 naming every problem, 404, 409 for a slug that is taken. Contract: interface#view, interface#views.
 import type { TenantCaller } from '../access/caller.ts';
-import { announceRevokedGrants, revokeGrants } from '../access/grants.ts';
+import { publishRevokedGrants, revokeGrants } from '../access/grants.ts';
 import { allows } from '../access/rights.ts';
 import { type App, perApp } from '../app.ts';
 import { type Catalog, catalogOf } from '../entities/catalog.ts';
@@ -143,7 +143,7 @@ export async function deleteView(app: App, caller: TenantCaller, slug: string): 
     return { id: row.id, withdrawn: await revokeGrants(tx, tenant, [`view:${slug}`]) };
   });
   await app.invalidations.publish('catalog', tenant.id);
-  await announceRevokedGrants(app, withdrawn);
+  await publishRevokedGrants(app, withdrawn);
   return id;
 }
 
