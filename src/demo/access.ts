@@ -9,6 +9,7 @@ import { issuePlatformKey } from '../keys/platform-keys.ts';
 import { issuePublicKey } from '../keys/public-keys.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { addRole } from '../users/roles.ts';
+import type { NewView } from '../views/view.ts';
 import { createView } from '../views/views.ts';
 
 export const VIEW = 'won-deals';
@@ -24,7 +25,7 @@ const role: JsonObject = {
   },
 };
 
-const view: JsonObject = {
+const view: NewView = {
   entitySlug: 'deals',
   slug: VIEW,
   name: 'Won deals',

@@ -1,10 +1,11 @@
 // What the service sends, in the API document: one webhook for each record event, with the body, the
 // headers and the meaning of the receiver's answer.
 // Contract: interface#webhooks, decisions#webhook-requests.
+
 import { Type } from '@sinclair/typebox';
 import { RECORD_EVENTS } from '../events/event.ts';
 import { Timestamp, Uuid } from '../http/openapi.ts';
-import { RecordSchema } from '../records/routes.ts';
+import { RecordSchema } from '../records/record.ts';
 import { exampleOf } from './example.ts';
 import type { JsonSchema, Schemas } from './schema.ts';
 

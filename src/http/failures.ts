@@ -1,11 +1,13 @@
 // Every failure becomes one answer here: ours by their code, the framework's validation errors with
 // each problem named, Postgres's data errors as 400, anything else logged with its cause and
 // answered with one fixed sentence. No answer shows SQL, a stack or a table's name.
-import { Elysia } from 'elysia';
+import type { TSchema } from '@sinclair/typebox';
+import { Elysia, type ValidationError } from 'elysia';
 import { requestIdOf } from '../access/request-context.ts';
 import type { App } from '../app.ts';
-import { conflict, invalid, invalidField, notFound, type Problem, ServiceError } from '../errors.ts';
+import { conflict, invalid, invalidField, notFound, ServiceError } from '../errors.ts';
 import { isDeadlock } from '../runtime/postgres/failures.ts';
+import { problemsOf } from './check.ts';
 import { failure } from './reply.ts';
 
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
@@ -32,27 +34,17 @@ export function translate(code: unknown, error: unknown): ServiceError | undefin
   if (sqlState === '42P01' || sqlState === '3F000' || sqlState === '23503') return notFound('entity');
   if (isDeadlock(error)) return conflict('others are changing the same; try again');
   if (code === 'NOT_FOUND') return new ServiceError('NOT_FOUND', 'no such route');
-  if (code === 'VALIDATION') return validationFailure(error as ValidationFailure);
+  if (code === 'VALIDATION') return validationFailure(error as ValidationError);
   if (code === 'PARSE') return invalidField('body', 'cannot be read');
   return undefined;
 }
 
-interface ValidationFailure {
-  type: string;
-  all: readonly { path?: string; summary?: string; message?: string; schema?: { error?: unknown } }[];
-}
-
-function validationFailure(error: ValidationFailure): ServiceError | undefined {
-  if (error.type === 'response') return undefined;
+function validationFailure({ type, validator, value }: ValidationError): ServiceError | undefined {
+  if (type === 'response') return undefined;
   // A malformed id in a path names nothing that exists.
-  if (error.type === 'params') return new ServiceError('NOT_FOUND', 'no such resource');
-  const problems = new Map<string, Problem>();
-  for (const { path, summary, message, schema } of error.all) {
-    const name = (path ?? '').replace(/^\//, '').replaceAll('/', '.') || error.type;
-    const own = typeof schema?.error === 'string' ? schema.error : undefined;
-    if (!problems.has(name)) problems.set(name, { path: name, message: own ?? summary ?? message ?? 'is invalid' });
-  }
-  return invalid([...problems.values()]);
+  if (type === 'params') return notFound('resource');
+  const { schema } = validator as { schema?: TSchema };
+  return invalid(problemsOf(schema ?? (validator as unknown as TSchema), value));
 }
 
 /** The framework keeps paths without parameters apart from the others. */

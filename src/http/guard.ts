@@ -1,7 +1,7 @@
-// The front door of every route: who asks, whether that kind may come in, and the JSON body; in this
-// order, so that 401 comes before 403, and both before anything is said about the body. A path that
-// names what cannot even be stored names nothing: 404.
-// Hooks are literal `async` functions: the framework looks at their source to know what to await.
+// Admits callers to routes: authentication, then the route's access, then the JSON body, so that 401
+// comes before 403 and both before any fault of the body. A path parameter that Postgres cannot store
+// is a 404. Hooks are literal `async` functions: the framework reads their source to know what to await.
+// Contract: decisions#answers
 import { Elysia } from 'elysia';
 import { type AdminKeyAccess, isAdminKeyAccess, requireBothCredentials } from '../access/admin-key-access.ts';
 import { authenticate } from '../access/authenticate.ts';
@@ -11,15 +11,15 @@ import { forbidden, notFound, unauthorized } from '../errors.ts';
 import { textProblem } from '../runtime/text.ts';
 import { jsonBodies } from './json-body.ts';
 
+/** Routes inside a tenant: for any credential there, or for its admins. Handlers get a `TenantCaller`. */
+export type TenantAccess = 'tenant' | 'admin';
+
 /**
- * Who may use a route: `any` credential, any credential inside a `tenant`, a tenant `admin`, an
- * admin `session` token, the super-admin (`super`), the super-admin or an admin key with a scope, or
- * (`admin-keys:...`) the super-admin together with an admin key.
+ * Routes of the platform: for `any` credential, an admin `session` token, the super-admin (`super`), the super-admin or
+ * an admin key with the scope named, or (`admin-keys:...`) the super-admin together with an admin key. Handlers get a `Caller`.
  */
-export type Access =
+export type PlatformAccess =
   | 'any'
-  | 'tenant'
-  | 'admin'
   | 'session'
   | 'super'
   | 'platform:read'
@@ -27,24 +27,51 @@ export type Access =
   | 'tenants:manage'
   | AdminKeyAccess;
 
+/** Who may use a route; `open` routes need no credential. */
+export type Access = TenantAccess | PlatformAccess | 'open';
+
 /**
- * The routes' shared context: `caller`, the macros `access` (every route states it) and `json` (its
- * body is read: `true` for at most MAX_BODY_BYTES, else a limit in bytes).
+ * The macros by which a route admits its callers, `tenant` and `platform`, and `json`, which reads its body: `true` for
+ * at most MAX_BODY_BYTES, else a limit in bytes.
  */
 export function guard(app: App) {
   return new Elysia({ name: 'guard' })
     .use(jsonBodies(app))
-    .derive({ as: 'scoped' }, async ({ request }) => ({
-      caller: (await authenticate(app, request)) as TenantCaller,
-    }))
-    .macro('access', (access: Access) => ({
-      transform: async ({ caller, params }: { caller?: Caller | null; params?: Params }) => {
-        await admit(app, caller ?? null, access);
-        for (const name in params) requireStorable(params[name] ?? null);
-      },
-      // biome-ignore lint/suspicious/noExplicitAny: the framework's type for `detail` has no room for extensions
-      detail: { 'x-access': access, security: SECURITY[access] } as any,
-    }));
+    .macro('tenant', (access: TenantAccess) => admission(app, access, admitToTenant))
+    .macro('platform', (access: PlatformAccess) => admission(app, access, admitToPlatform))
+    .macro('access', (access: Exclude<Access, 'open'>) => admission(app, access, admitAny));
+}
+
+async function admitAny(app: App, caller: Caller, access: Exclude<Access, 'open'>): Promise<TenantCaller> {
+  if (access === 'tenant' || access === 'admin') return admitToTenant(app, caller, access);
+  return (await admitToPlatform(app, caller, access)) as TenantCaller;
+}
+
+/** What a hook sees of the request; the framework does not know the members that hooks add. */
+interface Context {
+  request: Request;
+  params?: Params;
+  caller?: unknown;
+}
+
+/** The hooks of a route: admission before the body is read, the caller typed by what it was admitted as. */
+function admission<A extends Exclude<Access, 'open'>, C extends Caller>(
+  app: App,
+  access: A,
+  admit: (app: App, caller: Caller, access: A) => Promise<C>,
+) {
+  return {
+    transform: async (context: Context) => {
+      const caller = await authenticate(app, context.request);
+      if (caller === null) throw unauthorized();
+      context.caller = await admit(app, caller, access);
+      for (const name in context.params) requireStorable(context.params[name] ?? null);
+    },
+    // Runs after the input is checked; `transform` cannot type what it adds.
+    resolve: ({ caller }: Context) => ({ caller: caller as C }),
+    // biome-ignore lint/suspicious/noExplicitAny: the framework's type for `detail` has no room for extensions
+    detail: { 'x-access': access, security: SECURITY[access] } as any,
+  };
 }
 
 /** Path parameters; null for one whose bytes are no text. */
@@ -59,7 +86,7 @@ const BOTH_CREDENTIALS = [{ adminSecret: [], adminKey: [] }];
 const ADMIN_CREDENTIALS = [{ bearer: [] }, { apiKey: [] }, { adminSecret: [] }];
 
 /** Security requirements of the API document, by access. */
-const SECURITY: Record<Access, object[]> = {
+const SECURITY: Record<Exclude<Access, 'open'>, object[]> = {
   any: [...TENANT_CREDENTIALS, { adminKey: [] }],
   tenant: TENANT_CREDENTIALS,
   admin: ADMIN_CREDENTIALS,
@@ -73,21 +100,19 @@ const SECURITY: Record<Access, object[]> = {
   'admin-keys:create': [...BOTH_CREDENTIALS, { adminSecret: [] }],
 };
 
-/** Throws 401 or 403 unless the caller may use a route of this access. */
-async function admit(app: App, caller: Caller | null, access: Access): Promise<void> {
-  if (caller === null) throw unauthorized();
-  if (access === 'any') return requireActive(caller);
-  if (isAdminKeyAccess(access)) await requireBothCredentials(app, caller, access);
-  else if (access === 'tenant') requireTenant(caller);
-  else if (access === 'admin') requireTenantAdmin(caller);
-  else if (access === 'session') {
-    if (caller.kind !== 'admin_session') throw forbidden('this needs an admin session token');
-  } else if (caller.kind !== 'super_admin') {
-    if (access === 'super' || !caller.scopes?.includes(access)) throw forbidden();
-  }
+async function admitToTenant(_: App, caller: Caller, access: TenantAccess): Promise<TenantCaller> {
+  return access === 'admin' ? requireTenantAdmin(caller) : requireTenant(caller);
 }
 
-/** A suspended tenant's requests get 403, whatever they ask; platform credentials without a tenant have none. */
-function requireActive(caller: Caller): void {
-  if (caller.tenant !== null) requireTenant(caller);
+/** 401 or 403 unless the caller may use a platform route of this access. */
+async function admitToPlatform(app: App, caller: Caller, access: PlatformAccess): Promise<Caller> {
+  // A suspended tenant gets 403 for every request; platform credentials may come without a tenant.
+  if (access === 'any') return caller.tenant === null ? caller : requireTenant(caller);
+  if (isAdminKeyAccess(access)) await requireBothCredentials(app, caller, access);
+  else if (access === 'session') {
+    if (caller.kind !== 'admin_session') throw forbidden('this needs an admin session token');
+  } else if (caller.kind !== 'super_admin' && (access === 'super' || !caller.scopes?.includes(access))) {
+    throw forbidden();
+  }
+  return caller;
 }

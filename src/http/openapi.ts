@@ -3,6 +3,7 @@
 // and checked. The document itself is put together in the docs room.
 import { type TSchema, Type } from '@sinclair/typebox';
 import type { ErrorCode } from '../errors.ts';
+import { closed } from './schemas.ts';
 
 /** Request headers with a meaning of their own; the document holds their words. */
 export type RequestHeader = 'If-Match' | 'If-None-Match' | 'Idempotency-Key';
@@ -46,53 +47,19 @@ export function describe(description: Description): object {
   };
 }
 
-/** A request body or query: unknown members are let through here, and named or ignored by the operation. */
-export function open<T extends Parameters<typeof Type.Object>[0]>(properties: T) {
-  return Type.Object(properties, { additionalProperties: true });
-}
-
-/** A request body that takes no other members. For the document: the operation names each of them. */
-export function closed<T extends Parameters<typeof Type.Object>[0]>(properties: T) {
-  return Type.Object(properties, { additionalProperties: false });
-}
+export {
+  closed,
+  Deleted,
+  Ignored as Idle,
+  nullable,
+  open,
+  pageSchema,
+  Revoked,
+  Timestamp,
+  Uuid,
+} from './schemas.ts';
 
 /** The same where every member may be left out. */
 export function closedChange<T extends Parameters<typeof Type.Object>[0]>(properties: T) {
   return Type.Partial(closed(properties), { additionalProperties: false });
 }
-
-/** A member of a closed request body that the service decides by itself: it may be sent, and means nothing. */
-export const Idle = Type.Optional(Type.Unknown({ readOnly: true, description: 'may be sent, and means nothing' }));
-
-const UUID_PATTERN = '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$';
-
-/** Shapes that many rooms answer with. */
-export const Uuid = Type.String({
-  pattern: UUID_PATTERN,
-  description: 'UUID',
-  error: 'must be a UUID',
-  examples: ['01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f'],
-});
-export const Timestamp = Type.String({
-  pattern: '^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}\\.\\d{3}Z$',
-  description: 'ISO 8601 UTC timestamp with milliseconds',
-  examples: ['2026-03-01T09:30:00.000Z'],
-});
-
-export function nullable<T extends TSchema>(schema: T) {
-  return Type.Union([schema, Type.Null()]);
-}
-
-export function pageSchema<T extends TSchema>(item: T) {
-  return Type.Object({
-    items: Type.Array(item),
-    total: Type.Integer({ minimum: 0, examples: [1] }),
-    page: Type.Integer({ minimum: 1 }),
-    limit: Type.Integer({ minimum: 1, examples: [20] }),
-    totalPages: Type.Integer({ minimum: 0, examples: [1] }),
-  });
-}
-
-const AnyId = Type.String({ examples: Uuid.examples as string[] });
-export const Deleted = Type.Object({ id: AnyId, deleted: Type.Literal(true) });
-export const Revoked = Type.Object({ id: AnyId, revoked: Type.Literal(true) });

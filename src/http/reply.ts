@@ -1,7 +1,7 @@
 // How answers look: the envelope, one JSON content type on every runtime, and the headers that all
 // JSON answers carry. Nothing here decides; errors come with their status and headers.
 // Contract: decisions#answers.
-import type { Problem, ServiceError } from '../errors.ts';
+import type { ErrorCode, Problem, ServiceError } from '../errors.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
@@ -18,14 +18,41 @@ export function jsonText(text: string | null, status = 200, headers: Record<stri
   });
 }
 
+/** A good answer. */
+export interface Envelope<T> {
+  success: true;
+  data: T;
+}
+
 /** 200 `{ success: true, data }`. */
-export function ok(data: unknown, headers?: Record<string, string>): Response {
-  return jsonText(`{"success":true,"data":${JSON.stringify(data ?? null)}}`, 200, headers);
+export function ok<const T>(data: T, headers?: Record<string, string>): Envelope<T> {
+  return enveloped(data, 200, headers);
 }
 
 /** 201 `{ success: true, data }`. */
-export function created(data: unknown, headers?: Record<string, string>): Response {
-  return jsonText(`{"success":true,"data":${JSON.stringify(data ?? null)}}`, 201, headers);
+export function created<const T>(data: T, headers?: Record<string, string>): Envelope<T> {
+  return enveloped(data, 201, headers);
+}
+
+function enveloped<T>(data: T, status: number, headers?: Record<string, string>): Envelope<T> {
+  return typed(jsonText(`{"success":true,"data":${JSON.stringify(data ?? null)}}`, status, headers));
+}
+
+/** A `Response`, typed by what it carries, so that a handler is checked against the answer that its route states. */
+export function typed<T>(response: Response): Envelope<T> {
+  return response as unknown as Envelope<T>;
+}
+
+/** The `Response` that a typed answer is. */
+export function responseOf(answer: Envelope<unknown>): Response {
+  return answer as unknown as Response;
+}
+
+/** 304: the caller holds what the ETag names. */
+export function notModified(etag: string): Envelope<never> {
+  const answer = jsonText(null, 304, { etag });
+  answer.headers.delete('content-type');
+  return typed(answer);
 }
 
 /** `{ success: false, error: { code, message, requestId, details? } }` with the error's status and headers. */
@@ -37,11 +64,17 @@ export function failure(error: ServiceError, requestId: string): Response {
   );
 }
 
+/** A failed answer. */
+export interface Failure {
+  success: false;
+  error: ErrorBody & { requestId: string };
+}
+
 interface ErrorBody {
-  code: string;
+  code: ErrorCode;
   message: string;
   requestId?: string;
-  details?: readonly Problem[];
+  details?: Problem[];
 }
 
 /** The `error` member; also used for the single results of a bulk request. */
@@ -50,7 +83,7 @@ export function errorBody(error: ServiceError, requestId?: string): ErrorBody {
     code: error.ecode,
     message: error.message,
     ...(requestId === undefined ? {} : { requestId }),
-    ...(error.details === undefined ? {} : { details: error.details }),
+    ...(error.details === undefined ? {} : { details: [...error.details] }),
   };
 }
 

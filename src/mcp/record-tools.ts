@@ -1,6 +1,7 @@
 // MCP tools for entities and records, which call the operations of the REST interface. Changes are marked as made by
 // `mcp`. Failures are those of the operations: 400, 403, 404, 409 by their codes.
 // Contract: decisions#mcp.
+
 import { Type } from '@sinclair/typebox';
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import { listEntities } from '../entities/entities.ts';
@@ -9,7 +10,7 @@ import { Deleted } from '../http/openapi.ts';
 import { LIMITS } from '../limits.ts';
 import { listRecords } from '../records/read/list.ts';
 import { readRecord } from '../records/read/read.ts';
-import { RecordPageSchema, RecordSchema, ValuesSchema } from '../records/routes.ts';
+import { RecordPageSchema, RecordSchema, ValuesSchema } from '../records/record.ts';
 import { shape } from '../records/shape.ts';
 import {
   autocommit,

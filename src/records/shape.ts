@@ -2,20 +2,18 @@
 // relations, streams. Also the entity tags, and what conditional requests say of them.
 // Contract: interface#record, decisions#concurrency.
 import type { Entity, Field } from '../entities/field.ts';
+import type { FlatRecord } from './record.ts';
 import type { RecordRow } from './row.ts';
-
-/** A record as callers see it: fields and system fields side by side. */
-export type FlatRecord = Record<string, unknown>;
 
 /** The flat record, with the given fields only; a field without a value is null. */
 export function shape(row: RecordRow, entity: Entity, fields: readonly Field[]): FlatRecord {
-  const record: FlatRecord = { id: row.id, entityId: entity.id };
+  const record: Record<string, unknown> = { id: row.id, entityId: entity.id };
   for (const field of fields) record[field.key] = row.data[field.slot] ?? null;
   record.createdAt = row.created_at;
   record.updatedAt = row.updated_at;
   record.createdBy = row.created_by;
   record.updatedBy = row.updated_by;
-  return record;
+  return record as FlatRecord;
 }
 
 /** The strong validator of a record: its version. What hidden fields hold does not enter it. */

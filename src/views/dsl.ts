@@ -8,14 +8,9 @@ import type { Entity } from '../entities/field.ts';
 import { conflict, type Problem, ServiceError } from '../errors.ts';
 import { and, type Expression, type Names } from '../expression/ast.ts';
 import { parseExpression } from '../expression/parse.ts';
-import { LIMITS } from '../limits.ts';
+import type { Sound } from '../http/check.ts';
 import { accessScopeOf, allNames } from '../records/access-scope.ts';
-import type { JsonObject } from '../runtime/text.ts';
-
-/** `{ validate: [{ condition }] }`, every condition ANDed. */
-export interface FilterDsl {
-  validate: { condition: string }[];
-}
+import type { FilterDsl } from './view.ts';
 
 const PATH = 'filterDsl';
 
@@ -27,41 +22,17 @@ const ANY_READER: Names['user'] = {
   kind: 'user',
 };
 
-/** Reads a `filterDsl` from a request. Adds to `problems`, with a path to each condition that is none. */
-export function readDsl(
-  input: unknown,
+/** What is wrong with the conditions of a request, each named by its path. */
+export function dslProblems(
+  dsl: Sound<FilterDsl> | null | undefined,
   catalog: Catalog,
   caller: TenantCaller,
   entity: Entity,
-  problems: Problem[],
-): FilterDsl {
-  if (input === undefined || input === null) return { validate: [] };
-  if (!isObject(input)) return invalidDsl(problems, PATH, 'must be an object');
-  for (const name of Object.keys(input)) {
-    if (name !== 'validate') problems.push({ path: `${PATH}.${name}`, message: 'is not a part of filterDsl' });
-  }
-  const { validate = [] } = input;
-  if (!Array.isArray(validate) || validate.length > LIMITS.view.conditionsMax) {
-    return invalidDsl(
-      problems,
-      `${PATH}.validate`,
-      `must be a list of at most ${LIMITS.view.conditionsMax} conditions`,
-    );
-  }
+): Problem[] {
   const names: Names = { ...allNames(catalog, caller, entity, new Date()), user: ANY_READER };
-  return { validate: validate.flatMap((item, i) => readCondition(item, pathOf(i), names, problems)) };
-}
-
-function readCondition(item: unknown, path: string, names: Names, problems: Problem[]): { condition: string }[] {
-  const isFit = isObject(item) && typeof item.condition === 'string' && Object.keys(item).length === 1;
-  if (!isFit) {
-    problems.push({ path, message: 'must be an object with a text "condition" and nothing else' });
-    return [];
-  }
-  const condition = item.condition as string;
-  const failed = problemOf(condition, names, `${path}.condition`);
-  if (failed !== null) problems.push(...failed);
-  return [{ condition }];
+  return (dsl?.validate ?? []).flatMap((item, i) =>
+    item?.condition === undefined ? [] : (problemOf(item.condition, names, `${pathOf(i)}.condition`) ?? []),
+  );
 }
 
 /** What is wrong with a condition; null when it can be parsed. */
@@ -105,13 +76,4 @@ export function visibleDsl(dsl: FilterDsl, catalog: Catalog, caller: TenantCalle
 
 function pathOf(i: number): string {
   return `${PATH}.validate.${i}`;
-}
-
-function invalidDsl(problems: Problem[], path: string, message: string): FilterDsl {
-  problems.push({ path, message });
-  return { validate: [] };
-}
-
-function isObject(value: unknown): value is JsonObject {
-  return value !== null && typeof value === 'object' && !Array.isArray(value);
 }

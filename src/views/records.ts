@@ -3,16 +3,18 @@
 // filter) holds all the same, and the view's condition is joined to it as a tree, never as text.
 // Failures: 403 without the permission, 404 outside the condition, 409 for a view that no longer
 // fits its entity. Contract: interface#views.
+
 import { requireRight, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
 import { and } from '../expression/ast.ts';
 import { type AccessScope, accessScopeOf } from '../records/access-scope.ts';
 import { findRow } from '../records/read/find.ts';
-import { depthOf, type ListInput, listIn, type RecordPage, readProjection } from '../records/read/list.ts';
+import { depthOf, type ListInput, listIn, readProjection } from '../records/read/list.ts';
 import type { ReadInput } from '../records/read/read.ts';
 import { resolveRelations } from '../records/read/resolve.ts';
-import { etagOf, type FlatRecord, shape } from '../records/shape.ts';
+import type { FlatRecord, RecordPage } from '../records/record.ts';
+import { etagOf, shape } from '../records/shape.ts';
 import { isUuid } from '../runtime/ids.ts';
 import { conditionFor } from './dsl.ts';
 import { viewFor } from './views.ts';

@@ -7,28 +7,13 @@ import { allows } from '../access/rights.ts';
 import { type App, perApp } from '../app.ts';
 import { type Catalog, catalogOf } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
-import { conflict, invalid, notFound, type Problem } from '../errors.ts';
-import { strangers } from '../http/input.ts';
-import { LIMITS } from '../limits.ts';
+import { conflict, notFound } from '../errors.ts';
+import { check } from '../http/check.ts';
 import { newId } from '../runtime/ids.ts';
 import { identifier, sql } from '../runtime/sql.ts';
-import { type JsonObject, textProblem } from '../runtime/text.ts';
 import type { Tenant } from '../tenants/tenants.ts';
-import { type FilterDsl, readDsl, visibleDsl } from './dsl.ts';
-
-const UNKNOWN = 'is not an attribute of a view';
-
-/** A view as it is shown. `filterDsl` holds the conditions that the reader may know. */
-export interface View {
-  id: string;
-  entitySlug: string;
-  slug: string;
-  name: string;
-  description: string | null;
-  filterDsl: FilterDsl;
-  createdAt: string;
-  updatedAt: string;
-}
+import { dslProblems, visibleDsl } from './dsl.ts';
+import { type FilterDsl, NewView, type View, ViewChange } from './view.ts';
 
 interface ViewRow {
   id: string;
@@ -41,7 +26,6 @@ interface ViewRow {
   updated_at: string;
 }
 
-const SLUG = /^[a-z0-9][a-z0-9_-]{0,62}$/;
 const COLUMNS = sql`id, slug, entity_id, name, description, filter_dsl, created_at, updated_at`;
 const CACHED_TENANTS = 2_000;
 const cacheOf = perApp((app) => app.invalidations.cache<Map<string, ViewRow>>('catalog', CACHED_TENANTS));
@@ -79,27 +63,19 @@ export async function listViews(app: App, caller: TenantCaller): Promise<View[]>
   });
 }
 
-/** Makes a view. 400 with every problem, 404 for an unknown entity, 409 when the slug is taken. */
-export async function createView(app: App, caller: TenantCaller, input: JsonObject): Promise<View> {
+/** Creates a view. 400 with every problem, 404 for an unknown entity, 409 when the slug is taken. */
+export async function createView(app: App, caller: TenantCaller, body: NewView): Promise<View> {
   const catalog = await catalogOf(app, caller.tenant);
-  const problems: Problem[] = [];
-  const known = ['entitySlug', 'slug', 'name', 'description', 'filterDsl'];
-  problems.push(...strangers(input, known, UNKNOWN));
-  const { entitySlug, slug } = input;
-  const entity = typeof entitySlug === 'string' ? catalog.byName.get(entitySlug) : undefined;
-  if (typeof entitySlug !== 'string') problems.push({ path: 'entitySlug', message: 'must be the name of an entity' });
-  if (typeof slug !== 'string' || !SLUG.test(slug))
-    problems.push({ path: 'slug', message: `must match ${SLUG.source}` });
-  const name = readText(input, 'name', LIMITS.entity.labelMax, problems);
-  if (input.name === undefined || input.name === null) problems.push({ path: 'name', message: 'is required' });
-  const description = readText(input, 'description', LIMITS.entity.descriptionMax, problems);
-  const dsl = entity === undefined ? null : readDsl(input.filterDsl, catalog, caller, entity, problems);
-  if (problems.length > 0) throw invalid(problems);
-  if (entity === undefined || dsl === null) throw notFound('entity');
+  const entity = catalog.byName.get(body.entitySlug);
+  const input = check(NewView, body, ({ filterDsl }) =>
+    entity === undefined ? [] : dslProblems(filterDsl, catalog, caller, entity),
+  );
+  if (entity === undefined) throw notFound('entity');
+  const { slug, name, description, filterDsl } = input;
   const row = await app.db.first<ViewRow>(sql`
     insert into ${identifier(entity.schema, 'views')} (id, slug, entity_id, name, description, filter_dsl)
     values (${newId()}::uuid, ${slug}, ${entity.id}::uuid, ${name}, ${description ?? null},
-      ${JSON.stringify(dsl)}::text::jsonb)
+      ${JSON.stringify(storedDsl(filterDsl))}::text::jsonb)
     on conflict (slug) do nothing
     returning ${COLUMNS}`);
   if (row === undefined) throw conflict(`a view ${slug} exists already`);
@@ -107,24 +83,21 @@ export async function createView(app: App, caller: TenantCaller, input: JsonObje
   return shownView(row, catalog, caller, entity);
 }
 
-/** Changes name, description and conditions; its slug stands in permissions and stays. 400, 404. */
-export async function updateView(app: App, caller: TenantCaller, slug: string, input: JsonObject): Promise<View> {
+/** Changes name, description and conditions; the slug stays, because permissions name it. 400, 404. */
+export async function updateView(app: App, caller: TenantCaller, slug: string, body: ViewChange): Promise<View> {
   const { view, entity, catalog } = await viewFor(app, caller, slug);
-  const problems: Problem[] = [];
-  problems.push(...strangers(input, ['entitySlug', 'slug', 'name', 'description', 'filterDsl'], UNKNOWN));
-  for (const [path, value] of [['slug', view.slug] as const, ['entitySlug', entity.name] as const]) {
-    if (input[path] !== undefined && input[path] !== value) problems.push({ path, message: 'cannot be changed' });
-  }
-  const name = readText(input, 'name', LIMITS.entity.labelMax, problems);
-  if (name === null) problems.push({ path: 'name', message: 'cannot be cleared' });
-  const description = readText(input, 'description', LIMITS.entity.descriptionMax, problems);
-  const dsl = input.filterDsl === undefined ? null : readDsl(input.filterDsl, catalog, caller, entity, problems);
-  if (problems.length > 0) throw invalid(problems);
+  const { name, description, filterDsl } = check(ViewChange, body, (sound) => {
+    const fixed = { slug: view.slug, entitySlug: entity.name };
+    const changed = (['slug', 'entitySlug'] as const).filter((path) => (sound[path] ?? fixed[path]) !== fixed[path]);
+    const problems = dslProblems(sound.filterDsl, catalog, caller, entity);
+    return [...changed.map((path) => ({ path, message: 'cannot be changed' })), ...problems];
+  });
+  const dsl = filterDsl === undefined ? null : JSON.stringify(storedDsl(filterDsl));
   const row = await app.db.first<ViewRow>(sql`
     update ${identifier(entity.schema, 'views')}
     set name = coalesce(${name ?? null}, name),
       description = case when ${description === undefined}::boolean then description else ${description ?? null} end,
-      filter_dsl = coalesce(${dsl === null ? null : JSON.stringify(dsl)}::text::jsonb, filter_dsl),
+      filter_dsl = coalesce(${dsl}::text::jsonb, filter_dsl),
       updated_at = now()
     where id = ${view.id}::uuid
     returning ${COLUMNS}`);
@@ -160,13 +133,6 @@ function shownView(row: ViewRow, catalog: Catalog, caller: TenantCaller, entity:
   };
 }
 
-/** A text, null, or undefined where it is left out or wrong. */
-function readText(input: JsonObject, path: string, max: number, problems: Problem[]): string | null | undefined {
-  const value = input[path];
-  if (value === undefined || value === null) return value;
-  const isFit = typeof value === 'string' && value.length <= max && (path !== 'name' || value.trim() !== '');
-  const message = isFit ? textProblem(value as string) : `must be a text of at most ${max} characters`;
-  if (message === undefined) return value as string;
-  problems.push({ path, message });
-  return undefined;
+function storedDsl(given: NewView['filterDsl']): FilterDsl {
+  return { validate: given?.validate ?? [] };
 }

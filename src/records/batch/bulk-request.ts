@@ -1,68 +1,75 @@
-// The body of a bulk request: `{ operations: [{ op, id?, data? }], atomic? }`, read with every
-// problem named as `operations.<i>.<member>`. What the values hold is checked with the operations.
-// Contract: decisions#bulk.
+// The body of a bulk request, `{ operations: [{ op, id?, data? }], atomic? }`, and its answer. Every problem is
+// named as `operations.<i>.<member>`; with `atomic: false` a faulty operation has its own result instead.
+// The values are checked with the operations. Contract: decisions#bulk.
+import { type Static, Type } from '@sinclair/typebox';
 import { invalid, type Problem, type ServiceError } from '../../errors.ts';
-import { strangers } from '../../http/input.ts';
+import { problemsOf } from '../../http/check.ts';
+import { closed, nullable, oneOf } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
-import type { JsonObject } from '../../runtime/text.ts';
+import { RecordSchema, ValuesSchema } from '../record.ts';
 import type { BatchItem, OperationKind } from './batch.ts';
 
-/** An operation by its place in the request; '' where a creation has no id. */
+const Id = Type.String({ description: 'of the record to update or delete' });
+const OperationSchema = Type.Union([
+  closed({ op: Type.Literal('create'), data: ValuesSchema }),
+  closed({ op: Type.Literal('update'), id: Id, data: ValuesSchema }),
+  closed({ op: Type.Literal('delete'), id: Id }),
+]);
+const { operationsMax } = LIMITS.bulk;
+export const BulkRequest = closed({
+  operations: Type.Array(OperationSchema, { minItems: 1, maxItems: operationsMax }),
+  atomic: Type.Optional(Type.Boolean({ default: true, description: 'all or nothing; else a result per operation' })),
+});
+export type BulkRequest = Static<typeof BulkRequest>;
+
+const Fault = Type.Object({
+  code: Type.String(),
+  message: Type.String(),
+  details: Type.Optional(Type.Array(Type.Object({ path: Type.String(), message: Type.String() }))),
+});
+const BulkResultSchema = Type.Object({
+  index: Type.Integer({ minimum: 0, description: "the operation's place in the request" }),
+  op: oneOf(['create', 'update', 'delete']),
+  id: nullable(Type.String()),
+  success: Type.Boolean(),
+  data: Type.Optional(RecordSchema),
+  error: Type.Optional(Fault),
+});
+export type BulkResult = Static<typeof BulkResultSchema>;
+export const BulkSchema = Type.Object({
+  results: Type.Array(BulkResultSchema),
+  succeeded: Type.Integer({ minimum: 0 }),
+  failed: Type.Integer({ minimum: 0 }),
+});
+export type BulkAnswer = Static<typeof BulkSchema>;
+
+/** An operation by its index in the request; '' where a creation has no id. */
 export interface Operation extends BatchItem {
   op: OperationKind;
-  /** Where each operation stands for itself: why this one cannot even be tried. */
+  /** With `atomic: false`: why this operation cannot even be tried. */
   fault?: ServiceError;
 }
 
-const MEMBERS = ['op', 'id', 'data'];
-
-/** The operations and whether they are all or nothing (the default). 400 with every problem of the request. */
-export function readBulk(body: JsonObject): { operations: Operation[]; isAtomic: boolean } {
-  const problems = strangers(body, ['operations', 'atomic']);
-  const { operations: given, atomic = true } = body;
-  if (typeof atomic !== 'boolean') problems.push({ path: 'atomic', message: 'must be true or false' });
-  const max = LIMITS.bulk.operationsMax;
-  const isList = Array.isArray(given) && given.length >= 1 && given.length <= max;
-  if (!isList) problems.push({ path: 'operations', message: `must be a list of 1 to ${max} operations` });
-  const operations = (isList ? given : []).map((operation: unknown, index) => {
-    const faults: Problem[] = [];
-    const read = readOperation(operation, index, faults);
-    if (faults.length === 0) return read;
-    // Without a kind there is nothing that could have a result.
-    if (atomic === false && isObject(operation) && isKind(operation.op)) return { ...read, fault: invalid(faults) };
-    problems.push(
-      ...faults.map(({ path, message }) => ({ path: `operations.${index}${path && `.${path}`}`, message })),
-    );
-    return read;
+/** The operations and whether they are all or nothing. 400 with every problem of the request. */
+export function readBulk(body: BulkRequest): { operations: Operation[]; isAtomic: boolean } {
+  const isAtomic = body.atomic !== false;
+  const faults = new Map<number, Problem[]>();
+  const problems = problemsOf(BulkRequest, body).filter(({ path, message }) => {
+    const [, index, member = ''] = /^operations\.(\d+)(?:\.(.*))?$/s.exec(path) ?? [];
+    // Without a known `op` an operation cannot have a result of its own.
+    if (isAtomic || index === undefined || !isKind(body.operations[Number(index)]?.op)) return true;
+    faults.set(Number(index), [...(faults.get(Number(index)) ?? []), { path: member, message }]);
+    return false;
   });
   if (problems.length > 0) throw invalid(problems);
-  return { operations, isAtomic: atomic === true };
+  return { operations: body.operations.map((operation, index) => read(operation, index, faults.get(index))), isAtomic };
 }
 
-function readOperation(given: unknown, index: number, problems: Problem[]): Operation {
-  const refuse = (path: string, message: string): void => void problems.push({ path, message });
-  const operation: Operation = { index, op: 'create', id: '', body: {} };
-  if (!isObject(given)) {
-    refuse('', 'must be an object');
-    return operation;
-  }
-  const { op, id, data } = given;
-  problems.push(...strangers(given, MEMBERS));
-  if (!isKind(op)) {
-    refuse('op', 'must be create, update or delete');
-    return operation;
-  }
-  if (op === 'create' && id !== undefined) refuse('id', 'cannot be chosen');
-  if (op !== 'create' && typeof id !== 'string') refuse('id', 'must be the id of a record');
-  if (op !== 'delete' && !isObject(data)) refuse('data', 'must be an object of values');
-  if (op === 'delete' && data !== undefined) refuse('data', 'is not accepted with delete');
-  return { index, op, id: typeof id === 'string' ? id : '', body: isObject(data) ? data : {} };
+function read(operation: BulkRequest['operations'][number], index: number, faults?: Problem[]): Operation {
+  const { op, id, data } = { id: '', data: {}, ...operation };
+  return { index, op, id, body: data, ...(faults === undefined ? {} : { fault: invalid(faults) }) };
 }
 
 function isKind(op: unknown): op is OperationKind {
   return op === 'create' || op === 'update' || op === 'delete';
-}
-
-function isObject(value: unknown): value is JsonObject {
-  return value !== null && typeof value === 'object' && !Array.isArray(value);
 }

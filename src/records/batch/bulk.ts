@@ -1,6 +1,7 @@
 // Up to 1,000 creations, changes and deletions in one request: all or nothing, or each for itself. Consecutive
 // operations of one kind are one statement.
 // Contract: decisions#bulk.
+
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
@@ -10,26 +11,11 @@ import { errorBody } from '../../http/reply.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import { type AccessScope, accessScopeOf } from '../access-scope.ts';
 import type { RecordRow } from '../row.ts';
-import { type FlatRecord, shape } from '../shape.ts';
+import { shape } from '../shape.ts';
 import { translateViolation } from '../write/constraints.ts';
 import { inTransaction, MAX_ATTEMPTS, type WriteContext } from '../write/write.ts';
 import { applyBatch, applyIndependently, type Batch, isRejection, RejectedItems, StaleDefinition } from './batch.ts';
-import type { Operation } from './bulk-request.ts';
-
-export interface BulkResult {
-  index: number;
-  op: Operation['op'];
-  id: string | null;
-  success: boolean;
-  data?: FlatRecord;
-  error?: ReturnType<typeof errorBody>;
-}
-
-export interface BulkAnswer {
-  results: BulkResult[];
-  succeeded: number;
-  failed: number;
-}
+import type { BulkAnswer, BulkResult, Operation } from './bulk-request.ts';
 
 type Outcomes = ReadonlyMap<number, RecordRow | ServiceError>;
 

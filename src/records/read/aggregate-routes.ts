@@ -2,51 +2,46 @@
 // checked by the operation, which names every fault at once.
 // Contract: decisions#aggregates.
 import { Type } from '@sinclair/typebox';
-import { Elysia, t } from 'elysia';
+import { Elysia } from 'elysia';
 import type { App } from '../../app.ts';
 import { guard } from '../../http/guard.ts';
-import { describe, open } from '../../http/openapi.ts';
 import { ok } from '../../http/reply.ts';
+import { route } from '../../http/route.ts';
+import { open } from '../../http/schemas.ts';
 import { aggregateRecords } from './aggregate.ts';
 import { ListQuery, listInput } from './parameters.ts';
 
 const { filters, search } = ListQuery.properties;
 
-const AGGREGATE = {
-  access: 'tenant',
-  params: t.Object({ entityName: t.String() }),
-  query: open({
-    metrics: Type.Optional(
-      Type.String({
-        default: 'count',
-        description: '`count`, and `sum`, `avg`, `min`, `max` or `count` of a field, separated by commas',
-        examples: ['count,sum:amount'],
-      }),
-    ),
-    groupBy: Type.Optional(
-      Type.String({ description: 'up to three fields, separated by commas', examples: ['status'] }),
-    ),
-    filters,
-    search,
-  }),
-  detail: describe({
-    id: 'aggregateRecords',
-    tag: 'Records',
-    summary: 'Count, sum and compare records',
-    description: `Metrics over the records that a list with the same filters would show, in groups of equal values. Sums are
+const AggregateQuery = open({
+  metrics: Type.Optional(
+    Type.String({
+      default: 'count',
+      description: '`count`, and `sum`, `avg`, `min`, `max` or `count` of a field, separated by commas',
+      examples: ['count,sum:amount'],
+    }),
+  ),
+  groupBy: Type.Optional(Type.String({ description: 'up to three fields, separated by commas', examples: ['status'] })),
+  filters,
+  search,
+});
+const Group = Type.Unsafe<Record<string, unknown>>(
+  Type.Object({}, { additionalProperties: true, description: 'the values grouped by, then the metrics' }),
+);
+
+const AGGREGATE = route({
+  id: 'aggregateRecords',
+  tag: 'Records',
+  summary: 'Count, sum and compare records',
+  description: `Metrics over the records that a list with the same filters would show, in groups of equal values. Sums are
 exact; of \`decimal\` fields they are texts. Groups come in the order of their values, those without a value last.`,
-    ok: [
-      200,
-      Type.Object({
-        items: Type.Array(
-          Type.Object({}, { additionalProperties: true, description: 'the values grouped by, then the metrics' }),
-          { examples: [[{ status: 'open', count: 12, sum_amount: 1805.5 }]] },
-        ),
-      }),
-    ],
-    errors: ['VALIDATION_ERROR', 'NOT_FOUND'],
-  }),
-} as const;
+  access: 'tenant',
+  query: AggregateQuery,
+  ok: [
+    200,
+    Type.Object({ items: Type.Array(Group, { examples: [[{ status: 'open', count: 12, sum_amount: 1805.5 }]] }) }),
+  ],
+});
 
 export function aggregateRoutes(app: App) {
   return new Elysia({ name: 'aggregate' }).use(guard(app)).get(

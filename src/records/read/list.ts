@@ -1,6 +1,7 @@
 // Listing records: filters, search, sorting, pages by number or by cursor, and a total that is
 // exact and cheap. One statement gives the page with the entity's counters, or, for a condition whose
 // total is not known to be large, the page with its total. Contract: interface#list, decisions#lists.
+
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { catalogOf, entityFor } from '../../entities/catalog.ts';
@@ -12,7 +13,8 @@ import { toSql } from '../../expression/to-sql.ts';
 import { LIMITS } from '../../limits.ts';
 import { join, type Sql, sql } from '../../runtime/sql.ts';
 import { type AccessScope, accessScopeOf } from '../access-scope.ts';
-import { type FlatRecord, shape } from '../shape.ts';
+import type { RecordPage } from '../record.ts';
+import { shape } from '../shape.ts';
 import { readSort, type SortKey, writeCursor } from './order.ts';
 import { fetchHits, fetchPage, type PageRow, type Paging } from './page.ts';
 import { resolveRelations } from './resolve.ts';
@@ -34,16 +36,6 @@ export interface ListInput {
   count?: 'exact' | 'none' | undefined;
   /** The legacy `filter.{fieldKey}` parameters, by field key. */
   equalTo?: Readonly<Record<string, string>> | undefined;
-}
-
-/** A page of flat records. `total` and `totalPages` are null under `count=none`. */
-export interface RecordPage {
-  items: FlatRecord[];
-  total: number | null;
-  page: number;
-  limit: number;
-  totalPages: number | null;
-  nextCursor?: string | null;
 }
 
 /** What a list shows, compiled: shared by lists, views, exports and aggregates. */

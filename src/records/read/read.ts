@@ -1,13 +1,15 @@
 // Reading one record by its id, as the caller sees it, with its entity tag.
 // Failures: 403 without the right to read, 404 for a record that does not exist for the caller.
 // Contract: interface#records, decisions#records.
+
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { catalogOf, entityFor } from '../../entities/catalog.ts';
 import { notFound } from '../../errors.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { accessScopeOf } from '../access-scope.ts';
-import { etagOf, type FlatRecord, shape } from '../shape.ts';
+import type { FlatRecord } from '../record.ts';
+import { etagOf, shape } from '../shape.ts';
 import { findRow } from './find.ts';
 import { depthOf, readProjection } from './list.ts';
 import { resolveRelations } from './resolve.ts';

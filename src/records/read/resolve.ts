@@ -1,6 +1,7 @@
 // Expanding relations: an id becomes the flat record it names, one statement per target entity and
 // level. A record that the caller may not read stays an id. Failures: 400 past the limits of an answer.
 // Contract: decisions#resolve.
+
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
@@ -11,8 +12,9 @@ import { toSql } from '../../expression/to-sql.ts';
 import { LIMITS } from '../../limits.ts';
 import { EMPTY, sql } from '../../runtime/sql.ts';
 import { accessScopeOf } from '../access-scope.ts';
+import type { FlatRecord } from '../record.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
-import { type FlatRecord, shape } from '../shape.ts';
+import { shape } from '../shape.ts';
 
 /** Replaces ids by records in `items`, `depth` levels deep. 400 when that would expand too many records. */
 export async function resolveRelations(

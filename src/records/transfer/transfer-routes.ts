@@ -2,13 +2,14 @@
 // are streams of any size: MAX_BODY_BYTES does not concern them.
 // Contract: decisions#export, decisions#import.
 import { type Static, Type } from '@sinclair/typebox';
-import { Elysia, t } from 'elysia';
+import { Elysia } from 'elysia';
 import type { App } from '../../app.ts';
 import { invalidField, ServiceError } from '../../errors.ts';
 import { refuseEncoding } from '../../http/body.ts';
 import { guard } from '../../http/guard.ts';
-import { describe, open } from '../../http/openapi.ts';
 import { ok } from '../../http/reply.ts';
+import { route } from '../../http/route.ts';
+import { oneOf, open } from '../../http/schemas.ts';
 import { ListQuery, listInput } from '../read/parameters.ts';
 import { exportRecords, type Format } from './export.ts';
 import { importRecords } from './import.ts';
@@ -18,44 +19,35 @@ const NDJSON = 'application/x-ndjson; charset=utf-8';
 const TAG = 'Records';
 
 const FormatParameter = Type.Optional(
-  Type.Union([Type.Literal('csv'), Type.Literal('ndjson')], {
-    description: 'the format of the file',
-    error: 'must be csv or ndjson',
-  }),
+  oneOf(['csv', 'ndjson'], { description: 'the format of the file', error: 'must be csv or ndjson' }),
 );
-const EntityParams = t.Object({ entityName: t.String() });
 const { filters, search, sort, order, fields } = ListQuery.properties;
 const ExportQuery = open({ format: FormatParameter, filters, search, sort, order, fields });
 
-const EXPORT = {
-  access: 'tenant',
-  params: EntityParams,
-  query: ExportQuery,
-  detail: describe({
-    id: 'exportRecords',
-    tag: TAG,
-    summary: 'Export records',
-    description: `The records that a list would show, of any number: CSV with a header line, or one JSON object a line (the
+const EXPORT = route({
+  id: 'exportRecords',
+  tag: TAG,
+  summary: 'Export records',
+  description: `The records that a list would show, of any number: CSV with a header line, or one JSON object a line (the
 default). A text that a spreadsheet would run as a formula gets a leading apostrophe in CSV; import takes it away again. A
 connection that breaks means that the file is not whole.`,
-    ok: [200, ['text/csv', 'application/x-ndjson']],
-    headers: { 'Content-Disposition': "a file name made of the entity's" },
-    errors: ['VALIDATION_ERROR', 'NOT_FOUND'],
-  }),
-} as const;
+  access: 'tenant',
+  query: ExportQuery,
+  ok: [200, ['text/csv', 'application/x-ndjson']],
+  headers: { 'Content-Disposition': "a file name made of the entity's" },
+});
 
 const IMPORT = {
-  access: 'tenant',
-  params: EntityParams,
-  query: open({ format: FormatParameter }),
   parse: () => null,
-  detail: describe({
+  ...route({
     id: 'importRecords',
     tag: TAG,
     summary: 'Import records',
     description: `Creates a record for each line of a CSV file (its first line names the columns) or of a file with a JSON
-object a line, of any size. Lines that cannot be taken are left out and reported, the first 1000 with their numbers. Records
+object a line, of any size. Lines that cannot be read are left out and reported, the first 1000 with their numbers. Records
 are written in batches as the file is read: those of an upload that breaks off stay.`,
+    access: 'tenant',
+    query: open({ format: FormatParameter }),
     bodyTypes: ['text/csv', 'application/x-ndjson'],
     ok: [
       200,
@@ -65,9 +57,9 @@ are written in batches as the file is read: those of an upload that breaks off s
         errors: Type.Array(Type.Object({ line: Type.Integer({ minimum: 1 }), message: Type.String() })),
       }),
     ],
-    errors: ['VALIDATION_ERROR', 'NOT_FOUND', 'UNSUPPORTED_MEDIA_TYPE', 'BUSINESS_RULE_ERROR'],
+    errors: ['UNSUPPORTED_MEDIA_TYPE', 'BUSINESS_RULE_ERROR'],
   }),
-} as const;
+};
 
 export function transferRoutes(app: App) {
   return new Elysia({ name: 'transfer' })

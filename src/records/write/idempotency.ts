@@ -1,17 +1,18 @@
 // `Idempotency-Key`: the same key and body answers as the first time, for 24 hours. The answer is
 // kept in the transaction of the change, so that a crash keeps both or neither.
 // Contract: decisions#idempotency.
+
 import type { TenantCaller } from '../../access/caller.ts';
 import { isFieldVisible, restrictionOn } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
 import { catalogWithin } from '../../entities/catalog.ts';
 import { conflict, invalidField, ServiceError } from '../../errors.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
-import { jsonText } from '../../http/reply.ts';
+import { type Envelope, jsonText, responseOf, typed } from '../../http/reply.ts';
 import { LIMITS } from '../../limits.ts';
 import { sql, type Tx } from '../../runtime/sql.ts';
 import { sha256 } from '../../runtime/tokens.ts';
-import type { FlatRecord } from '../shape.ts';
+import type { Values } from '../record.ts';
 import { autocommit, type WriteContext } from './write.ts';
 
 interface Kept {
@@ -39,14 +40,14 @@ interface Target {
  * Runs a write at most once per key: replays its answer, 422 for another body, 409 while the first still runs. The
  * right to write is the caller's to check; a replay leaves out fields that are hidden by now.
  */
-export async function idempotently(
+export async function idempotently<T>(
   app: App,
   caller: TenantCaller,
   request: Request,
   body: unknown,
   target: Target,
-  write: (context: WriteContext) => Promise<Response>,
-): Promise<Response> {
+  write: (context: WriteContext) => Promise<Envelope<T>>,
+): Promise<Envelope<T>> {
   const given = request.headers.get('idempotency-key');
   if (given === null) return write(autocommit(app, caller));
   if (!/^[\x21-\x7e]+$/.test(given) || given.length > LIMITS.idempotency.keyMax) {
@@ -59,16 +60,17 @@ export async function idempotently(
     key: given,
     bodyHash: sha256(JSON.stringify(body)).toString('hex'),
   };
-  const response = await app.db.begin(async (tx) => {
+  const answer = await app.db.begin(async (tx) => {
     const kept = await claim(tx, key);
-    if (kept !== undefined)
-      return replay(kept, (answer) => withoutHidden({ app, caller, queries: tx, tx }, target, answer));
-    const answer = await write({ app, caller, queries: tx, tx });
-    await keep(tx, key, answer.clone());
-    return answer;
+    if (kept !== undefined) {
+      return typed<T>(await replay(kept, (text) => withoutHidden({ app, caller, queries: tx, tx }, target, text)));
+    }
+    const written = await write({ app, caller, queries: tx, tx });
+    await keep(tx, key, responseOf(written).clone());
+    return written;
   });
   app.notifyCommitted(caller.tenant.id);
-  return response;
+  return answer;
 }
 
 /** The kept answer, if any; 409 while another transaction holds the key. */
@@ -93,7 +95,7 @@ async function replay(kept: Kept, shown: (answer: string) => Promise<string>): P
 
 interface KeptAnswer {
   success: true;
-  data: FlatRecord & { results?: { data?: FlatRecord }[] };
+  data: Values & { results?: { data?: Values }[] };
 }
 
 /** A kept answer without the fields that its caller could see then and cannot see now. */

@@ -1,0 +1,161 @@
+// Checks a value against its TypeBox schema and names every fault at once, by path. A schema's own `error`
+// speaks for everything below it; other faults are worded from the schema's keywords. What a schema
+// cannot say, an operation adds: it sees the members that are sound so far.
+// Contract: decisions#answers
+import type { Static, TSchema } from '@sinclair/typebox';
+import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler';
+import { Value } from '@sinclair/typebox/value';
+import { invalid, type Problem } from '../errors.ts';
+
+/** A value without its faulty members; a faulty item of a list is undefined. */
+export type Sound<T> = T extends readonly (infer Item)[]
+  ? (Sound<Item> | undefined)[]
+  : T extends object
+    ? { [K in keyof T]?: Sound<T[K]> }
+    : T;
+
+/** The value, typed by its schema. 400 with every fault: the schema's, then those that `further` finds in what is sound. */
+export function check<T extends TSchema>(
+  schema: T,
+  value: unknown,
+  further?: (sound: Sound<Static<T>>) => readonly Problem[],
+): Static<T> {
+  const faults = isValid(schema, value) ? [] : faultsIn(schema as Schema, value, []);
+  const problems = faults.map(toProblem);
+  if (further !== undefined) problems.push(...further(withoutFaults(value, faults) as Sound<Static<T>>));
+  if (problems.length > 0) throw invalid(problems);
+  return value as Static<T>;
+}
+
+/** The faults of a value, as the answer shows them. */
+export function problemsOf(schema: TSchema, value: unknown): Problem[] {
+  return isValid(schema, value) ? [] : faultsIn(schema as Schema, value, []).map(toProblem);
+}
+
+const compiled = new WeakMap<TSchema, TypeCheck<TSchema>>();
+
+function isValid(schema: TSchema, value: unknown): boolean {
+  let known = compiled.get(schema);
+  if (known === undefined) {
+    known = TypeCompiler.Compile(schema);
+    compiled.set(schema, known);
+  }
+  return known.Check(value);
+}
+
+interface Fault {
+  keys: readonly string[];
+  message: string;
+}
+
+const PATH_MAX = 200;
+
+function toProblem({ keys, message }: Fault): Problem {
+  return { path: keys.map((key) => key.slice(0, PATH_MAX)).join('.'), message };
+}
+
+/** The keywords that are read here. */
+interface Schema extends TSchema {
+  type?: string;
+  error?: string;
+  const?: unknown;
+  pattern?: string;
+  anyOf?: Schema[];
+  properties?: Readonly<Record<string, Schema>>;
+  patternProperties?: Readonly<Record<string, Schema>>;
+  required?: readonly string[];
+  additionalProperties?: unknown;
+  items?: Schema;
+}
+
+function faultsIn(schema: Schema, value: unknown, keys: readonly string[]): Fault[] {
+  if (Value.Check(schema, value)) return [];
+  if (schema.error === undefined) {
+    const inner =
+      schema.anyOf === undefined ? innerFaults(schema, value, keys) : branchFaults(schema.anyOf, value, keys);
+    if (inner.length > 0) return inner;
+  }
+  return [{ keys, message: expected(schema) }];
+}
+
+/** The faults of the branch that is meant: the only one besides null, or the one whose literal members match. */
+function branchFaults(branches: readonly Schema[], value: unknown, keys: readonly string[]): Fault[] {
+  const [first, ...others] = branches.filter(({ type }) => type !== 'null');
+  if (first === undefined || others.length === 0) return first === undefined ? [] : faultsIn(first, value, keys);
+  const tag = Object.entries(first.properties ?? {}).find(([, member]) => member.const !== undefined)?.[0];
+  if (tag === undefined || value === null || typeof value !== 'object') return [];
+  const tags = [first, ...others].map((branch) => branch.properties?.[tag] as Schema);
+  const meant = tags.findIndex((member) => member.const === (value as Record<string, unknown>)[tag]);
+  if (meant < 0) return [{ keys: [...keys, tag], message: expected({ anyOf: tags } as Schema) }];
+  return faultsIn([first, ...others][meant] as Schema, value, keys);
+}
+
+function innerFaults(schema: Schema, value: unknown, keys: readonly string[]): Fault[] {
+  const { items, properties, patternProperties } = schema;
+  if (Array.isArray(value)) {
+    return items === undefined ? [] : value.flatMap((item, i) => faultsIn(items, item, [...keys, String(i)]));
+  }
+  if (value === null || typeof value !== 'object') return [];
+  const [any] = Object.values(patternProperties ?? {});
+  if (any !== undefined) return Object.entries(value).flatMap(([name, item]) => faultsIn(any, item, [...keys, name]));
+  return properties === undefined ? [] : memberFaults(schema, value, keys);
+}
+
+function memberFaults(schema: Schema, value: object, keys: readonly string[]): Fault[] {
+  const { properties = {}, required = [], additionalProperties } = schema;
+  const known = Object.entries(properties).flatMap(([name, member]) => {
+    const at = [...keys, name];
+    if (Object.hasOwn(value, name)) return faultsIn(member, (value as Record<string, unknown>)[name], at);
+    return required.includes(name) ? [{ keys: at, message: `is required: ${expected(member)}` }] : [];
+  });
+  const others =
+    additionalProperties === false ? Object.keys(value).filter((name) => !Object.hasOwn(properties, name)) : [];
+  return [...known, ...others.map((name) => ({ keys: [...keys, name], message: 'is not accepted here' }))];
+}
+
+/** What a schema accepts, to complete "<path> ...". */
+function expected(schema: Schema): string {
+  const { error, anyOf = [], type, pattern } = schema;
+  if (error !== undefined) return error;
+  if (anyOf.length > 0 && anyOf.every((branch) => branch.const !== undefined || branch.type === 'null')) {
+    return `must be one of ${anyOf.map((branch) => String(branch.const ?? null)).join(', ')}`;
+  }
+  if (anyOf[0] !== undefined) return expected(anyOf[0]);
+  if (schema.const !== undefined) return `must be ${JSON.stringify(schema.const)}`;
+  if (type === 'string')
+    return pattern === undefined || pattern === '\\S' ? `must be a text${sizes(schema)}` : `must match ${pattern}`;
+  if (type === 'array') return `must be a list${sizes(schema)}`;
+  if (type === 'integer') return `must be a whole number${range(schema)}`;
+  if (type === 'number') return `must be a number${range(schema)}`;
+  return type === 'boolean' ? 'must be true or false' : `must be an ${type ?? 'accepted value'}`;
+}
+
+function sizes({ minLength, maxLength, minItems, maxItems, uniqueItems }: TSchema): string {
+  const [min = 0, max, unit] = [minLength ?? minItems, maxLength ?? maxItems, minItems ?? maxItems] as (
+    | number
+    | undefined
+  )[];
+  const what = unit === undefined ? 'characters' : uniqueItems === true ? 'different items' : 'items';
+  if (max === undefined) return min === 0 ? '' : ` of at least ${min} ${what}`;
+  return min === 0 ? ` of at most ${max} ${what}` : ` of ${min} to ${max} ${what}`;
+}
+
+function range({ minimum, maximum }: TSchema): string {
+  if (minimum === undefined) return maximum === undefined ? '' : ` of at most ${maximum}`;
+  return maximum === undefined ? ` of at least ${minimum}` : ` from ${minimum} to ${maximum}`;
+}
+
+function withoutFaults(value: unknown, faults: readonly Fault[]): unknown {
+  if (faults.length === 0) return value;
+  const copy = structuredClone(value);
+  for (const { keys } of faults) {
+    const last = keys.at(-1);
+    const parent = keys
+      .slice(0, -1)
+      .reduce<unknown>((at, key) => (at as Record<string, unknown> | undefined)?.[key], copy);
+    if (last === undefined || parent === null || typeof parent !== 'object') continue;
+    if (Array.isArray(parent)) parent[Number(last)] = undefined;
+    else delete (parent as Record<string, unknown>)[last];
+  }
+  return copy;
+}

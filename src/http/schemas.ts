@@ -1,0 +1,93 @@
+// TypeBox schemas that many rooms share, for what they accept and what they answer. A schema with an
+// `$id` is a named schema of the API document; `examples` are shown there and checked by a test; `error`
+// is the fault's message. Lengths are UTF-16 units.
+import { Kind, type TProperties, type TSchema, type TUnsafe, Type, TypeRegistry } from '@sinclair/typebox';
+
+type Words = Readonly<Record<string, unknown>>;
+
+/** A request body or query whose unknown members are ignored. */
+export function open<T extends TProperties>(properties: T) {
+  return Type.Object(properties, { additionalProperties: true });
+}
+
+/** A request body that takes no other members. */
+export function closed<T extends TProperties>(properties: T, options: Words = {}) {
+  return Type.Object(properties, { additionalProperties: false, ...options });
+}
+
+/** A closed body whose members may all be left out, or null. */
+export function closedChange<T extends TProperties>(properties: T, options: Words = {}) {
+  type Change = { [K in keyof T]: ReturnType<typeof optional<T[K]>> };
+  const members = Object.entries(properties).map(([name, schema]) => [name, optional(schema)]);
+  return closed(Object.fromEntries(members) as Change, options);
+}
+
+export function nullable<T extends TSchema>(schema: T, options: Words = {}) {
+  return Type.Union([schema, Type.Null()], options);
+}
+
+/** A member that may be left out, or null, which means the same unless the operation says otherwise. */
+export function optional<T extends TSchema>(schema: T) {
+  return Type.Optional(nullable(schema, schema.error === undefined ? {} : { error: schema.error }));
+}
+
+/** A member of a closed request body that the service decides by itself: accepted and ignored. */
+export const Ignored = Type.Optional(Type.Unknown({ readOnly: true, description: 'accepted and ignored' }));
+
+/** One of a closed set of texts. */
+export function oneOf<const T extends string>(values: readonly T[], options: Words = {}): TUnsafe<T> {
+  return Type.Union(
+    values.map((value) => Type.Literal(value)),
+    options,
+  ) as unknown as TUnsafe<T>;
+}
+
+/** A list of one or more different values of a closed set. */
+export function someOf<const T extends string>(values: readonly T[], options: Words = {}) {
+  const error = `must be a list of one or more of ${values.join(', ')}`;
+  return Type.Array(oneOf(values), { minItems: 1, uniqueItems: true, error, ...options });
+}
+
+/** A text of 1 to `max` characters that is not blank. */
+export function text(max: number, options: Words = {}) {
+  return Type.String({ minLength: 1, maxLength: max, pattern: '\\S', ...options });
+}
+
+TypeRegistry.Set('FutureTimestamp', (_, value) => {
+  return typeof value === 'string' && /^\d{4}-\d{2}-\d{2}/.test(value) && Date.parse(value) > Date.now();
+});
+
+/** An ISO 8601 timestamp in the future. */
+export const FutureTimestamp = Type.Unsafe<string>({
+  type: 'string',
+  description: 'ISO 8601, in the future',
+  error: 'must be an ISO 8601 timestamp in the future',
+  examples: ['2030-01-01T00:00:00.000Z'],
+  [Kind]: 'FutureTimestamp',
+});
+
+export const Uuid = Type.String({
+  pattern: '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$',
+  description: 'UUID',
+  error: 'must be a UUID',
+  examples: ['01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f'],
+});
+export const Timestamp = Type.String({
+  pattern: '^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}\\.\\d{3}Z$',
+  description: 'ISO 8601 UTC timestamp with milliseconds',
+  examples: ['2026-03-01T09:30:00.000Z'],
+});
+
+export function pageSchema<T extends TSchema>(item: T) {
+  return Type.Object({
+    items: Type.Array(item),
+    total: Type.Integer({ minimum: 0, examples: [1] }),
+    page: Type.Integer({ minimum: 1 }),
+    limit: Type.Integer({ minimum: 1, examples: [20] }),
+    totalPages: Type.Integer({ minimum: 0, examples: [1] }),
+  });
+}
+
+const AnyId = Type.String({ examples: Uuid.examples as string[] });
+export const Deleted = Type.Object({ id: AnyId, deleted: Type.Literal(true) });
+export const Revoked = Type.Object({ id: AnyId, revoked: Type.Literal(true) });

@@ -1,0 +1,55 @@
+// The shapes of a view: as it is shown, created and changed. Its conditions are checked against the
+// entity by the operations. Contract: interface#view, decisions#roles
+import { type Static, Type } from '@sinclair/typebox';
+import { closed, nullable, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
+import { LIMITS } from '../limits.ts';
+
+const { labelMax, descriptionMax } = LIMITS.entity;
+
+const Condition = closed(
+  { condition: Type.String({ examples: ['status == "open" AND owner == $currentUser.id'] }) },
+  { error: 'must be an object with a text "condition" and nothing else' },
+);
+const Conditions = Type.Array(Condition, {
+  maxItems: LIMITS.view.conditionsMax,
+  description: 'conditions that all hold for the records of the view',
+});
+export const FilterDslSchema = closed({ validate: Conditions }, { description: 'the conditions of the view' });
+/** `{ validate: [{ condition }] }`, every condition ANDed. */
+export type FilterDsl = Static<typeof FilterDslSchema>;
+
+const Slug = Type.String({
+  pattern: '^[a-z0-9][a-z0-9_-]{0,62}$',
+  description: 'its name in paths and, as `view:<slug>`, in permissions',
+  examples: ['my-open'],
+});
+const EntitySlug = Type.String({ description: 'the entity that the view shows', examples: ['task'] });
+const Name = text(labelMax, { examples: ['My open tasks'] });
+const Description = Type.String({ maxLength: descriptionMax });
+
+/** A view as it is shown. `filterDsl` holds the conditions that the reader may know. */
+export const ViewSchema = Type.Object({
+  id: Uuid,
+  entitySlug: EntitySlug,
+  slug: Slug,
+  name: Name,
+  description: nullable(Description),
+  filterDsl: FilterDslSchema,
+  createdAt: Timestamp,
+  updatedAt: Timestamp,
+});
+export type View = Static<typeof ViewSchema>;
+
+const FilterDslInput = closed({ validate: Type.Optional(Conditions) }, { description: 'the conditions of the view' });
+export const NewView = closed({
+  entitySlug: EntitySlug,
+  slug: Slug,
+  name: Name,
+  description: optional(Description),
+  filterDsl: optional(FilterDslInput),
+});
+export type NewView = Static<typeof NewView>;
+
+/** A change of a view. `entitySlug` and `slug` may only be what they are. */
+export const ViewChange = Type.Partial(NewView);
+export type ViewChange = Static<typeof ViewChange>;
