@@ -1,5 +1,6 @@
 // The shapes of a view: as it is shown, created and changed. Its conditions are checked against the
-// entity by the operations. Contract: interface#view, decisions#roles
+// entity by the operations.
+// Contract: interface#view, decisions#expressions.
 import { type Static, Type } from '@sinclair/typebox';
 import { closed, nullable, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
