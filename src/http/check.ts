@@ -1,7 +1,7 @@
 // Checks a value against its TypeBox schema and names every fault at once, by path. A schema's own `error`
 // speaks for everything below it; other faults are worded from the schema's keywords. What a schema
 // cannot say, an operation adds: it sees the members that are sound so far.
-// Contract: decisions#answers
+// Contract: decisions#answers.
 import type { Static, TSchema } from '@sinclair/typebox';
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler';
 import { Value } from '@sinclair/typebox/value';
@@ -106,7 +106,7 @@ function memberFaults(schema: Schema, value: object, keys: readonly string[]): F
   const known = Object.entries(properties).flatMap(([name, member]) => {
     const at = [...keys, name];
     if (Object.hasOwn(value, name)) return faultsIn(member, (value as Record<string, unknown>)[name], at);
-    return required.includes(name) ? [{ keys: at, message: `is required: ${expected(member)}` }] : [];
+    return required.includes(name) ? [{ keys: at, message: member.error ?? `is required: ${expected(member)}` }] : [];
   });
   const others =
     additionalProperties === false ? Object.keys(value).filter((name) => !Object.hasOwn(properties, name)) : [];

@@ -1,7 +1,7 @@
 // The body of a bulk request, `{ operations: [{ op, id?, data? }], atomic? }`, and its answer. Every problem is
 // named as `operations.<i>.<member>`; with `atomic: false` a faulty operation has its own result instead.
 // The values are checked with the operations. Contract: decisions#bulk.
-import { type Static, Type } from '@sinclair/typebox';
+import { type Static, type TSchema, Type } from '@sinclair/typebox';
 import { invalid, type Problem, type ServiceError } from '../../errors.ts';
 import { problemsOf } from '../../http/check.ts';
 import { closed, nullable, oneOf } from '../../http/schemas.ts';
@@ -9,18 +9,32 @@ import { LIMITS } from '../../limits.ts';
 import { RecordSchema, ValuesSchema } from '../record.ts';
 import type { BatchItem, OperationKind } from './batch.ts';
 
-const Id = Type.String({ description: 'of the record to update or delete' });
-const OperationSchema = Type.Union([
-  closed({ op: Type.Literal('create'), data: ValuesSchema }),
-  closed({ op: Type.Literal('update'), id: Id, data: ValuesSchema }),
-  closed({ op: Type.Literal('delete'), id: Id }),
-]);
-const { operationsMax } = LIMITS.bulk;
+const Id = Type.String({ description: 'of the record to update or delete', error: 'must be the id of a record' });
+const Kind = oneOf(['create', 'update', 'delete']);
+const Atomic = Type.Optional(
+  Type.Boolean({ default: true, description: 'all or nothing; else a result per operation' }),
+);
+const { operationsMax: maxItems } = LIMITS.bulk;
+const listOf = <T extends TSchema>(operation: T) => Type.Array(operation, { minItems: 1, maxItems });
+
+/** What a request may be. With `atomic: false` an operation may be faulty, so this accepts more than `Sound` does. */
 export const BulkRequest = closed({
-  operations: Type.Array(OperationSchema, { minItems: 1, maxItems: operationsMax }),
-  atomic: Type.Optional(Type.Boolean({ default: true, description: 'all or nothing; else a result per operation' })),
+  atomic: Atomic,
+  operations: listOf(Type.Object({ op: Kind, id: Type.Optional(Id), data: Type.Optional(ValuesSchema) })),
 });
 export type BulkRequest = Static<typeof BulkRequest>;
+
+/** A request without a faulty operation. */
+const Sound = closed({
+  atomic: Atomic,
+  operations: listOf(
+    Type.Union([
+      closed({ op: Type.Literal('create'), data: ValuesSchema }),
+      closed({ op: Type.Literal('update'), id: Id, data: ValuesSchema }),
+      closed({ op: Type.Literal('delete'), id: Id }),
+    ]),
+  ),
+});
 
 const Fault = Type.Object({
   code: Type.String(),
@@ -29,7 +43,7 @@ const Fault = Type.Object({
 });
 const BulkResultSchema = Type.Object({
   index: Type.Integer({ minimum: 0, description: "the operation's place in the request" }),
-  op: oneOf(['create', 'update', 'delete']),
+  op: Kind,
   id: nullable(Type.String()),
   success: Type.Boolean(),
   data: Type.Optional(RecordSchema),
@@ -54,7 +68,7 @@ export interface Operation extends BatchItem {
 export function readBulk(body: BulkRequest): { operations: Operation[]; isAtomic: boolean } {
   const isAtomic = body.atomic !== false;
   const faults = new Map<number, Problem[]>();
-  const problems = problemsOf(BulkRequest, body).filter(({ path, message }) => {
+  const problems = problemsOf(Sound, body).filter(({ path, message }) => {
     const [, index, member = ''] = /^operations\.(\d+)(?:\.(.*))?$/s.exec(path) ?? [];
     // Without a known `op` an operation cannot have a result of its own.
     if (isAtomic || index === undefined || !isKind(body.operations[Number(index)]?.op)) return true;
