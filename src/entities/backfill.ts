@@ -1,7 +1,8 @@
-// Rewrites the stored values of an entity in small batches while records are being written. A batch
-// never waits for a row that somebody holds, and replaces only rows that are still as they were read,
-// under the definition it was made for: no write is lost, and no writer waits longer than one batch.
-// It makes no events, since no record changes; ETags move, `updatedAt` does not.
+// Rewrites stored values in small batches while records are being written, and scans them. A batch skips
+// locked rows and replaces only rows that are unchanged since it read them, under the definition it was
+// made for: no write is lost, and no writer waits longer than one batch. A backfill emits no events and keeps
+// `updatedAt`, since no record changes for its readers; ETags change.
+import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
 import { conflict } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
@@ -14,6 +15,7 @@ const BATCH_ROWS = 200;
 const PAGE_ROWS = 1_000;
 const PAUSE_MS = 50;
 const WAIT_MS = 10_000;
+const POLL_MS = 20;
 
 interface StoredRow {
   id: string;
@@ -21,7 +23,27 @@ interface StoredRow {
   data: SlotValues;
 }
 
-/** Replaces the data of all rows that meet `where` (on `r`) until none is left; 409 when some stay locked. */
+/**
+ * Resolves when all writes that began before this call have ended; 409 after ten seconds. A write locks its table before it
+ * reads the definition and holds the lock until its transaction ends, so later writes use the current definition.
+ */
+export async function waitForOlderWrites(app: App, entity: Entity): Promise<void> {
+  const deadline = performance.now() + WAIT_MS;
+  const writers = sql`
+    select virtualtransaction as id from pg_locks
+    where locktype = 'relation' and granted and mode = 'RowExclusiveLock'
+      and relation = ${`"${entity.schema}"."${entity.tableName}"`}::regclass
+      and database = (select oid from pg_database where datname = current_database())`;
+  const older = (await app.db.rows<{ id: string }>(writers)).map(({ id }) => id);
+  for (let left = older; left.length > 0; ) {
+    if (performance.now() > deadline) throw conflict('a long transaction is writing records; try again');
+    await delay(POLL_MS);
+    const current = (await app.db.rows<{ id: string }>(writers)).map(({ id }) => id);
+    left = older.filter((id) => current.includes(id));
+  }
+}
+
+/** Rewrites all rows that match `where` (on `r`) until none is left; 409 when some stay locked. */
 export async function backfill(
   app: App,
   entity: Entity,
@@ -33,8 +55,8 @@ export async function backfill(
     const pass = await backfillPass(app, entity, where, change);
     if (pass.read === 0) return;
     if (pass.written > 0) deadline = performance.now() + WAIT_MS;
-    else if (performance.now() > deadline) throw conflict('records stay locked by others; try again');
-    else await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    else if (performance.now() > deadline) throw conflict('records stay locked by other transactions; try again');
+    else await delay(PAUSE_MS);
   }
 }
 
@@ -98,7 +120,7 @@ async function replaceBatch(app: App, entity: Entity, rows: readonly StoredRow[]
   return replaced.length;
 }
 
-/** Pages of one field's values, of all records that have one. */
+/** All values of one field, in pages. */
 export async function* valuesOf(app: App, entity: Entity, field: Field): AsyncGenerator<unknown[]> {
   let after = '00000000-0000-0000-0000-000000000000';
   for (;;) {
@@ -114,7 +136,7 @@ export async function* valuesOf(app: App, entity: Entity, field: Field): AsyncGe
   }
 }
 
-/** How many records have, or lack, a value of the field. */
+/** The number of records with, or without, a value of the field. */
 export async function countValues(app: App, entity: Entity, field: Pick<Field, 'slot'>, isPresent: boolean) {
   const row = await app.db.slow.first<{ n: number }>(sql`
     select count(*) as n from ${entity.table} as r where (r.data ? ${field.slot}::text) = ${isPresent}::boolean`);

@@ -1,5 +1,5 @@
-// A tenant's entities, loaded in three statements and cached per process until a change is announced.
-// A stale copy is harmless: writes name the definition's version and are done again when it moved.
+// A tenant's entities, loaded in three statements and cached per process until a change invalidates them.
+// A stale copy is harmless: writes check the definition's version and are repeated when it has changed.
 // Contract: decisions#entities.
 import type { TenantCaller } from '../access/caller.ts';
 import { type App, perApp } from '../app.ts';
@@ -26,28 +26,25 @@ export interface Catalog {
 const CACHED_TENANTS = 2_000;
 const cacheOf = perApp((app) => app.invalidations.cache<Catalog>('catalog', CACHED_TENANTS));
 
-/** The tenant's catalogue, from the cache where possible. */
+/** The tenant's catalog, from the cache where possible. */
 export function catalogOf(app: App, tenant: Tenant): Catalog | Promise<Catalog> {
   return cacheOf(app).get(tenant.id, () => loadCatalog(app.db, tenant));
 }
 
 /**
- * The same inside a transaction: a copy that is missing is read through the transaction itself, since to wait for
- * another connection while holding one may be to wait forever.
+ * The catalog inside a transaction. A cache miss reads through the transaction itself: waiting for a second connection
+ * while holding one can deadlock the pool.
  */
 export function catalogWithin(app: App, tx: Tx, tenant: Tenant): Catalog | Promise<Catalog> {
   return cacheOf(app).peek(tenant.id) ?? loadCatalog(tx, tenant);
 }
 
-/** Forgets this process's copy, after a write found it stale. */
+/** Drops this process's copy, after a write found it stale. */
 export function forgetCatalog(app: App, tenant: Tenant): void {
   cacheOf(app).drop(tenant.id);
 }
 
-/**
- * The entity by name, for a caller who may do something with it. 404 where there is none; the same
- * 404 where the caller holds no permission at all is left to the operation, which asks for its own.
- */
+/** The entity by name; 404 when there is none. The operation checks the caller's permission. */
 export async function entityFor(app: App, caller: TenantCaller, name: string): Promise<Entity> {
   const entity = (await catalogOf(app, caller.tenant)).byName.get(name);
   if (entity === undefined) throw notFound('entity');
@@ -87,7 +84,7 @@ interface FieldRow {
   next: Field | null;
 }
 
-/** Reads all definitions as they stand for `queries`, which may be a transaction. */
+/** Reads all definitions, inside a transaction or not. */
 export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Catalog> {
   const entityRows = await queries.rows<EntityRow>(sql`
     select d.id, d.name, d.label, d.description, d.is_system, d.version, d.next_slot, d.retired_slots, d.created_at,

@@ -1,77 +1,19 @@
-// What surrounds a change of fields: waiting for the writers that may still follow the old definition,
-// building and dropping indexes beside them, and clearing away what no field owns any more. Clearing
-// is the same after a success, a refusal and a crash. Times are milliseconds.
+// Cleanup of field changes: ends pending transitions, drops indexes that no field uses, and removes the
+// values of retired slots. It does the same after a success, a failure and a crash, and repeats safely.
+// Contract: decisions#field-changes.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
-import { conflict } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
-import { identifier, sql, type Tx } from '../runtime/sql.ts';
+import { sql } from '../runtime/sql.ts';
 import { tenantById } from '../tenants/tenants.ts';
-import { backfill } from './backfill.ts';
+import { backfill, waitForOlderWrites } from './backfill.ts';
 import { loadCatalog } from './catalog.ts';
 import { type DefinitionLock, interruptedTenants, withDefinitionLock } from './definition-lock.ts';
-import type { Entity, Field } from './field.ts';
+import type { Entity } from './field.ts';
 import { bumpVersion, updateFieldRow } from './field-rows.ts';
-import { createIndex, type IndexKind, indexKinds, indexName } from './indexes.ts';
-import { countDuplicates, storedConflict } from './stored-validation.ts';
+import { dropUnusedIndexes } from './indexes.ts';
 
-const WRITERS_WAIT_MS = 10_000;
-const POLL_MS = 20;
-
-/**
- * Resolves when every write is over that began before this call, and so may have been made for an
- * older definition; 409 after ten seconds. A write holds its table's lock from before it looks at
- * the definition until its transaction ends.
- */
-export async function waitForOlderWrites(app: App, entity: Entity): Promise<void> {
-  const deadline = performance.now() + WRITERS_WAIT_MS;
-  const writers = sql`
-    select virtualtransaction as id from pg_locks
-    where locktype = 'relation' and granted and mode = 'RowExclusiveLock'
-      and relation = ${`"${entity.schema}"."${entity.tableName}"`}::regclass
-      and database = (select oid from pg_database where datname = current_database())`;
-  const early = (await app.db.rows<{ id: string }>(writers)).map(({ id }) => id);
-  for (let left = early; left.length > 0; ) {
-    if (performance.now() > deadline) throw conflict('records are being written by a long transaction; try again');
-    await delay(POLL_MS);
-    const still = (await app.db.rows<{ id: string }>(writers)).map(({ id }) => id);
-    left = early.filter((id) => still.includes(id));
-  }
-}
-
-/** Builds indexes while records are written. 409 with the count when values are not unique. */
-export async function buildIndexes(app: App, entity: Entity, field: Field, kinds: readonly IndexKind[]): Promise<void> {
-  for (const kind of kinds) {
-    try {
-      await app.db.slow.rows(createIndex(entity, field, kind, true));
-    } catch (error) {
-      const { code } = (error ?? {}) as { code?: string };
-      if (code === '54000') throw conflict('stored values are too large for an index');
-      if (code !== '23505') throw error;
-      const count = Math.max(2, await countDuplicates(app, entity, field));
-      throw storedConflict([{ path: 'unique', message: `${count} record(s) share a value with another` }]);
-    }
-  }
-}
-
-/** Drops indexes that no field calls for, and what a failed build has left. */
-async function dropUnusedIndexes(app: App, entity: Entity): Promise<void> {
-  const wanted = new Set(
-    entity.fields.flatMap((field) => indexKinds(field).map((kind) => indexName(entity, field, kind))),
-  );
-  const found = await app.db.slow.rows<{ name: string; is_valid: boolean }>(sql`
-    select c.relname as name, i.indisvalid as is_valid
-    from pg_index as i
-    join pg_class as c on c.oid = i.indexrelid
-    where i.indrelid = to_regclass(${`"${entity.schema}"."${entity.tableName}"`})
-      and c.relname ~ '_f[0-9]+_(unique|value|members)$'`);
-  for (const { name, is_valid: isValid } of found) {
-    if (wanted.has(name) && isValid) continue;
-    await app.db.slow.rows(sql`drop index concurrently if exists ${identifier(entity.schema, name)}`);
-  }
-}
-
-/** Ends what is pending in an entity without doing it, and clears away what no field owns. */
+/** Ends an entity's transitions without completing them, and removes what no field uses. */
 export async function cleanUp(lock: DefinitionLock, entityId: string): Promise<void> {
   const entity = await lock.transaction(async (tx, catalog) => {
     const found = catalog.byId.get(entityId);
@@ -79,21 +21,14 @@ export async function cleanUp(lock: DefinitionLock, entityId: string): Promise<v
     if (found === undefined || pending.length === 0) return found;
     for (const { next: _, ...field } of pending) await updateFieldRow(tx, found.schema, field);
     await bumpVersion(tx, found, {});
-    return reload(lock, tx, entityId);
+    return (await loadCatalog(tx, lock.tenant)).byId.get(entityId);
   });
   if (entity === undefined) return;
   await dropUnusedIndexes(lock.app, entity);
   if (entity.retiredSlots.length > 0) await removeRetiredValues(lock, entity);
 }
 
-/** The entity as the transaction has made it. */
-export async function reload({ tenant }: DefinitionLock, tx: Tx, entityId: string): Promise<Entity> {
-  const entity = (await loadCatalog(tx, tenant)).byId.get(entityId);
-  if (entity === undefined) throw conflict('the entity was deleted meanwhile');
-  return entity;
-}
-
-/** Removes the values of retired slots, once nobody can be reading or writing them by an old definition. */
+/** Waits until no write and no cached definition uses the slots, then removes their values. */
 async function removeRetiredValues(lock: DefinitionLock, entity: Entity): Promise<void> {
   const { app } = lock;
   const slots = entity.retiredSlots;
@@ -108,12 +43,12 @@ async function removeRetiredValues(lock: DefinitionLock, entity: Entity): Promis
   }
   await lock.transaction(async (tx, catalog) => {
     const found = catalog.byId.get(entity.id);
-    const retiredSlots = found?.retiredSlots.filter((slot) => !slots.includes(slot));
-    if (found !== undefined) await bumpVersion(tx, found, { retiredSlots: retiredSlots ?? [] });
+    if (found === undefined) return;
+    await bumpVersion(tx, found, { retiredSlots: found.retiredSlots.filter((slot) => !slots.includes(slot)) });
   });
 }
 
-/** Clears away what a change that was cut off has left anywhere in the tenant. */
+/** Cleans up all entities of the tenant when the previous holder of the lock was interrupted. */
 export async function cleanUpInterrupted(lock: DefinitionLock): Promise<void> {
   if (!lock.wasInterrupted) return;
   const ids = await lock.transaction(async (_, catalog) => [...catalog.byId.keys()]);
@@ -121,7 +56,7 @@ export async function cleanUpInterrupted(lock: DefinitionLock): Promise<void> {
   lock.needsCleanup = false;
 }
 
-/** Clears away what cut-off changes have left, in every tenant. Resolves to how many there were. */
+/** Cleans up interrupted changes of every tenant. Resolves to the number of tenants that had one. */
 export async function cleanUpInterruptedTenants(app: App): Promise<number> {
   const ids = await interruptedTenants(app);
   for (const id of ids) {

@@ -1,6 +1,6 @@
-// Who else names a field by its key: roles in their field lists and row filters, views and rules in
-// their conditions. A renamed key moves along in the lists, so that a hidden field stays hidden; a
-// condition that names it has to be changed first. Contract: decisions#field-changes, decisions#roles.
+// What depends on a field's key: field lists and row filters of roles, conditions of views and rules. A rename
+// updates the lists, so that a hidden field stays hidden; conditions that name the key must be changed first.
+// Contract: decisions#field-changes, decisions#roles.
 import { conflict } from '../errors.ts';
 import { identifier, sql, type Tx } from '../runtime/sql.ts';
 import type { Entity, Field } from './field.ts';
@@ -10,12 +10,12 @@ interface Dependent {
   name: string;
 }
 
-/** 409 while a condition names the key, of this entity or, after a relation, of another. */
+/** 409 while a condition uses the key, on this entity or, through a relation, on another. */
 export async function requireNoDependents(tx: Tx, entity: Entity, field: Pick<Field, 'key'>): Promise<void> {
   const own = `\\m${field.key}\\M`;
   const related = `\\.${field.key}\\M`;
   const table = (name: string) => identifier(entity.schema, name);
-  const uses = await tx.rows<Dependent>(sql`
+  const dependents = await tx.rows<Dependent>(sql`
     select 'role' as kind, r.name
     from ${table('roles')} as r, jsonb_each(r.entities) as e
     where e.value ->> 'rowFilter' ~ case when e.key = ${entity.name} then ${own} else ${related} end
@@ -28,15 +28,15 @@ export async function requireNoDependents(tx: Tx, entity: Entity, field: Pick<Fi
     from ${table('business_rules')} as b
     where concat(b.condition, ' ', b.action) ~ case when b.entity_id = ${entity.id}::uuid then ${own} else ${related} end
     limit 20`);
-  if (uses.length === 0) return;
-  const list = uses.map(({ kind, name }) => `${kind} ${name}`).join(', ');
+  if (dependents.length === 0) return;
+  const list = dependents.map(({ kind, name }) => `${kind} ${name}`).join(', ');
   throw conflict(
-    `${field.key} is named by ${list}; change that first`,
-    uses.map(({ kind, name }) => ({ path: `${kind}:${name}`, message: `names ${field.key}` })),
+    `${field.key} is used by ${list}; change that first`,
+    dependents.map(({ kind, name }) => ({ path: `${kind}:${name}`, message: `uses ${field.key}` })),
   );
 }
 
-/** Puts other keys in place of one in the roles' lists of fields. Resolves to how many roles name it. */
+/** Replaces a key in the field lists of roles. Resolves to the number of roles that listed it. */
 export async function replaceKeyInRoles(tx: Tx, entity: Entity, key: string, by: readonly string[]): Promise<number> {
   const roles = await tx.rows<{ id: string; entities: Record<string, Record<string, unknown>> }>(sql`
     select id, entities from ${identifier(entity.schema, 'roles')}

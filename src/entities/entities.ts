@@ -1,6 +1,6 @@
-// Entities: making, describing, renaming and dropping them. A new entity is a partition of
-// entity_records with its own indexes and counters. Its name stands in paths and roles, and stays.
-// Failures: 400, 403, 404, 409 as each says. Contract: decisions#entities.
+// Creates, reads, updates and drops entities. An entity is a partition of entity_records with its own indexes
+// and counters. Its name is part of paths and roles and cannot change. Failures: 400, 403, 404, 409.
+// Contract: decisions#entities.
 import type { TenantCaller } from '../access/caller.ts';
 import { publishRevokedGrants, revokeGrants } from '../access/grants.ts';
 import { allows, isFieldVisible, restrictionOn } from '../access/rights.ts';
@@ -8,11 +8,12 @@ import type { App } from '../app.ts';
 import { conflict, forbidden, invalid, invalidField, notFound, type Problem } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
-import { identifier, join, literal, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { identifier, literal, sql, type Tx } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { type Catalog, catalogOf, entityFor, loadCatalog } from './catalog.ts';
 import { type Entity, type Field, tableNameOf } from './field.ts';
 import { type FieldDraft, fieldOf, NAME_PATTERN, parseFields } from './field-input.ts';
+import { insertFields } from './field-rows.ts';
 import { createIndex, indexKinds } from './indexes.ts';
 
 /** An entity as its definition is shown. */
@@ -40,7 +41,7 @@ export async function getEntity(app: App, caller: TenantCaller, name: string): P
   return viewOf(await catalogOf(app, caller.tenant), caller, entity);
 }
 
-/** The definition less the fields hidden from the caller. */
+/** The definition without the fields hidden from the caller. */
 export function viewOf(catalog: Catalog, caller: TenantCaller, entity: Entity): EntityView {
   const rule = restrictionOn(caller.rights, entity.name);
   const { id, name, label, description, isSystem, createdAt, updatedAt } = entity;
@@ -48,7 +49,7 @@ export function viewOf(catalog: Catalog, caller: TenantCaller, entity: Entity): 
   return { id, name, label, description, isSystem, fields, createdAt, updatedAt };
 }
 
-/** A field with the attributes that are set. */
+/** A field's definition, with the attributes that are set. */
 export function fieldView(catalog: Catalog, field: Field): JsonObject {
   const { key, type, label, description, required, unique, indexed, min, max, minLength, maxLength } = field;
   const optional = { min, max, minLength, maxLength, pattern: field.pattern, options: field.options };
@@ -70,7 +71,7 @@ export function fieldView(catalog: Catalog, field: Field): JsonObject {
   };
 }
 
-/** Makes an entity with its fields. 400 with every problem, 409 when the name is taken. */
+/** Creates an entity with its fields. 400 with every problem, 409 when the name is taken. */
 export async function createEntity(app: App, caller: TenantCaller, input: JsonObject): Promise<EntityView> {
   const { tenant } = caller;
   const { name, label, description } = readNames(input);
@@ -89,7 +90,7 @@ export async function createEntity(app: App, caller: TenantCaller, input: JsonOb
   return getEntity(app, caller, name);
 }
 
-/** One change of definitions at a time in a tenant; records are written meanwhile. */
+/** Serializes changes of a tenant's definitions until the transaction ends; writes of records continue. */
 export async function lockDefinitions(tx: Tx, schema: string): Promise<void> {
   await tx.rows(sql`select pg_advisory_xact_lock(hashtext('definitions'), hashtext(${schema}))`);
 }
@@ -133,7 +134,7 @@ async function insertEntity(tx: Tx, schema: string, entity: Names & { id: string
   if (fields.length > 0) await insertFields(tx, schema, id, fields);
 }
 
-/** The partition that holds an entity's records, with the indexes its fields call for. */
+/** Creates the partition for an entity's records, with the indexes of its fields. */
 export async function createRecordTable(tx: Tx, schema: string, id: string, fields: readonly Field[]): Promise<void> {
   const tableName = tableNameOf(id);
   const table = identifier(schema, tableName);
@@ -148,26 +149,7 @@ export async function createRecordTable(tx: Tx, schema: string, id: string, fiel
   }
 }
 
-/** Stores field definitions. */
-export async function insertFields(tx: Tx, schema: string, entityId: string, fields: readonly Field[]): Promise<void> {
-  const rows = fields.map(
-    (field): Sql => sql`(${field.id}::uuid, ${entityId}::uuid, ${field.key}, ${field.slot}, ${field.type},
-      ${field.label}, ${field.description}, ${field.required}::boolean, ${field.unique}::boolean,
-      ${field.indexed}::boolean, ${field.default === undefined ? null : JSON.stringify(field.default)}::text::jsonb,
-      ${JSON.stringify(rulesOf(field))}::text::jsonb, ${field.targetId}::uuid, ${field.onDelete}, ${field.position}::int)`,
-  );
-  await tx.rows(sql`
-    insert into ${identifier(schema, 'field_definitions')} (id, entity_id, key, slot, type, label, description,
-      is_required, is_unique, is_indexed, default_value, rules, target_id, on_delete, position)
-    values ${join(rows, ', ')}`);
-}
-
-/** The attributes that narrow a field's values, as they are stored. */
-export function rulesOf({ min, max, minLength, maxLength, pattern, options }: Field): JsonObject {
-  return { min, max, minLength, maxLength, pattern, options };
-}
-
-/** Changes label and description. An entity's name stands in paths, roles and subscriptions, and stays. */
+/** Changes label and description. The name cannot change: paths, roles and subscriptions use it. */
 export async function updateEntity(
   app: App,
   caller: TenantCaller,
@@ -194,8 +176,8 @@ export async function updateEntity(
 }
 
 /**
- * Drops an entity, and with it every right that was granted on it by name. 409 with the number of records unless
- * `confirm` is its name, and while another entity's relation points at it.
+ * Drops an entity and every right granted on it. 409 while a relation of another entity refers to it, and with the number
+ * of records unless `confirm` is its name.
  */
 export async function deleteEntity(app: App, caller: TenantCaller, name: string, confirm?: string): Promise<string> {
   const { tenant } = caller;
@@ -206,12 +188,12 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
     if (entity.isSystem) throw forbidden('a system entity cannot be deleted');
     const foreign = entity.references.find((reference) => reference.entity.id !== entity.id);
     if (foreign !== undefined) {
-      throw conflict(`field ${foreign.field.key} of ${foreign.entity.name} points at this entity; drop that first`);
+      throw conflict(`field ${foreign.field.key} of ${foreign.entity.name} refers to this entity; drop that first`);
     }
     await refuseUnconfirmed(tx, entity, confirm);
     const views = await tx.rows<{ slug: string }>(sql`
       select slug from ${identifier(tenant.schema, 'views')} where entity_id = ${entity.id}::uuid for update`);
-    // A write that is under way names the definition's version, finds it gone and answers 404.
+    // A write in progress checks the definition's version, finds it gone and fails with 404.
     await tx.rows(sql`delete from ${identifier(tenant.schema, 'entity_definitions')} where id = ${entity.id}::uuid`);
     await tx.rows(sql`drop table ${entity.table}`);
     await tx.rows(sql`delete from platform.webhook_subscriptions where entity_id = ${entity.id}::uuid`);

@@ -1,11 +1,30 @@
-// The rows of field_definitions and the entity's version: what every step of a change writes. All of
-// it runs in the step's transaction, under the definitions lock. A version that moved makes writers
-// look at the definition again.
+// Writes rows of field_definitions and the entity's version, in a transaction that holds the definition
+// lock. Writes made under an older version fail and are repeated under the new definition.
+// Contract: decisions#fields, decisions#field-changes.
 import { identifier, join, type Sql, sql, type Tx } from '../runtime/sql.ts';
-import { insertFields, rulesOf } from './entities.ts';
+import type { JsonObject } from '../runtime/text.ts';
 import type { Entity, Field } from './field.ts';
 
-/** Stores every attribute of a field that exists, and what it is being changed into, if anything. */
+/** Inserts field definitions. */
+export async function insertFields(tx: Tx, schema: string, entityId: string, fields: readonly Field[]): Promise<void> {
+  const rows = fields.map(
+    (field): Sql => sql`(${field.id}::uuid, ${entityId}::uuid, ${field.key}, ${field.slot}, ${field.type},
+      ${field.label}, ${field.description}, ${field.required}::boolean, ${field.unique}::boolean,
+      ${field.indexed}::boolean, ${field.default === undefined ? null : JSON.stringify(field.default)}::text::jsonb,
+      ${JSON.stringify(rulesOf(field))}::text::jsonb, ${field.targetId}::uuid, ${field.onDelete}, ${field.position}::int)`,
+  );
+  await tx.rows(sql`
+    insert into ${identifier(schema, 'field_definitions')} (id, entity_id, key, slot, type, label, description,
+      is_required, is_unique, is_indexed, default_value, rules, target_id, on_delete, position)
+    values ${join(rows, ', ')}`);
+}
+
+/** The attributes that constrain a field's values, as stored. */
+function rulesOf({ min, max, minLength, maxLength, pattern, options }: Field): JsonObject {
+  return { min, max, minLength, maxLength, pattern, options };
+}
+
+/** Updates every attribute of a field, and its next definition. */
 export async function updateFieldRow(tx: Tx, schema: string, field: Field): Promise<void> {
   await tx.rows(sql`
     update ${identifier(schema, 'field_definitions')}
@@ -31,17 +50,11 @@ function nextOf({ next }: Field): string | null {
   return JSON.stringify(attributes);
 }
 
-/** Adds a field, perhaps one that is still being changed. */
-export async function insertFieldRow(tx: Tx, entity: Entity, field: Field): Promise<void> {
-  await insertFields(tx, entity.schema, entity.id, [field]);
-  if (field.next !== undefined) await updateFieldRow(tx, entity.schema, field);
-}
-
 export async function deleteFieldRow(tx: Tx, entity: Entity, fieldId: string): Promise<void> {
   await tx.rows(sql`delete from ${identifier(entity.schema, 'field_definitions')} where id = ${fieldId}::uuid`);
 }
 
-/** Raises the entity's version, and sets what is given. */
+/** Raises the entity's version, and sets the slots given. */
 export async function bumpVersion(
   tx: Tx,
   entity: Entity,

@@ -1,10 +1,13 @@
 // The database indexes of a field: unique, by value, by member. They use the same SQL expressions as
 // conditions do, so that Postgres matches them.
 // Contract: decisions#field-changes.
+import type { App } from '../app.ts';
+import { conflict } from '../errors.ts';
 import { columnOf } from '../expression/to-sql.ts';
 import { identifier, literal, raw, type Sql, sql } from '../runtime/sql.ts';
 import type { Entity, Field } from './field.ts';
 import { specOf } from './field-types.ts';
+import { countDuplicates, storedConflict } from './stored-validation.ts';
 
 export type IndexKind = 'unique' | 'value' | 'members';
 
@@ -30,4 +33,36 @@ export function createIndex(entity: Entity, field: Field, kind: IndexKind, concu
   const column = columnOf(field.ref, identifier(entity.tableName));
   const columns = kind === 'unique' ? sql`(${column})` : sql`(${column}), id`;
   return sql`create ${how} ${name} on ${entity.table} (${columns})`;
+}
+
+/** Builds indexes while records are being written. 409 with the count when values are not unique. */
+export async function buildIndexes(app: App, entity: Entity, field: Field, kinds: readonly IndexKind[]): Promise<void> {
+  for (const kind of kinds) {
+    try {
+      await app.db.slow.rows(createIndex(entity, field, kind, true));
+    } catch (error) {
+      const { code } = (error ?? {}) as { code?: string };
+      if (code === '54000') throw conflict('stored values are too large for an index');
+      if (code !== '23505') throw error;
+      const count = Math.max(2, await countDuplicates(app, entity, field));
+      throw storedConflict([{ path: 'unique', message: `${count} record(s) share a value with another` }]);
+    }
+  }
+}
+
+/** Drops indexes that no field requires, and invalid ones that a failed build left behind. */
+export async function dropUnusedIndexes(app: App, entity: Entity): Promise<void> {
+  const required = new Set(
+    entity.fields.flatMap((field) => indexKinds(field).map((kind) => indexName(entity, field, kind))),
+  );
+  const found = await app.db.slow.rows<{ name: string; is_valid: boolean }>(sql`
+    select c.relname as name, i.indisvalid as is_valid
+    from pg_index as i
+    join pg_class as c on c.oid = i.indexrelid
+    where i.indrelid = to_regclass(${`"${entity.schema}"."${entity.tableName}"`})
+      and c.relname ~ '_f[0-9]+_(unique|value|members)$'`);
+  for (const { name, is_valid: isValid } of found) {
+    if (required.has(name) && isValid) continue;
+    await app.db.slow.rows(sql`drop index concurrently if exists ${identifier(entity.schema, name)}`);
+  }
 }

@@ -1,6 +1,6 @@
-// Completes what an entity's definition stands for where it is gone: the table of its records, with
-// its indexes, and its counters, counted anew. Part of the repair of a tenant's schema; nothing that is
-// there is touched. Fails as Postgres does. Contract: interface#schema-health.
+// Restores what an entity's definition requires: the table of its records with its indexes, and its
+// counters. Part of the repair of a tenant's schema; existing objects stay untouched. Failures: Postgres's own.
+// Contract: interface#schema-health.
 import { LIMITS } from '../limits.ts';
 import { identifier, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
@@ -8,7 +8,7 @@ import { loadCatalog } from './catalog.ts';
 import { createRecordTable } from './entities.ts';
 import type { Entity } from './field.ts';
 
-/** Completes all entities of a tenant whose schema is otherwise whole. */
+/** Repairs all entities of a tenant whose schema is otherwise complete. */
 export async function repairEntities(tx: Tx, tenant: Tenant): Promise<void> {
   const entities = [...(await loadCatalog(tx, tenant)).byId.values()];
   const found = await tx.rows<{ name: string }>(sql`
@@ -27,7 +27,7 @@ export async function repairEntities(tx: Tx, tenant: Tenant): Promise<void> {
   for (const entity of entities) if (!complete.has(entity.id)) await recount(tx, entity);
 }
 
-/** Counters that stand for the rows as they are. Writers wait meanwhile. */
+/** Recounts the records into the counters. Blocks writers. */
 async function recount(tx: Tx, entity: Entity): Promise<void> {
   const counts = identifier(entity.schema, 'entity_counts');
   await tx.rows(sql`lock table ${entity.table} in share row exclusive mode`);

@@ -1,10 +1,10 @@
-// What a business rule is, in memory. A rule is a part of its entity's definition: it is loaded with
-// the catalogue, and the definition's version grows when it changes, so that no write is made by old
-// rules. Contract: decisions#rules.
+// Business rules in memory. A rule is part of its entity's definition: it is loaded with the catalog, and
+// changing it raises the definition's version, so that no write runs outdated rules.
+// Contract: decisions#rules.
 import type { JsonObject } from '../runtime/text.ts';
 
 const OPERATIONS = ['create', 'update', 'delete'] as const;
-/** What happens to the record. */
+/** The operation on the record that triggers a rule. */
 export type RuleOperation = (typeof OPERATIONS)[number];
 export type Trigger = `${'before' | 'after'}_${RuleOperation}`;
 export const TRIGGERS: readonly Trigger[] = [

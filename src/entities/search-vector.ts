@@ -1,6 +1,6 @@
-// The words of a record, for full-text search. They are cut and folded here, never by Postgres, so
-// that every database and locale agrees. A record keeps them in one tsvector whose positions are the
-// numbers of the fields a word stands in. Contract: decisions#search.
+// Search terms of a record, for full-text search. Splitting and folding happen here, not in Postgres, so that
+// every database and locale agrees. A record keeps its terms in one tsvector, in which a term's positions are
+// the numbers of the fields that contain it. Contract: decisions#search.
 import { foldCase, isAscii } from '../expression/case-folding.ts';
 import type { Entity, Field } from './field.ts';
 import { specOf } from './field-types.ts';
@@ -10,16 +10,16 @@ const WORD = /[\p{L}\p{N}][\p{L}\p{N}\p{M}]*|\p{RI}{2}|\p{Extended_Pictographic}
 /** The same in folded ASCII. */
 const ASCII_WORD = /[a-z0-9]+/g;
 const WORD_MAX = 200;
-/** Postgres holds a tsvector of less than a megabyte; the words past this are not searched. */
+/** A tsvector is limited to a megabyte; terms beyond this size are not searchable. */
 const VECTOR_BYTES_MAX = 900_000;
 
-/** The words of a text, folded: compatibility forms and case are one, accents are kept. */
+/** The terms of a text. Compatibility forms and case are folded, accents are kept. */
 export function searchTerms(text: string): string[] {
   const words = isAscii(text) ? text.toLowerCase().match(ASCII_WORD) : foldCase(text.normalize('NFKC')).match(WORD);
   return (words ?? []).map((word) => (word.length > WORD_MAX ? word.slice(0, WORD_MAX).toWellFormed() : word));
 }
 
-/** The record's tsvector as text, or null for one without words. */
+/** The record's tsvector as text; null without terms. */
 export function searchVector(entity: Entity, data: Readonly<Record<string, unknown>>): string | null {
   const positions = new Map<string, string>();
   for (const field of entity.fields) {
@@ -36,7 +36,7 @@ export function searchVector(entity: Entity, data: Readonly<Record<string, unkno
   return vector;
 }
 
-/** Whether a change leaves the record's words as they are; not while the entity's own fields are changing. */
+/** Whether a change keeps the record's search vector; false during a transition of the entity's fields. */
 export function isSearchVectorUnchanged(
   entity: Entity,
   before: Readonly<Record<string, unknown>>,
@@ -48,7 +48,7 @@ export function isSearchVectorUnchanged(
   );
 }
 
-/** Adds the field's number to each of its words; the numbers of a word are separated by commas. */
+/** Adds the field's number to each of its terms; a term's numbers are separated by commas. */
 function addTerms(positions: Map<string, string>, field: Field, data: Readonly<Record<string, unknown>>): void {
   const text = data[field.slot];
   if (!specOf(field).isSearchable || typeof text !== 'string') return;

@@ -1,5 +1,5 @@
-// Whether the stored records stand a stricter definition: which attributes became stricter, and how many records
-// break each. Values are read by the very readers that writes use.
+// Validates stored records against a stricter definition: which attributes became stricter, and how many
+// records violate each. Uses the same parsers as writes do.
 // Contract: decisions#field-changes.
 import type { App } from '../app.ts';
 import { conflict, type Problem, type ServiceError } from '../errors.ts';
@@ -11,7 +11,7 @@ import { compareLimits } from './field-parsers.ts';
 import { specOf } from './field-types.ts';
 import { convertValue, exceedsIndex } from './values.ts';
 
-/** An attribute that stored values may break. */
+/** An attribute that stored values may violate. */
 export type Check = 'required' | 'unique' | 'indexed' | 'type' | keyof FieldRules;
 
 const RULES: readonly (keyof FieldRules)[] = ['min', 'max', 'minLength', 'maxLength', 'pattern', 'options'];
@@ -47,7 +47,7 @@ function isStricter(rule: keyof FieldRules, before: Field, after: Field): boolea
   }
 }
 
-/** Throws 409 with the counts when stored records break one of the checks. */
+/** Throws 409 with the counts when stored records violate one of the checks. */
 export async function validateStored(app: App, entity: Entity, before: Field, after: Field, checks: readonly Check[]) {
   const problems: Problem[] = [];
   const add = (path: string, count: number, message: string): void => {
@@ -56,12 +56,12 @@ export async function validateStored(app: App, entity: Entity, before: Field, af
   if (checks.includes('required')) add('required', await countValues(app, entity, before, false), 'have no value');
   if (checks.includes('unique'))
     add('unique', await countDuplicates(app, entity, before), 'share a value with another');
-  const breaks = violationsOf(before, after, checks);
-  if (breaks.length > 0) {
+  const violations = violationsOf(before, after, checks);
+  if (violations.length > 0) {
     for await (const values of valuesOf(app, entity, before)) {
-      for (const breach of breaks) breach.count += values.filter(breach.isBroken).length;
+      for (const violation of violations) violation.count += values.filter(violation.isViolated).length;
     }
-    for (const { path, count, message } of breaks) add(path, count, message);
+    for (const { path, count, message } of violations) add(path, count, message);
   }
   if (problems.length > 0) throw storedConflict(problems);
 }
@@ -75,7 +75,7 @@ interface Violation {
   path: string;
   message: string;
   count: number;
-  isBroken(value: unknown): boolean;
+  isViolated(value: unknown): boolean;
 }
 
 function violationsOf(before: Field, after: Field, checks: readonly Check[]): Violation[] {
@@ -83,19 +83,19 @@ function violationsOf(before: Field, after: Field, checks: readonly Check[]): Vi
     if (path === 'required') return [];
     if (path === 'unique' || path === 'indexed') {
       const message = 'have a value too long for an index';
-      return [{ path, message, count: 0, isBroken: (value) => exceedsIndex(after, value) }];
+      return [{ path, message, count: 0, isViolated: (value) => exceedsIndex(after, value) }];
     }
     if (path === 'type') {
       const message = `have a value that is not a valid ${after.type}`;
-      return [{ path, message, count: 0, isBroken: (value) => 'problem' in convertValue(before, after, value) }];
+      return [{ path, message, count: 0, isViolated: (value) => 'problem' in convertValue(before, after, value) }];
     }
     const stricter = { ...before, [path]: after[path] };
-    const isBroken = (value: unknown) => 'problem' in specOf(before).parse(value, stricter);
-    return [{ path, message: 'break it', count: 0, isBroken }];
+    const isViolated = (value: unknown) => 'problem' in specOf(before).parse(value, stricter);
+    return [{ path, message: 'violate it', count: 0, isViolated }];
   });
 }
 
-/** Records whose value another record has too. */
+/** The number of records whose value another record shares. */
 export async function countDuplicates(app: App, entity: Entity, field: Field): Promise<number> {
   const column = columnOf(field.ref, sql`r`);
   const row = await app.db.slow.first<{ n: number }>(sql`

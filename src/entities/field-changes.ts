@@ -1,0 +1,213 @@
+// Adds, alters, renames and drops one field while records of the entity are being written. A change that
+// stored values can violate is a transition: (1) verify the stored records; (2) publish the next definition, so
+// that writes satisfy both definitions and are stored in both forms; (3) wait for writes under the old definition
+// and verify again; (4) backfill values and build indexes; (5) make the next definition the current one; (6) clean
+// up values and indexes that no field uses any more. Cleanup also undoes a change that fails before (5). All of it
+// runs under the definition lock, whose next holder cleans up after a crash. Contract: decisions#field-changes.
+import { setTimeout as delay } from 'node:timers/promises';
+import { conflict, notFound } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
+import { sql, type Tx } from '../runtime/sql.ts';
+import { backfill, countValues, waitForOlderWrites } from './backfill.ts';
+import { type Catalog, loadCatalog } from './catalog.ts';
+import { cleanUp } from './cleanup.ts';
+import type { DefinitionLock } from './definition-lock.ts';
+import { replaceKeyInRoles } from './dependents.ts';
+import type { Entity, Field } from './field.ts';
+import { bumpVersion, deleteFieldRow, insertFields, updateFieldRow } from './field-rows.ts';
+import { buildIndexes, indexKinds } from './indexes.ts';
+import { type Check, storedConflict, validateStored } from './stored-validation.ts';
+import { dualWrite } from './values.ts';
+
+/** A change of a field from its current to its next definition. */
+export interface FieldChange {
+  entity: Entity;
+  field: Field;
+  next: Field;
+  /** The attributes that stored values may violate. */
+  checks: readonly Check[];
+}
+
+/** Slots are positions in a search vector, of which Postgres has about this many. */
+export const SLOT_MAX = 16_000;
+
+/** Adds a field. A required one is filled with its default in existing records; 409 when that is impossible. */
+export async function addField(lock: DefinitionLock, entity: Entity, field: Field): Promise<void> {
+  const { app } = lock;
+  const kinds = indexKinds(field);
+  const optional: Field = { ...field, required: false };
+  const verify = (at: Entity) => requireFillable(lock, at, field);
+  if (field.required) await verify(entity);
+  await withCleanup(lock, entity, async () => {
+    if (kinds.length > 0) {
+      await onEntity(lock, entity, (tx, current) => bumpVersion(tx, current, reserve(current, field.slot)));
+      await buildIndexes(app, entity, field, kinds);
+    }
+    await onEntity(lock, entity, async (tx, current) => {
+      await insertFields(tx, current.schema, current.id, [optional]);
+      await bumpVersion(tx, current, { nextSlot: entity.nextSlot + 1, retiredSlots: without(current, field.slot) });
+    });
+    if (!field.required) return;
+    try {
+      const changing = await beginTransition(lock, entity, optional, field, verify);
+      await fillWithDefault(lock, changing, field);
+      await makeCurrent(lock, entity, optional, field);
+    } catch (error) {
+      await removeField(lock, entity, field);
+      throw error;
+    }
+  });
+}
+
+/** Alters a field's attributes, its type included. 409 with the counts of violating records leaves it unchanged. */
+export async function alterField(lock: DefinitionLock, { entity, field, next, checks }: FieldChange): Promise<void> {
+  const isMoved = next.slot !== field.slot;
+  const missing = indexKinds(next).filter((kind) => isMoved || !indexKinds(field).includes(kind));
+  const verify = (at: Entity) => validateStored(lock.app, at, field, next, checks);
+  await verify(entity);
+  await withCleanup(lock, entity, async () => {
+    if (isMoved || checks.length > 0 || missing.length > 0) {
+      const changing = await beginTransition(lock, entity, field, next, verify);
+      if (isMoved) await convertValues(lock, changing, field, next);
+      await buildIndexes(lock.app, changing, next, missing);
+    }
+    await makeCurrent(lock, entity, field, next);
+  });
+}
+
+/**
+ * Gives a field another key. Roles that name the old key name both in the meantime, so that no process ever shows a field
+ * that a role hides.
+ */
+export async function renameField(lock: DefinitionLock, entity: Entity, field: Field, key: string): Promise<void> {
+  const replaceInRoles = async (keys: readonly string[]): Promise<boolean> => {
+    const replaced = await onEntity(lock, entity, (tx, current) => replaceKeyInRoles(tx, current, field.key, keys));
+    if (replaced > 0) await lock.app.invalidations.publish('role', lock.tenant.id);
+    return replaced > 0;
+  };
+  const isInRoles = await replaceInRoles([field.key, key]);
+  if (isInRoles) await delay(LIMITS.cacheStaleMs);
+  await onEntity(lock, entity, async (tx, current) => {
+    const found = current.fields.find(({ id }) => id === field.id);
+    if (found === undefined) throw notFound('field');
+    await updateFieldRow(tx, current.schema, { ...found, key });
+    await bumpVersion(tx, current, {});
+  });
+  if (isInRoles) await delay(LIMITS.cacheStaleMs);
+  await replaceInRoles([]);
+}
+
+/** Drops a field with all its values. Unless confirmed, 409 with their count when there are any. */
+export async function dropField(
+  lock: DefinitionLock,
+  entity: Entity,
+  field: Field,
+  isConfirmed: boolean,
+): Promise<void> {
+  const verify = (at: Entity) => requireEmpty(lock, at, field);
+  if (!isConfirmed) await verify(entity);
+  await withCleanup(lock, entity, async () => {
+    if (!isConfirmed) await beginTransition(lock, entity, field, { ...field, required: false, isClosed: true }, verify);
+    await removeField(lock, entity, field);
+  });
+}
+
+/** Stages 2 and 3. A new slot counts as retired until it is in use. */
+async function beginTransition(
+  lock: DefinitionLock,
+  entity: Entity,
+  field: Field,
+  next: Field,
+  verify: (changing: Entity) => Promise<void>,
+): Promise<Entity> {
+  const changing = await onEntity(lock, entity, async (tx, current) => {
+    await updateFieldRow(tx, current.schema, { ...field, next });
+    await bumpVersion(tx, current, next.slot === field.slot ? {} : reserve(current, next.slot));
+    return requireEntity(await loadCatalog(tx, lock.tenant), entity);
+  });
+  await waitForOlderWrites(lock.app, changing);
+  await verify(changing);
+  return changing;
+}
+
+/** Stage 5. */
+async function makeCurrent(lock: DefinitionLock, entity: Entity, field: Field, next: Field): Promise<void> {
+  await onEntity(lock, entity, async (tx, current) => {
+    await updateFieldRow(tx, current.schema, next);
+    const retired = without(current, next.slot);
+    await bumpVersion(tx, current, { retiredSlots: next.slot === field.slot ? retired : [...retired, field.slot] });
+  });
+}
+
+async function removeField(lock: DefinitionLock, entity: Entity, field: Field): Promise<void> {
+  await onEntity(lock, entity, async (tx, current) => {
+    await deleteFieldRow(tx, current, field.id);
+    await bumpVersion(tx, current, { retiredSlots: [...current.retiredSlots, field.slot] });
+  });
+}
+
+async function convertValues({ app }: DefinitionLock, changing: Entity, field: Field, next: Field): Promise<void> {
+  const where = sql`r.data ? ${field.slot}::text and not r.data ? ${next.slot}::text`;
+  await backfill(app, changing, where, (data) => {
+    const converted = dualWrite(changing, data);
+    if (converted[next.slot] === undefined) throw conflict('a stored value cannot be converted');
+    return converted;
+  });
+}
+
+async function fillWithDefault({ app }: DefinitionLock, changing: Entity, { slot, default: value }: Field) {
+  if (value === undefined) return;
+  await backfill(app, changing, sql`not r.data ? ${slot}::text`, (data) => ({ ...data, [slot]: value }));
+}
+
+async function requireFillable({ app }: DefinitionLock, entity: Entity, field: Field): Promise<void> {
+  const records = await countValues(app, entity, field, false);
+  if (records > 0 && field.default === undefined) {
+    const message = `${records} record(s) have no value; give a default to fill them with`;
+    throw storedConflict([{ path: 'required', message }]);
+  }
+  if (records > 1 && field.unique) {
+    throw storedConflict([{ path: 'unique', message: `${records} record(s) would share the default` }]);
+  }
+}
+
+async function requireEmpty({ app }: DefinitionLock, entity: Entity, field: Field): Promise<void> {
+  const count = await countValues(app, entity, field, true);
+  if (count === 0) return;
+  const message = `${count} record(s) have a value; confirm with ?confirm=${field.key}`;
+  throw conflict(`${field.key}: ${message}`, [{ path: 'confirm', message }]);
+}
+
+/** Stage 6, after success and failure alike. A cleanup that fails is logged and left to the next holder of the lock. */
+async function withCleanup(lock: DefinitionLock, entity: Entity, change: () => Promise<void>): Promise<void> {
+  lock.needsCleanup = true;
+  try {
+    await change();
+  } finally {
+    try {
+      await cleanUp(lock, entity.id);
+      lock.needsCleanup = false;
+    } catch (cause) {
+      lock.app.log.warn('cleanup of a field change failed; the next change repeats it', { cause });
+    }
+  }
+}
+
+/** A transaction on the entity's current definition. */
+function onEntity<T>(lock: DefinitionLock, { id }: Entity, work: (tx: Tx, current: Entity) => Promise<T>): Promise<T> {
+  return lock.transaction((tx, catalog) => work(tx, requireEntity(catalog, { id })));
+}
+
+function requireEntity(catalog: Catalog, { id }: Pick<Entity, 'id'>): Entity {
+  const entity = catalog.byId.get(id);
+  if (entity === undefined) throw conflict('the entity was deleted meanwhile');
+  return entity;
+}
+
+function reserve({ nextSlot, retiredSlots }: Entity, slot: string) {
+  return { nextSlot: nextSlot + 1, retiredSlots: [...retiredSlots, slot] };
+}
+
+function without({ retiredSlots }: Entity, slot: string): string[] {
+  return retiredSlots.filter((retired) => retired !== slot);
+}
