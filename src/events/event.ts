@@ -5,10 +5,19 @@
 /** The way a change came in. */
 export type TriggeredBy = 'mcp' | 'api' | 'flow' | 'webhook' | 'ui' | 'rule' | 'system';
 
-export type RecordEventType = 'record.created' | 'record.updated' | 'record.deleted';
-export const RECORD_EVENTS: readonly RecordEventType[] = ['record.created', 'record.updated', 'record.deleted'];
+/** Event types of record changes, the only ones that webhooks can subscribe to. */
+export const RECORD_EVENTS = ['record.created', 'record.updated', 'record.deleted'] as const;
+export type RecordEventType = (typeof RECORD_EVENTS)[number];
 
-export type EventType = RecordEventType | 'rule.executed' | 'rule.failed' | 'message.received' | 'message.chain_limit';
+/** All event types; every one is sent on event streams. */
+export const EVENT_TYPES = [
+  ...RECORD_EVENTS,
+  'rule.executed',
+  'rule.failed',
+  'message.received',
+  'message.chain_limit',
+] as const;
+export type EventType = (typeof EVENT_TYPES)[number];
 
 /** A record's change, or something else that happened in a tenant (`payload`, in the shape it is shown in). */
 export interface CommittedEvent {

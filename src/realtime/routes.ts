@@ -6,9 +6,10 @@ import { Elysia, t } from 'elysia';
 import { credentialsIn } from '../access/credential-kinds.ts';
 import type { App } from '../app.ts';
 import { ServiceError } from '../errors.ts';
+import { EVENT_TYPES } from '../events/event.ts';
 import { guard } from '../http/guard.ts';
 import { describe, open } from '../http/openapi.ts';
-import { EVENT_TYPES, openStream } from './sse-stream.ts';
+import { openStream } from './sse-stream.ts';
 
 const HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',

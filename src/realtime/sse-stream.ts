@@ -8,7 +8,7 @@ import { resolveCaller } from '../access/resolve-caller.ts';
 import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { forbidden, invalidField, rateLimited } from '../errors.ts';
-import { RECORD_EVENTS } from '../events/event.ts';
+import { EVENT_TYPES } from '../events/event.ts';
 import type { RelayedEvent } from '../events/relay.ts';
 import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
 import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
@@ -35,10 +35,6 @@ export interface StreamQuery {
   agent_id?: string | undefined;
 }
 
-export const EVENT_TYPES: readonly string[] = [
-  ...RECORD_EVENTS,
-  ...['rule.executed', 'rule.failed', 'message.received', 'message.chain_limit'],
-];
 /** What every stream shows, asked for or not. */
 const OWN_TYPES: readonly string[] = ['connected', 'heartbeat', 'error'];
 const RETRY_AFTER_S = 5;
@@ -84,7 +80,9 @@ function requireKeyOf(caller: Caller, slug: string): TenantCaller {
 
 async function streamFilter(app: App, caller: TenantCaller, query: StreamQuery): Promise<StreamFilter> {
   const events = listed(query.events);
-  const unknown = [...(events ?? [])].find((type) => !EVENT_TYPES.includes(type) && !OWN_TYPES.includes(type));
+  const unknown = [...(events ?? [])].find(
+    (type) => !(EVENT_TYPES as readonly string[]).includes(type) && !OWN_TYPES.includes(type),
+  );
   if (unknown !== undefined) throw invalidField('events', `has an unknown event type: ${unknown}`);
   return { entities: listed(query.entities), events, agent: await agentOf(app, caller, query.agent_id) };
 }
