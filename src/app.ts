@@ -7,11 +7,9 @@ import { Invalidations } from './runtime/invalidations.ts';
 import type { Log } from './runtime/log.ts';
 import { Mail } from './runtime/mail.ts';
 import { Metrics } from './runtime/metrics.ts';
-import { migrate } from './runtime/migrate.ts';
+import { addVectorExtension, migratePlatform, type TenantSchema } from './runtime/migrate.ts';
 import { type Database, openDatabase } from './runtime/postgres.ts';
 import { processMetrics } from './runtime/process-metrics.ts';
-import { readTenantSchema, type TenantSchema } from './runtime/schema-files.ts';
-import { addVectorExtension } from './runtime/vector.ts';
 
 export interface App {
   readonly config: Config;
@@ -38,17 +36,14 @@ export interface App {
 
 type CommitListener = (tenantId?: string, change?: { entityId: string; type: string; isRelayed?: boolean }) => void;
 
-const PLATFORM_SQL = new URL('../sql/platform/', import.meta.url);
-
 /** Opens database and broker and brings the platform schema up to date. `databaseUrl` is the real or the embedded one. */
 export async function createApp(config: Config, databaseUrl: string, log: Log): Promise<App> {
   const db = openDatabase({ url: databaseUrl, log });
   const broker = openBroker({ ...(config.redisUrl === null ? {} : { url: config.redisUrl }), log });
   try {
-    for (const name of await migrate(db, PLATFORM_SQL)) log.info('migration applied', { name });
+    const tenantSchema = await migratePlatform(db, log);
     await addVectorExtension(db, log);
     const invalidations = await Invalidations.open(broker, log);
-    const tenantSchema = await readTenantSchema();
     const { smtpUrl, mailFrom: from, dataDir } = config;
     const mail = new Mail({ smtpUrl, from, dataDir, log });
     const metrics = new Metrics();

@@ -38,19 +38,19 @@ afterAll(async () => {
 /** Written down as a process does that has streams; the others are forgotten. */
 async function listenTo(...listened: { tenantId: string; entity: string }[]): Promise<void> {
   const { db } = app;
-  await db.rows(sql`delete from platform.listeners`);
+  await db.rows(sql`delete from platform.stream_processes`);
   const processId = newId();
-  await db.rows(sql`insert into platform.listeners (process_id) values (${processId}::uuid)`);
+  await db.rows(sql`insert into platform.stream_processes (process_id) values (${processId}::uuid)`);
   for (const { tenantId, entity } of listened) {
     await db.rows(sql`
-      insert into platform.listened (tenant_id, entity, process_id)
+      insert into platform.stream_subscriptions (tenant_id, entity, process_id)
       values (${tenantId}::uuid, ${entity}, ${processId}::uuid)`);
   }
 }
 
 test('what is committed between one relay’s rest and the next one’s beginning is not left out', async () => {
   const tenantId = newId();
-  await app.db.rows(sql`update platform.relay set holder = null, touched_at = now() - interval '1 hour'`);
+  await app.db.rows(sql`update platform.relay set leader = null, heartbeat_at = now() - interval '1 hour'`);
   const relayed: number[] = [];
   const broker = new Proxy(app.broker, {
     get: (target, name) => {
@@ -134,7 +134,7 @@ async function offering() {
       };
     },
   });
-  await app.db.rows(sql`update platform.relay set holder = null, touched_at = now() - interval '1 hour'`);
+  await app.db.rows(sql`update platform.relay set leader = null, heartbeat_at = now() - interval '1 hour'`);
   await listenTo({ tenantId, entity: ALL_ENTITIES });
   const relay = new Relay({ ...app, broker: watched }, () => undefined);
   // Numbers that an earlier test left out are looked for until they cannot come any more.
@@ -204,11 +204,11 @@ test('an event that the broker does not take at once is relayed by the next roun
 test('who does not know for sure that it relays passes nothing on without a look', async () => {
   const { relay, commit, end } = await offering();
   const event = await commit();
-  await app.db.rows(sql`update platform.relay set holder = ${newId()}::uuid`);
+  await app.db.rows(sql`update platform.relay set leader = ${newId()}::uuid`);
   const before = performance.now();
   while (performance.now() - before < 10_000 && relay.isOpen) await delay(20);
   expect(relay.offer(event)).toBe(null);
-  await app.db.rows(sql`update platform.relay set holder = null`);
+  await app.db.rows(sql`update platform.relay set leader = null`);
   await relay.claim();
   await end();
 });
@@ -218,7 +218,7 @@ test('what is listened to is written down before listening has begun, and taken 
   const processId = newId();
   const written = async () => {
     const rows = await app.db.rows<{ entity: string }>(sql`
-      select entity from platform.listened where process_id = ${processId}::uuid order by entity`);
+      select entity from platform.stream_subscriptions where process_id = ${processId}::uuid order by entity`);
     return rows.map(({ entity }) => entity);
   };
   const told: unknown[] = [];
@@ -259,14 +259,14 @@ test('a process that others took for dead is told that events may have been left
   await first.add(tenantId, ['a']);
   await second.add(tenantId, ['a']);
   await app.db.rows(sql`
-    update platform.listeners set touched_at = now() - interval '1 hour' where process_id = ${dead}::uuid`);
+    update platform.stream_processes set heartbeat_at = now() - interval '1 hour' where process_id = ${dead}::uuid`);
   await second.renew();
   await first.renew();
   await second.renew();
   expect(told).toEqual([dead]);
   // The same where the loss is found by what is listened to next.
   await second.add(tenantId, ['b']);
-  await app.db.rows(sql`delete from platform.listeners where process_id = ${other}::uuid`);
+  await app.db.rows(sql`delete from platform.stream_processes where process_id = ${other}::uuid`);
   await second.add(tenantId, ['c']);
   expect(told).toEqual([dead, other]);
   await Promise.all([first.close(), second.close()]);

@@ -82,3 +82,8 @@ test('two migrations of one number stop the start', async () => {
   await write('0002_again.sql', 'select 1;');
   await expect(migrate(db, directory)).rejects.toThrow('two migrations are numbered 0002');
 });
+
+test('a gap in the numbers stops the start', async () => {
+  await write('0004_later.sql', 'select 1;');
+  await expect(migrate(db, directory)).rejects.toThrow('migration 3 is missing');
+});

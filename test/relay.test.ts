@@ -146,7 +146,7 @@ if (process.env.DATABASE_URL && process.env.REDIS_URL) {
     await tenant.post('/api/entities', { name: 'articles', fields: [{ key: 'n', type: 'number' }] });
     const other = openDatabase({ url: service.databaseUrl, log: service.app.log });
     await other.rows(sql`
-      update platform.relay set holder = ${other.id}::uuid, touched_at = now() + interval '1 hour' where id = 1`);
+      update platform.relay set leader = ${other.id}::uuid, heartbeat_at = now() + interval '1 hour' where id = 1`);
     // A number is missing, so that the event cannot be passed on without a look.
     await other.rows(sql`select nextval('platform.events_seq')`);
     await tenant.post('/api/entities/articles/records', { n: 1 });

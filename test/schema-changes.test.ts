@@ -353,7 +353,7 @@ describe('after a crash', () => {
     const build = sql`create unique index concurrently ${identifier(`${table}_f2_unique`)}
       on ${identifier(schema, table)} (((data->'f2')::numeric))`;
     await expect(db.slow.rows(build)).rejects.toMatchObject({ code: '23505' });
-    await db.rows(sql`insert into platform.definition_changes (tenant_id, holder, until)
+    await db.rows(sql`insert into platform.definition_locks (tenant_id, holder, expires_at)
       values (${tenant.id}::uuid, platform.uuidv7(), now() - interval '1 s')`);
     await service.app.invalidations.publish('catalog', tenant.id);
     return { schema, table };
@@ -365,7 +365,7 @@ describe('after a crash', () => {
         (select count(*) from ${identifier(schema, table)} where data ? 'f2') as stale_values,
         (select count(*) from ${identifier(schema, 'field_definitions')} where next is not null) as pending,
         (select count(*) from ${identifier(schema, 'entity_definitions')} where retired_slots <> '[]') as retired,
-        (select count(*) from platform.definition_changes where tenant_id = ${tenant.id}::uuid) as turns,
+        (select count(*) from platform.definition_locks where tenant_id = ${tenant.id}::uuid) as turns,
         (select count(*) from pg_class where relname = ${raw(`'${table}_f2_unique'`)}) as indexes`);
   const NOTHING = { stale_values: 0, pending: 0, retired: 0, turns: 0, indexes: 0 };
 

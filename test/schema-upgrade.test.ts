@@ -1,10 +1,13 @@
-// Tenants of an older version: at a start their schema gets what this version's files have and it lacks,
-// once, however many processes start together, and nothing in it is lost.
-// Contract: decisions#configuration, decisions#operations.
+// Upgrades of tenant schemas: at start, tenants of an older version get the pending migrations, once,
+// however many processes start together, and lose nothing. Contract: decisions#configuration, decisions#operations.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { type App, createApp } from '../src/app.ts';
+import { requiredColumns } from '../src/health/schema-check.ts';
+import { repairSchemas } from '../src/health/schema-repair.ts';
 import { forEachConcurrently } from '../src/runtime/concurrency.ts';
+import { newId } from '../src/runtime/ids.ts';
 import { identifier, raw, sql } from '../src/runtime/sql.ts';
+import { createTenantSchema } from '../src/tenants/provision.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { upgradeTenants } from '../src/tenants/upgrade.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
@@ -17,47 +20,69 @@ beforeAll(async () => {
 afterAll(async () => service.stop());
 
 const NEVER = new AbortController().signal;
+const LATEST_TABLE = 'views';
 
-/** A tenant with a record, whose schema is then made one of an older version. */
+/** The app with other tenant migrations: the given number of the present ones, then more. */
+function appWith(count: number, ...more: string[]): App {
+  const { migrations, seed } = service.app.tenantSchema;
+  const added = more.map((text, i) => ({ name: `${1_000 + i}_added.sql`, text }));
+  return { ...service.app, tenantSchema: { migrations: [...migrations.slice(0, count), ...added], seed } };
+}
+
+const latest = (): number => service.app.tenantSchema.migrations.length;
+
+/** A tenant with a record, whose schema lacks the last migration. */
 async function olderTenant(): Promise<TestTenant> {
   const tenant = await service.tenant();
   await tenant.post('/api/entities', { name: 'notes', fields: [{ key: 'title', type: 'text', unique: true }] });
   await tenant.post('/api/entities/notes/records', { title: 'kept' });
-  for (const change of [
-    'alter table field_definitions drop column next',
-    'alter table documents drop column content_text',
-    'drop table views',
-  ]) {
-    await service.app.db.begin(async (tx) => {
-      await tx.rows(sql`select set_config('search_path', ${schemaOf(tenant.id)}, true)`);
-      await tx.exec(change);
-    });
-  }
-  await service.app.db.rows(sql`update platform.tenants set schema_digest = null where id = ${tenant.id}::uuid`);
+  await run(tenant, 'drop table views; drop table business_rules');
+  await service.app.db.rows(sql`
+    update platform.tenants set schema_version = ${latest() - 1}::int where id = ${tenant.id}::uuid`);
   return tenant;
 }
 
+async function run({ id }: { id: string }, statements: string): Promise<void> {
+  await service.app.db.begin(async (tx) => {
+    await tx.rows(sql`select set_config('search_path', ${`${schemaOf(id)}, public`}, true)`);
+    await tx.exec(statements);
+  });
+}
+
 /** Every column of the tenant's own tables, `table.column`. */
-async function columns(tenant: TestTenant): Promise<string[]> {
+async function columns(tenant: { id: string }): Promise<string[]> {
   const rows = await service.app.db.rows<{ name: string }>(sql`
     select table_name || '.' || column_name as name from information_schema.columns
     where table_schema = ${schemaOf(tenant.id)} and table_name !~ '^r_[0-9a-f]{32}'`);
   return rows.map(({ name }) => name).sort();
 }
 
-function required(app: App): string[] {
-  return [...app.tenantSchema.columns].flatMap(([table, names]) => names.map((name) => `${table}.${name}`)).sort();
+async function required(app = service.app): Promise<string[]> {
+  const found = await app.db.slow.begin((tx) => requiredColumns(app, tx));
+  return found.map(({ table, name }) => `${table}.${name}`).sort();
 }
 
-test('a new tenant has exactly the columns that the schema files are read to require', async () => {
-  expect(await columns(await service.tenant())).toEqual(required(service.app));
+test('a new tenant has exactly the columns that the health check requires', async () => {
+  expect(await columns(await service.tenant())).toEqual(await required());
+});
+
+test('a tenant provisioned by an older version is upgraded to the schema of a new one', async () => {
+  const id = newId();
+  await service.app.db.slow.begin(async (tx) => {
+    await tx.rows(sql`insert into platform.tenants (id, slug, name) values (${id}::uuid, ${`old-${id}`}, 'old')`);
+    await createTenantSchema(appWith(latest() - 1), tx, id);
+  });
+  expect(await columns({ id })).not.toContain(`${LATEST_TABLE}.id`);
+  expect(await upgradeTenants(service.app, NEVER)).toBe(1);
+  expect(await columns({ id })).toEqual(await required());
+  await service.app.db.rows(sql`delete from platform.tenants where id = ${id}::uuid`);
 });
 
 test('an older tenant gets the columns and tables it lacks, keeps its records, and is used as before', async () => {
   const tenant = await olderTenant();
   expect((await tenant.get('/api/views')).status).not.toBe(200);
   expect(await upgradeTenants(service.app, NEVER)).toBe(1);
-  expect(await columns(tenant)).toEqual(required(service.app));
+  expect(await columns(tenant)).toEqual(await required());
   const list = await tenant.get('/api/entities/notes/records');
   expect(list.body.data.items.map(({ title }: { title: string }) => title)).toEqual(['kept']);
   expect((await tenant.get('/api/views')).status).toBe(200);
@@ -65,28 +90,61 @@ test('an older tenant gets the columns and tables it lacks, keeps its records, a
   expect(await upgradeTenants(service.app, NEVER)).toBe(0);
 });
 
+test('migrations rename, retype and drop columns in order, keep the values, and define what a repair restores', async () => {
+  const tenant = await service.tenant();
+  await run(tenant, `insert into documents (id, title, content_text) values (platform.uuidv7(), 'kept', 'gone')`);
+  const app = appWith(
+    latest(),
+    'alter table documents rename column title to heading',
+    `alter table documents drop column content_text;
+      alter table documents alter column heading type jsonb using to_jsonb(heading)`,
+  );
+  await expect(upgradeTenants(app, NEVER)).resolves.toBeGreaterThan(0);
+  const [row] = await service.app.db.rows(sql`
+    select heading, t.schema_version
+    from ${identifier(schemaOf(tenant.id), 'documents')}, platform.tenants as t
+    where t.id = ${tenant.id}::uuid`);
+  expect(row).toEqual({ heading: 'kept', schema_version: latest() + 2 });
+  expect(await columns(tenant)).toEqual(await required(app));
+  await run(tenant, 'alter table documents drop column heading; drop table users');
+  expect(await repairSchemas(app)).toEqual({ fixed: 1, errors: [] });
+  expect(await columns(tenant)).toEqual(await required(app));
+  // A process of the older version neither repairs nor upgrades what a newer one has changed.
+  expect(await upgradeTenants(service.app, NEVER)).toBe(0);
+  const { errors } = await repairSchemas(service.app);
+  expect(errors.find(({ tenant: slug }) => slug === tenant.slug)?.message).toContain('newer version');
+  await service.app.db.rows(sql`delete from platform.tenants where schema_version > ${latest()}::int`);
+});
+
+test('a damaged tenant of an older version is repaired to its own version, then upgraded', async () => {
+  const tenant = await service.tenant();
+  await run(tenant, 'drop table documents cascade');
+  const app = appWith(latest(), 'alter table documents rename column title to heading');
+  expect((await repairSchemas(app)).errors).toEqual([]);
+  expect(await columns(tenant)).toEqual(await required(app));
+  await service.app.db.rows(sql`delete from platform.tenants where schema_version > ${latest()}::int`);
+});
+
 test('every column that a schema lacks is added where its table is empty', async () => {
   const tenant = await service.tenant();
-  const all = [...service.app.tenantSchema.columns];
+  const before = await columns(tenant);
   const keys = new Set(['id', 'entity_counts.entity_id', 'entity_counts.slot', 'entity_records.entity_id']);
-  for (const [table, names] of all) {
+  for (const [table = '', name = ''] of before.map((column) => column.split('.'))) {
     await service.app.db.rows(sql`truncate ${identifier(schemaOf(tenant.id), table)} cascade`);
-    for (const name of names.filter((column) => !keys.has(column) && !keys.has(`${table}.${column}`))) {
-      const where = identifier(schemaOf(tenant.id), table);
-      await service.app.db.rows(sql`alter table ${where} drop column ${identifier(name)} cascade`);
-    }
+    if (keys.has(name) || keys.has(`${table}.${name}`)) continue;
+    const where = identifier(schemaOf(tenant.id), table);
+    await service.app.db.rows(sql`alter table ${where} drop column ${identifier(name)} cascade`);
   }
   expect((await columns(tenant)).length).toBeLessThan(20);
-  await service.app.db.rows(sql`update platform.tenants set schema_digest = null where id = ${tenant.id}::uuid`);
-  await upgradeTenants(service.app, NEVER);
-  expect(await columns(tenant)).toEqual(required(service.app));
+  expect(await repairSchemas(service.app)).toEqual({ fixed: 1, errors: [] });
+  expect(await columns(tenant)).toEqual(before);
   await tenant.post('/api/entities', { name: 'notes', fields: [{ key: 'title', type: 'text' }] });
   expect((await tenant.post('/api/entities/notes/records', { title: 'new' })).status).toBe(201);
 });
 
-test('applying the files again makes no index and no constraint a second time', async () => {
+test('a repair creates no index and no constraint a second time', async () => {
   const tenant = await service.tenant();
-  const made = async (): Promise<string[]> => {
+  const objects = async (): Promise<string[]> => {
     const rows = await service.app.db.rows<{ name: string }>(sql`
       select indexrelid::regclass::text as name from pg_index i
       join pg_class c on c.oid = i.indrelid where c.relnamespace = ${schemaOf(tenant.id)}::regnamespace
@@ -94,10 +152,10 @@ test('applying the files again makes no index and no constraint a second time', 
       where connamespace = ${schemaOf(tenant.id)}::regnamespace order by 1`);
     return rows.map(({ name }) => name);
   };
-  const before = await made();
-  await service.app.db.rows(sql`update platform.tenants set schema_digest = 'other' where id = ${tenant.id}::uuid`);
-  expect(await upgradeTenants(service.app, NEVER)).toBe(1);
-  expect(await made()).toEqual(before);
+  const before = await objects();
+  await run(tenant, 'alter table documents drop column title');
+  expect(await repairSchemas(service.app)).toEqual({ fixed: 1, errors: [] });
+  expect(await objects()).toEqual(before);
 });
 
 test('two processes that start together upgrade each tenant once', async () => {
@@ -107,30 +165,30 @@ test('two processes that start together upgrade each tenant once', async () => {
   await other.broker.close();
   await other.db.close();
   expect(upgraded.reduce((sum, count) => sum + count)).toBe(3);
-  for (const tenant of tenants) expect(await columns(tenant)).toEqual(required(service.app));
+  for (const tenant of tenants) expect(await columns(tenant)).toEqual(await required());
 });
 
-test('a tenant that cannot be upgraded is logged, and the others are', async () => {
+test('a tenant that cannot be upgraded is logged, and the others are upgraded', async () => {
   const broken = await olderTenant();
   const fine = await olderTenant();
   const schema = raw(schemaOf(broken.id));
   await service.app.db.rows(sql`create view ${schema}.views as select 1 as id`);
   expect(await upgradeTenants(service.app, NEVER)).toBe(1);
-  expect(await columns(fine)).toEqual(required(service.app));
-  const lines = service.logged.filter((text) => text.includes('could not be brought up to date'));
+  expect(await columns(fine)).toEqual(await required());
+  const lines = service.logged.filter((text) => text.includes('a tenant schema could not be upgraded'));
   expect(lines.some((line) => line.includes(`"tenant":"${broken.slug}"`))).toBe(true);
   await service.app.db.rows(sql`drop view ${schema}.views`);
   expect(await upgradeTenants(service.app, NEVER)).toBe(1);
 });
 
-test('a start that is called off stops between two tenants', async () => {
+test('an aborted start stops between two tenants', async () => {
   const tenant = await olderTenant();
-  await expect(upgradeTenants(service.app, AbortSignal.abort(new Error('called off')))).rejects.toThrow('called off');
-  expect(await columns(tenant)).not.toEqual(required(service.app));
+  await expect(upgradeTenants(service.app, AbortSignal.abort(new Error('aborted')))).rejects.toThrow('aborted');
+  expect(await columns(tenant)).not.toEqual(await required());
   expect(await upgradeTenants(service.app, NEVER)).toBe(1);
 });
 
-test('work is done for each item, never more at a time than allowed', async () => {
+test('a task runs for each item, never more at once than allowed', async () => {
   let running = 0;
   const peaks: number[] = [];
   await forEachConcurrently([1, 2, 3, 4, 5], 2, async () => {

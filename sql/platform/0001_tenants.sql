@@ -1,7 +1,6 @@
--- Tenants and the credentials that are found before a tenant is known. Key values and session
--- tokens are kept as SHA-256 hashes only.
+-- Tenants. Each has its own Postgres schema, created by the files of sql/tenant.
 
--- A version 7 UUID (RFC 9562), for rows that SQL files make.
+-- A UUID version 7 (RFC 9562) for rows inserted by SQL files.
 create function platform.uuidv7() returns uuid language sql volatile as $$
   select encode(
     set_bit(set_bit(
@@ -18,6 +17,8 @@ create table platform.tenants (
   name text not null,
   status text not null default 'active' constraint tenants_status_check check (status in ('active', 'suspended')),
   settings jsonb not null default '{}',
+  -- Number of the last file of sql/tenant applied to the tenant's schema.
+  schema_version int not null default 0,
   created_at timestamptz(3) not null default now(),
   updated_at timestamptz(3) not null default now()
 );
@@ -26,27 +27,10 @@ create unique index tenants_custom_domain_key
   on platform.tenants ((settings ->> 'customDomain'))
   where settings ->> 'customDomain' is not null;
 
-create table platform.owner_keys (
-  id uuid constraint owner_keys_pkey primary key,
-  tenant_id uuid not null references platform.tenants (id) on delete cascade,
-  prefix text not null,
-  hash bytea not null constraint owner_keys_hash_key unique,
-  label text not null,
-  expires_at timestamptz(3),
-  revoked_at timestamptz(3),
-  created_at timestamptz(3) not null default now(),
-  created_by text
+-- The lock on a tenant's definitions, as a lease: a change of fields spans several transactions. An
+-- expired row marks an interrupted change, whose remains are to be cleaned up.
+create table platform.definition_locks (
+  tenant_id uuid constraint definition_locks_pkey primary key references platform.tenants (id) on delete cascade,
+  holder uuid not null,
+  expires_at timestamptz not null
 );
-
-create index owner_keys_tenant_idx on platform.owner_keys (tenant_id, id);
-
-create table platform.admin_sessions (
-  id uuid constraint admin_sessions_pkey primary key,
-  tenant_id uuid not null references platform.tenants (id) on delete cascade,
-  hash bytea not null constraint admin_sessions_hash_key unique,
-  expires_at timestamptz(3) not null,
-  ended_at timestamptz(3),
-  created_at timestamptz(3) not null default now()
-);
-
-create index admin_sessions_expiry_idx on platform.admin_sessions (expires_at);

@@ -1,8 +1,8 @@
--- Webhook subscriptions and their deliveries. A delivery is born in the statement that makes the
--- change, one for each subscription that matches then. It is pending until it is delivered or given
--- up; a claimed one is leased: claim_id says to whom, next_at until when. What is sent is frozen in
--- `body` when it is first claimed. Nothing refers to subscriptions by a foreign key: its check would
--- make writers of one entity meet on the subscription's row.
+-- Webhook subscriptions and their deliveries. A delivery is inserted by the statement that makes the
+-- change, one for each subscription that matches at that time. It is pending until it is delivered or
+-- failed. A claim is a lease: `claim_id` names its holder, `next_at` its end. `body` is fixed at the
+-- first claim. No foreign key points to subscriptions: its check would make all writers of an entity
+-- lock the subscription's row.
 
 create table platform.webhook_subscriptions (
   id uuid constraint webhook_subscriptions_pkey primary key,
@@ -35,7 +35,7 @@ create table platform.webhook_deliveries (
     constraint webhook_deliveries_status_check check (status in ('pending', 'delivered', 'failed')),
   body text,
   attempt_count int not null default 0,
-  -- Attempts made before it was last sent anew by hand: those do not count against the retries.
+  -- Attempts before the last manual redelivery, which do not count against the retries.
   attempts_before int not null default 0,
   http_status int,
   error text,
@@ -43,26 +43,26 @@ create table platform.webhook_deliveries (
   next_at timestamptz not null default now(),
   created_at timestamptz(3) not null default now(),
   completed_at timestamptz(3),
-  -- Also the order in which they are listed. Every index costs each delivery twice, when it is born and when it ends.
+  -- Also the order of listing. Each index costs two writes per delivery: one on insert, one on completion.
   constraint webhook_deliveries_pkey primary key (subscription_id, id)
 ) with (fillfactor = 80);
 
--- What is due for a subscription, and when something will be.
+-- Due deliveries of a subscription, and the next due time.
 create index webhook_deliveries_due_idx on platform.webhook_deliveries (subscription_id, next_at)
   where status = 'pending';
 
--- Events of one record leave in order: is there an earlier one, or another one on its way?
+-- Deliveries of one record are sent in order: finds an earlier or a claimed one.
 create index webhook_deliveries_order_idx on platform.webhook_deliveries (subscription_id, record_id, event_seq)
   where status = 'pending';
 
--- What is on its way.
+-- Deliveries in flight.
 create index webhook_deliveries_claimed_idx on platform.webhook_deliveries (tenant_id, subscription_id)
   where claim_id is not null;
 
--- Ids rise with time, and so do rows: what is too old to be kept lies together.
+-- Ids grow with time, and rows are appended in that order: expired rows are adjacent.
 create index webhook_deliveries_age_idx on platform.webhook_deliveries using brin (id) with (autosummarize = on);
 
--- However a subscription goes, also with its entity or its tenant, its deliveries go with it.
+-- Deliveries are deleted with their subscription, also when that goes with its entity or tenant.
 create function platform.drop_deliveries() returns trigger language plpgsql as $$
 begin
   delete from platform.webhook_deliveries where subscription_id = old.id;

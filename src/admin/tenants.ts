@@ -14,7 +14,7 @@ import { isDeadlock } from '../runtime/postgres/failures.ts';
 import type { Transaction } from '../runtime/postgres.ts';
 import { identifier, join, jsonb, sql, type Tx } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { applyTenantSchema, dropTenantSchema } from '../tenants/provision.ts';
+import { createTenantSchema, dropTenantSchema } from '../tenants/provision.ts';
 import {
   isServiceHost,
   schemaOf,
@@ -77,7 +77,7 @@ export async function insertTenant(
   await tx.rows(sql`
     insert into platform.tenants (id, slug, name, settings)
     values (${id}::uuid, ${slug}, ${name}, ${jsonb(settings)})`);
-  await applyTenantSchema(app, tx, id);
+  await createTenantSchema(app, tx, id);
 }
 
 function readTenant(input: JsonObject): { slug: string; name: string; settings: TenantSettings; owner: Owner | null } {

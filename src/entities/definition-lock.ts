@@ -1,5 +1,5 @@
 // The definition lock of a tenant: one change of its fields at a time, over several transactions. The
-// lock is a lease in platform.definition_changes, renewed while the change lasts; each transaction
+// lock is a lease in platform.definition_locks, renewed while the change lasts; each transaction
 // verifies that it still holds the lease, so a stalled process cannot finish a change that another
 // process has cleaned up. A row whose lease has expired marks an interrupted change. Times are milliseconds.
 import type { App } from '../app.ts';
@@ -61,18 +61,18 @@ export async function withDefinitionLock<T>(
 /** When cleanup is needed the row stays, expired, so that the next holder does it. */
 async function release({ app, tenant, needsCleanup }: DefinitionLock, holder: string): Promise<void> {
   const own = sql`tenant_id = ${tenant.id}::uuid and holder = ${holder}::uuid`;
-  if (needsCleanup) await app.db.rows(sql`update platform.definition_changes set until = now() where ${own}`);
-  else await app.db.rows(sql`delete from platform.definition_changes where ${own}`);
+  if (needsCleanup) await app.db.rows(sql`update platform.definition_locks set expires_at = now() where ${own}`);
+  else await app.db.rows(sql`delete from platform.definition_locks where ${own}`);
 }
 
 async function acquire(app: App, tenantId: string, holder: string): Promise<boolean> {
   const deadline = performance.now() + WAIT_MS;
   for (;;) {
     const taken = await app.db.first<{ was_interrupted: boolean }>(sql`
-      insert into platform.definition_changes as c (tenant_id, holder, until)
+      insert into platform.definition_locks as c (tenant_id, holder, expires_at)
       values (${tenantId}::uuid, ${holder}::uuid, now() + ${LEASE_MS}::int * interval '1 ms')
-      on conflict (tenant_id) do update set holder = excluded.holder, until = excluded.until
-      where c.until <= now()
+      on conflict (tenant_id) do update set holder = excluded.holder, expires_at = excluded.expires_at
+      where c.expires_at <= now()
       returning xmax::text <> '0' as was_interrupted`);
     if (taken !== undefined) return taken.was_interrupted;
     if (performance.now() > deadline) throw conflict('another change of fields is in progress; try again later');
@@ -82,7 +82,7 @@ async function acquire(app: App, tenantId: string, holder: string): Promise<bool
 
 async function renew(app: App, tenantId: string, holder: string): Promise<void> {
   await app.db.rows(sql`
-    update platform.definition_changes set until = now() + ${LEASE_MS}::int * interval '1 ms'
+    update platform.definition_locks set expires_at = now() + ${LEASE_MS}::int * interval '1 ms'
     where tenant_id = ${tenantId}::uuid and holder = ${holder}::uuid`);
 }
 
@@ -95,7 +95,7 @@ async function step<T>(
   const result = await app.db.begin(async (tx) => {
     await lockDefinitions(tx, tenant.schema);
     const held = await tx.first(sql`
-      select from platform.definition_changes
+      select from platform.definition_locks
       where tenant_id = ${tenant.id}::uuid and holder = ${holder}::uuid
       for update`);
     if (held === undefined) throw conflict('the change took too long and was abandoned; try again');
@@ -108,7 +108,7 @@ async function step<T>(
 /** Tenants with an interrupted change. */
 export async function interruptedTenants(app: App): Promise<string[]> {
   const rows = await app.db.rows<{ tenant_id: string }>(
-    sql`select tenant_id from platform.definition_changes where until <= now()`,
+    sql`select tenant_id from platform.definition_locks where expires_at <= now()`,
   );
   return rows.map(({ tenant_id: id }) => id);
 }

@@ -23,7 +23,7 @@ export interface Cursor {
 /** Who relays, up to where, and how long ago it said so. */
 export interface LeaderState {
   watermark: number;
-  holder: string | null;
+  leader: string | null;
   age_s: number;
 }
 
@@ -42,7 +42,7 @@ interface OutboxRead {
 }
 
 const LEADER_STATE = sql`
-  select watermark, holder, extract(epoch from clock_timestamp() - touched_at)::float8 as age_s
+  select watermark, leader, extract(epoch from clock_timestamp() - heartbeat_at)::float8 as age_s
   from platform.relay where id = 1`;
 
 export function readLeaderState(queries: Queries): Promise<LeaderState | undefined> {
@@ -113,8 +113,8 @@ export async function readOutbox(tx: Tx, { readTo, missing }: Cursor): Promise<O
     full join (select * from seen where ${hasSubscriber(sql`seen`)}) as e on false
     order by e.seq nulls first`);
   if (!first?.own) throw new Error('the row of the relay is not there');
-  const { watermark, holder, age_s, oldest, own } = first;
-  const standing = { watermark, holder, age_s };
+  const { watermark, leader, age_s, oldest, own } = first;
+  const standing = { watermark, leader, age_s };
   const place = { count: first.count, readTo: first.read_to, missing: first.missing };
   return { standing, rows, ...place, oldest: BigInt(oldest), own: BigInt(own) };
 }

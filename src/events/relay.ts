@@ -115,7 +115,7 @@ export class Relay {
   async once(): Promise<Round | null> {
     if (this.#place === null) {
       const standing = await readLeaderState(this.app.db);
-      if (this.#isRelayedElsewhere(standing) && (await this.#isThere(standing?.holder ?? ''))) return null;
+      if (this.#isRelayedElsewhere(standing) && (await this.#isThere(standing?.leader ?? ''))) return null;
     }
     return this.claim();
   }
@@ -148,7 +148,7 @@ export class Relay {
     if (place === null) return null;
     const askedAt = performance.now();
     const seen = await readOutbox(tx, place);
-    if (seen.standing.holder !== this.#processId) {
+    if (seen.standing.leader !== this.#processId) {
       this.#place = null;
       return null;
     }
@@ -168,8 +168,8 @@ export class Relay {
     const leave = async (tx: Tx): Promise<void> => {
       await lockLeaderState(tx);
       const left = await tx.rows(sql`
-        update platform.relay set holder = null, touched_at = clock_timestamp()
-        where holder = ${this.#processId}::uuid and not ${HAS_ANY_SUBSCRIBER}
+        update platform.relay set leader = null, heartbeat_at = clock_timestamp()
+        where leader = ${this.#processId}::uuid and not ${HAS_ANY_SUBSCRIBER}
         returning id`);
       if (left.length > 0) this.#place = null;
     };
@@ -182,39 +182,39 @@ export class Relay {
     if (this.#place === null) return;
     this.#place = null;
     await this.app.db.rows(sql`
-      update platform.relay set touched_at = now() - make_interval(secs => ${FREE_AFTER_S}::int)
-      where holder = ${this.#processId}::uuid`);
+      update platform.relay set heartbeat_at = now() - make_interval(secs => ${FREE_AFTER_S}::int)
+      where leader = ${this.#processId}::uuid`);
   }
 
   /** Without Redis there is one process, and another's name is that of one that has died. */
   #isRelayedElsewhere(standing: LeaderState | undefined): boolean {
-    if (standing?.holder == null || standing.holder === this.#processId || standing.holder === this.#gone) return false;
+    if (standing?.leader == null || standing.leader === this.#processId || standing.leader === this.#gone) return false;
     return this.app.config.redisUrl !== null && standing.age_s < FREE_AFTER_S;
   }
 
   /** Whether the process that relays still has connections; asked of the server now and then. */
-  async #isThere(holder: string): Promise<boolean> {
+  async #isThere(leader: string): Promise<boolean> {
     if (performance.now() - this.#lookedAt < LOOK_MS) return true;
     this.#lookedAt = performance.now();
-    if (await this.app.db.isConnected(holder)) return true;
-    this.#gone = holder;
+    if (await this.app.db.isConnected(leader)) return true;
+    this.#gone = leader;
     return false;
   }
 
   /** Goes on where it was stopped a moment ago, or begins anew at the end of the outbox. */
-  async #begin(tx: Tx, { holder, age_s, watermark }: LeaderState): Promise<Cursor> {
+  async #begin(tx: Tx, { leader, age_s, watermark }: LeaderState): Promise<Cursor> {
     this.#lastEntry.clear();
-    if (holder !== this.#processId && age_s < LOST_AFTER_S) return cursorAt(watermark);
-    if (holder !== null) this.onLost();
+    if (leader !== this.#processId && age_s < LOST_AFTER_S) return cursorAt(watermark);
+    if (leader !== null) this.onLost();
     return cursorAtEnd(tx);
   }
 
-  async #touch(tx: Tx, { holder, age_s, watermark: before }: LeaderState, place: Cursor): Promise<void> {
+  async #touch(tx: Tx, { leader, age_s, watermark: before }: LeaderState, place: Cursor): Promise<void> {
     const watermark = watermarkOf(place);
-    if (holder === this.#processId && watermark === before && age_s < TOUCH_AFTER_S) return;
+    if (leader === this.#processId && watermark === before && age_s < TOUCH_AFTER_S) return;
     await tx.rows(sql`
       update platform.relay
-      set watermark = ${watermark}::bigint, holder = ${this.#processId}::uuid, touched_at = clock_timestamp()
+      set watermark = ${watermark}::bigint, leader = ${this.#processId}::uuid, heartbeat_at = clock_timestamp()
       where id = 1`);
   }
 

@@ -17,13 +17,13 @@ const RENEW_MS = 10_000;
 /** What an event has to fulfil to be listened to, for an alias of platform.events. An event of no entity is for all. */
 export function hasSubscriber(event: Sql): Sql {
   return sql`exists (
-    select from platform.listened as l
+    select from platform.stream_subscriptions as l
     where l.tenant_id = ${event}.tenant_id
       and (l.entity in (${event}.entity, ${ALL_ENTITIES}) or ${event}.entity is null))`;
 }
 
 /** Whether any process listens to anything. */
-export const HAS_ANY_SUBSCRIBER = sql`exists (select from platform.listened)`;
+export const HAS_ANY_SUBSCRIBER = sql`exists (select from platform.stream_subscriptions)`;
 
 export interface StreamSubscriptionsOptions {
   app: App;
@@ -154,11 +154,11 @@ export class StreamSubscriptions {
     const isFirst = !this.#isEnrolled;
     if (isFirst) await this.#enrol();
     const rows = await this.#app.db.rows(sql`
-      insert into platform.listened (tenant_id, entity, process_id)
+      insert into platform.stream_subscriptions (tenant_id, entity, process_id)
       select ${tenantId}::uuid, e.name, p.process_id
-      from platform.listeners as p cross join unnest(${missing}::text[]) as e (name)
+      from platform.stream_processes as p cross join unnest(${missing}::text[]) as e (name)
       where p.process_id = ${processId}::uuid
-      on conflict on constraint listened_pkey do update set entity = excluded.entity
+      on conflict on constraint stream_subscriptions_pkey do update set entity = excluded.entity
       returning entity`);
     if (rows.length === 0) return this.#lose();
     if (isFirst) await this.#options.onFirst();
@@ -172,9 +172,9 @@ export class StreamSubscriptions {
     const { processId } = this.#options;
     this.#renewedAt = performance.now();
     await this.#app.db.rows(sql`
-      with earlier as (delete from platform.listened where process_id = ${processId}::uuid)
-      insert into platform.listeners (process_id) values (${processId}::uuid)
-      on conflict on constraint listeners_pkey do update set touched_at = clock_timestamp()`);
+      with earlier as (delete from platform.stream_subscriptions where process_id = ${processId}::uuid)
+      insert into platform.stream_processes (process_id) values (${processId}::uuid)
+      on conflict on constraint stream_processes_pkey do update set heartbeat_at = clock_timestamp()`);
   }
 
   async #renew(): Promise<void> {
@@ -183,7 +183,7 @@ export class StreamSubscriptions {
     await this.#clear();
     const before = performance.now();
     const rows = await this.#app.db.rows(sql`
-      update platform.listeners set touched_at = clock_timestamp()
+      update platform.stream_processes set heartbeat_at = clock_timestamp()
       where process_id = ${this.#options.processId}::uuid
       returning process_id`);
     if (rows.length === 0) return this.#lose();
@@ -197,7 +197,7 @@ export class StreamSubscriptions {
     for (const key of this.#stored) if (!this.#isWanted(key)) this.#stored.delete(key);
     try {
       await this.#app.db.rows(sql`
-        delete from platform.listened
+        delete from platform.stream_subscriptions
         where process_id = ${this.#options.processId}::uuid
           and tenant_id || ' ' || entity <> all(${[...this.#stored]}::text[])`);
     } catch (cause) {
@@ -215,7 +215,7 @@ export class StreamSubscriptions {
     if (!this.#isEnrolled) return;
     this.#forget();
     await this.#app.db.rows(sql`
-      delete from platform.listeners where process_id = ${this.#options.processId}::uuid`);
+      delete from platform.stream_processes where process_id = ${this.#options.processId}::uuid`);
   }
 
   #lose(): void {
@@ -233,11 +233,11 @@ export class StreamSubscriptions {
     const known = [...this.#announced];
     const rows = await this.#app.db.rows<{ tenant_id: string }>(sql`
       with dead as (
-        delete from platform.listeners
-        where touched_at < clock_timestamp() - ${TTL_MS}::int * interval '1 ms'
+        delete from platform.stream_processes
+        where heartbeat_at < clock_timestamp() - ${TTL_MS}::int * interval '1 ms'
         returning process_id)
       select distinct l.tenant_id
-      from platform.listened as l
+      from platform.stream_subscriptions as l
       where l.process_id <> ${this.#options.processId}::uuid
         and not exists (select from dead where dead.process_id = l.process_id)`);
     this.#others = new Set(rows.map(({ tenant_id }) => tenant_id));

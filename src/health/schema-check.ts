@@ -1,37 +1,55 @@
-// The six checks of the tenants' schemas, for all tenants in a few statements: what is missing is
-// found in Postgres's own catalogues; only flags and partitions are asked of the tenants, many at a
-// time. A table that is missing stands for all that would be in it.
+// The six checks of all tenants' schemas, in a few statements. What is missing is found by comparing
+// Postgres's catalog with the reference schema; only flags and record tables are read from the tenants,
+// many at a time. A missing table is one finding, whatever it should contain.
 // Contract: interface#schema-health, decisions#operations.
 import type { App } from '../app.ts';
-import { identifier, join, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import type { Transaction } from '../runtime/postgres.ts';
+import { identifier, join, type Queries, type Sql, sql } from '../runtime/sql.ts';
+import { referenceSchema } from '../tenants/reference.ts';
 import { schemaOf } from '../tenants/tenants.ts';
-import { type Check, type Finding, FLAG_COLUMNS, HNSW_COLUMN, TRIGGER } from './issues.ts';
+import { type Check, type Finding, FLAG_COLUMNS, HNSW_COLUMN, HNSW_TABLE, TRIGGER } from './issues.ts';
 
-/** A tenant and what is wrong with its schema. */
+/** A tenant and the faults of its schema. */
 export interface CheckedTenant {
   id: string;
   slug: string;
   findings: Finding[];
 }
 
-/** Tenants asked in one statement: each costs three locks while it runs. */
-const TENANTS_AT_ONCE = 200;
+/** Tenants read in one statement, which holds three locks for each. */
+const TENANTS_PER_STATEMENT = 200;
 const ATTEMPTS = 3;
 
-/** Checks all tenants, in the order of their slugs. One that is dropped meanwhile is checked again without it. */
+/** Checks all tenants, ordered by slug. A tenant dropped meanwhile makes the check start over without it. */
 export async function checkSchemas(app: App): Promise<CheckedTenant[]> {
+  const required = await app.db.slow.begin((tx) => requiredColumns(app, tx));
   for (let attempt = 1; ; attempt++) {
     try {
-      return await check(app, app.db.slow);
+      return await check(app.db.slow, required);
     } catch (error) {
       if (attempt === ATTEMPTS || !isGone(error)) throw error;
     }
   }
 }
 
-/** What is wrong with one tenant's schema. */
-export async function checkTenant(app: App, tx: Tx, tenantId: string): Promise<Finding[]> {
-  return (await check(app, tx, tenantId))[0]?.findings ?? [];
+/** The faults of one tenant's schema. The transaction must hold the tenant's lock. */
+export async function checkTenant(app: App, tx: Transaction, tenantId: string): Promise<Finding[]> {
+  return (await check(tx, await requiredColumns(app, tx), tenantId))[0]?.findings ?? [];
+}
+
+interface RequiredColumn {
+  table: string;
+  name: string;
+}
+
+/** Every column of the tenant schema. Without pgvector the reference has no embedding; it is required all the same. */
+export async function requiredColumns(app: App, tx: Transaction): Promise<RequiredColumn[]> {
+  const reference = await referenceSchema(app, tx, app.tenantSchema.migrations.length);
+  const columns = reference.flatMap(({ kind, table, name }) =>
+    kind === 'column' && table !== null ? [{ table, name }] : [],
+  );
+  const hasEmbedding = columns.some(({ table, name }) => table === HNSW_TABLE && name === HNSW_COLUMN);
+  return hasEmbedding ? columns : [...columns, { table: HNSW_TABLE, name: HNSW_COLUMN }];
 }
 
 function isGone(error: unknown): boolean {
@@ -39,33 +57,33 @@ function isGone(error: unknown): boolean {
   return code === '42P01' || code === '3F000';
 }
 
-async function check(app: App, queries: Queries, only?: string): Promise<CheckedTenant[]> {
+async function check(queries: Queries, required: readonly RequiredColumn[], only?: string): Promise<CheckedTenant[]> {
   const tenants = await readTenants(queries, only);
   const findings = new Findings(tenants);
   const hasVector = await queries.first(sql`select from pg_extension where extname = 'vector'`);
   if (hasVector === undefined) for (const { id } of tenants) findings.add(id, 'extension_exists', null, null);
-  await findMissingColumns(app, queries, findings, only);
+  await findMissingColumns(queries, required, findings, only);
   await findMissingTriggerAndIndex(queries, findings, only);
-  for (let i = 0; i < tenants.length; i += TENANTS_AT_ONCE) {
-    const readable = tenants.slice(i, i + TENANTS_AT_ONCE).filter(({ id }) => findings.canReadDefinitions(id));
-    await findInThoseThere(queries, findings, readable, only);
+  for (let i = 0; i < tenants.length; i += TENANTS_PER_STATEMENT) {
+    const readable = tenants.slice(i, i + TENANTS_PER_STATEMENT).filter(({ id }) => findings.canReadDefinitions(id));
+    await findInRemaining(queries, findings, readable, only);
   }
   return tenants;
 }
 
-/** Asks again without those that have been dropped meanwhile, however many and one after the other they are. */
-async function findInThoseThere(queries: Queries, findings: Findings, tenants: CheckedTenant[], only?: string) {
-  let asked = tenants;
-  while (asked.length > 0) {
+/** Repeats the query without the tenants dropped meanwhile, as often as necessary. */
+async function findInRemaining(queries: Queries, findings: Findings, tenants: CheckedTenant[], only?: string) {
+  let remaining = tenants;
+  while (remaining.length > 0) {
     try {
-      return await findInDefinitions(queries, findings, asked);
+      return await findInDefinitions(queries, findings, remaining);
     } catch (error) {
-      // Within a transaction nothing can be asked after a failure; its tenant is held and cannot go.
+      // A failed transaction accepts no further query; its tenant is locked and cannot be dropped.
       if (!isGone(error) || only !== undefined) throw error;
-      const there = new Set((await readTenants(queries)).map(({ id }) => id));
-      const left = asked.filter(({ id }) => there.has(id));
-      if (left.length === asked.length) throw error;
-      asked = left;
+      const present = new Set((await readTenants(queries)).map(({ id }) => id));
+      const left = remaining.filter(({ id }) => present.has(id));
+      if (left.length === remaining.length) throw error;
+      remaining = left;
     }
   }
 }
@@ -80,7 +98,7 @@ function onlyOne(only?: string): Sql {
   return only === undefined ? sql`true` : sql`id = ${only}::uuid`;
 }
 
-/** What has been found, by tenant. A tenant made since the check began is left for the next one. */
+/** Findings by tenant. A tenant created since the check began is ignored. */
 class Findings {
   readonly #byId: Map<string, Finding[]>;
 
@@ -102,7 +120,7 @@ class Findings {
   }
 }
 
-/** The tenants' schemas, and the tables that are there of those that are required. */
+/** CTEs: the tenants' schemas, and the given tables that exist in them. */
 function withTables(only: string | undefined, tables: readonly string[]): Sql {
   return sql`
     tenant as materialized (
@@ -117,15 +135,19 @@ function withTables(only: string | undefined, tables: readonly string[]): Sql {
     )`;
 }
 
-/** One row for a table that is missing, and one for each column that a table lacks. */
-async function findMissingColumns(app: App, queries: Queries, findings: Findings, only?: string): Promise<void> {
-  const required = [...app.tenantSchema.columns].flatMap(([table, columns]) => columns.map((name) => [table, name]));
-  const tables = required.map(([table]) => table as string);
-  const columns = required.map(([, name]) => name as string);
+/** Finds missing tables, and missing columns of existing tables. */
+async function findMissingColumns(
+  queries: Queries,
+  required: readonly RequiredColumn[],
+  findings: Findings,
+  only?: string,
+): Promise<void> {
+  const tables = required.map(({ table }) => table);
+  const columns = required.map(({ name }) => name);
   const missing = await queries.rows<{ id: string; table: string; column: string | null }>(sql`
-    with ${withTables(only, [...app.tenantSchema.columns.keys()])},
+    with ${withTables(only, [...new Set(tables)])},
     required as (
-      select * from unnest(${tables}::text[], ${columns}::text[]) with ordinality as r (name, attribute, place)
+      select * from unnest(${tables}::text[], ${columns}::text[]) with ordinality as r (name, attribute, position)
     ),
     present as (
       select f.id, f.name, a.attname::text as attribute
@@ -139,14 +161,14 @@ async function findMissingColumns(app: App, queries: Queries, findings: Findings
     left join present as p on p.id = t.id and p.name = r.name and p.attribute = r.attribute
     where p.attribute is null
     group by 1, 2, 3
-    order by min(r.place)`);
+    order by min(r.position)`);
   for (const { id, table, column } of missing) if (column === null) findings.add(id, 'table_exists', table, null);
   for (const { id, table, column } of missing) if (column !== null) findings.add(id, 'column_exists', table, column);
 }
 
 async function findMissingTriggerAndIndex(queries: Queries, findings: Findings, only?: string): Promise<void> {
   const rows = await queries.rows<{ id: string; name: string; has_trigger: boolean; has_index: boolean }>(sql`
-    with ${withTables(only, ['entity_definitions', 'chunks'])}
+    with ${withTables(only, ['entity_definitions', HNSW_TABLE])}
     select f.id, f.name,
       exists (
         select from pg_trigger as g where g.tgrelid = f.oid and g.tgname = ${TRIGGER} and g.tgenabled <> 'D'
@@ -162,11 +184,11 @@ async function findMissingTriggerAndIndex(queries: Queries, findings: Findings, 
     from found as f`);
   for (const { id, name, has_trigger: hasTrigger, has_index: hasIndex } of rows) {
     if (name === 'entity_definitions' && !hasTrigger) findings.add(id, 'trigger_exists', name, null, TRIGGER);
-    if (name === 'chunks' && !hasIndex) findings.add(id, 'hnsw_index_exists', name, HNSW_COLUMN);
+    if (name === HNSW_TABLE && !hasIndex) findings.add(id, 'hnsw_index_exists', name, HNSW_COLUMN);
   }
 }
 
-/** System entities without their flag, and entities whose table of records is gone. */
+/** Finds system entities without their flag, and entities whose record table is missing. */
 async function findInDefinitions(queries: Queries, findings: Findings, tenants: readonly CheckedTenant[]) {
   const definitions = tenants.map(
     ({ id }) => sql`
@@ -174,8 +196,8 @@ async function findInDefinitions(queries: Queries, findings: Findings, tenants: 
         name ^@ '_svc_' and not is_system as unflagged
       from ${identifier(schemaOf(id), 'entity_definitions')}`,
   );
-  // Postgres's catalogue is read once for all of them: its own guess would be once for each.
-  const rows = await queries.rows<{ id: string; name: string; unflagged: boolean; tableless: boolean }>(sql`
+  // `materialized` makes Postgres read its catalog once, not once per tenant.
+  const rows = await queries.rows<{ id: string; name: string; unflagged: boolean; has_no_table: boolean }>(sql`
     with definition as materialized (${join(definitions, ' union all ')}),
     relation as materialized (
       select n.nspname::text as schema, c.relname::text as name
@@ -183,14 +205,14 @@ async function findInDefinitions(queries: Queries, findings: Findings, tenants: 
       join pg_namespace as n on n.oid = c.relnamespace
       where c.relkind in ('r', 'p') and c.relname::text ^@ 'r_'
     )
-    select d.id, d.name, d.unflagged, r.name is null as tableless
+    select d.id, d.name, d.unflagged, r.name is null as has_no_table
     from definition as d
     left join relation as r on r.schema = d.schema and r.name = d.relation
     where d.unflagged or r.name is null
     order by d.id, d.name`);
-  for (const { id, name, unflagged, tableless } of rows) {
+  for (const { id, name, unflagged, has_no_table: hasNoTable } of rows) {
     if (unflagged) findings.add(id, 'system_entity_flag', 'entity_definitions', 'is_system', name);
-    // What was put in by hand, past trigger and service, is one finding: its repair makes the table too.
-    else if (tableless) findings.add(id, 'table_exists', 'entity_records', null, name);
+    // An entity inserted by hand lacks both: one finding, since the repair of the flag also creates the table.
+    else if (hasNoTable) findings.add(id, 'table_exists', 'entity_records', null, name);
   }
 }

@@ -7,7 +7,7 @@ import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
 import { describe, nullable, Timestamp } from '../http/openapi.ts';
 import { ok } from '../http/reply.ts';
-import { toIssue } from './issues.ts';
+import { CHECKS, toIssue } from './issues.ts';
 import { checkSchemas } from './schema-check.ts';
 import { repairSchemas } from './schema-repair.ts';
 
@@ -15,18 +15,7 @@ const Slug = Type.String({ examples: ['acme'] });
 const Issue = Type.Object(
   {
     tenant: Slug,
-    check: Type.Union(
-      (
-        [
-          'extension_exists',
-          'table_exists',
-          'column_exists',
-          'system_entity_flag',
-          'trigger_exists',
-          'hnsw_index_exists',
-        ] as const
-      ).map((check) => Type.Literal(check)),
-    ),
+    check: Type.Union(CHECKS.map((check) => Type.Literal(check))),
     table: nullable(Type.String({ examples: ['documents'] })),
     column: nullable(Type.String({ examples: ['content_text'] })),
     severity: Type.Union([Type.Literal('critical'), Type.Literal('warning')]),

@@ -1,40 +1,53 @@
-// Making a tenant's schema, completing it and dropping it. The same idempotent text provisions,
-// upgrades and repairs; the tenant's row carries the text's digest. Whoever completes a schema holds
-// that row, so that processes take turns by tenant. Durations are milliseconds.
+// The life of a tenant's schema: provisioning, upgrade and repair run the same migrations, in order, and
+// record the version reached in the tenant's row. Locking that row serialises them across processes.
+// Durations are milliseconds.
 import type { App } from '../app.ts';
 import type { Transaction } from '../runtime/postgres.ts';
+import { inSchema } from '../runtime/schema-catalog.ts';
 import { identifier, sql, type Tx } from '../runtime/sql.ts';
+import { completeSchema } from './reference.ts';
 import { schemaOf } from './tenants.ts';
 
-/** How long a table may keep the change of its definition waiting, and requests behind it. */
-const LOCK_WAIT_MS = 5_000;
+/** How long a change of a table waits for its lock; requests queue behind it meanwhile. */
+const LOCK_TIMEOUT_MS = 5_000;
 
-/** Creates or completes the tenant's schema; losing nothing that is there. */
-export async function applyTenantSchema(app: App, tx: Transaction, tenantId: string): Promise<void> {
-  const schema = identifier(schemaOf(tenantId));
-  await tx.rows(sql`create schema if not exists ${schema}`);
-  await tx.rows(sql`select set_config('search_path', ${`${schemaOf(tenantId)}, public`}, true)`);
-  await tx.exec(app.tenantSchema.text);
-  await tx.rows(sql`select set_config('search_path', 'public', true)`);
+/** Creates the schema of a new tenant. */
+export async function createTenantSchema(app: App, tx: Transaction, tenantId: string): Promise<void> {
+  await tx.rows(sql`create schema ${identifier(schemaOf(tenantId))}`);
+  await migrateTenant(app, tx, tenantId, 0);
+}
+
+/** Runs the migrations after `version`, then the seed. */
+export async function migrateTenant(app: App, tx: Transaction, tenantId: string, version: number): Promise<void> {
+  const { migrations, seed } = app.tenantSchema;
+  const script = [...migrations.slice(version).map(({ text }) => text), seed].join('\n;\n');
+  await inSchema(tx, schemaOf(tenantId), () => tx.exec(script));
   await tx.rows(sql`
-    update platform.tenants set schema_digest = ${app.tenantSchema.digest} where id = ${tenantId}::uuid`);
+    update platform.tenants set schema_version = greatest(schema_version, ${migrations.length}::int)
+    where id = ${tenantId}::uuid`);
+}
+
+/** Restores what the schema lacks of its own version, then migrates it. Loses nothing. */
+export async function repairTenantSchema(app: App, tx: Transaction, tenantId: string, version: number): Promise<void> {
+  await completeSchema(app, tx, schemaOf(tenantId), version);
+  await migrateTenant(app, tx, tenantId, version);
 }
 
 /**
- * Runs `work` in a transaction that holds the tenant: no other process completes or drops its schema meanwhile.
- * Undefined when there is no such tenant any more. A table that stays locked for too long fails it (SQLSTATE 55P03).
+ * Runs `work` in a transaction that holds the tenant's row: no other process migrates, repairs or drops its schema
+ * meanwhile. Undefined when the tenant does not exist. Fails with SQLSTATE 55P03 when a table stays locked.
  */
 export async function withTenantLock<T>(
   app: App,
   tenantId: string,
-  work: (tx: Transaction, digest: string | null) => Promise<T>,
+  work: (tx: Transaction, version: number) => Promise<T>,
 ): Promise<T | undefined> {
   return app.db.slow.begin(async (tx) => {
-    const row = await tx.first<{ digest: string | null }>(sql`
-      select schema_digest as digest from platform.tenants where id = ${tenantId}::uuid for no key update`);
+    const row = await tx.first<{ version: number }>(sql`
+      select schema_version as version from platform.tenants where id = ${tenantId}::uuid for no key update`);
     if (row === undefined) return undefined;
-    await tx.rows(sql`select set_config('lock_timeout', ${`${LOCK_WAIT_MS}ms`}, true)`);
-    return work(tx, row.digest);
+    await tx.rows(sql`select set_config('lock_timeout', ${`${LOCK_TIMEOUT_MS}ms`}, true)`);
+    return work(tx, row.version);
   });
 }
 

@@ -1,23 +1,23 @@
-// Tenants whose schema is of another version than this process get the schema's files applied again,
-// at start, before it listens; with none of them it costs one query. Processes that start together
-// share the work, tenant by tenant. A tenant that cannot be brought up to date is logged and shown by
-// the schema health check; it does not keep the others from being served.
+// Upgrades tenant schemas at start, before the process listens: tenants below the version of this process
+// get the pending migrations. With nothing to do it costs one query. Processes that start together
+// share the work. A tenant that cannot be upgraded is logged and reported by the schema health check;
+// the others are served. Contract: decisions#configuration.
 import type { App } from '../app.ts';
 import { ServiceError } from '../errors.ts';
 import { forEachConcurrently } from '../runtime/concurrency.ts';
 import { sql } from '../runtime/sql.ts';
-import { applyTenantSchema, withTenantLock } from './provision.ts';
+import { migrateTenant, withTenantLock } from './provision.ts';
 
-/** Tenants completed at the same time: the connections for slow work. */
+/** Tenants migrated or repaired at once: the connections for slow work. */
 export const SCHEMA_CONCURRENCY = 2;
 
-/** Brings all tenants up to date; resolves to how many this process has. Rejects when the database is away. */
+/** Upgrades all tenants; resolves to how many this process upgraded. Rejects with 503 when the database is away. */
 export async function upgradeTenants(app: App, signal: AbortSignal): Promise<number> {
-  const { digest } = app.tenantSchema;
+  const latest = app.tenantSchema.migrations.length;
   const outdated = await app.db.slow.rows<{ id: string; slug: string }>(sql`
-    select id, slug from platform.tenants where schema_digest is distinct from ${digest} order by id`);
+    select id, slug from platform.tenants where schema_version < ${latest}::int order by id`);
   if (outdated.length === 0) return 0;
-  app.log.info('tenants get the schema of this version', { tenants: outdated.length });
+  app.log.info('upgrading tenant schemas', { tenants: outdated.length });
   let upgraded = 0;
   await forEachConcurrently(outdated, SCHEMA_CONCURRENCY, async ({ id, slug }) => {
     signal.throwIfAborted();
@@ -25,19 +25,19 @@ export async function upgradeTenants(app: App, signal: AbortSignal): Promise<num
       if (await upgrade(app, id)) upgraded++;
     } catch (error) {
       if (error instanceof ServiceError) throw error;
-      app.log.error('a tenant could not be brought up to date', { tenant: slug, error });
+      app.log.error('a tenant schema could not be upgraded', { tenant: slug, error });
     }
   });
-  app.log.info('tenants have the schema of this version', { tenants: upgraded });
+  app.log.info('tenant schemas upgraded', { tenants: upgraded });
   return upgraded;
 }
 
-/** False when another process was faster, or the tenant is gone. */
+/** False when another process was first, or the tenant is gone. */
 async function upgrade(app: App, tenantId: string): Promise<boolean> {
-  const done = await withTenantLock(app, tenantId, async (tx, digest) => {
-    if (digest === app.tenantSchema.digest) return false;
-    await applyTenantSchema(app, tx, tenantId);
+  const upgraded = await withTenantLock(app, tenantId, async (tx, version) => {
+    if (version >= app.tenantSchema.migrations.length) return false;
+    await migrateTenant(app, tx, tenantId, version);
     return true;
   });
-  return done ?? false;
+  return upgraded ?? false;
 }

@@ -1,4 +1,4 @@
--- Messages between agents. Depth and parent are columns, so no restart resets a chain.
+-- Messages between agents. `chain_depth` and `in_reply_to` are stored, so the depth limit survives restarts.
 
 create table platform.messages (
   id uuid constraint messages_pkey primary key,

@@ -1,6 +1,6 @@
--- After rules that are still to act: one row for each rule that a change has started, written by the
--- statement that makes the change and deleted in the transaction of the rule's own effect. The record
--- is as it stood after the change (before it, for a deletion); `depth` is the change's own.
+-- Pending runs of after rules: one row for each rule started by a change, inserted by the statement that
+-- makes the change and deleted in the transaction of the rule's effect. `data` is the record after the
+-- change (before it, for a deletion); `depth` is that of the change.
 
 create table platform.rule_runs (
   position bigint generated always as identity constraint rule_runs_pkey primary key,
@@ -24,3 +24,6 @@ create table platform.rule_runs (
 );
 
 create index rule_runs_record_idx on platform.rule_runs (record_id, position);
+
+-- Tenants are served in turn: finds the next run of each.
+create index rule_runs_tenant_idx on platform.rule_runs (tenant_id, position);

@@ -1,5 +1,5 @@
--- Answers kept for `Idempotency-Key`, written in the transaction of the change they answer, so
--- that a crash leaves either both or neither.
+-- Responses stored for `Idempotency-Key`, inserted in the transaction of the change, so a crash leaves
+-- both or neither.
 
 create table platform.idempotency_keys (
   tenant_id uuid not null,

@@ -1,5 +1,30 @@
--- Credentials other than owner keys and sessions: platform APIs and their keys, public keys, bots,
--- admin keys with their audit, and what guards logins. Values are kept as hashes only.
+-- Credentials, in the platform schema because a request's tenant is not known before its credential
+-- is found. Keys, session ids and tokens are stored as SHA-256 hashes only.
+
+create table platform.owner_keys (
+  id uuid constraint owner_keys_pkey primary key,
+  tenant_id uuid not null references platform.tenants (id) on delete cascade,
+  prefix text not null,
+  hash bytea not null constraint owner_keys_hash_key unique,
+  label text not null,
+  expires_at timestamptz(3),
+  revoked_at timestamptz(3),
+  created_at timestamptz(3) not null default now(),
+  created_by text
+);
+
+create index owner_keys_tenant_idx on platform.owner_keys (tenant_id, id);
+
+create table platform.admin_sessions (
+  id uuid constraint admin_sessions_pkey primary key,
+  tenant_id uuid not null references platform.tenants (id) on delete cascade,
+  hash bytea not null constraint admin_sessions_hash_key unique,
+  expires_at timestamptz(3) not null,
+  ended_at timestamptz(3),
+  created_at timestamptz(3) not null default now()
+);
+
+create index admin_sessions_expiry_idx on platform.admin_sessions (expires_at);
 
 create table platform.apis (
   id uuid constraint apis_pkey primary key,
@@ -49,6 +74,10 @@ create table platform.public_keys (
 
 create index public_keys_tenant_idx on platform.public_keys (tenant_id, id);
 
+-- A preflight carries no key: any active key with its origin allows it.
+create index public_keys_origins_idx on platform.public_keys using gin (allowed_origins jsonb_path_ops)
+  where revoked_at is null;
+
 create table platform.bots (
   id uuid constraint bots_pkey primary key,
   tenant_id uuid not null references platform.tenants (id) on delete cascade,
@@ -88,42 +117,13 @@ create table platform.admin_key_audit (
 
 create index admin_key_audit_key_idx on platform.admin_key_audit (key_id, id desc);
 
--- Failures to prove an identity, by account. An account is `kind tenant name`, hashed.
-create table platform.lockouts (
-  account bytea constraint lockouts_pkey primary key,
-  failures int not null,
-  window_started_at timestamptz(3) not null,
-  locked_until timestamptz(3)
+-- The tenant selected in an MCP session. A session belongs to the credential that opened it.
+create table platform.mcp_sessions (
+  id_hash bytea not null,
+  owner text not null,
+  tenant_slug text,
+  created_at timestamptz(3) not null default now(),
+  constraint mcp_sessions_pkey primary key (id_hash)
 );
 
-create index lockouts_age_idx on platform.lockouts (window_started_at);
-
-create table platform.password_resets (
-  id uuid constraint password_resets_pkey primary key,
-  tenant_id uuid not null references platform.tenants (id) on delete cascade,
-  user_id uuid not null,
-  hash bytea not null constraint password_resets_hash_key unique,
-  expires_at timestamptz(3) not null,
-  used_at timestamptz(3),
-  created_at timestamptz(3) not null default now()
-);
-
-create index password_resets_user_idx on platform.password_resets (tenant_id, user_id);
-
--- Invitations of both kinds: a tenant's members, and codes that make a tenant. `role` is the one the
--- invited person gets.
-create table platform.invitations (
-  id uuid constraint invitations_pkey primary key,
-  hash bytea not null constraint invitations_hash_key unique,
-  kind text not null constraint invitations_kind_check check (kind in ('member', 'platform')),
-  tenant_id uuid references platform.tenants (id) on delete cascade,
-  email text,
-  role text not null,
-  inviter text,
-  expires_at timestamptz(3) not null,
-  accepted_at timestamptz(3),
-  revoked_at timestamptz(3),
-  created_at timestamptz(3) not null default now()
-);
-
-create index invitations_tenant_idx on platform.invitations (tenant_id, id desc);
+create index mcp_sessions_age_idx on platform.mcp_sessions (created_at);

@@ -1,0 +1,474 @@
+-- The platform schema: what the migrations produce; generated, see test/schema-dump.test.ts. Names are unqualified.
+
+CREATE OR REPLACE FUNCTION drop_deliveries()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  delete from platform.webhook_deliveries where subscription_id = old.id;
+  return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION uuidv7()
+ RETURNS uuid
+ LANGUAGE sql
+AS $function$
+  select encode(
+    set_bit(set_bit(
+      overlay(
+        uuid_send(gen_random_uuid())
+        placing substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3)
+        from 1 for 6
+      ), 52, 1), 53, 1), 'hex')::uuid
+$function$;
+
+create table admin_key_audit (
+  id uuid not null,
+  key_id uuid not null,
+  action text not null,
+  actor_id text,
+  endpoint text,
+  ip text,
+  created_at timestamp(3) with time zone not null default now()
+);
+
+alter table admin_key_audit add constraint admin_key_audit_pkey PRIMARY KEY (id);
+
+alter table admin_key_audit add constraint admin_key_audit_key_id_fkey FOREIGN KEY (key_id) REFERENCES admin_keys(id) ON DELETE CASCADE;
+
+CREATE INDEX admin_key_audit_key_idx ON admin_key_audit USING btree (key_id, id DESC);
+
+create table admin_keys (
+  id uuid not null,
+  prefix text not null,
+  hash bytea not null,
+  name text not null,
+  scopes jsonb not null,
+  is_active boolean not null default true,
+  last_used_at timestamp(3) with time zone,
+  expires_at timestamp(3) with time zone,
+  created_at timestamp(3) with time zone not null default now()
+);
+
+alter table admin_keys add constraint admin_keys_hash_key UNIQUE (hash);
+
+alter table admin_keys add constraint admin_keys_pkey PRIMARY KEY (id);
+
+CREATE INDEX admin_keys_prefix_idx ON admin_keys USING btree (prefix);
+
+create table admin_sessions (
+  id uuid not null,
+  tenant_id uuid not null,
+  hash bytea not null,
+  expires_at timestamp(3) with time zone not null,
+  ended_at timestamp(3) with time zone,
+  created_at timestamp(3) with time zone not null default now()
+);
+
+alter table admin_sessions add constraint admin_sessions_hash_key UNIQUE (hash);
+
+alter table admin_sessions add constraint admin_sessions_pkey PRIMARY KEY (id);
+
+alter table admin_sessions add constraint admin_sessions_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX admin_sessions_expiry_idx ON admin_sessions USING btree (expires_at);
+
+create table apis (
+  id uuid not null,
+  tenant_id uuid not null,
+  name text not null,
+  slug text not null,
+  roles jsonb not null default '[]'::jsonb,
+  permissions jsonb not null default '{}'::jsonb,
+  created_at timestamp(3) with time zone not null default now(),
+  updated_at timestamp(3) with time zone not null default now()
+);
+
+alter table apis add constraint apis_pkey PRIMARY KEY (id);
+
+alter table apis add constraint apis_slug_key UNIQUE (tenant_id, slug);
+
+alter table apis add constraint apis_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+create table bots (
+  id uuid not null,
+  tenant_id uuid not null,
+  name text not null,
+  secret_hash bytea not null,
+  permissions jsonb not null default '{"entities": {}}'::jsonb,
+  created_by text,
+  revoked_at timestamp(3) with time zone,
+  created_at timestamp(3) with time zone not null default now(),
+  updated_at timestamp(3) with time zone not null default now()
+);
+
+alter table bots add constraint bots_name_key UNIQUE (tenant_id, name);
+
+alter table bots add constraint bots_pkey PRIMARY KEY (id);
+
+alter table bots add constraint bots_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+create table definition_locks (
+  tenant_id uuid not null,
+  holder uuid not null,
+  expires_at timestamp with time zone not null
+);
+
+alter table definition_locks add constraint definition_locks_pkey PRIMARY KEY (tenant_id);
+
+alter table definition_locks add constraint definition_locks_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+create table events (
+  seq bigint not null default nextval('events_seq'::regclass),
+  id uuid not null,
+  at timestamp(3) with time zone not null default now(),
+  xid xid8 not null default pg_current_xact_id(),
+  tenant_id uuid not null,
+  entity_id uuid,
+  entity text,
+  record_id uuid,
+  type text not null,
+  version bigint,
+  data jsonb,
+  old jsonb,
+  payload jsonb,
+  created_at timestamp(3) with time zone,
+  updated_at timestamp(3) with time zone,
+  created_by text,
+  updated_by text,
+  actor text,
+  triggered_by text not null,
+  depth integer not null default 0,
+  root_event_id uuid
+) partition by RANGE (at);
+
+CREATE INDEX events_seq_idx ON ONLY events USING btree (seq);
+
+create table events_default partition of events default;
+
+create table idempotency_keys (
+  tenant_id uuid not null,
+  caller text not null,
+  route text not null,
+  key text not null,
+  body_hash bytea not null,
+  status integer not null,
+  answer text not null,
+  headers jsonb not null default '{}'::jsonb,
+  created_at timestamp(3) with time zone not null default now()
+);
+
+alter table idempotency_keys add constraint idempotency_keys_pkey PRIMARY KEY (tenant_id, caller, route, key);
+
+CREATE INDEX idempotency_keys_age_idx ON idempotency_keys USING btree (created_at);
+
+create table invitations (
+  id uuid not null,
+  hash bytea not null,
+  kind text not null,
+  tenant_id uuid,
+  email text,
+  role text not null,
+  inviter text,
+  expires_at timestamp(3) with time zone not null,
+  accepted_at timestamp(3) with time zone,
+  revoked_at timestamp(3) with time zone,
+  created_at timestamp(3) with time zone not null default now()
+);
+
+alter table invitations add constraint invitations_hash_key UNIQUE (hash);
+
+alter table invitations add constraint invitations_kind_check CHECK ((kind = ANY (ARRAY['member'::text, 'platform'::text])));
+
+alter table invitations add constraint invitations_pkey PRIMARY KEY (id);
+
+alter table invitations add constraint invitations_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX invitations_tenant_idx ON invitations USING btree (tenant_id, id DESC);
+
+create table lockouts (
+  account bytea not null,
+  failures integer not null,
+  window_started_at timestamp(3) with time zone not null,
+  locked_until timestamp(3) with time zone
+);
+
+alter table lockouts add constraint lockouts_pkey PRIMARY KEY (account);
+
+CREATE INDEX lockouts_age_idx ON lockouts USING btree (window_started_at);
+
+create table mcp_sessions (
+  id_hash bytea not null,
+  owner text not null,
+  tenant_slug text,
+  created_at timestamp(3) with time zone not null default now()
+);
+
+alter table mcp_sessions add constraint mcp_sessions_pkey PRIMARY KEY (id_hash);
+
+CREATE INDEX mcp_sessions_age_idx ON mcp_sessions USING btree (created_at);
+
+create table messages (
+  id uuid not null,
+  tenant_id uuid not null,
+  from_agent text,
+  to_agent text not null,
+  subject text not null,
+  body text not null,
+  priority text not null,
+  in_reply_to uuid,
+  chain_depth integer not null,
+  created_at timestamp(3) with time zone not null default now(),
+  read_at timestamp(3) with time zone
+);
+
+alter table messages add constraint messages_depth_check CHECK (((chain_depth >= 0) AND (chain_depth <= 5)));
+
+alter table messages add constraint messages_pkey PRIMARY KEY (id);
+
+alter table messages add constraint messages_priority_check CHECK ((priority = ANY (ARRAY['low'::text, 'normal'::text, 'high'::text])));
+
+alter table messages add constraint messages_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX messages_agent_idx ON messages USING btree (tenant_id, to_agent, id DESC);
+
+CREATE INDEX messages_tenant_idx ON messages USING btree (tenant_id, id DESC);
+
+CREATE INDEX messages_unread_idx ON messages USING btree (tenant_id, to_agent, id DESC) WHERE read_at IS NULL;
+
+create table migrations (
+  name text not null,
+  checksum text not null,
+  applied_at timestamp with time zone not null default now()
+);
+
+alter table migrations add constraint migrations_pkey PRIMARY KEY (name);
+
+create table owner_keys (
+  id uuid not null,
+  tenant_id uuid not null,
+  prefix text not null,
+  hash bytea not null,
+  label text not null,
+  expires_at timestamp(3) with time zone,
+  revoked_at timestamp(3) with time zone,
+  created_at timestamp(3) with time zone not null default now(),
+  created_by text
+);
+
+alter table owner_keys add constraint owner_keys_hash_key UNIQUE (hash);
+
+alter table owner_keys add constraint owner_keys_pkey PRIMARY KEY (id);
+
+alter table owner_keys add constraint owner_keys_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX owner_keys_tenant_idx ON owner_keys USING btree (tenant_id, id);
+
+create table password_resets (
+  id uuid not null,
+  tenant_id uuid not null,
+  user_id uuid not null,
+  hash bytea not null,
+  expires_at timestamp(3) with time zone not null,
+  used_at timestamp(3) with time zone,
+  created_at timestamp(3) with time zone not null default now()
+);
+
+alter table password_resets add constraint password_resets_hash_key UNIQUE (hash);
+
+alter table password_resets add constraint password_resets_pkey PRIMARY KEY (id);
+
+alter table password_resets add constraint password_resets_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX password_resets_user_idx ON password_resets USING btree (tenant_id, user_id);
+
+create table platform_keys (
+  id uuid not null,
+  tenant_id uuid not null,
+  api_id uuid not null,
+  prefix text not null,
+  hash bytea not null,
+  role text not null,
+  label text,
+  expires_at timestamp(3) with time zone,
+  revoked_at timestamp(3) with time zone,
+  created_at timestamp(3) with time zone not null default now(),
+  created_by text
+);
+
+alter table platform_keys add constraint platform_keys_hash_key UNIQUE (hash);
+
+alter table platform_keys add constraint platform_keys_pkey PRIMARY KEY (id);
+
+alter table platform_keys add constraint platform_keys_api_id_fkey FOREIGN KEY (api_id) REFERENCES apis(id) ON DELETE CASCADE;
+
+alter table platform_keys add constraint platform_keys_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX platform_keys_api_idx ON platform_keys USING btree (api_id, id);
+
+CREATE INDEX platform_keys_tenant_idx ON platform_keys USING btree (tenant_id);
+
+create table public_keys (
+  id uuid not null,
+  tenant_id uuid not null,
+  prefix text not null,
+  hash bytea not null,
+  label text not null,
+  role_id uuid not null,
+  scopes jsonb not null,
+  allowed_origins jsonb not null default '[]'::jsonb,
+  rate_limit_per_min integer not null,
+  rate_limit_per_day integer not null,
+  expires_at timestamp(3) with time zone not null,
+  revoked_at timestamp(3) with time zone,
+  created_at timestamp(3) with time zone not null default now(),
+  created_by text
+);
+
+alter table public_keys add constraint public_keys_hash_key UNIQUE (hash);
+
+alter table public_keys add constraint public_keys_pkey PRIMARY KEY (id);
+
+alter table public_keys add constraint public_keys_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX public_keys_origins_idx ON public_keys USING gin (allowed_origins jsonb_path_ops) WHERE revoked_at IS NULL;
+
+CREATE INDEX public_keys_tenant_idx ON public_keys USING btree (tenant_id, id);
+
+create table relay (
+  id integer not null,
+  leader uuid,
+  watermark bigint not null default 0,
+  heartbeat_at timestamp with time zone not null default now()
+);
+
+alter table relay add constraint relay_pkey PRIMARY KEY (id);
+
+alter table relay add constraint relay_single CHECK ((id = 1));
+
+create table rule_runs (
+  "position" bigint generated always as identity not null,
+  event_id uuid not null,
+  rule_id uuid not null,
+  tenant_id uuid not null,
+  entity_id uuid not null,
+  record_id uuid not null,
+  version bigint not null,
+  data jsonb not null,
+  created_at timestamp(3) with time zone not null,
+  updated_at timestamp(3) with time zone not null,
+  created_by text,
+  updated_by text,
+  actor text,
+  depth integer not null,
+  root_event_id uuid not null,
+  attempts integer not null default 0,
+  next_at timestamp(3) with time zone not null default now()
+);
+
+alter table rule_runs add constraint rule_runs_once_key UNIQUE (event_id, rule_id);
+
+alter table rule_runs add constraint rule_runs_pkey PRIMARY KEY ("position");
+
+CREATE INDEX rule_runs_record_idx ON rule_runs USING btree (record_id, "position");
+
+CREATE INDEX rule_runs_tenant_idx ON rule_runs USING btree (tenant_id, "position");
+
+create table stream_processes (
+  process_id uuid not null,
+  heartbeat_at timestamp with time zone not null default clock_timestamp()
+);
+
+alter table stream_processes add constraint stream_processes_pkey PRIMARY KEY (process_id);
+
+create table stream_subscriptions (
+  tenant_id uuid not null,
+  entity text not null,
+  process_id uuid not null
+);
+
+alter table stream_subscriptions add constraint stream_subscriptions_pkey PRIMARY KEY (tenant_id, entity, process_id);
+
+alter table stream_subscriptions add constraint stream_subscriptions_process_fkey FOREIGN KEY (process_id) REFERENCES stream_processes(process_id) ON DELETE CASCADE;
+
+CREATE INDEX stream_subscriptions_process_idx ON stream_subscriptions USING btree (process_id);
+
+create table tenants (
+  id uuid not null,
+  slug text not null,
+  name text not null,
+  status text not null default 'active'::text,
+  settings jsonb not null default '{}'::jsonb,
+  schema_version integer not null default 0,
+  created_at timestamp(3) with time zone not null default now(),
+  updated_at timestamp(3) with time zone not null default now()
+);
+
+alter table tenants add constraint tenants_pkey PRIMARY KEY (id);
+
+alter table tenants add constraint tenants_slug_key UNIQUE (slug);
+
+alter table tenants add constraint tenants_status_check CHECK ((status = ANY (ARRAY['active'::text, 'suspended'::text])));
+
+CREATE UNIQUE INDEX tenants_custom_domain_key ON tenants USING btree ((settings ->> 'customDomain'::text)) WHERE (settings ->> 'customDomain'::text) IS NOT NULL;
+
+create table webhook_deliveries (
+  id uuid not null default uuidv7(),
+  subscription_id uuid not null,
+  tenant_id uuid not null,
+  event_id uuid not null,
+  event_seq bigint not null,
+  event_at timestamp(3) with time zone not null,
+  record_id uuid not null,
+  type text not null,
+  status text not null default 'pending'::text,
+  body text,
+  attempt_count integer not null default 0,
+  attempts_before integer not null default 0,
+  http_status integer,
+  error text,
+  claim_id uuid,
+  next_at timestamp with time zone not null default now(),
+  created_at timestamp(3) with time zone not null default now(),
+  completed_at timestamp(3) with time zone
+) with (fillfactor=80);
+
+alter table webhook_deliveries add constraint webhook_deliveries_pkey PRIMARY KEY (subscription_id, id);
+
+alter table webhook_deliveries add constraint webhook_deliveries_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text])));
+
+CREATE INDEX webhook_deliveries_age_idx ON webhook_deliveries USING brin (id) WITH (autosummarize='on');
+
+CREATE INDEX webhook_deliveries_claimed_idx ON webhook_deliveries USING btree (tenant_id, subscription_id) WHERE claim_id IS NOT NULL;
+
+CREATE INDEX webhook_deliveries_due_idx ON webhook_deliveries USING btree (subscription_id, next_at) WHERE status = 'pending'::text;
+
+CREATE INDEX webhook_deliveries_order_idx ON webhook_deliveries USING btree (subscription_id, record_id, event_seq) WHERE status = 'pending'::text;
+
+create table webhook_subscriptions (
+  id uuid not null,
+  tenant_id uuid not null,
+  entity_id uuid not null,
+  entity text not null,
+  event_types text[] not null,
+  url text not null,
+  secret text,
+  description text,
+  is_active boolean not null default true,
+  created_by text,
+  created_at timestamp(3) with time zone not null default now(),
+  updated_at timestamp(3) with time zone not null default now()
+);
+
+alter table webhook_subscriptions add constraint webhook_subscriptions_key UNIQUE (tenant_id, entity_id, url, event_types);
+
+alter table webhook_subscriptions add constraint webhook_subscriptions_pkey PRIMARY KEY (id);
+
+alter table webhook_subscriptions add constraint webhook_subscriptions_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX webhook_subscriptions_active_idx ON webhook_subscriptions USING btree (entity_id) WHERE is_active;
+
+CREATE OR REPLACE TRIGGER webhook_subscriptions_deleted AFTER DELETE ON webhook_subscriptions FOR EACH ROW EXECUTE FUNCTION drop_deliveries();
+
+create sequence events_seq;
