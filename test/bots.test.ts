@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newAddress } from './support/addresses.ts';
+import { fields, tenantWithEntities } from './support/entities.ts';
 import { clientOf, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { inWindow } from './support/timing.ts';
 
@@ -9,13 +10,7 @@ beforeAll(async () => {
 });
 afterAll(async () => service.stop());
 
-async function tenantWithEntities(): Promise<TestTenant> {
-  const tenant = await service.tenant();
-  for (const name of ['orders', 'invoices']) {
-    await tenant.post('/api/entities', { name, fields: [{ key: 'title', type: 'text' }] });
-  }
-  return tenant;
-}
+const newTenant = () => tenantWithEntities(service, ['orders', 'invoices'], fields('title text'));
 
 async function register(tenant: TestTenant, input: Record<string, unknown> = {}): Promise<Json> {
   const answer = await tenant.post('/api/auth/bots/register', { name: 'agent', tenantSlug: tenant.slug, ...input });
@@ -28,7 +23,7 @@ const identify = (tenant: TestTenant, name: string, secret: string) =>
 
 describe('registration', () => {
   test('register answers id, name, secret and tenantSlug; the secret never shows again', async () => {
-    const tenant = await tenantWithEntities();
+    const tenant = await newTenant();
     const bot = await register(tenant);
     expect(Object.keys(bot).sort()).toEqual(['id', 'name', 'secret', 'tenantSlug']);
     const list = await tenant.get('/api/auth/bots');
@@ -69,7 +64,7 @@ describe('registration', () => {
     ],
     ['several faults', { name: 1, permissions: { entities: [] } }, ['name', 'permissions.entities']],
   ])('%s is refused with 400 that names it', async (_, input, paths) => {
-    const tenant = await tenantWithEntities();
+    const tenant = await newTenant();
     const answer = await tenant.post('/api/auth/bots/register', { name: 'agent', tenantSlug: tenant.slug, ...input });
     expect(answer.status, answer.text).toBe(400);
     expect(answer.body.error.details.map(({ path }: Json) => path)).toEqual(paths);
@@ -88,7 +83,7 @@ describe('registration', () => {
 
 describe('identification', () => {
   test('the token acts with the permissions of the registration, and nothing else', async () => {
-    const tenant = await tenantWithEntities();
+    const tenant = await newTenant();
     const { secret, id } = await register(tenant, { permissions: { entities: { orders: ['read', 'create'] } } });
     const answer = await identify(tenant, 'agent', secret);
     expect(answer.status).toBe(200);
@@ -154,7 +149,7 @@ describe('identification', () => {
 
 describe('revocation and reset', () => {
   test('a revoked bot gets 403 on identify, while its token lasts', async () => {
-    const tenant = await tenantWithEntities();
+    const tenant = await newTenant();
     const { id, secret } = await register(tenant, { permissions: { entities: { orders: ['read'] } } });
     const { token } = (await identify(tenant, 'agent', secret)).body.data;
     const revoked = await tenant.post(`/api/auth/bots/${id}/revoke`);

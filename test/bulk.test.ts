@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
 import { bulkEach } from '../src/records/batch/bulk.ts';
 import { tenantById } from '../src/tenants/tenants.ts';
+import { createEntity, fields, newEntity } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -10,25 +11,17 @@ let tenant: TestTenant;
 beforeAll(async () => {
   service = await startService();
   tenant = await service.tenant();
-  await tenant.post('/api/entities', { name: 'owner', fields: [{ key: 'title', type: 'text' }] });
+  await createEntity(tenant, 'owner', fields('title text'));
 });
 afterAll(async () => service.stop());
 
-let entities = 0;
-
-/** A fresh entity with a unique code, a number, and a relation. */
-async function entity(): Promise<{ name: string; path: string }> {
-  const name = `item_${++entities}`;
-  const fields = [
+/** An entity with a unique code, a number and a relation. */
+const entity = () =>
+  newEntity(tenant, [
     { key: 'code', type: 'text', unique: true },
     { key: 'n', type: 'integer' },
     { key: 'owner', type: 'relation', entity: 'owner' },
-  ];
-  const made = await tenant.post('/api/entities', { name, fields });
-  expect(made.status).toBe(201);
-  return { name, path: `/api/entities/${name}/records` };
-}
-
+  ]);
 const create = (data: Json) => ({ op: 'create', data });
 const countOf = async (path: string): Promise<number> => (await tenant.get(path)).body.data.total;
 

@@ -5,10 +5,10 @@ import type { AddressInfo } from 'node:net';
 import { createServer, type Server, type Socket } from 'node:net';
 import process from 'node:process';
 import { sql } from '../src/runtime/sql.ts';
+import { SUBSCRIPTIONS, settledDeliveries, subscribe } from './support/deliveries.ts';
 import { type Receiver, startReceiver } from './support/receiver.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
-const SUBSCRIPTIONS = '/api/webhooks/subscriptions';
 const RECORDS = '/api/entities/task/records';
 const EVENTS = ['record.created', 'record.updated'];
 
@@ -40,27 +40,11 @@ afterEach(async () => {
   for (const server of servers.splice(0)) server.close();
 });
 
-async function subscribe(url: string): Promise<string> {
-  const answer = await tenant.post(SUBSCRIPTIONS, { entity_name: 'task', event_types: EVENTS, url });
-  expect(answer.status, answer.text).toBe(201);
-  return answer.body.data.id;
-}
-
-/** Until none is pending: by then this process knows the subscription, and may have more than one on the way. */
-async function settled(id: string, count: number): Promise<Json[]> {
-  for (const until = Date.now() + 30_000; Date.now() < until; ) {
-    const list = (await tenant.get(`${SUBSCRIPTIONS}/${id}/deliveries?limit=500`)).body.data;
-    if (list.length === count && list.every(({ status }: Json) => status !== 'pending')) return list;
-    await Bun.sleep(20);
-  }
-  throw new Error('deliveries are still pending');
-}
-
 /** A subscription of which this process knows by a first delivery. */
 async function known(url = receiver.url): Promise<string> {
-  const id = await subscribe(url);
+  const { id } = await subscribe(tenant, url, { event_types: EVENTS });
   await tenant.post(RECORDS, { title: 'first' });
-  await settled(id, 1);
+  expect(await settledDeliveries(tenant, id, 1)).toHaveLength(1);
   await placesFree();
   return id;
 }
@@ -87,13 +71,17 @@ if (process.env.DATABASE_URL) {
         data: { title: 'direct', more: { bb: 1, a: [2] } },
       });
     });
-    expect((await settled(id, 2))[0]).toMatchObject({ status: 'delivered', attempt_count: 1, http_status: 200 });
+    expect((await settledDeliveries(tenant, id, 2))[0]).toMatchObject({
+      status: 'delivered',
+      attempt_count: 1,
+      http_status: 200,
+    });
   });
 
   test('writes that are refused give their places back', async () => {
     const id = await known();
     await tenant.post(RECORDS, { code: 'taken' });
-    await settled(id, 2);
+    expect(await settledDeliveries(tenant, id, 2)).toHaveLength(2);
     await placesFree();
     for (let i = 0; i < 40; i++) expect((await tenant.post(RECORDS, { code: 'taken' })).status).toBe(409);
     for (let i = 0; i < 40; i++) expect((await tenant.post(RECORDS, { code: 7 })).status).toBe(400);
@@ -114,7 +102,7 @@ test('a change that follows waits until the record’s creation has arrived', as
   const record = (await tenant.post(RECORDS, { title: 'made' })).body.data;
   await tenant.patch(`${RECORDS}/${record.id}`, { title: 'changed' });
   answered.resolve();
-  await settled(id, 3);
+  expect(await settledDeliveries(tenant, id, 3)).toHaveLength(3);
   const [, made, changed] = receiver.received;
   expect([made?.body.event, changed?.body.event]).toEqual(['record.created', 'record.updated']);
   expect(changed?.from).toBeGreaterThanOrEqual(made?.to as number);
@@ -131,7 +119,7 @@ test.each(WRITES)('every attempt at one %s has the same bytes, whatever changes 
   await write({ title: 'again', more: { bb: 1, a: 2 } });
   await receiver.waitFor(2);
   await tenant.post('/api/entities/task/fields', { key: 'late', type: 'text' });
-  await settled(id, 2);
+  expect(await settledDeliveries(tenant, id, 2)).toHaveLength(2);
   const [, first, second] = receiver.received;
   expect(second?.text).toBe(first?.text as string);
   expect(second?.headers['x-svc-attempt']).toBe('2');
@@ -147,7 +135,7 @@ test('what a process took with it when it died is sent by another, after its lea
   await tenant.put(`${SUBSCRIPTIONS}/${id}`, { is_active: true });
   const [first, second] = await receiver.waitFor(2);
   expect(second?.text).toBe(first?.text as string);
-  expect((await settled(id, 1))[0]).toMatchObject({ status: 'delivered', attempt_count: 1 });
+  expect((await settledDeliveries(tenant, id, 1))[0]).toMatchObject({ status: 'delivered', attempt_count: 1 });
 });
 
 test('many at once arrive once each, and no more than a subscription may have are on their way', async () => {
@@ -160,7 +148,7 @@ test('many at once arrive once each, and no more than a subscription may have ar
     response.writeHead(200).end();
   };
   await Promise.all(Array.from({ length: 300 }, (_, i) => tenant.post(RECORDS, { title: String(i) })));
-  await settled(id, 301);
+  expect(await settledDeliveries(tenant, id, 301)).toHaveLength(301);
   expect(new Set(receiver.received.map(({ body }) => body.id)).size).toBe(301);
   expect(receiver.received).toHaveLength(301);
   expect(most).toBeLessThanOrEqual(32);
@@ -193,7 +181,7 @@ describe('connections', () => {
     const id = await known(seen.url);
     for (let i = 0; i < 20; i++) {
       await tenant.post(RECORDS, { title: String(i) });
-      await settled(id, i + 2);
+      expect(await settledDeliveries(tenant, id, i + 2)).toHaveLength(i + 2);
     }
     expect(seen.requests).toBe(21);
     expect(seen.connections).toBeLessThan(21);
@@ -204,10 +192,10 @@ describe('connections', () => {
   test('are not shared between subscriptions', async () => {
     const seen = await counting();
     const first = await known(`${seen.url}1`);
-    const second = await subscribe(`${seen.url}2`);
+    const { id: second } = await subscribe(tenant, `${seen.url}2`, { event_types: EVENTS });
     await tenant.post(RECORDS, { title: 'both' });
-    await settled(first, 2);
-    await settled(second, 1);
+    expect(await settledDeliveries(tenant, first, 2)).toHaveLength(2);
+    expect(await settledDeliveries(tenant, second, 1)).toHaveLength(1);
     expect(seen.connections).toBeGreaterThanOrEqual(2);
   });
 
@@ -215,7 +203,7 @@ describe('connections', () => {
     const seen = await counting((socket) => setTimeout(() => socket.destroy(), 3));
     const id = await known(seen.url);
     for (let i = 0; i < 30; i++) await tenant.post(RECORDS, { title: String(i) });
-    const list = await settled(id, 31);
+    const list = await settledDeliveries(tenant, id, 31);
     expect(list.every(({ status }) => status === 'delivered')).toBe(true);
   });
 });

@@ -4,24 +4,18 @@ import { FULL_RIGHTS } from '../src/access/rights.ts';
 import { getEntity, listEntities } from '../src/entities/entities.ts';
 import { listFields } from '../src/entities/fields.ts';
 import { tenantById } from '../src/tenants/tenants.ts';
+import { newEntity } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
 let tenant: TestTenant;
-let made = 0;
 beforeAll(async () => {
   service = await startService();
   tenant = await service.tenant();
 });
 afterAll(async () => service.stop());
 
-/** A new entity of the shared tenant with these fields. */
-async function entity(...fields: Json[]): Promise<string> {
-  const name = `thing_${++made}`;
-  const answer = await tenant.post('/api/entities', { name, fields });
-  expect(answer.status, answer.text).toBe(201);
-  return name;
-}
+const entity = async (...definitions: object[]): Promise<string> => (await newEntity(tenant, definitions)).name;
 
 async function record(name: string, values: Json): Promise<Json> {
   const answer = await tenant.post(`/api/entities/${name}/records`, values);
@@ -79,7 +73,7 @@ describe('entities', () => {
 
   const reserved = ['id', 'entityId', 'name', 'createdAt', 'updatedAt', 'createdBy', 'updatedBy'];
   test.each(reserved)('%s is a reserved name that no field may have', async (key) => {
-    const answer = await tenant.post('/api/entities', { name: `r${++made}`, fields: [{ key, type: 'text' }] });
+    const answer = await tenant.post('/api/entities', { name: 'refused', fields: [{ key, type: 'text' }] });
     expect(answer.status).toBe(400);
     expect(answer.body.error.code).toBe('VALIDATION_ERROR');
     const name = await entity({ key: 'other', type: 'text' });

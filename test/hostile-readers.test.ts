@@ -1,7 +1,7 @@
 // Readers that mean no good, over real TCP: one that stops reading gets what the contract says, one that half-closes
 // or drops leaves no place taken and no memory behind, and nobody else notices any of it.
 // Contract: interface#sse, interface#websocket, decisions#sse, decisions#websocket.
-import { afterAll, afterEach, beforeAll, describe, expect, spyOn, test } from 'bun:test';
+import { afterAll, beforeAll, describe, expect, spyOn, test } from 'bun:test';
 import process from 'node:process';
 import { setImmediate } from 'node:timers/promises';
 import { tokensOf } from '../src/access/resolve-caller.ts';
@@ -11,7 +11,9 @@ import { newId } from '../src/runtime/ids.ts';
 import type { SocketHandler, TextSocket } from '../src/runtime/socket.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { Connection } from '../src/serve/connection.ts';
+import { closeAfterEach } from './support/connections.ts';
 import { adminSession } from './support/credentials.ts';
+import { fields, tenantWithEntities } from './support/entities.ts';
 import { closeCode, frame, type RawConnection, rawGet, rawSocket, rawStream } from './support/raw.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 import { connectEvents, subscribeSocket, until } from './support/streams.ts';
@@ -28,22 +30,8 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-const open: { close(): void }[] = [];
-afterEach(async () => {
-  for (const connection of open.splice(0)) connection.close();
-  await placesBack();
-});
-function kept<T extends { close(): void }>(connection: T): T {
-  open.push(connection);
-  return connection;
-}
-
-async function tenantWithArticles(): Promise<TestTenant> {
-  const tenant = await service.tenant();
-  const fields = [{ key: 'body', type: 'json' }];
-  expect((await tenant.post('/api/entities', { name: 'articles', fields })).status).toBe(201);
-  return tenant;
-}
+const keep = closeAfterEach(placesBack);
+const newTenant = () => tenantWithEntities(service, ['articles'], fields('body json'));
 
 /** More than the system's buffers hold: events of 100 KB, straight into the outbox. */
 async function flood(tenant: TestTenant, entityId: string, slot: string, count: number): Promise<void> {
@@ -81,13 +69,13 @@ function placesBack(): Promise<void> {
 
 describe('event streams', () => {
   test('a client that stops reading gets BACKPRESSURE as its last event, and its place comes back; others get all', async () => {
-    const tenant = await tenantWithArticles();
+    const tenant = await newTenant();
     const [slow, dead] = [
       await rawStream(service.url, tenant.slug, tenant.key),
       await rawStream(service.url, tenant.slug, tenant.key),
     ];
-    for (const stream of [slow, dead]) kept(stream).socket.pause();
-    const good = kept(await connectEvents(service.url, tenant.slug, tenant.key));
+    for (const stream of [slow, dead]) keep(stream).socket.pause();
+    const good = keep(await connectEvents(service.url, tenant.slug, tenant.key));
     await flood(tenant, await entityIdOf(tenant), await slotOf(tenant), 150);
     await until(
       () => places('sse:') === 1,
@@ -111,8 +99,8 @@ describe('event streams', () => {
   });
 
   test('a client that only ends its own side keeps its stream, or loses it with its place', async () => {
-    const tenant = await tenantWithArticles();
-    const stream = kept(await rawStream(service.url, tenant.slug, tenant.key));
+    const tenant = await newTenant();
+    const stream = keep(await rawStream(service.url, tenant.slug, tenant.key));
     stream.socket.end();
     await tenant.post(RECORDS, { body: 'after the end of its side' });
     await until(
@@ -125,7 +113,7 @@ describe('event streams', () => {
   });
 
   test('clients that come and go leave no place taken and no memory behind', async () => {
-    const tenant = await tenantWithArticles();
+    const tenant = await newTenant();
     const comeAndGo = async (): Promise<number> => {
       for (let i = 0; i < DROPS; i += 20) {
         await Promise.all(Array.from({ length: 20 }, () => drop(tenant)));
@@ -160,7 +148,7 @@ async function drop(tenant: TestTenant): Promise<void> {
 
 describe('sockets', () => {
   const subscribed = async (tenant: TestTenant): Promise<RawConnection> => {
-    const socket = kept(await rawSocket(service.url));
+    const socket = keep(await rawSocket(service.url));
     socket.socket.write(frame(JSON.stringify({ type: 'auth', token: await adminSession(service, tenant) })));
     await socket.reads('auth_ok');
     socket.socket.write(frame('{"type":"subscribe","entity":"articles"}'));
@@ -169,9 +157,9 @@ describe('sockets', () => {
   };
 
   test('a client that stops reading is closed with 1013, and its place comes back; others get all', async () => {
-    const tenant = await tenantWithArticles();
+    const tenant = await newTenant();
     const slow = await subscribed(tenant);
-    const good = kept(await subscribeSocket(service.url, await adminSession(service, tenant), 'articles'));
+    const good = keep(await subscribeSocket(service.url, await adminSession(service, tenant), 'articles'));
     slow.socket.pause();
     const [entityId, slot] = [await entityIdOf(tenant), await slotOf(tenant)];
     await good.next();
@@ -209,7 +197,7 @@ describe('sockets', () => {
       [1008],
     ],
   ])('%s ends the connection, and its place comes back', async (_, misbehave, codes) => {
-    const socket = await subscribed(await tenantWithArticles());
+    const socket = await subscribed(await newTenant());
     misbehave(socket);
     await socket.ended();
     // A server may also break off without a word.
@@ -263,8 +251,8 @@ describe('sockets', () => {
   });
 
   test('a token that runs out is auth_expired; a new auth goes on with the subscriptions from then on', async () => {
-    const tenant = await tenantWithArticles();
-    const socket = kept(await subscribeSocket(service.url, await shortToken(tenant, 600), 'articles'));
+    const tenant = await newTenant();
+    const socket = keep(await subscribeSocket(service.url, await shortToken(tenant, 600), 'articles'));
     // Good for as long as this machine needs to present it.
     const present = async (seconds: number): Promise<void> => {
       const { type } = await socket.ask({ type: 'auth', token: await shortToken(tenant, seconds) });

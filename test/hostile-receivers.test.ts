@@ -11,9 +11,10 @@ import process from 'node:process';
 import { createServer as createTlsServer, getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { gzipSync } from 'node:zlib';
 import { Authority, type Identity, selfSigned } from './support/certificates.ts';
+import { settledDeliveries, subscribe } from './support/deliveries.ts';
+import { fields, tenantWithEntities } from './support/entities.ts';
 import { type Json, startService, type TestService } from './support/service.ts';
 
-const SUBSCRIPTIONS = '/api/webhooks/subscriptions';
 const OK = 'HTTP/1.1 200 OK\r\nConnection: close\r\n';
 const ADDRESS = '127.0.0.1';
 
@@ -86,16 +87,10 @@ async function packedReceiver(encoding: string, body: Uint8Array): Promise<strin
 
 /** What became of the delivery of one record to a URL. */
 async function deliveryTo(url: string): Promise<Json> {
-  const tenant = await service.tenant();
-  await tenant.post('/api/entities', { name: 'task', fields: [{ key: 'title', type: 'text' }] });
-  const made = await tenant.post(SUBSCRIPTIONS, { entity_name: 'task', event_types: ['record.created'], url });
-  expect(made.status, made.text).toBe(201);
+  const tenant = await tenantWithEntities(service, ['task'], fields('title text'));
+  const { id } = await subscribe(tenant, url, { event_types: ['record.created'] });
   await tenant.post('/api/entities/task/records', { title: 'canary of the record' });
-  for (;;) {
-    const [delivery] = (await tenant.get(`${SUBSCRIPTIONS}/${made.body.data.id}/deliveries`)).body.data;
-    if (delivery !== undefined && delivery.status !== 'pending') return delivery;
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
+  return (await settledDeliveries(tenant, id))[0];
 }
 
 test('a certificate of a trusted authority, in its time and for the address called, is good', async () => {

@@ -1,7 +1,9 @@
 // What hostile clients do on the WebSocket with messages that are whole: nobody else notices, nothing is left behind.
 // Those that do not read are in hostile-readers, forged tokens in hostile-tokens.
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { closeAfterEach } from './support/connections.ts';
 import { adminSession, botToken } from './support/credentials.ts';
+import { fields, tenantWithEntities } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { openSocket, type TestSocket, until } from './support/streams.ts';
 
@@ -22,24 +24,9 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-const sockets: TestSocket[] = [];
-afterEach(() => {
-  for (const socket of sockets.splice(0)) socket.close();
-});
-async function connect(): Promise<TestSocket> {
-  const socket = await openSocket(service.url);
-  sockets.push(socket);
-  return socket;
-}
-
-async function tenantWithArticles(): Promise<TestTenant> {
-  const tenant = await service.tenant();
-  for (const name of ['articles', 'notes', 'lists']) {
-    const made = await tenant.post('/api/entities', { name, fields: [{ key: 'title', type: 'text' }] });
-    expect(made.status).toBe(201);
-  }
-  return tenant;
-}
+const keep = closeAfterEach();
+const connect = async (): Promise<TestSocket> => keep(await openSocket(service.url));
+const newTenant = () => tenantWithEntities(service, ['articles', 'notes', 'lists'], fields('title text'));
 
 /** A connection that got in, one token after the other. The place of one that is gone is free a moment later. */
 async function admitted(...tokens: string[]): Promise<TestSocket> {
@@ -101,7 +88,7 @@ describe('messages', () => {
     ['of half an object', '{"type":', { code: 'invalid_message' }],
     ['with a token that is none', '{"type":"auth","token":{}}', { code: 'invalid_message' }],
   ])('%s are answered, and the connection goes on', async (_, text, answer) => {
-    const tenant = await tenantWithArticles();
+    const tenant = await newTenant();
     const socket = await listening(tenant);
     expect(await socket.ask(text)).toMatchObject(answer);
     expect(await socket.ask({ type: 'ping' })).toEqual({ type: 'pong' });
@@ -109,7 +96,7 @@ describe('messages', () => {
   });
 
   test('behind one that closes the connection are not looked at', async () => {
-    const tenant = await tenantWithArticles();
+    const tenant = await newTenant();
     const token = await adminSession(service, tenant);
     const socket = await connect();
     socket.raw.send(new Uint8Array([1, 2, 3]));
@@ -123,7 +110,7 @@ describe('messages', () => {
 
 describe('floods', () => {
   test('of 10,000 subscribes as many count as may, each other one is refused, and an event comes once', async () => {
-    const tenant = await tenantWithArticles();
+    const tenant = await newTenant();
     const socket = await admitted(await adminSession(service, tenant));
     const names = ['articles', 'notes', 'lists'];
     const counts = new Map<string, number>();
@@ -146,7 +133,7 @@ describe('floods', () => {
     ['auths with a good token', (token) => ({ type: 'auth', token })],
     ['auths with a made up token', () => ({ type: 'auth', token: `svc_pkey_${crypto.randomUUID()}` })],
   ])('of 10,000 %s at once are answered each, or the connection is closed with 1008; others go on', async (_, made) => {
-    const tenant = await tenantWithArticles();
+    const tenant = await newTenant();
     const token = await adminSession(service, tenant);
     const quiet = await listening(tenant);
     const socket = await admitted(token);
@@ -167,9 +154,9 @@ describe('floods', () => {
 
 describe('nobody touches what is another’s', () => {
   test('an unsubscribe ends nothing but one’s own subscription', async () => {
-    const tenant = await tenantWithArticles();
+    const tenant = await newTenant();
     const [hearer, leaver] = [await listening(tenant), await listening(tenant)];
-    const stranger = await listening(await tenantWithArticles());
+    const stranger = await listening(await newTenant());
     for (const socket of [leaver, stranger]) {
       expect((await socket.ask({ type: 'unsubscribe', entity: 'articles' })).type).toBe('unsubscribed');
       expect((await socket.ask({ type: 'unsubscribe', entity: 'articles' })).type).toBe('unsubscribed');
@@ -179,7 +166,7 @@ describe('nobody touches what is another’s', () => {
   });
 
   test('who authenticates for another tenant leaves the first with all its subscriptions, and gives its place back', async () => {
-    const [first, second] = [await tenantWithArticles(), await tenantWithArticles()];
+    const [first, second] = [await newTenant(), await newTenant()];
     const tokens = [await adminSession(service, first), await adminSession(service, second)] as const;
     for (let i = 0; i < PLACES + 2; i++) {
       const socket = await subscribed(await admitted(tokens[0]), 'articles');
@@ -197,7 +184,7 @@ describe('nobody touches what is another’s', () => {
   });
 
   test('a token with less to read keeps no more than it may read', async () => {
-    const tenant = await tenantWithArticles();
+    const tenant = await newTenant();
     const socket = await subscribed(await admitted(await adminSession(service, tenant)), 'articles', 'notes');
     const token = await botToken(service, tenant, { notes: ['read'] });
     expect(await socket.ask({ type: 'auth', token })).toEqual({ type: 'auth_ok' });
@@ -207,7 +194,7 @@ describe('nobody touches what is another’s', () => {
   });
 
   test('a refused token changes nothing for a connection that has a good one', async () => {
-    const tenant = await tenantWithArticles();
+    const tenant = await newTenant();
     const socket = await listening(tenant);
     for (const token of ['', 'svc_pkey_nonsense', crypto.randomUUID(), tenant.key]) {
       expect((await socket.ask({ type: 'auth', token })).type).toBe('auth_error');
@@ -216,7 +203,7 @@ describe('nobody touches what is another’s', () => {
   });
 
   test('who leaves before its auth is answered, or asks for two tenants at once, leaves no place taken', async () => {
-    const [first, second] = [await tenantWithArticles(), await tenantWithArticles()];
+    const [first, second] = [await newTenant(), await newTenant()];
     const tokens = [await adminSession(service, first), await adminSession(service, second)];
     for (let i = 0; i < 10; i++) {
       const leaver = await connect();
@@ -234,7 +221,7 @@ describe('a foreign page', () => {
   /** The answer to a public key from a page of this origin; null where the client is no browser. */
   async function fromPage(origin: string | null, token: string): Promise<string> {
     const socket = await openSocket(service.url, origin === null ? {} : { origin });
-    sockets.push(socket);
+    keep(socket);
     const { type } = await socket.ask({ type: 'auth', token });
     socket.close();
     await socket.ended();
@@ -242,7 +229,7 @@ describe('a foreign page', () => {
   }
 
   test('gets in with no public key that is bound to other origins, however alike they look', async () => {
-    const tenant = await tenantWithArticles();
+    const tenant = await newTenant();
     const roles = (await tenant.get('/api/roles')).body.data;
     const roleId = roles.find(({ name }: Json) => name === 'viewer').id;
     const input = { label: 'page', roleId, scopes: ['channels:read'], allowedOrigins: [OWN] };
@@ -265,11 +252,11 @@ describe('a foreign page', () => {
   });
 
   test('finds nothing in a visitor’s cookies or the address: who says nothing is nobody', async () => {
-    const tenant = await tenantWithArticles();
+    const tenant = await newTenant();
     const token = await adminSession(service, tenant);
     const headers = { origin: 'https://evil.example', cookie: `token=${token}`, authorization: `Bearer ${token}` };
     const socket = await openSocket(service.url, headers);
-    sockets.push(socket);
+    keep(socket);
     expect((await socket.ask({ type: 'subscribe', entity: 'articles' })).code).toBe('not_authenticated');
   });
 });

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { newEntity } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -9,19 +10,8 @@ beforeAll(async () => {
 });
 afterAll(async () => service.stop());
 
-let entities = 0;
-
-async function entity(fields: object[], records: object[] = []): Promise<string> {
-  const name = `lists_${++entities}`;
-  const answer = await tenant.post('/api/entities', { name, fields });
-  if (answer.status !== 201) throw new Error(answer.text);
-  const path = `/api/entities/${name}/records`;
-  for (const record of records) {
-    const made = await tenant.post(path, record);
-    if (made.status !== 201) throw new Error(made.text);
-  }
-  return path;
-}
+const entity = async (definitions: object[], records: object[] = []): Promise<string> =>
+  (await newEntity(tenant, definitions, records)).path;
 
 async function list(path: string, query: Record<string, string> = {}): Promise<Json> {
   const answer = await tenant.get(`${path}?${new URLSearchParams(query)}`);

@@ -1,8 +1,10 @@
 // Rights of open connections: what is taken away is gone from every open stream within a second.
-import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
+import { afterAll, beforeAll, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
 import { type LiveConnection, TenantConnections } from '../src/realtime/tenant-connections.ts';
+import { closeAfterEach } from './support/connections.ts';
 import { addRole, adminSession, bearer, changeRole, platformKey } from './support/credentials.ts';
+import { fields, tenantWithEntities } from './support/entities.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 import { connectEvents, type EventStream, openEvents, subscribeSocket } from './support/streams.ts';
 import { least, took } from './support/timing.ts';
@@ -13,31 +15,16 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-const open: { close(): void }[] = [];
-afterEach(() => {
-  for (const connection of open.splice(0)) connection.close();
-});
-function kept<T extends { close(): void }>(connection: T): T {
-  open.push(connection);
-  return connection;
-}
+const keep = closeAfterEach();
 
 const READ_ALL = { permissions: { '*': ['read' as const] } };
 const RECORDS = '/api/entities/articles/records';
 const WITHIN_MS = 1_000;
 
-async function tenantWithArticles(): Promise<TestTenant> {
-  const tenant = await service.tenant();
-  const fields = [
-    { key: 'title', type: 'text' },
-    { key: 'secret', type: 'text' },
-  ];
-  expect((await tenant.post('/api/entities', { name: 'articles', fields })).status).toBe(201);
-  return tenant;
-}
+const newTenant = () => tenantWithEntities(service, ['articles'], fields('title text', 'secret text'));
 
 const stream = async (tenant: TestTenant, key: string): Promise<EventStream> =>
-  kept(await connectEvents(service.url, tenant.slug, key));
+  keep(await connectEvents(service.url, tenant.slug, key));
 
 /** The story tells how long connections outlived a right; told anew where the machine was held up meanwhile. */
 async function endsInTime(story: () => Promise<number>): Promise<void> {
@@ -46,9 +33,9 @@ async function endsInTime(story: () => Promise<number>): Promise<void> {
 
 test('a suspended tenant: its streams end and its sockets are closed', () =>
   endsInTime(async () => {
-    const tenant = await tenantWithArticles();
+    const tenant = await newTenant();
     const events = await stream(tenant, tenant.key);
-    const socket = kept(await subscribeSocket(service.url, await adminSession(service, tenant), 'articles'));
+    const socket = keep(await subscribeSocket(service.url, await adminSession(service, tenant), 'articles'));
     await service.admin.patch(`/api/admin/platform/tenants/${tenant.slug}`, { status: 'suspended' });
     return took(async () => {
       await events.ended();
@@ -94,9 +81,9 @@ test.each<[string, (tenant: TestTenant) => Promise<{ token: string; takeAway(): 
   ],
 ])('%s: its open connections hear nothing from then on', (name, prepare) =>
   endsInTime(async () => {
-    const tenant = await tenantWithArticles();
+    const tenant = await newTenant();
     const { token, takeAway } = await prepare(tenant);
-    const socket = kept(await subscribeSocket(service.url, token, 'articles'));
+    const socket = keep(await subscribeSocket(service.url, token, 'articles'));
     const events = name.startsWith('a platform') ? await stream(tenant, token) : null;
     await tenant.post(RECORDS, { title: 'heard' });
     expect((await socket.next()).data.title).toBe('heard');
@@ -115,7 +102,7 @@ test.each<[string, (tenant: TestTenant) => Promise<{ token: string; takeAway(): 
 
 test('an owner key that is revoked: its streams end', () =>
   endsInTime(async () => {
-    const tenant = await tenantWithArticles();
+    const tenant = await newTenant();
     const { id, key } = (await tenant.post('/api/keys', { label: 'second' })).body.data;
     const events = await stream(tenant, key);
     expect((await tenant.delete(`/api/keys/${id}`)).status).toBe(200);
@@ -123,11 +110,11 @@ test('an owner key that is revoked: its streams end', () =>
   }));
 
 test('a role that changes shows other fields from the next event on, and nothing once rows are filtered', async () => {
-  const tenant = await tenantWithArticles();
+  const tenant = await newTenant();
   const role = await addRole(service, tenant, READ_ALL);
   const key = await platformKey(service, tenant, role.name, READ_ALL.permissions);
   const events = await stream(tenant, key);
-  const socket = kept(await subscribeSocket(service.url, key, 'articles'));
+  const socket = keep(await subscribeSocket(service.url, key, 'articles'));
   await tenant.post(RECORDS, { title: 'one', secret: 's' });
   expect((await events.next()).data.data.fields).toEqual({ title: 'one', secret: 's' });
   expect((await socket.next()).data.secret).toBe('s');
@@ -163,7 +150,7 @@ test('rights in doubt are looked up once all who hear of a change have dropped w
 });
 
 test('only keys of the tenant itself open its stream; another tenant looks like one that is not there', async () => {
-  const tenant = await tenantWithArticles();
+  const tenant = await newTenant();
   const other = await service.tenant();
   const foreign = await openEvents(service.url, other.slug, tenant.key);
   const missing = await openEvents(service.url, 'no-such-tenant', tenant.key);
@@ -176,9 +163,9 @@ test('only keys of the tenant itself open its stream; another tenant looks like 
 });
 
 test('an agent is listened to only with the permission to read it', async () => {
-  const tenant = await tenantWithArticles();
+  const tenant = await newTenant();
   const role = await addRole(service, tenant, READ_ALL);
   const key = await platformKey(service, tenant, role.name, READ_ALL.permissions);
   expect((await openEvents(service.url, tenant.slug, key, '?agent_id=helper')).status).toBe(403);
-  kept(await connectEvents(service.url, tenant.slug, tenant.key, '?agent_id=helper'));
+  keep(await connectEvents(service.url, tenant.slug, tenant.key, '?agent_id=helper'));
 });

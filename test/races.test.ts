@@ -4,6 +4,7 @@ import process from 'node:process';
 import { lockDefinitions } from '../src/entities/entities.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
+import { createEntity } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -16,15 +17,10 @@ afterAll(async () => service.stop());
 
 const times = <T>(count: number, make: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => make(i));
 
-async function entity(name: string, fields: object[]): Promise<string> {
-  const answer = await tenant.post('/api/entities', { name, fields });
-  if (answer.status !== 201) throw new Error(answer.text);
-  return `/api/entities/${name}/records`;
-}
-
 describe('concurrent writers', () => {
   test('50 changes of different fields of one record all survive', async () => {
-    const path = await entity(
+    const path = await createEntity(
+      tenant,
       'wide',
       times(50, (i) => ({ key: `f${i}`, type: 'integer' })),
     );
@@ -38,7 +34,7 @@ describe('concurrent writers', () => {
   });
 
   test('a counter raised under If-Match grows by exactly one for each 200', async () => {
-    const path = await entity('counters', [{ key: 'n', type: 'integer' }]);
+    const path = await createEntity(tenant, 'counters', [{ key: 'n', type: 'integer' }]);
     const { id } = (await tenant.post(path, { n: 0 })).body.data;
     const raise = async (): Promise<number> => {
       const before = await tenant.get(`${path}/${id}`);
@@ -53,7 +49,7 @@ describe('concurrent writers', () => {
   });
 
   test('of many that take one unique value one wins, and the rest get 409', async () => {
-    const path = await entity('claims', [{ key: 'code', type: 'text', unique: true }]);
+    const path = await createEntity(tenant, 'claims', [{ key: 'code', type: 'text', unique: true }]);
     const statuses = (await Promise.all(times(30, () => tenant.post(path, { code: 'x' })))).map(({ status }) => status);
     expect(statuses.sort()).toEqual([201, ...times(29, () => 409)]);
     const others = await Promise.all(times(10, (i) => tenant.post(path, { code: `y${i}` })));
@@ -63,7 +59,7 @@ describe('concurrent writers', () => {
   });
 
   test('totals are exact after creates, deletes and refused writes at once', async () => {
-    const path = await entity('counted', [
+    const path = await createEntity(tenant, 'counted', [
       { key: 'code', type: 'text', unique: true },
       { key: 'kind', type: 'text' },
     ]);
@@ -99,7 +95,7 @@ describe('concurrent writers', () => {
   });
 
   test('of two deletions of one record one wins', async () => {
-    const path = await entity('victims', [{ key: 'n', type: 'integer' }]);
+    const path = await createEntity(tenant, 'victims', [{ key: 'n', type: 'integer' }]);
     for (let round = 0; round < 5; round++) {
       const { id } = (await tenant.post(path, { n: 1 })).body.data;
       const answers = await Promise.all(times(4, () => tenant.delete(`${path}/${id}`)));
@@ -112,7 +108,7 @@ describe('concurrent writers', () => {
 test('a view of an entity that is deleted at the same time is made before, or finds no entity', async () => {
   for (let round = 0; round < 12; round++) {
     const name = `brief${round}`;
-    await entity(name, []);
+    await createEntity(tenant, name, []);
     const view = { entitySlug: name, slug: `view-${round}`, name };
     const [deleted, made] = await Promise.all([
       tenant.delete(`/api/entities/${name}`),

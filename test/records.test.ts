@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { newEntity } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -9,14 +10,7 @@ beforeAll(async () => {
 });
 afterAll(async () => service.stop());
 
-let entities = 0;
-
-async function entity(fields: object[]): Promise<string> {
-  const name = `things_${++entities}`;
-  const answer = await tenant.post('/api/entities', { name, fields });
-  if (answer.status !== 201) throw new Error(answer.text);
-  return `/api/entities/${name}/records`;
-}
+const entity = async (definitions: object[]): Promise<string> => (await newEntity(tenant, definitions)).path;
 
 const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const MILLISECONDS = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;

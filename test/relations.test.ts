@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { newEntity, SELF } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -9,18 +10,9 @@ beforeAll(async () => {
 });
 afterAll(async () => service.stop());
 
-const SELF = 'the entity itself';
-let entities = 0;
 const recordsOf = (name: string): string => `/api/entities/${name}/records`;
 
-/** A new entity; `SELF` as a relation's target is the entity itself. */
-async function entity(fields: object[]): Promise<string> {
-  const name = `linked_${++entities}`;
-  const own = fields.map((field) => ('entity' in field && field.entity === SELF ? { ...field, entity: name } : field));
-  const answer = await tenant.post('/api/entities', { name, fields: own });
-  if (answer.status !== 201) throw new Error(answer.text);
-  return name;
-}
+const entity = async (definitions: object[]): Promise<string> => (await newEntity(tenant, definitions)).name;
 
 async function record(name: string, body: object): Promise<string> {
   const answer = await tenant.post(recordsOf(name), body);

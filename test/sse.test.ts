@@ -1,5 +1,7 @@
 // The event stream over HTTP: wire format, filters, who may open it, what a role sees, limits.
-import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { closeAfterEach } from './support/connections.ts';
+import { fields, tenantWithEntities } from './support/entities.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 import { connectEvents, type EventStream, openEvents, until } from './support/streams.ts';
 
@@ -9,33 +11,16 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-const streams: EventStream[] = [];
-afterEach(() => {
-  for (const stream of streams.splice(0)) stream.close();
-});
+const keep = closeAfterEach();
+const newTenant = () => tenantWithEntities(service, ['articles', 'notes'], fields('title text', 'secret text'));
 
-async function tenantWithEntities(): Promise<TestTenant> {
-  const tenant = await service.tenant();
-  for (const name of ['articles', 'notes']) {
-    const fields = [
-      { key: 'title', type: 'text' },
-      { key: 'secret', type: 'text' },
-    ];
-    expect((await tenant.post('/api/entities', { name, fields })).status).toBe(201);
-  }
-  return tenant;
-}
-
-async function connect(tenant: TestTenant, query = '', key = tenant.key): Promise<EventStream> {
-  const stream = await connectEvents(service.url, tenant.slug, key, query);
-  streams.push(stream);
-  return stream;
-}
+const connect = async (tenant: TestTenant, query = '', key = tenant.key): Promise<EventStream> =>
+  keep(await connectEvents(service.url, tenant.slug, key, query));
 
 const RECORDS = '/api/entities/articles/records';
 
 test('a stream begins with retry, connected and a heartbeat, numbered from 1', async () => {
-  const tenant = await tenantWithEntities();
+  const tenant = await newTenant();
   const stream = await connect(tenant);
   expect(stream.headers.get('content-type')).toBe('text/event-stream; charset=utf-8');
   expect(stream.headers.get('cache-control')).toBe('no-store');
@@ -61,7 +46,7 @@ test('a stream begins with retry, connected and a heartbeat, numbered from 1', a
 });
 
 test('a record created, updated and deleted is three events, and nothing from before the stream', async () => {
-  const tenant = await tenantWithEntities();
+  const tenant = await newTenant();
   await tenant.post(RECORDS, { title: 'before' });
   const stream = await connect(tenant);
   const { body } = await tenant.post(RECORDS, { title: 'one', secret: 's' });
@@ -86,7 +71,7 @@ test('a record created, updated and deleted is three events, and nothing from be
 });
 
 test('entities and events narrow the stream; an unknown event type is 400, an unknown entity never matches', async () => {
-  const tenant = await tenantWithEntities();
+  const tenant = await newTenant();
   const notes = await connect(tenant, '?entities=notes,nothing');
   const deletions = await connect(tenant, '?events=record.deleted');
   const { body } = await tenant.post(RECORDS, { title: 'a' });
@@ -99,7 +84,7 @@ test('entities and events narrow the stream; an unknown event type is 400, an un
 });
 
 test('a bulk request is one event for each record, in order', async () => {
-  const tenant = await tenantWithEntities();
+  const tenant = await newTenant();
   const stream = await connect(tenant);
   const operations = Array.from({ length: 500 }, (_, i) => ({ op: 'create', data: { title: `t${i}` } }));
   const answer = await tenant.post(`${RECORDS}/bulk`, { operations });
@@ -110,7 +95,7 @@ test('a bulk request is one event for each record, in order', async () => {
 });
 
 test('a tenant has so many streams and no more; a place comes back when its client goes', async () => {
-  const tenant = await tenantWithEntities();
+  const tenant = await newTenant();
   const [first] = [await connect(tenant), await connect(tenant), await connect(tenant)];
   const refused = await openEvents(service.url, tenant.slug, tenant.key);
   expect(refused.status).toBe(429);
@@ -121,7 +106,7 @@ test('a tenant has so many streams and no more; a place comes back when its clie
   const statuses = new Set<number>();
   while (!statuses.has(200)) {
     const again = await openEvents(service.url, tenant.slug, tenant.key);
-    streams.push(again);
+    keep(again);
     statuses.add(again.status);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }

@@ -3,10 +3,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { AllowedAddresses, literalOf, urlFault } from '../src/webhooks/transport/address.ts';
 import { type Resolved, resolveReceiver, useResolver } from '../src/webhooks/transport/receiver.ts';
+import { SUBSCRIPTIONS, settledDeliveries } from './support/deliveries.ts';
 import { type Receiver, startReceiver } from './support/receiver.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
-
-const SUBSCRIPTIONS = '/api/webhooks/subscriptions';
 
 /** Ways to write an address as a URL's host; each must lead to a refusal. */
 function spellings(address: string): string[] {
@@ -176,14 +175,9 @@ describe('names', () => {
     expect(made.status, made.text).toBe(201);
     const { id } = made.body.data;
     await tenant.post('/api/entities/task/records', { title: 'x' });
-    for (;;) {
-      const [delivery] = (await tenant.get(`${SUBSCRIPTIONS}/${id}/deliveries`)).body.data;
-      if (delivery !== undefined && delivery.status !== 'pending') {
-        await tenant.delete(`${SUBSCRIPTIONS}/${id}`);
-        return delivery;
-      }
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    const [delivery] = await settledDeliveries(tenant, id);
+    await tenant.delete(`${SUBSCRIPTIONS}/${id}`);
+    return delivery;
   }
 
   test('a name that leads inside is refused at creation, also when only one of its addresses does', async () => {

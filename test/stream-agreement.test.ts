@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import fc from 'fast-check';
 import { addRole, platformKey, publicKey, type RoleInput } from './support/credentials.ts';
+import { fields, tenantWithEntities } from './support/entities.ts';
 import { type Receiver, startReceiver } from './support/receiver.ts';
 import {
   type Client,
@@ -90,7 +91,7 @@ test('streams and sockets show of each change what REST shows of the record, or 
     fc.array(fc.tuple(confinement, confinement, confinement), { minLength: 3, maxLength: 3 }),
     fc.array(change, { minLength: CHANGES, maxLength: CHANGES }),
     async (roles, changes) => {
-      const tenant = await tenantWithEntities();
+      const tenant = await newTenant();
       const seeing = await readersOf(tenant, SEEING);
       const readers = [seeing, ...(await Promise.all(roles.map((role) => readersOf(tenant, role))))].flat();
       const ids: Record<string, string[]> = { alpha: [], beta: [], gamma: [], marker: [] };
@@ -114,7 +115,7 @@ test('streams and sockets show of each change what REST shows of the record, or 
 });
 
 test('webhooks are for tenant admins, and carry what REST shows the owner', async () => {
-  const tenant = await tenantWithEntities();
+  const tenant = await newTenant();
   const subscription = { entity_name: 'alpha', event_types: ['record.created', 'record.deleted'], url: receiver.url };
   const role = await addRole(service, tenant, {
     permissions: { '*': ['read', 'create', 'update', 'delete'] },
@@ -133,18 +134,8 @@ test('webhooks are for tenant admins, and carry what REST shows the owner', asyn
   expect(sent.map(({ body }) => body.data)).toEqual([shown, shown]);
 });
 
-async function tenantWithEntities(): Promise<TestTenant> {
-  const tenant = await service.tenant();
-  const fields = [
-    { key: 'a', type: 'integer' },
-    { key: 'b', type: 'text' },
-    { key: 'c', type: 'boolean' },
-  ];
-  for (const name of [...ENTITIES, 'marker']) {
-    expect((await tenant.post('/api/entities', { name, fields })).status).toBe(201);
-  }
-  return tenant;
-}
+const newTenant = () =>
+  tenantWithEntities(service, [...ENTITIES, 'marker'], fields('a integer', 'b text', 'c boolean'));
 
 /** A platform key with both channels and a public key with the socket, of one role. */
 async function readersOf(tenant: TestTenant, confined: readonly Confinement[]): Promise<Reader[]> {

@@ -1,9 +1,10 @@
 // Two processes of the service on one Postgres and one Redis: what is written on one reaches streams on both, once;
 // limits count over both; rights taken away on one are gone on the other; and when one is killed the other
 // carries on, and its places come back. Contract: decisions#events, interface#limits.
-import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
+import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { Redis } from 'ioredis';
+import { closeAfterEach } from './support/connections.ts';
 import { type ServiceProcess, type SharedStores, sharedStores, startServiceProcess } from './support/processes.ts';
 import { type RawConnection, rawStream } from './support/raw.ts';
 import { ADMIN_SECRET, type Client, clientOf } from './support/service.ts';
@@ -30,14 +31,7 @@ afterAll(async () => {
   await stores.remove();
 });
 
-const open: { close(): void }[] = [];
-afterEach(() => {
-  for (const connection of open.splice(0)) connection.close();
-});
-function kept<T extends { close(): void }>(connection: T): T {
-  open.push(connection);
-  return connection;
-}
+const keep = closeAfterEach();
 
 interface Tenant {
   id: string;
@@ -68,7 +62,7 @@ async function newTenant(): Promise<Tenant> {
 async function listeners({ slug, key, session }: Tenant): Promise<{ streams: EventStream[]; sockets: TestSocket[] }> {
   const streams = await Promise.all(processes.map(({ url }) => connectEvents(url, slug, key)));
   const sockets = await Promise.all(processes.map(({ url }) => subscribeSocket(url, session, 'articles')));
-  for (const connection of [...streams, ...sockets]) kept(connection);
+  for (const connection of [...streams, ...sockets]) keep(connection);
   return { streams, sockets };
 }
 
@@ -76,7 +70,7 @@ async function listeners({ slug, key, session }: Tenant): Promise<{ streams: Eve
 async function openMany(url: string, { slug, key }: Tenant, count: number): Promise<RawConnection[]> {
   const opened = await Promise.all(Array.from({ length: count }, () => rawStream(url, slug, key)));
   expect(opened.filter(({ status }) => ![200, 429].includes(status))).toEqual([]);
-  return opened.filter(({ status }) => status === 200).map(kept);
+  return opened.filter(({ status }) => status === 200).map(keep);
 }
 
 /** The next so many, one after the other. */
@@ -125,7 +119,7 @@ several('what is taken away at one process is gone at the other within a second'
   const keyRevoked = async (): Promise<number> => {
     const tenant = await newTenant();
     const { body } = await tenant.at[0].post('/api/keys', { label: 'second' });
-    const stream = kept(await connectEvents(second.url, tenant.slug, body.data.key));
+    const stream = keep(await connectEvents(second.url, tenant.slug, body.data.key));
     expect((await tenant.at[0].delete(`/api/keys/${body.data.id}`)).status).toBe(200);
     return took(() => stream.ended());
   };
@@ -150,7 +144,7 @@ several('one is killed: the other carries on without a gap, and the places of th
   const redis = new Redis(stores.redisUrl ?? '');
   const places = `svc:sse:${tenant.id}`;
   const doomed = await redis.zrange(places, '0', '-1');
-  const stream = kept(await connectEvents(survivor.url, tenant.slug, tenant.key));
+  const stream = keep(await connectEvents(survivor.url, tenant.slug, tenant.key));
   for (let n = 0; n < 10; n++) await tenant.at[1].post(RECORDS, { n });
   await victim.kill();
   for (let n = 10; n < 20; n++) await tenant.at[0].post(RECORDS, { n });

@@ -11,11 +11,11 @@ import { sql } from '../src/runtime/sql.ts';
 import { Dispatcher } from '../src/webhooks/dispatch/dispatcher.ts';
 import { retryDelayMs } from '../src/webhooks/dispatch/results.ts';
 import { Schedule } from '../src/webhooks/dispatch/schedule.ts';
+import { SUBSCRIPTIONS, settledDeliveries, subscribe } from './support/deliveries.ts';
 import { type Received, type Receiver, startReceiver } from './support/receiver.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { least, took } from './support/timing.ts';
 
-const SUBSCRIPTIONS = '/api/webhooks/subscriptions';
 const RECORDS = '/api/entities/task/records';
 /** What an attempt may take where nothing is to hold it up: more than any machine does. */
 const AMPLE_MS = 60_000;
@@ -51,22 +51,6 @@ afterEach(async () => {
   // What still waits goes with it, and keeps no other test busy.
   await tenant.delete('/api/entities/task?confirm=task');
 });
-
-async function subscribe(url: string): Promise<string> {
-  const input = { entity_name: 'task', event_types: ['record.created', 'record.updated'], url };
-  const answer = await tenant.post(SUBSCRIPTIONS, input);
-  expect(answer.status, answer.text).toBe(201);
-  return answer.body.data.id;
-}
-
-async function settled(id: string, count = 1, withinMs = 60_000): Promise<Json[]> {
-  for (const until = Date.now() + withinMs; Date.now() < until; ) {
-    const list = (await tenant.get(`${SUBSCRIPTIONS}/${id}/deliveries?limit=500`)).body.data;
-    if (list.length >= count && list.every(({ status }: Json) => status !== 'pending')) return list;
-    await new Promise((resolve) => setTimeout(resolve, 25));
-  }
-  throw new Error('deliveries are still pending');
-}
 
 /** A receiver that does to the connection whatever it likes, once a request has begun. */
 async function hostile(behave: (socket: Socket) => void): Promise<string> {
@@ -105,11 +89,11 @@ describe('hostile receivers that come to no end', () => {
     ['one that drips its body', (s) => every(50, s, () => 'x', `${OK}\r\n`), { status: 'failed', error: 'timeout' }],
   ])('%s fails, in time', async (_, behave, outcome) => {
     const inTimeMs = 2 * SHORT_MS + 10_000;
-    const id = await subscribe(await hostile(behave));
+    const { id } = await subscribe(tenant, await hostile(behave));
     let count = 0;
     const failed = async (): Promise<void> => {
       await tenant.post(RECORDS, { title: 'x' });
-      for (const delivery of await settled(id, ++count)) {
+      for (const delivery of await settledDeliveries(tenant, id, ++count)) {
         expect(delivery).toMatchObject({ ...outcome, attempt_count: 2 });
       }
     };
@@ -130,9 +114,9 @@ describe('hostile receivers', () => {
       { status: 'failed', error: 'bad answer' },
     ],
   ])('%s fails without waiting for its time to run out', async (_, behave, outcome) => {
-    const id = await subscribe(await hostile(behave));
+    const { id } = await subscribe(tenant, await hostile(behave));
     await tenant.post(RECORDS, { title: 'x' });
-    const [delivery] = await settled(id);
+    const [delivery] = await settledDeliveries(tenant, id);
     expect(delivery).toMatchObject({ ...outcome, attempt_count: 2 });
   });
 
@@ -146,17 +130,20 @@ describe('hostile receivers', () => {
       socket.write(`${OK}\r\n`);
       pour(socket);
     });
-    const id = await subscribe(url);
+    const { id } = await subscribe(tenant, url);
     await tenant.post(RECORDS, { title: 'x' });
-    expect((await settled(id))[0]).toMatchObject({ status: 'delivered', http_status: 200 });
+    expect((await settledDeliveries(tenant, id))[0]).toMatchObject({ status: 'delivered', http_status: 200 });
     // What the kernel's buffers took besides is not read by anybody.
     expect(written).toBeLessThan(64 * 1_048_576);
   });
 
   test('TLS without a certificate to be trusted, or without TLS, fails', async () => {
-    const id = await subscribe((await hostile((socket) => socket.end('not TLS'))).replace('http:', 'https:'));
+    const { id } = await subscribe(
+      tenant,
+      (await hostile((socket) => socket.end('not TLS'))).replace('http:', 'https:'),
+    );
     await tenant.post(RECORDS, { title: 'x' });
-    const [delivery] = await settled(id);
+    const [delivery] = await settledDeliveries(tenant, id);
     expect(delivery).toMatchObject({ status: 'failed', http_status: null });
   });
 });
@@ -173,7 +160,7 @@ describe('order and concurrency', () => {
       underWay--;
       response.writeHead(200).end();
     };
-    const id = await subscribe(receiver.url);
+    const { id } = await subscribe(tenant, receiver.url);
     const made = await Promise.all(Array.from({ length: 8 }, () => tenant.post(RECORDS, { title: '0' })));
     const ids = made.map(({ body }) => body.data.id as string);
     for (let i = 1; i <= 12; i++) {
@@ -185,7 +172,7 @@ describe('order and concurrency', () => {
       expect(sent.map(({ body }) => body.data.title)).toEqual(Array.from({ length: 13 }, (_, i) => String(i)));
       expect(overlaps(sent)).toBe(0);
     }
-    expect((await settled(id, 104)).every(({ attempt_count }) => attempt_count === 1)).toBe(true);
+    expect((await settledDeliveries(tenant, id, 104)).every(({ attempt_count }) => attempt_count === 1)).toBe(true);
     await sideBySide.promise;
   });
 
@@ -195,7 +182,7 @@ describe('order and concurrency', () => {
       const isFirst = body.data.title === 'first' && refused++ < 1;
       response.writeHead(isFirst ? 500 : 200).end();
     };
-    await subscribe(receiver.url);
+    await subscribe(tenant, receiver.url);
     const { id } = (await tenant.post(RECORDS, { title: 'first' })).body.data;
     await tenant.patch(`${RECORDS}/${id}`, { title: 'second' });
     const sent = await receiver.waitFor(3);
@@ -211,7 +198,7 @@ describe('order and concurrency', () => {
         await answered.promise;
         response.writeHead(200).end();
       };
-      const id = await subscribe(receiver.url);
+      const { id } = await subscribe(tenant, receiver.url);
       const record = (await tenant.post(RECORDS, { title: 'first' })).body.data;
       await reached.promise;
       await tenant.patch(`${RECORDS}/${record.id}`, { title: 'second' });
@@ -227,7 +214,7 @@ describe('order and concurrency', () => {
 
     test('what is written while another process looks at the subscription is looked at right after', async () => {
       const record = (await tenant.post(RECORDS, { title: 'first' })).body.data;
-      const id = await subscribe(receiver.url);
+      const { id } = await subscribe(tenant, receiver.url);
       await service.app.db.begin(async (tx) => {
         await tx.rows(sql`select from platform.webhook_subscriptions where id = ${id}::uuid for no key update`);
         await tenant.patch(`${RECORDS}/${record.id}`, { title: 'unseen' });
@@ -239,8 +226,8 @@ describe('order and concurrency', () => {
 
   test('dead receivers delay nobody else', async () => {
     const dead = await hostile(() => undefined);
-    for (let i = 0; i < 30; i++) await subscribe(`${dead}${i}`);
-    await subscribe(receiver.url);
+    for (let i = 0; i < 30; i++) await subscribe(tenant, `${dead}${i}`);
+    await subscribe(tenant, receiver.url);
     let posted = 0;
     const slowest = async (): Promise<number> => {
       const delays: number[] = [];
@@ -262,11 +249,11 @@ describe('several processes', () => {
     const log = createLog({ level: 'error', write: () => undefined, readable: false });
     const app = await createApp(service.app.config, service.databaseUrl, log);
     const dispatcher = Dispatcher.start(app);
-    const id = await subscribe(receiver.url);
+    const { id } = await subscribe(tenant, receiver.url);
     const operations = Array.from({ length: 200 }, (_, i) => ({ op: 'create', data: { title: String(i) } }));
     await tenant.post(`${RECORDS}/bulk`, { operations });
     for (let i = 0; i < 5; i++) app.notifyCommitted(tenant.id);
-    const list = await settled(id, 200);
+    const list = await settledDeliveries(tenant, id, 200);
     await dispatcher.stop();
     await closeApp(app);
     expect(receiver.received).toHaveLength(200);
@@ -275,11 +262,11 @@ describe('several processes', () => {
   });
 
   test('what a process had claimed when it died is sent by another, after its lease', async () => {
-    const id = await subscribe(receiver.url);
+    const { id } = await subscribe(tenant, receiver.url);
     await tenant.put(`${SUBSCRIPTIONS}/${id}`, { is_active: true });
     receiver.answer = (_, response) => void response.writeHead(500).end();
     await tenant.post(RECORDS, { title: 'x' });
-    await settled(id);
+    await settledDeliveries(tenant, id);
     receiver.answer = (_, response) => void response.writeHead(200).end();
     await service.app.db.rows(sql`
       update platform.webhook_deliveries
@@ -288,20 +275,20 @@ describe('several processes', () => {
     await new Promise((resolve) => setTimeout(resolve, 350));
     service.app.notifyCommitted(tenant.id);
     await receiver.waitFor(3);
-    expect((await settled(id))[0]).toMatchObject({ status: 'delivered', attempt_count: 3 });
+    expect((await settledDeliveries(tenant, id))[0]).toMatchObject({ status: 'delivered', attempt_count: 3 });
   });
 });
 
 test('a change that is rolled back has no delivery, one that is committed has one for each subscription', async () => {
-  const first = await subscribe(`${receiver.url}/1`);
-  const second = await subscribe(`${receiver.url}/2`);
+  const first = await subscribe(tenant, `${receiver.url}/1`);
+  const second = await subscribe(tenant, `${receiver.url}/2`);
   const operations = [
     { op: 'create', data: { title: 'x' } },
     { op: 'create', data: { nothing: 'x' } },
   ];
   expect((await tenant.post(`${RECORDS}/bulk`, { operations })).status).toBe(400);
   await tenant.post(RECORDS, { title: 'kept' });
-  for (const id of [first, second]) expect(await settled(id)).toHaveLength(1);
+  for (const { id } of [first, second]) expect(await settledDeliveries(tenant, id)).toHaveLength(1);
 });
 
 test('what is due does not wait for a broker that does not answer', async () => {

@@ -9,10 +9,10 @@ import { createLog } from '../src/runtime/log.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { Dispatcher } from '../src/webhooks/dispatch/dispatcher.ts';
 import { Schedule } from '../src/webhooks/dispatch/schedule.ts';
+import { subscribe } from './support/deliveries.ts';
 import { type Receiver, startReceiver } from './support/receiver.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
-const SUBSCRIPTIONS = '/api/webhooks/subscriptions';
 const RECORDS = '/api/entities/task/records';
 /** Less than the time between two sweeps. */
 const SOON_MS = 15_000;
@@ -31,13 +31,6 @@ beforeEach(async () => {
   await tenant.post('/api/entities', { name: 'task', fields: [{ key: 'title', type: 'text' }] });
 });
 afterEach(async () => receiver.stop());
-
-async function subscribe(path = ''): Promise<string> {
-  const input = { entity_name: 'task', event_types: ['record.created', 'record.updated'], url: receiver.url + path };
-  const answer = await tenant.post(SUBSCRIPTIONS, input);
-  expect(answer.status, answer.text).toBe(201);
-  return answer.body.data.id;
-}
 
 async function createMany(count: number): Promise<Json[]> {
   const operations = Array.from({ length: count }, (_, i) => ({ op: 'create', data: { title: String(i) } }));
@@ -59,7 +52,7 @@ function holding(): { reached: Promise<void>; release: () => void } {
 
 test('what a claim had no room for leaves as soon as there is room again', async () => {
   const { reached, release } = holding();
-  await subscribe();
+  await subscribe(tenant, receiver.url);
   await createMany(100);
   await reached;
   release();
@@ -67,7 +60,7 @@ test('what a claim had no room for leaves as soon as there is room again', async
 });
 
 test('and so does what the tenant’s limit kept back', async () => {
-  for (let i = 0; i < 10; i++) await subscribe(`/${i}`);
+  for (let i = 0; i < 10; i++) await subscribe(tenant, `${receiver.url}/${i}`);
   receiver.answer = async (_, response) => {
     await Bun.sleep(5);
     response.writeHead(200).end();
@@ -77,7 +70,7 @@ test('and so does what the tenant’s limit kept back', async () => {
 });
 
 test('changes of many records that follow one another at once all arrive, each record’s in order', async () => {
-  await subscribe();
+  await subscribe(tenant, receiver.url);
   const made = await createMany(20);
   const ids = made.map(({ id }) => id);
   const change = (title: string) => Promise.all(ids.map((id) => tenant.patch(`${RECORDS}/${id}`, { title })));
@@ -90,7 +83,7 @@ test('changes of many records that follow one another at once all arrive, each r
 
 test('what is written while a new record’s delivery is refused leaves when that has ended', async () => {
   const { id } = (await tenant.post(RECORDS, { title: 'other' })).body.data;
-  await subscribe();
+  await subscribe(tenant, receiver.url);
   await tenant.post(RECORDS, { title: 'known' });
   await receiver.waitFor(1, SOON_MS);
   const [reached, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
@@ -113,7 +106,7 @@ test('what is written while a new record’s delivery is refused leaves when tha
 // The embedded database serves one process.
 if (process.env.DATABASE_URL) {
   test('what another process has no room for, as long as this one has some on its way, leaves when that has ended', async () => {
-    const id = await subscribe();
+    const { id } = await subscribe(tenant, receiver.url);
     await tenant.post(RECORDS, { title: 'known' });
     await receiver.waitFor(1, SOON_MS);
     const log = createLog({ level: 'error', write: () => undefined, readable: false });

@@ -6,11 +6,11 @@ import process from 'node:process';
 import Ajv2020 from 'ajv/dist/2020.js';
 import { runRulesOnce } from '../src/rules/worker.ts';
 import { sql } from '../src/runtime/sql.ts';
+import { deliveriesOf, SUBSCRIPTIONS, settledDeliveries, subscribe } from './support/deliveries.ts';
 import { type Receiver, startReceiver } from './support/receiver.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { least, took } from './support/timing.ts';
 
-const SUBSCRIPTIONS = '/api/webhooks/subscriptions';
 const RECORDS = '/api/entities/task/records';
 
 let service: TestService;
@@ -33,30 +33,7 @@ beforeEach(async () => {
 });
 afterEach(async () => receiver.stop());
 
-async function subscribe(input: Record<string, unknown> = {}): Promise<Json> {
-  const answer = await tenant.post(SUBSCRIPTIONS, {
-    entity_name: 'task',
-    event_types: ['record.created', 'record.updated', 'record.deleted'],
-    url: `${receiver.url}/hook`,
-    ...input,
-  });
-  expect(answer.status, answer.text).toBe(201);
-  return answer.body.data;
-}
-
-async function deliveries(id: string, query = ''): Promise<Json[]> {
-  return (await tenant.get(`${SUBSCRIPTIONS}/${id}/deliveries${query}`)).body.data;
-}
-
-/** The deliveries once none is pending any more. */
-async function settled(id: string, count = 1): Promise<Json[]> {
-  for (const endsAt = Date.now() + 60_000; Date.now() < endsAt; ) {
-    const list = await deliveries(id);
-    if (list.length >= count && list.every(({ status }) => status !== 'pending')) return list;
-    await new Promise((resolve) => setTimeout(resolve, 25));
-  }
-  throw new Error(`still pending: ${JSON.stringify(await deliveries(id))}`);
-}
+const hook = (): string => `${receiver.url}/hook`;
 
 /** The receiver keeps its next request waiting until it is told to refuse it; then it is as before. */
 function hold(): { reached: Promise<void>; fail: () => void } {
@@ -74,7 +51,7 @@ function hold(): { reached: Promise<void>; fail: () => void } {
 
 describe('what is sent', () => {
   test('a create is one POST with the flat record, under the event’s id', async () => {
-    const { id } = await subscribe();
+    const { id } = await subscribe(tenant, hook());
     const record = (await tenant.post(RECORDS, { title: 'one' })).body.data;
     const [sent] = await receiver.waitFor(1);
     expect(sent?.path).toBe('/hook');
@@ -87,7 +64,7 @@ describe('what is sent', () => {
       timestamp: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
       tenant_id: `tenant_${tenant.id}`,
     });
-    const [delivery] = await settled(id);
+    const [delivery] = await settledDeliveries(tenant, id);
     expect(delivery).toMatchObject({
       event_id: sent?.body.id,
       event: 'record.created',
@@ -109,7 +86,7 @@ describe('what is sent', () => {
   });
 
   test('body and headers are those of the API document', async () => {
-    await subscribe({ secret: 'a shared secret' });
+    await subscribe(tenant, hook(), { secret: 'a shared secret' });
     await tenant.post(RECORDS, { title: 'one' });
     const [sent] = await receiver.waitFor(1);
     const { body } = await service.anonymous.get('/swagger/json');
@@ -124,7 +101,7 @@ describe('what is sent', () => {
   });
 
   test('changes of a record arrive in their order, a deletion with the record as it was', async () => {
-    await subscribe();
+    await subscribe(tenant, hook());
     const { id } = (await tenant.post(RECORDS, { title: '0' })).body.data;
     for (let i = 1; i <= 10; i++) await tenant.patch(`${RECORDS}/${id}`, { title: String(i) });
     await tenant.delete(`${RECORDS}/${id}`);
@@ -134,7 +111,7 @@ describe('what is sent', () => {
   });
 
   test('with a secret the raw body is signed, in both ways', async () => {
-    await subscribe({ secret: 'a secret' });
+    await subscribe(tenant, hook(), { secret: 'a secret' });
     const from = Math.floor(Date.now() / 1000);
     await tenant.post(RECORDS, { title: 'ünïcode ✓' });
     const [sent] = await receiver.waitFor(1);
@@ -152,14 +129,14 @@ describe('what is sent', () => {
 
   test('only the selected events of the selected entity are sent, and of bulk changes each', async () => {
     await tenant.post('/api/entities', { name: 'other', fields: [{ key: 'title', type: 'text' }] });
-    const { id } = await subscribe({ event_types: ['record.created'] });
+    const { id } = await subscribe(tenant, hook(), { event_types: ['record.created'] });
     await tenant.post('/api/entities/other/records', { title: 'no' });
     const operations = Array.from({ length: 20 }, (_, i) => ({ op: 'create', data: { title: `bulk ${i}` } }));
     const made = (await tenant.post(`${RECORDS}/bulk`, { operations })).body.data.results;
     await tenant.patch(`${RECORDS}/${made[0].id}`, { title: 'no' });
     await tenant.delete(`${RECORDS}/${made[1].id}`);
     await receiver.waitFor(20);
-    const list = await settled(id, 20);
+    const list = await settledDeliveries(tenant, id, 20);
     expect(list).toHaveLength(20);
     expect(new Set(receiver.received.map(({ body }) => body.event))).toEqual(new Set(['record.created']));
   });
@@ -170,7 +147,7 @@ test('what a rule writes is sent as soon as what a caller writes', async () => {
   const action = { type: 'create_record', entity: 'trail', values: { title: 'made by a rule' } };
   const rule = { name: 'leaves a trail', entity: 'task', trigger: 'after_create', action };
   expect((await tenant.post('/api/rules', rule)).status).toBe(201);
-  await subscribe({ entity_name: 'trail', event_types: ['record.deleted', 'record.created'] });
+  await subscribe(tenant, hook(), { entity_name: 'trail', event_types: ['record.deleted', 'record.created'] });
   let count = 0;
   const sent = async (): Promise<void> => {
     await tenant.post(RECORDS, { title: 'first' });
@@ -190,10 +167,10 @@ describe('retries', () => {
       count += 1;
       response.writeHead(count < 3 ? 503 : 204).end();
     };
-    const { id } = await subscribe();
+    const { id } = await subscribe(tenant, hook());
     await tenant.post(RECORDS, { title: 'again' });
     const sent = await receiver.waitFor(3);
-    const [delivery] = await settled(id);
+    const [delivery] = await settledDeliveries(tenant, id);
     expect(delivery).toMatchObject({ status: 'delivered', attempt_count: 3, http_status: 204 });
     expect(new Set(sent.map(({ text }) => text)).size).toBe(1);
     expect(sent.map(({ headers }) => headers['x-svc-attempt'])).toEqual(['1', '2', '3']);
@@ -201,9 +178,9 @@ describe('retries', () => {
 
   test('after the last retry it is failed, and can be sent again by hand', async () => {
     receiver.answer = (_, response) => void response.writeHead(500).end();
-    const { id } = await subscribe();
+    const { id } = await subscribe(tenant, hook());
     await tenant.post(RECORDS, { title: 'never' });
-    const [failed] = await settled(id);
+    const [failed] = await settledDeliveries(tenant, id);
     expect(failed).toMatchObject({ status: 'failed', attempt_count: 4, http_status: 500, error: 'status 500' });
     expect(receiver.received).toHaveLength(4);
     receiver.answer = (_, response) => void response.writeHead(200).end();
@@ -211,16 +188,16 @@ describe('retries', () => {
     expect(again.status).toBe(200);
     expect(again.body.data).toMatchObject({ id: failed.id, status: 'pending' });
     await receiver.waitFor(5);
-    const [delivered] = await settled(id);
+    const [delivered] = await settledDeliveries(tenant, id);
     expect(delivered).toMatchObject({ id: failed.id, status: 'delivered', attempt_count: 5, error: null });
     expect(receiver.received[4]?.text).toBe(receiver.received[0]?.text as string);
   });
 
   test('a redirect is not followed', async () => {
     receiver.answer = (_, response) => void response.writeHead(302, { location: `${receiver.url}/elsewhere` }).end();
-    const { id } = await subscribe();
+    const { id } = await subscribe(tenant, hook());
     await tenant.post(RECORDS, { title: 'x' });
-    const [delivery] = await settled(id);
+    const [delivery] = await settledDeliveries(tenant, id);
     expect(delivery).toMatchObject({ status: 'failed', http_status: 302 });
     expect(new Set(receiver.received.map(({ path }) => path))).toEqual(new Set(['/hook']));
   });
@@ -228,7 +205,7 @@ describe('retries', () => {
 
 describe('subscriptions', () => {
   test('the secret is kept and never shown', async () => {
-    const made = await subscribe({ secret: 'a secret', description: 'words' });
+    const made = await subscribe(tenant, hook(), { secret: 'a secret', description: 'words' });
     expect(made).toEqual({
       id: expect.any(String),
       entity_name: 'task',
@@ -252,14 +229,14 @@ describe('subscriptions', () => {
   });
 
   test('the same entity, URL and events once more are 409, in whatever order', async () => {
-    await subscribe({ event_types: ['record.created', 'record.deleted'] });
+    await subscribe(tenant, hook(), { event_types: ['record.created', 'record.deleted'] });
     const again = {
       entity_name: 'task',
       url: `${receiver.url}/hook`,
       event_types: ['record.deleted', 'record.created'],
     };
     expect((await tenant.post(SUBSCRIPTIONS, again)).status).toBe(409);
-    const { id } = await subscribe({ event_types: ['record.created'] });
+    const { id } = await subscribe(tenant, hook(), { event_types: ['record.created'] });
     expect((await tenant.put(`${SUBSCRIPTIONS}/${id}`, { event_types: again.event_types })).status).toBe(409);
   });
 
@@ -280,7 +257,7 @@ describe('subscriptions', () => {
   });
 
   test('a tenant has at most 1,000: every change would make a delivery for each', async () => {
-    const { id } = await subscribe({ event_types: ['record.deleted'] });
+    const { id } = await subscribe(tenant, hook(), { event_types: ['record.deleted'] });
     await service.app.db.rows(sql`
       insert into platform.webhook_subscriptions (id, tenant_id, entity_id, entity, event_types, url)
       select platform.uuidv7(), tenant_id, entity_id, entity, event_types, url || '/' || n
@@ -295,7 +272,7 @@ describe('subscriptions', () => {
   });
 
   test('what is given is changed, the rest stays; its entity cannot be changed', async () => {
-    const made = await subscribe({ description: 'first' });
+    const made = await subscribe(tenant, hook(), { description: 'first' });
     const path = `${SUBSCRIPTIONS}/${made.id}`;
     const changed = await tenant.put(path, { ...made, description: 'second' });
     expect(changed.body.data).toEqual({ ...made, description: 'second', updated_at: expect.any(String) });
@@ -306,9 +283,9 @@ describe('subscriptions', () => {
   });
 
   test('another tenant’s subscription and delivery do not exist', async () => {
-    const { id } = await subscribe();
+    const { id } = await subscribe(tenant, hook());
     await tenant.post(RECORDS, { title: 'x' });
-    const [delivery] = await settled(id);
+    const [delivery] = await settledDeliveries(tenant, id);
     const other = await service.tenant();
     for (const answer of [
       await other.put(`${SUBSCRIPTIONS}/${id}`, { is_active: false }),
@@ -324,7 +301,7 @@ describe('subscriptions', () => {
 
   test('an inactive one gets nothing; what was pending waits for it', async () => {
     const held = hold();
-    const { id } = await subscribe();
+    const { id } = await subscribe(tenant, hook());
     await tenant.post(RECORDS, { title: 'waits' });
     await held.reached;
     await tenant.put(`${SUBSCRIPTIONS}/${id}`, { is_active: false });
@@ -332,19 +309,19 @@ describe('subscriptions', () => {
     await receiver.waitFor(1);
     await tenant.post(RECORDS, { title: 'not sent' });
     await new Promise((resolve) => setTimeout(resolve, 400));
-    const [waiting, ...others] = await deliveries(id);
+    const [waiting, ...others] = await deliveriesOf(tenant, id);
     expect(others).toEqual([]);
     expect(waiting.status).toBe('pending');
     receiver.answer = (_, response) => void response.writeHead(200).end();
     await tenant.put(`${SUBSCRIPTIONS}/${id}`, { is_active: true });
-    const [delivered] = await settled(id);
+    const [delivered] = await settledDeliveries(tenant, id);
     expect(delivered).toMatchObject({ id: waiting.id, status: 'delivered' });
     expect(new Set(receiver.received.map(({ body }) => body.data.title))).toEqual(new Set(['waits']));
   });
 
   test('mending the URL rescues what is pending', async () => {
     const held = hold();
-    const { id } = await subscribe({ url: `${receiver.url}/broken` });
+    const { id } = await subscribe(tenant, `${receiver.url}/broken`);
     await tenant.post(RECORDS, { title: 'rescued' });
     await held.reached;
     await tenant.put(`${SUBSCRIPTIONS}/${id}`, { url: `${receiver.url}/mended` });
@@ -354,7 +331,7 @@ describe('subscriptions', () => {
   });
 
   test('a test sends an example in the shape of the real ones', async () => {
-    const { id } = await subscribe({ event_types: ['record.updated'] });
+    const { id } = await subscribe(tenant, hook(), { event_types: ['record.updated'] });
     const answer = await tenant.post(`${SUBSCRIPTIONS}/${id}/test`);
     expect(answer.status).toBe(201);
     expect(answer.body.data).toMatchObject({ event: 'record.updated', status: 'pending', attempt_count: 0 });
@@ -364,14 +341,16 @@ describe('subscriptions', () => {
   });
 
   test('deliveries are listed newest first, as many as asked for', async () => {
-    const { id } = await subscribe();
+    const { id } = await subscribe(tenant, hook());
     for (const title of ['1', '2', '3']) {
       await tenant.post(RECORDS, { title });
       // Within a millisecond there is no order.
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
-    const all = await settled(id, 3);
-    expect((await deliveries(id, '?limit=2')).map((delivery: Json) => delivery.id)).toEqual([all[0].id, all[1].id]);
+    const all = await settledDeliveries(tenant, id, 3);
+    expect(
+      (await tenant.get(`${SUBSCRIPTIONS}/${id}/deliveries?limit=2`)).body.data.map((delivery: Json) => delivery.id),
+    ).toEqual([all[0].id, all[1].id]);
     expect(all.map(({ created_at }) => created_at)).toEqual(
       all
         .map(({ created_at }) => created_at)
@@ -384,7 +363,7 @@ describe('subscriptions', () => {
   });
 
   test('it goes with its entity', async () => {
-    await subscribe();
+    await subscribe(tenant, hook());
     await tenant.delete('/api/entities/task?confirm=task');
     expect((await tenant.get(SUBSCRIPTIONS)).body.data).toEqual([]);
   });

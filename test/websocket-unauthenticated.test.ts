@@ -1,10 +1,11 @@
 // Connections that have not sent their `auth`: so many of one address, and so many in all, may be open in a process. One
 // more is told and closed, and those that are authenticated do not count. Addresses come from a trusted proxy here.
 // Contract: decisions#websocket.
-import { afterAll, afterEach, beforeAll, expect, test } from 'bun:test';
+import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
 import { UnauthenticatedLimit } from '../src/realtime/unauthenticated-limit.ts';
 import { newAddress } from './support/addresses.ts';
+import { closeAfterEach } from './support/connections.ts';
 import { adminSession } from './support/credentials.ts';
 import { startService, type TestService } from './support/service.ts';
 import { openSocket, type TestSocket } from './support/streams.ts';
@@ -19,15 +20,8 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-const sockets: TestSocket[] = [];
-afterEach(() => {
-  for (const socket of sockets.splice(0)) socket.close();
-});
-async function connect(address: Address): Promise<TestSocket> {
-  const socket = await openSocket(service.url, address);
-  sockets.push(socket);
-  return socket;
-}
+const keep = closeAfterEach();
+const connect = async (address: Address): Promise<TestSocket> => keep(await openSocket(service.url, address));
 
 /** A connection that waits for its `auth`; null for one that is refused. */
 async function waiting(address: Address): Promise<TestSocket | null> {

@@ -1,8 +1,10 @@
 // The WebSocket: its protocol message by message, tokens, limits, what a role sees.
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { NEW_SOCKET, receive, type SocketState } from '../src/realtime/websocket-protocol.ts';
+import { closeAfterEach } from './support/connections.ts';
 import { addRole, adminSession, botToken, platformKey, publicKey, userToken } from './support/credentials.ts';
-import { startService, type TestService, type TestTenant } from './support/service.ts';
+import { fields, tenantWithEntities } from './support/entities.ts';
+import { startService, type TestService } from './support/service.ts';
 import { openSocket, subscribeSocket, type TestSocket } from './support/streams.ts';
 
 let service: TestService;
@@ -11,33 +13,16 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-const sockets: TestSocket[] = [];
-afterEach(() => {
-  for (const socket of sockets.splice(0)) socket.close();
-});
-const kept = (socket: TestSocket): TestSocket => {
-  sockets.push(socket);
-  return socket;
-};
-const connect = async (): Promise<TestSocket> => kept(await openSocket(service.url));
-
-async function tenantWithEntities(): Promise<TestTenant> {
-  const tenant = await service.tenant();
-  const fields = [
-    { key: 'title', type: 'text' },
-    { key: 'secret', type: 'text' },
-  ];
-  for (const name of ['articles', 'notes', 'lists']) {
-    expect((await tenant.post('/api/entities', { name, fields })).status).toBe(201);
-  }
-  return tenant;
-}
+const keep = closeAfterEach();
+const connect = async (): Promise<TestSocket> => keep(await openSocket(service.url));
+const newTenant = () =>
+  tenantWithEntities(service, ['articles', 'notes', 'lists'], fields('title text', 'secret text'));
 
 const RECORDS = '/api/entities/articles/records';
 const READ_ALL = { permissions: { '*': ['read' as const] } };
 
 test('auth, subscribe, push, unsubscribe, ping', async () => {
-  const tenant = await tenantWithEntities();
+  const tenant = await newTenant();
   const socket = await connect();
   expect(await socket.ask({ type: 'auth', token: await adminSession(service, tenant) })).toEqual({ type: 'auth_ok' });
   expect(await socket.ask({ type: 'subscribe', entity: 'articles' })).toEqual({
@@ -89,7 +74,7 @@ describe('before auth nothing works, and what is not a message is said to be non
 });
 
 test('platform keys, admin sessions, bots and public keys for channels get in; nothing else does', async () => {
-  const tenant = await tenantWithEntities();
+  const tenant = await newTenant();
   const role = await addRole(service, tenant, READ_ALL);
   const good = [
     await platformKey(service, tenant, role.name, READ_ALL.permissions),
@@ -120,9 +105,9 @@ test('platform keys, admin sessions, bots and public keys for channels get in; n
 });
 
 test('an entity that is not there, or not to be read, is entity_not_found; too many subscriptions are refused', async () => {
-  const tenant = await tenantWithEntities();
+  const tenant = await newTenant();
   const token = await botToken(service, tenant, { articles: ['read'], notes: ['read'], lists: ['create'] });
-  const socket = kept(await subscribeSocket(service.url, token, 'articles'));
+  const socket = keep(await subscribeSocket(service.url, token, 'articles'));
   const missing = await socket.ask({ type: 'subscribe', entity: 'nothing' });
   const hidden = await socket.ask({ type: 'subscribe', entity: 'lists' });
   expect(missing).toEqual({ type: 'error', code: 'entity_not_found', message: expect.any(String) });
@@ -133,13 +118,13 @@ test('an entity that is not there, or not to be read, is entity_not_found; too m
 });
 
 test('a role sees its fields only, and no events of an entity whose rows are filtered for it', async () => {
-  const tenant = await tenantWithEntities();
+  const tenant = await newTenant();
   const role = await addRole(service, tenant, {
     ...READ_ALL,
     entities: { articles: { excludeFields: ['secret'] }, notes: { rowFilter: 'title == "mine"' } },
   });
   const token = await platformKey(service, tenant, role.name, READ_ALL.permissions);
-  const socket = kept(await subscribeSocket(service.url, token, 'articles', 'notes'));
+  const socket = keep(await subscribeSocket(service.url, token, 'articles', 'notes'));
   await tenant.post('/api/entities/notes/records', { title: 'mine' });
   await tenant.post(RECORDS, { title: 'open', secret: 'hidden' });
   const push = await socket.next();
@@ -148,9 +133,9 @@ test('a role sees its fields only, and no events of an entity whose rows are fil
 });
 
 test('a tenant has so many connections; one more gets limit_exceeded and is closed', async () => {
-  const tenant = await tenantWithEntities();
+  const tenant = await newTenant();
   const token = await adminSession(service, tenant);
-  for (let i = 0; i < 3; i++) kept(await subscribeSocket(service.url, token));
+  for (let i = 0; i < 3; i++) keep(await subscribeSocket(service.url, token));
   const socket = await connect();
   expect((await socket.ask({ type: 'auth', token })).code).toBe('limit_exceeded');
   expect(await socket.ended()).toBe(1013);
@@ -167,8 +152,8 @@ test('binary frames and frames over 64 KiB close the connection', async () => {
 });
 
 test('a second auth keeps the subscriptions', async () => {
-  const tenant = await tenantWithEntities();
-  const socket = kept(await subscribeSocket(service.url, await adminSession(service, tenant), 'articles'));
+  const tenant = await newTenant();
+  const socket = keep(await subscribeSocket(service.url, await adminSession(service, tenant), 'articles'));
   const token = await adminSession(service, tenant);
   for (const again of [token, token]) {
     expect(await socket.ask({ type: 'auth', token: again })).toEqual({ type: 'auth_ok' });
