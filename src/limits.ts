@@ -4,8 +4,8 @@
 
 export const LIMITS = {
   list: { pageDefault: 1, limitDefault: 20, limitMax: 100, pageMax: 1_000_000_000, resolveDepthMax: 2, sortKeysMax: 5 },
-  /** Related records looked up for one answer, and places in it where they may stand. */
-  resolve: { recordsMax: 1_000, placesMax: 10_000 },
+  /** Related records looked up for one answer, and their occurrences in it. */
+  resolve: { recordsMax: 1_000, occurrencesMax: 10_000 },
   bulk: { operationsMax: 1_000 },
   aggregate: { metricsMax: 20, groupByMax: 3, groupsMax: 10_000 },
   transfer: {

@@ -131,7 +131,7 @@ describe('export and import', () => {
         { line: 4, message: 'iata: exists already' },
         { line: 6, message: 'status: must be a whole number of at most 2^53 - 1' },
         { line: 8, message: 'has 2 cells, but the header has 3' },
-        { line: 9, message: 'has quotes that are not as RFC 4180 has them' },
+        { line: 9, message: 'has misplaced quotes (see RFC 4180)' },
       ],
     });
     const { items } = (await tenant.get(`${path}?sort=iata`)).body.data;

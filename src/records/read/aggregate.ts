@@ -1,6 +1,6 @@
-// Aggregates: count, sum, avg, min and max over the records that a list would show, in groups of
-// equal values. Sums are exact; of `decimal` they stay text. Groups come in the order of their
-// values, those without a value last. Contract: decisions#aggregates.
+// Aggregates: count, sum, avg, min and max over the records that a list would return, grouped by equal values.
+// Sums are exact; those of `decimal` fields are text. Groups are sorted by their values, missing values last.
+// Contract: decisions#aggregates.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { catalogOf, entityFor } from '../../entities/catalog.ts';
@@ -14,7 +14,7 @@ import { accessScopeOf } from '../access-scope.ts';
 import { type ListInput, select } from './list.ts';
 
 export interface AggregateInput extends Pick<ListInput, 'filters' | 'search' | 'equalTo'> {
-  /** `count,sum:amount`; count alone when absent. */
+  /** Such as `count,sum:amount`; default `count`. */
   metrics?: string | undefined;
   /** Up to three fields, separated by commas. */
   groupBy?: string | undefined;
@@ -31,7 +31,7 @@ interface Metric {
 
 const MEASURES: ReadonlySet<string> = new Set(['count', 'sum', 'avg', 'min', 'max']);
 
-/** One item per group, or a single one without `groupBy`. 400 names every faulty metric and group. */
+/** One item per group; a single one without `groupBy`. 400 with every invalid metric and group. */
 export async function aggregateRecords(
   app: App,
   caller: TenantCaller,
@@ -41,17 +41,17 @@ export async function aggregateRecords(
   const entity = await entityFor(app, caller, entityName);
   requireRight(caller, 'read', entityName);
   const scope = accessScopeOf(await catalogOf(app, caller.tenant), caller, entity);
-  const { metrics, groups } = readQuestion(input, scope.names);
+  const { metrics, groups } = parseInput(input, scope.names);
   const { where } = select(scope, input, null);
-  // A scan of a whole entity may take longer than a request's statements are given.
-  const rows = await app.db.slow.rows<Record<string, unknown>>(question(entity.table, where, metrics, groups));
+  // Scanning a whole entity may take longer than the statement timeout of ordinary requests.
+  const rows = await app.db.slow.rows<Record<string, unknown>>(aggregateQuery(entity.table, where, metrics, groups));
   if (rows.length > LIMITS.aggregate.groupsMax) {
-    throw invalidField('groupBy', `makes more than ${LIMITS.aggregate.groupsMax} groups; narrow them by filters`);
+    throw invalidField('groupBy', `gives more than ${LIMITS.aggregate.groupsMax} groups; filter the records`);
   }
   return { items: rows.map((row) => itemOf(row, metrics, groups)) };
 }
 
-function readQuestion(input: AggregateInput, names: Names): { metrics: Metric[]; groups: FieldRef[] } {
+function parseInput(input: AggregateInput, names: Names): { metrics: Metric[]; groups: FieldRef[] } {
   const problems: Problem[] = [];
   const groups = namesIn(input.groupBy).map((key) => readGroup(key, names, problems));
   const metrics = namesIn(input.metrics ?? 'count').map((text) => readMetric(text, names, problems));
@@ -69,7 +69,7 @@ function readQuestion(input: AggregateInput, names: Names): { metrics: Metric[];
   return { metrics: metrics as Metric[], groups: groups as FieldRef[] };
 }
 
-/** Each name once. */
+/** The distinct names of a comma-separated list. */
 function namesIn(text: string | undefined): string[] {
   const names = (text ?? '').split(',').map((name) => name.trim());
   return [...new Set(names.filter((name) => name !== ''))];
@@ -104,7 +104,7 @@ function readMetric(text: string, names: Names, problems: Problem[]): Metric | n
   return { name: `${measure}_${key}`, measure: measure as Measure, field };
 }
 
-function question(table: Sql, where: Sql, metrics: readonly Metric[], groups: readonly FieldRef[]): Sql {
+function aggregateQuery(table: Sql, where: Sql, metrics: readonly Metric[], groups: readonly FieldRef[]): Sql {
   const keys = groups.map((_, i) => identifier(`g${i}`));
   const taken = groups.map((field, i) => sql`${valueIn(field)} as ${identifier(`g${i}`)}`);
   const measured = metrics.flatMap(({ field }, i) =>
@@ -119,7 +119,7 @@ function question(table: Sql, where: Sql, metrics: readonly Metric[], groups: re
     ${grouping} limit ${LIMITS.aggregate.groupsMax + 1}::int`;
 }
 
-/** A field's value; ids as text, since Postgres has no least and greatest of them before version 18. */
+/** A field's value. Ids become text: Postgres has min and max of uuid only since version 18. */
 function valueIn(field: FieldRef): Sql {
   const column = columnOf(field, sql`r`);
   return field.value.sqlType === 'uuid' ? sql`(${column})::text collate "C"` : column;
@@ -131,7 +131,7 @@ function measureOf({ measure, field }: Metric, value: Sql): Sql {
     case 'count':
       return sql`count(${value})`;
     case 'avg':
-      // Postgres's own avg rounds a large mean to the scale of its values.
+      // avg() rounds a large mean to the scale of its values.
       return sql`trim_scale(sum(${value}) * 1.000000000000 / nullif(count(${value}), 0))`;
     case 'min':
       return field.value.sqlType === 'boolean' ? sql`bool_and(${value})` : sql`min(${value})`;
@@ -155,7 +155,7 @@ function itemOf(
   return item;
 }
 
-/** Numbers arrive as text: those of `decimal` stay so. */
+/** The driver returns numeric as text; `decimal` values keep that form. */
 function asTyped({ value: type }: FieldRef, value: unknown): unknown {
   return value !== null && type === NUMBER ? Number(value) : (value ?? null);
 }

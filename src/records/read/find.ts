@@ -1,5 +1,5 @@
-// Finding one record as a caller sees it, and asking whether a row meets a condition. A row outside
-// of the caller's scope is not found, like one that does not exist.
+// Finds records within a caller's access scope, and evaluates conditions on rows. A row outside the scope is
+// not found, like one that does not exist.
 // Contract: decisions#writes-within-a-role.
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';
@@ -17,12 +17,12 @@ export async function findRow(queries: Queries, scope: AccessScope, id: string):
   return queries.first<RecordRow>(sql`${byId(scope, id)}`);
 }
 
-/** The same, locked until the transaction ends. */
+/** The same row, locked until the transaction ends. */
 export async function lockRow(tx: Tx, scope: AccessScope, id: string): Promise<RecordRow | undefined> {
   return tx.first<RecordRow>(sql`${byId(scope, id)} for update of r`);
 }
 
-/** The rows among `ids` that exist for the caller, locked in the order of their ids. */
+/** The rows among `ids` that exist for the caller, locked in id order. */
 export async function lockRows(tx: Tx, scope: AccessScope, ids: readonly string[]): Promise<RecordRow[]> {
   const rows = scope.rowFilter === null ? EMPTY : sql` and ${toSql(scope.rowFilter, R)}`;
   return tx.rows<RecordRow>(sql`
@@ -35,7 +35,7 @@ function byId(scope: AccessScope, id: string): Sql {
   return sql`select ${RECORD_COLUMNS} from ${scope.entity.table} as r where r.id = ${id}::uuid${rows}`;
 }
 
-/** Whether a row, stored or about to be, meets a condition; relations in it are looked up. Rules also give the change. */
+/** Whether a row, stored or not, matches a condition. Looks up the relations it follows. Rules also pass the change. */
 export async function meets(
   queries: Queries,
   catalog: Catalog,

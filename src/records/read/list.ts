@@ -1,6 +1,6 @@
-// Listing records: filters, search, sorting, pages by number or by cursor, and a total that is
-// exact and cheap. One statement gives the page with the entity's counters, or, for a condition whose
-// total is not known to be large, the page with its total. Contract: interface#list, decisions#lists.
+// Lists records: filters, search, sorting, pages by number or cursor, and an exact total. One statement
+// returns the page with the entity's counters, or, for a condition that may match few records, the page with its
+// total. Contract: interface#list, decisions#lists.
 
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
@@ -16,12 +16,12 @@ import { type AccessScope, accessScopeOf } from '../access-scope.ts';
 import type { RecordPage } from '../record.ts';
 import { shape } from '../shape.ts';
 import { readSort, type SortKey, writeCursor } from './order.ts';
-import { fetchHits, fetchPage, type PageRow, type Paging } from './page.ts';
+import { fetchFromMatches, fetchPage, type PageRow, type Paging } from './page.ts';
 import { resolveRelations } from './resolve.ts';
 import { searchCondition } from './search.ts';
-import { filteredTotal, type Remembered, recall, remember } from './total.ts';
+import { type CachedTotal, cachedTotal, cacheTotal, filteredTotal } from './total.ts';
 
-/** Which records, in which order, how much of them. All members as the list parameters of the contract. */
+/** The list parameters of the contract. */
 export interface ListInput {
   page?: number | undefined;
   limit?: number | undefined;
@@ -38,16 +38,16 @@ export interface ListInput {
   equalTo?: Readonly<Record<string, string>> | undefined;
 }
 
-/** What a list shows, compiled: shared by lists, views, exports and aggregates. */
+/** The compiled condition of a list, view, export or aggregate. */
 export interface Selection {
   where: Sql;
-  /** Identifies the condition and its values; '' when every row is meant, null when it must not be remembered. */
+  /** Identifies the condition and its values; '' without a condition, null when the total must not be cached. */
   key: string | null;
-  /** Whether words are searched for: Postgres cannot tell how many records have one. */
+  /** Whether it contains a full-text search, whose matches Postgres cannot estimate. */
   isSearch: boolean;
 }
 
-/** The records of an entity that the caller may read and asked for. */
+/** One page of an entity's records. */
 export async function listRecords(
   app: App,
   caller: TenantCaller,
@@ -61,7 +61,7 @@ export async function listRecords(
   return listIn(app, caller, scope, input, null);
 }
 
-/** The same within a base condition that always holds (a view's). */
+/** One page within a base condition, such as a view's. */
 export async function listIn(
   app: App,
   caller: TenantCaller,
@@ -92,12 +92,12 @@ export async function listIn(
   };
 }
 
-/** Levels of relations to expand: 0 to 2. A depth turns expansion on by itself. */
+/** Levels of relations to expand: 0 to 2. A depth implies `resolve`. */
 export function depthOf({ resolve, resolve_depth: depth }: Pick<ListInput, 'resolve' | 'resolve_depth'>): number {
   return depth ?? (resolve === true ? 1 : 0);
 }
 
-/** The condition of the caller's rows, the base, filters and search together. Filters may name only what the caller sees. */
+/** The conjunction of row filter, base condition, filters and search. Filters may use visible fields only. */
 export function select(scope: AccessScope, input: ListInput, base: Expression | null): Selection {
   const { names } = scope;
   const filters = input.filters?.trim() ? parseExpression(input.filters, names, 'filters') : null;
@@ -119,7 +119,7 @@ function keyOf(scope: AccessScope, condition: Expression | null, search: string)
   return JSON.stringify([condition === null ? '' : canonicalKey(condition), search, visible]);
 }
 
-/** The fields named in `fields`, or all that the caller sees. System fields are always shown. */
+/** The fields named in `fields`, or all visible ones. System fields are always returned. */
 export function readProjection(scope: AccessScope, text: string | undefined): readonly Field[] {
   if (text === undefined || text.trim() === '') return scope.fields;
   const keys = new Set(text.split(',').map((key) => key.trim()));
@@ -130,7 +130,7 @@ export function readProjection(scope: AccessScope, text: string | undefined): re
   return scope.fields.filter((field) => keys.has(field.key));
 }
 
-/** The page's rows, one more where there is one, and the exact total unless it is not wanted. */
+/** The page's rows, plus one when another page follows, and the exact total if requested. */
 async function fetchRows(
   app: App,
   scope: AccessScope,
@@ -140,10 +140,10 @@ async function fetchRows(
   isCounted: boolean,
 ): Promise<{ rows: PageRow[]; total: number | null }> {
   const { entity } = scope;
-  const isWalked = key === '' || isDense(recall(app, entity, key), paging);
-  if (!isWalked && (isSearch || (isCounted && paging.cursor === undefined))) {
-    const { rows, counters, total } = await fetchHits(app, scope, where, sort, paging);
-    remember(app, entity, key, total, counters);
+  const scansInOrder = key === '' || isDense(cachedTotal(app, entity, key), paging);
+  if (!scansInOrder && (isSearch || (isCounted && paging.cursor === undefined))) {
+    const { rows, counters, total } = await fetchFromMatches(app, scope, where, sort, paging);
+    cacheTotal(app, entity, key, total, counters);
     return { rows, total: isCounted ? total : null };
   }
   const { rows, counters } = await fetchPage(app, scope, where, sort, paging);
@@ -151,13 +151,13 @@ async function fetchRows(
   return { rows, total: key === '' ? counters.n : await filteredTotal(app, entity, where, key, counters) };
 }
 
-/** Walking past a record costs this much of finding one through an index. */
-const WALK_FACTOR = 4;
+/** The cost of scanning past a record, relative to finding one through an index. */
+const SCAN_FACTOR = 4;
 
 /**
- * Whether walking the records in their order is likely to fill the page sooner than finding all that meet the
- * condition: by what was last counted, stale or not. About (records / total) * rows are met on the way.
+ * Whether scanning the records in order fills the page sooner than finding all matches first, judged by the last known
+ * total. An ordered scan reads about (records / total) * rows.
  */
-function isDense(known: Remembered | undefined, { page, limit }: Paging): boolean {
-  return known !== undefined && known.total * known.total >= WALK_FACTOR * known.records * (page * limit + 1);
+function isDense(known: CachedTotal | undefined, { page, limit }: Paging): boolean {
+  return known !== undefined && known.total * known.total >= SCAN_FACTOR * known.records * (page * limit + 1);
 }

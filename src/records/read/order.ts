@@ -1,6 +1,6 @@
-// Sort keys and what pages need of them: the order clause, and the condition "after this row" for
-// keyset paging. Records without a value come last whichever the direction; ties by id; without
-// `sort`, newest first. Contract: decisions#order.
+// Sort keys, compiled to `order by` clauses and to the conditions of keyset paging. Missing values come last in
+// either direction; ties are sorted by id; the default is newest first.
+// Contract: decisions#order.
 import { invalidField } from '../../errors.ts';
 import type { FieldRef, Names } from '../../expression/ast.ts';
 import { columnOf } from '../../expression/to-sql.ts';
@@ -16,7 +16,7 @@ export interface SortKey {
 
 const R = sql`r`;
 
-/** Parses `sort` (`a,-b`); `order` applies to keys without a sign. A hidden field is an unknown one. */
+/** Parses `sort` (`a,-b`); `order` applies to keys without a sign. A hidden field is unknown. */
 export function readSort(sort: string | undefined, order: string | undefined, names: Names): SortKey[] {
   if (sort === undefined || sort.trim() === '') return [];
   const keys = sort.split(',').map((name) => name.trim());
@@ -33,7 +33,7 @@ export function readSort(sort: string | undefined, order: string | undefined, na
   });
 }
 
-/** The order clause, of table `r`: newest first without keys, unless those are the `rest` after another. */
+/** The `order by` clause on table `r`. Without keys newest first, unless they are the rest after another key. */
 export function orderBy(keys: readonly SortKey[], isRest = false): Sql {
   if (keys.length === 0 && !isRest) return sql`r.id desc`;
   const parts = keys.map(({ field, isDescending }) =>
@@ -44,16 +44,16 @@ export function orderBy(keys: readonly SortKey[], isRest = false): Sql {
   return join([...parts, sql`r.id asc`], ', ');
 }
 
-/** What sorting a set of ids apart from their rows needs: each key's value of `r`, as further columns `s0`, `s1`, ... */
-export function hitsColumns(keys: readonly SortKey[]): Sql {
+/** The sort keys of `r` as columns `s0`, `s1`, ..., for sorting ids without their rows. */
+export function matchesColumns(keys: readonly SortKey[]): Sql {
   return join(
     keys.map(({ field }, i) => sql`, ${columnOf(field, R)} as ${identifier(`s${i}`)}`),
     '',
   );
 }
 
-/** The order clause over those columns of `h`. */
-export function hitsOrder(keys: readonly SortKey[]): Sql {
+/** The `order by` clause on these columns of `h`. */
+export function matchesOrder(keys: readonly SortKey[]): Sql {
   if (keys.length === 0) return sql`h.id desc`;
   const parts = keys.map(
     ({ isDescending }, i) => sql`h.${identifier(`s${i}`)} ${raw(isDescending ? 'desc' : 'asc')} nulls last`,
@@ -61,7 +61,7 @@ export function hitsOrder(keys: readonly SortKey[]): Sql {
   return join([...parts, sql`h.id asc`], ', ');
 }
 
-/** Columns that a cursor carries: each key's value as text, of table `r`. */
+/** The values that a cursor contains: each sort key of `r` as text. */
 export function cursorColumns(keys: readonly SortKey[]): Sql {
   if (keys.length === 0) return raw("'{}'::text[]");
   return sql`array[${join(
@@ -75,28 +75,28 @@ interface Cursor {
   id: string;
 }
 
-/** Where a page ended, as text for the client: opaque, and good for the same sort only. */
+/** The cursor after a row: opaque to clients, valid for the same sort only. */
 export function writeCursor(keys: readonly SortKey[], values: (string | null)[], id: string): string {
   return Buffer.from(JSON.stringify([signature(keys), values, id])).toString('base64url');
 }
 
-/** A stretch of a list: a further condition on `r`, and the order within. */
-export interface Part {
+/** A segment of a list: a condition on `r`, and the order within. */
+export interface Segment {
   condition: Sql | null;
   order: Sql;
 }
 
-/** Where a list goes on: the condition, and the first key's value there. */
+/** The position after a cursor: the condition, and the first key's value. */
 interface After {
   condition: Sql;
   value: string | null;
 }
 
 /**
- * The stretches that make up a list, in turn: one, or those with and those without a value in the first key, when that
- * lets Postgres read an index on it.
+ * The segments of a list, in order: one, or first the records with a value in the first key and then those without, when
+ * that lets Postgres use an index on it.
  */
-export function partsOf(keys: readonly SortKey[], isIndexed: boolean, after: After | null): Part[] {
+export function segmentsOf(keys: readonly SortKey[], isIndexed: boolean, after: After | null): Segment[] {
   const [first] = keys;
   const condition = after?.condition ?? null;
   const whole = { condition, order: orderBy(keys) };
@@ -105,7 +105,7 @@ export function partsOf(keys: readonly SortKey[], isIndexed: boolean, after: Aft
   const column = columnOf(first.field, R);
   const direction = raw(first.isDescending ? 'desc' : 'asc');
   const rest = orderBy(keys.slice(1), true);
-  // The bound repeats what the condition says, in a form that an index can be entered by.
+  // Implied by the condition, but in a form that an index scan can start from.
   const bound = after && sql` and ${column} ${raw(first.isDescending ? '<=' : '>=')} ${boundTo(first, after.value)}`;
   const also = condition === null ? EMPTY : sql` and ${condition}`;
   return [
@@ -114,7 +114,7 @@ export function partsOf(keys: readonly SortKey[], isIndexed: boolean, after: Aft
   ];
 }
 
-/** The condition that a row of `r` comes after the cursor; null for the first page (an empty cursor). */
+/** The condition that a row of `r` comes after the cursor; null for an empty cursor, the first page. */
 export function afterCursor(keys: readonly SortKey[], text: string): After | null {
   if (text === '') return null;
   const { values, id } = readCursor(keys, text);
@@ -125,7 +125,7 @@ export function afterCursor(keys: readonly SortKey[], text: string): After | nul
     const column = columnOf(key.field, R);
     const value = values[i] ?? null;
     const bound = boundTo(key, value);
-    // After a missing value come only ties; after any other also those without a value.
+    // A missing value is followed by ties only, any other value also by missing ones.
     if (value !== null) {
       const later = sql`(${column} ${raw(key.isDescending ? '<' : '>')} ${bound} or ${column} is null)`;
       clauses.push(sql`(${join([...equal, later], ' and ')})`);

@@ -1,7 +1,6 @@
-// One page of a list: the statement that gives its rows and the entity's counters in one snapshot.
-// An index on a field holds missing values at its end, and read backwards at its beginning, where no
-// list wants them; so a descending list, and any that goes on from a cursor, is read in two parts:
-// first the records with a value, then those without. Contract: decisions#lists, decisions#order.
+// One page of a list, with the entity's counters in the same snapshot. An index stores nulls last, so a backward
+// scan returns them first, which no list wants. A descending list, and one that continues from a cursor, is
+// therefore read in two segments: first the records with a value, then those without. Contract: decisions#lists, decisions#order.
 import type { App } from '../../app.ts';
 import { indexKinds } from '../../entities/indexes.ts';
 import { invalidField } from '../../errors.ts';
@@ -11,16 +10,16 @@ import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
 import {
   afterCursor,
   cursorColumns,
-  hitsColumns,
-  hitsOrder,
+  matchesColumns,
+  matchesOrder,
   orderBy,
-  type Part,
-  partsOf,
+  type Segment,
   type SortKey,
+  segmentsOf,
 } from './order.ts';
 import { type Counters, countersOf } from './total.ts';
 
-/** Where the page lies: by its number, or after a cursor (empty for the first page). */
+/** The page, by number or after a cursor (empty for the first page). */
 export interface Paging {
   page: number;
   limit: number;
@@ -29,7 +28,7 @@ export interface Paging {
 
 export type PageRow = RecordRow & { sort_values: (string | null)[] };
 
-/** The page's rows and one more where there is one (to know whether another page follows), and the counters. */
+/** The page's rows, plus one when another page follows, and the counters. Scans the records in order. */
 export async function fetchPage(
   app: App,
   scope: AccessScope,
@@ -37,23 +36,22 @@ export async function fetchPage(
   sort: readonly SortKey[],
   { page, limit, cursor }: Paging,
 ): Promise<{ rows: PageRow[]; counters: Counters }> {
-  const { after, offset, columns } = placeOf(sort, { page, limit, cursor });
-  const parts = partsOf(sort, isIndexed(scope, sort[0]), after);
+  const { after, offset, columns } = pageStart(sort, { page, limit, cursor });
+  const segments = segmentsOf(sort, isIndexed(scope, sort[0]), after);
   const rows = await app.db.rows<PageRow & Counters>(sql`
     select c.n, c.v, r.*
     from (${countersOf(scope.entity)}) as c
-    left join lateral (${pageQuery(scope, where, parts, columns, limit + 1, offset)}) as r on true`);
+    left join lateral (${pageQuery(scope, where, segments, columns, limit + 1, offset)}) as r on true`);
   const { n = 0, v = 0 } = rows[0] ?? {};
-  // Without a record the join still gives one row, for its counters.
+  // Without records the join still returns one row, with the counters.
   return { rows: rows.filter((row) => row.id !== null), counters: { n, v } };
 }
 
 /**
- * The same page and the total, from the ids of all rows that meet `where`, found once. For conditions that few rows
- * meet, or nobody knows how many: Postgres, told of the page's limit, would rather walk the records in their order
- * and may walk nearly all of them to fill the page.
+ * The same page and the total, from the ids of all matches. For conditions that match few records, or an unknown number:
+ * because of the page's limit, Postgres would scan the records in order, perhaps nearly all of them.
  */
-export async function fetchHits(
+export async function fetchFromMatches(
   app: App,
   scope: AccessScope,
   where: Sql,
@@ -61,30 +59,30 @@ export async function fetchHits(
   paging: Paging,
 ): Promise<{ rows: PageRow[]; counters: Counters; total: number }> {
   const { table } = scope.entity;
-  const { after, offset, columns } = placeOf(sort, paging);
+  const { after, offset, columns } = pageStart(sort, paging);
   const picked =
     after === null
-      ? sql`select h.id from hits as h order by ${hitsOrder(sort)}`
-      : sql`select r.id from hits as h join ${table} as r using (id) where ${after.condition} order by ${orderBy(sort)}`;
+      ? sql`select h.id from matches as h order by ${matchesOrder(sort)}`
+      : sql`select r.id from matches as h join ${table} as r using (id) where ${after.condition} order by ${orderBy(sort)}`;
   const rows = await app.db.rows<PageRow & Counters & { total: number }>(sql`
-    with hits as materialized (select r.id${hitsColumns(sort)} from ${table} as r where ${where})
-    select c.n, c.v, (select count(*) from hits) as total, p.*
+    with matches as materialized (select r.id${matchesColumns(sort)} from ${table} as r where ${where})
+    select c.n, c.v, (select count(*) from matches) as total, p.*
     from (${countersOf(scope.entity)}) as c
     left join lateral (
       select ${columns}
       from (
-        select k.id, row_number() over () as place
+        select k.id, row_number() over () as position
         from (${picked} limit ${paging.limit + 1}::bigint offset ${offset}::bigint) as k
       ) as k
       join ${table} as r using (id)
-      order by k.place
+      order by k.position
     ) as p on true`);
   const { n = 0, v = 0, total = 0 } = rows[0] ?? {};
   return { rows: rows.filter((row) => row.id !== null), counters: { n, v }, total };
 }
 
-/** Where a page begins, and what it selects: with a cursor also the values that the next one is made of. */
-function placeOf(sort: readonly SortKey[], { page, limit, cursor }: Paging) {
+/** Where the page starts, and its columns: with a cursor also the values of the next cursor. */
+function pageStart(sort: readonly SortKey[], { page, limit, cursor }: Paging) {
   if (cursor === undefined) return { after: null, offset: (page - 1) * limit, columns: RECORD_COLUMNS };
   if (page !== 1) throw invalidField('page', 'cannot be combined with a cursor');
   const columns = sql`${RECORD_COLUMNS}, ${cursorColumns(sort)} as sort_values`;
@@ -96,38 +94,45 @@ function isIndexed({ entity }: AccessScope, first: SortKey | undefined): boolean
   return field !== undefined && indexKinds(field).length > 0;
 }
 
-/** Past this offset the page's ids are picked first: the values of skipped rows are then never read. */
+/** From this offset on, ids are selected first, so that the values of skipped rows are never read. */
 const OFFSET_BY_ID = 100;
 
 function pageQuery(
   scope: AccessScope,
   where: Sql,
-  parts: readonly Part[],
+  segments: readonly Segment[],
   columns: Sql,
   limit: number,
   offset: number,
 ): Sql {
   const { table } = scope.entity;
-  if (offset < OFFSET_BY_ID) return partsQuery(table, where, parts, columns, limit, offset);
+  if (offset < OFFSET_BY_ID) return segmentsQuery(table, where, segments, columns, limit, offset);
   return sql`
     select ${columns}
     from (
-      select k.id, row_number() over () as place
-      from (${partsQuery(table, where, parts, sql`r.id`, limit, offset)}) as k
+      select k.id, row_number() over () as position
+      from (${segmentsQuery(table, where, segments, sql`r.id`, limit, offset)}) as k
     ) as k
     join ${table} as r using (id)
-    order by k.place`;
+    order by k.position`;
 }
 
-/** The parts one after the other. Each has a limit, so Postgres neither shares them out to workers nor mixes them. */
-function partsQuery(table: Sql, where: Sql, parts: readonly Part[], columns: Sql, limit: number, offset: number): Sql {
+/** The segments in order. A limit on each keeps Postgres from running them in parallel and mixing them. */
+function segmentsQuery(
+  table: Sql,
+  where: Sql,
+  segments: readonly Segment[],
+  columns: Sql,
+  limit: number,
+  offset: number,
+): Sql {
   const within = sql`limit ${limit}::bigint offset ${offset}::bigint`;
-  const upTo = parts.length === 1 ? within : sql`limit ${limit + offset}::bigint`;
-  const queries = parts.map(
+  const upTo = segments.length === 1 ? within : sql`limit ${limit + offset}::bigint`;
+  const queries = segments.map(
     ({ condition, order }) => sql`(
       select ${columns} from ${table} as r
       where ${where}${condition === null ? EMPTY : sql` and ${condition}`}
       order by ${order} ${upTo})`,
   );
-  return parts.length === 1 ? (queries[0] as Sql) : sql`${join(queries, ' union all ')} ${within}`;
+  return segments.length === 1 ? (queries[0] as Sql) : sql`${join(queries, ' union all ')} ${within}`;
 }

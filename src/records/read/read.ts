@@ -1,4 +1,4 @@
-// Reading one record by its id, as the caller sees it, with its entity tag.
+// Reads one record by id within the caller's access scope, with its entity tag.
 // Failures: 403 without the right to read, 404 for a record that does not exist for the caller.
 // Contract: interface#records, decisions#records.
 
@@ -20,7 +20,7 @@ export interface ReadInput {
   fields?: string | undefined;
 }
 
-/** The flat record and its ETag; without one when relations are expanded, since they change by themselves. 404. */
+/** The flat record and its ETag; no ETag with expanded relations, which change independently. 404. */
 export async function readRecord(
   app: App,
   caller: TenantCaller,

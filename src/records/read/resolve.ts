@@ -1,5 +1,5 @@
-// Expanding relations: an id becomes the flat record it names, one statement per target entity and
-// level. A record that the caller may not read stays an id. Failures: 400 past the limits of an answer.
+// Expands relations: an id is replaced by the flat record, with one statement per target entity and level. The
+// id of a record that the caller may not read stays. Failures: 400 beyond the limits of an answer.
 // Contract: decisions#resolve.
 
 import type { TenantCaller } from '../../access/caller.ts';
@@ -16,7 +16,7 @@ import type { FlatRecord } from '../record.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
 import { shape } from '../shape.ts';
 
-/** Replaces ids by records in `items`, `depth` levels deep. 400 when that would expand too many records. */
+/** Replaces ids by records in `items`, up to `depth` levels. 400 when that would expand too many records. */
 export async function resolveRelations(
   app: App,
   caller: TenantCaller,
@@ -27,7 +27,7 @@ export async function resolveRelations(
 ): Promise<void> {
   if (depth === 0 || items.length === 0) return;
   const catalog = await catalogOf(app, caller.tenant);
-  const budget = { left: LIMITS.resolve.recordsMax, places: LIMITS.resolve.placesMax };
+  const budget = { records: LIMITS.resolve.recordsMax, occurrences: LIMITS.resolve.occurrencesMax };
   await expand({ app, caller, catalog, budget }, [{ entity, fields, items }], depth);
 }
 
@@ -35,11 +35,11 @@ interface Expansion {
   app: App;
   caller: TenantCaller;
   catalog: Catalog;
-  /** Records that may still be looked up, and places in the answer that may still be filled with one. */
-  budget: { left: number; places: number };
+  /** What is left of the limits: records to look up, and occurrences of records in the answer. */
+  budget: { records: number; occurrences: number };
 }
 
-/** Records of one entity on one level. */
+/** Records of one entity at one level. */
 interface Group {
   entity: Entity;
   fields: readonly Field[];
@@ -76,19 +76,19 @@ async function expandTarget(
     ...new Set(uses.flatMap(({ field, items }) => items.flatMap((item) => (item[field.key] ?? []) as string))),
   ];
   if (ids.length === 0) return null;
-  budget.left -= ids.length;
-  if (budget.left < 0) throw tooMany(LIMITS.resolve.recordsMax);
+  budget.records -= ids.length;
+  if (budget.records < 0) throw tooMany(LIMITS.resolve.recordsMax);
   const { rowFilter, fields } = accessScopeOf(catalog, caller, target);
   const found = await app.db.rows<RecordRow>(sql`
     select ${RECORD_COLUMNS} from ${target.table} as r
     where r.id = any(${ids}::uuid[]) ${rowFilter === null ? EMPTY : sql`and ${toSql(rowFilter, sql`r`)}`}`);
-  // Each place gets a copy of its own: a record met on two levels is expanded on the upper one only.
+  // Each occurrence gets its own copy: a record that occurs at two levels is expanded at the upper one only.
   const records: FlatRecord[] = [];
   const byId = new Map(found.map((row) => [row.id, row]));
   const recordFor = (id: string): unknown => {
     const row = byId.get(id);
     if (row === undefined) return id;
-    if (--budget.places < 0) throw tooMany(LIMITS.resolve.placesMax);
+    if (--budget.occurrences < 0) throw tooMany(LIMITS.resolve.occurrencesMax);
     const record = shape(row, target, fields);
     records.push(record);
     return record;

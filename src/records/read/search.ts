@@ -1,23 +1,23 @@
-// Full-text search. The words of a record have the numbers of the fields they stand in: one index
-// serves every caller, and a caller confined to some fields is checked against the numbers.
+// Full-text search. The positions of a record's search terms are the numbers of the fields that contain them, so one
+// index serves every caller; for a caller with hidden fields the query also checks the positions.
 // Contract: decisions#search.
 import { searchTerms } from '../../entities/search-vector.ts';
 import { join, type Sql, sql } from '../../runtime/sql.ts';
 import { type AccessScope, searchedSlots } from '../access-scope.ts';
 
-const QUERY_WORDS_MAX = 32;
+const QUERY_TERMS_MAX = 32;
 
-/** The condition that a record of table `r` holds every word, or null when the query has none. */
+/** The condition that a record of table `r` contains every term; null when the query has none. */
 export function searchCondition(scope: AccessScope, query: string): Sql | null {
-  const words = [...new Set(searchTerms(query))].slice(0, QUERY_WORDS_MAX);
-  if (words.length === 0) return null;
-  const indexed = sql`r.words @@ ${words.map((word) => `'${word}':*`).join(' & ')}::tsquery`;
+  const terms = [...new Set(searchTerms(query))].slice(0, QUERY_TERMS_MAX);
+  if (terms.length === 0) return null;
+  const indexed = sql`r.words @@ ${terms.map((term) => `'${term}':*`).join(' & ')}::tsquery`;
   const { slots, isAll } = searchedSlots(scope);
   if (isAll) return indexed;
-  const visible = words.map(
-    (word) => sql`exists (
+  const visible = terms.map(
+    (term) => sql`exists (
       select from unnest(r.words) as w
-      where w.lexeme ^@ ${word} and w.positions && ${slots}::smallint[])`,
+      where w.lexeme ^@ ${term} and w.positions && ${slots}::smallint[])`,
   );
   return sql`(${join([indexed, ...visible], ' and ')})`;
 }

@@ -1,6 +1,6 @@
-// Totals. Without a condition the total is the entity's maintained counter. With one it is counted
-// once and remembered under the entity's count of writes, which every write raises in its own
-// transaction: as long as that has not moved, the remembered total is exact, on every process.
+// Totals. Without a condition the total is the entity's counter. With one it is counted once and cached with the
+// entity's number of writes, which every write raises in its own transaction: while that number stays the same, the
+// cached total is exact in every process.
 import { type App, perApp } from '../../app.ts';
 import type { Entity } from '../../entities/field.ts';
 import { identifier, type Sql, sql } from '../../runtime/sql.ts';
@@ -11,16 +11,16 @@ export interface Counters {
   v: number;
 }
 
-export interface Remembered {
+export interface CachedTotal {
   total: number;
   /** The entity's counters when it was counted. */
   writes: number;
   records: number;
 }
 
-const REMEMBERED_MAX = 20_000;
+const CACHED_TOTALS_MAX = 20_000;
 const KEY_MAX = 4_000;
-const memoryOf = perApp(() => new Map<string, Remembered>());
+const memoryOf = perApp(() => new Map<string, CachedTotal>());
 
 /** A one-row query of an entity's counters. */
 export function countersOf(entity: Entity): Sql {
@@ -30,26 +30,26 @@ export function countersOf(entity: Entity): Sql {
     where entity_id = ${entity.id}::uuid`;
 }
 
-/** What is remembered of a condition, whether or not it still holds. Undefined for one never counted. */
-export function recall(app: App, entity: Entity, key: string | null): Remembered | undefined {
+/** The cached total of a condition, current or not; undefined for one never counted. */
+export function cachedTotal(app: App, entity: Entity, key: string | null): CachedTotal | undefined {
   const name = nameOf(entity, key);
   return name === null ? undefined : memoryOf(app).get(name);
 }
 
-/** Remembers a total that was counted in the same snapshot as the counters. */
-export function remember(app: App, entity: Entity, key: string | null, total: number, { n, v }: Counters): void {
+/** Caches a total counted in the same snapshot as the counters. */
+export function cacheTotal(app: App, entity: Entity, key: string | null, total: number, { n, v }: Counters): void {
   const name = nameOf(entity, key);
   if (name === null) return;
   const memory = memoryOf(app);
   memory.delete(name);
   memory.set(name, { total, writes: v, records: n });
   const oldest = memory.keys().next().value;
-  if (memory.size > REMEMBERED_MAX && oldest !== undefined) memory.delete(oldest);
+  if (memory.size > CACHED_TOTALS_MAX && oldest !== undefined) memory.delete(oldest);
 }
 
 /**
- * The number of rows that meet `where`, remembered or counted. `key` identifies the condition with all
- * its values; null for one whose answer also depends on other entities, which is counted each time.
+ * The number of rows that match `where`, cached or counted. `key` identifies the condition with all its values; null for a
+ * condition that depends on other entities too, which is counted each time.
  */
 export async function filteredTotal(
   app: App,
@@ -58,13 +58,13 @@ export async function filteredTotal(
   key: string | null,
   counters: Counters,
 ): Promise<number> {
-  const known = recall(app, entity, key);
+  const known = cachedTotal(app, entity, key);
   if (known !== undefined && known.writes === counters.v) return known.total;
   const row = await app.db.first<Counters & { total: number }>(sql`
     select (select count(*) from ${entity.table} as r where ${where}) as total, c.n, c.v
     from (${countersOf(entity)}) as c`);
   const { total = 0, n = 0, v = -1 } = row ?? {};
-  remember(app, entity, key, total, { n, v });
+  cacheTotal(app, entity, key, total, { n, v });
   return total;
 }
 

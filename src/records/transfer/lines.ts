@@ -1,9 +1,9 @@
-// Cuts a body of any size into lines, in constant memory: a line feed inside of CSV quotes does not
-// end a record. Lines count from 1, as the file's; a record has the number of its first line.
-// Faults of a line (too long, not UTF-8, a quote left open) are reported, and reading goes on.
+// Splits a body of any size into lines, in constant memory. A line feed inside CSV quotes does not end a record.
+// Lines count from 1; a record has the number of its first line. A line that is too long, not UTF-8 or has an
+// unclosed quote is reported, and reading continues with the next.
 import { LIMITS } from '../../limits.ts';
 
-/** A record's text without its line end, or why it cannot be read. `bytes` counts what was read. */
+/** A record's text without its line end, or why it is unreadable; `bytes` is its length in the body. */
 export type Line = { line: number; bytes: number } & ({ text: string } | { problem: string });
 
 const LINE_FEED = 0x0a;
@@ -13,19 +13,19 @@ const BYTE_ORDER_MARK = '\u{feff}';
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 export class LineReader {
-  readonly #heedsQuotes: boolean;
+  readonly #isCsv: boolean;
   #parts: Uint8Array[] = [];
   #bytes = 0;
   #inQuotes = false;
-  /** The line being read, and the one the record began on. */
+  /** The current line, and the first line of the current record. */
   #at = 1;
   #start = 1;
 
-  constructor(heedsQuotes: boolean) {
-    this.#heedsQuotes = heedsQuotes;
+  constructor(isCsv: boolean) {
+    this.#isCsv = isCsv;
   }
 
-  /** The records that end in this chunk. Empty lines are left out. */
+  /** The records that end in this chunk, without empty lines. */
   push(chunk: Uint8Array): Line[] {
     const lines: Line[] = [];
     let from = 0;
@@ -35,12 +35,12 @@ export class LineReader {
       this.#at += 1;
       if (!this.#inQuotes) this.#finish(lines);
     }
-    // The chunk's memory is the sender's again afterwards.
+    // The sender may reuse the chunk's memory: copy.
     if (from < chunk.length) this.#take(chunk.slice(from));
     return lines;
   }
 
-  /** What is left when the body ends. */
+  /** The last record, when the body has ended. */
   end(): Line[] {
     const lines: Line[] = [];
     if (this.#inQuotes) lines.push({ line: this.#start, bytes: this.#bytes, problem: 'a quote is not closed' });
@@ -49,7 +49,7 @@ export class LineReader {
   }
 
   #take(part: Uint8Array): void {
-    if (this.#heedsQuotes) {
+    if (this.#isCsv) {
       for (let at = part.indexOf(QUOTE); at >= 0; at = part.indexOf(QUOTE, at + 1)) this.#inQuotes = !this.#inQuotes;
     }
     this.#bytes += part.length;
