@@ -3,13 +3,14 @@
 // Contract: decisions#entities.
 import type { TenantCaller } from '../access/caller.ts';
 import { publishRevokedGrants, revokeGrants } from '../access/grants.ts';
-import { allows, isFieldVisible, restrictionOn } from '../access/rights.ts';
+import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { conflict, forbidden, invalid, invalidField, notFound, type Problem } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { identifier, literal, sql, type Tx } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
+import { visibleFields } from './access-scope.ts';
 import { type Catalog, catalogOf, entityFor, loadCatalog } from './catalog.ts';
 import { type Entity, type Field, tableNameOf } from './field.ts';
 import { type FieldDraft, fieldOf, NAME_PATTERN, parseFields } from './field-input.ts';
@@ -43,9 +44,8 @@ export async function getEntity(app: App, caller: TenantCaller, name: string): P
 
 /** The definition without the fields hidden from the caller. */
 export function viewOf(catalog: Catalog, caller: TenantCaller, entity: Entity): EntityView {
-  const rule = restrictionOn(caller.rights, entity.name);
   const { id, name, label, description, isSystem, createdAt, updatedAt } = entity;
-  const fields = entity.fields.filter(({ key }) => isFieldVisible(rule, key)).map((field) => fieldView(catalog, field));
+  const fields = visibleFields(caller, entity).map((field) => fieldView(catalog, field));
   return { id, name, label, description, isSystem, fields, createdAt, updatedAt };
 }
 

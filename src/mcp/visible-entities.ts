@@ -2,7 +2,8 @@
 // type name that is unique among them. What generated clients and the caller's own API document are made
 // of. Pure. Contract: decisions#roles, decisions#mcp.
 import type { TenantCaller } from '../access/caller.ts';
-import { allows, isFieldVisible, OPERATIONS, type Operation, restrictionOn } from '../access/rights.ts';
+import { allows, OPERATIONS, type Operation } from '../access/rights.ts';
+import { visibleFields } from '../entities/access-scope.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Field } from '../entities/field.ts';
 
@@ -19,16 +20,16 @@ export interface VisibleEntity {
 export function visibleEntities(catalog: Catalog, caller: TenantCaller): VisibleEntity[] {
   const taken = new Set<string>();
   const visible: VisibleEntity[] = [];
-  for (const { name, label, description, fields } of catalog.byName.values()) {
+  for (const entity of catalog.byName.values()) {
+    const { name, label, description } = entity;
     const operations = new Set(OPERATIONS.filter((operation) => allows(caller.rights, operation, name)));
     if (operations.size === 0) continue;
-    const rule = restrictionOn(caller.rights, name);
     visible.push({
       name,
       description: description ?? label,
       typeName: freshName(name, taken),
       operations,
-      fields: fields.filter(({ key }) => isFieldVisible(rule, key)),
+      fields: visibleFields(caller, entity),
     });
   }
   return visible;

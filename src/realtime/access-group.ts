@@ -2,7 +2,6 @@
 // When it is looked up again, and what follows when it cannot be told, is the audience's matter.
 // Contract: decisions#changes-of-rights, decisions#sse, decisions#websocket.
 import type { TenantCaller } from '../access/caller.ts';
-import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { type Projection, projectionOf } from './projection.ts';
 
@@ -33,10 +32,10 @@ export class AccessGroup<Seat> {
     this.#projections.clear();
   }
 
-  projectionOf(catalog: Catalog, entity: Entity): Projection | null {
+  projectionOf(entity: Entity): Projection | null {
     const known = this.#projections.get(entity.id);
     if (known?.entity === entity) return known.view;
-    const view = projectionOf(catalog, this.caller, entity);
+    const view = projectionOf(this.caller, entity);
     this.#projections.set(entity.id, { entity, view });
     return view;
   }

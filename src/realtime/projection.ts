@@ -3,11 +3,10 @@
 // filtered nothing is pushed at all. Contract: interface#sse, interface#websocket, decisions#sse.
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, restrictionOn } from '../access/rights.ts';
-import type { Catalog } from '../entities/catalog.ts';
+import { visibleFields } from '../entities/access-scope.ts';
 import type { Entity, Field } from '../entities/field.ts';
 import type { EventRow } from '../events/event.ts';
 import type { RelayedEvent } from '../events/relay.ts';
-import { accessScopeOf } from '../records/access-scope.ts';
 import { shape } from '../records/shape.ts';
 import { type SseFrame, sseFrame } from './sse-channel.ts';
 
@@ -20,10 +19,10 @@ export interface Projection {
 }
 
 /** The caller's view of an entity's events; null when it gets none of them. */
-export function projectionOf(catalog: Catalog, caller: TenantCaller, entity: Entity): Projection | null {
+export function projectionOf(caller: TenantCaller, entity: Entity): Projection | null {
   if (!allows(caller.rights, 'read', entity.name)) return null;
   if (restrictionOn(caller.rights, entity.name)?.rowFilter !== undefined) return null;
-  const { fields } = accessScopeOf(catalog, caller, entity);
+  const fields = visibleFields(caller, entity);
   const isComplete = fields.length === entity.fields.length;
   return { key: isComplete ? '*' : fields.map(({ slot }) => slot).join(), entity, fields, isComplete };
 }

@@ -220,7 +220,7 @@ export class TenantConnections implements Subscriber {
     for (const seats of this.#recipientsOf(event)) {
       listeners += seats.size;
       for (const seat of seats) {
-        const view = entity === undefined ? null : seat.group.projectionOf(catalog, entity);
+        const view = entity === undefined ? null : seat.group.projectionOf(entity);
         seat.connection.deliver(seat, event, rendering, view);
       }
     }

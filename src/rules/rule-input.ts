@@ -3,6 +3,7 @@
 // constants, and the fields named in `{{...}}`. Failures: 400 that names every problem.
 // Contract: decisions#rules.
 import type { TenantCaller } from '../access/caller.ts';
+import { allNames } from '../entities/access-scope.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { type Action, PRIORITIES, TRIGGERS, type Trigger } from '../entities/rule.ts';
@@ -12,7 +13,6 @@ import { type Names, SYSTEM_FIELDS } from '../expression/ast.ts';
 import { parseExpression } from '../expression/parse.ts';
 import { Input, OBJECT, oneOf, strangers, text, wholeNumber } from '../http/input.ts';
 import { LIMITS } from '../limits.ts';
-import { allNames } from '../records/access-scope.ts';
 import { placeholdersIn } from '../records/write/template.ts';
 import type { JsonObject } from '../runtime/text.ts';
 

@@ -4,6 +4,7 @@
 import type { TenantCaller } from '../access/caller.ts';
 import type { EntityRestriction, Operation } from '../access/rights.ts';
 import { isEntityName, isOperationList, isResource, isWildcard, OPERATIONS_RULE } from '../access/rights.ts';
+import { allNames } from '../entities/access-scope.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { invalid, type Problem, ServiceError } from '../errors.ts';
@@ -11,7 +12,6 @@ import { SYSTEM_FIELDS } from '../expression/ast.ts';
 import { parseExpression } from '../expression/parse.ts';
 import { strangers } from '../http/input.ts';
 import { LIMITS } from '../limits.ts';
-import { allNames } from '../records/access-scope.ts';
 import type { JsonObject } from '../runtime/text.ts';
 
 /** Members that were left out are undefined; a description of null takes it away. */

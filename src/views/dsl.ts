@@ -3,13 +3,13 @@
 // Failures: 400 that names each condition; 409 once a definition has moved from under a view.
 // Contract: interface#view, decisions#expressions.
 import type { TenantCaller } from '../access/caller.ts';
+import { accessScopeOf, allNames } from '../entities/access-scope.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { conflict, type Problem, ServiceError } from '../errors.ts';
 import { and, type Expression, type Names } from '../expression/ast.ts';
 import { parseExpression } from '../expression/parse.ts';
 import type { Sound } from '../http/check.ts';
-import { accessScopeOf, allNames } from '../records/access-scope.ts';
 import type { FilterDsl } from './view.ts';
 
 const PATH = 'filterDsl';

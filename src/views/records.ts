@@ -6,9 +6,9 @@
 
 import { requireRight, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
+import { type AccessScope, accessScopeOf } from '../entities/access-scope.ts';
 import { notFound } from '../errors.ts';
 import { and } from '../expression/ast.ts';
-import { type AccessScope, accessScopeOf } from '../records/access-scope.ts';
 import { findRow } from '../records/read/find.ts';
 import { depthOf, type ListInput, listIn, readProjection } from '../records/read/list.ts';
 import type { ReadInput } from '../records/read/read.ts';

@@ -4,13 +4,13 @@
 // Contract: decisions#bulk, decisions#import.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
+import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
 import { type Catalog, catalogOf, forgetCatalog } from '../../entities/catalog.ts';
 import { conflict, notFound, ServiceError } from '../../errors.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import type { Tx } from '../../runtime/sql.ts';
 import type { JsonObject } from '../../runtime/text.ts';
-import { type AccessScope, accessScopeOf } from '../access-scope.ts';
 import { lockRows } from '../read/find.ts';
 import type { RecordRow } from '../row.ts';
 import { isDuplicate, translateViolation } from '../write/constraints.ts';

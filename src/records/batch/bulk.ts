@@ -5,11 +5,11 @@
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
+import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
 import { type Catalog, catalogOf, catalogWithin, entityFor, forgetCatalog } from '../../entities/catalog.ts';
 import { conflict, forbidden, invalid, notFound, type Problem, ServiceError } from '../../errors.ts';
 import { errorBody } from '../../http/reply.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
-import { type AccessScope, accessScopeOf } from '../access-scope.ts';
 import type { RecordRow } from '../row.ts';
 import { shape } from '../shape.ts';
 import { translateViolation } from '../write/constraints.ts';

@@ -3,6 +3,7 @@
 // Contract: decisions#aggregates.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
+import { accessScopeOf } from '../../entities/access-scope.ts';
 import { catalogOf, entityFor } from '../../entities/catalog.ts';
 import { invalid, invalidField, type Problem } from '../../errors.ts';
 import type { FieldRef, Names } from '../../expression/ast.ts';
@@ -10,7 +11,6 @@ import { columnOf } from '../../expression/to-sql.ts';
 import { isOrdered, NUMBER } from '../../expression/value-types.ts';
 import { LIMITS } from '../../limits.ts';
 import { EMPTY, identifier, join, raw, type Sql, sql } from '../../runtime/sql.ts';
-import { accessScopeOf } from '../access-scope.ts';
 import { type ListInput, select } from './list.ts';
 
 export interface AggregateInput extends Pick<ListInput, 'filters' | 'search' | 'equalTo'> {

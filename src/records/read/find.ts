@@ -1,13 +1,14 @@
 // Finds records within a caller's access scope, and evaluates conditions on rows. A row outside the scope is
 // not found, like one that does not exist.
 // Contract: decisions#writes-within-a-role.
+
+import type { AccessScope } from '../../entities/access-scope.ts';
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';
 import { type Expression, relationKeys, type StoredRow } from '../../expression/ast.ts';
 import { type EvaluationContext, evaluate } from '../../expression/evaluate.ts';
 import { toSql } from '../../expression/to-sql.ts';
 import { EMPTY, type Queries, type Sql, sql, type Tx } from '../../runtime/sql.ts';
-import type { AccessScope } from '../access-scope.ts';
 import { RECORD_COLUMNS, type RecordRow, storedRow } from '../row.ts';
 
 const R = sql`r`;

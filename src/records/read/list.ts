@@ -4,6 +4,7 @@
 
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
+import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
 import { catalogOf, entityFor } from '../../entities/catalog.ts';
 import type { Field } from '../../entities/field.ts';
 import { invalid } from '../../errors.ts';
@@ -12,7 +13,6 @@ import { equals, parseExpression } from '../../expression/parse.ts';
 import { toSql } from '../../expression/to-sql.ts';
 import { LIMITS } from '../../limits.ts';
 import { join, type Sql, sql } from '../../runtime/sql.ts';
-import { type AccessScope, accessScopeOf } from '../access-scope.ts';
 import type { RecordPage } from '../record.ts';
 import { shape } from '../shape.ts';
 import { readSort, type SortKey, writeCursor } from './order.ts';

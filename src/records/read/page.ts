@@ -2,10 +2,10 @@
 // scan returns them first, which no list wants. A descending list, and one that continues from a cursor, is
 // therefore read in two segments: first the records with a value, then those without. Contract: decisions#lists, decisions#order.
 import type { App } from '../../app.ts';
+import type { AccessScope } from '../../entities/access-scope.ts';
 import { indexKinds } from '../../entities/indexes.ts';
 import { invalidField } from '../../errors.ts';
 import { EMPTY, join, type Sql, sql } from '../../runtime/sql.ts';
-import type { AccessScope } from '../access-scope.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
 import {
   afterCursor,

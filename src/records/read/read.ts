@@ -4,10 +4,10 @@
 
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
+import { accessScopeOf } from '../../entities/access-scope.ts';
 import { catalogOf, entityFor } from '../../entities/catalog.ts';
 import { notFound } from '../../errors.ts';
 import { isUuid } from '../../runtime/ids.ts';
-import { accessScopeOf } from '../access-scope.ts';
 import type { FlatRecord } from '../record.ts';
 import { etagOf, shape } from '../shape.ts';
 import { findRow } from './find.ts';

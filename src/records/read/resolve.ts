@@ -5,13 +5,13 @@
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
+import { accessScopeOf } from '../../entities/access-scope.ts';
 import { type Catalog, catalogOf } from '../../entities/catalog.ts';
 import type { Entity, Field } from '../../entities/field.ts';
 import { invalidField, type ServiceError } from '../../errors.ts';
 import { toSql } from '../../expression/to-sql.ts';
 import { LIMITS } from '../../limits.ts';
 import { EMPTY, sql } from '../../runtime/sql.ts';
-import { accessScopeOf } from '../access-scope.ts';
 import type { FlatRecord } from '../record.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
 import { shape } from '../shape.ts';

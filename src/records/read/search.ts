@@ -1,9 +1,11 @@
 // Full-text search. The positions of a record's search terms are the numbers of the fields that contain them, so one
 // index serves every caller; for a caller with hidden fields the query also checks the positions.
 // Contract: decisions#search.
+
+import type { AccessScope } from '../../entities/access-scope.ts';
+import { specOf } from '../../entities/field-types.ts';
 import { searchTerms } from '../../entities/search-vector.ts';
 import { join, type Sql, sql } from '../../runtime/sql.ts';
-import { type AccessScope, searchedSlots } from '../access-scope.ts';
 
 const QUERY_TERMS_MAX = 32;
 
@@ -20,4 +22,11 @@ export function searchCondition(scope: AccessScope, query: string): Sql | null {
       where w.lexeme ^@ ${term} and w.positions && ${slots}::smallint[])`,
   );
   return sql`(${join([indexed, ...visible], ' and ')})`;
+}
+
+/** The slots of the visible text fields, and whether they are all that were ever indexed. */
+function searchedSlots({ entity, fields }: AccessScope): { slots: number[]; isAll: boolean } {
+  const slots = fields.filter((field) => specOf(field).isSearchable).map(({ slot }) => Number(slot.slice(1)));
+  const all = entity.fields.filter((field) => specOf(field).isSearchable).length;
+  return { slots, isAll: slots.length === all && entity.retiredSlots.length === 0 };
 }

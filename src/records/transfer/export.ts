@@ -4,6 +4,7 @@
 // Contract: decisions#export.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
+import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
 import { catalogOf, entityFor } from '../../entities/catalog.ts';
 import type { Field } from '../../entities/field.ts';
 import { cellOf } from '../../entities/field-types.ts';
@@ -11,7 +12,6 @@ import { rateLimited } from '../../errors.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { LIMITS } from '../../limits.ts';
 import { sql } from '../../runtime/sql.ts';
-import { type AccessScope, accessScopeOf } from '../access-scope.ts';
 import { type ListInput, readProjection, select } from '../read/list.ts';
 import { orderBy, readSort } from '../read/order.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';

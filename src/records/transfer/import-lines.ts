@@ -3,6 +3,7 @@
 // Contract: decisions#import.
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
+import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
 import { catalogOf, entityFor } from '../../entities/catalog.ts';
 import type { Field } from '../../entities/field.ts';
 import { specOf } from '../../entities/field-types.ts';
@@ -10,7 +11,6 @@ import { invalid, type Problem } from '../../errors.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { inspectJson } from '../../http/body.ts';
 import type { JsonObject } from '../../runtime/text.ts';
-import { type AccessScope, accessScopeOf } from '../access-scope.ts';
 import { cellsOf } from './csv.ts';
 import type { Format } from './export.ts';
 import type { Line } from './lines.ts';

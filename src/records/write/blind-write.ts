@@ -2,6 +2,8 @@
 // filter asks what the record becomes, and nothing else that is stored decides over the change. A change
 // that is none of these, or whose statement matches no row, is left to the caller, who reads the record
 // and knows why (404, 412, 400, or a definition that has moved on).
+
+import type { AccessScope } from '../../entities/access-scope.ts';
 import type { Entity, Field } from '../../entities/field.ts';
 import { specOf } from '../../entities/field-types.ts';
 import { searchVector } from '../../entities/search-vector.ts';
@@ -11,7 +13,6 @@ import { toSql } from '../../expression/to-sql.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { type Queries, sql } from '../../runtime/sql.ts';
 import type { JsonObject } from '../../runtime/text.ts';
-import type { AccessScope } from '../access-scope.ts';
 import type { RecordRow } from '../row.ts';
 import { deleteRow, patchRow, type StoredPatch } from './statements.ts';
 import { actsOn } from './triggers.ts';

@@ -3,6 +3,7 @@
 // Failures: 409 under `restrict`. Contract: decisions#fields.
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
+import { accessScopeOf } from '../../entities/access-scope.ts';
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity, Field, Reference } from '../../entities/field.ts';
 import type { SlotValues } from '../../entities/values.ts';
@@ -10,7 +11,6 @@ import { conflict, invalid, type Problem, type ServiceError } from '../../errors
 import type { Cause } from '../../events/outbox.ts';
 import { columnOf, toSql } from '../../expression/to-sql.ts';
 import { type Queries, type Sql, sql, type Tx } from '../../runtime/sql.ts';
-import { accessScopeOf } from '../access-scope.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
 import { deleteRows, type Target, updateRows } from './statements.ts';
 import { applyRules, businessRuleError, type PreparedRow } from './triggers.ts';

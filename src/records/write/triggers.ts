@@ -3,6 +3,7 @@
 // named, and the statement that makes the change notes them. Nothing is done here for an entity
 // without rules. Failures: 400 BUSINESS_RULE_ERROR. Contract: decisions#rules.
 import type { TenantCaller } from '../../access/caller.ts';
+import { allNames } from '../../entities/access-scope.ts';
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';
 import type { Action, Rule, RuleOperation } from '../../entities/rule.ts';
@@ -12,7 +13,6 @@ import type { Expression } from '../../expression/ast.ts';
 import { parseExpression } from '../../expression/parse.ts';
 import type { Queries } from '../../runtime/sql.ts';
 import type { JsonObject } from '../../runtime/text.ts';
-import { allNames } from '../access-scope.ts';
 import { meets } from '../read/find.ts';
 import { type RecordRow, storedRow } from '../row.ts';
 import { render } from './template.ts';

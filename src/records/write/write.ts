@@ -4,6 +4,7 @@
 // Contract: interface#records, decisions#records, decisions#writes-within-a-role.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
+import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
 import { type Catalog, catalogOf, catalogWithin, forgetCatalog } from '../../entities/catalog.ts';
 import { isSearchVectorUnchanged } from '../../entities/search-vector.ts';
 import { applyPatch, IS_REQUIRED, readNew, readPatch, type SlotValues, unwrap } from '../../entities/values.ts';
@@ -14,7 +15,6 @@ import { isUuid, newId } from '../../runtime/ids.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import type { Queries, Tx } from '../../runtime/sql.ts';
 import type { JsonObject } from '../../runtime/text.ts';
-import { type AccessScope, accessScopeOf } from '../access-scope.ts';
 import { findRow, lockRow, meets } from '../read/find.ts';
 import type { RecordRow } from '../row.ts';
 import { blindDelete, blindUpdate } from './blind-write.ts';

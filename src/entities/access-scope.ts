@@ -1,0 +1,95 @@
+// The access rule, second half: what a caller sees of one entity. The rights (access/rights.ts) say which
+// operations it may use and how it is restricted; the scope applies the restriction to fields, rows, and the
+// names allowed in conditions. Reads, writes, totals, search, relations and events all use it.
+// Contract: interface#role, decisions#roles, decisions#expressions.
+import type { TenantCaller } from '../access/caller.ts';
+import { allows, isFieldVisible, restrictionOn } from '../access/rights.ts';
+import { forbidden, ServiceError } from '../errors.ts';
+import { type Expression, type Names, type Related, SYSTEM_FIELDS } from '../expression/ast.ts';
+import { parseExpression } from '../expression/parse.ts';
+import type { Catalog } from './catalog.ts';
+import type { Entity, Field } from './field.ts';
+
+export interface AccessScope {
+  readonly entity: Entity;
+  /** The visible fields, in their order. */
+  readonly fields: readonly Field[];
+  /** The condition that rows must meet to exist for the caller; null when all do. */
+  readonly rowFilter: Expression | null;
+  /** What the caller may name in filters and sort keys. */
+  readonly names: Names;
+  sees(field: Field): boolean;
+}
+
+/** The caller's scope of an entity; `now` fixes `$now` for the request. 403 when its row filter no longer fits the entity. */
+export function accessScopeOf(catalog: Catalog, caller: TenantCaller, entity: Entity, now = new Date()): AccessScope {
+  const filter = restrictionOn(caller.rights, entity.name)?.rowFilter;
+  const sees = visibility(caller, entity);
+  const readable = (target: Entity): Omit<Related, 'table'> | undefined => {
+    if (!allows(caller.rights, 'read', target.name)) return undefined;
+    const { names, rowFilter } = accessScopeOf(catalog, caller, target, now);
+    return { names, rows: rowFilter };
+  };
+  return {
+    entity,
+    fields: visibleFields(caller, entity),
+    rowFilter: filter === undefined ? null : parseRowFilter(catalog, caller, entity, filter, now),
+    names: namesOf(catalog, caller, entity, now, sees, readable),
+    sees,
+  };
+}
+
+/** The fields that a caller who may use the entity sees, in their order. */
+export function visibleFields(caller: TenantCaller, entity: Entity): readonly Field[] {
+  const isRestricted = restrictionOn(caller.rights, entity.name) !== undefined;
+  return isRestricted ? entity.fields.filter(visibility(caller, entity)) : entity.fields;
+}
+
+function visibility({ rights }: TenantCaller, { name }: Entity): (field: Field) => boolean {
+  const restriction = restrictionOn(rights, name);
+  return ({ key }) => isFieldVisible(restriction, key);
+}
+
+/** A row filter may use hidden fields, and follows relations without restriction. The 403 does not reveal its text. */
+function parseRowFilter(catalog: Catalog, caller: TenantCaller, entity: Entity, text: string, now: Date): Expression {
+  try {
+    return parseExpression(text, allNames(catalog, caller, entity, now), 'rowFilter');
+  } catch (error) {
+    if (error instanceof ServiceError) throw forbidden(`the role's row filter no longer fits ${entity.name}`);
+    throw error;
+  }
+}
+
+/** The names of every field, for the conditions of roles, views and rules. */
+export function allNames(catalog: Catalog, caller: TenantCaller, entity: Entity, now: Date): Names {
+  const unrestricted = (target: Entity) => ({ names: allNames(catalog, caller, target, now), rows: null });
+  return namesOf(catalog, caller, entity, now, () => true, unrestricted);
+}
+
+/** The names of visible fields; `related` gives the names and rows behind a relation, or undefined when it is not readable. */
+function namesOf(
+  catalog: Catalog,
+  { id, email, role, kind }: TenantCaller,
+  entity: Entity,
+  now: Date,
+  sees: (field: Field) => boolean,
+  related: (target: Entity) => Omit<Related, 'table'> | undefined,
+): Names {
+  return {
+    field: (key) => {
+      const field = entity.byKey.get(key);
+      return field !== undefined && sees(field) ? field.ref : systemField(key);
+    },
+    related: (key) => {
+      const target = catalog.byId.get(entity.byKey.get(key)?.targetId ?? '');
+      const reached = target && related(target);
+      return target && reached && { table: target.table, ...reached };
+    },
+    user: { id, email, role, kind },
+    now,
+  };
+}
+
+function systemField(key: string) {
+  return Object.hasOwn(SYSTEM_FIELDS, key) ? SYSTEM_FIELDS[key as keyof typeof SYSTEM_FIELDS] : undefined;
+}
