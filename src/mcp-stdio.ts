@@ -1,8 +1,8 @@
-// MCP over standard input and output, for clients that start their servers themselves: the same tools on
-// the same database as the service, by the same environment. The credential is SVC_CREDENTIAL (a key or
-// token) or SVC_ADMIN_SECRET, the tenant SVC_TENANT, the tools those of SVC_MCP_PROFILE (basic, advanced).
-// Only the protocol goes to standard output, the log to standard error. Ends when the input has ended and
-// all is answered. Exit codes: 0, or 1 when it cannot start. Contract: decisions#mcp.
+// MCP over standard input and output, for clients that start their own servers: the same tools on the same
+// database, configured by the same environment. The credential is SVC_CREDENTIAL (a key or token) or
+// SVC_ADMIN_SECRET, the tenant SVC_TENANT, the profile SVC_MCP_PROFILE (basic, advanced). Standard output carries
+// only the protocol; the log goes to standard error. Ends when the input has ended and every request is answered.
+// Exit codes: 0, or 1 when it cannot start. Contract: decisions#mcp.
 import process from 'node:process';
 import { PassThrough, type Readable, type Writable } from 'node:stream';
 import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio';
@@ -35,13 +35,13 @@ async function main(): Promise<number> {
     const app = await createApp(config, databaseUrl, log);
     stages.add('broker and database', () => closeApp(app));
     app.address = config.baseUrl ?? `http://${config.host}:${config.port}`;
-    const entering = entranceOf(app, headersOf(environment));
+    const open = contextOpener(app, headersOf(environment));
     const { transport, isAnswered } = untilAnswered(process.stdin, process.stdout);
-    const connection = serveStdio(() => mcpServer(app, profile, entering), {
+    const connection = serveStdio(() => mcpServer(app, profile, open), {
       transport,
-      onerror: (error) => log.warn('a message was not understood', { error }),
+      onerror: (error) => log.warn('invalid message on standard input', { error }),
     });
-    await Promise.race([isAnswered, signalled()]);
+    await Promise.race([isAnswered, terminationSignal()]);
     await connection.close();
     await new Promise<unknown>((resolve) => process.stdout.write('', resolve));
   } finally {
@@ -55,7 +55,7 @@ function profileOf({ SVC_MCP_PROFILE: profile = 'basic' }: Environment): Profile
   throw new ConfigError(['SVC_MCP_PROFILE: expected basic or advanced']);
 }
 
-/** The headers that a client of REST would send. */
+/** The headers that a REST client would send. */
 function headersOf({ SVC_CREDENTIAL, SVC_ADMIN_SECRET, SVC_TENANT }: Environment): Record<string, string> {
   return {
     ...(SVC_CREDENTIAL ? { authorization: `Bearer ${SVC_CREDENTIAL}` } : {}),
@@ -64,8 +64,8 @@ function headersOf({ SVC_CREDENTIAL, SVC_ADMIN_SECRET, SVC_TENANT }: Environment
   };
 }
 
-/** Each call is authenticated anew; the connection is one session. */
-function entranceOf(app: App, headers: Record<string, string>): OpenToolContext {
+/** Authenticates every call; the connection is one session. */
+function contextOpener(app: App, headers: Record<string, string>): OpenToolContext {
   const { routes } = createApi(app);
   const describe: DescribeRoutes = (caller) => documentFor(app, routes, caller);
   let selected: string | undefined;
@@ -80,7 +80,7 @@ function entranceOf(app: App, headers: Record<string, string>): OpenToolContext 
   };
 }
 
-/** A transport that outlives its input until every request in it has been answered. */
+/** A transport that stays open after its input has ended, until every request is answered. */
 function untilAnswered(input: Readable, output: Writable) {
   const lines = new PassThrough();
   const answers = new PassThrough();
@@ -113,15 +113,15 @@ interface Message {
   params?: { requestId?: unknown };
 }
 
-/** Tells of each JSON message that passes, one a line; what is none is left to the transport. */
-function eachMessage(stream: Readable, tell: (message: Message) => void): void {
+/** Calls back for each JSON message in the stream, one per line; the transport reports invalid ones. */
+function eachMessage(stream: Readable, onMessage: (message: Message) => void): void {
   let rest = Buffer.alloc(0);
   stream.on('data', (chunk: Buffer) => {
     rest = Buffer.concat([rest, chunk]);
     for (let end = rest.indexOf('\n'); end >= 0; end = rest.indexOf('\n')) {
       const message = parsed(rest.subarray(0, end).toString());
       rest = rest.subarray(end + 1);
-      if (message !== undefined) tell(message);
+      if (message !== undefined) onMessage(message);
     }
   });
 }
@@ -135,7 +135,7 @@ function parsed(line: string): Message | undefined {
   }
 }
 
-function signalled(): Promise<void> {
+function terminationSignal(): Promise<void> {
   return new Promise((resolve) => {
     process.once('SIGTERM', () => resolve());
     process.once('SIGINT', () => resolve());

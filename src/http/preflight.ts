@@ -2,7 +2,7 @@
 // credential is asked for, none is sent. 503 when the database is away.
 // Contract: decisions#keys.
 import { Elysia } from 'elysia';
-import { preflightHeaders } from '../access/cors.ts';
+import { preflightHeaders } from '../access/origins.ts';
 import type { App } from '../app.ts';
 
 /** OPTIONS on every path: 204, with CORS headers for the origins of public keys. */

@@ -2,8 +2,8 @@
 // the origins they name, within rate limits per minute and per day.
 // Contract: interface#public-key, decisions#keys.
 import type { TenantCaller } from '../access/caller.ts';
-import { isOrigin } from '../access/cors.ts';
 import { lockRoleById } from '../access/grants.ts';
+import { isOrigin } from '../access/origins.ts';
 import { rolesOf } from '../access/role-store.ts';
 import type { App } from '../app.ts';
 import { Input, someOf, text, texts, wholeNumber } from '../http/input.ts';

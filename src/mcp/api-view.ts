@@ -1,6 +1,6 @@
-// The API document as one caller may use it: only the routes that its kind gets into, and instead of the
-// routes of any entity those of the entities that it may use, with their fields spelt out. What it may not
-// read it does not find here. Pure. Contract: interface#mcp, decisions#roles.
+// The API document for one caller: the routes its credential may use, and in place of the record routes of any
+// entity those of the entities it may use, with their fields. It shows nothing that the caller may not read.
+// Pure. Contract: interface#mcp, decisions#roles.
 import type { AdminKeyAccess } from '../access/admin-key-access.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Operation } from '../access/rights.ts';
@@ -12,14 +12,14 @@ import type { VisibleEntity } from './visible-entities.ts';
 type Json = { [key: string]: unknown };
 type Paths = Record<string, Record<string, Json>>;
 
-/** A route as the framework lists it. */
+/** A route in the framework's list. */
 export interface ListedRoute {
   method: string;
   path: string;
   hooks?: unknown;
 }
 
-/** Whether this kind of caller gets into a route at all. */
+/** Whether the caller's credential is accepted on a route. */
 export function mayUseRoute(caller: Caller, { hooks }: ListedRoute): boolean {
   const access = (hooks as { detail: { 'x-access': Access | AdminKeyAccess | 'open' } }).detail['x-access'];
   if (access === 'open' || access === 'any') return true;
@@ -39,7 +39,7 @@ const NEEDED: Readonly<Record<string, Operation>> = {
   delete: 'delete',
 };
 
-/** The document with the record routes of each entity; it is changed in place. */
+/** Replaces the record routes of the document, in place, by those of each entity. */
 export function withEntities(document: Json, entities: readonly VisibleEntity[]): Json {
   const paths = document.paths as Paths;
   const schemas = (document.components as { schemas: Json }).schemas;
@@ -57,7 +57,7 @@ export function withEntities(document: Json, entities: readonly VisibleEntity[])
   return document;
 }
 
-/** An operation of any entity as that of one: without the parameter, with its own names and types. */
+/** The operation of one entity: without the path parameter, with its own names and types. */
 function operationFor(operation: Json, { typeName }: VisibleEntity): Json {
   const text = JSON.stringify(operation)
     .replaceAll('"#/components/schemas/Record"', `"#/components/schemas/${typeName}Record"`)

@@ -1,5 +1,5 @@
-// MCP tools for bots. All but `whoami_bot` need a tenant admin, as the REST routes do: a secret is shown
-// once, when it is made. Failures are those of the operations.
+// MCP tools for bots. As over REST, all but `whoami_bot` need a tenant admin, and a secret is shown once, when it
+// is made. Failures are those of the operations.
 // Contract: interface#mcp, interface#bot.
 import { Type } from '@sinclair/typebox';
 import { requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
@@ -28,41 +28,41 @@ export const BOT_TOOLS: readonly Tool[] = [
   defineTool({
     name: 'register_bot',
     title: 'Register a bot',
-    description: 'Registers a bot in the tenant. The answer holds its secret, which is never shown again.',
+    description: 'Registers a bot in the tenant. The result contains its secret, which is not shown again.',
     profile: 'basic',
     hints: ADDS,
     input: toolInput({ name: Name, permissions: Type.Optional(Permissions) }),
     output: WithSecret,
-    run: async (ask, { name, permissions, tenantSlug }) => {
-      const caller = admin(ask);
-      return registerBot(ask.app, caller, { name, permissions, tenantSlug: tenantSlug ?? caller.tenant.slug });
+    run: async (context, { name, permissions, tenantSlug }) => {
+      const caller = admin(context);
+      return registerBot(context.app, caller, { name, permissions, tenantSlug: tenantSlug ?? caller.tenant.slug });
     },
   }),
   defineTool({
     name: 'identify_bot',
     title: 'Identify a bot',
-    description: 'Trades a bot’s name and secret for a token of one hour.',
+    description: 'Exchanges a bot’s name and secret for a token of one hour.',
     profile: 'basic',
     hints: ADDS,
     input: toolInput({ name: Type.String(), secret: Type.String({ description: 'The bot’s secret. Sensitive.' }) }),
     output: IdentifiedSchema,
-    run: async (ask, { name, secret }) => identifyBot(ask.app, admin(ask), { name, secret }, ask.request),
+    run: async (context, { name, secret }) =>
+      identifyBot(context.app, admin(context), { name, secret }, context.request),
   }),
   defineTool({
     name: 'list_bots',
     title: 'List bots',
-    description: 'Lists the bots of the tenant, revoked ones too, without their secrets.',
+    description: 'Lists the bots of the tenant, including revoked ones, without their secrets.',
     profile: 'basic',
     hints: READS,
     input: toolInput({}),
     output: Type.Object({ bots: Type.Array(BotSchema) }),
-    run: async (ask) => ({ bots: await listBots(ask.app, admin(ask)) }),
+    run: async (context) => ({ bots: await listBots(context.app, admin(context)) }),
   }),
   defineTool({
     name: 'whoami_bot',
     title: 'Who am I',
-    description:
-      'Tells what bot, or other credential, this connection acts as, in which tenant, with what permissions.',
+    description: 'Shows the bot or other credential of this connection, its tenant and its permissions.',
     profile: 'basic',
     hints: READS,
     input: toolInput({}),
@@ -75,13 +75,13 @@ export const BOT_TOOLS: readonly Tool[] = [
   defineTool({
     name: 'revoke_bot',
     title: 'Revoke a bot',
-    description: 'Revokes a bot for good. It gets no more tokens; those it holds run out within the hour.',
+    description: 'Revokes a bot permanently. It gets no more tokens; those it holds expire within the hour.',
     profile: 'basic',
     hints: REPLACES,
     input: toolInput({ bot_id: Type.String({ description: 'The id of the bot, a UUID.' }) }),
     output: Revoked,
-    run: async (ask, { bot_id: id }) => {
-      await revokeBot(ask.app, admin(ask), id);
+    run: async (context, { bot_id: id }) => {
+      await revokeBot(context.app, admin(context), id);
       return { id: id.toLowerCase(), revoked: true };
     },
   }),

@@ -1,17 +1,17 @@
-// The part of a generated client that hears of changes: webhooks that it verifies, and the event stream.
-// A text, like the prelude that it follows; `Records` and the client's address come with the entities.
-// Uses `fetch`, streams and Web Crypto only. Contract: interface#mcp, decisions#sse.
+// The last part of a generated client: verification of webhooks, and the event stream. A text, like the runtime
+// that precedes it; `Records`, `BASE_URL` and `TENANT` are generated in between. It uses only `fetch`, streams
+// and Web Crypto. Contract: interface#mcp, decisions#sse.
 
-/** Goes after the types of the entities. */
+/** Follows the types of the entities. */
 export const CLIENT_EVENTS = `
-export type Change = "record.created" | "record.updated" | "record.deleted";
+export type RecordEventType = "record.created" | "record.updated" | "record.deleted";
 
-/** A change as a webhook tells it, with the whole record. */
+/** An event as a webhook delivers it, with the whole record. */
 export type WebhookEvent = {
   [Name in keyof Records]: {
-    /** The same on every attempt: what has been seen before may be skipped. */
+    /** The same on every attempt: skip an id that was handled before. */
     id: string;
-    event: Change;
+    event: RecordEventType;
     entity: Name;
     record_id: string;
     data: Records[Name];
@@ -20,11 +20,11 @@ export type WebhookEvent = {
   };
 }[keyof Records];
 
-/** A change as the event stream tells it. */
+/** An event as the event stream delivers it. */
 export type RecordEvent = {
   [Name in keyof Records]: {
     id: string;
-    type: Change;
+    type: RecordEventType;
     timestamp: string;
     tenant: string;
     entity: Name;
@@ -33,17 +33,17 @@ export type RecordEvent = {
   };
 }[keyof Records];
 
-/** The event of a webhook's request; throws unless its subscription's secret has signed it, lately. */
+/** The event of a webhook request; throws unless the subscription's secret signed it within the tolerance. */
 export async function verifyWebhook(
   secret: string,
   headers: Headers | { [name: string]: string | string[] | undefined },
-  /** As it came, not parsed. */
+  /** The raw body, not parsed. */
   body: string,
   toleranceSeconds = 300,
 ): Promise<WebhookEvent> {
   const header = (name: string) => String((headers instanceof Headers ? headers.get(name) : headers[name]) ?? "");
   const time = header("webhook-timestamp");
-  if (!(Math.abs(Date.now() / 1000 - Number(time || NaN)) <= toleranceSeconds)) throw new Error("not signed lately");
+  if (!(Math.abs(Date.now() / 1000 - Number(time || NaN)) <= toleranceSeconds)) throw new Error("the timestamp is outside the tolerance");
   const bytes = (text: string) => new TextEncoder().encode(text);
   const decoded = (text: string) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
   const value = secret.startsWith("whsec_") ? decoded(secret.slice("whsec_".length)) : bytes(secret);
@@ -53,21 +53,21 @@ export async function verifyWebhook(
     const [version, code = ""] = signature.split(",");
     if (version === "v1" && (await crypto.subtle.verify("HMAC", key, decoded(code), signed))) return JSON.parse(body);
   }
-  throw new Error("not signed with this secret");
+  throw new Error("no signature matches the secret");
 }
 
 export interface EventOptions {
-  /** Those of these entities, and of these types, only. */
+  /** Only events of these entities and types; by default all. */
   entities?: readonly (keyof Records)[];
-  events?: readonly Change[];
-  /** Called when the stream is open: later changes will be told. */
+  events?: readonly RecordEventType[];
+  /** Called when the stream is open: it delivers every later event. */
   onOpen?: () => void;
   signal?: AbortSignal;
 }
 
 /**
- * Changes as they happen, until the stream ends; then call it anew, and look up what may have changed
- * meanwhile. For owner keys and platform keys.
+ * Yields events as they happen, until the stream ends. Then call it again and read the records that may have changed
+ * meanwhile. Needs an owner key or a platform key.
  */
 export async function* recordEvents(client: ClientOptions, options: EventOptions = {}): AsyncGenerator<RecordEvent> {
   const { entities, events, onOpen, signal } = options;
@@ -77,11 +77,11 @@ export async function* recordEvents(client: ClientOptions, options: EventOptions
   if (events !== undefined) url.searchParams.set("events", events.join());
   const headers = { accept: "text/event-stream", ...client.headers };
   const request = client.fetch ?? fetch;
-  const answer = await request(url.href, { method: "GET", headers, ...(signal === undefined ? {} : { signal }) });
-  if (!answer.ok || answer.body === null) throw await refusal(answer);
-  for await (const { event, data } of messages(answer.body)) {
+  const response = await request(url.href, { method: "GET", headers, ...(signal === undefined ? {} : { signal }) });
+  if (!response.ok || response.body === null) throw await apiError(response);
+  for await (const { event, data } of messages(response.body)) {
     if (event === "connected") onOpen?.();
-    else if (event === "error") throw new ApiError(answer.status, String(data.code), String(data.message));
+    else if (event === "error") throw new ApiError(response.status, String(data.code), String(data.message));
     else if (event.startsWith("record.")) yield data as unknown as RecordEvent;
   }
 }

@@ -1,8 +1,8 @@
-// The part of a generated client that is the same for every tenant: types of pages and errors, and the
-// function that sends requests. A text, since it is not this program's code but what it writes; it uses
-// `fetch` and `URL` only. Contract: interface#mcp.
+// The first part of a generated client, the same for every tenant: types of pages and errors, and the function
+// that sends requests. It is a text because it is generated code, not code of this service. It uses only `fetch`
+// and `URL`. Contract: interface#mcp.
 
-/** Goes before the types of the entities. */
+/** Precedes the types of the entities. */
 export const CLIENT_RUNTIME = `
 export type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
 
@@ -34,13 +34,13 @@ export interface ListOptions<Key extends string> {
   sort?: Key | \`-\${Key}\`;
   order?: "asc" | "desc";
   search?: string;
-  /** Such as: status = "open" AND amount > 10 */
+  /** A condition, such as: status = "open" AND amount > 10 */
   filters?: string;
   cursor?: string;
   count?: "exact" | "none";
 }
 
-/** What the service refused, and why. */
+/** An error answer of the service. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -55,7 +55,7 @@ export class ApiError extends Error {
 }
 
 export interface ClientOptions {
-  /** Where the service is; default: where the client was generated. */
+  /** The service's address; defaults to the one that generated the client. */
   baseUrl?: string;
   headers: Record<string, string>;
   fetch?: (url: string, init: RequestOptions) => Promise<Response>;
@@ -75,7 +75,7 @@ interface Envelope {
   error?: { code?: string; message?: string; details?: { path: string; message: string }[]; requestId?: string };
 }
 
-function sender(options: ClientOptions & { baseUrl: string; tenant: string }) {
+function requestSender(options: ClientOptions & { baseUrl: string; tenant: string }) {
   const request = options.fetch ?? fetch;
   return async function send<T>(
     method: string,
@@ -89,22 +89,22 @@ function sender(options: ClientOptions & { baseUrl: string; tenant: string }) {
     }
     const headers: Record<string, string> = { "x-tenant-id": options.tenant, ...options.headers };
     if (body !== undefined) headers["content-type"] = "application/json";
-    const answer = await request(url.href, {
+    const response = await request(url.href, {
       method,
       headers,
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
-    if (!answer.ok) throw await refusal(answer);
-    return ((await answer.json()) as Envelope).data as T;
+    if (!response.ok) throw await apiError(response);
+    return ((await response.json()) as Envelope).data as T;
   };
 }
 
-async function refusal(answer: Response): Promise<ApiError> {
-  const { error = {} } = (await answer.json()) as Envelope;
-  return new ApiError(answer.status, error.code ?? "", error.message ?? answer.statusText, error.details, error.requestId);
+async function apiError(response: Response): Promise<ApiError> {
+  const { error = {} } = (await response.json()) as Envelope;
+  return new ApiError(response.status, error.code ?? "", error.message ?? response.statusText, error.details, error.requestId);
 }
 
-/** Every record of a list, page by page. */
+/** All records of a list, fetched page by page. */
 async function* pages<T>(next: (more: { cursor: string }) => Promise<Page<T>>): AsyncGenerator<T> {
   let cursor: string | null = "";
   while (cursor !== null) {

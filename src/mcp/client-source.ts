@@ -1,29 +1,27 @@
-// Writes a TypeScript client for a tenant's entities: one file, no dependencies, compiles under `strict`.
-// Per entity a record type, the types of new and changed values, and the operations that the caller may
-// use; for all of them, webhooks and the event stream. Pure: the same entities give the same text.
-// Contract: interface#mcp.
+// Generates a TypeScript client for a tenant's entities: one file without dependencies that compiles under
+// `strict`. It has a record type, input types and the permitted operations for each entity, and verifies webhooks
+// and reads the event stream. Pure: the same entities give the same text. Contract: interface#mcp.
 import type { Field } from '../entities/field.ts';
 import { specOf } from '../entities/field-types.ts';
 import { CLIENT_EVENTS } from './client-events.ts';
 import { CLIENT_RUNTIME } from './client-runtime.ts';
 import type { VisibleEntity } from './visible-entities.ts';
 
-/** The client's file. `baseUrl` is its default address, `slug` the tenant that it names. */
+/** The text of the client. `baseUrl` is its default address, `slug` its tenant. */
 export function clientSource(
   entities: readonly VisibleEntity[],
   { baseUrl, slug }: { baseUrl: string; slug: string },
 ): string {
-  const known = new Set(entities.map(({ name }) => name));
   return [
-    `// Client of the tenant ${slug}: the entities, fields and operations that its maker may use.`,
-    '// Generated; to change it, generate it anew.',
+    `// Client of the tenant ${slug}, with the entities, fields and operations permitted to the credential that generated it.`,
+    '// Generated code: do not edit; generate it again.',
     CLIENT_RUNTIME.trim(),
     ...entities.map(typesOf),
     `const BASE_URL = ${JSON.stringify(baseUrl)};`,
     `const TENANT = ${JSON.stringify(slug)};`,
     recordsOf(entities),
     CLIENT_EVENTS.trim(),
-    factoryOf(entities.filter(({ name }) => known.has(name))),
+    factoryOf(entities),
   ]
     .join('\n\n')
     .concat('\n');
@@ -31,35 +29,35 @@ export function clientSource(
 
 function recordsOf(entities: readonly VisibleEntity[]): string {
   const members = entities.map(({ name, typeName }) => `  ${name}: ${typeName}Record;`);
-  return `/** The entities by name. */\nexport interface Records {\n${members.join('\n')}\n}`;
+  return `/** Record types by entity name. */\nexport interface Records {\n${members.join('\n')}\n}`;
 }
 
 function typesOf({ name, description, typeName, fields, operations }: VisibleEntity): string {
   const record = fields.map((field) => `  ${field.key}: ${specOf(field).clientType(field.options ?? [])} | null;`);
-  const fresh = fields.map((field) => `  ${field.key}${isNeeded(field) ? '' : '?'}: ${inputOf(field)};`);
+  const created = fields.map((field) => `  ${field.key}${isRequired(field) ? '' : '?'}: ${inputOf(field)};`);
   const blocks = [
-    `/** ${words(description ?? `A record of ${name}.`)} */\nexport interface ${typeName}Record extends SystemFields {\n${record.join('\n')}\n}`,
+    `/** ${commentText(description ?? `A record of ${name}.`)} */\nexport interface ${typeName}Record extends SystemFields {\n${record.join('\n')}\n}`,
   ];
   if (operations.has('create')) {
     blocks.push(
-      `/** What a new record of ${name} takes. */\nexport interface New${typeName} {\n${fresh.join('\n')}\n}`,
+      `/** The values of a new record of ${name}. */\nexport interface New${typeName} {\n${created.join('\n')}\n}`,
     );
   }
   if (operations.has('update')) {
     const changed = fields.map((field) => `  ${field.key}?: ${inputOf(field)};`);
     blocks.push(
-      `/** What may be changed in a record of ${name}; null clears a field. */\nexport interface ${typeName}Changes {\n${changed.join('\n')}\n}`,
+      `/** Changes of a record of ${name}; null clears a field. */\nexport interface ${typeName}Changes {\n${changed.join('\n')}\n}`,
     );
   }
   return blocks.join('\n\n');
 }
 
-/** A comment's words cannot end the comment. */
-function words(text: string): string {
+/** The text on one line, unable to end the comment it appears in. */
+function commentText(text: string): string {
   return text.replaceAll('*/', '* /').replaceAll(/\s+/g, ' ');
 }
 
-function isNeeded({ required, default: fallback }: Field): boolean {
+function isRequired({ required, default: fallback }: Field): boolean {
   return required && fallback === undefined;
 }
 
@@ -69,9 +67,9 @@ function inputOf({ type, options, required }: Field): string {
 }
 
 function factoryOf(entities: readonly VisibleEntity[]): string {
-  return `/** The client. Give it a credential's headers, such as \`{ authorization: "Bearer ..." }\`. */
+  return `/** Creates a client that sends the credential in these headers, such as \`{ authorization: "Bearer ..." }\`. */
 export function createClient(options: ClientOptions) {
-  const send = sender({ baseUrl: BASE_URL, tenant: TENANT, ...options });
+  const send = requestSender({ baseUrl: BASE_URL, tenant: TENANT, ...options });
   return {
 ${entities.map(methodsOf).join('\n')}
   };

@@ -1,6 +1,6 @@
-// MCP sessions of the 2025 protocol revision: an id that the client keeps, and the tenant it selected,
-// for a day. They are kept in Postgres, so that every process knows them; only the credential that
-// opened a session may use it. Later revisions have no sessions. Contract: interface#mcp, decisions#mcp.
+// MCP sessions of the 2025 protocol revision: an id that the client keeps for a day, and the tenant it selected.
+// They are stored in Postgres, so that every process knows them; only the credential that opened a session may
+// use it. Later revisions have no sessions. Failures: 404. Contract: interface#mcp, decisions#mcp.
 import type { Caller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
@@ -13,7 +13,7 @@ export interface McpSession {
   tenantSlug: string | null;
 }
 
-const KEPT_HOURS = 24;
+const TTL_HOURS = 24;
 
 const hashOf = (id: string) => sql`decode(${sha256(id).toString('hex')}, 'hex')`;
 
@@ -21,24 +21,24 @@ function ownerOf({ kind, id }: Caller): string {
   return `${kind}:${id ?? ''}`;
 }
 
-/** Opens a session and clears away those that have run out; resolves to its id. */
+/** Opens a session, deletes the expired ones, and resolves to its id. */
 export async function openMcpSession(app: App, caller: Caller): Promise<string> {
   const id = newToken('mcp_');
   await app.db.rows(sql`
-    with gone as (
-      delete from platform.mcp_sessions where created_at < now() - make_interval(hours => ${KEPT_HOURS})
+    with expired as (
+      delete from platform.mcp_sessions where created_at < now() - make_interval(hours => ${TTL_HOURS})
     )
     insert into platform.mcp_sessions (id_hash, owner) values (${hashOf(id)}, ${ownerOf(caller)})`);
   return id;
 }
 
-/** The session that a request names; null when it names none, 404 for one that is unknown or has run out. */
+/** The session that a request names; null when it names none, 404 for an unknown or expired one. */
 export async function mcpSessionOf(app: App, headers: Headers): Promise<McpSession | null> {
   const id = headers.get('mcp-session-id');
   if (id === null) return null;
   const row = await app.db.first<{ owner: string; tenant_slug: string | null }>(sql`
     select owner, tenant_slug from platform.mcp_sessions
-    where id_hash = ${hashOf(id)} and created_at >= now() - make_interval(hours => ${KEPT_HOURS})`);
+    where id_hash = ${hashOf(id)} and created_at >= now() - make_interval(hours => ${TTL_HOURS})`);
   if (row === undefined) throw notFound('session');
   return { id, owner: row.owner, tenantSlug: row.tenant_slug };
 }

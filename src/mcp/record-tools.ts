@@ -1,5 +1,5 @@
-// MCP tools for entities and records, which call the operations of the REST interface. Changes are marked as made by
-// `mcp`. Failures are those of the operations: 400, 403, 404, 409 by their codes.
+// MCP tools for entities and records, which call the operations of the REST interface. Their events are marked
+// `triggered_by: mcp`. Failures are those of the operations: 400, 403, 404, 409 by their codes.
 // Contract: decisions#mcp.
 
 import { Type } from '@sinclair/typebox';
@@ -41,7 +41,7 @@ const Query = toolInput({
       description: 'A condition, such as: status = "open" AND amount > 10. Operators: = != > < >= <= contains.',
     }),
   ),
-  search: Type.Optional(Type.String({ maxLength: 1_000, description: 'Words that must all occur.' })),
+  search: Type.Optional(Type.String({ maxLength: 1_000, description: 'Words that must all occur in the record.' })),
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: pageMax, description: '1-indexed page.' })),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: limitMax, description: 'Records per page; default 20.' })),
   sort: Type.Optional(Type.String({ description: 'Fields to sort by, separated by commas; - sorts one descending.' })),
@@ -57,8 +57,8 @@ function inTenant({ caller }: ToolContext): TenantCaller {
   return requireTenant(caller);
 }
 
-function writing(ask: ToolContext): WriteContext {
-  return autocommit(ask.app, inTenant(ask));
+function writing(context: ToolContext): WriteContext {
+  return autocommit(context.app, inTenant(context));
 }
 
 function flat({ row, scope }: Written): object {
@@ -74,18 +74,18 @@ export const RECORD_TOOLS: readonly Tool[] = [
     hints: READS,
     input: toolInput({}),
     output: Type.Object({ entities: Type.Array(EntitySchema) }),
-    run: async (ask) => ({ entities: await listEntities(ask.app, inTenant(ask)) }),
+    run: async (context) => ({ entities: await listEntities(context.app, inTenant(context)) }),
   }),
   defineTool({
     name: 'query_records',
     title: 'Query records',
-    description: 'Lists records of an entity that meet a condition, a page at a time, with the exact total.',
+    description: 'Lists the records of an entity that match a condition, one page at a time, with the exact total.',
     profile: 'basic',
     hints: READS,
     input: Query,
     output: RecordPageSchema,
-    run: async (ask, { entity_name: name, tenantSlug: _, ...input }) =>
-      listRecords(ask.app, inTenant(ask), name, input),
+    run: async (context, { entity_name: name, tenantSlug: _, ...input }) =>
+      listRecords(context.app, inTenant(context), name, input),
   }),
   defineTool({
     name: 'get_record',
@@ -95,40 +95,40 @@ export const RECORD_TOOLS: readonly Tool[] = [
     hints: READS,
     input: toolInput({ entity_name: EntityName, record_id: RecordId, ...Expansion }),
     output: RecordSchema,
-    run: async (ask, { entity_name: name, record_id: id, ...input }) =>
-      (await readRecord(ask.app, inTenant(ask), name, id, input)).record,
+    run: async (context, { entity_name: name, record_id: id, ...input }) =>
+      (await readRecord(context.app, inTenant(context), name, id, input)).record,
   }),
   defineTool({
     name: 'create_record',
     title: 'Create a record',
-    description: 'Creates a record of an entity from values by field key, and gives it back.',
+    description: 'Creates a record of an entity from values by field key and returns it.',
     profile: 'basic',
     hints: ADDS,
     input: toolInput({ entity_name: EntityName, data: Data }),
     output: RecordSchema,
-    run: async (ask, { entity_name: name, data }) => flat(await createRecord(writing(ask), name, data)),
+    run: async (context, { entity_name: name, data }) => flat(await createRecord(writing(context), name, data)),
   }),
   defineTool({
     name: 'update_record',
     title: 'Change a record',
-    description: 'Changes the fields that are given; null clears an optional one.',
+    description: 'Changes the given fields; null clears an optional one.',
     profile: 'basic',
     hints: REPLACES,
     input: toolInput({ entity_name: EntityName, record_id: RecordId, data: Data }),
     output: RecordSchema,
-    run: async (ask, { entity_name: name, record_id: id, data }) =>
-      flat(await updateRecord(writing(ask), name, id, data)),
+    run: async (context, { entity_name: name, record_id: id, data }) =>
+      flat(await updateRecord(writing(context), name, id, data)),
   }),
   defineTool({
     name: 'delete_record',
     title: 'Delete a record',
-    description: 'Deletes a record for good.',
+    description: 'Deletes a record permanently.',
     profile: 'basic',
     hints: REPLACES,
     input: toolInput({ entity_name: EntityName, record_id: RecordId }),
     output: Deleted,
-    run: async (ask, { entity_name: name, record_id: id }) => {
-      await deleteRecord(writing(ask), name, id);
+    run: async (context, { entity_name: name, record_id: id }) => {
+      await deleteRecord(writing(context), name, id);
       return { id: id.toLowerCase(), deleted: true };
     },
   }),

@@ -6,6 +6,7 @@ import { createMcpHandler, type McpHttpHandler, type McpServerFactory } from '@m
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
 import type { Caller } from '../access/caller.ts';
+import { requireOwnOrigin } from '../access/origins.ts';
 import { type App, perApp } from '../app.ts';
 import { notFound, ServiceError, unauthorized } from '../errors.ts';
 import { readJson } from '../http/body.ts';
@@ -20,7 +21,6 @@ import {
   requireSessionOwner,
   setSessionTenant,
 } from './mcp-sessions.ts';
-import { requireOwnOrigin } from './own-origin.ts';
 import { mcpServer, type OpenedToolContext } from './server.ts';
 import type { Profile } from './tool.ts';
 import { type DescribeRoutes, openToolContext } from './tool-context.ts';

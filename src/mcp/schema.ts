@@ -1,16 +1,16 @@
-// TypeBox schemas as the plain JSON Schema that MCP clients are told: no names, no examples, no members
-// that only the framework knows, so that every client can read them. Pure.
-// Contract: interface#mcp.
+// TypeBox schemas as the plain JSON Schema that MCP clients receive: without names, examples and members that
+// only the framework knows, so that every client can read them. Pure.
+// Contract: decisions#mcp.
 import type { TSchema } from '@sinclair/typebox';
 
 const DROPPED = new Set(['$id', 'error', 'examples']);
 
-/** The schema without what is only for the framework and for the API document. */
+/** The schema without the members for the framework and the API document. */
 export function plainSchema(schema: TSchema): Record<string, unknown> {
   return strip(JSON.parse(JSON.stringify(schema)), true) as Record<string, unknown>;
 }
 
-/** `isSchema` is false inside a map from names to schemas, where every member is kept. */
+/** `isSchema` is false for a map from names to schemas, whose members are all kept. */
 function strip(node: unknown, isSchema: boolean): unknown {
   if (Array.isArray(node)) return node.map((item) => strip(item, true));
   if (node === null || typeof node !== 'object') return node;
@@ -24,7 +24,7 @@ function strip(node: unknown, isSchema: boolean): unknown {
 
 type Node = { anyOf?: { const?: unknown }[]; description?: string };
 
-/** A union of texts as an enumeration, which every client understands. */
+/** A union of string constants as an `enum`, which every client understands. */
 function literalsOf({ anyOf, description }: Node): object | undefined {
   const values = anyOf?.map((branch) => branch.const) ?? [];
   if (values.length === 0 || values.some((value) => typeof value !== 'string')) return undefined;

@@ -1,13 +1,12 @@
-// An MCP server of the official SDK with our tools on it: one for each HTTP request, one for a stdio
-// connection. Arguments are checked against the tool's schema, every fault named; a tool's failure is a
-// result marked `isError` that carries the envelope of REST, never a protocol error.
-// Contract: decisions#mcp.
+// The MCP server: the official SDK with the tools of this service, one server per HTTP request or stdio
+// connection. Arguments are checked against the tool's schema. A tool's failure is a result marked `isError`
+// with the error envelope of REST, never a protocol error. Contract: decisions#mcp.
 import { type CallToolResult, McpServer, type StandardSchemaWithJSON } from '@modelcontextprotocol/server';
-import type { TObject, TSchema } from '@sinclair/typebox';
-import { Value } from '@sinclair/typebox/value';
+import type { TSchema } from '@sinclair/typebox';
 import { requestIdOf } from '../access/request-context.ts';
 import type { App } from '../app.ts';
-import { invalid, type Problem, ServiceError, unauthorized } from '../errors.ts';
+import { ServiceError, unauthorized } from '../errors.ts';
+import { check } from '../http/check.ts';
 import { translate } from '../http/failures.ts';
 import { errorBody } from '../http/reply.ts';
 import { BOT_TOOLS } from './bot-tools.ts';
@@ -19,54 +18,48 @@ import { WEBHOOK_TOOLS } from './webhook-tools.ts';
 
 const TOOLS: readonly Tool[] = [...TENANT_TOOLS, ...RECORD_TOOLS, ...BOT_TOOLS, ...WEBHOOK_TOOLS];
 const INFO = { name: 'tenant-data-service', title: 'Tenant Data Service', version: '0.1.0' };
-const LISTS_KEPT_MS = 60_000;
+const LIST_TTL_MS = 60_000;
 const INSTRUCTIONS = `Records of a tenant's entities. Start with list_entities; query_records finds records by a condition. A super-admin
-names the tenant by select_tenant or in the argument tenantSlug; any other credential belongs to one already.`;
+names the tenant with select_tenant or in the argument tenantSlug; every other credential belongs to a tenant.`;
 
-/** Who asks, and the failure that settling it ended in: told by each tool that needs a credential. */
+/** A context, and the failure to authenticate that every tool with a credential answers with. */
 export interface OpenedToolContext {
   context: ToolContext;
   failure?: ServiceError;
 }
 
-/** Settles who asks in a tenant; without a slug in the one that is active. */
+/** Opens the context in a tenant; without a slug in the session's. */
 export type OpenToolContext = (tenantSlug: string | undefined) => Promise<OpenedToolContext>;
 
-interface Prepared {
-  tool: Tool;
-  inputSchema: StandardSchemaWithJSON;
-  outputSchema: StandardSchemaWithJSON;
-}
-
-/** Schemas are translated once; a server is made for every request. */
-const PREPARED: readonly Prepared[] = TOOLS.map((tool) => ({
+/** Schemas are converted once; a server is made for every request. */
+const REGISTERED = TOOLS.map((tool) => ({
   tool,
-  inputSchema: announced(tool.input),
-  outputSchema: announced(tool.output),
+  inputSchema: sdkSchema(tool.input),
+  outputSchema: sdkSchema(tool.output),
 }));
 
 /** A server with the profile's tools. */
-export function mcpServer(app: App, profile: Profile, enter: OpenToolContext): McpServer {
-  const cacheHint = { ttlMs: LISTS_KEPT_MS, cacheScope: 'private' } as const;
+export function mcpServer(app: App, profile: Profile, open: OpenToolContext): McpServer {
+  const cacheHint = { ttlMs: LIST_TTL_MS, cacheScope: 'private' } as const;
   const server = new McpServer(INFO, {
     instructions: INSTRUCTIONS,
     capabilities: { tools: { listChanged: false } },
     cacheHints: { 'tools/list': cacheHint, 'server/discover': cacheHint },
   });
-  for (const { tool, inputSchema, outputSchema } of PREPARED) {
+  for (const { tool, inputSchema, outputSchema } of REGISTERED) {
     if (tool.profile === 'advanced' && profile === 'basic') continue;
     const { name, title, description, hints } = tool;
     server.registerTool(
       name,
       { title, description, inputSchema, outputSchema, annotations: { title, ...hints } },
-      async (input: unknown) => call(app, tool, enter, input ?? {}),
+      async (input: unknown) => call(app, tool, open, input ?? {}),
     );
   }
   return server;
 }
 
-/** A schema as clients are told it; what it accepts is for `checked` to say, in our own words. */
-function announced(schema: TSchema): StandardSchemaWithJSON {
+/** A schema in the SDK's form. The SDK shows it to clients; `call` checks it, with this service's messages. */
+function sdkSchema(schema: TSchema): StandardSchemaWithJSON {
   const plain = plainSchema(schema);
   return {
     '~standard': {
@@ -78,39 +71,27 @@ function announced(schema: TSchema): StandardSchemaWithJSON {
   };
 }
 
-async function call(app: App, tool: Tool, enter: OpenToolContext, input: unknown): Promise<CallToolResult> {
+async function call(app: App, tool: Tool, open: OpenToolContext, input: unknown): Promise<CallToolResult> {
   let requestId: string | undefined;
   try {
     const slug = (input as { tenantSlug?: unknown }).tenantSlug;
-    const { context, failure } = await enter(typeof slug === 'string' ? slug : undefined);
+    const { context, failure } = await open(typeof slug === 'string' ? slug : undefined);
     requestId = requestIdOf(context.request);
     if (tool.isOpen !== true) {
       if (failure !== undefined) throw failure;
       if (context.caller === null) throw unauthorized();
     }
-    const result = (await tool.run(context, checked(tool.input, input))) as Record<string, unknown>;
+    const result = (await tool.run(context, check(tool.input, input))) as Record<string, unknown>;
     return { content: [{ type: 'text', text: JSON.stringify(result) }], structuredContent: result };
   } catch (error) {
     return failed(app, error, requestId);
   }
 }
 
-/** The arguments. 400 with every fault. */
-function checked(schema: TObject, input: unknown): Record<string, unknown> {
-  const problems = new Map<string, Problem>();
-  for (const { path, message, schema: at } of Value.Errors(schema, input)) {
-    const name = path.slice(1).replaceAll('/', '.') || 'arguments';
-    const own = typeof at.error === 'string' ? at.error : message;
-    if (!problems.has(name)) problems.set(name, { path: name, message: own });
-  }
-  if (problems.size > 0) throw invalid([...problems.values()]);
-  return input as Record<string, unknown>;
-}
-
 function failed(app: App, error: unknown, requestId: string | undefined): CallToolResult {
   let known = translate(undefined, error);
   if (known === undefined) {
-    app.log.error('a tool failed unexpectedly', { requestId, cause: error });
+    app.log.error('tool call failed', { requestId, cause: error });
     known = new ServiceError('INTERNAL_ERROR', 'internal server error');
   }
   const text = JSON.stringify({ success: false, error: errorBody(known, requestId) });

@@ -1,5 +1,5 @@
-// MCP tools for signing in, for choosing the tenant, and for what programs need: the API document and a
-// typed client, both as the caller may use the service. Failures are those of the operations.
+// MCP tools for signing in, for selecting the tenant, and for programs: the API document and a generated client,
+// both limited to what the caller may use. Failures are those of the operations.
 // Contract: interface#mcp.
 import { Type } from '@sinclair/typebox';
 import { requireTenant } from '../access/caller.ts';
@@ -17,16 +17,16 @@ export const TENANT_TOOLS: readonly Tool[] = [
   defineTool({
     name: 'tenant_login',
     title: 'Sign in to a tenant',
-    description: `Signs a person in with e-mail address and password (sensitive: do not repeat or store it) and returns a JWT of 24 hours,
-to be sent as "Authorization: Bearer" from then on. Needs no credential.`,
+    description: `Signs a user in with e-mail address and password (sensitive: do not repeat or store it) and returns a JWT valid for
+24 hours, to be sent as "Authorization: Bearer". Needs no credential.`,
     profile: 'basic',
     hints: ADDS,
     isOpen: true,
     input: Type.Object(
       {
         tenantSlug: TENANT_SLUG,
-        email: Typed(254, 'The person’s e-mail address.'),
-        password: Typed(200, 'The person’s password. Sensitive.'),
+        email: Typed(254, 'The user’s e-mail address.'),
+        password: Typed(200, 'The user’s password. Sensitive.'),
       },
       { additionalProperties: false },
     ),
@@ -36,14 +36,14 @@ to be sent as "Authorization: Bearer" from then on. Needs no credential.`,
   defineTool({
     name: 'select_tenant',
     title: 'Select the tenant',
-    description: `Makes a tenant the active one of this session. Without a session it only tells whether you may work in the tenant:
-name it in the argument tenantSlug of each call then.`,
+    description: `Sets the tenant of this session. Without a session it only checks that you may work in the tenant; name the tenant
+in the argument tenantSlug of each call instead.`,
     profile: 'basic',
     hints: { ...REPLACES, destructiveHint: false },
     input: Type.Object({ tenantSlug: TENANT_SLUG }, { additionalProperties: false }),
     output: Type.Object({
       tenant: Type.Object({ id: Uuid, slug: Type.String(), name: Type.String() }),
-      isKept: Type.Boolean({ description: 'Whether the session remembers it.' }),
+      isKept: Type.Boolean({ description: 'Whether the session keeps it.' }),
     }),
     run: async ({ caller, selectTenant }) => {
       const { id, slug, name } = requireTenant(caller).tenant;
@@ -53,7 +53,8 @@ name it in the argument tenantSlug of each call then.`,
   defineTool({
     name: 'get_rest_api_spec',
     title: 'Get the REST API document',
-    description: 'The OpenAPI 3.1 document of what you may do over REST, with the entities that you may use spelt out.',
+    description:
+      'The OpenAPI 3.1 document of the REST routes that you may use, with a route for each entity that you may use.',
     profile: 'basic',
     hints: READS,
     input: toolInput({}),
@@ -70,8 +71,8 @@ name it in the argument tenantSlug of each call then.`,
   defineTool({
     name: 'generate_api_client',
     title: 'Generate a typed client',
-    description: `A TypeScript client without dependencies for the tenant’s entities, with the fields and operations that you may use:
-one file, to be saved and imported.`,
+    description: `A TypeScript client for the tenant’s entities, with the fields and operations that you may use: one file without
+dependencies, to be saved and imported.`,
     profile: 'basic',
     hints: READS,
     input: toolInput({}),

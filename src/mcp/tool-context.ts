@@ -1,6 +1,6 @@
-// Settles on whose behalf a tool runs: authenticates a request in the tenant that the call, else the
-// session, names. Every call is authenticated and counted as a request of REST is. 401, 429 and 503 are
-// thrown; that a tenant is unknown or another's is the tool's failure. Contract: decisions#mcp.
+// Opens the context of a tool call: authenticates the request in the tenant that the call or the session names.
+// Every call is authenticated and rate-limited like a REST request. 401, 429 and 503 are thrown; an unknown or
+// foreign tenant becomes the tool's failure. Contract: decisions#mcp.
 import { authenticate } from '../access/authenticate.ts';
 import type { Caller } from '../access/caller.ts';
 import { shareRequestContext } from '../access/request-context.ts';
@@ -9,18 +9,17 @@ import { catalogOf } from '../entities/catalog.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import { withEntities } from './api-view.ts';
 import type { OpenedToolContext } from './server.ts';
-import type { ToolContext } from './tool.ts';
-import { TENANT_SLUG } from './tool.ts';
+import { TENANT_SLUG, type ToolContext } from './tool.ts';
 import { visibleEntities } from './visible-entities.ts';
 
 type Json = Record<string, unknown>;
 
-/** The API document of the routes that a caller gets into. */
+/** The API document of the routes that a caller may use. */
 export type DescribeRoutes = (caller: Caller) => Json;
 
 const SLUG = new RegExp(TENANT_SLUG.pattern as string);
 
-/** Who asks, in the tenant that is named, if any. `keepTenant` makes a tenant the session's. */
+/** The context in the tenant named, if any. `keepTenant` sets the session's tenant. */
 export async function openToolContext(
   app: App,
   request: Request,
@@ -47,7 +46,7 @@ export async function openToolContext(
   }
 }
 
-/** The same request, naming a tenant. 400 for what cannot be a slug. */
+/** The same request with a tenant header. 400 for an invalid slug. */
 function inTenantOf(request: Request, slug: string): Request {
   if (!SLUG.test(slug)) throw invalidField('tenantSlug', 'must be the slug of a tenant');
   const headers = new Headers(request.headers);
@@ -59,9 +58,7 @@ function inTenantOf(request: Request, slug: string): Request {
 }
 
 async function describeApi(app: App, caller: Caller, describe: DescribeRoutes): Promise<Json> {
-  const entities =
-    caller.tenant === null
-      ? []
-      : visibleEntities(await catalogOf(app, caller.tenant), { ...caller, tenant: caller.tenant });
+  const { tenant } = caller;
+  const entities = tenant === null ? [] : visibleEntities(await catalogOf(app, tenant), { ...caller, tenant });
   return withEntities(describe(caller), entities);
 }

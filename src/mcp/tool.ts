@@ -1,25 +1,26 @@
-// What an MCP tool is: a name, words, a schema each for arguments and result, hints for the client, and
-// the operation it calls. Whoever asks comes in as an Ask; rights are checked by the operations, as for
-// REST. Failures are ServiceErrors. Contract: interface#mcp, decisions#mcp.
+// An MCP tool: name, description, schemas of arguments and result, hints for the client, and the operation it
+// calls with the caller of its context. Operations check rights, as for REST. Failures are ServiceErrors.
+// Contract: interface#mcp, decisions#mcp.
 import { type Static, type TObject, type TProperties, type TSchema, Type } from '@sinclair/typebox';
 import type { Caller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 
 export type Profile = 'basic' | 'advanced';
 
-/** A call of a tool: on whose behalf, by which request, and what the session allows. */
+/** The context of a tool call. */
 export interface ToolContext {
   readonly app: App;
-  /** Carries the credential's headers, the tenant asked for, and the client's address. */
+  /** Carries the credential, the tenant header and the client's address. */
   readonly request: Request;
+  /** Null without a credential, and when authentication failed. */
   readonly caller: Caller | null;
-  /** The API document as this caller may use it. */
+  /** The API document, limited to what the caller may use. */
   describeApi(): Promise<Record<string, unknown>>;
-  /** Makes a tenant the session's own; false where there is no session. */
+  /** Sets the session's tenant; false without a session. */
   selectTenant(slug: string): Promise<boolean>;
 }
 
-/** Hints for clients, all four of them on every tool. */
+/** Hints for clients; every tool states all four. */
 export interface Hints {
   readOnlyHint: boolean;
   destructiveHint: boolean;
@@ -36,9 +37,9 @@ export interface Tool<I extends TObject = TObject> {
   input: I;
   /** The structured content: always an object. */
   output: TSchema;
-  /** Set where no credential is asked for and none is heeded. */
+  /** Set on a tool that neither needs nor uses a credential. */
   isOpen?: true;
-  run(ask: ToolContext, input: Static<I>): Promise<object>;
+  run(context: ToolContext, input: Static<I>): Promise<object>;
 }
 
 export const READS: Hints = { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false };
@@ -52,15 +53,15 @@ export const REPLACES: Hints = {
 
 export const TENANT_SLUG = Type.String({
   pattern: '^[A-Za-z0-9-]{1,100}$',
-  description: 'The slug of the tenant to work in; it may be left out where the credential belongs to a tenant.',
+  description: 'The slug of the tenant to work in; optional when the credential belongs to a tenant.',
 });
 
-/** Arguments of a tool: those named, the optional `tenantSlug` of every tool, and no others. */
+/** The schema of a tool's arguments; every tool also takes `tenantSlug`. */
 export function toolInput<P extends TProperties>(properties: P) {
   return Type.Object({ tenantSlug: Type.Optional(TENANT_SLUG), ...properties }, { additionalProperties: false });
 }
 
-/** A tool with its own types checked, and then as one of many. */
+/** Checks a tool's types, then erases them. */
 export function defineTool<I extends TObject>(definition: Tool<I>): Tool {
   return definition as unknown as Tool;
 }

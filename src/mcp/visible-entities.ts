@@ -1,6 +1,6 @@
-// The tenant's entities as one caller sees them: the operations it may use and the fields it sees, with a
-// type name that is unique among them. What generated clients and the caller's own API document are made
-// of. Pure. Contract: decisions#roles, decisions#mcp.
+// The entities of a tenant as one caller sees them: the operations it may use and the fields it sees, with a
+// unique type name each. Generated clients and the caller's API document are built from them. Pure.
+// Contract: decisions#mcp, decisions#roles.
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, OPERATIONS, type Operation } from '../access/rights.ts';
 import { visibleFields } from '../entities/access-scope.ts';
@@ -16,7 +16,7 @@ export interface VisibleEntity {
   fields: readonly Field[];
 }
 
-/** The entities with which the caller may do anything at all, by name. */
+/** The entities on which the caller has at least one operation. */
 export function visibleEntities(catalog: Catalog, caller: TenantCaller): VisibleEntity[] {
   const taken = new Set<string>();
   const visible: VisibleEntity[] = [];
@@ -27,7 +27,7 @@ export function visibleEntities(catalog: Catalog, caller: TenantCaller): Visible
     visible.push({
       name,
       description: description ?? label,
-      typeName: freshName(name, taken),
+      typeName: uniqueTypeName(name, taken),
       operations,
       fields: visibleFields(caller, entity),
     });
@@ -35,7 +35,7 @@ export function visibleEntities(catalog: Catalog, caller: TenantCaller): Visible
   return visible;
 }
 
-function freshName(name: string, taken: Set<string>): string {
+function uniqueTypeName(name: string, taken: Set<string>): string {
   const pascal = name.replaceAll(/(?:^|_+)([a-z0-9]?)/g, (_, letter: string) => letter.toUpperCase());
   let typeName = /^[A-Z]/.test(pascal) ? pascal : `Entity${pascal}`;
   while (taken.has(typeName)) typeName += '_';

@@ -1,5 +1,5 @@
-// MCP tools for webhook subscriptions, in the profile `advanced` only. A webhook carries whole records, so
-// all of them need a tenant admin, as the REST routes do. Failures are those of the operations.
+// MCP tools for webhook subscriptions, in the profile `advanced` only. A webhook carries whole records, so all of
+// them need a tenant admin, as over REST. Failures are those of the operations.
 // Contract: interface#mcp, interface#subscription.
 import { Type } from '@sinclair/typebox';
 import { requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
@@ -20,21 +20,21 @@ export const WEBHOOK_TOOLS: readonly Tool[] = [
   defineTool({
     name: 'create_webhook',
     title: 'Create a webhook',
-    description: 'Has changes of an entity’s records sent to a URL, as a POST each, from now on.',
+    description: 'Sends a POST to a URL for every later change of an entity’s records.',
     profile: 'advanced',
     hints: { ...ADDS, openWorldHint: true },
     input: toolInput({
       entity_name: EntityName,
       event_types: Type.Array(Type.Union(RECORD_EVENTS.map((type) => Type.Literal(type))), {
         minItems: 1,
-        description: 'The kinds of changes to send.',
+        description: 'The event types to send.',
       }),
-      url: Type.String({ maxLength: urlMax, description: 'Where to send them: http or https, not a private address.' }),
+      url: Type.String({ maxLength: urlMax, description: 'The receiver: http or https, not a private address.' }),
       secret: Type.Optional(Type.String({ maxLength: secretMax, description: 'Signs what is sent. Sensitive.' })),
       description: Type.Optional(Type.String({ maxLength: descriptionMax })),
     }),
     output: SubscriptionSchema,
-    run: async (ask, { tenantSlug: _, ...input }) => createSubscription(ask.app, admin(ask), input),
+    run: async (context, { tenantSlug: _, ...input }) => createSubscription(context.app, admin(context), input),
   }),
   defineTool({
     name: 'list_webhooks',
@@ -44,18 +44,20 @@ export const WEBHOOK_TOOLS: readonly Tool[] = [
     hints: READS,
     input: toolInput({ entity_name: Type.Optional(EntityName) }),
     output: Type.Object({ webhooks: Type.Array(SubscriptionSchema) }),
-    run: async (ask, { entity_name: name }) => ({ webhooks: await listSubscriptions(ask.app, admin(ask), name) }),
+    run: async (context, { entity_name: name }) => ({
+      webhooks: await listSubscriptions(context.app, admin(context), name),
+    }),
   }),
   defineTool({
     name: 'delete_webhook',
     title: 'Delete a webhook',
-    description: 'Deletes a webhook subscription with the log of its deliveries.',
+    description: 'Deletes a webhook subscription and its delivery log.',
     profile: 'advanced',
     hints: REPLACES,
     input: toolInput({ webhook_id: Type.String({ description: 'The id of the subscription.' }) }),
     output: Deleted,
-    run: async (ask, { webhook_id: id }) => {
-      await deleteSubscription(ask.app, admin(ask), id);
+    run: async (context, { webhook_id: id }) => {
+      await deleteSubscription(context.app, admin(context), id);
       return { id: id.toLowerCase(), deleted: true };
     },
   }),

@@ -2,8 +2,8 @@
 // one of its origins. Failures: 401 and 403 for any other token.
 // Contract: interface#websocket, decisions#websocket, decisions#tokens.
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
-import { isOriginAllowed } from '../access/cors.ts';
 import { factsOf, recognize } from '../access/credential-kinds.ts';
+import { isOriginAllowed } from '../access/origins.ts';
 import { resolveCaller } from '../access/resolve-caller.ts';
 import type { App } from '../app.ts';
 import { forbidden, unauthorized } from '../errors.ts';

@@ -1,12 +1,13 @@
-// Cross-origin use of public keys. A key's origins are compared as text with the browser's Origin header; no
-// wildcard, no credentials, no `null`. A preflight carries no key and is answered for an origin that any key
-// names. A key without origins is for programs: it works everywhere, but gets no CORS headers.
-// Contract: decisions#keys.
+// Which web pages may use the service. A public key names its origins, compared as text with the browser's
+// Origin header: no wildcard, no credentials, no `null`. A preflight carries no key and is answered for an
+// origin that any key names. A key without origins is for programs: it works everywhere, without CORS headers.
+// MCP answers its own origin only. Failures: 403. Contract: decisions#keys, decisions#mcp.
 import { type App, perApp } from '../app.ts';
 import { forbidden } from '../errors.ts';
 import { Cache } from '../runtime/cache.ts';
-import { sql } from '../runtime/sql.ts';
-import { addResponseHeaders } from './request-context.ts';
+import { jsonb, sql } from '../runtime/sql.ts';
+import { tenantByHost } from '../tenants/tenants.ts';
+import { addResponseHeaders, hostOf } from './request-context.ts';
 
 const EXPOSED =
   'ETag, RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id, Idempotent-Replayed';
@@ -59,8 +60,28 @@ async function isNamedByAKey(app: App, origin: string): Promise<boolean> {
   return cacheOf(app).get(origin, async () => {
     const row = await app.db.first(sql`
       select from platform.public_keys
-      where allowed_origins @> ${JSON.stringify([origin])}::text::jsonb and revoked_at is null and expires_at > now()
+      where allowed_origins @> ${jsonb([origin])} and revoked_at is null and expires_at > now()
       limit 1`);
     return row !== undefined;
   });
+}
+
+const LOOPBACK: readonly string[] = ['localhost', '127.0.0.1', '[::1]', '::1'];
+
+/**
+ * 403 unless the request is addressed to this service and its page, if any, is the service's own: a defence against
+ * DNS rebinding. A service that listens on a public address without BASE_URL accepts every host name.
+ */
+export async function requireOwnOrigin(app: App, request: Request): Promise<void> {
+  const { baseUrl, host: boundTo, trustProxy } = app.config;
+  const names = new Set([...LOOPBACK, boundTo, ...(baseUrl === null ? [] : [new URL(baseUrl).hostname])]);
+  const host = hostOf(request, trustProxy);
+  const isAnyName = baseUrl === null && !LOOPBACK.includes(boundTo);
+  if (host !== '' && !isAnyName && !names.has(host) && (await tenantByHost(app, host)) === null) {
+    throw forbidden('this host name is not the service’s');
+  }
+  const origin = request.headers.get('origin');
+  if (origin === null) return;
+  const page = URL.parse(origin)?.hostname;
+  if (page === undefined || (page !== host && !names.has(page))) throw forbidden('requests of this origin are refused');
 }
