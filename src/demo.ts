@@ -1,6 +1,6 @@
-// The demo tenant: made on an empty database by the operations that REST uses, and introduced on the
-// console. A start that was interrupted leaves a tenant that is marked as unfinished; the next one
-// makes it anew (nobody has its key). Contract: decisions#configuration.
+// The demo tenant: created on an empty database through the operations of REST, and introduced on the console. An
+// interrupted start leaves a tenant marked as unfinished; nobody has its keys, so the next start replaces it.
+// Contract: decisions#configuration.
 import { systemCaller, type TenantCaller } from './access/caller.ts';
 import { createTenant, deleteTenant, updateTenant } from './admin/tenants.ts';
 import type { App } from './app.ts';
@@ -18,8 +18,8 @@ const NAME = 'Demo';
 const UNFINISHED = 'Demo (unfinished)';
 
 /**
- * Makes the demo where it is wanted and there is no tenant. Resolves to what the console should show:
- * first calls, or how to get the means for them. Gives up between two entities when `signal` aborts.
+ * Creates the demo if it is configured and there is no tenant. Resolves to the lines for the console: first calls, or
+ * how to get a key for them. Aborts between two entities.
  */
 export async function prepareDemo(app: App, signal: AbortSignal): Promise<string[]> {
   if (app.config.demo) await removeUnfinished(app);
@@ -33,10 +33,10 @@ async function removeUnfinished(app: App): Promise<void> {
   const tenant = await tenantBySlug(app, SLUG);
   if (tenant?.name !== UNFINISHED) return;
   await deleteTenant(app, SLUG, SLUG);
-  app.log.info('a demo that was left unfinished is made anew');
+  app.log.info('unfinished demo tenant deleted');
 }
 
-/** Resolves to the demo's keys. */
+/** Creates the demo tenant and resolves to its keys. */
 async function createDemo(app: App, signal: AbortSignal): Promise<DemoKeys & { owner: string }> {
   const startedAt = Date.now();
   const { apiKey } = await createTenant(app, { slug: SLUG, name: UNFINISHED });
@@ -53,7 +53,7 @@ async function createDemo(app: App, signal: AbortSignal): Promise<DemoKeys & { o
   return { owner: apiKey, ...keys };
 }
 
-/** Creates the demo's records of one entity, all or none. Resolves to their ids. */
+/** Creates the records of one entity, all or none, and resolves to their ids. */
 async function fill(
   app: App,
   caller: TenantCaller,

@@ -1,6 +1,6 @@
-// Admin sessions: the super-admin lends itself a tenant admin's rights for 12 hours, as a token
-// that is a UUID. Only its hash is kept, so that nobody reads a token out of the database.
-// Contract: decisions#tenants.
+// Admin sessions: the super-admin acts as a tenant's admin for 12 hours, with a token that is a random UUID. Only
+// its hash is stored, so the token cannot be read from the database.
+// Failures: 404. Contract: decisions#tenant-admin.
 import { randomUUID } from 'node:crypto';
 import type { Caller } from '../access/caller.ts';
 import type { App } from '../app.ts';
@@ -17,7 +17,7 @@ export interface AdminSession {
   expiresAt: string;
 }
 
-/** Opens a session in a tenant. The token is random (version 4), since it is a secret. 404 for an unknown tenant. */
+/** Opens a session in a tenant. The token is a secret, hence a random UUID (version 4). 404 for an unknown tenant. */
 export async function openAdminSession(app: App, tenantSlug: string): Promise<AdminSession> {
   const tenant = await tenantBySlug(app, tenantSlug);
   if (tenant === null) throw notFound('tenant');
@@ -29,7 +29,7 @@ export async function openAdminSession(app: App, tenantSlug: string): Promise<Ad
   return { token, tenantSlug, expiresAt };
 }
 
-/** Ends the caller's own session, on every process. Returns its id. */
+/** Ends the caller's session, on every process. Returns its id. */
 export async function endAdminSession(app: App, caller: Caller): Promise<string> {
   const row = await app.db.first<{ id: string; hash: string }>(sql`
     update platform.admin_sessions set ended_at = now()

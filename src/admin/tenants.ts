@@ -1,6 +1,6 @@
-// The platform's own operations on tenants: create, list, change, delete. A tenant is made whole in
-// one transaction: row, schema, first owner, first key. Other processes hear of every change.
-// Contract: decisions#tenants.
+// The platform's operations on tenants: create, list, change, delete. A tenant is created in one transaction: row,
+// schema, first owner, first key. Every process is notified of a change.
+// Failures: 400 with every problem, 404, 409. Contract: decisions#tenants.
 import { hashPassword, passwordProblem } from '../access/passwords.ts';
 import type { App } from '../app.ts';
 import { lockDefinitions } from '../entities/entities.ts';
@@ -27,7 +27,7 @@ import {
 import { EMAIL_PROBLEM, isEmail } from '../users/email.ts';
 
 export const SLUG_PATTERN = /^[a-z][a-z0-9-]{1,46}[a-z0-9]$/;
-/** Each try meets only what began before it. */
+/** Each retry can deadlock only with writes that began before it. */
 const DROP_TRIES = 10;
 const HOST = /^(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$/;
 
@@ -49,7 +49,7 @@ interface Owner {
   name: string;
 }
 
-/** Makes a tenant. 400 with every problem, 409 when slug or domain is taken. `apiKey` is shown once. */
+/** Creates a tenant. 409 when slug or domain is taken. `apiKey` is shown once. */
 export async function createTenant(
   app: App,
   input: JsonObject,
@@ -67,7 +67,7 @@ export async function createTenant(
   return { id, slug, name, apiKey };
 }
 
-/** Stores a tenant and makes its schema. 409 when slug or domain is taken. Announce it once committed. */
+/** Stores a tenant and creates its schema. 409 when slug or domain is taken. The caller publishes the change after commit. */
 export async function insertTenant(
   app: App,
   tx: Transaction,
@@ -109,7 +109,7 @@ function readOwner(input: unknown, problems: Problem[]): Owner | null {
   return { email: email as string, password: password as string, name: name as string };
 }
 
-/** Reads settings; members left out stay as they are. Problems are added to the list. */
+/** The settings in a body; missing members keep their values. Problems are added to the list. */
 export function readSettings(input: unknown, problems: Problem[]): TenantSettings {
   if (input === undefined || input === null) return {};
   if (typeof input !== 'object' || Array.isArray(input)) {
@@ -184,7 +184,7 @@ async function withCounts(app: App, tenants: readonly Tenant[]): Promise<TenantV
   });
 }
 
-/** Changes name, settings and, for operators, status. 409 for a taken domain. */
+/** Changes name, settings and, for the platform's operators, status. 409 for a taken domain. */
 export async function updateTenant(app: App, slug: string, input: JsonObject, isOperator: boolean): Promise<Tenant> {
   const problems: Problem[] = [];
   const settings = readSettings(input.settings, problems);
@@ -222,16 +222,16 @@ async function requireDomainFree(app: App, tx: Tx, slug: string, domain: string)
   if (taken !== undefined) throw conflict(`the domain ${domain} is taken`);
 }
 
-/** Drops a tenant and all of it. 400 unless `confirm` repeats the slug. */
+/** Deletes a tenant and all of its data. 400 unless `confirm` repeats the slug. */
 export async function deleteTenant(app: App, slug: string, confirm: string | undefined): Promise<string> {
-  if (confirm !== slug) throw invalidField('confirm', 'must repeat the slug of the tenant to be dropped');
+  if (confirm !== slug) throw invalidField('confirm', 'must repeat the slug of the tenant to delete');
   const id = await dropTenant(app, slug);
   await app.invalidations.publish('tenant', id);
   await app.invalidations.publish('catalog', id);
   return id;
 }
 
-/** Who writes records may hold one table of the tenant and need another; meeting such a one, Postgres may undo this. */
+/** Retries on deadlock: a write may hold one table of the tenant and wait for another. */
 async function dropTenant(app: App, slug: string): Promise<string> {
   for (let tries = 1; ; tries++) {
     try {
@@ -242,7 +242,7 @@ async function dropTenant(app: App, slug: string): Promise<string> {
   }
 }
 
-/** Takes its turn with the changes of definitions before anything else: each would need what the other has locked. */
+/** Takes the definition lock first; otherwise this and a change of definitions could deadlock. */
 async function dropIn(tx: Tx, slug: string): Promise<string> {
   const found = await tx.first<{ id: string }>(sql`select id from platform.tenants where slug = ${slug}`);
   if (found === undefined) throw notFound('tenant');

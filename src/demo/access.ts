@@ -1,7 +1,6 @@
-// Who else may see the demo's records: a role that is confined to some fields and rows, a view, and two
-// keys that have the role: a platform key for programs, a public key for browsers. Made by the
-// operations that REST uses. The keys are shown once, by the console.
-// Contract: decisions#configuration.
+// Restricted access to the demo: a role limited to some fields and rows, a view, and two keys with that role, a
+// platform key for programs and a public key for browsers. Created through the operations of REST; the console
+// shows the keys once. Contract: decisions#configuration.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { createPlatformApi } from '../keys/platform-apis.ts';
@@ -32,13 +31,13 @@ const view: NewView = {
   filterDsl: { validate: [{ condition: 'stage = won' }] },
 };
 
-/** The values of the demo's keys besides its owner key. */
+/** The values of the demo's restricted keys. */
 export interface DemoKeys {
   platform: string;
   public: string;
 }
 
-/** Makes role, view and keys in the demo's tenant, whose entities are there. */
+/** Creates role, view and keys. The demo's entities must exist. */
 export async function createDemoAccess(app: App, caller: TenantCaller): Promise<DemoKeys> {
   const { id: roleId } = await addRole(app, caller, role);
   await createView(app, caller, view);

@@ -1,12 +1,12 @@
-// What the demo prints: commands to be pasted into a shell as they stand. They hold the demo's keys, so
-// they go to the console and never to the log; the super-admin secret is named by where it is kept.
+// What a start prints: commands ready to be pasted into a shell. They contain the demo's keys, so they go to the
+// console and never to the log; the super-admin secret is read from its file or variable, never printed.
 // Contract: decisions#configuration.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { App } from '../app.ts';
 import { type DemoKeys, VIEW } from './access.ts';
 
-/** The commands of a demo that was made just now; its keys are shown here and nowhere else. */
+/** The commands of a new demo; its keys are shown here only. */
 export function firstCalls(app: App, slug: string, keys: DemoKeys & { owner: string }): string[] {
   const { owner: key } = keys;
   const owner = `X-API-Key: ${key}`;
@@ -15,7 +15,7 @@ export function firstCalls(app: App, slug: string, keys: DemoKeys & { owner: str
   const body = JSON.stringify({ title: 'Nordlicht Cafés', country: 'DE', employees: 12 });
   return [
     '',
-    `The demo tenant "${slug}" is ready. Its owner key, shown this once: ${key}`,
+    `The demo tenant "${slug}" is ready. Its owner key, shown only once: ${key}`,
     'Paste one of these:',
     '',
     ...titled('who am I', get(owner, `${app.address}/api/auth/whoami`, [])),
@@ -34,34 +34,34 @@ export function firstCalls(app: App, slug: string, keys: DemoKeys & { owner: str
   ];
 }
 
-/** How to get another key of a demo that was made at an earlier start. */
+/** How to get a key of a demo created by an earlier start. */
 export function anotherKey(app: App, slug: string): string[] {
   const headers = `-H "X-Admin-Secret: ${secretReference(app)}" -H 'X-Tenant-ID: ${slug}'`;
   const body = `-H 'Content-Type: application/json' -d '{"label":"another key"}'`;
   return [
     '',
-    `The demo tenant "${slug}" is here from an earlier start. A new key for it:`,
+    `The demo tenant "${slug}" exists from an earlier start. To create a key for it:`,
     `  curl -sS ${headers} ${body} '${app.address}/api/keys'`,
     ...apiDocument(app),
   ];
 }
 
-/** How to make the first tenant where there is none and no demo is wanted. */
+/** How to create the first tenant without a demo. */
 export function firstTenant(app: App): string[] {
   const headers = `-H "X-Admin-Secret: ${secretReference(app)}" -H 'Content-Type: application/json'`;
   return [
     '',
-    'There is no tenant yet. Make one; the answer holds its key:',
+    'There is no tenant yet. To create one; the answer contains its key:',
     `  curl -sS ${headers} -d '{"slug":"acme","name":"Acme"}' '${app.address}/api/admin/platform/tenants'`,
     ...apiDocument(app),
   ];
 }
 
-/** The secret itself is never printed: it is read where it is kept. */
+/** Shell text that reads the secret. */
 function secretReference({ config }: App): string {
   const file = join(config.dataDir, 'admin-secret');
-  const isKept = existsSync(file) && readFileSync(file, 'utf8').trim() === config.adminSecrets[0];
-  return isKept ? `$(cat '${file}')` : '$ADMIN_SECRET';
+  const isInFile = existsSync(file) && readFileSync(file, 'utf8').trim() === config.adminSecrets[0];
+  return isInFile ? `$(cat '${file}')` : '$ADMIN_SECRET';
 }
 
 function apiDocument(app: App): string[] {
@@ -72,7 +72,7 @@ function titled(title: string, command: string): string[] {
   return [`# ${title}`, command];
 }
 
-/** `header` proves who asks. */
+/** `header` carries the credential. */
 function get(header: string, url: string, parameters: readonly string[]): string {
   const encoded = parameters.map((parameter) => ` --data-urlencode '${parameter}'`).join('');
   return `curl -sSG -H '${header}'${encoded} '${url}'`;

@@ -1,5 +1,5 @@
-// What the demo tenant holds: companies, people and deals, with fields of every type. Definitions are
-// bodies of `POST /api/entities`, in the order in which relations need them.
+// The entities of the demo tenant: companies, people and deals, with fields of every type. Each is a body of
+// `POST /api/entities`; they are in the order in which relations need them.
 // Contract: decisions#configuration, decisions#fields.
 import type { JsonObject } from '../runtime/text.ts';
 

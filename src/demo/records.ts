@@ -1,5 +1,5 @@
-// The demo's records, made up by counting, so that every demo is the same: 40 companies, 120 people,
-// 240 deals, in several scripts. Money is a string of an exact decimal; times are UTC.
+// The records of the demo, derived from a counter, so that every demo is the same: 40 companies, 120 people, 240
+// deals, in several scripts. Money is a string with an exact decimal; times are UTC.
 // Contract: decisions#configuration.
 import type { JsonObject } from '../runtime/text.ts';
 import { COUNTRIES, STAGES, TAGS } from './entities.ts';
@@ -40,7 +40,7 @@ const CITIES = ['Hamburg', 'Lyon', 'Χανιά', 'Akureyri', '京都', 'Gdańsk'
 const SUBJECTS = ['annual contract', 'pilot project', 'spare parts', 'training', 'maintenance', 'new showroom'];
 const NOTES = ['Wants a call back.', 'Asked for a discount 🙂', 'Prefers e-mail.', 'Budget approved – sign soon.'];
 
-/** The ids of records that already exist, by entity. */
+/** The ids of existing records, by entity. */
 export type KnownIds = Readonly<Record<string, readonly string[]>>;
 
 /** The records of one entity, as bodies of `POST .../records`. */

@@ -1,7 +1,7 @@
-// Accepting an invitation: the token alone opens the way, once. The person becomes a member of the
-// tenant, or, with a platform code, the owner of a tenant made for the occasion; claim, tenant and
-// user are one transaction, so that of any number of accepts one wins and the others leave nothing.
-// Failures: 400, 403 for another address than the locked one, 404, 409, 410.
+// Accepts an invitation; the token is the only credential, and valid once. The person becomes a member of the
+// tenant or, with a platform code, the owner of a new tenant. Claim, tenant and user are one transaction: of
+// concurrent accepts one succeeds and the others leave nothing behind.
+// Failures: 400, 403 for an address other than the invited one, 404, 409, 410.
 // Contract: interface#invitations, decisions#invitations.
 import { hashPassword } from '../access/passwords.ts';
 import { insertTenant, SLUG_PATTERN } from '../admin/tenants.ts';
@@ -18,7 +18,7 @@ import { readRegistration } from '../users/user-input.ts';
 import { insertUser, type User } from '../users/users.ts';
 import { type FoundInvitation, findByToken, hasToken, IS_PENDING } from './invitations.ts';
 
-/** Who has joined. */
+/** The new user. */
 export type Member = Pick<User, 'id' | 'email' | 'name' | 'role'>;
 
 interface Person {
@@ -27,26 +27,26 @@ interface Person {
   password: string;
 }
 
-/** Accepts for the person in the body. Whatever role or tenant the body names besides means nothing. */
+/** Accepts for the person in the body. A role or tenant in the body is ignored. */
 export async function acceptInvitation(app: App, body: JsonObject): Promise<Member> {
   const { token } = body;
   if (typeof token !== 'string' || token === '') throw invalidField('token', 'is required: the invitation’s token');
   const person = readRegistration(body);
   return oneAtATime(app, token, async () => {
     const invitation = requirePending(await findByToken(app.db, token), person);
-    const place = invitation.kind === 'platform' ? readPlace(body) : null;
+    const newTenant = invitation.kind === 'platform' ? readNewTenant(body) : null;
     const passwordHash = await hashPassword(person.password);
     const { id, email, name, role } =
-      place === null
+      newTenant === null
         ? await joinTenant(app, token, invitation, { ...person, passwordHash })
-        : await foundTenant(app, token, { ...person, passwordHash }, place);
+        : await createInvitedTenant(app, token, { ...person, passwordHash }, newTenant);
     return { id, email, name, role };
   });
 }
 
 const pendingOf = perApp(() => new Map<string, Promise<unknown>>());
 
-/** One accept of a token at a time in a process, so that the losers of a race cost no password hash. */
+/** Serializes the accepts of a token in a process, so that only one of them hashes a password. */
 async function oneAtATime<T>(app: App, token: string, accept: () => Promise<T>): Promise<T> {
   const waiting = pendingOf(app);
   const key = sha256(token).toString('hex');
@@ -61,7 +61,7 @@ async function oneAtATime<T>(app: App, token: string, accept: () => Promise<T>):
   }
 }
 
-/** The invitation, if this person may still accept it. */
+/** The invitation, if this person may accept it. */
 function requirePending(invitation: FoundInvitation | undefined, { email }: Pick<Person, 'email'>): FoundInvitation {
   if (invitation === undefined) throw notFound('invitation');
   if (invitation.status === 'expired') throw new ServiceError('GONE', 'this invitation has expired');
@@ -74,7 +74,7 @@ function requirePending(invitation: FoundInvitation | undefined, { email }: Pick
   return invitation;
 }
 
-function readPlace(body: JsonObject): { slug: string; name: string } {
+function readNewTenant(body: JsonObject): { slug: string; name: string } {
   const input = new Input(body);
   const slug = input.required('tenantSlug', matching(SLUG_PATTERN));
   const name = input.required('tenantName', text(LIMITS.tenant.nameMax));
@@ -92,7 +92,7 @@ async function joinTenant(app: App, token: string, { tenant_id, role }: FoundInv
   });
 }
 
-async function foundTenant(
+async function createInvitedTenant(
   app: App,
   token: string,
   user: NewUser,
@@ -109,7 +109,7 @@ async function foundTenant(
   return owner;
 }
 
-/** Takes the invitation for this transaction; whoever comes second finds it taken. */
+/** Marks the invitation as accepted; a concurrent claim waits and then fails. */
 async function claim(tx: Tx, token: string, person: Pick<Person, 'email'>): Promise<void> {
   const claimed = await tx.first(sql`
     update platform.invitations as i set accepted_at = now()
@@ -117,5 +117,5 @@ async function claim(tx: Tx, token: string, person: Pick<Person, 'email'>): Prom
     returning i.id`);
   if (claimed !== undefined) return;
   requirePending(await findByToken(tx, token), person);
-  throw conflict('this invitation is being changed; try again');
+  throw conflict('concurrent modification of this invitation; try again');
 }

@@ -1,6 +1,6 @@
-// Invitations as they stand: listed, revoked, looked up by token. A status is never stored; it
-// follows from what happened to the invitation and from the clock.
-// Failures: 400, 404, 409 for one that has left `pending`. Contract: interface#invitations, decisions#invitations.
+// Invitations: created, listed, revoked, found by token. The status is not stored: it follows from the
+// timestamps of the invitation and the clock.
+// Failures: 400, 404, 409 for an invitation that is not pending. Contract: interface#invitations, decisions#invitations.
 import { type Caller, requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
 import { namesTenant } from '../access/tenant-context.ts';
 import type { App } from '../app.ts';
@@ -18,13 +18,13 @@ import { EMAIL_PROBLEM, isEmail } from '../users/email.ts';
 export const STATUSES = ['pending', 'accepted', 'expired', 'revoked'] as const;
 export type Status = (typeof STATUSES)[number];
 
-/** An invitation as lists show it: never its token. */
+/** An invitation in a list, without its token. */
 export interface Invitation {
   id: string;
   email: string | null;
   status: Status;
   kind: 'member' | 'platform';
-  /** The tenant it leads to; null for a platform code that has made none yet. */
+  /** The invited user's tenant; null for a platform code that is not accepted. */
   tenantSlug: string | null;
   createdAt: string;
   expiresAt: string;
@@ -57,7 +57,7 @@ export function hasToken(token: string): Sql {
   return sql`i.hash = decode(${sha256(token).toString('hex')}, 'hex')`;
 }
 
-/** Invites to the tenant that the request names; without one, makes a platform code. 403 for all but tenant admins. */
+/** Invites to the tenant that the request names; without one, creates a platform code. 403 unless a tenant admin asks. */
 export async function inviteOrMakeCode(
   app: App,
   caller: Caller,
@@ -73,12 +73,12 @@ export async function inviteOrMakeCode(
   input.done();
   const invited =
     tenant === null ? ({ kind: 'platform', role: 'owner' } as const) : ({ kind: 'member', role: 'member' } as const);
-  const made = { ...invited, tenant, email, inviter: caller.id, expiresInDays };
-  const { token, inviteUrl } = await createInvitation(app, made);
+  const invitation = { ...invited, tenant, email, inviter: caller.id, expiresInDays };
+  const { token, inviteUrl } = await createInvitation(app, invitation);
   return { token, inviteUrl };
 }
 
-/** Only a tenant's admin makes platform codes, and the super-admin, who needs no tenant for it. */
+/** Platform codes need a tenant admin, or the super-admin, who needs no tenant. */
 function requireBoundAdmin(caller: Caller): void {
   if (caller.tenant === null) throw forbidden('this needs a tenant admin');
   requireTenantAdmin(caller);
@@ -92,7 +92,7 @@ export interface ListFilter {
   limit: number;
 }
 
-/** The tenant's invitations and the platform codes that the caller made, newest first. */
+/** The tenant's invitations and the caller's platform codes, newest first. */
 export async function listOwnInvitations(
   app: App,
   caller: TenantCaller,
@@ -133,7 +133,7 @@ async function list(app: App, conditions: Sql[], { page, limit }: ListFilter): P
   return pageOf(rows, counted?.total ?? 0, page, limit);
 }
 
-/** Revokes a pending invitation, named by its token or its id. 404, or 409 when it has left `pending`. */
+/** Revokes a pending invitation by its token or id. 404, or 409 when it is not pending. */
 export async function revokeInvitation(app: App, caller: TenantCaller, tokenOrId: string): Promise<void> {
   const named = isUuid(tokenOrId) ? sql`i.id = ${tokenOrId}::uuid` : hasToken(tokenOrId);
   const own = caller.kind === 'super_admin' ? sql`(i.kind = 'platform' or ${isOwn(caller)})` : isOwn(caller);
@@ -148,7 +148,7 @@ export async function revokeInvitation(app: App, caller: TenantCaller, tokenOrId
   throw conflict(`the invitation is ${row.status}`);
 }
 
-/** The invitation with this token, in whatever state. */
+/** The invitation with this token, in any state. */
 export async function findByToken(queries: Queries, token: string): Promise<FoundInvitation | undefined> {
   return queries.first<FoundInvitation>(sql`
     select i.id, i.kind, ${STATUS} as status, i.email, i.role, i.tenant_id, t.slug as tenant_slug, t.status as tenant_status
@@ -157,7 +157,7 @@ export async function findByToken(queries: Queries, token: string): Promise<Foun
     where ${hasToken(token)}`);
 }
 
-/** Whether a token is good, and for whom: nothing is told of one that is not. */
+/** Whether a token is valid, and for whom; nothing is revealed about an invalid one. */
 export async function checkToken(
   app: App,
   token: string,
