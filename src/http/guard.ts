@@ -37,9 +37,10 @@ export type Access = TenantAccess | PlatformAccess | 'open';
 export function guard(app: App) {
   return new Elysia({ name: 'guard' })
     .use(jsonBodies(app))
-    .macro('tenant', (access: TenantAccess) => admission(app, access, admitToTenant))
-    .macro('platform', (access: PlatformAccess) => admission(app, access, admitToPlatform))
-    .macro('access', (access: Exclude<Access, 'open'>) => admission(app, access, admitAny));
+    .decorate('currentApp', () => app)
+    .macro('tenant', (access: TenantAccess) => admission(access, admitToTenant))
+    .macro('platform', (access: PlatformAccess) => admission(access, admitToPlatform))
+    .macro('access', (access: Exclude<Access, 'open'>) => admission(access, admitAny));
 }
 
 async function admitAny(app: App, caller: Caller, access: Exclude<Access, 'open'>): Promise<TenantCaller> {
@@ -49,6 +50,7 @@ async function admitAny(app: App, caller: Caller, access: Exclude<Access, 'open'
 
 /** What a hook sees of the request; the framework does not know the members that hooks add. */
 interface Context {
+  currentApp: () => App;
   request: Request;
   params?: Params;
   caller?: unknown;
@@ -56,12 +58,13 @@ interface Context {
 
 /** The hooks of a route: admission before the body is read, the caller typed by what it was admitted as. */
 function admission<A extends Exclude<Access, 'open'>, C extends Caller>(
-  app: App,
   access: A,
   admit: (app: App, caller: Caller, access: A) => Promise<C>,
 ) {
   return {
+    // A route's options, with these hooks, are shared by every App of the process.
     transform: async (context: Context) => {
+      const app = context.currentApp();
       const caller = await authenticate(app, context.request);
       if (caller === null) throw unauthorized();
       context.caller = await admit(app, caller, access);
