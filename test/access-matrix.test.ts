@@ -1,5 +1,5 @@
-// Every route, every method, every kind of credential: who gets in, and what the others are answered.
-// The rows are the service's own routes; what each cell must hold is decided in support/access-decisions.
+// Every route and method with every kind of credential: who is admitted, and what the others get. The rows are
+// the service's own routes; support/access-decisions states the expected outcome of each cell.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { createApi } from '../src/api.ts';
 import { DECISIONS, type Decision, expected } from './support/access-decisions.ts';
@@ -42,7 +42,7 @@ beforeAll(async () => {
 });
 afterAll(async () => service.stop());
 
-/** Credentials that are good and may do nothing. */
+/** Valid credentials without any permission. */
 async function weakKinds(): Promise<Credentials> {
   const role = await addRole(service, tenant, { permissions: {} });
   const authorization = (value: string) => ({ authorization: `Bearer ${value}` });
@@ -56,7 +56,7 @@ async function weakKinds(): Promise<Credentials> {
 
 const VALUES: Readonly<Record<string, string>> = { entityName: 'task', key: 'title', name: 'nobodys-role', file: 'x' };
 
-/** The path with its parameters filled in; where the contract has an id of a record, one that exists. */
+/** The path with its parameters filled in; record ids are those of an existing record. */
 function filled(path: string): string {
   const isRecord = path.includes('/records/:id');
   return path.replaceAll(/:(\w+)/g, (_, name: string) => {
@@ -74,12 +74,12 @@ async function request({ method, path }: Route, headers: Record<string, string>)
   return client.request(method, filled(path), method === 'GET' || method === 'DELETE' ? undefined : {});
 }
 
-test('every route has a decision', () => {
+test('every route has an expected outcome', () => {
   const undecided = routes.filter(({ decision }) => decision === undefined);
   expect(undecided.map(({ method, path }) => `${method} ${path}`)).toEqual([]);
 });
 
-test('an open route asks for no credential, every other refuses a request without one', async () => {
+test('open routes need no credential; all others answer 401 without one', async () => {
   const wrong: string[] = [];
   for (const route of routes.filter(({ decision }) => decision !== undefined && decision !== 'own')) {
     const { status } = await request(route, {});
@@ -89,7 +89,7 @@ test('an open route asks for no credential, every other refuses a request withou
   expect(wrong).toEqual([]);
 });
 
-describe('each credential gets into the routes that are decided for it, and into no other', () => {
+describe('each credential is admitted to its own routes and to no others', () => {
   const kinds = [
     ...['owner_key', 'platform_key', 'public_key', 'legacy_public_key', 'user', 'admin_user', 'developer', 'bot'],
     ...['admin_session', 'admin_key', 'super_admin', 'super_in_tenant'],
@@ -120,7 +120,7 @@ describe('each credential gets into the routes that are decided for it, and into
   );
 });
 
-test('a bulk request asks for the permission of each of its operations', async () => {
+test('a bulk request needs the permission of each of its operations', async () => {
   const operations = [
     { op: 'create', data: { title: 'new' } },
     { op: 'update', id: recordId, data: { title: 'changed' } },
@@ -138,7 +138,7 @@ test('a bulk request asks for the permission of each of its operations', async (
   expect((await tenant.get('/api/entities/task/records?limit=1')).body.data.total).toBe(before);
 });
 
-describe('a tenant that is', () => {
+describe('a tenant', () => {
   const PLATFORM = ['admin_key', 'super_admin'];
 
   async function statuses(kinds: Credentials): Promise<Record<string, number[]>> {
@@ -158,7 +158,7 @@ describe('a tenant that is', () => {
     return Object.fromEntries(bound.map((kind) => [kind, [status, status, status]]));
   }
 
-  test('suspended has all its requests refused with 403, until it is active again', async () => {
+  test('that is suspended gets 403 for every request until it is active again', async () => {
     const other = await service.tenant();
     const kinds = await everyKind(service, other);
     expect(await statuses(kinds)).toEqual(all(kinds, 200));
@@ -169,7 +169,7 @@ describe('a tenant that is', () => {
     expect(await statuses(kinds)).toEqual(all(kinds, 200));
   });
 
-  test('deleted leaves no credential behind', async () => {
+  test('that is deleted leaves no valid credential behind', async () => {
     const other = await service.tenant();
     const kinds = await everyKind(service, other);
     expect(await statuses(kinds)).toEqual(all(kinds, 200));

@@ -1,6 +1,5 @@
-// Rights and limits over two processes of the service on one Postgres and one Redis: what one takes away the other
-// refuses, and what may happen so many times happens so many times over both. Where no Redis is to be had there can be
-// but one process, which then plays both parts.
+// Rights and limits across two processes on one Postgres and one Redis: a right revoked in one is refused by the
+// other, and limits count the requests of both. Without Redis there is only one process, which then takes both parts.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import postgres from 'postgres';
@@ -12,7 +11,7 @@ import { inWindow, least, took } from './support/timing.ts';
 
 const LIST = '/api/entities/orders/records';
 const PASSWORD = 'a password of the tests';
-/** Every attempt comes from an address of its own. */
+/** Gives every attempt its own address. */
 const ENVIRONMENT = { TRUST_PROXY: '1' };
 
 let stores: SharedStores;
@@ -73,7 +72,7 @@ async function userToken({ slug, owner }: Tenant, email: string): Promise<{ id: 
   return { id, token: login.body.data.token };
 }
 
-/** A credential in use at the other process, and how the first takes it away. */
+/** A credential in use at the other process, and how the first process revokes it. */
 type Case = [string, (tenant: Tenant) => Promise<{ holder: Client; revoke: () => Promise<unknown> }>];
 
 const CASES: Case[] = [
@@ -125,7 +124,7 @@ const CASES: Case[] = [
   ],
 ];
 
-test.each(CASES)('%s that one process takes away is refused by the other within a second', async (_, make) => {
+test.each(CASES)('%s revoked in one process is refused by the other within a second', async (_, make) => {
   const refusedAfter = async (): Promise<number> => {
     const { holder, revoke } = await make(await newTenant());
     expect((await holder.get(LIST)).status).toBe(200);
@@ -139,7 +138,7 @@ test.each(CASES)('%s that one process takes away is refused by the other within 
   expect(await least(1_000, refusedAfter)).toBeLessThan(1_000);
 });
 
-test('of 5,000 requests on a 60-a-minute key over both processes exactly 60 pass', async () => {
+test('of 5,000 requests with a 60-per-minute key over both processes, exactly 60 pass', async () => {
   await inWindow(60_000, async () => {
     const { key } = await publicKey(await newTenant());
     const counts = new Map<number, number>();
@@ -155,7 +154,7 @@ test('of 5,000 requests on a 60-a-minute key over both processes exactly 60 pass
   });
 });
 
-test('of 50 accepts of one invitation over both processes one wins, and one user is made', async () => {
+test('of 50 accepts of one invitation over both processes, one succeeds and one user is created', async () => {
   const { slug, owner } = await newTenant();
   const { token } = (await owner.post('/api/invitations', {}, { 'x-tenant-id': slug })).body.data;
   const accept = (i: number) => {
@@ -167,7 +166,7 @@ test('of 50 accepts of one invitation over both processes one wins, and one user
   expect((await owner.get('/api/users')).body.data.total).toBe(1);
 });
 
-test('of 100 wrong secrets of a bot over both processes five count, and then the right one gets 401 too', async () => {
+test('of 100 wrong bot secrets over both processes, five are checked, and then the right one gets 401 too', async () => {
   const { slug, owner } = await newTenant();
   const { key } = (await owner.post('/api/keys', { label: 'agents' })).body.data;
   const bot = { name: 'guessed-bot', tenantSlug: slug };
@@ -177,7 +176,7 @@ test('of 100 wrong secrets of a bot over both processes five count, and then the
       name: bot.name,
       secret: guess,
     });
-  // Four failures leave the bot open; the success after them starts the count anew.
+  // Four failures do not lock the bot; the success after them resets the count.
   for (let i = 0; i < 4; i++) expect((await identify(i, 'wrong')).status).toBe(401);
   expect((await identify(4, secret)).status).toBe(200);
   const answers = await Promise.all(Array.from({ length: 100 }, (_, i) => identify(10 + i, 'wrong')));

@@ -1,4 +1,4 @@
-// What a role is confined to, asked of the operations themselves: the same rule for every one.
+// The restrictions of a role, tested on the operations: the same rule holds for every operation.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
 import type { EntityRestriction, Operation } from '../src/access/rights.ts';
@@ -95,7 +95,7 @@ describe('hidden fields', () => {
     ['excludeFields', { excludeFields: ['secret'] }],
     ['fields', { fields: ['title', 'owner', 'team'] }],
   ] as const) {
-    test(`a field hidden by ${how} is shown nowhere`, async () => {
+    test(`a field hidden by ${how} appears nowhere`, async () => {
       const ids = await world();
       const caller = await callerWith({ tasks: rule });
       const shown = [await read(caller, ids.mine), ...(await list(caller)).items, await create(caller, { title: 'x' })];
@@ -109,7 +109,7 @@ describe('hidden fields', () => {
     });
   }
 
-  test('a hidden field gives the very same 400 as an unknown one', async () => {
+  test('a hidden field gives the same 400 as an unknown one', async () => {
     const ids = await world();
     const caller = await callerWith({ tasks: { excludeFields: ['secret'] }, teams: { excludeFields: ['budget'] } });
     const uses: ((key: string) => Promise<unknown>)[] = [
@@ -138,7 +138,7 @@ describe('hidden fields', () => {
     expect(JSON.stringify(through).replaceAll('budget', 'absent')).toBe(JSON.stringify(nowhere));
   });
 
-  test('search looks only at fields that the caller may read', async () => {
+  test('search covers only fields that the caller may read', async () => {
     await world();
     const caller = await callerWith({ tasks: { excludeFields: ['secret'] } });
     expect(await list(caller, { search: 'canary' })).toMatchObject({ total: 0, items: [] });
@@ -153,7 +153,7 @@ describe('hidden fields', () => {
 describe('row filters', () => {
   const MINE = { tasks: { rowFilter: 'owner = $currentUser.id' } };
 
-  test('a row outside of the filter does not exist: lists, totals, search, single reads', async () => {
+  test('a row outside the filter does not exist: lists, totals, search, single reads', async () => {
     const ids = await world();
     const caller = await callerWith(MINE);
     expect(await titles(caller)).toEqual(['alpha', 'beta']);
@@ -183,7 +183,7 @@ describe('row filters', () => {
     expect((await list(caller, { page: 3, limit: 3 })).items).toHaveLength(2);
   });
 
-  test('a row outside of the filter is neither changed nor deleted: 404', async () => {
+  test('a row outside the filter can be neither changed nor deleted: 404', async () => {
     const ids = await world();
     const caller = await callerWith(MINE);
     expect((await refusal(update(caller, ids.theirs, { title: 'x' }))).code).toBe('NOT_FOUND');
@@ -194,7 +194,7 @@ describe('row filters', () => {
     expect(await titles(caller)).toEqual(['changed']);
   });
 
-  test('a row can be neither created outside of the filter nor moved out of it: 403', async () => {
+  test('a row can be neither created outside the filter nor moved out of it: 403', async () => {
     const ids = await world();
     const caller = await callerWith(MINE);
     expect((await refusal(create(caller, { title: 'x', owner: 'them' }))).code).toBe('FORBIDDEN');
@@ -205,7 +205,7 @@ describe('row filters', () => {
     expect((await tenant.get('/api/entities/tasks/records')).body.data.total).toBe(4);
   });
 
-  test('a filter may use a field that its reader cannot see, and may follow a relation', async () => {
+  test('a filter may use a field hidden from its role, and may follow a relation', async () => {
     const ids = await world();
     const hidden = await callerWith({ tasks: { excludeFields: ['owner'], rowFilter: 'owner = $currentUser.id' } });
     expect(await titles(hidden)).toEqual(['alpha', 'beta']);
@@ -223,8 +223,8 @@ describe('row filters', () => {
   });
 });
 
-describe('relations to what the caller may not read', () => {
-  test('an unreadable target stays an id, at every level', async () => {
+describe('relations to unreadable records', () => {
+  test('an unreadable target stays an id at every level', async () => {
     const ids = await world();
     const cases: [TenantCaller, red: unknown, blue: unknown][] = [
       [await callerWith({}, { tasks: ALL }), ids.red, ids.blue],
@@ -252,7 +252,7 @@ describe('relations to what the caller may not read', () => {
     expect(hidden.message).toContain('unknown field "team.label"');
   });
 
-  test('a record cannot be pointed at a target that the caller may not see', async () => {
+  test('a relation cannot be set to a target that the caller may not see', async () => {
     const ids = await world();
     const caller = await callerWith({ teams: { rowFilter: 'open = true' } });
     const hidden = await refusal(create(caller, { title: 'x', team: ids.blue }));
@@ -267,7 +267,7 @@ describe('relations to what the caller may not read', () => {
 });
 
 describe('permissions', () => {
-  test('each operation asks for its own, and 403 does not tell whether an entity exists', async () => {
+  test('each operation needs its own permission, and 403 does not reveal whether an entity exists', async () => {
     const ids = await world();
     for (const held of ALL) {
       const caller = await callerWith({}, { tasks: [held] });

@@ -8,7 +8,7 @@ const ALL = ['platform:read', 'platform:write', 'tenants:manage'];
 let service: TestService;
 let first: Json;
 let both: Client;
-/** Answers of ten first keys asked for at once. */
+/** Answers to ten concurrent requests for the first key. */
 let firsts: Json[];
 
 beforeAll(async () => {
@@ -31,13 +31,13 @@ async function create(scopes: string[], input: Record<string, unknown> = {}): Pr
 }
 
 describe('credentials', () => {
-  test('of several first keys made with the secret alone, one is made', () => {
+  test('of several concurrent first keys, requested with the secret alone, one is issued', () => {
     expect(firsts.map(({ status }) => status).sort()).toEqual([201, ...Array(9).fill(401)]);
     expect(first.key).toMatch(/^svc_adm_[0-9a-f]{48}$/);
     expect(Object.keys(first).sort()).toEqual(['createdAt', 'expiresAt', 'id', 'key', 'keyPrefix', 'name', 'scopes']);
   });
 
-  test('after the first key one of the two credentials missing or bad is 401, a scope missing 403', async () => {
+  test('after the first key, 401 when either credential is missing or invalid, 403 when the scope is', async () => {
     const reader = await create(['platform:read']);
     const writer = await create(['platform:write']);
     const tenant = await service.tenant();
@@ -65,11 +65,11 @@ describe('credentials', () => {
     }
   });
 
-  test('401 and 403 come before anything is said about the body', async () => {
+  test('401 and 403 come before any problem of the body', async () => {
     expect((await service.admin.post(PATH, 'no json')).status).toBe(401);
   });
 
-  test('an admin key reaches the platform endpoints of its scopes and no tenant’s', async () => {
+  test('an admin key is admitted to the platform endpoints of its scopes and to no tenant', async () => {
     const reader = clientOf(service.url, { 'x-admin-key': (await create(['platform:read'])).key });
     const manager = clientOf(service.url, { 'x-admin-key': (await create(['tenants:manage'])).key });
     const tenant = await service.tenant();
@@ -94,7 +94,7 @@ describe('keys', () => {
     expect((await both.delete(`${PATH}/${id}`)).status).toBe(404);
   });
 
-  test('a revoked key gets 401 at once; an expired one though it is marked active', async () => {
+  test('a revoked key gets 401 at once, and so does an expired key that is marked active', async () => {
     const { id, key } = await create(['platform:read']);
     const expiring = await create(['platform:read'], { expiresAt: new Date(Date.now() + 60_000).toISOString() });
     const read = async (value: string) =>
@@ -121,7 +121,7 @@ describe('keys', () => {
 });
 
 describe('audit', () => {
-  test('creation, each use and revocation are written down, newest first', async () => {
+  test('creation, every use and revocation are recorded, newest first', async () => {
     const { id, key } = await create(['platform:read']);
     const client = clientOf(service.url, { 'x-admin-key': key });
     for (let i = 0; i < 2; i++) await client.get('/api/admin/platform/tenants');
@@ -135,7 +135,7 @@ describe('audit', () => {
     expect(bootstrap.body.data.at(-1)).toMatchObject({ action: 'created', actorId: 'super_admin' });
   });
 
-  test('limit is 1 to 500; past it 400; an unknown key is 404', async () => {
+  test('limit is 1 to 500, else 400; an unknown key is 404', async () => {
     expect((await both.get(`${PATH}/${first.id}/audit?limit=1`)).body.data).toHaveLength(1);
     for (const limit of ['0', '501', 'x']) {
       expect((await both.get(`${PATH}/${first.id}/audit?limit=${limit}`)).status, limit).toBe(400);

@@ -22,7 +22,7 @@ const identify = (tenant: TestTenant, name: string, secret: string) =>
   tenant.post('/api/auth/bots/identify', { name, secret }, newAddress());
 
 describe('registration', () => {
-  test('register answers id, name, secret and tenantSlug; the secret never shows again', async () => {
+  test('register returns id, name, secret and tenantSlug; the secret is not shown again', async () => {
     const tenant = await newTenant();
     const bot = await register(tenant);
     expect(Object.keys(bot).sort()).toEqual(['id', 'name', 'secret', 'tenantSlug']);
@@ -39,7 +39,7 @@ describe('registration', () => {
     expect(service.logged.join('\n')).not.toContain(bot.secret);
   });
 
-  test('a name is unique in its tenant, and free in another', async () => {
+  test('a name is unique in its tenant only', async () => {
     const [one, other] = [await service.tenant(), await service.tenant()];
     await register(one);
     const again = await one.post('/api/auth/bots/register', { name: 'agent', tenantSlug: one.slug });
@@ -70,7 +70,7 @@ describe('registration', () => {
     expect(answer.body.error.details.map(({ path }: Json) => path)).toEqual(paths);
   });
 
-  test('the tenant of the body must be the caller’s, also the super-admin’s', async () => {
+  test('the tenant in the body must be the caller’s, also for the super-admin', async () => {
     const [one, other] = [await service.tenant(), await service.tenant()];
     const body = { name: 'agent', tenantSlug: other.slug };
     expect((await one.post('/api/auth/bots/register', body)).status).toBe(403);
@@ -82,7 +82,7 @@ describe('registration', () => {
 });
 
 describe('identification', () => {
-  test('the token acts with the permissions of the registration, and nothing else', async () => {
+  test('the token has the permissions of the registration and no others', async () => {
     const tenant = await newTenant();
     const { secret, id } = await register(tenant, { permissions: { entities: { orders: ['read', 'create'] } } });
     const answer = await identify(tenant, 'agent', secret);
@@ -132,7 +132,7 @@ describe('identification', () => {
     expect((await identify(tenant, 'agent', secret)).status).toBe(401);
   });
 
-  test('the twenty-first attempt of an address within a minute gets 429 with Retry-After', async () => {
+  test('the twenty-first attempt from an address within a minute gets 429 with Retry-After', async () => {
     const tenant = await service.tenant();
     const { secret } = await register(tenant);
     await inWindow(60_000, async () => {
@@ -148,7 +148,7 @@ describe('identification', () => {
 });
 
 describe('revocation and reset', () => {
-  test('a revoked bot gets 403 on identify, while its token lasts', async () => {
+  test('a revoked bot gets 403 on identify, while its token stays valid', async () => {
     const tenant = await newTenant();
     const { id, secret } = await register(tenant, { permissions: { entities: { orders: ['read'] } } });
     const { token } = (await identify(tenant, 'agent', secret)).body.data;

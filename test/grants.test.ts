@@ -1,4 +1,4 @@
-// Rights are written by name: what a name meant is never inherited by what comes to bear it later.
+// Rights refer to names: a new role, entity or view never inherits the rights of an earlier one of the same name.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import {
   type Answer,
@@ -28,7 +28,7 @@ async function role(name: string, permissions: Record<string, string[]> = READ):
   return answer.body.data.id;
 }
 
-/** Ways to give somebody a role. */
+/** Ways to assign a role. */
 const GIFTS: [string, (name: string, id: string) => Promise<Answer>][] = [
   ['a user', (name) => tenant.post('/api/users', { email: `${name}@a.test`, name, role: name, password: PASSWORD })],
   ['an invited user', (name) => tenant.post('/api/users', { email: `${name}@a.test`, name, role: name })],
@@ -44,7 +44,7 @@ const GIFTS: [string, (name: string, id: string) => Promise<Answer>][] = [
 ];
 
 describe('deleting a role', () => {
-  test.each(GIFTS)('while %s gets it: one of the two is refused', async (kind, give) => {
+  test.each(GIFTS)('while it is assigned to %s: one of the two fails', async (kind, give) => {
     const outcomes = new Set<string>();
     for (let round = 0; round < ROUNDS; round++) {
       const name = `${kind.replaceAll(/\W/g, '')}${round}`.toLowerCase();
@@ -55,7 +55,7 @@ describe('deleting a role', () => {
     for (const outcome of outcomes) expect(['201 409', '400 200']).toContain(outcome);
   });
 
-  test('while a platform key gets it and its API gives it up: the key has it and keeps it, or is not made', async () => {
+  test('while a platform key is issued with it and its API drops it: the key keeps it, or is not issued', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const name = `given${round}`;
       await role(name);
@@ -72,8 +72,8 @@ describe('deleting a role', () => {
   });
 });
 
-describe('what was granted on an entity', () => {
-  test('goes with it, from roles, platform APIs and bots: a new one of its name begins with nothing', async () => {
+describe('the grants on an entity', () => {
+  test('are revoked with it in roles, platform APIs and bots: a new entity of that name starts without any', async () => {
     const entity = { name: 'papers', fields: [{ key: 'title', type: 'text' }] };
     await tenant.post('/api/entities', entity);
     await tenant.post('/api/views', {
@@ -123,7 +123,7 @@ describe('what was granted on an entity', () => {
     for (const { text } of told) expect(text).not.toContain('papers');
   });
 
-  test('what confines a role on it stays, so that nothing is shown that was hidden', async () => {
+  test('leave the restrictions of roles in place, so that hidden data stays hidden', async () => {
     const fields = [
       { key: 'title', type: 'text' },
       { key: 'margin', type: 'text' },
@@ -135,7 +135,7 @@ describe('what was granted on an entity', () => {
     expect((await tenant.get('/api/roles/reader')).body.data.entities).toEqual(entities);
   });
 
-  test('is not written while the entity goes', async () => {
+  test('cannot be written while the entity is deleted', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const name = `passing${round}`;
       await tenant.post('/api/entities', { name });
@@ -153,7 +153,7 @@ describe('what was granted on an entity', () => {
     }
   });
 
-  test('a deleted view’s grants go with it', async () => {
+  test('of a deleted view are revoked with it', async () => {
     const view = { entitySlug: 'orders', slug: 'open-orders', name: 'Open', filterDsl: { validate: [] } };
     await tenant.post('/api/views', view);
     await role('viewers', { 'view:open-orders': ['read'] });

@@ -1,5 +1,5 @@
-// What hostile tenants and their guests try around what they were given: invitations raced against everything that ends
-// them, limits outlived by a suspension, secrets looked for in the audit of admin keys.
+// Attacks by tenants and invited persons: invitations accepted while something ends them, limits evaded by a
+// suspension, secrets searched for in the audit of admin keys.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { sql } from '../src/runtime/sql.ts';
 import { newAddress } from './support/addresses.ts';
@@ -49,7 +49,7 @@ async function setStatus({ slug }: TestTenant, status: string): Promise<Answer> 
 }
 
 describe('an invitation that is accepted while', () => {
-  test('the tenant is suspended makes a user or is refused, and never both', async () => {
+  test('the tenant is suspended creates a user or is refused, never both', async () => {
     const tenant = await service.tenant();
     for (let round = 0; round < ROUNDS; round++) {
       const token = await invited(tenant);
@@ -64,7 +64,7 @@ describe('an invitation that is accepted while', () => {
     }
   });
 
-  test('it is revoked twice has one end', async () => {
+  test('it is revoked twice ends in one state', async () => {
     const tenant = await service.tenant();
     for (let round = 0; round < ROUNDS; round++) {
       const token = await invited(tenant);
@@ -81,7 +81,7 @@ describe('an invitation that is accepted while', () => {
     }
   });
 
-  test('another invitation of the same address is makes one user, and the other stays open', async () => {
+  test('another invitation of the same address is accepted creates one user, and the other stays pending', async () => {
     const tenant = await service.tenant();
     const guest = person();
     const tokens = [await invited(tenant), await invited(tenant, { email: guest.email.toUpperCase() })];
@@ -92,7 +92,7 @@ describe('an invitation that is accepted while', () => {
     expect(open.map(({ body }) => body.data.valid)).toEqual(answers.map(({ status }) => status === 409));
   });
 
-  test('the address registers itself makes one user', async () => {
+  test('the address registers creates one user', async () => {
     const tenant = await service.tenant({ settings: { selfRegistration: true } });
     for (let round = 0; round < ROUNDS; round++) {
       const token = await invited(tenant);
@@ -107,7 +107,7 @@ describe('an invitation that is accepted while', () => {
     }
   });
 
-  test('the tenant is dropped leaves nothing of it', async () => {
+  test('the tenant is deleted leaves nothing behind', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const tenant = await service.tenant();
       const token = await invited(tenant);
@@ -124,7 +124,7 @@ describe('an invitation that is accepted while', () => {
   });
 });
 
-/** An invitation that was made while the tenant was active, which it is not at the moment. */
+/** An invitation of a tenant that has been suspended since. */
 async function invitedBefore(tenant: TestTenant): Promise<string> {
   await setStatus(tenant, 'active');
   const token = await invited(tenant);
@@ -132,7 +132,7 @@ async function invitedBefore(tenant: TestTenant): Promise<string> {
   return token;
 }
 
-test('an invitation that is made while its role is deleted is refused, or keeps the role', async () => {
+test('an invitation created while its role is deleted is refused, or keeps the role', async () => {
   const tenant = await service.tenant();
   for (let round = 0; round < ROUNDS; round++) {
     const role = `passing${round}`;
@@ -149,7 +149,7 @@ test('an invitation that is made while its role is deleted is refused, or keeps 
   }
 });
 
-test('a suspension gives no public key a new window: what was spent stays spent', async () => {
+test('a suspension does not reset the rate limits of public keys', async () => {
   const tenant = await service.tenant();
   await tenant.post('/api/entities', { name: 'orders' });
   const roles = (await tenant.get('/api/roles')).body.data;
@@ -167,7 +167,7 @@ test('a suspension gives no public key a new window: what was spent stays spent'
   expect(after.slice(1)).toEqual([429, 429]);
 });
 
-test('no change of name, tenant, flow or forwarded address gives more than 20 attempts a minute', async () => {
+test('no change of name, tenant, route or forwarded address allows more than 20 attempts a minute', async () => {
   const [one, other] = [await service.tenant(), await service.tenant()];
   await setStatus(other, 'suspended');
   await inWindow(60_000, async () => {
@@ -178,7 +178,7 @@ test('no change of name, tenant, flow or forwarded address gives more than 20 at
     for (let i = 0; i < 24; i++) {
       const flow = i % 2 ? 'login' : 'developer-token';
       const body = { email: names[i % names.length], password: `wrong-password-${i}` };
-      // What stands before the last address is the client's own claim.
+      // Entries before the last one are claims of the client.
       const forwarded = `10.0.0.${i}, ${newAddress()['x-forwarded-for']}, ${real}`;
       const headers = { 'x-forwarded-for': forwarded, 'x-tenant-id': slugs[i % slugs.length] as string };
       statuses.push((await service.anonymous.post(`/api/auth/tenant/${flow}`, body, headers)).status);
@@ -192,7 +192,7 @@ describe('the audit of admin keys', () => {
   const client = (headers: Record<string, string>) =>
     clientOf(service.url, { 'x-forwarded-for': '10.9.9.9', ...headers });
 
-  test('is read by no credential of a tenant, whatever it is, nor by one credential alone', async () => {
+  test('is readable neither with a tenant’s credential nor with one credential alone', async () => {
     const tenant = await service.tenant();
     const key = await adminKey(service, ['platform:read']);
     const both = service.admin.with({ 'x-admin-key': key });
@@ -207,7 +207,7 @@ describe('the audit of admin keys', () => {
     }
   });
 
-  test('holds of a request its method, path and address: no query, no token in the path, nothing of its headers', async () => {
+  test('stores method, path and address of a request, but no query, no token in the path and no headers', async () => {
     const key = await adminKey(service, ['platform:read', 'platform:write', 'tenants:manage']);
     const both = service.admin.with({ 'x-admin-key': key });
     const [{ id }] = (await both.get(KEYS)).body.data;

@@ -1,4 +1,4 @@
-// Signed tokens at every door where one may knock: REST (also identity.test.ts), the event stream and the WebSocket.
+// Invalid tokens at every entry point: REST (also identity.test.ts), the event stream and the WebSocket.
 // Contract: interface#credentials, decisions#tokens.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newAddress } from './support/addresses.ts';
@@ -12,7 +12,7 @@ const PASSWORD = 'canary-password-0816';
 
 let service: TestService;
 let tenant: TestTenant;
-/** The claims of a good token of a bot. */
+/** The claims of a bot's valid token. */
 let bot: Json;
 let forged: Record<string, string>;
 beforeAll(async () => {
@@ -28,14 +28,14 @@ afterAll(() => service.stop());
 const good = (): string => signerWith(JWT_SECRET, 'bot')(bot);
 const whoami = async (token: string): Promise<number> => (await bearer(service, token).get('/api/auth/whoami')).status;
 
-/** The status of a request for the stream; what should have been refused is hung up on. */
+/** The status of a request for the stream, which is closed if it was opened. */
 async function knock(query: string, headers: Record<string, string>): Promise<number> {
   const stream: EventStream = await openEvents(service.url, tenant.slug, '', query, headers);
   stream.close();
   return stream.status;
 }
 
-describe('a token that is forged, confused, unsound or expired', () => {
+describe('a token that is forged, of another kind, malformed or expired', () => {
   test('of a bot gets 401 from REST and from the event stream', async () => {
     expect(await whoami(good())).toBe(200);
     const taken: string[] = [];
@@ -46,7 +46,7 @@ describe('a token that is forged, confused, unsound or expired', () => {
     expect(taken).toEqual([]);
   });
 
-  test('gets auth_error from the WebSocket, which a good one opens afterwards all the same', async () => {
+  test('gets auth_error from the WebSocket, which a valid one can still open afterwards', async () => {
     const socket = await openSocket(service.url);
     const taken: string[] = [];
     for (const [name, token] of Object.entries(forged)) {
@@ -60,8 +60,8 @@ describe('a token that is forged, confused, unsound or expired', () => {
   });
 });
 
-describe('a good credential at a door that is not its own', () => {
-  test('in the query of the event stream it is none: 401', async () => {
+describe('a valid credential in the wrong place', () => {
+  test('is ignored in the query of the event stream: 401', async () => {
     for (const value of [tenant.key, good()]) {
       for (const name of ['token', 'access_token', 'api_key', 'apiKey', 'x-api-key', 'authorization', 'key']) {
         expect([name, await knock(`?${name}=${value}`, {})]).toEqual([name, 401]);
@@ -70,7 +70,7 @@ describe('a good credential at a door that is not its own', () => {
     expect(await knock('', { cookie: `token=${tenant.key}; authorization=Bearer ${tenant.key}` })).toBe(401);
   });
 
-  test('a signed token, a session or a public key opens no event stream: 403', async () => {
+  test('does not open the event stream as a token, session or public key: 403', async () => {
     const role = await addRole(service, tenant, { permissions: { '*': ['read'] } });
     const tokens = [
       good(),
@@ -82,7 +82,7 @@ describe('a good credential at a door that is not its own', () => {
     for (const token of tokens) expect(await knock('', { authorization: `Bearer ${token}` })).toBe(403);
   });
 
-  test('in the header of another kind it is none: 401', async () => {
+  test('is not accepted in the header of another kind: 401', async () => {
     for (const token of [good(), await userToken(service, tenant, 'owner')]) {
       for (const header of ['x-api-key', 'x-public-key', 'x-anon-key', 'x-admin-key', 'x-admin-secret']) {
         const status = (await service.anonymous.get('/api/auth/whoami', { [header]: token })).status;
@@ -98,7 +98,7 @@ describe('a good credential at a door that is not its own', () => {
     }
   });
 
-  test('the token of a mailed reset, an invitation, a bot’s secret or a session of MCP is no credential: 401', async () => {
+  test('is not a reset token, an invitation token, a bot secret or an MCP session: 401', async () => {
     const invited = (await tenant.post('/api/invitations', {}, { 'x-tenant-id': tenant.slug })).body.data;
     const registered = { name: 'clerk', tenantSlug: tenant.slug };
     const { secret } = (await tenant.post('/api/auth/bots/register', registered)).body.data;
@@ -111,8 +111,8 @@ describe('a good credential at a door that is not its own', () => {
   });
 });
 
-describe('a token whose ground is gone', () => {
-  test('is nobody’s in a new tenant that has taken the slug of a dropped one', async () => {
+describe('a token whose subject no longer exists', () => {
+  test('is invalid in a new tenant with the slug of the deleted one', async () => {
     const first = await service.tenant();
     const tokens = [await userToken(service, first, 'owner'), await botToken(service, first, {}), first.key];
     for (const token of tokens) expect(await whoami(token)).toBe(200);
@@ -138,7 +138,7 @@ describe('a token whose ground is gone', () => {
     const developer = (await service.anonymous.post('/api/auth/tenant/developer-token', proof, headers)).body.data
       .token;
     expect([await whoami(session), await whoami(developer)]).toEqual([200, 200]);
-    // A sign-in under way while the ground goes makes no token that outlives it.
+    // A concurrent sign-in issues no token that stays valid.
     const [late, ended] = await Promise.all([
       service.anonymous.post('/api/auth/tenant/login', proof, headers),
       end(id),

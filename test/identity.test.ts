@@ -22,7 +22,7 @@ const FORGOT = '/api/auth/tenant/forgot-password';
 const RESET = '/api/auth/tenant/reset-password';
 const CHANGE = '/api/auth/tenant/change-password';
 
-/** From an address that nobody else has, here and in other files: attempts are counted for a minute. */
+/** Sends from a unique address, since attempts are counted per address for a minute. */
 const elsewhere = (): Record<string, string> => ({ ...newAddress(), 'x-tenant-id': tenant.slug });
 let people = 0;
 
@@ -39,7 +39,7 @@ const bearer = (token: string) => service.anonymous.with({ authorization: `Beare
 const whoami = async (token: string): Promise<number> => (await bearer(token).get('/api/auth/whoami')).status;
 
 describe('signing in', () => {
-  test('gives a token of 24 hours and the user; the address’s case does not matter', async () => {
+  test('returns a token of 24 hours and the user; the case of the address does not matter', async () => {
     const { id, email } = await person('viewer');
     const askedAtS = Math.floor(Date.now() / 1_000);
     const answer = await post(LOGIN, { email: email.toUpperCase(), password: PASSWORD });
@@ -53,7 +53,7 @@ describe('signing in', () => {
     expect(me.body.data).toMatchObject({ kind: 'user', id, email, role: 'viewer', tenant: { slug: tenant.slug } });
   });
 
-  test('a developer token lasts 360 days, or from 1 to 365', async () => {
+  test('a developer token lasts 360 days, or 1 to 365 as requested', async () => {
     const { id, email } = await person();
     const days = async (ttl_days?: unknown): Promise<Answer> =>
       post(DEVELOPER_TOKEN, { email, password: PASSWORD, ttl_days });
@@ -66,7 +66,7 @@ describe('signing in', () => {
     for (const wrong of [0, 366, 1.5, -1, '7', 1e9]) expect((await days(wrong)).status).toBe(400);
   });
 
-  test('a wrong password, an unknown address and a deactivated user get one and the same 401', async () => {
+  test('a wrong password, an unknown address and a deactivated user get the same 401', async () => {
     const { email } = await person();
     const gone = await person();
     await tenant.patch(`/api/users/${gone.id}`, { isActive: false });
@@ -82,7 +82,7 @@ describe('signing in', () => {
 
   test('an unknown address takes as long as a wrong password', async () => {
     const attempt = (email: string) => took(() => post(LOGIN, { email, password: 'wrong-password' }));
-    // The shortest ones, which nothing else has held up; a password that is not looked at is ten times as fast.
+    // The shortest times, least affected by other load; skipping the password check would be ten times faster.
     const [known, unknown]: [number[], number[]] = [[], []];
     const apart = async (): Promise<number> => {
       const persons = await Promise.all(Array.from({ length: 6 }, () => person()));
@@ -95,7 +95,7 @@ describe('signing in', () => {
     expect(await least(1.7, apart)).toBeLessThan(1.7);
   });
 
-  test('needs a tenant that is there and not suspended', async () => {
+  test('needs a tenant that exists and is not suspended', async () => {
     const secret = { email: 'a@example.com', password: PASSWORD };
     const other = await service.tenant();
     await service.admin.patch(`/api/admin/platform/tenants/${other.slug}`, { status: 'suspended' });
@@ -112,7 +112,7 @@ describe('signing in', () => {
     expect((await post(LOGIN, { email: 1 })).body.error.details).toHaveLength(2);
   });
 
-  test('in another tenant the same address is another person', async () => {
+  test('the same address in another tenant is another user', async () => {
     const { email } = await person();
     const other = await service.tenant();
     expect((await post(LOGIN, { email, password: PASSWORD }, { 'x-tenant-id': other.slug })).status).toBe(401);
@@ -123,7 +123,7 @@ describe('signing in', () => {
 });
 
 describe('lockouts', () => {
-  test('five failures lock the account for the right password too; others stay open', async () => {
+  test('five failures lock the account, for the right password too, but no other account', async () => {
     const { email } = await person();
     for (let i = 0; i < 4; i++) expect((await post(LOGIN, { email, password: 'wrong-password' })).status).toBe(401);
     expect((await post(LOGIN, { email, password: PASSWORD })).status).toBe(200);
@@ -136,7 +136,7 @@ describe('lockouts', () => {
     expect((await post(LOGIN, { email: other.email, password: PASSWORD })).status).toBe(200);
   });
 
-  test('of a hundred wrong attempts at once exactly five are looked at', async () => {
+  test('of a hundred concurrent wrong attempts, exactly five are checked', async () => {
     const { email } = await person();
     const answers = await Promise.all(
       Array.from({ length: 100 }, () => post(LOGIN, { email, password: 'wrong-password' })),
@@ -146,13 +146,13 @@ describe('lockouts', () => {
     expect((await post(LOGIN, { email, password: PASSWORD })).status).toBe(401);
   });
 
-  test('twenty right attempts at once all pass', async () => {
+  test('twenty concurrent right attempts all succeed', async () => {
     const { email } = await person();
     const answers = await Promise.all(Array.from({ length: 20 }, () => post(LOGIN, { email, password: PASSWORD })));
     expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
   });
 
-  test('a lock ends after 15 minutes, and failures older than that count no more', async () => {
+  test('a lock ends after 15 minutes, and older failures no longer count', async () => {
     const { sql } = await import('../src/runtime/sql.ts');
     const { email } = await person();
     for (let i = 0; i < 4; i++) await post(LOGIN, { email, password: 'wrong-password' });
@@ -183,7 +183,7 @@ describe('lockouts', () => {
     return { account, ...row };
   }
 
-  test('one address has 20 attempts a minute over all of these, then 429 with Retry-After', async () => {
+  test('one address has 20 attempts a minute over all of these routes, then 429 with Retry-After', async () => {
     const { email } = await person();
     await inWindow(60_000, async () => {
       const headers = elsewhere();
@@ -205,7 +205,7 @@ describe('lockouts', () => {
 describe('registering', () => {
   const who = (): Json => ({ email: `self${++people}@example.com`, password: PASSWORD, name: 'Self' });
 
-  test('makes a viewer, whatever the body says of a role or an id', async () => {
+  test('creates a viewer; a role or id in the body is ignored', async () => {
     const body = who();
     const answer = await post(REGISTER, { ...body, role: 'owner', id: tenant.id, tenantId: 'x', isActive: false });
     expect(answer.status).toBe(201);
@@ -216,7 +216,7 @@ describe('registering', () => {
     expect((await post(REGISTER, {})).body.error.details).toHaveLength(3);
   });
 
-  test('one address has 20 a minute, then 429 with Retry-After; others go on', async () => {
+  test('one address has 20 a minute, then 429 with Retry-After; other addresses are not affected', async () => {
     await inWindow(60_000, async () => {
       const here = elsewhere();
       const statuses: number[] = [];
@@ -229,7 +229,7 @@ describe('registering', () => {
     expect((await post(REGISTER, who())).status).toBe(201);
   });
 
-  test('where it is off, suspended or unknown, every flow gives one and the same 403', async () => {
+  test('a tenant that is unknown, suspended or has not enabled it gives the same 403 in every flow', async () => {
     const off = await service.tenant();
     const suspended = await service.tenant({ settings: { selfRegistration: true, passwordReset: true } });
     await service.admin.patch(`/api/admin/platform/tenants/${suspended.slug}`, { status: 'suspended' });
@@ -250,7 +250,7 @@ describe('registering', () => {
 });
 
 describe('a forgotten password', () => {
-  test('is replaced once with the mailed token, and every token of the user ends', async () => {
+  test('is replaced once with the mailed token, which ends every token of the user', async () => {
     const { email } = await person();
     const { token: session } = (await post(LOGIN, { email, password: PASSWORD })).body.data;
     const { token: developer } = (await post(DEVELOPER_TOKEN, { email, password: PASSWORD })).body.data;
@@ -275,7 +275,7 @@ describe('a forgotten password', () => {
     expect(await whoami(token)).toBe(401);
   });
 
-  test('an unknown address gets the same answer and no mail; a known one at most five', async () => {
+  test('an unknown address gets the same answer and no mail; a known one gets at most five mails', async () => {
     const { email } = await person();
     const known = await post(FORGOT, { email });
     const unknown = await post(FORGOT, { email: 'nobody-at-all@example.com' });
@@ -285,7 +285,7 @@ describe('a forgotten password', () => {
     expect(await mailsTo(service, email, 5)).toHaveLength(5);
   });
 
-  test('a token works an hour, in its own tenant, for a user who is active; the header may be left out', async () => {
+  test('a token is valid for an hour, in its own tenant, for an active user; the tenant header is optional', async () => {
     const { sql } = await import('../src/runtime/sql.ts');
     const other = await service.tenant({ settings: { passwordReset: true } });
     const { id, email } = await person();
@@ -306,7 +306,7 @@ describe('a forgotten password', () => {
   });
 });
 
-describe('changing one’s password', () => {
+describe('changing a password', () => {
   test('needs the current one, and ends all tokens of the user', async () => {
     const { email } = await person();
     const { token } = (await post(LOGIN, { email, password: PASSWORD })).body.data;
@@ -320,13 +320,13 @@ describe('changing one’s password', () => {
     expect(await whoami(token)).toBe(401);
   });
 
-  test('is for users: a key has none, and without a credential it is 401', async () => {
+  test('is for users only: 403 for a key, 401 without a credential', async () => {
     const body = { currentPassword: PASSWORD, newPassword: 'a-new-password' };
     expect((await tenant.post(CHANGE, body)).status).toBe(403);
     expect((await service.anonymous.post(CHANGE, body)).status).toBe(401);
   });
 
-  test('wrong guesses count for the lock', async () => {
+  test('wrong guesses count towards the lock', async () => {
     const { email } = await person();
     const { token } = (await post(LOGIN, { email, password: PASSWORD })).body.data;
     for (let i = 0; i < 5; i++) {
@@ -338,7 +338,7 @@ describe('changing one’s password', () => {
 });
 
 describe('tokens', () => {
-  test('that are forged, confused, unsound or expired get 401, and never 500', async () => {
+  test('that are forged, of another kind, malformed or expired get 401, never 500', async () => {
     const { id } = await person();
     const claims = soundClaims('user', id, tenant.id);
     expect(await whoami(signerWith(JWT_SECRET, 'user')(claims))).toBe(200);
@@ -353,6 +353,6 @@ describe('tokens', () => {
   });
 });
 
-test('no answer to a refusal and no log line holds a password', () => {
+test('no error answer and no log line contains a password', () => {
   expect(service.logged.join('')).not.toMatch(/canary-password-0815|scrypt\$/);
 });

@@ -1,4 +1,4 @@
-// Invitations over HTTP: both kinds, every transition between their states, and races for one token.
+// Invitations over HTTP: both kinds, every state transition, and concurrent use of one token.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -67,7 +67,7 @@ describe('a member’s invitation', () => {
     });
   });
 
-  test('whoever has the token may look, and be told for which tenant and address it is', async () => {
+  test('the token alone shows its tenant and address', async () => {
     const tenant = await service.tenant();
     const answer = await check(await invited(tenant, { email: 'ada@example.com' }));
     expect(answer.status).toBe(200);
@@ -77,7 +77,7 @@ describe('a member’s invitation', () => {
     expect((await check('nonsense')).body.data).toEqual(NOT_VALID);
   });
 
-  test('accepting makes a member, whatever role the body names', async () => {
+  test('accepting creates a member; a role in the body is ignored', async () => {
     const tenant = await service.tenant();
     const token = await invited(tenant);
     const ada = person();
@@ -88,7 +88,7 @@ describe('a member’s invitation', () => {
     expect(listed.body.data.items[0]).toMatchObject({ status: 'accepted', acceptedAt: expect.any(String) });
   });
 
-  test('an invitation may last 1 to 90 days, and 7 when nothing is said', async () => {
+  test('an invitation lasts 1 to 90 days, 7 by default', async () => {
     const tenant = await service.tenant();
     await invited(tenant);
     await invited(tenant, { expiresInDays: 90 });
@@ -103,7 +103,7 @@ describe('a member’s invitation', () => {
     expect((await tenant.post('/api/invitations', { email: 'nobody' }, inside(tenant))).status).toBe(400);
   });
 
-  test('a locked address must match, in whatever case', async () => {
+  test('the invited address must match, regardless of case', async () => {
     const tenant = await service.tenant();
     const token = await invited(tenant, { email: 'Ada@Example.com' });
     const refused = await accept(token, person('eve@example.com'));
@@ -112,7 +112,7 @@ describe('a member’s invitation', () => {
     expect((await accept(token, person('ada@example.COM'))).status).toBe(201);
   });
 
-  test('an address that is a user already is refused, and the invitation stays open', async () => {
+  test('the address of an existing user gets 409, and the invitation stays pending', async () => {
     const tenant = await service.tenant();
     await accept(await invited(tenant), person('ada@example.com'));
     const token = await invited(tenant);
@@ -126,7 +126,7 @@ describe('a member’s invitation', () => {
     ['a short password', { ...person(), password: 'short' }, ['password']],
     ['no address', { ...person(), email: 'nobody' }, ['email']],
   ];
-  test.each(bad)('a body with %s is refused and costs nothing', async (_, body, paths) => {
+  test.each(bad)('a body with %s gets 400, and the invitation stays pending', async (_, body, paths) => {
     const token = await invited(await service.tenant());
     const answer = await accept(token, body);
     expect(answer.status).toBe(400);
@@ -136,7 +136,7 @@ describe('a member’s invitation', () => {
 });
 
 describe('a platform code', () => {
-  test('is what an invitation without a tenant header is, also from a credential with a tenant', async () => {
+  test('results from an invitation without a tenant header, also with a tenant-bound credential', async () => {
     const tenant = await service.tenant();
     const made = await tenant.post('/api/invitations', {});
     expect(made.status).toBe(201);
@@ -145,7 +145,7 @@ describe('a platform code', () => {
     expect(items).toMatchObject([{ kind: 'platform', status: 'pending', tenantSlug: null }]);
   });
 
-  test('makes a tenant, and the person its owner', async () => {
+  test('creates a tenant with the person as its owner', async () => {
     const token = await platformCode();
     const slug = `made-${Date.now().toString(36)}`;
     const joined = await accept(token, { ...person(), tenantSlug: slug, tenantName: 'Made' });
@@ -159,7 +159,7 @@ describe('a platform code', () => {
     expect(owners.body.data.items).toEqual([]);
   });
 
-  test('needs the new tenant’s slug and name, and leaves nothing when the slug is taken', async () => {
+  test('needs slug and name of the new tenant, and changes nothing when the slug is taken', async () => {
     const tenant = await service.tenant();
     const token = await platformCode();
     const missing = await accept(token);
@@ -169,7 +169,7 @@ describe('a platform code', () => {
     expect((await check(token)).body.data.valid).toBe(true);
   });
 
-  test('is revoked by whoever made it, or by the super-admin', async () => {
+  test('is revoked by its creator or by the super-admin', async () => {
     const tenant = await service.tenant();
     const other = await service.tenant();
     const { token } = (await tenant.post('/api/invitations', {})).body.data;
@@ -214,7 +214,7 @@ describe('states', () => {
     }
   });
 
-  test('an unknown token is 404 to accept and to revoke; a list’s id revokes as the token does', async () => {
+  test('an unknown token is 404 for accept and revoke; the id in a list revokes like the token', async () => {
     const tenant = await service.tenant();
     expect((await accept('svc_inv_unknown')).status).toBe(404);
     expect((await tenant.delete('/api/invitations/svc_inv_unknown', inside(tenant))).status).toBe(404);
@@ -224,7 +224,7 @@ describe('states', () => {
     expect((await accept(token)).status).toBe(409);
   });
 
-  test('another tenant neither sees nor revokes an invitation', async () => {
+  test('another tenant can neither see nor revoke an invitation', async () => {
     const tenant = await service.tenant();
     const other = await service.tenant();
     const token = await invited(tenant, { email: 'canary@example.com' });
@@ -243,7 +243,7 @@ describe('states', () => {
 });
 
 describe('races', () => {
-  test('of 50 accepts at once one wins, and one user is made', async () => {
+  test('of 50 concurrent accepts one succeeds, and one user is created', async () => {
     const tenant = await service.tenant();
     const token = await invited(tenant);
     const answers = await Promise.all(Array.from({ length: 50 }, () => accept(token)));
@@ -252,7 +252,7 @@ describe('races', () => {
     expect(view.body.data.counts.users).toBe(1);
   });
 
-  test('of 10 accepts of a platform code at once one wins, and one tenant is made', async () => {
+  test('of 10 concurrent accepts of a platform code one succeeds, and one tenant is created', async () => {
     const token = await platformCode();
     const slug = (i: number): string => `race-${Date.now().toString(36)}-${i}`;
     const bodies = Array.from({ length: 10 }, (_, i) => ({ ...person(), tenantSlug: slug(i), tenantName: 'Race' }));
@@ -265,7 +265,7 @@ describe('races', () => {
     expect(made.filter(({ status }) => status === 200)).toHaveLength(1);
   });
 
-  test('an accept and a revocation at once: one of them wins', async () => {
+  test('of a concurrent accept and revocation one succeeds', async () => {
     const tenant = await service.tenant();
     for (let i = 0; i < 5; i++) {
       const token = await invited(tenant);
@@ -308,7 +308,7 @@ describe('who may invite', () => {
     }
   });
 
-  test('the platform’s list is the super-admin’s, filtered by status and tenant, 50 to a page', async () => {
+  test('the super-admin lists all invitations, filtered by status and tenant, 50 per page', async () => {
     const tenant = await service.tenant();
     await invited(tenant);
     await accept(await invited(tenant));
@@ -326,7 +326,7 @@ describe('who may invite', () => {
   });
 });
 
-test('the link is mailed to the address, and no log, list or row holds a token', async () => {
+test('the link is mailed to the address, and no log, list or row contains a token', async () => {
   const tenant = await service.tenant();
   const token = await invited(tenant, { email: 'mailed@example.com' });
   await check(token);

@@ -1,5 +1,5 @@
-// MCP: the tools, their rights and failures, over HTTP in both protocol eras and over stdio; what they
-// generate is compiled strictly and used against the running service.
+// MCP: the tools, their rights and failures, over HTTP in both protocol revisions and over stdio. The generated
+// client is compiled with `strict` and used against the running service.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -98,7 +98,7 @@ async function call(name: string, input: Json = {}, headers: Headed = owner, que
   return body.result ?? body;
 }
 
-/** The structured content of a call that succeeds; its text is the same JSON. */
+/** The structured content of a successful call; its text is the same JSON. */
 async function done(name: string, input: Json = {}, headers: Headed = owner, query = ''): Promise<Json> {
   const result = await call(name, input, headers, query);
   expect([name, result.isError, result.content?.[0]?.text]).toEqual([
@@ -109,7 +109,7 @@ async function done(name: string, input: Json = {}, headers: Headed = owner, que
   return result.structuredContent;
 }
 
-/** The error of a call that fails, as REST would answer it. */
+/** The error of a failed call, in the form of REST. */
 async function refused(name: string, input: Json = {}, headers: Headed = owner, query = ''): Promise<Json> {
   const { isError, structuredContent, content } = await call(name, input, headers, query);
   expect([name, isError, structuredContent]).toEqual([name, true, undefined]);
@@ -122,7 +122,7 @@ const superAdmin: Headed = { 'x-admin-secret': ADMIN_SECRET };
 const bearer = (token: string): Headed => ({ authorization: `Bearer ${token}` });
 
 describe('the tools', () => {
-  test('the profile, by the address, decides whether the webhook tools are there', async () => {
+  test('the profile in the URL decides whether there are webhook tools', async () => {
     const names = async (query: string): Promise<string[]> =>
       (await send({ method: 'tools/list' }, owner, query)).body.result.tools.map(({ name }: Json) => name);
     expect(await names('')).toEqual(BASIC);
@@ -133,7 +133,7 @@ describe('the tools', () => {
     expect(answer.structuredContent).toBeUndefined();
   });
 
-  test('every tool has all annotations, an output schema for an object, and takes tenantSlug', async () => {
+  test('every tool has all annotations, an object as output schema, and the argument tenantSlug', async () => {
     const { tools } = (await send({ method: 'tools/list' }, owner, '?profile=advanced')).body.result;
     const ajv = new Ajv2020({ strict: false });
     for (const { name, title, description, annotations, inputSchema, outputSchema } of tools) {
@@ -177,7 +177,7 @@ describe('the tools', () => {
     }
   });
 
-  test('what a tool answers fits its output schema', async () => {
+  test('results match the output schema', async () => {
     const { tools } = (await send({ method: 'tools/list' }, owner)).body.result;
     const ajv = new Ajv2020({ strict: false });
     const record = await done('create_record', { entity_name: 'customer', data: { name_of: 'Ada' } });
@@ -199,7 +199,7 @@ describe('the tools', () => {
     }
   });
 
-  test('records are made, found, changed and deleted as over REST, and the change is marked as made by mcp', async () => {
+  test('records are created, found, changed and deleted as over REST, with events marked as triggered by mcp', async () => {
     const made = await done('create_record', { entity_name: 'order_item', data: { title: 'pump', amount: '1.50' } });
     expect((await tenant.get(`/api/entities/order_item/records/${made.id}`)).body.data).toEqual(made);
     const changes = { entity_name: 'order_item', record_id: made.id, data: { title: 'big pump' } };
@@ -221,7 +221,7 @@ describe('the tools', () => {
     expect(rows.map(({ triggered_by: by }) => by)).toEqual(['mcp', 'mcp', 'mcp']);
   });
 
-  test('a tool that fails says so with the code and message of REST, and names every faulty argument', async () => {
+  test('a failed call has the code and message of REST, and names every invalid argument', async () => {
     const missing = await refused('get_record', { entity_name: 'order_item', record_id: tenant.id });
     const rest = await tenant.get(`/api/entities/order_item/records/${tenant.id}`);
     expect([missing.code, missing.message]).toEqual([rest.body.error.code, rest.body.error.message]);
@@ -285,8 +285,8 @@ describe('the tools', () => {
   });
 });
 
-describe('who asks', () => {
-  test('without a credential the tools can be listed, and none but tenant_login works', async () => {
+describe('callers', () => {
+  test('without a credential the tools can be listed, and only tenant_login works', async () => {
     expect((await send({ method: 'tools/list' })).status).toBe(200);
     const { tools } = (await send({ method: 'tools/list' })).body.result;
     for (const { name } of tools.filter((tool: Json) => tool.name !== 'tenant_login')) {
@@ -306,7 +306,7 @@ describe('who asks', () => {
     expect((await send({ method: 'tools/list' }, { ...owner, ...superAdmin })).status).toBe(401);
   });
 
-  test('tenant_login returns a token that the other tools take', async () => {
+  test('tenant_login returns a token that the other tools accept', async () => {
     const person = { email: 'ada@acme.test', name: 'Ada', role: 'admin', password: 'correct horse battery' };
     expect((await tenant.post('/api/users', person)).status).toBe(201);
     const input = { tenantSlug: tenant.slug, email: person.email, password: person.password };
@@ -315,7 +315,7 @@ describe('who asks', () => {
     expect((await done('whoami_bot', {}, bearer(token))).email).toBe(person.email);
   });
 
-  test('a role sees through the tools what it sees over REST, and no more', async () => {
+  test('a role sees through the tools exactly what it sees over REST', async () => {
     const role = await addRole(service, tenant, {
       permissions: { order_item: ['read'] },
       entities: { order_item: { excludeFields: ['secret_note'], rowFilter: 'title = "mine"' } },
@@ -334,7 +334,7 @@ describe('who asks', () => {
     }
   });
 
-  test('a credential of a tenant reaches no other one, whatever a call names', async () => {
+  test('a tenant-bound credential reaches no other tenant, whatever tenant a call names', async () => {
     const input = { entity_name: 'customer', tenantSlug: other.slug };
     expect((await refused('query_records', input)).code).toBe('FORBIDDEN');
     expect((await refused('select_tenant', { tenantSlug: other.slug })).code).toBe('FORBIDDEN');
@@ -356,7 +356,7 @@ describe('who asks', () => {
     expect((await done('list_entities', {}, session)).entities.length).toBe(2);
   });
 
-  test('a session belongs to the credential that opened it, and ends when it is told to', async () => {
+  test('a session belongs to the credential that opened it, and can be ended', async () => {
     const id = await openSession(owner);
     const list = (headers: Headed) => send({ method: 'tools/list' }, { 'mcp-session-id': id, ...headers });
     expect((await list(owner)).status).toBe(200);
@@ -371,7 +371,7 @@ describe('who asks', () => {
     expect((await list(owner)).status).toBe(404);
   });
 
-  test('requests that a browser was led to are refused', async () => {
+  test('requests of foreign pages and under foreign host names are refused', async () => {
     const status = async (headers: Headed) => (await send({ method: 'tools/list' }, headers)).status;
     expect(await status({ origin: 'https://evil.example' })).toBe(403);
     expect(await status({ origin: 'null' })).toBe(403);
@@ -401,14 +401,14 @@ describe('the protocol', () => {
     expect(answer.headers.has('mcp-session-id')).toBe(false);
   });
 
-  test('an unknown method, version or header that departs from the body is an error of the protocol', async () => {
+  test('an unknown method or version, or a header that differs from the body, is a protocol error', async () => {
     expect((await sendModern('no/such', {}, owner)).status).toBe(404);
     const mismatch = await sendModern('tools/call', { name: 'list_entities' }, { ...owner, 'mcp-name': 'list_bots' });
     expect([mismatch.status, mismatch.body.error.code]).toEqual([400, -32020]);
     expect((await send({ method: 'no/such' }, owner)).body.error.code).toBe(-32601);
   });
 
-  test('what is no JSON, too large or of another type is refused', async () => {
+  test('a body that is not JSON, too large or of another type is refused', async () => {
     const post = (body: string, type = 'application/json') =>
       fetch(`${service.url}/mcp`, { method: 'POST', headers: { ...owner, 'content-type': type }, body });
     const broken = await post('{"jsonrpc":');
@@ -418,7 +418,7 @@ describe('the protocol', () => {
     expect((await fetch(`${service.url}/mcp`, { headers: owner })).status).toBe(405);
   });
 
-  test('listening for changes needs a credential, and ends with the service', async () => {
+  test('a subscription needs a credential, and ends with the service', async () => {
     expect((await sendModern('subscriptions/listen', { notifications: {} })).status).toBe(401);
     const response = await fetch(`${service.url}/mcp`, {
       method: 'POST',
@@ -441,7 +441,7 @@ describe('the protocol', () => {
     expect(await response.text()).toContain('acknowledged');
   });
 
-  test('calls count as requests towards the general limit', async () => {
+  test('calls count towards the general rate limit', async () => {
     const limited = await startService({ RATE_LIMIT_PER_MIN: '3' });
     try {
       const { key } = await limited.tenant();
@@ -464,8 +464,8 @@ describe('the protocol', () => {
   });
 });
 
-describe('what is generated', () => {
-  test('the API document has the caller’s routes only, with its entities spelt out', async () => {
+describe('generated', () => {
+  test('the API document has only the caller’s routes, with those of its entities', async () => {
     const all = await done('get_rest_api_spec');
     expect(all.openapi).toBe('3.1.0');
     expect(Object.keys(all.paths['/api/entities/order_item/records'])).toEqual(['get', 'post']);
@@ -487,7 +487,7 @@ describe('what is generated', () => {
     expect(JSON.stringify(own)).not.toContain('order_item');
   });
 
-  test('the client compiles strictly, knows the entities’ types, and works', async () => {
+  test('the client compiles under strict, has the entities’ types, and works', async () => {
     const { source, filename, language } = await done('generate_api_client');
     expect([language, filename]).toEqual(['typescript', `${tenant.slug}-client.ts`]);
     expect(source).not.toMatch(/\bimport\b|\bany\b/);
@@ -506,7 +506,7 @@ describe('what is generated', () => {
     }
   });
 
-  test('the client of a role has its operations and fields only', async () => {
+  test('the client of a role has only its operations and fields', async () => {
     const bot = bearer(await botToken(service, tenant, { customer: ['read'] }));
     const { source } = await done('generate_api_client', {}, bot);
     expect(source).toContain('customer: {');
@@ -515,7 +515,7 @@ describe('what is generated', () => {
   });
 });
 
-/** The client follows the stream, and takes what its secret signed and nothing else. */
+/** The client follows the event stream, and accepts only webhooks signed with its secret. */
 async function hears({ follow, verified }: Json): Promise<void> {
   const secret = 'whsec_c2VjcmV0IG9mIHRoZSBjbGllbnQ=';
   const receiver = await startReceiver();
@@ -527,8 +527,12 @@ async function hears({ follow, verified }: Json): Promise<void> {
   expect(seen).toEqual(['record.created', 'customer', 'Heard of', sent?.body.record_id.slice('rec_'.length)]);
   expect(await verified(secret, sent?.headers, sent?.text)).toBe('Heard of');
   expect(await verified(secret, new Headers(sent?.headers), `${sent?.text} `)).toBe('no signature matches the secret');
-  expect(await verified(`${secret.slice(0, -4)}AAA=`, sent?.headers, sent?.text)).toBe('no signature matches the secret');
-  expect(await verified(secret, { ...sent?.headers, 'webhook-timestamp': '1' }, sent?.text)).toBe('the timestamp is outside the tolerance');
+  expect(await verified(`${secret.slice(0, -4)}AAA=`, sent?.headers, sent?.text)).toBe(
+    'no signature matches the secret',
+  );
+  expect(await verified(secret, { ...sent?.headers, 'webhook-timestamp': '1' }, sent?.text)).toBe(
+    'the timestamp is outside the tolerance',
+  );
   expect(await follow({ authorization: 'Bearer svc_ak_wrong' }, create).catch(({ code }: Json) => code)).toBe(
     'UNAUTHORIZED',
   );
@@ -566,7 +570,7 @@ export async function verified(secret: string, headers: Headers | Record<string,
 }
 `;
 
-/** Every line from the third on is an error of types. */
+/** Every line from the third on is a type error. */
 const MISUSE = `import { createClient } from './client.ts';
 const client = createClient({ headers: {} });
 client.order_item.create({});
@@ -576,7 +580,7 @@ client.order_item.list({ sort: 'nothing' });
 client.nothing.list();
 `;
 
-/** The lines at which the strict compiler finds faults. */
+/** The lines at which the compiler reports errors. */
 async function compile(directory: string, ...files: string[]): Promise<string[]> {
   const flags = '--noEmit --strict --noUncheckedIndexedAccess --exactOptionalPropertyTypes --noUnusedLocals';
   const modules = '--target es2022 --module esnext --moduleResolution bundler --allowImportingTsExtensions --types';
@@ -591,7 +595,7 @@ describe('over stdio', () => {
   const messages = (lines: Json[]): string =>
     lines.map((line, id) => `${JSON.stringify({ jsonrpc: '2.0', id, ...line })}\n`).join('');
 
-  /** Starts the program on the service's own database, and resolves to its answers by id. */
+  /** Starts the program on the service's database; resolves to its answers by id. */
   async function run(lines: Json[], environment: Headed): Promise<Json[]> {
     const { REDIS_URL, PATH = '' } = process.env;
     const dataDir = await mkdtemp(join(tmpdir(), 'stdio-'));
@@ -621,7 +625,7 @@ describe('over stdio', () => {
     return answers.sort((a, b) => a.id - b.id);
   }
 
-  test('both revisions are served, input that ends at once is answered, and one connection is a session', async () => {
+  test('both revisions are served, input that ends at once is answered, and a connection is a session', async () => {
     const tool = (name: string, input: Json = {}) => ({ method: 'tools/call', params: { name, arguments: input } });
     const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
     const [hello, list, who] = await run(
@@ -642,7 +646,7 @@ describe('over stdio', () => {
     expect(JSON.parse(mine.result.content[0].text).error.code).toBe('UNAUTHORIZED');
   });
 
-  test('records are written, and shown to who listens at the service', async () => {
+  test('records are written, and their events reach streams of the service', async () => {
     const own = await service.tenant();
     await own.post('/api/entities', { name: 'note', fields: [{ key: 'title', type: 'text' }] });
     const stream = await connectEvents(service.url, own.slug, own.key);

@@ -1,6 +1,6 @@
-// What a role hides does not exist. Two tenants are built from one random plan: in the first a role hides
-// fields and rows, in the second they were never there. Whatever the two callers ask, both must be
-// answered alike, byte for byte but for ids and times; and changes to hidden things alone change no answer.
+// Hidden data is as if it did not exist. Two tenants are built from one random plan: in the first a role hides
+// fields and rows, in the second they never existed. Every request must get the same answer in both, byte for
+// byte except ids and times; and changes to hidden data alone change no answer.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { tableNameOf } from '../src/entities/field.ts';
@@ -37,7 +37,7 @@ const OTHER: readonly Json[] = [
 
 interface Row {
   values: Record<string, unknown>;
-  /** The place of the related row in `others`. */
+  /** The index of the related row in `others`. */
   link: number | null;
   isShown: boolean;
 }
@@ -139,15 +139,15 @@ const plan: fc.Arbitrary<Plan> = fc.record({
   queries: fc.array(path, { minLength: 60, maxLength: 60 }),
 });
 
-/** One of the two tenants, with the caller who asks and the owner who can change things. */
+/** One of the two tenants, with its restricted caller and its owner. */
 interface World {
   owner: TestTenant;
   caller: Client;
-  /** Ids of the visible rows, in the order of their making. */
+  /** Ids of the visible rows, in the order of creation. */
   shown: string[];
-  /** Ids of what is hidden; in the plain world, ids of nothing. */
+  /** Ids of the hidden rows; in the second tenant, ids of no rows. */
   hidden: string[];
-  /** The same of `other`. */
+  /** The same for `other`. */
   hiddenOthers: string[];
   labels: Map<string, string>;
 }
@@ -180,7 +180,7 @@ async function build(plan: Plan, isPlain: boolean): Promise<World> {
   return { owner, caller, shown: items.shown, hidden: items.hidden, hiddenOthers: others.hidden, labels };
 }
 
-/** Takes records of `other` away from under the relations to them, which then lead nowhere. */
+/** Deletes records of `other`, so that relations to them point nowhere. */
 async function lose(owner: TestTenant, ids: readonly string[]): Promise<void> {
   const { id: entityId } = (await owner.get('/api/entities/other')).body.data;
   const schema = schemaOf(owner.id);
@@ -248,7 +248,7 @@ function callerOf(plan: Plan, owner: TestTenant, isPlain: boolean): Promise<Clie
 const UUID = /[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
 const TIME = /\d{4}-\d\d-\d\dT[\d:.]+Z/g;
 
-/** An answer as text, ids by what they name and times left out. */
+/** An answer as text, with ids replaced by labels and without times. */
 async function ask(world: World, method: string, path: string, body?: Json): Promise<string> {
   const answer = await world.caller.request(method, path, body, { 'x-request-id': 'same' });
   const text = answer.text
@@ -259,7 +259,7 @@ async function ask(world: World, method: string, path: string, body?: Json): Pro
   return `${answer.status} ${headers.join(' ')} ${text}`;
 }
 
-/** Every page of a keyset list, each world following its own cursors. */
+/** Every page of a keyset list, with the cursors of each tenant. */
 async function walk(world: World, sortBy: string): Promise<string[]> {
   const pages: string[] = [];
   let cursor = '';
@@ -273,7 +273,7 @@ async function walk(world: World, sortBy: string): Promise<string[]> {
   return pages;
 }
 
-/** Everything that is asked of a world without changing it. */
+/** All reading requests. */
 async function answers(world: World, plan: Plan): Promise<[string, string][]> {
   const asked: [string, string][] = [];
   const get = async (name: string, path: string): Promise<void> => {
@@ -299,7 +299,7 @@ async function answers(world: World, plan: Plan): Promise<[string, string][]> {
   return asked;
 }
 
-/** Writes by the caller that name or reach what is hidden, and one that does not. */
+/** Writes of the caller: some refer to hidden data, one does not. */
 async function writes(world: World, plan: Plan): Promise<[string, string][]> {
   const asked: [string, string][] = [];
   const [hidden] = plan.hidden as [string];
@@ -366,7 +366,7 @@ async function disturb({ owner, shown, hidden, hiddenOthers }: World, plan: Plan
 const withoutETag = (asked: [string, string][]): [string, string][] =>
   asked.map(([name, text]) => [name, text.replace(/etag=\S+/, 'etag')]);
 
-test('hidden fields and rows do not exist for their role, in whatever it asks', async () => {
+test('hidden fields and rows do not exist for the role in any request', async () => {
   let compared = 0;
   await fc.assert(
     fc.asyncProperty(plan, async (drawn) => {
@@ -377,7 +377,7 @@ test('hidden fields and rows do not exist for their role, in whatever it asks', 
       await disturb(hiding, drawn);
       expect(withoutETag(await answers(hiding, drawn))).toEqual(withoutETag(before));
       const written = await writes(hiding, drawn);
-      // A version counts hidden changes too, which is documented.
+      // Versions count hidden changes too, as documented.
       expect(withoutETag(written)).toEqual(withoutETag(await writes(plain, drawn)));
       compared += before.length + written.length;
     }),
@@ -386,7 +386,7 @@ test('hidden fields and rows do not exist for their role, in whatever it asks', 
   expect(compared).toBeGreaterThan(60 * RUNS);
 }, 600_000);
 
-test('a row filter that the entity has moved away from lets nobody in, and names nothing', async () => {
+test('a row filter that no longer fits its entity denies access and reveals no names', async () => {
   const owner = await service.tenant();
   await mustCreate(owner, '/api/entities', { name: 'item', fields: [{ key: 'title', type: 'text' }] });
   await mustCreate(owner, '/api/entities/item/records', { title: 'x' });
@@ -400,7 +400,7 @@ test('a row filter that the entity has moved away from lets nobody in, and names
   expect((await caller.post('/api/entities/item/records', { title: 'y' })).status).toBe(403);
 });
 
-test('a value that is taken by a hidden row is told as taken, and nothing more', async () => {
+test('a unique value of a hidden row is reported as taken, and nothing else is revealed', async () => {
   const owner = await service.tenant();
   const fields = [
     { key: 'code', type: 'text', unique: true },
@@ -420,7 +420,7 @@ test('a value that is taken by a hidden row is told as taken, and nothing more',
   expect(changed.status).toBe(409);
 });
 
-test('no caller writes what it cannot see, moves a row out of its rows, or makes one outside of them', async () => {
+test('a caller can neither write hidden fields, nor move a row out of its filter, nor create one outside it', async () => {
   const owner = await service.tenant();
   const fields = ['title', 'team', 'secret'].map((key) => ({ key, type: 'text' }));
   await mustCreate(owner, '/api/entities', { name: 'item', fields });

@@ -1,4 +1,4 @@
-// Owner API keys: made, listed, revoked and expired. Contract: decisions#tenants.
+// Owner API keys: issue, list, revocation, expiry. Contract: decisions#tenants.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { sql } from '../src/runtime/sql.ts';
 import {
@@ -27,7 +27,7 @@ async function issue(input: Record<string, unknown> = {}): Promise<Json> {
 const withKey = (key: string): Client => clientOf(service.url, { 'x-api-key': key });
 
 describe('owner API keys', () => {
-  test('the value is shown once, and opens the tenant in either header; lists show a prefix', async () => {
+  test('the value is shown once and is accepted in either header; lists show a prefix', async () => {
     const { key, ...rest } = await issue();
     expect(key).toMatch(/^svc_ak_[0-9a-f]{48}$/);
     expect(rest).toMatchObject({ label: 'program', expiresAt: null });
@@ -42,7 +42,7 @@ describe('owner API keys', () => {
     }
   });
 
-  test('a revoked key gets 401 at once; of another tenant it is 404', async () => {
+  test('a revoked key gets 401 at once; revoking a key of another tenant is 404', async () => {
     const { id, key } = await issue();
     expect((await (await service.tenant()).delete(`/api/keys/${id}`)).status).toBe(404);
     expect((await withKey(key).get('/api/tenant')).status).toBe(200);
@@ -51,7 +51,7 @@ describe('owner API keys', () => {
     expect((await withKey(key).get('/api/tenant')).status).toBe(401);
   });
 
-  test('expiresAt is a time to come; after it the key gets 401', async () => {
+  test('expiresAt must be in the future; after it the key gets 401', async () => {
     for (const expiresAt of ['2020-01-01T00:00:00.000Z', 'soon', 7]) {
       const refused = await tenant.post('/api/keys', { label: 'late', expiresAt });
       expect(refused.body.error.details).toMatchObject([{ path: 'expiresAt' }]);

@@ -42,7 +42,7 @@ async function issue(api: Json, role = 'reader', input: Record<string, unknown> 
 const bearer = (key: string): Client => clientOf(service.url, { authorization: `Bearer ${key}` });
 
 describe('platform APIs', () => {
-  test('an API is defined, listed, read, changed and deleted', async () => {
+  test('an API is created, listed, read, changed and deleted', async () => {
     const api = await define();
     expect((await tenant.get('/api/apis')).body.data[0]).toEqual(api);
     const changed = await tenant.patch(`/api/apis/${api.id}`, { name: 'Store' });
@@ -121,7 +121,7 @@ describe('platform keys', () => {
     expect(answer.body.error.details[0].path).toBe(path);
   });
 
-  test('the method and path ask for the permission of the matrix, and 403 without it', async () => {
+  test('method and path need the permission of the matrix; 403 without it', async () => {
     const made = await tenant.post('/api/entities/orders/records', { title: 'one' });
     const record = `/api/entities/orders/records/${made.body.data.id}`;
     const list = '/api/entities/orders/records';
@@ -146,7 +146,7 @@ describe('platform keys', () => {
     }
   });
 
-  test('`*` grants all entities; an entity of its own grants no other', async () => {
+  test('`*` grants all entities; an entity grants no other', async () => {
     const api = await define({
       roles: ['reader', 'all'],
       permissions: { orders: { reader: ['read'] }, '*': { all: ['read'] } },
@@ -158,7 +158,7 @@ describe('platform keys', () => {
     expect((await all.get('/api/apis')).status).toBe(403);
   });
 
-  test('the tenant’s role of the same name confines fields and rows', async () => {
+  test('the tenant’s role of the same name restricts fields and rows', async () => {
     await tenant.post('/api/roles', {
       name: 'narrow',
       permissions: { invoices: ['read'] },
@@ -171,7 +171,7 @@ describe('platform keys', () => {
     expect(answer.text).not.toContain('canary');
   });
 
-  test('a change of the API holds for its keys at once', async () => {
+  test('a change of the API applies to its keys at once', async () => {
     const api = await define();
     const client = bearer((await issue(api)).key);
     const read = async () => (await client.get('/api/entities/orders/records')).status;
@@ -186,7 +186,7 @@ describe('platform keys', () => {
     expect(await read()).toBe(401);
   });
 
-  test('a revoked key gets 401 at once, an expired one too', async () => {
+  test('a revoked or expired key gets 401 at once', async () => {
     const api = await define();
     const [revoked, expired] = [await issue(api), await issue(api)];
     const answer = await tenant.delete(`/api/apis/${api.id}/keys/${revoked.id}`);

@@ -80,7 +80,7 @@ describe('keys', () => {
     expect(answer.body.error.details.map((detail: Json) => detail.path)).toEqual([path]);
   });
 
-  test('reads with its role’s fields in each of its three headers', async () => {
+  test('reads its role’s fields, in each of the three headers', async () => {
     const { key } = await issue();
     for (const [name, value] of [
       ['x-public-key', key],
@@ -95,7 +95,7 @@ describe('keys', () => {
     expect((await holder(key).get('/api/entities/invoices/records')).status).toBe(403);
   });
 
-  test('on any write method 401, before the body is looked at', async () => {
+  test('gets 401 for every writing method, before the body is read', async () => {
     const client = holder((await issue()).key);
     const { items } = (await client.get(LIST)).body.data;
     for (const [method, path] of [
@@ -111,11 +111,11 @@ describe('keys', () => {
     }
   });
 
-  test('without the scope records:read there is nothing to read', async () => {
+  test('reads nothing without the scope records:read', async () => {
     expect((await holder((await issue({ scopes: ['channels:read'] })).key).get(LIST)).status).toBe(403);
   });
 
-  test('a change holds at once; a revoked or expired key gets 401', async () => {
+  test('a change applies at once; a revoked or expired key gets 401', async () => {
     const { id, key } = await issue();
     const client = holder(key);
     expect((await client.get(LIST)).status).toBe(200);
@@ -132,7 +132,7 @@ describe('keys', () => {
     expect((await holder(expired.key).get(LIST)).status).toBe(401);
   });
 
-  test('another tenant’s key is 404 to an admin', async () => {
+  test('the key of another tenant is 404 for an admin', async () => {
     const other = await service.tenant();
     const { id } = await issue();
     expect((await other.patch(`/api/auth/public-keys/${id}`, { label: 'x' })).status).toBe(404);
@@ -154,7 +154,7 @@ describe('origins', () => {
     '*',
   ];
 
-  test('a page of an allowed origin may read the answer, and what its headers tell', async () => {
+  test('a page of an allowed origin may read the answer and its exposed headers', async () => {
     const { key } = await issue({ allowedOrigins: [ORIGIN] });
     const { status, headers } = await holder(key, { origin: ORIGIN }).get(LIST);
     expect(status).toBe(200);
@@ -167,7 +167,7 @@ describe('origins', () => {
     );
   });
 
-  test('a request from any other origin gets 403 and no leave to read it', async () => {
+  test('a request from any other origin gets 403 without CORS headers', async () => {
     const { key } = await issue({ allowedOrigins: [ORIGIN] });
     for (const origin of FOREIGN) {
       const { status, headers } = await holder(key, { origin }).get(LIST);
@@ -185,13 +185,13 @@ describe('origins', () => {
     expect(headers.get('access-control-allow-origin')).toBe(ORIGIN);
   });
 
-  test('a key without origins is not for browsers: it works, but grants no page anything', async () => {
+  test('a key without origins works, but its answers carry no CORS headers', async () => {
     const { status, headers } = await holder((await issue()).key, { origin: ORIGIN }).get(LIST);
     expect(status).toBe(200);
     expect(headers.get('access-control-allow-origin')).toBeNull();
   });
 
-  test('a preflight is answered for the origins of keys and no others', async () => {
+  test('a preflight gets CORS headers for origins that keys name, and for no others', async () => {
     const own = `https://${crypto.randomUUID()}.example.com`;
     await issue({ allowedOrigins: [own] });
     const ask = (origin: string) =>

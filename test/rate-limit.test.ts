@@ -48,7 +48,7 @@ async function publicKey(tenant: TestTenant, input: Record<string, unknown> = {}
 const at = (service: TestService, key: string): Client => clientOf(service.url, { 'x-public-key': key });
 
 describe('public keys', () => {
-  test('every answer tells the limits and what is left of them', async () => {
+  test('every answer carries the limits and the remaining quota', async () => {
     const { key } = await publicKey(await withOrders(one));
     const before = Math.floor(Date.now() / 1_000);
     const { headers } = await at(one, key).get(LIST);
@@ -62,7 +62,7 @@ describe('public keys', () => {
     expect(reset).toBeLessThanOrEqual(after + 60);
   });
 
-  test('past the minute 429 with Retry-After, which takes nothing from the day', async () => {
+  test('past the limit per minute 429 with Retry-After, which does not count towards the day', async () => {
     const { key } = await publicKey(await withOrders(one), { rateLimitPerMin: 2, rateLimitPerDay: 3 });
     for (let i = 0; i < 2; i++) expect((await at(one, key).get(LIST)).status).toBe(200);
     const { status, headers, body } = await at(one, key).get(LIST);
@@ -74,7 +74,7 @@ describe('public keys', () => {
     expect(headers.get('ratelimit-policy')).toBe('"permin";q=2;w=60, "perday";q=3;w=86400');
   });
 
-  test('past the day 429 until the day is over', async () => {
+  test('past the limit per day 429 until the day is over', async () => {
     const { key } = await publicKey(await withOrders(one), { rateLimitPerDay: 1 });
     expect((await at(one, key).get(LIST)).status).toBe(200);
     const { status, headers } = await at(one, key).get(LIST);
@@ -84,7 +84,7 @@ describe('public keys', () => {
 });
 
 describe('the general limit', () => {
-  test('is off by default, and counts each credential apart when it is on', async () => {
+  test('is off by default, and counts each credential separately when it is on', async () => {
     expect((await (await one.tenant()).get('/api/keys')).headers.get('ratelimit')).toBeNull();
     const limited = await startService({ ...stores, RATE_LIMIT_PER_MIN: '3' });
     const [first, second] = [await one.tenant(), await one.tenant()];
@@ -98,7 +98,7 @@ describe('the general limit', () => {
 });
 
 if (redis !== undefined) {
-  test('with Redis away a limit that cannot be kept refuses with 503; other credentials go on', async () => {
+  test('without Redis, credentials with a limit get 503; others are not affected', async () => {
     const tenant = await withOrders(one);
     const { key } = await publicKey(tenant);
     await redis.kill();

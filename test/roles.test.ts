@@ -20,7 +20,7 @@ const PASSWORD = 'a-long-password';
 const ALL = ['read', 'create', 'update', 'delete'];
 let count = 0;
 
-/** A user of a role, signed in. */
+/** A signed-in user with the role. */
 async function bearer(role: string): Promise<Client & { id: string }> {
   const email = `r${++count}@example.com`;
   const user = await tenant.post('/api/users', { email, name: 'R', role, password: PASSWORD });
@@ -32,7 +32,7 @@ async function bearer(role: string): Promise<Client & { id: string }> {
 }
 
 describe('roles', () => {
-  test('the four system roles are there, the first two with everything', async () => {
+  test('the four system roles exist; the first two have full rights', async () => {
     const roles: Json[] = (await tenant.get('/api/roles')).body.data;
     const system = roles.filter(({ isSystem }) => isSystem);
     expect(system.map(({ name }) => name)).toEqual(['admin', 'member', 'owner', 'viewer']);
@@ -40,7 +40,7 @@ describe('roles', () => {
     expect(system.find(({ name }) => name === 'member').permissions).toEqual({ '*': ALL });
   });
 
-  test('are added, read, changed in part and deleted', async () => {
+  test('are added, read, changed and deleted', async () => {
     const permissions = {
       jobs: ['read'],
       '*': [],
@@ -97,14 +97,14 @@ describe('roles', () => {
     ],
   ];
   for (const [what, body, paths] of refused) {
-    test(`${what}: 400 that names each`, async () => {
+    test(`${what}: 400 that names every problem`, async () => {
       const answer = await tenant.post('/api/roles', body);
       expect(answer.status).toBe(400);
       expect(answer.body.error.details.map(({ path }: Json) => path)).toEqual(paths);
     });
   }
 
-  test('system roles cannot be deleted, owner and admin not changed', async () => {
+  test('system roles cannot be deleted, and owner and admin cannot be changed', async () => {
     for (const name of ['owner', 'admin', 'member', 'viewer']) {
       expect((await tenant.delete(`/api/roles/${name}`)).status).toBe(409);
     }
@@ -115,7 +115,7 @@ describe('roles', () => {
     expect((await own.patch('/api/roles/member', { permissions: { '*': ['read'] } })).status).toBe(200);
   });
 
-  test('a role in use cannot be deleted, and no user keeps a role that is deleted meanwhile', async () => {
+  test('a role in use cannot be deleted, and no user keeps a role deleted concurrently', async () => {
     await tenant.post('/api/roles', { name: 'used', permissions: {} });
     const user = await bearer('used');
     const refusal = await tenant.delete('/api/roles/used');
@@ -139,7 +139,7 @@ describe('roles', () => {
     }
   });
 
-  test('a change of a role holds for its bearers at the next request', async () => {
+  test('a change of a role applies from the next request of its users', async () => {
     await tenant.post('/api/roles', { name: 'reader', permissions: { jobs: ['read'] } });
     await tenant.post('/api/entities/jobs/records', { title: 'one', salary: 1, agent: 'nobody' });
     const client = await bearer('reader');
@@ -155,7 +155,7 @@ describe('roles', () => {
     expect((await list()).error.code).toBe('FORBIDDEN');
   });
 
-  test('whoami tells a bearer what it may do, and nothing of what is hidden from it', async () => {
+  test('whoami shows permissions, and nothing of what is hidden', async () => {
     await tenant.post('/api/entities', { name: 'payroll', fields: [{ key: 'iban', type: 'text' }] });
     await tenant.post('/api/roles', {
       name: 'confined',
@@ -170,7 +170,7 @@ describe('roles', () => {
     expect(me.entities).toEqual({ jobs: { fields: ['title'] } });
   });
 
-  test('only tenant admins see and set roles', async () => {
+  test('only tenant admins read and change roles', async () => {
     const client = await bearer('member');
     const routes = [
       ['GET', '/api/roles'],

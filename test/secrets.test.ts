@@ -1,5 +1,5 @@
-// What is secret is told once: no table, log line or metric holds it afterwards, two proofs at once prove nothing, and a
-// key that is nearly right is not told apart from one that is made up, not even by the time it takes.
+// Secrets are shown once: no table, log line or metric contains them. Two credentials in one request are refused,
+// and a nearly right key cannot be distinguished from an invented one, not even by timing.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { randomBytes, randomInt } from 'node:crypto';
 import { authenticate } from '../src/access/authenticate.ts';
@@ -25,14 +25,14 @@ beforeAll(async () => {
 });
 afterAll(async () => service.stop());
 
-/** One secret of every kind, made and used through the service's own routes. */
+/** One secret of every kind, issued and used through the routes. */
 async function issueAll(): Promise<Record<string, string>> {
   const make = async (path: string, body: unknown, headers: Record<string, string> = {}): Promise<Json> => {
     const { status, body: answer, text } = await tenant.post(path, body, headers);
     expect(status, text).toBeOneOf([200, 201]);
     return answer.data;
   };
-  // An address of its own: others may have had their share of attempts within this minute.
+  // A unique address: other tests may have used up the attempts of a shared one.
   const inTenant = { 'x-tenant-id': tenant.slug, ...newAddress() };
   const viewer = (await tenant.get('/api/roles')).body.data.find(({ name }: Json) => name === 'viewer');
   const api = await make('/api/apis', { name: 'S', slug: 's', roles: ['viewer'], permissions: {} });
@@ -69,7 +69,7 @@ async function dump(): Promise<string> {
   return (await Promise.all(contents)).join('\n');
 }
 
-test('no row, log line or metric holds a secret that was issued or used', async () => {
+test('no row, log line or metric contains a secret that was issued or used', async () => {
   const secrets = await issueAll();
   for (const [kind, value] of Object.entries(secrets)) {
     const headers = { authorization: `Bearer ${value}`, 'x-tenant-id': tenant.slug };
@@ -90,7 +90,7 @@ test('no row, log line or metric holds a secret that was issued or used', async 
   }
 });
 
-test('of any two kinds of credential in one request neither counts: 401', async () => {
+test('any two kinds of credentials in one request get 401', async () => {
   const wrong: string[] = [];
   let pairs = 0;
   for (const [first, proof] of Object.entries(kinds)) {
@@ -109,9 +109,9 @@ test('of any two kinds of credential in one request neither counts: 401', async 
 
 describe('a key that is nearly right', () => {
   const SAMPLES = 300;
-  /** By so many characters an admin key is looked up, and shown in lists: they are no secret. */
+  /** The length of the prefix by which an admin key is looked up and listed: it is not secret. */
   const SHOWN = 17;
-  /** As different as chance makes two series of the same thing once in some hundred thousand times. */
+  /** Two equal series differ by this much once in several hundred thousand runs. */
   const NOTABLE = 4.5;
 
   const keys = (): [string, string, string][] => [
@@ -133,7 +133,7 @@ describe('a key that is nearly right', () => {
     throw new Error('a wrong key was taken');
   }
 
-  test('is refused in the same words and the same time as one that is made up', async () => {
+  test('gets the same answer in the same time as an invented one', async () => {
     for (const [kind, header, key] of keys()) {
       const words = new Set<string>();
       const round = async (): Promise<number> => {
@@ -152,14 +152,14 @@ describe('a key that is nearly right', () => {
     }
   });
 
-  /** As many random digits, of which the first is never the right one: four alone are hit once in 65,536 times. */
+  /** Random digits whose first differs from the right one: four random digits match once in 65,536. */
   function wrongHex(right: string): string {
     const first = (Number.parseInt(right.charAt(0), 16) + randomInt(1, 16)) % 16;
     return first.toString(16) + randomBytes(right.length).toString('hex').slice(1, right.length);
   }
 });
 
-/** Welch's t of two series, without the slowest tenth of each: pauses of the machine are nobody's secret. */
+/** Welch's t of two series, each without its slowest tenth, which are pauses of the machine. */
 function welch(a: number[], b: number[]): number {
   const [first, second] = [a, b].map((series) => {
     const kept = series.toSorted((x, y) => x - y).slice(0, Math.floor(series.length * 0.9));

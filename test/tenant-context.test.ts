@@ -31,7 +31,7 @@ describe('tenant context', () => {
     expect((await bearer.get(path)).status).toBe(200);
   });
 
-  test('a bound credential and a foreign header is a 403, the same whether that tenant exists or not', async () => {
+  test('a bound credential with the header of another tenant gets 403, the same whether that tenant exists or not', async () => {
     const { id } = (await other.get(path)).body.data.items[0];
     for (const name of ['x-tenant-id', 'x-tenant-slug']) {
       for (const [method, at, body] of [
@@ -64,7 +64,7 @@ describe('tenant context', () => {
     expect((await mine.get(path, { 'x-tenant-id': other.slug, 'x-tenant-slug': mine.slug })).status).toBe(403);
   });
 
-  test('a record of another tenant is a 404 under any method', async () => {
+  test('a record of another tenant is 404 for every method', async () => {
     const { id } = (await other.get(path)).body.data.items[0];
     for (const method of ['GET', 'PUT', 'PATCH', 'DELETE']) {
       const answer = await mine.request(method, `${path}/${id}`, method[0] === 'P' ? { text: 'x' } : undefined);
@@ -89,7 +89,7 @@ describe('tenant context', () => {
     }
   });
 
-  test('no credential, a malformed one, a wrong one and two at once are a 401, before anything is said of the body', async () => {
+  test('no credential, a malformed one, a wrong one and two in one request get 401, before any problem of the body', async () => {
     const key = mine.key;
     const cases: Record<string, string>[] = [
       {},

@@ -1,5 +1,5 @@
-// Two tenants side by side: whatever kind of credential one of them presents, and however a request names
-// the other, not one byte of the other's comes back. Canary values stand wherever a tenant keeps anything.
+// Isolation of two tenants: with every kind of credential of one, and every way to name the other, no answer
+// contains a byte of the other's data. Everything a tenant stores contains canary values.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { createApi } from '../src/api.ts';
 import { EMPTY, identifier, sql } from '../src/runtime/sql.ts';
@@ -42,7 +42,7 @@ beforeAll(async () => {
 });
 afterAll(async () => service.stop());
 
-/** Everything that a tenant may keep, under the names and ids that A's requests will try. */
+/** Everything that a tenant can store, under the names and ids that A's requests try. */
 async function fillB(): Promise<Ids> {
   await b.post('/api/entities', { name: CANARY, fields: [{ key: CANARY, type: 'text', unique: true }] });
   const record = await b.post(`/api/entities/${CANARY}/records`, { [CANARY]: CANARY });
@@ -72,12 +72,12 @@ async function fillB(): Promise<Ids> {
   return { record: recordId, entity: entityId, view: CANARY, key: keyId, role: CANARY, user: userId, token };
 }
 
-/** Kinds that are bound to a tenant: all but those of the platform. */
+/** The tenant-bound kinds: all but those of the platform. */
 const bound = (): [string, Record<string, string>][] =>
   Object.entries(ofA).filter(([kind]) => kind !== 'admin_key' && kind !== 'super_admin');
 
 function leaks(answer: Answer, sent: string): boolean {
-  // What the request itself said may be said back; everything else of B's may not.
+  // The answer may repeat what the request contained; nothing else of B's.
   const heard = `${answer.text} ${[...answer.headers.values()].join(' ')}`.replaceAll(sent, '');
   return heard.includes(CANARY) || heard.includes(ofB.record) || heard.includes(ofB.user) || heard.includes(ofB.entity);
 }
@@ -109,7 +109,7 @@ describe('tenant context', () => {
     },
   );
 
-  test('the own slug in either header, or none, is the own tenant', async () => {
+  test('the own slug in either header, or no header, selects the own tenant', async () => {
     const naming: Record<string, string>[] = [
       {},
       { 'x-tenant-id': a.slug },
@@ -125,7 +125,7 @@ describe('tenant context', () => {
     }
   });
 
-  test('another tenant’s host is refused as its header is', async () => {
+  test('the host of another tenant is refused like its header', async () => {
     for (const [kind, headers] of bound()) {
       const answer = await service.anonymous.with(headers).get('/api/auth/whoami', { host: `${CANARY}.example` });
       expect(answer.status, kind).toBe(403);
@@ -143,7 +143,7 @@ describe('tenant context', () => {
     }
   });
 
-  test('an unbound credential names its tenant; an unknown slug is 404, none at all 400', async () => {
+  test('an unbound credential names its tenant; an unknown slug is 404, a missing one 400', async () => {
     const path = '/api/entities/task/records';
     expect((await service.admin.get(path, { 'x-tenant-id': a.slug })).body.data.total).toBe(1);
     expect((await service.admin.get(path, { 'x-tenant-id': 'no-such-tenant' })).status).toBe(404);
@@ -152,7 +152,7 @@ describe('tenant context', () => {
 });
 
 describe('credentials', () => {
-  test('two credentials in one request are refused, whatever they are', async () => {
+  test('any two credentials in one request are refused', async () => {
     const values = await presentations();
     let pairs = 0;
     for (const [first, one] of values) {
@@ -184,7 +184,7 @@ describe('credentials', () => {
     ];
   }
 
-  test('a value in a header of another kind, or with a confusable prefix, is no credential', async () => {
+  test('a value in the header of another kind, or with a similar prefix, is not accepted', async () => {
     const role = await b.get('/api/roles/viewer');
     const user = await userToken(service, a, 'viewer');
     const bot = await botToken(service, a, {});
@@ -222,7 +222,7 @@ describe('credentials', () => {
 });
 
 describe('every route', () => {
-  /** Paths with B's ids and names in the place of parameters. */
+  /** Paths with B's ids and names as parameters. */
   function pathsToB(path: string): string[] {
     if (!path.includes(':')) return [path];
     const values: Record<string, string[]> = {
@@ -241,9 +241,9 @@ describe('every route', () => {
     return paths;
   }
 
-  test('shows nothing of B to any credential of A, and changes nothing of it', async () => {
+  test('shows nothing of B to any credential of A, and changes nothing of B', async () => {
     const isApart = ({ path }: { path: string }): boolean =>
-      // The two that an invitation's bearer may use whoever he is, and streams, which do not end.
+      // Two routes are open to anyone with an invitation's token; streams do not end.
       !path.startsWith('/auth/invite') && !path.includes('/events/stream') && path !== '/api/admin/sessions/current';
     const routes = (createApi(service.app).routes as unknown as { method: string; path: string }[]).filter(isApart);
     const before = await everythingOfB();
@@ -293,7 +293,7 @@ describe('every route', () => {
   }
 });
 
-test('a value that is unique in B is free in A, and a record of B is no relation’s target in A', async () => {
+test('a unique value of B is free in A, and no relation in A can refer to a record of B', async () => {
   await a.post('/api/entities', { name: 'own', fields: [{ key: 'code', type: 'text', unique: true }] });
   expect((await a.post('/api/entities/own/records', { code: CANARY })).status).toBe(201);
   await a.post('/api/entities', { name: 'link', fields: [{ key: 'to', type: 'relation', entity: 'own' }] });
@@ -305,7 +305,7 @@ test('a value that is unique in B is free in A, and a record of B is no relation
   ).toBe(400);
 });
 
-test('nothing secret is in the log, or anywhere in the database', async () => {
+test('neither the log nor the database contains a secret', async () => {
   const log = `${service.logged.join('\n')}\n${await everythingStored()}`;
   expect(log).toContain(CANARY);
   const secrets = [a.key, b.key, ADMIN_SECRET, ofB.token, `${CANARY} password`];
@@ -314,7 +314,7 @@ test('nothing secret is in the log, or anywhere in the database', async () => {
   for (const secret of secrets) expect(log).not.toContain(secret);
 });
 
-/** Every row of every table of the platform and of both tenants, as text; other tests' tenants are left out. */
+/** Every row of the platform's tables and of both tenants' tables, as text, without other tests' tenants. */
 async function everythingStored(): Promise<string> {
   const schemas = ['platform', schemaOf(a.id), schemaOf(b.id)];
   const tables = await service.app.db.rows<{ schema: string; name: string; is_shared: boolean }>(sql`

@@ -3,7 +3,7 @@ import { type PrivateRedis, privateRedis } from './support/private-servers.ts';
 import { type Client, startService, type TestService, type TestTenant } from './support/service.ts';
 import { least, median, took } from './support/timing.ts';
 
-// Two processes where there are a Postgres and a Redis to share; on the embedded defaults there is but one.
+// Two processes when Postgres and Redis are shared; one process on the embedded defaults.
 let redis: PrivateRedis | undefined;
 let here: TestService;
 let there: TestService;
@@ -30,7 +30,7 @@ const login = (service: TestService, email: string, password: string, address: s
     { 'x-tenant-id': tenant.slug, 'x-forwarded-for': address },
   );
 
-/** A user, signed in here, with a client for the other process. */
+/** A user signed in at this process, with a client for the other. */
 async function user(): Promise<{ id: string; email: string; abroad: Client; token: string }> {
   const email = `p${++people}@example.com`;
   const added = await tenant.post('/api/users', { email, name: 'P', role: 'admin', password: PASSWORD });
@@ -78,7 +78,7 @@ describe('on every process, within one second', () => {
     });
   }
 
-  test('a changed role gives its new rights', async () => {
+  test('a changed role has its new rights', async () => {
     await tenant.post('/api/entities', { name: 'things', fields: [{ key: 'a', type: 'text' }] });
     await tenant.post('/api/roles', { name: 'reader', permissions: { things: ['read'] } });
     const { id, abroad } = await user();
@@ -101,7 +101,7 @@ describe('on every process, within one second', () => {
 });
 
 describe('over all processes', () => {
-  test('of a hundred wrong attempts at once five are looked at, and the account is locked on both', async () => {
+  test('of a hundred concurrent wrong attempts five are checked, and the account is locked on both', async () => {
     const { email } = await user();
     const wrong = Array.from({ length: 100 }, (_, i) =>
       login(i % 2 === 0 ? here : there, email, 'wrong-password', `10.8.0.${i}`),
@@ -119,16 +119,16 @@ describe('over all processes', () => {
   });
 });
 
-describe('a storm of logins', () => {
-  test('is shed with 503 past what the queue holds, counts for nothing, and leaves other tenants their speed', async () => {
+describe('a burst of logins', () => {
+  test('gets 503 past the queue, which does not count as attempts, and does not slow other tenants', async () => {
     const other = await here.tenant();
-    // Each after a pause, so that quiet and storm are measured alike.
+    // Each after a pause, so that both measurements are alike.
     const read = async (): Promise<number> => {
       await new Promise((resolve) => setTimeout(resolve, 3));
       return took(async () => expect((await other.get('/api/keys')).status).toBe(200));
     };
     let storms = 0;
-    // How much longer a read takes during a storm than in the quiet before it, as a factor; a millisecond aside.
+    // How many times longer a read takes during the burst than before it, ignoring one millisecond.
     const slowed = async (): Promise<number> => {
       const quiet: number[] = [];
       for (let i = 0; i < 100; i++) quiet.push(await read());

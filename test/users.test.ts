@@ -48,13 +48,13 @@ describe('users', () => {
     expect((await own.get(`/api/users/${ben.id}`)).status).toBe(404);
   });
 
-  test('every problem of a user is named at once', async () => {
+  test('a 400 names every problem of a user', async () => {
     const answer = await tenant.post('/api/users', { email: 'a@b.c, d@e.f', name: ' ', role: 7, password: 'short' });
     expect(answer.status).toBe(400);
     expect(answer.body.error.details.map(({ path }: Json) => path)).toEqual(['email', 'name', 'role', 'password']);
   });
 
-  test('a role must exist, an address is taken once whatever its case', async () => {
+  test('a role must exist, and addresses are unique regardless of case', async () => {
     const { email, id } = await add(tenant);
     const other = await add(tenant);
     const wrongRole = { email: address(), name: 'X', role: 'nothing', password: PASSWORD };
@@ -73,13 +73,13 @@ describe('users', () => {
     for (const [answer, status] of cases) expect((await answer).status).toBe(status);
   });
 
-  test('one of twenty who add the same address at once wins', async () => {
+  test('of twenty concurrent additions of one address, one succeeds', async () => {
     const body = { email: address(), name: 'Ada', role: 'member', password: PASSWORD };
     const answers = await Promise.all(Array.from({ length: 20 }, () => tenant.post('/api/users', body)));
     expect(answers.map(({ status }) => status).sort()).toEqual([201, ...Array(19).fill(409)]);
   });
 
-  test('without a password the person is invited by mail, with the role named', async () => {
+  test('without a password the person is invited to the role by mail', async () => {
     const email = address();
     const answer = await tenant.post('/api/users', { email, name: 'Eve', role: 'viewer' });
     expect(answer.status).toBe(201);
@@ -117,7 +117,7 @@ describe('users', () => {
 });
 
 describe('the last owner', () => {
-  test('can be neither removed, demoted nor deactivated', async () => {
+  test('can be neither removed nor demoted nor deactivated', async () => {
     const own = await service.tenant();
     const owner = await add(own, { role: 'owner' });
     const path = `/api/users/${owner.id}`;
@@ -132,7 +132,7 @@ describe('the last owner', () => {
     expect((await own.delete(path)).status).toBe(200);
   });
 
-  test('remains when all owners go at once, each in another way', async () => {
+  test('remains when all owners are removed concurrently, each in another way', async () => {
     const own = await service.tenant();
     const owners = await Promise.all(Array.from({ length: 6 }, () => add(own, { role: 'owner' })));
     const answers = await Promise.all(
@@ -155,7 +155,7 @@ describe('a change of a user takes effect at once', () => {
     ['a new password', { password: 'another-password' }, 200, 401],
   ];
   for (const [what, change, before, after] of changes) {
-    test(`${what} holds for the tokens there are`, async () => {
+    test(`${what} applies to existing tokens`, async () => {
       const user = await add(tenant, { role: 'admin' });
       const client = await signedIn(tenant, user.email);
       expect((await client.get('/api/users')).status).toBe(before);
@@ -164,7 +164,7 @@ describe('a change of a user takes effect at once', () => {
     });
   }
 
-  test('reactivation does not bring old tokens back, removal ends them', async () => {
+  test('reactivation does not revive old tokens, and removal ends them', async () => {
     const user = await add(tenant);
     const client = await signedIn(tenant, user.email);
     await tenant.patch(`/api/users/${user.id}`, { isActive: false });
@@ -181,7 +181,7 @@ describe('a change of a user takes effect at once', () => {
   });
 });
 
-test('no answer and no log line holds a password or its hash', async () => {
+test('no answer and no log line contains a password or its hash', async () => {
   const { id } = await add(tenant);
   const texts = [(await tenant.get(`/api/users/${id}`)).text, (await tenant.get('/api/users')).text, ...service.logged];
   for (const text of texts) expect(text).not.toMatch(/canary-password-4711|scrypt\$|password_hash/);

@@ -1,12 +1,12 @@
-// Who may use which route, route by route, written down from the contract and never from the code:
-// what the access matrix expects of every cell. A route that is missing here fails the matrix.
+// Who may use which route, derived from the contract, not from the code: the expected outcomes of the access
+// matrix. A route missing here fails the matrix.
 
 /**
- * `open` needs no credential; `any` takes every one; `tenant` every one inside a tenant; `read` to `delete` also need
+ * `open` needs no credential; `any` admits all; `tenant` all inside a tenant; `read` to `delete` also need
  * that permission on the entity, `view` on the view; `admin` is a tenant admin; `person` a user by token; `inviter` a
  * tenant admin or the super-admin; `agent` a bot or tenant admin; `session` an admin session; `super` the super-admin;
  * `platform:read`, `tenants:manage` also an admin key with that scope; `both` secret and admin key together.
- * `own` has rules and tests of its own.
+ * `own` routes have rules and tests of their own.
  */
 export type Decision =
   | 'open'
@@ -79,7 +79,7 @@ admin           PUT /api/webhooks/subscriptions/:id; DELETE /api/webhooks/subscr
 admin           GET /api/webhooks/subscriptions/:id/deliveries; POST /api/webhooks/subscriptions/:id/test
 admin           POST /api/webhooks/deliveries/:id/redeliver`;
 
-/** Decisions by `METHOD /path`. */
+/** Access by `METHOD /path`. */
 export const DECISIONS: ReadonlyMap<string, Decision> = new Map(
   TABLE.split('\n')
     .filter((line) => line !== '')
@@ -89,13 +89,13 @@ export const DECISIONS: ReadonlyMap<string, Decision> = new Map(
     }),
 );
 
-/** The columns of the matrix: a credential each; `weak_` ones hold no permission at all. */
+/** The columns of the matrix, one credential each; `weak_` ones have no permissions. */
 const ADMINS: readonly string[] = ['owner_key', 'admin_user', 'admin_session', 'super_in_tenant'];
 export const PUBLIC: readonly string[] = ['public_key', 'legacy_public_key', 'weak_public_key'];
 const PERSONS: readonly string[] = ['user', 'admin_user', 'developer', 'weak_user'];
 const BOTS: readonly string[] = ['bot', 'weak_bot'];
 
-/** What a credential of this kind gets from a route so decided: a status, or `in`. */
+/** What a credential of this kind gets from a route with this access: a status, or `in`. */
 export function expected(decision: Decision, method: string, kind: string): number | 'in' {
   if (PUBLIC.includes(kind) && method !== 'GET') return 401;
   const isAdmin = ADMINS.includes(kind);

@@ -1,5 +1,5 @@
-// Every kind of credential for a test's tenant, put where the service itself keeps them, so that the
-// tests of access do not depend on the rooms that issue them.
+// Every kind of credential for a test's tenant, stored directly, so that access tests do not depend on the
+// operations that issue them.
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { tokensOf } from '../../src/access/resolve-caller.ts';
@@ -30,7 +30,7 @@ const fresh = (name: string): string => {
 const inAnHour = (): number => Math.floor(Date.now() / 1000) + 3_600;
 const hashed = (value: string) => sql`decode(${sha256(value).toString('hex')}, 'hex')`;
 
-/** Puts a role and returns its id and name. */
+/** Stores a role; returns its id and name. */
 export async function addRole(
   service: TestService,
   { id }: Place,
@@ -47,7 +47,7 @@ export async function addRole(
   return { id: roleId, name };
 }
 
-/** Replaces what a role allows. */
+/** Replaces the permissions of a role. */
 export async function changeRole(service: TestService, { id }: Place, name: string, role: RoleInput): Promise<void> {
   await service.app.db.rows(sql`
     update ${identifier(schemaOf(id), 'roles')}
@@ -59,8 +59,8 @@ export async function changeRole(service: TestService, { id }: Place, name: stri
 }
 
 /**
- * Resolves when the serving process knows what this one has announced. Under Deno that is another one, which hears it a
- * moment later and in order: when it refuses a key that was taken away behind its back, it knows what came before.
+ * Resolves when the serving process has received this process's invalidations. Under Deno that is another process, which
+ * receives them later but in order: once it refuses a key revoked last, it has received all of them.
  */
 export async function heard(service: TestService, tenantId: string): Promise<void> {
   if (process.env.SERVICE_RUNTIME !== 'deno') return;
@@ -77,7 +77,7 @@ export async function heard(service: TestService, tenantId: string): Promise<voi
   while ((await probe.get('/api/auth/whoami')).status !== 401) await delay(5);
 }
 
-/** The token of a new user who has the role. */
+/** The token of a new user with the role. */
 export async function userToken(
   service: TestService,
   { id: tenantId }: Place,
@@ -102,7 +102,7 @@ export function bearer(service: TestService, token: string): Client {
   return clientOf(service.url, { authorization: `Bearer ${token}` });
 }
 
-/** A platform key whose API gives one role these operations, confined as the role of that name is. */
+/** A platform key whose API grants one role these operations, with the restrictions of the role of that name. */
 export async function platformKey(
   service: TestService,
   { id: tenantId }: Place,
@@ -154,12 +154,12 @@ export async function adminSession(service: TestService, { slug }: Place): Promi
   return answer.body.data.token;
 }
 
-/** One tenant's credentials by kind, as the headers that present them. */
+/** A tenant's credentials by kind, as headers. */
 export type Credentials = Record<string, Record<string, string>>;
 
 const EVERYTHING: Permissions = { '*': ['read', 'create', 'update', 'delete'], 'view:*': ['read'] };
 
-/** Every kind of credential for a tenant; those that are not admins by nature may do all that a role can. */
+/** Every kind of credential for a tenant; kinds that are not tenant admins have all permissions of a role. */
 export async function everyKind(service: TestService, tenant: Place & { key: string }): Promise<Credentials> {
   const role = await addRole(service, tenant, { permissions: EVERYTHING });
   const authorization = (value: string) => ({ authorization: `Bearer ${value}` });

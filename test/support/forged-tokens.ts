@@ -1,11 +1,11 @@
-// Tokens that nobody should take: forged, of another kind, unsound or run out, each under a name that says how. They are
-// made from the claims of a good one, signed as the service signs, so that each has one fault only.
+// Tokens that must be refused: forged, of another kind, malformed or expired, each named after its fault. They are
+// made from the claims of a valid token and signed as the service signs, so that each has exactly one fault.
 import { createHmac, generateKeyPairSync, hkdfSync, sign } from 'node:crypto';
 import type { Json } from './service.ts';
 
 type Kind = 'user' | 'developer' | 'bot';
 
-/** A token signed as the service signs, with any header and claims; `kind` chooses the key. */
+/** A token signed as the service signs, with any header and claims; `kind` selects the key. */
 export type Sign = (claims: unknown, header?: object, kind?: Kind, digest?: string) => string;
 
 const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url');
@@ -21,14 +21,14 @@ export function signerWith(secret: string, usual: Kind): Sign {
 export const claimsOf = (token: string): Json =>
   JSON.parse(Buffer.from(token.split('.')[1] as string, 'base64url').toString());
 
-/** Claims that are good for ten minutes. */
+/** Claims that are valid for ten minutes. */
 export function soundClaims(kind: Kind, subject: string, tenantId: string): Json {
   const iat = Math.floor(Date.now() / 1_000);
   const identity = { iss: 'tenant-data-service', aud: `svc:${kind}`, sub: subject, jti: crypto.randomUUID() };
   return { ...identity, iat, exp: iat + 600, tenant: tenantId, version: 1 };
 }
 
-/** What can be made of good claims of this kind by whoever has not the secret, or has it and goes wrong. */
+/** Faulty tokens of valid claims of this kind, made without the secret or with it. */
 export function forgeries(secret: string, claims: Json, kind: 'user' | 'bot'): Record<string, string> {
   const forged = signerWith(secret, kind);
   return {
@@ -119,7 +119,7 @@ function withClaims(claims: Json, kind: Kind, forged: Sign): Record<string, stri
     iat: [undefined, null, 'x', soon, 1e12],
     sub: [undefined, null, '', 'x', 1, '00000000-0000-0000-0000-000000000000', claims.tenant, "' or 1=1"],
     tenant: [undefined, null, 'x', 1, claims.sub, 'a-slug', crypto.randomUUID()],
-    // Bots have no password whose change would raise it.
+    // Bots have no password, so no version.
     version: [undefined, null, '1', [1], ...(kind === 'bot' ? [] : [0, 2, 1.5, -1])],
     jti: [undefined],
   };
