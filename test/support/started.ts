@@ -1,6 +1,5 @@
-// The service as its users start it: a process of its own, by `./scripts/start` or `deno task start`,
-// with what it prints and how it ends. Times are milliseconds.
-// Every process is ended by `endAll`, whatever became of the test.
+// The service as its users start it: a process, by `./scripts/start` or `deno task start`, with its output and its
+// exit code. `endAll` ends every process, also after a failed test. Times are milliseconds.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -27,7 +26,7 @@ export interface Started {
   /** The address of its line `listening on`; rejects when the process ends before it. */
   address: Promise<string>;
   ended: Promise<Ended>;
-  /** Waits until the text stands in its standard error; rejects when it ends without. */
+  /** Waits until its standard error contains the text; rejects if it ends before that. */
   logged(text: string): Promise<void>;
   /** Sends a signal and waits for the end. */
   end(signal?: NodeJS.Signals): Promise<Ended>;
@@ -36,7 +35,7 @@ export interface Started {
 const children = new Set<ChildProcess>();
 const directories = new Set<string>();
 
-/** Starts it with only the variables given, besides what every program needs, and time for its end on a busy machine. */
+/** Starts it with these variables and the few that every program needs; its shutdown may take long on a busy machine. */
 export function startProcess(command: readonly string[], environment: Record<string, string>): Started {
   const { PATH = '', HOME = '' } = process.env;
   const [program = '', ...parameters] = command;
@@ -86,6 +85,22 @@ export function startProcess(command: readonly string[], environment: Record<str
   };
 }
 
+/** The curl commands that it prints. Waits for the last line of its output, because a pipe may split it. */
+export async function commandsIn(started: Started): Promise<string[]> {
+  while (!/^API: .*\n/m.test(started.output)) await delay(10);
+  return started.output.split('\n').filter((line) => /^\s*curl /.test(line));
+}
+
+export function keyIn({ output }: Started): string {
+  return /svc_ak_[0-9a-f]+/.exec(output)?.[0] ?? '';
+}
+
+/** The key of the demo, once it is printed. */
+export async function lateKey(started: Started): Promise<string> {
+  await commandsIn(started);
+  return keyIn(started);
+}
+
 /** A new directory for a service's data. */
 export async function newDataDir(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'svc-start-'));
@@ -93,14 +108,14 @@ export async function newDataDir(): Promise<string> {
   return directory;
 }
 
-/** The same with an empty embedded database in it: what starts there is spared the seconds that making one takes. */
+/** A new data directory with an empty embedded database, so that the start need not create one. */
 export async function preparedDataDir(): Promise<string> {
   const directory = await newDataDir();
   await copyEmbedded(directory);
   return directory;
 }
 
-/** Ends what still runs and removes the directories. */
+/** Kills the processes that still run and removes the data directories. */
 export async function endAll(): Promise<void> {
   const running = [...children].filter(({ exitCode, signalCode }) => exitCode === null && signalCode === null);
   const exits = running.map((child) => once(child, 'exit'));

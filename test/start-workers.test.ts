@@ -1,0 +1,68 @@
+// WORKERS: several serving processes on one port, which need real stores.
+// Contract: decisions#configuration, decisions#operations.
+import { afterAll, expect, test } from 'bun:test';
+import process from 'node:process';
+import { setTimeout as delay } from 'node:timers/promises';
+import { childrenOf, gone } from './support/descendants.ts';
+import { type Client, clientOf } from './support/service.ts';
+import { DENO_START, endAll, preparedDataDir, START, startProcess } from './support/started.ts';
+
+afterAll(endAll);
+
+const { DATABASE_URL, REDIS_URL } = process.env;
+const real =
+  DATABASE_URL && REDIS_URL
+    ? { DATABASE_URL, REDIS_URL, ADMIN_SECRET: 'admin-secret', JWT_SECRET: 'jwt-secret', WORKERS: '3' }
+    : null;
+
+test(
+  real ? 'several processes share a port, and one that dies is restarted' : 'several processes need real stores',
+  async () => {
+    if (real === null) return expectRefusal();
+    for (const command of [START, DENO_START]) await expectSharing(command, real);
+  },
+);
+
+test(real ? 'the death of the first process ends the others' : 'one process needs no real stores', async () => {
+  const started = startProcess(START, real ?? { WORKERS: '1', DATA_DIR: await preparedDataDir(), DEMO: '0' });
+  await started.address;
+  const others = await childrenOf(started.pid);
+  expect(others).toHaveLength(real === null ? 0 : 3);
+  await started.end('SIGKILL');
+  for (const pid of others) await gone(pid);
+});
+
+async function expectRefusal(): Promise<void> {
+  const failed = startProcess(START, { WORKERS: '3' });
+  expect(await failed.ended).toMatchObject({ code: 1 });
+  expect(failed.errors).toContain('WORKERS: 3 needs DATABASE_URL and REDIS_URL');
+}
+
+async function expectSharing(command: readonly string[], environment: Record<string, string>): Promise<void> {
+  const started = startProcess(command, environment);
+  const client = clientOf(await started.address, {});
+  expect(started.output.match(/listening on/g)).toHaveLength(1);
+  const [first = 0] = await childrenOf(started.pid);
+  const serving = command === START ? await childrenOf(started.pid) : await childrenOf(first);
+  expect(serving).toHaveLength(3);
+  // Not the first process: its replacement listens before it is ready.
+  process.kill(serving.at(-1) as number, 'SIGKILL');
+  await started.logged('a process died and is started anew');
+  for (let i = 0; i < 20; i++) expect((await client.get('/ready')).status).toBe(200);
+  await expectCounted(client.with({ 'x-admin-secret': 'admin-secret' }), '/ready', 20);
+  expect(await started.end()).toMatchObject({ code: 0 });
+  for (const pid of serving) await gone(pid);
+}
+
+/** The metrics of any process report the requests that each process has answered. */
+async function expectCounted(client: Client, route: string, count: number): Promise<void> {
+  const pattern = `^http_server_request_duration_seconds_count\\{process="(\\d)",[^}]*"${route}"[^}]*\\} (\\d+)$`;
+  for (const endsAt = performance.now() + 60_000; ; ) {
+    const { text } = await client.get('/metrics');
+    const counts = [...text.matchAll(new RegExp(pattern, 'gm'))].map((match) => Number(match[2]));
+    if (counts.reduce((sum, n) => sum + n, 0) === count) break;
+    // The restarted process reports to the others a moment after it answers its first request.
+    if (performance.now() > endsAt) throw new Error(`${counts.join(' + ')} requests are not ${count}`);
+    await delay(100);
+  }
+}
