@@ -6,10 +6,9 @@ import { type Broker, openBroker } from './runtime/broker/broker.ts';
 import { Invalidations } from './runtime/invalidations.ts';
 import type { Log } from './runtime/log.ts';
 import { Mail } from './runtime/mail.ts';
-import { Metrics } from './runtime/metrics.ts';
+import { Metrics, registerProcessMetrics } from './runtime/metrics.ts';
 import { addVectorExtension, migratePlatform, type TenantSchema } from './runtime/migrate.ts';
 import { type Database, openDatabase } from './runtime/postgres.ts';
-import { processMetrics } from './runtime/process-metrics.ts';
 
 export interface App {
   readonly config: Config;
@@ -47,7 +46,7 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
     const { smtpUrl, mailFrom: from, dataDir } = config;
     const mail = new Mail({ smtpUrl, from, dataDir, log });
     const metrics = new Metrics();
-    processMetrics(metrics, db);
+    registerProcessMetrics(metrics, db);
     return {
       config,
       db,

@@ -44,7 +44,7 @@ export interface Service {
 export async function startService(config: Config, log: Log, stages: Stages, signal: AbortSignal): Promise<Service> {
   const app = await createApp(config, config.databaseUrl ?? (await openEmbedded(config, log, stages)), log);
   stages.add('broker and database', () => closeApp(app));
-  if (isOneOfSeveral()) app.metrics.siblings = joinSiblings(() => app.metrics.render());
+  if (isOneOfSeveral()) app.metrics.collectSnapshots = joinSiblings(() => app.metrics.snapshot());
   signal.throwIfAborted();
   await upgradeTenants(app, signal);
   await preparePartitions(app);

@@ -4,8 +4,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { Counter } from 'prom-client';
 import { requestMetrics } from '../src/health/request-metrics.ts';
-import { Metrics, merged } from '../src/runtime/metrics.ts';
+import { Metrics, renderSnapshots } from '../src/runtime/metrics.ts';
 import { startReceiver } from './support/receiver.ts';
 import { ADMIN_SECRET, startService, type TestService, type TestTenant } from './support/service.ts';
 import { connectEvents, openSocket, until } from './support/streams.ts';
@@ -50,7 +51,7 @@ test('METRICS_TOKEN as bearer token and the super-admin may read them, and nobod
 
 test('every family has its HELP and TYPE, every sample a family, every histogram grows up to its count', async () => {
   const families = new Map<string, string>();
-  for (const line of (await text()).trimEnd().split('\n')) {
+  for (const line of (await text()).split('\n').filter((each) => each !== '')) {
     const [, keyword, name = '', rest = ''] = /^# (HELP|TYPE) (\w+) (.+)$/.exec(line) ?? [];
     if (keyword === 'TYPE') families.set(name, rest);
     if (keyword !== undefined) continue;
@@ -167,17 +168,21 @@ test('the log names every request by its id, and holds no secret', async () => {
 });
 
 describe('the text', () => {
-  test('holds counters and gauges with their labels escaped', () => {
+  const things = (metrics: Metrics) =>
+    new Counter({ name: 'svc_things_total', help: 'Things.', labelNames: ['kind'], registers: [metrics.registry] });
+
+  test('contains counters and gauges with their labels escaped', async () => {
     const metrics = new Metrics();
-    const counter = metrics.counter('svc_things_total', 'Things.', ['kind']);
-    counter.add(1, 'a "b"\\\n');
-    counter.add(2, 'a "b"\\\n');
+    const counter = things(metrics);
+    counter.inc({ kind: 'a "b"\\\n' }, 1);
+    counter.inc({ kind: 'a "b"\\\n' }, 2);
     metrics.gauge('svc_level', 'Level.', () => 7);
-    expect(metrics.render()).toBe(
+    expect(await metrics.render()).toBe(
       [
         '# HELP svc_things_total Things.',
         '# TYPE svc_things_total counter',
         'svc_things_total{kind="a \\"b\\"\\\\\\n"} 3',
+        '',
         '# HELP svc_level Level.',
         '# TYPE svc_level gauge',
         'svc_level 7\n',
@@ -186,26 +191,34 @@ describe('the text', () => {
     expect(() => metrics.gauge('svc_level', 'Again.', () => 1)).toThrow('svc_level');
   });
 
-  test('of several processes has each family once, and each sample by its process', () => {
+  test('of several processes contains each family once, and each sample with its process', async () => {
     const metrics = new Metrics();
-    metrics.counter('svc_things_total', 'Things.', ['kind']).add(2, 'a{b} c');
+    things(metrics).inc({ kind: 'a{b} c' }, 2);
     metrics.gauge('svc_level', 'Level.', () => 7);
-    const one = metrics.render();
-    expect(merged(new Map([...'12'].map((number) => [number, one])))).toBe(
+    metrics.counter('svc_read_total', 'Read.', () => 1.5);
+    await metrics.render();
+    const one = await metrics.snapshot();
+    expect(await renderSnapshots(new Map([...'12'].map((number) => [number, one])))).toBe(
       [
         '# HELP svc_things_total Things.',
         '# TYPE svc_things_total counter',
         'svc_things_total{process="1",kind="a{b} c"} 2',
         'svc_things_total{process="2",kind="a{b} c"} 2',
+        '',
         '# HELP svc_level Level.',
         '# TYPE svc_level gauge',
         'svc_level{process="1"} 7',
-        'svc_level{process="2"} 7\n',
+        'svc_level{process="2"} 7',
+        '',
+        '# HELP svc_read_total Read.',
+        '# TYPE svc_read_total counter',
+        'svc_read_total{process="1"} 1.5',
+        'svc_read_total{process="2"} 1.5\n',
       ].join('\n'),
     );
   });
 
-  test('knows a path by its template: fixed parts before parameters, parameters before the rest', () => {
+  test('knows a path by its template: fixed parts before parameters, parameters before the rest', async () => {
     const app = { metrics: new Metrics() } as TestService['app'];
     const paths = ['/a/:id', '/a/fixed', '/a/:id/b', '/app/*', '/', '/*', '/a/fixed/c'];
     const measure = requestMetrics(
@@ -222,11 +235,11 @@ describe('the text', () => {
       ['http://h/a/', ''],
       ['http://h/b', ''],
     ] as const) {
-      const before = requests(app.metrics.render(), 'GET', template, 200);
+      const before = requests(await app.metrics.render(), 'GET', template, 200);
       measure('GET', url, 200, 1);
-      expect(requests(app.metrics.render(), 'GET', template, 200), url).toBe(before + 1);
+      expect(requests(await app.metrics.render(), 'GET', template, 200), url).toBe(before + 1);
     }
     measure('BREW', 'http://h/', 200, 1);
-    expect(requests(app.metrics.render(), '_OTHER', '/', 200)).toBe(1);
+    expect(requests(await app.metrics.render(), '_OTHER', '/', 200)).toBe(1);
   });
 });

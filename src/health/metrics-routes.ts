@@ -29,7 +29,7 @@ export function metricsRoutes(app: App) {
     '/metrics',
     async ({ request }) => {
       await admitReader(app, request);
-      return new Response(await app.metrics.gather(), {
+      return new Response(await app.metrics.render(), {
         headers: { 'content-type': TYPE, 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' },
       });
     },

@@ -19,13 +19,13 @@ type Message =
   | { kind: 'answers'; id: string; texts: Record<string, string> };
 
 /** In a process that serves: answers the others with `tell()`. Returns how to ask all of them, itself included. */
-export function joinSiblings(tell: () => string): () => Promise<ReadonlyMap<string, string>> {
+export function joinSiblings(tell: () => Promise<string>): () => Promise<ReadonlyMap<string, string>> {
   const asked = new Map<string, (texts: ReadonlyMap<string, string>) => void>();
   let last = 0;
   const say = (message: Message): void => void process.stdout.write(lineOf(message));
   createInterface({ input: process.stdin }).on('line', (line) => {
     const message = messageOf(line);
-    if (message?.kind === 'question') say({ kind: 'answer', id: message.id, text: tell() });
+    if (message?.kind === 'question') void tell().then((text) => say({ kind: 'answer', id: message.id, text }));
     if (message?.kind === 'answers') asked.get(message.id)?.(new Map(Object.entries(message.texts)));
   });
   return async () => {

@@ -3,10 +3,10 @@
 // Dead receivers hold few places (pace.ts) and delay nobody else. Times are milliseconds.
 // Contract: decisions#deliveries.
 import { setTimeout as delay } from 'node:timers/promises';
+import type { Histogram } from 'prom-client';
 import type { App } from '../../app.ts';
 import { LIMITS } from '../../limits.ts';
 import { usePlaces } from '../../records/write/inline-delivery.ts';
-import type { Histogram } from '../../runtime/metrics.ts';
 import { startWorker, type Worker } from '../../runtime/worker.ts';
 import { Direct } from '../direct.ts';
 import { post } from '../transport/http-post.ts';
@@ -37,7 +37,7 @@ export class Dispatcher {
   readonly #direct: Direct;
   readonly #agents = new KeepAliveAgents();
   readonly #loadShedding: LoadShedding;
-  readonly #durations: Histogram;
+  readonly #durations: Histogram<'outcome'>;
   #worker!: Worker;
 
   private constructor(private readonly app: App) {
@@ -117,7 +117,7 @@ export class Dispatcher {
     const { isDirect, subscriptionId } = delivery;
     const sending = this.#attempt(delivery)
       .then((ending) => {
-        this.#durations.series(ending.state).observe((performance.now() - startedAt) / 1_000);
+        this.#durations.labels(ending.state).observe((performance.now() - startedAt) / 1_000);
         this.#windows.answered(subscriptionId, ending.state === 'delivered', isDirect);
         if (isDirect) this.#direct.ended(delivery);
         return this.#record(ending);
