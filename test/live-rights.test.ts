@@ -1,4 +1,4 @@
-// Rights of open connections: what is taken away is gone from every open stream within a second.
+// Rights of open connections: a revoked right ends on every open stream within a second.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
 import { type LiveConnection, TenantConnections } from '../src/realtime/tenant-connections.ts';
@@ -26,7 +26,7 @@ const newTenant = () => tenantWithEntities(service, ['articles'], fields('title 
 const stream = async (tenant: TestTenant, key: string): Promise<EventStream> =>
   keep(await connectEvents(service.url, tenant.slug, key));
 
-/** The story tells how long connections outlived a right; told anew where the machine was held up meanwhile. */
+/** `story` resolves to how long connections outlived a right; it is repeated if the machine was slow. */
 async function endsInTime(story: () => Promise<number>): Promise<void> {
   expect(await least(WITHIN_MS, story)).toBeLessThan(WITHIN_MS);
 }
@@ -109,7 +109,7 @@ test('an owner key that is revoked: its streams end', () =>
     return took(() => events.ended());
   }));
 
-test('a role that changes shows other fields from the next event on, and nothing once rows are filtered', async () => {
+test('a changed role shows other fields from the next event on, and no events once it has a row filter', async () => {
   const tenant = await newTenant();
   const role = await addRole(service, tenant, READ_ALL);
   const key = await platformKey(service, tenant, role.name, READ_ALL.permissions);
@@ -128,13 +128,13 @@ test('a role that changes shows other fields from the next event on, and nothing
   await tenant.post(RECORDS, { title: 'three' });
   await changeRole(service, tenant, role.name, READ_ALL);
   await tenant.post(RECORDS, { title: 'four' });
-  // Which of the two rights the third event meets is a matter of time; that it is never shown narrowed is not.
+  // The third event may be shown under the earlier or the later rights, but never under the filtered ones.
   const titles = [(await events.next()).data.data.fields.title];
   if (titles[0] === 'three') titles.push((await events.next()).data.data.fields.title);
   expect(titles.at(-1)).toBe('four');
 });
 
-test('rights in doubt are looked up once all who hear of a change have dropped what they kept of it', async () => {
+test('invalidated rights are looked up again after every cache has dropped them', async () => {
   const audience = new TenantConnections(service.app, 'some tenant');
   const listener: LiveConnection = { deliver: () => undefined, disconnect: () => undefined };
   const [before, after] = ['before', 'after'].map(
@@ -142,14 +142,14 @@ test('rights in doubt are looked up once all who hear of a change have dropped w
   );
   let known = before as TenantCaller;
   audience.add({ key: 'k', load: async () => known }, known, listener, []);
-  // Announcements are heard in any order: streams may be told before a cache is.
+  // Listeners of an invalidation run in any order: streams may be notified before a cache.
   audience.invalidateAccess();
   known = after as TenantCaller;
   expect(await audience.currentCaller('k')).toBe(known);
   audience.closeAll('stopping');
 });
 
-test('only keys of the tenant itself open its stream; another tenant looks like one that is not there', async () => {
+test('only keys of the tenant open its stream; another tenant looks like a missing one', async () => {
   const tenant = await newTenant();
   const other = await service.tenant();
   const foreign = await openEvents(service.url, other.slug, tenant.key);
@@ -162,7 +162,7 @@ test('only keys of the tenant itself open its stream; another tenant looks like 
   expect((await openEvents(service.url, tenant.slug, session)).status).toBe(403);
 });
 
-test('an agent is listened to only with the permission to read it', async () => {
+test('messages of an agent need the permission to read it', async () => {
   const tenant = await newTenant();
   const role = await addRole(service, tenant, READ_ALL);
   const key = await platformKey(service, tenant, role.name, READ_ALL.permissions);

@@ -1,4 +1,4 @@
-// The kinds of credentials: how each is recognised in a request, what it is bound to, what it may do. A new
+// The kinds of credentials: how a request presents each, what it is bound to, what it may do. A new
 // kind is an entry here, a caller in resolve-caller.ts (the compiler asks for it), and its operations.
 // A request carries one credential; two are refused, never ranked. Failures: 401.
 // Contract: interface#credentials.
@@ -106,7 +106,7 @@ export type AccountKind = NonNullable<Kinds[CredentialKind]['account']>;
 const KINDS = Object.keys(CREDENTIAL_KINDS) as CredentialKind[];
 export const TOKEN_KINDS = KINDS.filter((kind): kind is TokenKind => factsOf(kind).format === 'jwt');
 
-/** A credential as presented. Which kind of token a `token` is, its verification tells. */
+/** A credential as presented. The kind of a token is known once it is verified. */
 export interface Credential {
   kind: Exclude<CredentialKind, TokenKind> | 'token';
   value: string;

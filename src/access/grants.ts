@@ -39,13 +39,13 @@ export async function lockRoleById(tx: Tx, { schema }: Schema, id: string): Prom
 export async function lockEntities(tx: Tx, { schema }: Schema, granted: object, path: string): Promise<void> {
   const names = Object.keys(granted).filter(isEntityName);
   if (names.length === 0) return;
-  const rows = await tx.rows<{ name: string }>(sql`
+  const existing = await tx.rows<{ name: string }>(sql`
     select name from ${identifier(schema, 'entity_definitions')}
     where name in (${listed(names)})
     order by id
     for key share`);
-  const gone = names.find((name) => !rows.some((row) => row.name === name));
-  if (gone !== undefined) throw invalidField(`${path}.${gone}`, 'is no entity');
+  const missing = names.find((name) => !existing.some((entity) => entity.name === name));
+  if (missing !== undefined) throw invalidField(`${path}.${missing}`, 'is not an entity');
 }
 
 /** The invalidations to publish once the transaction has committed. */
@@ -82,8 +82,8 @@ export async function revokeGrants(
   ];
 }
 
-export async function publishRevokedGrants(app: App, withdrawn: RevokedGrants): Promise<void> {
-  await Promise.all(withdrawn.map(([topic, key]) => app.invalidations.publish(topic, key)));
+export async function publishRevokedGrants(app: App, revoked: RevokedGrants): Promise<void> {
+  await Promise.all(revoked.map(([topic, key]) => app.invalidations.publish(topic, key)));
 }
 
 function listed(names: readonly string[]): Sql {

@@ -26,7 +26,7 @@ const WAITING_MAX = 100;
 const SWEEP_EVERY = 100;
 
 const { failuresMax, windowS, perAddress, perAddressWindowS } = LIMITS.attempts;
-const gates = new Map<string, Semaphore>();
+const locks = new Map<string, Semaphore>();
 let attempts = 0;
 
 /**
@@ -52,15 +52,15 @@ export async function limitAttempts(
   await countRequest(app, request, [{ name, key, quota: perAddress, windowS: perAddressWindowS }]);
 }
 
-/** The same without the address's limit. */
+/** Makes one attempt without the address's limit. */
 export async function guardAccount(app: App, account: Account, verify: () => Promise<boolean>): Promise<void> {
   const hash = sha256(`${account.kind} ${account.tenantId} ${account.name}`).toString('hex');
-  const gate = gates.get(hash) ?? new Semaphore(1, WAITING_MAX);
-  gates.set(hash, gate);
+  const lock = locks.get(hash) ?? new Semaphore(1, WAITING_MAX);
+  locks.set(hash, lock);
   try {
-    await gate.run(() => countedAttempt(app, sql`decode(${hash}, 'hex')`, verify));
+    await lock.run(() => countedAttempt(app, sql`decode(${hash}, 'hex')`, verify));
   } finally {
-    if (gate.isIdle) gates.delete(hash);
+    if (lock.isIdle) locks.delete(hash);
   }
 }
 

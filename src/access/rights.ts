@@ -1,5 +1,5 @@
 // The access rule, first half: which operations a caller may use on which resource, and how it is restricted
-// within an entity. The second half, records/access-scope.ts, turns the restriction into fields and rows. Reads,
+// within an entity. The second half, entities/access-scope.ts, turns the restriction into fields and rows. Reads,
 // writes, streams, webhooks and MCP ask these two and nothing else. Pure; what is not granted is denied.
 // Contract: interface#role, decisions#roles, interface#platform-key.
 
