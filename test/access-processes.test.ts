@@ -7,7 +7,7 @@ import { newAddress } from './support/addresses.ts';
 import { type ServiceProcess, type SharedStores, sharedStores, startServiceProcess } from './support/processes.ts';
 import { ADMIN_SECRET, type Client, clientOf, type Json } from './support/service.ts';
 import { endAll } from './support/started.ts';
-import { inWindow, least, took } from './support/timing.ts';
+import { durationOf, fastest, retryWhenDelayed } from './support/timing.ts';
 
 const LIST = '/api/entities/orders/records';
 const PASSWORD = 'a password of the tests';
@@ -129,17 +129,17 @@ test.each(CASES)('%s revoked in one process is refused by the other within a sec
     const { holder, revoke } = await make(await newTenant());
     expect((await holder.get(LIST)).status).toBe(200);
     await revoke();
-    return took(async () => {
+    return durationOf(async () => {
       let status = 200;
       while (status === 200) status = (await holder.get(LIST)).status;
       expect(status).toBe(401);
     });
   };
-  expect(await least(1_000, refusedAfter)).toBeLessThan(1_000);
+  expect(await fastest(1_000, refusedAfter)).toBeLessThan(1_000);
 });
 
 test('of 5,000 requests with a 60-per-minute key over both processes, exactly 60 pass', async () => {
-  await inWindow(60_000, async () => {
+  await retryWhenDelayed(60_000, async () => {
     const { key } = await publicKey(await newTenant());
     const counts = new Map<number, number>();
     const send = async (url: string, requests: number): Promise<void> => {

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newAddress } from './support/addresses.ts';
 import { fields, tenantWithEntities } from './support/entities.ts';
 import { clientOf, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
-import { inWindow } from './support/timing.ts';
+import { retryWhenDelayed } from './support/timing.ts';
 
 let service: TestService;
 beforeAll(async () => {
@@ -135,7 +135,7 @@ describe('identification', () => {
   test('the twenty-first attempt from an address within a minute gets 429 with Retry-After', async () => {
     const tenant = await service.tenant();
     const { secret } = await register(tenant);
-    await inWindow(60_000, async () => {
+    await retryWhenDelayed(60_000, async () => {
       const here = newAddress();
       const attempt = () => tenant.post('/api/auth/bots/identify', { name: 'agent', secret }, here);
       for (let i = 0; i < 20; i++) expect((await attempt()).status).toBe(200);

@@ -5,7 +5,7 @@ import { afterAll, afterEach, describe, expect, test } from 'bun:test';
 import { type Broker, openBroker } from '../src/runtime/broker/broker.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { type PrivateRedis, privateRedis } from './support/private-servers.ts';
-import { inWindow, within } from './support/timing.ts';
+import { retryWhenDelayed, within } from './support/timing.ts';
 
 const log = createLog({ level: 'error', write: () => {} });
 const redis: PrivateRedis | undefined = await privateRedis();
@@ -167,7 +167,7 @@ describe.each(brokers)('the broker %s', (_, url) => {
   });
 
   test('hits are counted in fixed windows that start with their first hit', async () => {
-    const { one, ms } = await inWindow(
+    const { one, ms } = await retryWhenDelayed(
       600,
       async (ms) => {
         const one = broker(url);
@@ -190,7 +190,7 @@ describe.each(brokers)('the broker %s', (_, url) => {
       const counts = async () => (await one.countAll([minute, day])).map(({ count }) => count);
       return Promise.all(Array.from({ length: times }, counts));
     };
-    const { one, ms } = await inWindow(
+    const { one, ms } = await retryWhenDelayed(
       700,
       async (ms) => {
         const one = broker(url);
@@ -220,7 +220,7 @@ describe.each(brokers)('the broker %s', (_, url) => {
   });
 
   test('leases are never more than their limit, and run out unless renewed', async () => {
-    const { one, ms } = await inWindow(
+    const { one, ms } = await retryWhenDelayed(
       600,
       async (ms) => {
         const one = broker(url);

@@ -7,7 +7,7 @@ import addFormats from 'ajv-formats';
 import { createApi } from '../src/api.ts';
 import { buildDocument } from '../src/docs/document.ts';
 import { describe as describeRoute } from '../src/http/openapi.ts';
-import { checkOf } from './support/contract.ts';
+import { contractCheck } from './support/contract.ts';
 import { type Json, startService, type TestService } from './support/service.ts';
 
 let service: TestService;
@@ -214,14 +214,14 @@ describe('the check of every answer', () => {
   const error = { success: false, error: { code: 'NOT_FOUND', message: 'no such route', requestId: 'x' } };
 
   test('an answer as documented passes, and so does the refusal of an unknown path or method', () => {
-    const check = checkOf(document);
+    const check = contractCheck(document);
     check(observed({}));
     check(observed({ path: '/nowhere', status: 404, body: error }));
     check(observed({ method: 'PUT', status: 405, body: error }));
   });
 
   test('an undocumented status, member, content type, header or shape fails the test', () => {
-    const check = checkOf(document);
+    const check = contractCheck(document);
     const html = new Headers({ 'content-type': 'text/html', 'x-request-id': 'x' });
     const unnamed = new Headers({ 'content-type': 'application/json' });
     const wrong = [

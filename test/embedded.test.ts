@@ -16,7 +16,7 @@ import { raw, sql } from '../src/runtime/sql.ts';
 import { type CuttingProxy, cuttingProxy } from './support/cutting-proxy.ts';
 import { burst, sleep, writeWhile } from './support/database-faults.ts';
 import { copyEmbedded } from './support/stores.ts';
-import { least, took } from './support/timing.ts';
+import { durationOf, fastest } from './support/timing.ts';
 
 const log = createLog({ level: 'error' });
 const CHILD = new URL('./support/embedded-child.ts', import.meta.url).pathname;
@@ -103,12 +103,12 @@ test('slow work in the database does not hold up the thread that serves requests
       tickedAt = performance.now();
     };
     const ticks = setInterval(tick, 10);
-    const tookMs = await took(() => db.slow.rows(slow));
+    const tookMs = await durationOf(() => db.slow.rows(slow));
     clearInterval(ticks);
     tick();
     return longest / tookMs;
   };
-  expect(await least(0.5, heldUp)).toBeLessThan(0.5);
+  expect(await fastest(0.5, heldUp)).toBeLessThan(0.5);
 });
 
 test('a wrong password is refused', async () => {

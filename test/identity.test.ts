@@ -3,7 +3,7 @@ import { newAddress } from './support/addresses.ts';
 import { claimsOf, forgeries, signerWith, soundClaims } from './support/forged-tokens.ts';
 import { mailedToken, mailsTo } from './support/mailbox.ts';
 import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
-import { inWindow, least, took } from './support/timing.ts';
+import { durationOf, fastest, retryWhenDelayed } from './support/timing.ts';
 
 const JWT_SECRET = 'jwt-secret-of-identity';
 let service: TestService;
@@ -81,7 +81,7 @@ describe('signing in', () => {
   });
 
   test('an unknown address takes as long as a wrong password', async () => {
-    const attempt = (email: string) => took(() => post(LOGIN, { email, password: 'wrong-password' }));
+    const attempt = (email: string) => durationOf(() => post(LOGIN, { email, password: 'wrong-password' }));
     // The shortest times, least affected by other load; skipping the password check would be ten times faster.
     const [known, unknown]: [number[], number[]] = [[], []];
     const apart = async (): Promise<number> => {
@@ -92,7 +92,7 @@ describe('signing in', () => {
       }
       return Math.exp(Math.abs(Math.log(Math.min(...unknown) / Math.min(...known))));
     };
-    expect(await least(1.7, apart)).toBeLessThan(1.7);
+    expect(await fastest(1.7, apart)).toBeLessThan(1.7);
   });
 
   test('needs a tenant that exists and is not suspended', async () => {
@@ -185,7 +185,7 @@ describe('lockouts', () => {
 
   test('one address has 20 attempts a minute over all of these routes, then 429 with Retry-After', async () => {
     const { email } = await person();
-    await inWindow(60_000, async () => {
+    await retryWhenDelayed(60_000, async () => {
       const headers = elsewhere();
       const answers: Answer[] = [];
       for (let i = 0; i < 21; i++) {
@@ -217,7 +217,7 @@ describe('registering', () => {
   });
 
   test('one address has 20 a minute, then 429 with Retry-After; other addresses are not affected', async () => {
-    await inWindow(60_000, async () => {
+    await retryWhenDelayed(60_000, async () => {
       const here = elsewhere();
       const statuses: number[] = [];
       for (let i = 0; i < 20; i++) statuses.push((await post(REGISTER, {}, here)).status);

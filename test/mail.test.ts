@@ -9,7 +9,7 @@ import { createLog } from '../src/runtime/log.ts';
 import { Mail } from '../src/runtime/mail.ts';
 import { freePort } from './support/private-servers.ts';
 import { startService, type TestService } from './support/service.ts';
-import { inWindow, least, took } from './support/timing.ts';
+import { durationOf, fastest, retryWhenDelayed } from './support/timing.ts';
 
 /** A mail server on this machine. `refuse` decides, for the nth connection's mail, an SMTP code or null to take it. */
 async function sink(refuse: (nth: number) => number | null = () => null, given?: number) {
@@ -120,7 +120,7 @@ describe('mail', () => {
 
   test('is not lost at shutdown: one last attempt, then a file', async () => {
     // The last attempts have as long as the shutdown waits for them.
-    await inWindow(LIMITS.mail.closeMs, async () => {
+    await retryWhenDelayed(LIMITS.mail.closeMs, async () => {
       const smtp = await sink(() => 451);
       const { mail, kept, logged } = await open(smtp.url, [600_000]);
       for (let i = 0; i < 5; i++) mail.send(MESSAGE);
@@ -142,11 +142,11 @@ describe('mail', () => {
     const closing = async (): Promise<number> => {
       const { mail, kept } = await open(`smtp://127.0.0.1:${port}`);
       mail.send(MESSAGE);
-      const ms = await took(() => mail.close());
+      const ms = await durationOf(() => mail.close());
       expect((await kept()).join('')).toContain('token=canary-token');
       return ms;
     };
-    expect(await least(limitMs, closing)).toBeLessThan(limitMs);
+    expect(await fastest(limitMs, closing)).toBeLessThan(limitMs);
     deaf.close();
   });
 
@@ -184,7 +184,7 @@ describe('a mail server that hangs', () => {
     const times: number[] = [];
     for (let i = 0; i < 10; i++) {
       const body = { email: `slow${i}@example.com`, name: 'S', role: 'member' };
-      times.push(await took(async () => expect((await tenant.post('/api/users', body)).status).toBe(201)));
+      times.push(await durationOf(async () => expect((await tenant.post('/api/users', body)).status).toBe(201)));
     }
     // One that waited for its mail would take all the time in which that is tried again.
     expect(Math.min(...times)).toBeLessThan(1_000);

@@ -3,7 +3,7 @@
 import { afterAll, expect, test } from 'bun:test';
 import { killDescendants } from './support/descendants.ts';
 import { clientOf } from './support/service.ts';
-import { DENO_START, endAll, lateKey, preparedDataDir, startProcess } from './support/started.ts';
+import { DENO_START, endAll, preparedDataDir, printedKey, startProcess } from './support/started.ts';
 
 afterAll(endAll);
 
@@ -11,7 +11,7 @@ test('the same application serves records, keeps them over SIGTERM and SIGKILL, 
   const dataDir = await preparedDataDir();
   const first = startProcess(DENO_START, { DATA_DIR: dataDir });
   const address = await first.address;
-  const key = await lateKey(first);
+  const key = await printedKey(first);
   const client = clientOf(address, { 'x-api-key': key });
   const created = await client.post('/api/entities/companies/records', { title: 'Deno Café' });
   expect(created.status).toBe(201);

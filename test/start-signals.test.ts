@@ -5,8 +5,8 @@ import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type RawConnection, rawGet } from './support/raw.ts';
 import { clientOf } from './support/service.ts';
-import { endAll, lateKey, preparedDataDir, START, startProcess } from './support/started.ts';
-import { inWindow } from './support/timing.ts';
+import { endAll, preparedDataDir, printedKey, START, startProcess } from './support/started.ts';
+import { retryWhenDelayed } from './support/timing.ts';
 
 const SECRETS = { ADMIN_SECRET: 'admin-secret', JWT_SECRET: 'jwt-secret' };
 
@@ -16,13 +16,13 @@ test('a signal during the start ends it with code 0, and a later start completes
   let dataDir = await cutOffStarts();
   while (dataDir === null) dataDir = await cutOffStarts();
   const third = startProcess(START, { DATA_DIR: dataDir });
-  const client = clientOf(await third.address, { 'x-api-key': await lateKey(third) });
+  const client = clientOf(await third.address, { 'x-api-key': await printedKey(third) });
   expect((await client.get('/api/entities/deals/records')).body.data.total).toBe(240);
   await third.end();
 });
 
 test('after SIGTERM requests in flight finish, one that hangs is cut off, and the exit code is 0 within the limit', () =>
-  inWindow(
+  retryWhenDelayed(
     5_000,
     async (limitMs) => {
       const limit = { SHUTDOWN_TIMEOUT_MS: String(limitMs) };
@@ -35,7 +35,7 @@ test('after SIGTERM requests in flight finish, one that hangs is cut off, and th
       const ended = started.end();
       await started.logged('shutting down');
       working.socket.write(body.slice(10));
-      await working.reads('HTTP/1.1 201');
+      await working.received('HTTP/1.1 201');
       await hanging.ended();
       expect(hanging.text).not.toContain('HTTP/1.1 2');
       // A shutdown that exceeds its limit ends with code 1.
@@ -79,6 +79,6 @@ async function newTenant(address: string, bytes: number): Promise<RawConnection>
   const headers = { 'content-type': 'application/json', 'x-admin-secret': 'admin-secret', expect: '100-continue' };
   const length = { 'content-length': String(bytes) };
   const request = await rawGet(address, '/api/admin/platform/tenants', { ...headers, ...length }, 'POST');
-  await request.reads('100 Continue');
+  await request.received('100 Continue');
   return request;
 }

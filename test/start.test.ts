@@ -10,13 +10,13 @@ import {
   commandsIn,
   endAll,
   keyIn,
-  lateKey,
   newDataDir,
   preparedDataDir,
+  printedKey,
   START,
   startProcess,
 } from './support/started.ts';
-import { least, took } from './support/timing.ts';
+import { durationOf, fastest } from './support/timing.ts';
 
 afterAll(endAll);
 
@@ -31,7 +31,7 @@ describe('an embedded start', () => {
   test('prints a demo whose commands work as printed, keeps its data, and says how to get another key', async () => {
     const dataDir = await newDataDir();
     const first = startProcess(START, { DATA_DIR: dataDir });
-    const firstMs = await took(() => first.address);
+    const firstMs = await durationOf(() => first.address);
     const commands = await commandsIn(first);
     expect(commands.length).toBeGreaterThan(5);
     for (const command of commands) {
@@ -47,9 +47,9 @@ describe('an embedded start', () => {
     const restart = async (): Promise<number> => {
       expect(await second.end()).toMatchObject({ code: 0 });
       second = startProcess(START, { DATA_DIR: dataDir });
-      return took(() => second.address);
+      return durationOf(() => second.address);
     };
-    expect(await least(firstMs, restart)).toBeLessThan(firstMs);
+    expect(await fastest(firstMs, restart)).toBeLessThan(firstMs);
     const client = clientOf(await second.address, { 'x-api-key': key });
     const found = await client.get(`/api/entities/companies/records/${created.id}`);
     expect(found.body.data).toEqual(created);
@@ -79,7 +79,7 @@ describe('an embedded start', () => {
     const dataDir = await preparedDataDir();
     const first = startProcess(START, { DATA_DIR: dataDir });
     const address = await first.address;
-    const client = clientOf(address, { 'x-api-key': await lateKey(first) });
+    const client = clientOf(address, { 'x-api-key': await printedKey(first) });
     const ids: string[] = [];
     for (let i = 0; i < 20; i++) {
       const answer = await client.post('/api/entities/companies/records', { title: `kept ${i}` });

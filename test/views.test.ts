@@ -1,7 +1,7 @@
 // Views over HTTP: their definitions, who may read them, and the records that stand in them.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { Operation } from '../src/access/rights.ts';
-import { addRole, bearer, changeRole, heard, userToken, withRole } from './support/credentials.ts';
+import { addRole, bearer, changeRole, invalidationsReceived, userToken, withRole } from './support/credentials.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -313,7 +313,7 @@ describe('when the entity changes', () => {
     await service.app.db.rows(sql`
       update ${identifier(schema, 'field_definitions')} set key = 'state' where key = 'status'`);
     await service.app.invalidations.publish('catalog', tenant.id);
-    await heard(service, tenant.id);
+    await invalidationsReceived(service, tenant.id);
     for (const path of ['/api/views/open-tasks/records', `/api/views/open-tasks/records/${ids[0]}`]) {
       const answer = await tenant.get(path);
       expect(answer.status).toBe(409);

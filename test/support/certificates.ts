@@ -8,7 +8,7 @@ export interface Identity {
   cert: string;
 }
 
-export interface Wanted {
+export interface CertificateOptions {
   /** The IPv4 address that the certificate is for. */
   address: string;
   from?: Date;
@@ -22,14 +22,14 @@ export class Authority {
   readonly #key = newKey();
   readonly cert = certificate(AUTHORITY, AUTHORITY, this.#key, this.#key, {}, [CA_ONLY]);
 
-  issue(wanted: Wanted): Identity {
+  issue(wanted: CertificateOptions): Identity {
     const key = newKey();
     return { key: key.pem, cert: certificate(AUTHORITY, RECEIVER, this.#key, key, wanted, [addressName(wanted)]) };
   }
 }
 
 /** A certificate that vouches for itself. */
-export function selfSigned(wanted: Wanted): Identity {
+export function selfSigned(wanted: CertificateOptions): Identity {
   const key = newKey();
   return { key: key.pem, cert: certificate(RECEIVER, RECEIVER, key, key, wanted, [addressName(wanted)]) };
 }
@@ -54,7 +54,7 @@ function certificate(
   subject: Uint8Array,
   signer: Key,
   { spki }: Key,
-  { from = new Date(Date.now() - DAY_MS), to = new Date(Date.now() + DAY_MS) }: Partial<Wanted>,
+  { from = new Date(Date.now() - DAY_MS), to = new Date(Date.now() + DAY_MS) }: Partial<CertificateOptions>,
   extensions: readonly Uint8Array[],
 ): string {
   const version3 = der(0xa0, der(INTEGER, [2]));
@@ -89,7 +89,7 @@ function nameOf(text: string): Uint8Array {
   return der(SEQUENCE, der(0x31, der(SEQUENCE, commonName, der(0x0c, Buffer.from(text)))));
 }
 
-function addressName({ address }: Wanted): Uint8Array {
+function addressName({ address }: CertificateOptions): Uint8Array {
   const names = der(SEQUENCE, der(0x87, address.split('.').map(Number)));
   return der(SEQUENCE, der(OBJECT_ID, [0x55, 29, 17]), der(OCTET_STRING, names));
 }

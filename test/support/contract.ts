@@ -27,7 +27,7 @@ const REQUESTS = 'requests';
 const ERROR_MEMBERS = new Set(['code', 'message', 'requestId', 'details']);
 
 /** The check for a document, as served at /swagger/json. */
-export function checkOf(document: Json): Check {
+export function contractCheck(document: Json): Check {
   const closed = close(structuredClone(document));
   const ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: true });
   addFormats.default(ajv);
@@ -40,7 +40,7 @@ export function checkOf(document: Json): Check {
     if (observed.method === 'OPTIONS') return;
     const { pathname } = new URL(observed.path, 'http://service');
     const template = templates.find(({ pattern }) => pattern.test(pathname));
-    const fault = template === undefined ? strangerFault(observed) : faultOf(ajv, closed, template.path, observed);
+    const fault = template === undefined ? unknownPathFault(observed) : faultOf(ajv, closed, template.path, observed);
     if (fault === undefined) return;
     const { method, path, status, body } = observed;
     throw new Error(`${method} ${path} answers ${status}, but ${fault}:\n${JSON.stringify(body)?.slice(0, 2_000)}`);
@@ -54,7 +54,7 @@ function templateOf(path: string): { path: string; pattern: RegExp; variables: n
 }
 
 /** What is wrong with the answer to a path that the document does not know. */
-function strangerFault({ status, body }: Observed): string | undefined {
+function unknownPathFault({ status, body }: Observed): string | undefined {
   if (status !== 404 && status !== 405) return 'the document has no such path';
   return isFailure(body) ? undefined : 'this is not the shape of an error';
 }
@@ -69,7 +69,7 @@ function faultOf(ajv: Ajv2020, document: Json, path: string, observed: Observed)
   const operation = document.paths[path][method];
   if (operation === undefined) {
     if (method === 'head') return undefined;
-    return observed.status === 405 ? strangerFault(observed) : 'the document has no such method';
+    return observed.status === 405 ? unknownPathFault(observed) : 'the document has no such method';
   }
   const pointer = ['paths', path, method, 'responses', String(observed.status)];
   const stated = operation.responses[observed.status];
@@ -139,5 +139,5 @@ export function contractAt(url: string): Promise<Check> {
 async function readCheck(url: string): Promise<Check> {
   const answer = await fetch(`${url}/swagger/json`);
   if (answer.status !== 200) throw new Error(`no API document at ${url}: ${answer.status}`);
-  return checkOf(await answer.json());
+  return contractCheck(await answer.json());
 }

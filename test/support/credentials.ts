@@ -17,13 +17,13 @@ export interface RoleInput {
   entities?: Record<string, { fields?: string[]; excludeFields?: string[]; rowFilter?: string }>;
 }
 
-interface Place {
+interface TenantRef {
   id: string;
   slug: string;
 }
 
 let count = 0;
-const fresh = (name: string): string => {
+const uniqueName = (name: string): string => {
   count += 1;
   return `${name}${count}`;
 };
@@ -33,36 +33,41 @@ const hashed = (value: string) => sql`decode(${sha256(value).toString('hex')}, '
 /** Stores a role; returns its id and name. */
 export async function addRole(
   service: TestService,
-  { id }: Place,
+  { id }: TenantRef,
   role: RoleInput,
 ): Promise<{ id: string; name: string }> {
   const roleId = newId();
-  const name = fresh('role');
+  const name = uniqueName('role');
   await service.app.db.rows(sql`
     insert into ${identifier(schemaOf(id), 'roles')} (id, name, permissions, entities)
     values (${roleId}::uuid, ${name}, ${JSON.stringify(role.permissions)}::text::jsonb,
       ${JSON.stringify(role.entities ?? {})}::text::jsonb)`);
   await service.app.invalidations.publish('role', id);
-  await heard(service, id);
+  await invalidationsReceived(service, id);
   return { id: roleId, name };
 }
 
 /** Replaces the permissions of a role. */
-export async function changeRole(service: TestService, { id }: Place, name: string, role: RoleInput): Promise<void> {
+export async function changeRole(
+  service: TestService,
+  { id }: TenantRef,
+  name: string,
+  role: RoleInput,
+): Promise<void> {
   await service.app.db.rows(sql`
     update ${identifier(schemaOf(id), 'roles')}
     set permissions = ${JSON.stringify(role.permissions)}::text::jsonb,
       entities = ${JSON.stringify(role.entities ?? {})}::text::jsonb
     where name = ${name}`);
   await service.app.invalidations.publish('role', id);
-  await heard(service, id);
+  await invalidationsReceived(service, id);
 }
 
 /**
  * Resolves when the serving process has received this process's invalidations. Under Deno that is another process, which
  * receives them later but in order: once it refuses a key revoked last, it has received all of them.
  */
-export async function heard(service: TestService, tenantId: string): Promise<void> {
+export async function invalidationsReceived(service: TestService, tenantId: string): Promise<void> {
   if (process.env.SERVICE_RUNTIME !== 'deno') return;
   const id = newId();
   const key = newToken('svc_ak_');
@@ -80,10 +85,10 @@ export async function heard(service: TestService, tenantId: string): Promise<voi
 /** The token of a new user with the role. */
 export async function userToken(
   service: TestService,
-  { id: tenantId }: Place,
+  { id: tenantId }: TenantRef,
   role: string,
   kind: 'user' | 'developer' = 'user',
-  email = `${fresh('person')}@example.com`,
+  email = `${uniqueName('person')}@example.com`,
 ): Promise<string> {
   const id = newId();
   await service.app.db.rows(sql`
@@ -93,7 +98,12 @@ export async function userToken(
 }
 
 /** A client for a new user with a new role. */
-export async function withRole(service: TestService, tenant: Place, role: RoleInput, email?: string): Promise<Client> {
+export async function withRole(
+  service: TestService,
+  tenant: TenantRef,
+  role: RoleInput,
+  email?: string,
+): Promise<Client> {
   const { name } = await addRole(service, tenant, role);
   return bearer(service, await userToken(service, tenant, name, 'user', email));
 }
@@ -105,7 +115,7 @@ export function bearer(service: TestService, token: string): Client {
 /** A platform key whose API grants one role these operations, with the restrictions of the role of that name. */
 export async function platformKey(
   service: TestService,
-  { id: tenantId }: Place,
+  { id: tenantId }: TenantRef,
   role: string,
   permissions: Permissions,
 ) {
@@ -114,7 +124,7 @@ export async function platformKey(
   const byRole = Object.fromEntries(Object.entries(permissions).map(([name, list]) => [name, { [role]: list }]));
   await service.app.db.rows(sql`
     insert into platform.apis (id, tenant_id, name, slug, roles, permissions)
-    values (${apiId}::uuid, ${tenantId}::uuid, 'api', ${fresh('api')}, ${JSON.stringify([role])}::text::jsonb,
+    values (${apiId}::uuid, ${tenantId}::uuid, 'api', ${uniqueName('api')}, ${JSON.stringify([role])}::text::jsonb,
       ${JSON.stringify(byRole)}::text::jsonb)`);
   await service.app.db.rows(sql`
     insert into platform.platform_keys (id, tenant_id, api_id, prefix, hash, role)
@@ -122,7 +132,7 @@ export async function platformKey(
   return key;
 }
 
-export async function publicKey(service: TestService, { id: tenantId }: Place, roleId: string): Promise<string> {
+export async function publicKey(service: TestService, { id: tenantId }: TenantRef, roleId: string): Promise<string> {
   const key = newToken('svc_pk_');
   await service.app.db.rows(sql`
     insert into platform.public_keys (id, tenant_id, prefix, hash, label, role_id, scopes, rate_limit_per_min,
@@ -132,11 +142,15 @@ export async function publicKey(service: TestService, { id: tenantId }: Place, r
   return key;
 }
 
-export async function botToken(service: TestService, { id: tenantId }: Place, entities: Permissions): Promise<string> {
+export async function botToken(
+  service: TestService,
+  { id: tenantId }: TenantRef,
+  entities: Permissions,
+): Promise<string> {
   const id = newId();
   await service.app.db.rows(sql`
     insert into platform.bots (id, tenant_id, name, secret_hash, permissions)
-    values (${id}::uuid, ${tenantId}::uuid, ${fresh('bot-')}, ${hashed(newToken(''))},
+    values (${id}::uuid, ${tenantId}::uuid, ${uniqueName('bot-')}, ${hashed(newToken(''))},
       ${JSON.stringify({ entities })}::text::jsonb)`);
   return tokensOf(service.app).sign({ kind: 'bot', tenantId, subject: id, version: 1, expiresAtS: inAnHour() });
 }
@@ -149,7 +163,7 @@ export async function adminKey(service: TestService, scopes: readonly string[]):
   return key;
 }
 
-export async function adminSession(service: TestService, { slug }: Place): Promise<string> {
+export async function adminSession(service: TestService, { slug }: TenantRef): Promise<string> {
   const answer = await service.admin.post('/api/admin/sessions', { tenantSlug: slug });
   return answer.body.data.token;
 }
@@ -160,7 +174,7 @@ export type Credentials = Record<string, Record<string, string>>;
 const EVERYTHING: Permissions = { '*': ['read', 'create', 'update', 'delete'], 'view:*': ['read'] };
 
 /** Every kind of credential for a tenant; kinds that are not tenant admins have all permissions of a role. */
-export async function everyKind(service: TestService, tenant: Place & { key: string }): Promise<Credentials> {
+export async function everyKind(service: TestService, tenant: TenantRef & { key: string }): Promise<Credentials> {
   const role = await addRole(service, tenant, { permissions: EVERYTHING });
   const authorization = (value: string) => ({ authorization: `Bearer ${value}` });
   const shownKey = await publicKey(service, tenant, role.id);

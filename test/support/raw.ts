@@ -12,8 +12,8 @@ export interface RawConnection {
   /** The status of the answer; 0 before it is there, and after a break. */
   readonly status: number;
   /** The server has ended or broken the connection. */
-  readonly isOver: boolean;
-  reads(what: string, withinMs?: number): Promise<void>;
+  readonly hasEnded: boolean;
+  received(what: string, withinMs?: number): Promise<void>;
   ended(withinMs?: number): Promise<void>;
   close(): void;
 }
@@ -53,10 +53,10 @@ export async function rawGet(
     get status() {
       return Number(/^HTTP\/1\.1 (\d+)/.exec(state.text)?.[1] ?? 0);
     },
-    get isOver() {
+    get hasEnded() {
       return state.isOver;
     },
-    reads: (what, withinMs = WITHIN_MS) =>
+    received: (what, withinMs = WITHIN_MS) =>
       until(
         () => state.text.includes(what),
         withinMs,
@@ -76,7 +76,7 @@ export async function rawGet(
 export async function rawStream(url: string, slug: string, key: string): Promise<RawConnection> {
   const path = `/api/v1/tenants/${slug}/events/stream`;
   const stream = await rawGet(url, path, { Authorization: `Bearer ${key}`, Connection: 'close' });
-  await stream.reads('\r\n\r\n');
+  await stream.received('\r\n\r\n');
   return stream;
 }
 
@@ -89,7 +89,7 @@ export async function rawSocket(url: string): Promise<RawConnection> {
     'Sec-WebSocket-Key': randomBytes(16).toString('base64'),
   };
   const socket = await rawGet(url, '/ws', upgrade);
-  await socket.reads('\r\n\r\n');
+  await socket.received('\r\n\r\n');
   return socket;
 }
 

@@ -36,15 +36,15 @@ export async function startReceiver(status = 200): Promise<Receiver> {
         server.closeAllConnections();
       }),
   };
-  const server: Server = createServer((request, response) => void take(receiver, request, response));
+  const server: Server = createServer((request, response) => void handleRequest(receiver, request, response));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   receiver.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return receiver;
 }
 
-async function take(receiver: Receiver, request: IncomingMessage, response: ServerResponse): Promise<void> {
+async function handleRequest(receiver: Receiver, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const from = Date.now();
-  const text = await wholeText(request);
+  const text = await readBody(request);
   // Its sender was killed in the middle of it: that is no request.
   if (text === null) return void response.destroy();
   const headers = request.headers as Record<string, string>;
@@ -56,7 +56,7 @@ async function take(receiver: Receiver, request: IncomingMessage, response: Serv
 }
 
 /** Null where the connection broke before the end. */
-async function wholeText(request: IncomingMessage): Promise<string | null> {
+async function readBody(request: IncomingMessage): Promise<string | null> {
   const chunks: Uint8Array[] = [];
   try {
     for await (const chunk of request) chunks.push(chunk as Uint8Array);

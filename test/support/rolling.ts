@@ -49,20 +49,20 @@ export async function rollingRestart(options: RollingOptions): Promise<RollingLe
   const services = processes === 1 ? [first] : [first, await startServiceProcess(env)];
   const run = new Run([...services], env, await prepare(first, receiver), receiver);
   const watching = services.map((_, i) => run.watch(i));
-  for (const i of services.keys()) await run.watched(i);
+  for (const i of services.keys()) await run.streamOpen(i);
   const writing = Array.from({ length: writers }, (_, i) => run.write(i));
   await delay(steadyMs);
   for (let round = 0; round < rounds; round++) {
     for (const i of services.keys()) {
       await run.replace(i);
-      await run.watched(i);
+      await run.streamOpen(i);
       await delay(steadyMs);
     }
   }
   run.isWriting = false;
   await Promise.all(writing);
   const endsAt = Date.now() + SETTLE_MS;
-  const isPending = (): boolean => run.missing().length > 0 || (processes > 1 && run.unseen().length > 0);
+  const isPending = (): boolean => run.undelivered().length > 0 || (processes > 1 && run.unstreamed().length > 0);
   while (isPending() && Date.now() < endsAt) await delay(20);
   run.isWatching = false;
   await run.stop();
@@ -71,12 +71,12 @@ export async function rollingRestart(options: RollingOptions): Promise<RollingLe
   return run.ledger();
 }
 
-interface Place {
+interface TenantRef {
   slug: string;
   key: string;
 }
 
-async function prepare(service: ServiceProcess, receiver: Receiver): Promise<Place> {
+async function prepare(service: ServiceProcess, receiver: Receiver): Promise<TenantRef> {
   const slug = `rolling-${process.pid}-${Date.now().toString(36)}`;
   const admin = clientOf(service.url, { 'x-admin-secret': ADMIN_SECRET });
   const { apiKey: key } = (await admin.post('/api/admin/platform/tenants', { slug, name: slug })).body.data;
@@ -105,7 +105,7 @@ class Run {
   constructor(
     private readonly services: ServiceProcess[],
     private readonly env: Record<string, string>,
-    private readonly place: Place,
+    private readonly place: TenantRef,
     private readonly receiver: Receiver,
   ) {}
 
@@ -149,7 +149,7 @@ class Run {
       else {
         this.#streams.push(stream);
         this.#open.set(i, stream);
-        while (!stream.isOver && this.isWatching) await delay(5);
+        while (!stream.hasEnded && this.isWatching) await delay(5);
         this.#open.delete(i);
         stream.close();
       }
@@ -157,7 +157,7 @@ class Run {
   }
 
   /** Resolves when a stream is open at a process: what is written from then on it shows. */
-  async watched(i: number): Promise<void> {
+  async streamOpen(i: number): Promise<void> {
     while (!this.#open.has(i)) await delay(5);
   }
 
@@ -176,12 +176,12 @@ class Run {
     this.#exitCodes.push(...(await Promise.all(this.services.map((service) => service.stop()))));
   }
 
-  missing(): string[] {
+  undelivered(): string[] {
     const got = new Set(this.receiver.received.map(({ body }) => body.record_id.slice('rec_'.length)));
     return [...this.#acknowledged].filter((id) => !got.has(id));
   }
 
-  unseen(): string[] {
+  unstreamed(): string[] {
     const seen = new Set(this.#streams.flatMap((stream) => recordsOf(stream)));
     return [...this.#acknowledged].filter((id) => !seen.has(id));
   }
@@ -194,8 +194,8 @@ class Run {
       failed: this.#failed,
       refused: this.#refused,
       broken: this.#broken,
-      lost: this.missing().length,
-      unstreamed: this.unseen().length,
+      lost: this.undelivered().length,
+      unstreamed: this.unstreamed().length,
       doubled: this.receiver.received.length - new Set(this.receiver.received.map(({ body }) => body.id)).size,
       streamedTwice: twice.reduce((sum, n) => sum + n, 0),
       longestWriteMs: this.#longestWriteMs,

@@ -45,7 +45,7 @@ export async function startOnDeno(environment: Record<string, string>, config: C
     get logged() {
       return service.errors.split('\n').filter((line) => line !== '');
     },
-    mailSettled: () => quiet(address, join(config.dataDir, 'mail')),
+    mailSettled: () => directoryUnchanged(address, join(config.dataDir, 'mail')),
     stop: async () => {
       const { code, signal } = await service.end();
       await closeApp(app);
@@ -58,7 +58,7 @@ export async function startOnDeno(environment: Record<string, string>, config: C
  * Resolves when nothing has come into a directory for a while: from outside nothing else can be seen. How long that is
  * the service itself says, by as many answers as it takes far more work for than for a mail.
  */
-async function quiet(address: string, directory: string): Promise<void> {
+async function directoryUnchanged(address: string, directory: string): Promise<void> {
   let before = '';
   for (let still = 0; still < 20; ) {
     await fetch(`${address}/ready`);

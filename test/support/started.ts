@@ -96,7 +96,7 @@ export function keyIn({ output }: Started): string {
 }
 
 /** The key of the demo, once it is printed. */
-export async function lateKey(started: Started): Promise<string> {
+export async function printedKey(started: Started): Promise<string> {
   await commandsIn(started);
   return keyIn(started);
 }

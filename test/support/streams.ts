@@ -15,7 +15,7 @@ export interface EventStream {
   /** Everything received so far. */
   readonly text: string;
   readonly events: readonly StreamEvent[];
-  readonly isOver: boolean;
+  readonly hasEnded: boolean;
   /** The next event that is not a heartbeat. */
   next(withinMs?: number): Promise<StreamEvent>;
   /** Resolves when the server has ended the stream. */
@@ -61,7 +61,7 @@ export async function openEvents(
     get events() {
       return parse(text);
     },
-    get isOver() {
+    get hasEnded() {
       return isOver;
     },
     next: async (withinMs = WITHIN_MS) => {

@@ -2,7 +2,7 @@
 // under a limit, which holds as soon as one round was left in peace, and never holds for what is always too slow.
 
 /** The smallest of up to `rounds` measurements; the first one under `limit` is the last. */
-export async function least(limit: number, measure: () => Promise<number> | number, rounds = 10): Promise<number> {
+export async function fastest(limit: number, measure: () => Promise<number> | number, rounds = 10): Promise<number> {
   let smallest = Number.POSITIVE_INFINITY;
   for (let round = 0; round < rounds && smallest >= limit; round++) smallest = Math.min(smallest, await measure());
   return smallest;
@@ -12,18 +12,18 @@ export async function least(limit: number, measure: () => Promise<number> | numb
  * What a story gives that has to be over within a window of time. Where the machine was held up for longer, what failed
  * says nothing, and it is told again from the beginning, with a longer window if that may `grow`.
  */
-export async function inWindow<T>(ms: number, story: (ms: number) => Promise<T>, grow = 1): Promise<T> {
+export async function retryWhenDelayed<T>(ms: number, story: (ms: number) => Promise<T>, grow = 1): Promise<T> {
   const startedAt = performance.now();
   try {
     return await story(ms);
   } catch (error) {
     if (performance.now() - startedAt < ms) throw error;
-    return inWindow(ms * grow, story, grow);
+    return retryWhenDelayed(ms * grow, story, grow);
   }
 }
 
 /** How long the work took. */
-export async function took(work: () => unknown): Promise<number> {
+export async function durationOf(work: () => unknown): Promise<number> {
   const startedAt = performance.now();
   await work();
   return performance.now() - startedAt;
