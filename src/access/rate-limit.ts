@@ -1,6 +1,7 @@
 // Rate limits: fixed windows that start with the first request in them, counted in the broker, so that they
-// hold across processes. Every answer carries the remaining quota. Failures: 429 past a limit; 503 without
-// Redis. Contract: interface#limits, decisions#keys; headers as in draft-ietf-httpapi-ratelimit-headers.
+// hold across processes. Every answer carries the remaining quota, in the headers of
+// draft-ietf-httpapi-ratelimit-headers. Failures: 429 past a limit; 503 without Redis.
+// Contract: interface#limits, decisions#keys.
 import type { App } from '../app.ts';
 import { rateLimited } from '../errors.ts';
 import type { Caller } from './caller.ts';

@@ -1,5 +1,6 @@
-// Who may use which route, derived from the contract, not from the code: the expected outcomes of the access
-// matrix. A route missing here fails the matrix.
+// Which credentials may use which route: the expected results of the access matrix, taken from the contract and not
+// from the code. A route that is missing here fails the matrix.
+// Contract: interface#credentials.
 
 /**
  * `open` needs no credential; `any` admits all; `tenant` all inside a tenant; `read` to `delete` also need
@@ -89,13 +90,13 @@ export const DECISIONS: ReadonlyMap<string, Decision> = new Map(
     }),
 );
 
-/** The columns of the matrix, one credential each; `weak_` ones have no permissions. */
+/** The columns of the matrix, one credential each; those with `weak_` have no permissions. */
 const ADMINS: readonly string[] = ['owner_key', 'admin_user', 'admin_session', 'super_in_tenant'];
 export const PUBLIC: readonly string[] = ['public_key', 'legacy_public_key', 'weak_public_key'];
 const PERSONS: readonly string[] = ['user', 'admin_user', 'developer', 'weak_user'];
 const BOTS: readonly string[] = ['bot', 'weak_bot'];
 
-/** What a credential of this kind gets from a route with this access: a status, or `in`. */
+/** The answer to a credential of this kind on a route with this access: a status, or `in`. */
 export function expected(decision: Decision, method: string, kind: string): number | 'in' {
   if (PUBLIC.includes(kind) && method !== 'GET') return 401;
   const isAdmin = ADMINS.includes(kind);

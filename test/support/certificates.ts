@@ -1,5 +1,5 @@
-// X.509 certificates made on the spot, with nothing but node:crypto: no program that a machine may lack, no private key
-// in the repository. Just as much of DER as a certificate on P-256 takes (RFC 5280, section 4.1).
+// Issues X.509 certificates with node:crypto alone, so that tests need no external program and the repository holds no
+// private key. Implements as much of DER as a certificate on P-256 needs (RFC 5280, section 4.1).
 import { createPrivateKey, generateKeyPairSync, randomBytes, sign } from 'node:crypto';
 
 /** PEM texts. */
@@ -17,7 +17,7 @@ export interface CertificateOptions {
 
 const DAY_MS = 86_400_000;
 
-/** Trusted by nobody but who is given its certificate. */
+/** A certificate authority; only clients that are given its certificate trust it. */
 export class Authority {
   readonly #key = newKey();
   readonly cert = certificate(AUTHORITY, AUTHORITY, this.#key, this.#key, {}, [CA_ONLY]);
@@ -28,7 +28,7 @@ export class Authority {
   }
 }
 
-/** A certificate that vouches for itself. */
+/** A self-signed certificate. */
 export function selfSigned(wanted: CertificateOptions): Identity {
   const key = newKey();
   return { key: key.pem, cert: certificate(RECEIVER, RECEIVER, key, key, wanted, [addressName(wanted)]) };
@@ -36,7 +36,7 @@ export function selfSigned(wanted: CertificateOptions): Identity {
 
 interface Key {
   pem: string;
-  /** The public key as it stands in a certificate. */
+  /** The public key as encoded in a certificate. */
   spki: Uint8Array;
 }
 
@@ -78,7 +78,7 @@ function der(tag: number, ...parts: (Uint8Array | readonly number[])[]): Uint8Ar
   return Buffer.concat([Uint8Array.from([tag, ...size]), content]);
 }
 
-/** UTCTime: two digits of the year, no fraction of a second. */
+/** UTCTime: a two-digit year, whole seconds. */
 function time(date: Date): Uint8Array {
   const digits = date.toISOString().replace(/[-:T]|\.\d+/g, '');
   return der(0x17, Buffer.from(digits.slice(2)));
@@ -101,7 +101,7 @@ const OBJECT_ID = 0x06;
 const SEQUENCE = 0x30;
 const TRUE = der(0x01, [0xff]);
 const ECDSA_SHA256 = der(SEQUENCE, der(OBJECT_ID, [0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]));
-/** Basic constraints, critical: it may issue. */
+/** Basic constraints, critical: the subject is a CA. */
 const CA_ONLY = der(SEQUENCE, der(OBJECT_ID, [0x55, 29, 19]), TRUE, der(OCTET_STRING, der(SEQUENCE, TRUE)));
 const AUTHORITY = nameOf('authority of the tests');
 const RECEIVER = nameOf('receiver of the tests');

@@ -1,7 +1,7 @@
-// Connections that a test opens are closed after it, also when it fails.
+// Closes the connections that a test opened, also when the test fails.
 import { afterEach } from 'bun:test';
 
-/** A function that registers a connection of the running test and returns it; `afterwards` runs when all are closed. */
+/** Returns a function that registers a connection of the running test; `afterwards` runs when all are closed. */
 export function closeAfterEach(
   afterwards: () => Promise<void> = async () => undefined,
 ): <T extends { close(): void }>(connection: T) => T {

@@ -1,6 +1,6 @@
-// Every answer that a test's client gets is compared with the service's own API document: the path
-// and method must be there, the status documented, content type, required headers and body must
-// match, and a body may hold no member that the document does not name.
+// Compares every answer to a test's client with the service's API document: path, method and status must be
+// documented, content type, required headers and body must match, and a body must not have undocumented members.
+// Accepted requests must match the document as well.
 import Ajv2020, { type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 
@@ -14,19 +14,19 @@ export interface Observed {
   headers: Headers;
   /** The parsed body, or its text. */
   body: unknown;
-  /** What was sent as JSON, if anything was. */
+  /** The JSON that was sent, if any. */
   sent?: unknown;
 }
 
-/** Throws an error that says how an answer departs from the document. */
+/** Throws an error that says how an answer differs from the document. */
 export type Check = (observed: Observed) => void;
 
-/** Answers are checked against the closed document, requests against the document as it is. */
+/** Answers are checked against the document closed to further members, requests against the document itself. */
 const ANSWERS = 'answers';
 const REQUESTS = 'requests';
 const ERROR_MEMBERS = new Set(['code', 'message', 'requestId', 'details']);
 
-/** The check for a document, as served at /swagger/json. */
+/** The check against a document as served at /swagger/json. */
 export function contractCheck(document: Json): Check {
   const closed = close(structuredClone(document));
   const ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: true });
@@ -47,16 +47,16 @@ export function contractCheck(document: Json): Check {
   };
 }
 
-/** A path of the document as a pattern; fewer variables win, as in the router. */
+/** A path of the document as a pattern. Paths with fewer variables take precedence, as in the router. */
 function templateOf(path: string): { path: string; pattern: RegExp; variables: number } {
   const parts = path.split(/\{\w+\}/).map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
   return { path, pattern: new RegExp(`^${parts.join('[^/]*')}/?$`), variables: parts.length - 1 };
 }
 
-/** What is wrong with the answer to a path that the document does not know. */
+/** What is wrong with the answer to an undocumented path. */
 function unknownPathFault({ status, body }: Observed): string | undefined {
   if (status !== 404 && status !== 405) return 'the document has no such path';
-  return isFailure(body) ? undefined : 'this is not the shape of an error';
+  return isFailure(body) ? undefined : 'its body is not an error';
 }
 
 function isFailure(body: Json): boolean {
@@ -84,13 +84,13 @@ function faultOf(ajv: Ajv2020, document: Json, path: string, observed: Observed)
   );
 }
 
-/** A request that was accepted has the shape of the document's requests. */
+/** What is wrong with a request that was accepted. */
 function requestFault(ajv: Ajv2020, at: string[], operation: Json, { status, sent }: Observed): string | undefined {
   if (status >= 300 || sent === undefined) return undefined;
   if (operation.requestBody?.content['application/json'] === undefined) return undefined;
   const validate = validatorAt(ajv, REQUESTS, [...at, 'content', 'application/json', 'schema']);
   if (validate(sent)) return undefined;
-  return `what was sent (${JSON.stringify(sent).slice(0, 500)}) departs from it: ${ajv.errorsText(validate.errors)}`;
+  return `the accepted body (${JSON.stringify(sent).slice(0, 500)}) differs from the document: ${ajv.errorsText(validate.errors)}`;
 }
 
 function headerFault(document: Json, answer: Json, { headers }: Observed): string | undefined {
@@ -102,14 +102,14 @@ function headerFault(document: Json, answer: Json, { headers }: Observed): strin
 }
 
 function bodyFault(ajv: Ajv2020, at: string[], answer: Json, { headers, body }: Observed): string | undefined {
-  if (answer.content === undefined) return body === '' ? undefined : 'the document knows no body for it';
+  if (answer.content === undefined) return body === '' ? undefined : 'the document has no body for it';
   const type = headers.get('content-type')?.split(';')[0]?.trim() ?? '';
   if (answer.content[type] === undefined) return `the document does not name the content type "${type}"`;
   const validate = validatorAt(ajv, ANSWERS, [...at, 'content', type, 'schema']);
-  return validate(body) ? undefined : `its body departs from the document: ${ajv.errorsText(validate.errors)}`;
+  return validate(body) ? undefined : `its body differs from the document: ${ajv.errorsText(validate.errors)}`;
 }
 
-/** The validator of the schema at a place in the document; compiled when first asked for. */
+/** The validator of the schema at a path in the document, compiled on first use. */
 function validatorAt(ajv: Ajv2020, id: string, at: string[]): ValidateFunction {
   const pointer = at.map((part) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1')));
   const reference = `${id}#/${pointer.join('/')}`;
@@ -118,7 +118,7 @@ function validatorAt(ajv: Ajv2020, id: string, at: string[]): ValidateFunction {
   return validate;
 }
 
-/** Objects with named members take no others here; the document leaves room for further members. */
+/** Forbids undocumented members of objects, which the document itself allows. */
 function close(schema: Json): Json {
   if (schema === null || typeof schema !== 'object') return schema;
   for (const value of Object.values(schema)) close(value);
@@ -129,7 +129,7 @@ function close(schema: Json): Json {
 
 const checks = new Map<string, Promise<Check>>();
 
-/** The check for the service at an address; its document is read once. */
+/** The check for the service at an address. Its document is read once. */
 export function contractAt(url: string): Promise<Check> {
   const known = checks.get(url) ?? readCheck(url);
   checks.set(url, known);

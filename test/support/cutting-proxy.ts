@@ -1,17 +1,17 @@
-// A TCP proxy on a free loopback port that can do what networks do: cut one connection or all, refuse new ones, or
-// go silent in both directions while connections stay open.
+// A TCP proxy on a free loopback port that simulates network faults: it cuts one connection or all, refuses new ones,
+// or goes silent in both directions while connections stay open.
 import { type AddressInfo, createConnection, createServer, type Socket } from 'node:net';
 
 export interface CuttingProxy {
   port: number;
-  /** The given address, through the proxy. */
+  /** The address with the host and port of the proxy. */
   address(url: string): string;
   /** Cuts one open connection, chosen at random. */
   cutOne(): void;
   cutAll(): void;
   /** Cuts everything and closes new connections at once, until called with false. */
   refuse(isRefusing: boolean): void;
-  /** Passes nothing on until called with false. */
+  /** Forwards nothing until called with false. */
   silence(isSilent: boolean): void;
   close(): void;
 }

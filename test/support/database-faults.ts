@@ -1,5 +1,5 @@
-// The shapes in which a database fails under load, and what must hold afterwards: no acknowledged write is lost, no
-// call stays unsettled. The same shapes run on a real server and, through a cutting proxy, on the embedded one.
+// Database failures under load, and what must hold afterwards: no acknowledged write is lost and every call settles.
+// They run on a real server and, through a cutting proxy, on the embedded database.
 import { expect } from 'bun:test';
 
 import type { Database } from '../../src/runtime/postgres.ts';
@@ -16,7 +16,7 @@ interface Outcome {
 const UNSETTLED_AFTER_MS = 20_000;
 let nextTable = 0;
 
-/** A queue of short calls and transactions behind three slow calls, then 300 writes while leases are being taken. */
+/** Queues short calls and transactions behind three slow calls, then writes 300 rows while connections are leased. */
 export async function burst(db: Database, cutIdleTransactions: () => Promise<void>): Promise<void> {
   const table = await newTable(db);
   const calls: Promise<unknown>[] = [1, 2, 3].map(() => db.first(sql`select pg_sleep(0.3)`));
@@ -33,8 +33,8 @@ export async function burst(db: Database, cutIdleTransactions: () => Promise<voi
 }
 
 /**
- * Sixteen writers while `disturb` runs, which can wait for a number of further acknowledged writes; half of them write in
- * transactions. Nothing is lost, nothing hangs, and the database answers within 10 s after it.
+ * Runs `disturb` beside sixteen writers, half of which use transactions; `written` waits for further acknowledged writes.
+ * Afterwards nothing is lost, nothing hangs, and the database answers within 10 s.
  */
 export async function writeWhile(
   db: Database,
@@ -72,7 +72,7 @@ export async function writeWhile(
   expect(await lost(db, table, outcome.acknowledged)).toEqual([]);
 }
 
-/** Waits until the database answers; fails after `ms`, unless this process itself was held up and has hardly asked. */
+/** Waits until the database answers; fails after `ms`, unless this process was too delayed to make ten attempts. */
 export async function answersWithin(db: Database, ms: number): Promise<void> {
   const startedAt = Date.now();
   for (let asked = 1; ; asked++) {

@@ -1,11 +1,11 @@
-// Webhook subscriptions of a test's tenant and what was delivered to them, over the API. Times are milliseconds.
+// Webhook subscriptions of a test's tenant and their deliveries, over the API. Times are milliseconds.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Client, Json } from './service.ts';
 
 export const SUBSCRIPTIONS = '/api/webhooks/subscriptions';
 const EVENT_TYPES = ['record.created', 'record.updated', 'record.deleted'];
 
-/** Subscribes `url` to the changes of an entity (`task`, all event types); resolves to the subscription. */
+/** Subscribes `url` to all changes of `task`, or as `input` says; resolves to the subscription. */
 export async function subscribe(tenant: Client, url: string, input: Record<string, unknown> = {}): Promise<Json> {
   const answer = await tenant.post(SUBSCRIPTIONS, { entity_name: 'task', event_types: EVENT_TYPES, url, ...input });
   if (answer.status !== 201) throw new Error(`no subscription: ${answer.text}`);
@@ -19,7 +19,7 @@ export async function deliveriesOf(tenant: Client, id: string): Promise<Json[]> 
   return answer.body.data;
 }
 
-/** The same once there are at least `count` and none is pending. */
+/** The deliveries once there are at least `count` and none is pending. */
 export async function settledDeliveries(tenant: Client, id: string, count = 1, withinMs = 60_000): Promise<Json[]> {
   for (const endsAt = performance.now() + withinMs; ; await delay(20)) {
     const isLate = performance.now() > endsAt;

@@ -1,5 +1,5 @@
-// A process of its own that uses an embedded database: `embedded-child.ts <dataDir>` writes rows until it is killed and
-// prints the number of each one that was acknowledged.
+// A program that uses an embedded database: `embedded-child.ts <dataDir>` inserts rows until it is killed and prints
+// the number of each acknowledged row.
 import process from 'node:process';
 
 import { startEmbedded } from '../../src/runtime/embedded.ts';

@@ -1,4 +1,4 @@
-// Entities for tests: creates them over the API and fails with the answer when one is refused.
+// Creates entities for tests over the API; a refusal fails with the answer.
 import type { Client, TestService, TestTenant } from './service.ts';
 
 /** `key type` pairs as field definitions: `fields('title text', 'n integer')`. */
@@ -31,7 +31,7 @@ export async function tenantWithEntities(
 export const SELF = 'the entity itself';
 let created = 0;
 
-/** Creates an entity with a name of its own, and records in it. */
+/** Creates an entity with a unique name, and records in it. */
 export async function newEntity(
   client: Client,
   definitions: readonly object[],

@@ -1,5 +1,5 @@
-// Tokens that must be refused: forged, of another kind, malformed or expired, each named after its fault. They are
-// made from the claims of a valid token and signed as the service signs, so that each has exactly one fault.
+// Tokens that must be refused: forged, of another kind, malformed or expired, each named after its fault. They have the
+// claims of a valid token and are signed as the service signs, so that each has exactly one fault.
 import { createHmac, generateKeyPairSync, hkdfSync, sign } from 'node:crypto';
 import type { Json } from './service.ts';
 
@@ -28,7 +28,7 @@ export function soundClaims(kind: Kind, subject: string, tenantId: string): Json
   return { ...identity, iat, exp: iat + 600, tenant: tenantId, version: 1 };
 }
 
-/** Faulty tokens of valid claims of this kind, made without the secret or with it. */
+/** Faulty tokens from valid claims of this kind, signed without the secret or with it. */
 export function forgeries(secret: string, claims: Json, kind: 'user' | 'bot'): Record<string, string> {
   const forged = signerWith(secret, kind);
   return {
@@ -50,7 +50,7 @@ function withoutTheKey(secret: string, claims: Json, forged: Sign): Record<strin
     return `${text}.${createHmac('sha256', key).update(text).digest('base64url')}`;
   };
   const tokens: Record<string, string> = {
-    'RS256 with a key of one’s own': `${rsaText}.${sign('sha256', Buffer.from(rsaText), privateKey).toString('base64url')}`,
+    'RS256 with an own key': `${rsaText}.${sign('sha256', Buffer.from(rsaText), privateKey).toString('base64url')}`,
     'HS256 with a public key': raw(pem),
     'the secret itself as the key': raw(secret),
     'another secret': signerWith('another secret', 'bot')(claims),
@@ -59,9 +59,9 @@ function withoutTheKey(secret: string, claims: Json, forged: Sign): Record<strin
     'no signature': `${header}.${payload}.`,
     'no signature part': `${header}.${payload}`,
     'a cut signature': `${header}.${payload}.${signature.slice(0, -4)}`,
-    'another’s signature': `${header}.${payload}.${forged({ ...claims, jti: 'x' }).split('.')[2]}`,
+    'the signature of another token': `${header}.${payload}.${forged({ ...claims, jti: 'x' }).split('.')[2]}`,
     'five parts': `${good}.a.b`,
-    'no JSON': `${Buffer.from('eyJ').toString('base64url')}.${payload}.${signature}`,
+    'a header that is not JSON': `${Buffer.from('eyJ').toString('base64url')}.${payload}.${signature}`,
     'a payload of null': forged(null),
     'a payload of a text': forged('x'),
     'a payload of a list': forged([claims]),
@@ -81,7 +81,7 @@ function withHeaders(claims: Json, forged: Sign): Record<string, string> {
     tokens[`alg ${alg} signed`] = forged(claims, { alg });
     tokens[`alg ${alg} unsigned`] = `${encode({ alg })}.${encode(claims)}.`;
   }
-  tokens['HS512 in truth'] = forged(claims, { alg: 'HS512' }, undefined, 'sha512');
+  tokens['HS512 signature'] = forged(claims, { alg: 'HS512' }, undefined, 'sha512');
   for (const crit of [['exp'], ['x'], [], 'x', ['b64']]) {
     tokens[`crit ${JSON.stringify(crit)}`] = forged(claims, { crit });
   }
@@ -119,7 +119,7 @@ function withClaims(claims: Json, kind: Kind, forged: Sign): Record<string, stri
     iat: [undefined, null, 'x', soon, 1e12],
     sub: [undefined, null, '', 'x', 1, '00000000-0000-0000-0000-000000000000', claims.tenant, "' or 1=1"],
     tenant: [undefined, null, 'x', 1, claims.sub, 'a-slug', crypto.randomUUID()],
-    // Bots have no password, so no version.
+    // Bots have no password and so no version.
     version: [undefined, null, '1', [1], ...(kind === 'bot' ? [] : [0, 2, 1.5, -1])],
     jti: [undefined],
   };

@@ -1,4 +1,4 @@
-// The mails that a service without SMTP_URL has written into its data directory.
+// The mails that a service without SMTP_URL writes into its data directory.
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -10,7 +10,7 @@ export interface WrittenMail {
   mode: number;
 }
 
-/** The mails to an address, oldest first, once nothing waits to be written and `count` are there at least. */
+/** The mails to an address, oldest first, once no mail is queued and at least `count` are written. */
 export async function mailsTo(service: TestService, address: string, count = 1): Promise<WrittenMail[]> {
   for (;;) {
     await service.mailSettled();
@@ -32,7 +32,7 @@ async function writtenTo(service: TestService, address: string): Promise<Written
   );
 }
 
-/** The token in the newest mail to an address, which is the `nth`: of a reset, or of an invitation. */
+/** The token of a reset or an invitation in the newest mail to an address, which is the `nth`. */
 export async function mailedToken(service: TestService, address: string, nth = 1): Promise<string> {
   const mail = (await mailsTo(service, address, nth)).at(-1);
   return /(?:token=|\/invite\/)([\w-]+)/.exec(mail?.text ?? '')?.[1] ?? '';

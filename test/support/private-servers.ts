@@ -1,5 +1,5 @@
-// Postgres and Redis servers of a test's own, for tests that kill them. Each lives in a new directory under the
-// system's temporary one, on a free loopback port. `undefined` where the machine has no such server installed.
+// Private Postgres and Redis servers, for tests that kill them. Each has a new temporary directory and a free loopback
+// port. `undefined` where the server is not installed.
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -17,11 +17,11 @@ export interface PrivatePostgres {
   url: string;
   stop(mode?: 'fast' | 'immediate'): Promise<void>;
   start(): Promise<void>;
-  /** Stops the server if need be and removes its files. */
+  /** Stops the server if it runs and removes its files. */
   remove(): Promise<void>;
 }
 
-/** `extension` asks for a server that offers it. */
+/** Undefined also if the server does not offer the `extension` that is needed. */
 export async function privatePostgres(needs: { extension?: string } = {}): Promise<PrivatePostgres | undefined> {
   const server = await startPostgres();
   if (server === undefined || needs.extension === undefined) return server;
@@ -73,7 +73,7 @@ async function postgresBinaries(): Promise<string | undefined> {
   return [...found, ...inPath].at(0);
 }
 
-/** Postgres refuses to run as root: then it runs as the user its package made. */
+/** Postgres refuses to run as root: it runs as the user that its package created. */
 async function postgresUser(directory: string): Promise<{ cwd: string; uid?: number; gid?: number }> {
   if (process.getuid?.() !== 0) return { cwd: directory };
   const { stdout } = await run('id', ['-u', 'postgres']);
@@ -130,7 +130,7 @@ export async function privateRedis(): Promise<PrivateRedis | undefined> {
   };
 }
 
-/** Starts a server for the first time; on another port where somebody else was faster to take the one that was free. */
+/** Starts a server for the first time, on another port if the free one was taken meanwhile. */
 async function onFreePort(startAt: (port: number) => Promise<void>): Promise<number> {
   for (let tries = 1; ; tries++) {
     const port = await freePort();
@@ -143,7 +143,7 @@ async function onFreePort(startAt: (port: number) => Promise<void>): Promise<num
   }
 }
 
-/** Not one of those that the system hands out: it could hand that out again while nothing listens there. */
+/** A free port outside the ephemeral range, whose ports the system could assign while the server is stopped. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = randomInt(10_000, 30_000);

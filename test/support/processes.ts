@@ -1,7 +1,6 @@
-// Whole processes of the service beside the test's own, on stores that all of them share: what must hold
-// across processes is shown with processes. The stores are those of the environment, else private servers;
-// without a Redis to be had, `redisUrl` is undefined and there can be one process only.
-// `stop` and `kill` end a process; `endAll` of started.ts ends those that a failed test left behind.
+// Service processes on shared stores, for tests of what must hold across processes. The stores are those of the
+// environment, else private servers; without Redis `redisUrl` is undefined and only one process is possible.
+// `stop` and `kill` end a process; `endAll` of started.ts ends those that a failed test left running.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -16,15 +15,15 @@ import { givenDatabaseUrl } from './stores.ts';
 export interface ServiceProcess {
   url: string;
   pid: number;
-  /** All that it logged so far, one JSON line each. */
+  /** Its log so far, one JSON line each. */
   logged(): string[];
   /** SIGTERM; resolves to the exit code once it has ended. */
   stop(): Promise<number | null>;
-  /** SIGKILL; resolves once it is gone. */
+  /** SIGKILL; resolves once it has ended. */
   kill(): Promise<void>;
 }
 
-/** Starts a process on the stores that `env` names, with the tests' secrets; resolves once it listens. */
+/** Starts a process on the stores in `env`, with the tests' secrets; resolves once it listens. */
 export async function startServiceProcess(env: Record<string, string>): Promise<ServiceProcess> {
   const child = startProcess(START, { DEMO: '0', DATA_DIR: await newDataDir(), ...SECRETS, ...env });
   return {
@@ -42,7 +41,7 @@ export interface SharedStores {
   redisUrl: string | undefined;
   /** The variables that put a process on these stores. */
   environment: Record<string, string>;
-  /** Removes the servers that were started for this. */
+  /** Removes the private servers. */
   remove(): Promise<void>;
 }
 

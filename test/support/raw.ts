@@ -1,5 +1,5 @@
-// Connections as bytes over TCP, for clients that do what no library does: stop reading, half-close, drop. And the
-// frames of a WebSocket by hand. What comes is kept as text, byte for byte (latin1). Times are milliseconds.
+// Raw TCP connections for clients that no library offers: they stop reading, half-close or drop. Also builds WebSocket
+// frames. Received bytes are kept as text (latin1). Times are milliseconds.
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
@@ -7,11 +7,11 @@ import { until } from './streams.ts';
 
 export interface RawConnection {
   socket: Socket;
-  /** All that was read so far. */
+  /** Everything received so far. */
   readonly text: string;
-  /** The status of the answer; 0 before it is there, and after a break. */
+  /** The status of the answer; 0 without one. */
   readonly status: number;
-  /** The server has ended or broken the connection. */
+  /** Whether the server has ended or broken the connection. */
   readonly hasEnded: boolean;
   received(what: string, withinMs?: number): Promise<void>;
   ended(withinMs?: number): Promise<void>;
@@ -20,7 +20,7 @@ export interface RawConnection {
 
 const WITHIN_MS = 60_000;
 
-/** Sends a request's head and reads on until told otherwise (`socket.pause()`). */
+/** Sends the head of a request and reads until `socket.pause()`. */
 export async function rawGet(
   url: string,
   path: string,
@@ -34,7 +34,7 @@ export async function rawGet(
   socket.on('data', (text) => {
     state.text += text;
   });
-  // Breaking it off is what these tests are about.
+  // Broken connections are what these tests are about.
   socket.on('error', () => socket.destroy());
   socket.on('end', () => {
     state.isOver = true;
@@ -72,7 +72,7 @@ export async function rawGet(
   };
 }
 
-/** An event stream, whatever the answer to it; resolves when that has begun. */
+/** Requests an event stream; resolves with the head of the answer, also of a refusal. */
 export async function rawStream(url: string, slug: string, key: string): Promise<RawConnection> {
   const path = `/api/v1/tenants/${slug}/events/stream`;
   const stream = await rawGet(url, path, { Authorization: `Bearer ${key}`, Connection: 'close' });
@@ -93,7 +93,7 @@ export async function rawSocket(url: string): Promise<RawConnection> {
   return socket;
 }
 
-/** A client's frame, whole: opcode 1 is text, 2 binary. */
+/** A complete client frame: opcode 1 is text, 2 is binary. */
 export function frame(payload: string | Uint8Array, opcode = 1): Buffer {
   const bytes = Buffer.from(payload);
   const { length } = bytes;
@@ -107,7 +107,7 @@ export function frame(payload: string | Uint8Array, opcode = 1): Buffer {
   ]);
 }
 
-/** The code in the last frame, if that closes the connection. */
+/** The code of the close frame, if it is the last frame. */
 export function closeCode({ text }: RawConnection): number | null {
   const at = text.lastIndexOf('\x88');
   return at < 0 ? null : text.charCodeAt(at + 2) * 256 + text.charCodeAt(at + 3);

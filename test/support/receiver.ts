@@ -1,5 +1,5 @@
-// A webhook receiver for tests: a real HTTP server on a free loopback port that keeps what it gets,
-// with the time it took, and answers as it is told. Times are milliseconds since 1970.
+// A webhook receiver for tests: an HTTP server on a free loopback port that records its requests, with their start and
+// end, and answers as `answer` says. Times are milliseconds since 1970.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Json } from './service.ts';
@@ -17,7 +17,7 @@ export interface Received {
 export interface Receiver {
   url: string;
   received: Received[];
-  /** How it answers from now on: a status, or anything at all. Returns when the answer is complete. */
+  /** Answers a request; may be replaced. Resolves when the answer is complete. */
   answer: (request: Received, response: ServerResponse) => void | Promise<void>;
   /** Resolves once `count` requests in all have been answered; rejects after `withinMs`. */
   waitFor(count: number, withinMs?: number): Promise<Received[]>;
@@ -45,7 +45,7 @@ export async function startReceiver(status = 200): Promise<Receiver> {
 async function handleRequest(receiver: Receiver, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const from = Date.now();
   const text = await readBody(request);
-  // Its sender was killed in the middle of it: that is no request.
+  // An incomplete request does not count: its sender was killed.
   if (text === null) return void response.destroy();
   const headers = request.headers as Record<string, string>;
   const received: Received = { path: request.url ?? '', headers, text, body: JSON.parse(text), from, to: 0 };
@@ -55,7 +55,7 @@ async function handleRequest(receiver: Receiver, request: IncomingMessage, respo
   receiver.received.push(received);
 }
 
-/** Null where the connection broke before the end. */
+/** Null if the connection broke before the end. */
 async function readBody(request: IncomingMessage): Promise<string | null> {
   const chunks: Uint8Array[] = [];
   try {

@@ -1,6 +1,6 @@
-// A rolling restart: processes on one Postgres and one Redis, writers that reconnect, and one process after
-// the other replaced by SIGTERM and a new start on the same port. What was acknowledged is compared with what
-// a webhook's receiver and event streams, one at each process, have got. Times are milliseconds.
+// A rolling restart: processes on one Postgres and one Redis, writers that reconnect, and each process in turn replaced
+// by SIGTERM and a new start on the same port. Acknowledged writes are compared with what a webhook receiver and one
+// event stream per process received. Times are milliseconds.
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ServiceProcess, startServiceProcess } from './processes.ts';
 import { type Receiver, startReceiver } from './receiver.ts';
@@ -9,17 +9,17 @@ import { connectEvents, type EventStream } from './streams.ts';
 
 export interface RollingLedger {
   restarts: number;
-  /** Writes with the good answer that was due. */
+  /** Writes answered with 201. */
   acknowledged: number;
-  /** Writes that were answered in any other way, or by nobody within the time a client waits. */
+  /** Writes with any other answer, or without one in time. */
   failed: string[];
-  /** Attempts that found no listener, and connections that ended under a request; the write was sent again. */
+  /** Refused connections, and connections that broke during a request; the write was sent again. */
   refused: number;
   broken: number;
-  /** Acknowledged records whose event the webhook's receiver, or no stream, has got. */
+  /** Acknowledged records whose event did not reach the receiver, or did not reach any stream. */
   lost: number;
   unstreamed: number;
-  /** Events that a receiver was sent more than once; events that one stream showed twice. */
+  /** Events that the receiver got more than once; events that one stream showed twice. */
   doubled: number;
   streamedTwice: number;
   longestWriteMs: number;
@@ -28,16 +28,16 @@ export interface RollingLedger {
 
 export interface RollingOptions {
   environment: Record<string, string>;
-  /** Two need a Redis that they share. */
+  /** Two processes need Redis. */
   processes: 1 | 2;
-  /** How often each of them is replaced. */
+  /** How often each process is replaced. */
   rounds: number;
   writers: number;
-  /** How long is written before, between and after the restarts. */
+  /** How long writers run before, between and after the restarts. */
   steadyMs: number;
 }
 
-/** Far more than either takes on a busy machine: past it something hangs. */
+/** Far more than needed on a busy machine: past it something hangs. */
 const GIVE_UP_MS = 90_000;
 const SETTLE_MS = 90_000;
 
@@ -94,7 +94,7 @@ class Run {
   readonly #acknowledged = new Set<string>();
   readonly #failed: string[] = [];
   readonly #streams: EventStream[] = [];
-  /** The streams open now, by process. */
+  /** The open streams by process. */
   readonly #open = new Map<number, EventStream>();
   readonly #exitCodes: (number | null)[] = [];
   #refused = 0;
@@ -109,7 +109,7 @@ class Run {
     private readonly receiver: Receiver,
   ) {}
 
-  /** One writer: each write is sent under its own Idempotency-Key until it is answered. */
+  /** One writer: repeats each write under its Idempotency-Key until it is answered. */
   async write(writer: number): Promise<void> {
     for (let n = 0; this.isWriting; n++) {
       const startedAt = Date.now();
@@ -137,10 +137,10 @@ class Run {
       else this.#failed.push(`${response.status} ${text}`);
       return;
     }
-    this.#failed.push(`${id} was answered by nobody`);
+    this.#failed.push(`${id} was not answered`);
   }
 
-  /** Keeps an event stream open at one of the processes. */
+  /** Keeps an event stream open at one process. */
   async watch(i: number): Promise<void> {
     while (this.isWatching) {
       const { url } = this.services[i] as ServiceProcess;
@@ -156,17 +156,17 @@ class Run {
     }
   }
 
-  /** Resolves when a stream is open at a process: what is written from then on it shows. */
+  /** Resolves when a stream is open at a process: it shows every later write. */
   async streamOpen(i: number): Promise<void> {
     while (!this.#open.has(i)) await delay(5);
   }
 
-  /** Ends a process in order and starts the next on its port. */
+  /** Stops a process with SIGTERM and starts its replacement on the same port. */
   async replace(i: number): Promise<void> {
     const old = this.services[i] as ServiceProcess;
     const stream = this.#open.get(i);
     this.#exitCodes.push(await old.stop());
-    // So that what is open from now on is the next one's.
+    // A stream that is open from now on belongs to the replacement.
     while (stream !== undefined && this.#open.get(i) === stream) await delay(5);
     this.services[i] = await startServiceProcess({ ...this.env, PORT: new URL(old.url).port });
     this.#restarts++;

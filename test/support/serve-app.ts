@@ -1,5 +1,5 @@
-// The small application that the tests of src/serve run on either runtime. As a program it prints
-// its port as one JSON line, and stops on the line "stop" or "force" from standard input.
+// A small application on which the tests of src/serve run, on both runtimes. As a program it prints its port as one
+// JSON line and stops on the line "stop" or "force" from standard input.
 import { createInterface } from 'node:readline';
 import type { Running, SocketHandler } from '../../src/serve/contract.ts';
 import { serve } from '../../src/serve/serve.ts';
@@ -11,7 +11,7 @@ interface State {
   name: string;
 }
 
-/** What happened, for the tests to read over `/log`. */
+/** Events, which tests read at `/log`. */
 export const log: string[] = [];
 
 const socket: SocketHandler<State> = {

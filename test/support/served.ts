@@ -1,5 +1,5 @@
-// Starts test/support/serve-app.ts as a process of one runtime and talks to it.
-// Ports are picked by the system; every process started here is ended by its own handle.
+// Starts test/support/serve-app.ts as a process on one runtime, on a port that the system picks, and talks to it.
+// `end` stops the process.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readdirSync } from 'node:fs';
@@ -17,7 +17,7 @@ function command(runtime: RuntimeName, script: string): [string, string[]] {
   return [denoBinary(), ['run', '--no-prompt', ...permissions, script]];
 }
 
-/** Not node_modules/.bin/deno: that is a script for Node.js, which a machine with Bun alone has not. */
+/** Not node_modules/.bin/deno: that is a script for Node.js, which may not be installed. */
 export function denoBinary(): string {
   const packages = readdirSync(`${ROOT}node_modules/@deno`).map((name) => `${ROOT}node_modules/@deno/${name}/deno`);
   const found = [`${ROOT}node_modules/deno/deno`, ...packages].find((path) => existsSync(path));
@@ -30,7 +30,7 @@ export class Served {
     private readonly child: ChildProcess,
     private readonly lines: AsyncIterator<string>,
     readonly port: number,
-    /** Why it could not listen, if it could not. */
+    /** The reason if it could not listen. */
     readonly error: string | undefined,
   ) {}
 
@@ -50,7 +50,7 @@ export class Served {
     return fetch(`${this.url}/log`).then((answer) => answer.json());
   }
 
-  /** Waits until the log has a line that starts so. */
+  /** Waits until the log has a line with this start. */
   async logged(start: string): Promise<string[]> {
     for (;;) {
       const lines = await this.log();
@@ -59,7 +59,7 @@ export class Served {
     }
   }
 
-  /** Resolves when the server says that it has stopped. */
+  /** Resolves when the server reports that it has stopped. */
   async stop(how: 'stop' | 'force'): Promise<void> {
     this.child.stdin?.write(`${how}\n`);
     await this.lines.next();
@@ -72,7 +72,7 @@ export class Served {
     await exited;
   }
 
-  /** Sends raw bytes and answers all that comes back until the server closes, or has sent the answer that it announced. */
+  /** Sends raw bytes; resolves to everything received until the server closes or the answer is complete. */
   async raw(bytes: string): Promise<string> {
     const socket = this.dial();
     let received = '';
@@ -93,14 +93,14 @@ export class Served {
   }
 }
 
-/** Whether an answer of a declared length is there. */
+/** Whether an answer with a Content-Length is complete. */
 function isWhole(answer: string): boolean {
   const [head = '', ...rest] = answer.split('\r\n\r\n');
   const length = /^content-length: *(\d+)$/im.exec(head)?.[1];
   return length !== undefined && rest.length > 0 && rest.join('\r\n\r\n').length >= Number(length);
 }
 
-/** A WebSocket client that remembers what it got. */
+/** A WebSocket client that keeps its messages. */
 export class Client {
   readonly received: string[] = [];
   readonly closed: Promise<number>;

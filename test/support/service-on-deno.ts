@@ -1,7 +1,6 @@
-// The service for tests as a process of its own under Deno, as its users start it there. The test's
-// process opens the same stores beside it, so that a test may look into the database and call operations
-// all the same; what lives in the serving process alone (its metrics, its readiness) cannot be seen so.
-// Needs a real Postgres and a real Redis: the two processes hear of each other's changes through them.
+// The service for tests as a process under Deno. The test's process opens an application on the same stores, so that
+// a test can query the database and call operations; it cannot inspect the serving process (metrics, readiness).
+// Needs a real Postgres and a real Redis, through which the two processes exchange invalidations.
 import { readFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -13,24 +12,24 @@ import { denoBinary } from './served.ts';
 import { ROOT } from './source.ts';
 import { type Started, startProcess } from './started.ts';
 
-/** Those of `deno task start`. */
+/** The flags of `deno task start`. */
 const FLAGS = (JSON.parse(readFileSync(join(ROOT, 'deno.json'), 'utf8')).tasks.start as string)
   .split(' ')
   .filter((word) => word.startsWith('--'));
 
 /** A service that listens, however it was started. */
 export interface RunningService {
-  /** The application where it runs in the test's process, else the test's own view of its stores. */
+  /** The application in the test's process; under Deno another application on the same stores. */
   app: App;
   databaseUrl: string;
-  /** What the service logged so far, one JSON line each. */
+  /** The log of the service so far, one JSON line each. */
   readonly logged: string[];
-  /** Resolves when no mail waits to be written. */
+  /** Resolves when no mail is queued. */
   mailSettled(): Promise<void>;
   stop(): Promise<void>;
 }
 
-/** Starts it with `environment`, of which `config` is the reading. Rejects when it does not come to listen. */
+/** Starts it with `environment`, from which `config` was read. Rejects if it does not listen. */
 export async function startOnDeno(environment: Record<string, string>, config: Config): Promise<RunningService> {
   const { databaseUrl, redisUrl } = config;
   if (databaseUrl === null || redisUrl === null) throw new Error('the service under Deno is tested on real stores');
@@ -55,8 +54,8 @@ export async function startOnDeno(environment: Record<string, string>, config: C
 }
 
 /**
- * Resolves when nothing has come into a directory for a while: from outside nothing else can be seen. How long that is
- * the service itself says, by as many answers as it takes far more work for than for a mail.
+ * Resolves when a directory has not changed during twenty answers of the service: the queue cannot be seen from outside,
+ * and these answers take far more work than a mail.
  */
 async function directoryUnchanged(address: string, directory: string): Promise<void> {
   let before = '';

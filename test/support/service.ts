@@ -1,6 +1,6 @@
-// The service for tests: the real application on a free port, over the database and broker that the
-// environment names, or an embedded database of its own. Clients speak HTTP; each test takes a
-// fresh tenant. With SERVICE_RUNTIME=deno it is a process of its own under Deno.
+// The service for tests: the real application on a free port, on the stores of this test process or on a new embedded
+// database. Clients speak HTTP, and each test uses a new tenant. With SERVICE_RUNTIME=deno the service is a process
+// under Deno.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -25,7 +25,7 @@ export type Json = any;
 export interface Answer {
   status: number;
   headers: Headers;
-  /** The parsed body; the text where it is not JSON. */
+  /** The parsed body, or its text if it is not JSON. */
   body: Json;
   text: string;
 }
@@ -37,11 +37,11 @@ export interface Client {
   put(path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>;
   patch(path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>;
   delete(path: string, headers?: Record<string, string>): Promise<Answer>;
-  /** The same client with other or further headers; a null takes one away. */
+  /** The same client with further headers; null removes one. */
   with(headers: Record<string, string | null>): Client;
 }
 
-/** A fresh tenant and a client that holds its first owner key. */
+/** A new tenant and a client with its first owner key. */
 export interface TestTenant extends Client {
   id: string;
   slug: string;
@@ -52,14 +52,14 @@ export interface TestService {
   app: App;
   url: string;
   databaseUrl: string;
-  /** What the service logged, one JSON line each. */
+  /** The log of the service, one JSON line each. */
   logged: string[];
-  /** Without any credential. */
+  /** Without a credential. */
   anonymous: Client;
   /** With the super-admin secret. */
   admin: Client;
   tenant(input?: Record<string, unknown>): Promise<TestTenant>;
-  /** Resolves when no mail waits to be written. */
+  /** Resolves when no mail is queued. */
   mailSettled(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -91,7 +91,7 @@ export async function startService(environment: Record<string, string> = {}): Pr
   };
 }
 
-/** In this process. */
+/** Starts the service in this process. */
 async function startHere(config: Config): Promise<RunningService> {
   const logged: string[] = [];
   const log = createLog({ level: config.logLevel, write: (line) => void logged.push(line), readable: false });
@@ -117,7 +117,7 @@ async function startHere(config: Config): Promise<RunningService> {
 
 export const SECRETS = { ADMIN_SECRET, JWT_SECRET: 'jwt-secret-of-the-tests' };
 
-/** A database shared by the whole run, where there is one; the tests of a file keep to their own tenants. */
+/** The stores that test files share, if any; they use different tenants. */
 function stores(): Record<string, string> {
   const database = givenDatabaseUrl();
   const { REDIS_URL } = process.env;
@@ -135,7 +135,10 @@ async function createTenant(url: string, admin: Client, input: Record<string, un
   return { ...clientOf(url, { 'x-api-key': apiKey }), id, slug: answer.body.data.slug, key: apiKey };
 }
 
-/** A client that sends `headers` with every request and compares every answer with the API document. JSON bodies are encoded; text and bytes go as they are. */
+/**
+ * A client that sends `headers` with every request and compares every answer with the API document. Text, bytes and
+ * streams are sent unchanged, other bodies as JSON.
+ */
 export function clientOf(url: string, headers: Record<string, string>): Client {
   const request = async (
     method: string,

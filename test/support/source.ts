@@ -37,7 +37,7 @@ function importsOf(text: string): string[] {
   return [...from, ...bare].map((match) => match[1] as string);
 }
 
-/** The project path that a relative import names. */
+/** The path, from the project's root, of a relative import. */
 export function resolved(source: Source, specifier: string): string {
   return relative(ROOT, join(ROOT, dirname(source.path), specifier));
 }
@@ -50,7 +50,7 @@ const TOKENS = [
   /(?<=(?:[(,=:[!&|?{};]|=>|return)\s*)\/(?![*/])(?:[^/\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+\/[a-z]*/y,
 ];
 
-/** The text with what is not code turned into spaces; `''` stays as its two quotes. */
+/** The text with strings, comments and patterns replaced by spaces. */
 export function blanked(text: string): string {
   let out = '';
   for (let at = 0; at < text.length; ) {
@@ -116,7 +116,7 @@ function lineOf(code: string, at: number): number {
   return code.slice(0, at).split('\n').length;
 }
 
-/** Where the function begins whose body opens at `brace`; undefined when something else does. */
+/** The start of the function whose body opens at `brace`; undefined if it is not a function. */
 function startOfFunction(code: string, brace: number): number | undefined {
   const before = code.slice(0, brace).trimEnd();
   if (before.endsWith('=>')) return before.length;
@@ -127,7 +127,7 @@ function startOfFunction(code: string, brace: number): number | undefined {
   return ['if', 'for', 'while', 'switch', 'catch', 'await'].includes(word) ? undefined : start;
 }
 
-/** The `)` before a body, a return type between them skipped. */
+/** The `)` before a body; skips a return type. */
 function endOfParameters(code: string, end: number): number | undefined {
   let at = end - 1;
   if (code[at] === ')') return at;
@@ -138,7 +138,7 @@ function endOfParameters(code: string, end: number): number | undefined {
     else if (code[at] === '>' && code[at - 1] !== '=') at = openingAngle(code, at);
   }
   const between = code.slice(at, end);
-  // A class or a block that follows another function's body is not that function's return type.
+  // A class or a block after another function's body is not a return type.
   if (/\b(class|interface|enum|try|else|finally|do|static)\b/.test(between)) return undefined;
   return /^\)\s*:\s*\S/.test(between) ? at : undefined;
 }

@@ -1,5 +1,5 @@
-// Clients of the live channels for tests: an event stream read byte by byte as it comes, and a WebSocket
-// with its messages in a queue. Every wait has a deadline in milliseconds and says what came instead.
+// Clients of the live channels for tests: an event stream, read as it arrives, and a WebSocket with a queue of its
+// messages. Every wait has a deadline in milliseconds and reports what was received instead.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Json } from './service.ts';
 
@@ -23,10 +23,10 @@ export interface EventStream {
   close(): void;
 }
 
-/** Far more than anything here takes on a busy machine, and less than a test may. */
+/** Far more than needed on a busy machine, and less than the time limit of a test. */
 const WITHIN_MS = 60_000;
 
-/** Opens the stream of a tenant. A refusal has its body in `text`. */
+/** Opens the event stream of a tenant. `text` is the body of a refusal. */
 export async function openEvents(
   url: string,
   slug: string,
@@ -84,7 +84,7 @@ export async function openEvents(
   return stream;
 }
 
-/** The same, after `connected` and the first heartbeat. */
+/** Opens the event stream and reads its `connected` event. */
 export async function connectEvents(...parameters: Parameters<typeof openEvents>): Promise<EventStream> {
   const stream = await openEvents(...parameters);
   const first = await stream.next();
@@ -110,18 +110,18 @@ export interface TestSocket {
   readonly messages: readonly Json[];
   readonly closed: { code: number; reason: string } | null;
   send(message: unknown): void;
-  /** The next message; rejects when there is none and the socket is closed. */
+  /** The next message; rejects if the socket closes without one. */
   next(withinMs?: number): Promise<Json>;
-  /** Sends and gives the next message. */
+  /** Sends a message and resolves to the next one received. */
   ask(message: unknown): Promise<Json>;
-  /** The code it was closed with. */
+  /** Resolves to the close code. */
   ended(withinMs?: number): Promise<number>;
   close(): void;
   raw: WebSocket;
 }
 
 export async function openSocket(url: string, headers: Record<string, string> = {}): Promise<TestSocket> {
-  // Bun's client takes headers; the standard's does not.
+  // Bun's client accepts headers, unlike the standard.
   const Client = WebSocket as unknown as new (url: string, options: object) => WebSocket;
   const socket = new Client(`${url.replace(/^http/, 'ws')}/ws`, { headers });
   const messages: Json[] = [];
@@ -184,7 +184,7 @@ export async function until(isTrue: () => boolean, withinMs: number, say: () => 
   let isLate = false;
   while (!isTrue()) {
     if (isLate) throw new Error(say());
-    // A process that was held up gets a turn for what has arrived meanwhile.
+    // One more round after the deadline: a delayed process handles what has arrived meanwhile.
     isLate = performance.now() > endsAt;
     await delay(2);
   }

@@ -1,5 +1,5 @@
-// What a test may say about time, in milliseconds, so that a busy machine fails none: the best of several rounds is
-// under a limit, which holds as soon as one round was left in peace, and never holds for what is always too slow.
+// Assertions about time that do not fail on a busy machine: the fastest of several rounds must be under a limit, which
+// one undisturbed round satisfies, and code that is always too slow never does. Times are milliseconds.
 
 /** The smallest of up to `rounds` measurements; the first one under `limit` is the last. */
 export async function fastest(limit: number, measure: () => Promise<number> | number, rounds = 10): Promise<number> {
@@ -9,20 +9,20 @@ export async function fastest(limit: number, measure: () => Promise<number> | nu
 }
 
 /**
- * What a story gives that has to be over within a window of time. Where the machine was held up for longer, what failed
- * says nothing, and it is told again from the beginning, with a longer window if that may `grow`.
+ * Runs a scenario that depends on finishing within a window of time. If it fails after that window, the machine was too
+ * slow to say anything, and the scenario is repeated from the start with a window that is `grow` times as long.
  */
-export async function retryWhenDelayed<T>(ms: number, story: (ms: number) => Promise<T>, grow = 1): Promise<T> {
+export async function retryWhenDelayed<T>(ms: number, scenario: (ms: number) => Promise<T>, grow = 1): Promise<T> {
   const startedAt = performance.now();
   try {
-    return await story(ms);
+    return await scenario(ms);
   } catch (error) {
     if (performance.now() - startedAt < ms) throw error;
-    return retryWhenDelayed(ms * grow, story, grow);
+    return retryWhenDelayed(ms * grow, scenario, grow);
   }
 }
 
-/** How long the work took. */
+/** How long the work takes. */
 export async function durationOf(work: () => unknown): Promise<number> {
   const startedAt = performance.now();
   await work();
@@ -33,7 +33,7 @@ export function median(numbers: readonly number[]): number {
   return numbers.toSorted((a, b) => a - b)[numbers.length >> 1] as number;
 }
 
-/** What the work resolves to, or `late` after `ms`: told by a timer, which is as late itself where everything is. */
+/** The result of the work, or `late` after `ms`. On a busy machine the timer is late as well. */
 export async function within<T>(ms: number, work: Promise<T>): Promise<T | 'late'> {
   const { promise, resolve } = Promise.withResolvers<'late'>();
   const timer = setTimeout(resolve, ms, 'late');
