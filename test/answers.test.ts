@@ -1,4 +1,4 @@
-// What every answer has in common: the envelope, statuses and ids of requests. Contract: decisions#answers.
+// What all answers have in common: the envelope, the statuses and the request id. Contract: decisions#answers.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { attachRequestContext, hostOf } from '../src/access/request-context.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(async () => service.stop());
 
-test('X-Request-Id is taken when it is sane, else made, echoed, and stands in error.requestId', async () => {
+test('a valid X-Request-Id is used, otherwise one is generated; it is echoed and repeated in error.requestId', async () => {
   for (const given of ['my.request_1-A', 'x'.repeat(128)]) {
     const answer = await tenant.get('/api/entities/none', { 'x-request-id': given });
     expect([answer.headers.get('x-request-id'), answer.body.error.requestId]).toEqual([given, given]);
@@ -29,7 +29,7 @@ test('X-Request-Id is taken when it is sane, else made, echoed, and stands in er
   expect((await tenant.get('/api/entities')).headers.get('x-request-id')).toMatch(UUID_V7);
 });
 
-test('what creates answers 201, the rest 200; a deletion its id; every answer is the envelope', async () => {
+test('a create answers 201, other operations 200, a delete the id; every answer is the envelope', async () => {
   const made = await tenant.post(PATH, { title: 'one' });
   expect([made.status, made.body.success]).toEqual([201, true]);
   const { id } = made.body.data;
@@ -42,7 +42,7 @@ test('what creates answers 201, the rest 200; a deletion its id; every answer is
   expect([gone.status, gone.body]).toEqual([200, { success: true, data: { id, deleted: true } }]);
 });
 
-test('failures are the envelope too, with a code, a message and the id of the request', async () => {
+test('errors use the envelope too, with a code, a message and the request id', async () => {
   const failures = [
     [await tenant.get('/nowhere'), 404, 'NOT_FOUND'],
     [await tenant.put(PATH, {}), 405, 'METHOD_NOT_ALLOWED'],
@@ -58,7 +58,7 @@ test('failures are the envelope too, with a code, a message and the id of the re
   }
 });
 
-test('the client’s address is the right-most X-Forwarded-For entry that the trusted proxies did not add themselves', () => {
+test('the client’s address is the right-most X-Forwarded-For entry that no trusted proxy added', () => {
   const through = (forwarded: string, proxies: number): string => {
     const request = new Request('http://service/', { headers: { 'x-forwarded-for': forwarded } });
     return attachRequestContext(request, 'the peer', proxies).address;
@@ -70,7 +70,7 @@ test('the client’s address is the right-most X-Forwarded-For entry that the tr
   expect(through('', 1)).toBe('the peer');
 });
 
-test('X-Forwarded-Host names the host only where a proxy is trusted', () => {
+test('X-Forwarded-Host counts only if a proxy is trusted', () => {
   const headers = { host: 'inner:3000', 'x-forwarded-host': 'Data.Acme.test:443' };
   const request = new Request('http://service/', { headers });
   expect([hostOf(request, 0), hostOf(request, 1)]).toEqual(['inner', 'data.acme.test']);

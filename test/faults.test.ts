@@ -1,12 +1,12 @@
-// A short run of what `scripts/faults` does at length: processes, Redis and Postgres are killed while records are
-// written, and the ledger of what was acknowledged, delivered and shown is balanced at the end.
+// A short fault run (`scripts/faults`): kills processes, Redis and Postgres while records are written, and compares
+// what was acknowledged, delivered and streamed. .ci/nightly runs it at full length.
 // Contract: decisions#events.
 import { expect, test } from 'bun:test';
 import { execFile } from 'node:child_process';
 import process from 'node:process';
 import { ROOT } from './support/source.ts';
 
-/** Kills, and each of the other faults once; a delivery that a killed process had on its way waits for its lease. */
+/** Three kills, and each other fault once. A delivery that a killed process had in flight waits for its lease to expire. */
 const FAULTS = '--kills 3 --redis 1 --postgres 1 --backends 1 --outage 1'.split(' ');
 const ENDS_MS = 300_000;
 
@@ -21,10 +21,10 @@ function runFaults(): Promise<{ code: number; said: string; errors: string }> {
   });
 }
 
-// The run's own servers need the programs of both, which a machine that only has embedded stores may lack.
+// The run starts its own servers, whose programs a machine without real stores may lack.
 if (process.env.DATABASE_URL && process.env.REDIS_URL) {
   test(
-    'whatever is killed, nothing that was acknowledged is lost, and no stream leaves anything out',
+    'after any kill, no acknowledged write is lost and no stream has a gap',
     async () => {
       const { code, said, errors } = await runFaults();
       const verdict = JSON.parse(said.trim().split('\n').at(-1) || '{}');

@@ -1,5 +1,5 @@
-// What customers use: the `eventsource` and `ws` clients and the verifier of Standard Webhooks understand the service
-// as it is. `ws` is taken from its file, since Bun puts a client of its own in the place of that name.
+// Clients that customers use work with the service unchanged: `eventsource`, `ws` and the verifier of Standard
+// Webhooks. `ws` is imported by its path, because Bun replaces the package of that name with its own client.
 // Contract: interface#sse, interface#websocket, decisions#webhook-requests.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { EventSource } from 'eventsource';

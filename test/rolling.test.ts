@@ -1,4 +1,4 @@
-// A rolling restart under write load, as the next version is brought out: see test/support/rolling.ts.
+// A rolling restart under write load, as in a deployment: see test/support/rolling.ts.
 // Contract: decisions#shutdown, decisions#events.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { type SharedStores, sharedStores } from './support/processes.ts';
@@ -14,9 +14,9 @@ afterAll(async () => {
   await stores.remove();
 });
 
-test('a rolling restart under write load fails no request of a client that reconnects and loses no event', async () => {
+test('a rolling restart under write load fails no request of a client that reconnects, and loses no event', async () => {
   const { environment, redisUrl } = stores;
-  // Without a Redis to be had there is one process, and its streams have nobody to go on at.
+  // Without Redis there is one process, so its streams end during the restart.
   const processes = redisUrl === undefined ? 1 : 2;
   const ledger = await rollingRestart({ environment, processes, rounds: 1, writers: 3, steadyMs: 250 });
   expect(ledger.acknowledged).toBeGreaterThan(0);

@@ -1,6 +1,6 @@
-// Two processes of the service on one Postgres and one Redis: what is written on one reaches streams on both, once;
-// limits count over both; rights taken away on one are gone on the other; and when one is killed the other
-// carries on, and its places come back. Contract: decisions#events, interface#limits.
+// Two processes of the service on one Postgres and one Redis: a write in one reaches streams in both, once; connection
+// limits hold across both; a right revoked in one is revoked in the other; if one is killed, the other continues and
+// the connection leases of the killed one expire. Contract: decisions#events, interface#limits.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { Redis } from 'ioredis';
@@ -12,7 +12,7 @@ import { endAll } from './support/started.ts';
 import { connectEvents, type EventStream, subscribeSocket, type TestSocket } from './support/streams.ts';
 import { durationOf, fastest } from './support/timing.ts';
 
-/** 500 shows the numbers of the contract; the same holds of fewer. */
+/** The contract's limit is 500; fewer connections prove the same. */
 const CAP = Number(process.env.STREAM_CAP ?? 20);
 const OPENS = CAP * 0.6;
 const RECORDS = '/api/entities/articles/records';
@@ -37,9 +37,9 @@ interface Tenant {
   id: string;
   slug: string;
   key: string;
-  /** Clients of the owner, one at each process. */
+  /** Clients with the owner key, one at each process. */
   at: readonly [Client, Client];
-  /** A session that opens sockets. */
+  /** The token of an admin session, for sockets. */
   session: string;
 }
 
@@ -66,26 +66,26 @@ async function listeners({ slug, key, session }: Tenant): Promise<{ streams: Eve
   return { streams, sockets };
 }
 
-/** Opens so many streams at once; resolves to those that were not refused. */
+/** Opens `count` streams at once; resolves to those that were accepted. */
 async function openMany(url: string, { slug, key }: Tenant, count: number): Promise<RawConnection[]> {
   const opened = await Promise.all(Array.from({ length: count }, () => rawStream(url, slug, key)));
   expect(opened.filter(({ status }) => ![200, 429].includes(status))).toEqual([]);
   return opened.filter(({ status }) => status === 200).map(keep);
 }
 
-/** The next so many, one after the other. */
+/** The next `count` results of `next`, in order. */
 async function take<T>(count: number, next: () => Promise<T>): Promise<T[]> {
   const taken: T[] = [];
   while (taken.length < count) taken.push(await next());
   return taken;
 }
 
-// Where no Redis is to be had there can be one process only.
+/** A test with two processes, which need Redis: without it the test only asserts that there is none. */
 const several = (title: string, work: () => Promise<void>, withinMs?: number): void =>
   test(title, async () => (processes.length === 0 ? expect(stores.redisUrl).toBeUndefined() : work()), withinMs);
 
 several(
-  'what is written at either process reaches streams and sockets at both, each change once and in order',
+  'a write in either process reaches the streams and sockets of both, each change once and in order',
   async () => {
     const tenant = await newTenant();
     const { streams, sockets } = await listeners(tenant);
@@ -108,13 +108,13 @@ several(
   },
 );
 
-several('streams opened at two processes at once are exactly as many as the tenant may have', async () => {
+several('of streams opened in two processes at once, exactly as many as the limit are accepted', async () => {
   const tenant = await newTenant();
   const opened = await Promise.all(processes.map(({ url }) => openMany(url, tenant, OPENS)));
   expect(opened.flat()).toHaveLength(CAP);
 });
 
-several('what is taken away at one process is gone at the other within a second', async () => {
+several('a right revoked in one process ends connections of the other within a second', async () => {
   const [first, second] = processes as [ServiceProcess, ServiceProcess];
   const keyRevoked = async (): Promise<number> => {
     const tenant = await newTenant();
@@ -136,25 +136,28 @@ several('what is taken away at one process is gone at the other within a second'
   expect(await fastest(1_000, tenantSuspended)).toBeLessThan(1_000);
 });
 
-several('one is killed: the other carries on without a gap, and the places of the dead come back', async () => {
-  const tenant = await newTenant();
-  const [survivor, victim] = processes as [ServiceProcess, ServiceProcess];
-  // The one that was listened to first relays for both.
-  expect(await openMany(victim.url, tenant, CAP - 1)).toHaveLength(CAP - 1);
-  const redis = new Redis(stores.redisUrl ?? '');
-  const places = `svc:sse:${tenant.id}`;
-  const doomed = await redis.zrange(places, '0', '-1');
-  const stream = keep(await connectEvents(survivor.url, tenant.slug, tenant.key));
-  for (let n = 0; n < 10; n++) await tenant.at[1].post(RECORDS, { n });
-  await victim.kill();
-  for (let n = 10; n < 20; n++) await tenant.at[0].post(RECORDS, { n });
-  const shown = await take(20, () => stream.next());
-  expect(shown.map(({ data }) => data.data.fields.n)).toEqual(Array.from({ length: 20 }, (_, n) => n));
-  // However long that took, the places of the dead are still kept.
-  for (const member of doomed) await redis.zadd(places, 'XX', Date.now() + 600_000, member);
-  expect(await openMany(survivor.url, tenant, 1)).toEqual([]);
-  // As if the time had passed for which a place is kept unless its process renews it.
-  for (const member of doomed) await redis.zadd(places, 0, member);
-  expect(await openMany(survivor.url, tenant, CAP)).toHaveLength(CAP - 1);
-  redis.disconnect();
-});
+several(
+  'if a process is killed, the other continues without a gap, and the leases of the killed one expire',
+  async () => {
+    const tenant = await newTenant();
+    const [survivor, victim] = processes as [ServiceProcess, ServiceProcess];
+    // The process with the first stream is the relay of both.
+    expect(await openMany(victim.url, tenant, CAP - 1)).toHaveLength(CAP - 1);
+    const redis = new Redis(stores.redisUrl ?? '');
+    const places = `svc:sse:${tenant.id}`;
+    const doomed = await redis.zrange(places, '0', '-1');
+    const stream = keep(await connectEvents(survivor.url, tenant.slug, tenant.key));
+    for (let n = 0; n < 10; n++) await tenant.at[1].post(RECORDS, { n });
+    await victim.kill();
+    for (let n = 10; n < 20; n++) await tenant.at[0].post(RECORDS, { n });
+    const shown = await take(20, () => stream.next());
+    expect(shown.map(({ data }) => data.data.fields.n)).toEqual(Array.from({ length: 20 }, (_, n) => n));
+    // Extends the leases of the killed process, however long the test has taken: they still count.
+    for (const member of doomed) await redis.zadd(places, 'XX', Date.now() + 600_000, member);
+    expect(await openMany(survivor.url, tenant, 1)).toEqual([]);
+    // Expires the leases, as if the process had not renewed them in time.
+    for (const member of doomed) await redis.zadd(places, 0, member);
+    expect(await openMany(survivor.url, tenant, CAP)).toHaveLength(CAP - 1);
+    redis.disconnect();
+  },
+);

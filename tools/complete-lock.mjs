@@ -1,6 +1,6 @@
-// Completes ../package-lock.json after `npm install` on a registry mirror that lacks the packages of
-// other platforms: npm then leaves them out of the lock file, and `npm ci` refuses it everywhere.
-// Adds an entry, without integrity, for each optional platform package that has none. Prints them.
+// Completes ../package-lock.json after `npm install` from a registry mirror without the packages of other
+// platforms: npm omits them from the lock file, and `npm ci` refuses such a file everywhere.
+// Adds an entry without integrity for each missing optional platform package, and prints it.
 import { readFileSync, writeFileSync } from 'node:fs';
 
 const path = new URL('../package-lock.json', import.meta.url);

@@ -21,7 +21,7 @@ async function post(path, headers, body) {
   return (await answer.json()).data;
 }
 
-/** Runs a program with Bun to its end; resolves to its exit code and what it printed. */
+/** Runs a program with Bun; resolves to its exit code and output. */
 function run(parameters, environment = {}) {
   return new Promise((resolve) => {
     const env = { ...process.env, NO_COLOR: '1', ...environment };
@@ -40,7 +40,7 @@ function report(isGood, what, details) {
   console.log(details);
 }
 
-/** The conformance tool cannot send a credential: this adds it. The service knows itself by its own address only. */
+/** Adds the credential, which the conformance tool cannot send; the service accepts its own host name only. */
 async function openProxy(key) {
   const { hostname, port: to } = new URL(address);
   const proxy = createServer((incoming, outgoing) => {
@@ -72,7 +72,7 @@ async function conform(key) {
   close();
 }
 
-/** One use of the inspector; `credential` is a key or a token. Resolves to what it printed, as JSON. */
+/** Runs the inspector once; `credential` is a key or a token. Resolves to its JSON output. */
 async function inspect(transport, credential, method, ...parameters) {
   const stdio = { SVC_CREDENTIAL: credential, SVC_MCP_PROFILE: 'advanced', LOG_LEVEL: 'error' };
   const variables = Object.entries(stdio).flatMap(([name, value]) => ['-e', `${name}=${value}`]);
@@ -88,7 +88,7 @@ async function inspect(transport, credential, method, ...parameters) {
   return answer;
 }
 
-/** Calls every tool in an order in which each finds what it needs. */
+/** Calls every tool, in an order in which each finds its data. */
 async function callAll(transport, key) {
   const { tools } = await inspect(transport, key, 'tools/list');
   const left = new Set(tools.map(({ name }) => name));
