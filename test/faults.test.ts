@@ -28,12 +28,12 @@ if (process.env.DATABASE_URL && process.env.REDIS_URL) {
     async () => {
       const { code, said, errors } = await runFaults();
       const verdict = JSON.parse(said.trim().split('\n').at(-1) || '{}');
-      const whole = { gaps: 0, doubled: 0 };
+      const whole = { gaps: 0, duplicated: 0 };
       expect(verdict, said + errors).toMatchObject({
-        ...{ lost: 0, disordered: 0, undelivered: 0, unfounded: 0, pending: 0, failed: 0, fallen: [] },
+        ...{ lost: 0, outOfOrder: 0, missing: 0, orphaned: 0, pending: 0, failed: 0, unexpectedExits: [] },
         streams: { sse: whole, ws: whole },
       });
-      expect(verdict.streams.sse.shown).toBeGreaterThan(0);
+      expect(verdict.streams.sse.received).toBeGreaterThan(0);
       expect(code).toBe(0);
     },
     ENDS_MS,

@@ -1,21 +1,22 @@
-// What a check of rights costs beyond the owner's: the same requests with the key of a role that may not see one
-// field, and the records of a view beside the same filter on its entity. Set up through the service's own API.
+// The cost of access checks: the same requests with an owner key and with the key of a role that hides one field; the
+// records of a view, and the same filter on its entity. Set up through the service's API.
+// An answer that shows the hidden field fails its row.
 
 import { Api } from './api.ts';
-import type { Shot } from './measure.ts';
+import type { Workloads } from './fixture.ts';
+import type { Workload } from './measure.ts';
 import type { Comparison } from './rows.ts';
 import type { Bench } from './run.ts';
-import { serviceShots } from './service-shots.ts';
-import type { Shots } from './world.ts';
+import { serviceWorkloads } from './service-workloads.ts';
 
 const HIDDEN = 'due';
 const RIGHTS = ['read', 'create', 'update', 'delete'];
 const COMPARED = ['get', 'list', 'filter', 'create', 'update', 'delete'] as const;
 
 /** The same requests with a role-limited platform key. */
-export async function roleComparisons({ world, options }: Bench, owner: Shots): Promise<Comparison[]> {
-  const key = await issueLimitedKey(new Api(world.server.port, { key: world.key }));
-  const limited = serviceShots({ ...world, key, hidden: HIDDEN }, options.seconds);
+export async function roleComparisons({ fixture, options }: Bench, owner: Workloads): Promise<Comparison[]> {
+  const key = await issueLimitedKey(new Api(fixture.server.port, { key: fixture.key }));
+  const limited = serviceWorkloads({ ...fixture, key, hidden: HIDDEN }, options.seconds);
   return COMPARED.map((name) => ({
     id: `role-${name}`,
     label: `${name}, role-limited key`,
@@ -27,12 +28,12 @@ export async function roleComparisons({ world, options }: Bench, owner: Shots): 
   }));
 }
 
-/** The records of a view that has the condition of the filter row. */
-export async function viewComparisons({ world }: Bench, owner: Shots): Promise<Comparison[]> {
+/** The records of a view with the condition of the filter row. */
+export async function viewComparisons({ fixture }: Bench, owner: Workloads): Promise<Comparison[]> {
   const view = { entitySlug: 'items', slug: 'open-items', name: 'Open items' };
   const filterDsl = { validate: [{ condition: "status == 'open'" }] };
-  await new Api(world.server.port, { key: world.key }).call('POST', '/api/views', { ...view, filterDsl });
-  const targets = () => [{ method: 'GET', path: '/api/views/open-items/records', key: world.key }];
+  await new Api(fixture.server.port, { key: fixture.key }).call('POST', '/api/views', { ...view, filterDsl });
+  const targets = () => [{ method: 'GET', path: '/api/views/open-items/records', key: fixture.key }];
   const subject = { ...owner.filter, targets };
   const against = 'the same filter on the entity';
   return [{ id: 'view', label: 'view records', against, baseline: owner.filter, subject, must: 1.2, goal: 1.1 }];
@@ -55,9 +56,9 @@ async function issueLimitedKey(api: Api): Promise<string> {
   return (await api.call<{ key: string }>('POST', `/api/apis/${id}/keys`, request)).key;
 }
 
-/** The shot, with the further demand that the answer does not show the hidden field. */
-function hiding(shot: Shot): Shot {
-  const wrong: Shot['wrong'] = (data, target) =>
-    JSON.stringify(data).includes(`"${HIDDEN}"`) ? 'the answer shows the hidden field' : shot.wrong(data, target);
-  return { ...shot, wrong };
+/** The workload, whose answers must not show the hidden field. */
+function hiding(workload: Workload): Workload {
+  const problem: Workload['problem'] = (data, target) =>
+    JSON.stringify(data).includes(`"${HIDDEN}"`) ? 'the answer shows the hidden field' : workload.problem(data, target);
+  return { ...workload, problem };
 }

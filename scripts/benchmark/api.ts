@@ -1,5 +1,6 @@
-// The service's REST API as the bench uses it: JSON calls that must succeed, imports, samples of ids.
+// A client of the service's REST API: JSON calls that must succeed, imports, samples of ids.
 // A call that does not answer 2xx throws an ApiError with the status and the beginning of the answer.
+// Older services without import or bulk calls get the records one by one.
 
 import { PAGE } from './dataset.ts';
 
@@ -29,13 +30,13 @@ export class Api {
     readonly credential: { key: string } | { adminSecret: string } | { headers: Record<string, string> },
   ) {}
 
-  /** `data` of the answer. */
+  /** Resolves to the answer's `data`. */
   async call<T>(method: string, path: string, body?: unknown): Promise<T> {
     return this.#send<T>(method, path, 'application/json', body === undefined ? undefined : JSON.stringify(body));
   }
 
-  /** Imports NDJSON in pieces; answers the seconds spent waiting for the service. Refused lines are an error. A service
-   *  without an import gets the records one by one, and the answer is null. */
+  /** Imports NDJSON in pieces; resolves to the seconds spent waiting for the service, or to null when it has no import. A
+   *  refused line is an error. */
   async importRecords(entity: string, count: number, value: (index: number) => unknown): Promise<number | null> {
     let seconds = 0;
     for (let from = 0; from < count; from += IMPORT_RECORDS) {
@@ -51,7 +52,7 @@ export class Api {
     return Number.isNaN(seconds) ? null : seconds;
   }
 
-  /** Creates records and answers their ids, in the order given; in bulk where the service has it. */
+  /** Creates records, in bulk where the service can; resolves to their ids, in the order given. */
   async createMany(entity: string, values: readonly unknown[]): Promise<string[]> {
     const ids: string[] = [];
     for (let from = 0; from < values.length; from += LARGEST_BULK) {
@@ -89,7 +90,7 @@ export class Api {
     return ids;
   }
 
-  /** About `size` ids of an entity of `count` records, taken in runs spread over all of it. */
+  /** About `size` ids of an entity of `count` records: whole pages, spread evenly. */
   async sampleIds(entity: string, count: number, size: number): Promise<string[]> {
     const pages = Math.ceil(count / LARGEST_PAGE);
     const wanted = Math.min(pages, Math.ceil(size / LARGEST_PAGE));
@@ -122,12 +123,12 @@ export class Api {
   }
 }
 
-/** Whether the service does not know the path, or not with this method. */
+/** Whether the service lacks this path or method. */
 export function isMissing(error: unknown): boolean {
   return error instanceof ApiError && (error.status === 404 || error.status === 405);
 }
 
-/** For `catch`: `instead` when the service has no such endpoint; any other failure goes on. */
+/** For `catch`: returns `instead` when the service has no such endpoint; rethrows any other failure. */
 function unlessMissing<T>(instead: T): (error: unknown) => T {
   return (error) => {
     if (!isMissing(error)) throw error;
@@ -135,7 +136,7 @@ function unlessMissing<T>(instead: T): (error: unknown) => T {
   };
 }
 
-/** What is wrong with a page that should hold `expected` items and say `total` (null: whatever), or null. */
+/** The fault of a page that must have `expected` items and `total` (null: any total); null without a fault. */
 export function wrongPage(data: unknown, total: number | null, expected = PAGE): string | null {
   const page = data as ListPage;
   if (page?.items?.length !== expected) return `${page?.items?.length} items instead of ${expected}`;

@@ -1,5 +1,6 @@
-// The tables of the bare handler, written by hand for exactly the questions of the bench, and their contents.
-// `items` is read, `items_w` is written, so that the maintained counter of `items` stays exact; both start alike.
+// The tables of the bare handler, designed for exactly the queries of the bench, and their contents.
+// `items` is read and `items_w` is written, so that the counter of `items` stays exact; both start with equal records.
+// Fails as Postgres does.
 
 import postgres from 'postgres';
 import { item, PEOPLE, person } from './dataset.ts';
@@ -24,7 +25,7 @@ export function itemTable(name: string): string {
   create index on ${name} using gin (to_tsvector('simple', (data->>'title') || ' ' || (data->>'notes')));`;
 }
 
-/** Makes the tables and fills them with `records` records each; answers ids spread over all of each table. */
+/** Creates the tables with `records` records each; resolves to ids spread evenly over each table. */
 export async function fillBare(url: string, records: number, sampleSize: number) {
   const sql = postgres(url, { max: 1, onnotice: () => {} });
   await sql.unsafe(SCHEMA);
@@ -41,7 +42,7 @@ export async function fillBare(url: string, records: number, sampleSize: number)
   return { people, ids };
 }
 
-/** Adds `count` records to the written table and answers their ids: what a round of deletes will remove. */
+/** Adds `count` records to the written table, for a round of deletes; resolves to their ids. */
 export async function addBare(url: string, count: number, people: readonly string[]): Promise<string[]> {
   const sql = postgres(url, { max: 1, onnotice: () => {} });
   const ids = Array.from({ length: count }, () => Bun.randomUUIDv7());
@@ -50,7 +51,7 @@ export async function addBare(url: string, count: number, people: readonly strin
   return ids;
 }
 
-/** Every k-th of `all`, at most `size` of them. */
+/** Every k-th element, at most `size` of them. */
 export function spread<T>(all: readonly T[], size: number): T[] {
   const step = Math.max(1, Math.floor(all.length / size));
   return all.filter((_, at) => at % step === 0).slice(0, size);

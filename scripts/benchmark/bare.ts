@@ -1,6 +1,6 @@
-// The limit the service is compared with: `Bun.serve` and postgres.js with eight connections, one prepared statement
-// a request on a JSONB table with hand-made expression indexes; no key, no check, no event. A process of its own.
-// Answers have the service's shapes, so that both sides pass the same test of correctness.
+// The baseline: `Bun.serve` and postgres.js with eight connections, one prepared statement per request on a JSONB table
+// with hand-made expression indexes; no key, no check, no event. A separate process. Answers have the service's shapes,
+// so both sides pass the same checks.
 
 import postgres from 'postgres';
 import { PAGE } from './dataset.ts';
@@ -90,8 +90,8 @@ async function pageById(skipped: number) {
   );
 }
 
-/** Words or the beginnings of words, all of which must occur, as the service's contract has it. The matches are found
- *  once, for the page and the total: left to itself the planner walks the newest records and parses each one's text. */
+/** All words must occur, whole or as the beginning of a word, as in the service. `materialized` finds the matches once for
+ *  page and total: otherwise the planner walks the newest records and parses the text of each. */
 async function search(text: string) {
   const query = text
     .split(' ')

@@ -1,6 +1,6 @@
-// Child processes of the bench: servers pinned to the first core, the generator beside the bench on the last one.
-// A server is ready when it prints `listening on http://HOST:PORT`; one that ends before, or takes longer than
-// 60 s, is an error that carries the end of its log. Times in milliseconds.
+// Child processes of the bench: servers pinned to the first core, the bench and its generator to the last one.
+// A server is ready when it prints `listening on http://HOST:PORT`; one that exits before, or takes longer than
+// 60 s, is an error with the end of its log. Times in milliseconds.
 
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -14,26 +14,26 @@ const LISTENING = /listening on https?:\/\/[^\s:]+:(\d+)/;
 export interface Server {
   pid: number;
   port: number;
-  /** From the spawn to the line that says it listens. */
+  /** From the spawn to the `listening` line. */
   startMs: number;
   stop(): Promise<void>;
 }
 
-/** Whether `taskset` can pin here; without it, or on one core, nothing is pinned. */
+/** Without `taskset`, or on one core, nothing is pinned. */
 const canPin = availableParallelism() > 1 && Bun.which('taskset') !== null;
 
-/** Puts the bench itself, and the generators that inherit from it, on the last core. */
+/** Pins the bench, and the generators that inherit its affinity, to the last core. */
 export function pinSelf(): void {
   if (canPin) pinProcess(process.pid, availableParallelism() - 1);
 }
 
-/** Best effort: a Postgres that runs as another user stays where the kernel puts it. */
+/** Best effort: processes of another user may not be pinned. */
 export function pinProcess(pid: number, core: number): void {
   spawnSync('taskset', ['-cp', String(core), String(pid)], { stdio: 'ignore' });
 }
 
 /** Starts `bun --no-env-file file` with exactly `env` besides PATH and HOME; its standard error goes to `logFile`.
- *  The clean-up stops it if nobody has before. */
+ *  The clean-up stops it unless it was stopped before. */
 export async function startServer(
   file: string,
   env: Record<string, string>,
@@ -66,7 +66,7 @@ async function waitForPort(stdout: ReadableStream<Uint8Array>, exited: Promise<n
   return Promise.race([readPort(stdout), ended, deadline]);
 }
 
-/** Goes on draining the output after the port is known, so that the child never blocks on a full pipe. */
+/** Continues to drain the output after the port is known: a full pipe would block the child. */
 function readPort(stdout: ReadableStream<Uint8Array>): Promise<number> {
   const decoder = new TextDecoder();
   let text = '';

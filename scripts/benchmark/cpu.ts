@@ -1,11 +1,11 @@
-// CPU time of a server under test, split into itself, its Postgres and Redis. Microseconds, cumulative.
+// CPU time of a server under test: of its process, its Postgres and Redis. Microseconds, cumulative.
 // The server: utime + stime of /proc/<pid>/stat, all threads. Postgres: the backends (and the autovacuum workers) of
-// one database, and the shared writers of its postmaster. Redis: what `info cpu` says. Needs Postgres on this machine.
+// one database, and the shared writers of its postmaster. Redis: `info cpu`. Needs Postgres on this machine.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { pinProcess } from './children.ts';
 
-/** Linux reports CPU times in hundredths of a second, whatever the kernel's own tick is. */
+/** Linux reports CPU times in hundredths of a second, independent of the kernel's tick. */
 const MICROSECONDS_A_TICK = 10_000;
 const SAMPLE_MS = 200;
 const SHARED_WRITERS = /(checkpointer|background writer|walwriter)\s*$/;
@@ -22,8 +22,7 @@ export interface MeteredServer {
   database: string;
 }
 
-/** Measures one window: `begin`, then `end` for what was used in between. Samples on the way, so that a backend that
- *  ends within the window still counts. */
+/** Measures one window, from `begin` to `end`. Samples in between, so that a backend that ends within the window counts. */
 export class CpuMeter {
   readonly #first = new Map<number, number>();
   readonly #last = new Map<number, number>();
@@ -67,12 +66,12 @@ export class CpuMeter {
   }
 }
 
-/** Puts the backends of a database on the first core, beside the server that asks them. */
+/** Pins the backends of a database to the first core, beside their server. */
 export function pinBackends(postmaster: number, database: string): void {
   for (const { pid, title } of postgresProcesses(postmaster)) if (servesDatabase(title, database)) pinProcess(pid, 0);
 }
 
-/** The postmaster of a backend; throws when that backend is not a process of this machine. */
+/** The postmaster of a backend; throws when the backend is not a process of this machine. */
 export function postmasterOf(backendPid: number): number {
   const found = readProcess(backendPid);
   if (!found) throw new Error('Postgres does not run on this machine: its CPU cannot be measured');
@@ -104,7 +103,7 @@ function processCpu(pid: number): number | null {
   return readProcess(pid)?.cpu ?? null;
 }
 
-/** The fields after the command's name, which may itself hold spaces: state, parent, ... utime (12th), stime. */
+/** Reads the fields after the command's name, which may contain spaces: state, parent, ... utime (12th), stime. */
 function readProcess(pid: number): { parent: number; cpu: number } | null {
   const stat = readText(`/proc/${pid}/stat`);
   if (!stat) return null;
@@ -112,7 +111,7 @@ function readProcess(pid: number): { parent: number; cpu: number } | null {
   return { parent: Number(fields[1]), cpu: (Number(fields[11]) + Number(fields[12])) * MICROSECONDS_A_TICK };
 }
 
-/** Null when the process has ended meanwhile. */
+/** Null when the process has exited. */
 function readText(file: string): string | null {
   try {
     return readFileSync(file, 'utf8');

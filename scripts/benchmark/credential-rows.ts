@@ -1,24 +1,25 @@
-// What each kind of credential costs beyond an owner key: the same get by id, with the same fields to be seen. Set up
-// through the service's own API. Admin keys are missing: no route gives a record to one.
+// The cost of each kind of credential, against an owner key: the same get by id, with the same visible fields. Set up
+// through the service's API. Admin keys have no row: no route gives them a record.
+// The limits of the public key are counted, but never reached.
 
 import { Api } from './api.ts';
+import type { Workloads } from './fixture.ts';
 import type { Target } from './generator.ts';
 import type { Comparison } from './rows.ts';
 import type { Bench } from './run.ts';
-import type { Shots } from './world.ts';
 
 const PERSON = { email: 'bench@example.com', password: 'a password of the bench' };
 const READING = { items: ['read'] };
 
-/** How a request presents itself. */
-type Proof = Pick<Target, 'key' | 'headers'>;
+/** The credential as a request sends it. */
+type Credential = Pick<Target, 'key' | 'headers'>;
 
-/** Get by id with a credential of every kind that may read records, against the owner key's. */
-export async function credentialComparisons(bench: Bench, owner: Shots): Promise<Comparison[]> {
-  const proofs = await issueAll(bench);
-  return Object.entries(proofs).map(([kind, proof]) => {
+/** Get by id with every kind of credential that may read records, against the owner key. */
+export async function credentialComparisons(bench: Bench, owner: Workloads): Promise<Comparison[]> {
+  const credentials = await issueAll(bench);
+  return Object.entries(credentials).map(([kind, credential]) => {
     const targets = async () =>
-      (await owner.get.targets()).map(({ method, path }): Target => ({ method, path, ...proof }));
+      (await owner.get.targets()).map(({ method, path }): Target => ({ method, path, ...credential }));
     const subject = { ...owner.get, targets };
     return {
       id: `credential-${kind.replaceAll(' ', '-')}`,
@@ -32,9 +33,9 @@ export async function credentialComparisons(bench: Bench, owner: Shots): Promise
   });
 }
 
-async function issueAll({ world, env }: Bench): Promise<Record<string, Proof>> {
-  const { port } = world.server;
-  const api = new Api(port, { key: world.key });
+async function issueAll({ fixture, env }: Bench): Promise<Record<string, Credential>> {
+  const { port } = fixture.server;
+  const api = new Api(port, { key: fixture.key });
   const admin = new Api(port, { adminSecret: env.ADMIN_SECRET });
   const [tenant, role] = await Promise.all([
     api.call<{ slug: string }>('GET', '/api/tenant'),
@@ -64,7 +65,6 @@ async function platformKey(api: Api): Promise<string> {
   return (await api.call<{ key: string }>('POST', `/api/apis/${id}/keys`, { role: 'reader' })).key;
 }
 
-/** Its limits are counted, but never reached. */
 async function publicKey(api: Api, roleId: string): Promise<string> {
   const limits = { rateLimitPerMin: 1_000_000, rateLimitPerDay: 1_000_000_000 };
   const request = { label: 'bench', roleId, scopes: ['records:read'], ...limits };

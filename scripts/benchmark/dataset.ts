@@ -1,23 +1,23 @@
 // The records of the bench: eight fields, about 350 bytes of JSON, the same on both sides and in every run.
-// Known shares: 12 % have status `open`, 20 % hold all common words, ten share each rare word, amounts are a
-// permutation of 0..n-1 so that a range of a given width matches a known number.
+// Known shares: 12 % have status `open`, 20 % contain all common words, ten share each rare word; amounts are a
+// permutation of 0..n-1, so a range of a given width matches a known number.
 
 export const PEOPLE = 1_000;
 export const PAGE = 20;
-/** Ids of an entity that requests for single records go round. */
+/** Ids that the requests for single records cycle through. */
 export const SAMPLE = 2_000;
 
 const OTHER_STATUSES = ['draft', 'review', 'approved', 'shipped', 'invoiced', 'paid', 'archived'];
 export const STATUSES = ['open', ...OTHER_STATUSES];
 
-// No two begin with the same four letters, so that a beginning of one stands for it alone.
+// No two share their first four letters, so a prefix identifies its word.
 const COMMON =
   'amberly birchen cobalts dovetai everest foxglov gallant harvest indigos jasmine kestrel lantern marbles nectary orchard pilgrim';
 const COMMON_WORDS = COMMON.split(' ');
 const FILLER_WORDS =
   'quarto ripple saddle timber umbral velvet walnut xenial yonder zephyr quiver rattle saffron tundra'.split(' ');
 const FILLERS_A_NOTE = 18;
-const SHORTEST_BEGINNING = 4;
+const SHORTEST_PREFIX = 4;
 
 export interface Item {
   title: string;
@@ -39,7 +39,7 @@ export function person(index: number): Person {
   return { fullName: `Person ${index}`, email: `person${index}@example.org` };
 }
 
-/** Record `index` of `count`; `owners` are the ids of the people it may belong to. */
+/** Record `index` of `count`; `owners` are the ids of the people it may refer to. */
 export function item(index: number, count: number, owners: readonly string[]): Item {
   return {
     title: `Item ${index} ${rareWord(Math.floor(index / 10))}, counted and shelved by the second crew`,
@@ -58,27 +58,27 @@ export function openAmong(count: number): number {
   return Math.floor(count / 100) * 12 + Math.min(count % 100, 12);
 }
 
-/** How many of `count` records hold the common words. */
+/** How many of `count` records contain the common words. */
 export function commonAmong(count: number): number {
   return Math.ceil(count / 5);
 }
 
-/** A word that ten records hold, at the same width whatever the number, so that none begins another. */
+/** A word of ten records. All have the same width, so none is a prefix of another. */
 export function rareWord(number: number): string {
   return `rw${String(number).padStart(8, '0')}`;
 }
 
-/** The `number`-th of some two thousand distinct queries that match every record with the common words. */
+/** Query `number` of about two thousand distinct ones that match every record with the common words. */
 export function commonQuery(number: number): string {
   const words = COMMON_WORDS.length;
   const first = number % words;
   const second = (first + 1 + (Math.floor(number / words) % (words / 2 - 1))) % words;
   const lengths = Math.floor(number / words / (words / 2 - 1));
-  return `${beginning(first, lengths)} ${beginning(second, lengths >> 2)}`;
+  return `${prefix(first, lengths)} ${prefix(second, lengths >> 2)}`;
 }
 
-function beginning(word: number, length: number): string {
-  return (COMMON_WORDS[word] as string).slice(0, SHORTEST_BEGINNING + (length % 4));
+function prefix(word: number, length: number): string {
+  return (COMMON_WORDS[word] as string).slice(0, SHORTEST_PREFIX + (length % 4));
 }
 
 function filler(index: number): string {
@@ -93,7 +93,7 @@ function statusOf(index: number): string {
   return OTHER_STATUSES[index % OTHER_STATUSES.length] as string;
 }
 
-/** A number without a common divisor with `count`, so that multiples of it visit every remainder. */
+/** A number coprime to `count`: its multiples visit every remainder. */
 function strideFor(count: number): number {
   return [7919, 7907, 7901].find((prime) => count % prime !== 0) ?? 1;
 }

@@ -1,5 +1,6 @@
-// The figures with limits of their own: import rate, start to `listening`, memory of an idle process. A start counts
-// as warm when the same service has run on the same data before.
+// Figures without a baseline, which have absolute limits: import rate, time from start to `listening`, memory of an idle
+// process. A start is warm when the same service has run on the same data before.
+// A start that fails becomes a row with its reason.
 
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -22,14 +23,14 @@ const EMBEDDED_RECORDS = 2_000;
 
 type Wanted = (id: string) => boolean;
 
-/** Records a second through the import, both entities together. */
+/** Records per second through the import, over both entities. */
 export function importGauges(value: number | null, wanted: Wanted): Gauge[] {
   if (!wanted('import')) return [];
   const gauge = { id: 'import', label: 'bulk import', unit: 'records/s', must: 8_000, goal: 8_000, atLeast: true };
   return [value === null ? { ...gauge, failure: 'the service has no import' } : { ...gauge, value }];
 }
 
-/** Starts the service anew on the data of the run, and on embedded data of its own. */
+/** Restarts the service on the data of the run, and on its own embedded data. */
 export async function startGauges(env: ServiceEnv, wanted: Wanted, cleanup: Cleanup): Promise<Gauge[]> {
   if (!wanted('start')) return [];
   const start = { id: 'start', label: 'start to listening, warm, Postgres', unit: 's', must: 1, goal: 1 };
@@ -50,7 +51,7 @@ export async function startGauges(env: ServiceEnv, wanted: Wanted, cleanup: Clea
   ];
 }
 
-/** A start that fails is a result too: it takes its own row with it, not the ones measured before. */
+/** A failed start is a result too: it must not discard the rows measured before. */
 async function attempt<T>(work: () => Promise<T>): Promise<{ done?: T; failure?: string }> {
   try {
     return { done: await work() };

@@ -1,10 +1,10 @@
-// The load generator, a process of its own: keep-alive connections, one request each at a time, over raw TCP.
-// Reads a Plan (JSON) from standard input, prints a line `begin` when the warm-up is over and a Load (JSON) at the
-// end of the window. Times in milliseconds. An answer without a 2xx status counts as failed; so does a cut connection.
+// The load generator, a separate process: keep-alive connections with one request at a time, over raw TCP.
+// Reads a Plan (JSON) from standard input, prints a line `begin` after the warm-up and a Load (JSON) at the end of the
+// window. Times in milliseconds. An answer without a 2xx status and a broken connection count as failed.
 
 import { AnswerReader } from './answer-reader.ts';
 
-/** Of requests that may be asked once only, the warm-up takes at most this share. */
+/** Of requests that may be sent only once, the warm-up uses at most this share. */
 const WARM_SHARE = 0.1;
 
 export interface Target {
@@ -21,7 +21,7 @@ export interface Plan {
   connections: number;
   warmMs: number;
   runMs: number;
-  /** Asked in turn; with `once` each is asked at most once, and the window ends when there are no more. */
+  /** Sent in turn; with `once` each is sent at most once, and the window ends after the last one. */
   targets: Target[];
   once: boolean;
 }

@@ -1,24 +1,24 @@
-// The bench from beginning to end: databases, both servers with their records, the comparisons, the table.
-// Ends with 0 when every row holds its `must`, 1 when one does not or cannot be measured, 2 when the bench itself
-// cannot run; cleans up in each case, and on SIGINT and SIGTERM (130, 143).
+// The bench: creates databases, starts and fills both servers, measures the rows, prints the table.
+// Exit code 0 when every row is within its `must` limit, 1 when one is not or cannot be measured, 2 when the bench cannot
+// run, 130 and 143 after SIGINT and SIGTERM; it cleans up in each case.
 
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { bareShots, otherBareShots } from './bare-shots.ts';
 import { fillBare } from './bare-store.ts';
+import { bareWorkloads, otherBareWorkloads } from './bare-workloads.ts';
 import { pinSelf, startServer } from './children.ts';
 import { Cleanup } from './cleanup.ts';
 import { SAMPLE } from './dataset.ts';
 import { measureEvents } from './events/events.ts';
+import type { BareFixture } from './fixture.ts';
 import { measureAlone } from './measure.ts';
-import { type Options, readOptions, wantsRecords } from './options.ts';
+import { type Options, readOptions, USAGE, wantsRecords } from './options.ts';
 import { eventVerdict, gaugeVerdict, json, markdown, progressLine, type Report, rowVerdict } from './report.ts';
 import { bareComparisons, type Comparison, measureRows } from './rows.ts';
 import type { Run } from './run.ts';
 import { openScratch, type Scratch } from './scratch.ts';
 import { measureService } from './service-rows.ts';
-import type { BareWorld } from './world.ts';
 
 const SIGNALS = { SIGINT: 130, SIGTERM: 143 } as const;
 
@@ -30,9 +30,14 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     void cleanup.run().then(() => process.exit(SIGNALS[signal]));
   });
 }
-process.exit(await main());
+process.exit(process.argv.includes('--help') ? printUsage() : await main());
 
-/** Once a signal has come, what fails does so because the clean-up takes it away. */
+function printUsage(): number {
+  console.log(USAGE);
+  return 0;
+}
+
+/** After a signal, failures are caused by the clean-up and not reported. */
 async function main(): Promise<number> {
   let code = 2;
   try {
@@ -49,7 +54,7 @@ async function bench(options: Options): Promise<number> {
   const directory = await mkdtemp(join(tmpdir(), 'svc-bench-'));
   cleanup.later('remove the work directory', () => rm(directory, { recursive: true, force: true }));
   const scratch = await openScratch(options, cleanup);
-  const run = { options, scratch, directory, cleanup, say };
+  const run = { options, scratch, directory, cleanup, log };
   const records = wantsRecords(options) ? await measureRecords(run) : { rows: [], gauges: [], bare: [] };
   const events = options.events ? await measureEvents(run, options.events) : { events: [], gauges: [] };
   const gauges = [...records.gauges, ...events.gauges];
@@ -60,7 +65,7 @@ async function bench(options: Options): Promise<number> {
   return holds(report) ? 0 : 1;
 }
 
-/** Everything that needs the filled tables. */
+/** Measures the rows that need the filled tables. */
 async function measureRecords(run: Run): Promise<Pick<Report, 'rows' | 'gauges' | 'bare'>> {
   const { options, scratch, directory } = run;
   const bare = await startBare(options, scratch, directory);
@@ -70,41 +75,41 @@ async function measureRecords(run: Run): Promise<Pick<Report, 'rows' | 'gauges' 
   return { ...measured, bare: await measureBare(bare, options, scratch) };
 }
 
-function say(line: string): void {
+function log(line: string): void {
   if (!stoppedBy) console.error(line);
 }
 
-async function startBare(options: Options, scratch: Scratch, directory: string): Promise<BareWorld> {
-  say(`filling the bare tables with 2 x ${options.records} records`);
+async function startBare(options: Options, scratch: Scratch, directory: string): Promise<BareFixture> {
+  log(`filling the bare tables with 2 x ${options.records} records`);
   const { people, ids } = await fillBare(scratch.bare.url, options.records, SAMPLE);
   const server = await bareServer(scratch, join(directory, 'bare.log'));
   return { server, url: scratch.bare.url, records: options.records, people, ids };
 }
 
-async function bareServer(scratch: Scratch, logFile: string): Promise<BareWorld['server']> {
+async function bareServer(scratch: Scratch, logFile: string): Promise<BareFixture['server']> {
   const server = await startServer('scripts/benchmark/bare.ts', { DATABASE_URL: scratch.bare.url }, logFile, cleanup);
   return { pid: server.pid, port: server.port, database: scratch.bare.database };
 }
 
-/** The bare handler against a second one on the same tables: what the harness itself adds or loses. */
-async function measureSelf(bare: BareWorld, options: Options, scratch: Scratch, directory: string) {
-  const twin = { ...bare, server: await bareServer(scratch, join(directory, 'twin.log')) };
-  await scratch.settle();
+/** The bare handler against a second instance on the same tables: the noise of the harness. */
+async function measureSelf(bare: BareFixture, options: Options, scratch: Scratch, directory: string) {
+  const second = { ...bare, server: await bareServer(scratch, join(directory, 'second.log')) };
+  await scratch.vacuum();
   const comparisons = bareComparisons(
-    bareShots(bare, options.seconds),
-    bareShots(twin, options.seconds),
+    bareWorkloads(bare, options.seconds),
+    bareWorkloads(second, options.seconds),
     options.records,
   );
-  const rows = await measureRows(chosen(comparisons, options), options, scratch, (row) => say(progressLine(row)));
+  const rows = await measureRows(chosen(comparisons, options), options, scratch, (row) => log(progressLine(row)));
   return { rows, gauges: [] };
 }
 
-async function measureBare(bare: BareWorld, options: Options, scratch: Scratch): Promise<Report['bare']> {
+async function measureBare(bare: BareFixture, options: Options, scratch: Scratch): Promise<Report['bare']> {
   if (options.only && !options.only.has('bare')) return [];
   const measured: Array<Report['bare'][number]> = [];
-  for (const { label, shot } of otherBareShots(bare)) {
+  for (const { label, workload } of otherBareWorkloads(bare)) {
     measured.push(
-      await measureAlone(shot, { ...options, rounds: 1 }, scratch).then(
+      await measureAlone(workload, { ...options, rounds: 1 }, scratch).then(
         (figure) => ({ label, figure }),
         (error: Error) => ({ label, failure: error.message }),
       ),

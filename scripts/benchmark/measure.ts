@@ -1,23 +1,23 @@
-// Measures two shots against each other in interleaved rounds (baseline, subject, baseline, ...) and takes medians.
-// A shot is checked for a right answer before it is timed, and a single failed answer in a round fails the whole
-// comparison: what fails can never look fast. CPU in microseconds a request, latencies in milliseconds.
+// Measures two workloads in interleaved rounds (baseline, subject, baseline, ...) and takes medians. The answer of a
+// workload is checked before it is timed, and one failed answer in a round fails the comparison: failures must not look
+// fast. CPU in microseconds per request, latencies in milliseconds.
 
 import { CpuMeter, type CpuUse, type MeteredServer, pinBackends } from './cpu.ts';
 import type { Load, Plan, Target } from './generator.ts';
 import type { Scratch } from './scratch.ts';
 
 const WARM_MS = 400;
-/** The first round of a shot also warms what compiles and caches as it runs. */
+/** The first round of a workload also warms up compilers and caches. */
 const FIRST_WARM_MS = 1_200;
 
-export interface Shot {
+export interface Workload {
   server: MeteredServer & { port: number };
-  /** The requests of one round; called anew before each. */
+  /** The requests of one round; called before each round. */
   targets(): Promise<Target[]> | Target[];
-  /** Each request at most once (what deletes, or must not be remembered). */
+  /** Send each request at most once: it deletes, or a cached answer would falsify the figure. */
   once?: boolean;
-  /** What is wrong with an answer's `data`, or null. */
-  wrong(data: unknown, target: Target): string | null;
+  /** The fault of an answer's `data`, or null. */
+  problem(data: unknown, target: Target): string | null;
 }
 
 export interface Figure extends CpuUse {
@@ -32,17 +32,17 @@ export interface Conditions {
   connections: number;
 }
 
-/** Medians of one shot alone. */
-export async function measureAlone(shot: Shot, conditions: Conditions, scratch: Scratch): Promise<Figure> {
-  await checkAnswer(shot);
+/** Medians of a single workload. */
+export async function measureAlone(workload: Workload, conditions: Conditions, scratch: Scratch): Promise<Figure> {
+  await checkAnswer(workload);
   const figures: Figure[] = [];
   for (let round = 0; round < conditions.rounds; round++)
-    figures.push(await measureRound(shot, conditions, scratch, round));
+    figures.push(await measureRound(workload, conditions, scratch, round));
   return medianFigure(figures);
 }
 
-/** Medians of each, or an Error that says which side answered wrongly. */
-export async function compare(baseline: Shot, subject: Shot, conditions: Conditions, scratch: Scratch) {
+/** Medians of both; an Error names the side that answered wrongly. */
+export async function compare(baseline: Workload, subject: Workload, conditions: Conditions, scratch: Scratch) {
   await checkAnswer(baseline);
   await checkAnswer(subject);
   const figures: [Figure[], Figure[]] = [[], []];
@@ -53,35 +53,40 @@ export async function compare(baseline: Shot, subject: Shot, conditions: Conditi
   return { baseline: medianFigure(figures[0]), subject: medianFigure(figures[1]) };
 }
 
-/** CPU a request, all parts together. */
-export function wholeCpu(figure: CpuUse): number {
+/** CPU per request of server, database and Redis together. */
+export function totalCpu(figure: CpuUse): number {
   return figure.app + figure.database + figure.redis;
 }
 
-async function checkAnswer(shot: Shot): Promise<void> {
-  const [target] = await shot.targets();
+async function checkAnswer(workload: Workload): Promise<void> {
+  const [target] = await workload.targets();
   if (!target) throw new Error('no request to send');
   const headers = new Headers(target.headers);
   if (target.key) headers.set('authorization', `Bearer ${target.key}`);
   if (target.body !== undefined) headers.set('content-type', 'application/json');
-  const answer = await fetch(`http://127.0.0.1:${shot.server.port}${target.path}`, { ...target, headers });
+  const answer = await fetch(`http://127.0.0.1:${workload.server.port}${target.path}`, { ...target, headers });
   const text = await answer.text();
   if (!answer.ok) throw new Error(`${target.method} ${target.path} answers ${answer.status}: ${text.slice(0, 200)}`);
-  const wrong = shot.wrong((JSON.parse(text) as { data: unknown }).data, target);
+  const wrong = workload.problem((JSON.parse(text) as { data: unknown }).data, target);
   if (wrong) throw new Error(`${target.method} ${target.path}: ${wrong}`);
 }
 
-async function measureRound(shot: Shot, conditions: Conditions, scratch: Scratch, round: number): Promise<Figure> {
+async function measureRound(
+  workload: Workload,
+  conditions: Conditions,
+  scratch: Scratch,
+  round: number,
+): Promise<Figure> {
   const plan: Plan = {
-    port: shot.server.port,
+    port: workload.server.port,
     connections: conditions.connections,
     warmMs: round === 0 ? FIRST_WARM_MS : WARM_MS,
     runMs: conditions.seconds * 1_000,
-    targets: await shot.targets(),
-    once: shot.once ?? false,
+    targets: await workload.targets(),
+    once: workload.once ?? false,
   };
-  const meter = new CpuMeter(shot.server, scratch.postmaster, scratch.redisCpu);
-  pinBackends(scratch.postmaster, shot.server.database);
+  const meter = new CpuMeter(workload.server, scratch.postmaster, scratch.redisCpu);
+  pinBackends(scratch.postmaster, workload.server.database);
   const { load, used } = await generate(plan, meter);
   if (load.failed > 0) throw new Error(`${load.failed} of ${load.requests} answers failed`);
   if (load.requests === 0) throw new Error('not one answer within the round');
@@ -95,7 +100,7 @@ async function measureRound(shot: Shot, conditions: Conditions, scratch: Scratch
   };
 }
 
-/** Runs the generator and reads the CPU at the two moments that it names. */
+/** Runs the generator and reads the CPU at the beginning and end of its window. */
 async function generate(plan: Plan, meter: CpuMeter): Promise<{ load: Load; used: CpuUse }> {
   const child = Bun.spawn([process.execPath, '--no-env-file', `${import.meta.dir}/generator.ts`], {
     stdin: new Blob([JSON.stringify(plan)]),

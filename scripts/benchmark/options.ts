@@ -2,10 +2,34 @@
 // Units: seconds per measured round, counts of records. An unknown or malformed argument ends the run with a
 // message that names it.
 
-import { EVENT_GROUPS } from './events/events.ts';
-import { OPERATIONS } from './world.ts';
+/** The rows of the operations that exist on both sides, by their names in `--only`. */
+export const OPERATIONS = [
+  'get',
+  'list',
+  'filter',
+  'filterCold',
+  'page',
+  'searchRare',
+  'searchCommon',
+  'related',
+  'create',
+  'update',
+  'delete',
+] as const;
 
-/** What else can be chosen: further rows, gauges, and the bare handler's other ways of listing. */
+/** The groups of rows about events, in the order of measuring: `idle` comes last, because it replaces the process. */
+export const EVENT_GROUPS = [
+  'latency',
+  'fan-out',
+  'quiet',
+  'delivery',
+  'matching',
+  'black-holes',
+  'backlog',
+  'idle',
+] as const;
+
+/** Other groups of rows, gauges, and the bare handler's alternative ways to list. */
 const GROUPS = ['role', 'credentials', 'view', 'scale', 'tenants', 'import', 'start', 'bare', 'events'] as const;
 
 export interface Options {
@@ -18,10 +42,10 @@ export interface Options {
   scale: number | null;
   /** Tenants of the many-tenants rows, or null to leave those rows out. */
   tenants: number | null;
-  /** Deliveries of the backlog to drain, or null to leave everything about events out. */
+  /** Deliveries of the backlog to drain, or null to leave out all rows about events. */
   events: number | null;
   json: string | null;
-  /** The bare handler against a second one of itself: how far the ratios are off 1.0 is the noise. */
+  /** Compare the bare handler with a second instance of it: the distance of the ratios from 1.0 is the noise. */
   self: boolean;
   databaseUrl: string;
   redisUrl: string;
@@ -30,10 +54,37 @@ export interface Options {
 const NUMBERS = { '--records': 100_000, '--rounds': 5, '--seconds': 3, '--connections': 16 } as const;
 const OPTIONAL_NUMBERS = { '--scale': 1_000_000, '--tenants': 1_000, '--events': 10_000 } as const;
 const TEXTS = ['--only', '--json'] as const;
+const NAMES_INDENT = 20;
+const NAME_COLUMNS = 90;
 
-export const USAGE = `usage: ./scripts/bench [--records 100000] [--rounds 5] [--seconds 3] [--connections 16]
-                       [--only get,list,...] [--scale [1000000]] [--tenants [1000]] [--events [10000]]
-                       [--json file] [--self]`;
+export const USAGE = `Usage: ./scripts/bench [options]
+
+Measures the service beside a bare handler on the same Postgres and Redis, and prints a table of CPU and ratios. DATABASE_URL
+and REDIS_URL name the servers (default: 127.0.0.1); the bench creates its own databases and drops them. The exit code is 1
+when a row exceeds its limit, 2 when the bench cannot run.
+
+Options:
+  --records N       records in each table (100000)
+  --rounds N        interleaved rounds; the table shows their medians (5)
+  --seconds N       seconds per round (3)
+  --connections N   connections of the load generator (16)
+  --only NAME,...   only these rows or groups:
+                    ${wrapped([...OPERATIONS, ...GROUPS, ...EVENT_GROUPS])}
+  --scale [N]       also compare a small entity with one of N records (1000000)
+  --tenants [N]     also compare one tenant with N tenants (1000)
+  --events [N]      also measure events; drain a backlog of N deliveries (10000)
+  --json FILE       also write the result as JSON
+  --self            compare the bare handler with itself: shows the noise
+  --help            prints this`;
+
+function wrapped(names: readonly string[]): string {
+  const lines = [''];
+  for (const name of names) {
+    if (`${lines.at(-1)} ${name}`.length > NAME_COLUMNS) lines.push('');
+    lines.push(`${lines.pop()} ${name}`.trimStart());
+  }
+  return lines.join(`\n${' '.repeat(NAMES_INDENT)}`);
+}
 
 /** Reads the arguments and the environment; throws an Error whose message names the argument that is wrong. */
 export function readOptions(argv: readonly string[], env: Record<string, string | undefined>): Options {
@@ -77,15 +128,15 @@ function readArguments(argv: readonly string[]): Map<string, string> {
     }
     if (name in OPTIONAL_NUMBERS) given.set(name, hasValue ? next : '');
     else if (hasValue && (name in NUMBERS || TEXTS.some((text) => text === name))) given.set(name, next);
-    else throw new Error(`${name}: unknown, or without its value\n${USAGE}`);
+    else throw new Error(`${name}: unknown, or without its value\n\n${USAGE}`);
     if (hasValue) at++;
   }
   return given;
 }
 
-/** Whether anything is asked for that needs the filled tables. */
+/** Whether a chosen row needs the filled tables. */
 export function wantsRecords({ only }: Options): boolean {
-  return only === null || [...only].some((name) => name !== 'events' && !EVENT_GROUPS.includes(name));
+  return only === null || [...only].some((name) => name !== 'events' && !EVENT_GROUPS.some((group) => group === name));
 }
 
 /** Names of rows, or of groups of rows. */
@@ -99,6 +150,6 @@ function readNames(text: string): Set<string> {
 
 function positive(name: string, text: string): number {
   const value = Number(text);
-  if (!(value > 0)) throw new Error(`${name}: ${text} is not a positive number\n${USAGE}`);
+  if (!(value > 0)) throw new Error(`${name}: ${text} is not a positive number\n\n${USAGE}`);
   return value;
 }

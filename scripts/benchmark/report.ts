@@ -1,5 +1,6 @@
-// The result as markdown, ready for the README, and as JSON. CPU in microseconds a request, in parts: the server,
-// its Postgres and, where it was used, Redis. Latencies in milliseconds at the connections of the run.
+// The result as Markdown and as JSON. CPU in microseconds per request, in parts: the server, its Postgres and, where
+// used, Redis. Latencies in milliseconds at the connections of the run.
+// A verdict compares a figure with its limits: `goal`, `must`, `MISSED`, `FAILED` or `skipped`.
 
 import { cpus } from 'node:os';
 import type { EventRow } from './events/rows.ts';
@@ -8,13 +9,13 @@ import type { Options } from './options.ts';
 import type { Row } from './rows.ts';
 import type { Scratch } from './scratch.ts';
 
-/** A figure with a limit of its own: a start-up time, a rate, a size. */
+/** A figure with absolute limits: a start-up time, a rate, a size. */
 export interface Gauge {
   id: string;
   label: string;
   unit: string;
   value?: number | undefined;
-  /** Limits; the value must lie below them, or above when `atLeast` is set. */
+  /** Upper limits of the value, or lower ones when `atLeast` is set. */
   must: number;
   goal: number;
   atLeast?: boolean;
@@ -27,7 +28,7 @@ export interface Report {
   rows: readonly Row[];
   events: readonly EventRow[];
   gauges: readonly Gauge[];
-  /** The bare handler's other ways of the same question, for orientation. */
+  /** The bare handler's alternative ways to list, for orientation. */
   bare: ReadonlyArray<{ label: string; figure?: Figure; failure?: string }>;
 }
 
@@ -77,7 +78,7 @@ export function json(report: Report): string {
   );
 }
 
-/** One line about a finished row, for the person who waits. */
+/** One line about a finished row, to show progress. */
 export function progressLine(row: Row): string {
   if (row.ratio === undefined) return `${row.id}: FAILED: ${row.failure}`;
   return `${row.id}: ${row.ratio.toFixed(2)}x of ${row.against} (must ${row.must}, goal ${row.goal}): ${rowVerdict(row)}`;

@@ -1,17 +1,18 @@
-// The rows of the goal table: what is compared with what, and the ratio of CPU a request that must, and that should,
-// hold. A comparison that cannot be made becomes a row that says why, never a missing or a fast one.
+// The rows of the table: what is compared with what, and the limits of the ratio of CPU per request: `must` and `goal`.
+// A comparison that fails becomes a row with its reason, so no row is ever missing.
+// Rows are measured one after the other.
 
-import { type Conditions, compare, type Figure, type Shot, wholeCpu } from './measure.ts';
+import { farPage, type Workloads } from './fixture.ts';
+import { type Conditions, compare, type Figure, totalCpu, type Workload } from './measure.ts';
 import type { Scratch } from './scratch.ts';
-import { farPage, type Shots } from './world.ts';
 
 export interface Comparison {
   id: string;
   label: string;
-  /** What the baseline is, in words. */
+  /** Names the baseline. */
   against: string;
-  baseline: Shot;
-  subject: Shot;
+  baseline: Workload;
+  subject: Workload;
   must: number;
   goal: number;
 }
@@ -22,20 +23,20 @@ export interface Row extends Pick<Comparison, 'id' | 'label' | 'against'> {
   goal: number | null;
   baseline?: Figure;
   subject?: Figure;
-  /** CPU a request of the subject over that of the baseline. */
+  /** CPU per request of the subject, divided by that of the baseline. */
   ratio?: number;
   failure?: string;
-  /** Why there is nothing to measure: the service does not offer it. */
+  /** Why nothing was measured: the service does not offer it. */
   skipped?: string;
 }
 
 /** Every comparison of the service with the bare handler. */
-export function bareComparisons(bare: Shots, service: Shots, records: number): Comparison[] {
+export function bareComparisons(bare: Workloads, service: Workloads, records: number): Comparison[] {
   const row = (
-    id: keyof Shots,
+    id: keyof Workloads,
     label: string,
     against: string,
-    baseline: Shot,
+    baseline: Workload,
     must: number,
     goal: number,
   ): Comparison => {
@@ -56,7 +57,7 @@ export function bareComparisons(bare: Shots, service: Shots, records: number): C
   ];
 }
 
-/** Makes each comparison in turn; tells `progress` about every finished row. */
+/** Measures the comparisons one after the other; calls `progress` after each row. */
 export async function measureRows(
   comparisons: readonly Comparison[],
   conditions: Conditions,
@@ -77,7 +78,7 @@ async function measureRow(comparison: Comparison, conditions: Conditions, scratc
   const named = { id, label, against, must, goal };
   try {
     const measured = await compare(comparison.baseline, comparison.subject, conditions, scratch);
-    return { ...named, ...measured, ratio: wholeCpu(measured.subject) / wholeCpu(measured.baseline) };
+    return { ...named, ...measured, ratio: totalCpu(measured.subject) / totalCpu(measured.baseline) };
   } catch (error) {
     return { ...named, failure: (error as Error).message };
   }

@@ -1,26 +1,28 @@
-// What one run of the bench works with: the options, the scratch databases, both sides with their records in place.
+// The state of a run: options, scratch databases, and both sides with their records in place.
+// Types only: each stage of the run adds what the next one needs.
+// Apart from the stages, because all of them use it.
 
 import type { Cleanup } from './cleanup.ts';
+import type { BareFixture, ServiceFixture } from './fixture.ts';
 import type { Options } from './options.ts';
 import type { Scratch } from './scratch.ts';
 import type { ServiceEnv } from './service.ts';
-import type { BareWorld, ServiceWorld } from './world.ts';
 
 export interface Run {
   options: Options;
   scratch: Scratch;
   directory: string;
   cleanup: Cleanup;
-  say(line: string): void;
+  log(line: string): void;
 }
 
 /** With the bare handler and its filled tables. */
 export interface ServiceRun extends Run {
-  bare: BareWorld;
+  bare: BareFixture;
 }
 
-/** A running, filled service and what is needed to make more of it. */
+/** With a running, filled service, and the environment to start it again. */
 export interface Bench extends ServiceRun {
   env: ServiceEnv;
-  world: ServiceWorld;
+  fixture: ServiceFixture;
 }

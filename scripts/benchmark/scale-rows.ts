@@ -1,25 +1,26 @@
-// Whether cost grows with the entity: the same requests on a fresh entity of 1,000 records and on a large one, both
-// in the tenant of the run. Reads come before writes, which change the number of records.
+// How cost grows with the size of the entity: the same requests on an entity of 1,000 records and on a large one, both
+// in the tenant of the run. Reads come before writes, because writes change the number of records.
+// Counts are of records.
 
 import { Api } from './api.ts';
 import { SAMPLE } from './dataset.ts';
+import type { ServiceFixture } from './fixture.ts';
 import type { Comparison } from './rows.ts';
 import type { Bench } from './run.ts';
 import { createItems, importItems } from './service.ts';
-import { serviceShots } from './service-shots.ts';
-import type { ServiceWorld } from './world.ts';
+import { serviceWorkloads } from './service-workloads.ts';
 
 const SMALL = 1_000;
 const COMPARED = ['get', 'list', 'filter', 'create', 'update', 'delete'] as const;
 
-/** Makes both entities (the large one takes minutes) and compares them. */
+/** Fills both entities (the large one takes minutes) and compares them. */
 export async function scaleComparisons(bench: Bench, large: number): Promise<Comparison[]> {
-  const { options, scratch, say } = bench;
-  say(`filling an entity with ${large} records`);
+  const { options, scratch, log } = bench;
+  log(`filling an entity with ${large} records`);
   const [few, many] = [await fillEntity(bench, 'few', SMALL), await fillEntity(bench, 'many', large)];
-  await scratch.settle();
-  const baseline = serviceShots(few, options.seconds, 'few', 'few');
-  const subject = serviceShots(many, options.seconds, 'many', 'many');
+  await scratch.vacuum();
+  const baseline = serviceWorkloads(few, options.seconds, 'few', 'few');
+  const subject = serviceWorkloads(many, options.seconds, 'many', 'many');
   return COMPARED.map((name) => ({
     id: `scale-${name}`,
     label: `${name}, ${large.toLocaleString('en-US')} records`,
@@ -31,10 +32,10 @@ export async function scaleComparisons(bench: Bench, large: number): Promise<Com
   }));
 }
 
-async function fillEntity({ world }: Bench, entity: string, records: number): Promise<ServiceWorld> {
-  const api = new Api(world.server.port, { key: world.key });
+async function fillEntity({ fixture }: Bench, entity: string, records: number): Promise<ServiceFixture> {
+  const api = new Api(fixture.server.port, { key: fixture.key });
   await createItems(api, entity);
-  await importItems(api, entity, records, world.people);
+  await importItems(api, entity, records, fixture.people);
   const ids = await api.sampleIds(entity, records, SAMPLE);
-  return { ...world, records, ids: { items: ids, items_w: ids } };
+  return { ...fixture, records, ids: { items: ids, items_w: ids } };
 }

@@ -1,6 +1,6 @@
-// The bench's own databases on the Postgres given, and an empty numbered database of the Redis given. Both are
-// removed by the clean-up. Parallel queries are off in both databases: parallel workers end before their CPU can be
-// read, and with one core for the server they help neither side.
+// The databases of the run: two on the given Postgres, and an empty numbered database of the given Redis. The clean-up
+// removes them. Parallel queries are off in both: parallel workers exit before their CPU can be read, and on one core
+// they help neither side.
 
 import { Redis } from 'ioredis';
 import postgres from 'postgres';
@@ -19,11 +19,11 @@ export interface Scratch {
   versions: { postgres: string; redis: string };
   /** Cumulative CPU of Redis in microseconds. */
   redisCpu(): Promise<number>;
-  /** `vacuum (analyze)` of both databases, so that none of it falls into a measured round. */
-  settle(): Promise<void>;
+  /** `vacuum (analyze)` of both databases, so that autovacuum does not run in a measured round. */
+  vacuum(): Promise<void>;
 }
 
-/** Throws with a sentence a person can act on when Postgres or Redis does not answer. */
+/** Throws an error that names the variable when Postgres or Redis does not answer. */
 export async function openScratch(options: Options, cleanup: Cleanup): Promise<Scratch> {
   const redis = await openRedis(options.redisUrl, cleanup);
   const admin = postgres(options.databaseUrl, { max: 1, connect_timeout: 5, onnotice: () => {} });
@@ -43,8 +43,8 @@ export async function openScratch(options: Options, cleanup: Cleanup): Promise<S
     postmaster: postmasterOf(facts?.pid),
     versions: { postgres: String(facts?.version).split(' ')[0] as string, redis: redis.version },
     redisCpu: redis.cpu,
-    settle: async () => {
-      for (const { url } of [bare, service]) await vacuum(url);
+    vacuum: async () => {
+      for (const { url } of [bare, service]) await vacuumDatabase(url);
     },
   };
 }
@@ -58,13 +58,13 @@ async function createDatabase(admin: postgres.Sql, url: string, database: string
   return { database, url: own.toString() };
 }
 
-async function vacuum(url: string): Promise<void> {
+async function vacuumDatabase(url: string): Promise<void> {
   const sql = postgres(url, { max: 1, onnotice: () => {} });
   await sql`vacuum (analyze)`;
   await sql.end();
 }
 
-/** Takes the highest numbered database that is empty, so that emptying it afterwards is nobody's loss. */
+/** Takes the highest numbered empty database, which can be emptied afterwards without losing data. */
 async function openRedis(url: string, cleanup: Cleanup) {
   const redis = new Redis(url, { lazyConnect: true, maxRetriesPerRequest: 1, retryStrategy: () => null });
   redis.on('error', () => {});

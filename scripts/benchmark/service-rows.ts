@@ -1,10 +1,10 @@
-// Everything measured on the service: against the bare handler, with a role-limited key, with each kind of credential,
-// through a view, at another size, among many tenants; and the figures with limits of their own (import, start,
-// memory). A part that the service does not offer yet becomes rows that say so.
+// All rows of the service: against the bare handler, with a role-limited key, with each kind of credential, through a
+// view, on a large entity, with many tenants; and the gauges (import, start, memory). A group that the service does not
+// offer becomes a row with the reason.
 
 import { roleComparisons, viewComparisons } from './access-rows.ts';
 import { isMissing } from './api.ts';
-import { bareShots } from './bare-shots.ts';
+import { bareWorkloads } from './bare-workloads.ts';
 import { credentialComparisons } from './credential-rows.ts';
 import { importGauges, startGauges } from './gauges.ts';
 import type { Conditions } from './measure.ts';
@@ -13,20 +13,20 @@ import { bareComparisons, type Comparison, measureRows, type Row } from './rows.
 import type { Bench, ServiceRun } from './run.ts';
 import { scaleComparisons } from './scale-rows.ts';
 import { fillService, serviceEnv, startService } from './service.ts';
-import { serviceShots } from './service-shots.ts';
+import { serviceWorkloads } from './service-workloads.ts';
 import { tenantComparisons } from './tenant-rows.ts';
 
-/** All rows and gauges that the options ask for. */
+/** Measures the chosen rows and gauges. */
 export async function measureService(run: ServiceRun): Promise<Pick<Report, 'rows' | 'gauges'>> {
-  const { options, scratch, say } = run;
+  const { options, scratch, log } = run;
   const env = serviceEnv(run.directory, { database: scratch.service.url, redis: scratch.redisUrl });
   const wanted = (id: string) => options.only?.has(id) ?? true;
   const server = await startService(env, run.cleanup);
-  say(`filling the service with 2 x ${options.records} records`);
+  log(`filling the service with 2 x ${options.records} records`);
   const filled = await fillService(server.port, env.ADMIN_SECRET, options.records);
-  await scratch.settle();
+  await scratch.vacuum();
   const own = { pid: server.pid, port: server.port, database: scratch.service.database };
-  const bench: Bench = { ...run, env, world: { ...filled, server: own, records: options.records } };
+  const bench: Bench = { ...run, env, fixture: { ...filled, server: own, records: options.records } };
   const rows = await compareAll(bench, wanted);
   await server.stop();
   return {
@@ -36,11 +36,11 @@ export async function measureService(run: ServiceRun): Promise<Pick<Report, 'row
 }
 
 async function compareAll(bench: Bench, wanted: (id: string) => boolean): Promise<Row[]> {
-  const { options, scratch, say } = bench;
+  const { options, scratch, log } = bench;
   const conditions: Conditions = options;
-  const service = serviceShots(bench.world, options.seconds);
+  const service = serviceWorkloads(bench.fixture, options.seconds);
   const groups: Array<{ ids: readonly string[]; prepare: () => Comparison[] | Promise<Comparison[]> }> = [
-    { ids: [], prepare: () => bareComparisons(bareShots(bench.bare, options.seconds), service, options.records) },
+    { ids: [], prepare: () => bareComparisons(bareWorkloads(bench.bare, options.seconds), service, options.records) },
     { ids: ['role'], prepare: () => roleComparisons(bench, service) },
     { ids: ['credentials'], prepare: () => credentialComparisons(bench, service) },
     { ids: ['view'], prepare: () => viewComparisons(bench, service) },
@@ -53,12 +53,12 @@ async function compareAll(bench: Bench, wanted: (id: string) => boolean): Promis
     if (ids.length > 0 && !ids.some(wanted)) continue;
     const comparisons = await prepareGroup(ids[0] ?? 'bare', prepare, rows);
     const chosen = ids.length > 0 ? comparisons : comparisons.filter(({ id }) => wanted(id));
-    rows.push(...(await measureRows(chosen, conditions, scratch, (row) => say(progressLine(row)))));
+    rows.push(...(await measureRows(chosen, conditions, scratch, (row) => log(progressLine(row)))));
   }
   return rows;
 }
 
-/** A group that cannot be set up leaves one row that says why: skipped where the service has no such endpoint. */
+/** A group that cannot be set up becomes one row with the reason: skipped when the service lacks the endpoint. */
 async function prepareGroup(id: string, prepare: () => Comparison[] | Promise<Comparison[]>, rows: Row[]) {
   try {
     return await prepare();

@@ -1,5 +1,6 @@
-// The service under test: started as its operator would start it, set up through its own REST API, with the same
-// records as the bare handler. `items` is read, `items_w` is written.
+// The service under test: started like a user's, set up through its REST API, with the same records as the bare handler.
+// `items` is read, `items_w` is written. Rates are records per second.
+// Fails with an ApiError when a call is refused.
 
 import { randomBytes } from 'node:crypto';
 import { Api } from './api.ts';
@@ -25,7 +26,7 @@ export interface FilledTenant {
   importPerSecond: number | null;
 }
 
-/** The environment of a service with secrets of its own; without `urls` it is the embedded one. */
+/** The environment of a service with new secrets; without `urls` it is embedded. */
 export function serviceEnv(dataDir: string, urls?: { database: string; redis: string }): ServiceEnv {
   const secret = () => randomBytes(32).toString('hex');
   const own = { ADMIN_SECRET: secret(), JWT_SECRET: secret(), PORT: '0', DEMO: '0', DATA_DIR: dataDir } as const;
@@ -36,7 +37,7 @@ export function startService(env: ServiceEnv, cleanup: Cleanup) {
   return startServer('src/main.ts', { ...env }, `${env.DATA_DIR}/service-${Date.now()}.log`, cleanup);
 }
 
-/** Makes a tenant and answers its owner key. */
+/** Creates a tenant; resolves to its owner key. */
 export async function createTenant(port: number, adminSecret: string, slug: string): Promise<string> {
   const admin = new Api(port, { adminSecret });
   const body = { slug, name: `Bench ${slug}` };
@@ -60,7 +61,7 @@ export async function createItems(api: Api, name: string): Promise<void> {
   });
 }
 
-/** Makes the entity the items belong to, with its records, and answers their ids. */
+/** Creates the entity that items refer to, with its records; resolves to their ids. */
 export async function createPeople(api: Api, count = PEOPLE): Promise<string[]> {
   const fields = [
     { key: 'fullName', type: 'text', required: true },
@@ -73,7 +74,7 @@ export async function createPeople(api: Api, count = PEOPLE): Promise<string[]> 
   );
 }
 
-/** Imports `records` items into `entity` and answers the seconds it took, null without an import. */
+/** Imports items into `entity`; resolves to the seconds it took, null when the service has no import. */
 export function importItems(
   api: Api,
   entity: string,

@@ -1,26 +1,26 @@
-// The ledger of a run: every change that was begun, when its success was heard of, and where and when it
-// arrived; and, for each kind of fault, what became of the changes made meanwhile. Lost must be 0. Doubled is
-// what a crash between a POST and the note of its outcome costs. Times are milliseconds since 1970.
+// The ledger of a run: every attempted change, when it was acknowledged, and when each channel delivered it; and, for
+// each kind of fault, the outcome of the changes made during it. Lost must be 0. A duplicate is a POST repeated after a
+// crash that prevented its outcome from being stored. Times are milliseconds since 1970.
 // Contract: decisions#guarantees.
 
-/** One attempt to change a record, told apart by a mark that it writes into the record. */
+/** One attempt to change a record, identified by a mark that it writes into the record. */
 interface Change {
   kind: string;
   record: string | null;
-  begunAt: number;
+  attemptedAt: number;
   acknowledgedAt: number | null;
-  /** POSTs that brought it. */
-  arrivals: number[];
+  /** One time for each webhook request that carried it. */
+  deliveredAt: number[];
 }
 
-/** A stream from `connected` to its end. */
-export interface Visit {
+/** One connection of a stream, from `connected` to its end; `marks` are the changes that it received. */
+export interface Connection {
   readonly since: number;
   readonly marks: Map<string, number>;
-  doubled: number;
+  duplicated: number;
 }
 
-/** How long after a fault the first change begun after it was acknowledged, posted, and seen on both streams. */
+/** Time from a fault until a change attempted after it is acknowledged, posted, and received on each stream. */
 export interface Recovery {
   write: number;
   webhook: number;
@@ -34,7 +34,7 @@ export interface Row {
   acknowledged: number;
   delivered: number;
   lost: number;
-  doubled: number;
+  duplicated: number;
   recoveries: Recovery[];
   /** The longest time from the acknowledgement to the POST. */
   longestMs: number;
@@ -43,58 +43,59 @@ export interface Row {
 export type Stream = 'sse' | 'ws';
 
 export class Ledger {
-  /** What is being done to the service at present. */
+  /** The fault being injected. */
   kind = 'nothing';
   readonly #changes = new Map<string, Change>();
   readonly #recoveries = new Map<string, Recovery[]>();
-  readonly #visits: Record<Stream, Visit[]> = { sse: [], ws: [] };
-  readonly #inOrder = new Map<string, number>();
-  /** Changes of one record that came in another order than they were made. */
-  disordered = 0;
-  /** When a change came that was begun latest. */
+  readonly #connections: Record<Stream, Connection[]> = { sse: [], ws: [] };
+  /** The number of the last change delivered, by record. */
+  readonly #lastDelivered = new Map<string, number>();
+  /** Changes of one record that were delivered out of order. */
+  outOfOrder = 0;
+  /** The latest attempt among the changes that each channel has seen. */
   readonly #newest = { write: 0, webhook: 0, sse: 0, ws: 0 };
 
-  begin(mark: string): void {
-    const change = { kind: this.kind, record: null, begunAt: Date.now(), acknowledgedAt: null, arrivals: [] };
+  attempted(mark: string): void {
+    const change = { kind: this.kind, record: null, attemptedAt: Date.now(), acknowledgedAt: null, deliveredAt: [] };
     this.#changes.set(mark, change);
   }
 
-  acknowledge(mark: string): void {
+  acknowledged(mark: string): void {
     const change = this.#changes.get(mark);
     if (change === undefined) return;
     change.acknowledgedAt = Date.now();
-    this.#see('write', change);
+    this.#observe('write', change);
   }
 
-  /** A POST brought the nth change of a record. */
-  arrive(mark: string, record: string, n: number): void {
+  /** A webhook request carried the nth change of a record. */
+  delivered(mark: string, record: string, n: number): void {
     const change = this.#changes.get(mark);
-    if (change === undefined) throw new Error(`a change that nobody made: ${mark}`);
-    if (change.arrivals.length === 0) {
-      if (n < (this.#inOrder.get(record) ?? 0)) this.disordered++;
-      this.#inOrder.set(record, n);
+    if (change === undefined) throw new Error(`unknown change: ${mark}`);
+    if (change.deliveredAt.length === 0) {
+      if (n < (this.#lastDelivered.get(record) ?? 0)) this.outOfOrder++;
+      this.#lastDelivered.set(record, n);
     }
-    change.arrivals.push(Date.now());
-    this.#see('webhook', change);
+    change.deliveredAt.push(Date.now());
+    this.#observe('webhook', change);
   }
 
-  visit(stream: Stream): Visit {
-    const visit = { since: Date.now(), marks: new Map<string, number>(), doubled: 0 };
-    this.#visits[stream].push(visit);
-    return visit;
+  connected(stream: Stream): Connection {
+    const connection = { since: Date.now(), marks: new Map<string, number>(), duplicated: 0 };
+    this.#connections[stream].push(connection);
+    return connection;
   }
 
-  show(stream: Stream, visit: Visit, mark: string): void {
+  received(stream: Stream, connection: Connection, mark: string): void {
     const change = this.#changes.get(mark);
-    if (change === undefined) throw new Error(`a change that nobody made: ${mark}`);
-    if (visit.marks.has(mark)) visit.doubled++;
-    visit.marks.set(mark, change.begunAt);
-    this.#see(stream, change);
+    if (change === undefined) throw new Error(`unknown change: ${mark}`);
+    if (connection.marks.has(mark)) connection.duplicated++;
+    connection.marks.set(mark, change.attemptedAt);
+    this.#observe(stream, change);
   }
 
-  /** When the last change came that was begun after `at`, as far as one has. */
+  /** The channels that have seen a change attempted after `at`. */
   since(at: number): Partial<Recovery> {
-    const seen = Object.entries(this.#newest).filter(([, begunAt]) => begunAt >= at);
+    const seen = Object.entries(this.#newest).filter(([, attemptedAt]) => attemptedAt >= at);
     return Object.fromEntries(seen);
   }
 
@@ -102,29 +103,31 @@ export class Ledger {
     this.#recoveries.set(kind, [...(this.#recoveries.get(kind) ?? []), recovery]);
   }
 
-  /** Changes acknowledged and not posted so far. */
-  get owed(): number {
-    let owed = 0;
-    for (const { acknowledgedAt, arrivals } of this.#changes.values()) {
-      if (acknowledgedAt !== null && arrivals.length === 0) owed++;
+  /** Acknowledged changes that no webhook request has carried yet. */
+  get outstanding(): number {
+    let count = 0;
+    for (const { acknowledgedAt, deliveredAt } of this.#changes.values()) {
+      if (acknowledgedAt !== null && deliveredAt.length === 0) count++;
     }
-    return owed;
+    return count;
   }
 
   rows(): Row[] {
     const byKind = Map.groupBy(this.#changes.values(), ({ kind }) => kind);
     return [...byKind].map(([kind, changes]) => {
       const acknowledged = changes.filter(({ acknowledgedAt }) => acknowledgedAt !== null);
-      const delivered = changes.filter(({ arrivals }) => arrivals.length > 0);
-      const delays = acknowledged.map(({ arrivals, acknowledgedAt }) => (arrivals[0] ?? 0) - (acknowledgedAt ?? 0));
+      const delivered = changes.filter(({ deliveredAt }) => deliveredAt.length > 0);
+      const delays = acknowledged.map(
+        ({ deliveredAt, acknowledgedAt }) => (deliveredAt[0] ?? 0) - (acknowledgedAt ?? 0),
+      );
       const recoveries = this.#recoveries.get(kind) ?? [];
       return {
         kind,
         faults: recoveries.length,
         acknowledged: acknowledged.length,
         delivered: delivered.length,
-        lost: acknowledged.filter(({ arrivals }) => arrivals.length === 0).length,
-        doubled: delivered.reduce((sum, { arrivals }) => sum + arrivals.length - 1, 0),
+        lost: acknowledged.filter(({ deliveredAt }) => deliveredAt.length === 0).length,
+        duplicated: delivered.reduce((sum, { deliveredAt }) => sum + deliveredAt.length - 1, 0),
         recoveries,
         longestMs: Math.max(0, ...delays),
       };
@@ -132,27 +135,32 @@ export class Ledger {
   }
 
   /**
-   * What the visits of a stream left out: changes begun after it was connected and acknowledged before another was
-   * begun that it did show.
+   * What the connections of a stream received. A gap is a change attempted after the connection opened, and acknowledged
+   * before the attempt of another change that the connection did receive.
    */
-  stream(stream: Stream): { visits: number; shown: number; gaps: number; doubled: number } {
-    const visits = this.#visits[stream];
-    const shown = visits.reduce((sum, { marks }) => sum + marks.size, 0);
-    const doubled = visits.reduce((sum, visit) => sum + visit.doubled, 0);
-    return { visits: visits.length, shown, gaps: visits.reduce((sum, visit) => sum + this.#gapsIn(visit), 0), doubled };
+  stream(stream: Stream): { connections: number; received: number; gaps: number; duplicated: number } {
+    const connections = this.#connections[stream];
+    const received = connections.reduce((sum, { marks }) => sum + marks.size, 0);
+    const duplicated = connections.reduce((sum, connection) => sum + connection.duplicated, 0);
+    return {
+      connections: connections.length,
+      received,
+      gaps: connections.reduce((sum, connection) => sum + this.#gapsIn(connection), 0),
+      duplicated,
+    };
   }
 
-  #gapsIn({ since, marks }: Visit): number {
+  #gapsIn({ since, marks }: Connection): number {
     let last = 0;
-    for (const begunAt of marks.values()) last = Math.max(last, begunAt);
+    for (const attemptedAt of marks.values()) last = Math.max(last, attemptedAt);
     let gaps = 0;
-    for (const [mark, { begunAt, acknowledgedAt }] of this.#changes) {
-      if (acknowledgedAt !== null && begunAt > since && acknowledgedAt < last && !marks.has(mark)) gaps++;
+    for (const [mark, { attemptedAt, acknowledgedAt }] of this.#changes) {
+      if (acknowledgedAt !== null && attemptedAt > since && acknowledgedAt < last && !marks.has(mark)) gaps++;
     }
     return gaps;
   }
 
-  #see(where: keyof Recovery, { begunAt }: Change): void {
-    this.#newest[where] = Math.max(this.#newest[where], begunAt);
+  #observe(where: keyof Recovery, { attemptedAt }: Change): void {
+    this.#newest[where] = Math.max(this.#newest[where], attemptedAt);
   }
 }

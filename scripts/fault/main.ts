@@ -1,73 +1,77 @@
-// The run: two service processes on a Postgres and a Redis of their own, writers that never stop, a webhook
-// receiver, an event stream and a WebSocket, and faults of one kind after the other. After each it is watched when
-// a new change is acknowledged and arrives everywhere; at the end everything pending has to arrive. Prints the
-// ledger; times are milliseconds. Ends by itself, with code 1 when anything was lost, left out or out of order.
+// The fault run: two service processes on a private Postgres and Redis, writers, a webhook receiver, an event stream and
+// a WebSocket; then the faults, one kind after the other. After each fault it measures the time until a new change is
+// acknowledged and has reached every channel; at the end all pending deliveries must arrive. Prints the ledger; times
+// are milliseconds. The exit code is 1 when anything was lost, left out or out of order.
 // Contract: decisions#guarantees.
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { startReceiver } from '../../test/support/receiver.ts';
 import { type Fault, faults } from './faults.ts';
 import { Ledger, type Recovery } from './ledger.ts';
-import { listen, subscribe, write } from './load.ts';
-import { readOptions } from './options.ts';
+import { followSocket, followStream, write } from './load.ts';
+import { readOptions, USAGE } from './options.ts';
 import { report } from './report.ts';
-import { openWorld } from './world.ts';
+import { openTestBed } from './test-bed.ts';
 
 const WRITERS = 4;
 const PAUSE_MS = 400;
-/** After so long a fault counts as not recovered from. */
+/** A fault without recovery within this time counts as not recovered. */
 const RECOVER_MS = 90_000;
 const SETTLE_MS = 180_000;
 
+if (process.argv.includes('--help')) {
+  console.log(USAGE);
+  process.exit(0);
+}
 const options = readOptions(process.argv.slice(2));
 const ledger = new Ledger();
 const receiver = await startReceiver();
 receiver.answer = ({ body }, response) => {
-  ledger.arrive(body.data.mark, body.record_id, body.data.n);
+  ledger.delivered(body.data.mark, body.record_id, body.data.n);
   receiver.received.length = 0;
   response.writeHead(204).end();
 };
-const world = await openWorld(receiver.url);
+const bed = await openTestBed(receiver.url);
 const over = new AbortController();
 const load = [
-  ...Array.from({ length: WRITERS }, (_, i) => write(world.door, ledger, `w${i}`, over.signal)),
-  listen(world.door, ledger, over.signal),
-  subscribe(world.door, ledger, over.signal),
+  ...Array.from({ length: WRITERS }, (_, i) => write(bed.endpoint, ledger, `w${i}`, over.signal)),
+  followStream(bed.endpoint, ledger, over.signal),
+  followSocket(bed.endpoint, ledger, over.signal),
 ];
 const startedAt = Date.now();
 const recoveries: Promise<void>[] = [];
-for (const fault of faults(world, options)) await strikeAll(fault);
+for (const fault of faults(bed, options)) await injectAll(fault);
 ledger.kind = 'nothing';
 await Promise.all(recoveries);
 await delay(PAUSE_MS);
 over.abort();
 await Promise.all(load);
 const settlingFrom = Date.now();
-while (ledger.owed > 0 && Date.now() - settlingFrom < SETTLE_MS) await delay(50);
+while (ledger.outstanding > 0 && Date.now() - settlingFrom < SETTLE_MS) await delay(50);
 const settledMs = Date.now() - settlingFrom;
-// What was written but never acknowledged may still be on its way.
-while ((await world.books()).pending > 0 && Date.now() - settlingFrom < SETTLE_MS) await delay(200);
-const books = await world.books();
-const isGood = report(ledger, books, { settledMs, minutes: (Date.now() - startedAt) / 60_000 });
-await world.close();
+// Writes that were not acknowledged may still be pending.
+while ((await bed.countDeliveries()).pending > 0 && Date.now() - settlingFrom < SETTLE_MS) await delay(200);
+const counts = await bed.countDeliveries();
+const isGood = report(ledger, counts, { settledMs, minutes: (Date.now() - startedAt) / 60_000 });
+await bed.close();
 await receiver.stop();
 process.exit(isGood ? 0 : 1);
 
-async function strikeAll({ kind, times, strike }: Fault): Promise<void> {
-  // What the last kind has left undone is not laid at this one's door.
+async function injectAll({ kind, times, inject }: Fault): Promise<void> {
+  // Recoveries from the previous kind must not count against this one.
   await Promise.all(recoveries);
   for (let i = 0; i < times; i++) {
     ledger.kind = kind;
     await delay(PAUSE_MS * (0.5 + Math.random()));
-    // Recovery counts from the moment that whatever was taken away is back; a killed process is not waited for.
-    const struck = Promise.withResolvers<void>();
-    recoveries.push(struck.promise.then(() => recovered(kind)));
-    await strike(struck.resolve);
+    // Recovery counts from the moment the stopped server is back; a killed process need not be replaced first.
+    const restored = Promise.withResolvers<void>();
+    recoveries.push(restored.promise.then(() => recovered(kind)));
+    await inject(restored.resolve);
     if ((i + 1) % 20 === 0 || i + 1 === times) console.log(`${kind}: ${i + 1} of ${times}`);
   }
 }
 
-/** Watches on while the next fault strikes. */
+/** Measures the recovery, also while the next fault is injected. */
 async function recovered(kind: string): Promise<void> {
   const from = Date.now();
   const took: Partial<Recovery> = {};

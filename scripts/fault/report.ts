@@ -1,38 +1,48 @@
-// The ledger as a table, and the verdict: nothing acknowledged is lost, no stream has left anything out, every
-// change has exactly one delivery and no delivery is without one, and no process ended by itself.
+// Prints the ledger as a table and decides the verdict: no acknowledged change is lost, no stream has a gap, every change
+// has exactly one delivery, every delivery has a change, and no process exited by itself.
 // Times are milliseconds, median and worst. Contract: decisions#guarantees.
 import type { Ledger, Recovery, Row } from './ledger.ts';
-import { fallen } from './service.ts';
-import type { Books } from './world.ts';
+import { unexpectedExits } from './service-process.ts';
+import type { DeliveryCounts } from './test-bed.ts';
 
-const HEAD = ['fault', 'times', 'acknowledged', 'delivered', 'lost', 'doubled', 'longest delay'];
+const HEAD = ['fault', 'times', 'acknowledged', 'delivered', 'lost', 'duplicated', 'longest delay'];
 const RECOVERIES: readonly [keyof Recovery, string][] = [
-  ['write', 'write again after'],
+  ['write', 'write'],
   ['webhook', 'webhook'],
   ['sse', 'SSE'],
   ['ws', 'WebSocket'],
 ];
 
-/** Prints all of it; true when nothing was lost, left out, out of order or unaccounted for. */
-export function report(ledger: Ledger, books: Books, run: { settledMs: number; minutes: number }): boolean {
+/** True when nothing was lost, left out, out of order or unaccounted for. */
+export function report(ledger: Ledger, counts: DeliveryCounts, run: { settledMs: number; minutes: number }): boolean {
   const rows = ledger.rows();
   const heads = [...HEAD, ...RECOVERIES.map(([, title]) => title)];
   console.log(`| ${heads.join(' | ')} |\n|---|${'--:|'.repeat(heads.length - 1)}`);
   for (const row of rows) console.log(`| ${cells(row).join(' | ')} |`);
   const streams = { sse: ledger.stream('sse'), ws: ledger.stream('ws') };
   const lost = rows.reduce((sum, row) => sum + row.lost, 0);
-  const { disordered } = ledger;
+  const { outOfOrder } = ledger;
   const minutes = Math.round(run.minutes * 10) / 10;
-  console.log(JSON.stringify({ lost, disordered, ...books, streams, fallen, settledMs: run.settledMs, minutes }));
-  const faults = [lost, disordered, books.undelivered, books.unfounded, books.pending, books.failed, fallen.length];
-  const gaps = Object.values(streams).map((stream) => stream.gaps + stream.doubled);
+  console.log(
+    JSON.stringify({ lost, outOfOrder, ...counts, streams, unexpectedExits, settledMs: run.settledMs, minutes }),
+  );
+  const faults = [
+    lost,
+    outOfOrder,
+    counts.missing,
+    counts.orphaned,
+    counts.pending,
+    counts.failed,
+    unexpectedExits.length,
+  ];
+  const gaps = Object.values(streams).map((stream) => stream.gaps + stream.duplicated);
   return [...faults, ...gaps].every((count) => count === 0);
 }
 
 function cells(row: Row): (string | number)[] {
-  const { kind, faults, acknowledged, delivered, lost, doubled, longestMs } = row;
+  const { kind, faults, acknowledged, delivered, lost, duplicated, longestMs } = row;
   const times = RECOVERIES.map(([where]) => spread(row.recoveries.map((recovery) => recovery[where])));
-  return [kind, faults, acknowledged, delivered, lost, doubled, longestMs, ...times];
+  return [kind, faults, acknowledged, delivered, lost, duplicated, longestMs, ...times];
 }
 
 function spread(times: readonly number[]): string {

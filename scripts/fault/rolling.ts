@@ -1,6 +1,6 @@
-// A rolling restart under write load, as often as the first argument says (10 rounds unless given): two
-// processes replaced one after the other on a Postgres and a Redis of the run's own. Prints the ledger as
-// JSON; the exit code is not 0 when a write failed or an event was lost.
+// A rolling restart under write load: two processes are replaced one after the other, on a private Postgres and Redis.
+// The first argument is the number of rounds (10 by default). Prints the ledger as JSON; the exit code is 1 when a write
+// failed or an event was lost.
 // Contract: decisions#shutdown, decisions#events.
 import process from 'node:process';
 import { privatePostgres, privateRedis } from '../../test/support/private-servers.ts';

@@ -1,4 +1,4 @@
-// Reads the project's own sources for test/house.test.ts: imports, function lengths, header comments.
+// Reads the project's sources for test/house.test.ts: imports, function lengths, header comments.
 // A scanner, not a parser: it blanks strings, comments and patterns, keeps every line where it is, and
 // finds function bodies by their braces. Lengths are in lines, signature and closing brace included.
 import { readdirSync, readFileSync } from 'node:fs';

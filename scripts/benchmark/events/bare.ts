@@ -1,5 +1,5 @@
-// The limit that events are compared with: insert a record, then tell everyone who listens, one write an event and
-// client; no key, no check, no outbox, nothing kept. `Bun.serve` and postgres.js. A process of its own.
+// The baseline of the rows about events: insert a record, then write to every client, one write per event and client; no
+// key, no check, no outbox, no storage of deliveries. `Bun.serve` and postgres.js, in a separate process.
 // POST /create[?hook=URL], GET /stream (SSE), /ws; POST /posts?url=URL&count=N&bytes=N sends signed POSTs only.
 
 import { createHmac } from 'node:crypto';

@@ -1,12 +1,13 @@
-// What listeners cost a process that have nothing to hear: memory of idle connections, and creating records while
-// subscriptions and streams are there that do not match.
+// The cost of clients that receive nothing: memory of idle connections, and CPU of creating records beside subscriptions
+// and streams that do not match. Memory in KiB and MiB, CPU in microseconds.
+// `idle` restarts the service, so that earlier rows do not count as its memory.
 
 import { residentMiB } from '../cpu.ts';
-import { compare, wholeCpu } from '../measure.ts';
+import { compare, totalCpu } from '../measure.ts';
 import type { Gauge } from '../report.ts';
+import { createWorkload, type EventFixture, Tenant } from './fixture.ts';
 import { type Listeners, type Open, openSockets, openStreams } from './listeners.ts';
 import { type EventRow, row } from './rows.ts';
-import { createShot, type EventWorld, Tenant } from './world.ts';
 
 const SUBSCRIPTIONS = 100;
 const STREAMS = 500;
@@ -14,31 +15,33 @@ const IDLE_CONNECTIONS = 2_000;
 const WARM_CONNECTIONS = 200;
 const IDLE_MS = 3_000;
 
-/** CPU of a create beside subscriptions, and beside streams, of other things. */
-export async function quietRows(world: EventWorld): Promise<EventRow[]> {
+/** CPU of a create beside subscriptions, and beside streams, that do not match it. */
+export async function quietRows(fixture: EventFixture): Promise<EventRow[]> {
   const unit = 'us CPU a create';
-  const aim = { against: 'create with none', unit, must: 1.1, goal: 1.05 };
+  const definition = { against: 'create with none', unit, must: 1.1, goal: 1.05 };
   const [subscribed, streamed] = [
-    { ...aim, id: 'quiet-subscriptions', label: `create, ${SUBSCRIPTIONS} subscriptions that do not match` },
-    { ...aim, id: 'quiet-streams', label: `create, ${STREAMS} open streams of another entity` },
+    { ...definition, id: 'quiet-subscriptions', label: `create, ${SUBSCRIPTIONS} subscriptions that do not match` },
+    { ...definition, id: 'quiet-streams', label: `create, ${STREAMS} open streams of another entity` },
   ];
-  return [await row(subscribed, () => besideSubscriptions(world)), await row(streamed, () => besideStreams(world))];
+  return [await row(subscribed, () => besideSubscriptions(fixture)), await row(streamed, () => besideStreams(fixture))];
 }
 
-/** Half of them for other changes of the entity, half for another entity. */
-async function besideSubscriptions(world: EventWorld) {
-  const { receiver, run } = world;
-  const alone = await Tenant.make(world, 'events-alone');
-  const tenant = await Tenant.make(world, 'events-subscribed', 'others');
+/** Half of the subscriptions are for other events of the entity, half for another entity. */
+async function besideSubscriptions(fixture: EventFixture) {
+  const { receiver, run } = fixture;
+  const alone = await Tenant.make(fixture, 'events-alone');
+  const tenant = await Tenant.make(fixture, 'events-subscribed', 'others');
   for (let at = 0; at < SUBSCRIPTIONS / 2; at++) {
     await tenant.subscribe('items', receiver.url('ok', at), ['record.deleted']);
     await tenant.subscribe('others', receiver.url('ok', at));
   }
-  return wholeCpus(await compare(createShot(alone.side()), createShot(tenant.side()), run.options, run.scratch));
+  return wholeCpus(
+    await compare(createWorkload(alone.side()), createWorkload(tenant.side()), run.options, run.scratch),
+  );
 }
 
-async function besideStreams(world: EventWorld) {
-  const tenant = await Tenant.make(world, 'events-streamed', 'others');
+async function besideStreams(fixture: EventFixture) {
+  const tenant = await Tenant.make(fixture, 'events-streamed', 'others');
   let open: Listeners | undefined;
   const close = async () => {
     await open?.close();
@@ -47,28 +50,28 @@ async function besideStreams(world: EventWorld) {
   const listen = async () => {
     open ??= await openStreams(tenant.side('others').address, STREAMS);
   };
-  const [without, beside] = [createShot(tenant.side(), close), createShot(tenant.side(), listen)];
+  const [without, beside] = [createWorkload(tenant.side(), close), createWorkload(tenant.side(), listen)];
   try {
-    return wholeCpus(await compare(without, beside, world.run.options, world.run.scratch));
+    return wholeCpus(await compare(without, beside, fixture.run.options, fixture.run.scratch));
   } finally {
     await close();
   }
 }
 
 function wholeCpus({ baseline, subject }: Awaited<ReturnType<typeof compare>>) {
-  return { baseline: wholeCpu(baseline), subject: wholeCpu(subject) };
+  return { baseline: totalCpu(baseline), subject: totalCpu(subject) };
 }
 
-/** KiB of memory that an idle connection takes, and MiB of the process without any. */
-export async function idleGauges(world: EventWorld): Promise<Gauge[]> {
-  const tenant = await Tenant.make(world, 'events-idle');
+/** Memory of an idle connection, and of the process without connections. */
+export async function idleGauges(fixture: EventFixture): Promise<Gauge[]> {
+  const tenant = await Tenant.make(fixture, 'events-idle');
   const idle = { id: 'idle', label: 'memory of an idle process', unit: 'MiB', must: 160, goal: 100 };
   const [sse, ws] = [
     { id: 'idle-sse', label: 'memory of an idle SSE connection', unit: 'KiB', must: 20, goal: 12 },
     { id: 'idle-ws', label: 'memory of an idle WebSocket', unit: 'KiB', must: 10, goal: 5 },
   ];
-  const streams = await idleMemory(world, tenant, openStreams);
-  const sockets = await idleMemory(streams.world, tenant, openSockets);
+  const streams = await idleMemory(fixture, tenant, openStreams);
+  const sockets = await idleMemory(streams.fixture, tenant, openSockets);
   return [
     { ...idle, value: streams.processMiB },
     { ...sse, value: streams.connectionKiB },
@@ -76,13 +79,13 @@ export async function idleGauges(world: EventWorld): Promise<Gauge[]> {
   ];
 }
 
-/** In a fresh process: some connections first, to have everything there that the first ones bring with them. */
-async function idleMemory(before: EventWorld, tenant: Tenant, open: Open) {
-  const world = await before.restarted();
-  const address = { ...tenant.side().address, port: world.server.port };
+/** In a fresh process. Some connections are opened and closed first, to allocate what only the first ones need. */
+async function idleMemory(before: EventFixture, tenant: Tenant, open: Open) {
+  const fixture = await before.restarted();
+  const address = { ...tenant.side().address, port: fixture.server.port };
   const resident = async () => {
     await Bun.sleep(IDLE_MS);
-    return residentMiB(world.server.pid);
+    return residentMiB(fixture.server.pid);
   };
   const processMiB = await resident();
   await (await open(address, WARM_CONNECTIONS)).close();
@@ -90,5 +93,5 @@ async function idleMemory(before: EventWorld, tenant: Tenant, open: Open) {
   const listeners = await open(address, IDLE_CONNECTIONS);
   const full = await resident();
   await listeners.close();
-  return { world, processMiB, connectionKiB: ((full - warm) * 1_024) / IDLE_CONNECTIONS };
+  return { fixture, processMiB, connectionKiB: ((full - warm) * 1_024) / IDLE_CONNECTIONS };
 }

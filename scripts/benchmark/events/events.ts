@@ -1,45 +1,43 @@
-// Everything measured about events: how soon listeners have them, what they cost for each, what webhooks cost and
-// hold up, what idle listeners take. Groups run one after the other; one that fails leaves its reason and the
-// others run.
+// All rows about events: latency, cost per client, cost and isolation of webhooks, memory of idle connections. Groups run
+// one after the other; one that fails becomes a row with its reason, and the others run. Units are in the rows.
+// A group's name is its name in `--only`.
 
+import { EVENT_GROUPS } from '../options.ts';
 import type { Gauge, Report } from '../report.ts';
 import type { Run } from '../run.ts';
 import { idleGauges, quietRows } from './connections.ts';
 import { backlogRow, blackHoleRow, costRow, matchingRows } from './deliveries.ts';
 import { fanOutRows } from './fan-out.ts';
+import { EventFixture } from './fixture.ts';
 import { latencyRows } from './latency.ts';
 import type { EventRow } from './rows.ts';
-import { EventWorld } from './world.ts';
 
+type EventGroup = (typeof EVENT_GROUPS)[number];
 type Measured = { rows: EventRow[]; gauges: Gauge[] };
 
 const rowsOnly = (rows: EventRow[]): Measured => ({ rows, gauges: [] });
 
-/** In the order of measuring; the last takes the process's place. */
-const GROUPS: Record<string, (world: EventWorld, backlog: number) => Promise<Measured>> = {
-  latency: async (world) => rowsOnly(await latencyRows(world)),
-  'fan-out': async (world) => rowsOnly(await fanOutRows(world)),
-  quiet: async (world) => rowsOnly(await quietRows(world)),
-  delivery: async (world) => rowsOnly([await costRow(world)]),
-  matching: async (world) => rowsOnly(await matchingRows(world)),
-  'black-holes': async (world) => rowsOnly([await blackHoleRow(world)]),
-  backlog: (world, backlog) => backlogRow(world, backlog),
-  idle: async (world) => ({ rows: [], gauges: await idleGauges(world) }),
+const GROUPS: Record<EventGroup, (fixture: EventFixture, backlog: number) => Promise<Measured>> = {
+  latency: async (fixture) => rowsOnly(await latencyRows(fixture)),
+  'fan-out': async (fixture) => rowsOnly(await fanOutRows(fixture)),
+  quiet: async (fixture) => rowsOnly(await quietRows(fixture)),
+  delivery: async (fixture) => rowsOnly([await costRow(fixture)]),
+  matching: async (fixture) => rowsOnly(await matchingRows(fixture)),
+  'black-holes': async (fixture) => rowsOnly([await blackHoleRow(fixture)]),
+  backlog: (fixture, backlog) => backlogRow(fixture, backlog),
+  idle: async (fixture) => ({ rows: [], gauges: await idleGauges(fixture) }),
 };
 
-/** What of the events can be chosen. */
-export const EVENT_GROUPS: readonly string[] = Object.keys(GROUPS);
-
-/** All that the options ask for; `backlog` is the number of deliveries to drain. */
+/** Measures the chosen groups; `backlog` is the number of deliveries to drain. */
 export async function measureEvents(run: Run, backlog: number): Promise<Pick<Report, 'events' | 'gauges'>> {
   const { only } = run.options;
-  const world = await EventWorld.open(run);
+  const fixture = await EventFixture.open(run);
   const measured: Measured = { rows: [], gauges: [] };
-  for (const [name, measure] of Object.entries(GROUPS)) {
+  for (const name of EVENT_GROUPS) {
     if (only !== null && !only.has('events') && !only.has(name)) continue;
-    run.say(`measuring events: ${name}`);
-    const { rows, gauges } = await measure(world, backlog).catch((error: Error) => failed(name, error));
-    for (const row of rows) run.say(`${row.id}: ${row.failure ?? row.ratio?.toFixed(2)}`);
+    run.log(`measuring events: ${name}`);
+    const { rows, gauges } = await GROUPS[name](fixture, backlog).catch((error: Error) => failed(name, error));
+    for (const row of rows) run.log(`${row.id}: ${row.failure ?? row.ratio?.toFixed(2)}`);
     measured.rows.push(...rows);
     measured.gauges.push(...gauges);
   }

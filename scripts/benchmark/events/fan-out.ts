@@ -1,9 +1,10 @@
-// What an event costs for each of many clients: CPU of creating records with clients that all get them, less that of
-// the same records with none, over the deliveries. Microseconds.
+// The cost of an event per client: CPU of creating records while many clients receive them, minus the CPU of the same
+// creates without clients, divided by the number of events received. Microseconds.
+// Each side has clients in its own rounds only.
 
+import { createMany, type EventFixture, type Side, Tenant } from './fixture.ts';
 import { type Open, openSockets, openStreams, until } from './listeners.ts';
-import { type Aim, cpuOf, type EventRow, interleaved } from './rows.ts';
-import { createMany, type EventWorld, type Side, Tenant } from './world.ts';
+import { cpuOf, type EventRow, interleaved, type RowDefinition } from './rows.ts';
 
 const STREAMS = 500;
 const STREAM_EVENTS = 600;
@@ -11,17 +12,17 @@ const SOCKETS = 100;
 const SOCKET_EVENTS = 2_000;
 const ARRIVAL_MS = 60_000;
 
-interface Spread {
+interface FanOut {
   open: Open;
   clients: number;
   events: number;
 }
 
 /** Rows of SSE and WebSocket. */
-export async function fanOutRows(world: EventWorld): Promise<EventRow[]> {
-  const tenant = await Tenant.make(world, 'events-fan-out');
+export async function fanOutRows(fixture: EventFixture): Promise<EventRow[]> {
+  const tenant = await Tenant.make(fixture, 'events-fan-out');
   const unit = 'us a delivery';
-  const sse: Aim = {
+  const sse: RowDefinition = {
     id: 'fan-out-sse',
     label: `SSE fan-out to ${STREAMS}`,
     against: 'bare streams, one write an event and client',
@@ -29,11 +30,16 @@ export async function fanOutRows(world: EventWorld): Promise<EventRow[]> {
     must: 1.0,
     goal: 0.3,
   };
-  const ws: Aim = { ...sse, id: 'fan-out-ws', label: `WebSocket fan-out to ${SOCKETS}`, against: 'bare WebSockets' };
+  const ws: RowDefinition = {
+    ...sse,
+    id: 'fan-out-ws',
+    label: `WebSocket fan-out to ${SOCKETS}`,
+    against: 'bare WebSockets',
+  };
   return [
-    await compareSpread(world, tenant, sse, { open: openStreams, clients: STREAMS, events: STREAM_EVENTS }),
-    await compareSpread(
-      world,
+    await compareFanOut(fixture, tenant, sse, { open: openStreams, clients: STREAMS, events: STREAM_EVENTS }),
+    await compareFanOut(
+      fixture,
       tenant,
       { ...ws, must: 4, goal: 2 },
       { open: openSockets, clients: SOCKETS, events: SOCKET_EVENTS },
@@ -41,14 +47,18 @@ export async function fanOutRows(world: EventWorld): Promise<EventRow[]> {
   ];
 }
 
-/** Each side's clients are open in its own rounds only. */
-function compareSpread(world: EventWorld, tenant: Tenant, aim: Aim, spread: Spread): Promise<EventRow> {
-  const measure = (side: Side) => () => costOfSpreading(world, side, spread);
-  return interleaved(aim, world.run.options.rounds, measure(world.bare), measure(tenant.side()));
+function compareFanOut(
+  fixture: EventFixture,
+  tenant: Tenant,
+  definition: RowDefinition,
+  spread: FanOut,
+): Promise<EventRow> {
+  const measure = (side: Side) => () => fanOutCost(fixture, side, spread);
+  return interleaved(definition, fixture.run.options.rounds, measure(fixture.bare), measure(tenant.side()));
 }
 
-async function costOfSpreading(world: EventWorld, side: Side, { open, clients, events }: Spread): Promise<number> {
-  const { scratch } = world.run;
+async function fanOutCost(fixture: EventFixture, side: Side, { open, clients, events }: FanOut): Promise<number> {
+  const { scratch } = fixture.run;
   const alone = await cpuOf(side, scratch, () => createMany(side, events));
   const listeners = await open(side.address, clients);
   try {

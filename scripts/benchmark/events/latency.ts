@@ -1,10 +1,12 @@
-// From the moment a record is sent to the moment a listener has its event: one record at a time, p50 in milliseconds.
+// The time from sending a record until a client receives its event: one record at a time, p50 in milliseconds.
+// The bare side broadcasts, or posts to the receiver, before it answers.
+// An event that does not arrive within ten seconds fails the row.
 
 import type { Run } from '../run.ts';
+import { bodyOf, type EventFixture, type Side, send, Tenant } from './fixture.ts';
 import { type Listeners, openSockets, openStreams } from './listeners.ts';
 import type { Receiver } from './receiver.ts';
-import { type Aim, type EventRow, interleaved, quantile } from './rows.ts';
-import { bodyOf, type EventWorld, type Side, send, Tenant } from './world.ts';
+import { type EventRow, interleaved, quantile, type RowDefinition } from './rows.ts';
 
 const SAMPLES = 150;
 const WARM_SAMPLES = 50;
@@ -14,9 +16,9 @@ const PAUSE_MS = 2;
 type Sees = (marker: string) => Promise<void>;
 
 /** Rows to SSE, WebSocket and webhook. */
-export async function latencyRows(world: EventWorld): Promise<EventRow[]> {
-  const { run, receiver, bare } = world;
-  const tenant = await Tenant.make(world, 'events-latency', 'hooked');
+export async function latencyRows(fixture: EventFixture): Promise<EventRow[]> {
+  const { run, receiver, bare } = fixture;
+  const tenant = await Tenant.make(fixture, 'events-latency', 'hooked');
   const rows: EventRow[] = [];
   for (const [id, label, open, must, goal] of [
     ['latency-sse', 'write to SSE, p50', openStreams, 2.0, 1.5],
@@ -25,29 +27,31 @@ export async function latencyRows(world: EventWorld): Promise<EventRow[]> {
     const sides = [bare, tenant.side()] as const;
     const listeners = await Promise.all(sides.map(({ address }) => open(address, 1)));
     const sees = (at: number): Sees => (listeners[at] as Listeners).sees;
-    rows.push(await compareLatency(run, aim(id, label, must, goal), sides, [sees(0), sees(1)]));
+    rows.push(await compareLatency(run, definition(id, label, must, goal), sides, [sees(0), sees(1)]));
     await Promise.all(listeners.map((listener) => listener.close()));
   }
   await tenant.subscribe('hooked', receiver.url('ok'));
   const sides = [hooked(bare, receiver), tenant.side('hooked')] as const;
   const sees = posted(receiver);
-  rows.push(await compareLatency(run, aim('latency-webhook', 'write to webhook, p50', 3.0, 2.0), sides, [sees, sees]));
+  rows.push(
+    await compareLatency(run, definition('latency-webhook', 'write to webhook, p50', 3.0, 2.0), sides, [sees, sees]),
+  );
   receiver.onPost = undefined;
   return rows;
 }
 
-function aim(id: string, label: string, must: number, goal: number): Aim {
+function definition(id: string, label: string, must: number, goal: number): RowDefinition {
   return { id, label, against: 'bare insert, then broadcast', unit: 'ms', must, goal };
 }
 
 function compareLatency(
   { options }: Run,
-  aim: Aim,
+  definition: RowDefinition,
   [bare, service]: readonly [Side, Side],
   [seesBare, seesService]: readonly [Sees, Sees],
 ): Promise<EventRow> {
   return interleaved(
-    aim,
+    definition,
     options.rounds,
     (round) => p50(bare, seesBare, round),
     (round) => p50(service, seesService, round),
@@ -78,7 +82,7 @@ function within(seen: Promise<void>): Promise<void> {
   return Promise.race([seen, late]);
 }
 
-/** The bare side, posting to the receiver before it answers. */
+/** The bare side with a webhook. */
 function hooked(bare: Side, receiver: Receiver): Side {
   const hook = encodeURIComponent(receiver.url('ok'));
   return {

@@ -1,13 +1,24 @@
-// Clients of event streams, in the bench's own process: Server-Sent Events over raw TCP, so that reading costs next
-// to nothing, and WebSockets. They count what arrives; the first of them also waits for a text, for latencies.
+// Clients of event streams, in the process of the bench: Server-Sent Events over raw TCP, because reading must cost next to
+// nothing, and WebSockets. They count what they receive; the first one also waits for a text, to measure latency.
+// Times are milliseconds.
 
-import type { Address } from './world.ts';
+/** Where listeners connect. */
+export interface Address {
+  port: number;
+  streamPath: string;
+  /** Events that every stream starts with. */
+  firstEvents: number;
+  key?: string;
+  /** WebSockets take platform keys. */
+  socketKey?: string;
+  entity?: string;
+}
 
-/** Connections of one kind to one server, all open and told so. */
+/** Connections of one kind to one server, all of them open and confirmed. */
 export interface Listeners {
-  /** Events that every one of them has got. */
+  /** Events that every connection has received. */
   received(): number;
-  /** Resolves when the first one gets a text that holds `marker`. Ask before the event is made. */
+  /** Resolves when the first connection receives a text with `marker`. Call it before creating the event. */
   sees(marker: string): Promise<void>;
   close(): Promise<void>;
 }
@@ -17,10 +28,10 @@ export type Open = (address: Address, count: number) => Promise<Listeners>;
 const OPEN_AT_ONCE = 50;
 const OPEN_MS = 30_000;
 const NUMBER = '\nid: ';
-/** The bytes in which a number cut in two by a chunk's end is looked for again. */
+/** Bytes kept from the previous chunk, in case it cut a number in two. */
 const CARRY = 64;
 
-/** Resolves when `holds` does, looked at every `everyMs`; throws after `ms`. */
+/** Resolves when `holds` is true, checked every `everyMs`; throws after `ms`. */
 export async function until(
   what: string,
   holds: () => boolean | Promise<boolean>,
@@ -57,7 +68,7 @@ class Watch {
   }
 }
 
-/** The last `id:` that a stream of chunks holds: both servers number the events of a connection from 1. */
+/** The last `id:` in a stream of chunks: both servers number the events of a connection from 1. */
 class LastNumber {
   value = 0;
   #carry = '';
@@ -98,7 +109,7 @@ export const openStreams: Open = async ({ port, streamPath, key, firstEvents }, 
       },
     });
   };
-  const sockets = await inTurns(count, connect);
+  const sockets = await inBatches(count, connect);
   const received = () => {
     if (ended > 0) throw new Error(`${ended} of ${count} streams were ended`);
     return Math.min(...numbers.map(({ value }) => value)) - firstEvents;
@@ -134,11 +145,11 @@ export const openSockets: Open = async ({ port, socketKey, entity }, count) => {
       else if (text.startsWith('{"type":"record.')) {
         counts[at] = (counts[at] as number) + 1;
         if (at === 0) watch.look(text);
-      } else opened.reject(new Error(`a WebSocket was told: ${text}`));
+      } else opened.reject(new Error(`unexpected WebSocket message: ${text}`));
     };
     return opened.promise;
   };
-  const sockets = await inTurns(count, connect);
+  const sockets = await inBatches(count, connect);
   return {
     received: () => Math.min(...counts),
     sees: (marker) => watch.wait(marker),
@@ -149,7 +160,7 @@ export const openSockets: Open = async ({ port, socketKey, entity }, count) => {
   };
 };
 
-async function inTurns<T>(count: number, connect: () => Promise<T>): Promise<T[]> {
+async function inBatches<T>(count: number, connect: () => Promise<T>): Promise<T[]> {
   const all: T[] = [];
   while (all.length < count) {
     const some = Math.min(OPEN_AT_ONCE, count - all.length);

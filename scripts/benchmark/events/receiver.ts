@@ -1,12 +1,13 @@
-// The receiver of webhooks, in the bench's own process. `/ok/...` answers at once, `/held/...` once the bench says so,
-// `/never/...` not at all. It counts the POSTs it has got and hands their bodies to whoever wants them.
+// The receiver of webhooks, in the process of the bench. `/ok/...` answers at once, `/held/...` when released,
+// `/never/...` never. It counts the requests and passes their bodies to `onPost`.
+// Stopped by the clean-up.
 
 import type { Cleanup } from '../cleanup.ts';
 
 export class Receiver {
-  /** POSTs so far. */
+  /** Requests so far. */
   count = 0;
-  /** Sees every POST that will be answered at once: its path and its body. */
+  /** Called with the path and body of every request that is answered. */
   onPost: ((path: string, body: string) => void) | undefined;
   readonly #server: Bun.Server<undefined>;
   #release = () => {};
@@ -26,7 +27,7 @@ export class Receiver {
     return `http://127.0.0.1:${this.#server.port}/${kind}/${name}`;
   }
 
-  /** From now on what is held waits; resolves nothing by itself. */
+  /** Holds the answers to `/held/...` until `release`. */
   hold(): void {
     this.#held = new Promise((resolve) => {
       this.#release = resolve;

@@ -1,24 +1,25 @@
-// A row of the events table: one figure of the service beside the same figure of something to compare with, and the
-// limits of their ratio. Figures are medians of interleaved rounds. A row that cannot be measured says why.
+// A row of the events table: one figure of the service beside the same figure of a baseline, and the limits of their
+// ratio. Figures are medians of interleaved rounds. A row that cannot be measured has the reason instead.
+// Units are in the row's definition.
 
 import { CpuMeter, pinBackends } from '../cpu.ts';
 import { median } from '../measure.ts';
 import type { Scratch } from '../scratch.ts';
-import type { Side } from './world.ts';
+import type { Side } from './fixture.ts';
 
-export interface Aim {
+export interface RowDefinition {
   id: string;
   label: string;
-  /** What the baseline is, in words. */
+  /** Names the baseline. */
   against: string;
   unit: string;
-  /** Limits of the ratio; it must lie below them, or above when `atLeast` is set. */
+  /** Limits of the ratio: upper ones, or lower ones when `atLeast` is set. */
   must: number;
   goal: number;
   atLeast?: boolean;
 }
 
-export interface EventRow extends Aim {
+export interface EventRow extends RowDefinition {
   baseline?: number;
   subject?: number;
   ratio?: number;
@@ -27,9 +28,14 @@ export interface EventRow extends Aim {
 
 type Measure = (round: number) => Promise<number>;
 
-/** Measures both in turn, `rounds` times. Never rejects. */
-export async function interleaved(aim: Aim, rounds: number, baseline: Measure, subject: Measure): Promise<EventRow> {
-  return row(aim, async () => {
+/** Measures both alternately, `rounds` times. Never rejects. */
+export async function interleaved(
+  definition: RowDefinition,
+  rounds: number,
+  baseline: Measure,
+  subject: Measure,
+): Promise<EventRow> {
+  return row(definition, async () => {
     const figures: [number[], number[]] = [[], []];
     for (let round = 0; round < rounds; round++) {
       figures[0].push(await baseline(round));
@@ -39,17 +45,20 @@ export async function interleaved(aim: Aim, rounds: number, baseline: Measure, s
   });
 }
 
-/** The row of two figures, or of the reason why there are none. */
-export async function row(aim: Aim, measure: () => Promise<{ baseline: number; subject: number }>): Promise<EventRow> {
+/** The row of two figures, or of the reason for having none. */
+export async function row(
+  definition: RowDefinition,
+  measure: () => Promise<{ baseline: number; subject: number }>,
+): Promise<EventRow> {
   try {
     const { baseline, subject } = await measure();
-    return { ...aim, baseline, subject, ratio: subject / baseline };
+    return { ...definition, baseline, subject, ratio: subject / baseline };
   } catch (error) {
-    return { ...aim, failure: (error as Error).message };
+    return { ...definition, failure: (error as Error).message };
   }
 }
 
-/** CPU in microseconds that the server, its database and Redis spend while `work` lasts. */
+/** CPU in microseconds that the server, its database and Redis use during `work`. */
 export async function cpuOf({ server }: Side, scratch: Scratch, work: () => Promise<unknown>): Promise<number> {
   pinBackends(scratch.postmaster, server.database);
   const meter = new CpuMeter(server, scratch.postmaster, scratch.redisCpu);
@@ -59,7 +68,7 @@ export async function cpuOf({ server }: Side, scratch: Scratch, work: () => Prom
   return app + database + redis;
 }
 
-/** The value below which `share` of them lie. */
+/** The quantile of the values at `share`, from 0 to 1. */
 export function quantile(values: readonly number[], share: number): number {
   const sorted = Float64Array.from(values).sort();
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;

@@ -1,6 +1,6 @@
-// Both sides of the events bench: the bare handler, and the service as a user would start it, with room for many
-// connections and leave to call receivers on this machine. Each row works in a tenant of its own, so that what one
-// leaves behind is no other's load.
+// Both sides of the rows about events: the bare handler, and the service started as by a user, with higher connection
+// limits and permission to call receivers on this machine. Each row uses its own tenant, so that leftovers of one row
+// do not burden the next. Times are milliseconds.
 
 import postgres from 'postgres';
 import { Api } from '../api.ts';
@@ -9,31 +9,19 @@ import { type Server, startServer } from '../children.ts';
 import type { MeteredServer } from '../cpu.ts';
 import { item } from '../dataset.ts';
 import type { Target } from '../generator.ts';
-import type { Shot } from '../measure.ts';
+import type { Workload } from '../measure.ts';
 import type { Run } from '../run.ts';
 import { createItems, createPeople, createTenant, type ServiceEnv, serviceEnv, startService } from '../service.ts';
-import { until } from './listeners.ts';
+import { type Address, until } from './listeners.ts';
 import { Receiver } from './receiver.ts';
 
 const CREATES_AT_ONCE = 16;
 const VARIANTS = 2_000;
 const DRAIN_MS = 120_000;
-/** Seldom, since asking is counted as the service's use of the database. */
+/** Long, because the query counts as database use of the service. */
 const DRAIN_POLL_MS = 100;
 const SECRET = 'a secret of the bench';
 const EVERY_TYPE = ['record.created', 'record.updated', 'record.deleted'];
-
-/** Where listeners connect. */
-export interface Address {
-  port: number;
-  streamPath: string;
-  /** Events that every stream begins with. */
-  firstEvents: number;
-  key?: string;
-  /** WebSockets take platform keys. */
-  socketKey?: string;
-  entity?: string;
-}
 
 /** One side, where records are created. */
 export interface Side {
@@ -42,32 +30,32 @@ export interface Side {
   target(body: string): Target;
 }
 
-/** A tenant of the service and what belongs to it. */
+/** A tenant of the service with its keys and people. */
 export class Tenant {
   readonly api: Api;
 
   private constructor(
-    readonly world: EventWorld,
+    readonly fixture: EventFixture,
     readonly slug: string,
     readonly key: string,
     readonly socketKey: string,
     readonly people: readonly string[],
   ) {
-    this.api = new Api(world.server.port, { key });
+    this.api = new Api(fixture.server.port, { key });
   }
 
-  /** One with the entity `items` and, for each further name, another just like it. */
-  static async make(world: EventWorld, slug: string, ...more: string[]): Promise<Tenant> {
-    const key = await createTenant(world.server.port, world.env.ADMIN_SECRET, slug);
-    const api = new Api(world.server.port, { key });
+  /** Creates a tenant with the entity `items` and an identical entity for each further name. */
+  static async make(fixture: EventFixture, slug: string, ...more: string[]): Promise<Tenant> {
+    const key = await createTenant(fixture.server.port, fixture.env.ADMIN_SECRET, slug);
+    const api = new Api(fixture.server.port, { key });
     const people = await createPeople(api, 1);
     const entities = ['items', ...more];
     for (const name of entities) await createItems(api, name);
-    return new Tenant(world, slug, key, await issueReadKey(api, entities), people);
+    return new Tenant(fixture, slug, key, await issueReadKey(api, entities), people);
   }
 
   side(entity = 'items'): Side {
-    const { server } = this.world;
+    const { server } = this.fixture;
     const { key, socketKey, slug } = this;
     const path = `/api/entities/${entity}/records`;
     const streamPath = `/api/v1/tenants/${slug}/events/stream?entities=${entity}`;
@@ -84,7 +72,7 @@ export class Tenant {
   }
 }
 
-export class EventWorld {
+export class EventFixture {
   private constructor(
     readonly run: Run,
     readonly env: ServiceEnv,
@@ -95,7 +83,7 @@ export class EventWorld {
     private readonly running: Server,
   ) {}
 
-  static async open(run: Run): Promise<EventWorld> {
+  static async open(run: Run): Promise<EventFixture> {
     const { scratch, cleanup, directory } = run;
     const receiver = new Receiver(cleanup);
     const bareSql = postgres(scratch.bare.url, { max: 1, onnotice: () => {} });
@@ -109,10 +97,10 @@ export class EventWorld {
     const sql = postgres(scratch.service.url, { max: 1, onnotice: () => {} });
     cleanup.later('close Postgres', () => sql.end());
     const bareServer = { pid: bare.pid, port: bare.port, database: scratch.bare.database };
-    return new EventWorld(run, env, receiver, server, bareSide(bareServer), sql, running);
+    return new EventFixture(run, env, receiver, server, bareSide(bareServer), sql, running);
   }
 
-  /** Every delivery has been made or given up. */
+  /** Resolves when no delivery is pending. */
   drained(): Promise<void> {
     const pending = async () => {
       const [left] = await this.sql`select exists (
@@ -124,12 +112,12 @@ export class EventWorld {
     return until('the deliveries', pending, DRAIN_MS, DRAIN_POLL_MS);
   }
 
-  /** Another process of the same service, in the place of this one. */
-  async restarted(): Promise<EventWorld> {
+  /** Replaces the service's process by a new one. */
+  async restarted(): Promise<EventFixture> {
     await this.running.stop();
     const running = await startService(this.env, this.run.cleanup);
     const server = { ...this.server, pid: running.pid, port: running.port };
-    return new EventWorld(this.run, this.env, this.receiver, server, this.bare, this.sql, running);
+    return new EventFixture(this.run, this.env, this.receiver, server, this.bare, this.sql, running);
   }
 }
 
@@ -162,13 +150,13 @@ async function issueReadKey(api: Api, entities: readonly string[]): Promise<stri
   return (await api.call<{ key: string }>('POST', `/api/apis/${id}/keys`, request)).key;
 }
 
-/** A record's body with a title of one's own; the relation is left out. */
+/** A record's body with the given title and without the relation. */
 export function bodyOf(title: string): string {
   const { owner: _, ...rest } = item(1, VARIANTS, ['']);
   return JSON.stringify({ ...rest, title });
 }
 
-/** Creates records, several at a time. Throws when one is refused. */
+/** Creates records, several at once. Throws when one is refused. */
 export async function createMany(side: Side, count: number, atOnce = CREATES_AT_ONCE): Promise<void> {
   let left = count;
   const worker = async () => {
@@ -184,14 +172,14 @@ export async function send({ server }: Side, { path, body, key, method }: Target
   if (!answer.ok) throw new Error(`${method} ${path} answers ${answer.status}: ${text.slice(0, 200)}`);
 }
 
-/** Creating records as the load generator does it; `before` runs ahead of each round. */
-export function createShot(side: Side, before: () => Promise<void> = async () => {}): Shot {
+/** The workload of creating records; `before` runs before each round. */
+export function createWorkload(side: Side, before: () => Promise<void> = async () => {}): Workload {
   return {
     server: side.server,
     targets: async () => {
       await before();
       return Array.from({ length: VARIANTS }, (_, at) => side.target(bodyOf(`Item ${at}`)));
     },
-    wrong: (data) => ((data as { title?: string }).title ? null : 'not the record created'),
+    problem: (data) => ((data as { title?: string }).title ? null : 'not the record created'),
   };
 }

@@ -1,35 +1,35 @@
-// Service processes that can be killed: each runs src/main.ts on the stores given, on a port of its own.
-// Times are milliseconds. A process that does not listen in time is an error that ends the run; one that
-// ends without being told to is counted. Contract: decisions#events.
+// Service processes that the run may kill: each runs src/main.ts on the stores given, on its own port. A process that
+// does not listen in time fails the run; one that exits by itself is recorded. Times are milliseconds.
+// Contract: decisions#events.
 import { type ChildProcess, spawn } from 'node:child_process';
 import process from 'node:process';
 
 const LISTEN_MS = 60_000;
 
-export interface Victim {
+export interface ServiceProcess {
   url: string;
   /** SIGKILL; resolves when it is gone. */
   kill(): Promise<void>;
 }
 
-/** Processes that ended by themselves: there should be none. */
-export const fallen: string[] = [];
+/** Exits that no kill explains, with the end of what the process logged. */
+export const unexpectedExits: string[] = [];
 
 /** Starts a process; resolves once it listens. */
-export async function startVictim(environment: Record<string, string>): Promise<Victim> {
+export async function startService(environment: Record<string, string>): Promise<ServiceProcess> {
   const child = spawn(process.execPath, ['--no-env-file', 'src/main.ts'], {
     env: { PATH: process.env.PATH ?? '', ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  let complaints = '';
+  let logged = '';
   child.stderr?.on('data', (text) => {
-    complaints = (complaints + String(text)).slice(-2_000);
+    logged = (logged + String(text)).slice(-2_000);
   });
   const url = await listening(child);
   let isKilled = false;
   const gone = new Promise<void>((resolve) => {
     child.once('exit', (code, signal) => {
-      if (!isKilled) fallen.push(`${signal ?? code}: ${complaints}`);
+      if (!isKilled) unexpectedExits.push(`${signal ?? code}: ${logged}`);
       resolve();
     });
   });

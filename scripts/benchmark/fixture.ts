@@ -1,11 +1,13 @@
-// One side of the comparison with its records in place, and what both sides' requests and answers have in common:
-// fresh questions where an answer must not have been remembered, and what a right answer holds.
+// One side of the comparison with its records in place, and what the requests and answers of both sides share: fresh
+// queries where a cached answer would falsify the figure, and the checks of answers.
+// Counts are of records.
 
 import { type ListPage, wrongPage } from './api.ts';
 import { spread } from './bare-store.ts';
 import { commonAmong, commonQuery, type Item, item, openAmong, PAGE, rareWord } from './dataset.ts';
 import type { Target } from './generator.ts';
-import type { Shot } from './measure.ts';
+import type { Workload } from './measure.ts';
+import type { OPERATIONS } from './options.ts';
 
 export const VARIANTS = 2_000;
 const FRESH_RANGES = 15_000;
@@ -13,45 +15,31 @@ const FRESH_QUERIES = 350;
 const DELETES_A_SECOND = 4_000;
 const FAR_PAGE = 2_000;
 
-export interface World {
-  server: Shot['server'];
+export interface Fixture {
+  server: Workload['server'];
   records: number;
   people: readonly string[];
   ids: Record<'items' | 'items_w', readonly string[]>;
 }
 
-export interface BareWorld extends World {
+export interface BareFixture extends Fixture {
   url: string;
 }
 
-export interface ServiceWorld extends World {
+export interface ServiceFixture extends Fixture {
   key: string;
-  /** A field that the key may not see, and so may not write. */
+  /** A field that the key may neither read nor write. */
   hidden?: keyof Item;
 }
 
-/** The operations that exist on both sides. */
-export const OPERATIONS = [
-  'get',
-  'list',
-  'filter',
-  'filterCold',
-  'page',
-  'searchRare',
-  'searchCommon',
-  'related',
-  'create',
-  'update',
-  'delete',
-] as const;
-export type Shots = Record<(typeof OPERATIONS)[number], Shot>;
+export type Workloads = Record<(typeof OPERATIONS)[number], Workload>;
 
-/** Page 2000, or the middle one where there are not as many. */
+/** Page 2000, or the middle page of fewer records. */
 export function farPage(records: number): number {
   return Math.min(FAR_PAGE, Math.max(1, Math.floor(records / PAGE / 2)));
 }
 
-/** Ranges of amounts that 12 % of the records lie in, fresh ones at each call as long as there are enough. */
+/** Ranges of amounts that match 12 % of the records: new ones at each call until they repeat. */
 export function freshRanges(records: number): () => Array<{ from: number; below: number }> {
   const width = rangeWidth(records);
   let at = 0;
@@ -62,13 +50,13 @@ export function freshRanges(records: number): () => Array<{ from: number; below:
     });
 }
 
-/** Searches that every record with the common words matches, fresh ones at each call. */
+/** Searches that every record with the common words matches: new ones at each call. */
 export function freshCommonQueries(): () => string[] {
   let at = 0;
   return () => Array.from({ length: FRESH_QUERIES }, () => encodeURIComponent(commonQuery(at++)));
 }
 
-/** Words that ten records hold. */
+/** Words that occur in ten records each. */
 export function rareQueries(records: number): string[] {
   const words = Math.max(1, Math.floor(records / 10));
   return spread(
@@ -78,21 +66,21 @@ export function rareQueries(records: number): string[] {
 }
 
 /** Bodies of records to create, as JSON values. */
-export function newItems(world: World & { hidden?: keyof Item }, count: number): Array<Partial<Item>> {
+export function newItems(fixture: Fixture & { hidden?: keyof Item }, count: number): Array<Partial<Item>> {
   return Array.from({ length: count }, (_, at) => {
-    const whole: Partial<Item> = item(at, count, world.people);
-    if (world.hidden) delete whole[world.hidden];
+    const whole: Partial<Item> = item(at, count, fixture.people);
+    if (fixture.hidden) delete whole[fixture.hidden];
     return whole;
   });
 }
 
 /** The two fields that an update writes. */
-export function change(at: number): Partial<Item> {
+export function updateBody(at: number): Partial<Item> {
   return { price: (at % 500) / 4, status: at % 2 === 0 ? 'paid' : 'open' };
 }
 
-/** Targets of a round of deletes: records made for it just before. The first call, for the check, makes one. */
-export function doomed(
+/** Targets of a round of deletes: records created just before it. The first call, for the check, creates one. */
+export function deleteTargets(
   seconds: number,
   add: (count: number) => Promise<string[]>,
   target: (id: string) => Target,
@@ -102,9 +90,9 @@ export function doomed(
 }
 
 /** What is wrong with an answer, for each operation, on an entity of so many records. */
-export function expectations(records: number): Record<keyof Shots | 'untotalled', Shot['wrong']> {
+export function answerChecks(records: number): Record<keyof Workloads | 'untotalled', Workload['problem']> {
   const page =
-    (total: number | null, items = PAGE): Shot['wrong'] =>
+    (total: number | null, items = PAGE): Workload['problem'] =>
     (data) =>
       wrongPage(data, total, Math.min(items, total ?? items));
   return {
@@ -118,7 +106,7 @@ export function expectations(records: number): Record<keyof Shots | 'untotalled'
     searchCommon: page(commonAmong(records)),
     related: (data) => wrongPage(data, records) ?? (relatedName(data) ? null : 'the relation is not expanded'),
     create: (data) => (field(data, 'title') ? null : 'not the record created'),
-    update: (data) => (field(data, 'status') === change(0).status ? null : 'not updated'),
+    update: (data) => (field(data, 'status') === updateBody(0).status ? null : 'not updated'),
     delete: (data) => (field<boolean>(data, 'deleted') ? null : 'not deleted'),
   };
 }

@@ -1,6 +1,6 @@
-// What is broken: a Postgres and a Redis of the run's own, and two processes of the service, with a tenant, an
-// entity, a webhook subscription and a key. Retries are quick, so that a run ends soon. Times are milliseconds.
-// Fails where the machine lacks the programs of Postgres or Redis.
+// The test bed: a private Postgres and Redis, and two service processes with a tenant, an entity, a webhook subscription
+// and a key. Retries are short, to keep a run short. Times are milliseconds. Fails on a machine without the server
+// programs of Postgres or Redis.
 import postgres from 'postgres';
 import {
   type PrivatePostgres,
@@ -8,32 +8,32 @@ import {
   privatePostgres,
   privateRedis,
 } from '../../test/support/private-servers.ts';
-import type { Door } from './load.ts';
-import { startVictim, type Victim } from './service.ts';
+import type { Endpoint } from './load.ts';
+import { type ServiceProcess, startService } from './service-process.ts';
 
 const SECRET = 'secret-of-the-fault-run';
 
-/** What the database says in the end. */
-export interface Books {
+/** Deliveries in the database. */
+export interface DeliveryCounts {
   /** Changes without a delivery, and deliveries without a change. */
-  undelivered: number;
-  unfounded: number;
+  missing: number;
+  orphaned: number;
   pending: number;
   failed: number;
 }
 
-export interface World {
-  door: Door;
-  victims: Victim[];
+export interface TestBed {
+  endpoint: Endpoint;
+  processes: ServiceProcess[];
   postgres: PrivatePostgres;
   redis: PrivateRedis;
-  /** Starts another process in place of the ith one. */
+  /** Starts another process in place of number `i`. */
   replace(i: number): Promise<void>;
-  books(): Promise<Books>;
+  countDeliveries(): Promise<DeliveryCounts>;
   close(): Promise<void>;
 }
 
-export async function openWorld(receiverUrl: string): Promise<World> {
+export async function openTestBed(receiverUrl: string): Promise<TestBed> {
   const [database, redis] = [await privatePostgres(), await privateRedis()];
   if (database === undefined || redis === undefined) throw new Error('this needs the programs of Postgres and Redis');
   const environment = {
@@ -49,26 +49,26 @@ export async function openWorld(receiverUrl: string): Promise<World> {
     WEBHOOK_RETRY_BASE_MS: '200',
     WEBHOOK_RETRY_FACTOR: '2',
   };
-  const victims = [await startVictim(environment), await startVictim(environment)];
-  const door = await prepare(victims, receiverUrl);
+  const processes = [await startService(environment), await startService(environment)];
+  const endpoint = await prepare(processes, receiverUrl);
   return {
-    door,
-    victims,
+    endpoint,
+    processes,
     postgres: database,
     redis,
     replace: async (i) => {
-      victims[i] = await startVictim(environment);
+      processes[i] = await startService(environment);
     },
-    books: () => booksOf(database.url),
+    countDeliveries: () => countDeliveries(database.url),
     close: async () => {
-      await Promise.all(victims.map((victim) => victim.kill()));
+      await Promise.all(processes.map((child) => child.kill()));
       await Promise.all([database.remove(), redis.remove()]);
     },
   };
 }
 
-async function prepare(victims: readonly Victim[], receiverUrl: string): Promise<Door> {
-  const [first] = victims as [Victim];
+async function prepare(processes: readonly ServiceProcess[], receiverUrl: string): Promise<Endpoint> {
+  const [first] = processes as [ServiceProcess];
   const send = async (path: string, body: unknown, headers: Record<string, string>) => {
     const response = await fetch(first.url + path, {
       method: 'POST',
@@ -91,24 +91,24 @@ async function prepare(victims: readonly Victim[], receiverUrl: string): Promise
   const permissions = { entry: { writer: ['read', 'create', 'update'] } };
   const { id } = await send('/api/apis', { name: 'Load', slug: 'load', roles: ['writer'], permissions }, owner);
   const { key = '' } = await send(`/api/apis/${id}/keys`, { role: 'writer', label: 'load', ttlDays: 1 }, owner);
-  const url = (): string => victims[Math.floor(Math.random() * victims.length)]?.url ?? first.url;
+  const url = (): string => processes[Math.floor(Math.random() * processes.length)]?.url ?? first.url;
   return { url, key, tenant: tenant.slug };
 }
 
-async function booksOf(url: string): Promise<Books> {
+async function countDeliveries(url: string): Promise<DeliveryCounts> {
   const sql = postgres(url, { max: 1 });
-  const [books] = await sql`
-    with owed as (
+  const [counts] = await sql`
+    with expected as (
       select e.id, count(d.id) as deliveries from platform.events as e
       left join platform.webhook_deliveries as d on d.event_id = e.id
       where e.entity = 'entry'
       group by e.id
     )
     select
-      (select count(*)::int from owed where deliveries <> 1) as undelivered,
-      (select count(*)::int from platform.webhook_deliveries where event_id not in (select id from owed)) as unfounded,
+      (select count(*)::int from expected where deliveries <> 1) as missing,
+      (select count(*)::int from platform.webhook_deliveries where event_id not in (select id from expected)) as orphaned,
       (select count(*)::int from platform.webhook_deliveries where status = 'pending') as pending,
       (select count(*)::int from platform.webhook_deliveries where status = 'failed') as failed`;
   await sql.end();
-  return books as unknown as Books;
+  return counts as unknown as DeliveryCounts;
 }

@@ -1,0 +1,83 @@
+// The requests of every operation to the bare handler, and of its alternative ways to list.
+// The answers have the service's shapes, so the same checks apply.
+// Deletes remove records that are created before each round.
+
+import { addBare } from './bare-store.ts';
+import {
+  answerChecks,
+  type BareFixture,
+  deleteTargets,
+  farPage,
+  freshCommonQueries,
+  freshRanges,
+  newItems,
+  rareQueries,
+  updateBody,
+  VARIANTS,
+  type Workloads,
+} from './fixture.ts';
+import type { Target } from './generator.ts';
+import type { Workload } from './measure.ts';
+
+/** `seconds` of a round decide how many records a round of deletes needs. */
+export function bareWorkloads(fixture: BareFixture, seconds: number): Workloads {
+  return { ...reads(fixture), ...writes(fixture, seconds) };
+}
+
+/** Alternative ways to list, measured alone for orientation. */
+export function otherBareWorkloads({ server, records }: BareFixture): Array<{ label: string; workload: Workload }> {
+  const { list, untotalled } = answerChecks(records);
+  const naive = () => [get(`/page-naive/${farPage(records)}`)];
+  return [
+    {
+      label: 'list page 1, total by count(*)',
+      workload: { server, targets: () => [get('/list-count')], problem: list },
+    },
+    {
+      label: 'list page 1, no total',
+      workload: { server, targets: () => [get('/list-no-total')], problem: untotalled },
+    },
+    {
+      label: `page ${farPage(records)}, total, data in the select list`,
+      workload: { server, targets: naive, problem: list },
+    },
+  ];
+}
+
+function reads({ server, records, ids }: BareFixture) {
+  const { untotalled, ...problems } = answerChecks(records);
+  const ranges = freshRanges(records);
+  const queries = freshCommonQueries();
+  const range = () => ranges().map(({ from, below }) => get(`/filter-count?from=${from}&below=${below}`));
+  const search = (words: string[]) => words.map((word) => get(`/search?search=${word}`));
+  return {
+    get: { server, targets: () => ids.items.map((id) => get(`/get/${id}`)), problem: problems.get },
+    list: { server, targets: () => [get('/list-counter')], problem: problems.list },
+    filter: { server, targets: () => [get('/filter/open')], problem: untotalled },
+    filterCold: { server, targets: range, once: true, problem: problems.filterCold },
+    page: { server, targets: () => [get(`/page-by-id/${farPage(records)}`)], problem: problems.page },
+    searchRare: { server, targets: () => search(rareQueries(records)), problem: problems.searchRare },
+    searchCommon: { server, targets: () => search(queries()), once: true, problem: problems.searchCommon },
+    related: { server, targets: () => [get('/related')], problem: problems.related },
+  };
+}
+
+function writes(fixture: BareFixture, seconds: number) {
+  const { server, url, people, ids } = fixture;
+  const problems = answerChecks(fixture.records);
+  const create = (body: unknown): Target => ({ method: 'POST', path: '/create', body: JSON.stringify(body) });
+  const update = (id: string, at: number): Target => {
+    return { method: 'PATCH', path: `/update/${id}`, body: JSON.stringify(updateBody(at)) };
+  };
+  const remove = (id: string): Target => ({ method: 'DELETE', path: `/delete/${id}` });
+  const added = (count: number) => addBare(url, count, people);
+  return {
+    create: { server, targets: () => newItems(fixture, VARIANTS).map(create), problem: problems.create },
+    update: { server, targets: () => ids.items_w.map(update), problem: problems.update },
+    delete: { server, targets: deleteTargets(seconds, added, remove), once: true, problem: problems.delete },
+  };
+}
+
+function get(path: string): Target {
+  return { method: 'GET', path };
+}

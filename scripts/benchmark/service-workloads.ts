@@ -1,0 +1,67 @@
+// The requests of every operation to the service, with one credential. Reads and writes use two entities, so that writes
+// do not change what the reads measure; rows that read first may use one.
+// Deletes remove records that are created before each round.
+
+import { Api } from './api.ts';
+import {
+  answerChecks,
+  deleteTargets,
+  farPage,
+  freshCommonQueries,
+  freshRanges,
+  newItems,
+  rareQueries,
+  type ServiceFixture,
+  updateBody,
+  VARIANTS,
+  type Workloads,
+} from './fixture.ts';
+import type { Target } from './generator.ts';
+
+/** `seconds` of a round decide how many records a round of deletes needs. */
+export function serviceWorkloads(
+  fixture: ServiceFixture,
+  seconds: number,
+  read = 'items',
+  written = 'items_w',
+): Workloads {
+  return { ...reads(fixture, read), ...writes(fixture, written, seconds) };
+}
+
+function reads({ server, records, ids, key }: ServiceFixture, entity: string) {
+  const problems = answerChecks(records);
+  const ranges = freshRanges(records);
+  const queries = freshCommonQueries();
+  const ask = (rest: string): Target => ({ method: 'GET', path: `/api/entities/${entity}/records${rest}`, key });
+  const filter = (text: string) => ask(`?filters=${encodeURIComponent(text)}`);
+  const range = () => ranges().map(({ from, below }) => filter(`amount >= ${from} AND amount < ${below}`));
+  const search = (words: string[]) => words.map((word) => ask(`?search=${word}`));
+  return {
+    get: { server, targets: () => ids.items.map((id) => ask(`/${id}`)), problem: problems.get },
+    list: { server, targets: () => [ask('')], problem: problems.list },
+    filter: { server, targets: () => [filter('status = open')], problem: problems.filter },
+    filterCold: { server, targets: range, once: true, problem: problems.filterCold },
+    page: { server, targets: () => [ask(`?page=${farPage(records)}`)], problem: problems.page },
+    searchRare: { server, targets: () => search(rareQueries(records)), problem: problems.searchRare },
+    searchCommon: { server, targets: () => search(queries()), once: true, problem: problems.searchCommon },
+    related: { server, targets: () => [ask('?resolve=true')], problem: problems.related },
+  };
+}
+
+function writes(fixture: ServiceFixture, entity: string, seconds: number) {
+  const { server, key, ids } = fixture;
+  const problems = answerChecks(fixture.records);
+  const base = `/api/entities/${entity}/records`;
+  const api = new Api(server.port, { key });
+  const create = (body: unknown): Target => ({ method: 'POST', path: base, body: JSON.stringify(body), key });
+  const update = (id: string, at: number): Target => {
+    return { method: 'PATCH', path: `${base}/${id}`, body: JSON.stringify(updateBody(at)), key };
+  };
+  const remove = (id: string): Target => ({ method: 'DELETE', path: `${base}/${id}`, key });
+  const added = (count: number) => api.createMany(entity, newItems(fixture, count));
+  return {
+    create: { server, targets: () => newItems(fixture, VARIANTS).map(create), problem: problems.create },
+    update: { server, targets: () => ids.items_w.map(update), problem: problems.update },
+    delete: { server, targets: deleteTargets(seconds, added, remove), once: true, problem: problems.delete },
+  };
+}
