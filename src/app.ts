@@ -24,16 +24,7 @@ export interface App {
   address: string;
   /** False until the service listens and once it drains: readiness answers 503. */
   isReady: boolean;
-  /**
-   * Says that something of this tenant has been committed here, after it was: what is named, if it is named, or
-   * anything. What listens looks for it at once, the relay unless it has its event already.
-   */
-  notifyCommitted: CommitListener;
-  /** `listener` is called at every change committed in this process; it must cost next to nothing and never throw. */
-  onCommitted(listener: CommitListener): void;
 }
-
-type CommitListener = (tenantId?: string, change?: { entityId: string; type: string; isRelayed?: boolean }) => void;
 
 /** Opens database and broker and brings the platform schema up to date. `databaseUrl` is the real or the embedded one. */
 export async function createApp(config: Config, databaseUrl: string, log: Log): Promise<App> {
@@ -58,23 +49,12 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
       tenantSchema,
       address: '',
       isReady: false,
-      ...commits(),
     };
   } catch (cause) {
     await broker.close();
     await db.close();
     throw cause;
   }
-}
-
-function commits(): Pick<App, 'notifyCommitted' | 'onCommitted'> {
-  const listeners: CommitListener[] = [];
-  return {
-    notifyCommitted: (tenantId, change) => {
-      for (const listener of listeners) listener(tenantId, change);
-    },
-    onCommitted: (listener) => void listeners.push(listener),
-  };
 }
 
 /** A value that each App has one of, made on first use: `const cacheOf = perApp((app) => new Cache(...))`. */

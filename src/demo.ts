@@ -63,7 +63,7 @@ async function fill(
   return app.db.slow.begin(async (tx) => {
     const ids: string[] = [];
     for (const body of demoRecords(entity, known)) {
-      const { row } = await createRecord({ app, caller, queries: tx, tx }, entity, body);
+      const { row } = await createRecord({ app, caller, tx }, entity, body);
       ids.push(row.id);
     }
     return ids;

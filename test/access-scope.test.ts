@@ -6,7 +6,8 @@ import type { ServiceError } from '../src/errors.ts';
 import { type ListInput, listRecords } from '../src/records/read/list.ts';
 import { readRecord } from '../src/records/read/read.ts';
 import { shape } from '../src/records/shape.ts';
-import { autocommit, createRecord, deleteRecord, updateRecord } from '../src/records/write/write.ts';
+import { autocommit } from '../src/records/write/context.ts';
+import { createRecord, deleteRecord, updateRecord } from '../src/records/write/write.ts';
 import { tenantById } from '../src/tenants/tenants.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 

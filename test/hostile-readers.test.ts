@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, spyOn, test } from 'bun:test';
 import process from 'node:process';
 import { setImmediate } from 'node:timers/promises';
 import { tokensOf } from '../src/access/resolve-caller.ts';
+import { notifyCommitted } from '../src/events/publication.ts';
 import { realtimeOf } from '../src/realtime/realtime.ts';
 import { socketHandler } from '../src/realtime/websocket.ts';
 import { newId } from '../src/runtime/ids.ts';
@@ -41,7 +42,7 @@ async function flood(tenant: TestTenant, entityId: string, slot: string, count: 
     select gen_random_uuid(), ${tenant.id}::uuid, 'record.created', 'articles', ${entityId}::uuid, gen_random_uuid(), 1,
       jsonb_build_object(${slot}::text, repeat('x', 100000)), now(), now(), 'api'
     from generate_series(1, ${count}::int)`);
-  service.app.notifyCommitted(tenant.id);
+  notifyCommitted(service.app, { tenantId: tenant.id });
 }
 
 /** Where records of the tenant keep their only field. */

@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type App, closeApp, createApp } from '../src/app.ts';
 import { readConfig } from '../src/config.ts';
-import { type EventRecord, toEvent } from '../src/events/event.ts';
-import { Relay, type RelayedEvent, streamOf } from '../src/events/relay.ts';
+import { type CommittedEvent, type EventRecord, toEvent } from '../src/events/event.ts';
+import { Relay, streamOf } from '../src/events/relay.ts';
 import { ALL_ENTITIES, StreamSubscriptions } from '../src/events/stream-subscriptions.ts';
 import { MemoryBroker } from '../src/runtime/broker/memory.ts';
 import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
@@ -69,19 +69,19 @@ test('what is committed between one relay’s rest and the next one’s beginnin
     () => new Relay({ ...app, broker, db: { ...app.db, id: newId() } }, () => relayed.push(-1)),
   );
   await listenTo({ tenantId, entity: 'anything' });
-  await first?.claim();
+  await first?.lead();
   await write(1);
   await first?.once();
-  expect(await first?.rest()).toBe(false);
+  expect(await first?.resign()).toBe(false);
   await listenTo();
-  expect(await first?.rest()).toBe(true);
+  expect(await first?.resign()).toBe(true);
   await write(2);
   await listenTo({ tenantId, entity: 'anything' });
-  await second?.claim();
+  await second?.lead();
   // Maybe twice: who begins goes back to the first number that may still come.
   expect([...new Set(relayed)]).toEqual([1, 2]);
   await listenTo();
-  expect(await second?.rest()).toBe(true);
+  expect(await second?.resign()).toBe(true);
 });
 
 test('only what somebody listens to is relayed, and streams that get nothing are forgotten', async () => {
@@ -89,7 +89,7 @@ test('only what somebody listens to is relayed, and streams that get nothing are
   const [whole, part, unheard] = [newId(), newId(), newId()];
   await listenTo({ tenantId: whole, entity: ALL_ENTITIES }, { tenantId: part, entity: 'heard' });
   const relay = new Relay({ ...app, broker }, () => undefined);
-  await relay.claim();
+  await relay.lead();
   const happen = async (entity: string | null, ...tenantIds: string[]) => {
     for (const id of tenantIds) {
       await app.db.rows(sql`
@@ -114,7 +114,7 @@ test('only what somebody listens to is relayed, and streams that get nothing are
   const [entry] = await broker.read(new Map([[streamOf(whole), '0-0']]), 1_000, 1);
   expect(entry?.fields.after).toBe('0-0');
   await listenTo();
-  expect(await relay.rest()).toBe(true);
+  expect(await relay.resign()).toBe(true);
   await broker.close();
 });
 
@@ -138,21 +138,21 @@ async function offering() {
   await listenTo({ tenantId, entity: ALL_ENTITIES });
   const relay = new Relay({ ...app, broker: watched }, () => undefined);
   // Numbers that an earlier test left out are looked for until they cannot come any more.
-  for (let rounds = 0; rounds < 500 && !relay.isOpen; rounds++) {
-    await relay.claim();
-    if (!relay.isOpen) await delay(10);
+  for (let rounds = 0; rounds < 500 && !relay.canRelayNow; rounds++) {
+    await relay.lead();
+    if (!relay.canRelayNow) await delay(10);
   }
-  const commit = async (): Promise<RelayedEvent> => {
-    const [row] = await app.db.rows<EventRecord & { xid: string }>(sql`
+  const commit = async (): Promise<CommittedEvent> => {
+    const [row] = await app.db.rows<EventRecord>(sql`
       insert into platform.events (id, tenant_id, type, payload, triggered_by)
       values (${newId()}::uuid, ${tenantId}::uuid, 'rule.executed', '{}', 'rule')
       returning *, xid::text as xid`);
     if (row === undefined) throw new Error('nothing was written');
-    return { ...toEvent(row), xid: row.xid };
+    return toEvent(row);
   };
   const end = async () => {
     await listenTo();
-    expect(await relay.rest()).toBe(true);
+    expect(await relay.resign()).toBe(true);
     await broker.close();
   };
   return { relay, added, fails, commit, end };
@@ -161,7 +161,7 @@ async function offering() {
 test('a lone event is relayed without a look at the outbox, and not a second time by the next one', async () => {
   const { relay, added, commit, end } = await offering();
   const events = [await commit(), await commit()];
-  for (const event of events) expect(await relay.offer(event)).toBe(true);
+  for (const event of events) expect(await relay.relayNow(event)).toBe(true);
   expect(added).toEqual(events.map(({ id }) => id));
   expect(await relay.once()).toEqual({ seen: 0, relayed: 0 });
   const next = await commit();
@@ -174,16 +174,16 @@ test('an event that is not the very next one, or comes while others are relayed,
   const { relay, added, commit, end } = await offering();
   const first = await commit();
   const second = await commit();
-  expect(relay.offer(second)).toBe(null);
+  expect(relay.relayNow(second)).toBe(null);
   const round = relay.once();
-  expect(relay.offer(first)).toBe(null);
+  expect(relay.relayNow(first)).toBe(null);
   expect(await round).toEqual({ seen: 2, relayed: 2 });
   expect(added).toEqual([first.id, second.id]);
-  expect(relay.offer(first)).toBe(null);
+  expect(relay.relayNow(first)).toBe(null);
   const third = await commit();
   const fourth = await commit();
-  const offered = relay.offer(third);
-  expect(relay.offer(fourth)).toBe(null);
+  const offered = relay.relayNow(third);
+  expect(relay.relayNow(fourth)).toBe(null);
   expect(await offered).toBe(true);
   await relay.once();
   expect(added).toEqual([first.id, second.id, third.id, fourth.id]);
@@ -194,7 +194,7 @@ test('an event that the broker does not take at once is relayed by the next roun
   const { relay, added, fails, commit, end } = await offering();
   const event = await commit();
   fails.next = 1;
-  expect(await relay.offer(event)).toBe(false);
+  expect(await relay.relayNow(event)).toBe(false);
   expect(added).toEqual([]);
   expect(await relay.once()).toEqual({ seen: 1, relayed: 1 });
   expect(added).toEqual([event.id]);
@@ -206,10 +206,10 @@ test('who does not know for sure that it relays passes nothing on without a look
   const event = await commit();
   await app.db.rows(sql`update platform.relay set leader = ${newId()}::uuid`);
   const before = performance.now();
-  while (performance.now() - before < 10_000 && relay.isOpen) await delay(20);
-  expect(relay.offer(event)).toBe(null);
+  while (performance.now() - before < 10_000 && relay.canRelayNow) await delay(20);
+  expect(relay.relayNow(event)).toBe(null);
   await app.db.rows(sql`update platform.relay set leader = null`);
-  await relay.claim();
+  await relay.lead();
   await end();
 });
 

@@ -3,7 +3,8 @@ import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { resolveCaller } from '../src/access/resolve-caller.ts';
-import type { RelayedEvent } from '../src/events/relay.ts';
+import type { CommittedEvent } from '../src/events/event.ts';
+import { notifyCommitted } from '../src/events/publication.ts';
 import { takeSnapshot } from '../src/events/snapshot.ts';
 import { ALL_ENTITIES } from '../src/events/stream-subscriptions.ts';
 import { SseChannel, sseFrame } from '../src/realtime/sse-channel.ts';
@@ -84,16 +85,16 @@ if (process.env.DATABASE_URL) {
       await tx.rows(insert('begun first'));
       for (const name of ['second', 'third']) {
         await service.app.db.rows(insert(name));
-        service.app.notifyCommitted();
+        notifyCommitted(service.app, { tenantId: tenant.id });
         expect(await nextName()).toBe(name);
       }
       // Rounds enough to take the number for dead, were it not held open.
       for (let i = 0; i < 10; i++) {
-        service.app.notifyCommitted();
+        notifyCommitted(service.app, { tenantId: tenant.id });
         await delay(20);
       }
     });
-    service.app.notifyCommitted();
+    notifyCommitted(service.app, { tenantId: tenant.id });
     expect(await nextName()).toBe('begun first');
     stream.close();
   });
@@ -123,16 +124,16 @@ if (process.env.DATABASE_URL) {
       await late.promise;
     });
     await first;
-    service.app.notifyCommitted();
+    notifyCommitted(service.app, { tenantId: tenant.id });
     // Once it was relayed, the number of the younger is known to be missing.
     expect(await nextName()).toBe('of the older');
     for (let i = 0; i < 10; i++) {
-      service.app.notifyCommitted();
+      notifyCommitted(service.app, { tenantId: tenant.id });
       await delay(20);
     }
     late.resolve();
     await second;
-    service.app.notifyCommitted();
+    notifyCommitted(service.app, { tenantId: tenant.id });
     expect(await nextName()).toBe('of the younger');
     stream.close();
   });
@@ -192,7 +193,7 @@ test('an event is handed to those alone who listen to its entity, one of no enti
   expect([audience.remove(a), audience.remove(both), audience.isEmpty]).toEqual([true, true, true]);
 });
 
-const EVENT: RelayedEvent = {
+const EVENT: CommittedEvent = {
   ...{ id: newId(), seq: 1, at: '2026-01-01T00:00:00.000Z', xid: '1', tenantId: '', type: 'rule.executed', row: null },
   ...{ entityId: null, entity: null, recordId: null, payload: {}, actor: null, triggeredBy: 'rule', depth: 0 },
 };

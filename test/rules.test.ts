@@ -173,7 +173,7 @@ describe('before rules', () => {
     expect(owners).toEqual([vault, vault]);
     await rule(tenant, 'before_update', set(newId()));
     expect((await tenant.patch(`/api/rules/${rules}`, { action: set(newId()) })).status).toBe(200);
-    const message = 'a rule names a record that is not there';
+    const message = 'a rule names a record that does not exist';
     for (const answer of [
       await clerk.post(TASKS, { title: 'z' }),
       await clerk.patch(`${TASKS}/${made.body.data.id}`, { title: 'z' }),
@@ -250,7 +250,7 @@ describe('before rules', () => {
     });
     expect((await create(tenant, {})).body.error).toMatchObject({
       code: 'BUSINESS_RULE_ERROR',
-      message: 'the rule "a rule" does not fit its entity any more',
+      message: 'the rule "a rule" no longer fits its entity',
     });
   });
 

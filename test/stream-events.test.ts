@@ -3,6 +3,7 @@
 // Contract: interface#sse, decisions#sse, decisions#rules, decisions#messages.
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { tokensOf } from '../src/access/resolve-caller.ts';
+import { notifyCommitted } from '../src/events/publication.ts';
 import { runRulesOnce } from '../src/rules/worker.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { addRole, bearer, platformKey } from './support/credentials.ts';
@@ -69,7 +70,7 @@ async function runRules(): Promise<void> {
   const isDue = sql`select from platform.rule_runs where next_at <= now()`;
   do await runRulesOnce(service.app, new AbortController().signal);
   while ((await service.app.db.first(isDue)) !== undefined);
-  service.app.notifyCommitted(tenant.id);
+  notifyCommitted(service.app, { tenantId: tenant.id });
 }
 
 test('a rule that acts is told as rule.executed, and its change as one of a rule', async () => {

@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { createServer, type Server, type Socket } from 'node:net';
 import process from 'node:process';
 import { type App, closeApp, createApp } from '../src/app.ts';
+import { notifyCommitted } from '../src/events/publication.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { sql } from '../src/runtime/sql.ts';
@@ -252,7 +253,7 @@ describe('several processes', () => {
     const { id } = await subscribe(tenant, receiver.url);
     const operations = Array.from({ length: 200 }, (_, i) => ({ op: 'create', data: { title: String(i) } }));
     await tenant.post(`${RECORDS}/bulk`, { operations });
-    for (let i = 0; i < 5; i++) app.notifyCommitted(tenant.id);
+    for (let i = 0; i < 5; i++) notifyCommitted(app, { tenantId: tenant.id });
     const list = await settledDeliveries(tenant, id, 200);
     await dispatcher.stop();
     await closeApp(app);
@@ -273,7 +274,7 @@ describe('several processes', () => {
       set status = 'pending', completed_at = null, claim_id = gen_random_uuid(), next_at = now() + interval '300 ms'
       where subscription_id = ${id}::uuid`);
     await new Promise((resolve) => setTimeout(resolve, 350));
-    service.app.notifyCommitted(tenant.id);
+    notifyCommitted(service.app, { tenantId: tenant.id });
     await receiver.waitFor(3);
     expect((await settledDeliveries(tenant, id))[0]).toMatchObject({ status: 'delivered', attempt_count: 3 });
   });

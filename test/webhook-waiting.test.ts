@@ -4,6 +4,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
 import process from 'node:process';
 import { type App, closeApp, createApp } from '../src/app.ts';
+import { notifyCommitted } from '../src/events/publication.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { sql } from '../src/runtime/sql.ts';
@@ -113,14 +114,15 @@ if (process.env.DATABASE_URL) {
     const app = await createApp(service.app.config, service.databaseUrl, log);
     const looked = Promise.withResolvers<void>();
     const begin: typeof app.db.begin = (work) => app.db.begin(work).finally(looked.resolve);
-    const dispatcher = Dispatcher.start({ ...app, db: { ...app.db, begin } });
+    const observed = { ...app, db: { ...app.db, begin } };
+    const dispatcher = Dispatcher.start(observed);
     // Only the other process hears of what is written by it.
     const write = async (): Promise<void> => {
       await app.db.rows(sql`
         insert into platform.webhook_deliveries (subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type, body)
         select subscription_id, tenant_id, gen_random_uuid(), 0, event_at, gen_random_uuid(), type, ${'{"of":"the other"}'}
         from platform.webhook_deliveries where subscription_id = ${id}::uuid limit 1`);
-      app.notifyCommitted(tenant.id);
+      notifyCommitted(observed, { tenantId: tenant.id });
     };
     const { reached, release } = holding();
     await tenant.post(RECORDS, { title: 'held' });

@@ -1,8 +1,9 @@
-// A committed change as it travels: from the outbox through the relay to every stream. Records are
-// in stored form, by slot; what a reader may see is decided where it is read.
+// A committed change on its way from the outbox to the streams and webhooks. Records are in stored form,
+// keyed by slot: each output decides what its reader may see. Times are ISO 8601 UTC text.
 // Contract: decisions#events.
+import { type Sql, sql } from '../runtime/sql.ts';
 
-/** The way a change came in. */
+/** How a change came in. */
 export type TriggeredBy = 'mcp' | 'api' | 'flow' | 'webhook' | 'ui' | 'rule' | 'system';
 
 /** Event types of record changes, the only ones that webhooks can subscribe to. */
@@ -19,7 +20,21 @@ export const EVENT_TYPES = [
 ] as const;
 export type EventType = (typeof EVENT_TYPES)[number];
 
-/** A record's change, or something else that happened in a tenant (`payload`, in the shape it is shown in). */
+/** A record's row: `data` by slot. */
+export interface RecordRow {
+  id: string;
+  version: number;
+  data: Record<string, unknown>;
+  created_at: string;
+  updated_at: string;
+  created_by: string | null;
+  updated_by: string | null;
+}
+
+/** The columns of a RecordRow, of the table named `r`. */
+export const RECORD_COLUMNS: Sql = sql`r.id, r.version, r.data, r.created_at, r.updated_at, r.created_by, r.updated_by`;
+
+/** A change of a record, or another event of a tenant, which has a `payload`. */
 export interface CommittedEvent {
   /** UUIDv7; shown as `evt_<id>`. */
   id: string;
@@ -30,23 +45,14 @@ export interface CommittedEvent {
   entityId: string | null;
   entity: string | null;
   recordId: string | null;
-  /** The record after the change, before it for a deletion. Null for other events. */
-  row: EventRow | null;
+  /** The after image, of a deletion the before image; null for other events. */
+  row: RecordRow | null;
   payload: Record<string, unknown> | null;
   actor: string | null;
   triggeredBy: TriggeredBy;
   depth: number;
-}
-
-/** The record's row as it stood. */
-export interface EventRow {
-  id: string;
-  version: number;
-  data: Record<string, unknown>;
-  created_at: string;
-  updated_at: string;
-  created_by: string | null;
-  updated_by: string | null;
+  /** The transaction that made the change. */
+  xid: string;
 }
 
 /** A row of platform.events with the columns of EVENT_COLUMNS. */
@@ -69,7 +75,11 @@ export interface EventRecord {
   actor: string | null;
   triggered_by: TriggeredBy;
   depth: number;
+  xid: string;
 }
+
+export const EVENT_COLUMNS: Sql = sql`id, seq, at, tenant_id, type, entity_id, entity, record_id, version, data, created_at,
+  updated_at, created_by, updated_by, payload, actor, triggered_by, depth, xid::text as xid`;
 
 export function toEvent(row: EventRecord): CommittedEvent {
   return {
@@ -86,10 +96,11 @@ export function toEvent(row: EventRecord): CommittedEvent {
     actor: row.actor,
     triggeredBy: row.triggered_by,
     depth: row.depth,
+    xid: row.xid,
   };
 }
 
-function rowOf(row: EventRecord): EventRow | null {
+function rowOf(row: EventRecord): RecordRow | null {
   const { record_id: id, version, data, created_at, updated_at, created_by, updated_by } = row;
   if (id === null || version === null || data === null || created_at === null || updated_at === null) return null;
   return { id, version, data, created_at, updated_at, created_by, updated_by };

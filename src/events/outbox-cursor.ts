@@ -1,42 +1,38 @@
-// Where the relay is in the outbox, and what it sees from there. Numbers are handed out before commit, so
-// one may appear after higher ones: a number that is missing is remembered and looked for until every
-// transaction that could still bring it has ended.
+// The relay's cursor in the outbox. Sequence numbers are handed out before commit, so an event may appear after events
+// with higher numbers: a gap is remembered, and read again until every transaction that could fill it has ended.
 // Contract: decisions#events.
 import { ASYNC_COMMIT, type Queries, sql, type Tx } from '../runtime/sql.ts';
-import type { EventRecord } from './event.ts';
+import { EVENT_COLUMNS, type EventRecord } from './event.ts';
 import { hasSubscriber } from './stream-subscriptions.ts';
 
 const BATCH = 500;
-/** Numbers below the newest that may still be on their way when relaying begins. */
+/** Numbers below the newest that may be uncommitted when relaying begins. */
 const LOOK_BACK = 10_000;
 
-export type RelayRecord = EventRecord & { xid: string };
-
-/** Where the relay is. Numbers up to `readTo` are relayed, but for the `missing` ones. */
+/** Numbers up to `readTo` are relayed, except the `missing` ones. */
 export interface Cursor {
   readTo: number;
   missing: Set<number>;
-  /** A transaction younger than all that could bring the missing numbers up to one: past it they are dead. */
+  /** When all transactions before `xid` have ended, the numbers still missing up to `upTo` were rolled back. */
   horizon: { xid: bigint; upTo: number } | null;
 }
 
-/** Who relays, up to where, and how long ago it said so. */
+/** The process that relays, the watermark it has stored, and the age of its last heartbeat. */
 export interface LeaderState {
   watermark: number;
   leader: string | null;
   age_s: number;
 }
 
-/** What one look shows. Nothing that could have brought a missing number was still to begin then. */
 interface OutboxRead {
-  standing: LeaderState;
-  /** How many events it came by, and those of them that somebody listens to. */
+  state: LeaderState;
+  /** Events read, and those of them that have a subscriber. */
   count: number;
-  rows: RelayRecord[];
-  /** The place after it. */
+  rows: EventRecord[];
+  /** The cursor after it. */
   readTo: number;
   missing: number[];
-  /** The oldest transaction that runs, and this one, which has begun after the look. */
+  /** The oldest running transaction, and this one, which began after the read's snapshot. */
   oldest: bigint;
   own: bigint;
 }
@@ -50,17 +46,17 @@ export function readLeaderState(queries: Queries): Promise<LeaderState | undefin
 }
 
 export async function lockLeaderState(tx: Tx): Promise<LeaderState> {
-  const standing = await tx.first<LeaderState>(sql`${LEADER_STATE} for update`);
-  if (standing === undefined) throw new Error('the row of the relay is not there');
-  return standing;
+  const state = await tx.first<LeaderState>(sql`${LEADER_STATE} for update`);
+  if (state === undefined) throw new Error('platform.relay has no row');
+  return state;
 }
 
-/** To go on where the last one stopped a moment ago. */
+/** Continues where the last leader stopped. */
 export function cursorAt(watermark: number): Cursor {
   return { readTo: watermark, missing: new Set(), horizon: null };
 }
 
-/** To begin anew: whatever is still uncommitted counts as missing. */
+/** Starts at the end of the outbox: what is uncommitted counts as missing. */
 export async function cursorAtEnd(tx: Tx): Promise<Cursor> {
   const end = await tx.first<{ last: number }>(sql`
     select coalesce(max(seq), 0)::bigint as last from platform.events`);
@@ -78,23 +74,20 @@ export function watermarkOf({ readTo, missing }: Cursor): number {
   return watermark;
 }
 
-const COLUMNS = sql`id, seq, at, tenant_id, type, entity_id, entity, record_id, version, data, created_at, updated_at,
-  created_by, updated_by, payload, actor, triggered_by, depth, xid::text as xid`;
-
 /**
- * Locks the relay's row and goes through what comes next in one statement: the events after the place, and those missing
- * ones that have appeared. The first row is that of the relay, the others are the events that somebody listens to.
- * Where it has to wait for the lock, what was committed meanwhile is seen by the next look. A place that a crash of the
- * server sets back costs events that are relayed twice.
+ * Locks the leader's row and reads what follows the cursor in one statement: the next events, and missing ones that have
+ * appeared. The first row has the leader and the new cursor, the others are the events with a subscriber. After a wait
+ * for the lock the snapshot is older than the lock: the next read sees the rest. The commit is asynchronous: a cursor
+ * that a server crash sets back relays some events twice.
  */
 export async function readOutbox(tx: Tx, { readTo, missing }: Cursor): Promise<OutboxRead> {
   type First = LeaderState & Pick<OutboxRead, 'count' | 'missing'> & { read_to: number; oldest: string; own: string };
-  const [first, ...rows] = await tx.rows<First & RelayRecord>(sql`
-    with standing as materialized (${LEADER_STATE} for update),
+  const [first, ...rows] = await tx.rows<First & EventRecord>(sql`
+    with state as materialized (${LEADER_STATE} for update),
     seen as materialized (
-      (select ${COLUMNS} from platform.events where seq = any(${[...missing]}::bigint[]))
+      (select ${EVENT_COLUMNS} from platform.events where seq = any(${[...missing]}::bigint[]))
       union all
-      (select ${COLUMNS} from platform.events where seq > ${readTo}::bigint order by seq limit ${BATCH})
+      (select ${EVENT_COLUMNS} from platform.events where seq > ${readTo}::bigint order by seq limit ${BATCH})
     ),
     reach as (
       select count(*)::int as count, greatest(max(seq), ${readTo}::bigint) as read_to from seen
@@ -104,39 +97,45 @@ export async function readOutbox(tx: Tx, { readTo, missing }: Cursor): Promise<O
       union all
       select generate_series(${readTo}::bigint + 1, read_to) from reach
     ),
-    place as (
+    next as (
       select *, array(select seq from expected except select seq from seen) as missing from reach
     )
-    select s.*, p.*, pg_snapshot_xmin(pg_current_snapshot())::text as oldest, pg_current_xact_id()::text as own,
-      l.setting, e.*
-    from (standing as s cross join place as p cross join (select ${ASYNC_COMMIT} as setting) as l)
+    select l.*, n.*, pg_snapshot_xmin(pg_current_snapshot())::text as oldest, pg_current_xact_id()::text as own,
+      s.setting, e.*
+    from (state as l cross join next as n cross join (select ${ASYNC_COMMIT} as setting) as s)
     full join (select * from seen where ${hasSubscriber(sql`seen`)}) as e on false
     order by e.seq nulls first`);
-  if (!first?.own) throw new Error('the row of the relay is not there');
-  const { watermark, leader, age_s, oldest, own } = first;
-  const standing = { watermark, leader, age_s };
-  const place = { count: first.count, readTo: first.read_to, missing: first.missing };
-  return { standing, rows, ...place, oldest: BigInt(oldest), own: BigInt(own) };
+  if (!first?.own) throw new Error('platform.relay has no row');
+  const { watermark, leader, age_s, count, oldest, own } = first;
+  return {
+    state: { watermark, leader, age_s },
+    count,
+    rows,
+    readTo: first.read_to,
+    missing: first.missing,
+    oldest: BigInt(oldest),
+    own: BigInt(own),
+  };
 }
 
-/** Moves the place past what was seen; numbers left out there are missing until they cannot come any more. */
-export function advance(place: Cursor, seen: OutboxRead): void {
-  place.readTo = seen.readTo;
-  place.missing = new Set(seen.missing);
-  dropRolledBack(place, seen);
+/** Moves the cursor past what was read. */
+export function advance(cursor: Cursor, read: OutboxRead): void {
+  cursor.readTo = read.readTo;
+  cursor.missing = new Set(read.missing);
+  dropRolledBack(cursor, read);
 }
 
 /**
- * Forgets numbers whose transactions were rolled back. When all that had begun before they were first missed has ended,
- * what this look has not brought never will come. A snapshot's own end would not do for that: one that has begun may
- * lie beyond it.
+ * Drops missing numbers whose transactions were rolled back. The horizon is the transaction of the read that first missed
+ * them: once all older transactions have ended, a read that still misses them will never find them. The snapshot's own
+ * xmax would be too low: a transaction with an assigned number may begin after it.
  */
-function dropRolledBack(place: Cursor, { oldest, own }: OutboxRead): void {
-  const { horizon, missing } = place;
+function dropRolledBack(cursor: Cursor, { oldest, own }: OutboxRead): void {
+  const { horizon, missing } = cursor;
   if (horizon !== null && oldest >= horizon.xid) {
     for (const seq of missing) if (seq <= horizon.upTo) missing.delete(seq);
-    place.horizon = null;
+    cursor.horizon = null;
   }
-  if (missing.size === 0) place.horizon = null;
-  else place.horizon ??= { xid: own, upTo: place.readTo };
+  if (missing.size === 0) cursor.horizon = null;
+  else cursor.horizon ??= { xid: own, upTo: cursor.readTo };
 }

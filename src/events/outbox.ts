@@ -1,28 +1,32 @@
-// The only way an event is born, and its webhook deliveries with it: as parts of the statement that
-// makes the change, so that all of them commit together or not at all.
-// Contract: decisions#events.
+// The outbox: the statement or transaction that makes a change also inserts its events and webhook deliveries, so they
+// commit together or not at all. Publications (publication.ts) use it; other events are appended directly.
+// Contract: decisions#events, decisions#guarantees.
 import { newId } from '../runtime/ids.ts';
 import { EMPTY, literal, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { EventType, RecordEventType, TriggeredBy } from './event.ts';
-import type { RelayedEvent } from './relay.ts';
 
-/** Why and by whom a change is made; it travels with the event. */
+/** Why and by whom a change is made; recorded with its event. */
 export interface Cause {
   tenantId: string;
   /** The caller's id; null for the super-admin and the service itself. */
   actor: string | null;
   triggeredBy: TriggeredBy;
-  /** 0 for a caller's own change; one more for each rule in between. */
+  /** 0 for a caller's own change, one more for each rule in between. */
   depth: number;
   /** The event that began the chain; null for the first. */
   rootEventId: string | null;
-  /** Is told the event of a change of a single record, by the statement that makes it, where somebody waits for it. */
-  tell?: (event: RelayedEvent) => void;
+}
+
+/** Subscriptions whose deliveries are inserted already claimed by the process that makes the change. */
+export interface Reservation {
+  claimId: string;
+  leaseMs: number;
+  subscriptionIds: readonly string[];
 }
 
 /**
- * The insert that records one event for every row of `changed`, a CTE with the columns event_id, id,
- * version, data, created_at, updated_at, created_by, updated_by.
+ * Inserts one event for every row of `changed`, which has the columns event_id, id, version, data, created_at, updated_at,
+ * created_by, updated_by.
  */
 export function appendEvents(
   changed: Sql,
@@ -39,34 +43,28 @@ export function appendEvents(
     from ${changed} as c`;
 }
 
-/** Subscriptions whose deliveries of a change are born on their way, under a claim of the process that makes it. */
-export interface Share {
-  claimId: string;
-  leaseMs: number;
-  subscriptionIds: readonly string[];
-}
-
 /**
- * The insert that records a webhook delivery for every event of `evented` (a CTE with the columns id, seq, at, tenant_id,
- * record_id, type) and every subscription named: those that are active and ask for it, by a definition that the change
- * finds to be the present one.
+ * Inserts one delivery for every event of the CTE `evented` and every subscription. `subscriptionIds` are those of the
+ * entity's definition, whose version the change checks.
  */
-export function appendDeliveries(evented: Sql, subscriptionIds: readonly string[], share?: Share): Sql {
+export function appendDeliveries(subscriptionIds: readonly string[], reservation?: Reservation): Sql {
   const columns = sql`subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type`;
+  const [claimColumns, claim] =
+    reservation === undefined ? [EMPTY, EMPTY] : [sql`, claim_id, next_at`, sql`, ${claimOf(reservation)}`];
   return sql`
-    insert into platform.webhook_deliveries (${columns}${share === undefined ? EMPTY : sql`, claim_id, next_at`})
-    select s.id, e.tenant_id, e.id, e.seq, e.at, e.record_id, e.type${share === undefined ? EMPTY : sql`, ${claimOf(share)}`}
-    from ${evented} as e
+    insert into platform.webhook_deliveries (${columns}${claimColumns})
+    select s.id, e.tenant_id, e.id, e.seq, e.at, e.record_id, e.type${claim}
+    from evented as e
     cross join unnest(${literal(`{${subscriptionIds.join()}}`)}::uuid[]) as s (id)`;
 }
 
-function claimOf({ claimId, leaseMs, subscriptionIds }: Share): Sql {
-  const isShared = sql`s.id = any(${[...subscriptionIds]}::uuid[])`;
-  return sql`case when ${isShared} then ${claimId}::uuid end,
-    now() + case when ${isShared} then ${leaseMs}::int else 0 end * interval '1 ms'`;
+function claimOf({ claimId, leaseMs, subscriptionIds }: Reservation): Sql {
+  const isReserved = sql`s.id = any(${[...subscriptionIds]}::uuid[])`;
+  return sql`case when ${isReserved} then ${claimId}::uuid end,
+    now() + case when ${isReserved} then ${leaseMs}::int else 0 end * interval '1 ms'`;
 }
 
-/** Records an event that is not of a record, in the transaction of what it tells of. Resolves to its id. */
+/** Inserts an event that is not of a record. Resolves to its id. */
 export async function appendEvent(
   tx: Tx,
   type: Exclude<EventType, RecordEventType>,

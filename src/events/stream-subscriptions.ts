@@ -1,20 +1,21 @@
-// What the open streams of all processes listen to: what nobody listens to is not relayed, and costs a writer
-// nothing. It stands in Postgres, where the relay reads it in the very statement that reads the events; so
-// what is written down before a stream takes its snapshot holds for everything that the stream has to show.
-// A process that has not renewed its part for long is taken for dead; one that was not dead is told of it.
-// Failures: beginning to listen fails with 503 while database or broker are away. Contract: decisions#events.
+// The entities that open streams of all processes subscribe to. Other events are not relayed, so a write without a
+// subscriber costs nothing. The subscriptions are in Postgres, and the relay's statement joins them with the events: a
+// subscription stored before a stream takes its snapshot covers all that the stream has to show. A process whose lease
+// expires loses its subscriptions, and closes its streams when it notices.
+// Failures: subscribing rejects with 503 while database or broker are away. Contract: decisions#events.
 import type { App } from '../app.ts';
 import { SerialQueue } from '../runtime/concurrency.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
 
-/** Stands for all entities of a tenant, and for what is of none. */
+/** In place of an entity's name: all entities of the tenant, and events of none. */
 export const ALL_ENTITIES = '';
 
+/** Broker channel: a process has new subscriptions. */
 const CHANNEL = 'listening';
-const TTL_MS = 60_000;
+const LEASE_MS = 60_000;
 const RENEW_MS = 10_000;
 
-/** What an event has to fulfil to be listened to, for an alias of platform.events. An event of no entity is for all. */
+/** The condition that an event of the alias has a subscriber; an event of no entity is for every stream of the tenant. */
 export function hasSubscriber(event: Sql): Sql {
   return sql`exists (
     select from platform.stream_subscriptions as l
@@ -22,37 +23,37 @@ export function hasSubscriber(event: Sql): Sql {
       and (l.entity in (${event}.entity, ${ALL_ENTITIES}) or ${event}.entity is null))`;
 }
 
-/** Whether any process listens to anything. */
+/** The condition that any process has a subscription. */
 export const HAS_ANY_SUBSCRIBER = sql`exists (select from platform.stream_subscriptions)`;
 
 export interface StreamSubscriptionsOptions {
   app: App;
   processId: string;
-  /** Called, and waited for, before the first stream after a while without any is told that it is connected. */
+  /** Called and awaited before the first subscription of the process resolves. */
   onFirst(): Promise<void>;
-  /** This process was taken for dead: events may have been left out. */
+  /** The lease has expired: events may have been left out. */
   onLeaseLost(): void;
 }
 
-/** This process's part, and what it knows of the others'. */
+/** This process's subscriptions, and the tenants in which other processes have some. */
 export class StreamSubscriptions {
   readonly #app: App;
   readonly #options: StreamSubscriptionsOptions;
-  /** How many listeners each entity has, by tenant. */
+  /** Subscriptions by tenant and entity. */
   readonly #counts = new Map<string, Map<string, number>>();
-  /** What stands in the database: keys of `keyOf`. */
+  /** Keys of the rows in the database. */
   readonly #stored = new Set<string>();
-  /** Tenants that others listen to: as it was looked up last, and as was announced since. */
-  #others: ReadonlySet<string> = new Set();
-  readonly #announced = new Set<string>();
-  /** Set while it is still to be looked up what was announced. */
-  #looking: Promise<void> | undefined;
+  /** Tenants with subscriptions elsewhere: as last read, and as announced since. */
+  #otherTenants: ReadonlySet<string> = new Set();
+  readonly #announcedTenants = new Set<string>();
+  /** The pending read that an announcement has caused. */
+  #reading: Promise<void> | undefined;
   #isEnrolled = false;
-  /** Whether the database may name more than is listened to. */
+  /** Whether the database may have rows without a subscription. */
   #hasLeftovers = false;
   #renewedAt = Number.NEGATIVE_INFINITY;
-  /** One after the other: what stands in the database is what was written last. */
-  readonly #turns = new SerialQueue();
+  /** Statements run in order, so the last one decides what is stored. */
+  readonly #queue = new SerialQueue();
   readonly #timer: ReturnType<typeof setInterval>;
 
   private constructor(options: StreamSubscriptionsOptions) {
@@ -62,79 +63,79 @@ export class StreamSubscriptions {
   }
 
   static async open(options: StreamSubscriptionsOptions): Promise<StreamSubscriptions> {
-    const listening = new StreamSubscriptions(options);
+    const subscriptions = new StreamSubscriptions(options);
     await options.app.broker.subscribe(CHANNEL, (message) => {
       const [processId, tenantId = ''] = message.split(' ');
-      if (processId !== options.processId) listening.#hear(tenantId);
+      if (processId !== options.processId) subscriptions.#onAnnounced(tenantId);
     });
-    return listening;
+    return subscriptions;
   }
 
-  /** Whether anybody listens to anything of the tenant, or of any, as far as this process has heard. */
+  /** Whether any process has a subscription in the tenant, or in any tenant, as far as this process knows. */
   hasSubscribers(tenantId?: string): boolean {
-    const sets = [this.#counts, this.#others, this.#announced];
+    const sets = [this.#counts, this.#otherTenants, this.#announcedTenants];
     return sets.some((set) => (tenantId === undefined ? set.size > 0 : set.has(tenantId)));
   }
 
-  /** Whether this very process listens to the tenant's entity. */
+  /** Whether this process has a subscription to the entity. */
   hasLocalSubscribers(tenantId: string, entity: string): boolean {
     const counts = this.#counts.get(tenantId);
     return counts !== undefined && (counts.has(entity) || counts.has(ALL_ENTITIES));
   }
 
-  /** Whether this process listens to anything; what it is told it may have missed is nothing otherwise. */
+  /** Whether this process has stored subscriptions, and so could miss events. */
   get isEnrolled(): boolean {
     return this.#isEnrolled;
   }
 
-  /** False when this process may have been taken for dead by others: what it hears may have left something out. */
+  /** False when other processes may have ended the lease, so that the relay may leave events out. */
   get isLeaseValid(): boolean {
-    return !this.#isEnrolled || performance.now() - this.#renewedAt < TTL_MS;
+    return !this.#isEnrolled || performance.now() - this.#renewedAt < LEASE_MS;
   }
 
-  /** One more listener of these entities; what is committed after this has resolved is relayed. */
+  /** Subscribes once more to these entities. Everything that commits after it resolves is relayed. */
   async add(tenantId: string, entities: Iterable<string>): Promise<void> {
     const names = [...entities];
     for (const name of names) this.#count(tenantId, name, 1);
     try {
-      await this.#turns.run(() => this.#store(tenantId, names));
+      await this.#queue.run(() => this.#store(tenantId, names));
     } catch (cause) {
       this.remove(tenantId, names);
       throw cause;
     }
   }
 
-  /** One listener less. What nobody listens to any more leaves the database a little later. */
+  /** Unsubscribes once. The rows without a subscription are deleted with the next renewal. */
   remove(tenantId: string, entities: Iterable<string>): void {
     for (const name of entities) this.#count(tenantId, name, -1);
   }
 
-  /** Says that this process is there, forgets those that have not for long, and looks what the others listen to. */
+  /** Renews the lease, deletes expired processes, and reads the subscriptions of the others. */
   async renew(): Promise<void> {
     await this.#attempt(async () => {
       await this.#renew();
-      await this.#lookAround();
+      await this.#readOthers();
     });
   }
 
   async close(): Promise<void> {
     clearInterval(this.#timer);
-    await this.#turns.run(() => this.#withdraw());
+    await this.#queue.run(() => this.#withdraw());
   }
 
-  #hear(tenantId: string): void {
-    this.#announced.add(tenantId);
-    this.#looking ??= this.#attempt(() => {
-      this.#looking = undefined;
-      return this.#lookAround();
+  #onAnnounced(tenantId: string): void {
+    this.#announcedTenants.add(tenantId);
+    this.#reading ??= this.#attempt(() => {
+      this.#reading = undefined;
+      return this.#readOthers();
     });
   }
 
   async #attempt(work: () => Promise<void>): Promise<void> {
     try {
-      await this.#turns.run(work);
+      await this.#queue.run(work);
     } catch (cause) {
-      this.#app.log.warn('what is listened to could not be looked up or renewed', { cause });
+      this.#app.log.warn('stream subscriptions could not be read or renewed', { cause });
     }
   }
 
@@ -160,14 +161,14 @@ export class StreamSubscriptions {
       where p.process_id = ${processId}::uuid
       on conflict on constraint stream_subscriptions_pkey do update set entity = excluded.entity
       returning entity`);
-    if (rows.length === 0) return this.#lose();
+    if (rows.length === 0) return this.#onLeaseLost();
     if (isFirst) await this.#options.onFirst();
     this.#isEnrolled = true;
     for (const name of missing) this.#stored.add(keyOf(tenantId, name));
     await this.#app.broker.publish(CHANNEL, `${processId} ${tenantId}`);
   }
 
-  /** Begins with nothing, whatever an earlier attempt has left. */
+  /** Stores the process without subscriptions, also after a failed attempt. */
   async #enrol(): Promise<void> {
     const { processId } = this.#options;
     this.#renewedAt = performance.now();
@@ -180,21 +181,20 @@ export class StreamSubscriptions {
   async #renew(): Promise<void> {
     if (!this.#isEnrolled) return;
     if (this.#counts.size === 0) return this.#withdraw();
-    await this.#clear();
-    const before = performance.now();
+    await this.#deleteLeftovers();
+    const startedAt = performance.now();
     const rows = await this.#app.db.rows(sql`
       update platform.stream_processes set heartbeat_at = clock_timestamp()
       where process_id = ${this.#options.processId}::uuid
       returning process_id`);
-    if (rows.length === 0) return this.#lose();
-    this.#renewedAt = before;
+    if (rows.length === 0) return this.#onLeaseLost();
+    this.#renewedAt = startedAt;
   }
 
-  /** Takes out what nobody here listens to any more. */
-  async #clear(): Promise<void> {
+  async #deleteLeftovers(): Promise<void> {
     if (!this.#hasLeftovers) return;
     this.#hasLeftovers = false;
-    for (const key of this.#stored) if (!this.#isWanted(key)) this.#stored.delete(key);
+    for (const key of this.#stored) if (!this.#isSubscribed(key)) this.#stored.delete(key);
     try {
       await this.#app.db.rows(sql`
         delete from platform.stream_subscriptions
@@ -206,42 +206,42 @@ export class StreamSubscriptions {
     }
   }
 
-  #isWanted(key: string): boolean {
+  #isSubscribed(key: string): boolean {
     const [tenantId = '', name = ''] = key.split(' ');
     return this.#counts.get(tenantId)?.has(name) ?? false;
   }
 
   async #withdraw(): Promise<void> {
     if (!this.#isEnrolled) return;
-    this.#forget();
+    this.#forgetStored();
     await this.#app.db.rows(sql`
       delete from platform.stream_processes where process_id = ${this.#options.processId}::uuid`);
   }
 
-  #lose(): void {
-    this.#forget();
-    this.#app.log.warn('this process was taken for dead; its streams are closed');
+  #onLeaseLost(): void {
+    this.#forgetStored();
+    this.#app.log.warn("this process's lease of stream subscriptions has expired; its streams are closed");
     this.#options.onLeaseLost();
   }
 
-  #forget(): void {
+  #forgetStored(): void {
     this.#isEnrolled = false;
     this.#stored.clear();
   }
 
-  async #lookAround(): Promise<void> {
-    const known = [...this.#announced];
+  async #readOthers(): Promise<void> {
+    const known = [...this.#announcedTenants];
     const rows = await this.#app.db.rows<{ tenant_id: string }>(sql`
-      with dead as (
+      with expired as (
         delete from platform.stream_processes
-        where heartbeat_at < clock_timestamp() - ${TTL_MS}::int * interval '1 ms'
+        where heartbeat_at < clock_timestamp() - ${LEASE_MS}::int * interval '1 ms'
         returning process_id)
       select distinct l.tenant_id
       from platform.stream_subscriptions as l
       where l.process_id <> ${this.#options.processId}::uuid
-        and not exists (select from dead where dead.process_id = l.process_id)`);
-    this.#others = new Set(rows.map(({ tenant_id }) => tenant_id));
-    for (const tenantId of known) this.#announced.delete(tenantId);
+        and not exists (select from expired where expired.process_id = l.process_id)`);
+    this.#otherTenants = new Set(rows.map(({ tenant_id }) => tenant_id));
+    for (const tenantId of known) this.#announcedTenants.delete(tenantId);
   }
 }
 

@@ -12,14 +12,8 @@ import { listRecords } from '../records/read/list.ts';
 import { readRecord } from '../records/read/read.ts';
 import { RecordPageSchema, RecordSchema, ValuesSchema } from '../records/record.ts';
 import { shape } from '../records/shape.ts';
-import {
-  autocommit,
-  createRecord,
-  deleteRecord,
-  updateRecord,
-  type WriteContext,
-  type Written,
-} from '../records/write/write.ts';
+import { autocommit, type WriteContext } from '../records/write/context.ts';
+import { createRecord, deleteRecord, updateRecord, type Written } from '../records/write/write.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { ADDS, defineTool, EntityName, READS, REPLACES, type Tool, type ToolContext, toolInput } from './tool.ts';
 

@@ -7,6 +7,7 @@ import type { App } from '../app.ts';
 import { PRIORITIES, type Priority } from '../entities/rule.ts';
 import { conflict, forbidden, notFound } from '../errors.ts';
 import { appendEvent, type Cause } from '../events/outbox.ts';
+import { notifyCommitted } from '../events/publication.ts';
 import { Input, oneOf, text } from '../http/input.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
@@ -74,7 +75,7 @@ export async function sendMessage(
     await appendEvent(tx, 'message.chain_limit', cause, halted);
     return null;
   });
-  app.notifyCommitted();
+  notifyCommitted(app, { tenantId: agent.tenant.id, change: null });
   if (sent === null)
     throw conflict(`the chain of replies has reached depth ${chainDepthMax}; this one is not delivered`);
   return sent;

@@ -5,8 +5,7 @@ import type { TenantCaller } from '../access/caller.ts';
 import { allows, restrictionOn } from '../access/rights.ts';
 import { visibleFields } from '../entities/access-scope.ts';
 import type { Entity, Field } from '../entities/field.ts';
-import type { EventRow } from '../events/event.ts';
-import type { RelayedEvent } from '../events/relay.ts';
+import type { CommittedEvent, RecordRow } from '../events/event.ts';
 import { shape } from '../records/shape.ts';
 import { type SseFrame, sseFrame } from './sse-channel.ts';
 
@@ -35,7 +34,7 @@ export class EventSerializer {
   readonly xid: bigint;
 
   constructor(
-    readonly event: RelayedEvent,
+    readonly event: CommittedEvent,
     private readonly tenantSlug: string,
   ) {
     this.xid = BigInt(event.xid);
@@ -71,13 +70,13 @@ export class EventSerializer {
   }
 }
 
-function fieldsOf(row: EventRow | null, { fields }: Projection): Record<string, unknown> {
+function fieldsOf(row: RecordRow | null, { fields }: Projection): Record<string, unknown> {
   const shown: Record<string, unknown> = {};
   for (const { key, slot } of fields) shown[key] = row?.data[slot] ?? null;
   return shown;
 }
 
-function flat(row: EventRow, { entity, fields }: Projection): Record<string, unknown> {
+function flat(row: RecordRow, { entity, fields }: Projection): Record<string, unknown> {
   return { ...shape(row, entity, fields), created_at: row.created_at, updated_at: row.updated_at };
 }
 

@@ -8,8 +8,7 @@ import { resolveCaller } from '../access/resolve-caller.ts';
 import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { forbidden, invalidField, rateLimited } from '../errors.ts';
-import { EVENT_TYPES } from '../events/event.ts';
-import type { RelayedEvent } from '../events/relay.ts';
+import { type CommittedEvent, EVENT_TYPES } from '../events/event.ts';
 import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
 import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
@@ -145,7 +144,7 @@ class SseStream implements LiveConnection {
     });
   }
 
-  deliver({ caller }: Membership, event: RelayedEvent, rendering: EventSerializer, view: Projection | null): void {
+  deliver({ caller }: Membership, event: CommittedEvent, rendering: EventSerializer, view: Projection | null): void {
     const { events } = this.#filter;
     if (events !== null && !events.has(event.type)) return;
     if (this.#since === null || isSeenIn(this.#since, rendering.xid)) return;
@@ -160,7 +159,7 @@ class SseStream implements LiveConnection {
   }
 
   /** What a rule says may hold values of any field; a message is for those who may read what its agent gets. */
-  #matches({ type, entity, payload }: RelayedEvent, view: Projection | null, caller: TenantCaller): boolean {
+  #matches({ type, entity, payload }: CommittedEvent, view: Projection | null, caller: TenantCaller): boolean {
     const { entities, agent } = this.#filter;
     const reads = (name: unknown): boolean => allows(caller.rights, 'read', `agent:${String(name)}`);
     if (type === 'message.received') return agent !== null && payload?.to_agent === agent && reads(agent);

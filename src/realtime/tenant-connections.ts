@@ -9,8 +9,8 @@ import type { App } from '../app.ts';
 import { type Catalog, catalogOf, forgetCatalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { ServiceError } from '../errors.ts';
+import type { CommittedEvent } from '../events/event.ts';
 import type { Subscriber } from '../events/hub.ts';
-import type { RelayedEvent } from '../events/relay.ts';
 import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
 import { AccessGroup, type AccessSource } from './access-group.ts';
 import { EventSerializer, type Projection } from './projection.ts';
@@ -21,7 +21,7 @@ export type CloseReason = 'refused' | 'lost' | 'stopping';
 /** One connection. It is told which of its seats it is called for: with a new token it takes a new one. */
 export interface LiveConnection {
   /** `view` is the listener's view of the event's entity; null where it gets nothing of it. */
-  deliver(seat: Membership, event: RelayedEvent, rendering: EventSerializer, view: Projection | null): void;
+  deliver(seat: Membership, event: CommittedEvent, rendering: EventSerializer, view: Projection | null): void;
   disconnect(seat: Membership, reason: CloseReason): void;
 }
 
@@ -58,7 +58,7 @@ export class TenantConnections implements Subscriber {
   readonly #byEntity = new Map<string, Set<Membership>>();
   /** Groups whose rights are to be looked up. */
   readonly #stale = new Set<AccessGroup<Membership>>();
-  #queue: RelayedEvent[] = [];
+  #queue: CommittedEvent[] = [];
   #isDraining = false;
   #nextBatchAt = Number.NEGATIVE_INFINITY;
 
@@ -106,7 +106,7 @@ export class TenantConnections implements Subscriber {
     return true;
   }
 
-  event(event: RelayedEvent): void {
+  event(event: CommittedEvent): void {
     if (!this.#hasRecipients(event)) return;
     if (this.#queue.push(event) > QUEUE_MAX) this.gap();
     else if (!this.#isDraining) void this.#drain();
@@ -155,7 +155,7 @@ export class TenantConnections implements Subscriber {
   }
 
   /** Those who may have to be told: of an event of no entity, all. */
-  *#recipientsOf({ entity }: RelayedEvent): Iterable<ReadonlySet<Membership>> {
+  *#recipientsOf({ entity }: CommittedEvent): Iterable<ReadonlySet<Membership>> {
     if (entity === null) for (const { members } of this.#groups.values()) yield members;
     else {
       yield this.#byEntity.get(entity) ?? NO_MEMBERS;
@@ -163,7 +163,7 @@ export class TenantConnections implements Subscriber {
     }
   }
 
-  #hasRecipients(event: RelayedEvent): boolean {
+  #hasRecipients(event: CommittedEvent): boolean {
     for (const seats of this.#recipientsOf(event)) if (seats.size > 0) return true;
     return false;
   }
@@ -191,7 +191,7 @@ export class TenantConnections implements Subscriber {
    * Without a pause in between, unless something has to be found out: so connections get all at once. Resolves to how
    * many listeners one of the events had at most.
    */
-  async #fanOut(events: readonly RelayedEvent[]): Promise<number> {
+  async #fanOut(events: readonly CommittedEvent[]): Promise<number> {
     let catalog: Catalog | undefined;
     let listeners = 0;
     for (const event of events) {
@@ -213,7 +213,7 @@ export class TenantConnections implements Subscriber {
     return listeners;
   }
 
-  #deliver(event: RelayedEvent, catalog: Catalog, slug: string): number {
+  #deliver(event: CommittedEvent, catalog: Catalog, slug: string): number {
     const entity = entityIn(catalog, event);
     const rendering = new EventSerializer(event, slug);
     let listeners = 0;
@@ -271,6 +271,6 @@ export class TenantConnections implements Subscriber {
   }
 }
 
-function entityIn(catalog: Catalog, { entityId, entity }: RelayedEvent): Entity | undefined {
+function entityIn(catalog: Catalog, { entityId, entity }: CommittedEvent): Entity | undefined {
   return entityId === null ? catalog.byName.get(entity ?? '') : catalog.byId.get(entityId);
 }

@@ -9,7 +9,7 @@ import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { ServiceError } from '../errors.ts';
-import type { RelayedEvent } from '../events/relay.ts';
+import type { CommittedEvent } from '../events/event.ts';
 import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
 import type { SocketHandler, TextSocket } from '../runtime/socket.ts';
 import { sha256 } from '../runtime/tokens.ts';
@@ -117,7 +117,7 @@ class WebSocketConnection implements LiveConnection {
     void this.#release();
   }
 
-  deliver(seat: Membership, event: RelayedEvent, rendering: EventSerializer, view: Projection | null): void {
+  deliver(seat: Membership, event: CommittedEvent, rendering: EventSerializer, view: Projection | null): void {
     if (seat !== this.#membership || view === null || event.row === null || this.#state.phase !== 'ready') return;
     const since = this.#sinceOf(view.entity.name);
     if (since === undefined || isSeenIn(since, rendering.xid)) return;

@@ -13,8 +13,9 @@ import { ListQuery, listInput, ReadQuery, readInput } from './read/parameters.ts
 import { readRecord } from './read/read.ts';
 import { type FlatRecord, RecordPageSchema, RecordSchema, type Values, ValuesSchema } from './record.ts';
 import { etagOf, isNamedIn, shape, versionsFrom } from './shape.ts';
+import { autocommit } from './write/context.ts';
 import { idempotently } from './write/idempotency.ts';
-import { autocommit, createRecord, deleteRecord, updateRecord, type Written } from './write/write.ts';
+import { createRecord, deleteRecord, updateRecord, type Written } from './write/write.ts';
 
 const TAG = 'Records';
 const ETAG = { ETag: 'the version of the record, for If-Match and If-None-Match; not sent with expanded relations' };

@@ -1,12 +1,15 @@
-// From a stored row to the flat record that a caller may see. Every output uses it: REST, export,
-// relations, streams. Also the entity tags, and what conditional requests say of them.
+// From a stored row to the flat record that a caller sees, in every output: REST, export, relations, streams, webhooks.
+// Also the entity tags of records, and how conditional requests name them.
 // Contract: interface#record, decisions#concurrency.
-import type { Entity, Field } from '../entities/field.ts';
 import type { FlatRecord } from './record.ts';
 import type { RecordRow } from './row.ts';
 
-/** The flat record, with the given fields only; a field without a value is null. */
-export function shape(row: RecordRow, entity: Entity, fields: readonly Field[]): FlatRecord {
+/** The record with the given fields; a field without a value is null. */
+export function shape(
+  row: RecordRow,
+  entity: { readonly id: string },
+  fields: readonly { readonly key: string; readonly slot: string }[],
+): FlatRecord {
   const record: Record<string, unknown> = { id: row.id, entityId: entity.id };
   for (const field of fields) record[field.key] = row.data[field.slot] ?? null;
   record.createdAt = row.created_at;
@@ -16,15 +19,12 @@ export function shape(row: RecordRow, entity: Entity, fields: readonly Field[]):
   return record as FlatRecord;
 }
 
-/** The strong validator of a record: its version. What hidden fields hold does not enter it. */
+/** The strong validator of a record: its version, which says nothing about hidden fields. */
 export function etagOf(row: { version: number }): string {
   return `"${row.version}"`;
 }
 
-/**
- * The versions that an `If-Match` lets pass: null when it is absent or `*`. A weak tag, or one that is none of ours,
- * never matches.
- */
+/** The versions that an `If-Match` accepts; null when it is absent or `*`. A weak or foreign tag matches no version. */
 export function versionsFrom(ifMatch: string | null): number[] | null {
   if (ifMatch === null || ifMatch.trim() === '*') return null;
   return tagsIn(ifMatch).flatMap((tag) => {
@@ -33,7 +33,7 @@ export function versionsFrom(ifMatch: string | null): number[] | null {
   });
 }
 
-/** Whether an `If-None-Match` names the tag, compared weakly, or is `*`. */
+/** Whether an `If-None-Match` is `*` or names the tag, by weak comparison. */
 export function isNamedIn(ifNoneMatch: string | null, etag: string): boolean {
   if (ifNoneMatch === null) return false;
   return ifNoneMatch.trim() === '*' || tagsIn(ifNoneMatch).some((tag) => tag.replace(/^W\//, '') === etag);

@@ -7,8 +7,9 @@ import type { Cause } from '../events/outbox.ts';
 import { LIMITS } from '../limits.ts';
 import { agentNamed, deliver } from '../messages/messages.ts';
 import type { RecordRow } from '../records/row.ts';
+import type { WriteContext } from '../records/write/context.ts';
 import { filledIn } from '../records/write/triggers.ts';
-import { createRecord, updateRecord, type WriteContext } from '../records/write/write.ts';
+import { createRecord, updateRecord } from '../records/write/write.ts';
 import type { Tx } from '../runtime/sql.ts';
 
 /** A rule that a change has started, with the record as the change left it. */

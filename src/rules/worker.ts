@@ -11,6 +11,7 @@ import type { Entity } from '../entities/field.ts';
 import type { Rule } from '../entities/rule.ts';
 import { ServiceError } from '../errors.ts';
 import { appendEvent } from '../events/outbox.ts';
+import { notifyCommitted, registerOutput } from '../events/publication.ts';
 import { LIMITS } from '../limits.ts';
 import { businessRuleError, conditionOf, startedLately } from '../records/write/triggers.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
@@ -29,8 +30,10 @@ const BEFORE_FIRST_TENANT = '00000000-0000-0000-0000-000000000000';
 export function startRules(app: App): Worker {
   const once = (signal: AbortSignal): Promise<number> => runRulesOnce(app, signal);
   const worker = startWorker({ name: 'rules', once, pollMs: POLL_MS, log: app.log });
-  app.onCommitted(() => {
-    if (startedLately(POLL_MS)) worker.nudge();
+  registerOutput(app, {
+    onCommitted: () => {
+      if (startedLately(POLL_MS)) worker.nudge();
+    },
   });
   return worker;
 }
@@ -65,7 +68,7 @@ async function runNext(app: App, served: string): Promise<string | null> {
     await app.db.begin((tx) => failRun(app, tx, run, error));
   }
   if (claimed.run === undefined) return null;
-  app.notifyCommitted(claimed.run.tenant_id);
+  notifyCommitted(app, { tenantId: claimed.run.tenant_id });
   return claimed.run.tenant_id;
 }
 
@@ -100,7 +103,7 @@ async function complete(app: App, tx: Tx, run: RuleRun): Promise<void> {
   const chain = { depth: run.depth, rootEventId: run.root_event_id };
   const caller = systemCaller(tenant, { triggeredBy: 'rule', chain });
   conditionOf(catalog, caller, entity, rule);
-  const result = await perform({ app, caller, queries: tx, tx }, entity, rule.action, run);
+  const result = await perform({ app, caller, tx }, entity, rule.action, run);
   await appendRuleEvent(tx, 'rule.executed', run, rule, entity, { result });
 }
 

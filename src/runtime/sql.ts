@@ -71,6 +71,17 @@ export function flatten(query: Sql): Sql {
   return raw(text);
 }
 
+const parts = new WeakMap<object, Map<string, Sql>>();
+
+/** A part of statements that depends on `owner` alone, such as an entity's definition: built and flattened once. */
+export function cachedPart(owner: object, name: string, build: () => Sql): Sql {
+  const known = parts.get(owner) ?? new Map<string, Sql>();
+  parts.set(owner, known);
+  const part = known.get(name) ?? flatten(build());
+  known.set(name, part);
+  return part;
+}
+
 /**
  * A statement's input, with the type of each column. A single row is written as values: Postgres then knows that it
  * is one, and keeps one plan for the statement; for arrays of unknown length it would plan each time anew.

@@ -1,5 +1,5 @@
-// Up to 1,000 creations, changes and deletions in one request: all or nothing, or each for itself. Consecutive
-// operations of one kind are one statement.
+// Up to 1,000 creations, changes and deletions in one request: all or nothing, or each by itself. Consecutive
+// operations of one kind are one batch. Failures: an atomic request is a 400 that names each operation that fails.
 // Contract: decisions#bulk.
 
 import type { TenantCaller } from '../../access/caller.ts';
@@ -13,7 +13,7 @@ import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import type { RecordRow } from '../row.ts';
 import { shape } from '../shape.ts';
 import { translateViolation } from '../write/constraints.ts';
-import { inTransaction, MAX_ATTEMPTS, type WriteContext } from '../write/write.ts';
+import { inTransaction, MAX_ATTEMPTS, type WriteContext, type WritingInTransaction } from '../write/context.ts';
 import { applyBatch, applyIndependently, type Batch, isRejection, RejectedItems, StaleDefinition } from './batch.ts';
 import type { BulkAnswer, BulkResult, Operation } from './bulk-request.ts';
 
@@ -32,7 +32,7 @@ export async function admitBulk(
   }
 }
 
-/** Each operation for itself: one that fails leaves the others as they are. */
+/** Applies each operation by itself: a failure leaves the others as they are. */
 export async function bulkEach(
   app: App,
   caller: TenantCaller,
@@ -41,19 +41,21 @@ export async function bulkEach(
 ): Promise<BulkAnswer> {
   const outcomes = new Map<number, RecordRow | ServiceError>();
   for (const { index, fault } of operations) if (fault !== undefined) outcomes.set(index, fault);
-  const sound = operations.filter(({ fault }) => fault === undefined);
-  for (const run of batchesOf(sound, sound.length)) {
-    for (const [index, outcome] of await applyIndependently(app, caller, entityName, run)) outcomes.set(index, outcome);
+  const valid = operations.filter(({ fault }) => fault === undefined);
+  for (const batch of batchesOf(valid, valid.length)) {
+    const applied = await applyIndependently(app, caller, entityName, batch);
+    for (const [index, outcome] of applied) outcomes.set(index, outcome);
   }
-  return answer(accessScopeOf(...(await current(app, caller, entityName))), operations, outcomes);
+  const entity = await entityFor(app, caller, entityName);
+  return answer(accessScopeOf(await catalogOf(app, caller.tenant), caller, entity), operations, outcomes);
 }
 
-/** Where `bulkAtomic` works: in a transaction that is open already, or in its own. It may be asked more than once. */
+/** Gives `bulkAtomic` its context, with a transaction or not; may be called more than once. */
 export type Within<T> = (work: (context: WriteContext) => Promise<BulkAnswer>) => Promise<T>;
 
 /**
- * All operations in one transaction, or none: 400 with a problem for each operation at fault. First in
- * runs; when one fails as a whole, again one by one, so that the guilty operation is known.
+ * Applies all operations in one transaction, or none: 400 with a problem for each operation that fails. A batch that fails
+ * without naming an operation is tried again one operation at a time.
  */
 export async function bulkAtomic<T>(
   app: App,
@@ -62,72 +64,72 @@ export async function bulkAtomic<T>(
   operations: readonly Operation[],
   within: Within<T>,
 ): Promise<T> {
-  let runMax = operations.length;
+  let batchMax = operations.length;
   for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
     try {
       return await within((context) =>
-        inTransaction(context, (inner) => applyAll(inner, entityName, operations, runMax)),
+        inTransaction(context, (writing) => applyAll(writing, entityName, operations, batchMax)),
       );
     } catch (error) {
-      if (error instanceof RejectedItems) throw refusal(error);
+      if (error instanceof RejectedItems) throw rejectedRequest(error);
       if (error instanceof StaleDefinition) forgetCatalog(app, caller.tenant);
-      else if (error instanceof Unattributed && runMax > 1) runMax = 1;
+      else if (error instanceof UnattributedFailure && batchMax > 1) batchMax = 1;
       else if (!isDeadlock(error)) throw error;
     }
   }
   throw conflict('the records keep being changed by others; try again');
 }
 
-/** A run failed for a reason that does not say which of its operations is at fault. */
-class Unattributed extends Error {}
+/** A batch failed, and the reason does not name the operation. */
+class UnattributedFailure extends Error {}
 
 async function applyAll(
-  context: WriteContext,
+  writing: WritingInTransaction,
   entityName: string,
   operations: readonly Operation[],
-  runMax: number,
+  batchMax: number,
 ): Promise<BulkAnswer> {
-  const { app, caller, tx } = context;
-  const catalog = tx === null ? await catalogOf(app, caller.tenant) : await catalogWithin(app, tx, caller.tenant);
+  const { app, caller, tx } = writing;
+  const catalog = await catalogWithin(app, tx, caller.tenant);
   const entity = catalog.byName.get(entityName);
   if (entity === undefined) throw notFound('entity');
   const scope = accessScopeOf(catalog, caller, entity);
   const outcomes = new Map<number, RecordRow>();
-  const refused = new Map<number, ServiceError>();
-  for (const run of batchesOf(operations, runMax)) {
+  const rejected = new Map<number, ServiceError>();
+  for (const batch of batchesOf(operations, batchMax)) {
     try {
-      const rows = await applyAttributed(context, catalog, scope, run);
-      run.items.forEach(({ index }, i) => void outcomes.set(index, rows[i] as RecordRow));
+      const rows = await applyAttributed(writing, catalog, scope, batch);
+      batch.items.forEach(({ index }, i) => void outcomes.set(index, rows[i] as RecordRow));
     } catch (error) {
-      // The rest is tried all the same, so that its faults are named too; but not after Postgres itself refused.
-      if (error instanceof RejectedItems) for (const [index, refusal] of error.byIndex) refused.set(index, refusal);
-      if (!(error instanceof RejectedItems) || error.endsTransaction)
-        throw refused.size > 0 ? new RejectedItems(refused) : error;
+      // The other batches run too, to name their failures, unless the transaction has failed.
+      if (!(error instanceof RejectedItems)) throw rejected.size > 0 ? new RejectedItems(rejected) : error;
+      for (const [index, rejection] of error.byIndex) rejected.set(index, rejection);
+      if (error.endsTransaction) break;
     }
   }
-  if (refused.size > 0) throw new RejectedItems(refused);
+  if (rejected.size > 0) throw new RejectedItems(rejected);
   return answer(scope, operations, outcomes);
 }
 
 async function applyAttributed(
-  context: WriteContext,
+  writing: WritingInTransaction,
   catalog: Catalog,
   scope: AccessScope,
-  run: Batch,
+  batch: Batch,
 ): Promise<RecordRow[]> {
   try {
-    return await applyBatch(context, catalog, scope, run);
+    return await applyBatch(writing, catalog, scope, batch);
   } catch (raw) {
     const error = translateViolation(raw, scope.entity);
     if (!isRejection(error)) throw error;
-    const [only] = run.items;
-    if (run.items.length > 1 || only === undefined) throw new Unattributed();
+    const [only] = batch.items;
+    if (batch.items.length > 1 || only === undefined) throw new UnattributedFailure();
     throw new RejectedItems(new Map([[only.index, error]]), true);
   }
 }
 
 /** The 400 of an atomic request: `operations.<i>.data.<field>` for a value, `operations.<i>` for anything else. */
-function refusal({ byIndex }: RejectedItems): ServiceError {
+function rejectedRequest({ byIndex }: RejectedItems): ServiceError {
   const problems: Problem[] = [];
   for (const [index, error] of [...byIndex].sort(([a], [b]) => a - b)) {
     const at = `operations.${index}`;
@@ -138,29 +140,22 @@ function refusal({ byIndex }: RejectedItems): ServiceError {
   return invalid(problems);
 }
 
-async function current(app: App, caller: TenantCaller, entityName: string): Promise<Parameters<typeof accessScopeOf>> {
-  const catalog = await catalogOf(app, caller.tenant);
-  const entity = catalog.byName.get(entityName);
-  if (entity === undefined) throw notFound('entity');
-  return [catalog, caller, entity];
-}
-
-/** Consecutive operations of one kind, at most `max` together; a record that is named again begins a new run. */
+/** Consecutive operations of one kind, at most `max` together; a repeated record begins a new batch. */
 function batchesOf(operations: readonly Operation[], max: number): Batch[] {
-  const runs: { op: Operation['op']; items: Operation[] }[] = [];
+  const batches: { op: Operation['op']; items: Operation[] }[] = [];
   let ids = new Set<string>();
   for (const operation of operations) {
-    const last = runs.at(-1);
+    const last = batches.at(-1);
     const id = operation.id.toLowerCase();
     const continues = last !== undefined && last.op === operation.op && last.items.length < max && !ids.has(id);
     if (continues) last.items.push(operation);
     else {
-      runs.push({ op: operation.op, items: [operation] });
+      batches.push({ op: operation.op, items: [operation] });
       ids = new Set();
     }
     if (operation.op !== 'create') ids.add(id);
   }
-  return runs;
+  return batches;
 }
 
 function answer(scope: AccessScope, operations: readonly Operation[], outcomes: Outcomes): BulkAnswer {

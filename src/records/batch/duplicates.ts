@@ -1,50 +1,51 @@
-// Which of many new records repeat a unique value: found in one statement per unique field after an
-// insert of all of them was refused, so that only the guilty ones are left out.
+// Which of many new records have a duplicate in a unique field: one query per unique field, after the insert of all of
+// them has failed. The other records can then be inserted.
 // Contract: decisions#field-changes, decisions#status-codes.
 import type { Entity, Field } from '../../entities/field.ts';
-import { conflict, type ServiceError } from '../../errors.ts';
+import type { ServiceError } from '../../errors.ts';
 import { columnOf } from '../../expression/to-sql.ts';
 import { type Queries, sql } from '../../runtime/sql.ts';
 import type { RecordRow } from '../row.ts';
+import { duplicateOf } from '../write/constraints.ts';
 
-/** A row's value in a unique field: rows of equal values have equal ranks. */
-interface Claim {
+/** A row's value in a unique field: equal values have equal ranks. */
+interface UniqueValue {
   n: number;
   rank: number;
   is_taken: boolean;
 }
 
-/** The 409 of a record whose value in a unique field exists already. */
-export function duplicateOf(key: string): ServiceError {
-  return conflict(`a record with this ${key} exists already`, [{ path: key, message: 'exists already' }]);
-}
-
-/** By position: the rows that a stored record, or an acceptable row before them, stands in the way of. */
+/** The rows whose value is stored already, or in an accepted row before them; by position. */
 export async function duplicatesAmong(
   queries: Queries,
   entity: Entity,
   rows: readonly RecordRow[],
 ): Promise<Map<number, ServiceError>> {
-  const claims: { field: Field; byRow: Map<number, Claim>; taken: Set<number> }[] = [];
+  const fields: { field: Field; byRow: Map<number, UniqueValue>; taken: Set<number> }[] = [];
   for (const field of entity.fields.filter(({ unique }) => unique)) {
-    const found = await claimsOn(queries, entity, field, rows);
-    claims.push({ field, byRow: new Map(found.map((claim) => [claim.n, claim])), taken: new Set() });
+    const values = await uniqueValues(queries, entity, field, rows);
+    fields.push({ field, byRow: new Map(values.map((value) => [value.n, value])), taken: new Set() });
   }
   const duplicates = new Map<number, ServiceError>();
   rows.forEach((_, n) => {
-    const inTheWay = claims.find(({ byRow, taken }) => {
-      const claim = byRow.get(n);
-      return claim !== undefined && (claim.is_taken || taken.has(claim.rank));
+    const duplicate = fields.find(({ byRow, taken }) => {
+      const value = byRow.get(n);
+      return value !== undefined && (value.is_taken || taken.has(value.rank));
     });
-    if (inTheWay !== undefined) duplicates.set(n, duplicateOf(inTheWay.field.key));
-    else for (const { byRow, taken } of claims) taken.add(byRow.get(n)?.rank ?? -1);
+    if (duplicate !== undefined) duplicates.set(n, duplicateOf(duplicate.field.key));
+    else for (const { byRow, taken } of fields) taken.add(byRow.get(n)?.rank ?? -1);
   });
   return duplicates;
 }
 
-async function claimsOn(queries: Queries, entity: Entity, field: Field, rows: readonly RecordRow[]): Promise<Claim[]> {
+async function uniqueValues(
+  queries: Queries,
+  entity: Entity,
+  field: Field,
+  rows: readonly RecordRow[],
+): Promise<UniqueValue[]> {
   const value = columnOf(field.ref, sql`i`);
-  return queries.rows<Claim>(sql`
+  return queries.rows<UniqueValue>(sql`
     select i.n, dense_rank() over (order by ${value}) as rank,
       exists (select from ${entity.table} as r where ${columnOf(field.ref, sql`r`)} = ${value}) as is_taken
     from (

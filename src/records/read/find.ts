@@ -1,4 +1,4 @@
-// Finds records within a caller's access scope, and evaluates conditions on rows. A row outside the scope is
+// Finding records by id as a caller sees them, and evaluating a condition on a row. A row outside the caller's rows is
 // not found, like one that does not exist.
 // Contract: decisions#writes-within-a-role.
 

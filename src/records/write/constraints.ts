@@ -1,17 +1,16 @@
-// What Postgres refuses, in the caller's words: a duplicate in a unique field, a value too long for
-// an index, a deadlock. Index names lead back to their fields; no name of Postgres's own is told.
+// Constraint violations of Postgres as errors of the service: a duplicate in a unique field, a value too large for an
+// index. Index names lead back to their fields; Postgres's own names are not shown.
 // Contract: decisions#status-codes.
 import type { Entity, Field } from '../../entities/field.ts';
 import { indexName } from '../../entities/indexes.ts';
-import { invalidField } from '../../errors.ts';
-import { duplicateOf } from '../batch/duplicates.ts';
+import { conflict, invalidField, type ServiceError } from '../../errors.ts';
 
-/** The error to answer with: ours for a known violation, else the one given. */
+/** The service's error for a known violation, else the error itself. */
 export function translateViolation(error: unknown, entity: Entity): unknown {
   const { code, constraint_name: name } = (error ?? {}) as { code?: string; constraint_name?: string };
   if (code === '23505') {
     const isOf = (field: Field): boolean => name === indexName(entity, field, 'unique');
-    // Of a field that is being changed, either form may be what is taken.
+    // During a transition of the field, either form may be the duplicate.
     const field = entity.fields.find((candidate) => isOf(candidate) || (candidate.next && isOf(candidate.next)));
     return duplicateOf(field?.key ?? 'id');
   }
@@ -21,4 +20,9 @@ export function translateViolation(error: unknown, entity: Entity): unknown {
 
 export function isDuplicate(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === '23505';
+}
+
+/** The 409 for a record whose value in a unique field exists. */
+export function duplicateOf(key: string): ServiceError {
+  return conflict(`a record with this ${key} exists already`, [{ path: key, message: 'exists already' }]);
 }

@@ -1,5 +1,5 @@
-// `Idempotency-Key`: the same key and body answers as the first time, for 24 hours. The answer is
-// kept in the transaction of the change, so that a crash keeps both or neither.
+// `Idempotency-Key`: for 24 hours the same key and body replays the first response. The response is stored in the
+// transaction of the change, so a crash keeps both or neither.
 // Contract: decisions#idempotency.
 
 import type { TenantCaller } from '../../access/caller.ts';
@@ -13,9 +13,9 @@ import { LIMITS } from '../../limits.ts';
 import { sql, type Tx } from '../../runtime/sql.ts';
 import { sha256 } from '../../runtime/tokens.ts';
 import type { Values } from '../record.ts';
-import { autocommit, type WriteContext } from './write.ts';
+import { autocommit, inTransaction, type WriteContext } from './context.ts';
 
-interface Kept {
+interface StoredResponse {
   is_same: boolean;
   status: number;
   answer: string;
@@ -30,15 +30,15 @@ interface Key {
   bodyHash: string;
 }
 
-/** What is written: `kind` of route and the entity's name. */
+/** The kind of route, and the entity. */
 interface Target {
   kind: 'records' | 'bulk';
   entityName: string;
 }
 
 /**
- * Runs a write at most once per key: replays its answer, 422 for another body, 409 while the first still runs. The
- * right to write is the caller's to check; a replay leaves out fields that are hidden by now.
+ * Runs a write at most once per key: replays its response, 422 for another body, 409 while the first request runs. A
+ * replay checks no right to write, and leaves out fields that have been hidden since.
  */
 export async function idempotently<T>(
   app: App,
@@ -60,45 +60,41 @@ export async function idempotently<T>(
     key: given,
     bodyHash: sha256(JSON.stringify(body)).toString('hex'),
   };
-  const answer = await app.db.begin(async (tx) => {
-    const kept = await claim(tx, key);
-    if (kept !== undefined) {
-      return typed<T>(await replay(kept, (text) => withoutHidden({ app, caller, queries: tx, tx }, target, text)));
-    }
-    const written = await write({ app, caller, queries: tx, tx });
-    await keep(tx, key, responseOf(written).clone());
-    return written;
+  return inTransaction(autocommit(app, caller), async (context) => {
+    const kept = await claim(context.tx, key);
+    if (kept !== undefined) return typed<T>(await replay(kept, (text) => withoutHidden(context, target, text)));
+    const answer = await write(context);
+    await store(context.tx, key, responseOf(answer).clone());
+    return answer;
   });
-  app.notifyCommitted(caller.tenant.id);
-  return answer;
 }
 
-/** The kept answer, if any; 409 while another transaction holds the key. */
-async function claim(tx: Tx, { tenantId, caller, route, key, bodyHash }: Key): Promise<Kept | undefined> {
+/** The stored response, if any; 409 while another transaction holds the key. */
+async function claim(tx: Tx, { tenantId, caller, route, key, bodyHash }: Key): Promise<StoredResponse | undefined> {
   const name = JSON.stringify([tenantId, caller, route, key]);
   const lock = await tx.first<{ held: boolean }>(sql`
     select pg_try_advisory_xact_lock(hashtextextended(${name}, 0)) as held`);
   if (lock?.held !== true) throw conflict('a request with this Idempotency-Key is still running');
-  return tx.first<Kept>(sql`
+  return tx.first<StoredResponse>(sql`
     select body_hash = decode(${bodyHash}, 'hex') as is_same, status, answer, headers
     from platform.idempotency_keys
     where tenant_id = ${tenantId}::uuid and caller = ${caller} and route = ${route} and key = ${key}
       and created_at > now() - make_interval(secs => ${LIMITS.idempotency.keptMs / 1_000}::int)`);
 }
 
-async function replay(kept: Kept, shown: (answer: string) => Promise<string>): Promise<Response> {
+async function replay(kept: StoredResponse, shown: (answer: string) => Promise<string>): Promise<Response> {
   if (!kept.is_same) {
     throw new ServiceError('IDEMPOTENCY_MISMATCH', 'this Idempotency-Key was used with another body');
   }
   return jsonText(await shown(kept.answer), kept.status, { ...kept.headers, 'idempotent-replayed': 'true' });
 }
 
-interface KeptAnswer {
+interface StoredBody {
   success: true;
   data: Values & { results?: { data?: Values }[] };
 }
 
-/** A kept answer without the fields that its caller could see then and cannot see now. */
+/** A stored body without the fields that have been hidden from its caller since. */
 async function withoutHidden(
   { app, caller, tx }: WriteContext & { tx: Tx },
   { kind, entityName }: Target,
@@ -107,7 +103,7 @@ async function withoutHidden(
   const rule = restrictionOn(caller.rights, entityName);
   if (rule === undefined) return answer;
   const entity = (await catalogWithin(app, tx, caller.tenant)).byName.get(entityName);
-  const kept = JSON.parse(answer) as KeptAnswer;
+  const kept = JSON.parse(answer) as StoredBody;
   const records = kind === 'records' ? [kept.data] : (kept.data.results ?? []).map(({ data }) => data ?? {});
   for (const record of records) {
     for (const key of Object.keys(record)) {
@@ -118,7 +114,7 @@ async function withoutHidden(
   return JSON.stringify(kept);
 }
 
-async function keep(tx: Tx, key: Key, answer: Response): Promise<void> {
+async function store(tx: Tx, key: Key, answer: Response): Promise<void> {
   const etag = answer.headers.get('etag');
   await tx.rows(sql`
     insert into platform.idempotency_keys (tenant_id, caller, route, key, body_hash, status, answer, headers)

@@ -1,5 +1,5 @@
-// Relations between records: that a target exists when it is named, and what happens to those that
-// name a record when it is deleted. Rows are locked as they are found, so no reference is left behind.
+// Relations between records: a target must exist when it is named, and deleting a record deletes or clears what refers
+// to it. Rows are locked as they are found, so no reference is left behind.
 // Failures: 409 under `restrict`. Contract: decisions#fields.
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
@@ -8,110 +8,121 @@ import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity, Field, Reference } from '../../entities/field.ts';
 import type { SlotValues } from '../../entities/values.ts';
 import { conflict, invalid, type Problem, type ServiceError } from '../../errors.ts';
-import type { Cause } from '../../events/outbox.ts';
 import { columnOf, toSql } from '../../expression/to-sql.ts';
 import { type Queries, type Sql, sql, type Tx } from '../../runtime/sql.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
-import { deleteRows, type Target, updateRows } from './statements.ts';
+import type { WritingInTransaction } from './context.ts';
+import { deleteRows, type RelationTarget, updateRows } from './statements.ts';
 import { applyRules, businessRuleError, type PreparedRow } from './triggers.ts';
 
 const R = sql`r`;
 
-/** Values about to be written. Those that a rule has set are the tenant's own: they need no right of the caller's. */
-export interface Named {
+/** Values to be written. Slots in `setByRule` need no right of the caller's. */
+export interface RelationValues {
   data: SlotValues;
-  ruled?: ReadonlySet<string>;
+  setByRule?: ReadonlySet<string>;
 }
 
-/** The records that the given values point at, as the caller may see them; for the fields that are there only. */
-export function targetsOf(catalog: Catalog, caller: TenantCaller, entity: Entity, rows: readonly Named[]): Target[] {
+/** The records that the values point at; the caller must see them. */
+export function targetsOf(
+  catalog: Catalog,
+  caller: TenantCaller,
+  entity: Entity,
+  rows: readonly RelationValues[],
+): RelationTarget[] {
   return entity.fields.flatMap((field) => targetsIn(catalog, caller, field, rows));
 }
 
-function targetsIn(catalog: Catalog, caller: TenantCaller, field: Field, rows: readonly Named[]): Target[] {
+function targetsIn(
+  catalog: Catalog,
+  caller: TenantCaller,
+  field: Field,
+  rows: readonly RelationValues[],
+): RelationTarget[] {
   const entity = field.targetId === null ? undefined : catalog.byId.get(field.targetId);
   if (entity === undefined) return [];
-  const isRuled = ({ ruled }: Named): boolean => ruled?.has(field.slot) === true;
+  const isSetByRule = ({ setByRule }: RelationValues): boolean => setByRule?.has(field.slot) === true;
   const given = idsIn(
     field,
-    rows.filter((row) => !isRuled(row)),
+    rows.filter((row) => !isSetByRule(row)),
   );
-  const set = idsIn(field, rows.filter(isRuled));
-  const targets: Target[] = set.length === 0 ? [] : [{ table: entity.table, ids: set, rows: null }];
+  const set = idsIn(field, rows.filter(isSetByRule));
+  const targets: RelationTarget[] = set.length === 0 ? [] : [{ table: entity.table, ids: set, rowFilter: null }];
   if (given.length === 0) return targets;
-  const readable = accessScopeOf(catalog, caller, entity).rowFilter;
-  const isReadable = allows(caller.rights, 'read', entity.name);
-  const seen = isReadable ? (readable === null ? null : toSql(readable, R)) : sql`false`;
-  return [...targets, { table: entity.table, ids: given, rows: seen }];
+  if (!allows(caller.rights, 'read', entity.name)) {
+    return [...targets, { table: entity.table, ids: given, rowFilter: sql`false` }];
+  }
+  const { rowFilter } = accessScopeOf(catalog, caller, entity);
+  return [...targets, { table: entity.table, ids: given, rowFilter: rowFilter && toSql(rowFilter, R) }];
 }
 
-function idsIn(field: Field, rows: readonly Named[]): string[] {
+function idsIn(field: Field, rows: readonly RelationValues[]): string[] {
   return [...new Set(rows.flatMap(({ data }) => (data[field.slot] ?? []) as string | string[]))];
 }
 
-/** Why values cannot be written: each relation value that points at nothing the caller may see; undefined when none does. */
+/** 400 for each relation value that points at nothing the caller may see; returns when there is none. */
+export async function requireTargets(
+  queries: Queries,
+  catalog: Catalog,
+  caller: TenantCaller,
+  entity: Entity,
+  values: RelationValues,
+): Promise<void> {
+  const error = await missingTargets(queries, catalog, caller, entity, values);
+  if (error !== undefined) throw error;
+}
+
+/** The error for relation values that point at nothing the caller may see; undefined when there are none. */
 export async function missingTargets(
   queries: Queries,
   catalog: Catalog,
   caller: TenantCaller,
   entity: Entity,
-  named: Named,
+  values: RelationValues,
 ): Promise<ServiceError | undefined> {
   const problems: Problem[] = [];
   for (const field of entity.fields) {
-    const [target] = targetsIn(catalog, caller, field, [named]);
+    const [target] = targetsIn(catalog, caller, field, [values]);
     if (target === undefined) continue;
     const found = await queries.rows<{ id: string }>(sql`
       select r.id from ${target.table} as r
-      where r.id = any(${[...target.ids]}::uuid[]) and ${target.rows ?? sql`true`}`);
+      where r.id = any(${[...target.ids]}::uuid[]) and ${target.rowFilter ?? sql`true`}`);
     const missing = target.ids.filter((id) => !found.some((row) => row.id === id));
     if (missing.length === 0) continue;
-    // Neither field nor record need be known to the caller.
-    if (named.ruled?.has(field.slot)) return businessRuleError('a rule names a record that is not there');
+    // The caller may not know the field or the record.
+    if (values.setByRule?.has(field.slot)) return businessRuleError('a rule names a record that does not exist');
     problems.push({ path: field.key, message: `no such record: ${missing.slice(0, 5).join(', ')}` });
   }
   return problems.length === 0 ? undefined : invalid(problems);
 }
 
-/** The transaction of a deletion, and who asked for it: the rules of everything it touches act in it. */
-interface Deleting {
-  tx: Tx;
-  caller: TenantCaller;
-}
-
-/** Rows that a deletion has dealt with already, so that a circle of cascades ends. */
-type Done = Set<string>;
-
 /**
- * Deletes locked rows of an entity after dealing with what points at them: refused with 409 under
- * `restrict`, cleared under `set_null`, deleted likewise under `cascade`. The whole is the
- * transaction's; what it does elsewhere needs no right of the caller's.
+ * Deletes locked rows of an entity, after what refers to them: 409 under `restrict`, cleared under `set_null`, deleted
+ * under `cascade`. Changes of other entities need no right of the caller's. `deleted` ends a circle of cascades.
  */
 export async function deleteWithReferences(
-  deleting: Deleting,
+  writing: WritingInTransaction,
   catalog: Catalog,
   entity: Entity,
   rows: readonly RecordRow[],
-  cause: Cause,
-  done: Done = new Set(),
+  deleted: Set<string> = new Set(),
 ): Promise<void> {
-  const { tx } = deleting;
-  const asking = { queries: tx, caller: deleting.caller };
-  for (const row of rows) done.add(row.id);
-  const ready: PreparedRow[] = [];
-  for (const row of rows) ready.push(await applyRules(asking, catalog, entity, { moment: 'delete', old: row, row }));
+  for (const row of rows) deleted.add(row.id);
+  const prepared: PreparedRow[] = [];
+  for (const row of rows) {
+    prepared.push(await applyRules(writing, catalog, entity, { moment: 'delete', old: row, row }));
+  }
   for (const reference of entity.references) {
-    const referring = (await rowsReferring(tx, reference, rows)).filter((row) => !done.has(row.id));
+    const referring = (await rowsReferring(writing.tx, reference, rows)).filter((row) => !deleted.has(row.id));
     if (referring.length === 0) continue;
     const from = catalog.byId.get(reference.entity.id) ?? reference.entity;
-    if (reference.field.onDelete === 'cascade')
-      await deleteWithReferences(deleting, catalog, from, referring, cause, done);
-    else if (reference.field.onDelete === 'set_null')
-      await clear(deleting, catalog, from, reference.field, referring, rows, cause);
+    const { onDelete } = reference.field;
+    if (onDelete === 'cascade') await deleteWithReferences(writing, catalog, from, referring, deleted);
+    else if (onDelete === 'set_null') await clearReferences(writing, catalog, from, reference.field, referring, rows);
     else throw conflict(`still referred to by ${referring.length} record(s) of ${from.name}`);
   }
-  const deleted = await deleteRows(tx, entity, ready, cause);
-  if (deleted.size < rows.length) throw conflict('the entity changed meanwhile; try again');
+  const gone = await deleteRows(writing.publication, entity, prepared);
+  if (gone.size < rows.length) throw conflict('the entity changed meanwhile; try again');
 }
 
 async function rowsReferring(tx: Tx, { entity, field }: Reference, rows: readonly RecordRow[]): Promise<RecordRow[]> {
@@ -125,16 +136,15 @@ function pointsAt(field: Field, rows: readonly RecordRow[]): Sql {
   return sql`r.data -> ${field.slot}::text ?| ${ids}::text[]`;
 }
 
-async function clear(
-  { tx, caller }: Deleting,
+async function clearReferences(
+  writing: WritingInTransaction,
   catalog: Catalog,
   entity: Entity,
   field: Field,
   referring: readonly RecordRow[],
-  gone: readonly RecordRow[],
-  cause: Cause,
+  deleted: readonly RecordRow[],
 ): Promise<void> {
-  const ids = new Set(gone.map(({ id }) => id));
+  const ids = new Set(deleted.map(({ id }) => id));
   if (field.required && field.type === 'relation') {
     throw conflict(
       `still referred to by ${referring.length} record(s) of ${entity.name}, where ${field.key} is required`,
@@ -145,8 +155,8 @@ async function clear(
     const { [field.slot]: value, ...rest } = old.data;
     const kept = Array.isArray(value) ? { [field.slot]: value.filter((item) => !ids.has(item)) } : {};
     const row = { ...old, data: { ...rest, ...kept } };
-    cleared.push(await applyRules({ queries: tx, caller }, catalog, entity, { moment: 'update', old, row }));
+    cleared.push(await applyRules(writing, catalog, entity, { moment: 'update', old, row }));
   }
-  const updated = await updateRows(tx, entity, cleared, cause, new Date().toISOString());
+  const updated = await updateRows(writing.publication, entity, cleared, new Date().toISOString());
   if (updated.size < cleared.length) throw conflict('the entity changed meanwhile; try again');
 }

@@ -1,90 +1,54 @@
-// What commits with every change of records, as further parts of its statement: the entity's counters,
-// the events with their webhook deliveries, the after rules that the change starts. The statement has
-// the changed rows as the CTE `changed` and, for more than one row, its input with their event ids as `input`.
+// What commits with every change of records besides its event, as further CTEs of the statement: the entity's
+// counters, and the after rules that the change starts. The statement's CTE `changed` returns the changed rows; with
+// more than one row, its CTE `input` has their event ids.
 import type { Entity } from '../../entities/field.ts';
 import type { RecordEventType } from '../../events/event.ts';
-import { appendDeliveries, appendEvents, type Cause, type Share } from '../../events/outbox.ts';
+import type { Cause } from '../../events/outbox.ts';
 import { LIMITS } from '../../limits.ts';
 import { newId } from '../../runtime/ids.ts';
-import { EMPTY, flatten, identifier, literal, raw, type Sql, sql } from '../../runtime/sql.ts';
+import { cachedPart, EMPTY, identifier, literal, raw, type Sql, sql } from '../../runtime/sql.ts';
 
-/** A row of a change, with the id of the event that tells of it. */
-export interface Made {
+/** A row to be changed, with the id of its event. */
+export interface EventedRow {
   id: string;
   eventId: string;
+  /** The after rules that the change starts, in their order. */
   starts?: readonly string[];
 }
 
-/** The rows, each with the id of an event to come. */
-export function identified<R extends { id: string }>(rows: readonly R[]): (R & { eventId: string })[] {
+export function withNewEventIds<R extends { id: string }>(rows: readonly R[]): (R & { eventId: string })[] {
   return rows.map((row) => ({ ...row, eventId: newId() }));
 }
 
-/** What commits with the rows of `changed`: the entity's counters, the events and their deliveries, the rules started. */
-export function sideEffects(
-  entity: Entity,
-  type: RecordEventType,
-  made: readonly Made[],
-  cause: Cause,
-  share?: Share,
-): Sql {
-  const changes = withEventIds(made);
-  return sql`${counted(entity, type, made.length)}, ${evented(entity, type, changes, cause, share)}${started(entity, made, changes, cause)}`;
-}
-
-/** `changed` with the column event_id. A single row needs no join: every part of a plan costs each write its start. */
-function withEventIds(made: readonly Made[]): Sql {
-  const [only] = made;
-  return made.length === 1 && only !== undefined
+/** The rows of `changed` with a column `event_id`. A single row needs no join, which would cost each write time. */
+export function changedWithEventIds(rows: readonly EventedRow[]): Sql {
+  const [only] = rows;
+  return rows.length === 1 && only !== undefined
     ? sql`(select c.*, ${only.eventId}::uuid as event_id from changed as c)`
     : sql`(select c.*, i.event_id from changed as c join input as i using (id))`;
 }
 
-const parts = new WeakMap<Entity, Map<string, Sql>>();
+const COUNT_CHANGE = { 'record.created': 1, 'record.updated': 0, 'record.deleted': -1 } as const;
 
-/** A part of statements that depends on the entity's definition alone: put together once, under its name. */
-export function partOf(entity: Entity, name: string, make: (entity: Entity) => Sql): Sql {
-  const known = parts.get(entity) ?? new Map<string, Sql>();
-  parts.set(entity, known);
-  const part = known.get(name) ?? flatten(make(entity));
-  known.set(name, part);
-  return part;
-}
-
-const STEPS = { 'record.created': 1, 'record.updated': 0, 'record.deleted': -1 } as const;
-
-/** Moves the entity's count of records, by one a row or not at all, and its count of writes, in this backend's slot. */
-function counted(entity: Entity, type: RecordEventType, most: number): Sql {
-  const rows = most === 1 ? '1' : '(select count(*) from changed)';
-  return partOf(
+/** Updates the entity's count of records, and its count of writes, in this backend's slot. */
+export function updateCounters(entity: Entity, type: RecordEventType, rowsMax: number): Sql {
+  const rows = rowsMax === 1 ? '1' : '(select count(*) from changed)';
+  const { id, schema } = entity;
+  return cachedPart(
     entity,
     `counted ${type} ${rows}`,
-    ({ id, schema }) => sql`counted as (
+    () => sql`, counted as (
     update ${identifier(schema, 'entity_counts')} as n
-    set n = n.n + ${raw(String(STEPS[type]))} * ${raw(rows)}, v = n.v + 1
+    set n = n.n + ${raw(String(COUNT_CHANGE[type]))} * ${raw(rows)}, v = n.v + 1
     where n.entity_id = ${literal(id)}::uuid and n.slot = pg_backend_pid() % ${raw(String(LIMITS.counterSlots))}
       and exists (select from changed)
   )`,
   );
 }
 
-/** With a share, `delivered` has the columns id, subscription_id and claim_id. */
-function evented(entity: Entity, type: RecordEventType, changes: Sql, cause: Cause, share?: Share): Sql {
-  const events = appendEvents(changes, type, entity, cause);
-  const subscriptionIds = entity.subscribed[type];
-  if (subscriptionIds === undefined && cause.tell === undefined) return sql`evented as (${events})`;
-  const evented = sql`evented as (${events} returning id, seq, at, tenant_id, record_id, type, xid)`;
-  if (subscriptionIds === undefined) return evented;
-  const deliveries = () => appendDeliveries(sql`evented`, subscriptionIds, share);
-  if (share !== undefined) {
-    return sql`${evented}, delivered as (${deliveries()} returning id, subscription_id, claim_id)`;
-  }
-  return sql`${evented}, delivered as (${partOf(entity, `deliveries of ${type}`, deliveries)})`;
-}
-
-/** Notes the after rules to run, with the record as it is now: nothing where the change starts none. */
-function started(entity: Entity, made: readonly Made[], changes: Sql, cause: Cause): Sql {
-  const runs = made.flatMap(({ id, starts = [] }) => starts.map((ruleId) => ({ id, ruleId })));
+/** Queues the after rules that the change starts, with the after image. */
+export function startRules(entity: Entity, rows: readonly EventedRow[], changes: Sql, cause: Cause): Sql {
+  const runs = rows.flatMap(({ id, starts = [] }) => starts.map((ruleId) => ({ id, ruleId })));
   if (runs.length === 0) return EMPTY;
   return sql`, started as (
     insert into platform.rule_runs (event_id, rule_id, tenant_id, entity_id, record_id, version, data, created_at,
@@ -93,8 +57,8 @@ function started(entity: Entity, made: readonly Made[], changes: Sql, cause: Cau
       c.updated_at, c.created_by, c.updated_by, ${cause.actor}, ${cause.depth}::int,
       coalesce(${cause.rootEventId}::uuid, c.event_id)
     from unnest(${runs.map(({ id }) => id)}::uuid[], ${runs.map(({ ruleId }) => ruleId)}::uuid[])
-      with ordinality as s (id, rule_id, place)
+      with ordinality as s (id, rule_id, position)
     join ${changes} as c on c.id = s.id
-    order by s.place
+    order by s.position
   )`;
 }

@@ -1,7 +1,6 @@
-// The rules of an entity, where its records are written: `before` rules act on the record that is about
-// to be stored, in the order of their priority; of the `after` rules those that the change starts are
-// named, and the statement that makes the change notes them. Nothing is done here for an entity
-// without rules. Failures: 400 BUSINESS_RULE_ERROR. Contract: decisions#rules.
+// An entity's rules in the write path: before rules act on the record to be stored, in the order of their priority;
+// the after rules that the change starts are named, and the statement of the change queues them.
+// Failures: 400 BUSINESS_RULE_ERROR. Contract: decisions#rules.
 import type { TenantCaller } from '../../access/caller.ts';
 import { allNames } from '../../entities/access-scope.ts';
 import type { Catalog } from '../../entities/catalog.ts';
@@ -17,10 +16,10 @@ import { meets } from '../read/find.ts';
 import { type RecordRow, storedRow } from '../row.ts';
 import { render } from './template.ts';
 
-/** A row, and the slots that before rules have set in it. */
-type Ruled = RecordRow & { ruled?: ReadonlySet<string> };
+/** A row, and the slots that before rules have set. */
+type Ruled = RecordRow & { setByRule?: ReadonlySet<string> };
 
-/** A row that is about to be written, and the after rules to run once it is. */
+/** A row to be written, and the after rules that it starts. */
 export type PreparedRow = Ruled & { starts: readonly string[] };
 
 interface Asking {
@@ -28,7 +27,7 @@ interface Asking {
   caller: TenantCaller;
 }
 
-/** One change of a record: what was (null for a new one), and what is to be (for a deletion, what was). */
+/** The before image (null for a new record) and the after image (of a deletion, the before image). */
 export interface Change {
   moment: RuleOperation;
   old: RecordRow | null;
@@ -42,7 +41,7 @@ export function actsOn(entity: Entity, moment: RuleOperation): boolean {
   return entity.rules.some(({ trigger }) => trigger === `before_${moment}` || trigger === `after_${moment}`);
 }
 
-/** The change's row as the before rules leave it, with the after rules it starts. 400 where a rule rejects it. */
+/** Applies the before rules, and names the after rules that the change starts. 400 when a rule rejects it. */
 export async function applyRules(
   asking: Asking,
   catalog: Catalog,
@@ -65,10 +64,10 @@ export async function applyRules(
   return { ...row, starts };
 }
 
-/** When a write of this process last started an after rule; only a hint for the worker, which looks by itself too. */
+/** When a write of this process last started an after rule: a hint for the worker, which polls too. */
 let lastStartAt = Number.NEGATIVE_INFINITY;
 
-/** Whether a write of this process has started after rules within the last milliseconds. */
+/** Whether a write of this process has started after rules in the last `withinMs`. */
 export function startedLately(withinMs: number): boolean {
   return performance.now() - lastStartAt < withinMs;
 }
@@ -81,20 +80,24 @@ function act(entity: Entity, { name, action }: Rule, row: Ruled): Ruled {
   if (problem !== undefined) {
     throw businessRuleError(`the rule "${name}" cannot set ${problem.path}: ${problem.message}`);
   }
-  return { ...row, data: applyPatch(row.data, data), ruled: new Set([...(row.ruled ?? []), ...Object.keys(data)]) };
+  return {
+    ...row,
+    data: applyPatch(row.data, data),
+    setByRule: new Set([...(row.setByRule ?? []), ...Object.keys(data)]),
+  };
 }
 
-/** A guard that cannot be read any more lets nothing pass. */
+/** A before rule whose condition no longer parses rejects every change. */
 async function applies(asking: Asking, catalog: Catalog, entity: Entity, rule: Rule, change: Change): Promise<boolean> {
   try {
     return await holds(asking, catalog, entity, rule, change);
   } catch (error) {
     if (!isUnreadable(error)) throw error;
-    throw businessRuleError(`the rule "${rule.name}" does not fit its entity any more`);
+    throw businessRuleError(`the rule "${rule.name}" no longer fits its entity`);
   }
 }
 
-/** One that cannot be read is started, and then fails where it can be seen. */
+/** An after rule whose condition no longer parses is started, and its run fails visibly. */
 async function mayApply(
   asking: Asking,
   catalog: Catalog,
@@ -114,7 +117,7 @@ function isUnreadable(error: unknown): boolean {
   return error instanceof ServiceError && error.ecode === 'VALIDATION_ERROR';
 }
 
-/** Whether the rule's condition holds for the change. 400 when it cannot be read for this entity. */
+/** Whether the rule's condition holds for the change. 400 when it does not parse for this entity. */
 export async function holds(
   { queries, caller }: Asking,
   catalog: Catalog,
@@ -134,7 +137,7 @@ export async function holds(
 
 const conditions = new WeakMap<Rule, Expression>();
 
-/** Read once per definition, but for what depends on the moment or the caller. */
+/** Parsed once per definition, unless it depends on the time or the caller. */
 export function conditionOf(catalog: Catalog, caller: TenantCaller, entity: Entity, rule: Rule): Expression | null {
   if (rule.condition === null) return null;
   const known = conditions.get(rule);
@@ -149,7 +152,7 @@ export function businessRuleError(message: string): ServiceError {
   return new ServiceError('BUSINESS_RULE_ERROR', message);
 }
 
-/** What an action would do to, or because of, a record: its texts filled in. */
+/** The action with the placeholders in its texts replaced by the record's values. */
 export function filledIn(action: Action, entity: Entity, row: RecordRow): Action {
   return render(action, entity, row) as Action;
 }

@@ -35,8 +35,8 @@ export interface ClaimedDelivery {
   secret: string | null;
   /** The body is in the database: otherwise it is written there when this attempt has ended. */
   isBodyStored: boolean;
-  /** It was born claimed. */
-  isDirect: boolean;
+  /** It was inserted claimed (inline-deliveries.ts). */
+  isInline: boolean;
 }
 
 export interface Claim {
@@ -185,7 +185,7 @@ function toClaimed(
     url,
     secret,
     isBodyStored: row.body !== null,
-    isDirect: false,
+    isInline: false,
   };
 }
 

@@ -5,15 +5,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Histogram } from 'prom-client';
 import type { App } from '../../app.ts';
+import { registerOutput } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
-import { usePlaces } from '../../records/write/inline-delivery.ts';
 import { startWorker, type Worker } from '../../runtime/worker.ts';
-import { Direct } from '../direct.ts';
 import { post } from '../transport/http-post.ts';
 import { KeepAliveAgents } from '../transport/keep-alive.ts';
 import { headersOf } from '../transport/payload.ts';
 import { resolveReceiver } from '../transport/receiver.ts';
 import { type ClaimedDelivery, claimPending } from './claim.ts';
+import { InlineDeliveries } from './inline-deliveries.ts';
 import { LoadShedding } from './load-shedding.ts';
 import { ResultWriter } from './result-writer.ts';
 import { type AttemptResult, resultOf } from './results.ts';
@@ -34,7 +34,7 @@ export class Dispatcher {
   readonly #inFlight = new Set<Promise<void>>();
   readonly #abort = new AbortController();
   readonly #results: ResultWriter;
-  readonly #direct: Direct;
+  readonly #inline: InlineDeliveries;
   readonly #agents = new KeepAliveAgents();
   readonly #loadShedding: LoadShedding;
   readonly #durations: Histogram<'outcome'>;
@@ -48,11 +48,15 @@ export class Dispatcher {
     );
     app.metrics.gauge('svc_webhook_attempts_in_flight', 'Webhook attempts under way.', () => this.#inFlight.size);
     this.#loadShedding = new LoadShedding(app.db);
-    app.onCommitted(() => this.#loadShedding.sample(Date.now()));
+    registerOutput(app, { onCommitted: () => this.#loadShedding.sample(Date.now()) });
     this.#schedule = new Schedule(app, () => this.#worker?.nudge());
     this.#results = new ResultWriter(app, this.#abort.signal, (id) => this.#schedule.add(id, Date.now()));
-    this.#direct = new Direct(app, this.#schedule, this.#windows, (delivery) => this.#send(delivery));
-    usePlaces(app, (...of) => (this.#loadShedding.isOverloaded(Date.now()) ? undefined : this.#direct.take(...of)));
+    this.#inline = new InlineDeliveries(app, this.#schedule, this.#windows, (delivery) => this.#send(delivery));
+    registerOutput(app, {
+      openFastPath: (tenantId, change) =>
+        this.#loadShedding.isOverloaded(Date.now()) ? undefined : this.#inline.openFastPath(tenantId, change),
+      onCommitted: (notice) => this.#schedule.onCommitted(notice),
+    });
   }
 
   /** Starts the worker; it hears of what is committed in this process at once. */
@@ -114,18 +118,18 @@ export class Dispatcher {
 
   #send(delivery: ClaimedDelivery): void {
     const startedAt = performance.now();
-    const { isDirect, subscriptionId } = delivery;
+    const { isInline, subscriptionId } = delivery;
     const sending = this.#attempt(delivery)
       .then((ending) => {
         this.#durations.labels(ending.state).observe((performance.now() - startedAt) / 1_000);
-        this.#windows.answered(subscriptionId, ending.state === 'delivered', isDirect);
-        if (isDirect) this.#direct.ended(delivery);
+        this.#windows.answered(subscriptionId, ending.state === 'delivered', isInline);
+        this.#inline.finished(delivery);
         return this.#record(ending);
       })
       .finally(() => {
         if (this.#inFlight.size === LIMITS.webhook.perProcess) this.#worker.nudge();
         this.#inFlight.delete(sending);
-        if (this.#windows.finished(subscriptionId, isDirect)) this.#schedule.add(subscriptionId, Date.now());
+        if (this.#windows.finished(subscriptionId, isInline)) this.#schedule.add(subscriptionId, Date.now());
       });
     this.#inFlight.add(sending);
   }

@@ -3,6 +3,7 @@
 // truth and makes up for whatever the others have lost. To look at one in vain does no harm.
 // Times are milliseconds. Contract: decisions#deliveries.
 import type { App } from '../../app.ts';
+import type { CommitNotice } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import { sql } from '../../runtime/sql.ts';
 
@@ -32,11 +33,12 @@ export class Schedule {
     private readonly app: App,
     private readonly wake: () => void,
   ) {
-    app.onCommitted((tenantId, change) => {
-      if (tenantId !== undefined)
-        this.#markChanged(tenantId, change === undefined ? ANY : `${change.entityId} ${change.type}`);
-    });
     app.invalidations.on('webhook', (tenantId) => this.#invalidate(tenantId));
+  }
+
+  /** Schedules the subscriptions that ask for the change. */
+  onCommitted({ tenantId, change }: CommitNotice): void {
+    if (change !== null) this.#markChanged(tenantId, change === undefined ? ANY : `${change.entity.id} ${change.type}`);
   }
 
   /** Has a subscription looked at, at that time. */

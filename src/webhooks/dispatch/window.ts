@@ -53,11 +53,11 @@ export class InFlightWindows {
   }
 
   /** One has been answered: well, and there may be twice as many; badly, and it is back to one. */
-  answered(subscriptionId: string, isGood: boolean, isDirect: boolean): void {
+  answered(subscriptionId: string, isGood: boolean, isInline: boolean): void {
     const course = this.#windows.get(subscriptionId);
     if (course === undefined) return;
     course.size = isGood ? Math.min(course.size * 2, LIMITS.webhook.perSubscription) : 1;
-    if (isDirect) course.answered++;
+    if (isInline) course.answered++;
   }
 
   /** One is over and written down, or a place was not used; true when the subscription was to be looked at meanwhile. */

@@ -6,6 +6,7 @@ import type { App } from '../../app.ts';
 import { type Catalog, catalogOf } from '../../entities/catalog.ts';
 import { conflict, notFound } from '../../errors.ts';
 import type { RecordEventType } from '../../events/event.ts';
+import { notifyCommitted } from '../../events/publication.ts';
 import { isUuid, newId } from '../../runtime/ids.ts';
 import { sql } from '../../runtime/sql.ts';
 import { payloadOf } from '../transport/payload.ts';
@@ -54,7 +55,7 @@ export async function redeliver(app: App, caller: TenantCaller, id: string): Pro
     where s.tenant_id = ${caller.tenant.id}::uuid and d.subscription_id = s.id and d.id = ${id}::uuid
       and (d.claim_id is null or d.next_at <= now())
     returning ${COLUMNS}`);
-  app.notifyCommitted(caller.tenant.id);
+  notifyCommitted(app, { tenantId: caller.tenant.id });
   return row ?? refuseRedelivery(app, caller, id);
 }
 
@@ -83,7 +84,7 @@ export async function sendTest(app: App, caller: TenantCaller, subscriptionId: s
     values (${newId()}::uuid, ${subscriptionId}::uuid, ${caller.tenant.id}::uuid, ${eventId}::uuid, 0,
       ${at}::timestamptz, ${recordId}::uuid, ${type}, ${body})
     returning ${COLUMNS}`);
-  app.notifyCommitted(caller.tenant.id);
+  notifyCommitted(app, { tenantId: caller.tenant.id });
   return row as Delivery;
 }
 

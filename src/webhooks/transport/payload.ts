@@ -2,8 +2,8 @@
 // attempt, and is the same bytes on every attempt. Times in the signature are seconds.
 // Contract: interface#webhooks, decisions#webhook-requests.
 import { createHmac } from 'node:crypto';
-import type { Entity } from '../../entities/field.ts';
-import type { EventRow, RecordEventType } from '../../events/event.ts';
+import type { RecordEventType, RecordRow } from '../../events/event.ts';
+import type { PublishedEntity } from '../../events/publication.ts';
 import { shape } from '../../records/shape.ts';
 
 export interface WebhookEvent {
@@ -12,11 +12,11 @@ export interface WebhookEvent {
   tenantId: string;
   /** ISO 8601. */
   at: string;
-  row: EventRow;
+  row: RecordRow;
 }
 
 /** The JSON text of an event, with the record in flat form. */
-export function payloadOf({ eventId, type, tenantId, at, row }: WebhookEvent, entity: Entity): string {
+export function payloadOf({ eventId, type, tenantId, at, row }: WebhookEvent, entity: PublishedEntity): string {
   return JSON.stringify({
     id: `evt_${eventId}`,
     event: type,

@@ -1,0 +1,207 @@
+// How a change reaches the outputs (streams, webhooks). A write runs its statement through a publication, which
+// adds the events and deliveries to it, and closes the publication with the write. On commit each output gets a
+// notice and finds the change in its tables. Where a statement changes one record and commits by itself, an output
+// may open a fast path: the statement returns the event, and the output takes it without a query.
+// Contract: decisions#events, decisions#guarantees.
+import { type App, perApp } from '../app.ts';
+import { cachedPart, EMPTY, type Queries, type Sql, sql } from '../runtime/sql.ts';
+import { type CommittedEvent, RECORD_COLUMNS, type RecordEventType, type RecordRow } from './event.ts';
+import { appendDeliveries, appendEvents, type Cause, type Reservation } from './outbox.ts';
+
+/** What outputs need of an entity's definition. */
+export interface PublishedEntity {
+  readonly id: string;
+  readonly name: string;
+  readonly fields: readonly { readonly key: string; readonly slot: string }[];
+  /** The active webhook subscriptions by event type. */
+  readonly subscribed: Readonly<Partial<Record<RecordEventType, readonly string[]>>>;
+}
+
+export interface Change {
+  entity: PublishedEntity;
+  type: RecordEventType;
+}
+
+/** A commit in this process. Without `change` anything of the tenant may have changed; null: no record. */
+export interface CommitNotice {
+  tenantId: string;
+  change?: Change | null;
+}
+
+export interface Output {
+  /** Called before a statement that changes one record and commits by itself. */
+  openFastPath?(tenantId: string, change: Change): FastPath | undefined;
+  /** Called after a commit in this process, unless the fast path took the change. Must be cheap and not throw. */
+  onCommitted(notice: CommitNotice): void;
+}
+
+/** An output's way to take a change from the result of its statement. Exactly one of its functions is called, once. */
+export interface FastPath {
+  /** Claims deliveries for this process as they are inserted. */
+  readonly reservation?: Reservation;
+  /** Takes the committed change; false when the output needs a notice all the same. */
+  take(committed: CommittedChange): boolean;
+  /** Nothing was committed, as far as this process knows. */
+  release?(): void;
+}
+
+export interface CommittedChange extends Change {
+  event: CommittedEvent & { row: RecordRow };
+  /** The change's deliveries if the fast path has a reservation, else none. */
+  deliveries: readonly InsertedDelivery[];
+}
+
+/** `url` and `secret` are the subscription's if the delivery is claimed, else null. */
+export interface InsertedDelivery {
+  id: string;
+  subscriptionId: string;
+  isClaimed: boolean;
+  url: string | null;
+  secret: string | null;
+}
+
+const outputsOf = perApp<Output[]>(() => []);
+
+export function registerOutput(app: App, output: Output): void {
+  outputsOf(app).push(output);
+}
+
+/** Notifies the outputs of a commit. Writes outside of a transaction do so by their publication. */
+export function notifyCommitted(app: App, notice: CommitNotice): void {
+  for (const output of outputsOf(app)) output.onCommitted(notice);
+}
+
+/** A change of any number of rows, as CTEs of a statement. */
+export interface ChangedRows extends Change {
+  /** From `with` on; the CTE `changed` returns the rows. */
+  ctes: Sql;
+  /** The rows of `changed` with a column `event_id`. */
+  withEventIds: Sql;
+}
+
+/** The result of a statement whose change a fast path takes. */
+interface PublishedRow extends RecordRow {
+  event_id: string;
+  event_seq: number;
+  event_at: string;
+  event_xid: string;
+  deliveries: InsertedDelivery[] | null;
+}
+
+const EVENT_RETURNED = sql`returning id, seq, at, tenant_id, record_id, type, xid`;
+const PUBLISHED_COLUMNS = sql`${RECORD_COLUMNS}, e.id as event_id, e.seq as event_seq, e.at as event_at,
+  e.xid::text as event_xid`;
+const DELIVERIES = sql`(
+  select json_agg(json_build_object('id', d.id, 'subscriptionId', d.subscription_id,
+    'isClaimed', d.claim_id is not null, 'url', s.url, 'secret', s.secret))
+  from delivered as d
+  left join platform.webhook_subscriptions as s on s.id = d.subscription_id and d.claim_id is not null)`;
+
+const NO_FAST_PATHS: ReadonlyMap<Output, FastPath> = new Map();
+
+/** One commit: a single statement, or the statements of a transaction. */
+export class Publication {
+  #committed: CommittedChange | undefined;
+
+  private constructor(
+    private readonly queries: Queries,
+    readonly cause: Cause,
+    private readonly fastPaths: ReadonlyMap<Output, FastPath>,
+  ) {}
+
+  /** In a transaction; whoever commits it notifies the outputs. */
+  static within(queries: Queries, cause: Cause): Publication {
+    return new Publication(queries, cause, NO_FAST_PATHS);
+  }
+
+  /** Runs a write of one statement that commits by itself, of one record if `isSingle`. Null: nothing changed. */
+  static async open<T>(
+    app: App,
+    cause: Cause,
+    change: Change & { isSingle: boolean },
+    write: (publication: Publication) => Promise<T>,
+  ): Promise<T> {
+    const fastPaths = change.isSingle ? openFastPaths(app, cause.tenantId, change) : NO_FAST_PATHS;
+    const publication = new Publication(app.db, cause, fastPaths);
+    let isWritten = false;
+    try {
+      const written = await write(publication);
+      isWritten = written !== null;
+      return written;
+    } finally {
+      publication.#close(app, change, isWritten);
+    }
+  }
+
+  /** Runs a statement together with its events and deliveries. Resolves to the changed rows: `columns` of `r`, or all. */
+  async change(changed: ChangedRows, columns: Sql): Promise<RecordRow[]> {
+    const { entity, type } = changed;
+    const { queries, cause, fastPaths } = this;
+    const reservation = [...fastPaths.values()].find((path) => path.reservation)?.reservation;
+    const events = appendEvents(changed.withEventIds, type, entity, cause);
+    const delivered = deliveriesOf(changed, reservation);
+    if (fastPaths.size === 0) {
+      const returned = delivered === EMPTY ? EMPTY : EVENT_RETURNED;
+      return queries.rows(sql`
+        ${changed.ctes}, evented as (${events} ${returned})${delivered} select ${columns} from changed as r`);
+    }
+    const [row] = await queries.rows<PublishedRow>(sql`
+      ${changed.ctes}, evented as (${events} ${EVENT_RETURNED})${delivered}
+      select ${PUBLISHED_COLUMNS}, ${reservation === undefined ? sql`null` : DELIVERIES} as deliveries
+      from changed as r, evented as e`);
+    if (row === undefined) return [];
+    this.#committed = committedChange(row, { entity, type }, cause);
+    return [this.#committed.event.row];
+  }
+
+  #close(app: App, change: Change, isWritten: boolean): void {
+    const committed = this.#committed;
+    if (committed === undefined) for (const path of this.fastPaths.values()) path.release?.();
+    if (committed === undefined && !isWritten) return;
+    for (const output of outputsOf(app)) {
+      const isTaken = committed !== undefined && this.fastPaths.get(output)?.take(committed);
+      if (isTaken !== true) output.onCommitted({ tenantId: this.cause.tenantId, change });
+    }
+  }
+}
+
+function openFastPaths(app: App, tenantId: string, change: Change): ReadonlyMap<Output, FastPath> {
+  const paths = new Map<Output, FastPath>();
+  for (const output of outputsOf(app)) {
+    const path = output.openFastPath?.(tenantId, change);
+    if (path !== undefined) paths.set(output, path);
+  }
+  return paths;
+}
+
+/** The CTE `delivered`, if the definition has subscriptions to the change. */
+function deliveriesOf({ entity, type }: Change, reservation: Reservation | undefined): Sql {
+  const subscriptionIds = entity.subscribed[type];
+  if (subscriptionIds === undefined) return EMPTY;
+  if (reservation !== undefined) {
+    const deliveries = appendDeliveries(subscriptionIds, reservation);
+    return sql`, delivered as (${deliveries} returning id, subscription_id, claim_id)`;
+  }
+  return cachedPart(entity, `deliveries of ${type}`, () => sql`, delivered as (${appendDeliveries(subscriptionIds)})`);
+}
+
+function committedChange(published: PublishedRow, change: Change, cause: Cause): CommittedChange {
+  const { event_id: id, event_seq: seq, event_at: at, event_xid: xid, deliveries, ...row } = published;
+  const { tenantId, actor, triggeredBy, depth } = cause;
+  const about = { entityId: change.entity.id, entity: change.entity.name, recordId: row.id };
+  const event = {
+    id,
+    seq,
+    at,
+    tenantId,
+    type: change.type,
+    ...about,
+    row,
+    payload: null,
+    actor,
+    triggeredBy,
+    depth,
+    xid,
+  };
+  return { ...change, event, deliveries: deliveries ?? [] };
+}

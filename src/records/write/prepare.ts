@@ -1,0 +1,91 @@
+// From a request's body to the row to store: values checked, before rules applied, the caller's row filter checked on
+// the after image. Failures: 400 with every problem or a rule's rejection, 403 outside the caller's rows.
+// Contract: decisions#records, decisions#writes-within-a-role.
+import type { TenantCaller } from '../../access/caller.ts';
+import type { AccessScope } from '../../entities/access-scope.ts';
+import type { Catalog } from '../../entities/catalog.ts';
+import { applyPatch, IS_REQUIRED, readNew, readPatch, type SlotValues, unwrap } from '../../entities/values.ts';
+import { forbidden, invalid, type Problem } from '../../errors.ts';
+import { newId } from '../../runtime/ids.ts';
+import type { Queries } from '../../runtime/sql.ts';
+import type { JsonObject } from '../../runtime/text.ts';
+import { meets } from '../read/find.ts';
+import type { RecordRow } from '../row.ts';
+import type { Writing } from './context.ts';
+import type { RelationValues } from './references.ts';
+import { applyRules, type PreparedRow } from './triggers.ts';
+
+/** A new record. A before rule may set required fields. */
+export async function prepareCreate(
+  writing: Writing,
+  catalog: Catalog,
+  scope: AccessScope,
+  body: JsonObject,
+): Promise<PreparedRow> {
+  const { entity } = scope;
+  const { data, problems } = readNew(entity, unwrap(entity, body), scope.sees);
+  if (entity.rules.length === 0 || problems.some(({ message }) => message !== IS_REQUIRED)) throwProblems(problems);
+  const change = { moment: 'create', old: null, row: newRow(writing.caller, data) } as const;
+  const row = await applyRules(writing, catalog, entity, change);
+  throwProblems(problems.filter(({ path }) => row.data[entity.byKey.get(path)?.slot ?? ''] === undefined));
+  await requireOwnRows(writing.queries, catalog, scope, row, 'a record outside of your rows cannot be created');
+  return row;
+}
+
+/** The after image of a record, and the values that change. */
+export async function prepareUpdate(
+  writing: Writing,
+  catalog: Catalog,
+  scope: AccessScope,
+  before: RecordRow,
+  body: JsonObject,
+): Promise<{ row: PreparedRow; changed: RelationValues }> {
+  const { data: patch, problems } = readPatch(scope.entity, unwrap(scope.entity, body), scope.sees);
+  throwProblems(problems);
+  const patched: RecordRow = {
+    ...before,
+    data: applyPatch(before.data, patch),
+    version: before.version + 1,
+    updated_at: new Date().toISOString(),
+    updated_by: writing.caller.id,
+  };
+  const row = await applyRules(writing, catalog, scope.entity, { moment: 'update', old: before, row: patched });
+  await requireOwnRows(writing.queries, catalog, scope, row, 'a record cannot be moved out of your rows');
+  return { row, changed: { ...row, data: changedOnly(before.data, row.data) } };
+}
+
+async function requireOwnRows(
+  queries: Queries,
+  catalog: Catalog,
+  { entity, rowFilter }: AccessScope,
+  row: RecordRow,
+  message: string,
+): Promise<void> {
+  if (rowFilter !== null && !(await meets(queries, catalog, entity, rowFilter, row))) throw forbidden(message);
+}
+
+export function newRow(caller: TenantCaller, data: SlotValues): RecordRow {
+  const at = new Date().toISOString();
+  return {
+    id: newId(),
+    version: 1,
+    data,
+    created_at: at,
+    updated_at: at,
+    created_by: caller.id,
+    updated_by: caller.id,
+  };
+}
+
+/** The values that differ: a relation that does not change is not checked again. */
+function changedOnly(before: SlotValues, after: SlotValues): SlotValues {
+  const changed: SlotValues = {};
+  for (const [slot, value] of Object.entries(after)) {
+    if (value !== before[slot] && JSON.stringify(value) !== JSON.stringify(before[slot])) changed[slot] = value;
+  }
+  return changed;
+}
+
+function throwProblems(problems: readonly Problem[]): void {
+  if (problems.length > 0) throw invalid(problems);
+}

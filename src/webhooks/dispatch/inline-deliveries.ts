@@ -1,0 +1,102 @@
+// Inline deliveries: those of a new record, which no other event of the record can precede. Before the record is
+// created this process reserves a slot of each subscription that has nothing in flight; the statement inserts those
+// deliveries claimed, and they are sent as soon as it has committed. At most half of what a tenant and the process
+// may have in flight is inline. Measured: write to webhook p50 is 2.4x of a bare insert and POST; by a claim, 6.5x.
+// Contract: decisions#deliveries.
+import type { App } from '../../app.ts';
+import type { Change, CommittedChange, FastPath, InsertedDelivery } from '../../events/publication.ts';
+import { LIMITS } from '../../limits.ts';
+import { newId } from '../../runtime/ids.ts';
+import { payloadOf } from '../transport/payload.ts';
+import { type ClaimedDelivery, leaseMsOf } from './claim.ts';
+import type { Schedule } from './schedule.ts';
+import type { InFlightWindows } from './window.ts';
+
+const half = (limit: number): number => Math.floor(limit / 2);
+
+export class InlineDeliveries {
+  /** Reserved or in flight, by tenant. */
+  readonly #counts = new Map<string, number>();
+  #count = 0;
+
+  constructor(
+    private readonly app: App,
+    private readonly schedule: Schedule,
+    private readonly windows: InFlightWindows,
+    private readonly send: (delivery: ClaimedDelivery) => void,
+  ) {}
+
+  /** Reserves slots of the subscriptions known to ask for the change; undefined when none is free. */
+  openFastPath(tenantId: string, { entity, type }: Change): FastPath | undefined {
+    if (type !== 'record.created' || entity.subscribed[type] === undefined) return undefined;
+    const now = Date.now();
+    const processFree = half(LIMITS.webhook.perProcess) - this.#count;
+    const free = Math.min(processFree, half(LIMITS.webhook.perTenant) - (this.#counts.get(tenantId) ?? 0));
+    const reserved: string[] = [];
+    for (const id of this.schedule.idleFor(tenantId, entity.id, type, now)) {
+      if (reserved.length < free && this.windows.reserve(id, now)) reserved.push(id);
+    }
+    if (reserved.length === 0) return undefined;
+    this.#add(tenantId, reserved.length);
+    return this.#fastPath(tenantId, reserved);
+  }
+
+  /** The attempt has ended. */
+  finished({ tenantId, isInline }: ClaimedDelivery): void {
+    if (isInline) this.#add(tenantId, -1);
+  }
+
+  #fastPath(tenantId: string, subscriptionIds: readonly string[]): FastPath {
+    const reservation = { claimId: newId(), leaseMs: leaseMsOf(this.app), subscriptionIds };
+    const unused = new Set(subscriptionIds);
+    const release = (): void => {
+      this.#add(tenantId, -unused.size);
+      for (const id of unused) if (this.windows.finished(id, false)) this.schedule.add(id, Date.now());
+    };
+    const take = (committed: CommittedChange): boolean => {
+      const { event, type, entity } = committed;
+      const body = payloadOf({ eventId: event.id, type, tenantId, at: event.at, row: event.row }, entity);
+      for (const delivery of committed.deliveries) {
+        if (!delivery.isClaimed) {
+          this.schedule.add(delivery.subscriptionId, Date.now());
+          continue;
+        }
+        unused.delete(delivery.subscriptionId);
+        this.send(claimedFrom(delivery, reservation.claimId, committed, body));
+      }
+      release();
+      return true;
+    };
+    return { reservation, take, release };
+  }
+
+  #add(tenantId: string, count: number): void {
+    this.#count += count;
+    const tenantCount = (this.#counts.get(tenantId) ?? 0) + count;
+    if (tenantCount === 0) this.#counts.delete(tenantId);
+    else this.#counts.set(tenantId, tenantCount);
+  }
+}
+
+function claimedFrom(
+  { id, subscriptionId, url, secret }: InsertedDelivery,
+  claimId: string,
+  { event, type }: CommittedChange,
+  body: string,
+): ClaimedDelivery {
+  return {
+    id,
+    claimId,
+    subscriptionId,
+    tenantId: event.tenantId,
+    eventId: event.id,
+    type,
+    attempts: 0,
+    attemptsSinceReset: 0,
+    body,
+    url: url ?? '',
+    secret,
+    isBodyStored: false,
+    isInline: true,
+  };
+}
