@@ -2,7 +2,9 @@
 // operation takes it first. Opened once, closed in order. Fails to open when Postgres cannot be
 // reached or a migration does not apply. Contract: decisions#configuration, decisions#operations.
 import type { Config } from './config.ts';
-import { type Broker, openBroker } from './runtime/broker/broker.ts';
+import type { Broker } from './runtime/broker/broker.ts';
+import { MemoryBroker } from './runtime/broker/memory.ts';
+import { RedisBroker } from './runtime/broker/redis.ts';
 import { Invalidations } from './runtime/invalidations.ts';
 import type { Log } from './runtime/log.ts';
 import { Mail } from './runtime/mail.ts';
@@ -29,7 +31,7 @@ export interface App {
 /** Opens database and broker and brings the platform schema up to date. `databaseUrl` is the real or the embedded one. */
 export async function createApp(config: Config, databaseUrl: string, log: Log): Promise<App> {
   const db = openDatabase({ url: databaseUrl, log });
-  const broker = openBroker({ ...(config.redisUrl === null ? {} : { url: config.redisUrl }), log });
+  const broker = config.redisUrl === null ? new MemoryBroker(log) : new RedisBroker(config.redisUrl, 'svc:', log);
   try {
     const tenantSchema = await migratePlatform(db, log);
     await addVectorExtension(db, log);

@@ -2,7 +2,9 @@
 // can do: vanish, freeze, come back empty.
 import { afterAll, afterEach, describe, expect, test } from 'bun:test';
 
-import { type Broker, openBroker } from '../src/runtime/broker/broker.ts';
+import type { Broker } from '../src/runtime/broker/broker.ts';
+import { MemoryBroker } from '../src/runtime/broker/memory.ts';
+import { RedisBroker } from '../src/runtime/broker/redis.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { type PrivateRedis, privateRedis } from './support/private-servers.ts';
 import { retryWhenDelayed, within } from './support/timing.ts';
@@ -21,7 +23,7 @@ afterAll(async () => {
 });
 
 function broker(url: string | undefined, prefix = `t${++prefixes}:`): Broker {
-  const opened = openBroker({ url, prefix, log });
+  const opened = url === undefined ? new MemoryBroker(log) : new RedisBroker(url, prefix, log);
   open.push(opened);
   return opened;
 }

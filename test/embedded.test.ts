@@ -165,10 +165,14 @@ test('kill -9 loses no acknowledged write, and a stale lock does not keep the ne
 });
 
 test('an engine that fails under a gateway is reported, not left to hang', async () => {
-  const { Gateway } = await import('../src/runtime/embedded/gateway.ts');
+  const { Multiplexer } = await import('../src/runtime/embedded/multiplexer.ts');
   const run = (): Promise<void> => Promise.reject(new Error('the engine aborted'));
   const reported = Promise.withResolvers<unknown>();
-  const gateway = new Gateway({ serverVersion: '18', run, isInTransaction: () => false }, 'secret', reported.resolve);
+  const gateway = new Multiplexer(
+    { serverVersion: '18', run, isInTransaction: () => false },
+    'secret',
+    reported.resolve,
+  );
   const port = await gateway.listen(0);
   const quiet = createLog({ level: 'error', write: () => {} });
   const through = openDatabase({ url: `postgres://postgres:secret@127.0.0.1:${port}/postgres`, log: quiet });
@@ -186,7 +190,7 @@ test('a second process on the same directory is refused with a message that says
 
 test('a lock whose holder is gone is taken over, also when its process number lives on', async () => {
   const home = await mkdtemp(join(tmpdir(), 'embedded-lock-'));
-  const { lockFile } = await import('../src/runtime/embedded/lock.ts');
+  const { lockFile } = await import('../src/runtime/embedded/lock-file.ts');
   const path = join(home, 'lock');
   await writeFile(path, JSON.stringify({ pid: process.pid, port: 9, token: 'gone' }));
   const release = await lockFile(path);
@@ -199,7 +203,7 @@ test('a lock whose holder is gone is taken over, also when its process number li
 
 test('a lock whose holder is too busy to answer stays its own, as long as that process is there', async () => {
   const home = await mkdtemp(join(tmpdir(), 'embedded-lock-'));
-  const { lockFile } = await import('../src/runtime/embedded/lock.ts');
+  const { lockFile } = await import('../src/runtime/embedded/lock-file.ts');
   const path = join(home, 'lock');
   const silent = createServer();
   await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));

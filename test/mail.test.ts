@@ -74,7 +74,7 @@ describe('mail', () => {
     const smtp = await sink();
     const { mail, logged, kept } = await open(smtp.url);
     mail.send(MESSAGE);
-    await mail.settled();
+    await mail.whenIdle();
     expect(smtp.received[0]?.to).toEqual(['ada@example.com']);
     expect(smtp.received[0]?.text).toContain('http://localhost/?token=canary-token');
     expect(await kept()).toEqual([]);
@@ -88,12 +88,12 @@ describe('mail', () => {
     const busy = await sink((nth) => (nth <= 2 ? 451 : null));
     const first = await open(busy.url);
     first.mail.send(MESSAGE);
-    await first.mail.settled();
+    await first.mail.whenIdle();
     expect([busy.attempts(), busy.received.length]).toEqual([3, 1]);
     const strict = await sink(() => 550);
     const second = await open(strict.url);
     second.mail.send(MESSAGE);
-    await second.mail.settled();
+    await second.mail.whenIdle();
     expect(strict.attempts()).toBe(1);
     expect((await second.kept()).join('')).toContain('token=canary-token');
     expect(second.logged.join('')).not.toContain('canary-token');
@@ -106,13 +106,13 @@ describe('mail', () => {
     await gone.stop();
     const { mail, kept, logged } = await open(gone.url);
     mail.send(MESSAGE);
-    await mail.settled();
+    await mail.whenIdle();
     expect(await kept()).toHaveLength(1);
     expect(logged.join('').match(/could not be sent/g)).toHaveLength(4);
     const late = await open(gone.url, [300, 300, 300]);
     late.mail.send(MESSAGE);
     const back = await sink(() => null, gone.port);
-    await late.mail.settled();
+    await late.mail.whenIdle();
     expect(back.received).toHaveLength(1);
     for (const { close } of [mail, late.mail].map((each) => ({ close: () => each.close() }))) await close();
     await back.stop();
@@ -154,7 +154,7 @@ describe('mail', () => {
     const smtp = await sink();
     const { mail } = await open(smtp.url);
     mail.send({ ...MESSAGE, subject: 'Hi\r\nBcc: eve@example.com\r\n\r\nbody' });
-    await mail.settled();
+    await mail.whenIdle();
     expect(smtp.received[0]?.to).toEqual(['ada@example.com']);
     expect(smtp.received[0]?.text).not.toMatch(/^Bcc:/m);
     await mail.close();
@@ -165,7 +165,7 @@ describe('mail', () => {
     const { mail, logged } = await open(null);
     const never = new Promise<undefined>(() => undefined);
     for (let i = 0; i < LIMITS.mail.queuedMax + 5; i++) mail.send(() => never);
-    expect(logged.join('').match(/was dropped/g)).toHaveLength(5);
+    expect(logged.join('').match(/mail dropped/g)).toHaveLength(5);
   });
 });
 

@@ -5,7 +5,7 @@
 // Measured: write to SSE and WebSocket p50 is 1.7x to 2.0x of a bare insert and broadcast; without the path 3.3x.
 // Contract: decisions#events, decisions#guarantees.
 import { type App, perApp } from '../app.ts';
-import type { StreamEntry } from '../runtime/broker/contract.ts';
+import type { StreamEntry } from '../runtime/broker/broker.ts';
 import { newId } from '../runtime/ids.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import type { CommittedEvent } from './event.ts';

@@ -4,7 +4,7 @@
 // reading the outbox. After a change of leader a few events come twice; the hub drops those by their id.
 // Contract: decisions#events, decisions#guarantees.
 import type { App } from '../app.ts';
-import { STREAM_TTL_MS } from '../runtime/broker/contract.ts';
+import { STREAM_TTL_MS } from '../runtime/broker/broker.ts';
 import { SerialQueue } from '../runtime/concurrency.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { type CommittedEvent, type EventRecord, toEvent } from './event.ts';

@@ -1,6 +1,6 @@
-// A bounded cache of loaded values, least recently used out first. An entry is dropped by `drop`
-// when another process or this one announces a change; while announcements cannot be heard, an
-// entry is believed for LIMITS.cacheStaleMs only, so a revoked right never outlives a second.
+// A bounded LRU cache of loaded values. `drop` invalidates an entry when a change is published; while
+// invalidations cannot arrive, entries expire after LIMITS.cacheStaleMs, so a revoked right ends within
+// a second. Concurrent loads of a key are shared.
 import { LIMITS } from '../limits.ts';
 
 interface Entry<V> {
@@ -12,13 +12,13 @@ interface Entry<V> {
 export class Cache<V> {
   readonly #entries = new Map<string, Entry<V>>();
 
-  /** `heard` tells whether announcements of changes reach this process at present. */
+  /** `isConnected`: whether invalidations reach this process at present. */
   constructor(
     private readonly max: number,
-    private readonly heard: () => boolean,
+    private readonly isConnected: () => boolean,
   ) {}
 
-  /** The cached value, or what `load` gives. Failures and `undefined` are not kept. */
+  /** The cached or loaded value. Failures and `undefined` are not cached. */
   get(key: string, load: () => Promise<V>): V | Promise<V> {
     const entry = this.#entries.get(key);
     if (entry !== undefined && this.#isFresh(entry)) {
@@ -30,7 +30,7 @@ export class Cache<V> {
     return this.#load(key, load);
   }
 
-  /** The cached value, if it is there to be had at once. */
+  /** The cached value, without loading it. */
   peek(key: string): V | undefined {
     const entry = this.#entries.get(key);
     return entry !== undefined && this.#isFresh(entry) ? entry.value : undefined;
@@ -45,24 +45,24 @@ export class Cache<V> {
   }
 
   #isFresh(entry: Entry<V>): boolean {
-    return this.heard() || performance.now() - entry.at < LIMITS.cacheStaleMs;
+    return this.isConnected() || performance.now() - entry.at < LIMITS.cacheStaleMs;
   }
 
-  /** Concurrent callers share one load; a value whose entry was dropped meanwhile is handed out but not kept. */
+  /** A value whose entry was dropped during the load is returned but not cached. */
   #load(key: string, load: () => Promise<V>): Promise<V> {
     const entry: Entry<V> = { value: undefined, loading: undefined, at: performance.now() };
-    const forget = (): void => {
+    const remove = (): void => {
       if (this.#entries.get(key) === entry) this.#entries.delete(key);
     };
     entry.loading = load().then(
       (value) => {
-        if (value === undefined) forget();
+        if (value === undefined) remove();
         entry.value = value;
         entry.loading = undefined;
         return value;
       },
       (cause: unknown) => {
-        forget();
+        remove();
         throw cause;
       },
     );

@@ -1,22 +1,22 @@
-// The default database: Postgres compiled to WebAssembly (PGlite, with pgvector) in a thread of this process, with its
-// files in `DATA_DIR/postgres`, reached by the ordinary Postgres client through a loopback port. Acknowledged writes
-// survive the death of the process; one process per directory. The first start takes seconds, later ones less than one.
-// One engine, one session: statements of all connections run one after another, session settings and advisory locks are
-// shared, and server-side timeouts and cancelling do nothing. An engine that fails is started anew at the same address;
-// one that a statement keeps busy for ever is not, it cannot be stopped. Contract: decisions#configuration.
+// The default database: PGlite (Postgres as WebAssembly, with pgvector) in a thread of this process, stored in
+// `DATA_DIR/postgres` and reached by the normal Postgres client through a loopback port. Acknowledged writes
+// survive a crash of the process; one process per directory. The first start takes seconds. There is one
+// session: statements of all connections run one after another, session settings and advisory locks are
+// shared, server-side timeouts and cancellation have no effect. A failed engine is restarted at the same
+// address; one stuck in an endless statement is not, since it cannot be stopped. Contract: decisions#configuration.
 import { randomBytes } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 
-import { lockFile } from './embedded/lock.ts';
+import { lockFile } from './embedded/lock-file.ts';
 import type { Log } from './log.ts';
 
 export interface Embedded {
-  /** A `postgres:` address with a password that is good for this start only. */
+  /** A `postgres:` address with a password valid until `stop`. */
   url: string;
-  /** Ends connections, closes the database properly and frees the directory. */
+  /** Ends all connections, closes the database and unlocks the directory. */
   stop(): Promise<void>;
 }
 
@@ -29,25 +29,25 @@ interface Message {
 const STOP_WITHIN_MS = 10_000;
 const RESTART_PAUSE_MS = 500;
 
-/** Starts the engine on `dataDir/postgres`. Rejects when another process uses the directory or the files are damaged. */
+/** Starts the database in `dataDir/postgres`. Rejects when another process uses the directory or the files are damaged. */
 export async function startEmbedded(dataDir: string, log: Log): Promise<Embedded> {
   await mkdir(dataDir, { recursive: true, mode: 0o700 });
   const unlock = await lockFile(join(dataDir, 'postgres.lock'));
   const password = randomBytes(24).toString('hex');
-  const engine = new EngineThread(join(dataDir, 'postgres'), password, log);
+  const thread = new DatabaseThread(join(dataDir, 'postgres'), password, log);
   try {
-    const port = await engine.start();
+    const port = await thread.start();
     const url = `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
-    return { url, stop: () => engine.stop().finally(unlock) };
+    return { url, stop: () => thread.stop().finally(unlock) };
   } catch (error) {
-    await engine.stop();
+    await thread.stop();
     await unlock();
     throw error;
   }
 }
 
-/** The engine's thread, and a new one in its place when it fails. */
-class EngineThread {
+/** The database's thread, replaced when it fails. */
+class DatabaseThread {
   #worker: Worker | undefined;
   #port = 0;
   #isStopping = false;
@@ -72,14 +72,14 @@ class EngineThread {
       setTimeout(() => resolve(false), STOP_WITHIN_MS).unref();
     });
     worker.postMessage('stop');
-    if (!(await stopped)) this.log.warn('the embedded database did not stop in time; its next start replays its log');
+    if (!(await stopped)) this.log.warn('the embedded database did not stop in time; the next start runs recovery');
     await worker.terminate();
   }
 
   async #launch(): Promise<void> {
     const startedAt = Date.now();
     const workerData = { directory: this.directory, port: this.#port, password: this.password };
-    const worker = new Worker(new URL('./embedded/engine.ts', import.meta.url), { workerData });
+    const worker = new Worker(new URL('./embedded/thread.ts', import.meta.url), { workerData });
     this.#port = await firstMessage(worker);
     this.#worker = worker;
     worker.on('message', (message: Message) => {
@@ -89,17 +89,17 @@ class EngineThread {
     this.log.info('embedded database started', { directory: this.directory, durationMs: Date.now() - startedAt });
   }
 
-  /** The files are as after a crash of the process, which the engine recovers from. */
+  /** The files are in the state of a crash; Postgres recovers from it. */
   async #restart(failed: Worker, error: unknown): Promise<void> {
     if (this.#isStopping || this.#worker !== failed) return;
     this.#worker = undefined;
-    this.log.error('the embedded database failed and is started anew', { error });
+    this.log.error('the embedded database failed and is restarted', { error });
     await failed.terminate();
     while (!this.#isStopping && this.#worker === undefined) {
       try {
         await this.#launch();
       } catch (cause) {
-        this.log.error('the embedded database could not be started anew', { error: cause });
+        this.log.error('the embedded database could not be restarted', { error: cause });
         await delay(RESTART_PAUSE_MS);
       }
     }

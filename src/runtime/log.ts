@@ -1,7 +1,7 @@
-// The service's log: one JSON line per entry on standard error, or a readable line on a terminal.
-// Times are ISO 8601 UTC, durations milliseconds (`durationMs`). Nothing that looks like a secret is
-// ever written: keys, tokens and the values of authorization-like fields are replaced. Errors are
-// written with stack and cause here, and only here. Contract: decisions#configuration.
+// The service's log: one JSON line per entry on standard error, or a readable line on a terminal. Times are
+// ISO 8601 UTC, durations milliseconds (`durationMs`). Secrets are redacted: keys, tokens, and values of
+// fields with names like `authorization`. Errors are written with stack and cause, and only here.
+// Contract: decisions#configuration.
 import process from 'node:process';
 
 const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const;
@@ -19,13 +19,13 @@ export interface Log {
 
 export interface LogOptions {
   level: LogLevel;
-  /** Takes one finished line with its line break; standard error unless given. */
+  /** Receives one line with its line break; writes to standard error by default. */
   write?: (line: string) => void;
-  /** Readable lines instead of JSON; whether standard error is a terminal unless given. */
+  /** Readable lines instead of JSON; by default when standard error is a terminal. */
   readable?: boolean;
 }
 
-/** Opens a log that writes entries of `level` and above. Never throws on what it is given to write. */
+/** Creates a log for entries of `level` and above. Never throws, whatever the fields. */
 export function createLog(options: LogOptions): Log {
   const write = options.write ?? ((line: string) => void process.stderr.write(line));
   const readable = options.readable ?? (options.write === undefined && process.stderr.isTTY === true);
@@ -69,7 +69,7 @@ const SECRET_NAME =
 const SECRET_VALUE =
   /\bsvc_[a-z]+_[A-Za-z0-9_-]{6,}|\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){0,2}|\bwhsec_[A-Za-z0-9+/=_-]{6,}|\b(?:Bearer|AdminKey|Basic)\s+[A-Za-z0-9._~+/=-]{6,}|(?<=:\/\/[^\s/:@]*:)[^\s/@]+(?=@)/gi;
 
-/** Replaces whatever in a text looks like a key, a token or the password of an address. */
+/** Replaces what looks like a key, a token or the password in a URL. */
 function redactText(text: string): string {
   return text.replace(SECRET_VALUE, REDACTED);
 }

@@ -1,6 +1,6 @@
-// Outgoing mail, apart from the requests that cause it: a bounded queue, retries, and DATA_DIR/mail
-// for what cannot be sent. Without SMTP_URL everything is written there, as .eml files of mode 0600.
-// Never fails its caller; the log names addressee and subject, never the text with its tokens.
+// Outgoing mail, decoupled from requests: a bounded queue, retries, and DATA_DIR/mail for what cannot be sent.
+// Without SMTP_URL every mail is written there, as .eml files of mode 0600. Never fails its caller; the log
+// has recipient and subject, never the text with its tokens.
 // Contract: decisions#configuration.
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import { Semaphore } from './concurrency.ts';
 import { newId } from './ids.ts';
 import type { Log } from './log.ts';
 
-/** One mail of plain text. */
+/** A plain-text mail. */
 export interface Message {
   to: string;
   subject: string;
@@ -20,11 +20,11 @@ export interface Message {
 
 export interface MailOptions {
   smtpUrl: string | null;
-  /** The sender, as in a From header. */
+  /** The From header. */
   from: string;
   dataDir: string;
   log: Log;
-  /** Waits between attempts, in ms; one attempt more than there are waits. */
+  /** Pauses between attempts in ms; there is one attempt more than pauses. */
   retryAfterMs?: readonly number[];
 }
 
@@ -45,54 +45,54 @@ export class Mail {
     this.#smtp = options.smtpUrl === null ? null : smtpTransport(options.smtpUrl);
   }
 
-  /** Takes a message, or a function that makes it (or finds there is none to send), to be seen to later. */
+  /** Queues a message, or a function that produces one (or undefined, to send nothing). */
   send(message: Message | (() => Promise<Message | undefined>)): void {
     if (this.#pending.size >= queuedMax) {
-      this.#options.log.error('a mail was dropped: too many are waiting', { waiting: this.#pending.size });
+      this.#options.log.error('mail dropped: the queue is full', { waiting: this.#pending.size });
       return;
     }
     const made = typeof message === 'function' ? message : async () => message;
     const task: Promise<void> = Promise.resolve()
       .then(() => this.#semaphore.run(made))
       .then((ready) =>
-        ready === undefined ? undefined : this.#deliver(ready, (kept) => this.#pending.set(task, kept)),
+        ready === undefined ? undefined : this.#deliver(ready, (sending) => this.#pending.set(task, sending)),
       )
-      .catch((error: unknown) => this.#options.log.error('a mail could not be made or kept', { error }))
+      .catch((error: unknown) => this.#options.log.error('a mail could not be produced or written', { error }))
       .finally(() => this.#pending.delete(task));
     this.#pending.set(task, null);
   }
 
-  /** Sends what waits without further pauses; what is still under way after a grace is kept as a file. */
+  /** Sends queued mails without further pauses; writes those to files that are unsent after a grace period. */
   async close(): Promise<void> {
     this.#closing.abort();
     await Promise.race([Promise.all(this.#pending.keys()), delay(closeMs, undefined, { ref: false })]);
     const unsent = [...this.#pending.values()].filter((message) => message !== null);
-    await Promise.all(unsent.map((message) => this.#keep(message)));
+    await Promise.all(unsent.map((message) => this.#write(message)));
     this.#smtp?.close();
   }
 
-  /** Resolves when nothing waits at present. */
-  async settled(): Promise<void> {
+  /** Resolves when the queue is empty. */
+  async whenIdle(): Promise<void> {
     while (this.#pending.size > 0) await Promise.all(this.#pending.keys());
   }
 
-  async #deliver(message: Message, underWay: (message: Message) => void): Promise<void> {
+  async #deliver(message: Message, onSending: (message: Message) => void): Promise<void> {
     const smtp = this.#smtp;
-    if (smtp === null) return this.#keep(message);
-    underWay(message);
+    if (smtp === null) return this.#write(message);
+    onSending(message);
     const { to, subject } = message;
     for (let attempt = 0; ; attempt++) {
       const failure = await this.#semaphore.run(() => this.#attempt(smtp, message));
       if (failure === undefined) return this.#options.log.info('mail sent', { to, subject });
       this.#options.log.warn('a mail could not be sent', { to, subject, attempt: attempt + 1, reason: failure.reason });
       const waitMs = this.#retryAfterMs[attempt];
-      if (waitMs === undefined || failure.isFinal || this.#closing.signal.aborted) return this.#keep(message);
-      // Called off by the shutdown, which wants one last attempt at once.
+      if (waitMs === undefined || failure.isFinal || this.#closing.signal.aborted) return this.#write(message);
+      // Shutdown ends the pause for one last attempt.
       await delay(waitMs, undefined, { signal: this.#closing.signal, ref: false }).catch(() => undefined);
     }
   }
 
-  /** One attempt; undefined when the server took the message. */
+  /** One attempt; undefined when the server accepted the message. */
   async #attempt(smtp: Transporter, message: Message): Promise<{ reason: string; isFinal: boolean } | undefined> {
     try {
       await smtp.sendMail(this.#envelope(message));
@@ -106,8 +106,8 @@ export class Mail {
     }
   }
 
-  /** Writes the message where an operator finds it, its text unencoded, so that a link stays in one piece. */
-  async #keep(message: Message): Promise<void> {
+  /** Writes the message as a file, with its text unencoded so that links stay readable. */
+  async #write(message: Message): Promise<void> {
     const directory = join(this.#options.dataDir, 'mail');
     const writer = createTransport({ streamTransport: true, buffer: true, newline: 'windows' });
     const { message: made } = await writer.sendMail(this.#envelope({ ...message, text: '-' }));
@@ -119,7 +119,7 @@ export class Mail {
     this.#options.log.info('mail written', { to: message.to, subject: message.subject, file });
   }
 
-  /** The addressee as an address, never parsed as a list of them. */
+  /** `to` as one address, never parsed as a list. */
   #envelope({ to, subject, text }: Message) {
     const { from } = this.#options;
     return {

@@ -1,8 +1,8 @@
-// The service's door to Postgres: a request pool with short deadlines, small pools for slow work and for streams,
-// and transactions on the first two. No call hangs and none is retried: a call ends in its rows, in a Postgres
-// error (code, constraint_name, column_name, detail), or in a 503 when the database is away or too slow. A write
-// whose connection broke has an unknown outcome and is reported as failed. Times are milliseconds.
-// Contract: decisions#answers.
+// Access to Postgres: a pool for requests with short deadlines, small pools for slow work and for streams,
+// and transactions on the first two. No call hangs or is retried: it ends with rows, a Postgres error
+// (code, constraint_name, column_name, detail), or 503 when the database is unavailable or too slow. The
+// outcome of a write whose connection broke is unknown; it is reported as failed. Times are milliseconds.
+// Contract: decisions#answers, decisions#operations.
 import postgres from 'postgres';
 
 import { unavailable } from '../errors.ts';
@@ -14,8 +14,9 @@ import { Pool } from './postgres/pool.ts';
 import { bindValues } from './postgres/values.ts';
 import { compile, type Queries, type Sql, sql, type Tx } from './sql.ts';
 
-/** A transaction that can also run a file of several statements. */
+/** A transaction that can also run scripts. */
 export interface Transaction extends Tx {
+  /** Several statements without values. */
   exec(text: string): Promise<void>;
 }
 
@@ -26,21 +27,21 @@ export interface PooledQueries extends Queries {
 }
 
 export interface Database extends PooledQueries {
-  /** What tells this process's connections from those of others. */
+  /** Identifies this process's connections among all of the server. */
   readonly id: string;
-  /** Whether the process with this id has a connection to the server at this moment. */
+  /** Whether the process with this id is connected to the server. */
   isConnected(id: string): Promise<boolean>;
-  /** For index builds, scans and exports: no statement_timeout, a deadline of ten minutes. */
+  /** For index builds, scans and exports: no statement_timeout, ten minutes per call. */
   readonly slow: PooledQueries;
-  /** Batches of at most `batchRows` rows in one snapshot and constant memory; released when the reader stops early. */
+  /** Batches of `batchRows` rows from one snapshot, in constant memory. Ends when the reader stops early. */
   stream<T>(query: Sql, batchRows: number): AsyncIterable<T[]>;
-  /** Several statements without values, on the slow pool. */
+  /** Several statements without values, outside a transaction, on the slow pool. */
   exec(text: string): Promise<void>;
   /** Resolves when the database answers. */
   ping(): Promise<void>;
-  /** Connections of the request pool: open, leased, and calls that wait for one. */
+  /** The request pool: open connections, those in use, and calls waiting for one. */
   stats(): { size: number; inUse: number; waiting: number };
-  /** Waits for what is in flight, at most five seconds, then closes every connection. */
+  /** Waits up to five seconds for calls in flight, then closes every connection. */
   close(): Promise<void>;
 }
 
@@ -49,7 +50,7 @@ export interface DatabaseOptions {
   /** Connections for requests, and for slow work. */
   max?: number;
   slowMax?: number;
-  /** Connections for streams: their readers set the pace, so nothing else may wait behind them. */
+  /** Connections for streams, held as long as their readers take. */
   streamMax?: number;
   queryTimeoutMs?: number;
   log: Log;
@@ -60,7 +61,7 @@ const SLOW_TIMEOUT_MS = 600_000;
 const IDLE_IN_TRANSACTION_MS = 60_000;
 const CLOSE_GRACE_MS = 5_000;
 
-/** Opens the pools; connections are made when first needed. Throws only for an address that cannot be parsed. */
+/** Creates the pools; connections open on demand. Throws only for a malformed address. */
 export function openDatabase(options: DatabaseOptions): Database {
   const { url, log, max = 8, slowMax = 2, streamMax = 4, queryTimeoutMs = 4_000 } = options;
   guardAgainstLateWrites(log);
@@ -78,13 +79,13 @@ export function openDatabase(options: DatabaseOptions): Database {
       idle_in_transaction_session_timeout: queryTimeoutMs,
     },
   });
-  const patient = {
+  const unhurried = {
     ...base,
     timeoutMs: SLOW_TIMEOUT_MS,
     session: { ...session, idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS, cursor_tuple_fraction: 1 },
   };
-  const slow = new Pool({ ...patient, name: 'slow work', max: slowMax });
-  const streamed = new Pool({ ...patient, name: 'streams', max: streamMax });
+  const slow = new Pool({ ...unhurried, name: 'slow work', max: slowMax });
+  const streamed = new Pool({ ...unhurried, name: 'streams', max: streamMax });
   const requests = pooledQueries(fast);
   return {
     ...requests,
@@ -137,23 +138,23 @@ async function inTransaction<T>(pool: Pool, connection: Connection, work: (tx: T
     await rollback(connection);
     throw failed;
   }
-  pool.renew(connection);
+  pool.extendDeadline(connection);
   await connection.exec('commit');
   return result;
 }
 
-/** The queries of one transaction, and the first failure among them: Postgres has then undone all of it. */
+/** The queries of one transaction, and the first failure among them, after which Postgres only rolls back. */
 function transaction(pool: Pool, connection: Connection): { tx: Transaction; failure: () => unknown } {
   let failed: unknown;
   const step = async <R>(run: () => Promise<R>): Promise<R> => {
-    pool.renew(connection);
+    pool.extendDeadline(connection);
     try {
       return await run();
     } catch (error) {
       failed ??= error;
       throw error;
     } finally {
-      pool.renew(connection);
+      pool.extendDeadline(connection);
     }
   };
   const rows = async <T>(query: Sql): Promise<T[]> => {
@@ -166,7 +167,7 @@ function transaction(pool: Pool, connection: Connection): { tx: Transaction; fai
   return { tx, failure: () => failed };
 }
 
-/** A connection that cannot roll back is given up, and the server rolls back for it. */
+/** Closes a connection that cannot roll back, which makes the server roll back. */
 async function rollback(connection: Connection): Promise<void> {
   if (connection.broken) return;
   try {
@@ -176,21 +177,21 @@ async function rollback(connection: Connection): Promise<void> {
   }
 }
 
-let streams = 0;
+let cursors = 0;
 
 /**
- * A held cursor: Postgres keeps the result aside, so no transaction stays open while the reader is slow, neither in
- * the way of vacuum nor, on the embedded database, of everybody else.
+ * Uses a cursor `with hold`: Postgres materialises the result, so no transaction stays open while the reader is
+ * slow. An open one would hold back vacuum and, on the embedded database, block every other connection.
  */
 async function* streamRows<T>(pool: Pool, query: Sql, batchRows: number): AsyncGenerator<T[]> {
   const { text, parameters } = compile(query);
   bindValues(parameters);
-  const cursor = `rows_${++streams}`;
+  const cursor = `rows_${++cursors}`;
   const lease = await openLease(pool);
   try {
     await lease.connection.run(`declare ${cursor} no scroll cursor with hold for ${text}`, parameters, false);
     for (;;) {
-      pool.renew(lease.connection);
+      pool.extendDeadline(lease.connection);
       const batch = await lease.connection.run(`fetch forward ${Math.trunc(batchRows)} from ${cursor}`, [], false);
       if (batch.length > 0) yield batch as unknown as T[];
       if (batch.length < batchRows) return;
@@ -201,7 +202,7 @@ async function* streamRows<T>(pool: Pool, query: Sql, batchRows: number): AsyncG
   }
 }
 
-/** A statement that failed has left no cursor; a connection that cannot close one is given up. */
+/** Closes the cursor, or the connection when that fails. A failed `declare` left no cursor. */
 async function closeCursor(connection: Connection, cursor: string): Promise<void> {
   if (connection.broken) return;
   try {
@@ -215,21 +216,18 @@ function isMissingCursor(error: unknown): boolean {
   return error instanceof postgres.PostgresError && error.code === '34000';
 }
 
-/** A lease that lasts until `end` is called, for a reader that decides itself when it is done. */
+/** Borrows a connection until `end` is called. */
 async function openLease(pool: Pool): Promise<{ connection: Connection; end: () => Promise<void> }> {
-  let finish = () => {};
-  const finished = new Promise<void>((resolve) => {
-    finish = resolve;
-  });
   const opened = Promise.withResolvers<Connection>();
+  const finished = Promise.withResolvers<void>();
   const leased = pool.lease(async (connection) => {
     opened.resolve(connection);
-    await finished;
+    await finished.promise;
   });
   leased.catch(opened.reject);
   const connection = await opened.promise;
   const end = (): Promise<void> => {
-    finish();
+    finished.resolve();
     return leased;
   };
   return { connection, end };

@@ -1,32 +1,32 @@
-// A WebSocket endpoint as the service sees it, whatever runtime holds the connections: the adapters
-// (src/serve) keep this contract, the endpoint's own room implements it. Units: bytes and seconds.
-// Failures of a handler are reported by the adapter and close the connection with 1011.
-// Contract: interface#websocket, decisions#websocket.
+// A WebSocket endpoint independent of the runtime: the adapters (src/serve) implement the connections, the
+// endpoint's own room the handler. Units: bytes and seconds. When a handler throws, the adapter reports it
+// and closes the connection with 1011.
+// Contract: decisions#websocket.
 
 /** One WebSocket connection, text frames only. */
 export interface TextSocket<D> {
   readonly data: D;
-  /** False when the socket is closed or has just been closed because the client reads too slowly (1013). */
+  /** False when the socket is closed, or was just closed because the client reads too slowly (1013). */
   send(text: string): boolean;
-  /** Bytes that the client has not taken yet. */
+  /** Bytes not sent yet. */
   readonly buffered: number;
   close(code: number, reason?: string): void;
 }
 
-/** How a WebSocket endpoint behaves. `D` is the connection's own state, made by `upgrade`. */
+/** A WebSocket endpoint. `D` is the state of a connection, created by `upgrade`. */
 export interface SocketHandler<D extends object> {
   readonly path: string;
-  /** A larger text frame closes the connection with 1009; a binary one with 1003. */
+  /** A larger text frame closes the connection with 1009, a binary frame with 1003. */
   readonly maxFrameBytes: number;
-  /** More than this unsent, still so one turn later, closes the connection with 1013. */
+  /** More unsent bytes than this, still so one turn of the event loop later, close the connection with 1013. */
   readonly maxBufferedBytes: number;
-  /** A client that answers no ping for this long is gone. */
+  /** A client that does not answer pings for this long is disconnected. */
   readonly idleSeconds: number;
-  /** The state of the new connection, or a refusal. Must hold nothing that needs releasing: `open` may not follow. */
+  /** The state of the new connection, or a rejection. Must not acquire resources: `open` may never follow. */
   upgrade(request: Request, address: string): D | Response | Promise<D | Response>;
   open(socket: TextSocket<D>): void;
-  /** Called for one message at a time: the next waits until the promise settles. A rejection closes with 1011. */
+  /** Called for one message at a time; the next waits for the promise. A rejection closes with 1011. */
   message(socket: TextSocket<D>, text: string): void | Promise<void>;
-  /** Called exactly once per opened connection; no message follows. 1006 when the connection just broke. */
+  /** Called exactly once per opened connection; no message follows. 1006 when the connection broke. */
   close(socket: TextSocket<D>, code: number): void;
 }

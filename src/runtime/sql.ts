@@ -1,6 +1,6 @@
-// SQL as values: a tagged template whose interpolations are bound parameters, except for nested
-// queries, which are spliced. Names reach a statement only through `identifier`, so nothing a
-// caller sends can become SQL text.
+// SQL as values: a tagged template whose interpolations become bound parameters, except nested queries, which
+// are spliced in. Names enter a statement only through `identifier`, so input never becomes SQL text.
+// Also the interfaces of queries and transactions.
 
 /** A piece of SQL with its bound values. */
 export class Sql {
@@ -45,18 +45,17 @@ export function jsonb(value: unknown): Sql {
 }
 
 /**
- * To be selected in a transaction that a crash of the server may undo at no price but work done twice: its commit waits
- * for no disk. What was committed before, by whomever, is not affected.
+ * Select in a transaction whose loss in a server crash only repeats work: its commit does not wait for the disk.
+ * Other transactions are not affected.
  */
 export const ASYNC_COMMIT = raw(`set_config('synchronous_commit', 'off', true)`);
 
 /**
- * To be selected in a transaction whose statements cost more to plan than to run: each is planned once for a connection.
- * Only for what finds few rows by indexes, whatever it is asked for. The plan may have been made for an empty table,
- * where all ways cost the same, and serves a full one: it reads no table whole, and what is to be in order by the index
- * that is in this order. Its scans are plain ones: those mark the entries of rows that are gone, which cost the next one
- * nothing then; a bitmap scan goes to each of them every time until a vacuum. None is compiled, for which estimates that
- * know no values would be reason enough.
+ * Select in a transaction whose statements cost more to plan than to run: each connection plans them once. Only for
+ * statements that find few rows by index for any parameters. A plan made while the table was empty, when all plans cost
+ * the same, must suit the full table: so no sequential scans, and sorting by index order only. Bitmap scans are off
+ * because plain index scans mark dead entries, which later scans then skip; a bitmap scan visits them until vacuum.
+ * JIT stays off: generic plans overestimate and would trigger it.
  */
 export const GENERIC_PLANS = raw(
   `set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('jit', 'off', true)
@@ -64,10 +63,10 @@ export const GENERIC_PLANS = raw(
     || set_config('enable_bitmapscan', 'off', true)`,
 );
 
-/** The same as one piece, for what is used again and again. Throws where a value would be bound. */
+/** The query as a single piece of text, for reuse. Throws when it binds a value. */
 export function flatten(query: Sql): Sql {
   const { text, parameters } = compile(query);
-  if (parameters.length > 0) throw new Error('a fixed part of a statement binds values');
+  if (parameters.length > 0) throw new Error('a flattened query must not bind values');
   return raw(text);
 }
 
@@ -83,8 +82,8 @@ export function cachedPart(owner: object, name: string, build: () => Sql): Sql {
 }
 
 /**
- * A statement's input, with the type of each column. A single row is written as values: Postgres then knows that it
- * is one, and keeps one plan for the statement; for arrays of unknown length it would plan each time anew.
+ * Rows as input of a statement, with the type of each column. A single row becomes `values`: Postgres then knows the
+ * row count and reuses the plan; for arrays of unknown length it would plan each time.
  */
 export function inputRows(types: readonly string[], rows: readonly (readonly unknown[])[]): Sql {
   const [only] = rows;
@@ -117,7 +116,7 @@ export function compile(query: Sql): { text: string; parameters: unknown[] } {
   return { text, parameters };
 }
 
-/** Reads and writes on one database: the pool, or one transaction of it. */
+/** Queries on a pool or in a transaction. */
 export interface Queries {
   /** All rows. */
   rows<T>(query: Sql): Promise<T[]>;

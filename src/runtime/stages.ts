@@ -1,5 +1,5 @@
-// What a process has opened, so that it is closed in the opposite order: at the end, or when a later
-// part of the start fails. A stage that cannot be closed does not keep the others from it.
+// What a process has opened, closed in reverse order: at shutdown, or when a later part of the start fails.
+// A stage that fails to close does not prevent the others from closing.
 // Contract: decisions#shutdown.
 import type { Log } from './log.ts';
 
@@ -11,12 +11,12 @@ interface Stage {
 export class Stages {
   readonly #open: Stage[] = [];
 
-  /** Remembers how to close what has just been opened. */
+  /** Registers how to close what has just been opened. */
   add(name: string, close: () => Promise<unknown>): void {
     this.#open.push({ name, close });
   }
 
-  /** Closes everything, the last opened first. Resolves to whether all of it went well; failures are logged. */
+  /** Closes all stages, the last opened first. Resolves to whether all succeeded; failures are logged. */
   async close(log: Log): Promise<boolean> {
     let isClean = true;
     for (let stage = this.#open.pop(); stage !== undefined; stage = this.#open.pop()) {
@@ -26,7 +26,7 @@ export class Stages {
         log.debug('stage closed', { stage: stage.name, durationMs: Date.now() - startedAt });
       } catch (error) {
         isClean = false;
-        log.error('a stage of the shutdown failed', { stage: stage.name, error });
+        log.error('a shutdown stage failed', { stage: stage.name, error });
       }
     }
     return isClean;

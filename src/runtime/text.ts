@@ -1,8 +1,8 @@
-// Which texts can be stored at all, and what a JSON object is to the rest. Postgres refuses a NUL
-// and half a surrogate pair; they are named here before they get that far.
+// Texts that Postgres cannot store, found before they reach it, and the type of a parsed JSON object.
+// Postgres rejects NUL characters and unpaired surrogates.
 // Contract: decisions#answers.
 
-/** Why a text cannot be stored, or undefined: Postgres holds neither NUL nor half a surrogate pair. */
+/** Why Postgres cannot store a text, or undefined. */
 export function textProblem(text: string): string | undefined {
   if (text.includes('\0')) return 'contains a NUL character';
   if (!text.isWellFormed()) return 'contains half a surrogate pair';

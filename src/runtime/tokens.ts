@@ -1,6 +1,6 @@
-// Making and hashing the secrets the service hands out. Values carry at least 192 random bits and
-// are stored only as SHA-256: they need no slow hash. Comparisons take the same time whatever the
-// input. Contract: decisions#tokens.
+// Creation and hashing of the secrets the service issues. They have 192 random bits and are stored as SHA-256
+// only, since they need no slow hash. Comparisons take constant time.
+// Contract: decisions#keys.
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 
 const TOKEN_BYTES = 24;
@@ -11,7 +11,7 @@ export function newToken(prefix: string): string {
   return prefix + randomBytes(TOKEN_BYTES).toString('hex');
 }
 
-/** The leading part of a value, the only part ever listed. */
+/** The first characters of a value, the only part that listings show. */
 export function displayPrefix(value: string, prefix: string): string {
   return value.slice(0, prefix.length + PREFIX_SHOWN);
 }

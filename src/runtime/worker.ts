@@ -1,52 +1,52 @@
-// The loop around a background job: run a round at once, again while rounds find work, else sleep until the
-// poll interval or a nudge. Failed rounds are logged and retried with growing, jittered pauses. Times are
-// milliseconds. Nudges carry no data: a lost one costs latency only. Contract: decisions#events.
+// The loop around a background job: rounds run back to back while they find work, else after the poll interval
+// or a nudge. Failed rounds are logged and retried with exponential, jittered back-off. Times are
+// milliseconds. Nudges carry no data: a lost one costs latency only. Contract: decisions#operations.
 import { setTimeout as delay } from 'node:timers/promises';
 
 import type { Log } from './log.ts';
 
 export interface WorkerOptions {
   name: string;
-  /** One round; resolves to how much work it did. Gives up early, without an error, when the signal aborts. */
+  /** One round; resolves to the amount of work done. Returns early, without an error, when the signal aborts. */
   once(signal: AbortSignal): Promise<number>;
   pollMs: number;
   log: Log;
 }
 
 export interface Worker {
-  /** Starts the next round now, or right after the one in flight. */
+  /** Starts the next round now, or right after the current one. */
   nudge(): void;
-  /** Aborts the signal and resolves when the round in flight has ended. */
+  /** Aborts the signal; resolves when the current round has ended. */
   stop(): Promise<void>;
 }
 
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 15_000;
 
-/** Starts the loop. A round that throws never ends it. */
+/** Starts the loop. A failed round does not end it. */
 export function startWorker(options: WorkerOptions): Worker {
   const stopping = new AbortController();
-  const bell = new Bell();
-  const running = loop(options, stopping.signal, bell);
+  const wake = new WakeSignal();
+  const running = loop(options, stopping.signal, wake);
   return {
-    nudge: () => bell.ring(),
+    nudge: () => wake.set(),
     stop: async () => {
       stopping.abort();
-      bell.ring();
+      wake.set();
       await running;
     },
   };
 }
 
-async function loop(options: WorkerOptions, signal: AbortSignal, bell: Bell): Promise<void> {
+async function loop(options: WorkerOptions, signal: AbortSignal, wake: WakeSignal): Promise<void> {
   const { name, once, pollMs, log } = options;
   let failures = 0;
   while (!signal.aborted) {
-    bell.clear();
+    wake.clear();
     try {
       const done = await once(signal);
       failures = 0;
-      if (done === 0) await bell.heard(pollMs);
+      if (done === 0) await wake.wait(pollMs);
     } catch (error) {
       if (signal.aborted) return;
       failures++;
@@ -56,7 +56,7 @@ async function loop(options: WorkerOptions, signal: AbortSignal, bell: Bell): Pr
   }
 }
 
-/** After failures nudges do not count: a database that is away is not asked at every write. */
+/** Ignores nudges, so an unavailable database is not queried at every write. */
 async function pause(failures: number, signal: AbortSignal): Promise<void> {
   const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 1));
   await sleep(longest * (0.5 + Math.random() / 2), signal);
@@ -70,30 +70,30 @@ async function sleep(ms: number, signal: AbortSignal): Promise<void> {
   }
 }
 
-/** A nudge that is remembered until somebody listens. Rung for every commit, so it costs next to nothing. */
-class Bell {
-  #rung = false;
-  #wake = () => {};
+/** An auto-reset event: a nudge is remembered until the next wait. Set at every commit, so it must be cheap. */
+class WakeSignal {
+  #isSet = false;
+  #resolve = () => {};
 
-  ring(): void {
-    this.#rung = true;
-    this.#wake();
+  set(): void {
+    this.#isSet = true;
+    this.#resolve();
   }
 
   clear(): void {
-    this.#rung = false;
+    this.#isSet = false;
   }
 
-  /** Resolves at the next ring, or after `ms`. */
-  async heard(ms: number): Promise<void> {
-    if (this.#rung) return;
+  /** Resolves at the next `set`, or after `ms`. */
+  async wait(ms: number): Promise<void> {
+    if (this.#isSet) return;
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, ms);
-      this.#wake = () => {
+      this.#resolve = () => {
         clearTimeout(timer);
         resolve();
       };
     });
-    this.#wake = () => {};
+    this.#resolve = () => {};
   }
 }

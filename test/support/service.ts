@@ -112,7 +112,7 @@ async function startHere(config: Config): Promise<RunningService> {
     await closeApp(app);
     await embedded?.stop();
   };
-  return { app, databaseUrl, logged, mailSettled: () => app.mail.settled(), stop };
+  return { app, databaseUrl, logged, mailSettled: () => app.mail.whenIdle(), stop };
 }
 
 export const SECRETS = { ADMIN_SECRET, JWT_SECRET: 'jwt-secret-of-the-tests' };

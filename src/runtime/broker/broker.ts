@@ -1,22 +1,72 @@
-// Opens the broker that the configuration asks for: on Redis for several processes, in memory for one. What a broker
-// promises stands in contract.ts; failures are 503 (Redis away).
-// Contract: decisions#configuration.
-import type { Log } from '../log.ts';
-import type { Broker } from './contract.ts';
-import { MemoryBroker } from './memory.ts';
-import { RedisBroker } from './redis.ts';
+// The contract of the broker: what processes share besides Postgres: pub/sub, trimmed live streams,
+// schedules, counters of fixed windows, leases. None of it is authoritative: losing all of it costs latency
+// only. Two implementations: Redis for several processes, memory for one. Times are milliseconds by the
+// broker's own clock. Every call settles; it rejects with 503 while Redis is unavailable.
 
-export type { Broker, MessageHandler, RateWindow, StreamEntry } from './contract.ts';
+export type MessageHandler = (message: string) => void;
 
-export interface BrokerOptions {
-  /** A Redis address; without one the broker lives in this process. */
-  url?: string | undefined;
-  /** Prefix of every key and channel. */
-  prefix?: string;
-  log: Log;
+/** One entry of a stream; ids increase within a stream. */
+export interface StreamEntry {
+  stream: string;
+  id: string;
+  fields: Record<string, string>;
 }
 
-/** Opens the broker that the configuration asks for; Redis is connected to in the background. */
-export function openBroker({ url, prefix = 'svc:', log }: BrokerOptions): Broker {
-  return url ? new RedisBroker(url, prefix, log) : new MemoryBroker(log);
+/** A fixed window that admits `quota` hits. */
+export interface QuotaWindow {
+  key: string;
+  windowMs: number;
+  quota: number;
+}
+
+/** The number of hits in a window, and the time until it ends. */
+export interface WindowCount {
+  count: number;
+  resetMs: number;
+}
+
+/** A stream expires this long after its last entry. */
+export const STREAM_TTL_MS = 3_600_000;
+
+export interface Broker {
+  /** Sends to all current subscribers, at most once; there is no replay. */
+  publish(channel: string, message: string): Promise<void>;
+  /** Resolves when the subscription is active, to a function that ends it. */
+  subscribe(channel: string, handler: MessageHandler): Promise<() => Promise<void>>;
+  /** Calls `handler` whenever messages may have been missed; returns a function that ends it. */
+  onReset(handler: () => void): () => void;
+  /** Whether published messages arrive at present. */
+  connected(): boolean;
+
+  /** Adds an entry, keeps about the newest `maxLength`, resolves to its id. */
+  append(stream: string, fields: Record<string, string>, maxLength: number): Promise<string>;
+  /**
+   * Entries after the id given for each stream, at most `count` of each, as soon as there are any; none after
+   * `blockMs`. One reader at a time. Rejects when its connection breaks or the broker closes.
+   */
+  read(streams: ReadonlyMap<string, string>, blockMs: number, count: number): Promise<StreamEntry[]>;
+  /** The newest id of a stream, `0-0` when it is empty. A `read` after this id misses nothing. */
+  lastId(stream: string): Promise<string>;
+
+  /** Adds a member to a schedule, or moves it. */
+  schedule(set: string, member: string, dueAtMs: number): Promise<void>;
+  /** Removes and resolves to at most `limit` due members, the earliest first. */
+  takeDue(set: string, limit: number): Promise<string[]>;
+  unschedule(set: string, member: string): Promise<void>;
+
+  /** Counts a hit in a fixed window that starts with its first hit. */
+  count(key: string, windowMs: number): Promise<WindowCount>;
+  /** Counts a hit in each window in order, atomically, up to and including the first whose quota it exceeds. */
+  countAll(windows: readonly QuotaWindow[]): Promise<WindowCount[]>;
+
+  /** Takes one of `limit` leases for `ttlMs`, or renews the member's own; false when all are taken. */
+  lease(set: string, member: string, limit: number, ttlMs: number): Promise<boolean>;
+  /** Renews leases for `ttlMs`, also expired ones. */
+  renew(set: string, members: readonly string[], ttlMs: number): Promise<void>;
+  release(set: string, member: string): Promise<void>;
+  leaseCount(set: string): Promise<number>;
+
+  /** Resolves when the broker answers. */
+  ping(): Promise<void>;
+  close(): Promise<void>;
 }

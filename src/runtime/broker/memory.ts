@@ -1,14 +1,16 @@
-// The broker of a single process: the broker contract in maps. Nothing is kept across restarts, and
-// nothing can be missed, so `onReset` handlers are never called. Memory is bounded by what the callers bound: stream
-// lengths, schedules, and windows and leases that are swept once they have run out. Times are milliseconds.
+// The broker of a single process: the broker contract in maps. Nothing survives a restart, and no message
+// is ever missed, so `onReset` handlers are never called. Memory is bounded by the callers' own limits
+// (stream lengths, schedules) and by sweeping expired windows and leases. Times are milliseconds.
 import { unavailable } from '../../errors.ts';
 import type { Log } from '../log.ts';
-import { type Broker, type MessageHandler, type RateWindow, STREAM_TTL_MS, type StreamEntry } from './contract.ts';
-
-interface Window {
-  count: number;
-  endsAt: number;
-}
+import {
+  type Broker,
+  type MessageHandler,
+  type QuotaWindow,
+  STREAM_TTL_MS,
+  type StreamEntry,
+  type WindowCount,
+} from './broker.ts';
 
 const SWEEP_EVERY = 1_000;
 
@@ -16,9 +18,9 @@ export class MemoryBroker implements Broker {
   readonly #log: Log;
   readonly #handlers = new Map<string, Set<MessageHandler>>();
   readonly #streams = new Map<string, StreamEntry[]>();
-  readonly #readers = new Set<{ look: () => void; give: (error: unknown) => void }>();
+  readonly #readers = new Set<{ poll: () => void; reject: (error: unknown) => void }>();
   readonly #schedules = new Map<string, Map<string, number>>();
-  readonly #windows = new Map<string, Window>();
+  readonly #windows = new Map<string, { count: number; endsAt: number }>();
   readonly #leases = new Map<string, Map<string, number>>();
   #sequence = 0;
   #hits = 0;
@@ -30,7 +32,7 @@ export class MemoryBroker implements Broker {
 
   async publish(channel: string, message: string): Promise<void> {
     this.#check();
-    for (const handler of this.#handlers.get(channel) ?? []) queueMicrotask(() => this.#tell(handler, message));
+    for (const handler of this.#handlers.get(channel) ?? []) queueMicrotask(() => this.#call(handler, message));
   }
 
   async subscribe(channel: string, handler: MessageHandler): Promise<() => Promise<void>> {
@@ -56,19 +58,19 @@ export class MemoryBroker implements Broker {
     const entries = this.#streams.get(stream) ?? [];
     const id = `${Date.now()}-${++this.#sequence}`;
     entries.push({ stream, id, fields: { ...fields } });
-    // Cut off in pieces, so that a full stream does not move all its entries at every append.
+    // Trimmed in chunks: trimming at every append would move all entries each time.
     if (entries.length > maxLength + Math.max(1, maxLength >> 3)) entries.splice(0, entries.length - maxLength);
     this.#streams.set(stream, entries);
-    if (this.#sequence % SWEEP_EVERY === 0) this.#forgetStreams();
-    for (const reader of [...this.#readers]) reader.look();
+    if (this.#sequence % SWEEP_EVERY === 0) this.#expireStreams();
+    for (const reader of [...this.#readers]) reader.poll();
     return id;
   }
 
   read(streams: ReadonlyMap<string, string>, blockMs: number, count: number): Promise<StreamEntry[]> {
-    const look = (): StreamEntry[] => [...streams].flatMap(([stream, after]) => this.#after(stream, after, count));
+    const available = (): StreamEntry[] => [...streams].flatMap(([stream, after]) => this.#after(stream, after, count));
     return new Promise((resolve, reject) => {
       if (this.#closed) return reject(unavailable('the broker is closed'));
-      const found = look();
+      const found = available();
       if (found.length > 0 || streams.size === 0) return resolve(found);
       const done = (entries: StreamEntry[]): void => {
         clearTimeout(timer);
@@ -77,11 +79,11 @@ export class MemoryBroker implements Broker {
       };
       const timer = setTimeout(() => done([]), blockMs);
       const reader = {
-        look: () => {
-          const entries = look();
+        poll: () => {
+          const entries = available();
           if (entries.length > 0) done(entries);
         },
-        give: (error: unknown) => {
+        reject: (error: unknown) => {
           clearTimeout(timer);
           reject(error);
         },
@@ -116,14 +118,14 @@ export class MemoryBroker implements Broker {
     this.#schedules.get(set)?.delete(member);
   }
 
-  async count(key: string, windowMs: number): Promise<{ count: number; resetMs: number }> {
-    return this.#hit(key, windowMs);
+  async count(key: string, windowMs: number): Promise<WindowCount> {
+    return this.#countHit(key, windowMs);
   }
 
-  #hit(key: string, windowMs: number): { count: number; resetMs: number } {
+  #countHit(key: string, windowMs: number): WindowCount {
     this.#check();
     const now = Date.now();
-    if (++this.#hits % SWEEP_EVERY === 0) this.#sweep(now);
+    if (++this.#hits % SWEEP_EVERY === 0) this.#expireWindows(now);
     const known = this.#windows.get(key);
     const window = known && known.endsAt > now ? known : { count: 0, endsAt: now + windowMs };
     window.count++;
@@ -131,35 +133,35 @@ export class MemoryBroker implements Broker {
     return { count: window.count, resetMs: window.endsAt - now };
   }
 
-  async countAll(windows: readonly RateWindow[]): Promise<{ count: number; resetMs: number }[]> {
-    const hits: { count: number; resetMs: number }[] = [];
+  async countAll(windows: readonly QuotaWindow[]): Promise<WindowCount[]> {
+    const counts: WindowCount[] = [];
     for (const { key, windowMs, quota } of windows) {
-      const hit = this.#hit(key, windowMs);
-      hits.push(hit);
+      const hit = this.#countHit(key, windowMs);
+      counts.push(hit);
       if (hit.count > quota) break;
     }
-    return hits;
+    return counts;
   }
 
   async lease(set: string, member: string, limit: number, ttlMs: number): Promise<boolean> {
-    const places = this.#places(set);
-    if (!places.has(member) && places.size >= limit) return false;
-    this.#leases.set(set, places.set(member, Date.now() + ttlMs));
+    const leases = this.#leasesOf(set);
+    if (!leases.has(member) && leases.size >= limit) return false;
+    this.#leases.set(set, leases.set(member, Date.now() + ttlMs));
     return true;
   }
 
   async renew(set: string, members: readonly string[], ttlMs: number): Promise<void> {
-    const places = this.#places(set);
-    for (const member of members) places.set(member, Date.now() + ttlMs);
-    if (places.size > 0) this.#leases.set(set, places);
+    const leases = this.#leasesOf(set);
+    for (const member of members) leases.set(member, Date.now() + ttlMs);
+    if (leases.size > 0) this.#leases.set(set, leases);
   }
 
   async release(set: string, member: string): Promise<void> {
-    this.#places(set).delete(member);
+    this.#leasesOf(set).delete(member);
   }
 
   async leaseCount(set: string): Promise<number> {
-    return this.#places(set).size;
+    return this.#leasesOf(set).size;
   }
 
   async ping(): Promise<void> {
@@ -168,7 +170,7 @@ export class MemoryBroker implements Broker {
 
   async close(): Promise<void> {
     this.#closed = true;
-    for (const reader of this.#readers) reader.give(unavailable('the broker is closed'));
+    for (const reader of this.#readers) reader.reject(unavailable('the broker is closed'));
     this.#readers.clear();
     this.#handlers.clear();
   }
@@ -177,7 +179,7 @@ export class MemoryBroker implements Broker {
     if (this.#closed) throw unavailable('the broker is closed');
   }
 
-  #tell(handler: MessageHandler, message: string): void {
+  #call(handler: MessageHandler, message: string): void {
     try {
       handler(message);
     } catch (error) {
@@ -193,24 +195,24 @@ export class MemoryBroker implements Broker {
     return entries.slice(at, at + count);
   }
 
-  /** The places of a set that have not run out; an empty set is forgotten. */
-  #places(set: string): Map<string, number> {
+  /** The leases of a set that have not expired; an empty set is removed. */
+  #leasesOf(set: string): Map<string, number> {
     this.#check();
-    const places = this.#leases.get(set) ?? new Map<string, number>();
+    const leases = this.#leases.get(set) ?? new Map<string, number>();
     const now = Date.now();
-    for (const [member, until] of places) if (until <= now) places.delete(member);
-    if (places.size === 0) this.#leases.delete(set);
-    return places;
+    for (const [member, until] of leases) if (until <= now) leases.delete(member);
+    if (leases.size === 0) this.#leases.delete(set);
+    return leases;
   }
 
-  #forgetStreams(): void {
+  #expireStreams(): void {
     const since = Date.now() - STREAM_TTL_MS;
     for (const [stream, entries] of this.#streams) {
       if (Number.parseInt(entries.at(-1)?.id ?? '0', 10) < since) this.#streams.delete(stream);
     }
   }
 
-  #sweep(now: number): void {
+  #expireWindows(now: number): void {
     for (const [key, window] of this.#windows) if (window.endsAt <= now) this.#windows.delete(key);
   }
 }

@@ -1,36 +1,44 @@
-// The broker on Redis: the broker contract, every key and channel under one prefix. Three connections:
-// commands, announcements, and a reader that may block. Commands have a deadline of their own and are not sent again
-// after a lost connection, so none hangs and none is doubled; they reject with 503 while Redis is away.
+// The broker on Redis; every key and channel has one prefix. Three connections: commands, subscriptions, and
+// a reader that may block. Commands have their own deadline and are not resent after a lost connection, so
+// none hangs and none runs twice; they reject with 503 while Redis is unavailable.
 // Times are milliseconds.
 import { Redis, type RedisOptions } from 'ioredis';
 
 import { ServiceError, unavailable } from '../../errors.ts';
 import type { Log } from '../log.ts';
-import { type Broker, type MessageHandler, type RateWindow, STREAM_TTL_MS, type StreamEntry } from './contract.ts';
-import { type Hit, Hits } from './hits.ts';
-import { RedisHits } from './redis-hits.ts';
-import { HIT, LEASE, LEASE_COUNT, RENEW, TAKE_DUE } from './scripts.ts';
+import {
+  type Broker,
+  type MessageHandler,
+  type QuotaWindow,
+  STREAM_TTL_MS,
+  type StreamEntry,
+  type WindowCount,
+} from './broker.ts';
+import { QuotaCounter } from './quota-windows.ts';
+import { RedisQuotaStore } from './redis-quota-windows.ts';
+import { COUNT, LEASE, LEASE_COUNT, RENEW, TAKE_DUE } from './scripts.ts';
 
 const COMMAND_TIMEOUT_MS = 2_000;
-const TURN_MS = 50;
+const GRACE_MS = 50;
 const CONNECT_TIMEOUT_MS = 2_000;
-/** What a blocking read may take longer than it was asked to block. */
+/** Added to a blocking read's own timeout. */
 const READ_SLACK_MS = 2_000;
 const RETRY_MS = 250;
-/** How often the listener makes sure that it is not deaf. */
+/** Interval of the check that the subscriber's connection still works. */
 const HEARTBEAT_MS = 3_000;
 
 export class RedisBroker implements Broker {
   readonly #log: Log;
   readonly #prefix: string;
   readonly #commands: Redis;
-  readonly #listener: Redis;
+  readonly #subscriber: Redis;
   readonly #reader: Redis;
   readonly #handlers = new Map<string, Set<MessageHandler>>();
   readonly #resets = new Set<() => void>();
   readonly #failReads = new Set<(error: unknown) => void>();
-  readonly #hits = new Hits(new RedisHits((script, keys, values) => this.#run(script, keys, values)), (error) =>
-    this.#log.warn('borrowed hits could not be given back', { error }),
+  readonly #quotas = new QuotaCounter(
+    new RedisQuotaStore((script, keys, values) => this.#run(script, keys, values)),
+    (error) => this.#log.warn('prefetched hits could not be given back', { error }),
   );
   #closed = false;
   #wasConnected = false;
@@ -40,17 +48,17 @@ export class RedisBroker implements Broker {
     this.#log = log;
     this.#prefix = prefix;
     this.#commands = this.#connect(url, 'commands', { maxRetriesPerRequest: 2 });
-    this.#listener = this.#connect(url, 'announcements', { maxRetriesPerRequest: null, autoResubscribe: false });
+    this.#subscriber = this.#connect(url, 'subscriptions', { maxRetriesPerRequest: null, autoResubscribe: false });
     this.#reader = this.#connect(url, 'reader', { maxRetriesPerRequest: 0, autoResendUnfulfilledCommands: false });
-    this.#listener.on('message', (channel: string, message: string) => this.#deliver(channel, message));
-    this.#listener.on('ready', () => void this.#resubscribe());
-    this.#heartbeat = setInterval(() => void this.#checkListener(), HEARTBEAT_MS);
+    this.#subscriber.on('message', (channel: string, message: string) => this.#deliver(channel, message));
+    this.#subscriber.on('ready', () => void this.#resubscribe());
+    this.#heartbeat = setInterval(() => void this.#checkSubscriber(), HEARTBEAT_MS);
     this.#heartbeat.unref?.();
     this.#reader.on('close', () => this.#breakReads(unavailable('the connection to the broker was lost')));
   }
 
   async publish(channel: string, message: string): Promise<void> {
-    await this.#settle(this.#commands.publish(this.#channel(channel), message));
+    await this.#reply(this.#commands.publish(this.#channel(channel), message));
   }
 
   async subscribe(channel: string, handler: MessageHandler): Promise<() => Promise<void>> {
@@ -58,12 +66,12 @@ export class RedisBroker implements Broker {
     const name = this.#channel(channel);
     const handlers = this.#handlers.get(name) ?? new Set();
     this.#handlers.set(name, handlers.add(handler));
-    await this.#join(name);
+    await this.#subscribe(name);
     return async () => {
       handlers.delete(handler);
       if (handlers.size > 0 || this.#handlers.get(name) !== handlers) return;
       this.#handlers.delete(name);
-      if (this.connected()) await this.#settle(this.#listener.unsubscribe(name));
+      if (this.connected()) await this.#reply(this.#subscriber.unsubscribe(name));
     };
   }
 
@@ -72,20 +80,20 @@ export class RedisBroker implements Broker {
     return () => void this.#resets.delete(handler);
   }
 
-  /** Keys belong to the database that the URL names; channels are one for all databases of a server. */
+  /** Unlike keys, channels are shared by all databases of a server, so they contain the number of the URL's. */
   #channel(name: string): string {
     return `${this.#prefix}${this.#commands.options.db ?? 0}:${name}`;
   }
 
   connected(): boolean {
-    return this.#listener.status === 'ready';
+    return this.#subscriber.status === 'ready';
   }
 
   async append(stream: string, fields: Record<string, string>, maxLength: number): Promise<string> {
     const pairs = Object.entries(fields).flat();
     const key = this.#prefix + stream;
-    const added = this.#settle(this.#commands.xadd(key, 'MAXLEN', '~', maxLength, '*', ...pairs));
-    const [id] = await Promise.all([added, this.#settle(this.#commands.pexpire(key, STREAM_TTL_MS))]);
+    const added = this.#reply(this.#commands.xadd(key, 'MAXLEN', '~', maxLength, '*', ...pairs));
+    const [id] = await Promise.all([added, this.#reply(this.#commands.pexpire(key, STREAM_TTL_MS))]);
     return String(id);
   }
 
@@ -93,7 +101,7 @@ export class RedisBroker implements Broker {
     if (streams.size === 0) return [];
     if (this.#closed) throw unavailable('the broker is closed');
     const keys = [...streams.keys()].map((stream) => this.#prefix + stream);
-    // BLOCK 0 would wait for ever.
+    // BLOCK 0 would wait without end.
     const block = Math.max(1, Math.ceil(blockMs));
     const asked = this.#reader.xread('COUNT', count, 'BLOCK', block, 'STREAMS', ...keys, ...streams.values());
     const answer = await this.#readWithin(asked, block + READ_SLACK_MS);
@@ -103,12 +111,12 @@ export class RedisBroker implements Broker {
   }
 
   async lastId(stream: string): Promise<string> {
-    const newest = await this.#settle(this.#commands.xrevrange(this.#prefix + stream, '+', '-', 'COUNT', 1));
+    const newest = await this.#reply(this.#commands.xrevrange(this.#prefix + stream, '+', '-', 'COUNT', 1));
     return newest[0]?.[0] ?? '0-0';
   }
 
   async schedule(set: string, member: string, dueAtMs: number): Promise<void> {
-    await this.#settle(this.#commands.zadd(this.#prefix + set, dueAtMs, member));
+    await this.#reply(this.#commands.zadd(this.#prefix + set, dueAtMs, member));
   }
 
   async takeDue(set: string, limit: number): Promise<string[]> {
@@ -116,16 +124,16 @@ export class RedisBroker implements Broker {
   }
 
   async unschedule(set: string, member: string): Promise<void> {
-    await this.#settle(this.#commands.zrem(this.#prefix + set, member));
+    await this.#reply(this.#commands.zrem(this.#prefix + set, member));
   }
 
   async count(key: string, windowMs: number): Promise<{ count: number; resetMs: number }> {
-    const [count, resetMs] = (await this.#eval(HIT, key, Math.ceil(windowMs))) as [number, number];
+    const [count, resetMs] = (await this.#eval(COUNT, key, Math.ceil(windowMs))) as [number, number];
     return { count, resetMs };
   }
 
-  countAll(windows: readonly RateWindow[]): Promise<Hit[]> {
-    return this.#hits.add(windows);
+  countAll(windows: readonly QuotaWindow[]): Promise<WindowCount[]> {
+    return this.#quotas.count(windows);
   }
 
   async lease(set: string, member: string, limit: number, ttlMs: number): Promise<boolean> {
@@ -137,7 +145,7 @@ export class RedisBroker implements Broker {
   }
 
   async release(set: string, member: string): Promise<void> {
-    await this.#settle(this.#commands.zrem(this.#prefix + set, member));
+    await this.#reply(this.#commands.zrem(this.#prefix + set, member));
   }
 
   async leaseCount(set: string): Promise<number> {
@@ -145,14 +153,14 @@ export class RedisBroker implements Broker {
   }
 
   async ping(): Promise<void> {
-    await this.#settle(this.#commands.ping());
+    await this.#reply(this.#commands.ping());
   }
 
   async close(): Promise<void> {
     this.#closed = true;
     clearInterval(this.#heartbeat);
     this.#breakReads(unavailable('the broker is closed'));
-    for (const client of [this.#commands, this.#listener, this.#reader]) client.disconnect();
+    for (const client of [this.#commands, this.#subscriber, this.#reader]) client.disconnect();
   }
 
   #connect(url: string, name: string, options: RedisOptions): Redis {
@@ -162,14 +170,14 @@ export class RedisBroker implements Broker {
       retryStrategy: () => RETRY_MS,
       ...options,
     });
-    let away = false;
+    let isDown = false;
     client.on('error', (error: unknown) => {
-      if (!away) this.#log.warn('the broker does not answer', { connection: name, error });
-      away = true;
+      if (!isDown) this.#log.warn('the broker is unavailable', { connection: name, error });
+      isDown = true;
     });
     client.on('ready', () => {
-      if (away) this.#log.info('the broker is back', { connection: name });
-      away = false;
+      if (isDown) this.#log.info('the broker is available again', { connection: name });
+      isDown = false;
     });
     return client;
   }
@@ -180,11 +188,11 @@ export class RedisBroker implements Broker {
 
   #run(script: string, keys: readonly string[], values: readonly (string | number)[]): Promise<unknown> {
     const names = keys.map((key) => this.#prefix + key);
-    return this.#settle(this.#commands.eval(script, names.length, ...names, ...values));
+    return this.#reply(this.#commands.eval(script, names.length, ...names, ...values));
   }
 
-  /** The command's answer, or 503: when Redis is away, and at the deadline when the client forgot the command. */
-  #settle<T>(command: Promise<T>): Promise<T> {
+  /** The command's reply; 503 when Redis is unavailable or does not reply in time. */
+  #reply<T>(command: Promise<T>): Promise<T> {
     return within(command, COMMAND_TIMEOUT_MS);
   }
 
@@ -194,7 +202,7 @@ export class RedisBroker implements Broker {
       fail = reject;
     });
     this.#failReads.add(fail);
-    // A reader that missed its deadline has a command in front of all others: start over.
+    // The late command would block all later ones on this connection: reconnect.
     const read = within(Promise.race([command, broken]), ms, () => this.#reader.disconnect(true));
     return read.finally(() => this.#failReads.delete(fail));
   }
@@ -204,24 +212,24 @@ export class RedisBroker implements Broker {
     this.#failReads.clear();
   }
 
-  /** While Redis is away the channel is joined on its return, and the reset tells what was missed. */
-  async #join(name: string): Promise<void> {
+  /** While Redis is unavailable this does nothing: `#resubscribe` follows on reconnection, with a reset. */
+  async #subscribe(name: string): Promise<void> {
     try {
-      await this.#settle(this.#listener.subscribe(name));
+      await this.#reply(this.#subscriber.subscribe(name));
     } catch (error) {
       if (this.connected()) throw error;
     }
   }
 
-  /** A connection that was lost without a word would leave this process deaf: then connect anew, which resets. */
-  async #checkListener(): Promise<void> {
+  /** Detects a connection lost without a FIN, which would silently receive nothing; reconnecting resets. */
+  async #checkSubscriber(): Promise<void> {
     if (!this.connected()) return;
     try {
-      await this.#settle(this.#listener.ping());
+      await this.#reply(this.#subscriber.ping());
     } catch (error) {
       if (this.#closed) return;
-      this.#log.warn('announcements are not heard; connecting anew', { error });
-      this.#listener.disconnect(true);
+      this.#log.warn('the subscription connection does not respond; reconnecting', { error });
+      this.#subscriber.disconnect(true);
     }
   }
 
@@ -235,22 +243,22 @@ export class RedisBroker implements Broker {
     }
   }
 
-  /** On every connection: join the channels again, then tell that messages may have been missed. */
+  /** After each connect: subscribes again, then reports that messages may have been missed. */
   async #resubscribe(): Promise<void> {
     const isFirst = !this.#wasConnected;
     this.#wasConnected = true;
     try {
-      if (this.#handlers.size > 0) await this.#settle(this.#listener.subscribe(...this.#handlers.keys()));
+      if (this.#handlers.size > 0) await this.#reply(this.#subscriber.subscribe(...this.#handlers.keys()));
     } catch (error) {
-      this.#log.warn('announcements could not be joined again', { error });
-      return this.#listener.disconnect(true);
+      this.#log.warn('channels could not be subscribed again', { error });
+      return this.#subscriber.disconnect(true);
     }
     if (isFirst && this.#handlers.size === 0) return;
     for (const handler of this.#resets) handler();
   }
 }
 
-/** An answer that came while this process itself was held up has its turn before the deadline counts. */
+/** After the deadline, a grace period lets a reply be read that arrived while the event loop was stalled. */
 function within<T>(work: Promise<T>, ms: number, onLate = () => {}): Promise<T> {
   return new Promise((resolve, reject) => {
     const late = (): void => {
@@ -258,13 +266,13 @@ function within<T>(work: Promise<T>, ms: number, onLate = () => {}): Promise<T> 
       onLate();
     };
     let timer = setTimeout(() => {
-      timer = setTimeout(late, TURN_MS);
+      timer = setTimeout(late, GRACE_MS);
     }, ms);
     work.then(resolve, (error) => reject(callerError(error))).finally(() => clearTimeout(timer));
   });
 }
 
-/** Replies of Redis (a wrong type, a full memory) pass through; everything else means that it is away. */
+/** Error replies (wrong type, out of memory) pass through; any other error means that Redis is unavailable. */
 function callerError(error: unknown): unknown {
   const isReply = error instanceof Error && error.name === 'ReplyError';
   return isReply || error instanceof ServiceError ? error : unavailable('the broker is not available', error);

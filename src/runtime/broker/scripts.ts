@@ -1,6 +1,6 @@
-// The broker's operations that Redis must do in one step, as Lua. Each uses the server's clock, in milliseconds,
-// so processes with wrong clocks cannot disagree. KEYS[1] is the set or counter.
-// They fail only as any command does: when Redis is away, or the key is of another type.
+// The broker's atomic operations on Redis, in Lua. They use the server's clock, in milliseconds, so processes
+// with wrong clocks cannot disagree. KEYS[1] is the set or counter unless said otherwise.
+// They fail like any command: when Redis is unavailable or the key has another type.
 
 const NOW = `
 local time = redis.call('time')
@@ -12,8 +12,8 @@ local due = redis.call('zrangebyscore', KEYS[1], '-inf', now, 'limit', 0, ARGV[1
 if #due > 0 then redis.call('zrem', KEYS[1], unpack(due)) end
 return due`;
 
-/** ARGV: window. Returns the count and what is left of the window. */
-export const HIT = `
+/** ARGV: window. Returns the count and the time left in the window. */
+export const COUNT = `
 local count = redis.call('incr', KEYS[1])
 if count == 1 then redis.call('pexpire', KEYS[1], ARGV[1]) end
 local left = redis.call('pttl', KEYS[1])
@@ -24,34 +24,34 @@ end
 return { count, left }`;
 
 /**
- * KEYS: a mark of loans, then counters. ARGV: hits, further hits wanted, how long a loan is kept in mind, then window
- * and quota of each counter. A counter counts the hits that fit into it and all before it; hits are lent while there
- * are plenty; none is refused while the mark stands: those beyond a quota are left uncounted, to ask again.
- * Returns how long to wait, how many are lent, then for each counter that was reached count before, what is left of
- * the window, and its end.
+ * KEYS: a marker of outstanding prefetches, then the counters. ARGV: hits, hits to prefetch, lifetime of the marker,
+ * then window and quota of each counter. A counter counts the hits that fit into it and all before it, and hits are
+ * prefetched while the quota is far from reached. While the marker exists, hits beyond a quota stay uncounted.
+ * Returns how long to wait before counting those, the number prefetched, then for each counter reached its count
+ * before, the time left in its window, and the window's end.
  */
-export const TAKE_HITS = `
-local times, wanted = tonumber(ARGV[1]), tonumber(ARGV[2])
+export const COUNT_ALL = `
+local hits, wanted = tonumber(ARGV[1]), tonumber(ARGV[2])
 local found, fitting, room = {}, {}, math.huge
-local fit = times
+local fit = hits
 for i = 2, #KEYS do
   local quota = tonumber(ARGV[2 * i + 1])
   local before = tonumber(redis.call('get', KEYS[i]) or 0)
   fit = math.max(0, math.min(fit, quota - before))
   fitting[#fitting + 1] = fit
   found[#found + 1] = before
-  room = math.min(room, quota - before - times)
+  room = math.min(room, quota - before - hits)
   if fit == 0 then break end
 end
 local wait = 0
-if fit < times then wait = math.max(0, redis.call('pttl', KEYS[1])) end
-local lent = math.max(0, math.min(wanted, math.floor(room / 16)))
-if lent > 0 then redis.call('set', KEYS[1], 1, 'px', ARGV[3]) end
-local answer = { wait, lent }
+if fit < hits then wait = math.max(0, redis.call('pttl', KEYS[1])) end
+local prefetched = math.max(0, math.min(wanted, math.floor(room / 16)))
+if prefetched > 0 then redis.call('set', KEYS[1], 1, 'px', ARGV[3]) end
+local answer = { wait, prefetched }
 for i, before in ipairs(found) do
   local counts = fitting[i]
   if wait > 0 then counts = fit end
-  redis.call('incrby', KEYS[i + 1], counts + lent)
+  redis.call('incrby', KEYS[i + 1], counts + prefetched)
   local left = redis.call('pttl', KEYS[i + 1])
   if left < 0 then
     left = tonumber(ARGV[2 * i + 2])
@@ -63,14 +63,14 @@ for i, before in ipairs(found) do
 end
 return answer`;
 
-/** KEYS: counters; ARGV: how many hits are given back, then the end of each window they were taken from. */
-export const GIVE_BACK_HITS = `
+/** KEYS: counters; ARGV: hits to give back, then the end of each window they were counted in. */
+export const GIVE_BACK = `
 for i, key in ipairs(KEYS) do
   if redis.call('pexpiretime', key) == tonumber(ARGV[i + 1]) then redis.call('decrby', key, ARGV[1]) end
 end
 return 1`;
 
-/** ARGV: member, limit, ttl. Returns 1 when the member has a place. */
+/** ARGV: member, limit, ttl. Returns 1 when the member holds a lease. */
 export const LEASE = `${NOW}
 redis.call('zremrangebyscore', KEYS[1], '-inf', now)
 if not redis.call('zscore', KEYS[1], ARGV[1]) and redis.call('zcard', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
@@ -84,6 +84,6 @@ for i = 2, #ARGV do redis.call('zadd', KEYS[1], now + ARGV[1], ARGV[i]) end
 if redis.call('pttl', KEYS[1]) < tonumber(ARGV[1]) then redis.call('pexpire', KEYS[1], ARGV[1]) end
 return 1`;
 
-/** Returns how many places are taken. */
+/** Returns the number of leases. */
 export const LEASE_COUNT = `${NOW}
 return redis.call('zcount', KEYS[1], '(' .. now, '+inf')`;

@@ -1,7 +1,8 @@
-// One connection to Postgres with at most one query in flight. A connection connects once in its life: when
-// its connection breaks or a deadline is missed, the query in flight is rejected, the socket destroyed and
-// the connection is `broken` for good; it never reconnects, so a transaction cannot go on outside itself.
-// Deadlines are epoch milliseconds in `deadlineAt` (0: none), enforced by the pool's clock.
+// One connection to Postgres with at most one query in flight. It connects once: when the socket breaks or
+// a deadline passes, the query in flight is rejected, the socket destroyed and the connection stays `broken`,
+// so a transaction cannot continue on another session. Deadlines are epoch milliseconds in `deadlineAt`
+// (0: none), enforced by the pool. This class and the pool replace the driver's own pool because of
+// https://github.com/porsager/postgres/issues/1195 and /1199: when those close, both go.
 import { createConnection, type Socket } from 'node:net';
 import postgres from 'postgres';
 
@@ -20,13 +21,13 @@ type Rows = postgres.RowList<postgres.Row[]>;
 type Running = Promise<Rows> & { reject(error: unknown): void; prepare?: boolean; prepared?: boolean };
 type Target = { path?: string | false; host: string[]; port: number[] };
 
-const IN_TURN = { prepare: true, simple: false } as const;
+const PREPARED = { prepare: true, simple: false } as const;
 const UNPREPARED = { prepare: false, simple: false } as const;
 
 export class Connection {
   broken = false;
   deadlineAt = 0;
-  /** Statements prepared on the server in this connection's life. */
+  /** Statements prepared on the server so far. */
   prepared = 0;
   #current: Running | undefined;
   #socket: Socket | undefined;
@@ -50,20 +51,20 @@ export class Connection {
     this.#sql = postgres(options.url, given as unknown as postgres.Options<Record<string, never>>);
   }
 
-  /** Runs one statement with bound values; queries issued at once run one after another. */
+  /** Runs one statement with bound values. Concurrent calls run one after another. */
   async run(text: string, parameters: unknown[], prepare = true): Promise<Rows> {
-    while (this.#current) await settled(this.#current);
-    const options = prepare ? IN_TURN : UNPREPARED;
-    return this.#settle(this.#sql.unsafe(text, parameters as never[], options as postgres.UnsafeQueryOptions));
+    while (this.#current) await Promise.allSettled([this.#current]);
+    const options = prepare ? PREPARED : UNPREPARED;
+    return this.#await(this.#sql.unsafe(text, parameters as never[], options as postgres.UnsafeQueryOptions));
   }
 
-  /** Runs several statements without values, as one round trip. */
+  /** Runs several statements without values in one round trip. */
   async exec(text: string): Promise<void> {
-    while (this.#current) await settled(this.#current);
-    await this.#settle(this.#sql.unsafe(text));
+    while (this.#current) await Promise.allSettled([this.#current]);
+    await this.#await(this.#sql.unsafe(text));
   }
 
-  /** Rejects what is in flight with `error` and gives the connection up. */
+  /** Rejects the query in flight with `error` and closes the connection. */
   fail(error: unknown): void {
     if (this.broken) return;
     this.broken = true;
@@ -77,7 +78,7 @@ export class Connection {
     this.broken = true;
     this.deadlineAt = 0;
     const socket = this.#socket;
-    // The driver says goodbye first; whatever the server does then, the socket is gone a moment later.
+    // The driver sends Terminate first; the socket is destroyed even if the server does not react.
     this.#sql.end({ timeout: 0 }).then(
       () => socket?.destroySoon(),
       () => socket?.destroy(),
@@ -85,7 +86,7 @@ export class Connection {
     if (socket) setTimeout(() => socket.destroy(), 1_000).unref();
   }
 
-  async #settle(query: unknown): Promise<Rows> {
+  async #await(query: unknown): Promise<Rows> {
     if (this.broken) throw unavailable('the connection to the database was lost');
     const running = query as Running;
     this.#current = running;
@@ -102,12 +103,12 @@ export class Connection {
   }
 
   async #connect(target: Target): Promise<Socket> {
-    if (this.#socket) throw Object.assign(new Error('a connection connects once'), { code: 'CONNECTION_CLOSED' });
+    if (this.#socket) throw Object.assign(new Error('this connection has been used up'), { code: 'CONNECTION_CLOSED' });
     const socket = target.path
       ? createConnection({ path: target.path })
       : createConnection({ host: target.host[0] ?? 'localhost', port: target.port[0] ?? 5432 });
     this.#socket = socket;
-    // Postgres.js names the server to TLS by this property.
+    // The driver takes the TLS server name from this property.
     Object.assign(socket, { host: target.host[0] });
     await new Promise<void>((resolve, reject) => {
       socket.once('connect', resolve);
@@ -118,11 +119,4 @@ export class Connection {
     socket.on('close', () => this.fail(unavailable('the connection to the database was lost')));
     return socket;
   }
-}
-
-function settled(query: Promise<unknown>): Promise<unknown> {
-  return query.then(
-    () => undefined,
-    () => undefined,
-  );
 }

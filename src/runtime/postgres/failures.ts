@@ -1,6 +1,6 @@
-// What a failed query means. "The database is away" and "it took too long" become 503 for the caller;
-// every other Postgres error passes through as it is (code, constraint_name, column_name, detail).
-// Also the guard for the driver's one known way of throwing outside of any call.
+// What a failed query means. An unavailable or too slow database becomes 503 for the caller; every other
+// Postgres error passes through (code, constraint_name, column_name, detail). Also guards the process
+// against an exception that the driver throws outside of any call.
 import process from 'node:process';
 import postgres from 'postgres';
 
@@ -8,32 +8,32 @@ import { ServiceError, unavailable } from '../../errors.ts';
 import type { Log } from '../log.ts';
 
 const CONNECTION_CODE = /^(CONNECTION_|CONNECT_TIMEOUT|E[A-Z]{3,}$)/;
-const AWAY_STATE = /^(08|53|57P0|25P03)/;
+const UNAVAILABLE_STATE = /^(08|53|57P0|25P03)/;
 const CANCELLED = '57014';
 const DENIED_STATE = /^(28|3D)/;
 
-/** Whether the connection is of no further use after this error. */
+/** Whether the connection is unusable after this error. */
 export function endsConnection(error: unknown): boolean {
   if (!(error instanceof postgres.PostgresError)) return true;
   return error.severity === 'FATAL' || error.severity === 'PANIC' || error.code.startsWith('08');
 }
 
-/** Whether Postgres answers but refuses this user or database, which waiting does not cure. */
+/** Whether Postgres rejects this user or database, which no retry changes. */
 export function isDenied(error: unknown): boolean {
   return error instanceof postgres.PostgresError && DENIED_STATE.test(error.code);
 }
 
-/** Whether Postgres undid this because it and others waited for each other. Nothing of it was done. */
+/** Whether Postgres rolled the transaction back because of a deadlock. */
 export function isDeadlock(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === '40P01';
 }
 
-/** The error a caller gets: 503 when the database is away or too slow, else the error itself. */
+/** The error for the caller: 503 when the database is unavailable or too slow, else the error itself. */
 export function callerError(error: unknown): unknown {
   if (error instanceof ServiceError) return error;
   if (error instanceof postgres.PostgresError) {
     if (error.code === CANCELLED) return unavailable('the database took too long to answer', error);
-    return AWAY_STATE.test(error.code) ? unavailable('the database is not available', error) : error;
+    return UNAVAILABLE_STATE.test(error.code) ? unavailable('the database is not available', error) : error;
   }
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   return CONNECTION_CODE.test(code) ? unavailable('the connection to the database was lost', error) : error;
@@ -42,8 +42,8 @@ export function callerError(error: unknown): unknown {
 let guarded = false;
 
 /**
- * Keeps the process alive when the driver writes to a socket that has just closed; the query itself is
- * settled by its connection. Anything else uncaught ends the process with code 1, as it would without the guard.
+ * Keeps the process alive when the driver writes to a socket that has just closed; the connection rejects the
+ * query itself. Any other uncaught exception ends the process with code 1, as it would without this handler.
  */
 export function guardAgainstLateWrites(log: Log): void {
   if (guarded) return;

@@ -1,6 +1,7 @@
-// Connections for many callers: first come, first served, in a bounded queue with a deadline. A connection that breaks is
-// replaced when next needed. While the database is away one connection is tried every 250 ms; calls wait
-// for up to two seconds of outage and are then refused at once, until a try succeeds. All times are milliseconds.
+// A pool of connections: a bounded first-come, first-served queue with a deadline. Broken connections are
+// replaced on demand. While the database is down, one connection attempt is made every 250 ms; calls wait
+// through the first two seconds of an outage and are then rejected at once until an attempt succeeds.
+// All times are milliseconds. Why not the driver's pool: see connection.ts.
 import { unavailable } from '../../errors.ts';
 import type { Log } from '../log.ts';
 import { Connection, type ConnectionOptions } from './connection.ts';
@@ -9,7 +10,7 @@ import { callerError, isDenied } from './failures.ts';
 export interface PoolOptions extends ConnectionOptions {
   name: string;
   max: number;
-  /** A call's deadline, waiting for a connection included; a running statement always gets at least 900 ms. */
+  /** A call's deadline, including the wait for a connection; a running statement gets at least 900 ms. */
   timeoutMs: number;
   log: Log;
 }
@@ -22,9 +23,9 @@ interface Waiter {
 
 const MAX_WAITING = 4_000;
 const RETRY_MS = 250;
-const PATIENCE_MS = 2_000;
+const OUTAGE_TOLERANCE_MS = 2_000;
 const TICK_MS = 100;
-const LEAST_RUN_MS = 900;
+const MIN_RUN_MS = 900;
 const MAX_PREPARED = 2_000;
 
 export class Pool {
@@ -33,22 +34,22 @@ export class Pool {
   #idle: Connection[] = [];
   #waiting: Waiter[] = [];
   #opening = 0;
-  #awaySince = 0;
+  #downSince = 0;
   #retryAt = 0;
-  #awayCause: unknown;
+  #downCause: unknown;
   #closed = false;
-  #tickedAt = 0;
+  #lastTickAt = 0;
   #clock: ReturnType<typeof setInterval> | undefined;
 
   constructor(options: PoolOptions) {
     this.#options = options;
   }
 
-  /** Leases a connection to `work` and takes it back. Rejects with 503 when none comes free in time. */
+  /** Lends a connection to `work`. Rejects with 503 when none becomes free in time. */
   async lease<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
     const calledAt = Date.now();
     const connection = this.#idle.pop() ?? (await this.#wait(calledAt));
-    connection.deadlineAt = Math.max(calledAt + this.#options.timeoutMs, Date.now() + LEAST_RUN_MS);
+    connection.deadlineAt = Math.max(calledAt + this.#options.timeoutMs, Date.now() + MIN_RUN_MS);
     try {
       return await work(connection);
     } finally {
@@ -57,8 +58,8 @@ export class Pool {
     }
   }
 
-  /** Gives a connection's next statement a whole deadline of its own; for transactions. */
-  renew(connection: Connection): void {
+  /** Restarts the deadline, for each statement of a transaction. */
+  extendDeadline(connection: Connection): void {
     connection.deadlineAt = Date.now() + this.#options.timeoutMs;
   }
 
@@ -67,7 +68,7 @@ export class Pool {
     return { size, inUse: size - this.#idle.length, waiting: this.#waiting.length };
   }
 
-  /** Refuses new calls, waits up to `graceMs` for those in flight, then closes every connection. */
+  /** Rejects new calls, waits up to `graceMs` for those in flight, then closes every connection. */
   async close(graceMs: number): Promise<void> {
     this.#closed = true;
     this.#rejectWaiting(unavailable('the service is stopping'));
@@ -79,8 +80,8 @@ export class Pool {
 
   #wait(now: number): Promise<Connection> {
     if (this.#closed) throw unavailable('the service is stopping');
-    if (this.#waiting.length >= MAX_WAITING) throw unavailable('too many calls wait for the database');
-    if (this.#awaySince && now - this.#awaySince > PATIENCE_MS && now < this.#retryAt) throw this.#awayError();
+    if (this.#waiting.length >= MAX_WAITING) throw unavailable('too many calls are waiting for the database');
+    if (this.#downSince && now - this.#downSince > OUTAGE_TOLERANCE_MS && now < this.#retryAt) throw this.#downError();
     const connection = new Promise<Connection>((resolve, reject) => {
       this.#waiting.push({ resolve, reject, expiresAt: now + this.#options.timeoutMs });
     });
@@ -104,16 +105,16 @@ export class Pool {
     this.#grow(Date.now());
   }
 
-  /** Opens as many connections as calls wait for; one at a time while the database is away. */
+  /** Opens a connection for each waiting call; one at a time while the database is down. */
   #grow(now: number): void {
     while (!this.#closed && this.#waiting.length > this.#opening && this.#connections.size < this.#options.max) {
-      if (this.#awaySince && (now < this.#retryAt || this.#opening > 0)) return;
+      if (this.#downSince && (now < this.#retryAt || this.#opening > 0)) return;
       void this.#open(now);
     }
   }
 
   async #open(now: number): Promise<void> {
-    const connection = new Connection(this.#options, (broken) => this.#forget(broken));
+    const connection = new Connection(this.#options, (broken) => this.#remove(broken));
     connection.deadlineAt = now + this.#options.connectTimeoutMs;
     this.#connections.add(connection);
     this.#opening++;
@@ -121,39 +122,39 @@ export class Pool {
     try {
       await connection.exec('select 1');
       this.#opening--;
-      this.#opened(connection);
+      this.#onOpened(connection);
     } catch (error) {
       this.#opening--;
       connection.fail(error);
-      this.#refused(error);
+      this.#onOpenFailed(error);
     }
   }
 
-  #opened(connection: Connection): void {
-    if (this.#awaySince) this.#options.log.info('the database is back', { pool: this.#options.name });
-    this.#awaySince = 0;
+  #onOpened(connection: Connection): void {
+    if (this.#downSince) this.#options.log.info('the database is available again', { pool: this.#options.name });
+    this.#downSince = 0;
     connection.deadlineAt = 0;
     this.#release(connection);
     this.#grow(Date.now());
   }
 
-  #refused(error: unknown): void {
+  #onOpenFailed(error: unknown): void {
     const now = Date.now();
-    if (!this.#awaySince) {
-      this.#awaySince = now;
+    if (!this.#downSince) {
+      this.#downSince = now;
       this.#options.log.warn('the database does not answer', { pool: this.#options.name, error });
     }
     this.#retryAt = now + RETRY_MS;
-    this.#awayCause = error;
-    if (isDenied(error) || now - this.#awaySince > PATIENCE_MS) this.#rejectWaiting(this.#awayError());
+    this.#downCause = error;
+    if (isDenied(error) || now - this.#downSince > OUTAGE_TOLERANCE_MS) this.#rejectWaiting(this.#downError());
   }
 
-  #awayError(): unknown {
-    if (isDenied(this.#awayCause)) return this.#awayCause;
-    return unavailable('the database is not available', callerError(this.#awayCause));
+  #downError(): unknown {
+    if (isDenied(this.#downCause)) return this.#downCause;
+    return unavailable('the database is not available', callerError(this.#downCause));
   }
 
-  #forget(connection: Connection): void {
+  #remove(connection: Connection): void {
     this.#connections.delete(connection);
     const at = this.#idle.indexOf(connection);
     if (at >= 0) this.#idle.splice(at, 1);
@@ -166,15 +167,15 @@ export class Pool {
 
   #startClock(now: number): void {
     if (this.#clock) return;
-    this.#tickedAt = now;
+    this.#lastTickAt = now;
     this.#clock = setInterval(() => this.#tick(Date.now()), TICK_MS);
     this.#clock.unref?.();
   }
 
-  /** Enforces deadlines. After a stall of this process answers may be waiting unread, so one tick is let pass. */
+  /** Enforces deadlines. After a stall of the event loop, replies may be waiting unread: that tick is skipped. */
   #tick(now: number): void {
-    const stalled = now - this.#tickedAt > 10 * TICK_MS;
-    this.#tickedAt = now;
+    const stalled = now - this.#lastTickAt > 10 * TICK_MS;
+    this.#lastTickAt = now;
     if (stalled) return;
     for (const connection of [...this.#connections]) {
       if (connection.deadlineAt === 0 || connection.deadlineAt > now) continue;
@@ -182,7 +183,7 @@ export class Pool {
       connection.fail(unavailable('the database took too long to answer'));
     }
     while (this.#waiting[0] && this.#waiting[0].expiresAt <= now) {
-      this.#waiting.shift()?.reject(unavailable('the database has no connection free'));
+      this.#waiting.shift()?.reject(unavailable('no database connection became free in time'));
     }
     this.#grow(now);
   }

@@ -1,11 +1,11 @@
-// How values cross the wire: Postgres text to JavaScript and back.
-// int8 -> number, numeric -> string, date and timestamp -> text as stored, timestamptz -> ISO 8601 UTC
-// with exactly three digits of milliseconds, json and jsonb -> parsed, arrays -> arrays of these.
-// Sending: arrays become array literals, text is taken as it is (also as JSON, when the SQL asks for jsonb).
+// Conversion between JavaScript values and the Postgres text format.
+// int8 -> number, numeric -> string, date and timestamp -> text as stored, timestamptz -> ISO 8601 UTC with
+// exactly three decimals, json and jsonb -> parsed, arrays -> arrays of these.
+// Sending: arrays become array literals; strings are sent as they are, also as JSON where the SQL asks for jsonb.
 
 const INFINITY = /^-?infinity$/;
 
-/** `2026-01-02 03:04:05.678901+00` as `2026-01-02T03:04:05.678Z`; finer digits are cut off. */
+/** `2026-01-02 03:04:05.678901+00` as `2026-01-02T03:04:05.678Z`; further decimals are cut off. */
 export function isoTimestamp(text: string): string {
   const end = text.length - 3;
   if (text.charCodeAt(4) !== 45 || !text.endsWith('+00')) return isoTimestampSlow(text);
@@ -20,7 +20,7 @@ function isoTimestampSlow(text: string): string {
   return Number.isNaN(time.getTime()) ? text : time.toISOString();
 }
 
-/** Parses a Postgres array literal, nested ones too, with `parse` for each item that is not null. */
+/** Parses a Postgres array literal, also nested, with `parse` for each item except null. */
 export function parseArray(text: string, parse: (item: string) => unknown): unknown[] {
   let at = text.indexOf('{') + 1;
   const quoted = (): string => {

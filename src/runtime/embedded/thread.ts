@@ -1,11 +1,11 @@
-// The thread of the embedded Postgres: PGlite with pgvector and the gateway in front of it, away from the thread
-// that serves requests, because the engine blocks its own thread while it works. Started by embedded.ts with
-// `{ directory, port, password }`; tells `{ port }` or `{ error }`; any message to it means stop.
+// The thread of the embedded database: PGlite with pgvector, and the multiplexer in front of it. Separate from
+// the thread that serves requests, because the engine blocks its thread while it works. embedded.ts passes
+// `{ directory, port, password }`; the thread posts `{ port }` or `{ error }`; any message to it means stop.
 import { parentPort, workerData } from 'node:worker_threads';
 import { PGlite } from '@electric-sql/pglite';
 import { vector } from '@electric-sql/pglite-pgvector';
 
-import { type Engine, Gateway } from './gateway.ts';
+import { type Engine, Multiplexer } from './multiplexer.ts';
 
 const { directory, port, password } = workerData as { directory: string; port: number; password: string };
 
@@ -23,15 +23,15 @@ async function start(): Promise<void> {
     run: (messages, onRawData) => db.execProtocolRawStream(messages, { onRawData }),
     isInTransaction: () => db.isInTransaction(),
   };
-  const broken = (error: unknown): void => parentPort?.postMessage({ error: describe(error) });
-  const gateway = new Gateway(engine, password, broken);
-  const listening = await gateway.listen(port);
-  parentPort?.on('message', () => void stop(db, gateway));
-  parentPort?.postMessage({ port: listening });
+  const onFailure = (error: unknown): void => parentPort?.postMessage({ error: describe(error) });
+  const multiplexer = new Multiplexer(engine, password, onFailure);
+  const listeningPort = await multiplexer.listen(port);
+  parentPort?.on('message', () => void stop(db, multiplexer));
+  parentPort?.postMessage({ port: listeningPort });
 }
 
-async function stop(db: PGlite, gateway: Gateway): Promise<void> {
-  await gateway.close();
+async function stop(db: PGlite, multiplexer: Multiplexer): Promise<void> {
+  await multiplexer.close();
   try {
     await db.close();
     parentPort?.postMessage({ stopped: true });

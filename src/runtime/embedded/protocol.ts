@@ -1,6 +1,6 @@
-// The few parts of the Postgres wire protocol (version 3) that the embedded gateway must know: where messages
-// end, who may come in, and what a session that vanished has left behind.
-// All lengths are bytes. Nothing here fails: what cannot be read is incomplete or refused.
+// The parts of the Postgres wire protocol (version 3) that the multiplexer needs: message boundaries,
+// authentication, and cleanup after a closed connection. Lengths are bytes.
+// Nothing here fails: unreadable bytes are `incomplete` or `rejected`.
 import { timingSafeEqual } from 'node:crypto';
 
 const SSL_REQUEST = 80877103;
@@ -8,26 +8,29 @@ const CANCEL_REQUEST = 80877102;
 const PROTOCOL_3 = 196608;
 const MAX_STARTUP = 10_000;
 
-export type Opening = { kind: 'incomplete' } | { kind: 'encryption' | 'startup'; length: number } | { kind: 'refused' };
+export type Opening =
+  | { kind: 'incomplete' }
+  | { kind: 'encryption' | 'startup'; length: number }
+  | { kind: 'rejected' };
 
-/** What the first bytes of a connection ask for. Cancel requests are refused: one engine has nobody to cancel. */
+/** What the first bytes of a connection request. Cancel requests are rejected: the engine cannot cancel. */
 export function readOpening(bytes: Buffer): Opening {
   if (bytes.length < 8) return { kind: 'incomplete' };
   const length = bytes.readInt32BE(0);
   const code = bytes.readInt32BE(4);
   if (code === SSL_REQUEST && length === 8) return { kind: 'encryption', length };
-  if (code === CANCEL_REQUEST || code !== PROTOCOL_3 || length > MAX_STARTUP) return { kind: 'refused' };
+  if (code === CANCEL_REQUEST || code !== PROTOCOL_3 || length > MAX_STARTUP) return { kind: 'rejected' };
   return bytes.length < length ? { kind: 'incomplete' } : { kind: 'startup', length };
 }
 
-/** The length of the first message, or 0 while it is not complete. */
+/** The length of the first message, or 0 while it is incomplete. */
 export function messageLength(bytes: Buffer): number {
   if (bytes.length < 5) return 0;
   const length = 1 + bytes.readUInt32BE(1);
   return bytes.length < length ? 0 : length;
 }
 
-/** Whether the engine answers this message with "ready", which ends a unit of work. */
+/** Whether the engine answers this message with ReadyForQuery, which ends a unit of work. */
 export function endsUnit(type: string): boolean {
   return type === 'Q' || type === 'S';
 }
@@ -39,8 +42,8 @@ export function preparedName(message: Buffer): string {
 
 export function isPassword(message: Buffer, password: string): boolean {
   const given = message.subarray(5, message.length - 1);
-  const wanted = Buffer.from(password);
-  return message[0] === 112 && given.length === wanted.length && timingSafeEqual(given, wanted);
+  const expected = Buffer.from(password);
+  return message[0] === 112 && given.length === expected.length && timingSafeEqual(given, expected);
 }
 
 export const SYNC = frame('S', '');
@@ -59,7 +62,7 @@ export function fatal(sqlState: string, message: string): Buffer {
   return frame('E', `SFATAL\0VFATAL\0C${sqlState}\0M${message}\0\0`);
 }
 
-/** "You are in": parameters of the session and readiness. The key is of no use, there is nothing to cancel. */
+/** AuthenticationOk, session parameters, an unused cancellation key, and ReadyForQuery. */
 export function welcome(serverVersion: string): Buffer {
   const parameters = {
     server_version: serverVersion,

@@ -1,13 +1,13 @@
-// One process per data directory: a lock file that names a loopback port, at which its holder says a token. A lock
-// nobody listens for is stale, whatever became of the process number in it, and is taken over; where somebody listens
-// and says nothing, that may be a holder too busy to, as long as there is a process of that number.
-// Times are milliseconds. Fails with a message for people when the directory is in use.
+// Locks a data directory for one process: a file that names a loopback port, where the owner answers with a
+// token. A lock whose port does not answer is stale and is taken over, whatever its process id. A port that
+// accepts but stays silent may belong to a busy owner; it counts as alive while its process exists.
+// Times are milliseconds. Fails with a message for operators when the directory is in use.
 import { randomBytes } from 'node:crypto';
 import { link, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createConnection, createServer, type Server } from 'node:net';
 import process from 'node:process';
 
-interface Holder {
+interface Owner {
   pid: number;
   port: number;
   token: string;
@@ -16,13 +16,13 @@ interface Holder {
 const ANSWER_WITHIN_MS = 3_000;
 const ATTEMPTS = 5;
 
-/** Takes the lock file; resolves to its release. Rejects when another process holds it. */
+/** Takes the lock; resolves to a function that releases it. Rejects when another process holds it. */
 export async function lockFile(path: string): Promise<() => Promise<void>> {
   const token = randomBytes(16).toString('hex');
   const server = await answerWith(token);
-  const mine: Holder = { pid: process.pid, port: (server.address() as AddressInfo).port, token };
+  const own: Owner = { pid: process.pid, port: (server.address() as AddressInfo).port, token };
   try {
-    await takeOver(path, mine);
+    await takeOver(path, own);
   } catch (error) {
     server.close();
     throw error;
@@ -33,25 +33,25 @@ export async function lockFile(path: string): Promise<() => Promise<void>> {
   };
 }
 
-async function takeOver(path: string, mine: Holder): Promise<void> {
-  const draft = `${path}.${mine.token}`;
-  await writeFile(draft, JSON.stringify(mine), { mode: 0o600 });
+async function takeOver(path: string, own: Owner): Promise<void> {
+  const draft = `${path}.${own.token}`;
+  await writeFile(draft, JSON.stringify(own), { mode: 0o600 });
   try {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       if (await linked(draft, path)) return;
-      const holder = await readHolder(path);
-      if (holder && (await answers(holder))) {
-        throw new Error(`process ${holder.pid} already uses this data directory (${path}); stop it or set DATA_DIR`);
+      const owner = await readOwner(path);
+      if (owner && (await answers(owner))) {
+        throw new Error(`process ${owner.pid} already uses this data directory (${path}); stop it or set DATA_DIR`);
       }
-      await discard(path, holder, draft);
+      await discard(path, owner, draft);
     }
-    throw new Error(`the lock ${path} changes hands all the time`);
+    throw new Error(`the lock ${path} could not be taken: other processes keep taking it`);
   } finally {
     await rm(draft, { force: true });
   }
 }
 
-/** A link appears with its whole content or not at all, and only where nothing is. */
+/** A link is created atomically with its content, and only where no file exists. */
 async function linked(draft: string, path: string): Promise<boolean> {
   try {
     await link(draft, path);
@@ -62,17 +62,17 @@ async function linked(draft: string, path: string): Promise<boolean> {
   }
 }
 
-async function readHolder(path: string): Promise<Holder | undefined> {
+async function readOwner(path: string): Promise<Owner | undefined> {
   try {
-    return JSON.parse(await readFile(path, 'utf8')) as Holder;
+    return JSON.parse(await readFile(path, 'utf8')) as Owner;
   } catch (error) {
     if (error instanceof SyntaxError || isCode(error, 'ENOENT')) return undefined;
     throw error;
   }
 }
 
-/** Moves a stale lock away; puts it back when somebody else has renewed it in between. */
-async function discard(path: string, stale: Holder | undefined, draft: string): Promise<void> {
+/** Removes a stale lock; restores it when another process has replaced it meanwhile. */
+async function discard(path: string, stale: Owner | undefined, draft: string): Promise<void> {
   const aside = `${draft}.stale`;
   try {
     await rename(path, aside);
@@ -80,7 +80,7 @@ async function discard(path: string, stale: Holder | undefined, draft: string): 
     if (isCode(error, 'ENOENT')) return;
     throw error;
   }
-  const moved = await readHolder(aside);
+  const moved = await readOwner(aside);
   if (moved && moved.token !== stale?.token) await linked(aside, path);
   await rm(aside, { force: true });
 }
@@ -88,7 +88,7 @@ async function discard(path: string, stale: Holder | undefined, draft: string): 
 function answerWith(token: string): Promise<Server> {
   return new Promise((resolve, reject) => {
     const server = createServer((socket) => {
-      // Who asks and leaves early is of no interest.
+      // The client closed early.
       socket.on('error', () => socket.destroy());
       socket.end(token);
     });
@@ -98,26 +98,29 @@ function answerWith(token: string): Promise<Server> {
   });
 }
 
-function answers(holder: Holder): Promise<boolean> {
+function answers(owner: Owner): Promise<boolean> {
   return new Promise((resolve) => {
-    let said = '';
-    const socket = createConnection({ host: '127.0.0.1', port: holder.port });
+    let received = '';
+    const socket = createConnection({ host: '127.0.0.1', port: owner.port });
     const done = (isBusy = false): void => {
       clearTimeout(timer);
       socket.destroy();
-      resolve(said === holder.token || isBusy);
+      resolve(received === owner.token || isBusy);
     };
-    // What has arrived while this process itself was held up gets its turn first.
-    const timer = setTimeout(() => setTimeout(() => done(said === '' && isRunning(holder.pid)), 0), ANSWER_WITHIN_MS);
+    // The inner timeout lets data be read that arrived while the event loop was stalled.
+    const timer = setTimeout(
+      () => setTimeout(() => done(received === '' && isRunning(owner.pid)), 0),
+      ANSWER_WITHIN_MS,
+    );
     socket.on('data', (bytes) => {
-      said += bytes.toString();
+      received += bytes.toString();
     });
     socket.on('end', () => done());
     socket.on('error', () => done());
   });
 }
 
-/** Whether there is a process of this number, of this user's or another's. */
+/** Whether a process with this id exists, of any user. */
 function isRunning(pid: number): boolean {
   try {
     return process.kill(pid, 0);
