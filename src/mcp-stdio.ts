@@ -10,9 +10,9 @@ import { attachRequestContext } from './access/request-context.ts';
 import { createApi, documentFor } from './api.ts';
 import { type App, closeApp, createApp } from './app.ts';
 import { ConfigError, readConfig, readEnvironment, withGeneratedSecrets } from './config.ts';
-import { mcpServer, type OpenToolContext } from './mcp/server.ts';
+import { mcpServer } from './mcp/server.ts';
 import type { Profile } from './mcp/tool.ts';
-import { type DescribeRoutes, openToolContext } from './mcp/tool-context.ts';
+import { type DescribeRoutes, type OpenToolContext, openToolContext } from './mcp/tool-context.ts';
 import { createLog } from './runtime/log.ts';
 import { Stages } from './runtime/stages.ts';
 

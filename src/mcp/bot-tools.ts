@@ -2,14 +2,12 @@
 // is made. Failures are those of the operations.
 // Contract: interface#mcp, interface#bot.
 import { Type } from '@sinclair/typebox';
-import { requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
 import { WhoamiSchema, whoami } from '../admin/routes.ts';
 import { BOT_NAME, listBots, registerBot, revokeBot } from '../bots/bots.ts';
 import { identifyBot } from '../bots/identify-bot.ts';
 import { BotSchema, IdentifiedSchema, WithSecret } from '../bots/routes.ts';
-import { unauthorized } from '../errors.ts';
 import { Revoked } from '../http/openapi.ts';
-import { ADDS, defineTool, READS, REPLACES, type Tool, type ToolContext, toolInput } from './tool.ts';
+import { ADDS, defineTool, READS, REPLACES, type Tool, toolInput } from './tool.ts';
 
 const Name = Type.String({
   pattern: BOT_NAME.source,
@@ -20,68 +18,63 @@ const Permissions = Type.Object(
   { description: 'Operations (create, read, update, delete) by entity name; no wildcards.' },
 );
 
-function admin({ caller }: ToolContext): TenantCaller {
-  return requireTenantAdmin(caller);
-}
-
 export const BOT_TOOLS: readonly Tool[] = [
   defineTool({
     name: 'register_bot',
     title: 'Register a bot',
     description: 'Registers a bot in the tenant. The result contains its secret, which is not shown again.',
     profile: 'basic',
+    access: 'admin',
     hints: ADDS,
     input: toolInput({ name: Name, permissions: Type.Optional(Permissions) }),
     output: WithSecret,
-    run: async (context, { name, permissions, tenantSlug }) => {
-      const caller = admin(context);
-      return registerBot(context.app, caller, { name, permissions, tenantSlug: tenantSlug ?? caller.tenant.slug });
-    },
+    run: async ({ app, caller }, { name, permissions, tenantSlug = caller.tenant.slug }) =>
+      registerBot(app, caller, { name, permissions, tenantSlug }),
   }),
   defineTool({
     name: 'identify_bot',
     title: 'Identify a bot',
     description: 'Exchanges a bot’s name and secret for a token of one hour.',
     profile: 'basic',
+    access: 'admin',
     hints: ADDS,
     input: toolInput({ name: Type.String(), secret: Type.String({ description: 'The bot’s secret. Sensitive.' }) }),
     output: IdentifiedSchema,
-    run: async (context, { name, secret }) =>
-      identifyBot(context.app, admin(context), { name, secret }, context.request),
+    run: async ({ app, caller, request }, { name, secret }) => identifyBot(app, caller, { name, secret }, request),
   }),
   defineTool({
     name: 'list_bots',
     title: 'List bots',
     description: 'Lists the bots of the tenant, including revoked ones, without their secrets.',
     profile: 'basic',
+    access: 'admin',
     hints: READS,
     input: toolInput({}),
     output: Type.Object({ bots: Type.Array(BotSchema) }),
-    run: async (context) => ({ bots: await listBots(context.app, admin(context)) }),
+    run: async ({ app, caller }) => ({ bots: await listBots(app, caller) }),
   }),
   defineTool({
     name: 'whoami_bot',
     title: 'Who am I',
     description: 'Shows the bot or other credential of this connection, its tenant and its permissions.',
     profile: 'basic',
+    access: 'any',
     hints: READS,
     input: toolInput({}),
     output: WhoamiSchema,
-    run: async ({ caller }) => {
-      if (caller === null) throw unauthorized();
-      return whoami(caller);
-    },
+    run: async ({ caller }) => whoami(caller),
   }),
   defineTool({
     name: 'revoke_bot',
     title: 'Revoke a bot',
     description: 'Revokes a bot permanently. It gets no more tokens; those it holds expire within the hour.',
     profile: 'basic',
+    access: 'admin',
     hints: REPLACES,
     input: toolInput({ bot_id: Type.String({ description: 'The id of the bot, a UUID.' }) }),
     output: Revoked,
-    run: async (context, { bot_id: id }) => {
-      await revokeBot(context.app, admin(context), id);
+    run: async ({ app, caller }, { bot_id: id }) => {
+      await revokeBot(app, caller, id);
       return { id: id.toLowerCase(), revoked: true };
     },
   }),

@@ -3,7 +3,6 @@
 // Contract: decisions#mcp.
 
 import { Type } from '@sinclair/typebox';
-import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import { listEntities } from '../entities/entities.ts';
 import { EntitySchema } from '../entities/routes.ts';
 import { Deleted } from '../http/openapi.ts';
@@ -12,10 +11,10 @@ import { listRecords } from '../records/read/list.ts';
 import { readRecord } from '../records/read/read.ts';
 import { RecordPageSchema, RecordSchema, ValuesSchema } from '../records/record.ts';
 import { shape } from '../records/shape.ts';
-import { autocommit, type WriteContext } from '../records/write/context.ts';
+import { autocommit } from '../records/write/context.ts';
 import { createRecord, deleteRecord, updateRecord, type Written } from '../records/write/write.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { ADDS, defineTool, EntityName, READS, REPLACES, type Tool, type ToolContext, toolInput } from './tool.ts';
+import { ADDS, defineTool, EntityName, READS, REPLACES, type Tool, toolInput } from './tool.ts';
 
 const RecordId = Type.String({ minLength: 1, maxLength: 100, description: 'The id of the record, a UUID.' });
 const { limitMax, pageMax, resolveDepthMax } = LIMITS.list;
@@ -46,15 +45,6 @@ const Query = toolInput({
 
 const Data = Type.Unsafe<JsonObject>({ ...ValuesSchema, description: 'Values by field key.' });
 
-/** The caller inside its tenant. 400, 401 and 403 as for REST. */
-function inTenant({ caller }: ToolContext): TenantCaller {
-  return requireTenant(caller);
-}
-
-function writing(context: ToolContext): WriteContext {
-  return autocommit(context.app, inTenant(context));
-}
-
 function flat({ row, scope }: Written): object {
   return shape(row, scope.entity, scope.fields);
 }
@@ -65,64 +55,71 @@ export const RECORD_TOOLS: readonly Tool[] = [
     title: 'List entities',
     description: 'Lists the entities (record types) that you may read, with their fields.',
     profile: 'basic',
+    access: 'tenant',
     hints: READS,
     input: toolInput({}),
     output: Type.Object({ entities: Type.Array(EntitySchema) }),
-    run: async (context) => ({ entities: await listEntities(context.app, inTenant(context)) }),
+    run: async ({ app, caller }) => ({ entities: await listEntities(app, caller) }),
   }),
   defineTool({
     name: 'query_records',
     title: 'Query records',
     description: 'Lists the records of an entity that match a condition, one page at a time, with the exact total.',
     profile: 'basic',
+    access: 'tenant',
     hints: READS,
     input: Query,
     output: RecordPageSchema,
-    run: async (context, { entity_name: name, tenantSlug: _, ...input }) =>
-      listRecords(context.app, inTenant(context), name, input),
+    run: async ({ app, caller }, { entity_name: name, tenantSlug: _, ...input }) =>
+      listRecords(app, caller, name, input),
   }),
   defineTool({
     name: 'get_record',
     title: 'Get a record',
     description: 'Reads one record of an entity by its id.',
     profile: 'basic',
+    access: 'tenant',
     hints: READS,
     input: toolInput({ entity_name: EntityName, record_id: RecordId, ...Expansion }),
     output: RecordSchema,
-    run: async (context, { entity_name: name, record_id: id, ...input }) =>
-      (await readRecord(context.app, inTenant(context), name, id, input)).record,
+    run: async ({ app, caller }, { entity_name: name, record_id: id, ...input }) =>
+      (await readRecord(app, caller, name, id, input)).record,
   }),
   defineTool({
     name: 'create_record',
     title: 'Create a record',
     description: 'Creates a record of an entity from values by field key and returns it.',
     profile: 'basic',
+    access: 'tenant',
     hints: ADDS,
     input: toolInput({ entity_name: EntityName, data: Data }),
     output: RecordSchema,
-    run: async (context, { entity_name: name, data }) => flat(await createRecord(writing(context), name, data)),
+    run: async ({ app, caller }, { entity_name: name, data }) =>
+      flat(await createRecord(autocommit(app, caller), name, data)),
   }),
   defineTool({
     name: 'update_record',
     title: 'Change a record',
     description: 'Changes the given fields; null clears an optional one.',
     profile: 'basic',
+    access: 'tenant',
     hints: REPLACES,
     input: toolInput({ entity_name: EntityName, record_id: RecordId, data: Data }),
     output: RecordSchema,
-    run: async (context, { entity_name: name, record_id: id, data }) =>
-      flat(await updateRecord(writing(context), name, id, data)),
+    run: async ({ app, caller }, { entity_name: name, record_id: id, data }) =>
+      flat(await updateRecord(autocommit(app, caller), name, id, data)),
   }),
   defineTool({
     name: 'delete_record',
     title: 'Delete a record',
     description: 'Deletes a record permanently.',
     profile: 'basic',
+    access: 'tenant',
     hints: REPLACES,
     input: toolInput({ entity_name: EntityName, record_id: RecordId }),
     output: Deleted,
-    run: async (context, { entity_name: name, record_id: id }) => {
-      await deleteRecord(writing(context), name, id);
+    run: async ({ app, caller }, { entity_name: name, record_id: id }) => {
+      await deleteRecord(autocommit(app, caller), name, id);
       return { id: id.toLowerCase(), deleted: true };
     },
   }),

@@ -21,9 +21,9 @@ import {
   requireSessionOwner,
   setSessionTenant,
 } from './mcp-sessions.ts';
-import { mcpServer, type OpenedToolContext } from './server.ts';
+import { mcpServer } from './server.ts';
 import type { Profile } from './tool.ts';
-import { type DescribeRoutes, openToolContext } from './tool-context.ts';
+import { type DescribeRoutes, type OpenedToolContext, openToolContext } from './tool-context.ts';
 
 const TAG = 'MCP';
 const Ended = Type.Object({ ended: Type.Literal(true) });

@@ -3,6 +3,7 @@
 // with the error envelope of REST, never a protocol error. Contract: decisions#mcp.
 import { type CallToolResult, McpServer, type StandardSchemaWithJSON } from '@modelcontextprotocol/server';
 import type { TSchema } from '@sinclair/typebox';
+import { requireTenant, requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
 import { requestIdOf } from '../access/request-context.ts';
 import type { App } from '../app.ts';
 import { ServiceError, unauthorized } from '../errors.ts';
@@ -14,6 +15,7 @@ import { RECORD_TOOLS } from './record-tools.ts';
 import { plainSchema } from './schema.ts';
 import { TENANT_TOOLS } from './tenant-tools.ts';
 import type { Profile, Tool, ToolContext } from './tool.ts';
+import type { OpenToolContext } from './tool-context.ts';
 import { WEBHOOK_TOOLS } from './webhook-tools.ts';
 
 const TOOLS: readonly Tool[] = [...TENANT_TOOLS, ...RECORD_TOOLS, ...BOT_TOOLS, ...WEBHOOK_TOOLS];
@@ -21,15 +23,6 @@ const INFO = { name: 'tenant-data-service', title: 'Tenant Data Service', versio
 const LIST_TTL_MS = 60_000;
 const INSTRUCTIONS = `Records of a tenant's entities. Start with list_entities; query_records finds records by a condition. A super-admin
 names the tenant with select_tenant or in the argument tenantSlug; every other credential belongs to a tenant.`;
-
-/** A context, and the failure to authenticate that every tool with a credential answers with. */
-export interface OpenedToolContext {
-  context: ToolContext;
-  failure?: ServiceError;
-}
-
-/** Opens the context in a tenant; without a slug in the session's. */
-export type OpenToolContext = (tenantSlug: string | undefined) => Promise<OpenedToolContext>;
 
 /** Schemas are converted once; a server is made for every request. */
 const REGISTERED = TOOLS.map((tool) => ({
@@ -77,11 +70,11 @@ async function call(app: App, tool: Tool, open: OpenToolContext, input: unknown)
     const slug = (input as { tenantSlug?: unknown }).tenantSlug;
     const { context, failure } = await open(typeof slug === 'string' ? slug : undefined);
     requestId = requestIdOf(context.request);
-    if (tool.isOpen !== true) {
-      if (failure !== undefined) throw failure;
-      if (context.caller === null) throw unauthorized();
-    }
-    const result = (await tool.run(context, check(tool.input, input))) as Record<string, unknown>;
+    if (tool.access !== 'open' && context.caller === null) throw failure ?? unauthorized();
+    const checked = check(tool.input, input);
+    if (tool.access === 'tenant') requireTenant(context.caller);
+    if (tool.access === 'admin') requireTenantAdmin(context.caller);
+    const result = (await tool.run(context as ToolContext<TenantCaller>, checked)) as Record<string, unknown>;
     return { content: [{ type: 'text', text: JSON.stringify(result) }], structuredContent: result };
   } catch (error) {
     return failed(app, error, requestId);

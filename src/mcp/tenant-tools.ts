@@ -2,7 +2,6 @@
 // both limited to what the caller may use. Failures are those of the operations.
 // Contract: interface#mcp.
 import { Type } from '@sinclair/typebox';
-import { requireTenant } from '../access/caller.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { Uuid } from '../http/openapi.ts';
 import { signIn } from '../users/sign-in.ts';
@@ -20,8 +19,8 @@ export const TENANT_TOOLS: readonly Tool[] = [
     description: `Signs a user in with e-mail address and password (sensitive: do not repeat or store it) and returns a JWT valid for
 24 hours, to be sent as "Authorization: Bearer". Needs no credential.`,
     profile: 'basic',
+    access: 'open',
     hints: ADDS,
-    isOpen: true,
     input: Type.Object(
       {
         tenantSlug: TENANT_SLUG,
@@ -39,6 +38,7 @@ export const TENANT_TOOLS: readonly Tool[] = [
     description: `Sets the tenant of this session. Without a session it only checks that you may work in the tenant; name the tenant
 in the argument tenantSlug of each call instead.`,
     profile: 'basic',
+    access: 'tenant',
     hints: { ...REPLACES, destructiveHint: false },
     input: Type.Object({ tenantSlug: TENANT_SLUG }, { additionalProperties: false }),
     output: Type.Object({
@@ -46,7 +46,7 @@ in the argument tenantSlug of each call instead.`,
       isKept: Type.Boolean({ description: 'Whether the session keeps it.' }),
     }),
     run: async ({ caller, selectTenant }) => {
-      const { id, slug, name } = requireTenant(caller).tenant;
+      const { id, slug, name } = caller.tenant;
       return { tenant: { id, slug, name }, isKept: await selectTenant(slug) };
     },
   }),
@@ -56,6 +56,7 @@ in the argument tenantSlug of each call instead.`,
     description:
       'The OpenAPI 3.1 document of the REST routes that you may use, with a route for each entity that you may use.',
     profile: 'basic',
+    access: 'any',
     hints: READS,
     input: toolInput({}),
     output: Type.Object(
@@ -74,14 +75,15 @@ in the argument tenantSlug of each call instead.`,
     description: `A TypeScript client for the tenant’s entities, with the fields and operations that you may use: one file without
 dependencies, to be saved and imported.`,
     profile: 'basic',
+    access: 'tenant',
     hints: READS,
     input: toolInput({}),
     output: Type.Object({ language: Type.Literal('typescript'), filename: Type.String(), source: Type.String() }),
     run: async ({ app, caller }) => {
-      const inTenant = requireTenant(caller);
-      const entities = visibleEntities(await catalogOf(app, inTenant.tenant), inTenant);
-      const source = clientSource(entities, { baseUrl: app.config.baseUrl ?? app.address, slug: inTenant.tenant.slug });
-      return { language: 'typescript', filename: `${inTenant.tenant.slug}-client.ts`, source };
+      const { slug } = caller.tenant;
+      const entities = visibleEntities(await catalogOf(app, caller.tenant), caller);
+      const source = clientSource(entities, { baseUrl: app.config.baseUrl ?? app.address, slug });
+      return { language: 'typescript', filename: `${slug}-client.ts`, source };
     },
   }),
 ];

@@ -8,7 +8,6 @@ import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import { withEntities } from './api-view.ts';
-import type { OpenedToolContext } from './server.ts';
 import { TENANT_SLUG, type ToolContext } from './tool.ts';
 import { visibleEntities } from './visible-entities.ts';
 
@@ -16,6 +15,15 @@ type Json = Record<string, unknown>;
 
 /** The API document of the routes that a caller may use. */
 export type DescribeRoutes = (caller: Caller) => Json;
+
+/** A context, and the failure to authenticate that every tool with a credential answers with. */
+export interface OpenedToolContext {
+  context: ToolContext;
+  failure?: ServiceError;
+}
+
+/** Opens the context in a tenant; without a slug in the session's. */
+export type OpenToolContext = (tenantSlug: string | undefined) => Promise<OpenedToolContext>;
 
 const SLUG = new RegExp(TENANT_SLUG.pattern as string);
 

@@ -2,18 +2,21 @@
 // calls with the caller of its context. Operations check rights, as for REST. Failures are ServiceErrors.
 // Contract: interface#mcp, decisions#mcp.
 import { type Static, type TObject, type TProperties, type TSchema, Type } from '@sinclair/typebox';
-import type { Caller } from '../access/caller.ts';
+import type { Caller, TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 
 export type Profile = 'basic' | 'advanced';
 
+/** Who may call a tool: anyone, any credential, any credential inside a tenant, a tenant admin. */
+export type ToolAccess = 'open' | 'any' | 'tenant' | 'admin';
+type CallerOf<A extends ToolAccess> = A extends 'open' ? Caller | null : A extends 'any' ? Caller : TenantCaller;
+
 /** The context of a tool call. */
-export interface ToolContext {
+export interface ToolContext<C extends Caller | null = Caller | null> {
   readonly app: App;
   /** Carries the credential, the tenant header and the client's address. */
   readonly request: Request;
-  /** Null without a credential, and when authentication failed. */
-  readonly caller: Caller | null;
+  readonly caller: C;
   /** The API document, limited to what the caller may use. */
   describeApi(): Promise<Record<string, unknown>>;
   /** Sets the session's tenant; false without a session. */
@@ -28,7 +31,7 @@ export interface Hints {
   openWorldHint: boolean;
 }
 
-export interface Tool<I extends TObject = TObject> {
+export interface Tool<I extends TObject = TObject, A extends ToolAccess = ToolAccess> {
   name: string;
   title: string;
   description: string;
@@ -37,9 +40,8 @@ export interface Tool<I extends TObject = TObject> {
   input: I;
   /** The structured content: always an object. */
   output: TSchema;
-  /** Set on a tool that neither needs nor uses a credential. */
-  isOpen?: true;
-  run(context: ToolContext, input: Static<I>): Promise<object>;
+  access: A;
+  run(context: ToolContext<CallerOf<A>>, input: Static<I>): Promise<object>;
 }
 
 export const READS: Hints = { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false };
@@ -62,7 +64,7 @@ export function toolInput<P extends TProperties>(properties: P) {
 }
 
 /** Checks a tool's types, then erases them. */
-export function defineTool<I extends TObject>(definition: Tool<I>): Tool {
+export function defineTool<I extends TObject, const A extends ToolAccess>(definition: Tool<I, A>): Tool {
   return definition as unknown as Tool;
 }
 

@@ -2,19 +2,14 @@
 // them need a tenant admin, as over REST. Failures are those of the operations.
 // Contract: interface#mcp, interface#subscription.
 import { Type } from '@sinclair/typebox';
-import { requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
 import { RECORD_EVENTS } from '../events/event.ts';
 import { Deleted } from '../http/openapi.ts';
 import { LIMITS } from '../limits.ts';
 import { SubscriptionSchema } from '../webhooks/routes.ts';
 import { createSubscription, deleteSubscription, listSubscriptions } from '../webhooks/subscriptions/subscriptions.ts';
-import { ADDS, defineTool, EntityName, READS, REPLACES, type Tool, type ToolContext, toolInput } from './tool.ts';
+import { ADDS, defineTool, EntityName, READS, REPLACES, type Tool, toolInput } from './tool.ts';
 
 const { urlMax, secretMax, descriptionMax } = LIMITS.webhook;
-
-function admin({ caller }: ToolContext): TenantCaller {
-  return requireTenantAdmin(caller);
-}
 
 export const WEBHOOK_TOOLS: readonly Tool[] = [
   defineTool({
@@ -22,6 +17,7 @@ export const WEBHOOK_TOOLS: readonly Tool[] = [
     title: 'Create a webhook',
     description: 'Sends a POST to a URL for every later change of an entity’s records.',
     profile: 'advanced',
+    access: 'admin',
     hints: { ...ADDS, openWorldHint: true },
     input: toolInput({
       entity_name: EntityName,
@@ -34,30 +30,30 @@ export const WEBHOOK_TOOLS: readonly Tool[] = [
       description: Type.Optional(Type.String({ maxLength: descriptionMax })),
     }),
     output: SubscriptionSchema,
-    run: async (context, { tenantSlug: _, ...input }) => createSubscription(context.app, admin(context), input),
+    run: async ({ app, caller }, { tenantSlug: _, ...input }) => createSubscription(app, caller, input),
   }),
   defineTool({
     name: 'list_webhooks',
     title: 'List webhooks',
     description: 'Lists the webhook subscriptions of the tenant, or of one entity, without their secrets.',
     profile: 'advanced',
+    access: 'admin',
     hints: READS,
     input: toolInput({ entity_name: Type.Optional(EntityName) }),
     output: Type.Object({ webhooks: Type.Array(SubscriptionSchema) }),
-    run: async (context, { entity_name: name }) => ({
-      webhooks: await listSubscriptions(context.app, admin(context), name),
-    }),
+    run: async ({ app, caller }, { entity_name: name }) => ({ webhooks: await listSubscriptions(app, caller, name) }),
   }),
   defineTool({
     name: 'delete_webhook',
     title: 'Delete a webhook',
     description: 'Deletes a webhook subscription and its delivery log.',
     profile: 'advanced',
+    access: 'admin',
     hints: REPLACES,
     input: toolInput({ webhook_id: Type.String({ description: 'The id of the subscription.' }) }),
     output: Deleted,
-    run: async (context, { webhook_id: id }) => {
-      await deleteSubscription(context.app, admin(context), id);
+    run: async ({ app, caller }, { webhook_id: id }) => {
+      await deleteSubscription(app, caller, id);
       return { id: id.toLowerCase(), deleted: true };
     },
   }),
