@@ -29,7 +29,7 @@ async function role(name: string, permissions: Record<string, string[]> = READ):
 }
 
 /** Ways to assign a role. */
-const GIFTS: [string, (name: string, id: string) => Promise<Answer>][] = [
+const ASSIGNMENTS: [string, (name: string, id: string) => Promise<Answer>][] = [
   ['a user', (name) => tenant.post('/api/users', { email: `${name}@a.test`, name, role: name, password: PASSWORD })],
   ['an invited user', (name) => tenant.post('/api/users', { email: `${name}@a.test`, name, role: name })],
   [
@@ -44,20 +44,20 @@ const GIFTS: [string, (name: string, id: string) => Promise<Answer>][] = [
 ];
 
 describe('deleting a role', () => {
-  test.each(GIFTS)('while it is assigned to %s: one of the two fails', async (kind, give) => {
+  test.each(ASSIGNMENTS)('while it is assigned to %s: one of the two fails', async (kind, assign) => {
     const outcomes = new Set<string>();
     for (let round = 0; round < ROUNDS; round++) {
       const name = `${kind.replaceAll(/\W/g, '')}${round}`.toLowerCase();
       const id = await role(name);
-      const [given, deleted] = await Promise.all([give(name, id), tenant.delete(`/api/roles/${name}`)]);
-      outcomes.add(`${given.status} ${deleted.status}`);
+      const [assigned, deleted] = await Promise.all([assign(name, id), tenant.delete(`/api/roles/${name}`)]);
+      outcomes.add(`${assigned.status} ${deleted.status}`);
     }
     for (const outcome of outcomes) expect(['201 409', '400 200']).toContain(outcome);
   });
 
   test('while a platform key is issued with it and its API drops it: the key keeps it, or is not issued', async () => {
     for (let round = 0; round < ROUNDS; round++) {
-      const name = `given${round}`;
+      const name = `role${round}`;
       await role(name);
       const permissions = { orders: { [name]: ['read'], other: ['read'] } };
       const api = { name, slug: name, roles: [name, 'other'], permissions };
@@ -115,12 +115,12 @@ describe('the grants on an entity', () => {
     expect(await ask('/api/entities/papers/records')).toEqual([403, 403, 403]);
     expect((await holders[0]?.get('/api/views/all-papers/records'))?.status).toBe(403);
     expect(await ask('/api/entities/orders/records')).toEqual([200, 200, 200]);
-    const told = [
+    const answers = [
       await tenant.get('/api/roles/clerk'),
       await tenant.get(`/api/apis/${api.id}`),
       await tenant.get('/api/auth/bots'),
     ];
-    for (const { text } of told) expect(text).not.toContain('papers');
+    for (const { text } of answers) expect(text).not.toContain('papers');
   });
 
   test('leave the restrictions of roles in place, so that hidden data stays hidden', async () => {

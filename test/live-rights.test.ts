@@ -26,9 +26,9 @@ const newTenant = () => tenantWithEntities(service, ['articles'], fields('title 
 const stream = async (tenant: TestTenant, key: string): Promise<EventStream> =>
   keep(await connectEvents(service.url, tenant.slug, key));
 
-/** `story` resolves to how long connections outlived a right; it is repeated if the machine was slow. */
-async function endsInTime(story: () => Promise<number>): Promise<void> {
-  expect(await fastest(WITHIN_MS, story)).toBeLessThan(WITHIN_MS);
+/** `measure` resolves to how long connections outlasted a right; it is repeated if the machine was slow. */
+async function endsInTime(measure: () => Promise<number>): Promise<void> {
+  expect(await fastest(WITHIN_MS, measure)).toBeLessThan(WITHIN_MS);
 }
 
 test('a suspended tenant: its streams end and its sockets are closed', () =>
@@ -43,7 +43,7 @@ test('a suspended tenant: its streams end and its sockets are closed', () =>
     });
   }));
 
-test.each<[string, (tenant: TestTenant) => Promise<{ token: string; takeAway(): Promise<unknown> }>]>([
+test.each<[string, (tenant: TestTenant) => Promise<{ token: string; revoke(): Promise<unknown> }>]>([
   [
     'a platform key that is revoked',
     async (tenant) => {
@@ -51,7 +51,7 @@ test.each<[string, (tenant: TestTenant) => Promise<{ token: string; takeAway(): 
       const { id } = (await tenant.post('/api/apis', api)).body.data;
       const keys = `/api/apis/${id}/keys`;
       const issued = (await tenant.post(keys, { role: 'viewer', label: 'a', ttlDays: 1 })).body.data;
-      return { token: issued.key, takeAway: () => tenant.delete(`${keys}/${issued.id}`) };
+      return { token: issued.key, revoke: () => tenant.delete(`${keys}/${issued.id}`) };
     },
   ],
   [
@@ -60,7 +60,7 @@ test.each<[string, (tenant: TestTenant) => Promise<{ token: string; takeAway(): 
       const role = await addRole(service, tenant, READ_ALL);
       const input = { label: 'a', roleId: role.id, scopes: ['channels:read'], ttlDays: 1 };
       const { id, key } = (await tenant.post('/api/auth/public-keys', input)).body.data;
-      return { token: key, takeAway: () => tenant.delete(`/api/auth/public-keys/${id}`) };
+      return { token: key, revoke: () => tenant.delete(`/api/auth/public-keys/${id}`) };
     },
   ],
   [
@@ -69,26 +69,26 @@ test.each<[string, (tenant: TestTenant) => Promise<{ token: string; takeAway(): 
       const role = await addRole(service, tenant, READ_ALL);
       const input = { label: 'a', roleId: role.id, scopes: ['channels:read'], ttlDays: 1 };
       const { key } = (await tenant.post('/api/auth/public-keys', input)).body.data;
-      return { token: key, takeAway: () => tenant.patch(`/api/roles/${role.name}`, { permissions: {} }) };
+      return { token: key, revoke: () => tenant.patch(`/api/roles/${role.name}`, { permissions: {} }) };
     },
   ],
   [
     'an admin session that is ended',
     async (tenant) => {
       const token = await adminSession(service, tenant);
-      return { token, takeAway: () => bearer(service, token).delete('/api/admin/sessions/current') };
+      return { token, revoke: () => bearer(service, token).delete('/api/admin/sessions/current') };
     },
   ],
 ])('%s: its open connections hear nothing from then on', (name, prepare) =>
   endsInTime(async () => {
     const tenant = await newTenant();
-    const { token, takeAway } = await prepare(tenant);
+    const { token, revoke } = await prepare(tenant);
     const socket = keep(await subscribeSocket(service.url, token, 'articles'));
     const events = name.startsWith('a platform') ? await stream(tenant, token) : null;
-    await tenant.post(RECORDS, { title: 'heard' });
-    expect((await socket.next()).data.title).toBe('heard');
-    await takeAway();
-    const outlivedMs = await durationOf(async () => {
+    await tenant.post(RECORDS, { title: 'before' });
+    expect((await socket.next()).data.title).toBe('before');
+    await revoke();
+    const remainedMs = await durationOf(async () => {
       await tenant.post(RECORDS, { title: 'unheard' });
       await events?.ended();
       if (name.includes('role')) {
@@ -96,7 +96,7 @@ test.each<[string, (tenant: TestTenant) => Promise<{ token: string; takeAway(): 
       } else expect(await socket.ended()).toBe(4401);
     });
     expect(JSON.stringify([socket.messages, events?.text])).not.toContain('unheard');
-    return outlivedMs;
+    return remainedMs;
   }),
 );
 

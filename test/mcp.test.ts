@@ -500,7 +500,7 @@ describe('generated', () => {
       expect(await compile(directory, 'misuse.ts')).toEqual(['3', '4', '5', '6', '7']);
       const { use } = await import(join(directory, 'use.ts'));
       expect(await use(owner)).toEqual({ title: 'by client', all: true, code: 'VALIDATION_ERROR', gone: 'NOT_FOUND' });
-      await hears(await import(join(directory, 'use.ts')));
+      await checkEvents(await import(join(directory, 'use.ts')));
     } finally {
       await rm(directory, { recursive: true, force: true });
     }
@@ -516,16 +516,16 @@ describe('generated', () => {
 });
 
 /** The client follows the event stream, and accepts only webhooks signed with its secret. */
-async function hears({ follow, verified }: Json): Promise<void> {
+async function checkEvents({ follow, verified }: Json): Promise<void> {
   const secret = 'whsec_c2VjcmV0IG9mIHRoZSBjbGllbnQ=';
   const receiver = await startReceiver();
   const hook = { entity_name: 'customer', event_types: ['record.created'], url: receiver.url, secret };
   expect((await tenant.post('/api/webhooks/subscriptions', hook)).status).toBe(201);
-  const create = () => tenant.post('/api/entities/customer/records', { name_of: 'Heard of' });
+  const create = () => tenant.post('/api/entities/customer/records', { name_of: 'Seen' });
   const seen = await follow(owner, create);
   const [sent] = await receiver.waitFor(1);
-  expect(seen).toEqual(['record.created', 'customer', 'Heard of', sent?.body.record_id.slice('rec_'.length)]);
-  expect(await verified(secret, sent?.headers, sent?.text)).toBe('Heard of');
+  expect(seen).toEqual(['record.created', 'customer', 'Seen', sent?.body.record_id.slice('rec_'.length)]);
+  expect(await verified(secret, sent?.headers, sent?.text)).toBe('Seen');
   expect(await verified(secret, new Headers(sent?.headers), `${sent?.text} `)).toBe('no signature matches the secret');
   expect(await verified(`${secret.slice(0, -4)}AAA=`, sent?.headers, sent?.text)).toBe(
     'no signature matches the secret',

@@ -82,7 +82,7 @@ test('no row, log line or metric contains a secret that was issued or used', asy
     log: service.logged.join('\n'),
     metrics: (await service.admin.get('/metrics')).text,
   };
-  for (const told of ['secret-bot', 'ada@a.test']) expect(places.tables).toContain(told);
+  for (const shown of ['secret-bot', 'ada@a.test']) expect(places.tables).toContain(shown);
   for (const [place, content] of Object.entries(places)) {
     expect(content.length, place).toBeGreaterThan(500);
     const held = Object.entries(secrets).filter(([, value]) => content.includes(value));

@@ -78,8 +78,13 @@ const bound = (): [string, Record<string, string>][] =>
 
 function leaks(answer: Answer, sent: string): boolean {
   // The answer may repeat what the request contained; nothing else of B's.
-  const heard = `${answer.text} ${[...answer.headers.values()].join(' ')}`.replaceAll(sent, '');
-  return heard.includes(CANARY) || heard.includes(ofB.record) || heard.includes(ofB.user) || heard.includes(ofB.entity);
+  const received = `${answer.text} ${[...answer.headers.values()].join(' ')}`.replaceAll(sent, '');
+  return (
+    received.includes(CANARY) ||
+    received.includes(ofB.record) ||
+    received.includes(ofB.user) ||
+    received.includes(ofB.entity)
+  );
 }
 
 describe('tenant context', () => {
@@ -262,8 +267,8 @@ describe('every route', () => {
           if (!isTry) continue;
           const answer = await attempt(method, filled, headers);
           requests += 1;
-          const told = [CANARY, ofB.record, ofB.user].find((value) => filled.includes(value)) ?? '\0';
-          if (leaks(answer, told)) leaking.push(`${kind} ${method} ${filled}: ${answer.text.slice(0, 300)}`);
+          const sent = [CANARY, ofB.record, ofB.user].find((value) => filled.includes(value)) ?? '\0';
+          if (leaks(answer, sent)) leaking.push(`${kind} ${method} ${filled}: ${answer.text.slice(0, 300)}`);
         }
       }
     }
