@@ -88,6 +88,16 @@ describe('pages', () => {
     expect(page('README.md').text.trimEnd().split('\n').length).toBeLessThanOrEqual(README_LINES_MAX);
   });
 
+  test('name files and folders that exist', () => {
+    const missing = ALL.flatMap(({ path, text }) =>
+      [...text.matchAll(/`((?:src|sql|test|scripts|docs|tools)\/[\w./-]*)`/g)]
+        .map(([, name]) => name as string)
+        .filter((name) => !existsSync(join(ROOT, name)))
+        .map((name) => `${path}: ${name}`),
+    );
+    expect(missing).toEqual([]);
+  });
+
   test('blocks have a language', () => {
     const bare = ALL.flatMap(({ path, blocks }) =>
       blocks.filter(({ language }) => language === '').map(({ line }) => `${path}:${line}`),
