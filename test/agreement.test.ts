@@ -110,7 +110,7 @@ function namesOf(fields: readonly FieldRef[], related: Names['related']): Names 
 
 const targetNames = namesOf(FIELDS, () => undefined);
 const READABLE = parseExpression('my_text != "😀" AND NOT my_boolean = false', targetNames);
-const names = namesOf(FIELDS, () => ({ table: TARGETS, names: targetNames, rows: READABLE }));
+const names = namesOf(FIELDS, () => ({ table: TARGETS, names: targetNames, rowFilter: READABLE }));
 
 /** Text mixed from the pool, so that substrings and prefixes occur. */
 const text = fc.array(fc.constantFrom(...WORDS), { maxLength: 3 }).map((parts) => parts.join(''));

@@ -39,7 +39,7 @@ for (const [i, [key, type]] of Object.entries(TYPES).entries())
 
 const names: Names = {
   field: (key) => (key === 'hidden' ? undefined : fields.get(key)),
-  related: (key) => (key === 'locked' ? undefined : { table: identifier('t', 'people'), names, rows: null }),
+  related: (key) => (key === 'locked' ? undefined : { table: identifier('t', 'people'), names, rowFilter: null }),
   user: { id: ID, email: null, role: 'editor', kind: 'user' },
   now: new Date('2026-11-21T05:47:44.000Z'),
 };

@@ -18,28 +18,28 @@ export interface AccessScope {
   readonly rowFilter: Expression | null;
   /** What the caller may name in filters and sort keys. */
   readonly names: Names;
-  sees(field: Field): boolean;
+  isVisible(field: Field): boolean;
 }
 
 /** The caller's scope of an entity; `now` fixes `$now` for the request. 403 when its row filter no longer fits the entity. */
 export function accessScopeOf(catalog: Catalog, caller: TenantCaller, entity: Entity, now = new Date()): AccessScope {
   const filter = restrictionOn(caller.rights, entity.name)?.rowFilter;
-  const sees = visibility(caller, entity);
+  const isVisible = visibility(caller, entity);
   const readable = (target: Entity): Omit<Related, 'table'> | undefined => {
     if (!allows(caller.rights, 'read', target.name)) return undefined;
     const { names, rowFilter } = accessScopeOf(catalog, caller, target, now);
-    return { names, rows: rowFilter };
+    return { names, rowFilter };
   };
   return {
     entity,
     fields: visibleFields(caller, entity),
     rowFilter: filter === undefined ? null : parseRowFilter(catalog, caller, entity, filter, now),
-    names: namesOf(catalog, caller, entity, now, sees, readable),
-    sees,
+    names: namesOf(catalog, caller, entity, now, isVisible, readable),
+    isVisible,
   };
 }
 
-/** The fields that a caller who may use the entity sees, in their order. */
+/** The fields that a caller who may use the entity may see, in order. */
 export function visibleFields(caller: TenantCaller, entity: Entity): readonly Field[] {
   const isRestricted = restrictionOn(caller.rights, entity.name) !== undefined;
   return isRestricted ? entity.fields.filter(visibility(caller, entity)) : entity.fields;
@@ -62,7 +62,7 @@ function parseRowFilter(catalog: Catalog, caller: TenantCaller, entity: Entity, 
 
 /** The names of every field, for the conditions of roles, views and rules. */
 export function allNames(catalog: Catalog, caller: TenantCaller, entity: Entity, now: Date): Names {
-  const unrestricted = (target: Entity) => ({ names: allNames(catalog, caller, target, now), rows: null });
+  const unrestricted = (target: Entity) => ({ names: allNames(catalog, caller, target, now), rowFilter: null });
   return namesOf(catalog, caller, entity, now, () => true, unrestricted);
 }
 
@@ -72,13 +72,13 @@ function namesOf(
   { id, email, role, kind }: TenantCaller,
   entity: Entity,
   now: Date,
-  sees: (field: Field) => boolean,
+  isVisible: (field: Field) => boolean,
   related: (target: Entity) => Omit<Related, 'table'> | undefined,
 ): Names {
   return {
     field: (key) => {
       const field = entity.byKey.get(key);
-      return field !== undefined && sees(field) ? field.ref : systemField(key);
+      return field !== undefined && isVisible(field) ? field.ref : systemField(key);
     },
     related: (key) => {
       const target = catalog.byId.get(entity.byKey.get(key)?.targetId ?? '');

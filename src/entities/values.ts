@@ -22,9 +22,9 @@ export const IS_REQUIRED = 'is required';
 export function readNew(
   entity: Entity,
   input: JsonObject,
-  sees: FieldFilter,
+  isVisible: FieldFilter,
 ): { data: SlotValues; problems: Problem[] } {
-  const { data, problems } = readPatch(entity, input, sees);
+  const { data, problems } = readPatch(entity, input, isVisible);
   for (const field of entity.fields) {
     if (data[field.slot] === null) delete data[field.slot];
     else if (data[field.slot] !== undefined || hasProblem(problems, field.key)) continue;
@@ -42,14 +42,14 @@ export function readNew(
 export function readPatch(
   entity: Entity,
   input: JsonObject,
-  sees: FieldFilter,
+  isVisible: FieldFilter,
 ): { data: SlotValues; problems: Problem[] } {
   const data: SlotValues = {};
   const problems: Problem[] = [];
   for (const key of Object.keys(input)) {
     const field = entity.byKey.get(key);
     const problem =
-      field === undefined || !sees(field) ? { message: unknownMessage(key) } : readInto(data, field, input[key]);
+      field === undefined || !isVisible(field) ? { message: unknownMessage(key) } : readInto(data, field, input[key]);
     if (problem !== undefined) problems.push({ path: key.slice(0, 200), message: problem.message });
   }
   return { data, problems };

@@ -27,7 +27,7 @@ export interface FieldRef {
 export interface Related {
   table: Sql;
   names: Names;
-  rows: Expression | null;
+  rowFilter: Expression | null;
 }
 
 /** What a caller may name in an expression, and the values of its variables. */
@@ -129,6 +129,6 @@ function subjectShape({ field, state, through }: Subject): unknown[] {
   const own = [state, field.key, field.type, field.slot];
   if (!through) return own;
   const { text, parameters } = compile(through.related.table);
-  const rows = through.related.rows && shape(through.related.rows);
+  const rows = through.related.rowFilter && shape(through.related.rowFilter);
   return [...own, through.field.key, through.field.slot, text, parameters, rows];
 }

@@ -75,7 +75,7 @@ function throughRelation(
   const source = columnOf(field, alias);
   const { condition, matchesNull } = OPERATORS[operator];
   const matching = condition(subject.field.value, columnOf(subject.field, target), values);
-  const readable = related.rows ? sql` and ${compileNode(related.rows, target, false, level + 1)}` : EMPTY;
+  const readable = related.rowFilter ? sql` and ${compileNode(related.rowFilter, target, false, level + 1)}` : EMPTY;
   const exists = sql`exists (
     select 1
     from ${related.table} as ${target}

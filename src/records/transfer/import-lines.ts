@@ -51,7 +51,7 @@ function parseHeader(scope: AccessScope, line: Line): Column[] {
     const field = scope.entity.byKey.get(key);
     if (keys.indexOf(key) < i) problems.push({ path: key.slice(0, 200), message: 'names two columns' });
     if (Object.hasOwn(SYSTEM_FIELDS, key)) return null;
-    if (field !== undefined && scope.sees(field)) return field;
+    if (field !== undefined && scope.isVisible(field)) return field;
     problems.push({ path: key.slice(0, 200), message: 'is not a field of this entity' });
     return null;
   });

@@ -24,12 +24,12 @@ export interface RecordTarget {
 /** Changes the fields in the body. Resolves to the after image, or undefined when the record must be read first. */
 export async function blindUpdate(
   publication: Publication,
-  { entity, rowFilter, sees }: AccessScope,
+  { entity, rowFilter, isVisible }: AccessScope,
   target: RecordTarget,
   body: JsonObject,
 ): Promise<RecordRow | undefined> {
   if (!isUuid(target.id) || rowFilter !== null || actsOn(entity, 'update')) return undefined;
-  const { data, problems } = readPatch(entity, unwrap(entity, body), sees);
+  const { data, problems } = readPatch(entity, unwrap(entity, body), isVisible);
   const patch = problems.length > 0 ? undefined : rowPatch(entity, data);
   if (patch === undefined) return undefined;
   return patchRow(publication, entity, { ...target, rowFilter: null }, patch, new Date().toISOString());

@@ -23,7 +23,7 @@ export async function prepareCreate(
   body: JsonObject,
 ): Promise<PreparedRow> {
   const { entity } = scope;
-  const { data, problems } = readNew(entity, unwrap(entity, body), scope.sees);
+  const { data, problems } = readNew(entity, unwrap(entity, body), scope.isVisible);
   if (entity.rules.length === 0 || problems.some(({ message }) => message !== IS_REQUIRED)) throwProblems(problems);
   const change = { moment: 'create', old: null, row: newRow(writing.caller, data) } as const;
   const row = await applyRules(writing, catalog, entity, change);
@@ -40,7 +40,7 @@ export async function prepareUpdate(
   before: RecordRow,
   body: JsonObject,
 ): Promise<{ row: PreparedRow; changed: RelationValues }> {
-  const { data: patch, problems } = readPatch(scope.entity, unwrap(scope.entity, body), scope.sees);
+  const { data: patch, problems } = readPatch(scope.entity, unwrap(scope.entity, body), scope.isVisible);
   throwProblems(problems);
   const patched: RecordRow = {
     ...before,
