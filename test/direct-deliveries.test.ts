@@ -1,5 +1,5 @@
-// Deliveries of new records leave without being claimed, over connections that are kept while they follow one
-// another; nothing else about them differs. Contract: decisions#deliveries.
+// Direct deliveries of new records, sent without a claim, and keep-alive connections; otherwise they are like any
+// delivery. Contract: decisions#deliveries.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import type { AddressInfo } from 'node:net';
 import { createServer, type Server, type Socket } from 'node:net';
@@ -40,29 +40,29 @@ afterEach(async () => {
   for (const server of servers.splice(0)) server.close();
 });
 
-/** A subscription of which this process knows by a first delivery. */
-async function known(url = receiver.url): Promise<string> {
+/** A subscription that this process has cached, after a first delivery. */
+async function cachedSubscription(url = receiver.url): Promise<string> {
   const { id } = await subscribe(tenant, url, { event_types: EVENTS });
   await tenant.post(RECORDS, { title: 'first' });
   expect(await settledDeliveries(tenant, id, 1)).toHaveLength(1);
-  await placesFree();
+  await windowFree();
   return id;
 }
 
-/** The process hears a moment after everybody else that an outcome is committed; only then it has a place again. */
-const placesFree = (): Promise<void> => Bun.sleep(200);
+/** The process notices a moment after the commit that a result is stored; only then the window has room. */
+const windowFree = (): Promise<void> => Bun.sleep(200);
 
-// The embedded database has one session: nobody else could hold the lock that a claim needs.
+// The embedded database has one session, so no other could hold the lock that a claim needs.
 if (process.env.DATABASE_URL) {
-  /** While it runs nothing of the subscription can be claimed. */
+  /** Prevents claims for the subscription while `work` runs. */
   const whileLocked = (id: string, work: () => Promise<void>): Promise<void> =>
     service.app.db.begin(async (tx) => {
       await tx.rows(sql`select from platform.webhook_subscriptions where id = ${id}::uuid for no key update`);
       await work();
     });
 
-  test('a new record is told of without a claim', async () => {
-    const id = await known();
+  test('a new record is delivered without a claim', async () => {
+    const id = await cachedSubscription();
     await whileLocked(id, async () => {
       const { id: recordId } = (await tenant.post(RECORDS, { title: 'direct', more: { bb: 1, a: [2] } })).body.data;
       const sent = (await receiver.waitFor(2)).at(-1);
@@ -78,11 +78,11 @@ if (process.env.DATABASE_URL) {
     });
   });
 
-  test('writes that are refused give their places back', async () => {
-    const id = await known();
+  test('failed writes release their reservations', async () => {
+    const id = await cachedSubscription();
     await tenant.post(RECORDS, { code: 'taken' });
     expect(await settledDeliveries(tenant, id, 2)).toHaveLength(2);
-    await placesFree();
+    await windowFree();
     for (let i = 0; i < 40; i++) expect((await tenant.post(RECORDS, { code: 'taken' })).status).toBe(409);
     for (let i = 0; i < 40; i++) expect((await tenant.post(RECORDS, { code: 7 })).status).toBe(400);
     await whileLocked(id, async () => {
@@ -92,8 +92,8 @@ if (process.env.DATABASE_URL) {
   });
 }
 
-test('a change that follows waits until the record’s creation has arrived', async () => {
-  const id = await known();
+test('a change waits until the record’s creation has been delivered', async () => {
+  const id = await cachedSubscription();
   const answered = Promise.withResolvers<void>();
   receiver.answer = async ({ body }, response) => {
     if (body.event === 'record.created') await answered.promise;
@@ -109,54 +109,57 @@ test('a change that follows waits until the record’s creation has arrived', as
 });
 
 const WRITES: [string, (input: Json) => Promise<unknown>][] = [
-  ['that left without a claim', (input) => tenant.post(RECORDS, input)],
-  ['that was claimed', (input) => tenant.post(`${RECORDS}/bulk`, { operations: [{ op: 'create', data: input }] })],
+  ['direct', (input) => tenant.post(RECORDS, input)],
+  ['claimed', (input) => tenant.post(`${RECORDS}/bulk`, { operations: [{ op: 'create', data: input }] })],
 ];
 
-test.each(WRITES)('every attempt at one %s has the same bytes, whatever changes in between', async (_, write) => {
-  const id = await known();
-  receiver.answer = (_, response) => void response.writeHead(receiver.received.length < 2 ? 500 : 200).end();
-  await write({ title: 'again', more: { bb: 1, a: 2 } });
-  await receiver.waitFor(2);
-  await tenant.post('/api/entities/task/fields', { key: 'late', type: 'text' });
-  expect(await settledDeliveries(tenant, id, 2)).toHaveLength(2);
-  const [, first, second] = receiver.received;
-  expect(second?.text).toBe(first?.text as string);
-  expect(second?.headers['x-svc-attempt']).toBe('2');
-});
+test.each(WRITES)(
+  'every attempt at a %s delivery sends the same bytes, whatever changes in between',
+  async (_, write) => {
+    const id = await cachedSubscription();
+    receiver.answer = (_, response) => void response.writeHead(receiver.received.length < 2 ? 500 : 200).end();
+    await write({ title: 'again', more: { bb: 1, a: 2 } });
+    await receiver.waitFor(2);
+    await tenant.post('/api/entities/task/fields', { key: 'late', type: 'text' });
+    expect(await settledDeliveries(tenant, id, 2)).toHaveLength(2);
+    const [, first, second] = receiver.received;
+    expect(second?.text).toBe(first?.text as string);
+    expect(second?.headers['x-svc-attempt']).toBe('2');
+  },
+);
 
-test('what a process took with it when it died is sent by another, after its lease', async () => {
-  const id = await known();
+test('a direct delivery of a dead process is sent by another, after its lease', async () => {
+  const id = await cachedSubscription();
   await service.app.db.rows(sql`
     update platform.webhook_deliveries
     set status = 'pending', attempt_count = 0, body = null, completed_at = null, claim_id = gen_random_uuid(), next_at = now()
     where subscription_id = ${id}::uuid`);
-  // Its subscriptions are looked at when one is changed.
+  // Changing a subscription schedules claims for it.
   await tenant.put(`${SUBSCRIPTIONS}/${id}`, { is_active: true });
   const [first, second] = await receiver.waitFor(2);
   expect(second?.text).toBe(first?.text as string);
   expect((await settledDeliveries(tenant, id, 1))[0]).toMatchObject({ status: 'delivered', attempt_count: 1 });
 });
 
-test('many at once arrive once each, and no more than a subscription may have are on their way', async () => {
-  const id = await known();
-  let [now, most] = [0, 0];
+test('many concurrent writes arrive once each, within the maximum window', async () => {
+  const id = await cachedSubscription();
+  let [inFlight, max] = [0, 0];
   receiver.answer = async (_, response) => {
-    most = Math.max(most, ++now);
+    max = Math.max(max, ++inFlight);
     await Bun.sleep(5);
-    now--;
+    inFlight--;
     response.writeHead(200).end();
   };
   await Promise.all(Array.from({ length: 300 }, (_, i) => tenant.post(RECORDS, { title: String(i) })));
   expect(await settledDeliveries(tenant, id, 301)).toHaveLength(301);
   expect(new Set(receiver.received.map(({ body }) => body.id)).size).toBe(301);
   expect(receiver.received).toHaveLength(301);
-  expect(most).toBeLessThanOrEqual(32);
+  expect(max).toBeLessThanOrEqual(32);
 });
 
 describe('connections', () => {
-  /** Counts connections, and answers each request with 200; `after` sees the connection once it has answered. */
-  async function counting(after: (socket: Socket) => void = () => undefined) {
+  /** Counts connections and answers each request with 200; `after` runs once the answer is written. */
+  async function countingReceiver(after: (socket: Socket) => void = () => undefined) {
     const seen = { connections: 0, open: 0, requests: 0, url: '' };
     const server = createServer((socket) => {
       seen.connections++;
@@ -164,7 +167,7 @@ describe('connections', () => {
       socket.on('close', () => void seen.open--);
       socket.on('error', () => socket.destroy());
       socket.on('data', (chunk) => {
-        // The body follows its head in the same piece or the next; one head is one request.
+        // The body may arrive in a later chunk; one head is one request.
         if (!chunk.toString().includes('HTTP/1.1\r\n')) return;
         seen.requests++;
         socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok', () => after(socket));
@@ -176,9 +179,9 @@ describe('connections', () => {
     return seen;
   }
 
-  test('are kept while deliveries follow one another, and closed when they do not', async () => {
-    const seen = await counting();
-    const id = await known(seen.url);
+  test('are reused by consecutive deliveries and closed when idle', async () => {
+    const seen = await countingReceiver();
+    const id = await cachedSubscription(seen.url);
     for (let i = 0; i < 20; i++) {
       await tenant.post(RECORDS, { title: String(i) });
       expect(await settledDeliveries(tenant, id, i + 2)).toHaveLength(i + 2);
@@ -190,8 +193,8 @@ describe('connections', () => {
   });
 
   test('are not shared between subscriptions', async () => {
-    const seen = await counting();
-    const first = await known(`${seen.url}1`);
+    const seen = await countingReceiver();
+    const first = await cachedSubscription(`${seen.url}1`);
     const { id: second } = await subscribe(tenant, `${seen.url}2`, { event_types: EVENTS });
     await tenant.post(RECORDS, { title: 'both' });
     expect(await settledDeliveries(tenant, first, 2)).toHaveLength(2);
@@ -199,9 +202,9 @@ describe('connections', () => {
     expect(seen.connections).toBeGreaterThanOrEqual(2);
   });
 
-  test('that the receiver closes without a word cost an attempt at most, which is made good at once', async () => {
-    const seen = await counting((socket) => setTimeout(() => socket.destroy(), 3));
-    const id = await known(seen.url);
+  test('that the receiver closes cost at most one attempt, which is retried at once', async () => {
+    const seen = await countingReceiver((socket) => setTimeout(() => socket.destroy(), 3));
+    const id = await cachedSubscription(seen.url);
     for (let i = 0; i < 30; i++) await tenant.post(RECORDS, { title: String(i) });
     const list = await settledDeliveries(tenant, id, 31);
     expect(list.every(({ status }) => status === 'delivered')).toBe(true);

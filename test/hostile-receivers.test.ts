@@ -1,6 +1,6 @@
-// Receivers whose certificate is not what it should be: the attempt fails with the word for it, and nothing of the record
-// leaves. And receivers whose answer is packed: nobody unpacks it. Those that are slow or break off are in
-// webhook-delivery. The authority of the good certificates is trusted here: each bad one has one fault only.
+// Receivers with a bad certificate: the attempt fails and nothing of the record is sent. Receivers with a compressed
+// answer: it is not decompressed. Slow and broken receivers are in webhook-delivery. The test's certificate authority
+// is trusted here, so that each bad certificate has one fault only. Contract: decisions#webhook-requests.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import type { AddressInfo, Server, Socket } from 'node:net';
@@ -34,7 +34,7 @@ beforeAll(async () => {
     WEBHOOK_RETRY_BASE_MS: '10',
     WEBHOOK_RETRY_FACTOR: '1',
     WEBHOOK_MAX_RETRIES: '1',
-    // Where the service is a process of its own, it is told by this.
+    // For a service that runs in its own process.
     NODE_EXTRA_CA_CERTS: file,
   });
 });
@@ -47,71 +47,71 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-/** Where a receiver listens that does this with each connection. */
-async function listening(server: Server, take: (socket: Socket) => void, event = 'connection'): Promise<string> {
+/** Starts a receiver that passes each connection to `handle`; resolves to its address. */
+async function listen(server: Server, handle: (socket: Socket) => void, event = 'connection'): Promise<string> {
   servers.push(server);
   server.on(event, (socket: Socket) => {
-    // The service hangs up on it; that is what is wanted.
+    // Expected: the service closes the connection.
     socket.on('error', () => socket.destroy());
-    take(socket);
+    handle(socket);
   });
   await new Promise<void>((resolve) => server.listen(0, ADDRESS, resolve));
   return `${ADDRESS}:${(server.address() as AddressInfo).port}/hook`;
 }
 
-/** A receiver with this certificate. What it gets to read is kept. */
+/** A receiver with this certificate, which records what it reads. */
 async function receiverWith({ key, cert }: Identity): Promise<{ url: string; read: string[] }> {
   const read: string[] = [];
   const server = createTlsServer({ key, cert });
   server.on('tlsClientError', (_, socket) => socket.destroy());
-  const take = (socket: Socket): void => {
+  const handle = (socket: Socket): void => {
     socket.on('data', (chunk) => {
       read.push(String(chunk));
       socket.end(`${OK}Content-Length: 0\r\n\r\n`);
     });
   };
-  return { url: `https://${await listening(server, take, 'secureConnection')}`, read };
+  return { url: `https://${await listen(server, handle, 'secureConnection')}`, read };
 }
 
-/** A receiver that says of its answer that it is packed so. */
-async function packedReceiver(encoding: string, body: Uint8Array): Promise<string> {
+/** A receiver whose answer claims this content encoding. */
+async function compressedReceiver(encoding: string, body: Uint8Array): Promise<string> {
   const answer = `${OK}Content-Encoding: ${encoding}\r\nContent-Length: ${body.byteLength}\r\n\r\n`;
-  const take = (socket: Socket): void => {
+  const handle = (socket: Socket): void => {
     socket.once('data', () => {
       socket.write(answer);
       socket.end(body);
     });
   };
-  return `http://${await listening(createServer(), take)}`;
+  return `http://${await listen(createServer(), handle)}`;
 }
 
-/** What became of the delivery of one record to a URL. */
-async function deliveryTo(url: string): Promise<Json> {
+/** Creates a record and resolves to the finished delivery. */
+async function deliverTo(url: string): Promise<Json> {
   const tenant = await tenantWithEntities(service, ['task'], fields('title text'));
   const { id } = await subscribe(tenant, url, { event_types: ['record.created'] });
   await tenant.post('/api/entities/task/records', { title: 'canary of the record' });
   return (await settledDeliveries(tenant, id))[0];
 }
 
-test('a certificate of a trusted authority, in its time and for the address called, is good', async () => {
+test('a valid certificate of a trusted authority for the address is accepted', async () => {
   const { url, read } = await receiverWith(trusted.issue({ address: ADDRESS }));
-  expect(await deliveryTo(url)).toMatchObject({ status: 'delivered', http_status: 200, attempt_count: 1 });
+  expect(await deliverTo(url)).toMatchObject({ status: 'delivered', http_status: 200, attempt_count: 1 });
   expect(read.join('')).toContain('canary of the record');
 });
 
 const DAY_MS = 86_400_000;
 const fromNow = (days: number): Date => new Date(Date.now() + days * DAY_MS);
 
-describe('the attempt fails and nothing is sent where the certificate', () => {
+describe('the attempt fails and nothing is sent when the certificate', () => {
   test.each<[string, () => Identity]>([
-    ['vouches for itself', () => selfSigned({ address: ADDRESS })],
-    ['comes from an authority that nobody trusts', () => new Authority().issue({ address: ADDRESS })],
+    ['is self-signed', () => selfSigned({ address: ADDRESS })],
+    ['comes from an untrusted authority', () => new Authority().issue({ address: ADDRESS })],
     ['has expired', () => trusted.issue({ address: ADDRESS, from: fromNow(-9), to: fromNow(-1) })],
     ['is not valid yet', () => trusted.issue({ address: ADDRESS, from: fromNow(1), to: fromNow(9) })],
     ['is for another name', () => trusted.issue({ address: '127.0.0.2' })],
-  ])('%s', async (_, made) => {
-    const { url, read } = await receiverWith(made());
-    expect(await deliveryTo(url)).toMatchObject({
+  ])('%s', async (_, issue) => {
+    const { url, read } = await receiverWith(issue());
+    expect(await deliverTo(url)).toMatchObject({
       status: 'failed',
       http_status: null,
       error: 'bad certificate or TLS',
@@ -123,17 +123,17 @@ describe('the attempt fails and nothing is sent where the certificate', () => {
 
 const DELIVERED = { status: 'delivered', http_status: 200, attempt_count: 1, error: null };
 
-describe('an answer that says it is packed is not unpacked', () => {
+describe('a compressed answer is not decompressed', () => {
   test.each(['gzip', 'x-gzip', 'deflate', 'br', 'zstd', 'gzip, gzip', 'nonsense'])(
-    '%s: it need not even be so',
+    '%s, even when the encoding is wrong',
     async (encoding) => {
-      const url = await packedReceiver(encoding, Buffer.from('not packed at all'));
-      expect(await deliveryTo(url)).toMatchObject(DELIVERED);
+      const url = await compressedReceiver(encoding, Buffer.from('not compressed at all'));
+      expect(await deliverTo(url)).toMatchObject(DELIVERED);
     },
   );
 
-  test('so that a bomb which unpacks to a gigabyte takes no memory, and counts as what it began with', async () => {
-    // Packed pieces in a row are one packed whole, and can be packed again.
+  test('so a bomb of a gigabyte takes no memory, and its status counts', async () => {
+    // Concatenated gzip members are valid gzip.
     const piece = gzipSync(new Uint8Array(1_048_576));
     const gigabyte = Buffer.concat(Array<Uint8Array>(1_024).fill(piece));
     const bombs: [string, Uint8Array][] = [
@@ -143,7 +143,7 @@ describe('an answer that says it is packed is not unpacked', () => {
     ];
     const before = process.resourceUsage().maxRSS;
     for (const [encoding, bomb] of bombs) {
-      expect(await deliveryTo(await packedReceiver(encoding, bomb))).toMatchObject(DELIVERED);
+      expect(await deliverTo(await compressedReceiver(encoding, bomb))).toMatchObject(DELIVERED);
     }
     const grownKb = process.resourceUsage().maxRSS - before;
     expect(grownKb).toBeLessThan(512 * 1_024);

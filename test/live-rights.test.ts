@@ -135,18 +135,18 @@ test('a changed role shows other fields from the next event on, and no events on
 });
 
 test('invalidated rights are looked up again after every cache has dropped them', async () => {
-  const audience = new TenantConnections(service.app, 'some tenant');
-  const listener: LiveConnection = { deliver: () => undefined, disconnect: () => undefined };
+  const connections = new TenantConnections(service.app, 'some tenant');
+  const connection: LiveConnection = { deliver: () => undefined, disconnect: () => undefined };
   const [before, after] = ['before', 'after'].map(
     (role) => ({ kind: 'bot', role, tenant: { status: 'active' } }) as TenantCaller,
   );
   let known = before as TenantCaller;
-  audience.add({ key: 'k', load: async () => known }, known, listener, []);
+  connections.add({ key: 'k', load: async () => known }, known, connection, []);
   // Listeners of an invalidation run in any order: streams may be notified before a cache.
-  audience.invalidateAccess();
+  connections.invalidateAccess(true);
   known = after as TenantCaller;
-  expect(await audience.currentCaller('k')).toBe(known);
-  audience.closeAll('stopping');
+  expect(await connections.currentCaller('k')).toBe(known);
+  connections.closeAll('stopping');
 });
 
 test('only keys of the tenant open its stream; another tenant looks like a missing one', async () => {

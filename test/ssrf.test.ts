@@ -1,9 +1,16 @@
 // Addresses that webhooks must never reach: private, loopback, link-local and other special ones, refused at creation
 // and again at each delivery, on the very address connected to. Contract: decisions#webhook-requests.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { AllowedAddresses, literalOf, urlFault } from '../src/webhooks/transport/address.ts';
-import { type Resolved, resolveReceiver, useResolver } from '../src/webhooks/transport/receiver.ts';
+import {
+  AllowedAddresses,
+  addressLiteral,
+  type ResolvedAddress,
+  resolveReceiver,
+  urlFault,
+  useResolver,
+} from '../src/webhooks/transport/receiver.ts';
 import { SUBSCRIPTIONS, settledDeliveries } from './support/deliveries.ts';
+
 import { type Receiver, startReceiver } from './support/receiver.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 
@@ -118,8 +125,8 @@ describe('URLs', () => {
         if (urlFault(url) !== undefined) continue;
         // A host that is an address is judged as it is, without asking any resolver.
         const found = await resolveReceiver(service, url, 1_000);
-        if (!('fault' in found) || !found.isRefused) reached.push(url);
-        expect(literalOf(new URL(url)), url).toBeString();
+        if (!('fault' in found) || !found.isForbidden) reached.push(url);
+        expect(addressLiteral(new URL(url)), url).toBeString();
       }
     }
     expect(reached).toEqual([]);
@@ -139,9 +146,9 @@ describe('names', () => {
   let tenant: TestTenant;
   let receiver: Receiver;
   let zone: string;
-  let answers: (readonly Resolved[])[];
+  let answers: (readonly ResolvedAddress[])[];
   const asked: string[] = [];
-  const of = (...addresses: string[]): Resolved[] =>
+  const of = (...addresses: string[]): ResolvedAddress[] =>
     addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }));
 
   beforeAll(async () => {

@@ -1,5 +1,5 @@
-// Deliveries under faults and hostile receivers: at least once, in the order of a record's changes, never two
-// at once for one record, and no receiver delays another. Contract: decisions#deliveries.
+// Delivery with faulty and hostile receivers: at least once, in the order of a record's changes, never two at once for
+// one record, and no receiver delays another. Contract: decisions#deliveries.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import type { AddressInfo } from 'node:net';
 import { createServer, type Server, type Socket } from 'node:net';
@@ -18,8 +18,8 @@ import { type Json, startService, type TestService, type TestTenant } from './su
 import { durationOf, fastest } from './support/timing.ts';
 
 const RECORDS = '/api/entities/task/records';
-/** What an attempt may take where nothing is to hold it up: more than any machine does. */
-const AMPLE_MS = 60_000;
+/** An attempt timeout that no test reaches. */
+const LONG_MS = 60_000;
 const SHORT_MS = 1_000;
 
 let service: TestService;
@@ -38,7 +38,7 @@ async function start(timeoutMs: number): Promise<void> {
   });
 }
 
-beforeAll(() => start(AMPLE_MS));
+beforeAll(() => start(LONG_MS));
 afterAll(async () => service.stop());
 beforeEach(async () => {
   tenant = await service.tenant();
@@ -49,14 +49,14 @@ afterEach(async () => {
   await receiver.stop();
   for (const server of servers.splice(0)) server.close();
   for (const socket of sockets.splice(0)) socket.destroy();
-  // What still waits goes with it, and keeps no other test busy.
+  // Deletes the pending deliveries, which would slow the next test down.
   await tenant.delete('/api/entities/task?confirm=task');
 });
 
-/** A receiver that does to the connection whatever it likes, once a request has begun. */
-async function hostile(behave: (socket: Socket) => void): Promise<string> {
+/** A receiver that runs `behave` on the connection once a request has begun. */
+async function startHostile(behave: (socket: Socket) => void): Promise<string> {
   const server = createServer((socket) => {
-    // The service hangs up on it; that is what is wanted.
+    // Expected: the service closes the connection.
     socket.on('error', () => socket.destroy());
     sockets.push(socket);
     socket.once('data', () => behave(socket));
@@ -66,31 +66,31 @@ async function hostile(behave: (socket: Socket) => void): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
 }
 
-/** Writes something first, then again and again until the connection is gone. */
-function every(ms: number, socket: Socket, text: () => string, first = ''): void {
+/** Writes `first`, then `text` at an interval until the connection is closed. */
+function drip(ms: number, socket: Socket, text: () => string, first = ''): void {
   if (first !== '') socket.write(first);
   const timer = setInterval(() => (socket.destroyed ? clearInterval(timer) : void socket.write(text())), ms);
 }
 
 const OK = 'HTTP/1.1 200 OK\r\nConnection: close\r\n';
 
-describe('hostile receivers that come to no end', () => {
+describe('a receiver that never finishes', () => {
   beforeAll(async () => {
     await service.stop();
     await start(SHORT_MS);
   });
   afterAll(async () => {
     await service.stop();
-    await start(AMPLE_MS);
+    await start(LONG_MS);
   });
 
   test.each<[string, (socket: Socket) => void, Json]>([
-    ['one that never answers', () => undefined, { status: 'failed', error: 'timeout' }],
-    ['one that drips its headers', (s) => every(50, s, () => 'x'), { status: 'failed' }],
-    ['one that drips its body', (s) => every(50, s, () => 'x', `${OK}\r\n`), { status: 'failed', error: 'timeout' }],
-  ])('%s fails, in time', async (_, behave, outcome) => {
-    const inTimeMs = 2 * SHORT_MS + 10_000;
-    const { id } = await subscribe(tenant, await hostile(behave));
+    ['never answers', () => undefined, { status: 'failed', error: 'timeout' }],
+    ['drips its headers', (s) => drip(50, s, () => 'x'), { status: 'failed' }],
+    ['drips its body', (s) => drip(50, s, () => 'x', `${OK}\r\n`), { status: 'failed', error: 'timeout' }],
+  ])('and %s fails within the timeout', async (_, behave, outcome) => {
+    const limitMs = 2 * SHORT_MS + 10_000;
+    const { id } = await subscribe(tenant, await startHostile(behave));
     let count = 0;
     const failed = async (): Promise<void> => {
       await tenant.post(RECORDS, { title: 'x' });
@@ -98,50 +98,50 @@ describe('hostile receivers that come to no end', () => {
         expect(delivery).toMatchObject({ ...outcome, attempt_count: 2 });
       }
     };
-    expect(await fastest(inTimeMs, () => durationOf(failed))).toBeLessThan(inTimeMs);
+    expect(await fastest(limitMs, () => durationOf(failed))).toBeLessThan(limitMs);
   });
 });
 
-describe('hostile receivers', () => {
+describe('a hostile receiver', () => {
   test.each<[string, (socket: Socket) => void, Json]>([
-    ['one that resets', (s) => s.resetAndDestroy(), { status: 'failed', error: 'connection broken' }],
-    ['one that hangs up', (s) => s.end(), { status: 'failed', error: 'connection broken' }],
-    ['one that speaks no HTTP', (s) => s.end('hello\r\n\r\n'), { status: 'failed', error: 'bad answer' }],
-    ['one with endless headers', (s) => every(1, s, () => `X: ${'y'.repeat(9_000)}\r\n`, OK), { status: 'failed' }],
-    ['one that ends early', (s) => s.end('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx'), { status: 'failed' }],
+    ['resets the connection', (s) => s.resetAndDestroy(), { status: 'failed', error: 'connection broken' }],
+    ['closes the connection', (s) => s.end(), { status: 'failed', error: 'connection broken' }],
+    ['does not speak HTTP', (s) => s.end('hello\r\n\r\n'), { status: 'failed', error: 'bad answer' }],
+    ['sends endless headers', (s) => drip(1, s, () => `X: ${'y'.repeat(9_000)}\r\n`, OK), { status: 'failed' }],
+    ['truncates its answer', (s) => s.end('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx'), { status: 'failed' }],
     [
-      'one that only ever says 103',
-      (s) => every(1, s, () => 'HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(9)),
+      'sends only 103 responses',
+      (s) => drip(1, s, () => 'HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(9)),
       { status: 'failed', error: 'bad answer' },
     ],
-  ])('%s fails without waiting for its time to run out', async (_, behave, outcome) => {
-    const { id } = await subscribe(tenant, await hostile(behave));
+  ])('that %s fails without waiting for the timeout', async (_, behave, outcome) => {
+    const { id } = await subscribe(tenant, await startHostile(behave));
     await tenant.post(RECORDS, { title: 'x' });
     const [delivery] = await settledDeliveries(tenant, id);
     expect(delivery).toMatchObject({ ...outcome, attempt_count: 2 });
   });
 
-  test('of an endless answer 64 KiB are read, and it counts as what it began with', async () => {
+  test('with an endless answer is read up to 64 KiB, and its status counts', async () => {
     let written = 0;
     const pour = (socket: Socket): void => {
       written += 16_384;
       if (!socket.destroyed) socket.write('z'.repeat(16_384), () => setImmediate(pour, socket));
     };
-    const url = await hostile((socket) => {
+    const url = await startHostile((socket) => {
       socket.write(`${OK}\r\n`);
       pour(socket);
     });
     const { id } = await subscribe(tenant, url);
     await tenant.post(RECORDS, { title: 'x' });
     expect((await settledDeliveries(tenant, id))[0]).toMatchObject({ status: 'delivered', http_status: 200 });
-    // What the kernel's buffers took besides is not read by anybody.
+    // Includes what the kernel buffers.
     expect(written).toBeLessThan(64 * 1_048_576);
   });
 
-  test('TLS without a certificate to be trusted, or without TLS, fails', async () => {
+  test('that answers https without TLS fails', async () => {
     const { id } = await subscribe(
       tenant,
-      (await hostile((socket) => socket.end('not TLS'))).replace('http:', 'https:'),
+      (await startHostile((socket) => socket.end('not TLS'))).replace('http:', 'https:'),
     );
     await tenant.post(RECORDS, { title: 'x' });
     const [delivery] = await settledDeliveries(tenant, id);
@@ -150,20 +150,20 @@ describe('hostile receivers', () => {
 });
 
 describe('order and concurrency', () => {
-  test('no two POSTs at once for one record, first attempts in commit order, many records side by side', async () => {
-    let underWay = 0;
-    const sideBySide = Promise.withResolvers<void>();
+  test('deliveries of one record are sequential and in commit order; different records are parallel', async () => {
+    let inFlight = 0;
+    const parallel = Promise.withResolvers<void>();
     receiver.answer = async (_, response) => {
-      if (++underWay > 1) sideBySide.resolve();
-      // A subscription earns more than one at once by its first successes.
-      if (receiver.received.length >= 16) await sideBySide.promise;
+      if (++inFlight > 1) parallel.resolve();
+      // The window has grown by the first successes.
+      if (receiver.received.length >= 16) await parallel.promise;
       await new Promise((resolve) => setTimeout(resolve, 3 + Math.random() * 10));
-      underWay--;
+      inFlight--;
       response.writeHead(200).end();
     };
     const { id } = await subscribe(tenant, receiver.url);
-    const made = await Promise.all(Array.from({ length: 8 }, () => tenant.post(RECORDS, { title: '0' })));
-    const ids = made.map(({ body }) => body.data.id as string);
+    const created = await Promise.all(Array.from({ length: 8 }, () => tenant.post(RECORDS, { title: '0' })));
+    const ids = created.map(({ body }) => body.data.id as string);
     for (let i = 1; i <= 12; i++) {
       await Promise.all(ids.map((record) => tenant.patch(`${RECORDS}/${record}`, { title: String(i) })));
     }
@@ -174,13 +174,13 @@ describe('order and concurrency', () => {
       expect(overlaps(sent)).toBe(0);
     }
     expect((await settledDeliveries(tenant, id, 104)).every(({ attempt_count }) => attempt_count === 1)).toBe(true);
-    await sideBySide.promise;
+    await parallel.promise;
   });
 
-  test('a change waits while an earlier one of its record is tried again', async () => {
-    let refused = 0;
+  test('a change waits while an earlier one of its record is retried', async () => {
+    let failures = 0;
     receiver.answer = ({ body }, response) => {
-      const isFirst = body.data.title === 'first' && refused++ < 1;
+      const isFirst = body.data.title === 'first' && failures++ < 1;
       response.writeHead(isFirst ? 500 : 200).end();
     };
     await subscribe(tenant, receiver.url);
@@ -190,9 +190,9 @@ describe('order and concurrency', () => {
     expect(sent.map(({ body }) => body.data.title)).toEqual(['first', 'first', 'second']);
   });
 
-  // The embedded database has one session, and nothing of this can happen there.
+  // The embedded database has one session, so these races cannot happen there.
   if (process.env.DATABASE_URL) {
-    test('what is put aside while the one before it ends is roused all the same', async () => {
+    test('a delivery that is postponed while its predecessor finishes is released', async () => {
       const [reached, answered] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
       receiver.answer = async (_, response) => {
         reached.resolve();
@@ -213,20 +213,20 @@ describe('order and concurrency', () => {
       expect((await receiver.waitFor(2)).map(({ body }) => body.data.title)).toEqual(['first', 'second']);
     });
 
-    test('what is written while another process looks at the subscription is looked at right after', async () => {
+    test('a delivery written while another process claims for its subscription is sent right after', async () => {
       const record = (await tenant.post(RECORDS, { title: 'first' })).body.data;
       const { id } = await subscribe(tenant, receiver.url);
       await service.app.db.begin(async (tx) => {
         await tx.rows(sql`select from platform.webhook_subscriptions where id = ${id}::uuid for no key update`);
-        await tenant.patch(`${RECORDS}/${record.id}`, { title: 'unseen' });
+        await tenant.patch(`${RECORDS}/${record.id}`, { title: 'second' });
         await new Promise((resolve) => setTimeout(resolve, 700));
       });
       expect(await receiver.waitFor(1, 15_000)).toHaveLength(1);
     });
   }
 
-  test('dead receivers delay nobody else', async () => {
-    const dead = await hostile(() => undefined);
+  test('receivers that do not answer delay no other receiver', async () => {
+    const dead = await startHostile(() => undefined);
     for (let i = 0; i < 30; i++) await subscribe(tenant, `${dead}${i}`);
     await subscribe(tenant, receiver.url);
     let posted = 0;
@@ -240,13 +240,13 @@ describe('order and concurrency', () => {
       }
       return Math.max(...delays);
     };
-    // Behind an attempt that is never answered it would be a minute.
+    // Behind an unanswered attempt it would be a minute.
     expect(await fastest(2_000, slowest)).toBeLessThan(2_000);
   });
 });
 
 describe('several processes', () => {
-  test('share the work, and send nothing twice', async () => {
+  test('share the work and send nothing twice', async () => {
     const log = createLog({ level: 'error', write: () => undefined, readable: false });
     const app = await createApp(service.app.config, service.databaseUrl, log);
     const dispatcher = Dispatcher.start(app);
@@ -262,7 +262,7 @@ describe('several processes', () => {
     expect(list.every(({ status, attempt_count }) => status === 'delivered' && attempt_count === 1)).toBe(true);
   });
 
-  test('what a process had claimed when it died is sent by another, after its lease', async () => {
+  test('deliver what a dead process had claimed, after its lease', async () => {
     const { id } = await subscribe(tenant, receiver.url);
     await tenant.put(`${SUBSCRIPTIONS}/${id}`, { is_active: true });
     receiver.answer = (_, response) => void response.writeHead(500).end();
@@ -280,7 +280,7 @@ describe('several processes', () => {
   });
 });
 
-test('a change that is rolled back has no delivery, one that is committed has one for each subscription', async () => {
+test('a committed change has one delivery per subscription, a rolled back one has none', async () => {
   const first = await subscribe(tenant, `${receiver.url}/1`);
   const second = await subscribe(tenant, `${receiver.url}/2`);
   const operations = [
@@ -292,7 +292,7 @@ test('a change that is rolled back has no delivery, one that is committed has on
   for (const { id } of [first, second]) expect(await settledDeliveries(tenant, id)).toHaveLength(1);
 });
 
-test('what is due does not wait for a broker that does not answer', async () => {
+test('due deliveries do not wait for a broker that does not answer', async () => {
   const broker = { ...service.app.broker, takeDue: () => new Promise(() => undefined) };
   const schedule = new Schedule({ ...service.app, broker } as unknown as App, () => undefined);
   const id = newId();
@@ -301,7 +301,7 @@ test('what is due does not wait for a broker that does not answer', async () => 
   schedule.close();
 });
 
-test('retry n waits base x factor^(n-1), plus or minus a fifth', () => {
+test('retry n waits base x factor^(n-1), plus or minus 20 %', () => {
   const { config } = service.app;
   for (let n = 1; n <= 5; n++) {
     expect(retryDelayMs(config, n, 0)).toBe(Math.round(50 * 2 ** (n - 1) * 0.8));
@@ -310,7 +310,7 @@ test('retry n waits base x factor^(n-1), plus or minus a fifth', () => {
   }
 });
 
-/** Pairs of requests that were under way at the same time. */
+/** How many requests began before the previous one had ended. */
 function overlaps(sent: readonly Received[]): number {
   const ordered = sent.toSorted((a, b) => a.from - b.from);
   return ordered.filter((request, i) => i > 0 && request.from < (ordered[i - 1]?.to ?? 0)).length;

@@ -1,5 +1,5 @@
-// Whatever waits to be delivered is found as soon as it may leave, long before the sweep of the database would find
-// it: what a claim had no room for, what another process stood in the way of, what is due later than something else.
+// A delivery that has to wait leaves as soon as it may, long before the sweep of the database would find it: behind a full
+// window, the tenant's limit, another process's claims, or an earlier scheduled time.
 // Contract: decisions#deliveries.
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
 import process from 'node:process';
@@ -15,7 +15,7 @@ import { type Receiver, startReceiver } from './support/receiver.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 const RECORDS = '/api/entities/task/records';
-/** Less than the time between two sweeps. */
+/** Less than the sweep interval. */
 const SOON_MS = 15_000;
 
 let service: TestService;
@@ -40,8 +40,8 @@ async function createMany(count: number): Promise<Json[]> {
   return answer.body.data.results;
 }
 
-/** Holds every answer until `release` is called; `reached` resolves when a first request is there. */
-function holding(): { reached: Promise<void>; release: () => void } {
+/** Holds every answer until `release` is called; `reached` resolves at the first request. */
+function holdAnswers(): { reached: Promise<void>; release: () => void } {
   const [reached, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   receiver.answer = async (_, response) => {
     reached.resolve();
@@ -51,8 +51,8 @@ function holding(): { reached: Promise<void>; release: () => void } {
   return { reached: reached.promise, release: released.resolve };
 }
 
-test('what a claim had no room for leaves as soon as there is room again', async () => {
-  const { reached, release } = holding();
+test('deliveries beyond a full window leave as soon as there is room', async () => {
+  const { reached, release } = holdAnswers();
   await subscribe(tenant, receiver.url);
   await createMany(100);
   await reached;
@@ -60,7 +60,7 @@ test('what a claim had no room for leaves as soon as there is room again', async
   expect(await receiver.waitFor(100, SOON_MS)).toHaveLength(100);
 });
 
-test('and so does what the tenant’s limit kept back', async () => {
+test('deliveries beyond the tenant’s limit leave as soon as there is room', async () => {
   for (let i = 0; i < 10; i++) await subscribe(tenant, `${receiver.url}/${i}`);
   receiver.answer = async (_, response) => {
     await Bun.sleep(5);
@@ -70,53 +70,53 @@ test('and so does what the tenant’s limit kept back', async () => {
   expect(await receiver.waitFor(600, SOON_MS)).toHaveLength(600);
 });
 
-test('changes of many records that follow one another at once all arrive, each record’s in order', async () => {
+test('rapid changes of many records all arrive, in order for each record', async () => {
   await subscribe(tenant, receiver.url);
-  const made = await createMany(20);
-  const ids = made.map(({ id }) => id);
+  const created = await createMany(20);
+  const ids = created.map(({ id }) => id);
   const change = (title: string) => Promise.all(ids.map((id) => tenant.patch(`${RECORDS}/${id}`, { title })));
   for (let i = 0; i < 5; i++) await change(`change ${i}`);
   const sent = await receiver.waitFor(120, SOON_MS);
-  for (const of of Map.groupBy(sent, ({ body }) => body.record_id).values()) {
-    expect(of.slice(1).map(({ body }) => body.data.title)).toEqual([0, 1, 2, 3, 4].map((i) => `change ${i}`));
+  for (const deliveries of Map.groupBy(sent, ({ body }) => body.record_id).values()) {
+    expect(deliveries.slice(1).map(({ body }) => body.data.title)).toEqual([0, 1, 2, 3, 4].map((i) => `change ${i}`));
   }
 });
 
-test('what is written while a new record’s delivery is refused leaves when that has ended', async () => {
+test('deliveries written while one fails leave when it has ended', async () => {
   const { id } = (await tenant.post(RECORDS, { title: 'other' })).body.data;
   await subscribe(tenant, receiver.url);
   await tenant.post(RECORDS, { title: 'known' });
   await receiver.waitFor(1, SOON_MS);
   const [reached, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   receiver.answer = async ({ body }, response) => {
-    if (body.data.title !== 'refused') return void response.writeHead(200).end();
+    if (body.data.title !== 'failing') return void response.writeHead(200).end();
     reached.resolve();
     await released.promise;
     response.writeHead(500).end();
   };
-  await tenant.post(RECORDS, { title: 'refused' });
+  await tenant.post(RECORDS, { title: 'failing' });
   await reached.promise;
   await tenant.patch(`${RECORDS}/${id}`, { title: 'one' });
   await tenant.patch(`${RECORDS}/${id}`, { title: 'two' });
   released.resolve();
   const sent = await receiver.waitFor(4, SOON_MS);
-  const titles = sent.map(({ body }) => body.data.title).filter((title) => title !== 'refused');
+  const titles = sent.map(({ body }) => body.data.title).filter((title) => title !== 'failing');
   expect(titles).toEqual(['known', 'one', 'two']);
 });
 
 // The embedded database serves one process.
 if (process.env.DATABASE_URL) {
-  test('what another process has no room for, as long as this one has some on its way, leaves when that has ended', async () => {
+  test('a delivery behind another process’s full window leaves when that has room', async () => {
     const { id } = await subscribe(tenant, receiver.url);
     await tenant.post(RECORDS, { title: 'known' });
     await receiver.waitFor(1, SOON_MS);
     const log = createLog({ level: 'error', write: () => undefined, readable: false });
     const app = await createApp(service.app.config, service.databaseUrl, log);
-    const looked = Promise.withResolvers<void>();
-    const begin: typeof app.db.begin = (work) => app.db.begin(work).finally(looked.resolve);
+    const claimed = Promise.withResolvers<void>();
+    const begin: typeof app.db.begin = (work) => app.db.begin(work).finally(claimed.resolve);
     const observed = { ...app, db: { ...app.db, begin } };
     const dispatcher = Dispatcher.start(observed);
-    // Only the other process hears of what is written by it.
+    // Only the other process receives the commit notice.
     const write = async (): Promise<void> => {
       await app.db.rows(sql`
         insert into platform.webhook_deliveries (subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type, body)
@@ -124,11 +124,11 @@ if (process.env.DATABASE_URL) {
         from platform.webhook_deliveries where subscription_id = ${id}::uuid limit 1`);
       notifyCommitted(observed, { tenantId: tenant.id });
     };
-    const { reached, release } = holding();
+    const { reached, release } = holdAnswers();
     await tenant.post(RECORDS, { title: 'held' });
     await reached;
     await write();
-    await looked.promise;
+    await claimed.promise;
     release();
     const sent = await receiver.waitFor(3, SOON_MS);
     expect(sent.map(({ body }) => body.of ?? body.data.title)).toEqual(['known', 'held', 'the other']);
@@ -137,7 +137,7 @@ if (process.env.DATABASE_URL) {
   });
 }
 
-test('a look that was asked for is not forgotten over an earlier one', async () => {
+test('a scheduled claim is not lost to an earlier one of its subscription', async () => {
   const broker = { ...service.app.broker, takeDue: async () => [] };
   const schedule = new Schedule({ ...service.app, broker } as unknown as App, () => undefined);
   const id = newId();

@@ -3,7 +3,7 @@
 // Contract: decisions#websocket.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
-import { UnauthenticatedLimit } from '../src/realtime/unauthenticated-limit.ts';
+import { UnauthenticatedLimit } from '../src/realtime/connection-limits.ts';
 import { newAddress } from './support/addresses.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { adminSession } from './support/credentials.ts';

@@ -1,6 +1,6 @@
-// Messages between agents, which are bots. A reply is one deeper than what it answers; past the limit
-// nothing is delivered, and message.chain_limit says so. The depth of what is answered never changes,
-// so replies at once cannot outrun it. A message and its event commit together.
+// Messages between agents, that is, bots. A reply is one chain level deeper than the message it answers; past the limit it
+// is not delivered and message.chain_limit is appended instead. The depth of a stored message never changes, so
+// concurrent replies cannot exceed the limit. A message and its event commit together.
 // Failures: 400, 403, 404, 409 at the limit. Contract: decisions#messages.
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
@@ -16,7 +16,7 @@ import type { JsonObject } from '../runtime/text.ts';
 
 const { chainDepthMax } = LIMITS.rules;
 
-/** A message without its body, as it is listed. `from_agent` is null where no bot sent it. */
+/** A message without its body. `from_agent` is null when the sender is not a bot. */
 export interface MessageHead {
   message_id: string;
   from_agent: string | null;
@@ -33,7 +33,7 @@ export interface Message extends MessageHead {
   body: string;
 }
 
-/** What is to be sent; `to_agent` is a bot's name or id. */
+/** `to_agent` is a bot's name or id. */
 export interface Draft {
   from: string | null;
   to_agent: string;
@@ -44,20 +44,20 @@ export interface Draft {
   depth: number;
 }
 
-/** Who sends, and how deep, is not the sender's to say. */
+/** Accepted and ignored: the service determines sender and depth. */
 const IDLE_MEMBERS = ['from_agent', 'chain_depth'] as const;
 
 const HEAD = sql`id as message_id, from_agent, to_agent, subject, priority, in_reply_to, chain_depth, created_at,
   read_at`;
 
-/** A caller that may use messages: a bot, or a tenant admin. 403 for any other. */
+/** 403 unless the caller is a bot or a tenant admin. */
 function requireAgent(caller: TenantCaller | null): TenantCaller {
   const inTenant = requireTenant(caller);
   if (inTenant.kind !== 'bot' && !inTenant.isTenantAdmin) throw forbidden('this needs a bot or a tenant admin');
   return inTenant;
 }
 
-/** Sends a message from the caller. 400, 404 for an unknown agent or answered message, 409 at the chain's limit. */
+/** 404 for an unknown agent or `in_reply_to`, 409 at the chain limit. */
 export async function sendMessage(
   app: App,
   caller: TenantCaller,
@@ -71,13 +71,13 @@ export async function sendMessage(
     const cause = causeOf(agent, depth);
     const to = await agentNamed(tx, agent, draft.to_agent);
     if (depth <= chainDepthMax) return deliver(tx, cause, { ...draft, to_agent: to, depth });
-    const halted = { message_id: answered?.message_id, depth: chainDepthMax, from_agent: draft.from, to_agent: to };
-    await appendEvent(tx, 'message.chain_limit', cause, halted);
+    const limit = { message_id: answered?.message_id, depth: chainDepthMax, from_agent: draft.from, to_agent: to };
+    await appendEvent(tx, 'message.chain_limit', cause, limit);
     return null;
   });
   notifyCommitted(app, { tenantId: agent.tenant.id, change: null });
   if (sent === null)
-    throw conflict(`the chain of replies has reached depth ${chainDepthMax}; this one is not delivered`);
+    throw conflict(`the chain of replies has reached depth ${chainDepthMax}; the message is not delivered`);
   return sent;
 }
 
@@ -101,7 +101,7 @@ function causeOf({ tenant, id, triggeredBy }: TenantCaller, depth: number): Caus
   return { tenantId: tenant.id, actor: id, triggeredBy, depth, rootEventId: null };
 }
 
-/** Stores a message to a bot and its event, in the transaction. The draft's `to_agent` is a bot's name. */
+/** Stores the message and its event in the transaction. Here `to_agent` must be a bot's name. */
 export async function deliver(
   tx: Tx,
   cause: Cause,
@@ -116,7 +116,7 @@ export async function deliver(
   return { message_id: id, chain_depth: depth };
 }
 
-/** A bot's name from its name or id. 404 for none of this tenant, or a revoked one. */
+/** The name of the bot with this name or id. 404 for an unknown or revoked one. */
 export async function agentNamed(
   queries: Queries,
   { tenant }: Pick<TenantCaller, 'tenant'>,
@@ -130,7 +130,7 @@ export async function agentNamed(
   return bot.name;
 }
 
-/** The message that is answered: one that the caller sent or got, any for an admin. */
+/** The message that is answered: sent or received by the caller, or any for an admin. */
 async function answeredBy(
   tx: Tx,
   agent: TenantCaller,
@@ -146,7 +146,7 @@ async function answeredBy(
   return found;
 }
 
-/** The newest messages to the caller, or of the tenant for an admin; only those not read yet where asked for. */
+/** The newest messages to the caller, or of the whole tenant for an admin. */
 export async function listMessages(app: App, caller: TenantCaller, unread: boolean): Promise<MessageHead[]> {
   const agent = requireAgent(caller);
   return app.db.rows<MessageHead>(sql`
@@ -156,7 +156,7 @@ export async function listMessages(app: App, caller: TenantCaller, unread: boole
     limit ${LIMITS.message.listMax}::int`);
 }
 
-/** A message, which is read from then on. 404 for one that is not the caller's to read. */
+/** Marks the message as read. 404 unless it is addressed to the caller, or the caller is an admin. */
 export async function readMessage(app: App, caller: TenantCaller, id: string): Promise<Message> {
   const agent = requireAgent(caller);
   if (!isUuid(id)) throw notFound('message');

@@ -1,42 +1,66 @@
-// Listeners with the same credential and the same rights: what they may see is found out once for all of them.
-// When it is looked up again, and what follows when it cannot be told, is the audience's matter.
-// Contract: decisions#changes-of-rights, decisions#sse, decisions#websocket.
-import type { TenantCaller } from '../access/caller.ts';
+// The connections with one credential, whose access is loaded once for all of them: the caller, and its projection of
+// each entity. `refresh` reloads the access after a change, and rejects when it is revoked or cannot be loaded.
+// Contract: decisions#changes-of-rights.
+import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import type { Entity } from '../entities/field.ts';
 import { type Projection, projectionOf } from './projection.ts';
 
-/** Who listens, and how its rights are looked up: 401 or 403 when it has none any more. */
 export interface AccessSource {
-  /** Equal for connections with the same credential and the same rights. */
+  /** Equal for connections with the same credential and the same access. */
   key: string;
+  /** Rejects with 401 or 403 when access is revoked. */
   load(): Promise<TenantCaller>;
 }
 
-/** Those with one ticket: their rights, and what they see. */
-export class AccessGroup<Seat> {
-  readonly members = new Set<Seat>();
-  /** Grows with whatever makes the rights doubtful. */
-  invalidations = 0;
-  /** Under way while the rights are being looked up. */
-  refreshing: Promise<void> | undefined;
-  /** By entity id, each for the definition it was made from. */
-  readonly #projections = new Map<string, { entity: Entity; view: Projection | null }>();
+export class AccessGroup<Member> {
+  readonly members = new Set<Member>();
+  #isStale = false;
+  #invalidations = 0;
+  #refreshing: Promise<void> | undefined;
+  /** By entity id, each for the definition it was derived from. */
+  readonly #projections = new Map<string, { entity: Entity; projection: Projection | null }>();
 
   constructor(
     readonly source: AccessSource,
     public caller: TenantCaller,
   ) {}
 
-  update(caller: TenantCaller): void {
-    this.caller = caller;
-    this.#projections.clear();
+  get isStale(): boolean {
+    return this.#isStale;
+  }
+
+  /** Access may have changed. `isAnnounced`: a load in progress may have read the old state and is repeated. */
+  invalidate(isAnnounced: boolean): void {
+    this.#isStale = true;
+    if (isAnnounced) this.#invalidations++;
+  }
+
+  /** Resolves at once when the access is not stale. */
+  refresh(): Promise<void> {
+    this.#refreshing ??= this.#reload().finally(() => {
+      this.#refreshing = undefined;
+    });
+    return this.#refreshing;
   }
 
   projectionOf(entity: Entity): Projection | null {
     const known = this.#projections.get(entity.id);
-    if (known?.entity === entity) return known.view;
-    const view = projectionOf(this.caller, entity);
-    this.#projections.set(entity.id, { entity, view });
-    return view;
+    if (known?.entity === entity) return known.projection;
+    const projection = projectionOf(this.caller, entity);
+    this.#projections.set(entity.id, { entity, projection });
+    return projection;
+  }
+
+  async #reload(): Promise<void> {
+    while (this.#isStale) {
+      // Caches that listen to the same invalidation may be cleared later in this turn.
+      await Promise.resolve();
+      const invalidations = this.#invalidations;
+      const caller = requireTenant(await this.source.load());
+      if (this.#invalidations !== invalidations) continue;
+      this.caller = caller;
+      this.#projections.clear();
+      this.#isStale = false;
+    }
   }
 }

@@ -1,6 +1,6 @@
-// What a listener sees of events, and how it is written down: once for all who see alike.
-// The rights are those of REST: what cannot be read there is not pushed here, and where rows are
-// filtered nothing is pushed at all. Contract: interface#sse, interface#websocket, decisions#sse.
+// What a connection sees of an event, serialized once per distinct projection. The rights are those of REST: fields that
+// cannot be read are left out, and an entity with a row filter yields no events at all.
+// Contract: interface#sse, interface#websocket, decisions#sse.
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, restrictionOn } from '../access/rights.ts';
 import { visibleFields } from '../entities/access-scope.ts';
@@ -9,7 +9,7 @@ import type { CommittedEvent, RecordRow } from '../events/event.ts';
 import { shape } from '../records/shape.ts';
 import { type SseFrame, sseFrame } from './sse-channel.ts';
 
-/** The fields of an entity that somebody sees in events. Equal keys see alike. */
+/** The visible fields of an entity. Equal keys of one entity mean equal fields. */
 export interface Projection {
   key: string;
   entity: Entity;
@@ -17,7 +17,7 @@ export interface Projection {
   isComplete: boolean;
 }
 
-/** The caller's view of an entity's events; null when it gets none of them. */
+/** Null when the caller receives no events of the entity. */
 export function projectionOf(caller: TenantCaller, entity: Entity): Projection | null {
   if (!allows(caller.rights, 'read', entity.name)) return null;
   if (restrictionOn(caller.rights, entity.name)?.rowFilter !== undefined) return null;
@@ -26,11 +26,11 @@ export function projectionOf(caller: TenantCaller, entity: Entity): Projection |
   return { key: isComplete ? '*' : fields.map(({ slot }) => slot).join(), entity, fields, isComplete };
 }
 
-/** An event on its way to the listeners of one tenant, written down at most once for each view. */
+/** Serializes an event at most once per projection and format. */
 export class EventSerializer {
   readonly #frames = new Map<string, SseFrame>();
   readonly #texts = new Map<string, string>();
-  /** The transaction that made it. */
+  /** The transaction that wrote the event. */
   readonly xid: bigint;
 
   constructor(
@@ -40,27 +40,27 @@ export class EventSerializer {
     this.xid = BigInt(event.xid);
   }
 
-  /** The event of a record as the stream shows it. */
-  frame(view: Projection): SseFrame {
-    return kept(this.#frames, view.key, () => {
+  /** A record event in the SSE format. */
+  recordFrame(projection: Projection): SseFrame {
+    return cached(this.#frames, projection.key, () => {
       const { recordId, row, triggeredBy } = this.event;
-      const data = { fields: fieldsOf(row, view), triggered_by: triggeredBy };
-      return this.#frame({ entity: view.entity.name, record_id: recordId, data });
+      const data = { fields: fieldsOf(row, projection), triggered_by: triggeredBy };
+      return this.#frame({ entity: projection.entity.name, record_id: recordId, data });
     });
   }
 
-  /** Any other event: its payload is what is shown. */
+  /** Any other event, whose payload is sent as it is. */
   payloadFrame(): SseFrame {
-    return kept(this.#frames, '', () => this.#frame(this.event.payload ?? {}));
+    return cached(this.#frames, '', () => this.#frame(this.event.payload ?? {}));
   }
 
-  /** The event of a record as the WebSocket shows it. */
-  text(view: Projection): string {
-    return kept(this.#texts, view.key, () => {
+  /** A record event in the WebSocket format. */
+  text(projection: Projection): string {
+    return cached(this.#texts, projection.key, () => {
       const { type, recordId, row } = this.event;
-      const isGone = type === 'record.deleted' || row === null;
-      const data = isGone ? { id: recordId } : flat(row, view);
-      return JSON.stringify({ type, entity: view.entity.name, data });
+      const isDeleted = type === 'record.deleted' || row === null;
+      const data = isDeleted ? { id: recordId } : flat(row, projection);
+      return JSON.stringify({ type, entity: projection.entity.name, data });
     });
   }
 
@@ -71,19 +71,17 @@ export class EventSerializer {
 }
 
 function fieldsOf(row: RecordRow | null, { fields }: Projection): Record<string, unknown> {
-  const shown: Record<string, unknown> = {};
-  for (const { key, slot } of fields) shown[key] = row?.data[slot] ?? null;
-  return shown;
+  return Object.fromEntries(fields.map(({ key, slot }) => [key, row?.data[slot] ?? null]));
 }
 
 function flat(row: RecordRow, { entity, fields }: Projection): Record<string, unknown> {
   return { ...shape(row, entity, fields), created_at: row.created_at, updated_at: row.updated_at };
 }
 
-function kept<V>(map: Map<string, V>, key: string, make: () => V): V {
+function cached<V>(map: Map<string, V>, key: string, make: () => V): V {
   const known = map.get(key);
   if (known !== undefined) return known;
-  const made = make();
-  map.set(key, made);
-  return made;
+  const value = make();
+  map.set(key, value);
+  return value;
 }

@@ -1,5 +1,5 @@
-// The open connections of this process: each tenant's audience, the places they take, and what makes
-// their rights doubtful. Opened once, after the hub; closed before the server, so that streams end in order.
+// The live connections of this process by tenant, their limits, and the invalidations that make their access stale.
+// Opened once, after the hub; closed before the server, so that streams end in order.
 // Failures: 503 while the service stops or the broker is away. Contract: decisions#sse, decisions#websocket.
 import type { TenantCaller } from '../access/caller.ts';
 import { type App, perApp } from '../app.ts';
@@ -8,18 +8,16 @@ import { hubOf } from '../events/hub.ts';
 import { type Snapshot, takeSnapshot } from '../events/snapshot.ts';
 import { LIMITS } from '../limits.ts';
 import type { AccessSource } from './access-group.ts';
-import { ConnectionLeases } from './connection-leases.ts';
+import { ConnectionLeases, UnauthenticatedLimit } from './connection-limits.ts';
 import { type LiveConnection, type Membership, TenantConnections } from './tenant-connections.ts';
-import { UnauthenticatedLimit } from './unauthenticated-limit.ts';
 
-/** How often rights are looked up with nothing announced: keys expire, and announcements get lost. */
-const CHECK_MS = 500;
+/** How often access is loaded without an invalidation: keys expire, and invalidations may get lost. */
+const REFRESH_MS = 500;
 
 interface OpenTenant {
   connections: TenantConnections;
-  /** Resolves to the function that stops watching. */
-  watching: Promise<() => void>;
-  /** Listeners on their way in. */
+  /** Resolves to the function that detaches from the hub. */
+  attached: Promise<() => void>;
   joining: number;
 }
 
@@ -37,11 +35,11 @@ export class Realtime {
     app.metrics.gauge('svc_sse_connections', 'Open event streams.', () => this.leases.count('sse:'));
     app.metrics.gauge('svc_ws_connections', 'Authenticated WebSockets.', () => this.leases.count('ws:'));
     app.metrics.gauge('svc_ws_waiting', 'WebSockets not authenticated yet.', () => this.unauthenticated.size);
-    this.#timer = setInterval(() => this.#refreshAccess(), CHECK_MS);
-    for (const topic of ['credential', 'bot'] as const) app.invalidations.on(topic, () => this.#invalidateAccess(null));
-    for (const topic of ['tenant', 'role'] as const)
-      app.invalidations.on(topic, (tenantId) => this.#invalidateAccess(tenantId));
-    app.invalidations.on('user', (key) => this.#invalidateAccess(key === null ? null : (key.split(':')[0] ?? null)));
+    this.#timer = setInterval(() => this.#invalidateAccess(null, false), REFRESH_MS);
+    const invalidate = (tenantId: string | null): void => this.#invalidateAccess(tenantId, true);
+    for (const topic of ['credential', 'bot'] as const) app.invalidations.on(topic, () => invalidate(null));
+    for (const topic of ['tenant', 'role'] as const) app.invalidations.on(topic, invalidate);
+    app.invalidations.on('user', (key) => invalidate(key?.split(':')[0] ?? null));
   }
 
   /** Throws 503 once the service stops. */
@@ -50,65 +48,65 @@ export class Realtime {
   }
 
   /**
-   * Seats a listener of the caller's tenant, to listen to these entities (see EVERYTHING). `since` is asked for when
-   * everything later will come; what it holds is not to be told.
+   * Adds a connection of the caller's tenant that subscribes to these entities, or to ALL_ENTITIES. It receives every
+   * event that is not in the snapshot `since`, and must skip those that are.
    */
   async join(
-    ticket: AccessSource,
+    source: AccessSource,
     caller: TenantCaller,
-    listener: LiveConnection,
+    connection: LiveConnection,
     entities: readonly string[],
-  ): Promise<{ seat: Membership; since: Snapshot }> {
+  ): Promise<{ membership: Membership; since: Snapshot }> {
     this.requireOpen();
     const { id } = caller.tenant;
     const hub = hubOf(this.#app);
-    const hall = this.#openTenant(id);
-    hall.joining++;
+    const tenant = this.#openTenant(id);
+    tenant.joining++;
     try {
-      await hall.watching;
+      await tenant.attached;
       await hub.subscribe(id, entities);
       try {
         const since = await takeSnapshot(this.#app.db);
         this.requireOpen();
-        // What changed on the way in was not heard of, unless others are seated with the same rights.
-        const current = (await hall.connections.currentCaller(ticket.key)) ?? (await ticket.load());
-        if (this.#tenants.get(id) !== hall) throw unavailable('events were lost; connect again');
-        return { seat: hall.connections.add(ticket, current, listener, entities), since };
+        // Invalidations before this point were missed, unless the group exists already.
+        const current = (await tenant.connections.currentCaller(source.key)) ?? (await source.load());
+        if (this.#tenants.get(id) !== tenant) throw unavailable('events were lost; connect again');
+        return { membership: tenant.connections.add(source, current, connection, entities), since };
       } catch (cause) {
         hub.unsubscribe(id, entities);
         throw cause;
       }
     } finally {
-      hall.joining--;
-      this.#closeWhenEmpty(hall);
+      tenant.joining--;
+      this.#closeIfEmpty(tenant);
     }
   }
 
-  /** A seat listens to one entity more; what the snapshot holds is not to be told. Null when it was left meanwhile. */
-  async addEntity(seat: Membership, entity: string): Promise<Snapshot | null> {
-    const { tenant, entities } = seat;
+  /** Subscribes to one more entity; events in the snapshot must be skipped. Null when the membership has ended. */
+  async addEntity(membership: Membership, entity: string): Promise<Snapshot | null> {
+    const { tenant, entities } = membership;
     await hubOf(this.#app).subscribe(tenant.tenantId, [entity]);
-    if (tenant.setEntities(seat, [...entities, entity])) return takeSnapshot(this.#app.db);
+    if (tenant.setEntities(membership, [...entities, entity])) return takeSnapshot(this.#app.db);
     hubOf(this.#app).unsubscribe(tenant.tenantId, [entity]);
     return null;
   }
 
-  removeEntity(seat: Membership, entity: string): void {
-    const { tenant, entities } = seat;
+  removeEntity(membership: Membership, entity: string): void {
+    const { tenant, entities } = membership;
     if (!entities.includes(entity)) return;
     const others = entities.filter((other) => other !== entity);
-    if (tenant.setEntities(seat, others)) hubOf(this.#app).unsubscribe(tenant.tenantId, [entity]);
+    if (tenant.setEntities(membership, others)) hubOf(this.#app).unsubscribe(tenant.tenantId, [entity]);
   }
 
-  leave(seat: Membership): void {
-    const { tenant, entities } = seat;
-    if (!tenant.remove(seat)) return;
-    hubOf(this.#app).unsubscribe(tenant.tenantId, entities);
-    const hall = this.#tenants.get(tenant.tenantId);
-    if (hall?.connections === tenant) this.#closeWhenEmpty(hall);
+  leave(membership: Membership): void {
+    const { tenant: connections, entities } = membership;
+    if (!connections.remove(membership)) return;
+    hubOf(this.#app).unsubscribe(connections.tenantId, entities);
+    const tenant = this.#tenants.get(connections.tenantId);
+    if (tenant?.connections === connections) this.#closeIfEmpty(tenant);
   }
 
-  /** Ends every connection and lets no new one in. */
+  /** Disconnects every connection and accepts no new one. */
   async close(): Promise<void> {
     this.#isClosing = true;
     clearInterval(this.#timer);
@@ -120,42 +118,35 @@ export class Realtime {
     const known = this.#tenants.get(tenantId);
     if (known !== undefined) return known;
     const connections = new TenantConnections(this.#app, tenantId);
-    const hall: OpenTenant = {
-      connections,
-      watching: hubOf(this.#app).attach(tenantId, {
-        event: (event) => connections.event(event),
-        gap: () => {
-          if (this.#tenants.get(tenantId) === hall) this.#tenants.delete(tenantId);
-          connections.gap();
-        },
-      }),
-      joining: 0,
+    const forget = (): void => {
+      if (this.#tenants.get(tenantId) === tenant) this.#tenants.delete(tenantId);
     };
-    hall.watching.catch(() => {
-      if (this.#tenants.get(tenantId) === hall) this.#tenants.delete(tenantId);
-    });
-    this.#tenants.set(tenantId, hall);
-    return hall;
+    const gap = (): void => {
+      forget();
+      connections.gap();
+    };
+    const attached = hubOf(this.#app).attach(tenantId, { event: (event) => connections.event(event), gap });
+    const tenant: OpenTenant = { connections, attached, joining: 0 };
+    attached.catch(forget);
+    this.#tenants.set(tenantId, tenant);
+    return tenant;
   }
 
-  #closeWhenEmpty(hall: OpenTenant): void {
-    const { connections, joining, watching } = hall;
+  #closeIfEmpty(tenant: OpenTenant): void {
+    const { connections, joining, attached } = tenant;
     if (!connections.isEmpty || joining > 0) return;
-    if (this.#tenants.get(connections.tenantId) === hall) this.#tenants.delete(connections.tenantId);
-    watching.then(
-      (unwatch) => unwatch(),
-      // Said where it was asked for.
+    if (this.#tenants.get(connections.tenantId) === tenant) this.#tenants.delete(connections.tenantId);
+    attached.then(
+      (detach) => detach(),
+      // `join` reports the failure.
       () => undefined,
     );
   }
 
-  #refreshAccess(): void {
-    for (const { connections } of [...this.#tenants.values()]) connections.refreshAccess();
-  }
-
-  #invalidateAccess(tenantId: string | null): void {
-    for (const [id, { connections }] of [...this.#tenants])
-      if (tenantId === null || tenantId === id) connections.invalidateAccess();
+  #invalidateAccess(tenantId: string | null, isAnnounced: boolean): void {
+    for (const [id, { connections }] of [...this.#tenants]) {
+      if (tenantId === null || tenantId === id) connections.invalidateAccess(isAnnounced);
+    }
   }
 }
 
@@ -163,7 +154,7 @@ const opened = perApp((): Realtime => {
   throw unavailable('streams are not open yet');
 });
 
-/** Opens the process's part; once, after the hub. */
+/** Must be called once, after the hub is open. */
 export function openRealtime(app: App): Realtime {
   const realtime = new Realtime(app);
   opened.set(app, realtime);

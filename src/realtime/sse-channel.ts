@@ -1,9 +1,9 @@
-// One Server-Sent Events connection: a queue that the client's socket empties by pulling. All that waits
-// goes out as one chunk. A client that takes nothing is told so and disconnected: BACKPRESSURE with too
-// many events waiting, IDLE_TIMEOUT after too long. One that reads may fall behind in a burst, up to a bound.
+// One SSE connection: a bounded queue that the client's socket empties by pulling; everything queued goes out as one
+// chunk. A client that reads may fall behind in a burst, up to a bound. One that does not read is sent an error and
+// disconnected: BACKPRESSURE with too many events queued, IDLE_TIMEOUT after too long.
 // Times are milliseconds. Nothing here throws. Contract: interface#sse, decisions#sse.
 
-/** An event as bytes, but for its number on the connection, which stands between the two. */
+/** An event as bytes; its number on the connection goes between head and tail. */
 export interface SseFrame {
   head: Uint8Array;
   tail: Uint8Array;
@@ -12,21 +12,18 @@ export interface SseFrame {
 export interface SseChannelOptions {
   maxQueued: number;
   idleTimeoutMs: number;
-  /** Called exactly once, when the connection is over or given up, whoever ended it. */
+  /** Called exactly once, when the connection has ended or failed. */
   onEnd(): void;
 }
 
-/**
- * How often is looked at a client with too much waiting, and how many looks in a row it may take nothing before it is
- * given up.
- */
+/** A client over the limit is checked at this interval, and fails after so many checks in a row without a read. */
 const CHECK_MS = 50;
 const CHECKS = 5;
-/** How many times the limit a client may fall behind while it reads. */
+/** A client that reads may queue this many times the limit. */
 const BURST_FACTOR = 50;
-/** How long a client has to take the last bytes; longer for one that has fallen behind and is to be told so. */
-const GRACE_MS = 4_000;
-const LINGER_MS = 15_000;
+/** How long a client may take to read the last bytes, without and with an error among them. */
+const END_GRACE_MS = 4_000;
+const FAIL_GRACE_MS = 15_000;
 const RETRY_MS = 3_000;
 
 const encoder = new TextEncoder();
@@ -51,9 +48,9 @@ export class SseChannel {
   #resume: (() => void) | undefined;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   #pulledAt = performance.now();
-  /** Chunks handed over: what tells a slow reader from one that does not read. */
+  /** Tells a slow reader from one that does not read. */
   #pulls = 0;
-  /** Looks left before it is given up; 0 while there is nothing to judge. */
+  /** 0 while the queue is within its limit. */
   #checksLeft = 0;
   #isReleased = false;
   #idle: ReturnType<typeof setTimeout>;
@@ -87,17 +84,17 @@ export class SseChannel {
     else if (this.#queue.length > maxQueued) this.#watchSlowReader();
   }
 
-  /** Drops what waits, says why, and ends the connection. */
+  /** Drops the queue, sends the error, and ends the connection. */
   fail(code: keyof typeof MESSAGES): void {
     if (this.#state !== 'open') return;
     this.#queue = [sseFrame('error', { type: 'error', code, message: MESSAGES[code] })];
-    this.#close(LINGER_MS);
+    this.#close(FAIL_GRACE_MS);
     this.#release();
   }
 
-  /** Ends the connection after what waits. */
+  /** Ends the connection once the queue is sent. */
   end(): void {
-    if (this.#state === 'open') this.#close(GRACE_MS);
+    if (this.#state === 'open') this.#close(END_GRACE_MS);
   }
 
   #close(graceMs: number): void {
@@ -129,7 +126,7 @@ export class SseChannel {
     this.#finish();
   }
 
-  /** Everything that waits, numbered. */
+  /** The whole queue, numbered. */
   #chunk(): Uint8Array {
     const frames = this.#queue;
     this.#queue = [];
@@ -139,7 +136,7 @@ export class SseChannel {
     return joined(parts);
   }
 
-  /** Looks several times: where this process itself was too busy to hand anything over, that is one look only. */
+  /** Checks repeatedly: one check may fail because this process was too busy to serve a read. */
   #watchSlowReader(): void {
     if (this.#checksLeft > 0) return;
     this.#checksLeft = CHECKS;
@@ -148,8 +145,8 @@ export class SseChannel {
 
   #checkReader(before: number): void {
     setTimeout(() => {
-      const hasTaken = this.#pulls !== before;
-      this.#checksLeft = hasTaken ? CHECKS : this.#checksLeft - 1;
+      const hasRead = this.#pulls !== before;
+      this.#checksLeft = hasRead ? CHECKS : this.#checksLeft - 1;
       if (this.#state !== 'open' || this.#queue.length <= this.#options.maxQueued) this.#checksLeft = 0;
       else if (this.#checksLeft === 0) this.fail('BACKPRESSURE');
       else this.#checkReader(this.#pulls);
@@ -157,10 +154,10 @@ export class SseChannel {
   }
 
   #checkIdle(): void {
-    // A pull that waits for something to hand over means that all was taken; only a heartbeat resets the clock then.
-    const left = this.#pulledAt + this.#options.idleTimeoutMs - performance.now();
-    if (left <= 0) this.fail('IDLE_TIMEOUT');
-    else this.#idle = setTimeout(() => this.#checkIdle(), left);
+    // With an empty queue only the next heartbeat is pulled and resets the time.
+    const remainingMs = this.#pulledAt + this.#options.idleTimeoutMs - performance.now();
+    if (remainingMs <= 0) this.fail('IDLE_TIMEOUT');
+    else this.#idle = setTimeout(() => this.#checkIdle(), remainingMs);
   }
 
   #finish(): void {

@@ -1,7 +1,6 @@
-// Opening a tenant's event stream: who may, what it asks for, and its life until it ends.
-// Failures: 400 for parameters, 403 for other credentials, tenants and agents, 429 when all places are
-// taken, 503. Contract: interface#sse, decisions#sse, decisions#status-codes.
-
+// An SSE stream of one tenant: authorization, its filter, and its life from `connected` to the end.
+// Failures: 400 for parameters; 403 for other credentials, tenants and agents; 429 when all connection leases are taken;
+// 503. Contract: interface#sse, decisions#sse, decisions#status-codes.
 import type { Caller, TenantCaller } from '../access/caller.ts';
 import { type Credential, factsOf } from '../access/credential-kinds.ts';
 import { resolveCaller } from '../access/resolve-caller.ts';
@@ -14,17 +13,17 @@ import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
-import type { ConnectionLease } from './connection-leases.ts';
+import type { ConnectionLease } from './connection-limits.ts';
 import type { EventSerializer, Projection } from './projection.ts';
 import { type Realtime, realtimeOf } from './realtime.ts';
 import { SseChannel, sseFrame } from './sse-channel.ts';
 import type { LiveConnection, Membership } from './tenant-connections.ts';
 
-/** What a stream shows; null where everything is asked for. */
+/** Null selects everything. */
 interface StreamFilter {
   entities: ReadonlySet<string> | null;
   events: ReadonlySet<string> | null;
-  /** The agent whose messages are shown too, by name. */
+  /** The name of the agent whose messages are included. */
   agent: string | null;
 }
 
@@ -34,11 +33,11 @@ export interface StreamQuery {
   agent_id?: string | undefined;
 }
 
-/** What every stream shows, asked for or not. */
-const OWN_TYPES: readonly string[] = ['connected', 'heartbeat', 'error'];
+/** Sent on every stream; naming them in `events` is accepted and ignored. */
+const STREAM_TYPES = ['connected', 'heartbeat', 'error'];
 const RETRY_AFTER_S = 5;
 
-/** The body of an open stream of the caller's own tenant. */
+/** Opens a stream of the caller's own tenant; resolves to the body of the response. */
 export async function openStream(
   app: App,
   caller: Caller,
@@ -46,53 +45,52 @@ export async function openStream(
   slug: string,
   query: StreamQuery,
 ): Promise<ReadableStream<Uint8Array>> {
-  const owner = requireKeyOf(caller, slug);
+  const keyHolder = requireStreamKey(caller, slug);
   if (credential === undefined) throw forbidden();
-  const wanted = await streamFilter(app, owner, query);
+  const filter = await readFilter(app, keyHolder, query);
   const realtime = realtimeOf(app);
   realtime.requireOpen();
   const { maxPerTenant, maxGlobal } = app.config.sse;
-  const place = await realtime.leases.acquire({ [`sse:${owner.tenant.id}`]: maxPerTenant, sse: maxGlobal });
-  if (place === null) throw rateLimited('too many streams are open', RETRY_AFTER_S);
-  const stream = new SseStream(app, realtime, wanted, place);
+  const lease = await realtime.leases.acquire({ [`sse:${keyHolder.tenant.id}`]: maxPerTenant, sse: maxGlobal });
+  if (lease === null) throw rateLimited('too many streams are open', RETRY_AFTER_S);
+  const stream = new SseStream(app, realtime, filter, lease);
   try {
-    const ticket = {
+    const source = {
       key: `sse ${sha256(credential.value).toString('hex')}`,
       load: () => resolveCaller(app, credential),
     };
-    const entities = wanted.entities === null ? [ALL_ENTITIES] : [...wanted.entities];
-    const { seat, since } = await realtime.join(ticket, owner, stream, entities);
-    return stream.begin(seat, since);
+    const entities = filter.entities === null ? [ALL_ENTITIES] : [...filter.entities];
+    const { membership, since } = await realtime.join(source, keyHolder, stream, entities);
+    return stream.begin(membership, since);
   } catch (cause) {
     stream.abandon();
     throw cause;
   }
 }
 
-/** Only the tenant's own owner and platform keys: 403 for the rest, whether the tenant exists or not. */
-function requireKeyOf(caller: Caller, slug: string): TenantCaller {
+/** 403 for any other credential, also when the tenant does not exist. */
+function requireStreamKey(caller: Caller, slug: string): TenantCaller {
   const { kind, tenant } = caller;
   if (!factsOf(kind).opensEventStream) throw forbidden('streams take owner keys and platform keys only');
   if (tenant === null || tenant.slug !== slug) throw forbidden('this credential belongs to another tenant');
   return caller as TenantCaller;
 }
 
-async function streamFilter(app: App, caller: TenantCaller, query: StreamQuery): Promise<StreamFilter> {
-  const events = listed(query.events);
-  const unknown = [...(events ?? [])].find(
-    (type) => !(EVENT_TYPES as readonly string[]).includes(type) && !OWN_TYPES.includes(type),
-  );
+async function readFilter(app: App, caller: TenantCaller, query: StreamQuery): Promise<StreamFilter> {
+  const events = namesIn(query.events);
+  const known: readonly string[] = [...EVENT_TYPES, ...STREAM_TYPES];
+  const unknown = [...(events ?? [])].find((type) => !known.includes(type));
   if (unknown !== undefined) throw invalidField('events', `has an unknown event type: ${unknown}`);
-  return { entities: listed(query.entities), events, agent: await agentOf(app, caller, query.agent_id) };
+  return { entities: namesIn(query.entities), events, agent: await agentOf(app, caller, query.agent_id) };
 }
 
-function listed(text: string | undefined): ReadonlySet<string> | null {
+function namesIn(text: string | undefined): ReadonlySet<string> | null {
   const names = (text ?? '').split(',').map((name) => name.trim());
-  const given = names.filter((name) => name !== '');
-  return given.length === 0 ? null : new Set(given);
+  const set = new Set(names.filter((name) => name !== ''));
+  return set.size === 0 ? null : set;
 }
 
-/** The agent by its name; a platform key needs its role's permission, and learns nothing else of who exists. */
+/** The agent's name. A platform key needs read permission, and cannot find out which agents exist. */
 async function agentOf(app: App, caller: TenantCaller, given: string | undefined): Promise<string | null> {
   if (given === undefined || given === '') return null;
   const bot = await app.db.first<{ name: string }>(sql`
@@ -110,26 +108,27 @@ class SseStream implements LiveConnection {
   readonly #channel: SseChannel;
   #heartbeat: ReturnType<typeof setInterval> | undefined;
   #membership: Membership | undefined;
-  /** Nothing is shown before the stream has begun. */
+  /** Nothing is sent before it is set. */
   #since: Snapshot | null = null;
 
-  constructor(app: App, realtime: Realtime, wanted: StreamFilter, place: ConnectionLease) {
+  constructor(app: App, realtime: Realtime, filter: StreamFilter, lease: ConnectionLease) {
     this.#app = app;
-    this.#filter = wanted;
+    this.#filter = filter;
     const { maxQueuedEvents: maxQueued, idleTimeoutMs } = app.config.sse;
     const onEnd = (): void => {
       clearInterval(this.#heartbeat);
       if (this.#membership !== undefined) realtime.leave(this.#membership);
-      void realtime.leases.release(place);
+      void realtime.leases.release(lease);
     };
     this.#channel = new SseChannel({ maxQueued, idleTimeoutMs, onEnd });
   }
 
-  /** Called in the same turn as the registration, so that nothing comes in between. */
-  begin(seat: Membership, since: Snapshot): ReadableStream<Uint8Array> {
-    this.#membership = seat;
+  /** Must be called in the turn in which `join` resolves, so that no event precedes `connected`. */
+  begin(membership: Membership, since: Snapshot): ReadableStream<Uint8Array> {
+    this.#membership = membership;
     this.#since = since;
-    const connected = { type: 'connected', tenant: seat.caller.tenant.slug, connection_id: newId(), timestamp: now() };
+    const { slug } = membership.caller.tenant;
+    const connected = { type: 'connected', tenant: slug, connection_id: newId(), timestamp: now() };
     this.#channel.send(sseFrame('connected', connected));
     this.#sendHeartbeat();
     this.#heartbeat = setInterval(() => this.#sendHeartbeat(), this.#app.config.sse.heartbeatMs);
@@ -137,20 +136,25 @@ class SseStream implements LiveConnection {
     return this.#channel.stream;
   }
 
-  /** It never came to be read. */
+  /** For a stream that was never returned. */
   abandon(): void {
     this.#channel.stream.cancel().catch((cause: unknown) => {
-      this.#app.log.error('a stream could not be abandoned', { cause });
+      this.#app.log.error('cannot discard a stream', { cause });
     });
   }
 
-  deliver({ caller }: Membership, event: CommittedEvent, rendering: EventSerializer, view: Projection | null): void {
+  deliver(
+    { caller }: Membership,
+    event: CommittedEvent,
+    serializer: EventSerializer,
+    projection: Projection | null,
+  ): void {
     const { events } = this.#filter;
     if (events !== null && !events.has(event.type)) return;
-    if (this.#since === null || isSeenIn(this.#since, rendering.xid)) return;
+    if (this.#since === null || isSeenIn(this.#since, serializer.xid)) return;
     if (event.row !== null) {
-      if (view !== null) this.#channel.send(rendering.frame(view));
-    } else if (this.#matches(event, view, caller)) this.#channel.send(rendering.payloadFrame());
+      if (projection !== null) this.#channel.send(serializer.recordFrame(projection));
+    } else if (this.#isVisible(event, projection, caller)) this.#channel.send(serializer.payloadFrame());
   }
 
   disconnect(): void {
@@ -158,14 +162,14 @@ class SseStream implements LiveConnection {
     this.#channel.end();
   }
 
-  /** What a rule says may hold values of any field; a message is for those who may read what its agent gets. */
-  #matches({ type, entity, payload }: CommittedEvent, view: Projection | null, caller: TenantCaller): boolean {
+  /** A rule event may carry values of any field. A message needs read permission on its agent. */
+  #isVisible({ type, entity, payload }: CommittedEvent, projection: Projection | null, caller: TenantCaller): boolean {
     const { entities, agent } = this.#filter;
-    const reads = (name: unknown): boolean => allows(caller.rights, 'read', `agent:${String(name)}`);
-    if (type === 'message.received') return agent !== null && payload?.to_agent === agent && reads(agent);
-    if (type === 'message.chain_limit') return reads(payload?.to_agent);
+    const canRead = (name: unknown): boolean => allows(caller.rights, 'read', `agent:${String(name)}`);
+    if (type === 'message.received') return agent !== null && payload?.to_agent === agent && canRead(agent);
+    if (type === 'message.chain_limit') return canRead(payload?.to_agent);
     if (entities !== null && !entities.has(entity ?? '')) return false;
-    return caller.rights.isUnlimited || view?.isComplete === true;
+    return caller.rights.isUnlimited || projection?.isComplete === true;
   }
 
   #sendHeartbeat(): void {

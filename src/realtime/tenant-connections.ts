@@ -1,10 +1,9 @@
-// The listeners of one tenant in this process: by entity, so that an event costs nothing for those who do not
-// listen to it, and grouped by credential, so that rights are looked up and views made once for each group. Rights
-// are looked up again whenever something they rest on changes, before the next event is handed on, and once a
-// second besides; who has lost them is cut off.
-// Failures: when a group's rights cannot be told, its connections are ended. Contract: decisions#changes-of-rights,
-// decisions#sse, decisions#websocket.
-import { requireTenant, type TenantCaller } from '../access/caller.ts';
+// The live connections of one tenant in this process. They are indexed by entity, so that an event costs nothing for
+// connections that do not subscribe to its entity, and grouped by credential, so that access is loaded and an event is
+// projected once per group. Before an event is delivered, access that may have changed is loaded again.
+// Failures: a group whose access is revoked or cannot be loaded is disconnected.
+// Contract: decisions#changes-of-rights, decisions#sse, decisions#websocket.
+import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { type Catalog, catalogOf, forgetCatalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
@@ -15,23 +14,28 @@ import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
 import { AccessGroup, type AccessSource } from './access-group.ts';
 import { EventSerializer, type Projection } from './projection.ts';
 
-/** Why connections are ended: rights are gone, or events may have been missed. */
-export type CloseReason = 'refused' | 'lost' | 'stopping';
+/** `gap`: events may have been missed. */
+export type CloseReason = 'revoked' | 'gap' | 'stopping';
 
-/** One connection. It is told which of its seats it is called for: with a new token it takes a new one. */
+/** Called with the membership concerned: a new token gives a connection a new one. */
 export interface LiveConnection {
-  /** `view` is the listener's view of the event's entity; null where it gets nothing of it. */
-  deliver(seat: Membership, event: CommittedEvent, rendering: EventSerializer, view: Projection | null): void;
-  disconnect(seat: Membership, reason: CloseReason): void;
+  /** `projection` is null when the connection may see nothing of the event's entity. */
+  deliver(
+    membership: Membership,
+    event: CommittedEvent,
+    serializer: EventSerializer,
+    projection: Projection | null,
+  ): void;
+  disconnect(membership: Membership, reason: CloseReason): void;
 }
 
-/** A listener's place in the audience, for one credential. */
+/** A connection in the group of its credential. */
 export class Membership {
   constructor(
     readonly tenant: TenantConnections,
     readonly group: AccessGroup<Membership>,
     readonly connection: LiveConnection,
-    /** The entities it listens to; see EVERYTHING. */
+    /** The subscribed entities, or ALL_ENTITIES. */
     public entities: readonly string[],
   ) {}
 
@@ -40,23 +44,22 @@ export class Membership {
   }
 }
 
-/** Events waiting while rights or definitions are being looked up; past that, connections are ended. */
+/** Events that wait for access or a catalog; with more, the connections are closed. */
 const QUEUE_MAX = 5_000;
-/** Events handed on in one turn, so that connections can write in between. */
+/** Events delivered without yielding to the connections' writes. */
 const BATCH_SIZE = 50;
 /**
- * The time between two turns, for each listener of the last and in all: about what writing to all of them takes. Events
- * that come meanwhile go out together, which costs little more than one of them alone.
+ * The pause between batches per recipient of the last one, and its maximum: about what writing to them takes. Events
+ * that arrive meanwhile go out together, which costs little more than one event.
  */
-const BATCH_INTERVAL_MS = 0.02;
-const BATCH_INTERVAL_MAX_MS = 20;
+const PAUSE_PER_RECIPIENT_MS = 0.02;
+const PAUSE_MAX_MS = 20;
 const NO_MEMBERS: ReadonlySet<Membership> = new Set();
 
 export class TenantConnections implements Subscriber {
   readonly #groups = new Map<string, AccessGroup<Membership>>();
-  /** Who listens to each entity, and to everything. */
+  /** By subscribed entity, and under ALL_ENTITIES. */
   readonly #byEntity = new Map<string, Set<Membership>>();
-  /** Groups whose rights are to be looked up. */
   readonly #stale = new Set<AccessGroup<Membership>>();
   #queue: CommittedEvent[] = [];
   #isDraining = false;
@@ -71,37 +74,37 @@ export class TenantConnections implements Subscriber {
     return this.#groups.size === 0;
   }
 
-  /** Seats a listener, which listens to these entities from now on. */
-  add(ticket: AccessSource, caller: TenantCaller, listener: LiveConnection, entities: readonly string[]): Membership {
-    const group = this.#groups.get(ticket.key) ?? new AccessGroup<Membership>(ticket, caller);
-    this.#groups.set(ticket.key, group);
-    const seat = new Membership(this, group, listener, entities);
-    group.members.add(seat);
-    this.#index(seat);
-    return seat;
+  add(source: AccessSource, caller: TenantCaller, connection: LiveConnection, entities: readonly string[]): Membership {
+    const group = this.#groups.get(source.key) ?? new AccessGroup<Membership>(source, caller);
+    this.#groups.set(source.key, group);
+    const membership = new Membership(this, group, connection, entities);
+    group.members.add(membership);
+    this.#index(membership);
+    return membership;
   }
 
-  /** The rights of those who are seated with this key; null when nobody is. */
+  /** The current access of the group with this key; null without such a group. */
   async currentCaller(key: string): Promise<TenantCaller | null> {
     const group = this.#groups.get(key);
     if (group !== undefined && this.#stale.has(group)) await this.#refresh(group);
     return this.#groups.get(key)?.caller ?? null;
   }
 
-  /** What a seat listens to from now on, instead of what it did; false when it is not there any more. */
-  setEntities(seat: Membership, entities: readonly string[]): boolean {
-    if (!this.#isMember(seat)) return false;
-    this.#unindex(seat);
-    seat.entities = entities;
-    this.#index(seat);
+  /** Replaces the subscribed entities; false when the membership has ended. */
+  setEntities(membership: Membership, entities: readonly string[]): boolean {
+    const { group } = membership;
+    if (!group.members.has(membership) || !this.#isOpen(group)) return false;
+    this.#unindex(membership);
+    membership.entities = entities;
+    this.#index(membership);
     return true;
   }
 
-  /** False when it was not there any more. */
-  remove(seat: Membership): boolean {
-    const { group } = seat;
-    if (!group.members.delete(seat)) return false;
-    this.#unindex(seat);
+  /** False when it was removed before. */
+  remove(membership: Membership): boolean {
+    const { group } = membership;
+    if (!group.members.delete(membership)) return false;
+    this.#unindex(membership);
     if (group.members.size === 0) this.#removeGroup(group);
     return true;
   }
@@ -113,7 +116,7 @@ export class TenantConnections implements Subscriber {
   }
 
   gap(): void {
-    this.closeAll('lost');
+    this.closeAll('gap');
   }
 
   closeAll(reason: CloseReason): void {
@@ -121,40 +124,33 @@ export class TenantConnections implements Subscriber {
     for (const group of [...this.#groups.values()]) this.#close(group, reason);
   }
 
-  /** Something that rights rest on has changed: they are looked up before the next event is handed on. */
-  invalidateAccess(): void {
-    for (const group of this.#groups.values()) group.invalidations++;
-    this.refreshAccess();
-  }
-
-  /** Rights may have changed unheard: the same, but for those that are being looked up anyway. */
-  refreshAccess(): void {
-    for (const group of this.#groups.values()) this.#stale.add(group);
+  /** Access may have changed: load it again before the next event. See `AccessGroup.invalidate`. */
+  invalidateAccess(isAnnounced: boolean): void {
+    for (const group of this.#groups.values()) {
+      group.invalidate(isAnnounced);
+      this.#stale.add(group);
+    }
     this.#refreshStale().catch((cause: unknown) => {
-      this.app.log.error('rights of streams could not be looked up', { cause });
+      this.app.log.error('cannot refresh the access of streams', { cause });
       this.gap();
     });
   }
 
-  /** A seat whose group was ended is still to be removed, but hears no more. */
-  #isMember(seat: Membership): boolean {
-    const { group } = seat;
-    return group.members.has(seat) && this.#groups.get(group.source.key) === group;
-  }
-
-  #index(seat: Membership): void {
-    for (const entity of seat.entities) this.#byEntity.set(entity, (this.#byEntity.get(entity) ?? new Set()).add(seat));
-  }
-
-  #unindex(seat: Membership): void {
-    for (const entity of seat.entities) {
-      const seats = this.#byEntity.get(entity);
-      seats?.delete(seat);
-      if (seats?.size === 0) this.#byEntity.delete(entity);
+  #index(membership: Membership): void {
+    for (const entity of membership.entities) {
+      this.#byEntity.set(entity, (this.#byEntity.get(entity) ?? new Set()).add(membership));
     }
   }
 
-  /** Those who may have to be told: of an event of no entity, all. */
+  #unindex(membership: Membership): void {
+    for (const entity of membership.entities) {
+      const members = this.#byEntity.get(entity);
+      members?.delete(membership);
+      if (members?.size === 0) this.#byEntity.delete(entity);
+    }
+  }
+
+  /** Events without an entity go to all connections. */
   *#recipientsOf({ entity }: CommittedEvent): Iterable<ReadonlySet<Membership>> {
     if (entity === null) for (const { members } of this.#groups.values()) yield members;
     else {
@@ -164,7 +160,7 @@ export class TenantConnections implements Subscriber {
   }
 
   #hasRecipients(event: CommittedEvent): boolean {
-    for (const seats of this.#recipientsOf(event)) if (seats.size > 0) return true;
+    for (const members of this.#recipientsOf(event)) if (members.size > 0) return true;
     return false;
   }
 
@@ -175,25 +171,22 @@ export class TenantConnections implements Subscriber {
         const isBehind = this.#queue.length >= BATCH_SIZE;
         const pauseMs = isBehind ? 0 : this.#nextBatchAt - performance.now();
         if (isBehind || pauseMs > 1) await new Promise((resolve) => setTimeout(resolve, pauseMs));
-        const begunAt = performance.now();
-        const listeners = await this.#fanOut(this.#queue.splice(0, BATCH_SIZE));
-        this.#nextBatchAt = begunAt + Math.min(listeners * BATCH_INTERVAL_MS, BATCH_INTERVAL_MAX_MS);
+        const startedAt = performance.now();
+        const recipients = await this.#deliverBatch(this.#queue.splice(0, BATCH_SIZE));
+        this.#nextBatchAt = startedAt + Math.min(recipients * PAUSE_PER_RECIPIENT_MS, PAUSE_MAX_MS);
       }
     } catch (cause) {
-      this.app.log.error('events could not be handed on', { cause });
+      this.app.log.error('events could not be delivered to streams', { cause });
       this.gap();
     } finally {
       this.#isDraining = false;
     }
   }
 
-  /**
-   * Without a pause in between, unless something has to be found out: so connections get all at once. Resolves to how
-   * many listeners one of the events had at most.
-   */
-  async #fanOut(events: readonly CommittedEvent[]): Promise<number> {
+  /** Yields only to load access or a catalog. Resolves to the number of recipients of the event with the most. */
+  async #deliverBatch(events: readonly CommittedEvent[]): Promise<number> {
     let catalog: Catalog | undefined;
-    let listeners = 0;
+    let recipients = 0;
     for (const event of events) {
       if (this.#stale.size > 0) {
         await this.#refreshStale();
@@ -204,70 +197,61 @@ export class TenantConnections implements Subscriber {
       const { tenant } = first.caller;
       catalog ??= await catalogOf(this.app, tenant);
       if (entityIn(catalog, event) === undefined && event.entity !== null) {
-        // Defined by another process a moment ago, or gone.
+        // Another process has just created or deleted the entity.
         forgetCatalog(this.app, tenant);
         catalog = await catalogOf(this.app, tenant);
       }
-      listeners = Math.max(listeners, this.#deliver(event, catalog, tenant.slug));
+      recipients = Math.max(recipients, this.#deliver(event, catalog, tenant.slug));
     }
-    return listeners;
+    return recipients;
   }
 
   #deliver(event: CommittedEvent, catalog: Catalog, slug: string): number {
     const entity = entityIn(catalog, event);
-    const rendering = new EventSerializer(event, slug);
-    let listeners = 0;
-    for (const seats of this.#recipientsOf(event)) {
-      listeners += seats.size;
-      for (const seat of seats) {
-        const view = entity === undefined ? null : seat.group.projectionOf(entity);
-        seat.connection.deliver(seat, event, rendering, view);
+    const serializer = new EventSerializer(event, slug);
+    let recipients = 0;
+    for (const members of this.#recipientsOf(event)) {
+      recipients += members.size;
+      for (const member of members) {
+        const projection = entity === undefined ? null : member.group.projectionOf(entity);
+        member.connection.deliver(member, event, serializer, projection);
       }
     }
-    return listeners;
+    return recipients;
   }
 
   async #refreshStale(): Promise<void> {
     await Promise.all([...this.#stale].map((group) => this.#refresh(group)));
   }
 
-  #refresh(group: AccessGroup<Membership>): Promise<void> {
-    group.refreshing ??= this.#reload(group).finally(() => {
-      group.refreshing = undefined;
-    });
-    return group.refreshing;
-  }
-
-  /** Once more where something has changed while the rights were looked up. */
-  async #reload(group: AccessGroup<Membership>): Promise<void> {
-    while (this.#stale.has(group)) {
-      // A change is told to all in one turn, and what was kept of it may be dropped after this is told.
-      await Promise.resolve();
-      const { invalidations } = group;
-      try {
-        const caller = requireTenant(await group.source.load());
-        if (group.invalidations !== invalidations) continue;
-        group.update(caller);
-        this.#stale.delete(group);
-      } catch (cause) {
-        if (!(cause instanceof ServiceError)) this.app.log.error('rights of a stream are not known', { cause });
-        const isRefused = cause instanceof ServiceError && (cause.status === 401 || cause.status === 403);
-        return this.#close(group, isRefused ? 'refused' : 'lost');
-      }
+  async #refresh(group: AccessGroup<Membership>): Promise<void> {
+    try {
+      while (group.isStale) await group.refresh();
+      this.#stale.delete(group);
+    } catch (cause) {
+      if (!(cause instanceof ServiceError)) this.app.log.error('cannot load the access of a stream', { cause });
+      const isRevoked = cause instanceof ServiceError && (cause.status === 401 || cause.status === 403);
+      this.#close(group, isRevoked ? 'revoked' : 'gap');
     }
   }
 
+  #isOpen(group: AccessGroup<Membership>): boolean {
+    return this.#groups.get(group.source.key) === group;
+  }
+
+  /** The connections still remove their memberships themselves. */
   #close(group: AccessGroup<Membership>, reason: CloseReason): void {
+    if (!this.#isOpen(group)) return;
     this.#removeGroup(group);
-    for (const seat of [...group.members]) {
-      this.#unindex(seat);
-      seat.connection.disconnect(seat, reason);
+    for (const member of [...group.members]) {
+      this.#unindex(member);
+      member.connection.disconnect(member, reason);
     }
   }
 
   #removeGroup(group: AccessGroup<Membership>): void {
     this.#stale.delete(group);
-    if (this.#groups.get(group.source.key) === group) this.#groups.delete(group.source.key);
+    if (this.#isOpen(group)) this.#groups.delete(group.source.key);
   }
 }
 

@@ -1,9 +1,9 @@
-// The protocol of the WebSocket as a pure function: a session and a message give the session after it, the
-// answers, and what has to be found out before the rest can be answered. No transport, no clock, no lookup.
+// The WebSocket protocol as a pure function: a state and a client message give the next state, the replies, and the
+// lookup that must be made before the message can be answered. No transport, no clock, no I/O.
 // Contract: interface#websocket, decisions#websocket.
 
 export interface SocketState {
-  /** `expired`: its token has run out; subscriptions stay for the next `auth`. */
+  /** `expired`: the token has expired; subscriptions are kept for the next `auth`. */
   phase: 'new' | 'ready' | 'expired';
   entities: readonly string[];
 }
@@ -13,7 +13,6 @@ export type Reply =
   | { type: 'auth_error' | 'error'; code: string; message: string }
   | { type: 'subscribed' | 'unsubscribed'; entity: string };
 
-/** What the transport has to find out. */
 export type Lookup = { kind: 'auth'; token: string } | { kind: 'entity'; entity: string };
 
 export interface Transition {
@@ -24,7 +23,7 @@ export interface Transition {
 
 export const NEW_SOCKET: SocketState = { phase: 'new', entities: [] };
 
-/** A message of the client. */
+/** Handles a client message. */
 export function receive(state: SocketState, text: string, maxSubscriptions: number): Transition {
   const message = parse(text);
   if (message === null) return errorReply(state, 'invalid_message', 'a message is a JSON object with a type');
@@ -47,9 +46,9 @@ export function receive(state: SocketState, text: string, maxSubscriptions: numb
   }
 }
 
-/** The token was looked at. Another tenant's, or a first one, begins without subscriptions. */
-export function authenticated(state: SocketState, outcome: 'same' | 'other' | 'refused'): Transition {
-  if (outcome === 'refused') {
+/** The result of an `auth` lookup. A first token, or one of another tenant, starts without subscriptions. */
+export function authenticated(state: SocketState, outcome: 'same' | 'other' | 'rejected'): Transition {
+  if (outcome === 'rejected') {
     const reply = { type: 'auth_error', code: 'not_authenticated', message: 'the token is not accepted' } as const;
     return { state, replies: [reply] };
   }
@@ -57,14 +56,14 @@ export function authenticated(state: SocketState, outcome: 'same' | 'other' | 'r
   return { state: { phase: 'ready', entities }, replies: [{ type: 'auth_ok' }] };
 }
 
-/** The entity was looked for. */
-export function entityLookedUp(state: SocketState, entity: string, isThere: boolean): Transition {
-  if (!isThere) return errorReply(state, 'entity_not_found', 'no such entity');
+/** The result of an `entity` lookup. */
+export function entityLookedUp(state: SocketState, entity: string, isVisible: boolean): Transition {
+  if (!isVisible) return errorReply(state, 'entity_not_found', 'no such entity');
   const entities = state.entities.includes(entity) ? state.entities : [...state.entities, entity];
   return { state: { ...state, entities }, replies: [{ type: 'subscribed', entity }] };
 }
 
-/** The token has run out. */
+/** The token has expired. */
 export function expired(state: SocketState): Transition {
   return errorReply({ ...state, phase: 'expired' }, 'auth_expired', 'the token has expired; send auth with a new one');
 }
@@ -97,7 +96,7 @@ function parse(text: string): Record<string, unknown> | null {
       ? (value as Record<string, unknown>)
       : null;
   } catch {
-    // Not JSON: said in the answer.
+    // Not JSON: `receive` replies with an error.
     return null;
   }
 }

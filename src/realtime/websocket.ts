@@ -1,8 +1,8 @@
-// The WebSocket endpoint: the protocol of session.ts on real connections, with the lookups, deadlines and
-// places that it needs. Tokens come by message, never by cookie, so a foreign page can do nothing with
-// a visitor's rights; a public key's own origins are checked. Times are milliseconds.
-// Failures: close codes 4401 (no or lost rights), 1013 (limit, lost events, slow reader), 1001. Contract:
-// interface#websocket, decisions#websocket.
+// The WebSocket endpoint: runs the protocol of websocket-protocol.ts on real connections, with its lookups, deadlines and
+// connection limits. Tokens arrive in messages, never in cookies, so another site's page cannot use a visitor's
+// rights; a public key also requires an allowed origin. Times are milliseconds.
+// Failures: close codes 4401 (no or revoked access), 1013 (limit, lost events, slow reader), 1001 (stopping).
+// Contract: interface#websocket, decisions#websocket.
 import type { TenantCaller } from '../access/caller.ts';
 import { attachRequestContext } from '../access/request-context.ts';
 import { allows } from '../access/rights.ts';
@@ -14,7 +14,7 @@ import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
 import type { SocketHandler, TextSocket } from '../runtime/socket.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import type { AccessSource } from './access-group.ts';
-import type { ConnectionLease } from './connection-leases.ts';
+import type { ConnectionLease } from './connection-limits.ts';
 import type { EventSerializer, Projection } from './projection.ts';
 import { realtimeOf } from './realtime.ts';
 import type { CloseReason, LiveConnection, Membership } from './tenant-connections.ts';
@@ -33,13 +33,12 @@ import { webSocketCaller } from './websocket-token.ts';
 const FRAME_BYTES_MAX = 65_536;
 const BUFFERED_BYTES_MAX = 1_048_576;
 const IDLE_S = 60;
-const AUTH_WITHIN_MS = 10_000;
-/** After a token has expired its holder may need a person to get a new one. */
-const RENEW_WITHIN_MS = 60_000;
+const AUTH_DEADLINE_MS = 10_000;
+/** After a token has expired: getting a new one may need a person. */
+const RENEWAL_DEADLINE_MS = 60_000;
 const TIMER_MAX_MS = 2_147_483_647;
 const CLOSE = { unauthenticated: 4401, overloaded: 1013, goingAway: 1001 };
 
-/** The endpoint for the server. */
 export function socketHandler(app: App): SocketHandler<WebSocketConnection> {
   return {
     path: '/ws',
@@ -58,25 +57,26 @@ export function socketHandler(app: App): SocketHandler<WebSocketConnection> {
 
 interface EntitySubscription {
   entity: string;
+  /** Events in it preceded the subscription and are not sent. */
   since: Snapshot;
 }
 
-/** One connection and who is behind it. There may be many that wait for events seldom, so it holds little. */
+/** Many connections may be open and idle, so each holds little. */
 class WebSocketConnection implements LiveConnection {
   readonly #app: App;
   readonly #origin: string | null;
   readonly #address: string;
-  /** In the lobby, where it is counted by its address. */
+  /** Counted against the limit of unauthenticated connections. */
   #isUnauthenticated = false;
   #socket: TextSocket<WebSocketConnection> | undefined;
   #state: SocketState = NEW_SOCKET;
-  /** Taken with the present token; one of an earlier token is heard no more. */
+  /** Of the present token; calls for an earlier membership are ignored. */
   #membership: Membership | undefined;
-  /** The tenant it has a place in, and when the present token runs out: milliseconds since 1970, Infinity for never. */
+  /** The tenant of the lease. */
   #tenantId = '';
   #lease: ConnectionLease | undefined;
+  /** When the present token expires, in ms since the epoch. */
   #expiresAt = Number.POSITIVE_INFINITY;
-  /** What was known when each entity was subscribed to is not told. */
   #subscriptions: readonly EntitySubscription[] = [];
   #deadline: ReturnType<typeof setTimeout> | undefined;
   #isClosed = false;
@@ -90,14 +90,14 @@ class WebSocketConnection implements LiveConnection {
   open(socket: TextSocket<WebSocketConnection>): void {
     this.#socket = socket;
     this.#isUnauthenticated = realtimeOf(this.#app).unauthenticated.acquire(this.#address);
-    if (this.#isUnauthenticated) this.#startAuthDeadline(AUTH_WITHIN_MS);
-    else this.#reject('too many connections wait to authenticate', 'limit_exceeded', CLOSE.overloaded);
+    if (this.#isUnauthenticated) this.#startAuthDeadline(AUTH_DEADLINE_MS);
+    else this.#reject('too many unauthenticated connections', 'limit_exceeded', CLOSE.overloaded);
   }
 
   async message(text: string): Promise<void> {
-    const step = receive(this.#state, text, this.#app.config.ws.maxSubscriptions);
-    this.#apply(step);
-    const { lookup } = step;
+    const transition = receive(this.#state, text, this.#app.config.ws.maxSubscriptions);
+    this.#apply(transition);
+    const { lookup } = transition;
     if (lookup === undefined) return;
     try {
       if (lookup.kind === 'auth') await this.#authenticate(lookup.token);
@@ -108,31 +108,40 @@ class WebSocketConnection implements LiveConnection {
     }
   }
 
-  /** The connection is over: everything it held is given back. */
+  /** Called once the socket is closed. */
   close(): void {
     this.#isClosed = true;
-    this.#leaveUnauthenticated();
+    this.#releaseUnauthenticated();
     this.#clearDeadline();
     this.#leave();
     void this.#release();
   }
 
-  deliver(seat: Membership, event: CommittedEvent, rendering: EventSerializer, view: Projection | null): void {
-    if (seat !== this.#membership || view === null || event.row === null || this.#state.phase !== 'ready') return;
-    const since = this.#sinceOf(view.entity.name);
-    if (since === undefined || isSeenIn(since, rendering.xid)) return;
-    this.#socket?.send(rendering.text(view));
+  deliver(
+    membership: Membership,
+    event: CommittedEvent,
+    serializer: EventSerializer,
+    projection: Projection | null,
+  ): void {
+    if (membership !== this.#membership || projection === null || event.row === null) return;
+    const since = this.#sinceOf(projection.entity.name);
+    if (since === undefined || this.#state.phase !== 'ready' || isSeenIn(since, serializer.xid)) return;
+    this.#socket?.send(serializer.text(projection));
   }
 
-  disconnect(seat: Membership, reason: CloseReason): void {
-    if (seat === this.#membership || reason !== 'refused') this.#end(reason);
+  disconnect(membership: Membership, reason: CloseReason): void {
+    if (reason === 'stopping') this.#socket?.close(CLOSE.goingAway, 'the service is stopping');
+    else if (reason === 'gap') this.#socket?.close(CLOSE.overloaded, 'events may have been lost; connect again');
+    else if (membership !== this.#membership) return;
+    else if (this.#isPastExpiry()) this.#expire();
+    else this.#reject('the token is no longer accepted', 'not_authenticated', CLOSE.unauthenticated);
   }
 
   #sinceOf(name: string): Snapshot | undefined {
     return this.#subscriptions.find(({ entity }) => entity === name)?.since;
   }
 
-  #leaveUnauthenticated(): void {
+  #releaseUnauthenticated(): void {
     if (this.#isUnauthenticated) realtimeOf(this.#app).unauthenticated.release(this.#address);
     this.#isUnauthenticated = false;
   }
@@ -142,30 +151,23 @@ class WebSocketConnection implements LiveConnection {
     this.#membership = undefined;
   }
 
-  #end(reason: CloseReason): void {
-    if (reason === 'stopping') this.#socket?.close(CLOSE.goingAway, 'the service is stopping');
-    else if (reason === 'lost') this.#socket?.close(CLOSE.overloaded, 'events may have been lost; connect again');
-    else if (this.#isPastExpiry()) this.#expire();
-    else this.#reject('the token is not accepted any more', 'not_authenticated', CLOSE.unauthenticated);
-  }
-
   async #authenticate(token: string): Promise<void> {
     const caller = await this.#callerOf(token);
-    if (caller === null) return this.#apply(authenticated(this.#state, 'refused'));
+    if (caller === null) return this.#apply(authenticated(this.#state, 'rejected'));
     const { tenant, expiresAt } = caller;
     const isSame = this.#tenantId === tenant.id;
     if (!isSame && !(await this.#acquireLease(tenant.id))) return;
-    // Kept for all connections with this token, so it holds on to none.
+    // The group outlives the connection, so `load` must not capture it.
     const [app, origin] = [this.#app, this.#origin];
     const load = (): Promise<TenantCaller> => webSocketCaller(app, token, origin);
-    const ticket: AccessSource = { key: `ws ${origin} ${sha256(token).toString('hex')}`, load };
+    const source: AccessSource = { key: `ws ${origin} ${sha256(token).toString('hex')}`, load };
     const realtime = realtimeOf(app);
     const { entities } = isSame ? this.#state : NEW_SOCKET;
-    const { seat, since } = await realtime.join(ticket, caller, this, entities);
-    if (this.#isClosed) return realtime.leave(seat);
+    const { membership, since } = await realtime.join(source, caller, this, entities);
+    if (this.#isClosed) return realtime.leave(membership);
     this.#leave();
-    this.#leaveUnauthenticated();
-    this.#membership = seat;
+    this.#releaseUnauthenticated();
+    this.#membership = membership;
     this.#subscriptions = entities.map((entity) => ({ entity, since: this.#sinceOf(entity) ?? since }));
     this.#tenantId = tenant.id;
     this.#expiresAt = expiresAt === undefined ? Number.POSITIVE_INFINITY : Date.parse(expiresAt);
@@ -173,7 +175,7 @@ class WebSocketConnection implements LiveConnection {
     this.#awaitExpiry();
   }
 
-  /** Null for a token that is refused; rejects when that cannot be told. */
+  /** Null for a token that is not accepted. */
   async #callerOf(token: string): Promise<TenantCaller | null> {
     try {
       return await webSocketCaller(this.#app, token, this.#origin);
@@ -186,39 +188,39 @@ class WebSocketConnection implements LiveConnection {
   async #acquireLease(tenantId: string): Promise<boolean> {
     await this.#release();
     const { maxPerTenant } = this.#app.config.ws;
-    const place = await realtimeOf(this.#app).leases.acquire({ [`ws:${tenantId}`]: maxPerTenant });
-    this.#lease = place ?? undefined;
+    const lease = await realtimeOf(this.#app).leases.acquire({ [`ws:${tenantId}`]: maxPerTenant });
+    this.#lease = lease ?? undefined;
     if (this.#isClosed) await this.#release();
-    if (place === null) this.#reject('too many connections are open', 'limit_exceeded', CLOSE.overloaded);
-    return place !== null && !this.#isClosed;
+    if (lease === null) this.#reject('too many connections are open', 'limit_exceeded', CLOSE.overloaded);
+    return lease !== null && !this.#isClosed;
   }
 
   async #release(): Promise<void> {
-    const place = this.#lease;
+    const lease = this.#lease;
     this.#lease = undefined;
     this.#tenantId = '';
-    if (place !== undefined) await realtimeOf(this.#app).leases.release(place);
+    if (lease !== undefined) await realtimeOf(this.#app).leases.release(lease);
   }
 
   async #subscribe(name: string): Promise<void> {
-    const seat = this.#membership;
-    const caller = await seat?.tenant.currentCaller(seat.group.source.key);
-    // Whoever has lost the rights is told so by itself.
-    if (seat === undefined || caller == null) return;
+    const membership = this.#membership;
+    const caller = await membership?.tenant.currentCaller(membership.group.source.key);
+    // Without access `disconnect` has been called.
+    if (membership === undefined || caller == null) return;
     const entity = (await catalogOf(this.#app, caller.tenant)).byName.get(name);
-    const isThere = entity !== undefined && allows(caller.rights, 'read', name);
-    if (isThere && this.#sinceOf(name) === undefined) {
-      const since = await realtimeOf(this.#app).addEntity(seat, name);
+    const isVisible = entity !== undefined && allows(caller.rights, 'read', name);
+    if (isVisible && this.#sinceOf(name) === undefined) {
+      const since = await realtimeOf(this.#app).addEntity(membership, name);
       if (since !== null) this.#subscriptions = [...this.#subscriptions, { entity: name, since }];
     }
-    this.#apply(entityLookedUp(this.#state, name, isThere));
+    this.#apply(entityLookedUp(this.#state, name, isVisible));
   }
 
   #awaitExpiry(): void {
     this.#clearDeadline();
     if (this.#expiresAt === Number.POSITIVE_INFINITY) return;
-    const left = Math.max(0, this.#expiresAt - Date.now());
-    this.#deadline = setTimeout(() => (this.#isPastExpiry() ? this.#expire() : this.#awaitExpiry()), capped(left));
+    const ms = Math.min(Math.max(0, this.#expiresAt - Date.now()), TIMER_MAX_MS);
+    this.#deadline = setTimeout(() => (this.#isPastExpiry() ? this.#expire() : this.#awaitExpiry()), ms);
   }
 
   #isPastExpiry(): boolean {
@@ -228,20 +230,19 @@ class WebSocketConnection implements LiveConnection {
   #expire(): void {
     if (this.#state.phase === 'expired') return;
     this.#leave();
-    // What changes until the next `auth` is not told after it either, whether others listen meanwhile or not.
+    // Events until the next `auth` are not sent after it either.
     this.#subscriptions = [];
     this.#apply(expired(this.#state));
-    this.#startAuthDeadline(RENEW_WITHIN_MS);
+    this.#startAuthDeadline(RENEWAL_DEADLINE_MS);
   }
 
-  /** Closes the connection unless somebody is authenticated in time. */
-  #startAuthDeadline(withinMs: number): void {
+  #startAuthDeadline(ms: number): void {
     this.#clearDeadline();
     this.#deadline = setTimeout(() => {
       if (this.#state.phase === 'ready') return;
-      this.#leaveUnauthenticated();
+      this.#releaseUnauthenticated();
       this.#socket?.close(CLOSE.unauthenticated, 'no auth in time');
-    }, withinMs);
+    }, ms);
   }
 
   #clearDeadline(): void {
@@ -268,8 +269,4 @@ class WebSocketConnection implements LiveConnection {
   #send(reply: Reply): void {
     this.#socket?.send(JSON.stringify(reply));
   }
-}
-
-function capped(ms: number): number {
-  return Math.min(ms, TIMER_MAX_MS);
 }

@@ -1,6 +1,6 @@
-// What an after rule does: creates a record, changes the one it is about, or sends a message; as the
-// system, one step deeper than the change that started it, through the operations that everyone uses.
-// Failures are theirs: 400, 404, 409. Contract: decisions#rules.
+// The actions of after rules: create a record, update the record itself, or send a message. They run as the system, one
+// chain level below the change that started them, through the same operations as API calls.
+// Failures are those of the operations: 400, 404, 409. Contract: decisions#rules.
 import type { Entity } from '../entities/field.ts';
 import type { Action } from '../entities/rule.ts';
 import type { Cause } from '../events/outbox.ts';
@@ -12,7 +12,7 @@ import { filledIn } from '../records/write/triggers.ts';
 import { createRecord, updateRecord } from '../records/write/write.ts';
 import type { Tx } from '../runtime/sql.ts';
 
-/** A rule that a change has started, with the record as the change left it. */
+/** An after rule started by a change, with the after image of the record. */
 export interface RuleRun extends RecordRow {
   position: number;
   event_id: string;
@@ -24,12 +24,12 @@ export interface RuleRun extends RecordRow {
   attempts: number;
 }
 
-/** The cause of the events that tell of a run. */
+/** The cause of the run's own events. */
 export function runCause({ tenant_id: tenantId, depth, root_event_id: rootEventId }: RuleRun): Cause {
   return { tenantId, actor: null, triggeredBy: 'rule', depth, rootEventId };
 }
 
-/** Does the action in the context's transaction. Resolves to what rule.executed shows as `result`. */
+/** Performs the action in the context's transaction. Resolves to the `result` of rule.executed. */
 export async function perform(
   context: WriteContext & { tx: Tx },
   entity: Entity,
@@ -55,7 +55,7 @@ export async function perform(
   }
 }
 
-/** The message carries on the depth of the chain that sends it. */
+/** The message continues the chain at the depth of the run. */
 async function send(
   { tx, caller }: WriteContext & { tx: Tx },
   { to_agent, subject, body, priority }: Extract<Action, { type: 'send_message' }>,
@@ -72,7 +72,7 @@ async function send(
   });
 }
 
-/** What was nothing but a `{{field}}` has become the field's value. */
+/** A template that is a single `{{field}}` yields the field's value, which need not be a string. */
 function textOf(value: unknown): string {
   return typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value ?? '');
 }

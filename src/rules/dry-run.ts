@@ -1,5 +1,5 @@
-// A rule tried on a record that need not exist: whether its condition holds, and what its action
-// would do, with `{{field}}` filled in. Reads what relations name; changes nothing.
+// A dry run of a rule on a given record: whether its condition matches, and the action with its placeholders filled in.
+// Reads related records; changes nothing.
 // Failures: 400 for values that do not fit the entity, 404. Contract: decisions#rules.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
@@ -19,11 +19,11 @@ import { getRule } from './rules.ts';
 
 export interface DryRun {
   matches: boolean;
-  /** What would be done; null where the condition does not hold. */
+  /** Null when the condition does not match. */
   action: Action | null;
 }
 
-/** Tries a rule on `{ record, old? }`; without `old` an update changes nothing. */
+/** The body is `{ record, old? }`; without `old` both images of an update are `record`. */
 export async function testRule(app: App, caller: TenantCaller, id: string, body: JsonObject): Promise<DryRun> {
   const rule = await getRule(app, caller, id);
   const catalog = await catalogOf(app, caller.tenant);
@@ -40,7 +40,7 @@ export async function testRule(app: App, caller: TenantCaller, id: string, body:
   return { matches, action: matches ? filledIn(rule.action, entity, row) : null };
 }
 
-/** A flat record, as it is read from the service or made up, in stored form. */
+/** The stored form of a flat record, which may come from the API or be made up. */
 function rowFrom(caller: TenantCaller, entity: Entity, record: JsonObject, at: string): RecordRow {
   const values = Object.entries(record).filter(([key]) => !Object.hasOwn(SYSTEM_FIELDS, key));
   const cleared = values.filter(([, value]) => value === null).map(([key]) => key);

@@ -1,7 +1,6 @@
-// A rule as an admin writes it: `{ name, entity, trigger, condition?, action, priority?, isActive? }`,
-// checked whole against the catalogue, so that a rule that is stored can act: condition, fields,
-// constants, and the fields named in `{{...}}`. Failures: 400 that names every problem.
-// Contract: decisions#rules.
+// Validates a rule's definition, `{ name, entity, trigger, condition?, action, priority?, isActive? }`, against the
+// catalog, so that every stored rule can run: its condition, fields, constants and `{{...}}` placeholders.
+// Failures: 400 with every problem. Contract: decisions#rules.
 import type { TenantCaller } from '../access/caller.ts';
 import { allNames } from '../entities/access-scope.ts';
 import type { Catalog } from '../entities/catalog.ts';
@@ -16,7 +15,7 @@ import { LIMITS } from '../limits.ts';
 import { placeholdersIn } from '../records/write/template.ts';
 import type { JsonObject } from '../runtime/text.ts';
 
-/** A rule that has been checked. */
+/** A valid definition. */
 export interface RuleDraft {
   name: string;
   entity: Entity;
@@ -30,7 +29,7 @@ export interface RuleDraft {
 const MEMBERS = ['name', 'entity', 'trigger', 'condition', 'action', 'priority', 'isActive'];
 const { nameMax, messageMax, priorityMax } = LIMITS.rules;
 
-/** Someone who has everything that `$currentUser` may name. */
+/** Has every attribute that `$currentUser` may name. */
 const ANYONE: Names['user'] = {
   id: '00000000-0000-7000-8000-000000000000',
   email: 'someone@example.com',
@@ -38,7 +37,6 @@ const ANYONE: Names['user'] = {
   kind: 'user',
 };
 
-/** Reads a whole rule. 400 with every problem. */
 export function readRule(catalog: Catalog, caller: TenantCaller, body: JsonObject): RuleDraft {
   const input = new Input(body);
   for (const { path, message } of strangers(body, MEMBERS)) input.problem(path, message);
@@ -77,7 +75,7 @@ function conditionProblems(condition: string, names: Names): readonly Problem[] 
   }
 }
 
-/** The members of each action, besides its type. */
+/** The members of each action besides `type`. */
 const ACTION_MEMBERS: Readonly<Record<Action['type'], readonly string[]>> = {
   reject: ['message'],
   set: ['values'],
@@ -86,7 +84,7 @@ const ACTION_MEMBERS: Readonly<Record<Action['type'], readonly string[]>> = {
   send_message: ['to_agent', 'subject', 'body', 'priority'],
 };
 
-/** When each action can be taken. */
+/** The actions that a trigger admits. */
 function actionsOf(trigger: Trigger): Action['type'][] {
   if (trigger.startsWith('before')) return trigger === 'before_delete' ? ['reject'] : ['reject', 'set'];
   const further: Action['type'][] = ['create_record', 'send_message'];
@@ -152,14 +150,15 @@ function readMembers(
   return { type, entity: name, values };
 }
 
-/** Constants must fit their fields; what is filled in later is checked then. */
+/** Constants must fit their fields; values with placeholders are validated at execution. */
 function checkValues(entity: Entity, values: unknown, isNew: boolean, problems: Problem[]): void {
   if (!OBJECT.accepts(values)) return;
-  const isOpen = (key: string): boolean => entity.byKey.has(key) && placeholdersIn(values[key]).length > 0;
-  const constants = Object.fromEntries(Object.entries(values).filter(([key]) => !isOpen(key)));
+  const hasPlaceholder = (key: string): boolean => entity.byKey.has(key) && placeholdersIn(values[key]).length > 0;
+  const constants = Object.fromEntries(Object.entries(values).filter(([key]) => !hasPlaceholder(key)));
   const read = isNew ? readNew : readPatch;
   for (const { path, message } of read(entity, constants, () => true).problems) {
-    if (!Object.hasOwn(values, path) || !isOpen(path)) problems.push({ path: `action.values.${path}`, message });
+    if (!Object.hasOwn(values, path) || !hasPlaceholder(path))
+      problems.push({ path: `action.values.${path}`, message });
   }
   if (Object.keys(values).length === 0 && !isNew) problems.push({ path: 'action.values', message: 'sets nothing' });
 }

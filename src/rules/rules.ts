@@ -1,7 +1,6 @@
-// Business rules as definitions: made, changed and dropped by tenant admins. A rule is a part of its
-// entity's definition, whose version grows with it: a write that was prepared by the old rules is
-// prepared again. Failures: 400 with every problem, 404, 409 at the limit per entity.
-// Contract: decisions#rules.
+// Definitions of business rules, which tenant admins create, change and delete. A rule belongs to its entity's definition
+// and increments its version: a write prepared under the old rules is prepared again.
+// Failures: 400 with every problem, 404, 409 at the limit per entity. Contract: decisions#rules.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { type Catalog, catalogOf, loadCatalog } from '../entities/catalog.ts';
@@ -14,7 +13,6 @@ import { identifier, type Queries, sql, type Tx } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { readRule } from './rule-input.ts';
 
-/** A rule as it is shown. */
 export interface RuleView {
   id: string;
   name: string;
@@ -43,7 +41,7 @@ interface RuleRow {
 
 const COLUMNS = sql`id, name, entity_id, trigger, condition, action, priority, is_active, created_at, updated_at`;
 
-/** The tenant's rules, or those of one entity, in the order in which they act. 404 for an unknown entity. */
+/** The rules of the tenant or of one entity, in execution order. 404 for an unknown entity. */
 export async function listRules(app: App, caller: TenantCaller, entityName?: string): Promise<RuleView[]> {
   const catalog = await catalogOf(app, caller.tenant);
   const entity = entityName === undefined ? undefined : catalog.byName.get(entityName);
@@ -55,12 +53,11 @@ export async function listRules(app: App, caller: TenantCaller, entityName?: str
   return rows.map((row) => ruleView(row, catalog));
 }
 
-/** A rule. 404. */
 export async function getRule(app: App, caller: TenantCaller, id: string): Promise<RuleView> {
   return ruleView(await ruleRow(app.db, caller, id), await catalogOf(app, caller.tenant));
 }
 
-/** Makes a rule, which acts from the next write on. */
+/** Creates a rule, which takes effect with the next write. */
 export async function createRule(app: App, caller: TenantCaller, body: JsonObject): Promise<RuleView> {
   return changeDefinition(app, caller, async (tx, catalog) => {
     const rule = readRule(catalog, caller, body);
@@ -76,7 +73,7 @@ export async function createRule(app: App, caller: TenantCaller, body: JsonObjec
   });
 }
 
-/** Changes what is given; the entity stays. The rule as it then is is checked whole. */
+/** Changes the given members, except `entity`; the resulting rule is validated as a whole. */
 export async function updateRule(app: App, caller: TenantCaller, id: string, body: JsonObject): Promise<RuleView> {
   return changeDefinition(app, caller, async (tx, catalog) => {
     const before = ruleView(await ruleRow(tx, caller, id), catalog);
@@ -95,7 +92,7 @@ export async function updateRule(app: App, caller: TenantCaller, id: string, bod
   });
 }
 
-/** Drops a rule and returns its id; what it had still to do is not done. 404. */
+/** Deletes a rule and returns its id; its pending runs are not executed. 404. */
 export async function deleteRule(app: App, caller: TenantCaller, id: string): Promise<string> {
   const { id: deleted } = await changeDefinition(app, caller, async (tx, catalog) => {
     const row = await ruleRow(tx, caller, id);
@@ -108,7 +105,7 @@ export async function deleteRule(app: App, caller: TenantCaller, id: string): Pr
 
 type DefinitionChange = (tx: Tx, catalog: Catalog) => Promise<{ row: RuleRow; catalog: Catalog }>;
 
-/** One change of a tenant's definitions at a time; writes under way notice it by the entity's version. */
+/** Holds the definition lock; concurrent writes detect the change by the entity's version. */
 async function changeDefinition(app: App, caller: TenantCaller, change: DefinitionChange): Promise<RuleView> {
   const { tenant } = caller;
   const { row, catalog } = await app.db.begin(async (tx) => {

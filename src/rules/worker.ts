@@ -1,8 +1,7 @@
-// After rules at work. A run was noted by the statement that made the change; its effect, the event
-// that tells of it and the run's end commit together, so that it acts once, whatever is killed when.
-// Runs of one record act in the order of its changes. Depth travels with the run: a change made at
-// the limit starts nothing, and says so with rule.failed.
-// Failures: a refusal is rule.failed; anything else is tried again, a few times.
+// The worker of after rules. The statement of a change inserts its rule runs; the effect of a run, its event and its
+// deletion commit together, so that it acts exactly once. Runs of one record execute in the order of its changes.
+// The chain depth travels with the run: at the limit a change starts no further rule and appends rule.failed.
+// Failures: a 4xx of the action becomes rule.failed at once, any other error after some retries.
 // Contract: decisions#rules.
 import { systemCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
@@ -19,14 +18,14 @@ import { startWorker, type Worker } from '../runtime/worker.ts';
 import { TENANT_COLUMNS, type Tenant, type TenantRow, toTenant } from '../tenants/tenants.ts';
 import { perform, type RuleRun, runCause } from './actions.ts';
 
-/** Runs at once in one process, and how many one round takes before it looks whether to stop. */
+/** Parallel runs in one process, and the runs of each before the worker checks for its stop. */
 const CONCURRENCY = 4;
 const ROUND_RUNS = 100;
 const POLL_MS = 1_000;
 const RETRY_MS = 1_000;
 const BEFORE_FIRST_TENANT = '00000000-0000-0000-0000-000000000000';
 
-/** Starts the worker; a change that starts rules in this process wakes it. */
+/** A change in this process that starts rules wakes the worker. */
 export function startRules(app: App): Worker {
   const once = (signal: AbortSignal): Promise<number> => runRulesOnce(app, signal);
   const worker = startWorker({ name: 'rules', once, pollMs: POLL_MS, log: app.log });
@@ -38,28 +37,28 @@ export function startRules(app: App): Worker {
   return worker;
 }
 
-/** Runs what is due; resolves to how many runs that were. */
+/** Executes the due runs; resolves to their number. */
 export async function runRulesOnce(app: App, signal: AbortSignal): Promise<number> {
-  const lane = async (): Promise<number> => {
+  const executeRuns = async (): Promise<number> => {
     let done = 0;
-    let served: string | null = BEFORE_FIRST_TENANT;
+    let previous: string | null = BEFORE_FIRST_TENANT;
     while (!signal.aborted && done < ROUND_RUNS) {
-      served = await runNext(app, served);
-      if (served === null) break;
+      previous = await runNext(app, previous);
+      if (previous === null) break;
       done += 1;
     }
     return done;
   };
-  const lanes = await Promise.all(Array.from({ length: CONCURRENCY }, lane));
-  return lanes.reduce((sum, done) => sum + done, 0);
+  const counts = await Promise.all(Array.from({ length: CONCURRENCY }, executeRuns));
+  return counts.reduce((sum, done) => sum + done, 0);
 }
 
-/** Does one run, of the tenant that is next after `served`, if one is due; resolves to its tenant. */
-async function runNext(app: App, served: string): Promise<string | null> {
+/** Executes a due run of the next tenant after `previous`; resolves to its tenant, or null without one. */
+async function runNext(app: App, previous: string): Promise<string | null> {
   const claimed: { run?: RuleRun | undefined } = {};
   try {
     await app.db.begin(async (tx) => {
-      claimed.run = (await claim(tx, served)) ?? (await claim(tx, BEFORE_FIRST_TENANT));
+      claimed.run = (await claim(tx, previous)) ?? (await claim(tx, BEFORE_FIRST_TENANT));
       if (claimed.run !== undefined) await complete(app, tx, claimed.run);
     });
   } catch (error) {
@@ -77,15 +76,15 @@ function isUnavailable(error: unknown): boolean {
 }
 
 /**
- * The first run that is due and has none of its record before it, of the first tenant after `served` that has one;
- * locked, others skip it. Tenants take turns, so that one with a million runs delays nobody else's.
+ * Locks the first due run that is not blocked by an earlier one of its record, of the first tenant after `previous` that
+ * has one. The round robin keeps a tenant with a million runs from delaying the others.
  */
-async function claim(tx: Tx, served: string): Promise<RuleRun | undefined> {
+async function claim(tx: Tx, previous: string): Promise<RuleRun | undefined> {
   return tx.first<RuleRun>(sql`
     select r.position, r.event_id, r.rule_id, r.tenant_id, r.entity_id, r.record_id as id, r.version, r.data,
       r.created_at, r.updated_at, r.created_by, r.updated_by, r.depth, r.root_event_id, r.attempts
     from platform.rule_runs as r
-    where r.tenant_id > ${served}::uuid and r.next_at <= now()
+    where r.tenant_id > ${previous}::uuid and r.next_at <= now()
       and not exists (
         select from platform.rule_runs as e where e.record_id = r.record_id and e.position < r.position)
     order by r.tenant_id, r.position
@@ -107,13 +106,13 @@ async function complete(app: App, tx: Tx, run: RuleRun): Promise<void> {
   await appendRuleEvent(tx, 'rule.executed', run, rule, entity, { result });
 }
 
-/** The rule, its entity and tenant as they are now; null when one of them is gone. */
+/** The current rule, entity and tenant; null when one of them no longer exists. */
 async function loadRule(app: App, tx: Tx, run: RuleRun) {
   const row = await tx.first<TenantRow>(sql`
     select ${TENANT_COLUMNS} from platform.tenants where id = ${run.tenant_id}::uuid`);
   if (row === undefined) return null;
   const tenant: Tenant = toTenant(row);
-  // A copy of the catalogue may be older than the rule.
+  // The cached catalog may be older than the rule.
   for (const catalog of [await catalogWithin(app, tx, tenant), await loadCatalog(tx, tenant)]) {
     const entity = catalog.byId.get(run.entity_id);
     const rule = entity?.rules.find(({ id }) => id === run.rule_id);
@@ -128,18 +127,18 @@ async function deleteRun(tx: Tx, run: RuleRun): Promise<boolean> {
   return ended !== undefined;
 }
 
-/** What could not be done, after all of it was undone: for good, or until it is tried again. */
+/** After the rollback of a failed run: appends rule.failed, or schedules a retry. */
 async function failRun(app: App, tx: Tx, run: RuleRun, error: unknown): Promise<void> {
-  const isRefusal = error instanceof ServiceError && error.status < 500;
-  if (!isRefusal) {
-    app.log.warn('a rule could not act', { rule: run.rule_id, attempts: run.attempts + 1, cause: error });
+  const isFinal = error instanceof ServiceError && error.status < 500;
+  if (!isFinal) {
+    app.log.warn('a rule failed', { rule: run.rule_id, attempts: run.attempts + 1, cause: error });
     if (run.attempts + 1 < LIMITS.rules.triesMax) return scheduleRetry(tx, run);
   }
   if (!(await deleteRun(tx, run))) return;
   const known = await loadRule(app, tx, run);
   if (known === null) return;
   await appendRuleEvent(tx, 'rule.failed', run, known.rule, known.entity, {
-    error: isRefusal ? error.message : 'internal error',
+    error: isFinal ? error.message : 'internal error',
   });
 }
 

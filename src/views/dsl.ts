@@ -1,6 +1,6 @@
-// A view's `filterDsl`: conditions that all hold for its records. It is checked whole when written,
-// so that nothing in it is ever ignored, and compiled anew for each reader, whom `$currentUser` names.
-// Failures: 400 that names each condition; 409 once a definition has moved from under a view.
+// A view's `filterDsl`: a list of conditions joined with `and`. It is validated as a whole when the view is written, so that
+// no part of it is ignored, and compiled for each reader, because it may name `$currentUser`.
+// Failures: 400 that names each condition; 409 when the entity has changed so that a condition no longer fits.
 // Contract: interface#view, decisions#expressions.
 import type { TenantCaller } from '../access/caller.ts';
 import { accessScopeOf, allNames } from '../entities/access-scope.ts';
@@ -14,7 +14,7 @@ import type { FilterDsl } from './view.ts';
 
 const PATH = 'filterDsl';
 
-/** A reader who has everything that `$currentUser` may name: what fits him fits whoever has it. */
+/** Has every attribute that `$currentUser` may name. */
 const ANY_READER: Names['user'] = {
   id: '00000000-0000-7000-8000-000000000000',
   email: 'reader@example.com',
@@ -22,7 +22,7 @@ const ANY_READER: Names['user'] = {
   kind: 'user',
 };
 
-/** What is wrong with the conditions of a request, each named by its path. */
+/** The problems of each condition of a request, with its path. */
 export function dslProblems(
   dsl: Sound<FilterDsl> | null | undefined,
   catalog: Catalog,
@@ -35,7 +35,7 @@ export function dslProblems(
   );
 }
 
-/** What is wrong with a condition; null when it can be parsed. */
+/** Null when the condition can be parsed. */
 function problemOf(condition: string, names: Names, path: string): readonly Problem[] | null {
   try {
     parseExpression(condition, names, path);
@@ -48,7 +48,7 @@ function problemOf(condition: string, names: Names, path: string): readonly Prob
 
 /**
  * The view's condition for this reader; null for a view without one.
- * @throws ServiceError 409 when a field it names is gone: a view never answers without its condition
+ * @throws ServiceError 409 when a condition no longer fits: a view is never read without its conditions
  */
 export function conditionFor(
   dsl: FilterDsl,
@@ -61,13 +61,13 @@ export function conditionFor(
     ({ condition }, i) => problemOf(condition, names, `${pathOf(i)}.condition`) ?? [],
   );
   if (problems.length > 0) {
-    // The problems name fields, which not every reader may know of.
-    throw conflict('the view does not fit its entity any more', caller.isTenantAdmin ? problems : undefined);
+    // The problems name fields that the reader may not be allowed to see.
+    throw conflict('the view no longer fits its entity', caller.isTenantAdmin ? problems : undefined);
   }
   return and(...dsl.validate.map(({ condition }) => parseExpression(condition, names, PATH)));
 }
 
-/** The conditions that the reader could have written, which are those that tell nothing hidden. */
+/** The conditions that name only fields which the reader may see. */
 export function visibleDsl(dsl: FilterDsl, catalog: Catalog, caller: TenantCaller, entity: Entity): FilterDsl {
   if (caller.isTenantAdmin) return dsl;
   const { names } = accessScopeOf(catalog, caller, entity);

@@ -1,9 +1,8 @@
-// Records through a view. The permission that counts is the view's own, `view:<slug>`: a role may
-// read a view without the whole entity. What confines the role within the entity (fields, row
-// filter) holds all the same, and the view's condition is joined to it as a tree, never as text.
-// Failures: 403 without the permission, 404 outside the condition, 409 for a view that no longer
-// fits its entity. Contract: interface#views.
-
+// Records read through a view. The permission that counts is the view's own, `view:<slug>`: a role may read a view without
+// the entity. The role's restrictions on the entity (fields, row filter) still apply, and the view's condition is
+// joined to them as an AST.
+// Failures: 403 without the permission, 404 outside the condition, 409 for a view that no longer fits its entity.
+// Contract: interface#views.
 import { requireRight, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { type AccessScope, accessScopeOf } from '../entities/access-scope.ts';
@@ -19,25 +18,24 @@ import { isUuid } from '../runtime/ids.ts';
 import { conditionFor } from './dsl.ts';
 import { viewFor } from './views.ts';
 
-/** What the caller sees of the view's entity, narrowed to the view. */
-async function scopeThrough(app: App, caller: TenantCaller, slug: string): Promise<AccessScope> {
+/** The caller's access scope of the view's entity, restricted by the view. */
+async function viewScope(app: App, caller: TenantCaller, slug: string): Promise<AccessScope> {
   requireRight(caller, 'read', `view:${slug}`);
   const { view, entity, catalog } = await viewFor(app, caller, slug);
   const scope = accessScopeOf(catalog, caller, entity);
   return { ...scope, rowFilter: and(scope.rowFilter, conditionFor(view.filter_dsl, catalog, caller, entity)) };
 }
 
-/** A page of the view's records; the list parameters narrow it further. */
 export async function listViewRecords(
   app: App,
   caller: TenantCaller,
   slug: string,
   input: ListInput,
 ): Promise<RecordPage> {
-  return listIn(app, caller, await scopeThrough(app, caller, slug), input, null);
+  return listIn(app, caller, await viewScope(app, caller, slug), input, null);
 }
 
-/** One of the view's records, and its ETag; without one when relations are expanded. */
+/** The ETag is null when relations are expanded. */
 export async function readViewRecord(
   app: App,
   caller: TenantCaller,
@@ -45,7 +43,7 @@ export async function readViewRecord(
   id: string,
   input: ReadInput,
 ): Promise<{ record: FlatRecord; etag: string | null }> {
-  const scope = await scopeThrough(app, caller, slug);
+  const scope = await viewScope(app, caller, slug);
   const fields = readProjection(scope, input.fields);
   const row = isUuid(id) ? await findRow(app.db, scope, id) : undefined;
   if (row === undefined) throw notFound('record');

@@ -1,6 +1,6 @@
-// Views as definitions: made, changed and dropped by tenant admins, listed to those who may read
-// them. A tenant's views are cached per process and dropped with its catalogue, on every process.
-// Failures: 400 naming every problem, 404, 409 for a slug that is taken. Contract: interface#view, interface#views.
+// Definitions of views: written by tenant admins, listed for callers that may read them. A process caches a tenant's
+// views; the invalidation of its catalog clears them on every process.
+// Failures: 400 with every problem, 404, 409 for a duplicate slug. Contract: interface#view, interface#views.
 import type { TenantCaller } from '../access/caller.ts';
 import { publishRevokedGrants, revokeGrants } from '../access/grants.ts';
 import { allows } from '../access/rights.ts';
@@ -38,7 +38,7 @@ async function viewsOf(app: App, tenant: Tenant): Promise<Map<string, ViewRow>> 
   });
 }
 
-/** A view, its entity, and the catalogue they stand in. 404. */
+/** A view with its entity and the catalog of both. 404. */
 export async function viewFor(
   app: App,
   caller: TenantCaller,
@@ -51,7 +51,7 @@ export async function viewFor(
   return { view, entity, catalog };
 }
 
-/** The views that the caller may read; all of them for a tenant admin. */
+/** The views that the caller may read. */
 export async function listViews(app: App, caller: TenantCaller): Promise<View[]> {
   const catalog = await catalogOf(app, caller.tenant);
   const readable = [...(await viewsOf(app, caller.tenant)).values()].filter(({ slug }) =>
@@ -63,7 +63,7 @@ export async function listViews(app: App, caller: TenantCaller): Promise<View[]>
   });
 }
 
-/** Creates a view. 400 with every problem, 404 for an unknown entity, 409 when the slug is taken. */
+/** Creates a view. 400 with every problem, 404 for an unknown entity, 409 for a duplicate slug. */
 export async function createView(app: App, caller: TenantCaller, body: NewView): Promise<View> {
   const catalog = await catalogOf(app, caller.tenant);
   const entity = catalog.byName.get(body.entitySlug);
@@ -78,12 +78,12 @@ export async function createView(app: App, caller: TenantCaller, body: NewView):
       ${JSON.stringify(storedDsl(filterDsl))}::text::jsonb)
     on conflict (slug) do nothing
     returning ${COLUMNS}`);
-  if (row === undefined) throw conflict(`a view ${slug} exists already`);
+  if (row === undefined) throw conflict(`a view ${slug} already exists`);
   await app.invalidations.publish('catalog', caller.tenant.id);
   return shownView(row, catalog, caller, entity);
 }
 
-/** Changes name, description and conditions; the slug stays, because permissions name it. 400, 404. */
+/** Changes name, description and conditions; the slug is fixed, because permissions name it. 400, 404. */
 export async function updateView(app: App, caller: TenantCaller, slug: string, body: ViewChange): Promise<View> {
   const { view, entity, catalog } = await viewFor(app, caller, slug);
   const { name, description, filterDsl } = check(ViewChange, body, (sound) => {
@@ -106,17 +106,17 @@ export async function updateView(app: App, caller: TenantCaller, slug: string, b
   return shownView(row, catalog, caller, entity);
 }
 
-/** Drops a view and returns its id; its records stay. 404. */
+/** Deletes a view and returns its id; the records stay. 404. */
 export async function deleteView(app: App, caller: TenantCaller, slug: string): Promise<string> {
   const { tenant } = caller;
-  const { id, withdrawn } = await app.db.begin(async (tx) => {
+  const { id, revoked } = await app.db.begin(async (tx) => {
     const row = await tx.first<{ id: string }>(sql`
       delete from ${identifier(tenant.schema, 'views')} where slug = ${slug} returning id`);
     if (row === undefined) throw notFound('view');
-    return { id: row.id, withdrawn: await revokeGrants(tx, tenant, [`view:${slug}`]) };
+    return { id: row.id, revoked: await revokeGrants(tx, tenant, [`view:${slug}`]) };
   });
   await app.invalidations.publish('catalog', tenant.id);
-  await publishRevokedGrants(app, withdrawn);
+  await publishRevokedGrants(app, revoked);
   return id;
 }
 

@@ -1,6 +1,6 @@
-// Sends what is due, in this process, together with all others: looks at the subscriptions that
-// commits, the broker's schedule and a sweep of the database point at, claims, sends and writes down.
-// Dead receivers hold few places (pace.ts) and delay nobody else. Times are milliseconds.
+// The dispatcher: claims due deliveries, sends them and stores the results. Commits of this process, the broker's
+// shared schedule and a sweep of the database say which subscriptions to claim for; all processes share the work.
+// A failing receiver keeps a window of 1 and delays no other. Times are milliseconds.
 // Contract: decisions#deliveries.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Histogram } from 'prom-client';
@@ -10,23 +10,22 @@ import { LIMITS } from '../../limits.ts';
 import { startWorker, type Worker } from '../../runtime/worker.ts';
 import { post } from '../transport/http-post.ts';
 import { KeepAliveAgents } from '../transport/keep-alive.ts';
-import { headersOf } from '../transport/payload.ts';
+import { requestHeaders } from '../transport/payload.ts';
 import { resolveReceiver } from '../transport/receiver.ts';
 import { type ClaimedDelivery, claimPending } from './claim.ts';
 import { InlineDeliveries } from './inline-deliveries.ts';
 import { LoadShedding } from './load-shedding.ts';
-import { ResultWriter } from './result-writer.ts';
-import { type AttemptResult, resultOf } from './results.ts';
+import { type AttemptResult, ResultWriter, resultOf } from './results.ts';
 import { Schedule } from './schedule.ts';
 import { InFlightWindows } from './window.ts';
 
 const POLL_MS = 500;
-/** Subscriptions looked at in one round. */
-const ROUND = 64;
-/** Between two looks at whether a round may begin. */
-const STEP_MS = 5;
-/** The part of SHUTDOWN_TIMEOUT_MS that attempts under way get when the process ends. */
-const CLOSE_SHARE = 0.25;
+/** Subscriptions claimed for in one round. */
+const ROUND_SUBSCRIPTIONS = 64;
+/** How often a round that load shedding holds back asks again. */
+const SHEDDING_POLL_MS = 5;
+/** The part of SHUTDOWN_TIMEOUT_MS that attempts in flight may take. */
+const SHUTDOWN_SHARE = 0.25;
 
 export class Dispatcher {
   readonly #schedule: Schedule;
@@ -43,10 +42,10 @@ export class Dispatcher {
   private constructor(private readonly app: App) {
     this.#durations = app.metrics.histogram(
       'svc_webhook_attempt_duration_seconds',
-      'Duration of attempts to deliver a webhook, by what became of the delivery.',
+      'Duration of webhook attempts by outcome.',
       ['outcome'],
     );
-    app.metrics.gauge('svc_webhook_attempts_in_flight', 'Webhook attempts under way.', () => this.#inFlight.size);
+    app.metrics.gauge('svc_webhook_attempts_in_flight', 'Webhook attempts in flight.', () => this.#inFlight.size);
     this.#loadShedding = new LoadShedding(app.db);
     registerOutput(app, { onCommitted: () => this.#loadShedding.sample(Date.now()) });
     this.#schedule = new Schedule(app, () => this.#worker?.nudge());
@@ -59,29 +58,24 @@ export class Dispatcher {
     });
   }
 
-  /** Starts the worker; it hears of what is committed in this process at once. */
   static start(app: App): Dispatcher {
     const dispatcher = new Dispatcher(app);
-    dispatcher.#worker = startWorker({
-      name: 'webhooks',
-      once: () => dispatcher.once(),
-      pollMs: POLL_MS,
-      log: app.log,
-    });
+    const once = (): Promise<number> => dispatcher.once();
+    dispatcher.#worker = startWorker({ name: 'webhooks', once, pollMs: POLL_MS, log: app.log });
     return dispatcher;
   }
 
-  /** One round: claims what is due and sets it on its way. Resolves to how many deliveries that were. */
+  /** One round: claims due deliveries and starts sending them. Resolves to their number. */
   async once(): Promise<number> {
-    while (!this.#loadShedding.tryBeginRound(Date.now())) await delay(STEP_MS);
+    while (!this.#loadShedding.tryBeginRound(Date.now())) await delay(SHEDDING_POLL_MS);
     const capacity = LIMITS.webhook.perProcess - this.#inFlight.size;
     if (capacity <= 0) return 0;
-    const ids = (await this.#schedule.takeDue(ROUND)).filter((id) => this.#mayClaim(id));
+    const ids = (await this.#schedule.takeDue(ROUND_SUBSCRIPTIONS)).filter((id) => this.#mayClaim(id));
     if (ids.length === 0) return 0;
-    const most = this.#loadShedding.claimLimit(ids.length, Date.now());
-    const wanted = ids.map((id) => ({ subscriptionId: id, window: this.#windows.sizeOf(id), most }));
+    const limit = this.#loadShedding.claimLimit(ids.length, Date.now());
+    const requests = ids.map((id) => ({ subscriptionId: id, window: this.#windows.sizeOf(id), limit }));
     try {
-      const { claimed, rechecks } = await claimPending(this.app, wanted, capacity);
+      const { claimed, rechecks } = await claimPending(this.app, requests, capacity);
       for (const delivery of claimed) {
         this.#windows.started(delivery.subscriptionId, Date.now());
         this.#send(delivery);
@@ -94,21 +88,21 @@ export class Dispatcher {
     }
   }
 
-  /** Claims nothing more, gives attempts under way a while, and gives back what was cut off. */
+  /** Ends claiming, waits a while for attempts in flight, and gives back the rest unsent. */
   async stop(): Promise<void> {
     await this.#worker.stop();
     this.#schedule.close();
     const all = Promise.all(this.#inFlight);
-    const over = new AbortController();
-    const grace = delay(this.app.config.shutdownTimeoutMs * CLOSE_SHARE, undefined, { signal: over.signal });
+    const finished = new AbortController();
+    const grace = delay(this.app.config.shutdownTimeoutMs * SHUTDOWN_SHARE, undefined, { signal: finished.signal });
     await Promise.race([all, grace.catch(() => undefined)]);
-    over.abort();
+    finished.abort();
     this.#abort.abort();
     await all;
     this.#agents.close();
   }
 
-  /** False for one that is looked at later. */
+  /** False when the subscription's window asks for a later claim. */
   #mayClaim(subscriptionId: string): boolean {
     const now = Date.now();
     const at = this.#windows.nextClaimAt(subscriptionId, now);
@@ -120,11 +114,11 @@ export class Dispatcher {
     const startedAt = performance.now();
     const { isInline, subscriptionId } = delivery;
     const sending = this.#attempt(delivery)
-      .then((ending) => {
-        this.#durations.labels(ending.state).observe((performance.now() - startedAt) / 1_000);
-        this.#windows.answered(subscriptionId, ending.state === 'delivered', isInline);
+      .then((result) => {
+        this.#durations.labels(result.state).observe((performance.now() - startedAt) / 1_000);
+        this.#windows.answered(subscriptionId, result.state === 'delivered', isInline);
         this.#inline.finished(delivery);
-        return this.#record(ending);
+        return this.#record(result);
       })
       .finally(() => {
         if (this.#inFlight.size === LIMITS.webhook.perProcess) this.#worker.nudge();
@@ -135,13 +129,14 @@ export class Dispatcher {
   }
 
   async #attempt(delivery: ClaimedDelivery): Promise<AttemptResult> {
-    const cut = Promise.withResolvers<AttemptResult>();
-    const giveBack = (): void => cut.resolve({ delivery, status: null, error: null, state: 'given back', retryMs: 0 });
+    const aborted = Promise.withResolvers<AttemptResult>();
+    const giveBack = (): void =>
+      aborted.resolve({ delivery, status: null, error: null, state: 'given back', retryMs: 0 });
     if (this.#abort.signal.aborted) giveBack();
     this.#abort.signal.addEventListener('abort', giveBack, { once: true });
-    const ending = await Promise.race([cut.promise, this.#deliver(delivery)]);
+    const result = await Promise.race([aborted.promise, this.#deliver(delivery)]);
     this.#abort.signal.removeEventListener('abort', giveBack);
-    return ending;
+    return result;
   }
 
   async #deliver(delivery: ClaimedDelivery): Promise<AttemptResult> {
@@ -152,20 +147,20 @@ export class Dispatcher {
     }
     const startedAt = performance.now();
     const { timeoutMs } = config.webhook;
-    const found = await resolveReceiver(this.app, url, timeoutMs);
-    if ('fault' in found) {
-      return resultOf(config, delivery, { status: null, error: found.fault, isFinal: found.isRefused });
+    const receiver = await resolveReceiver(this.app, url, timeoutMs);
+    if ('fault' in receiver) {
+      return resultOf(config, delivery, { status: null, error: receiver.fault, isFinal: receiver.isForbidden });
     }
-    const headers = headersOf({ deliveryId, eventId, type, number: attempts + 1, body, secret });
-    const left = Math.max(1, timeoutMs - (performance.now() - startedAt));
-    const way = this.#agents.lease(delivery.subscriptionId, found.url, found.addresses);
-    const outcome = await post(found.url, found.addresses, way, headers, body, left);
+    const headers = requestHeaders({ deliveryId, eventId, type, number: attempts + 1, body, secret });
+    const remainingMs = Math.max(1, timeoutMs - (performance.now() - startedAt));
+    const agent = this.#agents.lease(delivery.subscriptionId, receiver);
+    const outcome = await post(receiver, agent, headers, body, remainingMs);
     return resultOf(config, delivery, outcome);
   }
 
-  async #record(ending: AttemptResult): Promise<void> {
-    const { delivery, state, retryMs } = ending;
-    await this.#results.write(ending);
+  async #record(result: AttemptResult): Promise<void> {
+    await this.#results.write(result);
+    const { delivery, state, retryMs } = result;
     if (state === 'pending') this.#schedule.addShared(delivery.subscriptionId, Date.now() + retryMs);
   }
 }

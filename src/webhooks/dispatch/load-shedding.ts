@@ -1,19 +1,18 @@
-// Requests come first. A delivery and the writing down of its outcome take about as much of the processor and the
-// database as the write that it tells of, and whoever made that write waits for the answer, while nobody waits for a
-// delivery. So in a process whose calls nearly all wait for a connection to the database, which is what it has least
-// of, rounds of claiming are spaced and small: it still sends over a hundred a second, and what piles up meanwhile
-// leaves afterwards at full speed. A round is put off by ROUND_MS at most, and at any other time not at all.
-// Times are milliseconds since the epoch.
+// Load shedding: requests come before deliveries. A delivery with the write of its result costs the processor and
+// the database about as much as the write that caused it, and a client waits for that write. While nearly all
+// queries of this process wait for a database connection, its scarcest resource, claim rounds are spaced and small:
+// over a hundred deliveries a second still leave, and the backlog follows at full speed afterwards. A round is delayed
+// by ROUND_MS at most, and not at all otherwise. Times are milliseconds since the epoch.
 import { LIMITS } from '../../limits.ts';
 import type { Database } from '../../runtime/postgres.ts';
 
-/** From one round to the next one, and how many deliveries one may claim, in a busy process. */
+/** Under overload: the interval of claim rounds, and the deliveries that one round may claim. */
 const ROUND_MS = 250;
 const ROUND_CLAIMS = 32;
-/** The share of commits, about so many of the last ones, at which calls waited, from which on a process is busy. */
+/** Overload: queries were waiting at more than this share of commits, averaged over about so many. */
 const OVERLOADED_SHARE = 0.5;
 const AVERAGED_COMMITS = 32;
-/** How long what was seen at a commit holds. */
+/** How long a sample stays valid. */
 const SAMPLE_VALID_MS = 25;
 
 export class LoadShedding {
@@ -25,25 +24,24 @@ export class LoadShedding {
 
   /** To be called at every commit. */
   sample(nowMs: number): void {
-    const known = nowMs < this.#sampledAt + SAMPLE_VALID_MS ? this.#waitingShare : 0;
-    const waits = this.db.stats().waiting > 0 ? 1 : 0;
-    this.#waitingShare = known + (waits - known) / AVERAGED_COMMITS;
+    const average = nowMs < this.#sampledAt + SAMPLE_VALID_MS ? this.#waitingShare : 0;
+    const isWaiting = this.db.stats().waiting > 0 ? 1 : 0;
+    this.#waitingShare = average + (isWaiting - average) / AVERAGED_COMMITS;
     this.#sampledAt = nowMs;
   }
 
-  /** Whether calls have waited for the database at most of the last commits, up to now. */
   isOverloaded(nowMs: number): boolean {
     return this.#waitingShare > OVERLOADED_SHARE && nowMs < this.#sampledAt + SAMPLE_VALID_MS;
   }
 
-  /** Begins a round; false when it is too early for it, to be asked again soon. */
+  /** Begins a round; false when it is too early. */
   tryBeginRound(nowMs: number): boolean {
     if (this.isOverloaded(nowMs) && nowMs < this.#roundAt + ROUND_MS) return false;
     this.#roundAt = nowMs;
     return true;
   }
 
-  /** How many deliveries of each may leave in a round that looks at so many subscriptions. */
+  /** How many deliveries of each subscription a round over so many subscriptions may claim. */
   claimLimit(subscriptions: number, nowMs: number): number {
     return this.isOverloaded(nowMs) ? Math.ceil(ROUND_CLAIMS / subscriptions) : LIMITS.webhook.perSubscription;
   }

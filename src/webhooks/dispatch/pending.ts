@@ -1,28 +1,29 @@
-// What is due of a subscription. Events of one record leave one at a time, in the order of the changes:
-// what waits for an earlier one is put aside for a while, the longer the older it is, and roused when
-// that one ends. To be used with the subscriptions' rows locked. Contract: decisions#deliveries.
+// The query for pending deliveries. Deliveries of one record leave one at a time, in the order of the changes: one
+// that is blocked by an earlier one is postponed, the longer the older it is, and released when that one finishes.
+// Must hold the locks of the subscriptions' rows. Contract: decisions#deliveries.
 import type { RecordEventType } from '../../events/event.ts';
 import { inputRows, sql, type Tx } from '../../runtime/sql.ts';
+import type { Tenant } from '../../tenants/tenants.ts';
 
-/** A subscription, and how many of its deliveries may be on their way. */
-export interface Asked {
-  id: string;
-  tenantId: string;
+export interface ClaimRequest {
+  subscriptionId: string;
+  /** How many deliveries may be in flight, over all processes. */
   window: number;
-  /** How many of them may leave now. */
-  most: number;
+  /** How many may be claimed now. */
+  limit: number;
 }
 
-/** A subscription that is to be looked at again. */
+/** A subscription to claim for again. */
 export interface Recheck {
   subscriptionId: string;
   inMs: number;
 }
 
-export function inMs(ms: number, subscriptionIds: readonly string[]): Recheck[] {
-  return subscriptionIds.map((subscriptionId) => ({ subscriptionId, inMs: ms }));
+export function recheckIn(inMs: number, subscriptionIds: readonly string[]): Recheck[] {
+  return subscriptionIds.map((subscriptionId) => ({ subscriptionId, inMs }));
 }
 
+/** A due delivery with its event; `version` and `data` are null when the event is no longer kept. */
 export interface PendingRow {
   id: string;
   subscription_id: string;
@@ -34,8 +35,8 @@ export interface PendingRow {
   is_blocked: boolean;
   /** As text, to the microsecond. */
   due_at: string;
-  tenant_claimed: number;
-  /** How many more of the subscription may be on their way. */
+  tenant_in_flight: number;
+  /** What the subscription's window leaves for this claim. */
   room: number;
   record_id: string;
   at: string;
@@ -47,64 +48,64 @@ export interface PendingRow {
   updated_by: string | null;
 }
 
-/** A subscription without room, or without anything due, has one row, and no delivery in it. */
-type FoundRow = (PendingRow | { id: null; subscription_id: string; room: number }) & { crowded_ms: number };
+/** A subscription without room or without due deliveries has one row, whose `id` is null. */
+type FoundRow = (PendingRow | { id: null; subscription_id: string; room: number }) & { full_recheck_ms: number };
 
 /**
- * How long a delivery that waits for another is left alone, at least and at most: as long as it has waited already. One
- * that was made while the one before it ended is roused by nobody, and must not wait for long.
+ * A blocked delivery is postponed by its age, within these bounds. One that was inserted while its predecessor finished
+ * is not released by it, and must not wait for long.
  */
 const POSTPONE_MIN_MS = 100;
 const POSTPONE_MAX_MS = 5_000;
-/** Deliveries looked at beyond those that a subscription has room for: some may wait for others. */
+/** Rows read beyond a subscription's room: some may be blocked. */
 const LOOK_AHEAD = 16;
 /**
- * Where all room is taken by what other processes have on their way, nobody says when that ends: it is looked for again
- * after as long as the first of it has been on its way, at least and at most.
+ * Other processes that fill a window do not report when they finish: check again after the age of the oldest claim,
+ * within these bounds.
  */
 const FULL_RECHECK_MIN_MS = 250;
 const FULL_RECHECK_MAX_MS = 5_000;
 
 /**
- * For rows named by their ids. Written plainly, it would let the planner read an index of all that is pending or due, which
- * it takes to be far smaller than it is while there is a backlog.
+ * For rows selected by id. The plain comparison would let the planner scan an index of all pending rows, whose size it
+ * underestimates during a backlog.
  */
 export const IS_PENDING = sql`d.status || '' = 'pending'`;
 
 /**
- * Due deliveries as far as each subscription has room, with their events; those that wait come without. And where more
- * may be due. `leaseMs` is how long a claim holds.
+ * The due deliveries that fit each subscription's window, and the blocked ones, without their events. `leaseMs` is the
+ * lease of a claim.
  */
 export async function findPending(
   tx: Tx,
-  subscriptions: readonly Asked[],
+  requests: readonly (ClaimRequest & { tenant: Tenant })[],
   leaseMs: number,
-): Promise<{ due: PendingRow[]; again: Recheck[] }> {
+): Promise<{ pending: PendingRow[]; rechecks: Recheck[] }> {
+  const tenantIds = requests.map(({ tenant }) => tenant.id);
   const found = await tx.rows<FoundRow>(sql`
-    with on_way as materialized (
+    with in_flight as materialized (
       select c.tenant_id, c.subscription_id, count(*)::int as claimed,
         ${leaseMs}::int - (extract(epoch from min(c.next_at) - now()) * 1000)::int as age_ms
       from platform.webhook_deliveries as c
-      where c.tenant_id = any(${subscriptions.map(({ tenantId }) => tenantId)}::uuid[])
-        and c.claim_id is not null and c.next_at > now()
+      where c.tenant_id = any(${tenantIds}::uuid[]) and c.claim_id is not null and c.next_at > now()
       group by c.tenant_id, c.subscription_id
-    ), wanted as (
-      select w.id,
-        least(w.most, w.room - coalesce((select o.claimed from on_way as o where o.subscription_id = w.id), 0)) as room,
-        coalesce((select sum(o.claimed) from on_way as o where o.tenant_id = w.tenant_id), 0)::int as tenant_claimed,
-        (select o.age_ms from on_way as o where o.subscription_id = w.id) as age_ms
-      from unnest(${subscriptions.map(({ id }) => id)}::uuid[], ${subscriptions.map(({ tenantId }) => tenantId)}::uuid[],
-        ${subscriptions.map(({ window }) => window)}::int[], ${subscriptions.map(({ most }) => most)}::int[])
-        as w (id, tenant_id, room, most)
+    ), request as (
+      select r.id,
+        least(r.max_claims, r.max_in_flight - coalesce((select f.claimed from in_flight as f where f.subscription_id = r.id), 0)) as room,
+        coalesce((select sum(f.claimed) from in_flight as f where f.tenant_id = r.tenant_id), 0)::int as tenant_in_flight,
+        (select f.age_ms from in_flight as f where f.subscription_id = r.id) as age_ms
+      from unnest(${requests.map(({ subscriptionId }) => subscriptionId)}::uuid[], ${tenantIds}::uuid[],
+        ${requests.map(({ window }) => window)}::int[], ${requests.map(({ limit }) => limit)}::int[])
+        as r (id, tenant_id, max_in_flight, max_claims)
     ), due as materialized (
       select d.*, b.is_blocked,
-        row_number() over (partition by d.subscription_id, b.is_blocked order by d.next_at, d.event_seq) as place
-      from wanted as w
+        row_number() over (partition by d.subscription_id, b.is_blocked order by d.next_at, d.event_seq) as rank
+      from request as r
       cross join lateral (
         select * from platform.webhook_deliveries as d
-        where d.subscription_id = w.id and d.status = 'pending' and d.next_at <= now()
+        where d.subscription_id = r.id and d.status = 'pending' and d.next_at <= now()
         order by d.next_at
-        limit w.room + ${LOOK_AHEAD}::int
+        limit r.room + ${LOOK_AHEAD}::int
       ) as d
       cross join lateral (
         select exists (
@@ -116,51 +117,51 @@ export async function findPending(
           where o.id <> d.id and (o.event_seq < d.event_seq or (o.claim_id is not null and o.next_at > now()))
         ) as is_blocked
       ) as b
-      where w.room > 0
+      where r.room > 0
     )
-    select w.id as subscription_id, w.room, w.tenant_claimed, d.id, d.event_id, d.type, d.attempt_count, d.attempts_before, d.body, d.is_blocked,
-      d.next_at::text as due_at, d.record_id, d.event_at as at, e.version, e.data, e.created_at, e.updated_at,
-      e.created_by, e.updated_by,
-      least(${FULL_RECHECK_MAX_MS}::int, greatest(${FULL_RECHECK_MIN_MS}::int, w.age_ms)) as crowded_ms
-    from wanted as w
-    left join due as d on d.subscription_id = w.id and (d.is_blocked or d.place <= w.room)
+    select r.id as subscription_id, r.room, r.tenant_in_flight, d.id, d.event_id, d.type, d.attempt_count,
+      d.attempts_before, d.body, d.is_blocked, d.next_at::text as due_at, d.record_id, d.event_at as at, e.version,
+      e.data, e.created_at, e.updated_at, e.created_by, e.updated_by,
+      least(${FULL_RECHECK_MAX_MS}::int, greatest(${FULL_RECHECK_MIN_MS}::int, r.age_ms)) as full_recheck_ms
+    from request as r
+    left join due as d on d.subscription_id = r.id and (d.is_blocked or d.rank <= r.room)
     left join lateral (
       select * from platform.events as e
       where d.body is null and not d.is_blocked and e.seq = d.event_seq and e.at = d.event_at
       limit 1
     ) as e on true
     order by d.next_at, d.event_seq`);
-  const due = found.filter((row): row is PendingRow & FoundRow => row.id !== null);
-  const crowded = found.filter(({ room }) => room <= 0);
-  const again = crowded.map((row) => ({ subscriptionId: row.subscription_id, inMs: row.crowded_ms }));
-  return { due, again: [...again, ...inMs(0, likelyMore(due))] };
+  const pending = found.filter((row): row is PendingRow & FoundRow => row.id !== null);
+  const full = found.filter(({ room }) => room <= 0);
+  const fullRechecks = full.map((row) => ({ subscriptionId: row.subscription_id, inMs: row.full_recheck_ms }));
+  return { pending, rechecks: [...fullRechecks, ...recheckIn(0, withMorePending(pending))] };
 }
 
-/** Subscriptions whose room is filled, or so many of whose deliveries wait that others behind them were not looked at. */
-function likelyMore(due: readonly PendingRow[]): string[] {
-  return [...Map.groupBy(due, (row) => row.subscription_id)].flatMap(([id, rows]) => {
+/** Subscriptions that may have further due deliveries: the room is filled, or the look-ahead is. */
+function withMorePending(pending: readonly PendingRow[]): string[] {
+  return [...Map.groupBy(pending, (row) => row.subscription_id)].flatMap(([id, rows]) => {
     const room = rows[0]?.room ?? 0;
     const ready = rows.filter((row) => !row.is_blocked).length;
     return ready >= room || rows.length >= room + LOOK_AHEAD ? [id] : [];
   });
 }
 
-/** Puts aside what has not been roused meanwhile, and says when to look again at what is not roused after either. */
-export async function postpone(tx: Tx, rows: readonly PendingRow[]): Promise<Recheck[]> {
+/** Postpones rows that were not released meanwhile; the rechecks serve those that are not released later either. */
+export async function postponeBlocked(tx: Tx, rows: readonly PendingRow[]): Promise<Recheck[]> {
   const input = inputRows(
     ['uuid', 'uuid', 'text'],
     rows.map((row) => [row.subscription_id, row.id, row.due_at]),
   );
   return tx.rows<Recheck>(sql`
-    with input (subscription_id, id, due_at) as (${input}), aside as (
+    with input (subscription_id, id, due_at) as (${input}), postponed as (
       update platform.webhook_deliveries as d
       set claim_id = null, next_at = now() + least(${POSTPONE_MAX_MS}::int * interval '1 ms',
         greatest(${POSTPONE_MIN_MS}::int * interval '1 ms', now() - d.created_at))
-      from input as w
-      where d.subscription_id = w.subscription_id and d.id = w.id and ${IS_PENDING} and d.next_at + interval '0' = w.due_at::timestamptz
+      from input as i
+      where d.subscription_id = i.subscription_id and d.id = i.id and ${IS_PENDING} and d.next_at + interval '0' = i.due_at::timestamptz
       returning d.subscription_id, d.next_at
     )
     select subscription_id as "subscriptionId", ceil(extract(epoch from min(next_at) - now()) * 1000)::int as "inMs"
-    from aside
+    from postponed
     group by subscription_id`);
 }

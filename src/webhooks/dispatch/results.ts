@@ -1,8 +1,10 @@
-// Writing down how attempts ended, many in one statement, and only while the claim still stands: who
-// took over a lease that had run out decides. What was sent is kept with the first outcome, not by the claim:
-// with a process that dies in between it is lost, and made anew from the event. Delays are milliseconds, grown
-// by a factor and spread by a fifth either way.
-// Contract: interface#webhooks, decisions#configuration.
+// Results of attempts. Those that arrive within GATHER_MS, or while a statement runs, are stored in one statement, each
+// only under its own claim: after a lease has expired, the process that claimed the delivery next decides. The body is
+// stored with the first result; if the process dies before that, it is rendered from the event again. While the
+// database is away results wait in memory; past its lease a delivery is claimed and sent again (at least once).
+// Retry delays are milliseconds, multiplied by a factor each time, with a jitter of 20 %.
+// Contract: interface#webhooks, decisions#configuration, decisions#deliveries.
+import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../../app.ts';
 import type { Config } from '../../config.ts';
 import { GENERIC_PLANS, inputRows, type Sql, sql } from '../../runtime/sql.ts';
@@ -11,18 +13,21 @@ import type { ClaimedDelivery } from './claim.ts';
 import { IS_PENDING } from './pending.ts';
 
 const JITTER = 0.2;
+const RETRY_DELAY_MAX_MS = 30 * 86_400_000;
+const GATHER_MS = 5;
+const BATCH_SIZE = 500;
+/** Between two tries while the database is away. */
+const STORE_RETRY_MS = 250;
 
-/** How a delivery stands after an attempt. */
 export interface AttemptResult extends PostResult {
   delivery: ClaimedDelivery;
-  status: number | null;
-  /** `given back` was not tried and counts as no attempt. */
+  /** `given back` was not sent and counts as no attempt. */
   state: 'delivered' | 'failed' | 'pending' | 'given back';
-  /** Until the next attempt, when it is pending. */
+  /** Until the next attempt of a pending delivery. */
   retryMs: number;
 }
 
-/** What an attempt's outcome makes of the delivery; a refused address or a vanished event is not tried again. */
+/** The delivery's state after an attempt; `isFinal` rules out a retry. */
 export function resultOf(
   config: Config,
   delivery: ClaimedDelivery,
@@ -31,64 +36,106 @@ export function resultOf(
 ): AttemptResult {
   const { status, error } = outcome;
   if (error === null) return { delivery, status, error, state: 'delivered', retryMs: 0 };
-  const { maxRetries } = config.webhook;
-  const isLast = outcome.isFinal === true || delivery.attemptsSinceReset >= maxRetries;
+  const isLast = outcome.isFinal === true || delivery.attemptsSinceReset >= config.webhook.maxRetries;
   if (isLast) return { delivery, status, error, state: 'failed', retryMs: 0 };
-  // Counted like every POST, but there is nothing that the next one would have to wait for.
+  // A stale connection counts as an attempt, but the next one has nothing to wait for.
   const retryMs = outcome.isStale === true ? 0 : retryDelayMs(config, delivery.attemptsSinceReset + 1, random);
   return { delivery, status, error, state: 'pending', retryMs };
 }
 
-/** The wait before retry `n`, 1 for the first; `random` is 0 to 1. */
+/** The delay before retry `n`, 1 for the first; `random` is 0 to 1. */
 export function retryDelayMs({ webhook }: Config, n: number, random: number): number {
   const ideal = webhook.retryBaseMs * webhook.retryFactor ** (n - 1);
-  return Math.round(Math.min(ideal, 30 * 86_400_000) * (1 - JITTER + 2 * JITTER * random));
+  return Math.round(Math.min(ideal, RETRY_DELAY_MAX_MS) * (1 - JITTER + 2 * JITTER * random));
 }
 
-/** Writes the endings down; resolves to the subscriptions of which something has waited for one of these deliveries. */
-export async function saveResults(app: App, endings: readonly AttemptResult[]): Promise<string[]> {
-  const outcomes = endings.map(({ delivery, state, status, error, retryMs }) => {
-    const isTried = state !== 'given back';
+export class ResultWriter {
+  #queue: { result: AttemptResult; done: () => void }[] = [];
+  #isWriting = false;
+
+  /** `onReleased` is called for each subscription with a delivery that was blocked by a stored one. */
+  constructor(
+    private readonly app: App,
+    private readonly stopping: AbortSignal,
+    private readonly onReleased: (subscriptionId: string) => void,
+  ) {}
+
+  /** Resolves when the result is stored, or dropped because the process is stopping. */
+  write(result: AttemptResult): Promise<void> {
+    return new Promise((done) => {
+      this.#queue.push({ result, done });
+      if (!this.#isWriting) void this.#drain();
+    });
+  }
+
+  async #drain(): Promise<void> {
+    this.#isWriting = true;
+    await delay(GATHER_MS);
+    while (this.#queue.length > 0) {
+      const batch = this.#queue.splice(0, BATCH_SIZE);
+      if (await this.#tryStore(batch.map(({ result }) => result))) for (const { done } of batch) done();
+      else this.#queue.unshift(...batch);
+    }
+    this.#isWriting = false;
+  }
+
+  /** False when the batch is to be tried again. */
+  async #tryStore(results: readonly AttemptResult[]): Promise<boolean> {
+    try {
+      for (const id of await storeResults(this.app, results)) this.onReleased(id);
+      return true;
+    } catch (error) {
+      this.app.log.warn('delivery results are not stored yet', { count: results.length, error });
+      if (this.stopping.aborted) return true;
+      await delay(STORE_RETRY_MS);
+      return false;
+    }
+  }
+}
+
+/** Resolves to the subscriptions with a released delivery. */
+async function storeResults(app: App, results: readonly AttemptResult[]): Promise<string[]> {
+  const rows = results.map(({ delivery, state, status, error, retryMs }) => {
     const { subscriptionId, id, claimId, isBodyStored, body } = delivery;
-    const standing = [isTried ? state : 'pending', isTried ? 1 : 0, status, error, retryMs];
-    return [subscriptionId, id, claimId, ...standing, isBodyStored ? null : body];
+    const outcome = state === 'given back' ? ['pending', 0] : [state, 1];
+    return [subscriptionId, id, claimId, ...outcome, status, error, retryMs, isBodyStored ? null : body];
   });
   return app.db.begin(async (tx) => {
     await tx.rows(sql`select ${GENERIC_PLANS} as plans`);
-    const roused = await tx.rows<{ subscription_id: string }>(writingOf(outcomes));
-    return roused.map(({ subscription_id: id }) => id);
+    const released = await tx.rows<{ subscription_id: string }>(resultStatement(rows));
+    return released.map(({ subscription_id: id }) => id);
   });
 }
 
-function writingOf(outcomes: readonly (readonly unknown[])[]): Sql {
+function resultStatement(rows: readonly (readonly unknown[])[]): Sql {
   return sql`
-    with outcome (subscription_id, id, claim_id, status, attempts, http_status, error, retry_ms, body) as (
-      ${inputRows(['uuid', 'uuid', 'uuid', 'text', 'int', 'int', 'text', 'bigint', 'text'], outcomes)}
-    ), ended as (
+    with result (subscription_id, id, claim_id, status, attempts, http_status, error, retry_ms, body) as (
+      ${inputRows(['uuid', 'uuid', 'uuid', 'text', 'int', 'int', 'text', 'bigint', 'text'], rows)}
+    ), stored as (
       update platform.webhook_deliveries as d
-      set status = o.status,
-        attempt_count = d.attempt_count + o.attempts,
-        http_status = case when o.attempts = 0 then d.http_status else o.http_status end,
-        error = case when o.attempts = 0 then d.error else o.error end,
+      set status = r.status,
+        attempt_count = d.attempt_count + r.attempts,
+        http_status = case when r.attempts = 0 then d.http_status else r.http_status end,
+        error = case when r.attempts = 0 then d.error else r.error end,
         claim_id = null,
-        body = coalesce(d.body, o.body),
-        next_at = now() + o.retry_ms * interval '1 ms',
-        completed_at = case when o.status = 'pending' then null else now() end
-      from outcome as o
-      where d.subscription_id = o.subscription_id and d.id = o.id and d.claim_id is not distinct from o.claim_id and ${IS_PENDING}
+        body = coalesce(d.body, r.body),
+        next_at = now() + r.retry_ms * interval '1 ms',
+        completed_at = case when r.status = 'pending' then null else now() end
+      from result as r
+      where d.subscription_id = r.subscription_id and d.id = r.id and d.claim_id is not distinct from r.claim_id and ${IS_PENDING}
       returning d.id, d.subscription_id, d.record_id, d.status
     ), next as (
       select n.id, n.subscription_id
-      from ended as f
+      from stored as s
       cross join lateral (
         select n.* from platform.webhook_deliveries as n
-        where n.subscription_id = f.subscription_id and n.record_id = f.record_id and n.status = 'pending' and n.id <> f.id
+        where n.subscription_id = s.subscription_id and n.record_id = s.record_id and n.status = 'pending' and n.id <> s.id
         order by n.event_seq
         limit 1
       ) as n
-      where f.status <> 'pending' and n.claim_id is null and n.attempt_count = n.attempts_before
-    ), roused as (
-      -- Also what is due, as far as can be seen here: it may be being put aside at this moment.
+      where s.status <> 'pending' and n.claim_id is null and n.attempt_count = n.attempts_before
+    ), released as (
+      -- Rows that look due are included: another transaction may be postponing them.
       update platform.webhook_deliveries as d set next_at = now()
       from next as n
       where d.subscription_id = n.subscription_id and d.id = n.id and ${IS_PENDING} and d.claim_id is null

@@ -1,5 +1,5 @@
-// The log of deliveries: listed, sent anew by hand, and tried out with an example.
-// A delivery that is sent anew keeps its id, its body and its place among its record's events.
+// The delivery log: lists deliveries, redelivers one by hand, and sends a test delivery. A redelivery keeps its id, its
+// body and its position among the events of its record.
 // Contract: interface#delivery, decisions#deliveries.
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
@@ -12,7 +12,6 @@ import { sql } from '../../runtime/sql.ts';
 import { payloadOf } from '../transport/payload.ts';
 import { findSubscription } from './subscriptions.ts';
 
-/** As it is answered. */
 export interface Delivery {
   id: string;
   event_id: string;
@@ -30,7 +29,7 @@ const COLUMNS = sql`d.id, 'evt_' || d.event_id as event_id, d.type as event, d.s
   d.error, d.created_at, d.completed_at,
   case when d.status = 'pending' then date_trunc('milliseconds', d.next_at) end as next_attempt_at`;
 
-/** The newest deliveries of a subscription, newest first. 404 for one that is not the tenant's. */
+/** Newest first. 404 for another tenant's subscription. */
 export async function listDeliveries(
   app: App,
   caller: TenantCaller,
@@ -45,7 +44,7 @@ export async function listDeliveries(
     limit ${limit}::int`);
 }
 
-/** Sends a delivery again, at once and with all its retries. 404 for an unknown one, 409 while it is on its way. */
+/** Sends a delivery again at once, with all its retries. 404 for another tenant's, 409 while it is in flight. */
 export async function redeliver(app: App, caller: TenantCaller, id: string): Promise<Delivery> {
   if (!isUuid(id)) throw notFound('delivery');
   const row = await app.db.first<Delivery>(sql`
@@ -56,28 +55,28 @@ export async function redeliver(app: App, caller: TenantCaller, id: string): Pro
       and (d.claim_id is null or d.next_at <= now())
     returning ${COLUMNS}`);
   notifyCommitted(app, { tenantId: caller.tenant.id });
-  return row ?? refuseRedelivery(app, caller, id);
+  return row ?? failRedelivery(app, caller, id);
 }
 
-async function refuseRedelivery(app: App, caller: TenantCaller, id: string): Promise<never> {
+async function failRedelivery(app: App, caller: TenantCaller, id: string): Promise<never> {
   const known = await app.db.first(sql`
     select from platform.webhook_subscriptions as s
     join platform.webhook_deliveries as d on d.subscription_id = s.id
     where s.tenant_id = ${caller.tenant.id}::uuid and d.id = ${id}::uuid`);
   if (known === undefined) throw notFound('delivery');
-  throw conflict('the delivery is on its way at this moment');
+  throw conflict('the delivery is in flight');
 }
 
 /**
- * Sends an example: an event of the first kind subscribed to, about a record that does not exist, its fields without
- * values. 404 as above, 409 when the subscription is not active.
+ * Sends an event of the first subscribed type, about a record that does not exist and has no values. 404 for another
+ * tenant's subscription, 409 for an inactive one.
  */
 export async function sendTest(app: App, caller: TenantCaller, subscriptionId: string): Promise<Delivery> {
   const subscription = await findSubscription(app, caller, subscriptionId);
-  if (!subscription.is_active) throw conflict('the subscription is not active');
+  if (!subscription.is_active) throw conflict('the subscription is inactive');
   const { entity_name: name, event_types } = subscription;
   const type = event_types[0] as RecordEventType;
-  const { eventId, recordId, at, body } = example(await catalogOf(app, caller.tenant), caller, name, type);
+  const { eventId, recordId, at, body } = exampleEvent(await catalogOf(app, caller.tenant), caller, name, type);
   const row = await app.db.first<Delivery>(sql`
     insert into platform.webhook_deliveries as d (id, subscription_id, tenant_id, event_id, event_seq, event_at, record_id,
       type, body)
@@ -88,7 +87,7 @@ export async function sendTest(app: App, caller: TenantCaller, subscriptionId: s
   return row as Delivery;
 }
 
-function example(catalog: Catalog, caller: TenantCaller, entityName: string, type: RecordEventType) {
+function exampleEvent(catalog: Catalog, caller: TenantCaller, entityName: string, type: RecordEventType) {
   const entity = catalog.byName.get(entityName);
   if (entity === undefined) throw notFound('entity');
   const at = new Date().toISOString();

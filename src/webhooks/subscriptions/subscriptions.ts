@@ -1,6 +1,6 @@
-// Subscriptions: who is told of which changes, and where. A secret is kept to sign with and never
-// shown. Only tenant admins manage them, for a webhook carries whole records.
-// Contract: interface#subscription, decisions#deliveries, decisions#status-codes.
+// Webhook subscriptions: which changes of an entity are sent to which URL. The secret only signs requests and is never
+// returned. Tenant admins only, because a webhook carries whole records.
+// Contract: interface#subscription, interface#subscriptions, decisions#webhook-requests.
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { catalogOf } from '../../entities/catalog.ts';
@@ -9,10 +9,8 @@ import { RECORD_EVENTS, type RecordEventType } from '../../events/event.ts';
 import { LIMITS } from '../../limits.ts';
 import { isUuid, newId } from '../../runtime/ids.ts';
 import { identifier, join, type Sql, sql } from '../../runtime/sql.ts';
-import { urlFault } from '../transport/address.ts';
-import { resolveReceiver } from '../transport/receiver.ts';
+import { resolveReceiver, urlFault } from '../transport/receiver.ts';
 
-/** As it is answered. */
 export interface Subscription {
   id: string;
   entity_name: string;
@@ -25,9 +23,9 @@ export interface Subscription {
   updated_at: string;
 }
 
-/** What may be changed; what is undefined stays. */
+/** Undefined members keep their value. */
 export interface SubscriptionChange {
-  /** Stays as it is: may be given, but not another. */
+  /** Must name the same entity. */
   entity_name?: string | undefined;
   event_types?: readonly string[] | undefined;
   url?: string | undefined;
@@ -43,37 +41,32 @@ const { subscriptionsMax } = LIMITS.webhook;
 const COLUMNS = sql`id, entity as entity_name, event_types, url, description, is_active, secret is not null as has_secret,
   created_at, updated_at`;
 
-/**
- * 400 with every problem, 404 for an unknown entity, 409 for the same entity, URL and events once more, and for more
- * than a tenant may have.
- */
+/** 400 with every problem, 404 for an unknown entity, 409 for a duplicate (entity, URL, events) and at the tenant's limit. */
 export async function createSubscription(
   app: App,
   caller: TenantCaller,
   input: NewSubscription,
 ): Promise<Subscription> {
-  const change = await readChange(app, input);
+  const values = await readChange(app, input);
   const entity = (await catalogOf(app, caller.tenant)).byName.get(input.entity_name);
   if (entity === undefined) throw notFound('entity');
-  const row = await refusingDuplicates(
-    changing(
-      app,
-      caller,
-      sql`
+  const row = await writeSubscription(
+    app,
+    caller,
+    sql`
       insert into platform.webhook_subscriptions (id, tenant_id, entity_id, entity, event_types, url, secret,
         description, is_active, created_by)
       select ${newId()}::uuid, ${caller.tenant.id}::uuid, ${entity.id}::uuid, ${entity.name}::text,
-        ${change.event_types}::text[], ${change.url}::text, ${change.secret ?? null}::text,
-        ${change.description ?? null}::text, ${change.is_active ?? true}::boolean, ${caller.id}::text
+        ${values.event_types}::text[], ${values.url}::text, ${values.secret ?? null}::text,
+        ${values.description ?? null}::text, ${values.is_active ?? true}::boolean, ${caller.id}::text
       where ${subscriptionsMax}::int > (
         select count(*) from platform.webhook_subscriptions where tenant_id = ${caller.tenant.id}::uuid)`,
-    ),
   );
   if (row === undefined) throw conflict(`a tenant has at most ${subscriptionsMax} subscriptions`);
   return row;
 }
 
-/** Newest first; of one entity when it is named. */
+/** Newest first; of one entity when `entity` is given. */
 export function listSubscriptions(app: App, caller: TenantCaller, entity?: string): Promise<Subscription[]> {
   return app.db.rows<Subscription>(sql`
     select ${COLUMNS} from platform.webhook_subscriptions
@@ -81,7 +74,7 @@ export function listSubscriptions(app: App, caller: TenantCaller, entity?: strin
     order by id desc`);
 }
 
-/** Changes what is given. 404 for a subscription that is not the tenant's, 409 when it becomes one that exists. */
+/** 404 for another tenant's subscription, 409 for a duplicate. */
 export async function updateSubscription(
   app: App,
   caller: TenantCaller,
@@ -97,23 +90,21 @@ export async function updateSubscription(
   if (secret !== undefined) sets.push(sql`secret = ${secret}`);
   if (description !== undefined) sets.push(sql`description = ${description}`);
   if (is_active !== undefined) sets.push(sql`is_active = ${is_active}::boolean`);
-  const row = await refusingDuplicates(
-    changing(
-      app,
-      caller,
-      sql`
+  const row = await writeSubscription(
+    app,
+    caller,
+    sql`
       update platform.webhook_subscriptions set ${join(sets, ', ')}
       where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`,
-    ),
   );
   if (row === undefined) throw notFound('subscription');
   return row;
 }
 
-/** Deletes it with its deliveries. 404 as above. */
+/** Deletes the subscription with its deliveries. 404 for another tenant's. */
 export async function deleteSubscription(app: App, caller: TenantCaller, id: string): Promise<void> {
   await findSubscription(app, caller, id);
-  await changing(
+  await writeSubscription(
     app,
     caller,
     sql`delete from platform.webhook_subscriptions where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`,
@@ -121,25 +112,29 @@ export async function deleteSubscription(app: App, caller: TenantCaller, id: str
 }
 
 /**
- * Makes a change and raises the version of the entity's definition with it. Writers know from the definition whether
- * anybody subscribes, and name its version: none can miss a subscription that was there before it.
+ * Runs the statement and increments the version of the entity's definition. Writes take the subscribed event types from
+ * the definition and check its version, so none misses a subscription that was committed before.
  */
-async function changing(app: App, caller: TenantCaller, change: Sql): Promise<Subscription | undefined> {
+async function writeSubscription(app: App, caller: TenantCaller, statement: Sql): Promise<Subscription | undefined> {
   const { id, schema } = caller.tenant;
-  const row = await app.db.first<Subscription>(sql`
-    with changed as (${change} returning *),
-    told as (
+  const written = app.db.first<Subscription>(sql`
+    with changed as (${statement} returning *),
+    definition as (
       update ${identifier(schema, 'entity_definitions')} as d set version = d.version + 1
       from changed as c
       where d.id = c.entity_id
     )
     select ${COLUMNS} from changed`);
+  const row = await written.catch((error: { constraint_name?: unknown }) => {
+    if (error.constraint_name !== 'webhook_subscriptions_key') throw error;
+    throw conflict('a subscription with the same entity, URL and events exists');
+  });
   await app.invalidations.publish('catalog', id);
   await app.invalidations.publish('webhook', id);
   return row;
 }
 
-/** The tenant's subscription, or 404. */
+/** 404 for another tenant's subscription. */
 export async function findSubscription(app: App, caller: TenantCaller, id: string): Promise<Subscription> {
   if (!isUuid(id)) throw notFound('subscription');
   const row = await app.db.first<Subscription>(sql`
@@ -149,7 +144,7 @@ export async function findSubscription(app: App, caller: TenantCaller, id: strin
   return row;
 }
 
-/** The input in its stored form: event types once each and in their order. 400 with every problem. */
+/** The input in stored form, with event types unique and ordered. 400 with every problem. */
 async function readChange(app: App, input: SubscriptionChange): Promise<SubscriptionChange> {
   const problems: Problem[] = [];
   const given = input.event_types;
@@ -157,7 +152,7 @@ async function readChange(app: App, input: SubscriptionChange): Promise<Subscrip
   if (given !== undefined && (given.length === 0 || !given.every((type) => isRecordEvent(type)))) {
     problems.push({ path: 'event_types', message: `must name one or more of ${RECORD_EVENTS.join(', ')}` });
   }
-  const message = input.url === undefined ? undefined : await receiverFault(app, input.url);
+  const message = input.url === undefined ? undefined : await findReceiverFault(app, input.url);
   if (message !== undefined) problems.push({ path: 'url', message });
   if (problems.length > 0) throw invalid(problems);
   return { ...input, event_types, secret: input.secret === '' ? null : input.secret };
@@ -167,19 +162,10 @@ function isRecordEvent(type: string): type is RecordEventType {
   return (RECORD_EVENTS as readonly string[]).includes(type);
 }
 
-/** A name that cannot be found yet is accepted: it is looked up again at every delivery. */
-async function receiverFault(app: App, url: string): Promise<string | undefined> {
+/** A name that does not resolve yet is accepted: every delivery resolves it again. */
+async function findReceiverFault(app: App, url: string): Promise<string | undefined> {
   const fault = urlFault(url);
   if (fault !== undefined) return fault;
-  const found = await resolveReceiver(app, url, LIMITS.webhook.lookupMs);
-  return 'isRefused' in found && found.isRefused ? 'leads to an address that webhooks may not reach' : undefined;
-}
-
-async function refusingDuplicates<T>(change: Promise<T>): Promise<T> {
-  try {
-    return await change;
-  } catch (error) {
-    if ((error as { constraint_name?: unknown }).constraint_name !== 'webhook_subscriptions_key') throw error;
-    throw conflict('there is a subscription with the same entity, URL and events');
-  }
+  const receiver = await resolveReceiver(app, url, LIMITS.webhook.lookupMs);
+  return 'fault' in receiver && receiver.isForbidden ? 'leads to an address that webhooks may not reach' : undefined;
 }

@@ -1,32 +1,30 @@
-// One POST over one connection to an address that was checked before. No redirect is followed,
-// no proxy asked, nothing tried twice; of the answer at most 64 KiB are read, and one deadline (ms)
-// holds for all of it, from the connection to the answer's last byte. What goes wrong on the
-// receiver's side is data, a short word, and never an exception. Contract: decisions#webhook-requests.
+// One POST over one connection to a checked address. No redirect, no proxy, no second try; at most 64 KiB of the answer
+// are read, and one deadline (ms) covers everything from the connection to the last byte of the answer.
+// Receiver failures are data, a short label, and never an exception. Contract: decisions#webhook-requests.
 import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { LIMITS } from '../../limits.ts';
 import type { AgentLease } from './keep-alive.ts';
-import type { Resolved } from './receiver.ts';
+import type { Receiver, ResolvedAddress } from './receiver.ts';
 
-/** `status` when the receiver answered; `error` when it counts as failed. */
+/** `status` is null without an answer; `error` is null when the attempt succeeded. */
 export interface PostResult {
   status: number | null;
   error: string | null;
-  /** The receiver had closed the connection, which had served before, by the time it was used: it says nothing of the receiver. */
+  /** A reused connection turned out to be closed, which says nothing about the receiver. */
   isStale?: boolean;
 }
 
 type Lookup = (
   name: string,
   options: { all?: boolean },
-  done: (error: Error | null, address: string | Resolved[], family?: number) => void,
+  done: (error: Error | null, address: string | ResolvedAddress[], family?: number) => void,
 ) => void;
 
-/** Sends and waits for the answer. Always resolves, at the latest after `timeoutMs`. */
+/** Always resolves, at the latest after `timeoutMs`, and releases the lease. */
 export function post(
-  url: URL,
-  addresses: readonly Resolved[],
-  way: AgentLease,
+  receiver: Receiver,
+  lease: AgentLease,
   headers: Record<string, string>,
   body: string,
   timeoutMs: number,
@@ -34,20 +32,20 @@ export function post(
   return new Promise((resolve) => {
     let status: number | null = null;
     let request: ClientRequest | undefined;
-    let isOver = false;
-    const finish = (error: string | null, isWhole = false): void => {
-      if (isOver) return;
-      isOver = true;
+    let isFinished = false;
+    const finish = (error: string | null, isFullyRead = false): void => {
+      if (isFinished) return;
+      isFinished = true;
       clearTimeout(timer);
       const isStale = status === null && error === CONNECTION_BROKEN && request?.reusedSocket === true;
       resolve({ status, error: error ?? statusError(status), isStale });
-      // What has been read to its end leaves the connection to the next one.
-      if (!isWhole) request?.destroy();
-      way.release();
+      // Only a fully read answer leaves the connection reusable.
+      if (!isFullyRead) request?.destroy();
+      lease.release();
     };
     const timer = setTimeout(() => finish('timeout'), timeoutMs);
     try {
-      request = open(url, addresses, way, headers);
+      request = open(receiver, lease, headers);
     } catch (error) {
       finish(errorLabel(error));
       return;
@@ -66,12 +64,7 @@ export function post(
   });
 }
 
-function open(
-  url: URL,
-  addresses: readonly Resolved[],
-  way: AgentLease,
-  headers: Record<string, string>,
-): ClientRequest {
+function open({ url, addresses }: Receiver, { agent }: AgentLease, headers: Record<string, string>): ClientRequest {
   const request = url.protocol === 'https:' ? requestHttps : requestHttp;
   return request({
     protocol: url.protocol,
@@ -80,23 +73,23 @@ function open(
     path: `${url.pathname}${url.search}`,
     method: 'POST',
     headers: { ...headers, Host: url.host },
-    agent: way.agent,
+    agent,
     maxHeaderSize: LIMITS.webhook.answerHeaderBytes,
     lookup: pinnedTo(addresses) as never,
   });
 }
 
-/** Answers every lookup with the addresses that were checked. */
-function pinnedTo(addresses: readonly Resolved[]): Lookup {
-  const [first] = addresses as [Resolved];
+/** Resolves every name to the checked addresses. */
+function pinnedTo(addresses: readonly ResolvedAddress[]): Lookup {
+  const [first] = addresses as [ResolvedAddress];
   return (_name, { all }, done) => {
     if (all === true) done(null, [...addresses]);
     else done(null, first.address, first.family);
   };
 }
 
-/** Reads and drops the body, so that the receiver can finish; past the limit the answer is good as it stands. */
-function read(response: IncomingMessage, finish: (error: string | null, isWhole?: boolean) => void): void {
+/** Reads and discards the body; a body over the limit does not make the attempt fail. */
+function read(response: IncomingMessage, finish: (error: string | null, isFullyRead?: boolean) => void): void {
   let size = 0;
   response.on('data', (chunk: Uint8Array) => {
     size += chunk.byteLength;
@@ -132,7 +125,7 @@ const ERROR_LABELS: readonly [RegExp, string][] = [
   [/HPE_|Parse Error|InvalidHTTP|Malformed/i, 'bad answer'],
 ];
 
-/** A word for a failed exchange, without anything of the receiver's own making in it. */
+/** A fixed label for the failure: nothing that the receiver sent gets into the delivery log. */
 function errorLabel(error: unknown): string {
   const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
   const text = `${code} ${message}`;

@@ -1,57 +1,55 @@
-// Connections to receivers, kept open while deliveries of one subscription follow one another. One that
-// was open for another subscription, another origin or other addresses than those just checked is never
-// used, and none is kept idle for longer than receivers are known to keep theirs.
-// Contract: decisions#webhook-requests.
+// Keep-alive connections to receivers, reused by consecutive deliveries of one subscription. A connection is never
+// shared with another subscription, origin or set of checked addresses, and closes before receivers usually
+// close theirs. Contract: decisions#webhook-requests.
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 import { LIMITS } from '../../limits.ts';
-import type { Resolved } from './receiver.ts';
+import type { Receiver } from './receiver.ts';
 
 interface PooledAgent {
   agent: HttpAgent | HttpsAgent;
-  inUse: number;
-  /** When the last one came free, in ms since the epoch. */
-  freeSince: number;
+  leases: number;
+  /** When the last lease was released, in ms since the epoch. */
+  idleSince: number;
 }
 
-/** A way to a receiver, to be given back when the exchange is over. */
 export interface AgentLease {
   agent: HttpAgent | HttpsAgent;
   release(): void;
 }
 
 export class KeepAliveAgents {
-  readonly #kept = new Map<string, PooledAgent>();
+  readonly #agents = new Map<string, PooledAgent>();
   #sweeping: ReturnType<typeof setInterval> | undefined;
 
-  lease(subscriptionId: string, url: URL, addresses: readonly Resolved[]): AgentLease {
-    // A name's addresses come in another order each time.
+  lease(subscriptionId: string, { url, addresses }: Receiver): AgentLease {
+    // The resolver returns a name's addresses in varying order.
     const key = [subscriptionId, url.origin, ...addresses.map(({ address }) => address).sort()].join(' ');
-    const kept = this.#kept.get(key) ?? { agent: agentFor(url), inUse: 0, freeSince: 0 };
-    this.#kept.set(key, kept);
+    const pooled = this.#agents.get(key) ?? { agent: agentFor(url), leases: 0, idleSince: 0 };
+    this.#agents.set(key, pooled);
     this.#sweeping ??= setInterval(() => this.#sweep(), LIMITS.webhook.idleMs / 2);
-    kept.inUse++;
+    pooled.leases++;
     const release = (): void => {
-      kept.inUse--;
-      kept.freeSince = Date.now();
+      pooled.leases--;
+      pooled.idleSince = Date.now();
     };
-    return { agent: kept.agent, release };
+    return { agent: pooled.agent, release };
   }
 
-  /** Closes those that are not in use; the others close when they come free. */
+  /** Closes idle agents; the others must be released first. */
   close(): void {
-    for (const { agent, inUse } of this.#kept.values()) if (inUse === 0) agent.destroy();
+    for (const { agent, leases } of this.#agents.values()) if (leases === 0) agent.destroy();
     clearInterval(this.#sweeping);
   }
 
   #sweep(): void {
     const before = Date.now() - LIMITS.webhook.idleMs;
-    for (const [key, { agent, inUse, freeSince }] of this.#kept) {
-      if (inUse > 0 || freeSince > before) continue;
+    for (const [key, { agent, leases, idleSince }] of this.#agents) {
+      if (leases > 0 || idleSince > before) continue;
       agent.destroy();
-      this.#kept.delete(key);
+      this.#agents.delete(key);
     }
-    if (this.#kept.size > 0) return;
+    if (this.#agents.size > 0) return;
     clearInterval(this.#sweeping);
     this.#sweeping = undefined;
   }

@@ -1,5 +1,5 @@
-// What is sent: the body of a delivery, and the headers that sign it. The body is made once, for the first
-// attempt, and is the same bytes on every attempt. Times in the signature are seconds.
+// A webhook request: its body and its signed headers. The body is rendered once, and every attempt sends the same
+// bytes. Signature timestamps are seconds.
 // Contract: interface#webhooks, decisions#webhook-requests.
 import { createHmac } from 'node:crypto';
 import type { RecordEventType, RecordRow } from '../../events/event.ts';
@@ -15,7 +15,7 @@ export interface WebhookEvent {
   row: RecordRow;
 }
 
-/** The JSON text of an event, with the record in flat form. */
+/** The body as JSON, with the record in flat form. */
 export function payloadOf({ eventId, type, tenantId, at, row }: WebhookEvent, entity: PublishedEntity): string {
   return JSON.stringify({
     id: `evt_${eventId}`,
@@ -28,7 +28,6 @@ export function payloadOf({ eventId, type, tenantId, at, row }: WebhookEvent, en
   });
 }
 
-/** One attempt at one delivery. */
 export interface Attempt {
   deliveryId: string;
   eventId: string;
@@ -39,8 +38,8 @@ export interface Attempt {
   secret: string | null;
 }
 
-/** The headers of an attempt, signed when the subscription has a secret. */
-export function headersOf(attempt: Attempt, nowMs = Date.now()): Record<string, string> {
+/** Signed when the subscription has a secret. */
+export function requestHeaders(attempt: Attempt, nowMs = Date.now()): Record<string, string> {
   const { deliveryId, type, number, body, secret } = attempt;
   return {
     'Content-Type': 'application/json',
@@ -64,7 +63,7 @@ function signatures({ eventId, body }: Attempt, secret: string, timestamp: numbe
   };
 }
 
-/** The key of the Standard Webhooks signature: what follows `whsec_` in base64, or the secret's own bytes. */
+/** The key of the Standard Webhooks signature: base64 after `whsec_`, otherwise the secret's bytes. */
 function standardKey(secret: string): Buffer {
   return secret.startsWith('whsec_') ? Buffer.from(secret.slice('whsec_'.length), 'base64') : Buffer.from(secret);
 }

@@ -1,56 +1,117 @@
-// From a receiver's URL to the addresses to connect to. Every address that the name has must be
-// allowed, and the connection goes to one of those that were checked: the name is not looked up a
-// second time. Lookups have a deadline. A failure is a short word for the delivery.
-// Contract: decisions#webhook-requests.
+// Which receivers may be called (protection against SSRF): acceptable URLs, and addresses that are public or in
+// WEBHOOK_ALLOWED_CIDRS. Every address of a name must be allowed, and the connection goes to one of those checked:
+// the name is not resolved twice. Addresses are compared as numbers, so their notation does not matter.
+// Faults are sentences for a 400, or short labels on a delivery. Contract: decisions#webhook-requests.
 import { lookup } from 'node:dns/promises';
 import { setTimeout as delay } from 'node:timers/promises';
+import ipaddr from 'ipaddr.js';
 import { type App, perApp } from '../../app.ts';
-import { AllowedAddresses, literalOf, urlFault } from './address.ts';
+import { LIMITS } from '../../limits.ts';
 
-/** One address of a name. */
-export interface Resolved {
+type Address = ipaddr.IPv4 | ipaddr.IPv6;
+
+/** The privileged ports that are allowed, and the others that are not: services that might act on a POST. */
+const LOW_PORTS = new Set(['', '80', '443']);
+const FORBIDDEN_PORTS = new Set('1433 1521 2049 2375 2379 3306 5432 6000 6379 9042 11211'.split(' '));
+
+export interface ResolvedAddress {
   address: string;
   family: number;
 }
 
 /** Looks up all addresses of a name; rejects when it has none. */
-export type Resolver = (name: string) => Promise<readonly Resolved[]>;
+export type Resolver = (name: string) => Promise<readonly ResolvedAddress[]>;
 
-export type Receiver =
-  | { url: URL; addresses: readonly Resolved[] }
-  /** `isRefused`: it must not be called. Otherwise it could not be found, for now. */
-  | { fault: string; isRefused: boolean };
+export interface Receiver {
+  url: URL;
+  addresses: readonly ResolvedAddress[];
+}
+
+/** A forbidden receiver is never called; any other fault is worth a retry. */
+export interface UnusableReceiver {
+  fault: string;
+  isForbidden: boolean;
+}
 
 const systemResolver: Resolver = (name) => lookup(name, { all: true, verbatim: true });
-
 const resolverOf = perApp(() => systemResolver);
 const allowedOf = perApp(({ config }) => new AllowedAddresses(config.webhook.allowedCidrs));
 
-/** Replaces the lookup of names, for a private network's own or a test's. */
+/** Replaces name resolution, for private networks and tests. */
 export function useResolver(app: App, resolver: Resolver): void {
   resolverOf.set(app, resolver);
 }
 
-/** Where a URL leads at this moment, within `timeoutMs`. Never rejects. */
-export async function resolveReceiver(app: App, text: string, timeoutMs: number): Promise<Receiver> {
-  if (urlFault(text) !== undefined) return { fault: 'url not allowed', isRefused: true };
+/** What is wrong with a receiver's URL as text; undefined when it is acceptable. */
+export function urlFault(text: string): string | undefined {
+  // The URL parser drops or rewrites these characters silently.
+  if (text.length > LIMITS.webhook.urlMax || /[\s\u0000-\u001f\u007f\\]/.test(text)) return 'is not a URL';
+  if (!URL.canParse(text)) return 'is not a URL';
   const url = new URL(text);
-  const found = await addressesOf(app, url, timeoutMs);
-  if (found.length === 0) return { fault: 'host not found', isRefused: false };
-  const allowed = allowedOf(app);
-  if (found.some(({ address }) => !allowed.allows(address))) return { fault: 'address not allowed', isRefused: true };
-  return { url, addresses: found };
+  if (!/^https?:\/\/[^/]/i.test(text) || !/^https?:$/.test(url.protocol)) return 'must start http:// or https://';
+  if (url.username !== '' || url.password !== '' || /^https?:\/\/[^/?#]*@/i.test(text)) {
+    return 'must not hold credentials';
+  }
+  if (!LOW_PORTS.has(url.port) && (Number(url.port) < 1024 || FORBIDDEN_PORTS.has(url.port))) {
+    return 'names a port that receivers may not have';
+  }
+  return undefined;
 }
 
-async function addressesOf(app: App, url: URL, timeoutMs: number): Promise<readonly Resolved[]> {
-  const literal = literalOf(url);
+/** The addresses behind a URL, within `timeoutMs`. Never rejects. */
+export async function resolveReceiver(app: App, text: string, timeoutMs: number): Promise<Receiver | UnusableReceiver> {
+  if (urlFault(text) !== undefined) return { fault: 'url not allowed', isForbidden: true };
+  const url = new URL(text);
+  const addresses = await addressesOf(app, url, timeoutMs);
+  if (addresses.length === 0) return { fault: 'host not found', isForbidden: false };
+  const allowed = allowedOf(app);
+  const isAllowed = addresses.every(({ address }) => allowed.allows(address));
+  return isAllowed ? { url, addresses } : { fault: 'address not allowed', isForbidden: true };
+}
+
+async function addressesOf(app: App, url: URL, timeoutMs: number): Promise<readonly ResolvedAddress[]> {
+  const literal = addressLiteral(url);
   if (literal !== undefined) return [{ address: literal, family: literal.includes(':') ? 6 : 4 }];
-  const resolve = resolverOf(app);
-  const over = new AbortController();
-  const deadline = delay(timeoutMs, [], { signal: over.signal }).catch(() => []);
-  // A name without addresses and a resolver that is away are one to the delivery: it is tried again.
-  const found = resolve(url.hostname).catch(() => []);
+  const finished = new AbortController();
+  const deadline = delay(timeoutMs, [], { signal: finished.signal }).catch(() => []);
+  // An unknown name and an unreachable resolver are the same to a delivery: it is retried.
+  const found = resolverOf(app)(url.hostname).catch(() => []);
   const addresses = await Promise.race([found, deadline]);
-  over.abort();
+  finished.abort();
   return addresses;
+}
+
+/** The URL's host when it is an IP address and no name. */
+export function addressLiteral(url: URL): string | undefined {
+  const host = url.hostname.replace(/^\[|\]$/g, '');
+  return ipaddr.isValid(host) ? host : undefined;
+}
+
+export class AllowedAddresses {
+  readonly #ranges: readonly [Address, number][];
+
+  /** Throws for an invalid CIDR range. */
+  constructor(cidrs: readonly string[]) {
+    this.#ranges = cidrs.map((cidr) => ipaddr.parseCIDR(cidr));
+  }
+
+  /** Whether the address, in any notation, is public or in one of the ranges. */
+  allows(address: string): boolean {
+    if (!ipaddr.isValid(address) || address.includes('%')) return false;
+    const parsed = unmapped(ipaddr.parse(address));
+    if (this.#ranges.some(([range, bits]) => range.kind() === parsed.kind() && parsed.match(range, bits))) return true;
+    return isPublic(parsed);
+  }
+}
+
+/** Turns an IPv4-mapped IPv6 address into the IPv4 address. */
+function unmapped(address: Address): Address {
+  return address instanceof ipaddr.IPv6 && address.isIPv4MappedAddress() ? address.toIPv4Address() : address;
+}
+
+/** Global unicast; of IPv6 only the allocated block, without the ranges that embed IPv4 addresses. */
+function isPublic(address: Address): boolean {
+  if (address.range() !== 'unicast') return false;
+  if (address instanceof ipaddr.IPv4) return true;
+  return address.match(ipaddr.IPv6.parse('2000::'), 3);
 }

@@ -1,13 +1,14 @@
-// The places that connections take, limited across processes: leases in the broker, renewed while the
-// connection lasts, so that those of a dead process come back by themselves. Times are milliseconds.
-// Failures: 503 while the broker is away. Contract: interface#limits.
+// The two limits of open connections. Authenticated ones hold leases in the broker, across processes, which are renewed
+// while the connection lasts and expire with a dead process. WebSockets that have not authenticated yet are counted in
+// this process, in total and by client address. Times are milliseconds.
+// Failures: 503 while the broker is away. Contract: interface#limits, decisions#websocket.
 import type { App } from '../app.ts';
 import { newId } from '../runtime/ids.ts';
 
 const TTL_MS = 30_000;
 const RENEW_MS = 10_000;
 
-/** A place taken in each of some sets. */
+/** A lease in each of some limited sets. */
 export interface ConnectionLease {
   member: string;
   sets: readonly string[];
@@ -23,32 +24,32 @@ export class ConnectionLeases {
     this.#timer = setInterval(() => void this.#renew(), RENEW_MS);
   }
 
-  /** Takes a place in every set, or in none; resolves to null when one is full. To be given back by `release`. */
+  /** Acquires a lease in every set, or in none; null when one is full. */
   async acquire(limits: Readonly<Record<string, number>>): Promise<ConnectionLease | null> {
     const member = newId();
-    const taken: string[] = [];
+    const acquired: string[] = [];
     try {
       for (const [set, limit] of Object.entries(limits)) {
         if (!(await this.#app.broker.lease(set, member, limit, TTL_MS))) {
-          await this.release({ member, sets: taken });
+          await this.release({ member, sets: acquired });
           return null;
         }
-        taken.push(set);
+        acquired.push(set);
         const members = this.#members.get(set) ?? new Set();
         this.#members.set(set, members.add(member));
       }
     } catch (cause) {
-      await this.release({ member, sets: taken });
+      await this.release({ member, sets: acquired });
       throw cause;
     }
-    return { member, sets: taken };
+    return { member, sets: acquired };
   }
 
   async release({ member, sets }: ConnectionLease): Promise<void> {
     await Promise.all(sets.map((set) => this.#release(set, member)));
   }
 
-  /** How many places this process holds in the sets whose names begin so. */
+  /** The leases of this process in the sets with this prefix. */
   count(prefix: string): number {
     let count = 0;
     for (const [set, members] of this.#members) if (set.startsWith(prefix)) count += members.size;
@@ -66,7 +67,7 @@ export class ConnectionLeases {
     try {
       await this.#app.broker.release(set, member);
     } catch (cause) {
-      this.#app.log.warn('a place could not be given back; it runs out by itself', { cause });
+      this.#app.log.warn('cannot release a connection lease; it will expire', { cause });
     }
   }
 
@@ -75,7 +76,35 @@ export class ConnectionLeases {
       const sets = [...this.#members];
       await Promise.all(sets.map(([set, members]) => this.#app.broker.renew(set, [...members], TTL_MS)));
     } catch (cause) {
-      this.#app.log.warn('the places of connections could not be renewed', { cause });
+      this.#app.log.warn('cannot renew the connection leases', { cause });
     }
+  }
+}
+
+export class UnauthenticatedLimit {
+  /** By address; never 0. */
+  readonly #counts = new Map<string, number>();
+  #size = 0;
+
+  constructor(private readonly limits: { waitingPerAddress: number; waiting: number }) {}
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** False at the limit. Each success must be released exactly once. */
+  acquire(address: string): boolean {
+    const count = this.#counts.get(address) ?? 0;
+    if (this.#size >= this.limits.waiting || count >= this.limits.waitingPerAddress) return false;
+    this.#counts.set(address, count + 1);
+    this.#size++;
+    return true;
+  }
+
+  release(address: string): void {
+    const count = this.#counts.get(address) ?? 0;
+    if (count > 1) this.#counts.set(address, count - 1);
+    else this.#counts.delete(address);
+    this.#size--;
   }
 }
