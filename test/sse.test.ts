@@ -1,4 +1,4 @@
-// The event stream over HTTP: wire format, filters, who may open it, what a role sees, limits.
+// The SSE stream: wire format, filters and connection limits. Contract: interface#sse, decisions#sse.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { closeAfterEach } from './support/connections.ts';
 import { fields, tenantWithEntities } from './support/entities.ts';
@@ -45,7 +45,7 @@ test('a stream begins with retry, connected and a heartbeat, numbered from 1', a
   expect(stream.events[1]?.data).toEqual({ type: 'heartbeat', timestamp: expect.stringMatching(/\.\d{3}Z$/) });
 });
 
-test('a record created, updated and deleted is three events, and nothing from before the stream', async () => {
+test('a created, updated and deleted record yields three events; earlier changes yield none', async () => {
   const tenant = await newTenant();
   await tenant.post(RECORDS, { title: 'before' });
   const stream = await connect(tenant);
@@ -70,7 +70,7 @@ test('a record created, updated and deleted is three events, and nothing from be
   expect([deleted.event, deleted.data.record_id]).toEqual(['record.deleted', id]);
 });
 
-test('entities and events narrow the stream; an unknown event type is 400, an unknown entity never matches', async () => {
+test('`entities` and `events` filter the stream; an unknown event type is 400, an unknown entity never matches', async () => {
   const tenant = await newTenant();
   const notes = await connect(tenant, '?entities=notes,nothing');
   const deletions = await connect(tenant, '?events=record.deleted');
@@ -79,11 +79,11 @@ test('entities and events narrow the stream; an unknown event type is 400, an un
   await tenant.post('/api/entities/notes/records', { title: 'n' });
   expect((await deletions.next()).event).toBe('record.deleted');
   expect((await notes.next()).data.entity).toBe('notes');
-  const refused = await openEvents(service.url, tenant.slug, tenant.key, '?events=record.nothing');
-  expect(refused.status).toBe(400);
+  const rejected = await openEvents(service.url, tenant.slug, tenant.key, '?events=record.nothing');
+  expect(rejected.status).toBe(400);
 });
 
-test('a bulk request is one event for each record, in order', async () => {
+test('a bulk request yields one event per record, in order', async () => {
   const tenant = await newTenant();
   const stream = await connect(tenant);
   const operations = Array.from({ length: 500 }, (_, i) => ({ op: 'create', data: { title: `t${i}` } }));
@@ -94,15 +94,15 @@ test('a bulk request is one event for each record, in order', async () => {
   expect(titles).toEqual(operations.map(({ data }) => data.title));
 });
 
-test('a tenant has so many streams and no more; a place comes back when its client goes', async () => {
+test('a tenant’s streams are limited; a closed connection releases its lease', async () => {
   const tenant = await newTenant();
   const [first] = [await connect(tenant), await connect(tenant), await connect(tenant)];
-  const refused = await openEvents(service.url, tenant.slug, tenant.key);
-  expect(refused.status).toBe(429);
-  expect(JSON.parse(refused.text).error.code).toBe('RATE_LIMITED');
-  expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+  const rejected = await openEvents(service.url, tenant.slug, tenant.key);
+  expect(rejected.status).toBe(429);
+  expect(JSON.parse(rejected.text).error.code).toBe('RATE_LIMITED');
+  expect(Number(rejected.headers.get('retry-after'))).toBeGreaterThan(0);
   first?.close();
-  // The service hears of it when it hears of it, at the latest when it next writes to the connection.
+  // The service may notice the closed connection only at its next write.
   const statuses = new Set<number>();
   while (!statuses.has(200)) {
     const again = await openEvents(service.url, tenant.slug, tenant.key);
@@ -114,7 +114,7 @@ test('a tenant has so many streams and no more; a place comes back when its clie
   expect([...statuses]).toEqual([200]);
 });
 
-test('HEAD does not open a stream', async () => {
+test('HEAD is rejected', async () => {
   const tenant = await service.tenant();
   const response = await fetch(`${service.url}/api/v1/tenants/${tenant.slug}/events/stream`, {
     method: 'HEAD',

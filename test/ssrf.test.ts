@@ -1,5 +1,5 @@
-// Addresses that webhooks must never reach: private, loopback, link-local and other special ones, refused at creation
-// and again at each delivery, on the very address connected to. Contract: decisions#webhook-requests.
+// Addresses that webhooks must never reach (SSRF): private, loopback, link-local and other special ones are rejected when a
+// subscription is created and again at each delivery, for the address connected to. Contract: decisions#webhook-requests.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import {
   AllowedAddresses,
@@ -10,17 +10,16 @@ import {
   useResolver,
 } from '../src/webhooks/transport/receiver.ts';
 import { SUBSCRIPTIONS, settledDeliveries } from './support/deliveries.ts';
-
 import { type Receiver, startReceiver } from './support/receiver.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 
-/** Ways to write an address as a URL's host; each must lead to a refusal. */
-function spellings(address: string): string[] {
+/** Notations of an IPv4 address as a URL's host. */
+function notations(address: string): string[] {
   const parts = address.split('.').map(Number) as [number, number, number, number];
   const number = parts.reduce((sum, part) => sum * 256 + part, 0);
   const hex = number.toString(16).padStart(8, '0');
   const [a, b, c, d] = parts;
-  const circled = [...address].map((digit) => (digit === '.' ? '。' : String.fromCodePoint(0xff10 + Number(digit))));
+  const fullWidth = [...address].map((digit) => (digit === '.' ? '。' : String.fromCodePoint(0xff10 + Number(digit))));
   return [
     address,
     `${address}.`,
@@ -33,7 +32,7 @@ function spellings(address: string): string[] {
     parts.map((part) => `0000${part.toString(8)}`).join('.'),
     `${a}.${b * 65_536 + c * 256 + d}`,
     `${a}.${b}.${c * 256 + d}`,
-    circled.join(''),
+    fullWidth.join(''),
     address.replaceAll('.', '%2e'),
     address.replaceAll('.', '｡'),
     `[::ffff:${address}]`,
@@ -45,7 +44,7 @@ function spellings(address: string): string[] {
   ];
 }
 
-const INNER = ['127.0.0.1', '10.0.0.1', '169.254.169.254', '192.168.1.1', '172.16.0.1', '100.64.0.1', '0.0.0.0'];
+const INTERNAL = ['127.0.0.1', '10.0.0.1', '169.254.169.254', '192.168.1.1', '172.16.0.1', '100.64.0.1', '0.0.0.0'];
 
 const SPECIAL = `127.255.255.254 10.255.255.255 172.31.255.255 192.168.255.255 169.254.0.1 100.127.255.255 0.1.2.3
   192.0.0.1 192.0.2.1 198.18.0.1 198.19.255.255 198.51.100.1 203.0.113.1 192.88.99.1 224.0.0.1 239.255.255.255 240.0.0.1
@@ -57,7 +56,7 @@ const PUBLIC = `1.1.1.1 8.8.8.8 93.184.216.34 172.15.255.255 172.32.0.0 192.167.
   9.255.255.255 11.0.0.0 126.255.255.255 128.0.0.1 169.253.255.255 223.255.255.255 2606:4700:4700::1111
   2a00:1450:4001:80e::200e 2001:4860:4860::8888`.split(/\s+/);
 
-const REFUSED_URLS = [
+const INVALID_URLS = [
   ...[
     '',
     ' ',
@@ -100,30 +99,30 @@ const REFUSED_URLS = [
 
 describe('addresses', () => {
   const allowed = new AllowedAddresses([]);
-  test.each(SPECIAL)('%s may not be reached', (address) => expect(allowed.allows(address)).toBe(false));
-  test.each(PUBLIC)('%s may be reached', (address) => expect(allowed.allows(address)).toBe(true));
+  test.each(SPECIAL)('%s is forbidden', (address) => expect(allowed.allows(address)).toBe(false));
+  test.each(PUBLIC)('%s is allowed', (address) => expect(allowed.allows(address)).toBe(true));
 
-  test('allowed ranges open exactly themselves, however the address is written', () => {
-    const opened = new AllowedAddresses(['10.1.0.0/16', 'fd00::/8']);
-    for (const address of ['10.1.2.3', '::ffff:10.1.2.3', 'fd12::1']) expect(opened.allows(address)).toBe(true);
+  test('a configured range allows exactly its addresses, in every notation', () => {
+    const configured = new AllowedAddresses(['10.1.0.0/16', 'fd00::/8']);
+    for (const address of ['10.1.2.3', '::ffff:10.1.2.3', 'fd12::1']) expect(configured.allows(address)).toBe(true);
     for (const address of ['10.2.0.1', '::ffff:10.2.0.1', 'fc00::1', '127.0.0.1', '10.1.2.3.4', '']) {
-      expect(opened.allows(address), address).toBe(false);
+      expect(configured.allows(address), address).toBe(false);
     }
   });
 });
 
 describe('URLs', () => {
-  test.each(REFUSED_URLS)('%j is no receiver', (url) => expect(urlFault(url)).toBeString());
+  test.each(INVALID_URLS)('%j is rejected', (url) => expect(urlFault(url)).toBeString());
 
-  test('every spelling of an inner address is refused, whoever reads the URL', async () => {
+  test('every notation of an internal address is rejected by the URL check or the resolver', async () => {
     const service = { config: { webhook: { allowedCidrs: [] } } } as never;
     const reached: string[] = [];
     let tried = 0;
-    for (const host of INNER.flatMap(spellings)) {
+    for (const host of INTERNAL.flatMap(notations)) {
       for (const url of [`http://${host}/`, `https://${host}:8443/x?y#z`]) {
         tried += 1;
         if (urlFault(url) !== undefined) continue;
-        // A host that is an address is judged as it is, without asking any resolver.
+        // An address literal is checked without a name lookup.
         const found = await resolveReceiver(service, url, 1_000);
         if (!('fault' in found) || !found.isForbidden) reached.push(url);
         expect(addressLiteral(new URL(url)), url).toBeString();
@@ -138,7 +137,7 @@ describe('URLs', () => {
     'http://example.com:8080/a?b=c',
     'HTTPS://EXAMPLE.com',
     'https://bücher.example/',
-  ])('%s may be a receiver', (url) => expect(urlFault(url)).toBeUndefined());
+  ])('%s is accepted', (url) => expect(urlFault(url)).toBeUndefined());
 });
 
 describe('names', () => {
@@ -147,8 +146,8 @@ describe('names', () => {
   let receiver: Receiver;
   let zone: string;
   let answers: (readonly ResolvedAddress[])[];
-  const asked: string[] = [];
-  const of = (...addresses: string[]): ResolvedAddress[] =>
+  const lookups: string[] = [];
+  const resolved = (...addresses: string[]): ResolvedAddress[] =>
     addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }));
 
   beforeAll(async () => {
@@ -161,9 +160,9 @@ describe('names', () => {
     receiver = await startReceiver();
     zone = `${tenant.slug}.example`;
     useResolver(service.app, async (name) => {
-      // The deliveries that other tests have left in the database are none of these tests' business.
+      // Deliveries that other tests have left in the database.
       if (!name.endsWith(zone)) throw new Error('ENOTFOUND');
-      asked.push(name);
+      lookups.push(name);
       const next = answers.length > 1 ? answers.shift() : answers[0];
       if (next === undefined || next.length === 0) throw new Error('ENOTFOUND');
       return next;
@@ -177,19 +176,23 @@ describe('names', () => {
   const subscribe = (url: string) =>
     tenant.post(SUBSCRIPTIONS, { entity_name: 'task', event_types: ['record.created'], url });
 
-  async function delivered(url: string) {
-    const made = await subscribe(url);
-    expect(made.status, made.text).toBe(201);
-    const { id } = made.body.data;
+  async function deliver(url: string) {
+    const created = await subscribe(url);
+    expect(created.status, created.text).toBe(201);
+    const { id } = created.body.data;
     await tenant.post('/api/entities/task/records', { title: 'x' });
     const [delivery] = await settledDeliveries(tenant, id);
     await tenant.delete(`${SUBSCRIPTIONS}/${id}`);
     return delivery;
   }
 
-  test('a name that leads inside is refused at creation, also when only one of its addresses does', async () => {
-    for (const inner of ['127.0.0.1', '10.0.0.5', '::1', 'fd00::1', '::ffff:169.254.169.254']) {
-      for (const found of [of(inner), of('93.184.216.34', inner), of(inner, '2606:4700:4700::1111')]) {
+  test('a name with an internal address among its addresses is rejected at creation', async () => {
+    for (const internal of ['127.0.0.1', '10.0.0.5', '::1', 'fd00::1', '::ffff:169.254.169.254']) {
+      for (const found of [
+        resolved(internal),
+        resolved('93.184.216.34', internal),
+        resolved(internal, '2606:4700:4700::1111'),
+      ]) {
         answers = [found];
         const answer = await subscribe(`http://rebinding.${zone}/hook`);
         expect(answer.status).toBe(400);
@@ -198,10 +201,10 @@ describe('names', () => {
     }
   });
 
-  test('a name that changes after it was checked is refused at the delivery, for good, and nothing is sent', async () => {
-    answers = [of('93.184.216.34'), of('127.0.0.1')];
+  test('a name that resolves to an internal address later fails the delivery without a request or a retry', async () => {
+    answers = [resolved('93.184.216.34'), resolved('127.0.0.1')];
     const { port } = new URL(receiver.url);
-    const delivery = await delivered(`http://rebinding.${zone}:${port}/hook`);
+    const delivery = await deliver(`http://rebinding.${zone}:${port}/hook`);
     expect(delivery).toMatchObject({
       status: 'failed',
       http_status: null,
@@ -211,25 +214,25 @@ describe('names', () => {
     expect(receiver.received).toEqual([]);
   });
 
-  test('the connection goes to the address that was checked: the name is asked once a delivery', async () => {
+  test('the connection uses the checked address: the name is resolved once per delivery', async () => {
     const { port } = new URL(receiver.url);
-    answers = [of('127.0.0.2')];
-    asked.length = 0;
-    const delivery = await delivered(`http://pinned.${zone}:${port}/hook`);
-    // Nothing listens at 127.0.0.2; the receiver at 127.0.0.1 on the same port must not be what is reached.
+    answers = [resolved('127.0.0.2')];
+    lookups.length = 0;
+    const delivery = await deliver(`http://pinned.${zone}:${port}/hook`);
+    // Nothing listens at 127.0.0.2; the receiver at 127.0.0.1 has the same port and must not be reached.
     expect(delivery).toMatchObject({ status: 'failed', error: 'connection refused' });
-    expect(asked).toEqual([`pinned.${zone}`, `pinned.${zone}`]);
+    expect(lookups).toEqual([`pinned.${zone}`, `pinned.${zone}`]);
     expect(receiver.received).toEqual([]);
   });
 
-  test('a name that cannot be found is accepted at creation and fails at the delivery', async () => {
+  test('an unknown name is accepted at creation and fails the delivery', async () => {
     answers = [[]];
-    const delivery = await delivered(`http://nowhere.${zone}/hook`);
+    const delivery = await deliver(`http://nowhere.${zone}/hook`);
     expect(delivery).toMatchObject({ status: 'failed', error: 'host not found' });
   });
 
-  test('a stored URL that is no longer acceptable is not called', async () => {
-    answers = [of('93.184.216.34')];
+  test('a subscription cannot be changed to an internal address', async () => {
+    answers = [resolved('93.184.216.34')];
     const { id } = (await subscribe(`http://kept.${zone}/hook`)).body.data;
     const change = await tenant.put(`${SUBSCRIPTIONS}/${id}`, { url: 'http://127.0.0.1/hook' });
     expect(change.status).toBe(400);

@@ -1,5 +1,5 @@
-// What is not of a record, from the rule or message that caused it to the stream: rule.executed and rule.failed,
-// message.received and message.chain_limit, each in the contract's shape, and to nobody whom it is not for.
+// Events of rules and messages on the SSE stream: rule.executed, rule.failed, message.received and message.chain_limit,
+// in the contract's shape and only for the streams that may see them.
 // Contract: interface#sse, decisions#sse, decisions#rules, decisions#messages.
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { tokensOf } from '../src/access/resolve-caller.ts';
@@ -65,7 +65,7 @@ async function addRule(trigger: string, action: Json, further: Json = {}): Promi
   expect(answer.status, answer.text).toBe(201);
 }
 
-/** Runs what is due, also what the service itself is at under Deno. */
+/** Executes the due rule runs, and waits for those that the service itself executes under Deno. */
 async function runRules(): Promise<void> {
   const isDue = sql`select from platform.rule_runs where next_at <= now()`;
   do await runRulesOnce(service.app, new AbortController().signal);
@@ -73,7 +73,7 @@ async function runRules(): Promise<void> {
   notifyCommitted(service.app, { tenantId: tenant.id });
 }
 
-test('a rule that acts is told as rule.executed, and its change as one of a rule', async () => {
+test('an executed rule yields rule.executed, and its change is triggered by `rule`', async () => {
   await addRule('after_create', { type: 'update_record', values: { secret: 'seen' } });
   const all = await listen();
   const rules = await listen('?events=rule.executed,rule.failed&entities=task');
@@ -99,7 +99,7 @@ test('a rule that acts is told as rule.executed, and its change as one of a rule
   });
 });
 
-test('a rule that cannot act is told as rule.failed, with an error in the place of a result', async () => {
+test('a failed rule yields rule.failed, with an error instead of a result', async () => {
   await addRule('after_create', { type: 'send_message', to_agent: 'nobody', subject: 's', body: 'b', priority: 'low' });
   const stream = await listen('?events=rule.failed');
   const { id } = (await tenant.post(RECORDS, { title: 'one' })).body.data;
@@ -111,10 +111,10 @@ test('a rule that cannot act is told as rule.failed, with an error in the place 
   expect([typeof error, further]).toEqual(['string', {}]);
 });
 
-test('what rules do is shown to a role that sees the whole entity, and to no other', async () => {
+test('rule events go only to roles that see the whole entity', async () => {
   await addRule('after_create', { type: 'update_record', values: { secret: 'seen' } });
-  const whole = await listen('', await keyFor(['task']));
-  const part = await listen('', await keyFor(['task'], { task: { excludeFields: ['secret'] } }));
+  const complete = await listen('', await keyFor(['task']));
+  const restricted = await listen('', await keyFor(['task'], { task: { excludeFields: ['secret'] } }));
   await tenant.post(RECORDS, { title: 'one' });
   await runRules();
   await tenant.post(RECORDS, { title: 'last' });
@@ -123,11 +123,11 @@ test('what rules do is shown to a role that sees the whole entity, and to no oth
     while (seen.at(-1)?.data.data.fields?.title !== 'last') seen.push(await stream.next());
     return seen.map(({ event }) => event).toSorted();
   };
-  expect(await types(whole)).toEqual(['record.created', 'record.created', 'record.updated', 'rule.executed']);
-  expect(await types(part)).toEqual(['record.created', 'record.created', 'record.updated']);
+  expect(await types(complete)).toEqual(['record.created', 'record.created', 'record.updated', 'rule.executed']);
+  expect(await types(restricted)).toEqual(['record.created', 'record.created', 'record.updated']);
 });
 
-test('message.received goes to streams of its agent only, without the body; the message is read by its id', async () => {
+test('message.received goes to streams of its agent only, with the message’s id but not its body', async () => {
   const [scout, clerk] = [await bot('scout'), await bot('clerk')];
   const byName = await listen('?agent_id=clerk');
   const byId = await listen(`?agent_id=${clerk.id}`);
@@ -154,17 +154,17 @@ test('message.received goes to streams of its agent only, without the body; the 
   expect((await clerk.get(`/agent-messages/${message_id}/read`)).body.data.body).toBe('Order 17');
 });
 
-test('a platform key needs the permission to read its agent, and then gets the messages', async () => {
+test('a platform key receives messages of an agent that it may read', async () => {
   const scout = await bot('scout');
   await bot('clerk');
-  const refused = await openEvents(service.url, tenant.slug, await keyFor(['task']), '?agent_id=clerk');
-  expect(refused.status).toBe(403);
+  const rejected = await openEvents(service.url, tenant.slug, await keyFor(['task']), '?agent_id=clerk');
+  expect(rejected.status).toBe(403);
   const stream = await listen('?agent_id=clerk', await keyFor(['agent:clerk']));
   await scout.post('/agent-messages', { to_agent: 'clerk', subject: 'late', body: 'Order 17' });
   expect((await stream.next()).data).toMatchObject({ type: 'message.received', priority: 'normal' });
 });
 
-test('a chain of messages that is halted is told as message.chain_limit', async () => {
+test('a reply beyond the chain limit yields message.chain_limit', async () => {
   const agents = [await bot('scout'), await bot('clerk')] as const;
   const stream = await listen('?events=message.chain_limit');
   let in_reply_to: string | undefined;

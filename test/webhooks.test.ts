@@ -35,8 +35,8 @@ afterEach(async () => receiver.stop());
 
 const hook = (): string => `${receiver.url}/hook`;
 
-/** The receiver keeps its next request waiting until it is told to refuse it; then it is as before. */
-function hold(): { reached: Promise<void>; fail: () => void } {
+/** Holds the receiver's next request until `fail` answers it with 500; later requests are answered as before. */
+function holdNext(): { reached: Promise<void>; fail: () => void } {
   const reached = Promise.withResolvers<void>();
   const failing = Promise.withResolvers<void>();
   const usual = receiver.answer;
@@ -49,8 +49,8 @@ function hold(): { reached: Promise<void>; fail: () => void } {
   return { reached: reached.promise, fail: failing.resolve };
 }
 
-describe('what is sent', () => {
-  test('a create is one POST with the flat record, under the event’s id', async () => {
+describe('a request', () => {
+  test('is one POST per change, with the flat record and the event’s id', async () => {
     const { id } = await subscribe(tenant, hook());
     const record = (await tenant.post(RECORDS, { title: 'one' })).body.data;
     const [sent] = await receiver.waitFor(1);
@@ -85,7 +85,7 @@ describe('what is sent', () => {
     expect(sent?.headers).not.toHaveProperty('webhook-signature');
   });
 
-  test('body and headers are those of the API document', async () => {
+  test('has the body and headers of the API document', async () => {
     await subscribe(tenant, hook(), { secret: 'a shared secret' });
     await tenant.post(RECORDS, { title: 'one' });
     const [sent] = await receiver.waitFor(1);
@@ -100,7 +100,7 @@ describe('what is sent', () => {
     expect(ajv.errors).toBeNull();
   });
 
-  test('changes of a record arrive in their order, a deletion with the record as it was', async () => {
+  test('follows the order of a record’s changes; a deletion carries the before image', async () => {
     await subscribe(tenant, hook());
     const { id } = (await tenant.post(RECORDS, { title: '0' })).body.data;
     for (let i = 1; i <= 10; i++) await tenant.patch(`${RECORDS}/${id}`, { title: String(i) });
@@ -110,7 +110,7 @@ describe('what is sent', () => {
     expect(sent.at(-1)?.body.event).toBe('record.deleted');
   });
 
-  test('with a secret the raw body is signed, in both ways', async () => {
+  test('is signed with the secret in both schemes', async () => {
     await subscribe(tenant, hook(), { secret: 'a secret' });
     const from = Math.floor(Date.now() / 1000);
     await tenant.post(RECORDS, { title: 'ünïcode ✓' });
@@ -127,14 +127,14 @@ describe('what is sent', () => {
     expect(Number(headers['webhook-timestamp'])).toBeWithin(from, Math.floor(Date.now() / 1000) + 1);
   });
 
-  test('only the selected events of the selected entity are sent, and of bulk changes each', async () => {
+  test('is sent for the subscribed events of the entity only, once per record of a bulk change', async () => {
     await tenant.post('/api/entities', { name: 'other', fields: [{ key: 'title', type: 'text' }] });
     const { id } = await subscribe(tenant, hook(), { event_types: ['record.created'] });
     await tenant.post('/api/entities/other/records', { title: 'no' });
     const operations = Array.from({ length: 20 }, (_, i) => ({ op: 'create', data: { title: `bulk ${i}` } }));
-    const made = (await tenant.post(`${RECORDS}/bulk`, { operations })).body.data.results;
-    await tenant.patch(`${RECORDS}/${made[0].id}`, { title: 'no' });
-    await tenant.delete(`${RECORDS}/${made[1].id}`);
+    const created = (await tenant.post(`${RECORDS}/bulk`, { operations })).body.data.results;
+    await tenant.patch(`${RECORDS}/${created[0].id}`, { title: 'no' });
+    await tenant.delete(`${RECORDS}/${created[1].id}`);
     await receiver.waitFor(20);
     const list = await settledDeliveries(tenant, id, 20);
     expect(list).toHaveLength(20);
@@ -142,26 +142,26 @@ describe('what is sent', () => {
   });
 });
 
-test('what a rule writes is sent as soon as what a caller writes', async () => {
+test('a record written by a rule is sent as soon as one written by a caller', async () => {
   await tenant.post('/api/entities', { name: 'trail', fields: [{ key: 'title', type: 'text' }] });
-  const action = { type: 'create_record', entity: 'trail', values: { title: 'made by a rule' } };
-  const rule = { name: 'leaves a trail', entity: 'task', trigger: 'after_create', action };
+  const action = { type: 'create_record', entity: 'trail', values: { title: 'written by a rule' } };
+  const rule = { name: 'audit', entity: 'task', trigger: 'after_create', action };
   expect((await tenant.post('/api/rules', rule)).status).toBe(201);
   await subscribe(tenant, hook(), { entity_name: 'trail', event_types: ['record.deleted', 'record.created'] });
   let count = 0;
   const sent = async (): Promise<void> => {
     await tenant.post(RECORDS, { title: 'first' });
-    // Under Deno the service's own worker runs it, and only that one's process hears of it at once.
+    // Under Deno only the service's own worker notifies its process of the commit.
     if (process.env.SERVICE_RUNTIME !== 'deno') await runRulesOnce(service.app, new AbortController().signal);
     await receiver.waitFor(++count);
   };
-  // Long before the sweep, which would find it in any case.
+  // Before the next sweep, which would find it anyway.
   expect(await fastest(10_000, () => durationOf(sent))).toBeLessThan(10_000);
-  expect(receiver.received[0]?.body).toMatchObject({ entity: 'trail', data: { title: 'made by a rule' } });
+  expect(receiver.received[0]?.body).toMatchObject({ entity: 'trail', data: { title: 'written by a rule' } });
 });
 
 describe('retries', () => {
-  test('what is not answered 2xx is sent again, the same bytes each time, until it is', async () => {
+  test('repeat the same bytes until the receiver answers 2xx', async () => {
     let count = 0;
     receiver.answer = (_, response) => {
       count += 1;
@@ -176,7 +176,7 @@ describe('retries', () => {
     expect(sent.map(({ headers }) => headers['x-svc-attempt'])).toEqual(['1', '2', '3']);
   });
 
-  test('after the last retry it is failed, and can be sent again by hand', async () => {
+  test('end in failure, after which the delivery can be sent again by hand', async () => {
     receiver.answer = (_, response) => void response.writeHead(500).end();
     const { id } = await subscribe(tenant, hook());
     await tenant.post(RECORDS, { title: 'never' });
@@ -193,7 +193,7 @@ describe('retries', () => {
     expect(receiver.received[4]?.text).toBe(receiver.received[0]?.text as string);
   });
 
-  test('a redirect is not followed', async () => {
+  test('do not follow a redirect', async () => {
     receiver.answer = (_, response) => void response.writeHead(302, { location: `${receiver.url}/elsewhere` }).end();
     const { id } = await subscribe(tenant, hook());
     await tenant.post(RECORDS, { title: 'x' });
@@ -204,9 +204,9 @@ describe('retries', () => {
 });
 
 describe('subscriptions', () => {
-  test('the secret is kept and never shown', async () => {
-    const made = await subscribe(tenant, hook(), { secret: 'a secret', description: 'words' });
-    expect(made).toEqual({
+  test('never return the secret', async () => {
+    const created = await subscribe(tenant, hook(), { secret: 'a secret', description: 'words' });
+    expect(created).toEqual({
       id: expect.any(String),
       entity_name: 'task',
       event_types: ['record.created', 'record.updated', 'record.deleted'],
@@ -217,27 +217,27 @@ describe('subscriptions', () => {
       created_at: expect.any(String),
       updated_at: expect.any(String),
     });
-    const changed = (await tenant.put(`${SUBSCRIPTIONS}/${made.id}`, { secret: null })).body.data;
+    const changed = (await tenant.put(`${SUBSCRIPTIONS}/${created.id}`, { secret: null })).body.data;
     expect(changed).toMatchObject({ has_secret: false, description: 'words' });
     expect((await tenant.get(SUBSCRIPTIONS)).body.data).toEqual([changed]);
     expect((await tenant.get(`${SUBSCRIPTIONS}?entity=task`)).body.data).toHaveLength(1);
     expect((await tenant.get(`${SUBSCRIPTIONS}?entity=other`)).body.data).toEqual([]);
-    const gone = await tenant.delete(`${SUBSCRIPTIONS}/${made.id}`);
-    expect(gone.body.data).toEqual({ id: made.id, deleted: true });
+    const deleted = await tenant.delete(`${SUBSCRIPTIONS}/${created.id}`);
+    expect(deleted.body.data).toEqual({ id: created.id, deleted: true });
     expect((await tenant.get(SUBSCRIPTIONS)).body.data).toEqual([]);
-    expect((await tenant.delete(`${SUBSCRIPTIONS}/${made.id}`)).status).toBe(404);
+    expect((await tenant.delete(`${SUBSCRIPTIONS}/${created.id}`)).status).toBe(404);
   });
 
-  test('the same entity, URL and events once more are 409, in whatever order', async () => {
+  test('with the same entity, URL and events, in any order, are 409', async () => {
     await subscribe(tenant, hook(), { event_types: ['record.created', 'record.deleted'] });
-    const again = {
+    const duplicate = {
       entity_name: 'task',
       url: `${receiver.url}/hook`,
       event_types: ['record.deleted', 'record.created'],
     };
-    expect((await tenant.post(SUBSCRIPTIONS, again)).status).toBe(409);
+    expect((await tenant.post(SUBSCRIPTIONS, duplicate)).status).toBe(409);
     const { id } = await subscribe(tenant, hook(), { event_types: ['record.created'] });
-    expect((await tenant.put(`${SUBSCRIPTIONS}/${id}`, { event_types: again.event_types })).status).toBe(409);
+    expect((await tenant.put(`${SUBSCRIPTIONS}/${id}`, { event_types: duplicate.event_types })).status).toBe(409);
   });
 
   test.each([
@@ -250,13 +250,13 @@ describe('subscriptions', () => {
     [{ url: undefined }, 400],
     [{ secret: 5 }, 400],
     [{ is_active: 'yes' }, 400],
-  ])('%j is refused with %d', async (input, status) => {
+  ])('with %j are rejected with %d', async (input, status) => {
     const good = { entity_name: 'task', event_types: ['record.created'], url: `${receiver.url}/hook` };
     expect((await tenant.post(SUBSCRIPTIONS, { ...good, ...input })).status).toBe(status);
     expect((await tenant.get(SUBSCRIPTIONS)).body.data).toEqual([]);
   });
 
-  test('a tenant has at most 1,000: every change would make a delivery for each', async () => {
+  test('are limited to 1,000 per tenant, because every change may have a delivery for each', async () => {
     const { id } = await subscribe(tenant, hook(), { event_types: ['record.deleted'] });
     await service.app.db.rows(sql`
       insert into platform.webhook_subscriptions (id, tenant_id, entity_id, entity, event_types, url)
@@ -264,25 +264,25 @@ describe('subscriptions', () => {
       from platform.webhook_subscriptions, generate_series(1, 999) as n
       where id = ${id}::uuid`);
     const input = { entity_name: 'task', event_types: ['record.deleted'], url: `${receiver.url}/one-more` };
-    const refused = await tenant.post(SUBSCRIPTIONS, input);
-    expect([refused.status, refused.body.error.code]).toEqual([409, 'CONFLICT']);
+    const rejected = await tenant.post(SUBSCRIPTIONS, input);
+    expect([rejected.status, rejected.body.error.code]).toEqual([409, 'CONFLICT']);
     expect((await tenant.get(SUBSCRIPTIONS)).body.data).toHaveLength(1_000);
     await tenant.delete(`${SUBSCRIPTIONS}/${id}`);
     expect((await tenant.post(SUBSCRIPTIONS, input)).status).toBe(201);
   });
 
-  test('what is given is changed, the rest stays; its entity cannot be changed', async () => {
-    const made = await subscribe(tenant, hook(), { description: 'first' });
-    const path = `${SUBSCRIPTIONS}/${made.id}`;
-    const changed = await tenant.put(path, { ...made, description: 'second' });
-    expect(changed.body.data).toEqual({ ...made, description: 'second', updated_at: expect.any(String) });
-    const refused = await tenant.put(path, { entity_name: 'other', description: 'third' });
-    expect(refused.status).toBe(400);
-    expect(refused.body.error.details).toMatchObject([{ path: 'entity_name' }]);
+  test('change only in the given members, and never in their entity', async () => {
+    const created = await subscribe(tenant, hook(), { description: 'first' });
+    const path = `${SUBSCRIPTIONS}/${created.id}`;
+    const changed = await tenant.put(path, { ...created, description: 'second' });
+    expect(changed.body.data).toEqual({ ...created, description: 'second', updated_at: expect.any(String) });
+    const rejected = await tenant.put(path, { entity_name: 'other', description: 'third' });
+    expect(rejected.status).toBe(400);
+    expect(rejected.body.error.details).toMatchObject([{ path: 'entity_name' }]);
     expect((await tenant.get(SUBSCRIPTIONS)).body.data[0].description).toBe('second');
   });
 
-  test('another tenant’s subscription and delivery do not exist', async () => {
+  test('and deliveries of another tenant are 404', async () => {
     const { id } = await subscribe(tenant, hook());
     await tenant.post(RECORDS, { title: 'x' });
     const [delivery] = await settledDeliveries(tenant, id);
@@ -299,8 +299,8 @@ describe('subscriptions', () => {
     expect((await other.get(SUBSCRIPTIONS)).body.data).toEqual([]);
   });
 
-  test('an inactive one gets nothing; what was pending waits for it', async () => {
-    const held = hold();
+  test('that are inactive get no deliveries; pending ones wait until they are active', async () => {
+    const held = holdNext();
     const { id } = await subscribe(tenant, hook());
     await tenant.post(RECORDS, { title: 'waits' });
     await held.reached;
@@ -319,18 +319,18 @@ describe('subscriptions', () => {
     expect(new Set(receiver.received.map(({ body }) => body.data.title))).toEqual(new Set(['waits']));
   });
 
-  test('mending the URL rescues what is pending', async () => {
-    const held = hold();
+  test('with a corrected URL deliver what is pending there', async () => {
+    const held = holdNext();
     const { id } = await subscribe(tenant, `${receiver.url}/broken`);
-    await tenant.post(RECORDS, { title: 'rescued' });
+    await tenant.post(RECORDS, { title: 'pending' });
     await held.reached;
-    await tenant.put(`${SUBSCRIPTIONS}/${id}`, { url: `${receiver.url}/mended` });
+    await tenant.put(`${SUBSCRIPTIONS}/${id}`, { url: `${receiver.url}/corrected` });
     held.fail();
     const [, sent] = await receiver.waitFor(2);
-    expect(sent).toMatchObject({ path: '/mended', body: { data: { title: 'rescued' } } });
+    expect(sent).toMatchObject({ path: '/corrected', body: { data: { title: 'pending' } } });
   });
 
-  test('a test sends an example in the shape of the real ones', async () => {
+  test('can be tested with an example in the shape of a real delivery', async () => {
     const { id } = await subscribe(tenant, hook(), { event_types: ['record.updated'] });
     const answer = await tenant.post(`${SUBSCRIPTIONS}/${id}/test`);
     expect(answer.status).toBe(201);
@@ -340,11 +340,11 @@ describe('subscriptions', () => {
     expect(sent?.body.data.id).toBe(sent?.body.record_id.slice('rec_'.length));
   });
 
-  test('deliveries are listed newest first, as many as asked for', async () => {
+  test('list their deliveries newest first, up to `limit`', async () => {
     const { id } = await subscribe(tenant, hook());
     for (const title of ['1', '2', '3']) {
       await tenant.post(RECORDS, { title });
-      // Within a millisecond there is no order.
+      // Deliveries of the same millisecond have no order.
       await new Promise((resolve) => setTimeout(resolve, 5));
     }
     const all = await settledDeliveries(tenant, id, 3);
@@ -362,7 +362,7 @@ describe('subscriptions', () => {
     }
   });
 
-  test('it goes with its entity', async () => {
+  test('are deleted with their entity', async () => {
     await subscribe(tenant, hook());
     await tenant.delete('/api/entities/task?confirm=task');
     expect((await tenant.get(SUBSCRIPTIONS)).body.data).toEqual([]);

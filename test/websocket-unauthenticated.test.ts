@@ -1,5 +1,5 @@
-// Connections that have not sent their `auth`: so many of one address, and so many in all, may be open in a process. One
-// more is told and closed, and those that are authenticated do not count. Addresses come from a trusted proxy here.
+// The limit of unauthenticated WebSockets in a process, in total and by client address. One more gets an error and is
+// closed; authenticated connections do not count. Addresses come from a trusted proxy here.
 // Contract: decisions#websocket.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
@@ -23,8 +23,8 @@ afterAll(() => service.stop());
 const keep = closeAfterEach();
 const connect = async (address: Address): Promise<TestSocket> => keep(await openSocket(service.url, address));
 
-/** A connection that waits for its `auth`; null for one that is refused. */
-async function waiting(address: Address): Promise<TestSocket | null> {
+/** An unauthenticated connection; null when it was rejected. */
+async function openUnauthenticated(address: Address): Promise<TestSocket | null> {
   const socket = await connect(address);
   const { type, code } = await socket.ask({ type: 'ping' });
   if (type === 'error') return socket;
@@ -32,48 +32,50 @@ async function waiting(address: Address): Promise<TestSocket | null> {
   return null;
 }
 
-const isRefused = async (address: Address): Promise<boolean> => (await waiting(address)) === null;
+const isRejected = async (address: Address): Promise<boolean> => (await openUnauthenticated(address)) === null;
 
-/** As many as may wait. Those that went before are gone a moment later. */
+/** Opens `count` connections; ones closed before may still count for a moment. */
 async function fill(address: Address, count: number): Promise<void> {
   for (let missing = count; missing > 0; ) {
-    const some = await Promise.all(Array.from({ length: Math.min(missing, AT_ONCE) }, () => waiting(address)));
+    const some = await Promise.all(
+      Array.from({ length: Math.min(missing, AT_ONCE) }, () => openUnauthenticated(address)),
+    );
     missing -= some.filter((socket) => socket !== null).length;
   }
 }
 
-test('so many of an address may wait; who is authenticated or gone makes room, and others are not kept out', async () => {
+test('the limit of one address does not affect others; authenticated and closed connections make room', async () => {
   const token = await adminSession(service, await service.tenant());
   const address = newAddress();
-  const [first, second] = [await waiting(address), await waiting(address)];
+  const [first, second] = [await openUnauthenticated(address), await openUnauthenticated(address)];
   await fill(address, waitingPerAddress - 2);
-  expect(await isRefused(address)).toBe(true);
-  expect(await isRefused(newAddress())).toBe(false);
+  expect(await isRejected(address)).toBe(true);
+  expect(await isRejected(newAddress())).toBe(false);
   expect(await first?.ask({ type: 'auth', token: 'svc_pkey_nonsense' })).toMatchObject({ type: 'auth_error' });
-  expect(await isRefused(address)).toBe(true);
+  expect(await isRejected(address)).toBe(true);
   expect(await first?.ask({ type: 'auth', token })).toEqual({ type: 'auth_ok' });
-  expect(await isRefused(address)).toBe(false);
-  expect(await isRefused(address)).toBe(true);
+  expect(await isRejected(address)).toBe(false);
+  expect(await isRejected(address)).toBe(true);
   second?.close();
   await fill(address, 1);
-  expect(await isRefused(address)).toBe(true);
+  expect(await isRejected(address)).toBe(true);
   expect(await first?.ask({ type: 'ping' })).toEqual({ type: 'pong' });
   first?.close();
   await first?.ended();
-  expect(await isRefused(address)).toBe(true);
+  expect(await isRejected(address)).toBe(true);
 });
 
-test('an address cannot be made up: only what the proxy says counts', async () => {
+test('only the address that the proxy appends counts', async () => {
   const { 'x-forwarded-for': address } = newAddress();
-  const madeUp = (): Address => ({ 'x-forwarded-for': `${newAddress()['x-forwarded-for']}, ${address}` });
+  const forged = (): Address => ({ 'x-forwarded-for': `${newAddress()['x-forwarded-for']}, ${address}` });
   for (let left = waitingPerAddress; left > 0; left -= AT_ONCE) {
-    const some = Array.from({ length: Math.min(left, AT_ONCE) }, () => isRefused(madeUp()));
+    const some = Array.from({ length: Math.min(left, AT_ONCE) }, () => isRejected(forged()));
     expect(await Promise.all(some)).not.toContain(true);
   }
-  expect(await isRefused(madeUp())).toBe(true);
+  expect(await isRejected(forged())).toBe(true);
 });
 
-test('so many may wait in all, whatever their addresses; nobody is remembered', () => {
+test('the total is limited over all addresses, and released addresses are not kept', () => {
   const limit = new UnauthenticatedLimit({ waitingPerAddress: 2, waiting: 3 });
   expect(['a', 'a', 'a', 'b', 'b', 'c'].map((address) => limit.acquire(address))).toEqual([
     ...[true, true, false],

@@ -1,4 +1,5 @@
-// The WebSocket: its protocol message by message, tokens, limits, what a role sees.
+// The WebSocket: its protocol message by message, tokens, limits and access by role.
+// Contract: interface#websocket, decisions#websocket.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { NEW_SOCKET, receive, type SocketState } from '../src/realtime/websocket-protocol.ts';
 import { closeAfterEach } from './support/connections.ts';
@@ -48,11 +49,11 @@ test('auth, subscribe, push, unsubscribe, ping', async () => {
     type: 'unsubscribed',
     entity: 'articles',
   });
-  await tenant.post(RECORDS, { title: 'unheard' });
+  await tenant.post(RECORDS, { title: 'after unsubscribe' });
   expect(await socket.ask({ type: 'ping' })).toEqual({ type: 'pong' });
 });
 
-describe('before auth nothing works, and what is not a message is said to be none', () => {
+describe('a message before auth, or an invalid one, gets an error', () => {
   const ready: SocketState = { phase: 'ready', entities: [] };
   test.each([
     ['{"type":"subscribe","entity":"articles"}', NEW_SOCKET, 'not_authenticated'],
@@ -66,30 +67,30 @@ describe('before auth nothing works, and what is not a message is said to be non
     ['{"type":"other"}', ready, 'invalid_message'],
     ['{"type":"__proto__"}', ready, 'invalid_message'],
     ['{"type":"subscribe","entity":"articles"}', { ...ready, phase: 'expired' } as const, 'auth_expired'],
-  ])('%s', (text, session, code) => {
-    const step = receive(session, text, 10);
-    expect(step.lookup).toBeUndefined();
-    expect(step.replies).toEqual([{ type: 'error', code, message: expect.any(String) }]);
+  ])('%s', (text, state, code) => {
+    const transition = receive(state, text, 10);
+    expect(transition.lookup).toBeUndefined();
+    expect(transition.replies).toEqual([{ type: 'error', code, message: expect.any(String) }]);
   });
 });
 
-test('platform keys, admin sessions, bots and public keys for channels get in; nothing else does', async () => {
+test('platform keys, admin sessions, bots and public keys with the channel scope authenticate; other tokens do not', async () => {
   const tenant = await newTenant();
   const role = await addRole(service, tenant, READ_ALL);
-  const good = [
+  const accepted = [
     await platformKey(service, tenant, role.name, READ_ALL.permissions),
     await adminSession(service, tenant),
     await botToken(service, tenant, { articles: ['read'] }),
     await publicKey(service, tenant, role.id),
   ];
-  for (const token of good) {
+  for (const token of accepted) {
     const socket = await connect();
     expect(await socket.ask({ type: 'auth', token })).toEqual({ type: 'auth_ok' });
     expect((await socket.ask({ type: 'subscribe', entity: 'articles' })).type).toBe('subscribed');
     socket.close();
     await socket.ended();
   }
-  const bad = [
+  const rejected = [
     tenant.key,
     await userToken(service, tenant, 'admin'),
     'svc_pkey_nonsense',
@@ -98,13 +99,13 @@ test('platform keys, admin sessions, bots and public keys for channels get in; n
     crypto.randomUUID(),
   ];
   const socket = await connect();
-  for (const token of bad) {
+  for (const token of rejected) {
     const answer = await socket.ask({ type: 'auth', token });
     expect([answer.type, answer.code]).toEqual(['auth_error', 'not_authenticated']);
   }
 });
 
-test('an entity that is not there, or not to be read, is entity_not_found; too many subscriptions are refused', async () => {
+test('an unknown or unreadable entity is entity_not_found; subscriptions are limited', async () => {
   const tenant = await newTenant();
   const token = await botToken(service, tenant, { articles: ['read'], notes: ['read'], lists: ['create'] });
   const socket = keep(await subscribeSocket(service.url, token, 'articles'));
@@ -117,7 +118,7 @@ test('an entity that is not there, or not to be read, is entity_not_found; too m
   expect((await socket.ask({ type: 'subscribe', entity: 'articles' })).type).toBe('subscribed');
 });
 
-test('a role sees its fields only, and no events of an entity whose rows are filtered for it', async () => {
+test('a role receives its fields only, and no events of an entity with a row filter', async () => {
   const tenant = await newTenant();
   const role = await addRole(service, tenant, {
     ...READ_ALL,
@@ -132,7 +133,7 @@ test('a role sees its fields only, and no events of an entity whose rows are fil
   expect(JSON.stringify(push)).not.toContain('secret');
 });
 
-test('a tenant has so many connections; one more gets limit_exceeded and is closed', async () => {
+test('a tenant’s connections are limited; one more gets limit_exceeded and is closed', async () => {
   const tenant = await newTenant();
   const token = await adminSession(service, tenant);
   for (let i = 0; i < 3; i++) keep(await subscribeSocket(service.url, token));
