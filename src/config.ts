@@ -1,6 +1,6 @@
-// The one table of environment variables: name, parser, default. Read once at start; every fault is
-// named at once and stops the start. A `.env` file in the working directory is read too, the
-// environment winning. Contract: decisions#configuration.
+// The environment variables: name, parser, default. Read once at start; all faults are reported together
+// and stop the start. A `.env` file in the working directory is read too; the environment takes precedence.
+// Contract: decisions#configuration.
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import ipaddr from 'ipaddr.js';
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
 
-/** What the service runs with. Durations in ms, sizes in bytes, secrets never logged. */
+/** The configuration. Durations in ms, sizes in bytes. Secrets must never be logged. */
 export interface Config {
   host: string;
   port: number;
@@ -41,7 +41,7 @@ export interface Config {
   logLevel: LogLevel;
 }
 
-/** Thrown when variables are missing or malformed; the message lists each with what is accepted. */
+/** Variables are missing or malformed; the message lists each with the accepted values. */
 export class ConfigError extends Error {
   constructor(readonly faults: readonly string[]) {
     super(`the service cannot start:\n${faults.map((fault) => `  - ${fault}`).join('\n')}`);
@@ -51,12 +51,12 @@ export class ConfigError extends Error {
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Reads variables one by one and collects what is wrong with them. */
+/** Reads variables one by one and collects their faults. */
 class Reader {
   readonly faults: string[] = [];
   constructor(private readonly env: Environment) {}
 
-  /** The parsed value; the default when unset or empty; on a fault the default, and the fault is kept. */
+  /** The parsed value; the default when unset, empty or invalid. */
   read<T>(name: string, fallback: T, accepted: string, parse: (text: string) => T | undefined): T {
     const text = this.env[name]?.trim();
     if (text === undefined || text === '') return fallback;
@@ -91,12 +91,12 @@ class Reader {
   }
 }
 
-/** Values of variables that hold secrets are never repeated, not even when malformed. */
+/** Values that may contain secrets are never repeated, not even malformed ones. */
 function describe(name: string, text: string): string {
   return /SECRET|TOKEN|_URL$/.test(name) ? 'the value' : JSON.stringify(text);
 }
 
-/** Parses the environment. `env` already includes the `.env` file. Throws `ConfigError` naming every fault. */
+/** Parses the environment, which includes the `.env` file. Throws a `ConfigError` with every fault. */
 export function readConfig(env: Environment): Config {
   const reader = new Reader(env);
   const databaseUrl = reader.url('DATABASE_URL', ['postgres://', 'postgresql://']);
@@ -184,16 +184,16 @@ function trimSlash(url: string | null): string | null {
   return url === null ? null : url.replace(/\/+$/, '');
 }
 
-/** Rules over several variables; what a real database needs is not made up silently. */
+/** Rules across variables. With a real database, secrets are required and not generated. */
 function checkTogether(config: Config, reader: Reader): void {
   const { faults } = reader;
-  const missing = (name: string): boolean => !faults.some((fault) => fault.startsWith(`${name}:`));
+  const isValid = (name: string): boolean => !faults.some((fault) => fault.startsWith(`${name}:`));
   if (config.databaseUrl !== null) {
     for (const [name, secrets] of [
       ['ADMIN_SECRET', config.adminSecrets],
       ['JWT_SECRET', config.jwtSecrets],
     ] as const) {
-      if (secrets.length === 0 && missing(name)) faults.push(`${name}: required when DATABASE_URL is set`);
+      if (secrets.length === 0 && isValid(name)) faults.push(`${name}: required when DATABASE_URL is set`);
     }
   }
   if (config.workers > 1 && (config.databaseUrl === null || config.redisUrl === null)) {
@@ -201,17 +201,17 @@ function checkTogether(config: Config, reader: Reader): void {
   }
 }
 
-/** The process environment over the `.env` file of the working directory, if there is one. */
+/** The process environment, on top of the working directory's `.env` file if it exists. */
 export function readEnvironment(directory = '.'): Environment {
   const file = join(directory, '.env');
   return existsSync(file) ? { ...parseEnv(readFileSync(file, 'utf8')), ...process.env } : process.env;
 }
 
-/** Fills in secrets that an embedded start may make up, keeping them in DATA_DIR (mode 0600) for the next start. */
+/** Adds missing secrets, generated once and stored in DATA_DIR (mode 0600); for the embedded database only. */
 export function withGeneratedSecrets(config: Config): Config {
   if (config.adminSecrets.length > 0 && config.jwtSecrets.length > 0) return config;
   const secret = (name: string, given: readonly string[]): readonly string[] =>
-    given.length > 0 ? given : [keptSecret(config.dataDir, name)];
+    given.length > 0 ? given : [storedSecret(config.dataDir, name)];
   return {
     ...config,
     adminSecrets: secret('admin-secret', config.adminSecrets),
@@ -219,7 +219,7 @@ export function withGeneratedSecrets(config: Config): Config {
   };
 }
 
-function keptSecret(dataDir: string, name: string): string {
+function storedSecret(dataDir: string, name: string): string {
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   const file = join(dataDir, name);
   if (!existsSync(file)) writeFileSync(file, `${randomBytes(32).toString('base64url')}\n`, { mode: 0o600, flag: 'wx' });

@@ -1,8 +1,8 @@
-// The service's one error class and the closed list of codes it may carry.
-// Status codes are HTTP; `details` name every invalid field at once, by JSON path.
+// The service's only error class and its closed set of codes. `details` lists every invalid field of a
+// request, by JSON path. Factories for the common codes.
 // Contract: interface#errors, decisions#answers.
 
-/** Every code an answer may carry, with its HTTP status. */
+/** Every error code, with its HTTP status. */
 export const STATUS_BY_CODE = {
   VALIDATION_ERROR: 400,
   BUSINESS_RULE_ERROR: 400,
@@ -23,13 +23,13 @@ export const STATUS_BY_CODE = {
 
 export type ErrorCode = keyof typeof STATUS_BY_CODE;
 
-/** One thing wrong with a request: where (a JSON path or a parameter's name) and what. */
+/** One fault of a request; `path` is a JSON path or the name of a parameter. */
 export interface Problem {
   path: string;
   message: string;
 }
 
-/** A failure the caller is told about. `ecode`, not `code`: the HTTP framework gives `code` a meaning of its own. */
+/** An error reported to the caller. `ecode`, because the HTTP framework gives `code` a meaning of its own. */
 export class ServiceError extends Error {
   readonly ecode: ErrorCode;
   readonly details: readonly Problem[] | undefined;
@@ -52,7 +52,7 @@ export class ServiceError extends Error {
   }
 }
 
-/** 400 that names every problem; the message is the first problem's. */
+/** 400 with every problem in `details`; the message is that of the first. */
 export function invalid(problems: readonly Problem[]): ServiceError {
   const first = problems[0];
   const more = problems.length > 1 ? ` (and ${problems.length - 1} more)` : '';
@@ -80,12 +80,12 @@ export function conflict(message: string, details?: readonly Problem[]): Service
   return new ServiceError('CONFLICT', message, details ? { details } : {});
 }
 
-/** 503 with `Retry-After`, for a Postgres or Redis that does not answer. */
+/** 503 with `Retry-After`, when Postgres or Redis is unavailable. */
 export function unavailable(message: string, cause?: unknown): ServiceError {
   return new ServiceError('SERVICE_UNAVAILABLE', message, { headers: { 'retry-after': '2' }, cause });
 }
 
-/** 429; `retryAfterS` is in whole seconds, at least 1. */
+/** 429; `retryAfterS` is rounded up to whole seconds, at least 1. */
 export function rateLimited(message: string, retryAfterS: number): ServiceError {
   return new ServiceError('RATE_LIMITED', message, {
     headers: { 'retry-after': String(Math.max(1, Math.ceil(retryAfterS))) },

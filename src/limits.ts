@@ -1,6 +1,6 @@
-// Every number of the contract that is not configurable, with its unit in its name or beside it.
-// Configurable ones (connection caps, timeouts, retry schedule) are in config.ts.
-// Contract: interface#limits, decisions#tenants, decisions#entities, decisions#expressions.
+// Every number of the contract that is not configurable, with its unit in its name or comment. Configurable
+// ones (connection limits, timeouts, retry schedule) are in config.ts.
+// Contract: interface#limits, decisions#configuration.
 
 export const LIMITS = {
   list: { pageDefault: 1, limitDefault: 20, limitMax: 100, pageMax: 1_000_000_000, resolveDepthMax: 2, sortKeysMax: 5 },
@@ -11,16 +11,16 @@ export const LIMITS = {
   transfer: {
     batchRows: 500,
     batchBytesMax: 4_194_304,
-    /** In each process: readers set the pace of an export, and each holds a connection. */
+    /** Per process: an export holds a database connection for as long as its reader takes. */
     exportsPerTenant: 2,
     exportBatchRows: 1_000,
     errorsReported: 1_000,
     lineBytesMax: 1_048_576,
   },
   entity: { perTenantMax: 500, fieldsMax: 200, optionsMax: 500, labelMax: 200, descriptionMax: 2_000 },
-  /** Characters of a value in a `unique` or `indexed` text field: what a B-tree entry surely holds. */
+  /** Characters in a `unique` or `indexed` text field; always fits a B-tree entry. */
   indexedTextMax: 640,
-  /** Levels of nesting in a request body. */
+  /** Nesting levels of a request body. */
   json: { depthMax: 32 },
   tenant: { nameMax: 200 },
   session: { ttlMs: 12 * 60 * 60 * 1_000 },
@@ -35,10 +35,7 @@ export const LIMITS = {
   adminKey: { auditDefault: 100, auditMax: 500 },
   bot: { ttlS: 60 * 60, entitiesMax: 500 },
   password: { min: 10, max: 200 },
-  /**
-   * Attempts to prove an identity: failures of an account within the window lock it for as long; attempts, or
-   * registrations, of an address.
-   */
+  /** Sign-in: failures per account within the window lock it for `windowS`; attempts or registrations per client address. */
   attempts: { failuresMax: 5, windowS: 15 * 60, perAddress: 20, perAddressWindowS: 60 },
   login: { ttlS: 24 * 60 * 60 },
   developerToken: { daysDefault: 360, daysMax: 365 },
@@ -49,11 +46,11 @@ export const LIMITS = {
   view: { conditionsMax: 20 },
   idempotency: { keyMax: 255, keptMs: 24 * 60 * 60 * 1_000 },
   requestId: { max: 128 },
-  /** How stale a cached right or definition may be when no invalidation can be heard. */
+  /** Lifetime of cached rights and definitions while invalidations cannot arrive. */
   cacheStaleMs: 500,
-  /** Rows of counters per entity: enough that concurrent writers seldom meet on one. */
+  /** Counter rows per entity, so that concurrent writers seldom lock the same one. */
   counterSlots: 16,
-  /** A change made at this depth starts no further rules; a message deeper than it is not delivered. */
+  /** `chainDepthMax`: a change at this depth starts no further rules, and a deeper message is not delivered. */
   rules: {
     chainDepthMax: 5,
     perEntityMax: 100,
@@ -65,7 +62,7 @@ export const LIMITS = {
   },
   message: { nameMax: 50, subjectMax: 200, bodyMax: 65_536, listMax: 500 },
   events: { keptDays: 30, partitionsAheadDays: 3 },
-  /** WebSockets that have not sent their `auth`, in each process: of one client address, and in all. */
+  /** WebSockets that have not sent `auth`, per process: of one client address, and in total. */
   socket: { waitingPerAddress: 2_000, waiting: 10_000 },
   webhook: {
     urlMax: 2_048,
@@ -73,26 +70,26 @@ export const LIMITS = {
     descriptionMax: 500,
     listDefault: 50,
     listMax: 500,
-    /** Each change makes a delivery for every subscription it matches. */
+    /** Each change creates a delivery for every matching subscription. */
     subscriptionsMax: 1_000,
-    /** What is read of a receiver's answer, and how many preliminary answers it may give. */
+    /** Read of a receiver's response at most, and 1xx responses accepted. */
     answerBytes: 65_536,
     answerHeaderBytes: 16_384,
     informationalMax: 20,
     /**
-     * Attempts on their way at once: for one subscription and one tenant, and in one process. A claim counts those of all
-     * processes; deliveries that leave without one are counted by their own.
+     * Attempts in flight per subscription, tenant and process. A claim counts those of all processes; inline deliveries
+     * are counted by their own process only.
      */
     perSubscription: 32,
     perTenant: 200,
     perProcess: 1_000,
-    /** A connection is kept this long without use; servers are known to keep theirs for 2 s or more. */
+    /** Idle time of a connection to a receiver; servers keep theirs for 2 s or more. */
     idleMs: 500,
-    /** Looking up a receiver's name when a subscription is made. */
+    /** DNS lookup of a receiver when a subscription is created. */
     lookupMs: 2_000,
-    /** A claim outlasts its attempt by this much, for the outcome to be written. */
+    /** Lease of a claim beyond its attempt's timeout, for storing the result. */
     leaseSlackMs: 15_000,
-    /** Deliveries are looked for in the database at least this often, whatever has been lost meanwhile. */
+    /** Maximum interval of the search for due deliveries in the database, in case a wake-up is lost. */
     sweepMs: 20_000,
   },
 } as const;

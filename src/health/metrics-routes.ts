@@ -1,6 +1,6 @@
-// What the process measures, for Prometheus: requests, database connections, the process itself. Read
-// with METRICS_TOKEN as bearer token, or by the super-admin; 401 and 403 otherwise. Whichever of several
-// processes is asked answers for all of them. Contract: decisions#metrics, decisions#configuration.
+// The metrics route: the process's metrics for Prometheus, readable with METRICS_TOKEN as bearer token or by
+// the super-admin; 401 and 403 otherwise. With several processes on the port, any of them answers for all.
+// Contract: decisions#metrics, decisions#configuration.
 import { Elysia } from 'elysia';
 import { authenticate } from '../access/authenticate.ts';
 import type { App } from '../app.ts';
@@ -15,9 +15,9 @@ const METRICS = {
     ...describe({
       id: 'getMetrics',
       tag: 'Operations',
-      summary: 'What the service measures, for Prometheus',
+      summary: 'Metrics for Prometheus',
       description:
-        'In the text format 0.0.4; with several processes on the port, each sample has its `process` as a label. Also open to the bearer token METRICS_TOKEN, where one is configured.',
+        'Text format 0.0.4; with several processes on the port, each sample has a label `process`. Also readable with METRICS_TOKEN as bearer token, if configured.',
       ok: [200, 'text/plain'],
     }),
     ...{ 'x-access': 'super', security: [{ adminSecret: [] }, { bearer: [] }] },

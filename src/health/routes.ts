@@ -1,5 +1,5 @@
-// Liveness and readiness. `/health` does no input or output; `/ready` asks Postgres and the broker
-// and says 503 while starting, draining or cut off. Neither needs a credential.
+// Liveness and readiness. `/health` does no I/O; `/ready` queries Postgres and the broker, and answers 503
+// while starting, shutting down or without one of them. Neither needs a credential.
 // Contract: decisions#operations.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
@@ -40,13 +40,13 @@ export function healthRoutes(app: App) {
 async function readiness(app: App): Promise<{ status: 'ok' }> {
   if (!app.isReady) throw unavailable('starting or shutting down');
   const [database, broker] = await Promise.allSettled([within(app.db.ping()), within(app.broker.ping())]);
-  const away = [database.status === 'rejected' ? 'Postgres' : '', broker.status === 'rejected' ? 'Redis' : ''];
-  const names = away.filter((name) => name !== '').join(' and ');
+  const failed = [database.status === 'rejected' ? 'Postgres' : '', broker.status === 'rejected' ? 'Redis' : ''];
+  const names = failed.filter((name) => name !== '').join(' and ');
   if (names !== '') throw unavailable(`${names} cannot be reached`);
   return { status: 'ok' };
 }
 
-/** The promise, or a rejection when it takes too long. */
+/** Rejects when the promise takes too long. */
 function within(promise: Promise<void>): Promise<void> {
   let timer: ReturnType<typeof setTimeout>;
   const late = new Promise<never>((_, reject) => {

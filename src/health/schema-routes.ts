@@ -1,6 +1,6 @@
-// Schema health over HTTP: the check and the repair, for the super-admin. Answers in the envelope.
-// Failures: 503 when Postgres is away; what a repair could not mend is part of its good answer.
-// Contract: interface#schema-health, decisions#operations.
+// Schema health over HTTP: check and repair, for the super-admin. 503 when Postgres is unavailable; what a
+// repair could not fix is part of its 200 response.
+// Contract: interface#schema-health.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
@@ -51,7 +51,7 @@ const CHECK = {
     id: 'checkSchemas',
     tag: 'Operations',
     summary: 'Check the schema of every tenant',
-    description: 'Six checks per tenant: what is missing, how grave that is, and what mends it.',
+    description: 'Six checks per tenant; each issue has its severity and what fixes it.',
     ok: [200, Health],
   }),
 } as const;
@@ -62,7 +62,7 @@ const FIX = {
     tag: 'Operations',
     summary: 'Repair the schema of every degraded tenant',
     description:
-      'Applies the tenant schema again where a check finds something; idempotent, and loses nothing. `fixed` counts the tenants that are healthy now, `errors` names the others.',
+      'Restores what the schemas of degraded tenants lack; idempotent, and loses no data. `fixed` is the number of tenants repaired, `errors` lists the others.',
     ok: [200, Repair],
   }),
 } as const;

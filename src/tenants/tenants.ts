@@ -1,5 +1,5 @@
-// Tenants: who they are and how they are found, by slug, id or custom domain. Cached per process,
-// dropped when any process announces a change; null where there is none.
+// Tenants, found by slug, id or custom domain. Cached per process until any process publishes a change;
+// null where there is none.
 // Contract: interface#tenant-context, decisions#tenants.
 import { type App, perApp } from '../app.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
@@ -52,7 +52,7 @@ export function isServiceHost(app: App, host: string): boolean {
   return serviceHosts(app).has(host);
 }
 
-/** The tenant whose settings name this host as their custom domain. */
+/** The tenant with this custom domain. */
 export async function tenantByHost(app: App, host: string): Promise<Tenant | null> {
   if (isServiceHost(app, host)) return null;
   return cacheOf(app).get(`host:${host}`, () => find(app, sql`settings ->> 'customDomain' = ${host}`));
@@ -81,7 +81,7 @@ export function toTenant(row: TenantRow): Tenant {
   return { id, slug, name, status, settings, schema: schemaOf(id), createdAt, updatedAt };
 }
 
-/** The schema's name follows from the tenant's id alone, so a slug never reaches SQL text. */
+/** The schema's name is derived from the id alone, so a slug never becomes SQL text. */
 export function schemaOf(tenantId: string): string {
   return `t_${tenantId.replaceAll('-', '')}`;
 }
