@@ -24,8 +24,25 @@ interface KindFacts {
   opensEventStream: boolean;
   opensWebSocket: boolean;
   /** Its security scheme in the API document. */
-  scheme: 'bearer' | 'apiKey' | 'publicKey' | 'adminKey' | 'adminSecret';
+  scheme: keyof typeof SECURITY_SCHEMES;
 }
+
+export const SECURITY_SCHEMES = {
+  bearer: {
+    type: 'http',
+    scheme: 'bearer',
+    description: 'a JWT of a user, developer or bot, an admin session token, or an owner, platform or public key',
+  },
+  apiKey: { type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'an owner API key' },
+  publicKey: { type: 'apiKey', in: 'header', name: 'X-Public-Key', description: 'a public key; reads only' },
+  adminKey: { type: 'apiKey', in: 'header', name: 'X-Admin-Key', description: 'an admin key of the platform' },
+  adminSecret: {
+    type: 'apiKey',
+    in: 'header',
+    name: 'X-Admin-Secret',
+    description: 'the super-admin secret; with a tenant header it acts as that tenant’s admin',
+  },
+} as const;
 
 const BOUND = { table: null, tenant: 'bound', account: null, opensEventStream: false, opensWebSocket: false } as const;
 const TOKEN = { ...BOUND, format: 'jwt', carriers: ['bearer'], scheme: 'bearer' } as const;

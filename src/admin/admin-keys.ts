@@ -1,8 +1,9 @@
 // Admin keys, which operators' tools present on platform endpoints. Creation, use and revocation are audited
 // (use in access/authenticate.ts). Failures: 400 with every problem, 401, 404.
 // Contract: interface#admin-key, interface#admin-keys, decisions#admin-keys.
-import { keyMissing, writingKeyExists } from '../access/admin-key-access.ts';
+
 import type { Caller } from '../access/caller.ts';
+import { keyMissing, writingKeyExists } from '../access/route-access.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
 import { FUTURE, Input, someOf, text } from '../http/input.ts';

@@ -1,22 +1,16 @@
 // The API document, OpenAPI 3.1, put together from the routes themselves: path, method, access and
 // schemas stand where the framework uses them, the rest in each route's description. Throws on a
 // route that describes nothing, so that the document is whole. Contract: decisions#api-document.
+
 import type { TSchema } from '@sinclair/typebox';
+import { SECURITY_SCHEMES } from '../access/credential-kinds.ts';
+import { ROUTE_ACCESS } from '../access/route-access.ts';
 import type { Description } from '../http/openapi.ts';
 import { answersOf, type Kind, textContent } from './answers.ts';
 import { exampleOf } from './example.ts';
 import { type JsonSchema, Schemas } from './schema.ts';
 import { webhooksOf } from './webhooks.ts';
-import {
-  ACCESS_WORDS,
-  ANSWER_HEADERS,
-  HEADER_PARAMETERS,
-  INTRODUCTION,
-  PARAMETER_OF,
-  SECURITY_SCHEMES,
-  TAGS,
-  TITLE,
-} from './words.ts';
+import { ANSWER_HEADERS, HEADER_PARAMETERS, INTRODUCTION, PARAMETER_OF, TAGS, TITLE } from './words.ts';
 
 /** A route as the framework lists it. */
 export interface Route {
@@ -26,7 +20,7 @@ export interface Route {
 }
 
 interface Hooks {
-  detail: { 'x-svc': Description; 'x-access': keyof typeof ACCESS_WORDS; security: object[] };
+  detail: { 'x-svc': Description; 'x-access': keyof typeof ROUTE_ACCESS; security: object[] };
   params?: ObjectSchema;
   query?: ObjectSchema;
   body?: TSchema;
@@ -100,7 +94,7 @@ function operationOf(route: Route, schemas: Schemas, responses: Record<string, J
     operationId: description.id,
     tags: [description.tag],
     summary: description.summary,
-    description: `${description.description ?? `${description.summary}.`}\n\n${ACCESS_WORDS[access]}`,
+    description: `${description.description ?? `${description.summary}.`}\n\n${ROUTE_ACCESS[access]}`,
     security: route.method === 'GET' ? security : security.filter((scheme) => !('publicKey' in scheme)),
     ...(parameters.length === 0 ? {} : { parameters }),
     ...bodyOf(description, hooks, schemas),

@@ -1,7 +1,6 @@
 // The words of the document that no single route owns: what the service is, its tags, its ways to
 // authenticate, and the headers that many operations share. Contract: interface#authentication, decisions#answers,
 // decisions#api-document.
-import type { Access } from '../http/guard.ts';
 import type { RequestHeader } from '../http/openapi.ts';
 import { LIMITS } from '../limits.ts';
 import type { JsonSchema } from './schema.ts';
@@ -38,40 +37,6 @@ export const TAGS: Readonly<Record<string, string>> = {
   MCP: 'The tools of the Model Context Protocol.',
   Operations: 'Is the process up, can it serve, is its schema sound.',
   'API document': 'This document, and the page that shows it.',
-};
-
-export const SECURITY_SCHEMES: Readonly<Record<string, JsonSchema>> = {
-  bearer: {
-    type: 'http',
-    scheme: 'bearer',
-    description: 'a JWT of a user, developer or bot, an admin session token, or an owner, platform or public key',
-  },
-  apiKey: { type: 'apiKey', in: 'header', name: 'X-API-Key', description: 'an owner API key' },
-  publicKey: { type: 'apiKey', in: 'header', name: 'X-Public-Key', description: 'a public key; reads only' },
-  adminKey: { type: 'apiKey', in: 'header', name: 'X-Admin-Key', description: 'an admin key of the platform' },
-  adminSecret: {
-    type: 'apiKey',
-    in: 'header',
-    name: 'X-Admin-Secret',
-    description: 'the super-admin secret; with a tenant header it acts as that tenant’s admin',
-  },
-};
-
-/** Who may use a route, by its `x-access`, as a sentence of its description. */
-export const ACCESS_WORDS: Readonly<Record<Access | 'open', string>> = {
-  open: 'Needs no credential.',
-  any: 'Any credential.',
-  tenant: 'Any credential of a tenant whose role permits it.',
-  admin: 'Tenant admins only.',
-  session: 'An admin session token.',
-  super: 'The super-admin only.',
-  'platform:read': 'The super-admin, or an admin key with the scope `platform:read`.',
-  'platform:write': 'The super-admin, or an admin key with the scope `platform:write`.',
-  'tenants:manage': 'The super-admin, or an admin key with the scope `tenants:manage`.',
-  'admin-keys:read': 'The super-admin together with an admin key that has the scope `platform:read`.',
-  'admin-keys:write': 'The super-admin together with an admin key that has the scope `platform:write`.',
-  'admin-keys:create':
-    'The super-admin together with an admin key that has the scope `platform:write`; the super-admin alone as long as there is no such key.',
 };
 
 const SLUG = { type: 'string', examples: ['acme'] };

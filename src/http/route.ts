@@ -3,8 +3,8 @@
 // from it. The body's schema is checked by the operation (`check`), after its own 403 and 404.
 // Contract: decisions#answers.
 import { type Static, type TObject, type TSchema, type TUnsafe, Type } from '@sinclair/typebox';
+import type { Access, PlatformAccess, TenantAccess } from '../access/route-access.ts';
 import type { ErrorCode, STATUS_BY_CODE } from '../errors.ts';
-import type { Access, PlatformAccess, TenantAccess } from './guard.ts';
 import type { Envelope, Failure } from './reply.ts';
 
 /** Request headers with a meaning of their own; the document describes them. */

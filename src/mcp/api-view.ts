@@ -1,12 +1,11 @@
 // The API document for one caller: the routes its credential may use, and in place of the record routes of any
 // entity those of the entities it may use, with their fields. It shows nothing that the caller may not read.
 // Pure. Contract: interface#mcp, decisions#roles.
-import type { AdminKeyAccess } from '../access/admin-key-access.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Operation } from '../access/rights.ts';
+import { type Access, mayUse } from '../access/route-access.ts';
 import type { Field } from '../entities/field.ts';
 import { specOf } from '../entities/field-types.ts';
-import type { Access } from '../http/guard.ts';
 import type { VisibleEntity } from './visible-entities.ts';
 
 type Json = { [key: string]: unknown };
@@ -19,15 +18,9 @@ export interface ListedRoute {
   hooks?: unknown;
 }
 
-/** Whether the caller's credential is accepted on a route. */
+/** Whether the caller may use a route, apart from its permissions on resources. */
 export function mayUseRoute(caller: Caller, { hooks }: ListedRoute): boolean {
-  const access = (hooks as { detail: { 'x-access': Access | AdminKeyAccess | 'open' } }).detail['x-access'];
-  if (access === 'open' || access === 'any') return true;
-  if (access === 'tenant') return caller.tenant !== null;
-  if (access === 'admin') return caller.isTenantAdmin;
-  if (access === 'session') return caller.kind === 'admin_session';
-  if (caller.kind === 'super_admin') return true;
-  return caller.kind === 'admin_key' && access !== 'super' && caller.scopes?.includes(access) === true;
+  return mayUse(caller, (hooks as { detail: { 'x-access': Access } }).detail['x-access']);
 }
 
 const RECORDS = '/api/entities/{entityName}/records';

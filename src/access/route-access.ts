@@ -1,0 +1,111 @@
+// Who may use a route: the kinds of access that routes state, the rule for each, and what the API document says
+// about them. The guard of REST and the API document of MCP apply these rules.
+// Failures: 401 when one of two credentials is missing, 403. Contract: interface#authentication, decisions#admin-keys.
+import type { App } from '../app.ts';
+import { forbidden, unauthorized } from '../errors.ts';
+import { type Queries, sql } from '../runtime/sql.ts';
+import { type Caller, requireTenant } from './caller.ts';
+import { CREDENTIAL_KINDS, type CredentialKind, factsOf, SECURITY_SCHEMES } from './credential-kinds.ts';
+
+/** Every access, with its sentence in the API document. */
+export const ROUTE_ACCESS = {
+  open: 'Needs no credential.',
+  any: 'Any credential.',
+  tenant: 'Any credential of a tenant whose role permits it.',
+  admin: 'Tenant admins only.',
+  session: 'An admin session token.',
+  super: 'The super-admin only.',
+  'platform:read': 'The super-admin, or an admin key with the scope `platform:read`.',
+  'platform:write': 'The super-admin, or an admin key with the scope `platform:write`.',
+  'tenants:manage': 'The super-admin, or an admin key with the scope `tenants:manage`.',
+  'admin-keys:read': 'The super-admin together with an admin key that has the scope `platform:read`.',
+  'admin-keys:write': 'The super-admin together with an admin key that has the scope `platform:write`.',
+  'admin-keys:create':
+    'The super-admin together with an admin key that has the scope `platform:write`; the super-admin alone while there is no such key.',
+} as const;
+
+export type Access = keyof typeof ROUTE_ACCESS;
+/** Routes inside a tenant; their handlers get a `TenantCaller`. */
+export type TenantAccess = 'tenant' | 'admin';
+/** Routes of the platform, whose caller may have no tenant. */
+export type PlatformAccess = Exclude<Access, TenantAccess | 'open'>;
+
+/** The scope that an admin key needs where it is sent together with the super-admin secret. */
+const KEY_SCOPES = {
+  'admin-keys:read': 'platform:read',
+  'admin-keys:write': 'platform:write',
+  'admin-keys:create': 'platform:write',
+} as const;
+
+type KeyAccess = keyof typeof KEY_SCOPES;
+
+function isKeyAccess(access: Access): access is KeyAccess {
+  return Object.hasOwn(KEY_SCOPES, access);
+}
+
+/** The caller, if it may use a platform route of this access. */
+export async function requirePlatformAccess(app: App, caller: Caller, access: PlatformAccess): Promise<Caller> {
+  // A suspended tenant gets 403 for every request; platform credentials may come without a tenant.
+  if (access === 'any') return caller.tenant === null ? caller : requireTenant(caller);
+  if (isKeyAccess(access)) await requireBothCredentials(app, caller, access);
+  else if (!mayUse(caller, access)) {
+    throw access === 'session' ? forbidden('this needs an admin session token') : forbidden();
+  }
+  return caller;
+}
+
+/** Whether the caller may use routes of this access, apart from its permissions on resources. */
+export function mayUse(caller: Caller, access: Access): boolean {
+  if (access === 'open' || access === 'any') return true;
+  if (access === 'tenant') return caller.tenant !== null;
+  if (access === 'admin') return caller.isTenantAdmin;
+  if (access === 'session') return caller.kind === 'admin_session';
+  return caller.kind === 'super_admin' || caller.scopes?.includes(access) === true;
+}
+
+async function requireBothCredentials(app: App, caller: Caller, access: KeyAccess): Promise<void> {
+  if (caller.kind === 'admin_key') throw unauthorized('this needs the super-admin secret along with the admin key');
+  if (caller.kind !== 'super_admin') throw forbidden('this needs the super-admin');
+  if (caller.scopes === undefined) {
+    if (access === 'admin-keys:create' && !(await writingKeyExists(app.db))) return;
+    throw keyMissing();
+  }
+  if (!caller.scopes.includes(KEY_SCOPES[access])) {
+    throw forbidden(`the admin key lacks the scope ${KEY_SCOPES[access]}`);
+  }
+}
+
+export function keyMissing(): Error {
+  return unauthorized('this needs an admin key along with the super-admin secret');
+}
+
+/** Whether a usable key may create others: from then on the secret alone is not enough. */
+export async function writingKeyExists(queries: Queries): Promise<boolean> {
+  const row = await queries.first(sql`
+    select from platform.admin_keys
+    where is_active and (expires_at is null or expires_at > now()) and scopes @> '["platform:write"]'
+    limit 1`);
+  return row !== undefined;
+}
+
+/** The security requirements of a route in the API document. */
+export function securityOf(access: Access): object[] {
+  if (access === 'open') return [];
+  if (isKeyAccess(access)) {
+    const both = { adminSecret: [], adminKey: [] };
+    return access === 'admin-keys:create' ? [both, { adminSecret: [] }] : [both];
+  }
+  const kinds = (Object.keys(CREDENTIAL_KINDS) as CredentialKind[]).filter((kind) => isAccepted(kind, access));
+  const accepted = new Set<string>(kinds.map((kind) => factsOf(kind).scheme));
+  return Object.keys(SECURITY_SCHEMES).flatMap((scheme) => (accepted.has(scheme) ? [{ [scheme]: [] }] : []));
+}
+
+/** Whether some credentials of a kind have this access. */
+function isAccepted(kind: CredentialKind, access: Exclude<Access, KeyAccess | 'open'>): boolean {
+  const { tenant, rights } = factsOf(kind);
+  if (access === 'any') return true;
+  if (access === 'tenant') return tenant !== 'none';
+  if (access === 'admin') return rights === 'all' || rights === 'role';
+  if (access === 'session') return kind === 'admin_session';
+  return kind === 'super_admin' || (access !== 'super' && rights === 'scopes');
+}
