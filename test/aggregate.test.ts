@@ -1,4 +1,4 @@
-// Aggregates: which metrics and groups there are, of which types their answers, and what is refused.
+// Aggregates: metrics, groups, the types of their results, and what is refused.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
 import type { ServiceError } from '../src/errors.ts';
@@ -52,7 +52,7 @@ describe('aggregates', () => {
     ]);
   });
 
-  test('least and greatest have the type of their field', async () => {
+  test('min and max have the type of their field', async () => {
     const { data } = await aggregate('metrics=min:due,max:due,min:paid,max:paid,max:price,min:amount,max:status');
     expect(data.items).toEqual([
       {
@@ -67,7 +67,7 @@ describe('aggregates', () => {
     ]);
   });
 
-  test('groups come in the order of their values, those without a value last', async () => {
+  test('groups are sorted by their values, missing values last', async () => {
     const { data } = await aggregate('groupBy=status');
     expect(data.items).toEqual([
       { status: 'open', count: 1 },
@@ -76,13 +76,13 @@ describe('aggregates', () => {
     ]);
   });
 
-  test('without records there is one item, and no group', async () => {
+  test('without records there is one item and no group', async () => {
     const none = 'filters=n%20%3E%20100';
     expect((await aggregate(`metrics=count,sum:n&${none}`)).data.items).toEqual([{ count: 0, sum_n: null }]);
     expect((await aggregate(`groupBy=status&${none}`)).data.items).toEqual([]);
   });
 
-  test('every faulty metric and group is named at once', async () => {
+  test('one answer reports every invalid metric and group', async () => {
     const { error } = await aggregate('metrics=total,sum,sum:status,max:tags,sum:zz,count&groupBy=zz,tags,n,count');
     expect(error.details.map(({ path, message }: Json) => `${path}: ${message}`)).toEqual([
       'groupBy: unknown field "zz"',
@@ -98,8 +98,8 @@ describe('aggregates', () => {
   });
 });
 
-describe('a confined caller', () => {
-  test('aggregates only its rows, and a hidden field is an unknown one', async () => {
+describe('a restricted caller', () => {
+  test('aggregates its own rows only, and a hidden field is unknown', async () => {
     const caller = await confined();
     const { app } = service;
     expect((await aggregateRecords(app, caller, 'sales', { metrics: 'count,sum:n' })).items).toEqual([
@@ -114,7 +114,7 @@ describe('a confined caller', () => {
     }
   });
 
-  test('exports only its rows and fields', async () => {
+  test('exports its own rows and fields only', async () => {
     const file = await exportRecords(service.app, await confined(), 'sales', 'csv', {});
     const text = await new Response(file).text();
     expect(text.split('\n')).toHaveLength(4);
@@ -123,7 +123,7 @@ describe('a confined caller', () => {
     expect(hidden.details).toEqual([{ path: 'fields', message: 'unknown field "amount"' }]);
   });
 
-  test('imports neither hidden fields nor rows outside of its own', async () => {
+  test('imports neither hidden fields nor rows outside its filter', async () => {
     const body = async function* () {
       yield new TextEncoder().encode('{"status":"won"}\n{"status":"open"}\n{"status":"won","amount":1}\n');
     };
@@ -146,7 +146,7 @@ async function failure(work: Promise<unknown>): Promise<ServiceError> {
   );
 }
 
-/** A caller that has the rows that are won, and does not see `amount`. */
+/** A caller restricted to rows in state won, without `amount`. */
 async function confined(): Promise<TenantCaller> {
   const found = await tenantById(service.app, tenant.id);
   return {

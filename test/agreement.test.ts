@@ -1,7 +1,7 @@
-// Both back ends of the expression language on the same random expressions and records: the SQL, run
-// by the database in DATABASE_URL or by PGlite in this process, and the evaluator must choose the
-// same rows. The values are the ones that part languages: code points beyond U+FFFF, letters that
-// change length with their case, wildcards, quotes, numbers at the ends of their range.
+// Property test of the expression language's back ends: for random expressions and records, the SQL, run by the
+// database in DATABASE_URL or by PGlite in this process, and the evaluator must select the same rows. The values are
+// those that languages treat differently: code points above U+FFFF, letters that change length with their case,
+// wildcards, quotes, numbers at the ends of their range.
 // Contract: decisions#expressions.
 
 import { afterAll, beforeAll, expect, test } from 'bun:test';
@@ -24,7 +24,7 @@ import { toSql } from '../src/expression/to-sql.ts';
 import { compile, identifier, raw, type Sql, sql } from '../src/runtime/sql.ts';
 
 const EXPRESSIONS = Number(process.env.AGREEMENT_RUNS ?? 1_500);
-/** The same expressions on every run; another seed gives others. */
+/** The expressions are the same on every run; another seed gives others. */
 const SEED = Number(process.env.AGREEMENT_SEED ?? 1);
 const SCHEMA = `agreement_${crypto.randomUUID().replaceAll('-', '')}`;
 const RECORDS = identifier(SCHEMA, 'records');
@@ -225,7 +225,7 @@ function evaluated(expression: Expression, row: StoredRow): boolean {
   return evaluate(expression, row, { related: () => (target && evaluate(READABLE, target) ? target : undefined) });
 }
 
-test('the database and the evaluator choose the same rows for every expression', async () => {
+test('the database and the evaluator select the same rows for every expression', async () => {
   const chosen = { some: 0, none: 0, all: 0 };
   await fc.assert(
     fc.asyncProperty(expression, async (text) => {
@@ -246,7 +246,7 @@ test('the database and the evaluator choose the same rows for every expression',
   expect(chosen.some).toBeGreaterThan(EXPRESSIONS / 3);
 }, 300_000);
 
-test('every prefix of a stored text is found by startsWith, every suffix by endsWith, every part by contains', async () => {
+test('startsWith finds every prefix of a stored text, endsWith every suffix, contains every part', async () => {
   const slot = FIELDS.find(({ key }) => key === 'my_text')?.slot ?? '';
   for (const row of records) {
     const letters = [...String(row.data[slot] ?? '')];

@@ -1,4 +1,4 @@
-// What nobody should send: none of it is a 500, none of it is stored, none of it is slow.
+// Hostile input: none of it causes a 500, is stored, or is slow.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
 import { connect } from 'node:net';
 import { gzipSync } from 'node:zlib';
@@ -44,7 +44,7 @@ afterAll(async () => service.stop());
 const LEAKS =
   /\bselect \w+,|insert into|update platform|\bfrom "|pg_|syntax error|entity_records|"t_[0-9a-f]{32}|\br_[0-9a-f]{32}|\.ts:\d+|node_modules|ECONN|PostgresError/i;
 
-/** Any refusal, or an answer; never a failure of the service's own, never a word about its inside. */
+/** An answer or a 4xx; never an internal failure, and no internals in the text. */
 function expectSane(what: string, { status, text }: Answer): void {
   const isSane = status < 500 && !(status >= 400 && LEAKS.test(text.replaceAll(what, '')));
   expect([what.slice(0, 80), isSane ? 'sane' : `${status} ${text.slice(0, 300)}`]).toEqual([what.slice(0, 80), 'sane']);
@@ -255,7 +255,7 @@ const CORPUS = [
 ];
 
 describe('hostile texts', () => {
-  test('a corpus of hundreds of hostile texts in every text input is never a 500 and never tells of the inside', async () => {
+  test('a corpus of hundreds of hostile texts in every text input never causes a 500 and reveals no internals', async () => {
     expect(CORPUS.length).toBeGreaterThan(400);
     const before = (await tenant.get(`${path}/${id}`)).text;
     for (const text of CORPUS) {
@@ -305,7 +305,7 @@ describe('hostile texts', () => {
     expect((await tenant.get(path)).body.data.total).toBe(1);
   });
 
-  test('what can be stored comes back as it was, and can be found by it', async () => {
+  test('storable text is returned unchanged, and filters find it', async () => {
     for (const text of CORPUS) {
       const made = await tenant.post(path, { title: text, blob: { [text]: [text] } });
       const isStorable = text.isWellFormed() && !text.includes('\0') && text !== '__proto__';
@@ -381,7 +381,7 @@ describe('bodies', () => {
     }
   });
 
-  test('NUL and half a surrogate pair are a 400 wherever they stand', async () => {
+  test('NUL and unpaired surrogates are a 400 anywhere', async () => {
     for (const bad of ['\\u0000', '\\ud800', '\\udc00x', 'a\\ud83dz']) {
       for (const body of [
         `{"title":"${bad}"}`,
@@ -396,7 +396,7 @@ describe('bodies', () => {
     expect((await post('{"title":"\\ud83d\\ude00"}')).body.data.title).toBe('😀');
   });
 
-  test('a path that names what cannot be stored names nothing: 404 on every route', async () => {
+  test('a path with unstorable text is a 404 on every route', async () => {
     const { paths } = (await service.anonymous.get('/swagger/json')).body;
     const owner = { 'x-api-key': tenant.key };
     const operator = { 'x-admin-secret': ADMIN_SECRET };
@@ -449,7 +449,7 @@ describe('bodies', () => {
     expect((await tenant.get(`${path}/${edge.body.data.id}`)).body.data.blob).toEqual([1e308, 5e-324, 0, 0]);
   });
 
-  test('a body nested deeper than 32 levels is a 400, however deep', async () => {
+  test('a body nested deeper than 32 levels is a 400', async () => {
     const nested = (depth: number, open: string, close: string) =>
       `{"blob":${open.repeat(depth)}1${close.repeat(depth)}}`;
     expect((await post(nested(31, '[', ']'))).status).toBe(201);
@@ -503,7 +503,7 @@ describe('bodies', () => {
 });
 
 describe('expensive requests', () => {
-  test('filters at and past their limits are answered at once', async () => {
+  test('filters at and beyond their limits are answered quickly', async () => {
     const bombs = [
       Array.from({ length: 700 }, () => 'n = 1').join(' AND '),
       Array.from({ length: 51 }, () => 'n = 1').join(' OR '),
@@ -527,7 +527,7 @@ describe('expensive requests', () => {
     expect((await tenant.get(`${path}?filters=${encodeURIComponent(widest)}`)).status).toBe(200);
   });
 
-  test('a filter bomb is refused in less than 5 ms', async () => {
+  test('a filter bomb is refused within 5 ms', async () => {
     const { parseExpression } = await import('../src/expression/parse.ts');
     const { SYSTEM_FIELDS } = await import('../src/expression/ast.ts');
     const names = {
@@ -560,7 +560,7 @@ describe('expensive requests', () => {
   });
 });
 
-/** Sends bytes on a socket of its own and gives what comes back until it closes or, where `silentMs` says so, falls silent. */
+/** Sends bytes on a new socket and returns what it receives until the socket closes or, with `silentMs`, is silent that long. */
 function raw(bytes: string | Buffer, silentMs = 0): Promise<string> {
   const { hostname, port } = new URL(service.url);
   return new Promise((resolve, reject) => {
@@ -570,7 +570,7 @@ function raw(bytes: string | Buffer, silentMs = 0): Promise<string> {
     socket.on('data', (chunk) => {
       received += chunk.toString('latin1');
     });
-    // Whoever is hung up on while it still sends is told so in one way or the other.
+    // A socket closed while it is still sending reports either error.
     socket.on('error', (error) =>
       'code' in error && (error.code === 'ECONNRESET' || error.code === 'EPIPE') ? resolve(received) : reject(error),
     );
@@ -579,7 +579,7 @@ function raw(bytes: string | Buffer, silentMs = 0): Promise<string> {
 }
 
 describe('nonsense on the wire', () => {
-  test('no sequence of bytes makes a 500 or stops the service', async () => {
+  test('no sequence of bytes causes a 500 or stops the service', async () => {
     const auth = `X-API-Key: ${tenant.key}\r\n`;
     const head = (line: string, headers = '') => `${line}\r\nHost: x\r\n${auth}${headers}`;
     const post = (headers: string, body: string) =>
@@ -644,7 +644,7 @@ describe('nonsense on the wire', () => {
     expect((await tenant.get(`${path}/${id}`)).status).toBe(200);
   });
 
-  test('two differing tenant headers of one name are a 400, and two credentials a 401', async () => {
+  test('two different tenant headers of one name are a 400, and two credentials a 401', async () => {
     const send = (headers: string) => raw(`GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${headers}\r\n`);
     const auth = `X-API-Key: ${tenant.key}\r\n`;
     const status = (answer: string) => Number(answer.slice(9, 12));
@@ -661,7 +661,7 @@ describe('nonsense on the wire', () => {
     expect(status(await send(bearer + bearer))).toBe(401);
   });
 
-  test('another method on a known path is a 405 that names those allowed', async () => {
+  test('another method on a known path is a 405 with the allowed methods', async () => {
     const answer = await tenant.request('DELETE', path);
     expect([answer.status, answer.body.error?.code]).toEqual([405, 'METHOD_NOT_ALLOWED']);
     expect(answer.headers.get('allow')?.split(', ').sort()).toEqual(['GET', 'POST']);

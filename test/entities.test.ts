@@ -1,3 +1,4 @@
+// Definitions of entities and fields: create, change, retype, drop, and who may do it.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
 import { FULL_RIGHTS } from '../src/access/rights.ts';
@@ -32,7 +33,7 @@ const drop = (name: string, key: string, confirm = '') =>
 const fieldsOf = async (name: string): Promise<Json[]> => (await tenant.get(`/api/entities/${name}/fields`)).body.data;
 const paths = (answer: Json): string[] => (answer.body.error.details ?? []).map(({ path }: Json) => path).sort();
 
-/** A caller of the tenant with given rights, as roles will make them. */
+/** A caller of the tenant with the given rights, as a role grants them. */
 async function callerWith(rights: TenantCaller['rights'], isTenantAdmin = false): Promise<TenantCaller> {
   const found = await tenantById(service.app, tenant.id);
   if (found === null) throw new Error('no tenant');
@@ -41,7 +42,7 @@ async function callerWith(rights: TenantCaller['rights'], isTenantAdmin = false)
 }
 
 describe('entities', () => {
-  test('an entity has a name, a label, a description and fields, and can be read back', async () => {
+  test('an entity has a name, a label, a description and fields, and can be read', async () => {
     const made = await tenant.post('/api/entities', {
       name: 'invoice',
       label: 'Invoice',
@@ -60,7 +61,7 @@ describe('entities', () => {
   });
 
   const badNames = ['', 'Invoice', '1a', 'a-b', '_svc_x', 'a'.repeat(49), 'drop table', 7, null];
-  test.each(badNames)('a name that does not match the pattern is refused: %p', async (name) => {
+  test.each(badNames)('an invalid name is refused: %p', async (name) => {
     const answer = await tenant.post('/api/entities', { name });
     expect(answer.status).toBe(400);
     expect(paths(answer)).toEqual(['name']);
@@ -81,7 +82,7 @@ describe('entities', () => {
     expect((await change(name, 'other', { key })).status).toBe(400);
   });
 
-  test('every fault of every field is named at once', async () => {
+  test('one answer reports every problem of every field', async () => {
     const answer = await tenant.post('/api/entities', {
       name: 'faulty',
       fields: [
@@ -121,7 +122,7 @@ describe('entities', () => {
     expect((await tenant.delete(`/api/entities/${await entity()}`)).status).toBe(200);
   });
 
-  test('an entity that a relation of another points at is not deleted', async () => {
+  test('an entity that a relation of another entity refers to cannot be deleted', async () => {
     const target = await entity();
     await entity({ key: 'to', type: 'relation', entity: target });
     expect((await tenant.delete(`/api/entities/${target}`)).status).toBe(409);
@@ -129,7 +130,7 @@ describe('entities', () => {
 });
 
 describe('who may read and write definitions', () => {
-  test('another tenant finds neither the entity nor its fields', async () => {
+  test('another tenant cannot see the entity or its fields', async () => {
     const name = await entity({ key: 'a', type: 'text' });
     const other = await service.tenant();
     for (const path of [`/api/entities/${name}`, `/api/entities/${name}/fields`]) {
@@ -143,13 +144,13 @@ describe('who may read and write definitions', () => {
     expect(await fieldsOf(name)).toHaveLength(1);
   });
 
-  test('nobody is let in without a credential', async () => {
+  test('a request without a credential is refused', async () => {
     const name = await entity({ key: 'a', type: 'text' });
     expect((await service.anonymous.get(`/api/entities/${name}/fields`)).status).toBe(401);
     expect((await service.anonymous.delete(`/api/entities/${name}/fields/a`)).status).toBe(401);
   });
 
-  test('a definition is read with the right to read the entity, less the fields hidden from the reader', async () => {
+  test('reading a definition needs read permission on the entity and omits hidden fields', async () => {
     const name = await entity({ key: 'a', type: 'text' }, { key: 'secret', type: 'text' });
     const reader = await callerWith({
       isUnlimited: false,
@@ -166,7 +167,7 @@ describe('who may read and write definitions', () => {
 });
 
 describe('adding a field', () => {
-  test('a new field has no value in the records there are, and takes one from then on', async () => {
+  test('a new field is empty in existing records and can be set from then on', async () => {
     const name = await entity({ key: 'a', type: 'text' });
     const { id } = await record(name, { a: 'x' });
     const added = await addField(name, { key: 'n', type: 'integer', min: 1 });
@@ -178,7 +179,7 @@ describe('adding a field', () => {
     expect((await records(name, '&filters=n=2')).length).toBe(1);
   });
 
-  test('a required field is refused with the count of records that break it, unless a default fills them', async () => {
+  test('a required field is refused with the number of records without a value, unless a default fills them', async () => {
     const name = await entity({ key: 'a', type: 'text' });
     for (let i = 0; i < 3; i++) await record(name, { a: `${i}` });
     const refused = await addField(name, { key: 'b', type: 'text', required: true });
@@ -191,7 +192,7 @@ describe('adding a field', () => {
     expect((await tenant.post(`/api/entities/${name}/records`, { b: null })).status).toBe(400);
   });
 
-  test('a required field needs no default where there are no records', async () => {
+  test('a required field needs no default when there are no records', async () => {
     const name = await entity();
     expect((await addField(name, { key: 'b', type: 'text', required: true })).status).toBe(201);
     expect((await tenant.post(`/api/entities/${name}/records`, {})).status).toBe(400);
@@ -205,7 +206,7 @@ describe('adding a field', () => {
     expect((await tenant.post(`/api/entities/${name}/records`, { code: 'c' })).status).toBe(409);
   });
 
-  test('a key that is taken is refused with 409, a relation to nowhere with 400', async () => {
+  test('a key that is taken is refused with 409, a relation without a target with 400', async () => {
     const name = await entity({ key: 'a', type: 'text' });
     expect((await addField(name, { key: 'a', type: 'text' })).status).toBe(409);
     expect((await addField(name, { key: 'r', type: 'relation', entity: 'nowhere' })).status).toBe(400);
@@ -223,7 +224,7 @@ describe('changing a field', () => {
     expect((await change(name, 'a', { key: 'd' })).status).toBe(404);
   });
 
-  test('a renamed field stays hidden from the roles it is hidden from, and a condition that names it stops the change', async () => {
+  test('a renamed field stays hidden from the same roles, and a condition that uses it prevents the change', async () => {
     const name = await entity({ key: 'secret', type: 'text' });
     const schema = (await tenantById(service.app, tenant.id))?.schema;
     const rules = (rule: Json) => JSON.stringify({ [name]: rule }).replaceAll("'", "''");
@@ -281,14 +282,14 @@ describe('changing a field', () => {
     },
   );
 
-  test('every attribute that records break is counted in one answer', async () => {
+  test('one answer counts the violations of every attribute', async () => {
     const name = await entity({ key: 'f', type: 'text' });
     for (const f of ['a', 'bbbb', null]) await record(name, { f });
     const refused = await change(name, 'f', { required: true, minLength: 2, maxLength: 3 });
     expect(paths(refused)).toEqual(['maxLength', 'minLength', 'required']);
   });
 
-  test('a stricter definition that all records meet is taken on and kept by writes', async () => {
+  test('a stricter definition that all records satisfy is applied and enforced on writes', async () => {
     const name = await entity({ key: 'f', type: 'text' });
     await record(name, { f: 'abc' });
     const changed = await change(name, 'f', { required: true, unique: true, minLength: 2, pattern: '^a' });
@@ -308,7 +309,7 @@ describe('changing a field', () => {
     await record(name, { f: null });
   });
 
-  test('a wider definition needs nothing of the records', async () => {
+  test('a more permissive definition does not depend on the records', async () => {
     const name = await entity({ key: 'f', type: 'integer', min: 1, max: 5, required: true });
     await record(name, { f: 3 });
     expect((await change(name, 'f', { min: 0, max: null, required: false, label: 'F' })).status).toBe(200);
@@ -353,14 +354,14 @@ describe('changing a field', () => {
     ['two options are not one', { type: 'multiselect', options: ['a', 'b'] }, ['a', 'b'], 'select', {}],
     ['a list is not a text', { type: 'multiselect', options: ['a', 'b'] }, ['a', 'b'], 'text', {}],
   ];
-  test.each(lossy)('retyping that would lose something is refused: %s', async (_, from, f, type, more) => {
+  test.each(lossy)('retyping that would lose information is refused: %s', async (_, from, f, type, more) => {
     const name = await entity({ key: 'f', ...from });
     await record(name, { f });
     expect((await change(name, 'f', { type, ...more })).status).toBe(409);
     expect((await records(name))[0].f).toEqual(f);
   });
 
-  test('a retyped field is searched, sorted and kept unique as its new type', async () => {
+  test('a retyped field is searched, sorted and unique as its new type', async () => {
     const name = await entity({ key: 'f', type: 'text', unique: true }, { key: 'n', type: 'integer' });
     for (const f of ['10', '9', '100']) await record(name, { f, n: Number(f) });
     expect((await change(name, 'f', { type: 'integer' })).status).toBe(200);
@@ -372,7 +373,7 @@ describe('changing a field', () => {
     expect((await tenant.get(`/api/entities/${name}/records?filters=f>9`)).body.data.total).toBe(2);
   });
 
-  test('values that become equal in a unique field stop its retyping, with their count', async () => {
+  test('values that become equal in a unique field prevent retyping, with their count', async () => {
     const name = await entity({ key: 'f', type: 'text', unique: true });
     for (const f of ['1', '1.0', '2']) await record(name, { f });
     const refused = await change(name, 'f', { type: 'number' });
@@ -395,14 +396,14 @@ describe('changing a field', () => {
     expect((await records(name))[0].to).toEqual([]);
   });
 
-  test('a malformed change is refused with every fault named', async () => {
+  test('an invalid change is refused with every problem', async () => {
     const name = await entity({ key: 'f', type: 'text' });
     const answer = await change(name, 'f', { min: 3, colour: 1, required: 'yes', pattern: '(' });
     expect(answer.status).toBe(400);
     expect(paths(answer)).toEqual(['colour', 'min', 'pattern', 'required']);
   });
 
-  test('schema changes make no record events', async () => {
+  test('schema changes emit no record events', async () => {
     const name = await entity({ key: 'f', type: 'text' });
     const { id } = await record(name, { f: '1' });
     await change(name, 'f', { type: 'integer' });
@@ -413,7 +414,7 @@ describe('changing a field', () => {
 });
 
 describe('dropping a field', () => {
-  test('a field with values is dropped only when confirmed: 409 with the count, nothing changed', async () => {
+  test('a field with values is dropped only when confirmed: otherwise 409 with the count, and nothing changes', async () => {
     const name = await entity({ key: 'a', type: 'text', unique: true }, { key: 'b', type: 'text' });
     await record(name, { a: 'one', b: 'two' });
     await record(name, { b: 'three' });

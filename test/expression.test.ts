@@ -1,5 +1,5 @@
-// The expression language by itself: what is read, what is refused and with which words, what a
-// tree is called, and which SQL it becomes. That both back ends agree is test/agreement.test.ts.
+// The expression language: what parses, what is refused with which message, canonical keys, and the compiled
+// SQL. test/agreement.test.ts tests that both back ends agree.
 // Contract: decisions#expressions.
 
 import { expect, test } from 'bun:test';
@@ -24,7 +24,7 @@ import { columnOf, toSql } from '../src/expression/to-sql.ts';
 import { compile, identifier, raw } from '../src/runtime/sql.ts';
 import { durationOf, fastest } from './support/timing.ts';
 
-/** The same texts and numbers on every run; another seed gives others. */
+/** The random texts and numbers are the same on every run; another seed gives others. */
 const seed = Number(process.env.EXPRESSION_SEED ?? 1);
 
 const ID = '018f0000-0000-7000-8000-00000000000a';
@@ -103,7 +103,7 @@ test.each<[string, Record<string, unknown>]>([
   expect(holds(text, values)).toBe(true);
 });
 
-test('a comparison with a null does not hold, != with a value does, and NOT is plain negation', () => {
+test('a comparison with null is false, != with a value is true, and NOT is plain negation', () => {
   expect(holds('age = 1')).toBe(false);
   expect(holds('age != 1')).toBe(true);
   expect(holds('NOT age < 1')).toBe(true);
@@ -112,7 +112,7 @@ test('a comparison with a null does not hold, != with a value does, and NOT is p
   expect(holds('age != null', { age: 1 })).toBe(true);
 });
 
-test('no comparison with a variable that the caller has no value for holds, so a row filter fails closed', () => {
+test('a comparison with a variable without a value is false, so a row filter fails closed', () => {
   for (const operator of ['=', '!=', '<', 'contains']) {
     expect(holds(`name ${operator} $currentUser.email`)).toBe(false);
     expect(holds(`name ${operator} $currentUser.email`, { name: 'a' })).toBe(false);
@@ -121,7 +121,7 @@ test('no comparison with a variable that the caller has no value for holds, so a
   expect(holds('name in ($currentUser.email, a)', { name: 'a' })).toBe(true);
 });
 
-test('a relation is followed one step; an empty one counts as null, a hidden target fits nothing', () => {
+test('a relation is followed one step; an empty one is null, a hidden target matches nothing', () => {
   const owner = record({ name: 'Ann' });
   const via = (text: string, values: Record<string, unknown>, target?: StoredRow) =>
     evaluate(parseExpression(text, names), record(values), { related: () => target });
@@ -132,7 +132,7 @@ test('a relation is followed one step; an empty one counts as null, a hidden tar
   expect(() => holds('owner.name = Ann', { owner: ID })).toThrow('related rows');
 });
 
-test('a rule may ask for the record before and for what changes, and nobody else', () => {
+test('only rules may use the record before the change and the changed fields', () => {
   const rules = { ...names, allowOld: true };
   const tree = parseExpression('$old.age < 5 and $changed.age and $changed.name = false and age >= 5', rules);
   const changed = (key: string) => key === 'age';
@@ -143,7 +143,7 @@ test('a rule may ask for the record before and for what changes, and nobody else
   expect(() => toSql(tree, raw('r'))).toThrow('$old');
 });
 
-test('a hidden field is refused in the words for an unknown one', () => {
+test('a hidden field is refused with the message for an unknown one', () => {
   expect(refusal('hidden = 1')).toBe('unknown field "hidden"');
   expect(refusal('nothing = 1')).toBe('unknown field "nothing"');
   for (const name of ['locked.name', 'owner.hidden', 'owner.nothing', 'name.x', 'members.name', 'hidden.x'])
@@ -172,7 +172,7 @@ test.each([
   expect(refusal(text)).not.toBe('');
 });
 
-test('a refusal names its parameter and the position', () => {
+test('an error names its parameter and position', () => {
   expect(() => parseExpression('age = 1 and age = abc', names, 'rowFilter')).toThrow(
     'rowFilter: expected a number at character 19',
   );
@@ -204,7 +204,7 @@ test('filter.{key} is key = "value"', () => {
     expect(() => equals(key, value, names)).toThrow(ServiceError);
 });
 
-test('any text at all is an expression or a VALIDATION_ERROR, within 5 ms', async () => {
+test('every text is an expression or a VALIDATION_ERROR, within 5 ms', async () => {
   const pieces = [
     'name',
     'age',
@@ -251,7 +251,7 @@ test('any text at all is an expression or a VALIDATION_ERROR, within 5 ms', asyn
   }
 });
 
-test('a comparison is bare SQL over the indexed column, its values bound', () => {
+test('a comparison compiles to bare SQL on the indexed column, with bound values', () => {
   const where = (text: string) => compile(toSql(parseExpression(text, names), raw('r')));
   expect(where('name = "x\' or 1=1"')).toEqual({
     text: `(r.data->>'f1') collate "C" = $1::text`,
@@ -267,7 +267,7 @@ test('a comparison is bare SQL over the indexed column, its values bound', () =>
   expect(compile(columnOf(fields.get('price') as FieldRef)).text).toBe(`(data->>'f7')::numeric`);
 });
 
-test('an expression knows its fields and relations, and its key tells different ones apart', () => {
+test('an expression lists its relations, and its canonical key distinguishes expressions', () => {
   const tree = parseExpression('owner.name = a and age > 1 and not owner.age = 2 and age < 9', names);
   expect(relationKeys(tree)).toEqual(['owner']);
   expect(and(null, null)).toBeNull();
@@ -294,7 +294,7 @@ test('an expression knows its fields and relations, and its key tells different 
   expect(canonicalKey(parseExpression('name   ==   "a"', names))).toBe(keys[0] ?? '');
 });
 
-test('folding a second time changes nothing, and a variant is folded to the letter it stands for', () => {
+test('folding is idempotent, and a variant folds to its letter', () => {
   for (let point = 0; point <= 0x10ffff; point++) {
     const letter = String.fromCodePoint(point);
     const folded = foldCase(letter);

@@ -1,3 +1,4 @@
+// Lists of records: pages, cursors, sorting, filters and search.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newEntity } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
@@ -24,7 +25,7 @@ async function values(path: string, key: string, query: Record<string, string>):
 }
 
 describe('pages', () => {
-  test('a list answers items, total, page, limit and totalPages, newest first, 20 to a page', async () => {
+  test('a list returns items, total, page, limit and totalPages, newest first, 20 per page', async () => {
     const path = await entity(
       [{ key: 'n', type: 'integer' }],
       Array.from({ length: 25 }, (_, n) => ({ n })),
@@ -45,7 +46,7 @@ describe('pages', () => {
     expect(await list(empty)).toEqual({ items: [], total: 0, page: 1, limit: 20, totalPages: 0 });
   });
 
-  test('out-of-range and malformed list parameters are a 400 that names them', async () => {
+  test('out-of-range and malformed list parameters give a 400 that names them', async () => {
     const path = await entity([
       { key: 'n', type: 'integer' },
       { key: 'j', type: 'json' },
@@ -95,13 +96,13 @@ describe('pages', () => {
     expect((await tenant.get(`${path}?unknown=1&_=2`)).status).toBe(200);
   });
 
-  test('count=none leaves the total out', async () => {
+  test('count=none omits the total', async () => {
     const path = await entity([{ key: 'n', type: 'integer' }], [{ n: 1 }, { n: 2 }]);
     expect(await list(path, { count: 'none' })).toMatchObject({ total: null, totalPages: null, page: 1, limit: 20 });
     expect(await list(path, { count: 'exact' })).toMatchObject({ total: 2, totalPages: 1 });
   });
 
-  test('fields shows only the fields named, and system fields always', async () => {
+  test('fields returns the named fields only, and system fields always', async () => {
     const path = await entity(
       [
         { key: 'a', type: 'text' },
@@ -132,7 +133,7 @@ describe('pages', () => {
 const TEXTS = ['b', 'a', 'B', 'é', 'Z', '😀', '\uffff', '', 'aa', 'a b', '10', '9', null, null];
 
 describe('sort', () => {
-  test('text is in Unicode code point order and records without a value come last, whichever the direction', async () => {
+  test('text sorts in Unicode code point order, and records without a value come last in either direction', async () => {
     const path = await entity(
       [{ key: 't', type: 'text' }],
       TEXTS.map((t) => (t === null ? {} : { t })),
@@ -144,7 +145,7 @@ describe('sort', () => {
     expect(await values(path, 't', { sort: '-t' })).toEqual([...present.toReversed(), null, null]);
   });
 
-  test('each type sorts by its own order, indexed or not', async () => {
+  test('each type sorts in its own order, indexed or not', async () => {
     const columns: [type: string, ordered: unknown[], rules?: object][] = [
       ['integer', [-10, -9, 0, 2, 10]],
       ['number', [-1.5, 0, 0.25, 2, 10]],
@@ -167,7 +168,7 @@ describe('sort', () => {
     }
   });
 
-  test('several keys sort in turn, each with its own sign, and order applies to keys without one', async () => {
+  test('several sort keys have their own signs, and order applies to keys without one', async () => {
     const path = await entity(
       [
         { key: 'a', type: 'integer' },
@@ -210,7 +211,7 @@ describe('sort', () => {
     ]);
   });
 
-  test('system fields sort too', async () => {
+  test('system fields can be sorted by', async () => {
     const path = await entity([{ key: 'n', type: 'integer' }], [{ n: 1 }, { n: 2 }, { n: 3 }]);
     const oldest = (await list(path, { sort: 'id' })).items;
     await tenant.patch(`${path}/${oldest[0].id}`, { n: 10 });
@@ -221,7 +222,7 @@ describe('sort', () => {
   });
 
   for (const indexed of [false, true]) {
-    test(`ties go by id, so that pages never overlap, by number and by cursor, ${indexed ? 'with' : 'without'} an index`, async () => {
+    test(`ties are sorted by id, so that pages never overlap, by number and by cursor, ${indexed ? 'with' : 'without'} an index`, async () => {
       const path = await entity(
         [
           { key: 'k', type: 'integer', indexed },
@@ -252,7 +253,7 @@ describe('sort', () => {
 });
 
 describe('cursor', () => {
-  test('records made while paging neither repeat nor hide what was there', async () => {
+  test('records created while paging neither repeat nor hide others', async () => {
     const path = await entity(
       [{ key: 'k', type: 'integer' }],
       Array.from({ length: 30 }, (_, k) => ({ k })),
@@ -271,7 +272,7 @@ describe('cursor', () => {
     }
   });
 
-  test('nextCursor is null at the end, absent without a cursor, and good for its own sort only', async () => {
+  test('nextCursor is null at the end, absent without a cursor, and valid for its own sort only', async () => {
     const path = await entity([{ key: 'k', type: 'integer' }], [{ k: 1 }, { k: 2 }, { k: 3 }]);
     expect((await list(path, { cursor: '', limit: '3' })).nextCursor).toBeNull();
     expect((await list(path, { limit: '1' })).nextCursor).toBeUndefined();
@@ -287,7 +288,7 @@ describe('cursor', () => {
 });
 
 describe('filters', () => {
-  test('terms are joined with AND and compared by the type of the field', async () => {
+  test('terms are combined with AND and compared by the type of the field', async () => {
     const path = await entity(
       [
         { key: 'status', type: 'select', options: ['open', 'closed'], indexed: true },
@@ -331,7 +332,7 @@ describe('filters', () => {
     expect(plus.body.data.total).toBe(1);
   });
 
-  test('filter.{fieldKey} is an equality, joined with filters and search', async () => {
+  test('filter.{fieldKey} is an equality, combined with filters and search', async () => {
     const path = await entity(
       [
         { key: 'a', type: 'text' },
@@ -372,7 +373,7 @@ describe('filters', () => {
 });
 
 describe('search', () => {
-  test('every word must occur in the text fields, as a word or the beginning of one, in any case', async () => {
+  test('every term must occur in the text fields, as a word or prefix, in any case', async () => {
     const path = await entity(
       [
         { key: 'title', type: 'text' },

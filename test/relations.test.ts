@@ -1,3 +1,4 @@
+// Relations: writing, expansion, and deletion of referenced records.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newEntity, SELF } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
@@ -28,7 +29,7 @@ const UNKNOWN_ID = '0190c0de-0000-7000-8000-000000000001';
 const text = { key: 'title', type: 'text' };
 
 describe('writing relations', () => {
-  test('a relation names one existing record of its entity, relations name several', async () => {
+  test('a relation refers to one existing record of its entity, relations to several', async () => {
     const target = await entity([text]);
     const source = await entity([
       { key: 'one', type: 'relation', entity: target },
@@ -60,7 +61,7 @@ describe('writing relations', () => {
 });
 
 describe('expansion', () => {
-  test('resolve replaces the id of a relation by the flat record, and of relations by an array of them', async () => {
+  test('resolve replaces the ids of relations with flat records', async () => {
     const target = await entity([text]);
     const source = await entity([
       { key: 'one', type: 'relation', entity: target },
@@ -82,7 +83,7 @@ describe('expansion', () => {
     expect(part.many).toBeUndefined();
   });
 
-  test('depth 2 does the same inside, and a circle ends there', async () => {
+  test('depth 2 expands the next level, and ends cycles', async () => {
     const name = await entity([text, { key: 'next', type: 'relation', entity: SELF }]);
     const a = await record(name, { title: 'a' });
     const b = await record(name, { title: 'b', next: a });
@@ -115,7 +116,7 @@ describe('expansion', () => {
   });
 });
 
-describe('deleting what is referred to', () => {
+describe('deleting referenced records', () => {
   const reference = (target: string, onDelete: string | undefined, type = 'relation') => [
     { key: 'to', type, entity: target, onDelete },
     text,
@@ -136,7 +137,7 @@ describe('deleting what is referred to', () => {
       expect((await tenant.delete(`${recordsOf(target)}/${id}`)).status).toBe(200);
     });
 
-    test(`set_null takes the id out of a ${type} field`, async () => {
+    test(`set_null removes the id from a ${type} field`, async () => {
       const target = await entity([text]);
       const source = await entity(reference(target, 'set_null', type));
       const [gone, kept] = [await record(target, {}), await record(target, {})];
@@ -153,7 +154,7 @@ describe('deleting what is referred to', () => {
       expect(found.body.data.total).toBe(1);
     });
 
-    test(`cascade deletes what refers by a ${type} field, level by level, and totals follow`, async () => {
+    test(`cascade deletes the records that refer through a ${type} field, level by level, and updates totals`, async () => {
       const target = await entity([text]);
       const middle = await entity(reference(target, 'cascade', type));
       const last = await entity(reference(middle, 'cascade', type));
@@ -169,7 +170,7 @@ describe('deleting what is referred to', () => {
     });
   }
 
-  test('cascades in a circle end, and a restrict anywhere in them undoes the whole', async () => {
+  test('cyclic cascades end, and a restrict anywhere in them undoes the deletion', async () => {
     const name = await entity(reference(SELF, 'cascade'));
     const first = await record(name, {});
     const second = await record(name, { to: first });
@@ -189,7 +190,7 @@ describe('deleting what is referred to', () => {
   });
 
   for (const onDelete of ['restrict', 'set_null', 'cascade']) {
-    test(`no reference dangles when records are made and deleted at once, under ${onDelete}`, async () => {
+    test(`no reference dangles when records are created and deleted concurrently, under ${onDelete}`, async () => {
       const target = await entity([text]);
       const source = await entity(reference(target, onDelete));
       const many = await entity([{ key: 'to', type: 'relations', entity: target, onDelete }]);
@@ -215,7 +216,7 @@ describe('deleting what is referred to', () => {
     });
   }
 
-  test('two deletions that settle each other’s references both end', async () => {
+  test('two deletions that update each other’s references both end', async () => {
     const name = await entity(reference(SELF, 'cascade'));
     for (let round = 0; round < 4; round++) {
       const first = await record(name, {});

@@ -1,4 +1,4 @@
-// Changes of fields while records are being written, and what crashes leave behind.
+// Field changes while records are being written, and cleanup after a crash.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { cleanUpInterruptedTenants } from '../src/entities/cleanup.ts';
 import type { Entity } from '../src/entities/field.ts';
@@ -18,20 +18,20 @@ beforeAll(async () => {
 });
 afterAll(async () => service.stop());
 
-/** The embedded database runs one transaction at a time, and has no URL of its own in the environment. */
+/** The embedded database runs one transaction at a time. */
 const IS_EMBEDDED = process.env.DATABASE_URL === undefined;
 const ROWS = 600;
 const WRITERS = 6;
 const BLOCKED_MS = 1_000;
-/** How long a change of fields waits for its turn, and for writers that began before it. */
-const TURN_MS = 5_000;
+/** How long a field change waits for the definition lock, and for older writes. */
+const LOCK_WAIT_MS = 5_000;
 const WRITERS_MS = 10_000;
 const pathOf = (name: string): string => `/api/entities/${name}/records`;
 const change = (name: string, key: string, to: Json) => tenant.patch(`/api/entities/${name}/fields/${key}`, to);
 const fieldOf = async (name: string, key: string): Promise<Json> =>
   (await tenant.get(`/api/entities/${name}/fields`)).body.data.find((field: Json) => field.key === key);
 
-/** An entity with these fields and ROWS records, and the records' ids. */
+/** Creates an entity with these fields and ROWS records; returns its name and the ids. */
 async function filled(fields: Json[], values: (i: number) => Json): Promise<{ name: string; ids: string[] }> {
   const name = `busy_${++made}`;
   expect((await tenant.post('/api/entities', { name, fields })).status).toBe(201);
@@ -42,25 +42,25 @@ async function filled(fields: Json[], values: (i: number) => Json): Promise<{ na
 }
 
 interface Writers {
-  /** Milliseconds that the slowest write took. */
+  /** Duration of the slowest write. */
   slowestMs: number;
-  /** What it may take: a second, or half of what the work took on a machine so busy that this is more. */
+  /** Its limit: a second, or half the duration of the work when that is longer, on a busy machine. */
   allowedMs: number;
   statuses: Map<number, number>;
 }
 
 /**
- * Runs `write` over and over in several writers while `work` goes on, and a little before and after. Each writer counts on
- * by their number, so that what goes by the count modulo a multiple of it has one writer at a time.
+ * Runs `write` in a loop in several writers while `work` runs, starting shortly before and ending shortly after. Each writer
+ * increments n by the number of writers, so that each residue of n belongs to one writer.
  */
 async function whileWriting<T>(
   write: (n: number) => Promise<Answer>,
   work: () => Promise<T>,
 ): Promise<{ result: T; writers: Writers }> {
   const writers: Writers = { slowestMs: 0, allowedMs: 0, statuses: new Map() };
-  let isOver = false;
+  let isDone = false;
   const running = Array.from({ length: WRITERS }, async (_, writer) => {
-    for (let n = writer; !isOver; n += WRITERS) {
+    for (let n = writer; !isDone; n += WRITERS) {
       const startedAt = performance.now();
       const { status } = await write(n);
       writers.slowestMs = Math.max(writers.slowestMs, performance.now() - startedAt);
@@ -76,21 +76,21 @@ async function whileWriting<T>(
     await pause();
     return { result, writers };
   } finally {
-    isOver = true;
+    isDone = true;
     await Promise.all(running);
   }
 }
 
-/** What the story does blocks no writer: one that waits for it does so every time, one that the machine held up does not. */
-async function unblocked(story: () => Promise<Writers>): Promise<void> {
+/** The scenario blocks no writer. A blocked write is slow in every run, one delayed by the machine is not. */
+async function unblocked(scenario: () => Promise<Writers>): Promise<void> {
   const share = async (): Promise<number> => {
-    const { slowestMs, allowedMs } = await story();
+    const { slowestMs, allowedMs } = await scenario();
     return slowestMs / allowedMs;
   };
   expect(await fastest(1, share)).toBeLessThan(1);
 }
 
-/** All records, by pages. */
+/** All records. */
 async function all(name: string): Promise<Json[]> {
   const items: Json[] = [];
   for (let cursor: string | null = ''; cursor !== null; ) {
@@ -123,7 +123,7 @@ describe('while records are being written', () => {
       return writers;
     }));
 
-  test('duplicates written meanwhile either stop the unique index or are refused', () =>
+  test('duplicates written meanwhile either prevent the unique index or are refused', () =>
     unblocked(async () => {
       const { name } = await filled([{ key: 'code', type: 'integer' }], (i) => ({ code: -i - 1 }));
       const { result, writers } = await whileWriting(
@@ -139,13 +139,13 @@ describe('while records are being written', () => {
       return writers;
     }));
 
-  test('a field made required has a value in every record, whatever writers clear meanwhile', async () => {
+  test('a field made required has a value in every record, even when writers clear it meanwhile', async () => {
     const { name, ids } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
     const round = async (): Promise<Writers> => {
       const { result, writers } = await whileWriting(
         async (n) => {
           const answer = await tenant.patch(`${pathOf(name)}/${ids[n % 50]}`, { f: n % 7 === 0 ? null : 'again' });
-          // Put back at once, so that the change has a chance.
+          // Restore the value at once, so that the change can succeed.
           if (answer.status === 200) await tenant.patch(`${pathOf(name)}/${ids[n % 50]}`, { f: 'back' });
           return answer;
         },
@@ -165,7 +165,7 @@ describe('while records are being written', () => {
     for (let i = 0; i < 6; i++) await unblocked(round);
   });
 
-  test('a field is retyped without losing a write to it or beside it', () =>
+  test('retyping a field loses no write to it or to other fields', () =>
     unblocked(async () => {
       const fields = [
         { key: 'f', type: 'text' },
@@ -176,7 +176,7 @@ describe('while records are being written', () => {
       let isRetyped = false;
       const { result, writers } = await whileWriting(
         async (n) => {
-          // Each record has one writer at a time, so its last acknowledged value is what must be there.
+          // Each record has one writer, so it must hold the last acknowledged value.
           const id = ids[n % ids.length] as string;
           const values = n % 2 === 0 ? { f: isRetyped ? n : `${n}` } : { g: n };
           const answer = await tenant.patch(`${pathOf(name)}/${id}`, values);
@@ -200,7 +200,7 @@ describe('while records are being written', () => {
       return writers;
     }));
 
-  test('a required field with a default is added and filled beside writers', () =>
+  test('a required field with a default is added and filled during writes', () =>
     unblocked(async () => {
       const { name, ids } = await filled([{ key: 'g', type: 'integer' }], () => ({ g: 0 }));
       const { result, writers } = await whileWriting(
@@ -231,19 +231,19 @@ describe('while records are being written', () => {
     }
   });
 
-  const aMoment = () => new Promise<void>((resolve) => setTimeout(resolve, IS_EMBEDDED ? 50 : 900));
+  const shortDelay = () => new Promise<void>((resolve) => setTimeout(resolve, IS_EMBEDDED ? 50 : 900));
 
-  /** Holds a transaction open that writes `data` under the definition as it was, while `work` begins, until `isBegun`. */
-  async function beside<T>(name: string, data: Json, work: () => Promise<T>, isBegun = aMoment): Promise<T> {
+  /** Keeps a transaction open that writes `data` under the old definition while `work` starts, until `until` resolves. */
+  async function duringOlderWrite<T>(name: string, data: Json, work: () => Promise<T>, until = shortDelay): Promise<T> {
     const { id } = (await tenant.get(`/api/entities/${name}`)).body.data;
     const table = identifier(schemaOf(tenant.id), `r_${id.replaceAll('-', '')}`);
     const begun = Promise.withResolvers<void>();
-    // Not of the request pool, which gives a transaction up that does nothing for a while.
+    // The request pool would abort an idle transaction.
     const transaction = service.app.db.slow.begin(async (tx) => {
       await tx.rows(sql`insert into ${table} (id, entity_id, data, created_at, updated_at)
         values (platform.uuidv7(), ${id}::uuid, ${JSON.stringify(data)}::text::jsonb, now(), now())`);
       begun.resolve();
-      await isBegun();
+      await until();
     });
     await begun.promise;
     const result = await work();
@@ -251,48 +251,50 @@ describe('while records are being written', () => {
     return result;
   }
 
-  /** Resolves when a field of the entity is on its way to another definition, or the change is over. */
-  async function begun(change: Promise<Answer>): Promise<void> {
-    let isOver = false;
+  /** Resolves when a field of the entity is in transition, or the change has ended. */
+  async function inTransition(change: Promise<Answer>): Promise<void> {
+    let isDone = false;
     change.then(() => {
-      isOver = true;
+      isDone = true;
     });
     const definitions = identifier(schemaOf(tenant.id), 'field_definitions');
-    while (!isOver) {
+    while (!isDone) {
       if ((await service.app.db.first(sql`select from ${definitions} where next is not null`)) !== undefined) return;
       await new Promise((resolve) => setTimeout(resolve, 10));
     }
   }
 
-  test('a write that began before the change is waited for, and counted', async () => {
+  test('a change waits for older writes, and counts them', async () => {
     const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
-    const required = await beside(name, {}, () => change(name, 'f', { required: true }));
+    const required = await duringOlderWrite(name, {}, () => change(name, 'f', { required: true }));
     expect(required.body.error?.details).toEqual([{ path: 'required', message: '1 record(s) have no value' }]);
-    await beside(name, { f1: 'x'.repeat(40) }, async () => {
+    await duringOlderWrite(name, { f1: 'x'.repeat(40) }, async () => {
       expect((await change(name, 'f', { maxLength: 30 })).body.error?.details[0].path).toBe('maxLength');
     });
-    await beside(name, { f1: 'word' }, async () => {
+    await duringOlderWrite(name, { f1: 'word' }, async () => {
       expect((await change(name, 'f', { type: 'integer' })).status).toBe(409);
     });
     const { name: empty } = await filled([{ key: 'f', type: 'text' }], () => ({}));
-    const dropped = await beside(empty, { f1: 'kept' }, () => tenant.delete(`/api/entities/${empty}/fields/f`));
+    const dropped = await duringOlderWrite(empty, { f1: 'kept' }, () =>
+      tenant.delete(`/api/entities/${empty}/fields/f`),
+    );
     expect(dropped.status).toBe(409);
     expect((await all(empty)).filter(({ f }) => f === 'kept')).toHaveLength(1);
   });
 
-  test('while a change waits, writers obey both definitions', async () => {
+  test('while a change waits, writes must satisfy both definitions', async () => {
     const stricter: [Json, Json, Json][] = [
       [{ required: true }, { f: null }, { f: 'x' }],
       [{ maxLength: 5 }, { f: 'too long' }, { f: 'short' }],
       [{ type: 'integer' }, { f: 'word' }, { f: '77' }],
     ];
-    const story = async (to: Json, bad: Json, good: Json): Promise<void> => {
+    const scenario = async (to: Json, bad: Json, good: Json): Promise<void> => {
       const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
       const written = Promise.withResolvers<void>();
       const work = async (): Promise<{ changed: Answer; statuses: number[] }> => {
         const changing = change(name, 'f', to);
         try {
-          await begun(changing);
+          await inTransition(changing);
           const writes = [await tenant.post(pathOf(name), bad), await tenant.post(pathOf(name), good)];
           written.resolve();
           return { changed: await changing, statuses: writes.map(({ status }) => status) };
@@ -300,17 +302,17 @@ describe('while records are being written', () => {
           written.resolve();
         }
       };
-      // The embedded database runs one transaction at a time: there the change is over by then.
-      const isBegun = IS_EMBEDDED ? aMoment : () => written.promise;
-      const { changed, statuses } = await beside(name, { f1: '5' }, work, isBegun);
+      // The embedded database runs one transaction at a time: there the change has ended by then.
+      const until = IS_EMBEDDED ? shortDelay : () => written.promise;
+      const { changed, statuses } = await duringOlderWrite(name, { f1: '5' }, work, until);
       if (IS_EMBEDDED) expect(statuses[0]).toBe(400);
       else expect(statuses).toEqual([400, 201]);
       expect(changed.status, changed.text).toBe(200);
     };
-    for (const definitions of stricter) await retryWhenDelayed(WRITERS_MS, () => story(...definitions));
+    for (const definitions of stricter) await retryWhenDelayed(WRITERS_MS, () => scenario(...definitions));
   });
 
-  test('a value that exists already in what the field is to become is told by the field’s name', () => {
+  test('a duplicate in the next slot of a field is reported under its key', () => {
     const code = { key: 'code', slot: 'f1', next: { key: 'code', slot: 'f7' } };
     const busy = { tableName: 'r_1', fields: [{ key: 'title', slot: 'f2' }, code] } as unknown as Entity;
     for (const slot of ['f1', 'f7']) {
@@ -319,8 +321,8 @@ describe('while records are being written', () => {
     }
   });
 
-  test('changes of fields of one tenant take turns', () =>
-    retryWhenDelayed(TURN_MS, async () => {
+  test('field changes of one tenant run one at a time', () =>
+    retryWhenDelayed(LOCK_WAIT_MS, async () => {
       const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
       const answers = await Promise.all([
         change(name, 'f', { unique: true }),
@@ -337,7 +339,7 @@ describe('while records are being written', () => {
 });
 
 describe('after a crash', () => {
-  /** Leaves things as a process that died in the middle of a change of field f1 to a unique integer would. */
+  /** Creates the state after a crash during a change of field f1 to a unique integer. */
   async function cutOff(name: string): Promise<{ schema: string; table: string }> {
     const { db } = service.app;
     const schema = schemaOf(tenant.id);
@@ -369,7 +371,7 @@ describe('after a crash', () => {
         (select count(*) from pg_class where relname = ${raw(`'${table}_f2_unique'`)}) as indexes`);
   const NOTHING = { stale_values: 0, pending: 0, retired: 0, turns: 0, indexes: 0 };
 
-  test('what a cut-off change has left is cleared away at the next start, and no value is lost', async () => {
+  test('an interrupted change is cleaned up at the next start, and no value is lost', async () => {
     const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
     const place = await cutOff(name);
     await tenant.post(pathOf(name), { f: 'not a number' });
@@ -380,7 +382,7 @@ describe('after a crash', () => {
     expect(await all(name)).toHaveLength(ROWS + 1);
   });
 
-  test('the next change of fields clears it away too, and the change can be made again', async () => {
+  test('the next field change cleans up too, and the change can be repeated', async () => {
     const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
     const place = await cutOff(name);
     expect((await change(name, 'f', { type: 'integer', unique: true })).status).toBe(200);

@@ -1,5 +1,5 @@
-// Import, export and aggregates of a real list of airports: every answer is compared with one computed
-// from the file itself. Formats are checked against an independent CSV parser.
+// Import, export and aggregates of a real list of airports. Every answer is compared with one computed from
+// the file. Formats are checked against csv-parse.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import airports from 'airports';
 import { parse } from 'csv-parse/sync';
@@ -20,7 +20,7 @@ interface Airport {
 
 const DECIMAL = /^[+-]?\d+(\.\d+)?$/;
 const seen = new Set<string>();
-/** The file's airports, each code once. */
+/** The file's airports, without duplicate codes. */
 const rows: Airport[] = (airports as Json[])
   .filter(({ iata }) => typeof iata === 'string' && !seen.has(iata) && seen.add(iata))
   .map(({ iata, iso, status, name, continent, type, lat, lon }) => ({
@@ -78,13 +78,13 @@ const query = (path: string, parameters: Record<string, string>): string =>
   `${path}?${new URLSearchParams(parameters)}`;
 
 describe('export and import', () => {
-  test('what was imported as NDJSON is exported as it was', async () => {
+  test('an NDJSON import is exported unchanged', async () => {
     const file = await tenant.get(`${PORTS}/export?format=ndjson`);
     expect(file.headers.get('content-disposition')).toBe('attachment; filename="ports.ndjson"');
     expect(linesOf(file.text).map(own).sort(byCode)).toEqual([...rows].sort(byCode));
   });
 
-  test('a CSV export reads alike in an independent parser, and imports again as equal records', async () => {
+  test('an independent parser reads a CSV export alike, and it imports again as equal records', async () => {
     const file = await tenant.get(`${PORTS}/export?format=csv`);
     expect(file.headers.get('content-type')).toBe('text/csv; charset=utf-8');
     const table: string[][] = parse(file.text);
@@ -118,7 +118,7 @@ describe('export and import', () => {
     expect(linesOf(file.text)[0]).not.toHaveProperty('title');
   });
 
-  test('lines that cannot be taken are reported with the numbers they have in the file', async () => {
+  test('rejected lines are reported with their numbers in the file', async () => {
     const path = await make('lines');
     const csv =
       'iata,title,status\r\nAAA,"two\nlines",1\r\nAAA,again,1\r\n\r\nBBB,x,many\r\nCCC,"a ""quoted"" one",\r\nDDD,x\r\nEEE,"x" y,1\r\nFFF,é,2';
@@ -149,7 +149,7 @@ describe('export and import', () => {
     expect(report.errors.map(({ line }: Json) => line)).toEqual([2, 3, 4, 5, 6, 7]);
   });
 
-  test('a header with unknown columns, another content type and a compressed body are refused before anything is written', async () => {
+  test('a header with unknown columns, another content type or a compressed body is refused before anything is written', async () => {
     const path = await make('refused');
     const header = await tenant.post(`${path}/import`, 'iata,zz,createdAt\nA,1,\n', CSV);
     expect(header.status).toBe(400);
@@ -159,7 +159,7 @@ describe('export and import', () => {
     expect((await tenant.get(path)).body.data.total).toBe(0);
   });
 
-  test('an imported record has its event, caused by the system', async () => {
+  test('an imported record emits an event triggered by the system', async () => {
     const path = await make('caused');
     await tenant.post(`${path}/import`, 'iata\nA\nB\n', CSV);
     const { id } = (await tenant.get(path)).body.data.items[0];
@@ -169,7 +169,7 @@ describe('export and import', () => {
     expect(events).toEqual([{ triggered_by: 'system' }]);
   });
 
-  test('an upload that breaks off leaves the batches before it', async () => {
+  test('an aborted upload keeps the batches before it', async () => {
     const path = await make('broken');
     const half = new ReadableStream<Uint8Array>({
       async start(controller) {
@@ -187,7 +187,7 @@ describe('export and import', () => {
     expect(service.logged.join()).not.toContain('unexpectedly');
   });
 
-  test('every value survives its way through a cell, and none reads as a formula', () => {
+  test('every value survives a round trip through a cell, and none reads as a formula', () => {
     const texts = [
       '',
       "'",
@@ -226,7 +226,7 @@ describe('export and import', () => {
 });
 
 describe('memory', () => {
-  test('an import and an export of many records take no more memory than of few', async () => {
+  test('importing and exporting many records takes no more memory than a few', async () => {
     const path = await make('many', [
       { key: 'code', type: 'text' },
       { key: 'n', type: 'integer' },
@@ -245,7 +245,7 @@ describe('memory', () => {
     expect((most - before) / 1e6).toBeLessThan(200);
   });
 
-  test('a reader that leaves an export early sets its connection free', async () => {
+  test('a client that leaves an export early frees its connection', async () => {
     for (let turn = 0; turn < 5; turn++) {
       const reader = await exporting('/api/entities/many/records/export');
       await reader.read();
@@ -256,7 +256,7 @@ describe('memory', () => {
   });
 });
 
-/** An export, as soon as the tenant has a place for it: the service hears a moment later that a reader has left. */
+/** Starts an export as soon as the tenant's limit allows: the service notices a disconnect with a delay. */
 async function exporting(path: string): Promise<ReadableStreamDefaultReader<Uint8Array>> {
   for (;;) {
     const answer = await fetch(service.url + path, { headers: { 'x-api-key': tenant.key } });
@@ -292,14 +292,14 @@ async function download(path: string): Promise<number> {
   return lines;
 }
 
-/** `search` looks at every text field of a record. */
+/** `search` covers every text field of a record. */
 function hasWord({ iata, iso, title, continent, kind }: Airport, beginning: string): boolean {
   const text = [iata, iso, title ?? '', continent, kind].join(' ').normalize('NFKC').toLowerCase();
   return (text.match(/[\p{L}\p{N}\p{M}]+/gu) ?? []).some((word) => word.startsWith(beginning));
 }
 
 describe('lists and aggregates of the airports', () => {
-  test('a list answers as the file does', async () => {
+  test('a list returns what the file contains', async () => {
     const filters = 'continent = "EU" AND status = 1 AND lat > "60" AND kind != "heliport"';
     const answer = await tenant.get(query(PORTS, { filters, sort: 'iso,-iata', limit: '100' }));
     const expected = rows
@@ -309,7 +309,7 @@ describe('lists and aggregates of the airports', () => {
     expect(answer.body.data.items.map(own)).toEqual(expected.slice(0, 100));
   });
 
-  test('aggregates are those of the file, groups in the order of their values', async () => {
+  test('aggregates match the file, groups sorted by their values', async () => {
     const metrics = 'count,sum:lat,avg:status,min:title,max:iata,count:lon';
     const answer = await tenant.get(query(`${PORTS}/aggregate`, { metrics, groupBy: 'continent,kind' }));
     const groups = Object.entries(Object.groupBy(rows, ({ continent, kind }) => JSON.stringify([continent, kind])));
@@ -333,7 +333,7 @@ describe('lists and aggregates of the airports', () => {
     }
   });
 
-  test('an aggregate of what is filtered and searched is that of the list', async () => {
+  test('an aggregate covers the same records as a list with the same filters and search', async () => {
     const asked = { filters: 'iso = "US"', search: 'heliport' };
     const one = await tenant.get(query(`${PORTS}/aggregate`, asked));
     const expected = rows.filter((row) => row.iso === 'US' && hasWord(row, 'heliport')).length;
@@ -344,7 +344,7 @@ describe('lists and aggregates of the airports', () => {
 
 const SCALE = 12;
 
-/** A decimal as a whole number of units of 10^-12. */
+/** A decimal as an integer multiple of 10^-12. */
 function exact(text: string): bigint {
   const [whole = '', fraction = ''] = text.split('.');
   return BigInt(whole + fraction.padEnd(SCALE, '0').slice(0, SCALE));
