@@ -1,5 +1,5 @@
-// One contract, two brokers: Redis where the machine has a server, and the one in this process. Then what only Redis
-// can do: vanish, freeze, come back empty.
+// The broker contract on both implementations, Redis (where a server is installed) and memory; then what only
+// Redis can do: crash, hang, return empty.
 import { afterAll, afterEach, describe, expect, test } from 'bun:test';
 
 import type { Broker } from '../src/runtime/broker/broker.ts';
@@ -31,13 +31,13 @@ function broker(url: string | undefined, prefix = `t${++prefixes}:`): Broker {
 async function until(isTrue: () => boolean, ms = 30_000): Promise<void> {
   const end = Date.now() + ms;
   while (!isTrue()) {
-    if (Date.now() > end) throw new Error('it did not come true in time');
+    if (Date.now() > end) throw new Error('the condition was not met in time');
     await Bun.sleep(5);
   }
 }
 
-/** What a call gives as soon as the broker does not refuse it any more. */
-async function onceBack<T>(call: () => Promise<T>, ms = 10_000): Promise<T> {
+/** The result of a call, retried while the broker rejects with 503. */
+async function retryWhileDown<T>(call: () => Promise<T>, ms = 10_000): Promise<T> {
   const end = Date.now() + ms;
   for (;;) {
     try {
@@ -50,14 +50,14 @@ async function onceBack<T>(call: () => Promise<T>, ms = 10_000): Promise<T> {
 }
 
 /**
- * Tells a story anew under another key until what it gives holds. Loans last some 50 ms by the clocks of processes and
- * of Redis: where this machine holds one of them up for longer, a loan is counted as given back too early or too late.
+ * Runs a scenario under new keys until its check passes. Prefetched hits live for 50 ms by the clocks of the process and
+ * of Redis: a longer stall of either on this machine makes them count as given back too early or too late.
  */
-async function undisturbed(story: (key: string) => Promise<() => void>, rounds = 30): Promise<void> {
+async function retryOnStalls(scenario: (key: string) => Promise<() => void>, rounds = 30): Promise<void> {
   for (let round = 1; ; round++) {
-    const holds = await story(`told ${++keys}`);
+    const check = await scenario(`scenario ${++keys}`);
     try {
-      return holds();
+      return check();
     } catch (error) {
       if (round === rounds) throw error;
     }
@@ -68,22 +68,22 @@ const brokers: [string, string | undefined][] = [['in this process', undefined]]
 if (redis) brokers.push(['on Redis', redis.url]);
 
 describe.each(brokers)('the broker %s', (_, url) => {
-  test('tells subscribers what is published on their channel, until they leave', async () => {
+  test('delivers messages to the subscribers of their channel until they unsubscribe', async () => {
     const one = broker(url);
-    const heard: string[] = [];
-    const leave = await one.subscribe('a', (message) => heard.push(`a ${message}`));
+    const received: string[] = [];
+    const unsubscribe = await one.subscribe('a', (message) => received.push(`a ${message}`));
     await one.subscribe('a', () => {
-      throw new Error('one bad handler keeps no other from hearing');
+      throw new Error('a failing handler does not affect the others');
     });
-    await one.subscribe('b', (message) => heard.push(`b ${message}`));
+    await one.subscribe('b', (message) => received.push(`b ${message}`));
     await one.publish('a', '1');
     await one.publish('b', '2');
-    await until(() => heard.length === 2);
-    await leave();
+    await until(() => received.length === 2);
+    await unsubscribe();
     await one.publish('a', '3');
     await one.publish('b', '4');
-    await until(() => heard.length === 3);
-    expect(heard.sort()).toEqual(['a 1', 'b 2', 'b 4']);
+    await until(() => received.length === 3);
+    expect(received.sort()).toEqual(['a 1', 'b 2', 'b 4']);
     expect(one.connected()).toBe(true);
   });
 
@@ -116,7 +116,7 @@ describe.each(brokers)('the broker %s', (_, url) => {
     expect(await one.read(new Map([['s', '0-0']]), 60_000, 1)).toHaveLength(1);
   });
 
-  test('a reader gets nothing after its time, and an error when the broker closes', async () => {
+  test('a read ends empty at its timeout, and with an error when the broker closes', async () => {
     const one = broker(url);
     const startedAt = performance.now();
     expect(await one.read(new Map([['s', '0-0']]), 60, 10)).toEqual([]);
@@ -127,7 +127,7 @@ describe.each(brokers)('the broker %s', (_, url) => {
     expect(await reading).toMatchObject({ status: 503 });
   });
 
-  test('a reader who continues from the last id misses nothing', async () => {
+  test('a reader that continues from the last id misses nothing', async () => {
     const one = broker(url);
     const seen: string[] = [];
     let last = await one.lastId('s');
@@ -144,7 +144,7 @@ describe.each(brokers)('the broker %s', (_, url) => {
     expect(seen).toEqual(Array.from({ length: 300 }, (_, n) => String(n)));
   });
 
-  test('streams keep about the newest entries they are told to keep', async () => {
+  test('streams keep about the given number of newest entries', async () => {
     const one = broker(url);
     for (let n = 0; n < 600; n++) await one.append('s', { n: String(n) }, 100);
     const kept = await one.read(new Map([['s', '0-0']]), 10, 1_000);
@@ -153,7 +153,7 @@ describe.each(brokers)('the broker %s', (_, url) => {
     expect(kept.at(-1)?.fields.n).toBe('599');
   });
 
-  test('schedules hand out what is due, the earliest first, each member once', async () => {
+  test('schedules return due members, the earliest first, each once', async () => {
     const one = broker(url);
     const now = Date.now();
     await one.schedule('q', 'late', now + 3_600_000);
@@ -185,7 +185,7 @@ describe.each(brokers)('the broker %s', (_, url) => {
     expect((await one.count('k', ms)).count).toBe(1);
   });
 
-  test('of hits at once each is counted; one past a quota is not in the windows after it', async () => {
+  test('concurrent hits are all counted; one past a quota is not counted in later windows', async () => {
     const ask = (one: Broker, times: number, windowMs: number, quota = 5) => {
       const minute = { key: 'minute', windowMs, quota };
       const day = { key: 'day', windowMs: 3_600_000, quota: 70 };
@@ -221,7 +221,7 @@ describe.each(brokers)('the broker %s', (_, url) => {
     ]);
   });
 
-  test('leases are never more than their limit, and run out unless renewed', async () => {
+  test('leases never exceed their limit, and expire unless renewed', async () => {
     const { one, ms } = await retryWhenDelayed(
       600,
       async (ms) => {
@@ -242,7 +242,7 @@ describe.each(brokers)('the broker %s', (_, url) => {
     expect(await one.leaseCount('l')).toBe(1);
   });
 
-  test('a closed broker refuses every call with 503', async () => {
+  test('a closed broker rejects every call with 503', async () => {
     const one = broker(url);
     await one.ping();
     await one.close();
@@ -269,29 +269,29 @@ describe.each(brokers)('the broker %s', (_, url) => {
 if (redis) describeRedis(redis);
 
 function describeRedis(server: PrivateRedis): void {
-  test('the databases of one server hear nothing of each other', async () => {
+  test('the databases of one server do not share channels', async () => {
     const [here, there] = [broker(`${server.url}/0`, 'one:'), broker(`${server.url}/1`, 'one:')];
-    const heard: string[] = [];
-    await here.subscribe('news', (message) => heard.push(`here ${message}`));
-    await there.subscribe('news', (message) => heard.push(`there ${message}`));
+    const received: string[] = [];
+    await here.subscribe('news', (message) => received.push(`here ${message}`));
+    await there.subscribe('news', (message) => received.push(`there ${message}`));
     await there.publish('news', 'first');
     await here.publish('news', 'second');
-    await until(() => heard.includes('there first') && heard.includes('here second'));
-    expect(heard).toHaveLength(2);
+    await until(() => received.includes('there first') && received.includes('here second'));
+    expect(received).toHaveLength(2);
   });
 
-  describe('with Redis gone', () => {
-    test('two processes hear each other and share counters', async () => {
+  describe('on Redis only', () => {
+    test('two processes share channels and counters', async () => {
       const [one, two] = [broker(server.url, 'pair:'), broker(server.url, 'pair:')];
-      const heard: string[] = [];
-      await two.subscribe('a', (message) => heard.push(message));
+      const received: string[] = [];
+      await two.subscribe('a', (message) => received.push(message));
       await one.publish('a', 'hello');
-      await until(() => heard.length === 1);
+      await until(() => received.length === 1);
       await one.count('k', 3_600_000);
       expect((await two.count('k', 3_600_000)).count).toBe(2);
     });
 
-    test('an answer that came while this process was held up counts', async () => {
+    test('a reply that arrived while the event loop was stalled is read', async () => {
       const one = broker(server.url);
       await one.append('s', { n: '1' }, 10);
       const asked = [one.ping(), one.leaseCount('l'), one.read(new Map([['s', '0-0']]), 1, 10)];
@@ -300,10 +300,10 @@ function describeRedis(server: PrivateRedis): void {
       expect(await Promise.all(asked)).toMatchObject([undefined, 0, [{ fields: { n: '1' } }]]);
     });
 
-    test('of hits from several processes at once exactly the quota fits, each with a count of its own', async () => {
+    test('of concurrent hits from several processes exactly the quota is admitted, each with its own count', async () => {
       const several = [broker(server.url, 'pair:'), broker(server.url, 'pair:'), broker(server.url, 'pair:')];
-      const ofItsOwn = Array.from({ length: 60 }, (_, i) => i + 1);
-      await undisturbed(async (key) => {
+      const distinct = Array.from({ length: 60 }, (_, i) => i + 1);
+      await retryOnStalls(async (key) => {
         const windows = [{ key, windowMs: 3_600_000, quota: 60 }];
         const counts: number[] = [];
         for (let round = 0; round < 10; round++) {
@@ -312,15 +312,15 @@ function describeRedis(server: PrivateRedis): void {
         }
         const fitting = counts.filter((count) => count <= 60).sort((a, b) => a - b);
         expect(fitting).toHaveLength(60);
-        return () => expect(fitting).toEqual(ofItsOwn);
+        return () => expect(fitting).toEqual(distinct);
       });
     });
 
-    test('what one process borrowed of a quota and does not use, others can use', async () => {
+    test('hits that one process prefetched and does not use are available to others', async () => {
       const [one, two] = [broker(server.url, 'pair:'), broker(server.url, 'pair:')];
-      await undisturbed(async (key) => {
+      await retryOnStalls(async (key) => {
         const windows = [{ key, windowMs: 3_600_000, quota: 200 }];
-        // Hits in quick succession make the first process borrow some in advance.
+        // A steady rate makes the first process prefetch.
         for (let i = 0; i < 5; i++) await one.countAll(windows);
         const hits = await Promise.all(Array.from({ length: 300 }, () => two.countAll(windows)));
         const fitting = hits.filter(([hit]) => (hit?.count ?? 201) <= 200);
@@ -330,7 +330,7 @@ function describeRedis(server: PrivateRedis): void {
       });
     });
 
-    test('what was borrowed of a window that is over is not given back to the next', async () => {
+    test('hits prefetched in a window that has ended are not given back to the next', async () => {
       const [one, two] = [broker(server.url, 'pair:'), broker(server.url, 'pair:')];
       const windows = [{ key: 'short', windowMs: 30, quota: 1_000 }];
       for (let i = 0; i < 5; i++) await one.countAll(windows);
@@ -341,11 +341,11 @@ function describeRedis(server: PrivateRedis): void {
       expect((await two.countAll(next))[0]?.count).toBe(2);
     });
 
-    test('every call settles with 503 while it is away; on its return all works and subscribers are told', async () => {
+    test('while Redis is down every call fails with 503; after its return all work and subscribers are notified', async () => {
       const one = broker(server.url);
-      const heard: string[] = [];
+      const received: string[] = [];
       let resets = 0;
-      await one.subscribe('a', (message) => heard.push(message));
+      await one.subscribe('a', (message) => received.push(message));
       await one.ping();
       one.onReset(() => resets++);
       const reading = one.read(new Map([['s', '0-0']]), 60_000, 10).catch((error) => error);
@@ -361,14 +361,14 @@ function describeRedis(server: PrivateRedis): void {
       await until(() => !one.connected());
       await server.start();
       await until(() => one.connected() && resets > 0);
-      // Each of its connections comes back by itself.
-      await onceBack(() => one.publish('a', 'back'));
-      await until(() => heard.includes('back'));
+      // Each connection recovers on its own.
+      await retryWhileDown(() => one.publish('a', 'back'));
+      await until(() => received.includes('back'));
       await one.append('s', { n: '1' }, 10);
-      expect(await onceBack(() => one.read(new Map([['s', '0-0']]), 60_000, 10))).toHaveLength(1);
+      expect(await retryWhileDown(() => one.read(new Map([['s', '0-0']]), 60_000, 10))).toHaveLength(1);
     });
 
-    test('a Redis that hangs is answered with 503 within 5 s, and used again when it wakes, with subscribers told', async () => {
+    test('while Redis hangs calls fail with 503 within 5 s; after it wakes they work and subscribers are notified', async () => {
       const one = broker(server.url);
       await one.ping();
       let resets = 0;
@@ -379,7 +379,7 @@ function describeRedis(server: PrivateRedis): void {
       expect(await within(5_000, hung)).toMatchObject({ status: 503 });
       await until(() => !one.connected());
       server.thaw();
-      await onceBack(() => one.ping());
+      await retryWhileDown(() => one.ping());
       await until(() => one.connected() && resets > 0);
     });
   });

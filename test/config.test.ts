@@ -1,4 +1,4 @@
-// The environment: defaults, and what is said about a value that is not accepted.
+// The environment: defaults, and the messages about invalid values.
 // Contract: decisions#configuration.
 import { describe, expect, test } from 'bun:test';
 import { mkdtemp, rm, stat } from 'node:fs/promises';
@@ -48,7 +48,7 @@ describe('defaults', () => {
     expect(readConfig({ PORT: '', LOG_LEVEL: ' ' })).toMatchObject({ port: 3000, logLevel: 'info' });
   });
 
-  test('several secrets, separated by commas, are all taken', () => {
+  test('several secrets, separated by commas, are all accepted', () => {
     expect(readConfig({ ...REAL, ADMIN_SECRET: 'first-secret, second-secret' }).adminSecrets).toEqual([
       'first-secret',
       'second-secret',
@@ -79,7 +79,7 @@ describe('faults', () => {
     ['ADMIN_SECRET', ',', 'one or more secrets of at least 8 characters, separated by commas'],
     ['JWT_SECRET', 'long enough,,long enough', 'one or more secrets of at least 8 characters, separated by commas'],
   ] as const) {
-    test(`${name}=${value} is refused with what would be accepted`, () => {
+    test(`${name}=${value} is rejected with the accepted values`, () => {
       const faults = faultsOf({ [name]: value });
       expect(faults).toHaveLength(1);
       expect(faults[0]).toStartWith(`${name}: `);
@@ -87,25 +87,25 @@ describe('faults', () => {
     });
   }
 
-  test('every fault is named at once', () => {
+  test('all faults are reported together', () => {
     const faults = faultsOf({ PORT: 'x', DEMO: 'x', LOG_LEVEL: 'x' });
     expect(faults.map((fault) => fault.split(':')[0])).toEqual(['PORT', 'DEMO', 'LOG_LEVEL']);
   });
 
-  test('values that may hold a secret are not repeated', () => {
+  test('values that may contain secrets are not repeated', () => {
     const faults = faultsOf({ ADMIN_SECRET: 'hushush', REDIS_URL: 'rdis://u:hushush@h', DATABASE_URL: 'pg://hushush' });
     expect(faults).toHaveLength(3);
     expect(faults.join()).not.toContain('hushush');
   });
 
-  test('a real database needs its secrets', () => {
+  test('a real database requires secrets', () => {
     expect(faultsOf({ DATABASE_URL: 'postgres://h/db' })).toEqual([
       'ADMIN_SECRET: required when DATABASE_URL is set',
       'JWT_SECRET: required when DATABASE_URL is set',
     ]);
   });
 
-  test('WORKERS above 1 needs DATABASE_URL and REDIS_URL', () => {
+  test('WORKERS above 1 requires DATABASE_URL and REDIS_URL', () => {
     const said = 'WORKERS: 2 needs DATABASE_URL and REDIS_URL; without them only 1 is accepted';
     expect(faultsOf({ WORKERS: '2' })).toEqual([said]);
     expect(faultsOf({ ...REAL, WORKERS: '2' })).toEqual([said]);
@@ -113,7 +113,7 @@ describe('faults', () => {
   });
 });
 
-test('generated secrets are kept in DATA_DIR for their owner alone, and are the same at the next start', async () => {
+test('generated secrets are stored in DATA_DIR, readable by the owner only, and reused at the next start', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'svc-config-'));
   const first = withGeneratedSecrets(readConfig({ DATA_DIR: dataDir }));
   expect(first.adminSecrets[0]).toMatch(/^[\w-]{43}$/);

@@ -1,5 +1,5 @@
-// The embedded database through the ordinary client: what a real server does and the service relies on, the same
-// faults as there, and data that outlives the process.
+// The embedded database through the normal client: what the service relies on of a real server, the same
+// faults, and data that survives the process.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -39,7 +39,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-test('many connections at once get their own answers, in and out of transactions, long and short', async () => {
+test('concurrent connections get their own results, in and out of transactions, long and short', async () => {
   await db.exec('create table own_answers (n int primary key)');
   let wrong = 0;
   const ask = async (n: number, i: number): Promise<{ n: number } | undefined> => {
@@ -76,14 +76,14 @@ test('vectors with HNSW, partitions, concurrent index builds and text search wor
   expect(text).toMatchObject({ found: true });
 });
 
-test('letters beyond ASCII change case, and text sorts by code point', async () => {
+test('case folding covers non-ASCII letters, and text sorts by code point', async () => {
   const row = await db.first(
     sql`select lower('ÄÉ') as low, upper('äé') as up, 'Ä' ilike 'ä' as alike, 'z' < 'ä' as sorts`,
   );
   expect(row).toMatchObject({ low: 'äé', up: 'ÄÉ', alike: true, sorts: true });
 });
 
-test('a stream keeps nobody else waiting', async () => {
+test('a stream blocks no other connection', async () => {
   let rows = 0;
   for await (const batch of db.stream(sql`select n from generate_series(1, 3000) n`, 1000)) {
     rows += batch.length;
@@ -92,9 +92,9 @@ test('a stream keeps nobody else waiting', async () => {
   expect(rows).toBe(3000);
 });
 
-test('slow work in the database does not hold up the thread that serves requests', async () => {
+test('slow work in the database does not block the thread that serves requests', async () => {
   const slow = sql`select count(*) from generate_series(1, 700000) n where n::text like '%7%'`;
-  // The longest that this thread was held up, as a share of the time that the work took.
+  // The longest stall of this thread, relative to the duration of the work.
   const heldUp = async (): Promise<number> => {
     let longest = 0;
     let tickedAt = performance.now();
@@ -111,13 +111,13 @@ test('slow work in the database does not hold up the thread that serves requests
   expect(await fastest(0.5, heldUp)).toBeLessThan(0.5);
 });
 
-test('a wrong password is refused', async () => {
+test('a wrong password is rejected', async () => {
   const stranger = openDatabase({ url: embedded.url.replace(/:[^:@]+@/, ':guess@'), log });
   expect(await stranger.ping().catch((error) => error)).toMatchObject({ code: '28P01' });
   await stranger.close();
 });
 
-test('connections that are cut are rolled back, lose no acknowledged write and leave nothing behind', async () => {
+test('broken connections are rolled back, lose no acknowledged write and leave no session state', async () => {
   const before = await preparedStatements();
   const through = openDatabase({ url: proxy.address(embedded.url), log });
   await writeWhile(through, async (written) => {
@@ -127,11 +127,11 @@ test('connections that are cut are rolled back, lose no acknowledged write and l
     }
   });
   await through.close();
-  // The connections that stay have prepared a few themselves.
+  // The remaining connections have prepared a few statements.
   while ((await preparedStatements()) - before >= 10) await sleep(10);
 });
 
-test('an outage under load loses nothing, and service is back by itself within 10 s', async () => {
+test('an outage under load loses nothing, and service recovers within 10 s', async () => {
   const through = openDatabase({ url: proxy.address(embedded.url), log });
   await writeWhile(through, async (written) => {
     await written(50);
@@ -142,14 +142,14 @@ test('an outage under load loses nothing, and service is back by itself within 1
   await through.close();
 });
 
-test('a burst behind slow calls loses no write', async () => {
-  // One engine works off the whole queue: on a slow machine that takes longer than a request may.
+test('a burst of calls behind slow ones loses no write', async () => {
+  // One engine processes the whole queue, which on a slow machine takes longer than a request may.
   const small = openDatabase({ url: embedded.url, log, max: 3, queryTimeoutMs: 60_000 });
   await burst(small, () => sleep(50));
   await small.close();
 });
 
-test('kill -9 loses no acknowledged write, and a stale lock does not keep the next start out', async () => {
+test('kill -9 loses no acknowledged write, and the stale lock does not prevent the next start', async () => {
   const home = await mkdtemp(join(tmpdir(), 'embedded-kill-'));
   await copyEmbedded(home);
   const acknowledged: number[] = [];
@@ -164,7 +164,7 @@ test('kill -9 loses no acknowledged write, and a stale lock does not keep the ne
   await rm(home, { recursive: true, force: true });
 });
 
-test('an engine that fails under a gateway is reported, not left to hang', async () => {
+test('a failure of the engine is reported, and calls do not hang', async () => {
   const { Multiplexer } = await import('../src/runtime/embedded/multiplexer.ts');
   const run = (): Promise<void> => Promise.reject(new Error('the engine aborted'));
   const reported = Promise.withResolvers<unknown>();
@@ -183,12 +183,12 @@ test('an engine that fails under a gateway is reported, not left to hang', async
   await through.close();
 });
 
-test('a second process on the same directory is refused with a message that says why', async () => {
+test('a second process on the same directory is rejected with the reason', async () => {
   const refusal = await startEmbedded(directory, log).catch((error: Error) => error.message);
   expect(refusal).toContain(`process ${process.pid} already uses this data directory`);
 });
 
-test('a lock whose holder is gone is taken over, also when its process number lives on', async () => {
+test('a lock whose owner is gone is taken over, even when its process id is in use', async () => {
   const home = await mkdtemp(join(tmpdir(), 'embedded-lock-'));
   const { lockFile } = await import('../src/runtime/embedded/lock-file.ts');
   const path = join(home, 'lock');
@@ -201,7 +201,7 @@ test('a lock whose holder is gone is taken over, also when its process number li
   await rm(home, { recursive: true, force: true });
 });
 
-test('a lock whose holder is too busy to answer stays its own, as long as that process is there', async () => {
+test('a lock whose owner is too busy to answer is kept while that process exists', async () => {
   const home = await mkdtemp(join(tmpdir(), 'embedded-lock-'));
   const { lockFile } = await import('../src/runtime/embedded/lock-file.ts');
   const path = join(home, 'lock');
@@ -223,12 +223,12 @@ async function preparedStatements(): Promise<number> {
   return (await db.first<{ n: number }>(sql`select count(*) as n from pg_prepared_statements`))?.n ?? 0;
 }
 
-/** Starts the writing process, kills it after `count` acknowledgements, and resolves to what it was told. */
+/** Starts the writing process, kills it after `count` acknowledgements, and resolves to the acknowledged values. */
 async function killedWhileWriting(home: string, count: number): Promise<number[]> {
   const child = spawn(process.execPath, [CHILD, home], { stdio: ['ignore', 'pipe', 'inherit'] });
   let said = '';
   await new Promise<void>((resolve, reject) => {
-    child.once('exit', () => reject(new Error('the writer ended by itself')));
+    child.once('exit', () => reject(new Error('the writer ended early')));
     child.stdout.on('data', (text) => {
       said += text;
       if (said.split('\n').length > count) resolve();

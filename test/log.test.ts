@@ -1,4 +1,4 @@
-// The log: one JSON line an entry, levels, fields that stay, errors with cause and stack, and no secrets, ever.
+// The log: one JSON line per entry, levels, bound fields, errors with cause and stack, and no secrets.
 import { expect, test } from 'bun:test';
 
 import { createLog, type LogLevel } from '../src/runtime/log.ts';
@@ -65,7 +65,7 @@ test.each([
   expect(lines.join('')).toContain('[redacted]');
 });
 
-test('fields with the names of secrets are hidden whatever they hold', () => {
+test('fields named like secrets are redacted whatever their value', () => {
   const { log, last } = capture();
   log.info('m', {
     authorization: 'x',
@@ -93,7 +93,7 @@ test('errors are written with stack, cause and code', () => {
   expect(last().error.stack).toContain('log.test.ts');
 });
 
-test('values that JSON cannot hold do not break an entry', () => {
+test('values that JSON cannot represent do not break an entry', () => {
   const { log, last } = capture();
   const loop: Record<string, unknown> = { big: 10n, bytes: new Uint8Array(3), at: new Date(Number.NaN), call: () => 1 };
   loop.self = loop;

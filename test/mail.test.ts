@@ -11,8 +11,8 @@ import { freePort } from './support/private-servers.ts';
 import { startService, type TestService } from './support/service.ts';
 import { durationOf, fastest, retryWhenDelayed } from './support/timing.ts';
 
-/** A mail server on this machine. `refuse` decides, for the nth connection's mail, an SMTP code or null to take it. */
-async function sink(refuse: (nth: number) => number | null = () => null, given?: number) {
+/** A local mail server. `reject` returns, for the nth connection's mail, an SMTP code, or null to accept it. */
+async function sink(reject: (nth: number) => number | null = () => null, given?: number) {
   const received: { to: string[]; text: string }[] = [];
   let attempts = 0;
   const server = new SMTPServer({
@@ -22,8 +22,8 @@ async function sink(refuse: (nth: number) => number | null = () => null, given?:
       const chunks: Buffer[] = [];
       stream.on('data', (chunk: Buffer) => chunks.push(chunk));
       stream.on('end', () => {
-        const code = refuse(++attempts);
-        if (code !== null) return callback(Object.assign(new Error('refused'), { responseCode: code }));
+        const code = reject(++attempts);
+        if (code !== null) return callback(Object.assign(new Error('rejected'), { responseCode: code }));
         const to = session.envelope.rcptTo.map(({ address }) => address);
         received.push({ to, text: decoded(Buffer.concat(chunks).toString()) });
         callback();
@@ -70,7 +70,7 @@ async function open(smtpUrl: string | null, retryAfterMs: number[] = [5, 10, 15]
 const MESSAGE = { to: 'ada@example.com', subject: 'Hello', text: 'A link:\nhttp://localhost/?token=canary-token\n' };
 
 describe('mail', () => {
-  test('goes to the mail server, whole, and is logged without its text', async () => {
+  test('reaches the mail server complete, and is logged without its text', async () => {
     const smtp = await sink();
     const { mail, logged, kept } = await open(smtp.url);
     mail.send(MESSAGE);
@@ -84,7 +84,7 @@ describe('mail', () => {
     await smtp.stop();
   });
 
-  test('that the server refuses for now is sent again; what it refuses for good is kept as a file at once', async () => {
+  test('rejected temporarily is sent again; rejected permanently it is written to a file at once', async () => {
     const busy = await sink((nth) => (nth <= 2 ? 451 : null));
     const first = await open(busy.url);
     first.mail.send(MESSAGE);
@@ -101,7 +101,7 @@ describe('mail', () => {
     await Promise.all([busy.stop(), strict.stop()]);
   });
 
-  test('waits for a server that is away, and is kept as a file when it does not come back', async () => {
+  test('waits while the server is down, and is written to a file when it stays down', async () => {
     const gone = await sink();
     await gone.stop();
     const { mail, kept, logged } = await open(gone.url);
@@ -119,12 +119,12 @@ describe('mail', () => {
   });
 
   test('is not lost at shutdown: one last attempt, then a file', async () => {
-    // The last attempts have as long as the shutdown waits for them.
+    // The last attempts have as much time as the shutdown grants.
     await retryWhenDelayed(LIMITS.mail.closeMs, async () => {
       const smtp = await sink(() => 451);
       const { mail, kept, logged } = await open(smtp.url, [600_000]);
       for (let i = 0; i < 5; i++) mail.send(MESSAGE);
-      // Until each pauses: a first attempt whose answer comes after the shutdown began is the last one.
+      // Waits until each pauses: a first attempt answered after the shutdown began would be the last one.
       const pausing = () => logged.join('').match(/could not be sent/g)?.length ?? 0;
       while (pausing() < 5) await new Promise((resolve) => setTimeout(resolve, 5));
       await mail.close();
@@ -134,10 +134,10 @@ describe('mail', () => {
     });
   });
 
-  test('that a server takes no notice of is kept as a file when the shutdown has waited for it', async () => {
-    const deaf = createServer(() => undefined);
-    await new Promise<void>((resolve) => deaf.listen(0, '127.0.0.1', resolve));
-    const { port } = deaf.address() as AddressInfo;
+  test('that the server does not answer is written to a file after the shutdown’s grace period', async () => {
+    const silent = createServer(() => undefined);
+    await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+    const { port } = silent.address() as AddressInfo;
     const limitMs = LIMITS.mail.closeMs + 1_000;
     const closing = async (): Promise<number> => {
       const { mail, kept } = await open(`smtp://127.0.0.1:${port}`);
@@ -147,10 +147,10 @@ describe('mail', () => {
       return ms;
     };
     expect(await fastest(limitMs, closing)).toBeLessThan(limitMs);
-    deaf.close();
+    silent.close();
   });
 
-  test('has one addressee and one subject line, whatever tenants write into them', async () => {
+  test('has one recipient and one subject line, whatever tenants write into them', async () => {
     const smtp = await sink();
     const { mail } = await open(smtp.url);
     mail.send({ ...MESSAGE, subject: 'Hi\r\nBcc: eve@example.com\r\n\r\nbody' });
@@ -161,7 +161,7 @@ describe('mail', () => {
     await smtp.stop();
   });
 
-  test('past a thousand waiting is dropped and said so, never held up', async () => {
+  test('beyond a thousand in the queue is dropped and logged', async () => {
     const { mail, logged } = await open(null);
     const never = new Promise<undefined>(() => undefined);
     for (let i = 0; i < LIMITS.mail.queuedMax + 5; i++) mail.send(() => never);
@@ -179,14 +179,14 @@ describe('a mail server that hangs', () => {
   });
   afterAll(async () => service.stop());
 
-  test('neither fails nor slows the requests that send mail; links begin with APP_URL', async () => {
+  test('neither fails nor slows requests that send mail; links begin with APP_URL', async () => {
     const tenant = await service.tenant();
     const times: number[] = [];
     for (let i = 0; i < 10; i++) {
       const body = { email: `slow${i}@example.com`, name: 'S', role: 'member' };
       times.push(await durationOf(async () => expect((await tenant.post('/api/users', body)).status).toBe(201)));
     }
-    // One that waited for its mail would take all the time in which that is tried again.
+    // A request that waited for its mail would take as long as all retries.
     expect(Math.min(...times)).toBeLessThan(1_000);
     await service.app.mail.close();
     const directory = join(service.app.config.dataDir, 'mail');

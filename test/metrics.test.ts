@@ -1,5 +1,5 @@
-// Metrics: who reads them, that Prometheus can, that requests are counted under their route's template and
-// nothing of a tenant, a record or a secret is told; and what the log tells of a request.
+// Metrics: who may read them, that they are valid for Prometheus, that requests are counted by route template,
+// and that they reveal no tenant, record or secret; and what the log contains about a request.
 // Contract: decisions#metrics, decisions#configuration.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { execFileSync } from 'node:child_process';
@@ -24,7 +24,7 @@ afterAll(async () => service.stop());
 
 const text = async (): Promise<string> => (await service.admin.get('/metrics')).text;
 
-/** The value of the one sample whose name and labels are exactly these; 0 where there is none. */
+/** The value of the only sample with exactly this name and these labels; 0 when there is none. */
 function sample(from: string, name: string, labels: Record<string, string> = {}): number {
   const braces = Object.entries(labels).map(([label, value]) => `${label}="${value}"`);
   const start = `${name}${braces.length > 0 ? `{${braces.join(',')}}` : ''} `;
@@ -38,7 +38,7 @@ function requests(from: string, method: string, route: string, status: number): 
   return sample(from, `${NAME}_count`, labels);
 }
 
-test('METRICS_TOKEN as bearer token and the super-admin may read them, and nobody else', async () => {
+test('METRICS_TOKEN as bearer token and the super-admin may read them, no other caller may', async () => {
   const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
   const read = await service.anonymous.get('/metrics', bearer(TOKEN));
   expect([read.status, read.headers.get('content-type')]).toEqual([200, 'text/plain; version=0.0.4; charset=utf-8']);
@@ -69,13 +69,13 @@ test('every family has its HELP and TYPE, every sample a family, every histogram
   expect(counts).toEqual(counts.toSorted((a, b) => a - b));
 });
 
-test('promtool finds nothing to mend, where the machine has it', async () => {
+test('promtool reports nothing, where it is installed', async () => {
   const promtool = [process.env.PROMTOOL ?? '', '/usr/bin/promtool'].find((path) => path !== '' && existsSync(path));
   const checked = promtool === undefined ? '' : execFileSync(promtool, ['check', 'metrics'], { input: await text() });
   expect(String(checked)).toBe('');
 });
 
-test('requests are counted by method, route template and status, whatever they ask for', async () => {
+test('requests are counted by method, route template and status', async () => {
   const before = await text();
   const list = '/api/entities/:entityName/records';
   await tenant.get('/api/entities/secretive/records?limit=1&x=/a/b');
@@ -95,14 +95,14 @@ test('requests are counted by method, route template and status, whatever they a
   expect(more('GET', '', 404)).toBe(1);
 });
 
-test('they tell nothing of tenants, records, ids or secrets', async () => {
+test('they contain no tenants, records, ids or secrets', async () => {
   const all = await text();
   for (const hidden of [tenant.slug, tenant.id, tenant.key, 'secretive', 'canary', 'not-an-id', ADMIN_SECRET, TOKEN]) {
     expect(all).not.toContain(hidden);
   }
 });
 
-test('they tell of the connections to Postgres and of the process', async () => {
+test('they cover the connections to Postgres and the process', async () => {
   const all = await text();
   expect(sample(all, 'svc_db_pool_size')).toBeGreaterThan(0);
   await becomes(0, 'svc_db_pool_waiting');
@@ -111,7 +111,7 @@ test('they tell of the connections to Postgres and of the process', async () => 
   expect(Math.abs(sample(all, 'process_start_time_seconds') - Date.now() / 1_000)).toBeLessThan(3_600);
 });
 
-/** Waits for a sample's value; fails with what it is instead. */
+/** Waits until a sample has this value; fails with its actual value. */
 async function becomes(value: number, name: string, labels: Record<string, string> = {}): Promise<void> {
   let found = Number.NaN;
   for (const endsAt = Date.now() + 60_000; found !== value && Date.now() < endsAt; ) {
@@ -121,7 +121,7 @@ async function becomes(value: number, name: string, labels: Record<string, strin
   expect(found, name).toBe(value);
 }
 
-test('they tell how many streams and sockets are open', async () => {
+test('they count open streams and sockets', async () => {
   const stream = await connectEvents(service.url, tenant.slug, tenant.key);
   await becomes(1, 'svc_sse_connections');
   stream.close();
@@ -136,7 +136,7 @@ test('they tell how many streams and sockets are open', async () => {
   await becomes(0, 'svc_ws_connections');
 });
 
-test('they tell of attempts to deliver webhooks, by what became of the delivery', async () => {
+test('they measure webhook attempts, by the outcome of the delivery', async () => {
   const receiver = await startReceiver();
   const wanted = { entity_name: 'secretive', event_types: ['record.created'], url: receiver.url };
   await tenant.post('/api/webhooks/subscriptions', wanted);
@@ -147,11 +147,11 @@ test('they tell of attempts to deliver webhooks, by what became of the delivery'
   await receiver.stop();
 });
 
-test('the log names every request by its id, and holds no secret', async () => {
+test('the log has every request with its id, and no secret', async () => {
   const id = `trace-${tenant.slug}`;
   await tenant.get('/api/entities/none', { 'x-request-id': id });
   await service.anonymous.get('/metrics', { authorization: `Bearer ${TOKEN}`, 'x-request-id': id });
-  // Under Deno lines come from another process: later than the answers, and the last one maybe in part.
+  // Under Deno lines come from another process: after the responses, and the last one possibly incomplete.
   const named = () => service.logged.filter((line) => line.includes(id) && line.trimEnd().endsWith('}'));
   await until(
     () => named().length > 1,
@@ -218,7 +218,7 @@ describe('the text', () => {
     );
   });
 
-  test('knows a path by its template: fixed parts before parameters, parameters before the rest', async () => {
+  test('finds a path’s template: fixed segments before parameters, parameters before the wildcard', async () => {
     const app = { metrics: new Metrics() } as TestService['app'];
     const paths = ['/a/:id', '/a/fixed', '/a/:id/b', '/app/*', '/', '/*', '/a/fixed/c'];
     const measure = requestMetrics(

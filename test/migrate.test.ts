@@ -1,4 +1,4 @@
-// Migrations on the database at hand: in order, once, whoever starts at the same time, and never changed afterwards.
+// Migrations: in order, once even when processes start together, and immutable once applied.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -48,7 +48,7 @@ const write = (name: string, text: string): Promise<void> => writeFile(join(dire
 const runs = async (): Promise<string[]> =>
   (await db.rows<{ name: string }>(sql`select name from platform.runs`)).map(({ name }) => name);
 
-test('migrations run in order of their numbers, and a second start runs none', async () => {
+test('migrations run in the order of their numbers, and a second start runs none', async () => {
   expect(await migrate(db, directory)).toEqual(['0001_first.sql', '0002_second.sql']);
   expect(await migrate(db, directory)).toEqual([]);
   expect(await runs()).toEqual(['first', 'second']);
@@ -61,7 +61,7 @@ test('two processes that start together run each migration once', async () => {
   expect(await runs()).toEqual(['first', 'second', 'third']);
 });
 
-test('a migration that fails leaves nothing of itself, and runs when it has been mended', async () => {
+test('a failed migration is rolled back, and runs once it has been fixed', async () => {
   await write('0003_broken.sql', `insert into platform.runs values ('half'); select 1 / 0;`);
   const error = await migrate(db, directory).catch((thrown: Error) => thrown);
   expect(error).toMatchObject({ message: 'migration 0003_broken.sql failed', cause: { code: '22012' } });
@@ -78,7 +78,7 @@ test('a migration changed after it was applied stops the start', async () => {
   );
 });
 
-test('two migrations of one number stop the start', async () => {
+test('two migrations with one number stop the start', async () => {
   await write('0002_again.sql', 'select 1;');
   await expect(migrate(db, directory)).rejects.toThrow('two migrations are numbered 0002');
 });

@@ -1,5 +1,5 @@
-// Liveness and readiness, and what is kept for how long: partitions of events by day, answers under an
-// Idempotency-Key, admin sessions. Workers are driven by their rounds.
+// Liveness and readiness, and retention: event partitions by day, responses under an Idempotency-Key, admin
+// sessions. Workers are driven round by round.
 // Contract: decisions#operations, decisions#retention.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import process from 'node:process';
@@ -18,14 +18,14 @@ const NEVER = new AbortController().signal;
 const DAY_MS = 86_400_000;
 
 describe('health', () => {
-  test('/health and /ready answer in the envelope, to anybody', async () => {
+  test('/health and /ready answer in the envelope without a credential', async () => {
     for (const path of ['/health', '/ready']) {
       const answer = await service.anonymous.get(path);
       expect([answer.status, answer.body]).toEqual([200, { success: true, data: { status: 'ok' } }]);
     }
   });
 
-  test('/ready answers 503 while starting or draining, /health does not', async () => {
+  test('/ready answers 503 while starting or shutting down, /health does not', async () => {
     service.app.isReady = false;
     const ready = await service.anonymous.get('/ready');
     const health = await service.anonymous.get('/health');
@@ -36,11 +36,11 @@ describe('health', () => {
 });
 
 describe('partitions of events', () => {
-  // Autovacuum may hold the table for longer than a partition waits for it.
+  // Autovacuum may lock the table for longer than the creation of a partition waits.
   beforeAll(() => service.app.db.exec('alter table platform.events_default set (autovacuum_enabled = false)'));
   afterAll(() => service.app.db.exec('alter table platform.events_default reset (autovacuum_enabled)'));
 
-  // Days that no other test and no clock comes to, a new one for each test.
+  // Days that no other test and no clock reaches, a new one for each test.
   let today = new Date('2031-03-01T12:00:00Z');
   beforeEach(() => {
     today = new Date(today.getTime() + 100 * DAY_MS);
@@ -70,7 +70,7 @@ describe('partitions of events', () => {
     return row?.partition ?? '';
   }
 
-  test('today and the next three days have one, made once however many processes ask at the same time', async () => {
+  test('today and the next three days have one, created once however many processes try at the same time', async () => {
     const made = await Promise.all([1, 2, 3].map(() => ensurePartitions(service.app, today)));
     expect(made.reduce((sum, count) => sum + count)).toBe(4);
     expect(await partitions()).toEqual(expect.arrayContaining([0, 1, 2, 3].map(dayOf)));
@@ -79,9 +79,9 @@ describe('partitions of events', () => {
     await drop(...[0, 1, 2, 3].map(dayOf));
   });
 
-  // The embedded database has one session: there nobody has to wait.
+  // The embedded database has a single session, so nothing waits there.
   if (process.env.DATABASE_URL) {
-    test('who makes them waits for its turn, however long another takes', async () => {
+    test('creating them waits for a process that already does, however long it takes', async () => {
       const { made } = await service.app.db.slow.begin(async (tx) => {
         await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform.events partitions'))`);
         const made = ensurePartitions(service.app, today);
@@ -93,7 +93,7 @@ describe('partitions of events', () => {
     });
   }
 
-  test('a day whose events lie in the default partition leaves them there, and the other days get theirs', async () => {
+  test('a day with events in the default partition gets none, and the other days get theirs', async () => {
     const at = new Date(today.getTime() + DAY_MS).toISOString();
     expect(await insertEvent(at)).toBe('platform.events_default');
     expect(await ensurePartitions(service.app, today)).toBe(3);
@@ -102,8 +102,8 @@ describe('partitions of events', () => {
     await drop(...[0, 2, 3].map(dayOf));
   });
 
-  test('events are kept 30 days, wherever they lie, and then dropped', async () => {
-    // A year back: everything that other tests write is younger.
+  test('events are kept 30 days in any partition, and then dropped', async () => {
+    // A year back: everything that other tests write is newer.
     const now = new Date(Date.now() - 365 * DAY_MS);
     const daysBefore = (days: number): Date => new Date(now.getTime() - days * DAY_MS);
     await ensurePartitions(service.app, daysBefore(33));
@@ -140,7 +140,7 @@ describe('what expires', () => {
     return row?.n ?? 0;
   }
 
-  test('an answer under an Idempotency-Key is kept 24 hours', async () => {
+  test('a response under an Idempotency-Key is kept 24 hours', async () => {
     for (const key of ['old', 'young']) {
       await tenant.post('/api/entities/notes/records', { title: key }, { 'idempotency-key': key });
     }

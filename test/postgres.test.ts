@@ -1,5 +1,5 @@
-// The database pool on a real server where one is installed, else on the embedded one: values, transactions, streams,
-// deadlines, and every way in which a connection can be lost.
+// The database pool, on a real server where one is installed, else on the embedded one: values, transactions,
+// streams, deadlines, and every way to lose a connection.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -86,7 +86,7 @@ describe('values', () => {
     });
   });
 
-  test('an undefined value is refused before anything is sent', async () => {
+  test('an undefined value is rejected before anything is sent', async () => {
     expect((await failure(db.rows(sql`select ${undefined}::text`))).message).toContain('$1');
     expect((await failure(db.rows(sql`select ${['a', undefined]}::text[]`))).message).toContain('undefined');
   });
@@ -125,13 +125,13 @@ describe('errors and transactions', () => {
     expect(await db.begin(async (tx) => (await tx.rows(sql`insert into steps values (1) returning n`)).length)).toBe(1);
     const thrown = db.begin(async (tx) => {
       await tx.rows(sql`insert into steps values (2)`);
-      throw new Error('changed my mind');
+      throw new Error('aborted by the caller');
     });
-    expect((await failure(thrown)).message).toBe('changed my mind');
+    expect((await failure(thrown)).message).toBe('aborted by the caller');
     expect(await db.rows(sql`select n from steps`)).toHaveLength(1);
   });
 
-  test('a transaction in which a failure was swallowed is reported as failed, not as committed', async () => {
+  test('a transaction that swallowed a failure is reported as failed, not as committed', async () => {
     await db.exec('create table if not exists swallowed (n int); truncate swallowed');
     const call = db.begin(async (tx) => {
       await tx.rows(sql`insert into swallowed values (1)`);
@@ -142,7 +142,7 @@ describe('errors and transactions', () => {
     expect(await db.rows(sql`select n from swallowed`)).toHaveLength(0);
   });
 
-  test('queries issued at once in one transaction run one after another', async () => {
+  test('concurrent queries in one transaction run one after another', async () => {
     await db.exec('create table if not exists at_once (n int); truncate at_once');
     await db.begin(async (tx) => {
       await Promise.all(Array.from({ length: 40 }, (_, n) => tx.rows(sql`insert into at_once values (${n})`)));
@@ -152,14 +152,14 @@ describe('errors and transactions', () => {
 });
 
 describe('streams', () => {
-  test('a stream hands out every row in batches', async () => {
+  test('a stream yields every row in batches', async () => {
     const sizes: number[] = [];
     for await (const batch of db.stream(sql`select n from generate_series(1, ${25}::int) n`, 10))
       sizes.push(batch.length);
     expect(sizes).toEqual([10, 10, 5]);
   });
 
-  test('streams whose readers stand still keep no slow work waiting', async () => {
+  test('stalled stream readers do not block slow work', async () => {
     const query = sql`select n from generate_series(1, 100) n`;
     const stalled = Array.from({ length: 4 }, () => db.stream(query, 10)[Symbol.asyncIterator]());
     await Promise.all(stalled.map((stream) => stream.next()));
@@ -167,7 +167,7 @@ describe('streams', () => {
     await Promise.all(stalled.map((stream) => stream.return?.()));
   });
 
-  test('a stream that is left early, or fails, frees its connection', async () => {
+  test('a stream that ends early or fails releases its connection', async () => {
     for (let i = 0; i < 4; i++) {
       for await (const batch of db.stream(sql`select n from generate_series(1, 100) n`, 10)) {
         expect(batch).toHaveLength(10);
@@ -183,7 +183,7 @@ describe('streams', () => {
 });
 
 describe('losing the database', () => {
-  test('a burst behind slow calls loses no write', async () => {
+  test('a burst of calls behind slow ones loses no write', async () => {
     const small = openDatabase({ url, log, max: 3 });
     const cut = (): Promise<unknown> =>
       db.rows(sql`select pg_terminate_backend(pid) from pg_stat_activity where state = 'idle in transaction'`);
@@ -209,7 +209,7 @@ describe('losing the database', () => {
     await through.close();
   });
 
-  test('an immediate restart under load loses nothing, and service is back by itself within 10 s', async () => {
+  test('an immediate restart under load loses nothing, and service recovers within 10 s', async () => {
     const through = server ? db : openDatabase({ url: proxy.address(url), log });
     await writeWhile(through, async (written) => {
       await written(100);
@@ -222,17 +222,16 @@ describe('losing the database', () => {
     if (through !== db) await through.close();
   });
 
-  const refused = async (db: Database): Promise<void> =>
-    expect(await failure(db.ping())).toMatchObject({ status: 503 });
+  const fails = async (db: Database): Promise<void> => expect(await failure(db.ping())).toMatchObject({ status: 503 });
 
-  test('a database that refuses connections is answered with 503 within 5 s, later at once, and used again on return', async () => {
+  test('while the database refuses connections calls fail with 503 within 5 s, later at once, until it is back', async () => {
     const outage = async (): Promise<number> => {
       const through = openDatabase({ url: proxy.address(url), log });
       await through.ping();
       proxy.refuse(true);
       await sleep(50);
-      const ms = await durationOf(() => refused(through));
-      expect(await fastest(1_000, () => durationOf(() => refused(through)))).toBeLessThan(1_000);
+      const ms = await durationOf(() => fails(through));
+      expect(await fastest(1_000, () => durationOf(() => fails(through)))).toBeLessThan(1_000);
       proxy.refuse(false);
       await answersWithin(through, 10_000);
       await through.close();
@@ -241,7 +240,7 @@ describe('losing the database', () => {
     expect(await fastest(5_000, outage)).toBeLessThan(5_000);
   });
 
-  test('a database that goes silent is answered with 503 within 5 s, in and out of transactions', async () => {
+  test('when the database stops responding calls fail with 503 within 5 s, inside and outside transactions', async () => {
     const silence = async (): Promise<number> => {
       const through = openDatabase({ url: proxy.address(url), log, max: 3 });
       await through.ping();
@@ -266,15 +265,15 @@ describe('losing the database', () => {
     expect(await fastest(5_000, silence)).toBeLessThan(5_000);
   });
 
-  test('a statement that takes too long is answered with 503 and its connection goes on working', async () => {
-    const hasty = openDatabase({ url, log, queryTimeoutMs: 1_200, max: 1 });
-    expect(await failure(hasty.rows(sql`select pg_sleep(3)`))).toMatchObject({ status: 503 });
-    await answersWithin(hasty, 5_000);
-    expect(await hasty.slow.rows(sql`select pg_sleep(1.5)`)).toHaveLength(1);
-    await hasty.close();
+  test('a statement past its deadline fails with 503 and its connection keeps working', async () => {
+    const short = openDatabase({ url, log, queryTimeoutMs: 1_200, max: 1 });
+    expect(await failure(short.rows(sql`select pg_sleep(3)`))).toMatchObject({ status: 503 });
+    await answersWithin(short, 5_000);
+    expect(await short.slow.rows(sql`select pg_sleep(1.5)`)).toHaveLength(1);
+    await short.close();
   });
 
-  test('a closed pool refuses calls instead of keeping them', async () => {
+  test('a closed pool rejects calls instead of queueing them', async () => {
     const closed = openDatabase({ url, log });
     await closed.ping();
     await closed.close();
@@ -282,7 +281,7 @@ describe('losing the database', () => {
     expect(closed.stats()).toEqual({ size: 0, inUse: 0, waiting: 0 });
   });
 
-  test('connections are renewed before their prepared statements grow without bound', async () => {
+  test('connections are replaced before their prepared statements grow without bound', async () => {
     const one = openDatabase({ url, log, max: 1 });
     const counts: number[] = [];
     for (let i = 0; i < 2_100; i++) {

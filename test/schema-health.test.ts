@@ -1,6 +1,6 @@
-// Schema health: each way a tenant's schema can be broken is seen by its check, with severity and fix,
-// and mended by the repair, which loses nothing. On a Postgres of its own where the machine has one with
-// pgvector, since extensions belong to a whole database; else on an embedded database of its own.
+// Schema health: each fault of a tenant's schema is found by its check, with severity and fix, and repaired
+// without data loss. Uses its own Postgres where one with pgvector is installed, since extensions belong to a
+// whole database; else its own embedded database.
 // Contract: interface#schema-health, decisions#operations.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { checkSchemas } from '../src/health/schema-check.ts';
@@ -79,7 +79,7 @@ const REQUIRED = 'entity_definitions field_definitions entity_records business_r
 
 const TABLES = [...REQUIRED.split(' '), 'entity_counts', 'views'];
 
-describe('what is broken is seen, and mended', () => {
+describe('each fault is found and repaired', () => {
   for (const table of REQUIRED.split(' ')) {
     test(`table_exists: ${table} is missing`, async () => {
       await run(`drop table ${table} cascade`);
@@ -127,7 +127,7 @@ describe('what is broken is seen, and mended', () => {
     });
   }
 
-  test('system_entity_flag: a system entity without its flag, which the trigger would not have allowed', async () => {
+  test('system_entity_flag: a system entity without its flag, which the trigger normally prevents', async () => {
     await run(`
       alter table entity_definitions disable trigger trg_enforce_svc_system;
       insert into entity_definitions (id, name) values (platform.uuidv7(), '_svc_audit'), (platform.uuidv7(), 'xsvc_a');
@@ -149,7 +149,7 @@ describe('what is broken is seen, and mended', () => {
   for (const [how, statement] of [
     ['missing', 'drop trigger trg_enforce_svc_system on entity_definitions'],
     ['disabled', 'alter table entity_definitions disable trigger trg_enforce_svc_system'],
-    ['gone with its function', 'drop function enforce_svc_system cascade'],
+    ['missing together with its function', 'drop function enforce_svc_system cascade'],
   ] as const) {
     test(`trigger_exists: trg_enforce_svc_system is ${how}`, async () => {
       await run(statement);
@@ -175,7 +175,7 @@ describe('what is broken is seen, and mended', () => {
     });
   }
 
-  test('extension_exists: without the extension every tenant lacks it, its column and its index', async () => {
+  test('extension_exists: without the extension every tenant lacks the column and the index', async () => {
     await run('drop extension vector cascade');
     const expected = [
       'extension_exists critical',
@@ -192,7 +192,7 @@ describe('what is broken is seen, and mended', () => {
     expect(await health()).toMatchObject({ status: 'healthy', tenants_degraded: 0 });
   });
 
-  test('a whole schema that is gone is made anew', async () => {
+  test('a missing schema is created again', async () => {
     await service.app.db.slow.rows(sql`drop schema ${identifier(schemaOf(tenant.id))} cascade`);
     expect(await issues()).toHaveLength(TABLES.length);
     expect(await fix()).toEqual({ fixed: 1, errors: [] });
@@ -212,7 +212,7 @@ describe('the repair', () => {
     expect(row).toEqual({ schema_version: 0 });
   });
 
-  test('makes the table of an entity’s records anew when it is gone, with its indexes and its count', async () => {
+  test('creates an entity’s missing record table, with its indexes and its count', async () => {
     await run(`do $$ begin execute (select 'drop table ' || relname from pg_class
       where relnamespace = current_schema()::regnamespace and relname ~ '^r_[0-9a-f]{32}$'); end $$`);
     expect(await issues()).toEqual(['table_exists critical entity_records']);
@@ -224,7 +224,7 @@ describe('the repair', () => {
     expect((await tenant.get('/api/entities/notes/records')).body.data.total).toBe(1);
   });
 
-  test('counts the records anew when the counters are gone', async () => {
+  test('recounts the records when the counters are missing', async () => {
     await run('drop table entity_counts');
     expect(await issues()).toEqual(['table_exists critical entity_counts']);
     expect(await fix()).toEqual({ fixed: 1, errors: [] });
@@ -232,7 +232,7 @@ describe('the repair', () => {
     expect((await tenant.get('/api/entities/notes/records')).body.data.total).toBe(3);
   });
 
-  test('tells per tenant what it cannot mend, and mends the others', async () => {
+  test('reports what it cannot repair per tenant, and repairs the others', async () => {
     const other = await service.tenant();
     await run('drop table views; create view views as select 1 as id; alter table documents drop column content_text');
     await run('alter table documents drop column content_text', other);
@@ -246,7 +246,7 @@ describe('the repair', () => {
     expect(await titles()).toEqual(['one', 'two']);
   });
 
-  test('two at once do not collide, and count what is mended once', async () => {
+  test('concurrent repairs do not collide, and count each tenant once', async () => {
     const tenants = [tenant, ...(await Promise.all([1, 2, 3].map(() => service.tenant())))];
     for (const one of tenants) await run('drop table users; alter table documents drop column content_text', one);
     const repairs = await Promise.all([1, 2, 3].map(() => repairSchemas(service.app)));
@@ -255,7 +255,7 @@ describe('the repair', () => {
     expect(await health()).toMatchObject({ status: 'healthy' });
   });
 
-  test('a tenant that is dropped meanwhile disturbs neither check nor repair', async () => {
+  test('a tenant dropped meanwhile disturbs neither check nor repair', async () => {
     const doomed = await Promise.all([1, 2, 3, 4].map(() => service.tenant()));
     for (const one of doomed) await run('alter table documents drop column content_text', one);
     const drops = doomed.map((one) =>
@@ -267,7 +267,7 @@ describe('the repair', () => {
   });
 });
 
-test('tenants that are dropped one after the other, each just before it is asked, hold up no check', async () => {
+test('a check succeeds while tenants are dropped one after the other, each just before it is read', async () => {
   const { db } = service.app;
   const doomed = await Promise.all([1, 2, 3, 4].map(() => service.tenant()));
   const rows: typeof db.slow.rows = async (query) => {

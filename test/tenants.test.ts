@@ -1,3 +1,5 @@
+// Tenants on the platform API: creation, settings, custom domains, admin sessions.
+// Contract: decisions#tenants.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { sql } from '../src/runtime/sql.ts';
 import { startService, type TestService } from './support/service.ts';
@@ -9,7 +11,7 @@ beforeAll(async () => {
 afterAll(async () => service.stop());
 
 describe('tenants', () => {
-  test('a new tenant is ready for use with the key that is shown once', async () => {
+  test('a new tenant is usable with the key that is shown once', async () => {
     const tenant = await service.tenant();
     const me = await tenant.get('/api/auth/whoami');
     expect(me.status).toBe(200);
@@ -19,7 +21,7 @@ describe('tenants', () => {
     expect(keys.body.data).toHaveLength(1);
   });
 
-  test('its settings are shown with their defaults', async () => {
+  test('its settings are returned with their defaults', async () => {
     const tenant = await service.tenant({ settings: { passwordReset: true } });
     const settings = { selfRegistration: false, passwordReset: true, customDomain: null };
     expect((await tenant.get('/api/tenant')).body.data.settings).toEqual(settings);
@@ -28,7 +30,7 @@ describe('tenants', () => {
     );
   });
 
-  test('members that mean nothing are refused, by name, and nothing is changed', async () => {
+  test('unknown members are rejected by name, and nothing is changed', async () => {
     const tenant = await service.tenant();
     const platform = `/api/admin/platform/tenants/${tenant.slug}`;
     for (const answer of [
@@ -43,24 +45,24 @@ describe('tenants', () => {
     expect(made.body.error.details).toMatchObject([{ path: 'owners' }]);
   });
 
-  test('list parameters that are out of range are all named at once', async () => {
+  test('all list parameters out of range are reported together', async () => {
     const answer = await service.admin.get('/api/admin/platform/tenants?page=0&limit=101');
     expect(answer.status).toBe(400);
     expect(answer.body.error.details.map(({ path }: { path: string }) => path).sort()).toEqual(['limit', 'page']);
   });
 
-  test('a slug is 3 to 48 lower-case letters, digits and hyphens, begins with a letter and is taken once', async () => {
+  test('a slug is 3 to 48 lower-case letters, digits and hyphens, begins with a letter and is unique', async () => {
     const create = (slug: unknown) => service.admin.post('/api/admin/platform/tenants', { slug, name: 'T' });
     for (const slug of ['ab', 'Abc', '1abc', 'abc-', '-abc', 'a_b', 'äbc', 'a'.repeat(49), 7, undefined]) {
-      const refused = await create(slug);
-      expect([slug, refused.status]).toEqual([slug, 400]);
-      expect(refused.body.error.details).toMatchObject([{ path: 'slug' }]);
+      const rejected = await create(slug);
+      expect([slug, rejected.status]).toEqual([slug, 400]);
+      expect(rejected.body.error.details).toMatchObject([{ path: 'slug' }]);
     }
     const { slug } = await service.tenant();
     expect((await create(slug)).status).toBe(409);
   });
 
-  test('an operator reads status and counts, and drops a tenant only when the slug is repeated', async () => {
+  test('an operator reads status and counts, and drops a tenant only by repeating its slug', async () => {
     const tenant = await service.tenant();
     await tenant.post('/api/entities', { name: 'task', fields: [{ key: 'title', type: 'text' }] });
     await tenant.post('/api/entities/task/records', { title: 'one' });
@@ -80,8 +82,8 @@ describe('tenants', () => {
 });
 
 describe('custom domains', () => {
-  test('a domain is one tenant’s, whatever its case, and the service’s own hosts are nobody’s', async () => {
-    // A database may have seen this test before.
+  test('a domain belongs to one tenant, ignoring case, and the service’s own hosts to none', async () => {
+    // An earlier run may have left the domain in this database.
     const zone = `z${Date.now().toString(36)}.test`;
     const hosts = {
       BASE_URL: `https://Api.Service.${zone}:8443`,
@@ -102,7 +104,7 @@ describe('custom domains', () => {
       expect(taken.status).toBe(409);
       expect((await other.get('/api/auth/whoami', { host: `data.one.${zone}` })).status).toBe(403);
 
-      // One that was stored before the service had the name does not keep the other tenants out.
+      // A domain stored before the service got this host name does not capture other tenants' requests.
       await named.app.db.rows(sql`
         update platform.tenants set settings = settings || ${JSON.stringify({ customDomain: `api.service.${zone}` })}::text::jsonb
         where id = ${one.id}::uuid`);
@@ -130,7 +132,7 @@ describe('admin sessions', () => {
     expect((await session.get('/api/users')).status).toBe(401);
   });
 
-  test('only the super-admin opens one, in a tenant that is there', async () => {
+  test('only the super-admin opens one, and only in an existing tenant', async () => {
     const tenant = await service.tenant();
     expect((await service.admin.post('/api/admin/sessions', { tenantSlug: 'no-such-tenant' })).status).toBe(404);
     expect((await tenant.post('/api/admin/sessions', { tenantSlug: tenant.slug })).status).toBe(403);

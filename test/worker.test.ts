@@ -1,4 +1,4 @@
-// The loop of a background job, driven by rounds that the test releases one by one.
+// The loop of a background job, driven by rounds that the test ends one by one.
 import { expect, test } from 'bun:test';
 
 import { createLog } from '../src/runtime/log.ts';
@@ -6,7 +6,7 @@ import { startWorker } from '../src/runtime/worker.ts';
 
 const NEVER_MS = 1_000_000;
 
-/** A worker whose rounds wait for the test: `next()` resolves when one has started, to the way to end it. */
+/** A worker whose rounds wait for the test: `next()` resolves when one has started, to the functions that end it. */
 function stepped(pollMs = NEVER_MS) {
   const lines: string[] = [];
   const log = createLog({ level: 'debug', write: (line) => lines.push(line) });
@@ -33,7 +33,7 @@ interface Round {
   signal: AbortSignal;
 }
 
-test('a round that found work is followed by another at once, one that found none by a pause', async () => {
+test('a round that found work is followed by another at once, an empty one by a pause', async () => {
   const { worker, next, waiting } = stepped();
   (await next()).end(3);
   (await next()).end(0);
@@ -42,7 +42,7 @@ test('a round that found work is followed by another at once, one that found non
   await worker.stop();
 });
 
-test('a nudge starts the next round, also when it comes during one', async () => {
+test('a nudge starts the next round, even during one', async () => {
   const { worker, next } = stepped();
   (await next()).end(0);
   await Bun.sleep(5);
@@ -61,7 +61,7 @@ test('without a nudge the next round comes after the poll interval', async () =>
   await worker.stop();
 });
 
-test('a failed round is logged and tried again', async () => {
+test('a failed round is logged and retried', async () => {
   const { worker, next, lines } = stepped();
   (await next()).fail(new Error('no database'));
   (await next()).end(0);
@@ -73,7 +73,7 @@ test('a failed round is logged and tried again', async () => {
   await worker.stop();
 });
 
-test('stopping aborts the signal and waits for the round in flight', async () => {
+test('stopping aborts the signal and waits for the current round', async () => {
   const { worker, next } = stepped();
   const round = await next();
   let isStopped = false;
