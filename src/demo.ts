@@ -48,7 +48,7 @@ async function createDemo(app: App, signal: AbortSignal): Promise<DemoKeys & { o
     ids[name] = await fill(app, caller, name, ids);
   }
   const keys = await createDemoAccess(app, caller);
-  await updateTenant(app, SLUG, { name: NAME }, true);
+  await updateTenant(app, SLUG, { name: NAME });
   app.log.info('demo tenant created', { slug: SLUG, durationMs: Date.now() - startedAt });
   return { owner: apiKey, ...keys };
 }

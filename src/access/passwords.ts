@@ -3,7 +3,6 @@
 // Contract: decisions#identity.
 import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto';
 import { availableParallelism } from 'node:os';
-import { LIMITS } from '../limits.ts';
 import { Semaphore } from '../runtime/concurrency.ts';
 
 const COST = { N: 16_384, r: 8, p: 1 } as const;
@@ -17,13 +16,6 @@ const gate = new Semaphore(HASHING, WAITING_MAX);
 
 /** A hash that no password has; checking it takes as long as checking a real one. */
 const UNMATCHABLE = `scrypt$${COST.N}$${COST.r}$${COST.p}$${Buffer.alloc(SALT_BYTES).toString('base64')}$${Buffer.alloc(HASH_BYTES).toString('base64')}`;
-
-/** Why a password is not acceptable, or undefined. */
-export function passwordProblem(password: unknown): string | undefined {
-  const { min, max } = LIMITS.password;
-  const isValid = typeof password === 'string' && password.length >= min && password.length <= max;
-  return isValid ? undefined : `must be a text of ${min} to ${max} characters`;
-}
 
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(SALT_BYTES);

@@ -63,28 +63,10 @@ export function readsOf({ permissions, restrictions }: Rights): Rights {
 
 const ENTITY = /^[a-z_][a-z0-9_]{0,62}$/;
 const VIEW_OR_AGENT = /^(view|agent):[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/;
-const WILDCARDS: readonly string[] = ['*', 'view:*'];
+/** What names one resource: an entity, `view:<slug>` or `agent:<bot name>`. */
+export const RESOURCE = new RegExp(`${ENTITY.source}|${VIEW_OR_AGENT.source}`);
+export const RESOURCE_OR_WILDCARD = new RegExp(`${RESOURCE.source}|^\\*$|^view:\\*$`);
 
 export function isEntityName(resource: string): boolean {
   return ENTITY.test(resource);
-}
-
-/** Whether a text names one resource: an entity, `view:<slug>` or `agent:<bot name>`. */
-export function isResource(resource: string): boolean {
-  return ENTITY.test(resource) || VIEW_OR_AGENT.test(resource);
-}
-
-export function isWildcard(resource: string): boolean {
-  return WILDCARDS.includes(resource);
-}
-
-export const OPERATIONS_RULE = `must be a list of different operations out of ${OPERATIONS.join(', ')}`;
-
-/** Whether a value is a list of operations without duplicates. */
-export function isOperationList(value: unknown): value is Operation[] {
-  return (
-    Array.isArray(value) &&
-    value.every((operation) => OPERATIONS.includes(operation)) &&
-    new Set(value).size === value.length
-  );
 }

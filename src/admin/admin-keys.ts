@@ -1,40 +1,52 @@
 // Admin keys, which operators' tools present on platform endpoints. Creation, use and revocation are audited
 // (use in access/authenticate.ts). Failures: 400 with every problem, 401, 404.
 // Contract: interface#admin-key, interface#admin-keys, decisions#admin-keys.
-
+import { type Static, Type } from '@sinclair/typebox';
 import type { Caller } from '../access/caller.ts';
 import { keyMissing, writingKeyExists } from '../access/route-access.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
-import { FUTURE, Input, someOf, text } from '../http/input.ts';
+import { check } from '../http/check.ts';
+import { closed, FutureTimestamp, nullable, optional, someOf, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { type Issued, KeyTable } from '../keys/key-table.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { jsonb, sql } from '../runtime/sql.ts';
-import type { JsonObject } from '../runtime/text.ts';
 
-export const ADMIN_SCOPES = ['platform:read', 'platform:write', 'tenants:manage'] as const;
-type Scope = (typeof ADMIN_SCOPES)[number];
+const Name = text(LIMITS.key.labelMax, { examples: ['deployment'] });
+const Scopes = someOf(['platform:read', 'platform:write', 'tenants:manage'], { examples: [['platform:read']] });
+const Shown = {
+  id: Uuid,
+  keyPrefix: Type.String({ examples: ['svc_adm_0f3a9c1d2'] }),
+  name: Name,
+  scopes: Scopes,
+  expiresAt: nullable(Timestamp),
+  createdAt: Timestamp,
+};
+export const AdminKeySchema = Type.Object(
+  { ...Shown, isActive: Type.Boolean({ examples: [true] }), lastUsedAt: nullable(Timestamp) },
+  { $id: 'AdminKey' },
+);
+export type AdminKey = Static<typeof AdminKeySchema>;
+export const IssuedAdminKey = Type.Object(
+  { ...Shown, key: Type.String({ description: 'shown once', examples: ['svc_adm_...'] }) },
+  { $id: 'IssuedAdminKey' },
+);
+export const NewAdminKey = closed({ name: Name, scopes: Scopes, expiresAt: optional(FutureTimestamp) });
+export type NewAdminKey = Static<typeof NewAdminKey>;
 
-export interface AdminKey {
-  id: string;
-  keyPrefix: string;
-  name: string;
-  scopes: Scope[];
-  isActive: boolean;
-  lastUsedAt: string | null;
-  expiresAt: string | null;
-  createdAt: string;
-}
-
-export interface AuditEntry {
-  id: string;
-  action: string;
-  actorId: string | null;
-  endpoint: string | null;
-  ip: string | null;
-  createdAt: string;
-}
+export const AuditEntrySchema = Type.Object(
+  {
+    id: Uuid,
+    action: Type.String({ description: '`created`, `used` or `revoked`', examples: ['used'] }),
+    actorId: nullable(Type.String({ description: 'the admin key that made or revoked this one, or `super_admin`' })),
+    endpoint: nullable(Type.String({ examples: ['GET /api/admin/platform/tenants'] })),
+    ip: nullable(Type.String({ examples: ['127.0.0.1'] })),
+    createdAt: Timestamp,
+  },
+  { $id: 'AdminKeyAuditEntry' },
+);
+export type AuditEntry = Static<typeof AuditEntrySchema>;
 
 const KEYS = new KeyTable<AdminKey>(
   'admin_key',
@@ -49,14 +61,9 @@ const SUPER_ADMIN = 'super_admin';
 export async function createAdminKey(
   app: App,
   caller: Caller,
-  body: JsonObject,
-): Promise<Omit<Issued<AdminKey>, 'isActive' | 'lastUsedAt'>> {
-  const input = new Input(body);
-  const name = input.required('name', text(LIMITS.key.labelMax));
-  const scopes = input.required('scopes', someOf(ADMIN_SCOPES));
-  const expiresAt = input.optional('expiresAt', FUTURE) ?? null;
-  input.refuseOthers();
-  input.done();
+  body: NewAdminKey,
+): Promise<Static<typeof IssuedAdminKey>> {
+  const { name, scopes, expiresAt = null } = check(NewAdminKey, body);
   const issued = await app.db.begin(async (tx) => {
     await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform.admin_keys'))`);
     if (caller.scopes === undefined && (await writingKeyExists(tx))) throw keyMissing();

@@ -2,23 +2,29 @@
 // its hash is stored, so the token cannot be read from the database.
 // Failures: 404. Contract: decisions#tenant-admin.
 import { randomUUID } from 'node:crypto';
+import { type Static, Type } from '@sinclair/typebox';
 import type { Caller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
+import { check } from '../http/check.ts';
+import { open, Timestamp, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import { tenantBySlug } from '../tenants/tenants.ts';
 
-export interface AdminSession {
-  token: string;
-  tenantSlug: string;
-  expiresAt: string;
-}
+const Slug = Type.String({ error: 'must be the slug of a tenant', examples: ['acme'] });
+export const NewAdminSession = open({ tenantSlug: Slug });
+export const AdminSessionSchema = Type.Object(
+  { token: Uuid, tenantSlug: Slug, expiresAt: Timestamp },
+  { $id: 'AdminSession' },
+);
+export type AdminSession = Static<typeof AdminSessionSchema>;
 
 /** Opens a session in a tenant. The token is a secret, hence a random UUID (version 4). 404 for an unknown tenant. */
-export async function openAdminSession(app: App, tenantSlug: string): Promise<AdminSession> {
+export async function openAdminSession(app: App, body: Static<typeof NewAdminSession>): Promise<AdminSession> {
+  const { tenantSlug } = check(NewAdminSession, body);
   const tenant = await tenantBySlug(app, tenantSlug);
   if (tenant === null) throw notFound('tenant');
   const token = randomUUID();

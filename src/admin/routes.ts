@@ -1,19 +1,19 @@
 // The platform's routes besides those of tenants: admin sessions, and who is asking.
 // A session's token acts as the admin of its tenant for 12 hours, or until it is ended.
 // Contract: decisions#tenants.
-import { Type } from '@sinclair/typebox';
-import { Elysia, t } from 'elysia';
+import { type Static, Type } from '@sinclair/typebox';
+import { Elysia } from 'elysia';
 import type { Caller } from '../access/caller.ts';
 import { allows, isFieldVisible, type Rights } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
-import { Deleted, describe, nullable, open, Timestamp, Uuid } from '../http/openapi.ts';
 import { created, ok } from '../http/reply.ts';
-import { endAdminSession, openAdminSession } from './admin-sessions.ts';
+import { route } from '../http/route.ts';
+import { Deleted, nullable, Uuid } from '../http/schemas.ts';
+import { AdminSessionSchema, endAdminSession, NewAdminSession, openAdminSession } from './admin-sessions.ts';
 import { tenantRoutes } from './tenant-routes.ts';
 
 const Slug = Type.String({ examples: ['acme'] });
-const SessionSchema = Type.Object({ token: Uuid, tenantSlug: Slug, expiresAt: Timestamp }, { $id: 'AdminSession' });
 export const WhoamiSchema = Type.Object(
   {
     kind: Type.String({ examples: ['owner_key'] }),
@@ -21,11 +21,13 @@ export const WhoamiSchema = Type.Object(
     tenant: nullable(Type.Object({ id: Uuid, slug: Slug, name: Type.String({ examples: ['Acme Ltd'] }) })),
     role: nullable(Type.String({ examples: ['owner'] })),
     email: nullable(Type.String({ examples: ['ada@acme.test'] })),
-    scopes: Type.Optional(Type.Array(Type.String({ examples: ['platform:read'] }))),
-    permissions: Type.Record(Type.String(), Type.Array(Type.String()), {
-      description: 'operations by entity; `*` stands for every entity',
-      examples: [{ '*': ['read', 'create', 'update', 'delete'] }],
-    }),
+    scopes: Type.Optional(Type.Unsafe<readonly string[]>(Type.Array(Type.String({ examples: ['platform:read'] })))),
+    permissions: Type.Unsafe<Rights['permissions']>(
+      Type.Record(Type.String(), Type.Array(Type.String()), {
+        description: 'operations by entity; `*` stands for every entity',
+        examples: [{ '*': ['read', 'create', 'update', 'delete'] }],
+      }),
+    ),
     entities: Type.Record(Type.String(), Type.Unknown(), {
       description: 'the fields that may be seen, by entity, where the role lists them; what is hidden is not told',
       examples: [{ deals: { fields: ['title', 'stage'] } }],
@@ -36,37 +38,34 @@ export const WhoamiSchema = Type.Object(
 
 const TAG = 'Identity';
 
-const OPEN_SESSION = {
+const OPEN_SESSION = route({
+  id: 'createAdminSession',
+  tag: TAG,
+  summary: 'Open an admin session in a tenant',
   access: 'super',
-  json: true,
-  body: open({ tenantSlug: t.String({ error: 'must be the slug of a tenant', examples: ['acme'] }) }),
-  detail: describe({
-    id: 'createAdminSession',
-    tag: TAG,
-    summary: 'Open an admin session in a tenant',
-    ok: [201, SessionSchema],
-  }),
-} as const;
-
-const END_SESSION = {
+  body: NewAdminSession,
+  ok: [201, AdminSessionSchema],
+});
+const END_SESSION = route({
+  id: 'endAdminSession',
+  tag: TAG,
+  summary: 'End this admin session',
   access: 'session',
-  detail: describe({ id: 'endAdminSession', tag: TAG, summary: 'End this admin session', ok: [200, Deleted] }),
-} as const;
-
-const WHOAMI = {
+  ok: [200, Deleted],
+});
+const WHOAMI = route({
+  id: 'whoami',
+  tag: TAG,
+  summary: 'Tell who the credential is',
   access: 'any',
-  detail: describe({ id: 'whoami', tag: TAG, summary: 'Tell who the credential is', ok: [200, WhoamiSchema] }),
-} as const;
+  ok: [200, WhoamiSchema],
+});
 
 export function adminRoutes(app: App) {
   return new Elysia({ name: 'admin' })
     .use(tenantRoutes(app))
     .use(guard(app))
-    .post(
-      '/api/admin/sessions',
-      async ({ body }) => created(await openAdminSession(app, body.tenantSlug)),
-      OPEN_SESSION,
-    )
+    .post('/api/admin/sessions', async ({ body }) => created(await openAdminSession(app, body)), OPEN_SESSION)
     .delete(
       '/api/admin/sessions/current',
       async ({ caller }) => ok({ id: await endAdminSession(app, caller), deleted: true }),
@@ -76,7 +75,7 @@ export function adminRoutes(app: App) {
 }
 
 /** The caller's kind, tenant, role and effective permissions. Of its confines only what they show is told, never what they hide. */
-export function whoami(caller: Caller): object {
+export function whoami(caller: Caller): Static<typeof WhoamiSchema> {
   const { kind, id, tenant, role, email, scopes, rights } = caller;
   return {
     kind,

@@ -1,19 +1,22 @@
 // The platform's operations on tenants: create, list, change, delete. A tenant is created in one transaction: row,
 // schema, first owner, first key. Every process is notified of a change.
 // Failures: 400 with every problem, 404, 409. Contract: decisions#tenants.
-import { hashPassword, passwordProblem } from '../access/passwords.ts';
+import { type Static, Type } from '@sinclair/typebox';
+import type { TenantCaller } from '../access/caller.ts';
+import { hashPassword } from '../access/passwords.ts';
 import type { App } from '../app.ts';
 import { lockDefinitions } from '../entities/entities.ts';
-import { conflict, invalid, invalidField, notFound, type Problem } from '../errors.ts';
-import { strangers } from '../http/input.ts';
+import { conflict, invalidField, notFound } from '../errors.ts';
+import { check } from '../http/check.ts';
+import type { Paging } from '../http/parameters.ts';
 import { type Page, pageOf } from '../http/reply.ts';
+import { closed, nullable, oneOf, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { issueOwnerKey } from '../keys/owner-keys.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { isDeadlock } from '../runtime/postgres/failures.ts';
 import type { Transaction } from '../runtime/postgres.ts';
 import { identifier, join, jsonb, sql, type Tx } from '../runtime/sql.ts';
-import type { JsonObject } from '../runtime/text.ts';
 import { createTenantSchema, dropTenantSchema } from '../tenants/provision.ts';
 import {
   isServiceHost,
@@ -24,41 +27,68 @@ import {
   type TenantSettings,
   toTenant,
 } from '../tenants/tenants.ts';
-import { EMAIL_PROBLEM, isEmail } from '../users/email.ts';
+import { Email, Password, PersonName } from '../users/person.ts';
 
-export const SLUG_PATTERN = /^[a-z][a-z0-9-]{1,46}[a-z0-9]$/;
 /** Each retry can deadlock only with writes that began before it. */
 const DROP_TRIES = 10;
-const HOST = /^(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$/;
+const HOST = '^(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+$';
 
+export const TenantSlug = Type.String({ pattern: '^[a-z][a-z0-9-]{1,46}[a-z0-9]$', examples: ['acme'] });
+export const TenantName = text(LIMITS.tenant.nameMax, { examples: ['Acme Ltd'] });
+const Status = oneOf(['active', 'suspended']);
+const Settings = closed(
+  {
+    selfRegistration: Type.Optional(Type.Boolean({ examples: [false] })),
+    passwordReset: Type.Optional(Type.Boolean({ examples: [false] })),
+    customDomain: Type.Optional(
+      nullable(Type.String({ pattern: HOST }), { error: 'must be a host name, or null', examples: ['data.acme.test'] }),
+    ),
+  },
+  { $id: 'TenantSettings' },
+);
+const Shown = {
+  id: Uuid,
+  slug: TenantSlug,
+  name: TenantName,
+  status: Status,
+  settings: Settings,
+  createdAt: Timestamp,
+  updatedAt: Timestamp,
+};
+const Count = Type.Integer({ minimum: 0 });
+const Counts = Type.Object({ entities: Count, records: Count, users: Count });
+export const OwnTenantSchema = Type.Object(Shown, { $id: 'OwnTenant' });
 /** A tenant as operators see it. */
-export interface TenantView {
-  id: string;
-  slug: string;
-  name: string;
-  status: 'active' | 'suspended';
-  settings: TenantSettings;
-  counts: { entities: number; records: number; users: number };
-  createdAt: string;
-  updatedAt: string;
-}
+export const TenantSchema = Type.Object({ ...Shown, counts: Counts }, { $id: 'Tenant' });
+export type TenantView = Static<typeof TenantSchema>;
+export const CreatedTenant = Type.Object({
+  id: Uuid,
+  slug: TenantSlug,
+  name: TenantName,
+  apiKey: Type.String({ description: 'shown once', examples: ['svc_ak_9fQ2...'] }),
+});
 
-interface Owner {
-  email: string;
-  password: string;
-  name: string;
-}
+const Owner = Type.Object({ email: Email, password: Password, name: PersonName });
+type Owner = Static<typeof Owner>;
+export const NewTenant = closed(
+  { slug: TenantSlug, name: TenantName, settings: optional(Settings), owner: optional(Owner) },
+  { $id: 'NewTenant' },
+);
+export type NewTenant = Static<typeof NewTenant>;
+const OwnChanges = { name: Type.Optional(TenantName), settings: optional(Settings) };
+/** Settings left out stay as they are. */
+export const OwnTenantChange = closed(OwnChanges);
+export type OwnTenantChange = Static<typeof OwnTenantChange>;
+export const TenantChange = closed({ ...OwnChanges, status: Type.Optional(Status) });
+export type TenantChange = Static<typeof TenantChange>;
 
-/** Creates a tenant. 409 when slug or domain is taken. `apiKey` is shown once. */
-export async function createTenant(
-  app: App,
-  input: JsonObject,
-): Promise<{ id: string; slug: string; name: string; apiKey: string }> {
-  const { slug, name, settings, owner } = readTenant(input);
+/** Creates a tenant. 400 with every problem, 409 when slug or domain is taken. `apiKey` is shown once. */
+export async function createTenant(app: App, body: NewTenant): Promise<Static<typeof CreatedTenant>> {
+  const { slug, name, settings, owner = null } = check(NewTenant, body);
   const passwordHash = owner === null ? null : await hashPassword(owner.password);
   const id = newId();
   const apiKey = await app.db.slow.begin(async (tx) => {
-    await insertTenant(app, tx, { id, slug, name, settings });
+    await insertTenant(app, tx, { id, slug, name, settings: storedSettings(settings) });
     if (owner !== null) await insertOwner(tx, id, owner, passwordHash);
     const { key } = await issueOwnerKey(tx, id, { label: 'first key', createdBy: null });
     return key;
@@ -80,55 +110,9 @@ export async function insertTenant(
   await createTenantSchema(app, tx, id);
 }
 
-function readTenant(input: JsonObject): { slug: string; name: string; settings: TenantSettings; owner: Owner | null } {
-  const problems: Problem[] = [];
-  const { slug, name } = input;
-  if (typeof slug !== 'string' || !SLUG_PATTERN.test(slug)) {
-    problems.push({ path: 'slug', message: `must match ${SLUG_PATTERN.source}` });
-  }
-  if (!isName(name))
-    problems.push({ path: 'name', message: `must be a text of 1 to ${LIMITS.tenant.nameMax} characters` });
-  const settings = readSettings(input.settings, problems);
-  const owner = readOwner(input.owner, problems);
-  problems.push(...strangers(input, ['slug', 'name', 'settings', 'owner']));
-  if (problems.length > 0) throw invalid(problems);
-  return { slug: slug as string, name: name as string, settings, owner };
-}
-
-function isName(name: unknown): name is string {
-  return typeof name === 'string' && name.trim() !== '' && name.length <= LIMITS.tenant.nameMax;
-}
-
-function readOwner(input: unknown, problems: Problem[]): Owner | null {
-  if (input === undefined || input === null) return null;
-  const { email, password, name } = (typeof input === 'object' ? input : {}) as JsonObject;
-  if (!isEmail(email)) problems.push({ path: 'owner.email', message: EMAIL_PROBLEM });
-  const problem = passwordProblem(password);
-  if (problem !== undefined) problems.push({ path: 'owner.password', message: problem });
-  if (!isName(name)) problems.push({ path: 'owner.name', message: 'must be a text' });
-  return { email: email as string, password: password as string, name: name as string };
-}
-
-/** The settings in a body; missing members keep their values. Problems are added to the list. */
-export function readSettings(input: unknown, problems: Problem[]): TenantSettings {
-  if (input === undefined || input === null) return {};
-  if (typeof input !== 'object' || Array.isArray(input)) {
-    problems.push({ path: 'settings', message: 'must be an object' });
-    return {};
-  }
-  const settings: TenantSettings = {};
-  for (const [key, value] of Object.entries(input)) {
-    const path = `settings.${key}`;
-    if (key === 'selfRegistration' || key === 'passwordReset') {
-      if (typeof value === 'boolean') settings[key] = value;
-      else problems.push({ path, message: 'must be true or false' });
-    } else if (key === 'customDomain') {
-      const host = typeof value === 'string' ? value.toLowerCase() : value;
-      if (host === null || (typeof host === 'string' && HOST.test(host))) settings.customDomain = host;
-      else problems.push({ path, message: 'must be a host name, or null' });
-    } else problems.push({ path, message: 'is not a setting' });
-  }
-  return settings;
+function storedSettings(settings: NewTenant['settings']): TenantSettings {
+  const { customDomain, ...switches } = settings ?? {};
+  return customDomain === undefined ? switches : { ...switches, customDomain: customDomain?.toLowerCase() ?? null };
 }
 
 async function requireNamesFree(app: App, tx: Tx, slug: string | null, domain: string | null): Promise<void> {
@@ -148,7 +132,10 @@ async function insertOwner(tx: Tx, tenantId: string, owner: Owner, passwordHash:
 }
 
 /** All tenants, newest first, with their counts. */
-export async function listTenants(app: App, page: number, limit: number): Promise<Page<TenantView>> {
+export async function listTenants(
+  app: App,
+  { page = 1, limit = LIMITS.list.limitDefault }: Paging,
+): Promise<Page<TenantView>> {
   const rows = await app.db.rows<TenantRow>(sql`
     select ${TENANT_COLUMNS} from platform.tenants
     order by id desc limit ${limit}::bigint offset ${(page - 1) * limit}::bigint`);
@@ -184,18 +171,15 @@ async function withCounts(app: App, tenants: readonly Tenant[]): Promise<TenantV
   });
 }
 
-/** Changes name, settings and, for the platform's operators, status. 409 for a taken domain. */
-export async function updateTenant(app: App, slug: string, input: JsonObject, isOperator: boolean): Promise<Tenant> {
-  const problems: Problem[] = [];
-  const settings = readSettings(input.settings, problems);
-  const { name, status } = input;
-  if (name !== undefined && !isName(name))
-    problems.push({ path: 'name', message: 'must be a text of 1 to 200 characters' });
-  if (status !== undefined && (!isOperator || (status !== 'active' && status !== 'suspended'))) {
-    problems.push({ path: 'status', message: isOperator ? 'must be active or suspended' : 'cannot be changed here' });
-  }
-  problems.push(...strangers(input, ['name', 'settings', 'status']));
-  if (problems.length > 0) throw invalid(problems);
+/** Changes the caller's own tenant: name and settings. 400 with every problem, 409 for a taken domain. */
+export function updateOwnTenant(app: App, { tenant }: TenantCaller, body: OwnTenantChange): Promise<Tenant> {
+  return updateTenant(app, tenant.slug, check(OwnTenantChange, body));
+}
+
+/** Changes name, settings and status. 400 with every problem, 404, 409 for a taken domain. */
+export async function updateTenant(app: App, slug: string, body: TenantChange): Promise<Tenant> {
+  const { name, status, settings: given } = check(TenantChange, body);
+  const settings = storedSettings(given);
   const row = await app.db.begin(async (tx) => {
     if (settings.customDomain) await requireDomainFree(app, tx, slug, settings.customDomain);
     return tx.first<TenantRow>(sql`

@@ -2,57 +2,81 @@
 // random, shown once and stored as a hash; it is exchanged for a token of one hour. A revoked bot gets no
 // more tokens; those it holds stay valid until they expire.
 // Contract: interface#bot, interface#identity, decisions#lockout.
+import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import { lockEntities } from '../access/grants.ts';
+import { isEntityName } from '../access/rights.ts';
 import type { App } from '../app.ts';
+import { catalogOf } from '../entities/catalog.ts';
 import { conflict, forbidden, notFound } from '../errors.ts';
-import { Input, matching, text } from '../http/input.ts';
+import { check } from '../http/check.ts';
+import { byNamedResource, Operations } from '../http/permissions.ts';
+import { closed, nullable, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { jsonb, sql } from '../runtime/sql.ts';
-import type { JsonObject } from '../runtime/text.ts';
 import { newToken, sha256 } from '../runtime/tokens.ts';
-import { type BotPermissions, readPermissions } from './bot-permissions.ts';
 
-export const BOT_NAME = /^[a-z0-9-]{3,50}$/;
 const SECRET_PREFIX = 'svc_bot_';
 
-export interface Bot {
-  id: string;
-  name: string;
-  tenantSlug: string;
-  permissions: BotPermissions;
-  isActive: boolean;
-  revokedAt: string | null;
-  createdAt: string;
-  updatedAt: string;
-}
+export const BotName = Type.String({ pattern: '^[a-z0-9-]{3,50}$', examples: ['order-agent'] });
+const Slug = Type.String({ examples: ['acme'] });
+const Secret = Type.String({ description: 'shown once', examples: ['svc_bot_...'] });
+const byEntity = {
+  description: 'operations by entity, view or agent; no wildcards',
+  examples: [{ entities: { orders: ['read', 'update'] } }],
+};
+export const BotPermissionsSchema = closed({ entities: byNamedResource(Operations) }, byEntity);
+export type BotPermissions = Static<typeof BotPermissionsSchema>;
 
-/** A bot with its secret, shown only when it is made. */
-export interface BotWithSecret {
-  id: string;
-  name: string;
-  secret: string;
-  tenantSlug: string;
-}
+export const BotSchema = Type.Object(
+  {
+    id: Uuid,
+    name: BotName,
+    tenantSlug: Slug,
+    permissions: BotPermissionsSchema,
+    isActive: Type.Boolean({ examples: [true] }),
+    revokedAt: nullable(Timestamp),
+    createdAt: Timestamp,
+    updatedAt: Timestamp,
+  },
+  { $id: 'Bot' },
+);
+export type Bot = Static<typeof BotSchema>;
+export const BotResetSecret = Type.Object({ id: Uuid, name: BotName, secret: Secret }, { $id: 'BotResetSecret' });
+export type BotResetSecret = Static<typeof BotResetSecret>;
+export const BotWithSecret = Type.Object(
+  { id: Uuid, name: BotName, secret: Secret, tenantSlug: Slug },
+  { $id: 'BotWithSecret' },
+);
+export type BotWithSecret = Static<typeof BotWithSecret>;
+export const NewBot = closed({
+  name: BotName,
+  tenantSlug: text(LIMITS.key.labelMax, { examples: ['acme'] }),
+  permissions: optional(Type.Partial(BotPermissionsSchema, byEntity)),
+});
+export type NewBot = Static<typeof NewBot>;
 
 /** Registers a bot. 400 with every problem, 403 for another tenant's slug, 409 for a name that is taken. */
-export async function registerBot(app: App, caller: TenantCaller, body: JsonObject): Promise<BotWithSecret> {
+export async function registerBot(app: App, caller: TenantCaller, body: NewBot): Promise<BotWithSecret> {
   const { tenant } = caller;
-  const input = new Input(body);
-  const name = input.required('name', matching(BOT_NAME));
-  const tenantSlug = input.required('tenantSlug', text(LIMITS.key.labelMax));
-  if (typeof tenantSlug === 'string' && tenantSlug !== tenant.slug) throw forbidden('tenantSlug names another tenant');
-  const permissions = await readPermissions(app, tenant, input);
-  input.refuseOthers();
-  input.done();
+  if (typeof body.tenantSlug === 'string' && body.tenantSlug !== tenant.slug) {
+    throw forbidden('tenantSlug names another tenant');
+  }
+  const { byName } = await catalogOf(app, tenant);
+  const { name, permissions } = check(NewBot, body, (sound) =>
+    Object.keys(sound.permissions?.entities ?? {})
+      .filter((resource) => isEntityName(resource) && !byName.has(resource))
+      .map((resource) => ({ path: `permissions.entities.${resource}`, message: 'is not an entity of this tenant' })),
+  );
+  const entities = permissions?.entities ?? {};
   const secret = newToken(SECRET_PREFIX);
   const row = await app.db.begin(async (tx) => {
-    await lockEntities(tx, tenant, permissions.entities, 'permissions.entities');
+    await lockEntities(tx, tenant, entities, 'permissions.entities');
     return tx.first<{ id: string }>(sql`
       insert into platform.bots (id, tenant_id, name, secret_hash, permissions, created_by)
       values (${newId()}::uuid, ${tenant.id}::uuid, ${name}, decode(${sha256(secret).toString('hex')}, 'hex'),
-        ${jsonb(permissions)}, ${caller.id})
+        ${jsonb({ entities })}, ${caller.id})
       on conflict (tenant_id, name) do nothing
       returning id`);
   });
@@ -81,11 +105,7 @@ export async function revokeBot(app: App, caller: TenantCaller, id: string): Pro
 }
 
 /** Replaces the secret; the old one is invalid at once. 404 for an unknown bot, 409 for a revoked one. */
-export async function resetBotSecret(
-  app: App,
-  caller: TenantCaller,
-  id: string,
-): Promise<Omit<BotWithSecret, 'tenantSlug'>> {
+export async function resetBotSecret(app: App, caller: TenantCaller, id: string): Promise<BotResetSecret> {
   if (!isUuid(id)) throw notFound('bot');
   const own = sql`id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`;
   const secret = newToken(SECRET_PREFIX);

@@ -2,28 +2,39 @@
 // and a locked bot are one 401; a revoked bot with its right secret gets 403.
 // Contract: interface#identity, decisions#lockout.
 import { timingSafeEqual } from 'node:crypto';
+import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import { attemptIdentity } from '../access/lockout.ts';
 import { tokensOf } from '../access/resolve-caller.ts';
 import type { App } from '../app.ts';
 import { forbidden } from '../errors.ts';
-import { Input, text } from '../http/input.ts';
+import { check } from '../http/check.ts';
+import { closed, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { sql } from '../runtime/sql.ts';
-import type { JsonObject } from '../runtime/text.ts';
 import { sha256 } from '../runtime/tokens.ts';
-import type { BotPermissions } from './bot-permissions.ts';
+import { BotName, type BotPermissions, BotPermissionsSchema } from './bots.ts';
 
-export interface IdentifiedBot {
-  id: string;
-  name: string;
-  tenantSlug: string;
-  tenantId: string;
-  permissions: BotPermissions;
-  token: string;
-  /** Seconds. */
-  expiresIn: number;
-}
+export const IdentifiedBotSchema = Type.Object(
+  {
+    id: Uuid,
+    name: BotName,
+    tenantSlug: Type.String({ examples: ['acme'] }),
+    tenantId: Uuid,
+    permissions: BotPermissionsSchema,
+    token: Type.String({ examples: ['eyJ...'] }),
+    expiresIn: Type.Integer({ description: 'seconds', examples: [LIMITS.bot.ttlS] }),
+  },
+  { $id: 'IdentifiedBot' },
+);
+export type IdentifiedBot = Static<typeof IdentifiedBotSchema>;
+
+const TEXT_MAX = 1_000;
+export const BotSecret = closed({
+  name: text(TEXT_MAX, { examples: ['order-agent'] }),
+  secret: text(TEXT_MAX, { examples: ['svc_bot_...'] }),
+});
+export type BotSecret = Static<typeof BotSecret>;
 
 interface BotRow {
   id: string;
@@ -33,20 +44,14 @@ interface BotRow {
   revoked_at: string | null;
 }
 
-const TEXT_MAX = 1_000;
-
 /** A token for the bot. 429 when the request's address has tried too often. */
 export async function identifyBot(
   app: App,
   caller: TenantCaller,
-  body: JsonObject,
+  body: BotSecret,
   request: Request,
 ): Promise<IdentifiedBot> {
-  const input = new Input(body);
-  const name = input.required('name', text(TEXT_MAX));
-  const secret = input.required('secret', text(TEXT_MAX));
-  input.refuseOthers();
-  input.done();
+  const { name, secret } = check(BotSecret, body);
   const { tenant } = caller;
   const found: BotRow[] = [];
   await attemptIdentity(app, { kind: 'bot', tenantId: tenant.id, name, request }, async () => {

@@ -6,7 +6,7 @@ import type { App } from '../app.ts';
 import { createPlatformApi } from '../keys/platform-apis.ts';
 import { issuePlatformKey } from '../keys/platform-keys.ts';
 import { issuePublicKey } from '../keys/public-keys.ts';
-import type { JsonObject } from '../runtime/text.ts';
+import type { NewRole } from '../users/role-input.ts';
 import { addRole } from '../users/roles.ts';
 import type { NewView } from '../views/view.ts';
 import { createView } from '../views/views.ts';
@@ -14,7 +14,7 @@ import { createView } from '../views/views.ts';
 export const VIEW = 'won-deals';
 const ROLE = 'partner';
 
-const role: JsonObject = {
+const role: NewRole = {
   name: ROLE,
   description: 'Reads companies, and the deals that are neither lost nor new, without notes',
   permissions: { companies: ['read'], deals: ['read'], [`view:${VIEW}`]: ['read'] },
@@ -41,7 +41,8 @@ export interface DemoKeys {
 export async function createDemoAccess(app: App, caller: TenantCaller): Promise<DemoKeys> {
   const { id: roleId } = await addRole(app, caller, role);
   await createView(app, caller, view);
-  const permissions = { '*': { [ROLE]: ['read'] }, [`view:${VIEW}`]: { [ROLE]: ['read'] } };
+  const reads = { [ROLE]: ['read' as const] };
+  const permissions = { '*': reads, [`view:${VIEW}`]: reads };
   const api = await createPlatformApi(app, caller, {
     name: 'Partners',
     slug: 'partners',

@@ -102,15 +102,19 @@ function operationOf(route: Route, schemas: Schemas, responses: Record<string, J
   };
 }
 
-function pathParameters(route: Route, { params }: Hooks, schemas: Schemas): JsonSchema[] {
+function pathParameters(
+  route: Route,
+  { params, detail: { 'x-svc': description } }: Hooks,
+  schemas: Schemas,
+): JsonSchema[] {
   const names = [...route.path.matchAll(/:(\w+)/g)].map(([, name]) => name as string);
   return names.map((name) => {
-    const schema = params?.properties[name];
+    const schema = params?.properties?.[name];
     return {
       name,
       in: 'path',
       required: true,
-      description: schema?.description ?? PATH_WORDS[name] ?? `the ${name}`,
+      description: description.params?.[name] ?? schema?.description ?? PATH_WORDS[name] ?? `the ${name}`,
       schema: schema === undefined ? { type: 'string' } : withoutWords(schemas.of(schema)),
     };
   });

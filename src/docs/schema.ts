@@ -9,8 +9,8 @@ export type JsonSchema = { [key: string]: unknown };
 const MAPS = new Set(['properties', 'patternProperties', '$defs']);
 const LISTS = new Set(['anyOf', 'oneOf', 'allOf', 'prefixItems']);
 const SINGLES = new Set(['items', 'additionalProperties', 'not', 'contains', 'propertyNames']);
-/** `error` is the framework's own message; `$id` became the component's name. */
-const DROPPED = new Set(['error', '$id']);
+/** `error` and `keyError` are messages; `$id` became the component's name. */
+const DROPPED = new Set(['error', 'keyError', '$id']);
 const ANY_NAME = '^(.*)$';
 
 /** The named schemas of one document, filled while its parts are translated. */

@@ -3,7 +3,7 @@
 // then AND, then NOT. A hidden field fails like one that does not exist, so that filters reveal nothing.
 // Failures: 400 VALIDATION_ERROR at `path`, with the position. Contract: decisions#expressions.
 
-import { invalidField } from '../errors.ts';
+import { invalidField, type Problem, ServiceError } from '../errors.ts';
 import {
   EXPRESSION_MAX_CHARACTERS,
   EXPRESSION_MAX_LEVELS,
@@ -33,6 +33,17 @@ const ABSENT = Symbol('absent');
  */
 export function parseExpression(text: string, names: Names, path = 'filters'): Expression {
   return new Parser(text, names, path).expression();
+}
+
+/** What is wrong with a condition; nothing when it parses. */
+export function expressionProblems(text: string, names: Names, path: string): readonly Problem[] {
+  try {
+    parseExpression(text, names, path);
+    return [];
+  } catch (error) {
+    if (error instanceof ServiceError && error.details !== undefined) return error.details;
+    throw error;
+  }
 }
 
 /**

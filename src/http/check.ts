@@ -49,6 +49,7 @@ interface Fault {
 }
 
 const PATH_MAX = 200;
+const UNKNOWN = 'is not accepted here';
 
 function toProblem({ keys, message }: Fault): Problem {
   return { path: keys.map((key) => key.slice(0, PATH_MAX)).join('.'), message };
@@ -58,6 +59,8 @@ function toProblem({ keys, message }: Fault): Problem {
 interface Schema extends TSchema {
   type?: string;
   error?: string;
+  /** The fault of a key that does not match the pattern of a record. */
+  keyError?: string;
   const?: unknown;
   pattern?: string;
   anyOf?: Schema[];
@@ -96,8 +99,15 @@ function innerFaults(schema: Schema, value: unknown, keys: readonly string[]): F
     return items === undefined ? [] : value.flatMap((item, i) => faultsIn(items, item, [...keys, String(i)]));
   }
   if (value === null || typeof value !== 'object') return [];
-  const [any] = Object.values(patternProperties ?? {});
-  if (any !== undefined) return Object.entries(value).flatMap(([name, item]) => faultsIn(any, item, [...keys, name]));
+  const [[pattern, any] = []] = Object.entries(patternProperties ?? {});
+  if (pattern !== undefined && any !== undefined) {
+    const isKey = new RegExp(pattern);
+    return Object.entries(value).flatMap(([name, item]) =>
+      isKey.test(name)
+        ? faultsIn(any, item, [...keys, name])
+        : [{ keys: [...keys, name], message: schema.keyError ?? UNKNOWN }],
+    );
+  }
   return properties === undefined ? [] : memberFaults(schema, value, keys);
 }
 
@@ -110,7 +120,7 @@ function memberFaults(schema: Schema, value: object, keys: readonly string[]): F
   });
   const others =
     additionalProperties === false ? Object.keys(value).filter((name) => !Object.hasOwn(properties, name)) : [];
-  return [...known, ...others.map((name) => ({ keys: [...keys, name], message: 'is not accepted here' }))];
+  return [...known, ...others.map((name) => ({ keys: [...keys, name], message: UNKNOWN }))];
 }
 
 /** What a schema accepts, to complete "<path> ...". */
@@ -158,4 +168,10 @@ function withoutFaults(value: unknown, faults: readonly Fault[]): unknown {
     else delete (parent as Record<string, unknown>)[last];
   }
   return copy;
+}
+
+/** The members of a change that are given: those left out or null stay as they are. */
+export function given<T extends object>(change: T): { [K in keyof T]?: NonNullable<T[K]> } {
+  const members = Object.entries(change).filter(([, value]) => value !== undefined && value !== null);
+  return Object.fromEntries(members) as { [K in keyof T]?: NonNullable<T[K]> };
 }

@@ -31,6 +31,7 @@ export interface Description {
   takes?: readonly RequestHeader[];
   /** The request body in the document, where the operation itself checks it and the route takes any object. */
   body?: TSchema;
+  params?: Readonly<Record<string, string>>;
   /** Content types of a request body that is not JSON. */
   bodyTypes?: readonly string[];
 }

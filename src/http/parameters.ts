@@ -1,7 +1,9 @@
-// Query parameters that are not text. The framework's own coercing types report one problem at a
-// time and lose its name; these check the text as it stands, so that every problem is named at
-// once, and show as plain integers and booleans in the API document.
-import { Kind, type TSchema, type TUnsafe, Type, TypeRegistry } from '@sinclair/typebox';
+// Query parameters that are not text. The framework's own coercing types report one problem at a time
+// and lose its name; these check the text first, so that every problem is named at once, then convert
+// it. The API document shows plain integers and booleans.
+// Contract: interface#list.
+import { Kind, type Static, type TObject, type TSchema, type TUnsafe, Type, TypeRegistry } from '@sinclair/typebox';
+import { LIMITS } from '../limits.ts';
 
 interface IntegerSchema extends TSchema {
   minimum: number;
@@ -9,7 +11,7 @@ interface IntegerSchema extends TSchema {
 }
 
 TypeRegistry.Set<IntegerSchema>('QueryInteger', ({ minimum, maximum }, value) => {
-  // The framework fills in a default as the number it is.
+  // The framework fills in a default as a number.
   if (!/^\d{1,15}$/.test(String(value))) return false;
   return Number(value) >= minimum && Number(value) <= maximum;
 });
@@ -20,21 +22,32 @@ interface Words {
   default?: number | boolean;
 }
 
-/** A whole number in a query, still as its text: convert with `numberFrom`. */
-export function integerParameter(minimum: number, maximum: number, words: Words = {}): TUnsafe<string> {
+/** A whole number in a query. */
+export function integerParameter(minimum: number, maximum: number, words: Words = {}): TUnsafe<number> {
   const error = `must be a whole number from ${minimum} to ${maximum}`;
-  return Type.Unsafe<string>({ ...words, type: 'integer', minimum, maximum, error, [Kind]: 'QueryInteger' });
+  const schema = { ...words, type: 'integer', minimum, maximum, error, [Kind]: 'QueryInteger' };
+  return converted(schema, (text) => Number(text));
 }
 
-/** `true` or `false` in a query, still as its text: convert with `flagFrom`. */
-export function flagParameter(words: Words = {}): TUnsafe<string> {
-  return Type.Unsafe<string>({ ...words, type: 'boolean', error: 'must be true or false', [Kind]: 'QueryFlag' });
+/** `true` or `false` in a query. */
+export function flagParameter(words: Words = {}): TUnsafe<boolean> {
+  const schema = { ...words, type: 'boolean', error: 'must be true or false', [Kind]: 'QueryFlag' };
+  return converted(schema, (text) => String(text) === 'true');
 }
 
-export function numberFrom(text: string | undefined): number | undefined {
-  return text === undefined ? undefined : Number(text);
+/** `convert` may be applied twice. */
+function converted<T>(schema: object, convert: (text: unknown) => T): TUnsafe<T> {
+  const transform = Type.Transform(Type.Unsafe(schema)).Decode(convert).Encode(String);
+  return transform as unknown as TUnsafe<T>;
 }
 
-export function flagFrom(text: string | undefined): boolean | undefined {
-  return text === undefined ? undefined : String(text) === 'true';
+const { pageMax, limitMax, limitDefault } = LIMITS.list;
+
+/** The parameters of every list that has pages. */
+export function pageParameters(defaultLimit: number = limitDefault) {
+  return {
+    page: Type.Optional(integerParameter(1, pageMax, { default: 1, description: '1-indexed page' })),
+    limit: Type.Optional(integerParameter(1, limitMax, { default: defaultLimit, description: 'items per page' })),
+  };
 }
+export type Paging = Static<TObject<ReturnType<typeof pageParameters>>>;

@@ -32,7 +32,7 @@ export interface Route<A extends Access = Access, S extends 200 | 201 = 200 | 20
   headers?: Readonly<Record<string, string>>;
   /** Request headers that the operation heeds. */
   takes?: readonly RequestHeader[];
-  /** Descriptions of path parameters that the document does not know by name. */
+  /** Descriptions of path parameters that the document does not know by name; an open route names all of its own. */
   params?: Readonly<Record<string, string>>;
   body?: TSchema;
   query?: TObject;
@@ -60,6 +60,8 @@ type Options<A, S extends number, D, B, Q> = { detail: object } & (A extends Ten
     : unknown);
 
 const ANY_BODY = Type.Any();
+/** Makes a path parameter that is not valid UTF-8 a 404 where no macro does. */
+const PATH_TEXTS = Type.Record(Type.String(), Type.String());
 
 /** The framework's options for a route. */
 export function route<
@@ -69,11 +71,12 @@ export function route<
   B extends TSchema | undefined = undefined,
   Q extends TObject | undefined = undefined,
 >(stated: Omit<Route<A, S, D>, 'body' | 'query'> & Inputs<B, Q>): Options<A, S, D, B, Q> {
-  const { id, tag, summary, access, body, query } = stated;
+  const { id, tag, summary, access, body, query, params } = stated;
   return {
     ...(access === 'open' ? {} : isTenantAccess(access) ? { tenant: access } : { platform: access }),
     ...(body === undefined ? {} : { json: true, body: ANY_BODY }),
     ...(query === undefined ? {} : { query }),
+    ...(access === 'open' && params !== undefined ? { params: PATH_TEXTS } : {}),
     detail: {
       operationId: id,
       tags: [tag],

@@ -3,40 +3,47 @@
 // concurrent accepts one succeeds and the others leave nothing behind.
 // Failures: 400, 403 for an address other than the invited one, 404, 409, 410.
 // Contract: interface#invitations, decisions#invitations.
+import { type Static, Type } from '@sinclair/typebox';
 import { hashPassword } from '../access/passwords.ts';
-import { insertTenant, SLUG_PATTERN } from '../admin/tenants.ts';
+import { insertTenant, TenantName, TenantSlug } from '../admin/tenants.ts';
 import { type App, perApp } from '../app.ts';
-import { conflict, forbidden, invalidField, notFound, ServiceError } from '../errors.ts';
-import { Input, matching, text } from '../http/input.ts';
-import { LIMITS } from '../limits.ts';
+import { conflict, forbidden, notFound, ServiceError } from '../errors.ts';
+import { check } from '../http/check.ts';
+import { open } from '../http/schemas.ts';
 import { newId } from '../runtime/ids.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
-import type { JsonObject } from '../runtime/text.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import { schemaOf } from '../tenants/tenants.ts';
-import { readRegistration } from '../users/user-input.ts';
+import { PersonSchema } from '../users/person.ts';
+import { Registration } from '../users/user-input.ts';
 import { insertUser, type User } from '../users/users.ts';
 import { type FoundInvitation, findByToken, hasToken, IS_PENDING } from './invitations.ts';
 
 /** The new user. */
-export type Member = Pick<User, 'id' | 'email' | 'name' | 'role'>;
+export const MemberSchema = PersonSchema;
+export type Member = Static<typeof MemberSchema>;
 
-interface Person {
-  email: string;
-  name: string;
-  password: string;
-}
+type Person = Registration;
 
-/** Accepts for the person in the body. A role or tenant in the body is ignored. */
-export async function acceptInvitation(app: App, body: JsonObject): Promise<Member> {
-  const { token } = body;
-  if (typeof token !== 'string' || token === '') throw invalidField('token', 'is required: the invitation’s token');
-  const person = readRegistration(body);
+/** What a platform code also needs; an invitation to a tenant ignores it. */
+const NewTenantNames = open({ tenantSlug: TenantSlug, tenantName: TenantName });
+const ignored = (description: string) => Type.Optional(Type.Unsafe<string>(Type.Unknown({ description })));
+export const Acceptance = open({
+  token: Type.String({ minLength: 1, error: 'is required: the invitation’s token' }),
+  ...Registration.properties,
+  tenantSlug: ignored('platform codes: the slug of the tenant to be made'),
+  tenantName: ignored('platform codes: its name'),
+});
+
+/** Accepts for the person in the body. A role in the body is ignored, and, without a platform code, a tenant. */
+export async function acceptInvitation(app: App, body: Static<typeof Acceptance>): Promise<Member> {
+  const { token, email, name, password } = check(Acceptance, body);
+  const person = { email, name, password };
   return oneAtATime(app, token, async () => {
     const invitation = requirePending(await findByToken(app.db, token), person);
-    const newTenant = invitation.kind === 'platform' ? readNewTenant(body) : null;
+    const newTenant = invitation.kind === 'platform' ? check(NewTenantNames, body) : null;
     const passwordHash = await hashPassword(person.password);
-    const { id, email, name, role } =
+    const { id, role } =
       newTenant === null
         ? await joinTenant(app, token, invitation, { ...person, passwordHash })
         : await createInvitedTenant(app, token, { ...person, passwordHash }, newTenant);
@@ -74,14 +81,6 @@ function requirePending(invitation: FoundInvitation | undefined, { email }: Pick
   return invitation;
 }
 
-function readNewTenant(body: JsonObject): { slug: string; name: string } {
-  const input = new Input(body);
-  const slug = input.required('tenantSlug', matching(SLUG_PATTERN));
-  const name = input.required('tenantName', text(LIMITS.tenant.nameMax));
-  input.done();
-  return { slug, name };
-}
-
 type NewUser = Omit<Person, 'password'> & { passwordHash: string };
 
 async function joinTenant(app: App, token: string, { tenant_id, role }: FoundInvitation, user: NewUser): Promise<User> {
@@ -96,7 +95,7 @@ async function createInvitedTenant(
   app: App,
   token: string,
   user: NewUser,
-  { slug, name }: { slug: string; name: string },
+  { tenantSlug: slug, tenantName: name }: Static<typeof NewTenantNames>,
 ): Promise<User> {
   const id = newId();
   const owner = await app.db.slow.begin(async (tx) => {

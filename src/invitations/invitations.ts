@@ -1,35 +1,69 @@
 // Invitations: created, listed, revoked, found by token. The status is not stored: it follows from the
 // timestamps of the invitation and the clock.
 // Failures: 400, 404, 409 for an invitation that is not pending. Contract: interface#invitations, decisions#invitations.
+import { type Static, Type } from '@sinclair/typebox';
 import { type Caller, requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
 import { namesTenant } from '../access/tenant-context.ts';
 import type { App } from '../app.ts';
 import { conflict, forbidden, notFound } from '../errors.ts';
-import { Input, wholeNumber } from '../http/input.ts';
+import { check } from '../http/check.ts';
+import { pageParameters } from '../http/parameters.ts';
 import { type Page, pageOf } from '../http/reply.ts';
+import { closed, nullable, oneOf, open, optional, Timestamp, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid } from '../runtime/ids.ts';
 import { join, type Queries, type Sql, sql } from '../runtime/sql.ts';
-import type { JsonObject } from '../runtime/text.ts';
 import { sha256 } from '../runtime/tokens.ts';
-import { createInvitation, type NewInvitation } from '../users/create-invitation.ts';
-import { EMAIL_PROBLEM, isEmail } from '../users/email.ts';
+import { createInvitation } from '../users/create-invitation.ts';
+import { Email } from '../users/person.ts';
 
-export const STATUSES = ['pending', 'accepted', 'expired', 'revoked'] as const;
-export type Status = (typeof STATUSES)[number];
+const StatusSchema = oneOf(['pending', 'accepted', 'expired', 'revoked']);
+export type Status = Static<typeof StatusSchema>;
 
+const TypedAddress = Type.String({ examples: ['ada@acme.test'] });
+const Slug = Type.String({ examples: ['acme'] });
 /** An invitation in a list, without its token. */
-export interface Invitation {
-  id: string;
-  email: string | null;
-  status: Status;
-  kind: 'member' | 'platform';
-  /** The invited user's tenant; null for a platform code that is not accepted. */
-  tenantSlug: string | null;
-  createdAt: string;
-  expiresAt: string;
-  acceptedAt: string | null;
-}
+export const InvitationSchema = Type.Object(
+  {
+    id: Uuid,
+    email: nullable(TypedAddress),
+    status: StatusSchema,
+    kind: oneOf(['member', 'platform']),
+    tenantSlug: nullable(Slug, {
+      description: 'the invited user’s tenant; null for a platform code that is not accepted',
+    }),
+    createdAt: Timestamp,
+    expiresAt: Timestamp,
+    acceptedAt: nullable(Timestamp),
+  },
+  { $id: 'Invitation' },
+);
+export type Invitation = Static<typeof InvitationSchema>;
+export const IssuedInvitation = Type.Object({
+  token: Type.String({ description: 'shown once' }),
+  inviteUrl: Type.String({ format: 'uri' }),
+});
+export const TokenCheck = Type.Object({
+  valid: Type.Boolean(),
+  email: nullable(TypedAddress),
+  tenantSlug: nullable(Slug),
+});
+
+const { daysDefault, daysMax } = LIMITS.invitation;
+export const InvitationRequest = closed({
+  email: optional(Email),
+  expiresInDays: optional(Type.Integer({ minimum: 1, maximum: daysMax, default: daysDefault })),
+});
+
+const PLATFORM_LIMIT_DEFAULT = 50;
+const StatusFilter = oneOf(['pending', 'accepted', 'expired', 'revoked'], { description: 'only those in this state' });
+const filters = { status: Type.Optional(StatusFilter) };
+export const InvitationFilter = open({ ...filters, ...pageParameters() });
+export const PlatformFilter = open({
+  ...filters,
+  ...pageParameters(PLATFORM_LIMIT_DEFAULT),
+  tenantId: Type.Optional(Type.String({ description: 'only those of this tenant: its id or its slug' })),
+});
 
 /** An invitation found by its token. */
 export interface FoundInvitation {
@@ -62,18 +96,14 @@ export async function inviteOrMakeCode(
   app: App,
   caller: Caller,
   request: Request,
-  body: JsonObject,
-): Promise<Pick<NewInvitation, 'token' | 'inviteUrl'>> {
+  body: Static<typeof InvitationRequest>,
+): Promise<Static<typeof IssuedInvitation>> {
   const tenant = (await namesTenant(app, request)) ? requireTenantAdmin(caller).tenant : null;
   if (tenant === null && caller.kind !== 'super_admin') requireBoundAdmin(caller);
-  const input = new Input(body);
-  const email = input.optional('email', { accepts: isEmail, words: EMAIL_PROBLEM }) ?? null;
-  const expiresInDays = input.optional('expiresInDays', wholeNumber(1, LIMITS.invitation.daysMax));
-  input.refuseOthers();
-  input.done();
+  const { email = null, expiresInDays } = check(InvitationRequest, body);
   const invited =
     tenant === null ? ({ kind: 'platform', role: 'owner' } as const) : ({ kind: 'member', role: 'member' } as const);
-  const invitation = { ...invited, tenant, email, inviter: caller.id, expiresInDays };
+  const invitation = { ...invited, tenant, email, inviter: caller.id, expiresInDays: expiresInDays ?? undefined };
   const { token, inviteUrl } = await createInvitation(app, invitation);
   return { token, inviteUrl };
 }
@@ -84,29 +114,23 @@ function requireBoundAdmin(caller: Caller): void {
   requireTenantAdmin(caller);
 }
 
-export interface ListFilter {
-  status?: Status | undefined;
-  /** A tenant's id or slug. */
-  tenantId?: string | undefined;
-  page: number;
-  limit: number;
-}
-
 /** The tenant's invitations and the caller's platform codes, newest first. */
 export async function listOwnInvitations(
   app: App,
   caller: TenantCaller,
-  filter: ListFilter,
+  { status, page = 1, limit = LIMITS.list.limitDefault }: Static<typeof InvitationFilter>,
 ): Promise<Page<Invitation>> {
-  return list(app, [isOwn(caller), ...statusIs(filter.status)], filter);
+  return list(app, [isOwn(caller), ...statusIs(status)], page, limit);
 }
 
 /** Every tenant's invitations and all platform codes, newest first. */
-export async function listAllInvitations(app: App, filter: ListFilter): Promise<Page<Invitation>> {
-  const { tenantId } = filter;
+export async function listAllInvitations(
+  app: App,
+  { status, tenantId, page = 1, limit = PLATFORM_LIMIT_DEFAULT }: Static<typeof PlatformFilter>,
+): Promise<Page<Invitation>> {
   const ofTenant =
     tenantId === undefined ? [] : [isUuid(tenantId) ? sql`t.id = ${tenantId}::uuid` : sql`t.slug = ${tenantId}`];
-  return list(app, [sql`true`, ...ofTenant, ...statusIs(filter.status)], filter);
+  return list(app, [sql`true`, ...ofTenant, ...statusIs(status)], page, limit);
 }
 
 function isOwn(caller: TenantCaller): Sql {
@@ -118,7 +142,7 @@ function statusIs(status: Status | undefined): Sql[] {
   return status === undefined ? [] : [sql`${STATUS} = ${status}`];
 }
 
-async function list(app: App, conditions: Sql[], { page, limit }: ListFilter): Promise<Page<Invitation>> {
+async function list(app: App, conditions: Sql[], page: number, limit: number): Promise<Page<Invitation>> {
   const from = sql`
     from platform.invitations as i
     left join platform.tenants as t on t.id = i.tenant_id
@@ -158,10 +182,7 @@ export async function findByToken(queries: Queries, token: string): Promise<Foun
 }
 
 /** Whether a token is valid, and for whom; nothing is revealed about an invalid one. */
-export async function checkToken(
-  app: App,
-  token: string,
-): Promise<{ valid: boolean; email: string | null; tenantSlug: string | null }> {
+export async function checkToken(app: App, token: string): Promise<Static<typeof TokenCheck>> {
   const found = await findByToken(app.db, token);
   if (found?.status !== 'pending' || found.tenant_status === 'suspended') {
     return { valid: false, email: null, tenantSlug: null };

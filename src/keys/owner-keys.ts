@@ -1,33 +1,40 @@
 // Owner API keys, which have full access to one tenant.
 // Failures: 400 with every problem, 404.
 // Contract: decisions#keys, interface#credentials.
+import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
-import { FUTURE, Input, text } from '../http/input.ts';
+import { check } from '../http/check.ts';
+import { closed, FutureTimestamp, nullable, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { type Queries, sql } from '../runtime/sql.ts';
-import type { JsonObject } from '../runtime/text.ts';
 import { type Issued, KeyTable, keysOf } from './key-table.ts';
 
-export interface OwnerKey {
-  id: string;
-  keyPrefix: string;
-  label: string;
-  expiresAt: string | null;
-  createdAt: string;
-}
+const Label = text(LIMITS.key.labelMax, { examples: ['nightly import'] });
+const Shown = {
+  id: Uuid,
+  keyPrefix: Type.String({ examples: ['svc_ak_9fQ2'] }),
+  label: Label,
+  expiresAt: nullable(Timestamp),
+  createdAt: Timestamp,
+};
+export const OwnerKeySchema = Type.Object(Shown, { $id: 'OwnerKey' });
+export type OwnerKey = Static<typeof OwnerKeySchema>;
+export const IssuedOwnerKey = Type.Object(
+  { ...Shown, key: Type.String({ description: 'shown once', examples: ['svc_ak_9fQ2...'] }) },
+  { $id: 'IssuedOwnerKey' },
+);
+/** Without `expiresAt` the key does not expire. */
+export const NewOwnerKey = closed({ label: Label, expiresAt: optional(FutureTimestamp) });
+export type NewOwnerKey = Static<typeof NewOwnerKey>;
 
 const KEYS = new KeyTable<OwnerKey>(
   'owner_key',
   sql`id, prefix as "keyPrefix", label, expires_at as "expiresAt", created_at as "createdAt"`,
 );
 
-export async function createOwnerKey(app: App, caller: TenantCaller, body: JsonObject): Promise<Issued<OwnerKey>> {
-  const input = new Input(body);
-  const label = input.required('label', text(LIMITS.key.labelMax));
-  const expiresAt = input.optional('expiresAt', FUTURE);
-  input.refuseOthers();
-  input.done();
+export async function createOwnerKey(app: App, caller: TenantCaller, body: NewOwnerKey): Promise<Issued<OwnerKey>> {
+  const { label, expiresAt } = check(NewOwnerKey, body);
   return issueOwnerKey(app.db, caller.tenant.id, { label, expiresAt, createdBy: caller.id });
 }
 
@@ -35,9 +42,9 @@ export async function createOwnerKey(app: App, caller: TenantCaller, body: JsonO
 export async function issueOwnerKey(
   queries: Queries,
   tenantId: string,
-  { label, expiresAt, createdBy }: { label: string; expiresAt?: string | undefined; createdBy: string | null },
+  { label, expiresAt, createdBy }: { label: string; expiresAt?: string | null | undefined; createdBy: string | null },
 ): Promise<Issued<OwnerKey>> {
-  const expires = expiresAt === undefined ? null : new Date(expiresAt).toISOString();
+  const expires = expiresAt == null ? null : new Date(expiresAt).toISOString();
   const issued = await KEYS.issue(queries, {
     tenant_id: sql`${tenantId}::uuid`,
     label: sql`${label}`,

@@ -1,26 +1,44 @@
 // The keys of a platform API: each has one of the API's roles. `ttlDays` is whole days from now; a key
 // without it does not expire. Failures: 400 with every problem, 404.
 // Contract: interface#platform-key, decisions#keys.
+import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
-import { Input, text, wholeNumber } from '../http/input.ts';
+import { check } from '../http/check.ts';
+import { closed, nullable, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
-import type { JsonObject } from '../runtime/text.ts';
 import { type Issued, KeyTable, keysOf } from './key-table.ts';
 import { getApi } from './platform-apis.ts';
 
-export interface PlatformKey {
-  id: string;
-  apiId: string;
-  keyPrefix: string;
-  role: string;
-  label: string | null;
-  expiresAt: string | null;
-  createdAt: string;
-}
+const { roleNameMax, ttlDaysMax } = LIMITS.platformApi;
+const Role = text(roleNameMax, { description: 'one of the API’s roles', examples: ['reader'] });
+const Label = text(LIMITS.key.labelMax, { examples: ['web shop'] });
+const Shown = {
+  id: Uuid,
+  apiId: Uuid,
+  keyPrefix: Type.String({ examples: ['svc_pkey_0f3a9c1d2'] }),
+  role: Role,
+  label: nullable(Label),
+  expiresAt: nullable(Timestamp),
+  createdAt: Timestamp,
+};
+export const PlatformKeySchema = Type.Object(Shown, { $id: 'PlatformKey' });
+export type PlatformKey = Static<typeof PlatformKeySchema>;
+export const IssuedPlatformKey = Type.Object(
+  { ...Shown, key: Type.String({ description: 'shown once', examples: ['svc_pkey_...'] }) },
+  { $id: 'IssuedPlatformKey' },
+);
+const TtlDays = Type.Integer({
+  minimum: 1,
+  maximum: ttlDaysMax,
+  description: 'without it the key does not expire',
+  examples: [90],
+});
+export const NewPlatformKey = closed({ role: Role, label: optional(Label), ttlDays: optional(TtlDays) });
+export type NewPlatformKey = Static<typeof NewPlatformKey>;
 
 const KEYS = new KeyTable<PlatformKey>(
   'platform_key',
@@ -32,17 +50,18 @@ export async function issuePlatformKey(
   app: App,
   caller: TenantCaller,
   apiId: string,
-  body: JsonObject,
+  body: NewPlatformKey,
 ): Promise<Issued<PlatformKey>> {
   const api = await getApi(app, caller, apiId);
-  const input = new Input(body);
-  const role = input.required('role', text(LIMITS.platformApi.roleNameMax));
-  const label = input.optional('label', text(LIMITS.key.labelMax)) ?? null;
-  const ttlDays = input.optional('ttlDays', wholeNumber(1, LIMITS.platformApi.ttlDaysMax)) ?? null;
-  input.refuseOthers();
-  input.done();
-  if (!api.roles.includes(role)) input.problem('role', `must be one of the API's roles: ${api.roles.join(', ')}`);
-  input.done();
+  const {
+    role,
+    label = null,
+    ttlDays = null,
+  } = check(NewPlatformKey, body, (sound) =>
+    sound.role === undefined || api.roles.includes(sound.role)
+      ? []
+      : [{ path: 'role', message: `must be one of the API's roles: ${api.roles.join(', ')}` }],
+  );
   const issued = await KEYS.issue(
     app.db,
     {

@@ -1,40 +1,74 @@
 // Public keys, for browsers and apps, where anyone can extract them. They read what their role reads, from
 // the origins they name, within rate limits per minute and per day.
 // Contract: interface#public-key, decisions#keys.
+import { type Static, type TObject, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import { lockRoleById } from '../access/grants.ts';
 import { isOrigin } from '../access/origins.ts';
 import { rolesOf } from '../access/role-store.ts';
 import type { App } from '../app.ts';
-import { Input, someOf, text, texts, wholeNumber } from '../http/input.ts';
+import type { Problem } from '../errors.ts';
+import { check, given, type Sound } from '../http/check.ts';
+import { closed, closedChange, optional, someOf, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { identifier, join, jsonb, type Sql, sql, type Tx } from '../runtime/sql.ts';
-import type { JsonObject } from '../runtime/text.ts';
 import { type Issued, KeyTable, keysOf } from './key-table.ts';
 
-export const PUBLIC_KEY_SCOPES = ['records:read', 'channels:read'] as const;
+const ORIGINS_RULE = 'must be a list of origins, such as https://app.example.com';
 const { ttlDays: TTL_DAYS, perMinute: PER_MINUTE, perDay: PER_DAY, originsMax } = LIMITS.publicKey;
 
-type Scope = (typeof PUBLIC_KEY_SCOPES)[number];
-
-export interface PublicKey {
-  id: string;
-  keyPrefix: string;
-  label: string;
-  roleId: string;
-  scopes: Scope[];
-  allowedOrigins: string[];
-  rateLimitPerMin: number;
-  rateLimitPerDay: number;
-  expiresAt: string;
-  createdAt: string;
-}
-
 /** What an admin may set, at creation and later. */
-type Settings = Pick<
-  PublicKey,
-  'label' | 'roleId' | 'scopes' | 'allowedOrigins' | 'rateLimitPerMin' | 'rateLimitPerDay'
->;
+const Settings = {
+  label: text(LIMITS.key.labelMax, { examples: ['web site'] }),
+  roleId: Uuid,
+  scopes: someOf(['records:read', 'channels:read'], { examples: [['records:read']] }),
+  allowedOrigins: Type.Array(Type.String(), {
+    maxItems: originsMax,
+    uniqueItems: true,
+    error: ORIGINS_RULE,
+    description: 'where browsers may use the key; compared as text with the Origin header',
+    examples: [['https://app.example.com']],
+  }),
+  rateLimitPerMin: Type.Integer({ minimum: 1, maximum: PER_MINUTE.max, examples: [PER_MINUTE.default] }),
+  rateLimitPerDay: Type.Integer({ minimum: 1, maximum: PER_DAY.max, examples: [PER_DAY.default] }),
+};
+type Settings = Static<TObject<typeof Settings>>;
+
+const Shown = {
+  id: Uuid,
+  keyPrefix: Type.String({ examples: ['svc_pk_0f3a9c1d2'] }),
+  ...Settings,
+  expiresAt: Timestamp,
+  createdAt: Timestamp,
+};
+export const PublicKeySchema = Type.Object(Shown, { $id: 'PublicKey' });
+export type PublicKey = Static<typeof PublicKeySchema>;
+export const IssuedPublicKey = Type.Object(
+  { ...Shown, key: Type.String({ description: 'shown once', examples: ['svc_pk_...'] }) },
+  { $id: 'IssuedPublicKey' },
+);
+const TtlDays = Type.Integer({
+  minimum: 1,
+  maximum: TTL_DAYS.max,
+  default: TTL_DAYS.default,
+  description: 'days from now',
+});
+const { label, roleId, scopes, allowedOrigins, rateLimitPerMin, rateLimitPerDay } = Settings;
+export const NewPublicKey = closed({
+  label,
+  roleId,
+  scopes,
+  ttlDays: optional(TtlDays),
+  allowedOrigins: optional(allowedOrigins),
+  rateLimitPerMin: optional(rateLimitPerMin),
+  rateLimitPerDay: optional(rateLimitPerDay),
+});
+export type NewPublicKey = Static<typeof NewPublicKey>;
+/** Members left out or null stay as they are. */
+export const PublicKeyChange = closedChange({ ...Settings, ttlDays: TtlDays });
+export type PublicKeyChange = Static<typeof PublicKeyChange>;
+
+const DEFAULTS = { allowedOrigins: [], rateLimitPerMin: PER_MINUTE.default, rateLimitPerDay: PER_DAY.default };
 
 const KEYS = new KeyTable<PublicKey>(
   'public_key',
@@ -44,8 +78,9 @@ const KEYS = new KeyTable<PublicKey>(
 );
 
 /** Issues a key. 400 with every problem. */
-export async function issuePublicKey(app: App, caller: TenantCaller, body: JsonObject): Promise<Issued<PublicKey>> {
-  const { settings, ttlDays = TTL_DAYS.default } = await readSettings(app, caller, body);
+export async function issuePublicKey(app: App, caller: TenantCaller, body: NewPublicKey): Promise<Issued<PublicKey>> {
+  const input = check(NewPublicKey, body, await settingProblems(app, caller));
+  const { ttlDays = TTL_DAYS.default, ...settings } = { ...DEFAULTS, ...(given(input) as typeof input & Settings) };
   const values = {
     tenant_id: sql`${caller.tenant.id}::uuid`,
     ...columnsOf(settings),
@@ -76,10 +111,11 @@ export async function updatePublicKey(
   app: App,
   caller: TenantCaller,
   id: string,
-  body: JsonObject,
+  body: PublicKeyChange,
 ): Promise<PublicKey> {
   const current = await KEYS.find(app, keysOf(caller), id);
-  const { settings, ttlDays = null } = await readSettings(app, caller, body, current);
+  const change = given(check(PublicKeyChange, body, await settingProblems(app, caller)));
+  const { ttlDays = null, ...settings } = { ...current, ...change };
   const values = {
     ...columnsOf(settings),
     expires_at: sql`coalesce(now() + make_interval(days => ${ttlDays}::int), expires_at)`,
@@ -107,39 +143,15 @@ export function revokePublicKey(app: App, caller: TenantCaller, id: string): Pro
   return KEYS.revoke(app, keysOf(caller), id);
 }
 
-/** The settings of a body; members left out keep their current value, or get the default. */
-async function readSettings(
-  app: App,
-  caller: TenantCaller,
-  body: JsonObject,
-  current?: PublicKey,
-): Promise<{ settings: Settings; ttlDays: number | undefined }> {
-  const input = new Input(body);
-  const member = <T>(name: string, rule: Parameters<typeof input.required<T>>[1], fallback: T | undefined): T =>
-    fallback === undefined ? input.required(name, rule) : (input.optional(name, rule) ?? fallback);
-  const origins = texts(0, originsMax, isOrigin, 'must be a list of origins, such as https://app.example.com');
-  const settings: Settings = {
-    label: member('label', text(LIMITS.key.labelMax), current?.label),
-    roleId: member('roleId', text(LIMITS.key.labelMax), current?.roleId),
-    scopes: member('scopes', someOf(PUBLIC_KEY_SCOPES), current?.scopes),
-    allowedOrigins: member('allowedOrigins', origins, current?.allowedOrigins ?? []),
-    rateLimitPerMin: member(
-      'rateLimitPerMin',
-      wholeNumber(1, PER_MINUTE.max),
-      current?.rateLimitPerMin ?? PER_MINUTE.default,
-    ),
-    rateLimitPerDay: member(
-      'rateLimitPerDay',
-      wholeNumber(1, PER_DAY.max),
-      current?.rateLimitPerDay ?? PER_DAY.default,
-    ),
-  };
-  const ttlDays = input.optional('ttlDays', wholeNumber(1, TTL_DAYS.max));
-  input.refuseOthers();
-  const { byId } = await rolesOf(app, caller.tenant);
-  if (typeof settings.roleId === 'string' && !byId.has(settings.roleId.toLowerCase())) {
-    input.problem('roleId', 'is not the id of a role');
-  }
-  input.done();
-  return { settings, ttlDays };
+/** Finds what a schema cannot say of settings: that the role exists, and that an origin is one. */
+async function settingProblems(app: App, { tenant }: TenantCaller) {
+  const { byId } = await rolesOf(app, tenant);
+  return ({ roleId, allowedOrigins }: Sound<PublicKeyChange>): Problem[] => [
+    ...(typeof roleId !== 'string' || byId.has(roleId.toLowerCase())
+      ? []
+      : [{ path: 'roleId', message: 'is not the id of a role' }]),
+    ...(allowedOrigins?.every((origin) => origin !== undefined && isOrigin(origin)) === false
+      ? [{ path: 'allowedOrigins', message: ORIGINS_RULE }]
+      : []),
+  ];
 }

@@ -3,19 +3,28 @@
 // Contract: interface#mcp, interface#bot.
 import { Type } from '@sinclair/typebox';
 import { WhoamiSchema, whoami } from '../admin/routes.ts';
-import { BOT_NAME, listBots, registerBot, revokeBot } from '../bots/bots.ts';
-import { identifyBot } from '../bots/identify-bot.ts';
-import { BotSchema, IdentifiedSchema, WithSecret } from '../bots/routes.ts';
+import {
+  BotName,
+  type BotPermissions,
+  BotSchema,
+  BotWithSecret,
+  listBots,
+  registerBot,
+  revokeBot,
+} from '../bots/bots.ts';
+import { IdentifiedBotSchema, identifyBot } from '../bots/identify-bot.ts';
 import { Revoked } from '../http/openapi.ts';
 import { ADDS, defineTool, READS, REPLACES, type Tool, toolInput } from './tool.ts';
 
 const Name = Type.String({
-  pattern: BOT_NAME.source,
+  pattern: BotName.pattern as string,
   description: '3 to 50 lowercase letters, digits and hyphens; unique in the tenant.',
 });
-const Permissions = Type.Object(
-  { entities: Type.Record(Type.String(), Type.Array(Type.String())) },
-  { description: 'Operations (create, read, update, delete) by entity name; no wildcards.' },
+const Permissions = Type.Unsafe<BotPermissions>(
+  Type.Object(
+    { entities: Type.Record(Type.String(), Type.Array(Type.String())) },
+    { description: 'Operations (create, read, update, delete) by entity name; no wildcards.' },
+  ),
 );
 
 export const BOT_TOOLS: readonly Tool[] = [
@@ -27,7 +36,7 @@ export const BOT_TOOLS: readonly Tool[] = [
     access: 'admin',
     hints: ADDS,
     input: toolInput({ name: Name, permissions: Type.Optional(Permissions) }),
-    output: WithSecret,
+    output: BotWithSecret,
     run: async ({ app, caller }, { name, permissions, tenantSlug = caller.tenant.slug }) =>
       registerBot(app, caller, { name, permissions, tenantSlug }),
   }),
@@ -39,7 +48,7 @@ export const BOT_TOOLS: readonly Tool[] = [
     access: 'admin',
     hints: ADDS,
     input: toolInput({ name: Type.String(), secret: Type.String({ description: 'The bot’s secret. Sensitive.' }) }),
-    output: IdentifiedSchema,
+    output: IdentifiedBotSchema,
     run: async ({ app, caller, request }, { name, secret }) => identifyBot(app, caller, { name, secret }, request),
   }),
   defineTool({

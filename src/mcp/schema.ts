@@ -3,7 +3,7 @@
 // Contract: decisions#mcp.
 import type { TSchema } from '@sinclair/typebox';
 
-const DROPPED = new Set(['$id', 'error', 'examples']);
+const DROPPED = new Set(['$id', 'error', 'keyError', 'examples']);
 
 /** The schema without the members for the framework and the API document. */
 export function plainSchema(schema: TSchema): Record<string, unknown> {

@@ -2,11 +2,15 @@
 // them need a tenant admin, as over REST. Failures are those of the operations.
 // Contract: interface#mcp, interface#subscription.
 import { Type } from '@sinclair/typebox';
-import { RECORD_EVENTS } from '../events/event.ts';
 import { Deleted } from '../http/openapi.ts';
 import { LIMITS } from '../limits.ts';
-import { SubscriptionSchema } from '../webhooks/routes.ts';
-import { createSubscription, deleteSubscription, listSubscriptions } from '../webhooks/subscriptions/subscriptions.ts';
+import {
+  createSubscription,
+  deleteSubscription,
+  EventType,
+  listSubscriptions,
+  SubscriptionSchema,
+} from '../webhooks/subscriptions/subscriptions.ts';
 import { ADDS, defineTool, EntityName, READS, REPLACES, type Tool, toolInput } from './tool.ts';
 
 const { urlMax, secretMax, descriptionMax } = LIMITS.webhook;
@@ -21,7 +25,7 @@ export const WEBHOOK_TOOLS: readonly Tool[] = [
     hints: { ...ADDS, openWorldHint: true },
     input: toolInput({
       entity_name: EntityName,
-      event_types: Type.Array(Type.Union(RECORD_EVENTS.map((type) => Type.Literal(type))), {
+      event_types: Type.Array(EventType, {
         minItems: 1,
         description: 'The event types to send.',
       }),

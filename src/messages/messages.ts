@@ -2,36 +2,58 @@
 // is not delivered and message.chain_limit is appended instead. The depth of a stored message never changes, so
 // concurrent replies cannot exceed the limit. A message and its event commit together.
 // Failures: 400, 403, 404, 409 at the limit. Contract: decisions#messages.
+import { type Static, Type } from '@sinclair/typebox';
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { PRIORITIES, type Priority } from '../entities/rule.ts';
 import { conflict, forbidden, notFound } from '../errors.ts';
 import { appendEvent, type Cause } from '../events/outbox.ts';
 import { notifyCommitted } from '../events/publication.ts';
-import { Input, oneOf, text } from '../http/input.ts';
+import { check } from '../http/check.ts';
+import { closed, Ignored, nullable, oneOf, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
-import type { JsonObject } from '../runtime/text.ts';
 
 const { chainDepthMax } = LIMITS.rules;
 
-/** A message without its body. `from_agent` is null when the sender is not a bot. */
-export interface MessageHead {
-  message_id: string;
-  from_agent: string | null;
-  to_agent: string;
-  subject: string;
-  priority: Priority;
-  in_reply_to: string | null;
-  chain_depth: number;
-  created_at: string;
-  read_at: string | null;
-}
-
-export interface Message extends MessageHead {
-  body: string;
-}
+const { nameMax, subjectMax, bodyMax } = LIMITS.message;
+const Depth = Type.Integer({ minimum: 0, maximum: chainDepthMax, examples: [0] });
+const Agent = Type.String({ examples: ['order-agent'] });
+const Subject = text(subjectMax, { examples: ['Order 17 is late'] });
+const Body = text(bodyMax, { examples: ['The carrier has not answered since Monday.'] });
+const PrioritySchema = oneOf(PRIORITIES, { examples: ['normal'] });
+const Head = {
+  message_id: Uuid,
+  from_agent: nullable(Agent, { description: 'null where no bot sent it' }),
+  to_agent: Agent,
+  subject: Subject,
+  priority: PrioritySchema,
+  in_reply_to: nullable(Uuid),
+  chain_depth: Depth,
+  created_at: Timestamp,
+  read_at: nullable(Timestamp),
+};
+/** A message without its body. */
+export const MessageHeadSchema = Type.Object(Head, { $id: 'MessageHead' });
+export type MessageHead = Static<typeof MessageHeadSchema>;
+export const MessageSchema = Type.Object({ ...Head, body: Body }, { $id: 'Message' });
+export type Message = Static<typeof MessageSchema>;
+export const SentMessageSchema = Type.Object({ message_id: Uuid, chain_depth: Depth });
+export type SentMessage = Static<typeof SentMessageSchema>;
+/** The service decides who sends, and how deep in a chain. */
+export const NewMessage = closed({
+  to_agent: text(nameMax, { description: 'a bot, by name or id', examples: ['order-agent'] }),
+  subject: Subject,
+  body: Body,
+  priority: optional(PrioritySchema),
+  in_reply_to: optional(
+    text(nameMax, { description: 'the id of the message that this answers', examples: Uuid.examples }),
+  ),
+  from_agent: Ignored,
+  chain_depth: Ignored,
+});
+export type NewMessage = Static<typeof NewMessage>;
 
 /** `to_agent` is a bot's name or id. */
 export interface Draft {
@@ -44,9 +66,6 @@ export interface Draft {
   depth: number;
 }
 
-/** Accepted and ignored: the service determines sender and depth. */
-const IDLE_MEMBERS = ['from_agent', 'chain_depth'] as const;
-
 const HEAD = sql`id as message_id, from_agent, to_agent, subject, priority, in_reply_to, chain_depth, created_at,
   read_at`;
 
@@ -57,14 +76,12 @@ function requireAgent(caller: TenantCaller | null): TenantCaller {
   return inTenant;
 }
 
-/** 404 for an unknown agent or `in_reply_to`, 409 at the chain limit. */
-export async function sendMessage(
-  app: App,
-  caller: TenantCaller,
-  body: JsonObject,
-): Promise<{ message_id: string; chain_depth: number }> {
+/** 400 with every problem, 404 for an unknown agent or `in_reply_to`, 409 at the chain limit. */
+export async function sendMessage(app: App, caller: TenantCaller, body: NewMessage): Promise<SentMessage> {
   const agent = requireAgent(caller);
-  const draft = readDraft(agent, body);
+  const { to_agent, subject, body: content, priority, in_reply_to = null } = check(NewMessage, body);
+  const from = agent.kind === 'bot' ? (agent.name ?? null) : null;
+  const draft = { from, to_agent, subject, body: content, priority: priority ?? 'normal', in_reply_to };
   const sent = await app.db.begin(async (tx) => {
     const answered = draft.in_reply_to === null ? null : await answeredBy(tx, agent, draft.in_reply_to);
     const depth = answered === null ? 0 : answered.chain_depth + 1;
@@ -81,22 +98,6 @@ export async function sendMessage(
   return sent;
 }
 
-function readDraft(agent: TenantCaller, body: JsonObject): Omit<Draft, 'depth'> {
-  const { nameMax, subjectMax, bodyMax } = LIMITS.message;
-  const input = new Input(body);
-  const draft = {
-    from: agent.kind === 'bot' ? (agent.name ?? null) : null,
-    to_agent: input.required('to_agent', text(nameMax)),
-    subject: input.required('subject', text(subjectMax)),
-    body: input.required('body', text(bodyMax)),
-    priority: input.optional('priority', oneOf(PRIORITIES)) ?? 'normal',
-    in_reply_to: input.optional('in_reply_to', text(nameMax)) ?? null,
-  };
-  input.refuseOthers(IDLE_MEMBERS);
-  input.done();
-  return draft;
-}
-
 function causeOf({ tenant, id, triggeredBy }: TenantCaller, depth: number): Cause {
   return { tenantId: tenant.id, actor: id, triggeredBy, depth, rootEventId: null };
 }
@@ -106,7 +107,7 @@ export async function deliver(
   tx: Tx,
   cause: Cause,
   { from, to_agent, subject, body, priority, in_reply_to, depth }: Draft,
-): Promise<{ message_id: string; chain_depth: number }> {
+): Promise<SentMessage> {
   const id = newId();
   await tx.rows(sql`
     insert into platform.messages (id, tenant_id, from_agent, to_agent, subject, body, priority, in_reply_to, chain_depth)

@@ -7,12 +7,12 @@ import { lockEntities } from '../access/grants.ts';
 import { isAdminRole, type Role, rolesOf } from '../access/role-store.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
-import { conflict, invalidField, notFound } from '../errors.ts';
+import { conflict, notFound } from '../errors.ts';
+import { check } from '../http/check.ts';
 import { newId } from '../runtime/ids.ts';
 import { identifier, jsonb, type Sql, sql, type Tx } from '../runtime/sql.ts';
-import type { JsonObject } from '../runtime/text.ts';
 import type { Tenant } from '../tenants/tenants.ts';
-import { readRole } from './role-input.ts';
+import { NewRole, RoleChange, roleProblems } from './role-input.ts';
 import { usersTable } from './users.ts';
 
 /** All roles, the system ones first, then by name. */
@@ -28,15 +28,17 @@ export async function getRole(app: App, { tenant }: TenantCaller, name: string):
 }
 
 /** Adds a role. */
-export async function addRole(app: App, caller: TenantCaller, body: JsonObject): Promise<Role> {
+export async function addRole(app: App, caller: TenantCaller, body: NewRole): Promise<Role> {
   const { tenant } = caller;
-  const input = readRole(body, await catalogOf(app, tenant), caller, true);
-  const name = input.name as string;
+  const catalog = await catalogOf(app, tenant);
+  const { name, description, permissions, entities } = check(NewRole, body, (sound) =>
+    roleProblems(sound, catalog, caller),
+  );
   const row = await app.db.begin(async (tx) => {
-    await lockEntities(tx, tenant, input.permissions ?? {}, 'permissions');
+    await lockEntities(tx, tenant, permissions, 'permissions');
     return tx.first(sql`
       insert into ${rolesTable(tenant)} (id, name, description, permissions, entities)
-      values (${newId()}::uuid, ${name}, ${input.description ?? null}, ${jsonb(input.permissions)}, ${jsonb(input.entities ?? {})})
+      values (${newId()}::uuid, ${name}, ${description ?? null}, ${jsonb(permissions)}, ${jsonb(entities ?? {})})
       on conflict (name) do nothing
       returning id`);
   });
@@ -46,17 +48,15 @@ export async function addRole(app: App, caller: TenantCaller, body: JsonObject):
 }
 
 /** Changes what is in the body; `permissions` and `entities` are replaced whole. A name stays. */
-export async function changeRole(app: App, caller: TenantCaller, name: string, body: JsonObject): Promise<Role> {
+export async function changeRole(app: App, caller: TenantCaller, name: string, body: RoleChange): Promise<Role> {
   const { tenant } = caller;
   await getRole(app, caller, name);
   if (isAdminRole(name)) throw conflict(`the role ${name} cannot be changed`);
-  const {
-    description,
-    permissions,
-    entities,
-    name: given,
-  } = readRole(body, await catalogOf(app, tenant), caller, false);
-  if (given !== undefined && given !== name) throw invalidField('name', 'cannot be changed');
+  const catalog = await catalogOf(app, tenant);
+  const { description, permissions, entities } = check(RoleChange, body, (sound) => [
+    ...((sound.name ?? name) === name ? [] : [{ path: 'name', message: 'cannot be changed' }]),
+    ...roleProblems(sound, catalog, caller),
+  ]);
   const row = await app.db.begin(async (tx) => {
     await lockEntities(tx, tenant, permissions ?? {}, 'permissions');
     return tx.first(sql`

@@ -2,6 +2,7 @@
 // first two only where the tenant's settings say so; whether a tenant is unknown, suspended or has it
 // switched off gets one and the same 403. A new password ends all the user's tokens.
 // Contract: interface#identity, decisions#identity.
+import type { Static } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import { factsOf } from '../access/credential-kinds.ts';
 import { guardAccount, limitAttempts } from '../access/lockout.ts';
@@ -9,15 +10,17 @@ import { hashPassword, verifyPassword } from '../access/passwords.ts';
 import { namedTenant } from '../access/tenant-context.ts';
 import type { App } from '../app.ts';
 import { forbidden, invalidField, ServiceError, unauthorized } from '../errors.ts';
+import { check } from '../http/check.ts';
+import { open, text } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import type { Message } from '../runtime/mail.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
-import type { JsonObject } from '../runtime/text.ts';
 import { newToken, sha256 } from '../runtime/tokens.ts';
 import { type Tenant, tenantById } from '../tenants/tenants.ts';
 import { linkBase } from './create-invitation.ts';
-import { readRegistration } from './user-input.ts';
+import { Email, Password, type PersonSchema, TypedPassword } from './person.ts';
+import { Registration } from './user-input.ts';
 import { insertUser, usersTable } from './users.ts';
 
 type SelfServiceSetting = 'selfRegistration' | 'passwordReset';
@@ -25,18 +28,30 @@ type SelfServiceSetting = 'selfRegistration' | 'passwordReset';
 const RESET_PREFIX = 'svc_rst_';
 const { ttlS, mailsMax, mailsWindowMs } = LIMITS.passwordReset;
 
+export const ResetRequest = open({ email: Email });
+export const PasswordReset = open({
+  token: text(LIMITS.password.max, { examples: ['svc_rst_...'] }),
+  password: Password,
+});
+export const PasswordChange = open({ currentPassword: TypedPassword, newPassword: Password });
+
 /** Adds the person who asks as a viewer, whatever else the body says. 409 for a taken address, 429 past 20 a minute. */
-export async function register(app: App, request: Request, body: JsonObject) {
+export async function register(app: App, request: Request, body: Registration): Promise<Static<typeof PersonSchema>> {
   const tenant = await tenantWithSetting(app, request, 'selfRegistration');
   await limitAttempts(app, request, 'registrations');
-  const { email, name, password } = readRegistration(body);
+  const { email, name, password } = check(Registration, body);
   const passwordHash = await hashPassword(password);
   const user = await insertUser(app.db, tenant, { email, name, role: 'viewer', passwordHash });
   return { id: user.id, email: user.email, name: user.name, role: user.role };
 }
 
 /** Promises a mail. Whether there is such a user is found out later, so that the answer tells nothing. */
-export async function forgetPassword(app: App, request: Request, email: string): Promise<{ sent: true }> {
+export async function forgetPassword(
+  app: App,
+  request: Request,
+  body: Static<typeof ResetRequest>,
+): Promise<{ sent: true }> {
+  const { email } = check(ResetRequest, body);
   const tenant = await tenantWithSetting(app, request, 'passwordReset');
   app.mail.send(() => resetMail(app, tenant, email));
   return { sent: true };
@@ -68,7 +83,12 @@ interface Reset {
 }
 
 /** Sets a new password with a mailed token, once. The token alone tells the tenant; a header must agree. 400 for a bad one. */
-export async function resetPassword(app: App, request: Request, token: string, password: string): Promise<void> {
+export async function resetPassword(
+  app: App,
+  request: Request,
+  body: Static<typeof PasswordReset>,
+): Promise<{ reset: true }> {
+  const { token, password } = check(PasswordReset, body);
   const named = await namedTenantWithSetting(app, request, 'passwordReset');
   const reset = await app.db.first<Reset>(sql`
     select id, tenant_id, user_id from platform.password_resets
@@ -90,16 +110,22 @@ export async function resetPassword(app: App, request: Request, token: string, p
     await invalidateResetTokens(tx, tenant, reset.user_id);
   });
   await app.invalidations.publish('user', `${tenant.id}:${reset.user_id}`);
+  return { reset: true };
 }
 
 /** 403 for a caller that is not a person with a password of its own. */
-export function requirePerson(caller: TenantCaller): void {
+function requirePerson(caller: TenantCaller): void {
   if (factsOf(caller.kind).account !== 'user') throw forbidden('only a user has a password');
 }
 
 /** Changes the caller's own password. 403 for whoever is no user, 401 for a wrong current password, which counts as a failure. */
-export async function changePassword(app: App, caller: TenantCaller, current: string, password: string): Promise<void> {
+export async function changePassword(
+  app: App,
+  caller: TenantCaller,
+  body: Static<typeof PasswordChange>,
+): Promise<{ changed: true }> {
   requirePerson(caller);
+  const { currentPassword: current, newPassword: password } = check(PasswordChange, body);
   const { tenant } = caller;
   const id = caller.id as string;
   const stored = await app.db.first<{ password_hash: string | null }>(sql`
@@ -117,6 +143,7 @@ export async function changePassword(app: App, caller: TenantCaller, current: st
     await invalidateResetTokens(tx, tenant, id);
   });
   await app.invalidations.publish('user', `${tenant.id}:${id}`);
+  return { changed: true };
 }
 
 /** Tokens mailed before the password changed mean nothing after it. */

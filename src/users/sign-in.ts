@@ -3,6 +3,7 @@
 // answer nor, but for the lock, by the time it takes.
 // Contract: interface#identity, decisions#identity, decisions#lockout.
 
+import { type Static, Type } from '@sinclair/typebox';
 import type { TokenKind } from '../access/credential-kinds.ts';
 import { guardAccount, limitAttempts } from '../access/lockout.ts';
 import { verifyPassword } from '../access/passwords.ts';
@@ -10,16 +11,23 @@ import { tokensOf } from '../access/resolve-caller.ts';
 import { namedTenant } from '../access/tenant-context.ts';
 import type { App } from '../app.ts';
 import { forbidden, invalidField } from '../errors.ts';
+import { check } from '../http/check.ts';
+import { open, optional, Timestamp } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { Semaphore } from '../runtime/concurrency.ts';
 import { sql } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
+import { PersonSchema, TypedEmail, TypedPassword } from './person.ts';
 import { usersTable } from './users.ts';
 
-export interface PasswordCredentials {
-  email: string;
-  password: string;
-}
+export const PasswordCredentials = open({ email: TypedEmail, password: TypedPassword });
+export type PasswordCredentials = Static<typeof PasswordCredentials>;
+const { daysMax, daysDefault } = LIMITS.developerToken;
+export const DeveloperTokenRequest = open({
+  ...PasswordCredentials.properties,
+  ttl_days: optional(Type.Integer({ minimum: 1, maximum: daysMax, default: daysDefault })),
+});
+export type DeveloperTokenRequest = Static<typeof DeveloperTokenRequest>;
 
 interface SigningUser {
   id: string;
@@ -31,24 +39,21 @@ interface SigningUser {
   token_version: number;
 }
 
-export interface SignedIn {
-  token: string;
-  user: { id: string; email: string; name: string; role: string };
-}
-
-export interface DeveloperToken {
-  token: string;
-  /** ISO 8601. */
-  expiresAt: string;
-  user: { id: string; email: string };
-}
+export const SignedInSchema = Type.Object({ token: Type.String(), user: PersonSchema });
+export type SignedIn = Static<typeof SignedInSchema>;
+export const DeveloperTokenSchema = Type.Object({
+  token: Type.String(),
+  expiresAt: Timestamp,
+  user: Type.Pick(PersonSchema, ['id', 'email']),
+});
+export type DeveloperToken = Static<typeof DeveloperTokenSchema>;
 
 /** A storm of sign-ins takes no more of the database's connections than this; the rest waits, or is shed with 503. */
 const gate = new Semaphore(4, 100);
 
 /** A session token. 401 for a wrong or locked account, 403 for a suspended tenant, 429 past the address's share. */
-export async function signIn(app: App, request: Request, secret: PasswordCredentials): Promise<SignedIn> {
-  const { tenant, person } = await prove(app, request, secret);
+export async function signIn(app: App, request: Request, body: PasswordCredentials): Promise<SignedIn> {
+  const { tenant, person } = await prove(app, request, check(PasswordCredentials, body));
   const { id, email, name, role } = person;
   const { token } = await issue(app, tenant, person, 'user', LIMITS.login.ttlS);
   return { token, user: { id, email, name, role } };
@@ -58,10 +63,11 @@ export async function signIn(app: App, request: Request, secret: PasswordCredent
 export async function issueDeveloperToken(
   app: App,
   request: Request,
-  secret: PasswordCredentials,
-  ttlDays: number = LIMITS.developerToken.daysDefault,
+  body: DeveloperTokenRequest,
 ): Promise<DeveloperToken> {
-  const { tenant, person } = await prove(app, request, secret);
+  const { ttl_days, ...credentials } = check(DeveloperTokenRequest, body);
+  const ttlDays = ttl_days ?? daysDefault;
+  const { tenant, person } = await prove(app, request, credentials);
   const { id, email } = person;
   return { ...(await issue(app, tenant, person, 'developer', ttlDays * 86_400)), user: { id, email } };
 }

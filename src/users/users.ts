@@ -2,45 +2,51 @@
 // once: whoever takes one away first locks them all. What a person may do ends with the change, on
 // every process. Failures: 400 with every problem, 404, 409 for a taken address or the last owner.
 // Contract: interface#user, decisions#users.
+import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import { lockRole } from '../access/grants.ts';
 import { hashPassword } from '../access/passwords.ts';
 import type { App } from '../app.ts';
 import { conflict, notFound } from '../errors.ts';
+import { check, given } from '../http/check.ts';
+import type { Paging } from '../http/parameters.ts';
 import { type Page, pageOf } from '../http/reply.ts';
+import { Timestamp } from '../http/schemas.ts';
+import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { identifier, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
-import type { JsonObject } from '../runtime/text.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { createInvitation } from './create-invitation.ts';
-import { readUserChanges, readUserInput } from './user-input.ts';
+import { PersonSchema } from './person.ts';
+import { NewUser, UserChange } from './user-input.ts';
 
-export interface User {
-  id: string;
-  email: string;
-  name: string;
-  role: string;
-  isActive: boolean;
-  createdAt: string;
-  updatedAt: string;
-}
+const { properties: Person } = PersonSchema;
+export const UserSchema = Type.Object({
+  ...Person,
+  isActive: Type.Boolean(),
+  createdAt: Timestamp,
+  updatedAt: Timestamp,
+});
+export type User = Static<typeof UserSchema>;
 
-/** Somebody who is asked to become a user; `id` is the invitation's. */
-export interface InvitedUser {
-  id: string;
-  email: string;
-  name: string;
-  role: string;
-  isActive: false;
-  status: 'invited';
-  expiresAt: string;
-}
+/** A person who is invited to become a user; `id` is the invitation's. */
+export const InvitedUserSchema = Type.Object({
+  ...Person,
+  isActive: Type.Literal(false),
+  status: Type.Literal('invited'),
+  expiresAt: Timestamp,
+});
+export type InvitedUser = Static<typeof InvitedUserSchema>;
 
 const COLUMNS = sql`
   id, email, name, role, is_active as "isActive", created_at as "createdAt", updated_at as "updatedAt"`;
 
 /** The users, newest first. */
-export async function listUsers(app: App, { tenant }: TenantCaller, page: number, limit: number): Promise<Page<User>> {
+export async function listUsers(
+  app: App,
+  { tenant }: TenantCaller,
+  { page = 1, limit = LIMITS.list.limitDefault }: Paging,
+): Promise<Page<User>> {
   const users = usersTable(tenant);
   const rows = await app.db.rows<User>(sql`
     select ${COLUMNS} from ${users}
@@ -59,10 +65,10 @@ export async function getUser(app: App, { tenant }: TenantCaller, id: string): P
 }
 
 /** Adds a user, or, without a password, invites the person into the role named. */
-export async function addUser(app: App, caller: TenantCaller, body: JsonObject): Promise<User | InvitedUser> {
-  const { email, name, role, password } = readUserInput(body);
+export async function addUser(app: App, caller: TenantCaller, body: NewUser): Promise<User | InvitedUser> {
+  const { email, name, role, password } = check(NewUser, body);
   const { tenant, id: inviter } = caller;
-  if (password === undefined) {
+  if (password == null) {
     const invited = { kind: 'member', tenant, email, role, inviter } as const;
     const { id, expiresAt } = await createInvitation(app, invited, async (tx) => {
       await lockRole(tx, tenant, role);
@@ -93,11 +99,10 @@ export async function insertUser(
 }
 
 /** Changes a user. A new password or the end of `isActive` ends the user's tokens. */
-export async function changeUser(app: App, caller: TenantCaller, id: string, body: JsonObject): Promise<User> {
+export async function changeUser(app: App, caller: TenantCaller, id: string, body: UserChange): Promise<User> {
   if (!isUuid(id)) throw notFound('user');
   const { tenant } = caller;
-  const changes = readUserChanges(body);
-  const { email, name, role, isActive, password } = changes;
+  const { email, name, role, isActive, password } = given(check(UserChange, body));
   const passwordHash = password === undefined ? null : await hashPassword(password);
   const endsTokens = password !== undefined || isActive === false;
   const row = await app.db.begin(async (tx) => {

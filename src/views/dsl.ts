@@ -6,9 +6,9 @@ import type { TenantCaller } from '../access/caller.ts';
 import { accessScopeOf, allNames } from '../entities/access-scope.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
-import { conflict, type Problem, ServiceError } from '../errors.ts';
+import { conflict, type Problem } from '../errors.ts';
 import { and, type Expression, type Names } from '../expression/ast.ts';
-import { parseExpression } from '../expression/parse.ts';
+import { expressionProblems, parseExpression } from '../expression/parse.ts';
 import type { Sound } from '../http/check.ts';
 import type { FilterDsl } from './view.ts';
 
@@ -31,19 +31,8 @@ export function dslProblems(
 ): Problem[] {
   const names: Names = { ...allNames(catalog, caller, entity, new Date()), user: ANY_READER };
   return (dsl?.validate ?? []).flatMap((item, i) =>
-    item?.condition === undefined ? [] : (problemOf(item.condition, names, `${pathOf(i)}.condition`) ?? []),
+    item?.condition === undefined ? [] : expressionProblems(item.condition, names, `${pathOf(i)}.condition`),
   );
-}
-
-/** Null when the condition can be parsed. */
-function problemOf(condition: string, names: Names, path: string): readonly Problem[] | null {
-  try {
-    parseExpression(condition, names, path);
-    return null;
-  } catch (error) {
-    if (error instanceof ServiceError && error.details !== undefined) return error.details;
-    throw error;
-  }
 }
 
 /**
@@ -57,8 +46,8 @@ export function conditionFor(
   entity: Entity,
 ): Expression | null {
   const names = allNames(catalog, caller, entity, new Date());
-  const problems = dsl.validate.flatMap(
-    ({ condition }, i) => problemOf(condition, names, `${pathOf(i)}.condition`) ?? [],
+  const problems = dsl.validate.flatMap(({ condition }, i) =>
+    expressionProblems(condition, names, `${pathOf(i)}.condition`),
   );
   if (problems.length > 0) {
     // The problems name fields that the reader may not be allowed to see.
@@ -71,7 +60,7 @@ export function conditionFor(
 export function visibleDsl(dsl: FilterDsl, catalog: Catalog, caller: TenantCaller, entity: Entity): FilterDsl {
   if (caller.isTenantAdmin) return dsl;
   const { names } = accessScopeOf(catalog, caller, entity);
-  return { validate: dsl.validate.filter(({ condition }) => problemOf(condition, names, PATH) === null) };
+  return { validate: dsl.validate.filter(({ condition }) => expressionProblems(condition, names, PATH).length === 0) };
 }
 
 function pathOf(i: number): string {

@@ -3,12 +3,12 @@
 // Contract: interface#list, decisions#lists.
 import { type Static, Type } from '@sinclair/typebox';
 import { open } from '../../http/openapi.ts';
-import { flagFrom, flagParameter, integerParameter, numberFrom } from '../../http/parameters.ts';
+import { flagParameter, integerParameter, pageParameters } from '../../http/parameters.ts';
 import { LIMITS } from '../../limits.ts';
 import type { ListInput } from './list.ts';
 import type { ReadInput } from './read.ts';
 
-const { pageMax, limitMax, limitDefault, resolveDepthMax } = LIMITS.list;
+const { resolveDepthMax } = LIMITS.list;
 
 const Expansion = {
   resolve: Type.Optional(flagParameter({ description: 'expand relations to full records' })),
@@ -22,8 +22,7 @@ const Expansion = {
 
 /** Query parameters of every list of records; read with `listInput`. */
 export const ListQuery = open({
-  page: Type.Optional(integerParameter(1, pageMax, { default: 1, description: '1-indexed page' })),
-  limit: Type.Optional(integerParameter(1, limitMax, { default: limitDefault, description: 'items per page' })),
+  ...pageParameters(),
   sort: Type.Optional(Type.String({ description: 'fields to sort by, separated by commas; `-` sorts one descending' })),
   order: Type.Optional(
     Type.Union([Type.Literal('asc'), Type.Literal('desc')], {
@@ -60,8 +59,8 @@ export function listInput(query: Static<typeof ListQuery>): ListInput {
   const { page, limit, sort, order, search, filters, cursor, count } = query;
   return {
     ...readInput(query),
-    page: numberFrom(page),
-    limit: numberFrom(limit),
+    page,
+    limit,
     sort,
     order,
     search,
@@ -74,5 +73,5 @@ export function listInput(query: Static<typeof ListQuery>): ListInput {
 
 /** The input of a single read from its checked query. */
 export function readInput({ resolve, resolve_depth: depth, fields }: Static<typeof ReadQuery>): ReadInput {
-  return { resolve: flagFrom(resolve), resolve_depth: numberFrom(depth), fields };
+  return { resolve, resolve_depth: depth, fields };
 }

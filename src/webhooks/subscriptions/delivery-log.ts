@@ -1,29 +1,38 @@
 // The delivery log: lists deliveries, redelivers one by hand, and sends a test delivery. A redelivery keeps its id, its
 // body and its position among the events of its record.
 // Contract: interface#delivery, decisions#deliveries.
+import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { type Catalog, catalogOf } from '../../entities/catalog.ts';
 import { conflict, notFound } from '../../errors.ts';
 import type { RecordEventType } from '../../events/event.ts';
 import { notifyCommitted } from '../../events/publication.ts';
+import { nullable, oneOf, Timestamp, Uuid } from '../../http/schemas.ts';
 import { isUuid, newId } from '../../runtime/ids.ts';
 import { sql } from '../../runtime/sql.ts';
 import { payloadOf } from '../transport/payload.ts';
-import { findSubscription } from './subscriptions.ts';
+import { EventType, findSubscription } from './subscriptions.ts';
 
-export interface Delivery {
-  id: string;
-  event_id: string;
-  event: RecordEventType;
-  status: 'pending' | 'delivered' | 'failed';
-  http_status: number | null;
-  attempt_count: number;
-  error: string | null;
-  created_at: string;
-  next_attempt_at: string | null;
-  completed_at: string | null;
-}
+export const DeliverySchema = Type.Object(
+  {
+    id: Uuid,
+    event_id: Type.String({
+      description: 'the `id` in what is sent',
+      examples: ['evt_01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f'],
+    }),
+    event: EventType,
+    status: oneOf(['pending', 'delivered', 'failed']),
+    http_status: nullable(Type.Integer()),
+    attempt_count: Type.Integer({ minimum: 0 }),
+    error: nullable(Type.String({ description: 'why the last attempt failed', examples: ['timeout'] })),
+    created_at: Timestamp,
+    next_attempt_at: nullable(Timestamp),
+    completed_at: nullable(Timestamp),
+  },
+  { $id: 'WebhookDelivery' },
+);
+export type Delivery = Static<typeof DeliverySchema>;
 
 const COLUMNS = sql`d.id, 'evt_' || d.event_id as event_id, d.type as event, d.status, d.http_status, d.attempt_count,
   d.error, d.created_at, d.completed_at,

@@ -1,40 +1,72 @@
 // Webhook subscriptions: which changes of an entity are sent to which URL. The secret only signs requests and is never
 // returned. Tenant admins only, because a webhook carries whole records.
 // Contract: interface#subscription, interface#subscriptions, decisions#webhook-requests.
+import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { catalogOf } from '../../entities/catalog.ts';
-import { conflict, invalid, invalidField, notFound, type Problem } from '../../errors.ts';
-import { RECORD_EVENTS, type RecordEventType } from '../../events/event.ts';
+import { conflict, notFound, type Problem } from '../../errors.ts';
+import { RECORD_EVENTS } from '../../events/event.ts';
+import { check } from '../../http/check.ts';
+import { closed, Ignored, nullable, oneOf, optional, Timestamp, Uuid } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
 import { isUuid, newId } from '../../runtime/ids.ts';
 import { identifier, join, type Sql, sql } from '../../runtime/sql.ts';
 import { resolveReceiver, urlFault } from '../transport/receiver.ts';
 
-export interface Subscription {
-  id: string;
-  entity_name: string;
-  event_types: RecordEventType[];
-  url: string;
-  description: string | null;
-  is_active: boolean;
-  has_secret: boolean;
-  created_at: string;
-  updated_at: string;
-}
+const { urlMax, secretMax, descriptionMax } = LIMITS.webhook;
+export const EventType = oneOf(RECORD_EVENTS);
+export const SubscriptionSchema = Type.Object(
+  {
+    id: Uuid,
+    entity_name: Type.String({ examples: ['task'] }),
+    event_types: Type.Array(EventType),
+    url: Type.String({ examples: ['https://receiver.example/hooks'] }),
+    description: nullable(Type.String()),
+    is_active: Type.Boolean(),
+    has_secret: Type.Boolean({ description: 'the secret itself is never shown' }),
+    created_at: Timestamp,
+    updated_at: Timestamp,
+  },
+  { $id: 'WebhookSubscription' },
+);
+export type Subscription = Static<typeof SubscriptionSchema>;
 
-/** Undefined members keep their value. */
-export interface SubscriptionChange {
-  /** Must name the same entity. */
-  entity_name?: string | undefined;
-  event_types?: readonly string[] | undefined;
-  url?: string | undefined;
-  secret?: string | null | undefined;
-  description?: string | null | undefined;
-  is_active?: boolean | undefined;
-}
-
-export type NewSubscription = SubscriptionChange & { entity_name: string; event_types: readonly string[]; url: string };
+const Members = {
+  event_types: Type.Array(EventType, {
+    minItems: 1,
+    error: `must name one or more of ${RECORD_EVENTS.join(', ')}`,
+    examples: [['record.created', 'record.updated']],
+  }),
+  url: Type.String({
+    maxLength: urlMax,
+    error: `must be a URL of at most ${urlMax} characters`,
+    examples: ['https://receiver.example/hooks'],
+  }),
+  secret: optional(
+    Type.String({
+      maxLength: secretMax,
+      description: 'signs every request; null or empty for none',
+      examples: ['whsec_c2VjcmV0IG9mIHRoZSByZWNlaXZlcg=='],
+    }),
+  ),
+  description: optional(Type.String({ maxLength: descriptionMax })),
+  is_active: Type.Optional(Type.Boolean()),
+};
+export const NewSubscription = closed({ entity_name: Type.String({ examples: ['task'] }), ...Members });
+export type NewSubscription = Static<typeof NewSubscription>;
+/** Members left out stay as they are; null clears. A subscription may be sent back as it was answered. */
+export const SubscriptionChange = Type.Partial(
+  closed({
+    entity_name: Type.String({ error: 'cannot be changed', examples: ['task'] }),
+    ...Members,
+    id: Ignored,
+    has_secret: Ignored,
+    created_at: Ignored,
+    updated_at: Ignored,
+  }),
+);
+export type SubscriptionChange = Static<typeof SubscriptionChange>;
 
 const { subscriptionsMax } = LIMITS.webhook;
 
@@ -42,13 +74,10 @@ const COLUMNS = sql`id, entity as entity_name, event_types, url, description, is
   created_at, updated_at`;
 
 /** 400 with every problem, 404 for an unknown entity, 409 for a duplicate (entity, URL, events) and at the tenant's limit. */
-export async function createSubscription(
-  app: App,
-  caller: TenantCaller,
-  input: NewSubscription,
-): Promise<Subscription> {
-  const values = await readChange(app, input);
-  const entity = (await catalogOf(app, caller.tenant)).byName.get(input.entity_name);
+export async function createSubscription(app: App, caller: TenantCaller, body: NewSubscription): Promise<Subscription> {
+  const problems = await urlProblems(app, body.url);
+  const values = stored(check(NewSubscription, body, () => problems));
+  const entity = (await catalogOf(app, caller.tenant)).byName.get(body.entity_name);
   if (entity === undefined) throw notFound('entity');
   const row = await writeSubscription(
     app,
@@ -79,11 +108,14 @@ export async function updateSubscription(
   app: App,
   caller: TenantCaller,
   id: string,
-  input: SubscriptionChange,
+  body: SubscriptionChange,
 ): Promise<Subscription> {
   const { entity_name: entityName } = await findSubscription(app, caller, id);
-  if ((input.entity_name ?? entityName) !== entityName) throw invalidField('entity_name', 'cannot be changed');
-  const { event_types, url, secret, description, is_active } = await readChange(app, input);
+  const problems = await urlProblems(app, body.url);
+  if ((body.entity_name ?? entityName) !== entityName) {
+    problems.push({ path: 'entity_name', message: 'cannot be changed' });
+  }
+  const { event_types, url, secret, description, is_active } = stored(check(SubscriptionChange, body, () => problems));
   const sets: Sql[] = [sql`updated_at = now()`];
   if (event_types !== undefined) sets.push(sql`event_types = ${event_types}::text[]`);
   if (url !== undefined) sets.push(sql`url = ${url}`);
@@ -144,22 +176,15 @@ export async function findSubscription(app: App, caller: TenantCaller, id: strin
   return row;
 }
 
-/** The input in stored form, with event types unique and ordered. 400 with every problem. */
-async function readChange(app: App, input: SubscriptionChange): Promise<SubscriptionChange> {
-  const problems: Problem[] = [];
-  const given = input.event_types;
-  const event_types = given && RECORD_EVENTS.filter((type) => given.includes(type));
-  if (given !== undefined && (given.length === 0 || !given.every((type) => isRecordEvent(type)))) {
-    problems.push({ path: 'event_types', message: `must name one or more of ${RECORD_EVENTS.join(', ')}` });
-  }
-  const message = input.url === undefined ? undefined : await findReceiverFault(app, input.url);
-  if (message !== undefined) problems.push({ path: 'url', message });
-  if (problems.length > 0) throw invalid(problems);
-  return { ...input, event_types, secret: input.secret === '' ? null : input.secret };
+/** The members in their stored form: event types once each and in their order, no empty secret. */
+function stored<T extends SubscriptionChange>({ event_types: types, secret, ...members }: T) {
+  const event_types = types && RECORD_EVENTS.filter((type) => types.includes(type));
+  return { ...members, event_types, secret: secret === '' ? null : secret };
 }
 
-function isRecordEvent(type: string): type is RecordEventType {
-  return (RECORD_EVENTS as readonly string[]).includes(type);
+async function urlProblems(app: App, url: unknown): Promise<Problem[]> {
+  const message = typeof url === 'string' && url.length <= urlMax ? await findReceiverFault(app, url) : undefined;
+  return message === undefined ? [] : [{ path: 'url', message }];
 }
 
 /** A name that does not resolve yet is accepted: every delivery resolves it again. */
