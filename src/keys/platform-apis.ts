@@ -5,8 +5,8 @@ import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import { lockRoles } from '../access/grants.ts';
 import type { App } from '../app.ts';
-import { conflict, invalid, notFound } from '../errors.ts';
-import { check, given } from '../http/check.ts';
+import { conflict, notFound, type Problem } from '../errors.ts';
+import { check, given, type Sound } from '../http/check.ts';
 import { byResource, Operations } from '../http/permissions.ts';
 import { closed, closedChange, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
@@ -16,7 +16,7 @@ import { jsonb, sql, type Tx } from '../runtime/sql.ts';
 const { rolesMax, roleNameMax } = LIMITS.platformApi;
 
 /** Operations by resource and role. */
-const Permissions = byResource(Type.Record(Type.String(), Operations, { error: 'must hold operations by role' }), {
+const Permissions = byResource(Type.Record(Type.String(), Operations), {
   description: 'operations by entity (or `*`, `view:<slug>`, `agent:<name>`) and role',
   examples: [{ '*': { reader: ['read'] } }],
 });
@@ -52,17 +52,15 @@ export async function createPlatformApi(
   caller: TenantCaller,
   body: PlatformApiDefinition,
 ): Promise<PlatformApi> {
-  const definition = check(PlatformApiDefinition, body);
-  const { name, slug, roles, permissions } = definition;
   const row = await app.db.begin(async (tx) => {
-    await requireRoles(tx, caller, definition);
+    const { name, slug, roles, permissions } = check(PlatformApiDefinition, body, await roleProblems(tx, caller, body));
     return tx.first<PlatformApi>(sql`
       insert into platform.apis (id, tenant_id, name, slug, roles, permissions)
       values (${newId()}::uuid, ${caller.tenant.id}::uuid, ${name}, ${slug}, ${jsonb(roles)}, ${jsonb(permissions)})
       on conflict (tenant_id, slug) do nothing
       returning ${COLUMNS}`);
   });
-  if (row === undefined) throw taken(slug);
+  if (row === undefined) throw taken(body.slug);
   return row;
 }
 
@@ -89,31 +87,26 @@ export async function updateApi(
   body: PlatformApiChange,
 ): Promise<PlatformApi> {
   const current = await getApi(app, caller, id);
-  const next = { ...current, ...given(check(PlatformApiChange, body)) };
-  const row = await replaceDefinition(app, caller, id, next, current.roles);
-  if (row === undefined) throw notFound('API');
-  await announceKeys(app, await keyHashes(app, id));
-  return row;
-}
-
-async function replaceDefinition(
-  app: App,
-  caller: TenantCaller,
-  id: string,
-  definition: PlatformApiDefinition,
-  known: readonly string[],
-): Promise<PlatformApi | undefined> {
-  const { name, slug, roles, permissions } = definition;
-  try {
-    return await app.db.begin(async (tx) => {
-      await requireRoles(tx, caller, definition, known);
+  const row = await refusingTakenSlug(body.slug, () =>
+    app.db.begin(async (tx) => {
+      const change = given(check(PlatformApiChange, body, await roleProblems(tx, caller, body, current)));
+      const { name, slug, roles, permissions } = { ...current, ...change };
       return tx.first<PlatformApi>(sql`
         update platform.apis
         set name = ${name}, slug = ${slug}, roles = ${jsonb(roles)}, permissions = ${jsonb(permissions)},
           updated_at = now()
         where id = ${id}::uuid
         returning ${COLUMNS}`);
-    });
+    }),
+  );
+  if (row === undefined) throw notFound('API');
+  await announceKeys(app, await keyHashes(app, id));
+  return row;
+}
+
+async function refusingTakenSlug<T>(slug: unknown, change: () => Promise<T>): Promise<T> {
+  try {
+    return await change();
   } catch (error) {
     if ((error as { constraint_name?: string } | null)?.constraint_name === 'apis_slug_key') throw taken(slug);
     throw error;
@@ -130,25 +123,23 @@ export async function deleteApi(app: App, caller: TenantCaller, id: string): Pro
 }
 
 /**
- * 400 unless each role exists, is a key of `permissions`, or is `known`: the API has it already. Those that exist are locked until
- * the transaction ends, since they restrict the API's keys.
+ * Finds roles that neither exist nor are keys of `permissions`, unless the API has them already. Those that exist are
+ * locked until the transaction ends, since they restrict the API's keys.
  */
-async function requireRoles(
-  tx: Tx,
-  { tenant }: TenantCaller,
-  { roles, permissions }: PlatformApiDefinition,
-  known: readonly string[] = [],
-): Promise<void> {
-  const locked = await lockRoles(tx, tenant, roles);
-  const sound = new Set([...locked, ...known, ...Object.values(permissions).flatMap((byRole) => Object.keys(byRole))]);
-  const unknown = roles.filter((role) => !sound.has(role));
-  if (unknown.length === 0) return;
-  throw invalid(
-    unknown.map((role) => ({ path: 'roles', message: `"${role}" is neither a role nor a key of permissions` })),
-  );
+async function roleProblems(tx: Tx, { tenant }: TenantCaller, body: PlatformApiChange, current?: PlatformApi) {
+  const named = Array.isArray(body.roles) ? body.roles.filter((role) => typeof role === 'string') : [];
+  const locked = await lockRoles(tx, tenant, named.slice(0, rolesMax));
+  return ({ roles, permissions }: Sound<PlatformApiChange>): Problem[] => {
+    const keys = Object.values(permissions ?? current?.permissions ?? {}).flatMap((byRole) =>
+      Object.keys(byRole ?? {}),
+    );
+    const known = new Set([...locked, ...(current?.roles ?? []), ...keys]);
+    const unknown = (roles ?? []).filter((role) => role !== undefined && !known.has(role));
+    return unknown.map((role) => ({ path: 'roles', message: `"${role}" is neither a role nor a key of permissions` }));
+  };
 }
 
-function taken(slug: string): Error {
+function taken(slug: unknown): Error {
   return conflict(`an API with the slug ${slug} exists already`);
 }
 
