@@ -129,11 +129,11 @@ export async function deleteApi(app: App, caller: TenantCaller, id: string): Pro
 async function roleProblems(tx: Tx, { tenant }: TenantCaller, body: PlatformApiChange, current?: PlatformApi) {
   const named = Array.isArray(body.roles) ? body.roles.filter((role) => typeof role === 'string') : [];
   const locked = await lockRoles(tx, tenant, named.slice(0, rolesMax));
-  return ({ roles, permissions }: Sound<PlatformApiChange>): Problem[] => {
-    const keys = Object.values(permissions ?? current?.permissions ?? {}).flatMap((byRole) =>
-      Object.keys(byRole ?? {}),
-    );
-    const known = new Set([...locked, ...(current?.roles ?? []), ...keys]);
+  const keys = Object.values(body.permissions ?? current?.permissions ?? {}).flatMap((byRole) =>
+    Object.keys(byRole ?? {}),
+  );
+  const known = new Set([...locked, ...(current?.roles ?? []), ...keys]);
+  return ({ roles }: Sound<PlatformApiChange>): Problem[] => {
     const unknown = (roles ?? []).filter((role) => role !== undefined && !known.has(role));
     return unknown.map((role) => ({ path: 'roles', message: `"${role}" is neither a role nor a key of permissions` }));
   };
