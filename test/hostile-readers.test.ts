@@ -1,5 +1,5 @@
-// Readers that mean no good, over real TCP: one that stops reading gets what the contract says, one that half-closes
-// or drops leaves no place taken and no memory behind, and nobody else notices any of it.
+// Hostile readers over real TCP: a client that stops reading is disconnected as the contract says, one that half-closes or
+// drops the connection leaks neither a lease nor memory, and no other client is affected.
 // Contract: interface#sse, interface#websocket, decisions#sse, decisions#websocket.
 import { afterAll, beforeAll, describe, expect, spyOn, test } from 'bun:test';
 import process from 'node:process';
@@ -20,7 +20,7 @@ import { startService, type TestService, type TestTenant } from './support/servi
 import { connectEvents, subscribeSocket, until } from './support/streams.ts';
 import { fastest } from './support/timing.ts';
 
-/** A thousand shows what the contract's users fear; fewer show the same. */
+/** 1,000 on request; fewer show the same. */
 const DROPS = Number(process.env.DROPS ?? 200);
 const MEMORY = 32 * 1_048_576;
 const RECORDS = '/api/entities/articles/records';
@@ -31,10 +31,10 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-const keep = closeAfterEach(placesBack);
+const keep = closeAfterEach(leasesReleased);
 const newTenant = () => tenantWithEntities(service, ['articles'], fields('body json'));
 
-/** More than the system's buffers hold: events of 100 KB, straight into the outbox. */
+/** Inserts events of 100 KB into the outbox: more than the system's buffers hold. */
 async function flood(tenant: TestTenant, entityId: string, slot: string, count: number): Promise<void> {
   await service.app.db.rows(sql`
     insert into platform.events (id, tenant_id, type, entity, entity_id, record_id, version, data, created_at, updated_at,
@@ -45,7 +45,7 @@ async function flood(tenant: TestTenant, entityId: string, slot: string, count: 
   notifyCommitted(service.app, { tenantId: tenant.id });
 }
 
-/** Where records of the tenant keep their only field. */
+/** The slot of the records' only field. */
 async function slotOf(tenant: TestTenant): Promise<string> {
   const { id } = (await tenant.post(RECORDS, { body: 'x' })).body.data;
   const row = await service.app.db.first<{ slot: string }>(sql`
@@ -57,34 +57,34 @@ async function entityIdOf(tenant: TestTenant): Promise<string> {
   return (await tenant.get('/api/entities/articles')).body.data.id;
 }
 
-const places = (kind: 'sse:' | 'ws:'): number => realtimeOf(service.app).leases.count(kind);
+const leases = (kind: 'sse:' | 'ws:'): number => realtimeOf(service.app).leases.count(kind);
 
-/** Resolves when no connection has a place any more. */
-function placesBack(): Promise<void> {
+/** Resolves when no connection has a lease. */
+function leasesReleased(): Promise<void> {
   return until(
-    () => places('sse:') + places('ws:') === 0,
+    () => leases('sse:') + leases('ws:') === 0,
     60_000,
-    () => `${places('sse:')} and ${places('ws:')} places`,
+    () => `${leases('sse:')} and ${leases('ws:')} leases`,
   );
 }
 
 describe('event streams', () => {
-  test('a client that stops reading gets BACKPRESSURE as its last event, and its place comes back; others get all', async () => {
+  test('a client that stops reading gets BACKPRESSURE as its last event and loses its lease; others get all events', async () => {
     const tenant = await newTenant();
-    const [slow, dead] = [
+    const [first, second] = [
       await rawStream(service.url, tenant.slug, tenant.key),
       await rawStream(service.url, tenant.slug, tenant.key),
     ];
-    for (const stream of [slow, dead]) keep(stream).socket.pause();
-    const good = keep(await connectEvents(service.url, tenant.slug, tenant.key));
+    for (const stream of [first, second]) keep(stream).socket.pause();
+    const reading = keep(await connectEvents(service.url, tenant.slug, tenant.key));
     await flood(tenant, await entityIdOf(tenant), await slotOf(tenant), 150);
     await until(
-      () => places('sse:') === 1,
+      () => leases('sse:') === 1,
       60_000,
-      () => `${places('sse:')} places`,
+      () => `${leases('sse:')} leases`,
     );
-    for (const { socket } of [slow, dead]) socket.resume();
-    for (const stream of [slow, dead]) {
+    for (const { socket } of [first, second]) socket.resume();
+    for (const stream of [first, second]) {
       await stream.ended();
       expect(stream.text).toMatch(
         /event: error\nid: \d+\ndata: \{"type":"error","code":"BACKPRESSURE",[^\n]*\n\n\S*\s*(0\s*)?$/,
@@ -92,41 +92,41 @@ describe('event streams', () => {
       expect(stream.text.split('event: record.created').length).toBeLessThan(150);
     }
     await until(
-      () => good.text.split('event: record.created').length > 150,
+      () => reading.text.split('event: record.created').length > 150,
       60_000,
       () => 'not all',
     );
-    expect(good.hasEnded).toBe(false);
+    expect(reading.hasEnded).toBe(false);
   });
 
-  test('a client that only ends its own side keeps its stream, or loses it with its place', async () => {
+  test('a client that half-closes keeps its stream, or loses it with its lease', async () => {
     const tenant = await newTenant();
     const stream = keep(await rawStream(service.url, tenant.slug, tenant.key));
     stream.socket.end();
-    await tenant.post(RECORDS, { body: 'after the end of its side' });
+    await tenant.post(RECORDS, { body: 'after the half-close' });
     await until(
-      () => stream.text.includes('after the end') || (stream.hasEnded && places('sse:') === 0),
+      () => stream.text.includes('after the half') || (stream.hasEnded && leases('sse:') === 0),
       60_000,
       () => stream.text,
     );
     stream.close();
-    await placesBack();
+    await leasesReleased();
   });
 
-  test('clients that come and go leave no place taken and no memory behind', async () => {
+  test('dropped connections leak neither leases nor memory', async () => {
     const tenant = await newTenant();
-    const comeAndGo = async (): Promise<number> => {
+    const openAndDrop = async (): Promise<number> => {
       for (let i = 0; i < DROPS; i += 20) {
         await Promise.all(Array.from({ length: 20 }, () => drop(tenant)));
       }
-      await placesBack();
+      await leasesReleased();
       Bun.gc(true);
       return process.memoryUsage().rss;
     };
-    let before = await comeAndGo();
-    // What is left behind is left behind every time; what the runtime keeps for later is not.
+    let before = await openAndDrop();
+    // A leak grows with every round; what the runtime keeps for reuse does not.
     const grown = async (): Promise<number> => {
-      const after = await comeAndGo();
+      const after = await openAndDrop();
       const more = after - before;
       before = after;
       return more;
@@ -136,14 +136,14 @@ describe('event streams', () => {
   });
 });
 
-/** Opens a stream and breaks it off: before the answer, within it, or some events later. */
+/** Opens a stream and drops it: before the answer, within it, or some events later. */
 async function drop(tenant: TestTenant): Promise<void> {
   const headers = { Authorization: `Bearer ${tenant.key}` };
   const stream = await rawGet(service.url, `/api/v1/tenants/${tenant.slug}/events/stream`, headers);
-  const patience = Math.random();
-  if (patience > 0.2) await stream.received('HTTP/1.1');
-  if (patience > 0.5) await stream.received('event: heartbeat');
-  if (patience > 0.7) stream.socket.resetAndDestroy();
+  const moment = Math.random();
+  if (moment > 0.2) await stream.received('HTTP/1.1');
+  if (moment > 0.5) await stream.received('event: heartbeat');
+  if (moment > 0.7) stream.socket.resetAndDestroy();
   stream.close();
 }
 
@@ -157,22 +157,21 @@ describe('sockets', () => {
     return socket;
   };
 
-  test('a client that stops reading is closed with 1013, and its place comes back; others get all', async () => {
+  test('a client that stops reading is closed with 1013 and loses its lease; others get all events', async () => {
     const tenant = await newTenant();
     const slow = await subscribed(tenant);
-    const good = keep(await subscribeSocket(service.url, await adminSession(service, tenant), 'articles'));
+    const reading = keep(await subscribeSocket(service.url, await adminSession(service, tenant), 'articles'));
     slow.socket.pause();
     const [entityId, slot] = [await entityIdOf(tenant), await slotOf(tenant)];
-    await good.next();
-    for (let floods = 0; places('ws:') > 1 && floods < 30; floods++) {
+    await reading.next();
+    for (let floods = 0; leases('ws:') > 1 && floods < 30; floods++) {
       await flood(tenant, entityId, slot, 8);
-      for (let i = 0; i < 8; i++) expect((await good.next()).type).toBe('record.created');
+      for (let i = 0; i < 8; i++) expect((await reading.next()).type).toBe('record.created');
     }
-    // Its place comes back when it has had time to hear of it.
     await until(
-      () => places('ws:') === 1,
+      () => leases('ws:') === 1,
       60_000,
-      () => `${places('ws:')} places`,
+      () => `${leases('ws:')} leases`,
     );
     slow.socket.resume();
     await slow.ended();
@@ -184,7 +183,7 @@ describe('sockets', () => {
     ['a frame without a mask', ({ socket }) => socket.write(new Uint8Array([0x81, 1, 0x61])), [1002]],
     ['a reserved opcode', ({ socket }) => socket.write(frame('x', 3)), [1002]],
     [
-      'a frame that says it is huge',
+      'a frame with a huge length',
       ({ socket }) => socket.write(Buffer.from('81ff7fffffffffffffff00000000', 'hex')),
       [1009],
     ],
@@ -197,16 +196,16 @@ describe('sockets', () => {
       },
       [1008],
     ],
-  ])('%s ends the connection, and its place comes back', async (_, misbehave, codes) => {
+  ])('%s ends the connection and its lease', async (_, misbehave, codes) => {
     const socket = await subscribed(await newTenant());
     misbehave(socket);
     await socket.ended();
-    // A server may also break off without a word.
+    // A server may also drop the connection without a close frame.
     expect([...codes, null]).toContain(closeCode(socket));
-    await placesBack();
+    await leasesReleased();
   });
 
-  test('what waits behind a message is bounded in bytes too, and those handled make room', async () => {
+  test('queued messages are bounded in bytes too, and handled ones make room', async () => {
     const { promise: handled, resolve: handle } = Promise.withResolvers<void>();
     const closed: number[] = [];
     const handler = {
@@ -230,7 +229,7 @@ describe('sockets', () => {
     flooded.finish(1008);
   });
 
-  test('who does not authenticate in ten seconds is closed with 4401, and waits no longer', () => {
+  test('a connection without auth for ten seconds is closed with 4401 and no longer counted', () => {
     const { unauthenticated } = realtimeOf(service.app);
     const timers = spyOn(globalThis, 'setTimeout');
     try {
@@ -251,25 +250,25 @@ describe('sockets', () => {
     }
   });
 
-  test('a token that runs out is auth_expired; a new auth goes on with the subscriptions from then on', async () => {
+  test('an expired token is auth_expired; a new auth continues the subscriptions', async () => {
     const tenant = await newTenant();
     const socket = keep(await subscribeSocket(service.url, await shortToken(tenant, 600), 'articles'));
-    // Good for as long as this machine needs to present it.
+    // Retries with a longer life when the token expired before it was used.
     const present = async (seconds: number): Promise<void> => {
       const { type } = await socket.ask({ type: 'auth', token: await shortToken(tenant, seconds) });
       if (type !== 'auth_ok') await present(2 * seconds);
     };
     await present(2);
     expect(await socket.next(100_000)).toMatchObject({ type: 'error', code: 'auth_expired' });
-    await tenant.post(RECORDS, { body: 'unheard' });
+    await tenant.post(RECORDS, { body: 'while expired' });
     expect((await socket.ask({ type: 'subscribe', entity: 'articles' })).code).toBe('auth_expired');
     expect(await socket.ask({ type: 'auth', token: await shortToken(tenant, 600) })).toEqual({ type: 'auth_ok' });
-    await tenant.post(RECORDS, { body: 'heard' });
-    expect((await socket.next()).data.body).toBe('heard');
+    await tenant.post(RECORDS, { body: 'after renewal' });
+    expect((await socket.next()).data.body).toBe('after renewal');
   });
 });
 
-/** The token of a new bot, good for so many seconds. */
+/** The token of a new bot that expires after so many seconds. */
 async function shortToken(tenant: TestTenant, seconds: number): Promise<string> {
   const id = newId();
   await service.app.db.rows(sql`

@@ -1,3 +1,4 @@
+// Messages between agents: sending, reading, and chains of replies. Contract: decisions#messages.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { tokensOf } from '../src/access/resolve-caller.ts';
 import { runRulesOnce } from '../src/rules/worker.ts';
@@ -14,13 +15,19 @@ afterAll(async () => service.stop());
 
 const MESSAGES = '/agent-messages';
 
-/** A bot of the tenant, by its name, with its id. */
-async function bot(name: string, of = tenant): Promise<Client & { id: string }> {
-  const answer = await of.post('/api/auth/bots/register', { name, tenantSlug: of.slug });
+/** A client with a bot's token, and the bot's id. */
+async function bot(name: string, owner = tenant): Promise<Client & { id: string }> {
+  const answer = await owner.post('/api/auth/bots/register', { name, tenantSlug: owner.slug });
   expect(answer.status, answer.text).toBe(201);
   const { id } = answer.body.data;
   const expiresAtS = Math.floor(Date.now() / 1_000) + 600;
-  const token = await tokensOf(service.app).sign({ kind: 'bot', tenantId: of.id, subject: id, version: 1, expiresAtS });
+  const token = await tokensOf(service.app).sign({
+    kind: 'bot',
+    tenantId: owner.id,
+    subject: id,
+    version: 1,
+    expiresAtS,
+  });
   return { ...bearer(service, token), id };
 }
 
@@ -35,25 +42,25 @@ async function send(from: Client, to: string, further: Json = {}): Promise<Json>
   return answer.body.data;
 }
 
-const told = (type: string): Promise<{ payload: Json; depth: number }[]> =>
+const eventsOf = (type: string): Promise<{ payload: Json; depth: number }[]> =>
   service.app.db.rows(sql`
     select payload, depth from platform.events
     where tenant_id = ${tenant.id}::uuid and type = ${type} order by seq`);
 
 describe('sending and reading', () => {
-  test('a message goes to a bot by name or id, and message.received announces it without its body', async () => {
+  test('a message is addressed by a bot’s name or id; message.received carries no body', async () => {
     const { scout, clerk } = await agents();
     const first = await send(scout, 'clerk', { priority: 'high' });
     const second = await send(scout, clerk.id);
     expect([first.chain_depth, second.chain_depth]).toEqual([0, 0]);
-    const announced = await told('message.received');
-    expect(announced.map(({ payload }) => payload)).toEqual([
+    const events = await eventsOf('message.received');
+    expect(events.map(({ payload }) => payload)).toEqual([
       { to_agent: 'clerk', from_agent: 'scout', message_id: first.message_id, subject: 'late', priority: 'high' },
       { to_agent: 'clerk', from_agent: 'scout', message_id: second.message_id, subject: 'late', priority: 'normal' },
     ]);
   });
 
-  test('the addressee reads it, which takes it off the unread list', async () => {
+  test('reading a message removes it from the unread list', async () => {
     const { scout, clerk } = await agents();
     const { message_id } = await send(scout, 'clerk');
     const unread = (await clerk.get(`${MESSAGES}?unread=true`)).body.data;
@@ -73,7 +80,7 @@ describe('sending and reading', () => {
     expect((await clerk.get(MESSAGES)).body.data).toHaveLength(1);
   });
 
-  test('only the addressee and tenant admins read a message; nobody else learns that it exists', async () => {
+  test('only the addressee and tenant admins read a message; to others it is 404', async () => {
     const { scout, other } = await agents();
     const { message_id } = await send(scout, 'clerk');
     const path = `${MESSAGES}/${message_id}/read`;
@@ -91,32 +98,32 @@ describe('sending and reading', () => {
     expect((await tenant.get(path)).status).toBe(200);
   });
 
-  test('what cannot be sent is refused: no such agent, a revoked one, another’s message, wrong members', async () => {
+  test('an unknown or revoked agent, another’s message and invalid members are rejected', async () => {
     const { scout, clerk, other } = await agents();
     const draft = { to_agent: 'clerk', subject: 's', body: 'b' };
-    expect((await scout.post(MESSAGES, { ...draft, to_agent: 'nobody' })).status).toBe(404);
+    expect((await scout.post(MESSAGES, { ...draft, to_agent: 'unknown' })).status).toBe(404);
     const { message_id } = await send(scout, 'clerk');
     expect((await other.post(MESSAGES, { ...draft, in_reply_to: message_id })).status).toBe(404);
     expect((await scout.post(MESSAGES, { ...draft, in_reply_to: 'nonsense' })).status).toBe(404);
-    const wrong = await scout.post(MESSAGES, { to_agent: 'clerk', priority: 'shouting' });
-    expect(wrong.status).toBe(400);
-    expect(wrong.body.error.details.map(({ path }: Json) => path).sort()).toEqual(['body', 'priority', 'subject']);
+    const invalid = await scout.post(MESSAGES, { to_agent: 'clerk', priority: 'shouting' });
+    expect(invalid.status).toBe(400);
+    expect(invalid.body.error.details.map(({ path }: Json) => path).sort()).toEqual(['body', 'priority', 'subject']);
     await tenant.post(`/api/auth/bots/${clerk.id}/revoke`);
     expect((await scout.post(MESSAGES, draft)).status).toBe(404);
   });
 
-  test('who sends is the credential’s bot, whatever the body says; an admin’s message is no bot’s', async () => {
+  test('the sender is the credential’s bot, never a member of the body; an admin’s message has none', async () => {
     const { scout, clerk } = await agents();
     const { message_id } = await send(scout, 'clerk', { from_agent: 'other', chain_depth: 0 });
     expect((await clerk.get(`${MESSAGES}/${message_id}/read`)).body.data.from_agent).toBe('scout');
-    const admins = await send(tenant, 'clerk');
-    expect((await clerk.get(`${MESSAGES}/${admins.message_id}/read`)).body.data.from_agent).toBeNull();
+    const byAdmin = await send(tenant, 'clerk');
+    expect((await clerk.get(`${MESSAGES}/${byAdmin.message_id}/read`)).body.data.from_agent).toBeNull();
   });
 });
 
 describe('chains', () => {
-  /** Replies to and fro up to the deepest message; resolves to its id. */
-  async function deepest(scout: Client, clerk: Client): Promise<string> {
+  /** Sends replies up to the depth limit; resolves to the last message's id. */
+  async function deepestReply(scout: Client, clerk: Client): Promise<string> {
     let last = await send(scout, 'clerk');
     for (let depth = 1; depth <= 5; depth++) {
       const [from, to] = depth % 2 === 1 ? [clerk, 'scout'] : [scout, 'clerk'];
@@ -126,31 +133,31 @@ describe('chains', () => {
     return last.message_id;
   }
 
-  test('a reply deeper than 5 gets 409, is not delivered, and message.chain_limit tells of it', async () => {
+  test('a reply deeper than 5 gets 409, is not delivered, and appends message.chain_limit', async () => {
     const { scout, clerk } = await agents();
-    const id = await deepest(scout, clerk);
+    const id = await deepestReply(scout, clerk);
     const reply = { to_agent: 'clerk', subject: 's', body: 'b', in_reply_to: id };
     expect((await scout.post(MESSAGES, reply)).status).toBe(409);
-    expect(await told('message.received')).toHaveLength(6);
-    const halted = await told('message.chain_limit');
-    expect(halted.map(({ payload }) => payload)).toEqual([
+    expect(await eventsOf('message.received')).toHaveLength(6);
+    const limits = await eventsOf('message.chain_limit');
+    expect(limits.map(({ payload }) => payload)).toEqual([
       { message_id: id, depth: 5, from_agent: 'scout', to_agent: 'clerk' },
     ]);
   });
 
-  test('the limit holds for replies at once', async () => {
+  test('the limit holds for concurrent replies', async () => {
     const { scout, clerk } = await agents();
-    const id = await deepest(scout, clerk);
+    const id = await deepestReply(scout, clerk);
     const reply = { to_agent: 'clerk', subject: 's', body: 'b', in_reply_to: id };
     const answers = await Promise.all(Array.from({ length: 20 }, () => scout.post(MESSAGES, reply)));
     expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(409));
-    expect(await told('message.chain_limit')).toHaveLength(20);
+    expect(await eventsOf('message.chain_limit')).toHaveLength(20);
     const [deep] = await service.app.db.rows<{ max: number }>(sql`
       select max(chain_depth) from platform.messages where tenant_id = ${tenant.id}::uuid`);
     expect(deep?.max).toBe(5);
   });
 
-  test('a rule sends a message, with the record’s values in it', async () => {
+  test('a rule sends a message with values of the record', async () => {
     const { clerk } = await agents();
     await tenant.post('/api/entities', { name: 'task', fields: [{ key: 'title', type: 'text' }] });
     const action = {
@@ -160,16 +167,16 @@ describe('chains', () => {
       body: '{{id}}',
       priority: 'low',
     };
-    const rule = { name: 'tell the clerk', entity: 'task', trigger: 'after_create', action };
+    const rule = { name: 'notify the clerk', entity: 'task', trigger: 'after_create', action };
     expect((await tenant.post('/api/rules', rule)).status).toBe(201);
-    const made = await tenant.post('/api/entities/task/records', { title: 'pump' });
-    // Until it has run: under Deno the service itself may be at it.
+    const created = await tenant.post('/api/entities/task/records', { title: 'pump' });
+    // Under Deno the service itself may execute the run.
     const left = sql`select from platform.rule_runs where tenant_id = ${tenant.id}::uuid limit 1`;
     do await runRulesOnce(service.app, new AbortController().signal);
     while ((await service.app.db.first(left)) !== undefined);
     const [message] = (await clerk.get(`${MESSAGES}?unread=true`)).body.data;
     expect(message).toMatchObject({ subject: 'New: pump', priority: 'low', from_agent: null, chain_depth: 0 });
     const read = await clerk.get(`${MESSAGES}/${message.message_id}/read`);
-    expect(read.body.data.body).toBe(made.body.data.id);
+    expect(read.body.data.body).toBe(created.body.data.id);
   });
 });

@@ -1,3 +1,4 @@
+// After rules while their process is killed: once per event, with chains of at most depth 5. Contract: decisions#rules.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -16,10 +17,10 @@ afterAll(async () => {
 });
 
 const CHANGES = 60;
-/** Another process can be killed where there is a Postgres to share; on the embedded default there is but one. */
+/** Killing another process needs a shared Postgres; the embedded one serves one process. */
 const KILLS = process.env.DATABASE_URL === undefined ? 0 : 3;
 
-test('after rules act once per event, and chains end at depth 5, though their process is killed again and again', async () => {
+test('after rules act once per event, and chains end at depth 5, although their process is killed repeatedly', async () => {
   const tenant = await service.tenant();
   await tenant.post('/api/entities', { name: 'task', fields: [{ key: 'n', type: 'integer' }] });
   await tenant.post('/api/entities', { name: 'log', fields: [{ key: 'cause', type: 'text' }] });
@@ -44,7 +45,7 @@ test('after rules act once per event, and chains end at depth 5, though their pr
     await delay(100 + 150 * kill);
     await worker.end('SIGKILL');
   }
-  // Until none is left: the last to be killed may hold one locked until Postgres has noticed.
+  // A killed process may hold a lock until Postgres notices.
   const left = sql`select from platform.rule_runs where tenant_id = ${tenant.id}::uuid limit 1`;
   do await runRulesOnce(service.app, new AbortController().signal);
   while ((await service.app.db.first(left)) !== undefined);

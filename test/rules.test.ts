@@ -1,3 +1,5 @@
+// Business rules: their definitions, before rules inside the write, after rules in the worker.
+// Contract: decisions#rules.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { runRulesOnce } from '../src/rules/worker.ts';
 import { newId } from '../src/runtime/ids.ts';
@@ -20,7 +22,7 @@ const FIELDS = [
   { key: 'note', type: 'text' },
 ];
 
-async function fresh(): Promise<TestTenant> {
+async function newTenant(): Promise<TestTenant> {
   const tenant = await service.tenant();
   expect((await tenant.post('/api/entities', { name: 'task', fields: FIELDS })).status).toBe(201);
   const log = {
@@ -40,29 +42,26 @@ async function rule(tenant: TestTenant, trigger: string, action: Json, further: 
   return answer.body.data;
 }
 
-/**
- * Runs rules until the tenant has none left that are still to run: also those that the service itself is at under Deno,
- * and those that are to be tried again a moment later.
- */
-async function settle(tenant: TestTenant): Promise<void> {
+/** Executes rules until the tenant has no run left: retries and runs that the service itself executes under Deno included. */
+async function runAll(tenant: TestTenant): Promise<void> {
   const left = sql`select from platform.rule_runs where tenant_id = ${tenant.id}::uuid limit 1`;
   do {
     while ((await runRulesOnce(service.app, new AbortController().signal)) > 0);
   } while ((await service.app.db.first(left)) !== undefined);
 }
 
-interface Told {
+interface StoredEvent {
   type: string;
   record_id: string;
   payload: { data: Json };
   depth: number;
   triggered_by: string;
-  /** Its transaction. */
+  /** The transaction. */
   xid: string;
 }
 
-const told = (tenant: TestTenant, type: string): Promise<Told[]> =>
-  service.app.db.rows<Told>(sql`
+const eventsOf = (tenant: TestTenant, type: string): Promise<StoredEvent[]> =>
+  service.app.db.rows<StoredEvent>(sql`
     select type, record_id, payload, depth, triggered_by, xid::text as xid from platform.events
     where tenant_id = ${tenant.id}::uuid and type = ${type} order by seq`);
 
@@ -73,70 +72,70 @@ const create = (tenant: TestTenant, values: Json): Promise<Answer> => tenant.pos
 
 const APPEND = { type: 'create_record', entity: 'log', values: { line: '{{title}} is {{status}}', n: '{{n}}' } };
 
-describe('the definition of a rule', () => {
-  test('a rule is made, listed, read, changed and deleted', async () => {
-    const tenant = await fresh();
-    const made = await rule(tenant, 'before_create', { type: 'reject', message: 'no' }, { condition: 'n > 3' });
-    expect(made).toMatchObject({ name: 'a rule', entity: 'task', condition: 'n > 3', priority: 0, isActive: true });
-    expect((await tenant.get('/api/rules')).body.data).toEqual([made]);
+describe('a rule’s definition', () => {
+  test('is created, listed, read, changed and deleted', async () => {
+    const tenant = await newTenant();
+    const created = await rule(tenant, 'before_create', { type: 'reject', message: 'no' }, { condition: 'n > 3' });
+    expect(created).toMatchObject({ name: 'a rule', entity: 'task', condition: 'n > 3', priority: 0, isActive: true });
+    expect((await tenant.get('/api/rules')).body.data).toEqual([created]);
     expect((await tenant.get('/api/rules?entity=log')).body.data).toEqual([]);
-    const path = `/api/rules/${made.id}`;
-    expect((await tenant.get(path)).body.data).toEqual(made);
+    const path = `/api/rules/${created.id}`;
+    expect((await tenant.get(path)).body.data).toEqual(created);
     const changed = await tenant.patch(path, { condition: null, isActive: false });
-    expect(changed.body.data).toMatchObject({ condition: null, isActive: false, action: made.action });
+    expect(changed.body.data).toMatchObject({ condition: null, isActive: false, action: created.action });
     expect((await create(tenant, {})).status).toBe(201);
     expect((await tenant.patch(path, { isActive: true })).status).toBe(200);
     expect((await create(tenant, {})).status).toBe(400);
-    expect((await tenant.delete(path)).body.data).toEqual({ id: made.id, deleted: true });
+    expect((await tenant.delete(path)).body.data).toEqual({ id: created.id, deleted: true });
     expect((await tenant.get(path)).status).toBe(404);
     expect((await create(tenant, {})).status).toBe(201);
   });
 
-  const REFUSED: [string, Json, string][] = [
+  const INVALID: [string, Json, string][] = [
     ['an unknown entity', { entity: 'nothing' }, 'entity'],
     ['an unknown trigger', { trigger: 'during_create' }, 'trigger'],
-    ['a condition that cannot be read', { condition: 'nothing = 1' }, 'condition'],
-    ['an action that is none', { action: { type: 'explode' } }, 'action.type'],
+    ['an invalid condition', { condition: 'nothing = 1' }, 'condition'],
+    ['an unknown action', { action: { type: 'explode' } }, 'action.type'],
     ['set after a change', { trigger: 'after_create', action: { type: 'set', values: { n: 1 } } }, 'action.type'],
     ['reject after a change', { trigger: 'after_update', action: { type: 'reject', message: 'no' } }, 'action.type'],
     ['set before a deletion', { trigger: 'before_delete', action: { type: 'set', values: { n: 1 } } }, 'action.type'],
     ['a value of the wrong type', { action: { type: 'set', values: { n: 'many' } } }, 'action.values.n'],
-    ['a field that is none', { action: { type: 'set', values: { m: 1 } } }, 'action.values.m'],
-    ['a template of a field that is none', { action: { type: 'set', values: { note: '{{m}}' } } }, 'action'],
+    ['an unknown field', { action: { type: 'set', values: { m: 1 } } }, 'action.values.m'],
+    ['a placeholder of an unknown field', { action: { type: 'set', values: { note: '{{m}}' } } }, 'action'],
     ['a member of another action', { action: { type: 'reject', message: 'no', values: {} } }, 'action.values'],
-    ['a member that no rule has', { colour: 'red' }, 'colour'],
+    ['an unknown member', { colour: 'red' }, 'colour'],
   ];
-  test.each(REFUSED)('%s is refused with 400', async (_, wrong, path) => {
-    const tenant = await fresh();
-    const good = { name: 'r', entity: 'task', trigger: 'before_create', action: { type: 'reject', message: 'no' } };
-    const answer = await tenant.post('/api/rules', { ...good, ...wrong });
+  test.each(INVALID)('with %s is rejected with 400', async (_, invalid, path) => {
+    const tenant = await newTenant();
+    const valid = { name: 'r', entity: 'task', trigger: 'before_create', action: { type: 'reject', message: 'no' } };
+    const answer = await tenant.post('/api/rules', { ...valid, ...invalid });
     expect(answer.status, answer.text).toBe(400);
     expect(answer.body.error.details.map((problem: Json) => problem.path)).toContain(path);
   });
 
-  test('a dry run says whether the condition holds and what would be done, and changes nothing', async () => {
-    const tenant = await fresh();
+  test('can be tried: a dry run returns whether the condition matches and the action, and changes nothing', async () => {
+    const tenant = await newTenant();
     const { id } = await rule(tenant, 'after_update', APPEND, { condition: '$changed.status AND $old.status = open' });
     const record = { title: 'pump', status: 'done', n: 4 };
-    const held = await tenant.post(`/api/rules/${id}/test`, { record, old: { ...record, status: 'open' } });
-    expect(held.body.data).toEqual({
+    const matching = await tenant.post(`/api/rules/${id}/test`, { record, old: { ...record, status: 'open' } });
+    expect(matching.body.data).toEqual({
       matches: true,
       action: { type: 'create_record', entity: 'log', values: { line: 'pump is done', n: 4 } },
     });
-    const not = await tenant.post(`/api/rules/${id}/test`, { record });
-    expect(not.body.data).toEqual({ matches: false, action: null });
+    const other = await tenant.post(`/api/rules/${id}/test`, { record });
+    expect(other.body.data).toEqual({ matches: false, action: null });
     expect((await tenant.post(`/api/rules/${id}/test`, { record: { m: 1 } })).status).toBe(400);
-    await settle(tenant);
+    await runAll(tenant);
     expect(await logged(tenant)).toEqual([]);
   });
 });
 
 describe('before rules', () => {
-  test('reject answers 400 BUSINESS_RULE_ERROR with its message, and nothing is written', async () => {
-    const tenant = await fresh();
+  test('reject fails with 400 BUSINESS_RULE_ERROR and its message, and nothing is written', async () => {
+    const tenant = await newTenant();
     await rule(tenant, 'before_create', { type: 'reject', message: 'too many' }, { condition: 'n > 3' });
-    const refused = await create(tenant, { n: 4 });
-    expect([refused.status, refused.body.error.code, refused.body.error.message]).toEqual([
+    const rejected = await create(tenant, { n: 4 });
+    expect([rejected.status, rejected.body.error.code, rejected.body.error.message]).toEqual([
       400,
       'BUSINESS_RULE_ERROR',
       'too many',
@@ -145,8 +144,8 @@ describe('before rules', () => {
     expect((await tenant.get(TASKS)).body.data.total).toBe(1);
   });
 
-  test('$old is the record before, $changed whether the field changes', async () => {
-    const tenant = await fresh();
+  test('$old is the before image, $changed whether the field changes', async () => {
+    const tenant = await newTenant();
     const closed = '$old.status = closed AND $changed.status';
     await rule(tenant, 'before_update', { type: 'reject', message: 'closed is closed' }, { condition: closed });
     const { id } = (await create(tenant, { status: 'closed' })).body.data;
@@ -154,8 +153,8 @@ describe('before rules', () => {
     expect((await tenant.patch(`${TASKS}/${id}`, { status: 'open' })).body.error.code).toBe('BUSINESS_RULE_ERROR');
   });
 
-  test('a relation that a rule sets needs no right of the caller, but a record that is there', async () => {
-    const tenant = await fresh();
+  test('a relation set by a rule needs an existing record, but no right of the caller', async () => {
+    const tenant = await newTenant();
     const owner = { key: 'owner', type: 'relation', entity: 'log' };
     expect((await tenant.post('/api/entities/task/fields', owner)).status).toBe(201);
     const vault = (await tenant.post('/api/entities/log/records', { line: 'vault' })).body.data.id;
@@ -165,8 +164,8 @@ describe('before rules', () => {
     });
     const set = (id: string): Json => ({ type: 'set', values: { owner: id } });
     const { id: rules } = await rule(tenant, 'before_create', set(vault));
-    const made = await clerk.post(TASKS, { title: 'x' });
-    expect([made.status, made.body.data.owner]).toEqual([201, undefined]);
+    const created = await clerk.post(TASKS, { title: 'x' });
+    expect([created.status, created.body.data.owner]).toEqual([201, undefined]);
     const operations = [{ op: 'create', data: { title: 'y' } }];
     expect((await clerk.post(`${TASKS}/bulk`, { operations })).status).toBe(200);
     const owners = (await tenant.get(TASKS)).body.data.items.map((record: Json) => record.owner);
@@ -176,7 +175,7 @@ describe('before rules', () => {
     const message = 'a rule names a record that does not exist';
     for (const answer of [
       await clerk.post(TASKS, { title: 'z' }),
-      await clerk.patch(`${TASKS}/${made.body.data.id}`, { title: 'z' }),
+      await clerk.patch(`${TASKS}/${created.body.data.id}`, { title: 'z' }),
     ]) {
       expect([answer.status, answer.body.error.code, answer.body.error.message]).toEqual([
         400,
@@ -189,7 +188,7 @@ describe('before rules', () => {
   });
 
   test('before_delete rejects single, bulk and cascaded deletions', async () => {
-    const tenant = await fresh();
+    const tenant = await newTenant();
     await rule(tenant, 'before_delete', { type: 'reject', message: 'kept' }, { condition: 'status = done' });
     const child = { key: 'parent', type: 'relation', entity: 'log', onDelete: 'cascade' };
     expect((await tenant.post('/api/entities/task/fields', child)).status).toBe(201);
@@ -204,24 +203,24 @@ describe('before rules', () => {
     expect((await tenant.get(`${TASKS}/${id}`)).status).toBe(200);
   });
 
-  test('set acts in the order of priority, and may give what is required', async () => {
-    const tenant = await fresh();
+  test('set runs in the order of priority, and may provide a required field', async () => {
+    const tenant = await newTenant();
     await rule(tenant, 'before_create', { type: 'set', values: { note: 'second {{note}}' } }, { priority: 2 });
     await rule(tenant, 'before_create', { type: 'set', values: { note: 'first', title: 'given' } }, { priority: 1 });
-    const made = await tenant.post(TASKS, { n: 1 });
-    expect(made.status, made.text).toBe(201);
-    expect(made.body.data).toMatchObject({ title: 'given', note: 'second first', n: 1 });
-    expect((await tenant.get(`${TASKS}/${made.body.data.id}`)).body.data).toEqual(made.body.data);
+    const created = await tenant.post(TASKS, { n: 1 });
+    expect(created.status, created.text).toBe(201);
+    expect(created.body.data).toMatchObject({ title: 'given', note: 'second first', n: 1 });
+    expect((await tenant.get(`${TASKS}/${created.body.data.id}`)).body.data).toEqual(created.body.data);
   });
 
-  test('a value that does not fit once it is filled in is BUSINESS_RULE_ERROR', async () => {
-    const tenant = await fresh();
+  test('a filled-in value that does not fit its field is BUSINESS_RULE_ERROR', async () => {
+    const tenant = await newTenant();
     await rule(tenant, 'before_create', { type: 'set', values: { n: '{{title}}' } });
     expect((await create(tenant, {})).body.error.code).toBe('BUSINESS_RULE_ERROR');
   });
 
-  test('a rule holds from the next write on, also where its announcement was not heard', async () => {
-    const tenant = await fresh();
+  test('a rule applies from the next write on, even if its invalidation was lost', async () => {
+    const tenant = await newTenant();
     expect((await create(tenant, {})).status).toBe(201);
     const schema = schemaOf(tenant.id);
     await service.app.db.begin(async (tx) => {
@@ -237,14 +236,14 @@ describe('before rules', () => {
     expect((await tenant.post(`${TASKS}/bulk`, { operations })).status).toBe(400);
   });
 
-  test('a rule whose condition fits no more lets nothing pass', async () => {
-    const tenant = await fresh();
+  test('a rule whose condition no longer fits rejects every write', async () => {
+    const tenant = await newTenant();
     const { id } = await rule(tenant, 'before_create', { type: 'reject', message: 'no' }, { condition: 'n > 3' });
     const schema = schemaOf(tenant.id);
     await service.app.db.begin(async (tx) => {
       await tx.rows(sql`
         update ${identifier(schema, 'business_rules')} set condition = 'gone > 3' where id = ${id}::uuid`);
-      // So that a write by the old rule is done again, wherever its announcement was not heard yet.
+      // Makes a write under the old rule run again where the invalidation has not arrived.
       await tx.rows(sql`
         update ${identifier(schema, 'entity_definitions')} set version = version + 1 where name = 'task'`);
     });
@@ -254,8 +253,8 @@ describe('before rules', () => {
     });
   });
 
-  test('single, bulk and import are alike', async () => {
-    const tenant = await fresh();
+  test('apply to single, bulk and imported writes alike', async () => {
+    const tenant = await newTenant();
     await rule(tenant, 'before_create', { type: 'reject', message: 'odd' }, { condition: 'n = 13', priority: 1 });
     await rule(tenant, 'before_create', { type: 'set', values: { note: 'seen {{n}}' } }, { priority: 2 });
     const operations = [12, 13].map((n) => ({ op: 'create', data: { title: 'x', n } }));
@@ -274,17 +273,17 @@ describe('before rules', () => {
 });
 
 describe('after rules', () => {
-  test('an effect comes after the commit, once, and rule.executed tells of it', async () => {
-    const tenant = await fresh();
+  test('act once, after the commit, and append rule.executed', async () => {
+    const tenant = await newTenant();
     await rule(tenant, 'after_create', APPEND, { condition: 'n >= 2', name: 'keep a log' });
     const { id } = (await create(tenant, { title: 'pump', n: 2 })).body.data;
     await create(tenant, { n: 1 });
-    await settle(tenant);
-    await settle(tenant);
+    await runAll(tenant);
+    await runAll(tenant);
     const lines = await logged(tenant);
     expect(lines).toHaveLength(1);
     expect(lines[0]).toMatchObject({ line: 'pump is open', n: 2, createdBy: null });
-    const executed = await told(tenant, 'rule.executed');
+    const executed = await eventsOf(tenant, 'rule.executed');
     expect(executed.map(({ payload }) => payload.data)).toEqual([
       {
         rule_name: 'keep a log',
@@ -294,7 +293,7 @@ describe('after rules', () => {
         result: { action: 'create_record', entity: 'log', record_id: lines[0].id },
       },
     ]);
-    const created = await told(tenant, 'record.created');
+    const created = await eventsOf(tenant, 'record.created');
     const order = created.map(({ record_id }) => record_id);
     expect(order.indexOf(lines[0].id)).toBeGreaterThan(order.indexOf(id));
     const effects = created.filter(({ triggered_by }) => triggered_by === 'rule');
@@ -303,84 +302,84 @@ describe('after rules', () => {
     expect([created.length, transactions.size]).toEqual([3, 3]);
   });
 
-  test('after_delete still knows the record; update_record changes the one it is about', async () => {
-    const tenant = await fresh();
+  test('after_delete has the before image; update_record changes the record itself', async () => {
+    const tenant = await newTenant();
     await rule(tenant, 'after_delete', APPEND);
     const done = { condition: '$changed.status AND status = done' };
     await rule(tenant, 'after_update', { type: 'update_record', values: { note: 'done by {{updatedBy}}' } }, done);
     const { id } = (await create(tenant, {})).body.data;
     const changed = await tenant.patch(`${TASKS}/${id}`, { status: 'done' });
-    await settle(tenant);
+    await runAll(tenant);
     const { note } = (await tenant.get(`${TASKS}/${id}`)).body.data;
     expect(note).toBe(`done by ${changed.body.data.updatedBy}`);
     await tenant.delete(`${TASKS}/${id}`);
-    await settle(tenant);
+    await runAll(tenant);
     expect((await logged(tenant)).map(({ line }) => line)).toEqual(['x is done']);
   });
 
-  test('an action that fails leaves nothing but rule.failed', async () => {
-    const tenant = await fresh();
-    const gone = { type: 'send_message', to_agent: 'nobody', subject: 's', body: 'b' };
-    await rule(tenant, 'after_create', gone, { name: 'call nobody' });
+  test('a failed action appends rule.failed only', async () => {
+    const tenant = await newTenant();
+    const failing = { type: 'send_message', to_agent: 'unknown', subject: 's', body: 'b' };
+    await rule(tenant, 'after_create', failing, { name: 'call a bot' });
     await create(tenant, {});
-    await settle(tenant);
-    await settle(tenant);
-    const failed = await told(tenant, 'rule.failed');
+    await runAll(tenant);
+    await runAll(tenant);
+    const failed = await eventsOf(tenant, 'rule.failed');
     expect(failed.map(({ payload }) => payload.data)).toMatchObject([
-      { rule_name: 'call nobody', trigger_type: 'after_create', error: 'agent not found' },
+      { rule_name: 'call a bot', trigger_type: 'after_create', error: 'agent not found' },
     ]);
     expect(failed[0]?.payload.data).not.toHaveProperty('result');
-    expect(await told(tenant, 'rule.executed')).toEqual([]);
+    expect(await eventsOf(tenant, 'rule.executed')).toEqual([]);
   });
 
   test('a chain stops at depth 5 with rule.failed', async () => {
-    const tenant = await fresh();
+    const tenant = await newTenant();
     await rule(tenant, 'after_create', { type: 'create_record', entity: 'task', values: { title: '{{title}}+' } });
     await create(tenant, { title: 'x' });
-    await settle(tenant);
+    await runAll(tenant);
     const { items } = (await tenant.get(`${TASKS}?sort=title`)).body.data;
     expect(items.map((item: Json) => item.title)).toEqual(['x', 'x+', 'x++', 'x+++', 'x++++', 'x+++++']);
-    const depths = (await told(tenant, 'record.created')).map(({ depth }) => depth);
+    const depths = (await eventsOf(tenant, 'record.created')).map(({ depth }) => depth);
     expect(depths).toEqual([0, 1, 2, 3, 4, 5]);
-    const failed = await told(tenant, 'rule.failed');
+    const failed = await eventsOf(tenant, 'rule.failed');
     expect(failed.map(({ payload }) => payload.data.error)).toEqual(['the chain of rules has reached depth 5']);
   });
 
-  test('tenants take turns: one that has started many rules delays nobody else’s', async () => {
+  test('tenants are served round robin: one with many runs delays no other', async () => {
     while ((await runRulesOnce(service.app, new AbortController().signal)) > 0);
-    const [before, busy, after] = [await fresh(), await fresh(), await fresh()];
+    const [before, busy, after] = [await newTenant(), await newTenant(), await newTenant()];
     for (const tenant of [before, busy, after]) await rule(tenant, 'after_create', APPEND);
     const operations = Array.from({ length: 40 }, (_, n) => ({ op: 'create', data: { title: `t${n}` } }));
     expect((await busy.post(`${TASKS}/bulk`, { operations })).status).toBe(200);
-    for (const tenant of [before, after]) await create(tenant, { title: 'mine' });
-    let looks = 0;
-    const soonOver = {
+    for (const tenant of [before, after]) await create(tenant, { title: 'one' });
+    let checks = 0;
+    const soonAborted = {
       get aborted() {
-        return ++looks > 20;
+        return ++checks > 20;
       },
     };
-    await runRulesOnce(service.app, soonOver as AbortSignal);
-    // What the service itself is at under Deno is waited for: it holds that locked.
+    await runRulesOnce(service.app, soonAborted as AbortSignal);
+    // Waits for runs that the service itself has locked under Deno.
     await service.app.db.rows(sql`
       select from platform.rule_runs where tenant_id = any(${[before.id, after.id]}::uuid[]) for update`);
     for (const tenant of [before, after]) expect(await logged(tenant)).toHaveLength(1);
-    await settle(busy);
+    await runAll(busy);
     expect(await logged(busy)).toHaveLength(40);
   });
 
-  test('many workers at once run each rule once per event, in the order of a record’s changes', async () => {
-    const tenant = await fresh();
+  test('concurrent workers execute each rule once per event, in the order of a record’s changes', async () => {
+    const tenant = await newTenant();
     await rule(tenant, 'after_create', APPEND);
     await rule(tenant, 'after_update', APPEND);
     const operations = Array.from({ length: 40 }, (_, n) => ({ op: 'create', data: { title: `t${n}` } }));
     expect((await tenant.post(`${TASKS}/bulk`, { operations })).status).toBe(200);
     const { id } = (await create(tenant, { title: 'one', n: 0 })).body.data;
     for (let n = 1; n <= 10; n++) await tenant.patch(`${TASKS}/${id}`, { n });
-    await Promise.all([settle(tenant), settle(tenant), settle(tenant)]);
+    await Promise.all([runAll(tenant), runAll(tenant), runAll(tenant)]);
     const lines = await logged(tenant);
     expect(lines).toHaveLength(51);
-    // In the order of their events: ids of two processes say nothing of it.
-    const order = (await told(tenant, 'record.created')).map(({ record_id }) => record_id);
+    // By the order of their events; ids of two processes are not ordered.
+    const order = (await eventsOf(tenant, 'record.created')).map(({ record_id }) => record_id);
     const ofOne = lines.filter(({ line }) => line.startsWith('one'));
     const inOrder = ofOne.toSorted((a, b) => order.indexOf(a.id) - order.indexOf(b.id));
     expect(inOrder.map(({ n }) => n)).toEqual([...Array(11).keys()]);

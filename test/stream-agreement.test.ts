@@ -1,6 +1,6 @@
-// One rule for reading and for being told: on random roles and random changes, what the event stream and the
-// WebSocket show of a change is what REST shows the same caller of the record at that moment, and nothing where
-// the entity is not to be read or its rows are filtered. Webhooks carry whole records, for tenant admins only.
+// Streams agree with REST: with random roles and changes, SSE and WebSocket show of each change what REST shows the same
+// caller of the record at that moment, and nothing of entities that the caller may not read or whose rows are
+// filtered. Webhooks carry whole records, for tenant admins only.
 // Contract: interface#websocket, decisions#sse, decisions#websocket.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
@@ -19,7 +19,7 @@ import {
 import { connectEvents, openSocket, until } from './support/streams.ts';
 
 const RUNS = Number(process.env.AGREEMENT_RUNS ?? 4);
-/** In each run, besides one that marks the end. */
+/** Per run, without the final marker. */
 const CHANGES = 12;
 const ENTITIES = ['alpha', 'beta', 'gamma'] as const;
 const FIELDS = ['a', 'b', 'c'] as const;
@@ -36,21 +36,21 @@ afterAll(async () => {
   await receiver.stop();
 });
 
-/** What a role may do with one entity, apart from creating in it. */
-const confinement = fc.record({
+/** A role's restriction on one entity. */
+const restriction = fc.record({
   reads: fc.boolean(),
   fields: fc.option(fc.subarray([...FIELDS]), { nil: undefined }),
   excludeFields: fc.option(fc.subarray([...FIELDS]), { nil: undefined }),
   rowFilter: fc.option(fc.constantFrom('a > 4', 'b = "x" OR c is null', 'NOT (a = 1)'), { nil: undefined, freq: 3 }),
 });
-type Confinement = typeof confinement extends fc.Arbitrary<infer T> ? T : never;
-/** Of one that is shown something of every change. */
-const SEEING: Confinement[] = [
+type Restriction = typeof restriction extends fc.Arbitrary<infer T> ? T : never;
+/** A role that is shown something of every change. */
+const SEEING: Restriction[] = [
   { reads: true, fields: undefined, excludeFields: undefined, rowFilter: undefined },
   { reads: true, fields: ['a'], excludeFields: undefined, rowFilter: undefined },
   { reads: true, fields: undefined, excludeFields: ['a', 'b'], rowFilter: undefined },
 ];
-/** Its event stream and socket, and the socket of its public key. */
+/** The SSE stream and WebSocket of its platform key, and the WebSocket of its public key. */
 const SEEING_CHANNELS = 3;
 
 const values = fc.record(
@@ -64,31 +64,31 @@ const values = fc.record(
 const change = fc.record({
   op: fc.constantFrom('create', 'patch', 'put', 'delete', 'bulk'),
   entity: fc.constantFrom(...ENTITIES),
-  /** Which of the records there, and what is written. */
+  /** Selects an existing record. */
   which: fc.nat(),
   values: fc.array(values, { minLength: 4, maxLength: 4 }),
 });
 type Change = typeof change extends fc.Arbitrary<infer T> ? T : never;
 
-/** Somebody who reads, and listens to all that can be listened to. */
+/** A credential that reads by REST and on its streams. */
 interface Reader {
   rest: Client;
   sse: () => Json[];
   ws: () => Json[];
-  /** What each change should have shown, change by change: a bulk request has several. */
+  /** The messages expected for each change; a bulk request has several. */
   expected: { sse: Json[][]; ws: Json[][] };
   hasSse: boolean;
-  /** All that came, for a failure's sake. */
-  said(): string;
-  /** Whether its role filters the entity's rows. */
+  /** Everything received, for the message of a failure. */
+  received(): string;
+  /** Whether the role has a row filter on the entity. */
   isFiltered(entity: string): boolean;
   close(): void;
 }
 
-test('streams and sockets show of each change what REST shows of the record, or nothing', async () => {
-  let told = 0;
+test('SSE and WebSocket show of each change what REST shows of the record, or nothing', async () => {
+  let shownChanges = 0;
   const property = fc.asyncProperty(
-    fc.array(fc.tuple(confinement, confinement, confinement), { minLength: 3, maxLength: 3 }),
+    fc.array(fc.tuple(restriction, restriction, restriction), { minLength: 3, maxLength: 3 }),
     fc.array(change, { minLength: CHANGES, maxLength: CHANGES }),
     async (roles, changes) => {
       const tenant = await newTenant();
@@ -96,25 +96,25 @@ test('streams and sockets show of each change what REST shows of the record, or 
       const readers = [seeing, ...(await Promise.all(roles.map((role) => readersOf(tenant, role))))].flat();
       const ids: Record<string, string[]> = { alpha: [], beta: [], gamma: [], marker: [] };
       const end: Change = { op: 'create', entity: 'marker' as 'alpha', which: 0, values: [{}, {}, {}, {}] };
-      for (const one of [...changes, end]) await make(tenant, one, ids, readers);
+      for (const one of [...changes, end]) await apply(tenant, one, ids, readers);
       for (const reader of readers) {
         for (const channel of ['sse', 'ws'] as const) {
           if (channel === 'sse' && !reader.hasSse) continue;
           const expected = reader.expected[channel];
-          const isOver = (): boolean => reader[channel]().some(({ entity }) => entity === 'marker');
-          await until(isOver, 60_000, () => `no marker on ${channel}: ${reader.said()}`);
+          const hasMarker = (): boolean => reader[channel]().some(({ entity }) => entity === 'marker');
+          await until(hasMarker, 60_000, () => `no marker on ${channel}: ${reader.received()}`);
           expect(chunked(reader[channel](), expected)).toEqual(expected);
-          if (seeing.includes(reader)) told += expected.filter(({ length }) => length > 0).length;
+          if (seeing.includes(reader)) shownChanges += expected.filter(({ length }) => length > 0).length;
         }
         reader.close();
       }
     },
   );
   await fc.assert(property, { numRuns: RUNS, endOnFailure: true });
-  expect(told).toBe(RUNS * SEEING_CHANNELS * (CHANGES + 1));
+  expect(shownChanges).toBe(RUNS * SEEING_CHANNELS * (CHANGES + 1));
 });
 
-test('webhooks are for tenant admins, and carry what REST shows the owner', async () => {
+test('webhooks are for tenant admins and carry what REST shows the owner', async () => {
   const tenant = await newTenant();
   const subscription = { entity_name: 'alpha', event_types: ['record.created', 'record.deleted'], url: receiver.url };
   const role = await addRole(service, tenant, {
@@ -137,11 +137,11 @@ test('webhooks are for tenant admins, and carry what REST shows the owner', asyn
 const newTenant = () =>
   tenantWithEntities(service, [...ENTITIES, 'marker'], fields('a integer', 'b text', 'c boolean'));
 
-/** A platform key with both channels and a public key with the socket, of one role. */
-async function readersOf(tenant: TestTenant, confined: readonly Confinement[]): Promise<Reader[]> {
+/** A platform key with both channels and a public key with a WebSocket, of one role. */
+async function readersOf(tenant: TestTenant, restrictions: readonly Restriction[]): Promise<Reader[]> {
   const permissions: RoleInput['permissions'] = { marker: ['read'] };
   const entities: RoleInput['entities'] = {};
-  confined.forEach(({ reads, ...rule }, i) => {
+  restrictions.forEach(({ reads, ...rule }, i) => {
     const name = ENTITIES[i] as string;
     if (reads) permissions[name] = ['read'];
     entities[name] = JSON.parse(JSON.stringify(rule));
@@ -150,11 +150,11 @@ async function readersOf(tenant: TestTenant, confined: readonly Confinement[]): 
   const platform = await platformKey(service, tenant, role.name, permissions);
   const open = await publicKey(service, tenant, role.id);
   const isFiltered = (entity: string): boolean => entities[entity]?.rowFilter !== undefined;
-  const listening = [
+  const connecting = [
     readerOf(tenant, platform, { authorization: `Bearer ${platform}` }, true),
     readerOf(tenant, open, { 'x-public-key': open, 'x-tenant-id': tenant.slug }, false),
   ];
-  return (await Promise.all(listening)).map((reader) => ({ ...reader, isFiltered }));
+  return (await Promise.all(connecting)).map((reader) => ({ ...reader, isFiltered }));
 }
 
 async function readerOf(
@@ -179,7 +179,7 @@ async function readerOf(
     ws: () => socket.messages.filter(isRecord),
     expected: { sse: [], ws: [] },
     hasSse,
-    said: () => JSON.stringify({ stream: stream?.text, messages: socket.messages, closed: socket.closed }),
+    received: () => JSON.stringify({ stream: stream?.text, messages: socket.messages, closed: socket.closed }),
     close: () => {
       stream?.close();
       socket.close();
@@ -187,35 +187,35 @@ async function readerOf(
   };
 }
 
-/** Makes a change as the owner, and notes what every reader should be told of it. */
-async function make(tenant: TestTenant, one: Change, ids: Record<string, string[]>, readers: Reader[]): Promise<void> {
+/** Applies a change as the owner, and records the messages that every reader should receive. */
+async function apply(tenant: TestTenant, one: Change, ids: Record<string, string[]>, readers: Reader[]): Promise<void> {
   const { entity } = one;
   const known = ids[entity] as string[];
-  const { gone, changed, perform } = planned(tenant, one, known);
-  const before = await Promise.all(readers.map((reader) => shown(reader, entity, 'record.deleted', gone)));
-  const made = await perform();
+  const { deleted, changed, perform } = planned(tenant, one, known);
+  const before = await Promise.all(readers.map((reader) => shown(reader, entity, 'record.deleted', deleted)));
+  const created = await perform();
   const after = await Promise.all(
     readers.map(async (reader) => [
-      ...(await shown(reader, entity, 'record.created', made)),
+      ...(await shown(reader, entity, 'record.created', created)),
       ...(await shown(reader, entity, 'record.updated', changed)),
     ]),
   );
-  ids[entity] = [...known.filter((id) => !gone.includes(id)), ...made];
+  ids[entity] = [...known.filter((id) => !deleted.includes(id)), ...created];
   readers.forEach(({ expected }, i) => {
-    const told = [...(before[i] as Told[]), ...(after[i] as Told[])].sort(byRecord);
-    expected.sse.push(told.map(({ sse }) => sse));
-    expected.ws.push(told.map(({ ws }) => ws));
+    const messages = [...(before[i] as Message[]), ...(after[i] as Message[])].sort(byRecord);
+    expected.sse.push(messages.map(({ sse }) => sse));
+    expected.ws.push(messages.map(({ ws }) => ws));
   });
 }
 
 interface Plan {
-  gone: string[];
+  deleted: string[];
   changed: string[];
-  /** Resolves to the ids of the records it made. */
+  /** Resolves to the ids of the created records. */
   perform(): Promise<string[]>;
 }
 
-/** What a change does to the records that there are. A bulk request makes two, changes one and deletes one. */
+/** The effect of a change on the existing records. A bulk request creates two, changes one and deletes one. */
 function planned(tenant: TestTenant, { op, entity, which, values }: Change, known: readonly string[]): Plan {
   const path = `/api/entities/${entity}/records`;
   const [one, other] = [known[which % known.length], known[(which + 1) % known.length]];
@@ -235,26 +235,26 @@ function planned(tenant: TestTenant, { op, entity, which, values }: Change, know
       const { results } = await send('POST', `${path}/bulk`, { operations });
       return [results[0].id, results[2].id];
     };
-    return { gone: [other], changed: [one], perform };
+    return { deleted: [other], changed: [one], perform };
   }
   if (op === 'create' || op === 'bulk' || one === undefined) {
-    return { gone: [], changed: [], perform: async () => [(await send('POST', path, values[0])).id] };
+    return { deleted: [], changed: [], perform: async () => [(await send('POST', path, values[0])).id] };
   }
-  const isGone = op === 'delete';
+  const isDeletion = op === 'delete';
   const perform = async (): Promise<string[]> => {
-    await send(op.toUpperCase(), `${path}/${one}`, isGone ? undefined : values[0]);
+    await send(op.toUpperCase(), `${path}/${one}`, isDeletion ? undefined : values[0]);
     return [];
   };
-  return { gone: isGone ? [one] : [], changed: isGone ? [] : [one], perform };
+  return { deleted: isDeletion ? [one] : [], changed: isDeletion ? [] : [one], perform };
 }
 
-interface Told {
+interface Message {
   sse: Json;
   ws: Json;
 }
 
-/** What REST shows the reader of these records now, in the words of the channels; nothing where it must not be told. */
-async function shown({ rest, isFiltered }: Reader, entity: string, type: string, ids: string[]): Promise<Told[]> {
+/** What REST shows the reader of these records now, in the format of the channels. */
+async function shown({ rest, isFiltered }: Reader, entity: string, type: string, ids: string[]): Promise<Message[]> {
   if (isFiltered(entity)) return [];
   const answers = await Promise.all(ids.map((id) => rest.get(`/api/entities/${entity}/records/${id}`)));
   return answers
@@ -276,17 +276,17 @@ function withoutSystemFields(record: Json): Json {
   return Object.fromEntries(Object.entries(record).filter(([key]) => !SYSTEM.includes(key)));
 }
 
-function byRecord(a: Told, b: Told): number {
+function byRecord(a: Message, b: Message): number {
   return a.sse.record_id < b.sse.record_id ? -1 : 1;
 }
 
-/** What came, cut into as many pieces of the same length as were expected; what is left over is one more. */
-function chunked(came: readonly Json[], expected: readonly Json[][]): Json[][] {
-  const idOf = (told: Json): string => told.record_id ?? told.data.id;
+/** The received messages in chunks as long as the expected ones; the rest is one more chunk. */
+function chunked(received: readonly Json[], expected: readonly Json[][]): Json[][] {
+  const idOf = (message: Json): string => message.record_id ?? message.data.id;
   let at = 0;
-  const pieces = expected.map(({ length }) => {
+  const chunks = expected.map(({ length }) => {
     at += length;
-    return came.slice(at - length, at).toSorted((a, b) => (idOf(a) < idOf(b) ? -1 : 1));
+    return received.slice(at - length, at).toSorted((a, b) => (idOf(a) < idOf(b) ? -1 : 1));
   });
-  return at < came.length ? [...pieces, came.slice(at)] : pieces;
+  return at < received.length ? [...chunks, received.slice(at)] : chunks;
 }

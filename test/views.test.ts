@@ -1,4 +1,4 @@
-// Views over HTTP: their definitions, who may read them, and the records that stand in them.
+// Views over HTTP: their definitions, their permissions, and their records. Contract: interface#view, interface#views.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { Operation } from '../src/access/rights.ts';
 import { addRole, bearer, changeRole, invalidationsReceived, userToken, withRole } from './support/credentials.ts';
@@ -22,21 +22,21 @@ const TASK = {
 };
 const OPEN = { validate: [{ condition: 'status == "open"' }] };
 
-/** A tenant with six tasks, of which every second is open, and the view `open-tasks`. */
+/** A tenant with six tasks, three of them open, and the view `open-tasks`. */
 async function tenantWithTasks(): Promise<{ tenant: TestTenant; ids: string[] }> {
   const tenant = await service.tenant();
   expect((await tenant.post('/api/entities', TASK)).status).toBe(201);
   const ids: string[] = [];
   for (let i = 0; i < 6; i++) {
     const status = i % 2 === 0 ? 'open' : 'done';
-    const made = await tenant.post('/api/entities/task/records', {
+    const created = await tenant.post('/api/entities/task/records', {
       title: `task ${i}`,
       status,
       cost: i,
       secret: `s${i}`,
     });
-    expect(made.status).toBe(201);
-    ids.push(made.body.data.id);
+    expect(created.status).toBe(201);
+    ids.push(created.body.data.id);
   }
   const view = { entitySlug: 'task', slug: 'open-tasks', name: 'Open tasks', filterDsl: OPEN };
   expect((await tenant.post('/api/views', view)).status).toBe(201);
@@ -46,18 +46,18 @@ async function tenantWithTasks(): Promise<{ tenant: TestTenant; ids: string[] }>
 const titles = (answer: { body: Json }): string[] => answer.body.data.items.map((item: Json) => item.title);
 
 describe('definitions', () => {
-  test('an admin creates a view of an entity and gets all of it back', async () => {
+  test('an admin creates a view and gets its whole definition back', async () => {
     const { tenant } = await tenantWithTasks();
     const input = { entitySlug: 'task', slug: 'mine', name: 'Mine', description: 'My own', filterDsl: OPEN };
-    const made = await tenant.post('/api/views', input);
-    expect(made.status).toBe(201);
-    expect(made.body.data).toMatchObject(input);
+    const created = await tenant.post('/api/views', input);
+    expect(created.status).toBe(201);
+    expect(created.body.data).toMatchObject(input);
     const listed = await tenant.get('/api/views');
     expect(listed.body.data.map(({ slug }: Json) => slug)).toEqual(['mine', 'open-tasks']);
-    expect(listed.body.data[0]).toEqual(made.body.data);
+    expect(listed.body.data[0]).toEqual(created.body.data);
   });
 
-  test('the fields to change are changed, the others stay', async () => {
+  test('an update changes the given members only', async () => {
     const { tenant } = await tenantWithTasks();
     const renamed = await tenant.put('/api/views/open-tasks', { name: 'Still open' });
     expect(renamed.status).toBe(200);
@@ -67,29 +67,29 @@ describe('definitions', () => {
     expect(titles(await tenant.get('/api/views/open-tasks/records?sort=cost'))).toEqual(['task 4', 'task 5']);
   });
 
-  test('a view that is deleted is gone, its records stay', async () => {
+  test('deleting a view keeps its records', async () => {
     const { tenant } = await tenantWithTasks();
-    const gone = await tenant.delete('/api/views/open-tasks');
-    expect(gone.body.data).toMatchObject({ deleted: true });
+    const deleted = await tenant.delete('/api/views/open-tasks');
+    expect(deleted.body.data).toMatchObject({ deleted: true });
     expect((await tenant.get('/api/views/open-tasks/records')).status).toBe(404);
     expect((await tenant.delete('/api/views/open-tasks')).status).toBe(404);
     expect((await tenant.get('/api/entities/task/records')).body.data.total).toBe(6);
   });
 
-  const refusals: [string, Json, number, string[]][] = [
+  const invalid: [string, Json, number, string[]][] = [
     ['no name', { name: undefined }, 400, ['name']],
     ['an empty name', { name: ' ' }, 400, ['name']],
     ['a slug with spaces', { slug: 'a b' }, 400, ['slug']],
     ['an unknown attribute', { tenantId: 'x' }, 400, ['tenantId']],
     ['an unknown entity', { entitySlug: 'nothing' }, 404, []],
     ['no entity', { entitySlug: undefined }, 400, ['entitySlug']],
-    ['a slug that is taken', { slug: 'open-tasks' }, 409, []],
+    ['a duplicate slug', { slug: 'open-tasks' }, 409, []],
     ['a filterDsl that is text', { filterDsl: 'status = "open"' }, 400, ['filterDsl']],
-    ['a member besides validate', { filterDsl: { where: [] } }, 400, ['filterDsl.where']],
-    ['validate that is no list', { filterDsl: { validate: {} } }, 400, ['filterDsl.validate']],
-    ['a condition that is no text', { filterDsl: { validate: [{ condition: 1 }] } }, 400, ['filterDsl.validate.0']],
+    ['an unknown member of filterDsl', { filterDsl: { where: [] } }, 400, ['filterDsl.where']],
+    ['a validate that is not a list', { filterDsl: { validate: {} } }, 400, ['filterDsl.validate']],
+    ['a condition that is not text', { filterDsl: { validate: [{ condition: 1 }] } }, 400, ['filterDsl.validate.0']],
     [
-      'conditions that cannot be read, each named',
+      'invalid conditions, each with its path',
       {
         filterDsl: { validate: [{ condition: 'nosuch = 1' }, { condition: 'cost > 1' }, { condition: 'cost = abc' }] },
       },
@@ -103,7 +103,7 @@ describe('definitions', () => {
       ['filterDsl.validate.0.condition'],
     ],
   ];
-  test.each(refusals)('%s is refused', async (_, change, status, paths) => {
+  test.each(invalid)('%s is rejected', async (_, change, status, paths) => {
     const { tenant } = await tenantWithTasks();
     const input = { entitySlug: 'task', slug: 'other', name: 'Other', filterDsl: OPEN, ...change };
     const answer = await tenant.post('/api/views', input);
@@ -121,7 +121,7 @@ describe('definitions', () => {
 });
 
 describe('records of a view', () => {
-  test('the base filter is combined with every extra filter, which cannot escape it', async () => {
+  test('are limited by the view’s condition, which no further filter can escape', async () => {
     const { tenant } = await tenantWithTasks();
     const base = '/api/views/open-tasks/records?sort=cost';
     const all = ['task 0', 'task 2', 'task 4'];
@@ -146,7 +146,7 @@ describe('records of a view', () => {
     }
   });
 
-  test('the list parameters are those of the entity, with the same limits', async () => {
+  test('take the list parameters of the entity, with the same limits', async () => {
     const { tenant } = await tenantWithTasks();
     const page = await tenant.get('/api/views/open-tasks/records?limit=2&page=2&sort=cost&order=desc&fields=title');
     expect(page.body.data).toMatchObject({ total: 3, page: 2, limit: 2, totalPages: 2 });
@@ -158,12 +158,12 @@ describe('records of a view', () => {
     );
     expect([...titles(first), ...titles(rest)]).toEqual(['task 0', 'task 2', 'task 4']);
     expect(rest.body.data.nextCursor).toBeNull();
-    for (const wrong of ['limit=101', 'page=0', 'order=sideways', 'resolve_depth=3', 'sort=nosuch']) {
-      expect((await tenant.get(`/api/views/open-tasks/records?${wrong}`)).status, wrong).toBe(400);
+    for (const invalid of ['limit=101', 'page=0', 'order=sideways', 'resolve_depth=3', 'sort=nosuch']) {
+      expect((await tenant.get(`/api/views/open-tasks/records?${invalid}`)).status, invalid).toBe(400);
     }
   });
 
-  test('a record that does not match the view is not found through it', async () => {
+  test('that do not match the view are 404', async () => {
     const { tenant, ids } = await tenantWithTasks();
     const seen = await tenant.get(`/api/views/open-tasks/records/${ids[0]}`);
     expect(seen.status).toBe(200);
@@ -177,7 +177,7 @@ describe('records of a view', () => {
     expect((await tenant.get(`/api/views/open-tasks/records/${ids[0]}`)).status).toBe(404);
   });
 
-  test('all conditions hold at once, and a view without conditions shows everything', async () => {
+  test('match all conditions at once; a view without conditions has every record', async () => {
     const { tenant } = await tenantWithTasks();
     const validate = [{ condition: 'status = "open" OR cost = 5' }, { condition: 'cost >= 2' }];
     await tenant.put('/api/views/open-tasks', { filterDsl: { validate } });
@@ -186,7 +186,7 @@ describe('records of a view', () => {
     expect((await tenant.get('/api/views/open-tasks/records')).body.data.total).toBe(6);
   });
 
-  test('$currentUser is who reads', async () => {
+  test('depend on $currentUser, the reader', async () => {
     const { tenant } = await tenantWithTasks();
     const filterDsl = { validate: [{ condition: 'owner == $currentUser.email' }] };
     await tenant.post('/api/views', { entitySlug: 'task', slug: 'mine', name: 'Mine', filterDsl });
@@ -195,18 +195,18 @@ describe('records of a view', () => {
     await tenant.post('/api/entities/task/records', { title: 'for ann', owner: 'ann@example.com' });
     expect(titles(await ann.get('/api/views/mine/records'))).toEqual(['for ann']);
     expect(titles(await bob.get('/api/views/mine/records'))).toEqual([]);
-    // A key has no e-mail: nothing equals what is not there.
+    // A key has no e-mail address, and null equals nothing.
     expect(titles(await tenant.get('/api/views/mine/records'))).toEqual([]);
   });
 });
 
-describe('who may read a view', () => {
+describe('permissions', () => {
   async function readers(): Promise<{ tenant: TestTenant; ids: string[]; as(role: Json): Promise<Client> }> {
     const { tenant, ids } = await tenantWithTasks();
     return { tenant, ids, as: (role) => withRole(service, tenant, role) };
   }
 
-  test('a user sees only the views on which the role has the read permission', async () => {
+  test('a user lists the views that the role may read', async () => {
     const { tenant, as } = await readers();
     await tenant.post('/api/views', { entitySlug: 'task', slug: 'other', name: 'Other' });
     const cases: [Json, string[]][] = [
@@ -223,7 +223,7 @@ describe('who may read a view', () => {
     }
   });
 
-  test('the view’s permission is enough to read its records, and not to read the entity', async () => {
+  test('the view’s permission allows reading its records, not the entity', async () => {
     const { ids, as } = await readers();
     const client = await as({ permissions: { 'view:open-tasks': ['read'] } });
     expect((await client.get('/api/views/open-tasks/records')).body.data.total).toBe(3);
@@ -231,7 +231,7 @@ describe('who may read a view', () => {
     expect((await client.get('/api/entities/task/records')).status).toBe(403);
   });
 
-  test('without the permission an unknown view is refused as a known one is', async () => {
+  test('without permission an unknown view is rejected like an existing one', async () => {
     const { as } = await readers();
     const client = await as({ permissions: { '*': ['read'] } });
     const known = await client.get('/api/views/open-tasks/records', { 'x-request-id': 'r' });
@@ -259,7 +259,7 @@ describe('who may read a view', () => {
     expect((await client.get('/api/views/open-tasks/records?search=s0')).body.data.total).toBe(0);
   });
 
-  test('a condition may use fields that the reader cannot see, and then is not shown to it', async () => {
+  test('a condition on fields that the reader cannot see applies, but is not returned', async () => {
     const { tenant, as } = await readers();
     const filterDsl = { validate: [{ condition: 'secret = "s4"' }, { condition: 'cost > 1' }] };
     await tenant.put('/api/views/open-tasks', { filterDsl });
@@ -273,7 +273,7 @@ describe('who may read a view', () => {
     expect(listed.body.data[0].filterDsl).toEqual({ validate: [{ condition: 'cost > 1' }] });
   });
 
-  test('a role that loses the permission loses the view with its next request', async () => {
+  test('a role without its permission loses the view with the next request', async () => {
     const { tenant } = await readers();
     const permissions: Record<string, Operation[]> = { 'view:open-tasks': ['read'] };
     const { name } = await addRole(service, tenant, { permissions });
@@ -285,13 +285,13 @@ describe('who may read a view', () => {
     expect((await client.get('/api/views/open-tasks/records')).status).toBe(403);
   });
 
-  test('only a tenant admin makes, changes and drops views', async () => {
+  test('only a tenant admin creates, changes and deletes views', async () => {
     const { as } = await readers();
     const client = await as({
       permissions: { '*': ['read', 'create', 'update', 'delete'], 'view:*': ['read', 'update'] },
     });
-    const made = await client.post('/api/views', { entitySlug: 'task', slug: 'mine', name: 'Mine' });
-    expect(made.status).toBe(403);
+    const created = await client.post('/api/views', { entitySlug: 'task', slug: 'mine', name: 'Mine' });
+    expect(created.status).toBe(403);
     expect((await client.put('/api/views/open-tasks', { name: 'x' })).status).toBe(403);
     expect((await client.delete('/api/views/open-tasks')).status).toBe(403);
   });
@@ -305,7 +305,7 @@ describe('when the entity changes', () => {
     expect((await tenant.get('/api/views/open-tasks/records')).status).toBe(404);
   });
 
-  test('a view whose condition names a field that is gone answers 409, never without its condition', async () => {
+  test('a view whose condition names a missing field answers 409, never without its condition', async () => {
     const { tenant, ids } = await tenantWithTasks();
     const reader = await withRole(service, tenant, { permissions: { 'view:open-tasks': ['read'] } });
     const { identifier, sql } = await import('../src/runtime/sql.ts');
@@ -318,13 +318,13 @@ describe('when the entity changes', () => {
       const answer = await tenant.get(path);
       expect(answer.status).toBe(409);
       expect(answer.body.error.details[0].path).toBe('filterDsl.validate.0.condition');
-      const refused = await reader.get(path);
-      expect(refused.status).toBe(409);
-      expect(refused.text).not.toContain('status');
+      const rejected = await reader.get(path);
+      expect(rejected.status).toBe(409);
+      expect(rejected.text).not.toContain('status');
     }
     expect((await tenant.get('/api/views')).status).toBe(200);
-    const mended = { validate: [{ condition: 'state = "open"' }] };
-    expect((await tenant.put('/api/views/open-tasks', { filterDsl: mended })).status).toBe(200);
+    const corrected = { validate: [{ condition: 'state = "open"' }] };
+    expect((await tenant.put('/api/views/open-tasks', { filterDsl: corrected })).status).toBe(200);
     expect((await reader.get('/api/views/open-tasks/records')).body.data.total).toBe(3);
   });
 });
