@@ -154,7 +154,7 @@ export class SseChannel {
   }
 
   #checkIdle(): void {
-    // With an empty queue only the next heartbeat is pulled and resets the time.
+    // While the queue is empty, only the next heartbeat resets the time.
     const remainingMs = this.#pulledAt + this.#options.idleTimeoutMs - performance.now();
     if (remainingMs <= 0) this.fail('IDLE_TIMEOUT');
     else this.#idle = setTimeout(() => this.#checkIdle(), remainingMs);

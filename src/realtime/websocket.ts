@@ -3,12 +3,15 @@
 // rights; a public key also requires an allowed origin. Times are milliseconds.
 // Failures: close codes 4401 (no or revoked access), 1013 (limit, lost events, slow reader), 1001 (stopping).
 // Contract: interface#websocket, decisions#websocket.
-import type { TenantCaller } from '../access/caller.ts';
+import { requireTenant, type TenantCaller } from '../access/caller.ts';
+import { factsOf, recognize } from '../access/credential-kinds.ts';
+import { isOriginAllowed } from '../access/origins.ts';
 import { attachRequestContext } from '../access/request-context.ts';
+import { resolveCaller } from '../access/resolve-caller.ts';
 import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
-import { ServiceError } from '../errors.ts';
+import { forbidden, ServiceError, unauthorized } from '../errors.ts';
 import type { CommittedEvent } from '../events/event.ts';
 import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
 import type { SocketHandler, TextSocket } from '../runtime/socket.ts';
@@ -28,7 +31,6 @@ import {
   type SocketState,
   type Transition,
 } from './websocket-protocol.ts';
-import { webSocketCaller } from './websocket-token.ts';
 
 const FRAME_BYTES_MAX = 65_536;
 const BUFFERED_BYTES_MAX = 1_048_576;
@@ -152,14 +154,14 @@ class WebSocketConnection implements LiveConnection {
   }
 
   async #authenticate(token: string): Promise<void> {
-    const caller = await this.#callerOf(token);
+    const caller = await this.#acceptedCaller(token);
     if (caller === null) return this.#apply(authenticated(this.#state, 'rejected'));
     const { tenant, expiresAt } = caller;
     const isSame = this.#tenantId === tenant.id;
     if (!isSame && !(await this.#acquireLease(tenant.id))) return;
     // The group outlives the connection, so `load` must not capture it.
     const [app, origin] = [this.#app, this.#origin];
-    const load = (): Promise<TenantCaller> => webSocketCaller(app, token, origin);
+    const load = (): Promise<TenantCaller> => callerOf(app, token, origin);
     const source: AccessSource = { key: `ws ${origin} ${sha256(token).toString('hex')}`, load };
     const realtime = realtimeOf(app);
     const { entities } = isSame ? this.#state : NEW_SOCKET;
@@ -176,9 +178,9 @@ class WebSocketConnection implements LiveConnection {
   }
 
   /** Null for a token that is not accepted. */
-  async #callerOf(token: string): Promise<TenantCaller | null> {
+  async #acceptedCaller(token: string): Promise<TenantCaller | null> {
     try {
-      return await webSocketCaller(this.#app, token, this.#origin);
+      return await callerOf(this.#app, token, this.#origin);
     } catch (cause) {
       if (cause instanceof ServiceError && (cause.status === 401 || cause.status === 403)) return null;
       throw cause;
@@ -269,4 +271,17 @@ class WebSocketConnection implements LiveConnection {
   #send(reply: Reply): void {
     this.#socket?.send(JSON.stringify(reply));
   }
+}
+
+/** `origin` is the page's origin when a browser connects. 401 and 403 for a token that does not open the WebSocket. */
+async function callerOf(app: App, token: string, origin: string | null): Promise<TenantCaller> {
+  const credential = recognize('bearer', token);
+  if (credential.kind !== 'token' && !factsOf(credential.kind).opensWebSocket) throw unauthorized();
+  const caller = requireTenant(await resolveCaller(app, credential, 'channels:read'));
+  const { kind, scopes, publicKey } = caller;
+  if (!factsOf(kind).opensWebSocket) throw forbidden();
+  if (publicKey === undefined) return caller;
+  if (scopes?.includes('channels:read') !== true) throw forbidden();
+  if (!isOriginAllowed(publicKey.allowedOrigins, origin)) throw forbidden();
+  return caller;
 }
