@@ -49,7 +49,7 @@ export class EventSerializer {
     });
   }
 
-  /** Any other event, whose payload is sent as it is. */
+  /** Any other event; its payload is sent unchanged. */
   payloadFrame(): SseFrame {
     return cached(this.#frames, '', () => this.#frame(this.event.payload ?? {}));
   }

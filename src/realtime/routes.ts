@@ -1,5 +1,5 @@
-// The route of the event stream. Who may open it is decided in stream.ts; HEAD is refused, since a
-// stream without its body would be an open connection for nothing.
+// The route of the SSE stream; sse-stream.ts decides who may open it. HEAD is rejected, because a stream without its body
+// would be an idle open connection.
 // Contract: interface#sse, decisions#sse, decisions#status-codes.
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';

@@ -50,7 +50,7 @@ const QUEUE_MAX = 5_000;
 const BATCH_SIZE = 50;
 /**
  * The pause between batches per recipient of the last one, and its maximum: about what writing to them takes. Events
- * that arrive meanwhile go out together, which costs little more than one event.
+ * that arrive during the pause go out together, which costs little more than one event.
  */
 const PAUSE_PER_RECIPIENT_MS = 0.02;
 const PAUSE_MAX_MS = 20;

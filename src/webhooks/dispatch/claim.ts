@@ -42,7 +42,7 @@ export interface ClaimedDelivery {
 
 export interface Claim {
   claimed: ClaimedDelivery[];
-  /** Only this claim knows what it left behind. */
+  /** Claims for the deliveries that this one leaves behind; nothing else schedules them. */
   rechecks: Recheck[];
 }
 

@@ -146,7 +146,7 @@ function withMorePending(pending: readonly PendingRow[]): string[] {
   });
 }
 
-/** Postpones rows that were not released meanwhile; the rechecks serve those that are not released later either. */
+/** Postpones the rows unless they were released since; the rechecks cover rows that are never released. */
 export async function postponeBlocked(tx: Tx, rows: readonly PendingRow[]): Promise<Recheck[]> {
   const input = inputRows(
     ['uuid', 'uuid', 'text'],

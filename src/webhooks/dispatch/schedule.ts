@@ -133,7 +133,7 @@ export class Schedule {
       select id, tenant_id, array(select entity_id || ' ' || unnest(event_types)) as matches
       from platform.webhook_subscriptions
       where tenant_id = any(${[...tenants]}::uuid[]) and is_active`);
-    // A subscription created meanwhile may be missing.
+    // A subscription created during the query may be missing.
     if (this.#invalidations !== invalidations) return this.#loadSubscriptions(tenants);
     if (this.#subscriptions.size > TENANTS_CACHED) this.#subscriptions.clear();
     const byTenant = Map.groupBy(rows, (row) => row.tenant_id);

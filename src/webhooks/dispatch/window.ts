@@ -19,7 +19,7 @@ interface Window {
 }
 
 export class InFlightWindows {
-  /** By subscription; none in the initial state is kept. */
+  /** By subscription. Windows in the initial state are deleted. */
   readonly #windows = new Map<string, Window>();
 
   sizeOf(subscriptionId: string): number {
@@ -59,7 +59,7 @@ export class InFlightWindows {
     if (isInline) window.answered++;
   }
 
-  /** The result is stored, or a reservation was not used. True when a claim was wanted meanwhile. */
+  /** The result is stored, or a reservation was not used. True when a claim was wanted while the window was full. */
   finished(subscriptionId: string, wasAnswered: boolean): boolean {
     const window = this.#windows.get(subscriptionId);
     if (window === undefined) return false;
