@@ -91,7 +91,7 @@ create table entity_records (
   entity_id uuid not null,
   id uuid not null,
   data jsonb not null default '{}'::jsonb,
-  words tsvector,
+  search_vector tsvector,
   version bigint not null default 1,
   created_at timestamp(3) with time zone not null default now(),
   updated_at timestamp(3) with time zone not null default now(),

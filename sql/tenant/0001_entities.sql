@@ -46,7 +46,7 @@ create table entity_records (
   entity_id uuid not null,
   id uuid not null,
   data jsonb not null default '{}',
-  words tsvector,
+  search_vector tsvector,
   version bigint not null default 1,
   created_at timestamptz(3) not null default now(),
   updated_at timestamptz(3) not null default now(),

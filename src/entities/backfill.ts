@@ -94,10 +94,10 @@ async function replaceBatch(app: App, entity: Entity, rows: readonly StoredRow[]
         ${rows.map(({ version }) => version)}::bigint[],
         ${rows.map(({ data }) => JSON.stringify(data))}::text[],
         ${rows.map(({ data }) => searchVector(entity, data))}::text[]
-      ) as i (id, version, data, words)
+      ) as i (id, version, data, search_vector)
     ),
     free as materialized (
-      select r.id, i.data, i.words from ${entity.table} as r join input as i on r.id = i.id and r.version = i.version
+      select r.id, i.data, i.search_vector from ${entity.table} as r join input as i on r.id = i.id and r.version = i.version
       where exists (
         select from ${identifier(entity.schema, 'entity_definitions')} as d
         where d.id = ${entity.id}::uuid and d.version = ${entity.version}::bigint)
@@ -105,7 +105,7 @@ async function replaceBatch(app: App, entity: Entity, rows: readonly StoredRow[]
     ),
     changed as (
       update ${entity.table} as r
-      set data = f.data::jsonb, words = f.words::tsvector, version = r.version + 1
+      set data = f.data::jsonb, search_vector = f.search_vector::tsvector, version = r.version + 1
       from free as f
       where r.id = f.id
       returning r.id

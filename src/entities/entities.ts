@@ -141,7 +141,7 @@ export async function createRecordTable(tx: Tx, schema: string, id: string, fiel
   await tx.rows(sql`
     create table ${table} partition of ${identifier(schema, 'entity_records')} (primary key (id))
     for values in (${literal(id)})`);
-  await tx.rows(sql`create index ${identifier(`${tableName}_words`)} on ${table} using gin (words)`);
+  await tx.rows(sql`create index ${identifier(`${tableName}_search`)} on ${table} using gin (search_vector)`);
   for (const field of fields) {
     for (const kind of indexKinds(field)) {
       await tx.rows(createIndex({ table, tableName } as Entity, field, kind));

@@ -13,12 +13,12 @@ const QUERY_TERMS_MAX = 32;
 export function searchCondition(scope: AccessScope, query: string): Sql | null {
   const terms = [...new Set(searchTerms(query))].slice(0, QUERY_TERMS_MAX);
   if (terms.length === 0) return null;
-  const indexed = sql`r.words @@ ${terms.map((term) => `'${term}':*`).join(' & ')}::tsquery`;
+  const indexed = sql`r.search_vector @@ ${terms.map((term) => `'${term}':*`).join(' & ')}::tsquery`;
   const { slots, isAll } = searchedSlots(scope);
   if (isAll) return indexed;
   const visible = terms.map(
     (term) => sql`exists (
-      select from unnest(r.words) as w
+      select from unnest(r.search_vector) as w
       where w.lexeme ^@ ${term} and w.positions && ${slots}::smallint[])`,
   );
   return sql`(${join([indexed, ...visible], ' and ')})`;

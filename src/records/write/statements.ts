@@ -70,13 +70,13 @@ export async function insertRows(
   });
   const { actor } = publication.cause;
   const ctes = sql`
-    with input (id, data, words, event_id) as (
+    with input (id, data, search_vector, event_id) as (
       ${inputRows(['uuid', 'text', 'text', 'uuid'], input)}
     ), ${lockTargets(targets)}
     changed as (
       insert into ${entity.table} as r
-        (id, entity_id, data, words, version, created_at, updated_at, created_by, updated_by)
-      select i.id, ${literal(entity.id)}::uuid, i.data::jsonb, i.words::tsvector, 1, ${at}::timestamptz, ${at}::timestamptz,
+        (id, entity_id, data, search_vector, version, created_at, updated_at, created_by, updated_by)
+      select i.id, ${literal(entity.id)}::uuid, i.data::jsonb, i.search_vector::tsvector, 1, ${at}::timestamptz, ${at}::timestamptz,
         ${actor}, ${actor}
       from input as i
       where ${isCurrent(entity)} and ${targetsExist(targets)}
@@ -100,13 +100,13 @@ export async function updateRows(
     return [id, version, JSON.stringify(data), isVectorUnchanged ? null : searchVector(entity, data), eventId];
   });
   const ctes = sql`
-    with input (id, version, data, words, event_id) as (
+    with input (id, version, data, search_vector, event_id) as (
       ${inputRows(['uuid', 'bigint', 'text', 'text', 'uuid'], input)}
     ), ${lockTargets(targets)}
     changed as (
       update ${entity.table} as r
       set data = i.data::jsonb,
-        ${isVectorUnchanged ? EMPTY : sql`words = i.words::tsvector,`}
+        ${isVectorUnchanged ? EMPTY : sql`search_vector = i.search_vector::tsvector,`}
         ${touched(publication, at)}
       from input as i
       where r.id = i.id and r.version = i.version and ${isCurrent(entity)} and ${targetsExist(targets)}
@@ -128,7 +128,7 @@ export async function patchRow(
     with changed as (
       update ${entity.table} as r
       set data = (r.data || ${JSON.stringify(set)}::text::jsonb)${cleared.length === 0 ? EMPTY : sql` - ${cleared}::text[]`},
-        ${words === undefined ? EMPTY : sql`words = ${words}::text::tsvector,`}
+        ${words === undefined ? EMPTY : sql`search_vector = ${words}::text::tsvector,`}
         ${touched(publication, at)}
       where ${matches(row)} and ${isCurrent(entity)}
       returning ${RECORD_COLUMNS}
