@@ -45,6 +45,11 @@ export function visibleFields(caller: TenantCaller, entity: Entity): readonly Fi
   return isRestricted ? entity.fields.filter(visibility(caller, entity)) : entity.fields;
 }
 
+/** Whether the caller is restricted to some rows of the entity. */
+export function hasRowFilter({ rights }: TenantCaller, { name }: Entity): boolean {
+  return restrictionOn(rights, name)?.rowFilter !== undefined;
+}
+
 function visibility({ rights }: TenantCaller, { name }: Entity): (field: Field) => boolean {
   const restriction = restrictionOn(rights, name);
   return ({ key }) => isFieldVisible(restriction, key);

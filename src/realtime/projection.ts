@@ -2,8 +2,8 @@
 // cannot be read are left out, and an entity with a row filter yields no events at all.
 // Contract: interface#sse, interface#websocket, decisions#sse.
 import type { TenantCaller } from '../access/caller.ts';
-import { allows, restrictionOn } from '../access/rights.ts';
-import { visibleFields } from '../entities/access-scope.ts';
+import { allows } from '../access/rights.ts';
+import { hasRowFilter, visibleFields } from '../entities/access-scope.ts';
 import type { Entity, Field } from '../entities/field.ts';
 import type { CommittedEvent, RecordRow } from '../events/event.ts';
 import { shape } from '../records/shape.ts';
@@ -20,7 +20,7 @@ export interface Projection {
 /** Null when the caller receives no events of the entity. */
 export function projectionOf(caller: TenantCaller, entity: Entity): Projection | null {
   if (!allows(caller.rights, 'read', entity.name)) return null;
-  if (restrictionOn(caller.rights, entity.name)?.rowFilter !== undefined) return null;
+  if (hasRowFilter(caller, entity)) return null;
   const fields = visibleFields(caller, entity);
   const isComplete = fields.length === entity.fields.length;
   return { key: isComplete ? '*' : fields.map(({ slot }) => slot).join(), entity, fields, isComplete };

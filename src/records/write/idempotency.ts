@@ -3,8 +3,9 @@
 // Contract: decisions#idempotency.
 
 import type { TenantCaller } from '../../access/caller.ts';
-import { isFieldVisible, restrictionOn } from '../../access/rights.ts';
+import { restrictionOn } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
+import { visibleFields } from '../../entities/access-scope.ts';
 import { catalogWithin } from '../../entities/catalog.ts';
 import { conflict, invalidField, ServiceError } from '../../errors.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
@@ -100,16 +101,14 @@ async function withoutHidden(
   { kind, entityName }: Target,
   answer: string,
 ): Promise<string> {
-  const rule = restrictionOn(caller.rights, entityName);
-  if (rule === undefined) return answer;
+  if (restrictionOn(caller.rights, entityName) === undefined) return answer;
   const entity = (await catalogWithin(app, tx, caller.tenant)).byName.get(entityName);
   const kept = JSON.parse(answer) as StoredBody;
+  const fields = entity === undefined ? [] : visibleFields(caller, entity);
+  const visible = new Set([...Object.keys(SYSTEM_FIELDS), ...fields.map(({ key }) => key)]);
   const records = kind === 'records' ? [kept.data] : (kept.data.results ?? []).map(({ data }) => data ?? {});
   for (const record of records) {
-    for (const key of Object.keys(record)) {
-      const isVisible = Object.hasOwn(SYSTEM_FIELDS, key) || (entity?.byKey.has(key) && isFieldVisible(rule, key));
-      if (!isVisible) delete record[key];
-    }
+    for (const key of Object.keys(record)) if (!visible.has(key)) delete record[key];
   }
   return JSON.stringify(kept);
 }
