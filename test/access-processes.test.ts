@@ -1,16 +1,16 @@
 // Rights and limits across two processes on one Postgres and one Redis: a right revoked in one is refused by the
 // other, and limits count the requests of both. Without Redis there is only one process, which then takes both parts.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
-import process from 'node:process';
 import postgres from 'postgres';
 import { newAddress } from './support/addresses.ts';
+import { createEntity } from './support/entities.ts';
+import { addUser, createPublicKey, PASSWORD, signIn } from './support/people.ts';
 import { type ServiceProcess, type SharedStores, sharedStores, startServiceProcess } from './support/processes.ts';
-import { ADMIN_SECRET, type Client, clientOf, type Json } from './support/service.ts';
+import { ADMIN_SECRET, type Client, clientOf, createTenant } from './support/service.ts';
 import { endAll } from './support/started.ts';
 import { durationOf, fastest, retryWhenDelayed } from './support/timing.ts';
 
 const LIST = '/api/entities/orders/records';
-const PASSWORD = 'a password of the tests';
 /** Gives every attempt its own address. */
 const ENVIRONMENT = { TRUST_PROXY: '1' };
 
@@ -34,15 +34,10 @@ interface Tenant {
   owner: Client;
 }
 
-let tenants = 0;
-
 async function newTenant(): Promise<Tenant> {
-  tenants += 1;
-  const slug = `acc${process.pid.toString(36)}${Date.now().toString(36)}${tenants}`;
-  const answer = await superAdmin().post('/api/admin/platform/tenants', { slug, name: slug });
-  const owner = clientOf(one.url, { 'x-api-key': answer.body.data.apiKey });
-  await owner.post('/api/entities', { name: 'orders' });
-  return { slug, owner };
+  const owner = await createTenant(one.url);
+  await createEntity(owner, 'orders');
+  return { slug: owner.slug, owner };
 }
 
 function superAdmin(headers: Record<string, string> = {}): Client {
@@ -54,22 +49,10 @@ function bearer(token: string): Client {
   return clientOf(other.url, { authorization: `Bearer ${token}` });
 }
 
-async function publicKey({ owner }: Tenant, limits: Json = {}): Promise<Json> {
-  const roles = (await owner.get('/api/roles')).body.data;
-  const roleId = roles.find(({ name }: Json) => name === 'viewer').id;
-  const body = { label: 'site', roleId, scopes: ['records:read'], ...limits };
-  return (await owner.post('/api/auth/public-keys', body)).body.data;
-}
-
 async function userToken({ slug, owner }: Tenant, email: string): Promise<{ id: string; token: string }> {
-  const person = { email, name: 'Ada', role: 'viewer', password: PASSWORD };
-  const { id } = (await owner.post('/api/users', person)).body.data;
-  const credentials = { email, password: PASSWORD };
-  const login = await clientOf(one.url, { 'x-tenant-id': slug, ...newAddress() }).post(
-    '/api/auth/tenant/login',
-    credentials,
-  );
-  return { id, token: login.body.data.token };
+  const { id } = await addUser(owner, { email, role: 'viewer' });
+  const { token } = await signIn(clientOf(one.url, {}), { slug }, email);
+  return { id, token };
 }
 
 /** A credential in use at the other process, and how the first process revokes it. */
@@ -96,7 +79,10 @@ const CASES: Case[] = [
   [
     'a public key',
     async (tenant) => {
-      const { id, key } = await publicKey(tenant, { rateLimitPerMin: 1_000_000, rateLimitPerDay: 1_000_000 });
+      const { id, key } = await createPublicKey(tenant.owner, {
+        rateLimitPerMin: 1_000_000,
+        rateLimitPerDay: 1_000_000,
+      });
       return { holder: bearer(key), revoke: () => tenant.owner.delete(`/api/auth/public-keys/${id}`) };
     },
   ],
@@ -140,7 +126,7 @@ test.each(CASES)('%s revoked in one process is refused by the other within a sec
 
 test('of 5,000 requests with a 60-per-minute key over both processes, exactly 60 pass', async () => {
   await retryWhenDelayed(60_000, async () => {
-    const { key } = await publicKey(await newTenant());
+    const { key } = await createPublicKey((await newTenant()).owner);
     const counts = new Map<number, number>();
     const send = async (url: string, requests: number): Promise<void> => {
       for (let i = 0; i < requests; i++) {

@@ -8,7 +8,7 @@ import { readRecord } from '../src/records/read/read.ts';
 import { shape } from '../src/records/shape.ts';
 import { autocommit } from '../src/records/write/context.ts';
 import { createRecord, deleteRecord, updateRecord } from '../src/records/write/write.ts';
-import { tenantById } from '../src/tenants/tenants.ts';
+import { userCaller } from './support/callers.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -51,21 +51,11 @@ async function world(): Promise<Record<string, string>> {
   return ids;
 }
 
-async function callerWith(
+const callerWith = (
   restrictions: Record<string, EntityRestriction>,
   permissions: Record<string, readonly Operation[]> = { '*': ALL },
-): Promise<TenantCaller> {
-  return {
-    kind: 'user',
-    id: 'me',
-    tenant: (await tenantById(service.app, tenant.id)) as TenantCaller['tenant'],
-    role: 'limited',
-    email: 'me@example.org',
-    rights: { isUnlimited: false, permissions, restrictions },
-    isTenantAdmin: false,
-    triggeredBy: 'api',
-  };
-}
+): Promise<TenantCaller> =>
+  userCaller(service, tenant, { isUnlimited: false, permissions, restrictions }, { id: 'me', email: 'me@example.org' });
 
 async function refusal(work: Promise<unknown>): Promise<{ code: string; message: string; details: unknown }> {
   const error = (await work.then(

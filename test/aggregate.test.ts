@@ -5,7 +5,7 @@ import type { ServiceError } from '../src/errors.ts';
 import { aggregateRecords } from '../src/records/read/aggregate.ts';
 import { exportRecords } from '../src/records/transfer/export.ts';
 import { importRecords } from '../src/records/transfer/import.ts';
-import { tenantById } from '../src/tenants/tenants.ts';
+import { userCaller } from './support/callers.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 const PATH = '/api/entities/sales/records';
@@ -147,20 +147,9 @@ async function failure(work: Promise<unknown>): Promise<ServiceError> {
 }
 
 /** A caller restricted to rows in state won, without `amount`. */
-async function confined(): Promise<TenantCaller> {
-  const found = await tenantById(service.app, tenant.id);
-  return {
-    kind: 'user',
-    id: '01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f',
-    tenant: found as TenantCaller['tenant'],
-    role: 'clerk',
-    email: 'clerk@example.com',
-    rights: {
-      isUnlimited: false,
-      permissions: { sales: ['read', 'create'] },
-      restrictions: { sales: { excludeFields: ['amount'], rowFilter: 'status = "won"' } },
-    },
-    isTenantAdmin: false,
-    triggeredBy: 'api',
-  };
-}
+const confined = (): Promise<TenantCaller> =>
+  userCaller(service, tenant, {
+    isUnlimited: false,
+    permissions: { sales: ['read', 'create'] },
+    restrictions: { sales: { excludeFields: ['amount'], rowFilter: 'status = "won"' } },
+  });

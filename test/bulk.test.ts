@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
 import { bulkEach } from '../src/records/batch/bulk.ts';
-import { tenantById } from '../src/tenants/tenants.ts';
+import { userCaller } from './support/callers.ts';
 import { createEntity, fields, newEntity } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
@@ -233,20 +233,9 @@ describe('bulk, each operation for itself', () => {
 });
 
 /** A caller that may not delete, does not see `code`, and has the rows with n below 10. */
-async function confined(entityName: string): Promise<TenantCaller> {
-  const found = await tenantById(service.app, tenant.id);
-  return {
-    kind: 'user',
-    id: '01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f',
-    tenant: found as TenantCaller['tenant'],
-    role: 'clerk',
-    email: 'clerk@example.com',
-    rights: {
-      isUnlimited: false,
-      permissions: { [entityName]: ['read', 'create', 'update'] },
-      restrictions: { [entityName]: { excludeFields: ['code'], rowFilter: 'n < 10' } },
-    },
-    isTenantAdmin: false,
-    triggeredBy: 'api',
-  };
-}
+const confined = (entityName: string): Promise<TenantCaller> =>
+  userCaller(service, tenant, {
+    isUnlimited: false,
+    permissions: { [entityName]: ['read', 'create', 'update'] },
+    restrictions: { [entityName]: { excludeFields: ['code'], rowFilter: 'n < 10' } },
+  });

@@ -27,6 +27,7 @@ let db: Database;
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'embedded-test-'));
+  await copyEmbedded(directory);
   embedded = await startEmbedded(directory, log);
   proxy = await cuttingProxy(Number(new URL(embedded.url).port));
   db = openDatabase({ url: embedded.url, log });

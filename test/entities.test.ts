@@ -5,6 +5,7 @@ import { FULL_RIGHTS } from '../src/access/rights.ts';
 import { getEntity, listEntities } from '../src/entities/entities.ts';
 import { listFields } from '../src/entities/fields.ts';
 import { tenantById } from '../src/tenants/tenants.ts';
+import { userCaller } from './support/callers.ts';
 import { newEntity } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
@@ -33,13 +34,8 @@ const drop = (name: string, key: string, confirm = '') =>
 const fieldsOf = async (name: string): Promise<Json[]> => (await tenant.get(`/api/entities/${name}/fields`)).body.data;
 const paths = (answer: Json): string[] => (answer.body.error.details ?? []).map(({ path }: Json) => path).sort();
 
-/** A caller of the tenant with the given rights, as a role grants them. */
-async function callerWith(rights: TenantCaller['rights'], isTenantAdmin = false): Promise<TenantCaller> {
-  const found = await tenantById(service.app, tenant.id);
-  if (found === null) throw new Error('no tenant');
-  const base = { kind: 'user', id: 'u1', role: 'r', email: null, triggeredBy: 'api' } as const;
-  return { ...base, tenant: found, rights, isTenantAdmin };
-}
+const callerWith = (rights: TenantCaller['rights'], isTenantAdmin = false): Promise<TenantCaller> =>
+  userCaller(service, tenant, rights, { isTenantAdmin });
 
 describe('entities', () => {
   test('an entity has a name, a label, a description and fields, and can be read', async () => {

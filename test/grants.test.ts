@@ -1,5 +1,6 @@
 // Rights refer to names: a new role, entity or view never inherits the rights of an earlier one of the same name.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { addUser, PASSWORD, signIn } from './support/people.ts';
 import {
   type Answer,
   clientOf,
@@ -20,7 +21,6 @@ afterAll(async () => service.stop());
 
 const ROUNDS = 12;
 const READ = { orders: ['read'] };
-const PASSWORD = 'a password of the tests';
 
 async function role(name: string, permissions: Record<string, string[]> = READ): Promise<string> {
   const answer = await tenant.post('/api/roles', { name, permissions });
@@ -83,12 +83,8 @@ describe('the grants on an entity', () => {
       filterDsl: { validate: [] },
     });
     await role('clerk', { papers: ['read'], orders: ['read'], 'view:all-papers': ['read'] });
-    await tenant.post('/api/users', { email: 'clerk@a.test', name: 'Clerk', role: 'clerk', password: PASSWORD });
-    const login = await service.anonymous.post(
-      '/api/auth/tenant/login',
-      { email: 'clerk@a.test', password: PASSWORD },
-      { 'x-tenant-id': tenant.slug },
-    );
+    const { email } = await addUser(tenant, { role: 'clerk' });
+    const session = await signIn(service.anonymous, tenant, email);
     const roles = ['clerk'];
     const permissions = { papers: { clerk: ['read', 'create'] }, orders: { clerk: ['read'] } };
     const api = (await tenant.post('/api/apis', { name: 'P', slug: 'p', roles, permissions })).body.data;
@@ -97,7 +93,7 @@ describe('the grants on an entity', () => {
     const bot = { name: 'paper-bot', tenantSlug: tenant.slug, permissions: given };
     const { secret } = (await tenant.post('/api/auth/bots/register', bot)).body.data;
     const { token } = (await tenant.post('/api/auth/bots/identify', { name: bot.name, secret })).body.data;
-    const holders = [login.body.data.token, key, token].map((value) =>
+    const holders = [session.token, key, token].map((value) =>
       clientOf(service.url, { authorization: `Bearer ${value}` }),
     );
     const ask = (path: string) => Promise.all(holders.map(async (holder) => (await holder.get(path)).status));

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { sql } from '../src/runtime/sql.ts';
 import { newAddress } from './support/addresses.ts';
 import { adminKey, everyKind } from './support/credentials.ts';
+import { invite } from './support/people.ts';
 import {
   type Answer,
   clientOf,
@@ -31,12 +32,6 @@ let people = 0;
 const person = (): Json => ({ email: `guest${++people}@example.com`, name: 'Guest', password: PASSWORD });
 const inside = ({ slug }: TestTenant): Record<string, string> => ({ 'x-tenant-id': slug });
 
-async function invited(tenant: TestTenant, body: Json = {}): Promise<string> {
-  const answer = await tenant.post('/api/invitations', body, inside(tenant));
-  expect(answer.status, answer.text).toBe(201);
-  return answer.body.data.token;
-}
-
 const accept = (token: string, body: Json): Promise<Answer> =>
   service.anonymous.post('/auth/invite/accept', { token, ...body });
 
@@ -52,7 +47,7 @@ describe('an invitation that is accepted while', () => {
   test('the tenant is suspended creates a user or is refused, never both', async () => {
     const tenant = await service.tenant();
     for (let round = 0; round < ROUNDS; round++) {
-      const token = await invited(tenant);
+      const token = await invite(tenant);
       const guest = person();
       const [accepted, suspended] = await Promise.all([accept(token, guest), setStatus(tenant, 'suspended')]);
       expect(suspended.status).toBe(200);
@@ -67,7 +62,7 @@ describe('an invitation that is accepted while', () => {
   test('it is revoked twice ends in one state', async () => {
     const tenant = await service.tenant();
     for (let round = 0; round < ROUNDS; round++) {
-      const token = await invited(tenant);
+      const token = await invite(tenant);
       const guest = person();
       const revoke = (): Promise<Answer> => tenant.delete(`/api/invitations/${token}`, inside(tenant));
       const [revoked, accepted, again] = await Promise.all([revoke(), accept(token, guest), revoke()]);
@@ -84,7 +79,7 @@ describe('an invitation that is accepted while', () => {
   test('another invitation of the same address is accepted creates one user, and the other stays pending', async () => {
     const tenant = await service.tenant();
     const guest = person();
-    const tokens = [await invited(tenant), await invited(tenant, { email: guest.email.toUpperCase() })];
+    const tokens = [await invite(tenant), await invite(tenant, { email: guest.email.toUpperCase() })];
     const answers = await Promise.all(tokens.map((token) => accept(token, guest)));
     expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
     expect(await usersOf(tenant)).toHaveLength(1);
@@ -95,7 +90,7 @@ describe('an invitation that is accepted while', () => {
   test('the address registers creates one user', async () => {
     const tenant = await service.tenant({ settings: { selfRegistration: true } });
     for (let round = 0; round < ROUNDS; round++) {
-      const token = await invited(tenant);
+      const token = await invite(tenant);
       const guest = person();
       const [accepted, registered] = await Promise.all([
         accept(token, guest),
@@ -110,7 +105,7 @@ describe('an invitation that is accepted while', () => {
   test('the tenant is deleted leaves nothing behind', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const tenant = await service.tenant();
-      const token = await invited(tenant);
+      const token = await invite(tenant);
       const { slug } = tenant;
       const [accepted, dropped] = await Promise.all([
         accept(token, person()),
@@ -127,7 +122,7 @@ describe('an invitation that is accepted while', () => {
 /** An invitation of a tenant that has been suspended since. */
 async function invitedBefore(tenant: TestTenant): Promise<string> {
   await setStatus(tenant, 'active');
-  const token = await invited(tenant);
+  const token = await invite(tenant);
   await setStatus(tenant, 'suspended');
   return token;
 }

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { sql } from '../src/runtime/sql.ts';
+import { addUser, signIn } from './support/people.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -83,10 +84,8 @@ describe('Idempotency-Key', () => {
     await fresh();
     const permissions = { orders: ['read', 'create'] };
     await tenant.post('/api/roles', { name: 'clerk', permissions });
-    const person = { email: 'clerk@example.com', name: 'C', role: 'clerk', password: 'a-long-password' };
-    await tenant.post('/api/users', person);
-    const login = await service.anonymous.post('/api/auth/tenant/login', person, { 'x-tenant-id': tenant.slug });
-    const clerk = service.anonymous.with({ authorization: `Bearer ${login.body.data.token}` });
+    const { email } = await addUser(tenant, { role: 'clerk' });
+    const clerk = await signIn(service.anonymous, tenant, email);
     const one = () => clerk.post(path, { n: 1, code: 'canary' }, key('a'));
     const many = () =>
       clerk.post(`${path}/bulk`, { operations: [{ op: 'create', data: { n: 2, code: 'canary-2' } }] }, key('b'));

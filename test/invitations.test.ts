@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { sql } from '../src/runtime/sql.ts';
 import { adminKey, bearer, userToken } from './support/credentials.ts';
 import { mailsTo } from './support/mailbox.ts';
+import { invite } from './support/people.ts';
 import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { until } from './support/streams.ts';
 
@@ -27,12 +28,6 @@ const accept = (token: string, body: Json = person()): Promise<Answer> =>
   service.anonymous.post('/auth/invite/accept', { token, ...body });
 const check = (token: string): Promise<Answer> => service.anonymous.get(`/auth/invite/${token}`);
 const NOT_VALID = { valid: false, email: null, tenantSlug: null };
-
-async function invited(tenant: TestTenant, body: Json = {}): Promise<string> {
-  const answer = await tenant.post('/api/invitations', body, inside(tenant));
-  expect(answer.status).toBe(201);
-  return answer.body.data.token;
-}
 
 async function platformCode(body: Json = {}): Promise<string> {
   const answer = await service.admin.post('/api/invitations', body);
@@ -69,7 +64,7 @@ describe('a member’s invitation', () => {
 
   test('the token alone shows its tenant and address', async () => {
     const tenant = await service.tenant();
-    const answer = await check(await invited(tenant, { email: 'ada@example.com' }));
+    const answer = await check(await invite(tenant, { email: 'ada@example.com' }));
     expect(answer.status).toBe(200);
     expect(answer.body.data).toEqual({ valid: true, email: 'ada@example.com', tenantSlug: tenant.slug });
     expect(answer.headers.get('referrer-policy')).toBe('no-referrer');
@@ -79,7 +74,7 @@ describe('a member’s invitation', () => {
 
   test('accepting creates a member; a role in the body is ignored', async () => {
     const tenant = await service.tenant();
-    const token = await invited(tenant);
+    const token = await invite(tenant);
     const ada = person();
     const joined = await accept(token, { ...ada, role: 'owner', id: crypto.randomUUID(), tenantSlug: 'other' });
     expect(joined.status).toBe(201);
@@ -90,8 +85,8 @@ describe('a member’s invitation', () => {
 
   test('an invitation lasts 1 to 90 days, 7 by default', async () => {
     const tenant = await service.tenant();
-    await invited(tenant);
-    await invited(tenant, { expiresInDays: 90 });
+    await invite(tenant);
+    await invite(tenant, { expiresInDays: 90 });
     const { items } = (await tenant.get('/api/invitations', inside(tenant))).body.data;
     const days = items.map(
       ({ createdAt, expiresAt }: Json) => (Date.parse(expiresAt) - Date.parse(createdAt)) / 86_400_000,
@@ -105,7 +100,7 @@ describe('a member’s invitation', () => {
 
   test('the invited address must match, regardless of case', async () => {
     const tenant = await service.tenant();
-    const token = await invited(tenant, { email: 'Ada@Example.com' });
+    const token = await invite(tenant, { email: 'Ada@Example.com' });
     const refused = await accept(token, person('eve@example.com'));
     expect(refused.status).toBe(403);
     expect(refused.text).not.toContain('Ada');
@@ -114,8 +109,8 @@ describe('a member’s invitation', () => {
 
   test('the address of an existing user gets 409, and the invitation stays pending', async () => {
     const tenant = await service.tenant();
-    await accept(await invited(tenant), person('ada@example.com'));
-    const token = await invited(tenant);
+    await accept(await invite(tenant), person('ada@example.com'));
+    const token = await invite(tenant);
     expect((await accept(token, person('ADA@example.com'))).status).toBe(409);
     expect((await check(token)).body.data.valid).toBe(true);
     expect((await accept(token)).status).toBe(201);
@@ -127,7 +122,7 @@ describe('a member’s invitation', () => {
     ['no address', { ...person(), email: 'nobody' }, ['email']],
   ];
   test.each(bad)('a body with %s gets 400, and the invitation stays pending', async (_, body, paths) => {
-    const token = await invited(await service.tenant());
+    const token = await invite(await service.tenant());
     const answer = await accept(token, body);
     expect(answer.status).toBe(400);
     expect(answer.body.error.details.map(({ path }: Json) => path)).toEqual(paths);
@@ -183,7 +178,7 @@ describe('states', () => {
   type State = 'pending' | 'accepted' | 'revoked' | 'expired';
 
   async function inState(tenant: TestTenant, state: State): Promise<string> {
-    const token = await invited(tenant);
+    const token = await invite(tenant);
     if (state === 'accepted') expect((await accept(token)).status).toBe(201);
     if (state === 'revoked') {
       const answer = await tenant.delete(`/api/invitations/${token}`, inside(tenant));
@@ -218,7 +213,7 @@ describe('states', () => {
     const tenant = await service.tenant();
     expect((await accept('svc_inv_unknown')).status).toBe(404);
     expect((await tenant.delete('/api/invitations/svc_inv_unknown', inside(tenant))).status).toBe(404);
-    const token = await invited(tenant);
+    const token = await invite(tenant);
     const { id } = (await tenant.get('/api/invitations', inside(tenant))).body.data.items[0];
     expect((await tenant.delete(`/api/invitations/${id}`, inside(tenant))).status).toBe(200);
     expect((await accept(token)).status).toBe(409);
@@ -227,7 +222,7 @@ describe('states', () => {
   test('another tenant can neither see nor revoke an invitation', async () => {
     const tenant = await service.tenant();
     const other = await service.tenant();
-    const token = await invited(tenant, { email: 'canary@example.com' });
+    const token = await invite(tenant, { email: 'canary@example.com' });
     expect((await other.get('/api/invitations', inside(other))).text).not.toContain('canary');
     expect((await other.delete(`/api/invitations/${token}`, inside(other))).status).toBe(404);
     expect((await check(token)).body.data.valid).toBe(true);
@@ -235,7 +230,7 @@ describe('states', () => {
 
   test('a suspended tenant’s invitations are not valid', async () => {
     const tenant = await service.tenant();
-    const token = await invited(tenant);
+    const token = await invite(tenant);
     await service.admin.patch(`/api/admin/platform/tenants/${tenant.slug}`, { status: 'suspended' });
     expect((await check(token)).body.data).toEqual(NOT_VALID);
     expect((await accept(token)).status).toBe(403);
@@ -245,7 +240,7 @@ describe('states', () => {
 describe('races', () => {
   test('of 50 concurrent accepts one succeeds, and one user is created', async () => {
     const tenant = await service.tenant();
-    const token = await invited(tenant);
+    const token = await invite(tenant);
     const answers = await Promise.all(Array.from({ length: 50 }, () => accept(token)));
     expect(answers.map(({ status }) => status).sort()).toEqual([201, ...Array.from({ length: 49 }, () => 409)]);
     const view = await service.admin.get(`/api/admin/platform/tenants/${tenant.slug}`);
@@ -268,7 +263,7 @@ describe('races', () => {
   test('of a concurrent accept and revocation one succeeds', async () => {
     const tenant = await service.tenant();
     for (let i = 0; i < 5; i++) {
-      const token = await invited(tenant);
+      const token = await invite(tenant);
       const [accepted, revoked] = await Promise.all([
         accept(token),
         tenant.delete(`/api/invitations/${token}`, inside(tenant)),
@@ -284,7 +279,7 @@ describe('races', () => {
 describe('who may invite', () => {
   test('only tenant admins invite, list and revoke', async () => {
     const tenant = await service.tenant();
-    const token = await invited(tenant);
+    const token = await invite(tenant);
     const viewer = bearer(service, await userToken(service, tenant, 'viewer'));
     const admin = bearer(service, await userToken(service, tenant, 'admin'));
     const cases: [typeof viewer, number, number][] = [
@@ -310,8 +305,8 @@ describe('who may invite', () => {
 
   test('the super-admin lists all invitations, filtered by status and tenant, 50 per page', async () => {
     const tenant = await service.tenant();
-    await invited(tenant);
-    await accept(await invited(tenant));
+    await invite(tenant);
+    await accept(await invite(tenant));
     expect((await tenant.get('/api/admin/platform/invitations')).status).toBe(403);
     expect((await service.anonymous.get('/api/admin/platform/invitations')).status).toBe(401);
     const all = await service.admin.get('/api/admin/platform/invitations');
@@ -328,7 +323,7 @@ describe('who may invite', () => {
 
 test('the link is mailed to the address, and no log, list or row contains a token', async () => {
   const tenant = await service.tenant();
-  const token = await invited(tenant, { email: 'mailed@example.com' });
+  const token = await invite(tenant, { email: 'mailed@example.com' });
   await check(token);
   await service.anonymous.get(`/auth/invite/${token}x`);
   await tenant.delete(`/api/invitations/${token}`, inside(tenant));

@@ -1,9 +1,9 @@
 // Messages between agents: sending, reading, and chains of replies. Contract: decisions#messages.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { tokensOf } from '../src/access/resolve-caller.ts';
 import { runRulesOnce } from '../src/rules/worker.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { bearer, userToken } from './support/credentials.ts';
+import { registerBot } from './support/people.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -15,25 +15,13 @@ afterAll(async () => service.stop());
 
 const MESSAGES = '/agent-messages';
 
-/** A client with a bot's token, and the bot's id. */
-async function bot(name: string, owner = tenant): Promise<Client & { id: string }> {
-  const answer = await owner.post('/api/auth/bots/register', { name, tenantSlug: owner.slug });
-  expect(answer.status, answer.text).toBe(201);
-  const { id } = answer.body.data;
-  const expiresAtS = Math.floor(Date.now() / 1_000) + 600;
-  const token = await tokensOf(service.app).sign({
-    kind: 'bot',
-    tenantId: owner.id,
-    subject: id,
-    version: 1,
-    expiresAtS,
-  });
-  return { ...bearer(service, token), id };
-}
-
 async function agents() {
   tenant = await service.tenant();
-  return { scout: await bot('scout'), clerk: await bot('clerk'), other: await bot('other') };
+  return {
+    scout: await registerBot(service, tenant, 'scout'),
+    clerk: await registerBot(service, tenant, 'clerk'),
+    other: await registerBot(service, tenant, 'other'),
+  };
 }
 
 async function send(from: Client, to: string, further: Json = {}): Promise<Json> {
@@ -85,7 +73,7 @@ describe('sending and reading', () => {
     const { message_id } = await send(scout, 'clerk');
     const path = `${MESSAGES}/${message_id}/read`;
     const foreign = await service.tenant();
-    const stranger = await bot('clerk', foreign);
+    const stranger = await registerBot(service, foreign, 'clerk');
     for (const client of [scout, other, foreign, stranger]) {
       expect((await client.get(path)).status).toBe(404);
       expect((await client.get(MESSAGES)).body.data).toEqual([]);

@@ -4,15 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startEmbedded } from '../src/runtime/embedded.ts';
 import { createLog } from '../src/runtime/log.ts';
+import { createPublicKey } from './support/people.ts';
 import { privateRedis } from './support/private-servers.ts';
-import {
-  type Client,
-  clientOf,
-  type Json,
-  startService,
-  type TestService,
-  type TestTenant,
-} from './support/service.ts';
+import { type Client, clientOf, startService, type TestService, type TestTenant } from './support/service.ts';
 import { givenDatabaseUrl } from './support/stores.ts';
 
 const LIST = '/api/entities/orders/records';
@@ -38,18 +32,11 @@ async function withOrders(service: TestService): Promise<TestTenant> {
   return tenant;
 }
 
-async function publicKey(tenant: TestTenant, input: Record<string, unknown> = {}): Promise<Json> {
-  const roles = (await tenant.get('/api/roles')).body.data;
-  const roleId = roles.find(({ name }: Json) => name === 'viewer').id;
-  const body = { label: 'site', roleId, scopes: ['records:read'], ...input };
-  return (await tenant.post('/api/auth/public-keys', body)).body.data;
-}
-
 const at = (service: TestService, key: string): Client => clientOf(service.url, { 'x-public-key': key });
 
 describe('public keys', () => {
   test('every answer carries the limits and the remaining quota', async () => {
-    const { key } = await publicKey(await withOrders(one));
+    const { key } = await createPublicKey(await withOrders(one));
     const before = Math.floor(Date.now() / 1_000);
     const { headers } = await at(one, key).get(LIST);
     const after = Math.ceil(Date.now() / 1_000);
@@ -63,7 +50,7 @@ describe('public keys', () => {
   });
 
   test('past the limit per minute 429 with Retry-After, which does not count towards the day', async () => {
-    const { key } = await publicKey(await withOrders(one), { rateLimitPerMin: 2, rateLimitPerDay: 3 });
+    const { key } = await createPublicKey(await withOrders(one), { rateLimitPerMin: 2, rateLimitPerDay: 3 });
     for (let i = 0; i < 2; i++) expect((await at(one, key).get(LIST)).status).toBe(200);
     const { status, headers, body } = await at(one, key).get(LIST);
     expect([status, body.error.code]).toEqual([429, 'RATE_LIMITED']);
@@ -75,7 +62,7 @@ describe('public keys', () => {
   });
 
   test('past the limit per day 429 until the day is over', async () => {
-    const { key } = await publicKey(await withOrders(one), { rateLimitPerDay: 1 });
+    const { key } = await createPublicKey(await withOrders(one), { rateLimitPerDay: 1 });
     expect((await at(one, key).get(LIST)).status).toBe(200);
     const { status, headers } = await at(one, key).get(LIST);
     expect(status).toBe(429);
@@ -100,7 +87,7 @@ describe('the general limit', () => {
 if (redis !== undefined) {
   test('without Redis, credentials with a limit get 503; others are not affected', async () => {
     const tenant = await withOrders(one);
-    const { key } = await publicKey(tenant);
+    const { key } = await createPublicKey(tenant);
     await redis.kill();
     const refused = await at(one, key).get(LIST);
     expect(refused.status).toBe(503);

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { newAddress } from './support/addresses.ts';
+import { addUser, PASSWORD, signIn } from './support/people.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -16,19 +16,12 @@ beforeAll(async () => {
 });
 afterAll(async () => service.stop());
 
-const PASSWORD = 'a-long-password';
 const ALL = ['read', 'create', 'update', 'delete'];
-let count = 0;
 
 /** A signed-in user with the role. */
-async function bearer(role: string): Promise<Client & { id: string }> {
-  const email = `r${++count}@example.com`;
-  const user = await tenant.post('/api/users', { email, name: 'R', role, password: PASSWORD });
-  if (user.status !== 201) throw new Error(user.text);
-  const headers = { 'x-tenant-id': tenant.slug, ...newAddress() };
-  const login = await service.anonymous.post('/api/auth/tenant/login', { email, password: PASSWORD }, headers);
-  const client = service.anonymous.with({ authorization: `Bearer ${login.body.data.token}` });
-  return { ...client, id: user.body.data.id };
+async function userWith(role: string): Promise<Client & { id: string }> {
+  const { id, email } = await addUser(tenant, { role });
+  return { ...(await signIn(service.anonymous, tenant, email)), id };
 }
 
 describe('roles', () => {
@@ -117,12 +110,12 @@ describe('roles', () => {
 
   test('a role in use cannot be deleted, and no user keeps a role deleted concurrently', async () => {
     await tenant.post('/api/roles', { name: 'used', permissions: {} });
-    const user = await bearer('used');
+    const user = await userWith('used');
     const refusal = await tenant.delete('/api/roles/used');
     expect(refusal.status).toBe(409);
     expect(refusal.body.error.message).toContain('users: 1');
     await tenant.delete(`/api/users/${user.id}`);
-    await tenant.post('/api/users', { email: `used${++count}@example.com`, name: 'U', role: 'used' });
+    await addUser(tenant, { role: 'used' });
     expect((await tenant.delete('/api/roles/used')).status).toBe(409);
     for (let round = 0; round < 5; round++) {
       const name = `raced${round}`;
@@ -142,7 +135,7 @@ describe('roles', () => {
   test('a change of a role applies from the next request of its users', async () => {
     await tenant.post('/api/roles', { name: 'reader', permissions: { jobs: ['read'] } });
     await tenant.post('/api/entities/jobs/records', { title: 'one', salary: 1, agent: 'nobody' });
-    const client = await bearer('reader');
+    const client = await userWith('reader');
     const list = async (): Promise<Json> => (await client.get('/api/entities/jobs/records')).body;
     expect((await list()).data.items[0]).toMatchObject({ title: 'one', salary: 1 });
     await tenant.patch('/api/roles/reader', { entities: { jobs: { excludeFields: ['salary'] } } });
@@ -165,13 +158,13 @@ describe('roles', () => {
         payroll: { fields: ['iban'] },
       },
     });
-    const me = (await (await bearer('confined')).get('/api/auth/whoami')).body.data;
+    const me = (await (await userWith('confined')).get('/api/auth/whoami')).body.data;
     expect(me).toMatchObject({ role: 'confined', permissions: { jobs: ['read'] } });
     expect(me.entities).toEqual({ jobs: { fields: ['title'] } });
   });
 
   test('only tenant admins read and change roles', async () => {
-    const client = await bearer('member');
+    const client = await userWith('member');
     const routes = [
       ['GET', '/api/roles'],
       ['POST', '/api/roles'],

@@ -1,12 +1,13 @@
 // Events of rules and messages on the SSE stream: rule.executed, rule.failed, message.received and message.chain_limit,
 // in the contract's shape and only for the streams that may see them.
 // Contract: interface#sse, decisions#sse, decisions#rules, decisions#messages.
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
-import { tokensOf } from '../src/access/resolve-caller.ts';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { notifyCommitted } from '../src/events/publication.ts';
 import { runRulesOnce } from '../src/rules/worker.ts';
 import { sql } from '../src/runtime/sql.ts';
-import { addRole, bearer, platformKey } from './support/credentials.ts';
+import { closeAfterEach } from './support/connections.ts';
+import { addRole, platformKey } from './support/credentials.ts';
+import { registerBot } from './support/people.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { connectEvents, type EventStream, openEvents } from './support/streams.ts';
 
@@ -29,29 +30,9 @@ beforeEach(async () => {
   expect((await tenant.post('/api/entities', { name: 'task', fields })).status).toBe(201);
 });
 
-const streams: EventStream[] = [];
-afterEach(() => {
-  for (const stream of streams.splice(0)) stream.close();
-});
-async function listen(query = '', key = tenant.key): Promise<EventStream> {
-  const stream = await connectEvents(service.url, tenant.slug, key, query);
-  streams.push(stream);
-  return stream;
-}
-
-/** A bot of the tenant. */
-async function bot(name: string): Promise<Client & { id: string }> {
-  const { id } = (await tenant.post('/api/auth/bots/register', { name, tenantSlug: tenant.slug })).body.data;
-  const expiresAtS = Math.floor(Date.now() / 1_000) + 600;
-  const token = await tokensOf(service.app).sign({
-    kind: 'bot',
-    tenantId: tenant.id,
-    subject: id,
-    version: 1,
-    expiresAtS,
-  });
-  return { ...bearer(service, token), id };
-}
+const keep = closeAfterEach();
+const listen = async (query = '', key = tenant.key): Promise<EventStream> =>
+  keep(await connectEvents(service.url, tenant.slug, key, query));
 
 /** A platform key whose role reads these, with its fields as confined. */
 async function keyFor(reads: string[], entities: Record<string, { excludeFields: string[] }> = {}): Promise<string> {
@@ -128,7 +109,7 @@ test('rule events go only to roles that see the whole entity', async () => {
 });
 
 test('message.received goes to streams of its agent only, with the message’s id but not its body', async () => {
-  const [scout, clerk] = [await bot('scout'), await bot('clerk')];
+  const [scout, clerk] = [await registerBot(service, tenant, 'scout'), await registerBot(service, tenant, 'clerk')];
   const byName = await listen('?agent_id=clerk');
   const byId = await listen(`?agent_id=${clerk.id}`);
   const others = [await listen(), await listen('?agent_id=scout')];
@@ -155,8 +136,8 @@ test('message.received goes to streams of its agent only, with the message’s i
 });
 
 test('a platform key receives messages of an agent that it may read', async () => {
-  const scout = await bot('scout');
-  await bot('clerk');
+  const scout = await registerBot(service, tenant, 'scout');
+  await registerBot(service, tenant, 'clerk');
   const rejected = await openEvents(service.url, tenant.slug, await keyFor(['task']), '?agent_id=clerk');
   expect(rejected.status).toBe(403);
   const stream = await listen('?agent_id=clerk', await keyFor(['agent:clerk']));
@@ -165,7 +146,7 @@ test('a platform key receives messages of an agent that it may read', async () =
 });
 
 test('a reply beyond the chain limit yields message.chain_limit', async () => {
-  const agents = [await bot('scout'), await bot('clerk')] as const;
+  const agents = [await registerBot(service, tenant, 'scout'), await registerBot(service, tenant, 'clerk')] as const;
   const stream = await listen('?events=message.chain_limit');
   let in_reply_to: string | undefined;
   for (let depth = 0; depth <= 5; depth++) {

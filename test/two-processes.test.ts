@@ -5,9 +5,10 @@ import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { Redis } from 'ioredis';
 import { closeAfterEach } from './support/connections.ts';
+import { createEntity, fields } from './support/entities.ts';
 import { type ServiceProcess, type SharedStores, sharedStores, startServiceProcess } from './support/processes.ts';
 import { type RawConnection, rawStream } from './support/raw.ts';
-import { ADMIN_SECRET, type Client, clientOf } from './support/service.ts';
+import { ADMIN_SECRET, type Client, clientOf, createTenant } from './support/service.ts';
 import { endAll } from './support/started.ts';
 import { connectEvents, type EventStream, subscribeSocket, type TestSocket } from './support/streams.ts';
 import { durationOf, fastest } from './support/timing.ts';
@@ -43,17 +44,13 @@ interface Tenant {
   session: string;
 }
 
-let tenants = 0;
-
 async function newTenant(): Promise<Tenant> {
   const [first, second] = processes as [ServiceProcess, ServiceProcess];
   const admin = clientOf(first.url, { 'x-admin-secret': ADMIN_SECRET });
-  tenants += 1;
-  const slug = `two${process.pid.toString(36)}${Date.now().toString(36)}${tenants}`;
-  const { id, apiKey: key } = (await admin.post('/api/admin/platform/tenants', { slug, name: slug })).body.data;
-  const owner = { 'x-api-key': key };
-  const at = [clientOf(first.url, owner), clientOf(second.url, owner)] as const;
-  await at[0].post('/api/entities', { name: 'articles', fields: [{ key: 'n', type: 'integer' }] });
+  const owner = await createTenant(first.url);
+  const { id, slug, key } = owner;
+  const at = [owner, clientOf(second.url, { 'x-api-key': key })] as const;
+  await createEntity(owner, 'articles', fields('n integer'));
   const session = (await admin.post('/api/admin/sessions', { tenantSlug: slug })).body.data.token;
   return { id, slug, key, at, session };
 }

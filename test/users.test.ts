@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { newAddress } from './support/addresses.ts';
 import { mailsTo } from './support/mailbox.ts';
+import { addUser, newEmail, signIn } from './support/people.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -12,22 +12,9 @@ beforeAll(async () => {
 afterAll(async () => service.stop());
 
 const PASSWORD = 'canary-password-4711';
-let count = 0;
-const address = (): string => `person${++count}@example.com`;
 
-async function add(owner: Client, input: object = {}): Promise<Json> {
-  const body = { email: address(), name: 'Ada', role: 'member', password: PASSWORD, ...input };
-  const answer = await owner.post('/api/users', body);
-  if (answer.status !== 201) throw new Error(answer.text);
-  return answer.body.data;
-}
-
-async function signedIn(of: TestTenant, email: string): Promise<Client> {
-  const headers = { 'x-tenant-id': of.slug, ...newAddress() };
-  const answer = await service.anonymous.post('/api/auth/tenant/login', { email, password: PASSWORD }, headers);
-  if (answer.status !== 200) throw new Error(answer.text);
-  return service.anonymous.with({ authorization: `Bearer ${answer.body.data.token}` });
-}
+const add = (owner: Client, input: object = {}): Promise<Json> => addUser(owner, { password: PASSWORD, ...input });
+const signedIn = (of: TestTenant, email: string): Promise<Client> => signIn(service.anonymous, of, email, PASSWORD);
 
 describe('users', () => {
   test('are added, read, listed in pages, changed and removed by a tenant admin', async () => {
@@ -57,7 +44,7 @@ describe('users', () => {
   test('a role must exist, and addresses are unique regardless of case', async () => {
     const { email, id } = await add(tenant);
     const other = await add(tenant);
-    const wrongRole = { email: address(), name: 'X', role: 'nothing', password: PASSWORD };
+    const wrongRole = { email: newEmail(), name: 'X', role: 'nothing', password: PASSWORD };
     const cases: [answer: Promise<{ status: number }>, status: number][] = [
       [tenant.post('/api/users', wrongRole), 400],
       [tenant.post('/api/users', { ...wrongRole, password: undefined }), 400],
@@ -74,13 +61,13 @@ describe('users', () => {
   });
 
   test('of twenty concurrent additions of one address, one succeeds', async () => {
-    const body = { email: address(), name: 'Ada', role: 'member', password: PASSWORD };
+    const body = { email: newEmail(), name: 'Ada', role: 'member', password: PASSWORD };
     const answers = await Promise.all(Array.from({ length: 20 }, () => tenant.post('/api/users', body)));
     expect(answers.map(({ status }) => status).sort()).toEqual([201, ...Array(19).fill(409)]);
   });
 
   test('without a password the person is invited to the role by mail', async () => {
-    const email = address();
+    const email = newEmail();
     const answer = await tenant.post('/api/users', { email, name: 'Eve', role: 'viewer' });
     expect(answer.status).toBe(201);
     expect(answer.body.data).toMatchObject({ email, name: 'Eve', role: 'viewer', isActive: false, status: 'invited' });

@@ -2,9 +2,11 @@
 // by SIGTERM and a new start on the same port. Acknowledged writes are compared with what a webhook receiver and one
 // event stream per process received. Times are milliseconds.
 import { setTimeout as delay } from 'node:timers/promises';
+import { subscribe } from './deliveries.ts';
+import { createEntity, fields } from './entities.ts';
 import { type ServiceProcess, startServiceProcess } from './processes.ts';
 import { type Receiver, startReceiver } from './receiver.ts';
-import { ADMIN_SECRET, clientOf, type Json } from './service.ts';
+import { createTenant, type Json } from './service.ts';
 import { connectEvents, type EventStream } from './streams.ts';
 
 export interface RollingLedger {
@@ -77,15 +79,10 @@ interface TenantRef {
 }
 
 async function prepare(service: ServiceProcess, receiver: Receiver): Promise<TenantRef> {
-  const slug = `rolling-${process.pid}-${Date.now().toString(36)}`;
-  const admin = clientOf(service.url, { 'x-admin-secret': ADMIN_SECRET });
-  const { apiKey: key } = (await admin.post('/api/admin/platform/tenants', { slug, name: slug })).body.data;
-  const tenant = clientOf(service.url, { 'x-api-key': key });
-  await tenant.post('/api/entities', { name: 'entry', fields: [{ key: 'n', type: 'integer' }] });
-  const subscription = { entity_name: 'entry', event_types: ['record.created'], url: receiver.url };
-  const answer = await tenant.post('/api/webhooks/subscriptions', subscription);
-  if (answer.status !== 201) throw new Error(answer.text);
-  return { slug, key };
+  const tenant = await createTenant(service.url);
+  await createEntity(tenant, 'entry', fields('n integer'));
+  await subscribe(tenant, receiver.url, { entity_name: 'entry', event_types: ['record.created'] });
+  return tenant;
 }
 
 class Run {

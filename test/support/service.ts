@@ -82,7 +82,7 @@ export async function startService(environment: Record<string, string> = {}): Pr
     },
     anonymous: clientOf(url, {}),
     admin,
-    tenant: (input = {}) => createTenant(url, admin, input),
+    tenant: (input) => createTenant(url, input),
     mailSettled: running.mailSettled,
     stop: async () => {
       await running.stop();
@@ -126,7 +126,9 @@ function stores(): Record<string, string> {
 
 let tenants = 0;
 
-async function createTenant(url: string, admin: Client, input: Record<string, unknown>): Promise<TestTenant> {
+/** A new tenant of the service at an address, with a unique slug unless `input` names one. */
+export async function createTenant(url: string, input: Record<string, unknown> = {}): Promise<TestTenant> {
+  const admin = clientOf(url, { 'x-admin-secret': ADMIN_SECRET });
   tenants += 1;
   const slug = `t${process.pid.toString(36)}${Date.now().toString(36)}${tenants}`;
   const answer = await admin.post('/api/admin/platform/tenants', { slug, name: slug, ...input });
