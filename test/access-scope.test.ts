@@ -1,4 +1,4 @@
-// The restrictions of a role, tested on the operations: the same rule holds for every operation.
+// The restrictions of a role, tested on the operations: the same rule applies to all of them.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
 import type { EntityRestriction, Operation } from '../src/access/rights.ts';
@@ -185,7 +185,7 @@ describe('row filters', () => {
     expect(await titles(caller)).toEqual(['changed']);
   });
 
-  test('a row can be neither created outside the filter nor moved out of it: 403', async () => {
+  test('a row can neither be created outside the filter nor be moved out of it: 403', async () => {
     const ids = await world();
     const caller = await callerWith(MINE);
     expect((await refusal(create(caller, { title: 'x', owner: 'them' }))).code).toBe('FORBIDDEN');

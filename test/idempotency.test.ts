@@ -25,7 +25,7 @@ const total = async (client = tenant): Promise<number> => (await client.get(path
 const key = (name: string) => ({ 'idempotency-key': name });
 
 describe('Idempotency-Key', () => {
-  test('the same key and body replays the first answer', async () => {
+  test('the same key and body replays the first response', async () => {
     await fresh();
     const first = await tenant.post(path, { n: 1 }, key('a'));
     expect([first.status, first.headers.get('idempotent-replayed')]).toEqual([201, null]);
@@ -47,7 +47,7 @@ describe('Idempotency-Key', () => {
     expect(await total()).toBe(1);
   });
 
-  test('many at once make one record: the others get its answer or 409', async () => {
+  test('concurrent requests create one record: the others get its response or 409', async () => {
     await fresh();
     const answers = await Promise.all(Array.from({ length: 20 }, () => tenant.post(path, { n: 1 }, key('a'))));
     const made = answers.filter(({ status }) => status === 201);
@@ -57,7 +57,7 @@ describe('Idempotency-Key', () => {
     expect(await total()).toBe(1);
   });
 
-  test('a refused request is not kept: the key may be used again', async () => {
+  test('a rejected request is not stored: the key can be used again', async () => {
     await fresh();
     expect((await tenant.post(path, { n: 'x' }, key('a'))).status).toBe(400);
     await tenant.post(path, { code: 'taken' });
@@ -118,7 +118,7 @@ describe('Idempotency-Key', () => {
     expect((await tenant.post(path, { n: 1 }, key('x'.repeat(255)))).status).toBe(201);
   });
 
-  test('the answer is kept for 24 hours', async () => {
+  test('the response is stored for 24 hours', async () => {
     await fresh();
     await tenant.post(path, { n: 1 }, key('a'));
     const age = async (hours: number) =>
@@ -133,7 +133,7 @@ describe('Idempotency-Key', () => {
     expect(await total()).toBe(2);
   });
 
-  test('record, event and kept answer are committed together or not at all', async () => {
+  test('record, event and stored response are committed together or not at all', async () => {
     await fresh();
     await tenant.post(path, { n: 1 }, key('a'));
     const kept = async () =>
@@ -141,7 +141,7 @@ describe('Idempotency-Key', () => {
         select (select count(*) from platform.events where tenant_id = ${tenant.id}::uuid) as events,
           (select count(*) from platform.idempotency_keys where tenant_id = ${tenant.id}::uuid) as answers`);
     expect(await kept()).toEqual({ events: 1, answers: 1 } as never);
-    // The answer cannot be kept: the whole request is undone.
+    // The response cannot be stored: the whole request is rolled back.
     await service.app.db.exec(`
       create or replace function platform.refuse_answers() returns trigger language plpgsql as $$
       begin if new.key = 'never' then raise exception 'not kept'; end if; return new; end $$;

@@ -1,4 +1,4 @@
-// Many writers at once: nothing is lost, nothing is counted twice.
+// Concurrent writers: nothing is lost, nothing is counted twice.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import process from 'node:process';
 import { lockDefinitions } from '../src/entities/entities.ts';
@@ -33,7 +33,7 @@ describe('concurrent writers', () => {
     expect(new Set(answers.map(({ headers }) => headers.get('etag'))).size).toBe(50);
   });
 
-  test('a counter raised under If-Match grows by exactly one for each 200', async () => {
+  test('a counter incremented under If-Match grows by exactly one for each 200', async () => {
     const path = await createEntity(tenant, 'counters', [{ key: 'n', type: 'integer' }]);
     const { id } = (await tenant.post(path, { n: 0 })).body.data;
     const raise = async (): Promise<number> => {
@@ -48,7 +48,7 @@ describe('concurrent writers', () => {
     expect((await tenant.get(`${path}/${id}`)).body.data.n).toBe(increments);
   });
 
-  test('of many that take one unique value one wins, and the rest get 409', async () => {
+  test('of many writers of one unique value one succeeds, and the others get 409', async () => {
     const path = await createEntity(tenant, 'claims', [{ key: 'code', type: 'text', unique: true }]);
     const statuses = (await Promise.all(times(30, () => tenant.post(path, { code: 'x' })))).map(({ status }) => status);
     expect(statuses.sort()).toEqual([201, ...times(29, () => 409)]);
@@ -58,7 +58,7 @@ describe('concurrent writers', () => {
     expect((await tenant.get(path)).body.data.total).toBe(11);
   });
 
-  test('totals are exact after creates, deletes and refused writes at once', async () => {
+  test('totals are exact after concurrent creates, deletes and rejected writes', async () => {
     const path = await createEntity(tenant, 'counted', [
       { key: 'code', type: 'text', unique: true },
       { key: 'kind', type: 'text' },
@@ -94,7 +94,7 @@ describe('concurrent writers', () => {
     expect(await count('limit=1&filters=kind%20%3D%20odd')).toBe(9);
   });
 
-  test('of two deletions of one record one wins', async () => {
+  test('of two deletions of one record one succeeds', async () => {
     const path = await createEntity(tenant, 'victims', [{ key: 'n', type: 'integer' }]);
     for (let round = 0; round < 5; round++) {
       const { id } = (await tenant.post(path, { n: 1 })).body.data;
@@ -105,7 +105,7 @@ describe('concurrent writers', () => {
   });
 });
 
-test('a view of an entity that is deleted at the same time is made before, or finds no entity', async () => {
+test('a view of an entity deleted at the same time is created before, or gets 404', async () => {
   for (let round = 0; round < 12; round++) {
     const name = `brief${round}`;
     await createEntity(tenant, name, []);
@@ -120,8 +120,8 @@ test('a view of an entity that is deleted at the same time is made before, or fi
   }
 });
 
-describe('a tenant that is dropped while it is worked on', () => {
-  test('is gone, and what was under way is either done before or refused', async () => {
+describe('a tenant that is deleted while it is in use', () => {
+  test('is gone, and each concurrent request either succeeds before or fails', async () => {
     for (let round = 0; round < 4; round++) {
       const doomed = await service.tenant();
       const made = times(8, (i) => doomed.post('/api/entities', { name: `e${i}` }));
@@ -134,9 +134,9 @@ describe('a tenant that is dropped while it is worked on', () => {
     }
   });
 
-  // The embedded database has one session: there nothing can come in between.
+  // The embedded database has one session, so nothing runs in between.
   if (process.env.DATABASE_URL) {
-    test('goes after what is being defined in it, and holds nothing that this may need while it waits', async () => {
+    test('is deleted after concurrent definition changes, and holds no lock that they need while it waits', async () => {
       const doomed = await service.tenant();
       const { db } = service.app;
       const { dropping } = await db.slow.begin(async (tx) => {

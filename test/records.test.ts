@@ -129,7 +129,7 @@ const CASES: Case[] = [
 describe('values of each field type', () => {
   for (const { type, rules, accepted, refused } of CASES) {
     const kind = rules === undefined ? type : `${type} with ${JSON.stringify(rules)}`;
-    test(`a ${kind} field stores what fits and names what does not`, async () => {
+    test(`a ${kind} field stores valid values and names invalid ones`, async () => {
       const path = await entity([{ key: 'v', type, ...rules }]);
       for (const [given, stored] of accepted) {
         const created = await tenant.post(path, { v: given });
@@ -166,7 +166,7 @@ describe('values of each field type', () => {
     for (const { key } of fields) expect(cleared.body.data[key]).toBeNull();
   });
 
-  test('a default fills what is left out, and only that', async () => {
+  test('a default replaces a missing value, and only that', async () => {
     const path = await entity([
       { key: 'a', type: 'integer', default: 7 },
       { key: 'b', type: 'boolean', default: false, required: true },
@@ -200,7 +200,7 @@ describe('values of each field type', () => {
 });
 
 describe('single records', () => {
-  test('a record is flat: its fields stand beside the system fields', async () => {
+  test('a record is flat: fields and system fields side by side', async () => {
     const path = await entity([{ key: 'title', type: 'text' }]);
     const { status, body, headers } = await tenant.post(path, { title: 'one' });
     expect(status).toBe(201);
@@ -251,7 +251,7 @@ describe('single records', () => {
     expect((await tenant.get(`${path}/${id}`)).body.data).toEqual(patch.body.data);
   });
 
-  test('whichever of its fields a change writes, a record keeps the others and is found by the words it then has', async () => {
+  test('a change keeps the fields that it does not write, and search finds the new words', async () => {
     const path = await entity([
       { key: 'title', type: 'text' },
       { key: 'notes', type: 'text' },
@@ -276,7 +276,7 @@ describe('single records', () => {
     }
   });
 
-  test('DELETE answers the id, and the record is gone for every method', async () => {
+  test('DELETE responds with the id, and the record is gone for every method', async () => {
     const path = await entity([{ key: 'a', type: 'text' }]);
     const { id } = (await tenant.post(path, { a: 'x' })).body.data;
     const deleted = await tenant.delete(`${path}/${id}`);
@@ -302,7 +302,7 @@ describe('single records', () => {
     }
   });
 
-  test('an id is read in any case', async () => {
+  test('an id is accepted in upper and lower case', async () => {
     const path = await entity([{ key: 'a', type: 'text' }]);
     const { id } = (await tenant.post(path, { a: 'x' })).body.data;
     expect((await tenant.get(`${path}/${id.toUpperCase()}`)).body.data.id).toBe(id);
@@ -340,7 +340,7 @@ describe('single records', () => {
     expect((await tenant.get(`${path}/${id}`)).body.data).toMatchObject({ id, a: 'x' });
   });
 
-  test('a unique field refuses a value that exists with 409, and lets missing ones be', async () => {
+  test('a duplicate in a unique field is 409, and several records may have none', async () => {
     const path = await entity([
       { key: 'code', type: 'text', unique: true },
       { key: 'price', type: 'decimal', unique: true },
@@ -361,7 +361,7 @@ describe('single records', () => {
 });
 
 describe('ETag, If-Match and If-None-Match', () => {
-  test('a write with If-Match passes for the current version only', async () => {
+  test('a write with If-Match succeeds for the current version only', async () => {
     const path = await entity([{ key: 'n', type: 'integer' }]);
     const made = await tenant.post(path, { n: 1 });
     const at = `${path}/${made.body.data.id}`;
@@ -388,7 +388,7 @@ describe('ETag, If-Match and If-None-Match', () => {
     expect((await tenant.patch(at, { n: 5 }, { 'if-match': '*' })).status).toBe(404);
   });
 
-  test('a read with If-None-Match answers 304 without a body as long as the record stands', async () => {
+  test('a read with If-None-Match is 304 without a body until the record changes', async () => {
     const path = await entity([{ key: 'n', type: 'integer' }]);
     const made = await tenant.post(path, { n: 1 });
     const at = `${path}/${made.body.data.id}`;

@@ -94,7 +94,7 @@ describe('expansion', () => {
     expect(await read(name, a, '?resolve_depth=2')).toMatchObject({ id: a, next: { id: a, next: { id: a, next: a } } });
   });
 
-  test('one answer expands at most 1000 different records', async () => {
+  test('one response expands at most 1000 different records', async () => {
     const target = await entity([text]);
     const source = await entity([{ key: 'many', type: 'relations', entity: target }]);
     const ids: string[] = [];
@@ -125,7 +125,7 @@ describe('deleting referenced records', () => {
   for (const type of ['relation', 'relations']) {
     const to = (id: string): object => ({ to: type === 'relation' ? id : [id] });
 
-    test(`restrict, the default of a ${type} field, refuses with 409 and changes nothing`, async () => {
+    test(`restrict, the default of a ${type} field, is a 409 that changes nothing`, async () => {
       const target = await entity([text]);
       const source = await entity(reference(target, undefined, type));
       const id = await record(target, {});

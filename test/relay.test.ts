@@ -1,4 +1,4 @@
-// From the outbox to the streams: late numbers, rollbacks, and a channel that nobody reads.
+// From the outbox to the streams: events that commit late, rolled back numbers, and clients that do not read.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -21,14 +21,14 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-test('numbers that are never committed hold nothing up, and every record keeps its order', async () => {
+test('rolled back numbers delay nothing, and the events of a record arrive in order', async () => {
   const tenant = await service.tenant();
   const path = '/api/entities/articles/records';
   await tenant.post('/api/entities', { name: 'articles', fields: [{ key: 'n', type: 'number' }] });
   const stream = await connectEvents(service.url, tenant.slug, tenant.key);
   const { id } = (await tenant.post(path, { n: 0 })).body.data;
   for (let n = 1; n <= 20; n++) {
-    // Numbers of a transaction that was rolled back.
+    // The number of a rolled back transaction.
     if (n % 5 === 0) await service.app.db.rows(sql`select nextval('platform.events_seq')`);
     await tenant.patch(`${path}/${id}`, { n });
   }
@@ -36,11 +36,11 @@ test('numbers that are never committed hold nothing up, and every record keeps i
   stream.close();
 });
 
-test('what is passed on at once and what is found in the outbox are shown in one order, each once', async () => {
+test('events relayed at once and events read from the outbox arrive in order, each once', async () => {
   const tenant = await service.tenant();
   const path = '/api/entities/articles/records';
   await tenant.post('/api/entities', { name: 'articles', fields: [{ key: 'n', type: 'number' }] });
-  const [all, unheard] = await Promise.all([
+  const [all, other] = await Promise.all([
     connectEvents(service.url, tenant.slug, tenant.key),
     connectEvents(service.url, tenant.slug, tenant.key, '?entities=others'),
   ]);
@@ -48,14 +48,14 @@ test('what is passed on at once and what is found in the outbox are shown in one
   for (let n = 0; n < 15; n++) {
     const { id } = (await tenant.post(path, { n })).body.data;
     const operations = [1, 2, 3].map((more) => ({ op: 'create', data: { n: n + more / 10 } }));
-    const made = (await tenant.post(`${path}/bulk`, { operations })).body.data.results.map(
+    const created = (await tenant.post(`${path}/bulk`, { operations })).body.data.results.map(
       (each: { id: string }) => each.id,
     );
     await tenant.patch(`${path}/${id}`, { n: -n });
     if (n % 3 === 0) await service.app.db.rows(sql`select nextval('platform.events_seq')`);
     await tenant.delete(`${path}/${id}`);
-    const told = ['created', 'updated', 'deleted'].map((what) => `${what} ${id}`);
-    expected.push(...told.slice(0, 1), ...made.map((each: string) => `created ${each}`), ...told.slice(1));
+    const own = ['created', 'updated', 'deleted'].map((what) => `${what} ${id}`);
+    expected.push(...own.slice(0, 1), ...created.map((each: string) => `created ${each}`), ...own.slice(1));
   }
   const shown: string[] = [];
   while (shown.length < expected.length) {
@@ -65,12 +65,12 @@ test('what is passed on at once and what is found in the outbox are shown in one
   expect(shown).toEqual(expected);
   await tenant.post('/api/entities', { name: 'others', fields: [{ key: 'n', type: 'number' }] });
   await tenant.post('/api/entities/others/records', { n: 1 });
-  expect((await unheard.next()).data.entity).toBe('others');
+  expect((await other.next()).data.entity).toBe('others');
   all.close();
-  unheard.close();
+  other.close();
 });
 
-// The embedded database has one session: there no number can come late, and no such test.
+// The embedded database has one session, so no event can commit late.
 if (process.env.DATABASE_URL) {
   test('an event whose transaction commits long after later ones is not lost', async () => {
     const tenant = await service.tenant();
@@ -80,26 +80,26 @@ if (process.env.DATABASE_URL) {
       values (${newId()}::uuid, ${tenant.id}::uuid, 'rule.executed',
         ${JSON.stringify({ data: { rule_name: name } })}::text::jsonb, 'rule')`;
     const nextName = async (): Promise<string> => (await stream.next()).data.data.rule_name;
-    // Not of the request pool, which gives a transaction up that does nothing for a while.
+    // The request pool would end an idle transaction.
     await service.app.db.slow.begin(async (tx) => {
-      await tx.rows(insert('begun first'));
+      await tx.rows(insert('started first'));
       for (const name of ['second', 'third']) {
         await service.app.db.rows(insert(name));
         notifyCommitted(service.app, { tenantId: tenant.id });
         expect(await nextName()).toBe(name);
       }
-      // Rounds enough to take the number for dead, were it not held open.
+      // Enough rounds to drop a rolled back number.
       for (let i = 0; i < 10; i++) {
         notifyCommitted(service.app, { tenantId: tenant.id });
         await delay(20);
       }
     });
     notifyCommitted(service.app, { tenantId: tenant.id });
-    expect(await nextName()).toBe('begun first');
+    expect(await nextName()).toBe('started first');
     stream.close();
   });
 
-  test('an event whose transaction is the youngest of all is not taken for dead', async () => {
+  test('an event of the youngest transaction is not dropped as rolled back', async () => {
     const tenant = await service.tenant();
     const stream = await connectEvents(service.url, tenant.slug, tenant.key);
     const insert = (name: string) => sql`
@@ -125,7 +125,7 @@ if (process.env.DATABASE_URL) {
     });
     await first;
     notifyCommitted(service.app, { tenantId: tenant.id });
-    // Once it was relayed, the number of the younger is known to be missing.
+    // When it has been relayed, the number of the younger is known to be missing.
     expect(await nextName()).toBe('of the older');
     for (let i = 0; i < 10; i++) {
       notifyCommitted(service.app, { tenantId: tenant.id });
@@ -139,16 +139,16 @@ if (process.env.DATABASE_URL) {
   });
 }
 
-// With the broker of a single process there is no other to be relieved.
+// The memory broker serves a single process.
 if (process.env.DATABASE_URL && process.env.REDIS_URL) {
-  test('a process that relays is left alone while it has a connection, and relieved as soon as it has none', async () => {
+  test('a leader of the relay is replaced as soon as it has no database connection, and not before', async () => {
     const tenant = await service.tenant();
     const stream = await connectEvents(service.url, tenant.slug, tenant.key);
     await tenant.post('/api/entities', { name: 'articles', fields: [{ key: 'n', type: 'number' }] });
     const other = openDatabase({ url: service.databaseUrl, log: service.app.log });
     await other.rows(sql`
       update platform.relay set leader = ${other.id}::uuid, heartbeat_at = now() + interval '1 hour' where id = 1`);
-    // A number is missing, so that the event cannot be passed on without a look.
+    // A missing number keeps the event from being relayed at once.
     await other.rows(sql`select nextval('platform.events_seq')`);
     await tenant.post('/api/entities/articles/records', { n: 1 });
     await delay(700);
@@ -159,38 +159,39 @@ if (process.env.DATABASE_URL && process.env.REDIS_URL) {
   });
 }
 
-test('an event is handed to those alone who listen to its entity, one of no entity to all', async () => {
+test('an event goes to the connections that subscribe to its entity, an event of no entity to all', async () => {
   const { app } = service;
   const tenant = await service.tenant();
   const load = () => resolveCaller(app, { kind: 'owner_key', value: tenant.key });
-  const audience = new TenantConnections(app, tenant.id);
-  const told: string[] = [];
-  const listener: LiveConnection = {
-    deliver: ({ entities }, { entity }) => void told.push(`${entities.join()} of ${entity}`),
+  const connections = new TenantConnections(app, tenant.id);
+  const delivered: string[] = [];
+  const connection: LiveConnection = {
+    deliver: ({ entities }, { entity }) => void delivered.push(`${entities.join()} of ${entity}`),
     disconnect: () => undefined,
   };
-  const seat = async (...entities: string[]) => audience.add({ key: 'all', load }, await load(), listener, entities);
-  const [a, both, whole] = [await seat('a'), await seat('a', 'b'), await seat(ALL_ENTITIES)];
-  const tells = async (entity: string | null, ...expected: string[]): Promise<void> => {
-    audience.event({ ...EVENT, tenantId: tenant.id, entity });
+  const join = async (...entities: string[]) =>
+    connections.add({ key: 'all', load }, await load(), connection, entities);
+  const [a, both, whole] = [await join('a'), await join('a', 'b'), await join(ALL_ENTITIES)];
+  const expectDelivery = async (entity: string | null, ...expected: string[]): Promise<void> => {
+    connections.event({ ...EVENT, tenantId: tenant.id, entity });
     await until(
-      () => told.length >= expected.length,
+      () => delivered.length >= expected.length,
       10_000,
-      () => `told: ${told}`,
+      () => `delivered: ${delivered}`,
     );
-    expect(told.splice(0)).toEqual(expected.map((entities) => `${entities} of ${entity}`));
+    expect(delivered.splice(0)).toEqual(expected.map((entities) => `${entities} of ${entity}`));
   };
-  await tells('a', 'a', 'a,b', '');
-  await tells('b', 'a,b', '');
-  await tells('c', '');
-  await tells(null, 'a', 'a,b', '');
-  expect(audience.setEntities(a, ['b', 'c'])).toBe(true);
-  await tells('a', 'a,b', '');
-  await tells('c', 'b,c', '');
-  expect([audience.remove(whole), audience.remove(whole)]).toEqual([true, false]);
-  expect(audience.setEntities(whole, ['c'])).toBe(false);
-  await tells('c', 'b,c');
-  expect([audience.remove(a), audience.remove(both), audience.isEmpty]).toEqual([true, true, true]);
+  await expectDelivery('a', 'a', 'a,b', '');
+  await expectDelivery('b', 'a,b', '');
+  await expectDelivery('c', '');
+  await expectDelivery(null, 'a', 'a,b', '');
+  expect(connections.setEntities(a, ['b', 'c'])).toBe(true);
+  await expectDelivery('a', 'a,b', '');
+  await expectDelivery('c', 'b,c', '');
+  expect([connections.remove(whole), connections.remove(whole)]).toEqual([true, false]);
+  expect(connections.setEntities(whole, ['c'])).toBe(false);
+  await expectDelivery('c', 'b,c');
+  expect([connections.remove(a), connections.remove(both), connections.isEmpty]).toEqual([true, true, true]);
 });
 
 const EVENT: CommittedEvent = {
@@ -198,7 +199,7 @@ const EVENT: CommittedEvent = {
   ...{ entityId: null, entity: null, recordId: null, payload: {}, actor: null, triggeredBy: 'rule', depth: 0 },
 };
 
-test('a snapshot is taken after it was asked for, one for all who ask while another is being taken', async () => {
+test('a snapshot is taken after it is requested, and shared by requests made while another is being taken', async () => {
   const taken: ((rows: { snapshot: string }) => void)[] = [];
   const queries = { first: () => new Promise((resolve) => taken.push(resolve)) } as unknown as Queries;
   const isTaken = (count: number): Promise<void> =>
@@ -218,14 +219,14 @@ test('a snapshot is taken after it was asked for, one for all who ask while anot
   expect(taken).toHaveLength(2);
 });
 
-test('a client that takes nothing ends with BACKPRESSURE as the last event, one that takes nothing for long with IDLE_TIMEOUT', async () => {
+test('a client that reads nothing gets BACKPRESSURE as the last event, or IDLE_TIMEOUT after a while', async () => {
   const ended: string[] = [];
   const stuck = new SseChannel({ maxQueued: 10, idleTimeoutMs: 60_000, onEnd: () => ended.push('stuck') });
   for (let i = 0; i < 20; i++) stuck.send(sseFrame('record.created', { i }));
   await until(
     () => ended.length > 0,
     10_000,
-    () => 'not given up',
+    () => 'not ended',
   );
   const text = await new Response(stuck.stream).text();
   expect(text).toContain('event: error\nid: 1\ndata: {"type":"error","code":"BACKPRESSURE"');
@@ -235,7 +236,7 @@ test('a client that takes nothing ends with BACKPRESSURE as the last event, one 
   expect(ended).toEqual(['stuck', 'idle']);
 });
 
-test('a burst to a client that reads ends with neither', async () => {
+test('a burst to a client that reads ends in neither', async () => {
   const channel = new SseChannel({ maxQueued: 10, idleTimeoutMs: 60_000, onEnd: () => undefined });
   const reading = new Response(channel.stream).text();
   for (let i = 0; i < 400; i++) channel.send(sseFrame('record.created', { i }));

@@ -1,5 +1,5 @@
-// What is listened to, and that the relay keeps to it: on a database beside which no service runs, since that would
-// take part in the relaying.
+// The stream subscriptions, and a relay that follows them, on a database without a running service, which would relay
+// too.
 import { afterAll, beforeAll, expect, setSystemTime, test } from 'bun:test';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -22,7 +22,7 @@ let directory: string;
 let embedded: Embedded | undefined;
 let app: App;
 beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'listening-'));
+  directory = await mkdtemp(join(tmpdir(), 'stream-subscriptions-'));
   const log = createLog({ level: 'error', write: () => undefined });
   const given = givenDatabaseUrl();
   if (given === undefined) embedded = await startEmbedded(directory, log);
@@ -35,20 +35,20 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-/** Written down as a process does that has streams; the others are forgotten. */
-async function listenTo(...listened: { tenantId: string; entity: string }[]): Promise<void> {
+/** Stores these subscriptions as those of one process, and deletes all others. */
+async function storeSubscriptions(...subscriptions: { tenantId: string; entity: string }[]): Promise<void> {
   const { db } = app;
   await db.rows(sql`delete from platform.stream_processes`);
   const processId = newId();
   await db.rows(sql`insert into platform.stream_processes (process_id) values (${processId}::uuid)`);
-  for (const { tenantId, entity } of listened) {
+  for (const { tenantId, entity } of subscriptions) {
     await db.rows(sql`
       insert into platform.stream_subscriptions (tenant_id, entity, process_id)
       values (${tenantId}::uuid, ${entity}, ${processId}::uuid)`);
   }
 }
 
-test('what is committed between one relay’s rest and the next one’s beginning is not left out', async () => {
+test('an event committed between the end of one leader and the start of the next is relayed', async () => {
   const tenantId = newId();
   await app.db.rows(sql`update platform.relay set leader = null, heartbeat_at = now() - interval '1 hour'`);
   const relayed: number[] = [];
@@ -68,29 +68,29 @@ test('what is committed between one relay’s rest and the next one’s beginnin
   const [first, second] = [1, 2].map(
     () => new Relay({ ...app, broker, db: { ...app.db, id: newId() } }, () => relayed.push(-1)),
   );
-  await listenTo({ tenantId, entity: 'anything' });
+  await storeSubscriptions({ tenantId, entity: 'anything' });
   await first?.lead();
   await write(1);
   await first?.once();
   expect(await first?.resign()).toBe(false);
-  await listenTo();
+  await storeSubscriptions();
   expect(await first?.resign()).toBe(true);
   await write(2);
-  await listenTo({ tenantId, entity: 'anything' });
+  await storeSubscriptions({ tenantId, entity: 'anything' });
   await second?.lead();
-  // Maybe twice: who begins goes back to the first number that may still come.
+  // Perhaps twice: the next leader starts at the first number that may be uncommitted.
   expect([...new Set(relayed)]).toEqual([1, 2]);
-  await listenTo();
+  await storeSubscriptions();
   expect(await second?.resign()).toBe(true);
 });
 
-test('only what somebody listens to is relayed, and streams that get nothing are forgotten', async () => {
+test('only events with a subscriber are relayed, and idle streams expire', async () => {
   const broker = new MemoryBroker(app.log);
-  const [whole, part, unheard] = [newId(), newId(), newId()];
-  await listenTo({ tenantId: whole, entity: ALL_ENTITIES }, { tenantId: part, entity: 'heard' });
+  const [all, some, none] = [newId(), newId(), newId()];
+  await storeSubscriptions({ tenantId: all, entity: ALL_ENTITIES }, { tenantId: some, entity: 'subscribed' });
   const relay = new Relay({ ...app, broker }, () => undefined);
   await relay.lead();
-  const happen = async (entity: string | null, ...tenantIds: string[]) => {
+  const commitAndRelay = async (entity: string | null, ...tenantIds: string[]) => {
     for (const id of tenantIds) {
       await app.db.rows(sql`
         insert into platform.events (id, tenant_id, type, entity, payload, triggered_by)
@@ -98,46 +98,46 @@ test('only what somebody listens to is relayed, and streams that get nothing are
     }
     return relay.once();
   };
-  expect(await happen('unheard', unheard, part)).toEqual({ seen: 2, relayed: 0 });
-  for (const id of [whole, part, unheard]) expect(await broker.lastId(streamOf(id))).toBe('0-0');
-  expect(await happen('heard', unheard, part, whole)).toEqual({ seen: 3, relayed: 2 });
-  expect(await happen(null, unheard, part, whole)).toEqual({ seen: 3, relayed: 2 });
-  for (const id of [whole, part]) expect(await broker.lastId(streamOf(id))).not.toBe('0-0');
-  expect(await broker.lastId(streamOf(unheard))).toBe('0-0');
+  expect(await commitAndRelay('other', none, some)).toEqual({ seen: 2, relayed: 0 });
+  for (const id of [all, some, none]) expect(await broker.lastId(streamOf(id))).toBe('0-0');
+  expect(await commitAndRelay('subscribed', none, some, all)).toEqual({ seen: 3, relayed: 2 });
+  expect(await commitAndRelay(null, none, some, all)).toEqual({ seen: 3, relayed: 2 });
+  for (const id of [all, some]) expect(await broker.lastId(streamOf(id))).not.toBe('0-0');
+  expect(await broker.lastId(streamOf(none))).toBe('0-0');
   setSystemTime(Date.now() + 2 * 3_600_000);
   for (let i = 0; i < 1_000; i++) await broker.append('busy', { i: String(i) }, 10);
-  expect(await broker.lastId(streamOf(whole))).toBe('0-0');
+  expect(await broker.lastId(streamOf(all))).toBe('0-0');
   expect(await broker.lastId('busy')).not.toBe('0-0');
-  // Who has begun to listen since then is told of no gap.
-  await happen('heard', whole);
+  // A new subscriber sees no gap.
+  await commitAndRelay('subscribed', all);
   setSystemTime();
-  const [entry] = await broker.read(new Map([[streamOf(whole), '0-0']]), 1_000, 1);
+  const [entry] = await broker.read(new Map([[streamOf(all), '0-0']]), 1_000, 1);
   expect(entry?.fields.after).toBe('0-0');
-  await listenTo();
+  await storeSubscriptions();
   expect(await relay.resign()).toBe(true);
   await broker.close();
 });
 
-/** A relay that has a place, what it has added to its stream, and a change as its writer has it once it is committed. */
-async function offering() {
+/** A leading relay, the events it has appended, and a function that commits an event. */
+async function leadingRelay() {
   const tenantId = newId();
-  const added: string[] = [];
+  const appended: string[] = [];
   const broker = new MemoryBroker(app.log);
   const fails = { next: 0 };
   const watched = new Proxy(broker, {
     get: (target, name) => {
       if (name !== 'append') return Reflect.get(target, name).bind(target);
       return (stream: string, fields: Record<string, string>, max: number) => {
-        if (fails.next-- > 0) return Promise.reject(new Error('the broker is away'));
-        added.push(...JSON.parse(fields.events ?? '[]').map(({ id }: { id: string }) => id));
+        if (fails.next-- > 0) return Promise.reject(new Error('the broker is unavailable'));
+        appended.push(...JSON.parse(fields.events ?? '[]').map(({ id }: { id: string }) => id));
         return target.append(stream, fields, max);
       };
     },
   });
   await app.db.rows(sql`update platform.relay set leader = null, heartbeat_at = now() - interval '1 hour'`);
-  await listenTo({ tenantId, entity: ALL_ENTITIES });
+  await storeSubscriptions({ tenantId, entity: ALL_ENTITIES });
   const relay = new Relay({ ...app, broker: watched }, () => undefined);
-  // Numbers that an earlier test left out are looked for until they cannot come any more.
+  // Numbers missing since an earlier test are read again until they are known to be rolled back.
   for (let rounds = 0; rounds < 500 && !relay.canRelayNow; rounds++) {
     await relay.lead();
     if (!relay.canRelayNow) await delay(10);
@@ -147,62 +147,62 @@ async function offering() {
       insert into platform.events (id, tenant_id, type, payload, triggered_by)
       values (${newId()}::uuid, ${tenantId}::uuid, 'rule.executed', '{}', 'rule')
       returning *, xid::text as xid`);
-    if (row === undefined) throw new Error('nothing was written');
+    if (row === undefined) throw new Error('no event was inserted');
     return toEvent(row);
   };
   const end = async () => {
-    await listenTo();
+    await storeSubscriptions();
     expect(await relay.resign()).toBe(true);
     await broker.close();
   };
-  return { relay, added, fails, commit, end };
+  return { relay, appended, fails, commit, end };
 }
 
-test('a lone event is relayed without a look at the outbox, and not a second time by the next one', async () => {
-  const { relay, added, commit, end } = await offering();
+test('the next event is relayed without reading the outbox, and not again by the next round', async () => {
+  const { relay, appended, commit, end } = await leadingRelay();
   const events = [await commit(), await commit()];
   for (const event of events) expect(await relay.relayNow(event)).toBe(true);
-  expect(added).toEqual(events.map(({ id }) => id));
+  expect(appended).toEqual(events.map(({ id }) => id));
   expect(await relay.once()).toEqual({ seen: 0, relayed: 0 });
   const next = await commit();
   expect(await relay.once()).toEqual({ seen: 1, relayed: 1 });
-  expect(added.at(-1)).toBe(next.id);
+  expect(appended.at(-1)).toBe(next.id);
   await end();
 });
 
-test('an event that is not the very next one, or comes while others are relayed, waits for its turn', async () => {
-  const { relay, added, commit, end } = await offering();
+test('an event that is not the next, or commits during a round, is left to a round', async () => {
+  const { relay, appended, commit, end } = await leadingRelay();
   const first = await commit();
   const second = await commit();
   expect(relay.relayNow(second)).toBe(null);
   const round = relay.once();
   expect(relay.relayNow(first)).toBe(null);
   expect(await round).toEqual({ seen: 2, relayed: 2 });
-  expect(added).toEqual([first.id, second.id]);
+  expect(appended).toEqual([first.id, second.id]);
   expect(relay.relayNow(first)).toBe(null);
   const third = await commit();
   const fourth = await commit();
-  const offered = relay.relayNow(third);
+  const relayed = relay.relayNow(third);
   expect(relay.relayNow(fourth)).toBe(null);
-  expect(await offered).toBe(true);
+  expect(await relayed).toBe(true);
   await relay.once();
-  expect(added).toEqual([first.id, second.id, third.id, fourth.id]);
+  expect(appended).toEqual([first.id, second.id, third.id, fourth.id]);
   await end();
 });
 
-test('an event that the broker does not take at once is relayed by the next round', async () => {
-  const { relay, added, fails, commit, end } = await offering();
+test('an event whose append fails is relayed by the next round', async () => {
+  const { relay, appended, fails, commit, end } = await leadingRelay();
   const event = await commit();
   fails.next = 1;
   expect(await relay.relayNow(event)).toBe(false);
-  expect(added).toEqual([]);
+  expect(appended).toEqual([]);
   expect(await relay.once()).toEqual({ seen: 1, relayed: 1 });
-  expect(added).toEqual([event.id]);
+  expect(appended).toEqual([event.id]);
   await end();
 });
 
-test('who does not know for sure that it relays passes nothing on without a look', async () => {
-  const { relay, commit, end } = await offering();
+test('a process that may have lost the lead relays nothing at once', async () => {
+  const { relay, commit, end } = await leadingRelay();
   const event = await commit();
   await app.db.rows(sql`update platform.relay set leader = ${newId()}::uuid`);
   const before = performance.now();
@@ -213,61 +213,61 @@ test('who does not know for sure that it relays passes nothing on without a look
   await end();
 });
 
-test('what is listened to is written down before listening has begun, and taken out when nobody does any more', async () => {
+test('subscriptions are stored before they take effect, and deleted with the last subscriber', async () => {
   const tenantId = newId();
   const processId = newId();
-  const written = async () => {
+  const stored = async () => {
     const rows = await app.db.rows<{ entity: string }>(sql`
       select entity from platform.stream_subscriptions where process_id = ${processId}::uuid order by entity`);
     return rows.map(({ entity }) => entity);
   };
-  const told: unknown[] = [];
-  const onFirst = async () => void told.push(await written());
-  const options = { app, processId, onFirst, onLeaseLost: () => told.push('lost') };
-  const listening = await StreamSubscriptions.open(options);
-  expect(listening.hasSubscribers(tenantId)).toBe(false);
-  await listening.add(tenantId, ['a', 'b']);
-  await listening.add(tenantId, ['b', 'c']);
-  expect(told).toEqual([['a', 'b']]);
-  expect(await written()).toEqual(['a', 'b', 'c']);
-  expect([listening.hasSubscribers(tenantId), listening.hasSubscribers()]).toEqual([true, true]);
-  listening.remove(tenantId, ['a', 'b']);
-  await listening.renew();
-  expect(await written()).toEqual(['b', 'c']);
-  listening.remove(tenantId, ['b', 'c']);
-  expect(listening.hasSubscribers(tenantId)).toBe(false);
-  await listening.renew();
-  expect(await written()).toEqual([]);
-  await listening.add(tenantId, ['a']);
-  expect(told).toEqual([['a', 'b'], ['a']]);
-  await listening.close();
-  expect(await written()).toEqual([]);
+  const calls: unknown[] = [];
+  const onFirst = async () => void calls.push(await stored());
+  const options = { app, processId, onFirst, onLeaseLost: () => calls.push('lost') };
+  const subscriptions = await StreamSubscriptions.open(options);
+  expect(subscriptions.hasSubscribers(tenantId)).toBe(false);
+  await subscriptions.add(tenantId, ['a', 'b']);
+  await subscriptions.add(tenantId, ['b', 'c']);
+  expect(calls).toEqual([['a', 'b']]);
+  expect(await stored()).toEqual(['a', 'b', 'c']);
+  expect([subscriptions.hasSubscribers(tenantId), subscriptions.hasSubscribers()]).toEqual([true, true]);
+  subscriptions.remove(tenantId, ['a', 'b']);
+  await subscriptions.renew();
+  expect(await stored()).toEqual(['b', 'c']);
+  subscriptions.remove(tenantId, ['b', 'c']);
+  expect(subscriptions.hasSubscribers(tenantId)).toBe(false);
+  await subscriptions.renew();
+  expect(await stored()).toEqual([]);
+  await subscriptions.add(tenantId, ['a']);
+  expect(calls).toEqual([['a', 'b'], ['a']]);
+  await subscriptions.close();
+  expect(await stored()).toEqual([]);
 });
 
-test('a process that others took for dead is told that events may have been left out', async () => {
+test('a process whose lease has expired learns that events may have been left out', async () => {
   const tenantId = newId();
-  const [dead, other] = [newId(), newId()];
-  const told: string[] = [];
+  const [expired, other] = [newId(), newId()];
+  const calls: string[] = [];
   const open = (processId: string) =>
     StreamSubscriptions.open({
       app,
       processId,
       onFirst: async () => undefined,
-      onLeaseLost: () => told.push(processId),
+      onLeaseLost: () => calls.push(processId),
     });
-  const [first, second] = [await open(dead), await open(other)];
+  const [first, second] = [await open(expired), await open(other)];
   await first.add(tenantId, ['a']);
   await second.add(tenantId, ['a']);
   await app.db.rows(sql`
-    update platform.stream_processes set heartbeat_at = now() - interval '1 hour' where process_id = ${dead}::uuid`);
+    update platform.stream_processes set heartbeat_at = now() - interval '1 hour' where process_id = ${expired}::uuid`);
   await second.renew();
   await first.renew();
   await second.renew();
-  expect(told).toEqual([dead]);
-  // The same where the loss is found by what is listened to next.
+  expect(calls).toEqual([expired]);
+  // A new subscription finds the expired lease too.
   await second.add(tenantId, ['b']);
   await app.db.rows(sql`delete from platform.stream_processes where process_id = ${other}::uuid`);
   await second.add(tenantId, ['c']);
-  expect(told).toEqual([dead, other]);
+  expect(calls).toEqual([expired, other]);
   await Promise.all([first.close(), second.close()]);
 });

@@ -1,4 +1,4 @@
-// Direct deliveries of new records, sent without a claim, and keep-alive connections; otherwise they are like any
+// Inline deliveries of new records, sent without a claim, and keep-alive connections; otherwise they are like any
 // delivery. Contract: decisions#deliveries.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import type { AddressInfo } from 'node:net';
@@ -64,11 +64,11 @@ if (process.env.DATABASE_URL) {
   test('a new record is delivered without a claim', async () => {
     const id = await cachedSubscription();
     await whileLocked(id, async () => {
-      const { id: recordId } = (await tenant.post(RECORDS, { title: 'direct', more: { bb: 1, a: [2] } })).body.data;
+      const { id: recordId } = (await tenant.post(RECORDS, { title: 'inline', more: { bb: 1, a: [2] } })).body.data;
       const sent = (await receiver.waitFor(2)).at(-1);
       expect(sent?.body).toMatchObject({
         record_id: `rec_${recordId}`,
-        data: { title: 'direct', more: { bb: 1, a: [2] } },
+        data: { title: 'inline', more: { bb: 1, a: [2] } },
       });
     });
     expect((await settledDeliveries(tenant, id, 2))[0]).toMatchObject({
@@ -86,7 +86,7 @@ if (process.env.DATABASE_URL) {
     for (let i = 0; i < 40; i++) expect((await tenant.post(RECORDS, { code: 'taken' })).status).toBe(409);
     for (let i = 0; i < 40; i++) expect((await tenant.post(RECORDS, { code: 7 })).status).toBe(400);
     await whileLocked(id, async () => {
-      await tenant.post(RECORDS, { title: 'direct' });
+      await tenant.post(RECORDS, { title: 'inline' });
       await receiver.waitFor(3);
     });
   });
@@ -128,7 +128,7 @@ test.each(WRITES)(
   },
 );
 
-test('a direct delivery of a dead process is sent by another, after its lease', async () => {
+test('a inline delivery of a dead process is sent by another, after its lease', async () => {
   const id = await cachedSubscription();
   await service.app.db.rows(sql`
     update platform.webhook_deliveries
