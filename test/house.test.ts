@@ -49,6 +49,16 @@ describe('imports', () => {
     expect(wrong).toEqual([]);
   });
 
+  test('records publish changes and know no output', () => {
+    const publication = ['event.ts', 'outbox.ts', 'publication.ts'].map((name) => `src/events/${name}`);
+    const known = sources
+      .filter((source) => room(source.path) === 'records')
+      .flatMap((source) => relativeImports(source).map((target) => [source.path, target] as const))
+      .filter(([, target]) => room(target) === 'events' && !publication.includes(target))
+      .map(([path, target]) => `${path} imports ${target}`);
+    expect(known).toEqual([]);
+  });
+
   test('scripts import from scripts, src and test/support only', () => {
     const wrong = scripts.flatMap((source) =>
       relativeImports(source)

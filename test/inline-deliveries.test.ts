@@ -109,7 +109,7 @@ test('a change waits until the record’s creation has been delivered', async ()
 });
 
 const WRITES: [string, (input: Json) => Promise<unknown>][] = [
-  ['direct', (input) => tenant.post(RECORDS, input)],
+  ['inline', (input) => tenant.post(RECORDS, input)],
   ['claimed', (input) => tenant.post(`${RECORDS}/bulk`, { operations: [{ op: 'create', data: input }] })],
 ];
 

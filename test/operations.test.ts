@@ -4,7 +4,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
-import { ensurePartitions, retainOnce } from '../src/events/retention.ts';
+import { cleanUpOnce, ensurePartitions } from '../src/events/retention.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 
@@ -112,7 +112,7 @@ describe('partitions of events', () => {
     await insertEvent(daysBefore(40).toISOString());
     await insertEvent(daysBefore(29).toISOString());
     let rounds = 0;
-    while ((await retainOnce(service.app, NEVER, now)) > 0) rounds++;
+    while ((await cleanUpOnce(service.app, NEVER, now)) > 0) rounds++;
     expect(rounds).toBe(1);
     const left = await service.app.db.rows<{ at: string }>(sql`
       select at from platform.events where at < ${now.toISOString()}::timestamptz`);
@@ -147,7 +147,7 @@ describe('what expires', () => {
     await service.app.db.rows(sql`
       update platform.idempotency_keys set created_at = now() - interval '24 hours 1 second'
       where tenant_id = ${tenant.id}::uuid and key = 'old'`);
-    await retainOnce(service.app, NEVER);
+    await cleanUpOnce(service.app, NEVER);
     expect(await count('idempotency_keys')).toBe(1);
     const again = await tenant.post('/api/entities/notes/records', { title: 'young' }, { 'idempotency-key': 'young' });
     expect(again.headers.get('idempotent-replayed')).toBe('true');
@@ -158,7 +158,7 @@ describe('what expires', () => {
     await service.app.db.rows(sql`
       update platform.admin_sessions set expires_at = now() - interval '1 second'
       where id = (select min(id::text)::uuid from platform.admin_sessions where tenant_id = ${tenant.id}::uuid)`);
-    await retainOnce(service.app, NEVER);
+    await cleanUpOnce(service.app, NEVER);
     expect(await count('admin_sessions')).toBe(1);
   });
 });

@@ -1,7 +1,6 @@
-// How long the platform keeps what it need not keep for ever: events and deliveries 30 days, answers under an
-// Idempotency-Key 24 hours, admin sessions until they expire. Events lie in partitions by UTC day,
-// made some days ahead. Without a day's partition its events go to the default one and stay there:
-// nothing is moved, and they are deleted by age. Processes take turns by an advisory lock.
+// Retention: events and deliveries are kept 30 days, responses under an Idempotency-Key 24 hours, admin sessions until
+// they expire. Events are partitioned by UTC day, some days ahead. Without a partition a day's events go to the default
+// one, stay there and are deleted by age. An advisory lock serialises the processes' changes of partitions.
 // Contract: decisions#retention.
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
@@ -13,17 +12,17 @@ const DAY_MS = 86_400_000;
 const POLL_MS = 10 * 60_000;
 /** Rows deleted by one statement. */
 const BATCH_ROWS = 1_000;
-/** The table is locked for moments only; who cannot have it in this time tries again later. */
+/** The wait for a lock on the table; past it the change is tried again in the next round. */
 const LOCK_TIMEOUT_MS = 1_000;
 
 /** Starts the worker. */
 export function startRetention(app: App): Worker {
-  const once = (signal: AbortSignal): Promise<number> => retainOnce(app, signal);
+  const once = (signal: AbortSignal): Promise<number> => cleanUpOnce(app, signal);
   return startWorker({ name: 'retention', once, pollMs: POLL_MS, log: app.log });
 }
 
-/** One round; resolves to how many partitions were made or dropped and rows deleted. `now` is the database's unless given. */
-export async function retainOnce(app: App, signal: AbortSignal, now?: Date): Promise<number> {
+/** One round; resolves to the number of partitions added or dropped and rows deleted. `now` defaults to the database's. */
+export async function cleanUpOnce(app: App, signal: AbortSignal, now?: Date): Promise<number> {
   const at = now ?? (await databaseTime(app));
   let done = await ensurePartitions(app, at);
   done += await dropOldPartitions(app, at);
@@ -39,32 +38,32 @@ async function databaseTime(app: App): Promise<Date> {
   return new Date(row?.at ?? Date.now());
 }
 
-/** Makes the partitions of today and the days ahead that are missing. Resolves to how many were made. */
+/** Adds the missing partitions of today and the days ahead. Resolves to their number. */
 export async function ensurePartitions(app: App, now?: Date): Promise<number> {
   const today = startOfDay(now ?? (await databaseTime(app)));
   const existing = await dayPartitions(app);
-  let made = 0;
+  let added = 0;
   for (let ahead = 0; ahead <= LIMITS.events.partitionsAheadDays; ahead++) {
     const day = new Date(today + ahead * DAY_MS);
-    if (!existing.includes(nameOf(day)) && (await addPartition(app, day))) made++;
+    if (!existing.includes(nameOf(day)) && (await addPartition(app, day))) added++;
   }
-  return made;
+  return added;
 }
 
-/** False when somebody else has made it, or when the default partition has events of that day already. */
+/** False when it exists, or when the default partition has events of that day. */
 async function addPartition(app: App, day: Date): Promise<boolean> {
   const from = day.toISOString();
   const to = new Date(day.getTime() + DAY_MS).toISOString();
   const table = identifier('platform', nameOf(day));
-  return inTurn(app, async (tx) => {
-    // Attaching needs this lock in any case; taken first, no event of that day slips in meanwhile.
+  return withPartitionLock(app, async (tx) => {
+    // Attaching needs this lock; taken first, it keeps events of that day out of the default partition.
     await tx.rows(sql`lock table platform.events_default in access exclusive mode`);
     const known = await tx.first<{ is_known: boolean }>(sql`
       select to_regclass(${`platform.${nameOf(day)}`}) is not null
         or exists (select from platform.events_default where at >= ${from}::timestamptz and at < ${to}::timestamptz)
         as is_known`);
     if (known?.is_known === true) return false;
-    // Made aside and attached: `create table ... partition of` would lock out every writer of events.
+    // Created and then attached: `create table ... partition of` would block every writer of events.
     await tx.rows(sql`create table ${table} (like platform.events including all)`);
     await tx.rows(sql`
       alter table platform.events attach partition ${table} for values from (${literal(from)}) to (${literal(to)})`);
@@ -76,14 +75,14 @@ async function dropOldPartitions(app: App, now: Date): Promise<number> {
   const oldest = nameOf(new Date(startOfDay(now) - LIMITS.events.keptDays * DAY_MS));
   const old = (await dayPartitions(app)).filter((name) => name < oldest);
   for (const name of old) {
-    await inTurn(app, (tx) => tx.rows(sql`drop table if exists ${identifier('platform', name)}`));
-    app.log.info('events past their time were dropped', { partition: name });
+    await withPartitionLock(app, (tx) => tx.rows(sql`drop table if exists ${identifier('platform', name)}`));
+    app.log.info('expired events dropped', { partition: name });
   }
   return old.length;
 }
 
-/** A change of the partitions, one process at a time. A turn is waited for, a table that others hold is not for long. */
-function inTurn<T>(app: App, change: (tx: Transaction) => Promise<T>): Promise<T> {
+/** Changes partitions, one process at a time. */
+function withPartitionLock<T>(app: App, change: (tx: Transaction) => Promise<T>): Promise<T> {
   return app.db.slow.begin(async (tx) => {
     await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform.events partitions'))`);
     await tx.rows(sql`select set_config('lock_timeout', ${String(LOCK_TIMEOUT_MS)}, true)`);
@@ -91,7 +90,7 @@ function inTurn<T>(app: App, change: (tx: Transaction) => Promise<T>): Promise<T
   });
 }
 
-/** Their names sort by day. */
+/** The names of the partitions, by day. */
 async function dayPartitions(app: App): Promise<string[]> {
   const rows = await app.db.rows<{ name: string }>(sql`
     select c.relname::text as name
@@ -110,25 +109,25 @@ function nameOf(day: Date): string {
   return `events_${day.toISOString().slice(0, 10).replaceAll('-', '')}`;
 }
 
-/** Deletions of at most a batch each; the worker runs rounds until they find nothing. */
+/** Deletes at most a batch of each table; the worker runs rounds until nothing is left. */
 function expired(now: Date): Sql[] {
   const before = (ms: number): string => new Date(now.getTime() - ms).toISOString();
   const oldest = new Date(startOfDay(now) - LIMITS.events.keptDays * DAY_MS).toISOString();
   return [
     deletion(sql`platform.events_default`, sql`at < ${oldest}::timestamptz`),
     deletion(sql`platform.idempotency_keys`, sql`created_at < ${before(LIMITS.idempotency.keptMs)}::timestamptz`),
-    deletion(sql`platform.webhook_deliveries`, sql`id < ${firstIdOf(oldest)}::uuid`),
+    deletion(sql`platform.webhook_deliveries`, sql`id < ${lowestIdAt(oldest)}::uuid`),
     deletion(sql`platform.admin_sessions`, sql`expires_at < ${before(0)}::timestamptz`),
   ];
 }
 
-/** The lowest UUIDv7 of a moment: ids rise with time, and are indexed. */
-function firstIdOf(at: string): string {
+/** The lowest UUIDv7 of a time: ids rise with time, and are indexed. */
+function lowestIdAt(at: string): string {
   const ms = Date.parse(at).toString(16).padStart(12, '0');
   return `${ms.slice(0, 8)}-${ms.slice(8)}-7000-8000-000000000000`;
 }
 
-/** Rows that another process is deleting are left to it. */
+/** Skips rows that another process is deleting. */
 function deletion(table: Sql, condition: Sql): Sql {
   return sql`
     delete from ${table}

@@ -1,27 +1,27 @@
-// What a stream need not be told: everything that was committed when it began. A snapshot of the
-// database says so exactly, whatever is still on its way through the relay at that moment.
+// A stream skips what was committed before it started. A snapshot of the database decides that exactly, for events
+// that are still in the relay too.
 // Failures: the database's own. Contract: decisions#events.
 import { type Queries, sql } from '../runtime/sql.ts';
 
-/** The transactions that had ended at a moment: all below `xmin`, none from `xmax` on, and between them all but `running`. */
+/** The transactions that have ended: all below `xmin`, none from `xmax` on, and between them all except `running`. */
 export interface Snapshot {
   xmin: bigint;
   xmax: bigint;
   running: ReadonlySet<bigint>;
 }
 
-/** Those that were asked for while one was being taken: they need a later one, and share it. */
-const asked = new WeakMap<Queries, { last: Promise<unknown>; next: Promise<Snapshot> | undefined }>();
+/** Requests made while a snapshot is being taken need a later one, and share it. */
+const queues = new WeakMap<Queries, { last: Promise<unknown>; next: Promise<Snapshot> | undefined }>();
 const NONE: ReadonlySet<bigint> = new Set();
 
-/** A snapshot that is taken after it was asked for; one for all who ask meanwhile. */
+/** A snapshot taken after this call; calls made while one is being taken share the next. */
 export function takeSnapshot(queries: Queries): Promise<Snapshot> {
-  const queue = asked.get(queries) ?? { last: Promise.resolve(), next: undefined };
-  asked.set(queries, queue);
+  const queue = queues.get(queries) ?? { last: Promise.resolve(), next: undefined };
+  queues.set(queries, queue);
   queue.next ??= queue.last.then(() => {
     queue.next = undefined;
     const taken = readSnapshot(queries);
-    // Whoever asked for it hears of a failure.
+    // The callers of `taken` get the failure.
     queue.last = taken.catch(() => undefined);
     return taken;
   });
@@ -35,7 +35,7 @@ async function readSnapshot(queries: Queries): Promise<Snapshot> {
   return { xmin: BigInt(xmin), xmax: BigInt(xmax), running: ids };
 }
 
-/** Whether what a transaction did could be seen in the snapshot. */
+/** Whether the snapshot sees the transaction's changes. */
 export function isSeenIn({ xmin, xmax, running }: Snapshot, xid: bigint): boolean {
   return xid < xmin || (xid < xmax && !running.has(xid));
 }

@@ -1,4 +1,4 @@
-// From a stored row to the flat record that a caller sees, in every output: REST, export, relations, streams, webhooks.
+// From a stored row to the flat record that a caller sees, wherever one is shown.
 // Also the entity tags of records, and how conditional requests name them.
 // Contract: interface#record, decisions#concurrency.
 import type { FlatRecord } from './record.ts';

@@ -8,7 +8,7 @@ import { LIMITS } from '../limits.ts';
 import { agentNamed, deliver } from '../messages/messages.ts';
 import type { RecordRow } from '../records/row.ts';
 import type { WriteContext } from '../records/write/context.ts';
-import { filledIn } from '../records/write/triggers.ts';
+import { renderAction } from '../records/write/triggers.ts';
 import { createRecord, updateRecord } from '../records/write/write.ts';
 import type { Tx } from '../runtime/sql.ts';
 
@@ -36,7 +36,7 @@ export async function perform(
   action: Action,
   run: RuleRun,
 ): Promise<{ action: Action['type'] } & Record<string, unknown>> {
-  const filled = filledIn(action, entity, run);
+  const filled = renderAction(action, entity, run);
   switch (filled.type) {
     case 'create_record': {
       const { row } = await createRecord(context, filled.entity, filled.values);

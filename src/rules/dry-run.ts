@@ -12,7 +12,7 @@ import { SYSTEM_FIELDS } from '../expression/ast.ts';
 import { Input, OBJECT } from '../http/input.ts';
 import type { RecordRow } from '../records/row.ts';
 import { newRow } from '../records/write/prepare.ts';
-import { filledIn, holds } from '../records/write/triggers.ts';
+import { conditionHolds, renderAction } from '../records/write/triggers.ts';
 import { isUuid } from '../runtime/ids.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { getRule } from './rules.ts';
@@ -31,13 +31,17 @@ export async function testRule(app: App, caller: TenantCaller, id: string, body:
   if (entity === undefined) throw notFound('entity');
   const input = new Input(body);
   const record = input.required('record', OBJECT);
-  const before = input.optional('old', OBJECT);
+  const old = input.optional('old', OBJECT);
   input.done();
-  const moment = rule.trigger.slice(rule.trigger.indexOf('_') + 1) as RuleOperation;
-  const row = rowFrom(caller, entity, record, 'record');
-  const old = moment === 'create' ? null : before === undefined ? row : rowFrom(caller, entity, before, 'old');
-  const matches = await holds({ queries: app.db, caller }, catalog, entity, rule, { moment, old, row });
-  return { matches, action: matches ? filledIn(rule.action, entity, row) : null };
+  const operation = rule.trigger.slice(rule.trigger.indexOf('_') + 1) as RuleOperation;
+  const after = rowFrom(caller, entity, record, 'record');
+  const before = operation === 'create' ? null : old === undefined ? after : rowFrom(caller, entity, old, 'old');
+  const matches = await conditionHolds({ queries: app.db, caller }, catalog, entity, rule, {
+    operation,
+    before,
+    after,
+  });
+  return { matches, action: matches ? renderAction(rule.action, entity, after) : null };
 }
 
 /** The stored form of a flat record, which may come from the API or be made up. */

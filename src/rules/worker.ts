@@ -12,7 +12,7 @@ import { ServiceError } from '../errors.ts';
 import { appendEvent } from '../events/outbox.ts';
 import { notifyCommitted, registerOutput } from '../events/publication.ts';
 import { LIMITS } from '../limits.ts';
-import { businessRuleError, conditionOf, startedLately } from '../records/write/triggers.ts';
+import { businessRuleError, conditionOf, haveStartedWithin } from '../records/write/triggers.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import { TENANT_COLUMNS, type Tenant, type TenantRow, toTenant } from '../tenants/tenants.ts';
@@ -31,7 +31,7 @@ export function startRules(app: App): Worker {
   const worker = startWorker({ name: 'rules', once, pollMs: POLL_MS, log: app.log });
   registerOutput(app, {
     onCommitted: () => {
-      if (startedLately(POLL_MS)) worker.nudge();
+      if (haveStartedWithin(POLL_MS)) worker.nudge();
     },
   });
   return worker;

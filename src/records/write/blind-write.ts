@@ -13,7 +13,7 @@ import { sql } from '../../runtime/sql.ts';
 import type { JsonObject } from '../../runtime/text.ts';
 import type { RecordRow } from '../row.ts';
 import { deleteRow, patchRow, type RowPatch } from './statements.ts';
-import { actsOn } from './triggers.ts';
+import { hasRules } from './triggers.ts';
 
 /** The record that a request names, and the versions it accepts; null for any. */
 export interface RecordTarget {
@@ -28,7 +28,7 @@ export async function blindUpdate(
   target: RecordTarget,
   body: JsonObject,
 ): Promise<RecordRow | undefined> {
-  if (!isUuid(target.id) || rowFilter !== null || actsOn(entity, 'update')) return undefined;
+  if (!isUuid(target.id) || rowFilter !== null || hasRules(entity, 'update')) return undefined;
   const { data, problems } = readPatch(entity, unwrap(entity, body), isVisible);
   const patch = problems.length > 0 ? undefined : rowPatch(entity, data);
   if (patch === undefined) return undefined;
@@ -41,7 +41,7 @@ export async function blindDelete(
   { entity, rowFilter }: AccessScope,
   target: RecordTarget,
 ): Promise<boolean> {
-  if (!isUuid(target.id) || entity.references.length > 0 || actsOn(entity, 'delete')) return false;
+  if (!isUuid(target.id) || entity.references.length > 0 || hasRules(entity, 'delete')) return false;
   return deleteRow(publication, entity, { ...target, rowFilter: rowFilter && toSql(rowFilter, sql`r`) });
 }
 

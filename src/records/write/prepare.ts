@@ -25,7 +25,7 @@ export async function prepareCreate(
   const { entity } = scope;
   const { data, problems } = readNew(entity, unwrap(entity, body), scope.isVisible);
   if (entity.rules.length === 0 || problems.some(({ message }) => message !== IS_REQUIRED)) throwProblems(problems);
-  const change = { moment: 'create', old: null, row: newRow(writing.caller, data) } as const;
+  const change = { operation: 'create', before: null, after: newRow(writing.caller, data) } as const;
   const row = await applyRules(writing, catalog, entity, change);
   throwProblems(problems.filter(({ path }) => row.data[entity.byKey.get(path)?.slot ?? ''] === undefined));
   await requireOwnRows(writing.queries, catalog, scope, row, 'a record outside of your rows cannot be created');
@@ -49,7 +49,7 @@ export async function prepareUpdate(
     updated_at: new Date().toISOString(),
     updated_by: writing.caller.id,
   };
-  const row = await applyRules(writing, catalog, scope.entity, { moment: 'update', old: before, row: patched });
+  const row = await applyRules(writing, catalog, scope.entity, { operation: 'update', before: before, after: patched });
   await requireOwnRows(writing.queries, catalog, scope, row, 'a record cannot be moved out of your rows');
   return { row, changed: { ...row, data: changedOnly(before.data, row.data) } };
 }

@@ -110,7 +110,7 @@ export async function deleteWithReferences(
   for (const row of rows) deleted.add(row.id);
   const prepared: PreparedRow[] = [];
   for (const row of rows) {
-    prepared.push(await applyRules(writing, catalog, entity, { moment: 'delete', old: row, row }));
+    prepared.push(await applyRules(writing, catalog, entity, { operation: 'delete', before: row, after: row }));
   }
   for (const reference of entity.references) {
     const referring = (await rowsReferring(writing.tx, reference, rows)).filter((row) => !deleted.has(row.id));
@@ -151,11 +151,11 @@ async function clearReferences(
     );
   }
   const cleared: PreparedRow[] = [];
-  for (const old of referring) {
-    const { [field.slot]: value, ...rest } = old.data;
+  for (const before of referring) {
+    const { [field.slot]: value, ...rest } = before.data;
     const kept = Array.isArray(value) ? { [field.slot]: value.filter((item) => !ids.has(item)) } : {};
-    const row = { ...old, data: { ...rest, ...kept } };
-    cleared.push(await applyRules(writing, catalog, entity, { moment: 'update', old, row }));
+    const after = { ...before, data: { ...rest, ...kept } };
+    cleared.push(await applyRules(writing, catalog, entity, { operation: 'update', before, after }));
   }
   const updated = await updateRows(writing.publication, entity, cleared, new Date().toISOString());
   if (updated.size < cleared.length) throw conflict('the entity changed meanwhile; try again');

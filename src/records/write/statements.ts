@@ -1,6 +1,6 @@
 // The statements that change records, each for any number of rows. A statement names the version of the definition
 // and, unless it is a blind write, of each row that it changes; when either has moved on, it leaves the row alone and
-// does not return it, and the caller reads again. Counters, started rules, events and deliveries are part of it.
+// does not return it, and the caller reads again. Counters, started rules and the publication are part of it.
 import type { Entity } from '../../entities/field.ts';
 import { searchVector } from '../../entities/search-vector.ts';
 import { dualWrite, type SlotValues } from '../../entities/values.ts';

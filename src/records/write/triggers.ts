@@ -17,48 +17,49 @@ import { type RecordRow, storedRow } from '../row.ts';
 import { render } from './template.ts';
 
 /** A row, and the slots that before rules have set. */
-type Ruled = RecordRow & { setByRule?: ReadonlySet<string> };
+type RuledRow = RecordRow & { setByRule?: ReadonlySet<string> };
 
 /** A row to be written, and the after rules that it starts. */
-export type PreparedRow = Ruled & { starts: readonly string[] };
+export type PreparedRow = RuledRow & { starts: readonly string[] };
 
-interface Asking {
+interface RuleContext {
   queries: Queries;
   caller: TenantCaller;
 }
 
 /** The before image (null for a new record) and the after image (of a deletion, the before image). */
-export interface Change {
-  moment: RuleOperation;
-  old: RecordRow | null;
-  row: RecordRow;
+export interface RowChange {
+  operation: RuleOperation;
+  before: RecordRow | null;
+  after: RecordRow;
 }
 
 const NONE: readonly string[] = [];
 
 /** Whether any rule acts before or after changes of this kind. */
-export function actsOn(entity: Entity, moment: RuleOperation): boolean {
-  return entity.rules.some(({ trigger }) => trigger === `before_${moment}` || trigger === `after_${moment}`);
+export function hasRules(entity: Entity, operation: RuleOperation): boolean {
+  return entity.rules.some(({ trigger }) => trigger === `before_${operation}` || trigger === `after_${operation}`);
 }
 
 /** Applies the before rules, and names the after rules that the change starts. 400 when a rule rejects it. */
 export async function applyRules(
-  asking: Asking,
+  context: RuleContext,
   catalog: Catalog,
   entity: Entity,
-  change: Change,
+  change: RowChange,
 ): Promise<PreparedRow> {
-  if (entity.rules.length === 0) return { ...change.row, starts: NONE };
-  const { moment, old } = change;
-  let row: Ruled = change.row;
+  if (entity.rules.length === 0) return { ...change.after, starts: NONE };
+  const { operation, before } = change;
+  let row: RuledRow = change.after;
   for (const rule of entity.rules) {
-    if (rule.trigger !== `before_${moment}`) continue;
-    if (await applies(asking, catalog, entity, rule, { moment, old, row })) row = act(entity, rule, row);
+    if (rule.trigger !== `before_${operation}`) continue;
+    if (await doesApply(context, catalog, entity, rule, { operation, before, after: row }))
+      row = applyAction(entity, rule, row);
   }
   const starts: string[] = [];
   for (const rule of entity.rules) {
-    if (rule.trigger !== `after_${moment}`) continue;
-    if (await mayApply(asking, catalog, entity, rule, { moment, old, row })) starts.push(rule.id);
+    if (rule.trigger !== `after_${operation}`) continue;
+    if (await doesStart(context, catalog, entity, rule, { operation, before, after: row })) starts.push(rule.id);
   }
   if (starts.length > 0) lastStartAt = performance.now();
   return { ...row, starts };
@@ -68,11 +69,11 @@ export async function applyRules(
 let lastStartAt = Number.NEGATIVE_INFINITY;
 
 /** Whether a write of this process has started after rules in the last `withinMs`. */
-export function startedLately(withinMs: number): boolean {
+export function haveStartedWithin(withinMs: number): boolean {
   return performance.now() - lastStartAt < withinMs;
 }
 
-function act(entity: Entity, { name, action }: Rule, row: Ruled): Ruled {
+function applyAction(entity: Entity, { name, action }: Rule, row: RuledRow): RuledRow {
   if (action.type === 'reject') throw businessRuleError(action.message);
   if (action.type !== 'set') return row;
   const { data, problems } = readPatch(entity, render(action.values, entity, row) as JsonObject, () => true);
@@ -88,9 +89,15 @@ function act(entity: Entity, { name, action }: Rule, row: Ruled): Ruled {
 }
 
 /** A before rule whose condition no longer parses rejects every change. */
-async function applies(asking: Asking, catalog: Catalog, entity: Entity, rule: Rule, change: Change): Promise<boolean> {
+async function doesApply(
+  context: RuleContext,
+  catalog: Catalog,
+  entity: Entity,
+  rule: Rule,
+  change: RowChange,
+): Promise<boolean> {
   try {
-    return await holds(asking, catalog, entity, rule, change);
+    return await conditionHolds(context, catalog, entity, rule, change);
   } catch (error) {
     if (!isUnreadable(error)) throw error;
     throw businessRuleError(`the rule "${rule.name}" no longer fits its entity`);
@@ -98,15 +105,15 @@ async function applies(asking: Asking, catalog: Catalog, entity: Entity, rule: R
 }
 
 /** An after rule whose condition no longer parses is started, and its run fails visibly. */
-async function mayApply(
-  asking: Asking,
+async function doesStart(
+  context: RuleContext,
   catalog: Catalog,
   entity: Entity,
   rule: Rule,
-  change: Change,
+  change: RowChange,
 ): Promise<boolean> {
   try {
-    return await holds(asking, catalog, entity, rule, change);
+    return await conditionHolds(context, catalog, entity, rule, change);
   } catch (error) {
     if (!isUnreadable(error)) throw error;
     return true;
@@ -118,21 +125,21 @@ function isUnreadable(error: unknown): boolean {
 }
 
 /** Whether the rule's condition holds for the change. 400 when it does not parse for this entity. */
-export async function holds(
-  { queries, caller }: Asking,
+export async function conditionHolds(
+  { queries, caller }: RuleContext,
   catalog: Catalog,
   entity: Entity,
   rule: Rule,
-  { moment, old, row }: Change,
+  { operation, before, after }: RowChange,
 ): Promise<boolean> {
   const condition = conditionOf(catalog, caller, entity, rule);
   if (condition === null) return true;
   const changed = (key: string): boolean => {
     const slot = entity.byKey.get(key)?.slot;
-    if (slot === undefined || moment === 'delete') return false;
-    return JSON.stringify(row.data[slot]) !== JSON.stringify(old?.data[slot]);
+    if (slot === undefined || operation === 'delete') return false;
+    return JSON.stringify(after.data[slot]) !== JSON.stringify(before?.data[slot]);
   };
-  return meets(queries, catalog, entity, condition, row, { old: old && storedRow(old, entity.id), changed });
+  return meets(queries, catalog, entity, condition, after, { old: before && storedRow(before, entity.id), changed });
 }
 
 const conditions = new WeakMap<Rule, Expression>();
@@ -153,6 +160,6 @@ export function businessRuleError(message: string): ServiceError {
 }
 
 /** The action with the placeholders in its texts replaced by the record's values. */
-export function filledIn(action: Action, entity: Entity, row: RecordRow): Action {
+export function renderAction(action: Action, entity: Entity, row: RecordRow): Action {
   return render(action, entity, row) as Action;
 }

@@ -80,7 +80,7 @@ export async function deleteRecord(
       await deleteWithReferences({ ...writing, tx: writing.tx }, catalog, entity, [found]);
       return true;
     }
-    const row = await applyRules(writing, catalog, entity, { moment: 'delete', old: found, row: found });
+    const row = await applyRules(writing, catalog, entity, { operation: 'delete', before: found, after: found });
     return (await deleteRows(writing.publication, entity, [row])).size === 1 ? true : null;
   });
 }
