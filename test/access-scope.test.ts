@@ -5,7 +5,7 @@ import type { EntityRestriction, Operation } from '../src/access/rights.ts';
 import type { ServiceError } from '../src/errors.ts';
 import { type ListInput, listRecords } from '../src/records/read/list.ts';
 import { readRecord } from '../src/records/read/read.ts';
-import { shape } from '../src/records/shape.ts';
+import { shape } from '../src/records/row.ts';
 import { autocommit } from '../src/records/write/context.ts';
 import { createRecord, deleteRecord, updateRecord } from '../src/records/write/write.ts';
 import { userCaller } from './support/callers.ts';

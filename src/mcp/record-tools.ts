@@ -10,8 +10,10 @@ import { LIMITS } from '../limits.ts';
 import { listRecords } from '../records/read/list.ts';
 import { readRecord } from '../records/read/read.ts';
 import { RecordPageSchema, RecordSchema, ValuesSchema } from '../records/record.ts';
-import { shape } from '../records/shape.ts';
+
+import { shape } from '../records/row.ts';
 import { autocommit } from '../records/write/context.ts';
+
 import { createRecord, deleteRecord, updateRecord, type Written } from '../records/write/write.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { ADDS, defineTool, EntityName, READS, REPLACES, type Tool, toolInput } from './tool.ts';

@@ -6,7 +6,7 @@ import { allows } from '../access/rights.ts';
 import { hasRowFilter, visibleFields } from '../entities/access-scope.ts';
 import type { Entity, Field } from '../entities/field.ts';
 import type { CommittedEvent, RecordRow } from '../events/event.ts';
-import { shape } from '../records/shape.ts';
+import { shape } from '../records/row.ts';
 import { type SseFrame, sseFrame } from './sse-channel.ts';
 
 /** The visible fields of an entity. Equal keys of one entity mean equal fields. */

@@ -12,7 +12,7 @@ import { listRecords } from './read/list.ts';
 import { ListQuery, listInput, ReadQuery, readInput } from './read/parameters.ts';
 import { readRecord } from './read/read.ts';
 import { type FlatRecord, RecordPageSchema, RecordSchema, type Values, ValuesSchema } from './record.ts';
-import { etagOf, isNamedIn, shape, versionsFrom } from './shape.ts';
+import { etagOf, isNamedIn, shape, versionsFrom } from './row.ts';
 import { autocommit } from './write/context.ts';
 import { idempotently } from './write/idempotency.ts';
 import { createRecord, deleteRecord, updateRecord, type Written } from './write/write.ts';

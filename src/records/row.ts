@@ -1,8 +1,9 @@
-// A record's row: what every statement that reads or writes records returns, what events carry, and how
-// expressions see it. Values are keyed by slot; times are ISO 8601 UTC text with milliseconds.
-// Contract: interface#record.
+// A record's row, as every statement on records returns it and events carry it: values keyed by slot, times as ISO 8601
+// UTC text with milliseconds. Its forms for expressions and for callers, and the entity tags of conditional requests.
+// Contract: interface#record, decisions#concurrency.
 import type { RecordRow } from '../events/event.ts';
 import type { StoredRow } from '../expression/ast.ts';
+import type { FlatRecord } from './record.ts';
 
 export { RECORD_COLUMNS, type RecordRow } from '../events/event.ts';
 
@@ -17,4 +18,43 @@ export function storedRow(row: RecordRow, entityId: string): StoredRow {
     updatedBy: row.updated_by,
     data: row.data,
   };
+}
+
+/** The record with the given fields; a field without a value is null. */
+export function shape(
+  row: RecordRow,
+  entity: { readonly id: string },
+  fields: readonly { readonly key: string; readonly slot: string }[],
+): FlatRecord {
+  const record: Record<string, unknown> = { id: row.id, entityId: entity.id };
+  for (const field of fields) record[field.key] = row.data[field.slot] ?? null;
+  record.createdAt = row.created_at;
+  record.updatedAt = row.updated_at;
+  record.createdBy = row.created_by;
+  record.updatedBy = row.updated_by;
+  return record as FlatRecord;
+}
+
+/** The strong validator of a record: its version, which says nothing about hidden fields. */
+export function etagOf(row: { version: number }): string {
+  return `"${row.version}"`;
+}
+
+/** The versions that an `If-Match` accepts; null when it is absent or `*`. A weak or foreign tag matches no version. */
+export function versionsFrom(ifMatch: string | null): number[] | null {
+  if (ifMatch === null || ifMatch.trim() === '*') return null;
+  return tagsIn(ifMatch).flatMap((tag) => {
+    const [, version] = /^"(\d{1,15})"$/.exec(tag) ?? [];
+    return version === undefined ? [] : [Number(version)];
+  });
+}
+
+/** Whether an `If-None-Match` is `*` or names the tag, by weak comparison. */
+export function isNamedIn(ifNoneMatch: string | null, etag: string): boolean {
+  if (ifNoneMatch === null) return false;
+  return ifNoneMatch.trim() === '*' || tagsIn(ifNoneMatch).some((tag) => tag.replace(/^W\//, '') === etag);
+}
+
+function tagsIn(header: string): string[] {
+  return header.split(',').map((tag) => tag.trim());
 }

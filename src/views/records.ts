@@ -13,7 +13,7 @@ import { depthOf, type ListInput, listIn, readProjection } from '../records/read
 import type { ReadInput } from '../records/read/read.ts';
 import { resolveRelations } from '../records/read/resolve.ts';
 import type { FlatRecord, RecordPage } from '../records/record.ts';
-import { etagOf, shape } from '../records/shape.ts';
+import { etagOf, shape } from '../records/row.ts';
 import { isUuid } from '../runtime/ids.ts';
 import { conditionFor } from './dsl.ts';
 import { viewFor } from './views.ts';

@@ -11,7 +11,7 @@ import { route } from '../http/route.ts';
 import { Deleted } from '../http/schemas.ts';
 import { ListQuery, listInput, ReadQuery, readInput } from '../records/read/parameters.ts';
 import { RecordPageSchema, RecordSchema } from '../records/record.ts';
-import { isNamedIn } from '../records/shape.ts';
+import { isNamedIn } from '../records/row.ts';
 import { listViewRecords, readViewRecord } from './records.ts';
 import { NewView, ViewChange, ViewSchema } from './view.ts';
 import { createView, deleteView, listViews, updateView } from './views.ts';

@@ -12,7 +12,7 @@ import type { Tx } from '../../runtime/sql.ts';
 import type { JsonObject } from '../../runtime/text.ts';
 import { lockRows } from '../read/find.ts';
 import type { RecordRow } from '../row.ts';
-import { isDuplicate, translateViolation } from '../write/constraints.ts';
+import { duplicatesAmong, isDuplicate, translateViolation } from '../write/constraints.ts';
 import {
   autocommit,
   inStatement,
@@ -25,7 +25,6 @@ import {
 import { prepareCreate, prepareUpdate } from '../write/prepare.ts';
 import { deleteWithReferences, missingTargets, type RelationValues, targetsOf } from '../write/references.ts';
 import { insertRows, updateRows } from '../write/statements.ts';
-import { duplicatesAmong } from './duplicates.ts';
 
 export type OperationKind = 'create' | 'update' | 'delete';
 

@@ -10,8 +10,7 @@ import { type Catalog, catalogOf, catalogWithin, entityFor, forgetCatalog } from
 import { conflict, forbidden, invalid, notFound, type Problem, ServiceError } from '../../errors.ts';
 import { errorBody } from '../../http/reply.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
-import type { RecordRow } from '../row.ts';
-import { shape } from '../shape.ts';
+import { type RecordRow, shape } from '../row.ts';
 import { translateViolation } from '../write/constraints.ts';
 import { inTransaction, MAX_ATTEMPTS, type WriteContext, type WritingInTransaction } from '../write/context.ts';
 import { applyBatch, applyIndependently, type Batch, isRejection, RejectedItems, StaleDefinition } from './batch.ts';

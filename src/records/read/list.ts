@@ -14,7 +14,7 @@ import { toSql } from '../../expression/to-sql.ts';
 import { LIMITS } from '../../limits.ts';
 import { join, type Sql, sql } from '../../runtime/sql.ts';
 import type { RecordPage } from '../record.ts';
-import { shape } from '../shape.ts';
+import { shape } from '../row.ts';
 import { readSort, type SortKey, writeCursor } from './order.ts';
 import { fetchFromMatches, fetchPage, type PageRow, type Paging } from './page.ts';
 import { resolveRelations } from './resolve.ts';

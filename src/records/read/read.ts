@@ -9,7 +9,7 @@ import { catalogOf, entityFor } from '../../entities/catalog.ts';
 import { notFound } from '../../errors.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import type { FlatRecord } from '../record.ts';
-import { etagOf, shape } from '../shape.ts';
+import { etagOf, shape } from '../row.ts';
 import { findRow } from './find.ts';
 import { depthOf, readProjection } from './list.ts';
 import { resolveRelations } from './resolve.ts';

@@ -13,8 +13,7 @@ import { toSql } from '../../expression/to-sql.ts';
 import { LIMITS } from '../../limits.ts';
 import { EMPTY, sql } from '../../runtime/sql.ts';
 import type { FlatRecord } from '../record.ts';
-import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
-import { shape } from '../shape.ts';
+import { RECORD_COLUMNS, type RecordRow, shape } from '../row.ts';
 
 /** Replaces ids by records in `items`, up to `depth` levels. 400 when that would expand too many records. */
 export async function resolveRelations(

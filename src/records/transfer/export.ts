@@ -14,8 +14,7 @@ import { LIMITS } from '../../limits.ts';
 import { sql } from '../../runtime/sql.ts';
 import { type ListInput, readProjection, select } from '../read/list.ts';
 import { orderBy, readSort } from '../read/order.ts';
-import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
-import { shape } from '../shape.ts';
+import { RECORD_COLUMNS, type RecordRow, shape } from '../row.ts';
 import { csvLine } from './csv.ts';
 
 export type Format = 'csv' | 'ndjson';

@@ -4,7 +4,7 @@
 import { createHmac } from 'node:crypto';
 import type { RecordEventType, RecordRow } from '../../events/event.ts';
 import type { PublishedEntity } from '../../events/publication.ts';
-import { shape } from '../../records/shape.ts';
+import { shape } from '../../records/row.ts';
 
 export interface WebhookEvent {
   eventId: string;
