@@ -1,7 +1,6 @@
 // MCP tools for entities and records, which call the operations of the REST interface. Their events are marked
 // `triggered_by: mcp`. Failures are those of the operations: 400, 403, 404, 409 by their codes.
 // Contract: decisions#mcp.
-
 import { Type } from '@sinclair/typebox';
 import { listEntities } from '../entities/entities.ts';
 import { EntitySchema } from '../entities/routes.ts';
@@ -10,10 +9,8 @@ import { LIMITS } from '../limits.ts';
 import { listRecords } from '../records/read/list.ts';
 import { readRecord } from '../records/read/read.ts';
 import { RecordPageSchema, RecordSchema, ValuesSchema } from '../records/record.ts';
-
 import { shape } from '../records/row.ts';
 import { autocommit } from '../records/write/context.ts';
-
 import { createRecord, deleteRecord, updateRecord, type Written } from '../records/write/write.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { ADDS, defineTool, EntityName, READS, REPLACES, type Tool, toolInput } from './tool.ts';

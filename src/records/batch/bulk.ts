@@ -1,7 +1,6 @@
 // Up to 1,000 creations, changes and deletions in one request: all or nothing, or each by itself. Consecutive
 // operations of one kind are one batch. Failures: an atomic request is a 400 that names each operation that fails.
 // Contract: decisions#bulk.
-
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
 import type { App } from '../../app.ts';

@@ -1,7 +1,6 @@
 // Finding records by id as a caller sees them, and evaluating a condition on a row. A row outside the caller's rows is
 // not found, like one that does not exist.
 // Contract: decisions#writes-within-a-role.
-
 import type { AccessScope } from '../../entities/access-scope.ts';
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';

@@ -1,7 +1,6 @@
 // Lists records: filters, search, sorting, pages by number or cursor, and an exact total. One statement
 // returns the page with the entity's counters, or, for a condition that may match few records, the page with its
 // total. Contract: interface#list, decisions#lists.
-
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';

@@ -1,7 +1,6 @@
 // Reads one record by id within the caller's access scope, with its entity tag.
 // Failures: 403 without the right to read, 404 for a record that does not exist for the caller.
 // Contract: interface#records, decisions#records.
-
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { accessScopeOf } from '../../entities/access-scope.ts';

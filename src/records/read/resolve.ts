@@ -1,7 +1,6 @@
 // Expands relations: an id is replaced by the flat record, with one statement per target entity and level. The
 // id of a record that the caller may not read stays. Failures: 400 beyond the limits of an answer.
 // Contract: decisions#resolve.
-
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
 import type { App } from '../../app.ts';

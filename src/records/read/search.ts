@@ -1,7 +1,6 @@
 // Full-text search. The positions of a record's search terms are the numbers of the fields that contain them, so one
 // index serves every caller; for a caller with hidden fields the query also checks the positions.
 // Contract: decisions#search.
-
 import type { AccessScope } from '../../entities/access-scope.ts';
 import { specOf } from '../../entities/field-types.ts';
 import { searchTerms } from '../../entities/search-vector.ts';

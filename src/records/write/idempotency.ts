@@ -1,7 +1,6 @@
 // `Idempotency-Key`: for 24 hours the same key and body replays the first response. The response is stored in the
 // transaction of the change, so a crash keeps both or neither.
 // Contract: decisions#idempotency.
-
 import type { TenantCaller } from '../../access/caller.ts';
 import { restrictionOn } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
