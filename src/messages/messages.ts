@@ -16,7 +16,6 @@ import { isUuid, newId } from '../runtime/ids.ts';
 import { type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
 
 const { chainDepthMax } = LIMITS.rules;
-
 const { nameMax, subjectMax, bodyMax } = LIMITS.message;
 const Depth = Type.Integer({ minimum: 0, maximum: chainDepthMax, examples: [0] });
 const Agent = Type.String({ examples: ['order-agent'] });
@@ -25,7 +24,7 @@ const Body = text(bodyMax, { examples: ['The carrier has not answered since Mond
 const PrioritySchema = oneOf(PRIORITIES, { examples: ['normal'] });
 const Head = {
   message_id: Uuid,
-  from_agent: nullable(Agent, { description: 'null where no bot sent it' }),
+  from_agent: nullable(Agent, { description: 'null when the sender is not a bot' }),
   to_agent: Agent,
   subject: Subject,
   priority: PrioritySchema,
@@ -41,7 +40,7 @@ export const MessageSchema = Type.Object({ ...Head, body: Body }, { $id: 'Messag
 export type Message = Static<typeof MessageSchema>;
 export const SentMessageSchema = Type.Object({ message_id: Uuid, chain_depth: Depth });
 export type SentMessage = Static<typeof SentMessageSchema>;
-/** The service decides who sends, and how deep in a chain. */
+/** The service determines sender and depth; both members are accepted and ignored. */
 export const NewMessage = closed({
   to_agent: text(nameMax, { description: 'a bot, by name or id', examples: ['order-agent'] }),
   subject: Subject,

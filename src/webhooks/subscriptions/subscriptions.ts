@@ -14,7 +14,7 @@ import { isUuid, newId } from '../../runtime/ids.ts';
 import { identifier, join, type Sql, sql } from '../../runtime/sql.ts';
 import { resolveReceiver, urlFault } from '../transport/receiver.ts';
 
-const { urlMax, secretMax, descriptionMax } = LIMITS.webhook;
+const { urlMax, secretMax, descriptionMax, subscriptionsMax } = LIMITS.webhook;
 export const EventType = oneOf(RECORD_EVENTS);
 export const SubscriptionSchema = Type.Object(
   {
@@ -55,7 +55,7 @@ const Members = {
 };
 export const NewSubscription = closed({ entity_name: Type.String({ examples: ['task'] }), ...Members });
 export type NewSubscription = Static<typeof NewSubscription>;
-/** Members left out stay as they are; null clears. A subscription may be sent back as it was answered. */
+/** Omitted members keep their value; null clears one. A subscription may be sent back as returned. */
 export const SubscriptionChange = Type.Partial(
   closed({
     entity_name: Type.String({ error: 'cannot be changed', examples: ['task'] }),
@@ -67,8 +67,6 @@ export const SubscriptionChange = Type.Partial(
   }),
 );
 export type SubscriptionChange = Static<typeof SubscriptionChange>;
-
-const { subscriptionsMax } = LIMITS.webhook;
 
 const COLUMNS = sql`id, entity as entity_name, event_types, url, description, is_active, secret is not null as has_secret,
   created_at, updated_at`;
@@ -176,7 +174,7 @@ export async function findSubscription(app: App, caller: TenantCaller, id: strin
   return row;
 }
 
-/** The members in their stored form: event types once each and in their order, no empty secret. */
+/** The members in stored form: event types unique and ordered, an empty secret as null. */
 function stored<T extends SubscriptionChange>({ event_types: types, secret, ...members }: T) {
   const event_types = types && RECORD_EVENTS.filter((type) => types.includes(type));
   return { ...members, event_types, secret: secret === '' ? null : secret };
