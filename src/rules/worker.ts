@@ -18,7 +18,7 @@ import { startWorker, type Worker } from '../runtime/worker.ts';
 import { TENANT_COLUMNS, type Tenant, type TenantRow, toTenant } from '../tenants/tenants.ts';
 import { perform, type RuleRun, runCause } from './actions.ts';
 
-/** Parallel runs in one process, and the runs of each before the worker checks for its stop. */
+/** Parallel loops in a process, and the runs of each loop in one round. */
 const CONCURRENCY = 4;
 const ROUND_RUNS = 100;
 const POLL_MS = 1_000;
