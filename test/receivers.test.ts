@@ -2,7 +2,7 @@
 // signed event once, accept its repetition without handling it again, and refuse a signature that does not fit.
 // Contract: interface#webhooks.
 import { afterAll, describe, expect, test } from 'bun:test';
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { createHmac } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
@@ -13,11 +13,16 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { page } from './support/markdown.ts';
 
 const SECRET = 'a shared secret';
-const PROGRAMS: Record<string, (port: number) => { needs: string; command: string[]; forgets?: true }> = {
-  js: () => ({ needs: Bun.which('node') ? 'node' : process.execPath, command: ['receiver.mjs'] }),
-  python: () => ({ needs: 'python3', command: ['receiver.py'] }),
-  go: () => ({ needs: 'go', command: ['run', 'receiver.go'] }),
-  php: (port) => ({ needs: 'php', command: ['-S', `127.0.0.1:${port}`, 'receiver.php'], forgets: true }),
+const NODE = Bun.which('node') ?? process.execPath;
+
+/** `forgets`: the program has no memory between requests. */
+type Program = { needs: string; build?: string[]; command: string[]; forgets?: true };
+
+const PROGRAMS: Record<string, (port: number) => Program> = {
+  js: () => ({ needs: NODE, command: [NODE, 'receiver.mjs'] }),
+  python: () => ({ needs: 'python3', command: ['python3', 'receiver.py'] }),
+  go: () => ({ needs: 'go', build: ['build', 'receiver.go'], command: ['./receiver'] }),
+  php: (port) => ({ needs: 'php', command: ['php', '-S', `127.0.0.1:${port}`, 'receiver.php'], forgets: true }),
 };
 const BODY = JSON.stringify({ id: 'evt_1', event: 'record.created', entity: 'tasks', record_id: 'rec_1', data: {} });
 
@@ -56,14 +61,16 @@ function signature(body: string, secret: string): string {
 
 async function start(language: string) {
   const port = await freePort();
-  const { needs, command, forgets = false } = (PROGRAMS[language] as (typeof PROGRAMS)[string])(port);
+  const { needs, build, command, forgets = false } = (PROGRAMS[language] as (port: number) => Program)(port);
   const directory = await mkdtemp(join(tmpdir(), 'svc-receiver-'));
   directories.push(directory);
   const text = blocks.find((block) => block.language === language)?.text ?? '';
   await writeFile(join(directory, `receiver.${language === 'js' ? 'mjs' : language.replace('python', 'py')}`), text);
   const { PATH = '', HOME = '' } = process.env;
   const env = { PATH, HOME, PORT: String(port), SECRET };
-  const child = spawn(needs, command, { cwd: directory, env, stdio: ['ignore', 'pipe', 'ignore'] });
+  if (build) spawnSync(needs, build, { cwd: directory });
+  const [program = '', ...parameters] = command;
+  const child = spawn(program, parameters, { cwd: directory, env, stdio: ['ignore', 'pipe', 'ignore'] });
   children.add(child);
   let said = '';
   child.stdout.on('data', (piece) => {
