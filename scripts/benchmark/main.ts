@@ -5,6 +5,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { measureAgainst } from './against-rows.ts';
 import { fillBare } from './bare-store.ts';
 import { bareWorkloads, otherBareWorkloads } from './bare-workloads.ts';
 import { pinSelf, startServer } from './children.ts';
@@ -68,6 +69,7 @@ async function bench(options: Options): Promise<number> {
 /** Measures the rows that need the filled tables. */
 async function measureRecords(run: Run): Promise<Pick<Report, 'rows' | 'gauges' | 'bare'>> {
   const { options, scratch, directory } = run;
+  if (options.against !== null) return { ...(await measureAgainst(run, options.against)), bare: [] };
   const bare = await startBare(options, scratch, directory);
   const measured = options.self
     ? await measureSelf(bare, options, scratch, directory)

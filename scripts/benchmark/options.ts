@@ -47,13 +47,15 @@ export interface Options {
   json: string | null;
   /** Compare the bare handler with a second instance of it: the distance of the ratios from 1.0 is the noise. */
   self: boolean;
+  /** Another checkout of this project to compare the service with, instead of the bare handler. */
+  against: string | null;
   databaseUrl: string;
   redisUrl: string;
 }
 
 const NUMBERS = { '--records': 100_000, '--rounds': 5, '--seconds': 3, '--connections': 16 } as const;
 const OPTIONAL_NUMBERS = { '--scale': 1_000_000, '--tenants': 1_000, '--events': 10_000 } as const;
-const TEXTS = ['--only', '--json'] as const;
+const TEXTS = ['--only', '--json', '--against'] as const;
 const NAMES_INDENT = 20;
 const NAME_COLUMNS = 90;
 
@@ -75,6 +77,7 @@ Options:
   --events [N]      also measure events; drain a backlog of N deliveries (10000)
   --json FILE       also write the result as JSON
   --self            compare the bare handler with itself: shows the noise
+  --against DIR     compare the service with that of another checkout, instead of the bare handler
   --help            prints this`;
 
 function wrapped(names: readonly string[]): string {
@@ -111,6 +114,7 @@ export function readOptions(argv: readonly string[], env: Record<string, string 
     events: events ?? optional('--events'),
     json: given.get('--json') ?? null,
     self: given.has('--self'),
+    against: given.get('--against') ?? null,
     databaseUrl: env.DATABASE_URL ?? 'postgres://postgres@127.0.0.1:5432/postgres',
     redisUrl: env.REDIS_URL ?? 'redis://127.0.0.1:6379',
   };

@@ -1,5 +1,5 @@
-// The databases of the run: two on the given Postgres, and an empty numbered database of the given Redis. The clean-up
-// removes them. Parallel queries are off in both: parallel workers exit before their CPU can be read, and on one core
+// The databases of the run on the given Postgres, and empty numbered databases of the given Redis. The clean-up removes
+// them. Parallel queries are off in both: parallel workers exit before their CPU can be read, and on one core
 // they help neither side.
 
 import { Redis } from 'ioredis';
@@ -10,16 +10,28 @@ import type { Options } from './options.ts';
 
 const HIGHEST_REDIS_DATABASE = 15;
 
-export interface Scratch {
-  /** Names of the two databases, and their addresses. */
-  bare: { database: string; url: string };
-  service: { database: string; url: string };
+/** A database by its name and address. */
+interface ScratchDatabase {
+  database: string;
+  url: string;
+}
+
+/** What one service needs. */
+export interface ServiceStore extends ScratchDatabase {
   redisUrl: string;
+}
+
+export interface Scratch {
+  bare: ScratchDatabase;
+  service: ScratchDatabase;
+  redisUrl: string;
+  /** For a second service beside the first. */
+  openSecondStore(): Promise<ServiceStore>;
   postmaster: number;
   versions: { postgres: string; redis: string };
   /** Cumulative CPU of Redis in microseconds. */
   redisCpu(): Promise<number>;
-  /** `vacuum (analyze)` of both databases, so that autovacuum does not run in a measured round. */
+  /** `vacuum (analyze)` of the databases, so that autovacuum does not run in a measured round. */
   vacuum(): Promise<void>;
 }
 
@@ -36,20 +48,31 @@ export async function openScratch(options: Options, cleanup: Cleanup): Promise<S
   const name = `svc_bench_${process.pid}`;
   const service = await createDatabase(admin, options.databaseUrl, name, cleanup);
   const bare = await createDatabase(admin, options.databaseUrl, `${name}_bare`, cleanup);
+  const databases = [bare, service];
   return {
     bare,
     service,
     redisUrl: redis.url,
+    openSecondStore: async () => {
+      const second = await createDatabase(admin, options.databaseUrl, `${name}_second`, cleanup);
+      databases.push(second);
+      return { ...second, redisUrl: (await openRedis(options.redisUrl, cleanup, redis.number - 1)).url };
+    },
     postmaster: postmasterOf(facts?.pid),
     versions: { postgres: String(facts?.version).split(' ')[0] as string, redis: redis.version },
     redisCpu: redis.cpu,
     vacuum: async () => {
-      for (const { url } of [bare, service]) await vacuumDatabase(url);
+      for (const { url } of databases) await vacuumDatabase(url);
     },
   };
 }
 
-async function createDatabase(admin: postgres.Sql, url: string, database: string, cleanup: Cleanup) {
+async function createDatabase(
+  admin: postgres.Sql,
+  url: string,
+  database: string,
+  cleanup: Cleanup,
+): Promise<ScratchDatabase> {
   cleanup.later(`drop database ${database}`, () => admin.unsafe(`drop database if exists "${database}" with (force)`));
   await admin.unsafe(`create database "${database}"`);
   await admin.unsafe(`alter database "${database}" set max_parallel_workers_per_gather = 0`);
@@ -64,28 +87,28 @@ async function vacuumDatabase(url: string): Promise<void> {
   await sql.end();
 }
 
-/** Takes the highest numbered empty database, which can be emptied afterwards without losing data. */
-async function openRedis(url: string, cleanup: Cleanup) {
+/** Takes the highest numbered empty database up to `highest`, which can be emptied afterwards without losing data. */
+async function openRedis(url: string, cleanup: Cleanup, highest = HIGHEST_REDIS_DATABASE) {
   const redis = new Redis(url, { lazyConnect: true, maxRetriesPerRequest: 1, retryStrategy: () => null });
   redis.on('error', () => {});
   await redis.connect().catch((error: Error) => {
     throw new Error(`no Redis at REDIS_URL (${hostOf(url)}): ${error.message}`);
   });
   cleanup.later('close Redis', () => redis.quit());
-  const number = await emptyDatabase(redis);
+  const number = await emptyDatabase(redis, highest);
   cleanup.later('empty the Redis database', () => redis.flushdb());
   const own = new URL(url);
   own.pathname = `/${number}`;
   const version = /redis_version:(\S+)/.exec(await redis.info('server'))?.[1] ?? 'unknown';
-  return { url: own.toString(), version, cpu: () => redisCpu(redis) };
+  return { url: own.toString(), number, version, cpu: () => redisCpu(redis) };
 }
 
-async function emptyDatabase(redis: Redis): Promise<number> {
-  for (let number = HIGHEST_REDIS_DATABASE; number > 0; number--) {
+async function emptyDatabase(redis: Redis, highest: number): Promise<number> {
+  for (let number = highest; number > 0; number--) {
     await redis.select(number);
     if ((await redis.dbsize()) === 0) return number;
   }
-  throw new Error('no empty database among 1 to 15 of the Redis given');
+  throw new Error(`no empty database among 1 to ${highest} of the given Redis`);
 }
 
 async function redisCpu(redis: Redis): Promise<number> {

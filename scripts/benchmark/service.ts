@@ -3,6 +3,7 @@
 // Fails with an ApiError when a call is refused.
 
 import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
 import { Api } from './api.ts';
 import { startServer } from './children.ts';
 import type { Cleanup } from './cleanup.ts';
@@ -33,8 +34,9 @@ export function serviceEnv(dataDir: string, urls?: { database: string; redis: st
   return urls ? { ...own, DATABASE_URL: urls.database, REDIS_URL: urls.redis } : own;
 }
 
-export function startService(env: ServiceEnv, cleanup: Cleanup) {
-  return startServer('src/main.ts', { ...env }, `${env.DATA_DIR}/service-${Date.now()}.log`, cleanup);
+/** Starts the service of this checkout, or of another one. */
+export function startService(env: ServiceEnv, cleanup: Cleanup, checkout = '.') {
+  return startServer(join(checkout, 'src/main.ts'), { ...env }, `${env.DATA_DIR}/service-${Date.now()}.log`, cleanup);
 }
 
 /** Creates a tenant; resolves to its owner key. */
