@@ -1,6 +1,6 @@
-// The process: configuration, database, broker, log, and the announcements of changes. Every
-// operation takes it first. Opened once, closed in order. Fails to open when Postgres cannot be
-// reached or a migration does not apply. Contract: decisions#configuration, decisions#operations.
+// The process: configuration, database, broker, log, cache invalidation, mail, metrics. The first argument of
+// every operation. Opened once, closed in order. Fails to open when Postgres is unavailable or a migration
+// fails. Contract: decisions#configuration, decisions#operations.
 import type { Config } from './config.ts';
 import type { Broker } from './runtime/broker/broker.ts';
 import { MemoryBroker } from './runtime/broker/memory.ts';
@@ -19,16 +19,15 @@ export interface App {
   readonly log: Log;
   readonly invalidations: Invalidations;
   readonly mail: Mail;
-  /** What the process counts and measures. */
   readonly metrics: Metrics;
   readonly tenantSchema: TenantSchema;
-  /** Where the service can be reached; links and the API document use it. Set once it listens. */
+  /** The public URL, for links and the API document. Set once the service listens. */
   address: string;
-  /** False until the service listens and once it drains: readiness answers 503. */
+  /** True while the service listens and is not shutting down; otherwise readiness answers 503. */
   isReady: boolean;
 }
 
-/** Opens database and broker and brings the platform schema up to date. `databaseUrl` is the real or the embedded one. */
+/** Opens database and broker and migrates the platform schema. `databaseUrl` is the real or the embedded one. */
 export async function createApp(config: Config, databaseUrl: string, log: Log): Promise<App> {
   const db = openDatabase({ url: databaseUrl, log });
   const broker = config.redisUrl === null ? new MemoryBroker(log) : new RedisBroker(config.redisUrl, 'svc:', log);
@@ -59,7 +58,7 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
   }
 }
 
-/** A value that each App has one of, made on first use: `const cacheOf = perApp((app) => new Cache(...))`. */
+/** A value per App, created on first use: `const cacheOf = perApp((app) => new Cache(...))`. */
 export interface PerApp<T> {
   (app: App): T;
   /** Sets or replaces the App's value. */
@@ -78,7 +77,7 @@ export function perApp<T>(make: (app: App) => T): PerApp<T> {
   return Object.assign(get, { set: (app: App, value: T) => void values.set(app, value) });
 }
 
-/** Sees to the mail that waits, then closes the broker, then the database. Workers and streams end before this. */
+/** Sends queued mail, then closes the broker and the database. Workers and streams must have ended. */
 export async function closeApp(app: App): Promise<void> {
   await app.mail.close();
   await app.broker.close();

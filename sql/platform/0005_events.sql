@@ -56,7 +56,7 @@ create table platform.stream_processes (
   heartbeat_at timestamptz not null default clock_timestamp()
 );
 
--- `entity` is a name; '' stands for everything of the tenant.
+-- `entity` is a name; '' is everything of the tenant.
 create table platform.stream_subscriptions (
   tenant_id uuid not null,
   entity text not null,

@@ -15,7 +15,7 @@ const HEALTH = {
   detail: describe({
     id: 'health',
     tag: 'Operations',
-    summary: 'Tell whether the process is up',
+    summary: 'Whether the process is running',
     isOpen: true,
     ok: [200, Status],
   }),
@@ -24,7 +24,7 @@ const READY = {
   detail: describe({
     id: 'ready',
     tag: 'Operations',
-    summary: 'Tell whether requests can be served',
+    summary: 'Whether the process can serve requests',
     isOpen: true,
     ok: [200, Status],
     errors: ['SERVICE_UNAVAILABLE'],

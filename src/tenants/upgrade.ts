@@ -11,7 +11,7 @@ import { migrateTenant, withTenantLock } from './provision.ts';
 /** Tenants migrated or repaired at once: the connections for slow work. */
 export const SCHEMA_CONCURRENCY = 2;
 
-/** Upgrades all tenants; resolves to how many this process upgraded. Rejects with 503 when the database is away. */
+/** Upgrades all tenants; resolves to how many this process upgraded. Rejects with 503 when the database is unavailable. */
 export async function upgradeTenants(app: App, signal: AbortSignal): Promise<number> {
   const latest = app.tenantSchema.migrations.length;
   const outdated = await app.db.slow.rows<{ id: string; slug: string }>(sql`

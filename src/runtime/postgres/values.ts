@@ -66,7 +66,7 @@ function arrayItem(item: unknown): string {
   if (Array.isArray(item)) return arrayLiteral(item);
   if (typeof item === 'number' || typeof item === 'boolean' || typeof item === 'bigint') return String(item);
   if (typeof item !== 'string')
-    throw new TypeError(`an array parameter holds ${item === undefined ? 'undefined' : typeof item}`);
+    throw new TypeError(`an array parameter contains ${item === undefined ? 'undefined' : typeof item}`);
   return `"${item.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`;
 }
 
