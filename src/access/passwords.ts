@@ -12,7 +12,7 @@ const SALT_BYTES = 16;
 const HASHING = Math.max(1, Math.floor(availableParallelism() / 2));
 /** About two seconds of work per slot. */
 const WAITING_MAX = 50 * HASHING;
-const gate = new Semaphore(HASHING, WAITING_MAX);
+const semaphore = new Semaphore(HASHING, WAITING_MAX);
 
 /** A hash that no password has; checking it takes as long as checking a real one. */
 const UNMATCHABLE = `scrypt$${COST.N}$${COST.r}$${COST.p}$${Buffer.alloc(SALT_BYTES).toString('base64')}$${Buffer.alloc(HASH_BYTES).toString('base64')}`;
@@ -37,5 +37,5 @@ function derive(password: string, salt: Buffer, bytes: number, cost: ScryptOptio
     new Promise((resolve, reject) => {
       scrypt(password.normalize('NFKC'), salt, bytes, cost, (error, key) => (error ? reject(error) : resolve(key)));
     });
-  return gate.run(hashed);
+  return semaphore.run(hashed);
 }

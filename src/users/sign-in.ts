@@ -49,7 +49,7 @@ export const DeveloperTokenSchema = Type.Object({
 export type DeveloperToken = Static<typeof DeveloperTokenSchema>;
 
 /** A storm of sign-ins takes no more of the database's connections than this; the rest waits, or is shed with 503. */
-const gate = new Semaphore(4, 100);
+const semaphore = new Semaphore(4, 100);
 
 /** A session token. 401 for a wrong or locked account, 403 for a suspended tenant, 429 past the address's share. */
 export async function signIn(app: App, request: Request, body: PasswordCredentials): Promise<SignedIn> {
@@ -87,7 +87,7 @@ async function prove(
 ): Promise<{ tenant: Tenant; person: SigningUser }> {
   await limitAttempts(app, request);
   const tenant = await openTenant(app, request);
-  return gate.run(async () => ({ tenant, person: await provenPerson(app, tenant, { email, password }) }));
+  return semaphore.run(async () => ({ tenant, person: await provenPerson(app, tenant, { email, password }) }));
 }
 
 async function provenPerson(app: App, tenant: Tenant, { email, password }: PasswordCredentials): Promise<SigningUser> {

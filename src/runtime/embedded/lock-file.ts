@@ -88,7 +88,7 @@ async function discard(path: string, stale: Owner | undefined, draft: string): P
 function answerWith(token: string): Promise<Server> {
   return new Promise((resolve, reject) => {
     const server = createServer((socket) => {
-      // The client closed early.
+      // A client that closes early is ignored.
       socket.on('error', () => socket.destroy());
       socket.end(token);
     });
