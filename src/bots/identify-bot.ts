@@ -1,5 +1,5 @@
-// A bot proves who it is: name and secret against a token for an hour. A wrong secret, an unknown name
-// and a locked bot are one 401; a revoked bot with its right secret gets 403.
+// Exchanges a bot's name and secret for a token of one hour. A wrong secret, an unknown name and a locked bot give
+// the same 401; a revoked bot with the right secret gets 403.
 // Contract: interface#identity, decisions#lockout.
 import { timingSafeEqual } from 'node:crypto';
 import { type Static, Type } from '@sinclair/typebox';
@@ -44,7 +44,7 @@ interface BotRow {
   revoked_at: string | null;
 }
 
-/** A token for the bot. 429 when the request's address has tried too often. */
+/** Issues a token for the bot. 429 past the limit of attempts per address. */
 export async function identifyBot(
   app: App,
   caller: TenantCaller,
@@ -72,10 +72,10 @@ function findBot(app: App, tenantId: string, name: string): Promise<BotRow[]> {
     where tenant_id = ${tenantId}::uuid and name = ${name}`);
 }
 
-const NOBODY = '00'.repeat(32);
+const UNMATCHABLE = '00'.repeat(32);
 
-/** Takes the same time whether there is such a bot or not. */
+/** Takes the same time whether the bot exists or not. */
 function isSecretOf(bot: BotRow | undefined, secret: string): boolean {
-  const isSame = timingSafeEqual(Buffer.from(bot?.secret_hash ?? NOBODY, 'hex'), sha256(secret));
+  const isSame = timingSafeEqual(Buffer.from(bot?.secret_hash ?? UNMATCHABLE, 'hex'), sha256(secret));
   return isSame && bot !== undefined;
 }

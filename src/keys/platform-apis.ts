@@ -1,6 +1,6 @@
-// Platform APIs: what the platform keys of each role may do, as defined by a tenant admin. A change
-// holds for the keys at once: every key is announced, so that no process goes by an old definition.
-// Contract: interface#platform-key, decisions#keys.
+// Platform APIs: a tenant admin's definition of what the platform keys of each role may do. A change takes effect on
+// the API's keys on every process within a second.
+// Failures: 400 with every problem, 404, 409. Contract: interface#platform-key, decisions#keys.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import { lockRoles } from '../access/grants.ts';
@@ -46,7 +46,7 @@ export type PlatformApiChange = Static<typeof PlatformApiChange>;
 
 const COLUMNS = sql`id, name, slug, roles, permissions, created_at as "createdAt", updated_at as "updatedAt"`;
 
-/** Defines an API. 400 with every problem, 409 when the slug is taken. */
+/** Creates an API. 409 when the slug is taken. */
 export async function createPlatformApi(
   app: App,
   caller: TenantCaller,
@@ -79,7 +79,7 @@ export async function getApi(app: App, caller: TenantCaller, id: string): Promis
   return row;
 }
 
-/** Changes the members given. Keys whose role is not the API's any more may do nothing. */
+/** Changes the given members. Keys whose role the API no longer has lose all permissions. */
 export async function updateApi(
   app: App,
   caller: TenantCaller,
@@ -100,7 +100,7 @@ export async function updateApi(
     }),
   );
   if (row === undefined) throw notFound('API');
-  await announceKeys(app, await keyHashes(app, id));
+  await invalidateKeys(app, await keyHashes(app, id));
   return row;
 }
 
@@ -113,13 +113,13 @@ async function refusingTakenSlug<T>(slug: unknown, change: () => Promise<T>): Pr
   }
 }
 
-/** Removes the API with all its keys, at once. */
+/** Deletes the API and all its keys. */
 export async function deleteApi(app: App, caller: TenantCaller, id: string): Promise<void> {
   await getApi(app, caller, id);
   const hashes = await keyHashes(app, id);
   await app.db.rows(sql`
     delete from platform.apis where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`);
-  await announceKeys(app, hashes);
+  await invalidateKeys(app, hashes);
 }
 
 /**
@@ -150,6 +150,6 @@ async function keyHashes(app: App, apiId: string): Promise<string[]> {
   return rows.map(({ hash }) => hash);
 }
 
-async function announceKeys(app: App, hashes: readonly string[]): Promise<void> {
+async function invalidateKeys(app: App, hashes: readonly string[]): Promise<void> {
   await Promise.all(hashes.map((hash) => app.invalidations.publish('credential', hash)));
 }

@@ -1,5 +1,5 @@
-// Making an invitation, of a member or with a platform code, and mailing its link when it has an
-// addressee. The token is in the answer and in the mail; what is stored is its hash.
+// Creates invitations, of members and with platform codes, and mails the link when there is an addressee. The token
+// appears in the answer and the mail; its hash is stored.
 // Contract: interface#invitation, decisions#invitations.
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
@@ -12,13 +12,13 @@ const PREFIX = 'svc_inv_';
 
 export interface InvitationInput {
   kind: 'member' | 'platform';
-  /** Null for a platform code, which makes a tenant. */
+  /** Null for a platform code, which creates a tenant. */
   tenant: Tenant | null;
-  /** Locks the invitation to this address, and mails the link there. */
+  /** The only address that may accept; the link is mailed there. */
   email: string | null;
-  /** What the invited person becomes. */
+  /** The role of the invited user. */
   role: string;
-  /** Id of the credential or person that invites; null for the super-admin. */
+  /** The id of the inviting credential or user; null for the super-admin. */
   inviter: string | null;
   expiresInDays?: number | undefined;
 }
@@ -35,19 +35,16 @@ export interface NewInvitation {
   createdAt: string;
 }
 
-/**
- * Makes an invitation, in one transaction with what `admits` checks. The mail, if any, is seen to later and never fails
- * this.
- */
+/** Creates an invitation in one transaction with the checks of `requireAllowed`. A mail that fails does not fail this. */
 export async function createInvitation(
   app: App,
   input: InvitationInput,
-  admits: (tx: Tx) => Promise<void> = async () => undefined,
+  requireAllowed: (tx: Tx) => Promise<void> = async () => undefined,
 ): Promise<NewInvitation> {
   const { kind, tenant, email, role, inviter, expiresInDays = LIMITS.invitation.daysDefault } = input;
   const token = newToken(PREFIX);
   const row = await app.db.begin(async (tx) => {
-    await admits(tx);
+    await requireAllowed(tx);
     return tx.first<{ id: string; expires_at: string; created_at: string }>(sql`
       insert into platform.invitations (id, hash, kind, tenant_id, email, role, inviter, expires_at)
       values (${newId()}::uuid, decode(${sha256(token).toString('hex')}, 'hex'), ${kind}, ${tenant?.id ?? null}::uuid,
@@ -60,7 +57,7 @@ export async function createInvitation(
   return { id, token, inviteUrl, email, role, expiresAt, createdAt };
 }
 
-/** Where links in mails begin. */
+/** The base address of links in mails. */
 export function linkBase(app: App): string {
   return app.config.appUrl ?? app.address;
 }
@@ -69,6 +66,6 @@ function invitationText(tenant: Tenant | null, url: string, expiresAt: string): 
   const to = tenant === null ? 'set up a new tenant' : `join ${tenant.name}`;
   return {
     subject: `Invitation to ${to}`,
-    text: `You are invited to ${to}.\n\nAccept the invitation here:\n${url}\n\nIt is valid until ${expiresAt}. Do not pass this link on.\n`,
+    text: `You are invited to ${to}.\n\nAccept the invitation here:\n${url}\n\nIt is valid until ${expiresAt}. Do not forward this link.\n`,
   };
 }

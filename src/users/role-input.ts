@@ -1,5 +1,5 @@
-// What a request may say about a role, checked against the tenant's entities: operations by entity,
-// view or agent, and for each entity the fields and rows that the role is restricted to.
+// A role in request bodies, checked against the tenant's entities: operations by resource, and the fields and rows
+// that the role is restricted to in each entity. 400 names every problem.
 // Contract: interface#role, decisions#roles.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';

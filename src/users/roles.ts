@@ -1,6 +1,6 @@
-// A tenant's roles: list, add, change, delete. Users and keys look their role up anew for each
-// request, so a change acts on all of them at once, on every process.
-// Failures: 400 with every problem, 404, 409 for a taken name, a system role, or one that is in use.
+// The roles of a tenant: list, add, change, delete. Users and keys refer to roles, so a change affects all of them,
+// on every process within a second.
+// Failures: 400 with every problem, 404, 409 for a taken name, a system role, or a role in use.
 // Contract: decisions#roles.
 import type { TenantCaller } from '../access/caller.ts';
 import { lockEntities } from '../access/grants.ts';
@@ -47,7 +47,7 @@ export async function addRole(app: App, caller: TenantCaller, body: NewRole): Pr
   return getRole(app, caller, name);
 }
 
-/** Changes what is in the body; `permissions` and `entities` are replaced whole. A name stays. */
+/** Changes the members in the body; `permissions` and `entities` are replaced as a whole. The name is fixed. */
 export async function changeRole(app: App, caller: TenantCaller, name: string, body: RoleChange): Promise<Role> {
   const { tenant } = caller;
   await getRole(app, caller, name);
@@ -72,7 +72,7 @@ export async function changeRole(app: App, caller: TenantCaller, name: string, b
   return getRole(app, caller, name);
 }
 
-/** Deletes a role that nobody has. Returns its id. */
+/** Deletes a role that is not in use. Returns its id. */
 export async function removeRole(app: App, { tenant }: TenantCaller, name: string): Promise<string> {
   const id = await app.db.begin(async (tx) => {
     const role = await tx.first<{ id: string; is_system: boolean }>(sql`
@@ -95,7 +95,7 @@ interface Uses {
   keys: number;
 }
 
-/** Who has the role or may come to have it, with counts. A platform API is one: its keys would lose their confines. */
+/** The uses of a role, with counts. A platform API is one: without the role its keys would lose their restrictions. */
 async function usesOf(tx: Tx, { id: tenantId, ...tenant }: Tenant, name: string, roleId: string): Promise<string[]> {
   const ofTenant = sql`tenant_id = ${tenantId}::uuid`;
   const uses = await tx.first<Uses>(sql`
@@ -110,11 +110,11 @@ async function usesOf(tx: Tx, { id: tenantId, ...tenant }: Tenant, name: string,
       ) + (select count(*) from platform.platform_keys
         where ${ofTenant} and role = ${name} and revoked_at is null and (expires_at is null or expires_at > now())
       ) as keys`);
-  const words = { users: 'users', invitations: 'invitations', apis: 'platform APIs', keys: 'keys' } as const;
-  return Object.entries(words)
-    .map(([kind, word]) => ({ count: uses?.[kind as keyof Uses] ?? 0, word }))
+  const labels = { users: 'users', invitations: 'invitations', apis: 'platform APIs', keys: 'keys' } as const;
+  return Object.entries(labels)
+    .map(([kind, label]) => ({ count: uses?.[kind as keyof Uses] ?? 0, label }))
     .filter(({ count }) => count > 0)
-    .map(({ count, word }) => `${word}: ${count}`);
+    .map(({ count, label }) => `${label}: ${count}`);
 }
 
 function rolesTable({ schema }: Tenant): Sql {

@@ -1,7 +1,6 @@
-// What people do for themselves: register, have a forgotten password replaced, change their own. The
-// first two only where the tenant's settings say so; whether a tenant is unknown, suspended or has it
-// switched off gets one and the same 403. A new password ends all the user's tokens.
-// Contract: interface#identity, decisions#identity.
+// Self-service of users: registration, reset of a forgotten password, change of a password. The first two depend on
+// the tenant's settings; an unknown, suspended or unwilling tenant gets the same 403. A new password ends all
+// tokens of the user. Contract: interface#identity, decisions#identity.
 import type { Static } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import { factsOf } from '../access/credential-kinds.ts';
@@ -35,7 +34,7 @@ export const PasswordReset = open({
 });
 export const PasswordChange = open({ currentPassword: TypedPassword, newPassword: Password });
 
-/** Adds the person who asks as a viewer, whatever else the body says. 409 for a taken address, 429 past 20 a minute. */
+/** Adds a user with the role viewer; a role in the body is ignored. 409 for a taken address, 429 past the limit. */
 export async function register(app: App, request: Request, body: Registration): Promise<Static<typeof PersonSchema>> {
   const tenant = await tenantWithSetting(app, request, 'selfRegistration');
   await limitAttempts(app, request, 'registrations');
@@ -45,7 +44,7 @@ export async function register(app: App, request: Request, body: Registration): 
   return { id: user.id, email: user.email, name: user.name, role: user.role };
 }
 
-/** Promises a mail. Whether there is such a user is found out later, so that the answer tells nothing. */
+/** Queues a mail. The user is looked up later, so that the answer does not reveal whether there is one. */
 export async function forgetPassword(
   app: App,
   request: Request,
@@ -57,7 +56,7 @@ export async function forgetPassword(
   return { sent: true };
 }
 
-/** The mail with a token, if there is such a user and it has not had too many of late. */
+/** The mail with a token; undefined for an unknown user, or past the limit of mails. */
 async function resetMail(app: App, tenant: Tenant, email: string): Promise<Message | undefined> {
   const user = await app.db.first<{ id: string; email: string }>(sql`
     select id, email from ${usersTable(tenant)} where lower(email) = lower(${email}) and is_active`);
@@ -72,7 +71,7 @@ async function resetMail(app: App, tenant: Tenant, email: string): Promise<Messa
   return {
     to: user.email,
     subject: `Your password at ${tenant.name}`,
-    text: `Somebody asked for a new password for this address at ${tenant.name}.\n\nChoose one here, within an hour:\n${linkBase(app)}/app/reset-password?token=${token}\n\nIf it was not you, do nothing.\n`,
+    text: `A new password was requested for this address at ${tenant.name}.\n\nSet it here within an hour:\n${linkBase(app)}/app/reset-password?token=${token}\n\nIf you did not request it, ignore this mail.\n`,
   };
 }
 
@@ -82,7 +81,7 @@ interface Reset {
   user_id: string;
 }
 
-/** Sets a new password with a mailed token, once. The token alone tells the tenant; a header must agree. 400 for a bad one. */
+/** Sets a new password with a mailed token, once. The token determines the tenant; a tenant header must agree. 400 for an invalid token. */
 export async function resetPassword(
   app: App,
   request: Request,
@@ -93,7 +92,7 @@ export async function resetPassword(
   const reset = await app.db.first<Reset>(sql`
     select id, tenant_id, user_id from platform.password_resets
     where hash = decode(${sha256(token).toString('hex')}, 'hex') and used_at is null and expires_at > now()`);
-  if (reset === undefined || (named !== null && named.id !== reset.tenant_id)) throw badToken();
+  if (reset === undefined || (named !== null && named.id !== reset.tenant_id)) throw invalidToken();
   const tenant = named ?? requireSetting(await tenantById(app, reset.tenant_id), 'passwordReset');
   const passwordHash = await hashPassword(password);
   await app.db.begin(async (tx) => {
@@ -106,19 +105,19 @@ export async function resetPassword(
       set password_hash = ${passwordHash}, token_version = token_version + 1, updated_at = now()
       where id = ${reset.user_id}::uuid and is_active
       returning id`);
-    if (used === undefined || user === undefined) throw badToken();
+    if (used === undefined || user === undefined) throw invalidToken();
     await invalidateResetTokens(tx, tenant, reset.user_id);
   });
   await app.invalidations.publish('user', `${tenant.id}:${reset.user_id}`);
   return { reset: true };
 }
 
-/** 403 for a caller that is not a person with a password of its own. */
+/** 403 unless the caller is a user, who has a password. */
 function requirePerson(caller: TenantCaller): void {
   if (factsOf(caller.kind).account !== 'user') throw forbidden('only a user has a password');
 }
 
-/** Changes the caller's own password. 403 for whoever is no user, 401 for a wrong current password, which counts as a failure. */
+/** Changes the caller's own password. 403 unless a user, 401 for a wrong current password, which counts as a failed attempt. */
 export async function changePassword(
   app: App,
   caller: TenantCaller,
@@ -146,25 +145,25 @@ export async function changePassword(
   return { changed: true };
 }
 
-/** Tokens mailed before the password changed mean nothing after it. */
+/** Reset tokens mailed before a change of password are invalid after it. */
 async function invalidateResetTokens(tx: Tx, tenant: Tenant, userId: string): Promise<void> {
   await tx.rows(sql`
     update platform.password_resets set used_at = now()
     where tenant_id = ${tenant.id}::uuid and user_id = ${userId}::uuid and used_at is null`);
 }
 
-function badToken(): ServiceError {
+function invalidToken(): ServiceError {
   return invalidField('token', 'is unknown, used or expired');
 }
 
-/** The tenant named by header or host, in which this is switched on. 400 when none is named. */
+/** The tenant named by header or host, if it has enabled the setting. 400 when none is named, 403. */
 async function tenantWithSetting(app: App, request: Request, which: SelfServiceSetting): Promise<Tenant> {
   const tenant = await namedTenantWithSetting(app, request, which);
   if (tenant === null) throw invalidField('X-Tenant-ID', 'name the tenant in this header');
   return tenant;
 }
 
-/** The same; null when none is named. */
+/** The same, but null when none is named. */
 async function namedTenantWithSetting(app: App, request: Request, which: SelfServiceSetting): Promise<Tenant | null> {
   try {
     const tenant = await namedTenant(app, request);
@@ -177,5 +176,5 @@ async function namedTenantWithSetting(app: App, request: Request, which: SelfSer
 
 function requireSetting(tenant: Tenant | null, which: SelfServiceSetting): Tenant {
   if (tenant?.status === 'active' && tenant.settings[which] === true) return tenant;
-  throw forbidden('this is not switched on in this tenant');
+  throw forbidden('this is not enabled in this tenant');
 }

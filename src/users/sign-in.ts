@@ -1,7 +1,6 @@
-// Signing in with e-mail address and password: a session token of 24 hours or a developer token of up
-// to a year. An unknown address, a wrong password and a locked account are told apart neither by the
-// answer nor, but for the lock, by the time it takes.
-// Contract: interface#identity, decisions#identity, decisions#lockout.
+// Sign-in with e-mail address and password, for a session token of 24 hours or a developer token of up to a year.
+// An unknown address, a wrong password and a locked account give the same answer; the first two also take the same
+// time. Failures: 400, 401, 403, 404, 429. Contract: interface#identity, decisions#lockout, decisions#tokens.
 
 import { type Static, Type } from '@sinclair/typebox';
 import type { TokenKind } from '../access/credential-kinds.ts';
@@ -48,18 +47,18 @@ export const DeveloperTokenSchema = Type.Object({
 });
 export type DeveloperToken = Static<typeof DeveloperTokenSchema>;
 
-/** A storm of sign-ins takes no more of the database's connections than this; the rest waits, or is shed with 503. */
+/** Concurrent sign-ins use this many database connections at most; the others wait, or get 503. */
 const semaphore = new Semaphore(4, 100);
 
-/** A session token. 401 for a wrong or locked account, 403 for a suspended tenant, 429 past the address's share. */
+/** A session token. 401 for wrong credentials or a locked account, 403 for a suspended tenant, 429 past the address's limit. */
 export async function signIn(app: App, request: Request, body: PasswordCredentials): Promise<SignedIn> {
-  const { tenant, person } = await prove(app, request, check(PasswordCredentials, body));
+  const { tenant, person } = await verify(app, request, check(PasswordCredentials, body));
   const { id, email, name, role } = person;
   const { token } = await issue(app, tenant, person, 'user', LIMITS.login.ttlS);
   return { token, user: { id, email, name, role } };
 }
 
-/** A developer token, with the rights of a session. Refusals as for `signIn`. */
+/** A developer token, with the rights of a session token. Failures as for `signIn`. */
 export async function issueDeveloperToken(
   app: App,
   request: Request,
@@ -67,30 +66,30 @@ export async function issueDeveloperToken(
 ): Promise<DeveloperToken> {
   const { ttl_days, ...credentials } = check(DeveloperTokenRequest, body);
   const ttlDays = ttl_days ?? daysDefault;
-  const { tenant, person } = await prove(app, request, credentials);
+  const { tenant, person } = await verify(app, request, credentials);
   const { id, email } = person;
   return { ...(await issue(app, tenant, person, 'developer', ttlDays * 86_400)), user: { id, email } };
 }
 
-/** The tenant that a request without a caller names. 400 without one, 404 for an unknown one, 403 when suspended. */
-async function openTenant(app: App, request: Request): Promise<Tenant> {
+/** The tenant that the request names. 400 without one, 404 for an unknown one, 403 for a suspended one. */
+async function requireNamedTenant(app: App, request: Request): Promise<Tenant> {
   const tenant = await namedTenant(app, request);
   if (tenant === null) throw invalidField('X-Tenant-ID', 'name the tenant in this header');
   if (tenant.status === 'suspended') throw forbidden('this tenant is suspended');
   return tenant;
 }
 
-async function prove(
+async function verify(
   app: App,
   request: Request,
   { email, password }: PasswordCredentials,
 ): Promise<{ tenant: Tenant; person: SigningUser }> {
   await limitAttempts(app, request);
-  const tenant = await openTenant(app, request);
-  return semaphore.run(async () => ({ tenant, person: await provenPerson(app, tenant, { email, password }) }));
+  const tenant = await requireNamedTenant(app, request);
+  return semaphore.run(async () => ({ tenant, person: await verifiedUser(app, tenant, { email, password }) }));
 }
 
-async function provenPerson(app: App, tenant: Tenant, { email, password }: PasswordCredentials): Promise<SigningUser> {
+async function verifiedUser(app: App, tenant: Tenant, { email, password }: PasswordCredentials): Promise<SigningUser> {
   const person = await app.db.first<SigningUser>(sql`
     select id, email, name, role, is_active, password_hash, token_version
     from ${usersTable(tenant)}

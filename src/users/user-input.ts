@@ -1,6 +1,6 @@
-// What a request may say about a user: address, name, role, password, and whether the user is active.
-// An admin's unknown members are faults; those of a person who registers are ignored.
-// Contract: decisions#users.
+// The members of a user in request bodies: address, name, role, password, isActive. 400 names every problem.
+// Unknown members are problems for admins; for a person who registers they are ignored, whatever role they name.
+// Contract: interface#user, decisions#users.
 import { type Static, Type } from '@sinclair/typebox';
 import { closed, closedChange, Ignored, open, optional } from '../http/schemas.ts';
 import { Email, Password, PersonName } from './person.ts';
@@ -23,6 +23,6 @@ export type NewUser = Static<typeof NewUser>;
 export const UserChange = closedChange({ ...Members, password: Password, isActive: Type.Boolean() });
 export type UserChange = Static<typeof UserChange>;
 
-/** A person who adds themselves. */
+/** A person who registers. */
 export const Registration = open({ email: Email, name: PersonName, password: Password });
 export type Registration = Static<typeof Registration>;

@@ -1,6 +1,6 @@
-// The people of a tenant: list, add, change, remove. An active owner always remains, whatever runs at
-// once: whoever takes one away first locks them all. What a person may do ends with the change, on
-// every process. Failures: 400 with every problem, 404, 409 for a taken address or the last owner.
+// The users of a tenant: list, add, change, remove. At least one active owner remains, also under concurrency:
+// every removal locks the owners first. A change of rights takes effect on every process within a second.
+// Failures: 400 with every problem, 404, 409 for a taken address or the last owner.
 // Contract: interface#user, decisions#users.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
@@ -64,7 +64,7 @@ export async function getUser(app: App, { tenant }: TenantCaller, id: string): P
   return row;
 }
 
-/** Adds a user, or, without a password, invites the person into the role named. */
+/** Adds a user or, without a password, sends an invitation to the role. */
 export async function addUser(app: App, caller: TenantCaller, body: NewUser): Promise<User | InvitedUser> {
   const { email, name, role, password } = check(NewUser, body);
   const { tenant, id: inviter } = caller;
@@ -83,7 +83,7 @@ export async function addUser(app: App, caller: TenantCaller, body: NewUser): Pr
   });
 }
 
-/** Stores a new, active user. 409 for an address that is taken. */
+/** Stores a new, active user. 409 for a taken address. */
 export async function insertUser(
   queries: Queries,
   tenant: Pick<Tenant, 'schema'>,
@@ -98,7 +98,7 @@ export async function insertUser(
   return row;
 }
 
-/** Changes a user. A new password or the end of `isActive` ends the user's tokens. */
+/** Changes a user. A new password and deactivation end the user's tokens. */
 export async function changeUser(app: App, caller: TenantCaller, id: string, body: UserChange): Promise<User> {
   if (!isUuid(id)) throw notFound('user');
   const { tenant } = caller;
@@ -107,7 +107,7 @@ export async function changeUser(app: App, caller: TenantCaller, id: string, bod
   const endsTokens = password !== undefined || isActive === false;
   const row = await app.db.begin(async (tx) => {
     if (role !== undefined) await lockRole(tx, tenant, role);
-    if ((role !== undefined && role !== 'owner') || isActive === false) await keepAnOwner(tx, tenant, id);
+    if ((role !== undefined && role !== 'owner') || isActive === false) await requireAnotherOwner(tx, tenant, id);
     if (email !== undefined) await requireEmailFree(tx, tenant, email, id);
     return tx.first<User>(sql`
       update ${usersTable(tenant)}
@@ -123,11 +123,11 @@ export async function changeUser(app: App, caller: TenantCaller, id: string, bod
   return row;
 }
 
-/** Removes a user, whose tokens end with it. Returns its id. */
+/** Removes a user and ends its tokens. Returns its id. */
 export async function removeUser(app: App, { tenant }: TenantCaller, id: string): Promise<string> {
   if (!isUuid(id)) throw notFound('user');
   const row = await app.db.begin(async (tx) => {
-    await keepAnOwner(tx, tenant, id);
+    await requireAnotherOwner(tx, tenant, id);
     await tx.rows(sql`
       delete from platform.password_resets where tenant_id = ${tenant.id}::uuid and user_id = ${id}::uuid`);
     return tx.first<{ id: string }>(sql`delete from ${usersTable(tenant)} where id = ${id}::uuid returning id`);
@@ -137,12 +137,12 @@ export async function removeUser(app: App, { tenant }: TenantCaller, id: string)
   return row.id;
 }
 
-/** 409 when the user is the only active owner. Locks the owners, so that two of them cannot go at once. */
-async function keepAnOwner(tx: Tx, tenant: Tenant, id: string): Promise<void> {
+/** 409 when the user is the only active owner. Locks the owners, so that the last two cannot be removed at once. */
+async function requireAnotherOwner(tx: Tx, tenant: Tenant, id: string): Promise<void> {
   const owners = await tx.rows<{ id: string }>(sql`
     select id from ${usersTable(tenant)} where role = 'owner' and is_active order by id for update`);
   const isOwner = owners.some((owner) => owner.id === id.toLowerCase());
-  if (isOwner && owners.length === 1) throw conflict('this is the last owner; make somebody else an owner first');
+  if (isOwner && owners.length === 1) throw conflict('this is the last owner; make another user an owner first');
 }
 
 async function requireEmailFree(tx: Tx, tenant: Tenant, email: string, exceptId?: string): Promise<void> {
