@@ -8,14 +8,14 @@ import { guard } from '../http/guard.ts';
 import { integerParameter } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
-import { open, Revoked } from '../http/schemas.ts';
+import { open } from '../http/schemas.ts';
+import { keyRoutes } from '../keys/key-routes.ts';
 import { LIMITS } from '../limits.ts';
 import {
-  AdminKeySchema,
+  ADMIN_KEYS,
   AuditEntrySchema,
   auditOf,
   createAdminKey,
-  IssuedAdminKey,
   listAdminKeys,
   NewAdminKey,
   revokeAdminKey,
@@ -25,27 +25,12 @@ const { auditDefault, auditMax } = LIMITS.adminKey;
 const TAG = 'Admin keys';
 const PATH = '/api/admin/platform/keys';
 
-const LIST = route({
-  id: 'listAdminKeys',
+const { LIST, CREATE, REVOKE } = keyRoutes(ADMIN_KEYS, {
   tag: TAG,
-  summary: 'List admin keys, revoked ones too',
-  access: 'admin-keys:read',
-  ok: [200, Type.Array(AdminKeySchema)],
-});
-const CREATE = route({
-  id: 'createAdminKey',
-  tag: TAG,
-  summary: 'Create an admin key',
-  access: 'admin-keys:create',
+  access: { list: 'admin-keys:read', create: 'admin-keys:create', revoke: 'admin-keys:write' },
   body: NewAdminKey,
-  ok: [201, IssuedAdminKey],
-});
-const REVOKE = route({
-  id: 'revokeAdminKey',
-  tag: TAG,
-  summary: 'Revoke an admin key',
-  access: 'admin-keys:write',
-  ok: [200, Revoked],
+  one: 'an admin key',
+  many: 'admin keys, including revoked ones',
 });
 const AUDIT = route({
   id: 'getAdminKeyAudit',
@@ -65,14 +50,7 @@ export function adminKeyRoutes(app: App) {
     .use(guard(app))
     .get(PATH, async () => ok(await listAdminKeys(app)), LIST)
     .post(PATH, async ({ caller, body }) => created(await createAdminKey(app, caller, body)), CREATE)
-    .delete(
-      `${PATH}/:id`,
-      async ({ caller, params }) => {
-        await revokeAdminKey(app, caller, params.id);
-        return ok({ id: params.id.toLowerCase(), revoked: true });
-      },
-      REVOKE,
-    )
+    .delete(`${PATH}/:id`, async ({ caller, params }) => ok(await revokeAdminKey(app, caller, params.id)), REVOKE)
     .get(
       `${PATH}/:id/audit`,
       async ({ params, query }) => ok(await auditOf(app, params.id, query.limit ?? auditDefault)),

@@ -7,30 +7,29 @@ import { keyMissing, writingKeyExists } from '../access/route-access.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
 import { check } from '../http/check.ts';
-import { closed, FutureTimestamp, nullable, optional, someOf, Timestamp, text, Uuid } from '../http/schemas.ts';
-import { type Issued, KeyTable } from '../keys/key-table.ts';
+import {
+  closed,
+  FutureTimestamp,
+  nullable,
+  optional,
+  type Revoked,
+  someOf,
+  Timestamp,
+  text,
+  Uuid,
+} from '../http/schemas.ts';
+import { KeyTable } from '../keys/key-table.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { jsonb, sql } from '../runtime/sql.ts';
 
 const Name = text(LIMITS.key.labelMax, { examples: ['deployment'] });
 const Scopes = someOf(['platform:read', 'platform:write', 'tenants:manage'], { examples: [['platform:read']] });
-const Shown = {
-  id: Uuid,
-  keyPrefix: Type.String({ examples: ['svc_adm_0f3a9c1d2'] }),
-  name: Name,
-  scopes: Scopes,
-  expiresAt: nullable(Timestamp),
-  createdAt: Timestamp,
-};
-export const AdminKeySchema = Type.Object(
-  { ...Shown, isActive: Type.Boolean({ examples: [true] }), lastUsedAt: nullable(Timestamp) },
-  { $id: 'AdminKey' },
-);
-export type AdminKey = Static<typeof AdminKeySchema>;
-export const IssuedAdminKey = Type.Object(
-  { ...Shown, key: Type.String({ description: 'shown once', examples: ['svc_adm_...'] }) },
-  { $id: 'IssuedAdminKey' },
+export const ADMIN_KEYS = new KeyTable(
+  'admin_key',
+  'AdminKey',
+  { name: Name, scopes: Scopes, expiresAt: nullable(Timestamp) },
+  { isActive: Type.Boolean({ examples: [true] }), lastUsedAt: nullable(Timestamp) },
 );
 export const NewAdminKey = closed({ name: Name, scopes: Scopes, expiresAt: optional(FutureTimestamp) });
 export type NewAdminKey = Static<typeof NewAdminKey>;
@@ -48,12 +47,6 @@ export const AuditEntrySchema = Type.Object(
 );
 export type AuditEntry = Static<typeof AuditEntrySchema>;
 
-const KEYS = new KeyTable<AdminKey>(
-  'admin_key',
-  sql`id, prefix as "keyPrefix", name, scopes, is_active as "isActive", last_used_at as "lastUsedAt",
-    expires_at as "expiresAt", created_at as "createdAt"`,
-);
-
 /** The audited actor when the super-admin acts without a key. */
 const SUPER_ADMIN = 'super_admin';
 
@@ -62,29 +55,27 @@ export async function createAdminKey(
   app: App,
   caller: Caller,
   body: NewAdminKey,
-): Promise<Static<typeof IssuedAdminKey>> {
+): Promise<Static<typeof ADMIN_KEYS.issuedSchema>> {
   const { name, scopes, expiresAt = null } = check(NewAdminKey, body);
-  const issued = await app.db.begin(async (tx) => {
+  return app.db.begin(async (tx) => {
     await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform.admin_keys'))`);
     if (caller.scopes === undefined && (await writingKeyExists(tx))) throw keyMissing();
     const values = { name: sql`${name}`, scopes: jsonb(scopes), expires_at: sql`${expiresAt}::timestamptz` };
-    const key = (await KEYS.issue(tx, values)) as Issued<AdminKey>;
+    const key = await ADMIN_KEYS.issue(tx, values);
     await tx.rows(sql`
       insert into platform.admin_key_audit (id, key_id, action, actor_id)
       values (${newId()}::uuid, ${key.id}::uuid, 'created', ${actorOf(caller)})`);
     return key;
   });
-  const { isActive: _, lastUsedAt: __, ...shown } = issued;
-  return shown;
 }
 
 /** All keys, revoked ones included, newest first, without their values. */
-export function listAdminKeys(app: App): Promise<AdminKey[]> {
-  return KEYS.list(app.db, sql`true`);
+export function listAdminKeys(app: App): Promise<Static<typeof ADMIN_KEYS.schema>[]> {
+  return ADMIN_KEYS.list(app.db, sql`true`);
 }
 
 /** Revokes with immediate effect: admin keys are not cached. 404 for an unknown or revoked key. */
-export async function revokeAdminKey(app: App, caller: Caller, id: string): Promise<void> {
+export async function revokeAdminKey(app: App, caller: Caller, id: string): Promise<Static<typeof Revoked>> {
   if (!isUuid(id)) throw notFound('key');
   const row = await app.db.first(sql`
     with revoked as (
@@ -95,6 +86,7 @@ export async function revokeAdminKey(app: App, caller: Caller, id: string): Prom
     select ${newId()}::uuid, id, 'revoked', ${actorOf(caller)} from revoked
     returning key_id`);
   if (row === undefined) throw notFound('key');
+  return { id: id.toLowerCase(), revoked: true };
 }
 
 /** The audit of a key, newest first, at most `limit` entries. 404 for an unknown key. */

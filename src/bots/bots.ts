@@ -11,7 +11,7 @@ import { catalogOf } from '../entities/catalog.ts';
 import { conflict, forbidden, notFound } from '../errors.ts';
 import { check } from '../http/check.ts';
 import { byNamedResource, Operations } from '../http/permissions.ts';
-import { closed, nullable, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
+import { closed, nullable, optional, type Revoked, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { jsonb, sql } from '../runtime/sql.ts';
@@ -95,13 +95,14 @@ export async function listBots(app: App, caller: TenantCaller): Promise<Bot[]> {
 }
 
 /** Revokes permanently; a revoked bot stays as it is. 404 for a bot of another tenant. */
-export async function revokeBot(app: App, caller: TenantCaller, id: string): Promise<void> {
+export async function revokeBot(app: App, caller: TenantCaller, id: string): Promise<Static<typeof Revoked>> {
   if (!isUuid(id)) throw notFound('bot');
   const row = await app.db.first(sql`
     update platform.bots set revoked_at = coalesce(revoked_at, now()), updated_at = now()
     where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid
     returning id`);
   if (row === undefined) throw notFound('bot');
+  return { id: id.toLowerCase(), revoked: true };
 }
 
 /** Replaces the secret; the old one is invalid at once. 404 for an unknown bot, 409 for a revoked one. */

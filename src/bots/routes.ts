@@ -69,10 +69,7 @@ export function botRoutes(app: App) {
     )
     .post(
       '/api/auth/bots/:id/revoke',
-      async ({ caller, params }) => {
-        await revokeBot(app, caller, params.id);
-        return ok({ id: params.id.toLowerCase(), revoked: true });
-      },
+      async ({ caller, params }) => ok(await revokeBot(app, caller, params.id)),
       REVOKE,
     )
     .post(

@@ -14,8 +14,7 @@ import { newId } from '../runtime/ids.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import { schemaOf } from '../tenants/tenants.ts';
-import { PersonSchema } from '../users/person.ts';
-import { Registration } from '../users/user-input.ts';
+import { PersonSchema, Registration } from '../users/person.ts';
 import { insertUser, type User } from '../users/users.ts';
 import { type FoundInvitation, findByToken, hasToken, IS_PENDING } from './invitations.ts';
 

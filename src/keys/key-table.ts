@@ -1,40 +1,56 @@
-// The stored keys of one kind: issue, list, change, revoke. A value appears in the answer that issues it and
-// nowhere else; the table holds its hash, and a prefix for lists. A revoked key keeps its row; every process
-// refuses it within a second. Failures: 404. Contract: decisions#keys, interface#credential-rules.
+// The keys of one kind, defined once: schemas, columns, and issue, list, change, revoke. A value appears in the
+// answer that issues it and nowhere else; the table stores its hash, and a prefix for lists. A revoked key keeps
+// its row; every process refuses it within a second. Failures: 404.
+// Contract: decisions#keys, interface#credential-rules.
+import { type Static, type TObject, type TProperties, type TString, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import { CREDENTIAL_KINDS, type KeyKind } from '../access/credential-kinds.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
+import { type Revoked, Timestamp, Uuid } from '../http/schemas.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
-import { EMPTY, identifier, join, type Queries, type Sql, sql } from '../runtime/sql.ts';
+import { identifier, join, type Queries, type Sql, sql } from '../runtime/sql.ts';
 import { displayPrefix, newToken, sha256 } from '../runtime/tokens.ts';
 
-/** A key together with its value. */
-export type Issued<Key> = Key & { key: string };
+type Properties<P extends TProperties> = P & { id: typeof Uuid; keyPrefix: TString; createdAt: typeof Timestamp };
+
+type Key<P extends TProperties> = Static<TObject<Properties<P>>>;
+type Issued<P extends TProperties> = Static<TObject<Properties<P> & { key: TString }>>;
 
 /** Runs a statement, in a transaction where more than the statement is needed. */
 type Run = <T>(statement: (queries: Queries) => Promise<T>) => Promise<T>;
 
-export class KeyTable<Key> {
+export class KeyTable<const P extends TProperties, const L extends TProperties = Record<never, never>> {
+  /** A key as lists show it. */
+  readonly schema: TObject<Properties<P & L>>;
+  /** A new key with its value. */
+  readonly issuedSchema: TObject<Properties<P> & { key: TString }>;
   readonly #prefix: string;
   readonly #table: Sql;
 
-  /** `columns` select a `Key`. */
+  /** `shown` are the properties of a key, stored in columns of the same names; `listed` are in lists only. */
   constructor(
     kind: KeyKind,
-    private readonly columns: Sql,
+    readonly name: string,
+    private readonly shown: P,
+    private readonly listed: L = {} as L,
   ) {
     const { format, table } = CREDENTIAL_KINDS[kind];
     this.#prefix = format;
     this.#table = identifier('platform', table);
+    const keyPrefix = Type.String({ examples: [`${format}0f3a9c1d2`] });
+    const key = Type.String({ description: 'shown once', examples: [`${format}...`] });
+    const common = { id: Uuid, keyPrefix, createdAt: Timestamp };
+    this.schema = Type.Object({ ...common, ...shown, ...listed }, { $id: name });
+    this.issuedSchema = Type.Object({ ...common, ...shown, key }, { $id: `Issued${name}` });
   }
 
-  /** Issues a key with these values by column; undefined when `source`, what the values are selected from, is empty. */
+  /** Issues a key with these values by column. They may be selected `from` a table; 404 when it has no row. */
   async issue(
     queries: Queries,
     values: Readonly<Record<string, Sql>>,
-    source = EMPTY,
-  ): Promise<Issued<Key> | undefined> {
+    source?: { from: Sql; noun: string },
+  ): Promise<Issued<P>> {
     const key = newToken(this.#prefix);
     const all = {
       id: sql`${newId()}::uuid`,
@@ -43,20 +59,24 @@ export class KeyTable<Key> {
       ...values,
     };
     const names = Object.keys(all).map((name) => identifier(name));
-    const row = await queries.first<Key>(sql`
+    const row = await queries.first<object>(sql`
       insert into ${this.#table} (${join(names, ', ')})
-      select ${join(Object.values(all), ', ')} ${source}
-      returning ${this.columns}`);
-    return row === undefined ? undefined : { ...row, key };
+      select ${join(Object.values(all), ', ')} ${source?.from ?? sql``}
+      returning ${columns(this.shown)}`);
+    if (row === undefined) throw notFound(source?.noun ?? 'key');
+    return { ...row, key } as unknown as Issued<P>;
   }
 
   /** The keys that meet the condition, newest first, without their values. */
-  list(queries: Queries, condition: Sql): Promise<Key[]> {
-    return queries.rows<Key>(sql`select ${this.columns} from ${this.#table} where ${condition} order by id desc`);
+  list(queries: Queries, condition: Sql): Promise<Key<P & L>[]> {
+    return queries.rows(sql`
+      select ${columns({ ...this.shown, ...this.listed })} from ${this.#table}
+      where ${condition}
+      order by id desc`);
   }
 
   /** The key with this id, if it meets the condition. 404. */
-  async find(app: App, condition: Sql, id: string): Promise<Key> {
+  async find(app: App, condition: Sql, id: string): Promise<Key<P & L>> {
     const [key] = isUuid(id) ? await this.list(app.db, sql`id = ${id}::uuid and ${condition}`) : [];
     if (key === undefined) throw notFound('key');
     return key;
@@ -67,25 +87,36 @@ export class KeyTable<Key> {
     app: App,
     condition: Sql,
     id: string,
-    assignments: Sql,
+    values: Readonly<Record<string, Sql>>,
     run: Run = (statement) => statement(app.db),
-  ): Promise<Key> {
+  ): Promise<Key<P & L>> {
     if (!isUuid(id)) throw notFound('key');
+    const assignments = Object.entries(values).map(([name, value]) => sql`${identifier(name)} = ${value}`);
     const row = await run((queries) =>
-      queries.first<Key & { hash: string }>(sql`
-        update ${this.#table} set ${assignments}
+      queries.first<{ hash: string }>(sql`
+        update ${this.#table} set ${join(assignments, ', ')}
         where id = ${id}::uuid and ${condition}
-        returning ${this.columns}, encode(hash, 'hex') as hash`),
+        returning ${columns({ ...this.shown, ...this.listed })}, encode(hash, 'hex') as hash`),
     );
     if (row === undefined) throw notFound('key');
     const { hash, ...key } = row;
     await app.invalidations.publish('credential', hash);
-    return key as Key;
+    return key as unknown as Key<P & L>;
   }
 
-  async revoke(app: App, condition: Sql, id: string): Promise<void> {
-    await this.update(app, condition, id, sql`revoked_at = now()`);
+  async revoke(app: App, condition: Sql, id: string): Promise<Static<typeof Revoked>> {
+    await this.update(app, condition, id, { revoked_at: sql`now()` });
+    return { id: id.toLowerCase(), revoked: true };
   }
+}
+
+/** The columns of a key, under the names of its properties. */
+function columns(properties: TProperties): Sql {
+  const own = Object.keys(properties).map((name) => {
+    const column = name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+    return sql`${identifier(column)} as ${identifier(name)}`;
+  });
+  return join([sql`id, prefix as "keyPrefix", created_at as "createdAt"`, ...own], ', ');
 }
 
 /** The condition of a tenant's keys that are not revoked; expired ones are among them. */

@@ -1,39 +1,24 @@
 // Owner API keys, which have full access to one tenant.
 // Failures: 400 with every problem, 404.
 // Contract: decisions#keys, interface#credentials.
-import { type Static, Type } from '@sinclair/typebox';
+import type { Static } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { check } from '../http/check.ts';
-import { closed, FutureTimestamp, nullable, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
+import { closed, FutureTimestamp, nullable, optional, Timestamp, text } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { type Queries, sql } from '../runtime/sql.ts';
-import { type Issued, KeyTable, keysOf } from './key-table.ts';
+import { KeyTable, keysOf } from './key-table.ts';
 
 const Label = text(LIMITS.key.labelMax, { examples: ['nightly import'] });
-const Shown = {
-  id: Uuid,
-  keyPrefix: Type.String({ examples: ['svc_ak_9fQ2'] }),
-  label: Label,
-  expiresAt: nullable(Timestamp),
-  createdAt: Timestamp,
-};
-export const OwnerKeySchema = Type.Object(Shown, { $id: 'OwnerKey' });
-export type OwnerKey = Static<typeof OwnerKeySchema>;
-export const IssuedOwnerKey = Type.Object(
-  { ...Shown, key: Type.String({ description: 'shown once', examples: ['svc_ak_9fQ2...'] }) },
-  { $id: 'IssuedOwnerKey' },
-);
+export const OWNER_KEYS = new KeyTable('owner_key', 'OwnerKey', { label: Label, expiresAt: nullable(Timestamp) });
+type OwnerKey = Static<typeof OWNER_KEYS.schema>;
+type IssuedOwnerKey = Static<typeof OWNER_KEYS.issuedSchema>;
 /** Without `expiresAt` the key does not expire. */
 export const NewOwnerKey = closed({ label: Label, expiresAt: optional(FutureTimestamp) });
 export type NewOwnerKey = Static<typeof NewOwnerKey>;
 
-const KEYS = new KeyTable<OwnerKey>(
-  'owner_key',
-  sql`id, prefix as "keyPrefix", label, expires_at as "expiresAt", created_at as "createdAt"`,
-);
-
-export async function createOwnerKey(app: App, caller: TenantCaller, body: NewOwnerKey): Promise<Issued<OwnerKey>> {
+export async function createOwnerKey(app: App, caller: TenantCaller, body: NewOwnerKey): Promise<IssuedOwnerKey> {
   const { label, expiresAt } = check(NewOwnerKey, body);
   return issueOwnerKey(app.db, caller.tenant.id, { label, expiresAt, createdBy: caller.id });
 }
@@ -43,21 +28,20 @@ export async function issueOwnerKey(
   queries: Queries,
   tenantId: string,
   { label, expiresAt, createdBy }: { label: string; expiresAt?: string | null | undefined; createdBy: string | null },
-): Promise<Issued<OwnerKey>> {
+): Promise<IssuedOwnerKey> {
   const expires = expiresAt == null ? null : new Date(expiresAt).toISOString();
-  const issued = await KEYS.issue(queries, {
+  return OWNER_KEYS.issue(queries, {
     tenant_id: sql`${tenantId}::uuid`,
     label: sql`${label}`,
     expires_at: sql`${expires}::timestamptz`,
     created_by: sql`${createdBy}`,
   });
-  return issued as Issued<OwnerKey>;
 }
 
 export function listOwnerKeys(app: App, caller: TenantCaller): Promise<OwnerKey[]> {
-  return KEYS.list(app.db, keysOf(caller));
+  return OWNER_KEYS.list(app.db, keysOf(caller));
 }
 
-export function revokeOwnerKey(app: App, caller: TenantCaller, id: string): Promise<void> {
-  return KEYS.revoke(app, keysOf(caller), id);
+export function revokeOwnerKey(app: App, caller: TenantCaller, id: string) {
+  return OWNER_KEYS.revoke(app, keysOf(caller), id);
 }

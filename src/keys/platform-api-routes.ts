@@ -7,7 +7,8 @@ import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
-import { Deleted, Revoked } from '../http/schemas.ts';
+import { Deleted } from '../http/schemas.ts';
+import { FOR_ADMINS, keyRoutes } from './key-routes.ts';
 import {
   createPlatformApi,
   deleteApi,
@@ -19,11 +20,10 @@ import {
   updateApi,
 } from './platform-apis.ts';
 import {
-  IssuedPlatformKey,
   issuePlatformKey,
   listPlatformKeys,
   NewPlatformKey,
-  PlatformKeySchema,
+  PLATFORM_KEYS,
   revokePlatformKey,
 } from './platform-keys.ts';
 
@@ -62,20 +62,13 @@ const DELETE = route({
   summary: 'Delete a platform API with all its keys',
   ok: [200, Deleted],
 });
-const LIST_KEYS = route({
-  ...common,
-  id: 'listPlatformKeys',
-  summary: 'List the keys of a platform API',
-  ok: [200, Type.Array(PlatformKeySchema)],
-});
-const CREATE_KEY = route({
-  ...common,
-  id: 'createPlatformKey',
-  summary: 'Issue a platform key',
+const KEY_ROUTES = keyRoutes(PLATFORM_KEYS, {
+  tag: common.tag,
+  access: FOR_ADMINS,
   body: NewPlatformKey,
-  ok: [201, IssuedPlatformKey],
+  one: 'a platform key',
+  many: 'the keys of a platform API',
 });
-const REVOKE_KEY = route({ ...common, id: 'revokePlatformKey', summary: 'Revoke a platform key', ok: [200, Revoked] });
 
 export function platformApiRoutes(app: App) {
   return new Elysia({ name: 'platform-apis' })
@@ -84,26 +77,16 @@ export function platformApiRoutes(app: App) {
     .post(APIS, async ({ caller, body }) => created(await createPlatformApi(app, caller, body)), CREATE)
     .get(API, async ({ caller, params }) => ok(await getApi(app, caller, params.apiId)), GET)
     .patch(API, async ({ caller, params, body }) => ok(await updateApi(app, caller, params.apiId, body)), UPDATE)
-    .delete(
-      API,
-      async ({ caller, params }) => {
-        await deleteApi(app, caller, params.apiId);
-        return ok({ id: params.apiId.toLowerCase(), deleted: true });
-      },
-      DELETE,
-    )
-    .get(KEYS, async ({ caller, params }) => ok(await listPlatformKeys(app, caller, params.apiId)), LIST_KEYS)
+    .delete(API, async ({ caller, params }) => ok(await deleteApi(app, caller, params.apiId)), DELETE)
+    .get(KEYS, async ({ caller, params }) => ok(await listPlatformKeys(app, caller, params.apiId)), KEY_ROUTES.LIST)
     .post(
       KEYS,
       async ({ caller, params, body }) => created(await issuePlatformKey(app, caller, params.apiId, body)),
-      CREATE_KEY,
+      KEY_ROUTES.CREATE,
     )
     .delete(
       `${KEYS}/:keyId`,
-      async ({ caller, params }) => {
-        await revokePlatformKey(app, caller, params.apiId, params.keyId);
-        return ok({ id: params.keyId.toLowerCase(), revoked: true });
-      },
-      REVOKE_KEY,
+      async ({ caller, params }) => ok(await revokePlatformKey(app, caller, params.apiId, params.keyId)),
+      KEY_ROUTES.REVOKE,
     );
 }

@@ -8,7 +8,7 @@ import type { App } from '../app.ts';
 import { conflict, notFound, type Problem } from '../errors.ts';
 import { check, given, type Sound } from '../http/check.ts';
 import { byResource, Operations } from '../http/permissions.ts';
-import { closed, closedChange, Timestamp, text, Uuid } from '../http/schemas.ts';
+import { closed, closedChange, type Deleted, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { jsonb, sql, type Tx } from '../runtime/sql.ts';
@@ -114,12 +114,13 @@ async function refusingTakenSlug<T>(slug: unknown, change: () => Promise<T>): Pr
 }
 
 /** Deletes the API and all its keys. */
-export async function deleteApi(app: App, caller: TenantCaller, id: string): Promise<void> {
+export async function deleteApi(app: App, caller: TenantCaller, id: string): Promise<Static<typeof Deleted>> {
   await getApi(app, caller, id);
   const hashes = await keyHashes(app, id);
   await app.db.rows(sql`
     delete from platform.apis where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`);
   await invalidateKeys(app, hashes);
+  return { id: id.toLowerCase(), deleted: true };
 }
 
 /**

@@ -10,27 +10,20 @@ import { closed, nullable, optional, Timestamp, text, Uuid } from '../http/schem
 import { LIMITS } from '../limits.ts';
 import { isUuid } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
-import { type Issued, KeyTable, keysOf } from './key-table.ts';
+import { KeyTable, keysOf } from './key-table.ts';
 import { getApi } from './platform-apis.ts';
 
 const { roleNameMax, ttlDaysMax } = LIMITS.platformApi;
 const Role = text(roleNameMax, { description: 'one of the API’s roles', examples: ['reader'] });
 const Label = text(LIMITS.key.labelMax, { examples: ['web shop'] });
-const Shown = {
-  id: Uuid,
+export const PLATFORM_KEYS = new KeyTable('platform_key', 'PlatformKey', {
   apiId: Uuid,
-  keyPrefix: Type.String({ examples: ['svc_pkey_0f3a9c1d2'] }),
   role: Role,
   label: nullable(Label),
   expiresAt: nullable(Timestamp),
-  createdAt: Timestamp,
-};
-export const PlatformKeySchema = Type.Object(Shown, { $id: 'PlatformKey' });
-export type PlatformKey = Static<typeof PlatformKeySchema>;
-export const IssuedPlatformKey = Type.Object(
-  { ...Shown, key: Type.String({ description: 'shown once', examples: ['svc_pkey_...'] }) },
-  { $id: 'IssuedPlatformKey' },
-);
+});
+type PlatformKey = Static<typeof PLATFORM_KEYS.schema>;
+type IssuedPlatformKey = Static<typeof PLATFORM_KEYS.issuedSchema>;
 const TtlDays = Type.Integer({
   minimum: 1,
   maximum: ttlDaysMax,
@@ -40,18 +33,13 @@ const TtlDays = Type.Integer({
 export const NewPlatformKey = closed({ role: Role, label: optional(Label), ttlDays: optional(TtlDays) });
 export type NewPlatformKey = Static<typeof NewPlatformKey>;
 
-const KEYS = new KeyTable<PlatformKey>(
-  'platform_key',
-  sql`id, api_id as "apiId", prefix as "keyPrefix", role, label, expires_at as "expiresAt", created_at as "createdAt"`,
-);
-
 /** Issues a key. 400 for a role that the API does not have, 404 for an unknown API. */
 export async function issuePlatformKey(
   app: App,
   caller: TenantCaller,
   apiId: string,
   body: NewPlatformKey,
-): Promise<Issued<PlatformKey>> {
+): Promise<IssuedPlatformKey> {
   const api = await getApi(app, caller, apiId);
   const {
     role,
@@ -62,7 +50,7 @@ export async function issuePlatformKey(
       ? []
       : [{ path: 'role', message: `must be one of the API's roles: ${api.roles.join(', ')}` }],
   );
-  const issued = await KEYS.issue(
+  return PLATFORM_KEYS.issue(
     app.db,
     {
       tenant_id: sql`a.tenant_id`,
@@ -72,18 +60,19 @@ export async function issuePlatformKey(
       expires_at: sql`now() + make_interval(days => ${ttlDays}::int)`,
       created_by: sql`${caller.id}::text`,
     },
-    sql`from platform.apis as a where a.id = ${api.id}::uuid and a.roles @> to_jsonb(${role}::text) for share`,
+    {
+      from: sql`from platform.apis as a where a.id = ${api.id}::uuid and a.roles @> to_jsonb(${role}::text) for share`,
+      noun: 'API',
+    },
   );
-  if (issued === undefined) throw notFound('API');
-  return issued;
 }
 
 export async function listPlatformKeys(app: App, caller: TenantCaller, apiId: string): Promise<PlatformKey[]> {
   const api = await getApi(app, caller, apiId);
-  return KEYS.list(app.db, sql`api_id = ${api.id}::uuid and revoked_at is null`);
+  return PLATFORM_KEYS.list(app.db, sql`api_id = ${api.id}::uuid and revoked_at is null`);
 }
 
-export async function revokePlatformKey(app: App, caller: TenantCaller, apiId: string, keyId: string): Promise<void> {
+export async function revokePlatformKey(app: App, caller: TenantCaller, apiId: string, keyId: string) {
   if (!isUuid(apiId)) throw notFound('key');
-  await KEYS.revoke(app, sql`api_id = ${apiId}::uuid and ${keysOf(caller)}`, keyId);
+  return PLATFORM_KEYS.revoke(app, sql`api_id = ${apiId}::uuid and ${keysOf(caller)}`, keyId);
 }

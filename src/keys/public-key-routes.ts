@@ -1,50 +1,42 @@
-// The routes of public keys, all for tenant admins. A key's value is shown once, when it is issued.
+// The routes of public keys, all for tenant admins: list, issue, change, revoke.
 // Failures: 400 with every problem, 404.
 // Contract: interface#public-key, decisions#keys.
-import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
-import { Revoked } from '../http/schemas.ts';
+import { FOR_ADMINS, keyRoutes } from './key-routes.ts';
 import {
-  IssuedPublicKey,
   issuePublicKey,
   listPublicKeys,
   NewPublicKey,
+  PUBLIC_KEYS,
   PublicKeyChange,
-  PublicKeySchema,
   revokePublicKey,
   updatePublicKey,
 } from './public-keys.ts';
 
-const KEYS = '/api/auth/public-keys';
-const KEY = '/api/auth/public-keys/:id';
-const common = { tag: 'Public keys', access: 'admin' } as const;
-
-const LIST = route({
-  ...common,
-  id: 'listPublicKeys',
-  summary: 'List public keys',
-  ok: [200, Type.Array(PublicKeySchema)],
-});
-const CREATE = route({
-  ...common,
-  id: 'createPublicKey',
-  summary: 'Issue a public key',
+const TAG = 'Public keys';
+const { LIST, CREATE, REVOKE } = keyRoutes(PUBLIC_KEYS, {
+  tag: TAG,
+  access: FOR_ADMINS,
   body: NewPublicKey,
-  ok: [201, IssuedPublicKey],
+  one: 'a public key',
+  many: 'public keys',
 });
 const UPDATE = route({
-  ...common,
   id: 'updatePublicKey',
+  tag: TAG,
   summary: 'Change a public key',
-  description: 'Changes the members given, within a second; `ttlDays` counts from now.',
+  description: 'Changes the given members, within a second; `ttlDays` counts from now.',
+  access: 'admin',
   body: PublicKeyChange,
-  ok: [200, PublicKeySchema],
+  ok: [200, PUBLIC_KEYS.schema],
 });
-const REVOKE = route({ ...common, id: 'revokePublicKey', summary: 'Revoke a public key', ok: [200, Revoked] });
+
+const KEYS = '/api/auth/public-keys';
+const KEY = '/api/auth/public-keys/:id';
 
 export function publicKeyRoutes(app: App) {
   return new Elysia({ name: 'public-keys' })
@@ -52,12 +44,5 @@ export function publicKeyRoutes(app: App) {
     .get(KEYS, async ({ caller }) => ok(await listPublicKeys(app, caller)), LIST)
     .post(KEYS, async ({ caller, body }) => created(await issuePublicKey(app, caller, body)), CREATE)
     .patch(KEY, async ({ caller, params, body }) => ok(await updatePublicKey(app, caller, params.id, body)), UPDATE)
-    .delete(
-      KEY,
-      async ({ caller, params }) => {
-        await revokePublicKey(app, caller, params.id);
-        return ok({ id: params.id.toLowerCase(), revoked: true });
-      },
-      REVOKE,
-    );
+    .delete(KEY, async ({ caller, params }) => ok(await revokePublicKey(app, caller, params.id)), REVOKE);
 }

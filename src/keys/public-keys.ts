@@ -11,8 +11,8 @@ import type { Problem } from '../errors.ts';
 import { check, given, type Sound } from '../http/check.ts';
 import { closed, closedChange, optional, someOf, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
-import { identifier, join, jsonb, type Sql, sql, type Tx } from '../runtime/sql.ts';
-import { type Issued, KeyTable, keysOf } from './key-table.ts';
+import { jsonb, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { KeyTable, keysOf } from './key-table.ts';
 
 const ORIGINS_RULE = 'must be a list of origins, such as https://app.example.com';
 const { ttlDays: TTL_DAYS, perMinute: PER_MINUTE, perDay: PER_DAY, originsMax } = LIMITS.publicKey;
@@ -34,19 +34,9 @@ const Settings = {
 };
 type Settings = Static<TObject<typeof Settings>>;
 
-const Shown = {
-  id: Uuid,
-  keyPrefix: Type.String({ examples: ['svc_pk_0f3a9c1d2'] }),
-  ...Settings,
-  expiresAt: Timestamp,
-  createdAt: Timestamp,
-};
-export const PublicKeySchema = Type.Object(Shown, { $id: 'PublicKey' });
-export type PublicKey = Static<typeof PublicKeySchema>;
-export const IssuedPublicKey = Type.Object(
-  { ...Shown, key: Type.String({ description: 'shown once', examples: ['svc_pk_...'] }) },
-  { $id: 'IssuedPublicKey' },
-);
+export const PUBLIC_KEYS = new KeyTable('public_key', 'PublicKey', { ...Settings, expiresAt: Timestamp });
+type PublicKey = Static<typeof PUBLIC_KEYS.schema>;
+type IssuedPublicKey = Static<typeof PUBLIC_KEYS.issuedSchema>;
 const TtlDays = Type.Integer({
   minimum: 1,
   maximum: TTL_DAYS.max,
@@ -70,15 +60,8 @@ export type PublicKeyChange = Static<typeof PublicKeyChange>;
 
 const DEFAULTS = { allowedOrigins: [], rateLimitPerMin: PER_MINUTE.default, rateLimitPerDay: PER_DAY.default };
 
-const KEYS = new KeyTable<PublicKey>(
-  'public_key',
-  sql`id, prefix as "keyPrefix", label, role_id as "roleId", scopes, allowed_origins as "allowedOrigins",
-    rate_limit_per_min as "rateLimitPerMin", rate_limit_per_day as "rateLimitPerDay", expires_at as "expiresAt",
-    created_at as "createdAt"`,
-);
-
 /** Issues a key. 400 with every problem. */
-export async function issuePublicKey(app: App, caller: TenantCaller, body: NewPublicKey): Promise<Issued<PublicKey>> {
+export async function issuePublicKey(app: App, caller: TenantCaller, body: NewPublicKey): Promise<IssuedPublicKey> {
   const input = check(NewPublicKey, body, await settingProblems(app, caller));
   const { ttlDays = TTL_DAYS.default, ...settings } = { ...DEFAULTS, ...(given(input) as typeof input & Settings) };
   const values = {
@@ -87,8 +70,7 @@ export async function issuePublicKey(app: App, caller: TenantCaller, body: NewPu
     expires_at: sql`now() + make_interval(days => ${ttlDays}::int)`,
     created_by: sql`${caller.id}`,
   };
-  const issued = await withRoleLocked(app, caller, settings.roleId, (tx) => KEYS.issue(tx, values));
-  return issued as Issued<PublicKey>;
+  return withRoleLocked(app, caller, settings.roleId, (tx) => PUBLIC_KEYS.issue(tx, values));
 }
 
 function columnsOf(settings: Settings): Readonly<Record<string, Sql>> {
@@ -103,7 +85,7 @@ function columnsOf(settings: Settings): Readonly<Record<string, Sql>> {
 }
 
 export function listPublicKeys(app: App, caller: TenantCaller): Promise<PublicKey[]> {
-  return KEYS.list(app.db, keysOf(caller));
+  return PUBLIC_KEYS.list(app.db, keysOf(caller));
 }
 
 /** Changes the members given; `ttlDays` counts from now. 400 with every problem, 404. */
@@ -113,15 +95,14 @@ export async function updatePublicKey(
   id: string,
   body: PublicKeyChange,
 ): Promise<PublicKey> {
-  const current = await KEYS.find(app, keysOf(caller), id);
+  const current = await PUBLIC_KEYS.find(app, keysOf(caller), id);
   const change = given(check(PublicKeyChange, body, await settingProblems(app, caller)));
   const { ttlDays = null, ...settings } = { ...current, ...change };
   const values = {
     ...columnsOf(settings),
     expires_at: sql`coalesce(now() + make_interval(days => ${ttlDays}::int), expires_at)`,
   };
-  const assignments = Object.entries(values).map(([name, value]) => sql`${identifier(name)} = ${value}`);
-  return KEYS.update(app, keysOf(caller), id, join(assignments, ', '), (statement) =>
+  return PUBLIC_KEYS.update(app, keysOf(caller), id, values, (statement) =>
     withRoleLocked(app, caller, settings.roleId, statement),
   );
 }
@@ -139,8 +120,8 @@ function withRoleLocked<T>(
   });
 }
 
-export function revokePublicKey(app: App, caller: TenantCaller, id: string): Promise<void> {
-  return KEYS.revoke(app, keysOf(caller), id);
+export function revokePublicKey(app: App, caller: TenantCaller, id: string) {
+  return PUBLIC_KEYS.revoke(app, keysOf(caller), id);
 }
 
 /** Finds what a schema cannot say of settings: that the role exists, and that an origin is one. */

@@ -82,9 +82,6 @@ export const BOT_TOOLS: readonly Tool[] = [
     hints: REPLACES,
     input: toolInput({ bot_id: Type.String({ description: 'The id of the bot, a UUID.' }) }),
     output: Revoked,
-    run: async ({ app, caller }, { bot_id: id }) => {
-      await revokeBot(app, caller, id);
-      return { id: id.toLowerCase(), revoked: true };
-    },
+    run: async ({ app, caller }, { bot_id: id }) => revokeBot(app, caller, id),
   }),
 ];

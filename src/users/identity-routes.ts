@@ -7,7 +7,7 @@ import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
-import { PersonSchema } from './person.ts';
+import { PersonSchema, Registration } from './person.ts';
 import {
   changePassword,
   forgetPassword,
@@ -25,7 +25,6 @@ import {
   SignedInSchema,
   signIn,
 } from './sign-in.ts';
-import { Registration } from './user-input.ts';
 
 const open = { tag: 'Identity', access: 'open' } as const;
 

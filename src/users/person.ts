@@ -1,8 +1,9 @@
-// What a person is known by: e-mail address, name, password. An address is kept as written and compared
-// in lower case; its pattern is narrow enough for a mail header. Lengths are UTF-16 units.
+// The members of a user in bodies and answers: address, name, role, password. An address is stored as written and
+// compared in lower case; its pattern is narrow enough for a mail header. For admins unknown members are problems;
+// for a person who registers they are ignored. Lengths are UTF-16 units.
 // Contract: interface#user, decisions#users.
-import { Type } from '@sinclair/typebox';
-import { text, Uuid } from '../http/schemas.ts';
+import { type Static, Type } from '@sinclair/typebox';
+import { closed, closedChange, Ignored, open, optional, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 
 const EMAIL = String.raw`^[^\s@,;:<>()[\]\\"]+@[^\s@,;:<>()[\]\\"]+\.[^\s@,;:<>()[\]\\"]+$`;
@@ -18,7 +19,7 @@ export const Email = Type.String({
 export const PersonName = text(LIMITS.tenant.nameMax, { examples: ['Ada'] });
 export const Password = Type.String({ minLength, maxLength, examples: ['correct horse battery'] });
 
-/** An address and a password as typed; whether they are right is not a question of their form. */
+/** The e-mail address and password of a sign-in, whose form is not checked. */
 export const TypedEmail = Type.String({
   minLength: 1,
   maxLength: LIMITS.email.max,
@@ -27,5 +28,27 @@ export const TypedEmail = Type.String({
 });
 export const TypedPassword = Type.String({ minLength: 1, maxLength, examples: ['correct horse battery'] });
 
-/** A user as other answers show it. */
+/** A user in other answers. */
 export const PersonSchema = Type.Object({ id: Uuid, email: Type.String(), name: Type.String(), role: Type.String() });
+
+const Role = Type.String({ minLength: 1, error: 'must be the name of a role', examples: ['member'] });
+const Members = { email: Email, name: PersonName, role: Role };
+const Left = { description: 'left out: an invitation is mailed' };
+
+/** A new user; without a password, an invited one. */
+export const NewUser = closed({
+  ...Members,
+  password: optional(Type.String({ ...Password, ...Left })),
+  id: Ignored,
+  tenantId: Ignored,
+  isActive: Ignored,
+});
+export type NewUser = Static<typeof NewUser>;
+
+/** Members left out or null stay as they are. */
+export const UserChange = closedChange({ ...Members, password: Password, isActive: Type.Boolean() });
+export type UserChange = Static<typeof UserChange>;
+
+/** A person who registers. */
+export const Registration = open({ email: Email, name: PersonName, password: Password });
+export type Registration = Static<typeof Registration>;

@@ -9,9 +9,9 @@ import { pageParameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { Deleted, open, pageSchema } from '../http/schemas.ts';
+import { NewUser, UserChange } from './person.ts';
 import { NewRole, RoleChange, RoleSchema } from './role-input.ts';
 import { addRole, changeRole, getRole, listRoles, removeRole } from './roles.ts';
-import { NewUser, UserChange } from './user-input.ts';
 import { addUser, changeUser, getUser, InvitedUserSchema, listUsers, removeUser, UserSchema } from './users.ts';
 
 const user = { tag: 'Users', access: 'admin' } as const;

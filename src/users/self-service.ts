@@ -18,8 +18,7 @@ import { sql, type Tx } from '../runtime/sql.ts';
 import { newToken, sha256 } from '../runtime/tokens.ts';
 import { type Tenant, tenantById } from '../tenants/tenants.ts';
 import { linkBase } from './create-invitation.ts';
-import { Email, Password, type PersonSchema, TypedPassword } from './person.ts';
-import { Registration } from './user-input.ts';
+import { Email, Password, type PersonSchema, Registration, TypedPassword } from './person.ts';
 import { insertUser, usersTable } from './users.ts';
 
 type SelfServiceSetting = 'selfRegistration' | 'passwordReset';

@@ -17,8 +17,7 @@ import { isUuid, newId } from '../runtime/ids.ts';
 import { identifier, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { createInvitation } from './create-invitation.ts';
-import { PersonSchema } from './person.ts';
-import { NewUser, UserChange } from './user-input.ts';
+import { NewUser, PersonSchema, UserChange } from './person.ts';
 
 const { properties: Person } = PersonSchema;
 export const UserSchema = Type.Object({

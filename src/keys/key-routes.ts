@@ -1,0 +1,54 @@
+// What the routes of every kind of key state: list, issue, revoke. Kinds differ in their schemas, their access
+// and the words of their summaries; handlers stay with their kind.
+// Contract: interface#credential-rules, decisions#keys.
+import { type TProperties, type TSchema, Type } from '@sinclair/typebox';
+import type { Access } from '../access/route-access.ts';
+import { route } from '../http/route.ts';
+import { Revoked } from '../http/schemas.ts';
+import type { KeyTable } from './key-table.ts';
+
+interface KeyRoutes<L extends Access, C extends Access, R extends Access, B extends TSchema> {
+  tag: string;
+  access: { list: L; create: C; revoke: R };
+  /** The body that issues a key. */
+  body: B;
+  /** The kind in summaries, with its article, and in the plural. */
+  one: string;
+  many: string;
+}
+
+export const FOR_ADMINS = { list: 'admin', create: 'admin', revoke: 'admin' } as const;
+
+export function keyRoutes<
+  P extends TProperties,
+  S extends TProperties,
+  const L extends Access,
+  const C extends Access,
+  const R extends Access,
+  B extends TSchema,
+>({ name, schema, issuedSchema }: KeyTable<P, S>, { tag, access, body, one, many }: KeyRoutes<L, C, R, B>) {
+  return {
+    LIST: route({
+      id: `list${name}s`,
+      tag,
+      summary: `List ${many}`,
+      access: access.list,
+      ok: [200, Type.Array(schema)],
+    }),
+    CREATE: route({
+      id: `create${name}`,
+      tag,
+      summary: `Issue ${one}`,
+      access: access.create,
+      body,
+      ok: [201, issuedSchema],
+    }),
+    REVOKE: route({
+      id: `revoke${name}`,
+      tag,
+      summary: `Revoke ${one}`,
+      access: access.revoke,
+      ok: [200, Revoked],
+    }),
+  };
+}
