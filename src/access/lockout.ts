@@ -5,7 +5,7 @@
 import type { App } from '../app.ts';
 import { unauthorized } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
-import { Semaphore } from '../runtime/concurrency.ts';
+import { KeyedLock } from '../runtime/concurrency.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import type { AccountKind } from './credential-kinds.ts';
@@ -26,21 +26,8 @@ const WAITING_MAX = 100;
 const SWEEP_EVERY = 100;
 
 const { failuresMax, windowS, perAddress, perAddressWindowS } = LIMITS.attempts;
-const locks = new Map<string, Semaphore>();
+const accounts = new KeyedLock(WAITING_MAX);
 let attempts = 0;
-
-/**
- * Makes one attempt: resolves when `verify` is true. 429 past the address's limit; 401 for a wrong secret and for a
- * locked account alike. An error of `verify` does not count as an attempt.
- */
-export async function attemptIdentity(
-  app: App,
-  { request, ...account }: Account & { request: Request },
-  verify: () => Promise<boolean>,
-): Promise<void> {
-  await limitAttempts(app, request);
-  await guardAccount(app, account, verify);
-}
 
 /** Counts an attempt or a registration of the request's address, each on its own. 429 past the limit. */
 export async function limitAttempts(
@@ -52,16 +39,13 @@ export async function limitAttempts(
   await countRequest(app, request, [{ name, key, quota: perAddress, windowS: perAddressWindowS }]);
 }
 
-/** Makes one attempt without the address's limit. */
+/**
+ * Makes one attempt: resolves when `verify` is true. 401 for a wrong secret and for a locked account alike. An error of
+ * `verify` does not count as an attempt.
+ */
 export async function guardAccount(app: App, account: Account, verify: () => Promise<boolean>): Promise<void> {
   const hash = sha256(`${account.kind} ${account.tenantId} ${account.name}`).toString('hex');
-  const lock = locks.get(hash) ?? new Semaphore(1, WAITING_MAX);
-  locks.set(hash, lock);
-  try {
-    await lock.run(() => countedAttempt(app, sql`decode(${hash}, 'hex')`, verify));
-  } finally {
-    if (lock.isIdle) locks.delete(hash);
-  }
+  await accounts.run(hash, () => countedAttempt(app, sql`decode(${hash}, 'hex')`, verify));
 }
 
 async function countedAttempt(app: App, account: Sql, verify: () => Promise<boolean>): Promise<void> {

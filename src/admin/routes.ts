@@ -1,4 +1,4 @@
-// The platform's routes besides those of tenants: admin sessions, and who is asking.
+// The platform's routes besides those of tenants: admin sessions, and whoami.
 // A session's token acts as the admin of its tenant for 12 hours, or until it is ended.
 // Contract: decisions#tenants.
 import { type Static, Type } from '@sinclair/typebox';
@@ -29,7 +29,7 @@ export const WhoamiSchema = Type.Object(
       }),
     ),
     entities: Type.Record(Type.String(), Type.Unknown(), {
-      description: 'the fields that may be seen, by entity, where the role lists them; what is hidden is not told',
+      description: 'the visible fields, by entity, where the role lists them; hidden names are not shown',
       examples: [{ deals: { fields: ['title', 'stage'] } }],
     }),
   },
@@ -56,7 +56,7 @@ const END_SESSION = route({
 const WHOAMI = route({
   id: 'whoami',
   tag: TAG,
-  summary: 'Tell who the credential is',
+  summary: 'Show the caller of the credential',
   access: 'any',
   ok: [200, WhoamiSchema],
 });
@@ -74,7 +74,7 @@ export function adminRoutes(app: App) {
     .get('/api/auth/whoami', async ({ caller }) => ok(whoami(caller)), WHOAMI);
 }
 
-/** The caller's kind, tenant, role and effective permissions. Of its confines only what they show is told, never what they hide. */
+/** The caller's kind, tenant, role and effective permissions. Of its restrictions only the visible fields are shown. */
 export function whoami(caller: Caller): Static<typeof WhoamiSchema> {
   const { kind, id, tenant, role, email, scopes, rights } = caller;
   return {
@@ -89,12 +89,12 @@ export function whoami(caller: Caller): Static<typeof WhoamiSchema> {
   };
 }
 
-/** The listed fields of the entities that may be read: names in excluded fields and row filters are not the caller's to know. */
+/** The visible fields of readable entities, where the role lists them; excluded fields and row filters stay hidden. */
 function shownFields(rights: Rights): Record<string, { fields: string[] }> {
   const listed: [string, { fields: string[] }][] = [];
-  for (const [entity, rule] of Object.entries(rights.restrictions)) {
-    if (rule.fields === undefined || !allows(rights, 'read', entity)) continue;
-    listed.push([entity, { fields: rule.fields.filter((key) => isFieldVisible(rule, key)) }]);
+  for (const [entity, restriction] of Object.entries(rights.restrictions)) {
+    if (restriction.fields === undefined || !allows(rights, 'read', entity)) continue;
+    listed.push([entity, { fields: restriction.fields.filter((key) => isFieldVisible(restriction, key)) }]);
   }
   return Object.fromEntries(listed);
 }

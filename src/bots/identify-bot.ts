@@ -4,7 +4,7 @@
 import { timingSafeEqual } from 'node:crypto';
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
-import { attemptIdentity } from '../access/lockout.ts';
+import { guardAccount, limitAttempts } from '../access/lockout.ts';
 import { tokensOf } from '../access/resolve-caller.ts';
 import type { App } from '../app.ts';
 import { forbidden } from '../errors.ts';
@@ -54,7 +54,8 @@ export async function identifyBot(
   const { name, secret } = check(BotSecret, body);
   const { tenant } = caller;
   const found: BotRow[] = [];
-  await attemptIdentity(app, { kind: 'bot', tenantId: tenant.id, name, request }, async () => {
+  await limitAttempts(app, request);
+  await guardAccount(app, { kind: 'bot', tenantId: tenant.id, name }, async () => {
     found.push(...(await findBot(app, tenant.id, name)));
     return isSecretOf(found[0], secret);
   });

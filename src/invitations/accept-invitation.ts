@@ -6,10 +6,11 @@
 import { type Static, Type } from '@sinclair/typebox';
 import { hashPassword } from '../access/passwords.ts';
 import { insertTenant, TenantName, TenantSlug } from '../admin/tenants.ts';
-import { type App, perApp } from '../app.ts';
+import type { App } from '../app.ts';
 import { conflict, forbidden, notFound, ServiceError } from '../errors.ts';
 import { check } from '../http/check.ts';
 import { open } from '../http/schemas.ts';
+import { KeyedLock } from '../runtime/concurrency.ts';
 import { newId } from '../runtime/ids.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
@@ -24,21 +25,24 @@ export type Member = Static<typeof MemberSchema>;
 
 type Person = Registration;
 
-/** What a platform code also needs; an invitation to a tenant ignores it. */
+/** Needed with a platform code, and ignored with an invitation to a tenant. */
 const NewTenantNames = open({ tenantSlug: TenantSlug, tenantName: TenantName });
 const ignored = (description: string) => Type.Optional(Type.Unsafe<string>(Type.Unknown({ description })));
 export const Acceptance = open({
   token: Type.String({ minLength: 1, error: 'is required: the invitation’s token' }),
   ...Registration.properties,
-  tenantSlug: ignored('platform codes: the slug of the tenant to be made'),
+  tenantSlug: ignored('platform codes: the slug of the new tenant'),
   tenantName: ignored('platform codes: its name'),
 });
+
+/** Serializes the accepts of a token in a process, so that only one of them hashes a password. */
+const accepts = new KeyedLock(Number.POSITIVE_INFINITY);
 
 /** Accepts for the person in the body. A role in the body is ignored, and, without a platform code, a tenant. */
 export async function acceptInvitation(app: App, body: Static<typeof Acceptance>): Promise<Member> {
   const { token, email, name, password } = check(Acceptance, body);
   const person = { email, name, password };
-  return oneAtATime(app, token, async () => {
+  return accepts.run(sha256(token).toString('hex'), async () => {
     const invitation = requirePending(await findByToken(app.db, token), person);
     const newTenant = invitation.kind === 'platform' ? check(NewTenantNames, body) : null;
     const passwordHash = await hashPassword(person.password);
@@ -48,23 +52,6 @@ export async function acceptInvitation(app: App, body: Static<typeof Acceptance>
         : await createInvitedTenant(app, token, { ...person, passwordHash }, newTenant);
     return { id, email, name, role };
   });
-}
-
-const pendingOf = perApp(() => new Map<string, Promise<unknown>>());
-
-/** Serializes the accepts of a token in a process, so that only one of them hashes a password. */
-async function oneAtATime<T>(app: App, token: string, accept: () => Promise<T>): Promise<T> {
-  const waiting = pendingOf(app);
-  const key = sha256(token).toString('hex');
-  const before = waiting.get(key) ?? Promise.resolve();
-  const mine = before.then(accept, accept);
-  const settled = mine.catch(() => undefined);
-  waiting.set(key, settled);
-  try {
-    return await mine;
-  } finally {
-    if (waiting.get(key) === settled) waiting.delete(key);
-  }
 }
 
 /** The invitation, if this person may accept it. */

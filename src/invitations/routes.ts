@@ -30,7 +30,8 @@ const LIST = route({
   id: 'listInvitations',
   tag: TAG,
   summary: 'List invitations to the tenant',
-  description: 'Those to the tenant, and the platform codes that this credential or person has made. Never a token.',
+  description:
+    'Invitations to the tenant, and the platform codes that this credential or user created, without their tokens.',
   access: 'admin',
   query: InvitationFilter,
   ok: [200, pageSchema(InvitationSchema)],
@@ -38,9 +39,10 @@ const LIST = route({
 const INVITE = route({
   id: 'createInvitation',
   tag: TAG,
-  summary: 'Invite a member, or make a platform code',
+  summary: 'Invite a member, or create a platform code',
   description: `With a tenant header: an invitation to that tenant, as \`member\`. Without one: a platform registration
-code, whose accept makes a tenant. Needs a tenant admin, or the super-admin. An \`email\` locks it and gets the link by mail.`,
+code, which creates a tenant when it is accepted. Needs a tenant admin or the super-admin. With an \`email\` only that
+address may accept, and the link is mailed there.`,
   access: 'any',
   body: InvitationRequest,
   ok: [201, IssuedInvitation],
@@ -65,7 +67,7 @@ const LIST_ALL = route({
 const CHECK = route({
   id: 'checkInvitation',
   tag: TAG,
-  summary: 'Tell whether an invitation’s token is good',
+  summary: 'Check the token of an invitation',
   access: 'open',
   params: { token: 'the token' },
   ok: [200, TokenCheck],
@@ -76,7 +78,7 @@ const ACCEPT = route({
   id: 'acceptInvitation',
   tag: TAG,
   summary: 'Accept an invitation',
-  description: 'Makes the person a member of the tenant; with a platform code, the owner of the tenant it names.',
+  description: 'Makes the person a member of the tenant or, with a platform code, the owner of a new tenant.',
   access: 'open',
   body: Acceptance,
   ok: [201, MemberSchema],

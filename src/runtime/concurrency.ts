@@ -37,6 +37,23 @@ export class Semaphore {
   }
 }
 
+/** One task at a time for each key; `maxWaiting` more wait for it, past which tasks reject with 503. */
+export class KeyedLock {
+  readonly #semaphores = new Map<string, Semaphore>();
+
+  constructor(private readonly maxWaiting: number) {}
+
+  async run<T>(key: string, task: () => Promise<T>): Promise<T> {
+    const semaphore = this.#semaphores.get(key) ?? new Semaphore(1, this.maxWaiting);
+    this.#semaphores.set(key, semaphore);
+    try {
+      return await semaphore.run(task);
+    } finally {
+      if (semaphore.isIdle) this.#semaphores.delete(key);
+    }
+  }
+}
+
 /** Runs tasks one at a time, in order. A failed task rejects for its caller only. */
 export class SerialQueue {
   #last: Promise<unknown> = Promise.resolve();

@@ -1,4 +1,4 @@
-// The routes by which people prove who they are. All but the change of a password are open: they need no
+// The routes of identity: sign-in, registration, passwords. All but the change of a password are open: they need no
 // credential and ignore any. A header names the tenant.
 // Contract: interface#identity, decisions#identity.
 import { Type } from '@sinclair/typebox';
@@ -55,7 +55,7 @@ const REGISTER = route({
 const FORGOT = route({
   ...open,
   id: 'forgotPassword',
-  summary: 'Request a mail with a link to a new password',
+  summary: 'Request a mail with a link to set a new password',
   body: ResetRequest,
   ok: [200, Type.Object({ sent: Type.Literal(true) })],
   errors: ['FORBIDDEN'],
@@ -72,7 +72,7 @@ const CHANGE = route({
   tag: 'Identity',
   access: 'tenant',
   id: 'changePassword',
-  summary: 'Change one’s own password, which ends all one’s tokens',
+  summary: 'Change the own password, which ends all tokens of the user',
   body: PasswordChange,
   ok: [200, Type.Object({ changed: Type.Literal(true) })],
 });

@@ -70,7 +70,7 @@ const REMOVE_ROLE = route({
   ...role,
   id: 'deleteRole',
   summary: 'Delete a role',
-  description: 'A role that a user, an invitation, a platform API or a key has cannot be deleted.',
+  description: 'A role in use by a user, an invitation, a platform API or a key cannot be deleted.',
   ok: [200, Deleted],
   errors: ['CONFLICT'],
 });
