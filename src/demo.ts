@@ -1,5 +1,5 @@
 // The demo tenant: created on an empty database through the operations of REST, and introduced on the console. An
-// interrupted start leaves a tenant marked as unfinished; nobody has its keys, so the next start replaces it.
+// interrupted start leaves a tenant marked as unfinished, whose keys were never shown; the next start replaces it.
 // Contract: decisions#configuration.
 import { systemCaller, type TenantCaller } from './access/caller.ts';
 import { createTenant, deleteTenant, updateTenant } from './admin/tenants.ts';

@@ -25,7 +25,7 @@ type PublicScope = 'records:read' | 'channels:read';
 
 /**
  * The caller of a tenant-bound credential; a public key without the scope has no rights. 401 when the credential is
- * unknown, revoked or expired, or its tenant is gone.
+ * unknown, revoked or expired, or its tenant no longer exists.
  */
 export async function resolveCaller(
   app: App,
@@ -104,7 +104,7 @@ const STORED: { readonly [Kind in StoredKind]: StoredCredential } = {
   }),
 };
 
-/** The entry of a kind with columns of its own: they are what its `select` names. */
+/** Erases the row type of an entry; its `select` gives these columns. */
 function stored<Row extends StoredRow>(credential: StoredCredential<Row>): StoredCredential {
   return credential as unknown as StoredCredential;
 }

@@ -1,5 +1,5 @@
-// The routes of admin keys and of the audit of their use. They take the super-admin secret and an
-// admin key together; the value of a key is shown once, when it is made.
+// The routes of admin keys and of their audit. They need the super-admin secret together with an admin key; the
+// value of a key is shown once.
 // Contract: interface#admin-keys, decisions#admin-keys.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
@@ -35,11 +35,11 @@ const { LIST, CREATE, REVOKE } = keyRoutes(ADMIN_KEYS, {
 const AUDIT = route({
   id: 'getAdminKeyAudit',
   tag: TAG,
-  summary: 'List what was done with and to an admin key',
+  summary: 'List the audit entries of an admin key',
   access: 'admin-keys:read',
   query: open({
     limit: Type.Optional(
-      integerParameter(1, auditMax, { default: auditDefault, description: 'how many entries, the newest first' }),
+      integerParameter(1, auditMax, { default: auditDefault, description: 'number of entries, newest first' }),
     ),
   }),
   ok: [200, Type.Array(AuditEntrySchema)],

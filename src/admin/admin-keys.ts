@@ -38,7 +38,7 @@ export const AuditEntrySchema = Type.Object(
   {
     id: Uuid,
     action: Type.String({ description: '`created`, `used` or `revoked`', examples: ['used'] }),
-    actorId: nullable(Type.String({ description: 'the admin key that made or revoked this one, or `super_admin`' })),
+    actorId: nullable(Type.String({ description: 'the admin key that created or revoked this one, or `super_admin`' })),
     endpoint: nullable(Type.String({ examples: ['GET /api/admin/platform/tenants'] })),
     ip: nullable(Type.String({ examples: ['127.0.0.1'] })),
     createdAt: Timestamp,

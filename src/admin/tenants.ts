@@ -76,7 +76,7 @@ export const NewTenant = closed(
 );
 export type NewTenant = Static<typeof NewTenant>;
 const OwnChanges = { name: Type.Optional(TenantName), settings: optional(Settings) };
-/** Settings left out stay as they are. */
+/** Missing settings keep their values. */
 export const OwnTenantChange = closed(OwnChanges);
 export type OwnTenantChange = Static<typeof OwnTenantChange>;
 export const TenantChange = closed({ ...OwnChanges, status: Type.Optional(Status) });
@@ -232,8 +232,8 @@ async function dropIn(tx: Tx, slug: string): Promise<string> {
   if (found === undefined) throw notFound('tenant');
   const { id } = found;
   await lockDefinitions(tx, schemaOf(id));
-  const gone = await tx.first(sql`delete from platform.tenants where id = ${id}::uuid returning id`);
-  if (gone === undefined) throw notFound('tenant');
+  const deleted = await tx.first(sql`delete from platform.tenants where id = ${id}::uuid returning id`);
+  if (deleted === undefined) throw notFound('tenant');
   await dropTenantSchema(tx, id);
   await tx.rows(sql`delete from platform.events where tenant_id = ${id}::uuid`);
   await tx.rows(sql`delete from platform.idempotency_keys where tenant_id = ${id}::uuid`);

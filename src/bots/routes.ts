@@ -1,5 +1,5 @@
-// The routes of bots: register, identify, list, revoke, reset the secret. All of them need a tenant
-// admin; a secret is shown once, when it is made.
+// The routes of bots, all for tenant admins: register, identify, list, revoke, reset the secret. A secret is
+// shown once. Failures: 400 with every problem, 404, 409.
 // Contract: interface#identity.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';

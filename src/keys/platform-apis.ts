@@ -40,7 +40,7 @@ export const PlatformApiSchema = Type.Object(
 export type PlatformApi = Static<typeof PlatformApiSchema>;
 export const PlatformApiDefinition = closed(Members);
 export type PlatformApiDefinition = Static<typeof PlatformApiDefinition>;
-/** Members left out or null stay as they are. */
+/** Members that are missing or null keep their values. */
 export const PlatformApiChange = closedChange(Members);
 export type PlatformApiChange = Static<typeof PlatformApiChange>;
 

@@ -54,7 +54,7 @@ export const NewPublicKey = closed({
   rateLimitPerDay: optional(rateLimitPerDay),
 });
 export type NewPublicKey = Static<typeof NewPublicKey>;
-/** Members left out or null stay as they are. */
+/** Members that are missing or null keep their values. */
 export const PublicKeyChange = closedChange({ ...Settings, ttlDays: TtlDays });
 export type PublicKeyChange = Static<typeof PublicKeyChange>;
 

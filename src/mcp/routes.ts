@@ -1,7 +1,6 @@
-// MCP over streamable HTTP at /mcp, both protocol eras: 2026-07-28, which has no sessions, and 2025-11-25
-// with them. A request without a credential may look around and sign in; a bad one is refused with 401.
-// The protocol's own failures are JSON-RPC errors of the SDK, the door's the envelope of REST.
-// Contract: decisions#mcp.
+// MCP over streamable HTTP at /mcp, in both protocol revisions: 2026-07-28, which has no sessions, and 2025-11-25.
+// A request without a credential may list the tools and sign in; an invalid credential gets 401. Protocol errors are
+// JSON-RPC errors of the SDK; errors before the protocol have the envelope of REST. Contract: decisions#mcp.
 import { createMcpHandler, type McpHttpHandler, type McpServerFactory } from '@modelcontextprotocol/server';
 import { Type } from '@sinclair/typebox';
 import { Elysia, t } from 'elysia';
@@ -85,9 +84,9 @@ const END = {
 } as const;
 
 export function mcpRoutes(app: App, describeRoutes: DescribeRoutes) {
-  const handler = createMcpHandler(serverFor(app));
-  const listening = createMcpHandler(serverFor(app), { onerror: (error) => app.log.debug('MCP', { error }) });
-  listenersOf(app).add(listening);
+  const calls = createMcpHandler(serverFor(app));
+  const streams = createMcpHandler(serverFor(app), { onerror: (error) => app.log.debug('MCP', { error }) });
+  streamHandlersOf(app).add(streams);
   return new Elysia({ name: 'mcp' })
     .post(
       '/mcp',
@@ -96,13 +95,13 @@ export function mcpRoutes(app: App, describeRoutes: DescribeRoutes) {
         const message = await readMessage(app, request);
         if (message instanceof Response) return message;
         const session = await mcpSessionOf(app, request.headers);
-        const entrance = await openContext(app, request, session, describeRoutes, message);
-        const settled: RequestAuth = { entrance, profile: query.profile ?? 'basic' };
-        const authInfo = { token: '', clientId: '', scopes: [], extra: { ...settled } };
-        const isListening = message.method === 'subscriptions/listen';
-        if (isListening && entrance.context.caller === null) throw entrance.failure ?? unauthorized();
-        const answer = await (isListening ? listening : handler).fetch(request, { parsedBody: message, authInfo });
-        return withSession(app, message, entrance.context.caller, answer);
+        const opened = await openContext(app, request, session, describeRoutes, message);
+        const extra: RequestAuth = { opened, profile: query.profile ?? 'basic' };
+        const authInfo = { token: '', clientId: '', scopes: [], extra: { ...extra } };
+        const isSubscription = message.method === 'subscriptions/listen';
+        if (isSubscription && opened.context.caller === null) throw opened.failure ?? unauthorized();
+        const response = await (isSubscription ? streams : calls).fetch(request, { parsedBody: message, authInfo });
+        return withSession(app, message, opened.context.caller, response);
       },
       MESSAGE,
     )
@@ -120,30 +119,30 @@ export function mcpRoutes(app: App, describeRoutes: DescribeRoutes) {
     );
 }
 
-/** The server for a request that has come through the door. */
+/** The server for an authenticated request. */
 function serverFor(app: App): McpServerFactory {
   return ({ authInfo }) => {
-    const settled = authInfo?.extra as RequestAuth | undefined;
-    if (settled === undefined) throw new Error('an MCP request came past the door');
-    return mcpServer(app, settled.profile, async () => settled.entrance);
+    const auth = authInfo?.extra as RequestAuth | undefined;
+    if (auth === undefined) throw new Error('MCP request without authentication');
+    return mcpServer(app, auth.profile, async () => auth.opened);
   };
 }
 
 /** Streams stay open until they are ended; calls end by themselves and are not tracked. */
-const listenersOf = perApp(() => new Set<McpHttpHandler>());
+const streamHandlersOf = perApp(() => new Set<McpHttpHandler>());
 
-/** Ends the streams that clients listen to; calls in flight go on. */
+/** Closes the streams of subscriptions; calls in flight continue. */
 export async function closeMcpStreams(app: App): Promise<void> {
-  await Promise.all([...listenersOf(app)].map((handler) => handler.close()));
+  await Promise.all([...streamHandlersOf(app)].map((handler) => handler.close()));
 }
 
-/** What the door found out; it goes to the tools by way of the SDK. */
+/** The authentication of a request, which the SDK passes on to the tools. */
 type RequestAuth = {
-  entrance: OpenedToolContext;
+  opened: OpenedToolContext;
   profile: Profile;
 };
 
-/** Who asks, in the tenant that the message, else the session, names. 401 tells how to present a credential. */
+/** The context in the tenant that the message or the session names. A 401 carries `WWW-Authenticate`. */
 async function openContext(
   app: App,
   request: Request,
@@ -158,23 +157,23 @@ async function openContext(
   const isNamed = request.headers.has('x-tenant-id') || request.headers.has('x-tenant-slug');
   const slug = slugIn(message) ?? (isNamed ? undefined : (session?.tenantSlug ?? undefined));
   try {
-    const entrance = await openToolContext(app, request, slug, describeRoutes, keep);
-    if (session !== null && entrance.failure === undefined) requireSessionOwner(session, entrance.context.caller);
-    return entrance;
+    const opened = await openToolContext(app, request, slug, describeRoutes, keep);
+    if (session !== null && opened.failure === undefined) requireSessionOwner(session, opened.context.caller);
+    return opened;
   } catch (error) {
     if (!(error instanceof ServiceError) || error.ecode !== 'UNAUTHORIZED') throw error;
     throw new ServiceError('UNAUTHORIZED', error.message, { headers: { 'www-authenticate': 'Bearer' } });
   }
 }
 
-/** The argument `tenantSlug` of a tool's call. */
+/** The argument `tenantSlug` of a tool call. */
 function slugIn({ method, params }: JsonObject): string | undefined {
   if (method !== 'tools/call') return undefined;
   const slug = (params as { arguments?: { tenantSlug?: unknown } } | undefined)?.arguments?.tenantSlug;
   return typeof slug === 'string' ? slug : undefined;
 }
 
-/** The message; a parse error in the words of JSON-RPC where the body is none. */
+/** The message, or a JSON-RPC parse error for an invalid body. */
 async function readMessage(app: App, request: Request): Promise<JsonObject | Response> {
   try {
     return await readJson(request, app.config.maxBodyBytes);
@@ -185,16 +184,16 @@ async function readMessage(app: App, request: Request): Promise<JsonObject | Res
   }
 }
 
-/** The 2025 handshake of a caller that is known opens a session. */
+/** An authenticated `initialize` of the 2025 revision opens a session. */
 async function withSession(
   app: App,
   { method }: JsonObject,
   caller: Caller | null,
-  answer: Response,
+  response: Response,
 ): Promise<Response> {
-  answer.headers.set('x-content-type-options', 'nosniff');
-  if (method === 'initialize' && caller !== null && answer.ok) {
-    answer.headers.set('mcp-session-id', await openMcpSession(app, caller));
+  response.headers.set('x-content-type-options', 'nosniff');
+  if (method === 'initialize' && caller !== null && response.ok) {
+    response.headers.set('mcp-session-id', await openMcpSession(app, caller));
   }
-  return answer;
+  return response;
 }

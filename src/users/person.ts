@@ -33,19 +33,19 @@ export const PersonSchema = Type.Object({ id: Uuid, email: Type.String(), name: 
 
 const Role = Type.String({ minLength: 1, error: 'must be the name of a role', examples: ['member'] });
 const Members = { email: Email, name: PersonName, role: Role };
-const Left = { description: 'left out: an invitation is mailed' };
+const WITHOUT = { description: 'without it an invitation is mailed' };
 
 /** A new user; without a password, an invited one. */
 export const NewUser = closed({
   ...Members,
-  password: optional(Type.String({ ...Password, ...Left })),
+  password: optional(Type.String({ ...Password, ...WITHOUT })),
   id: Ignored,
   tenantId: Ignored,
   isActive: Ignored,
 });
 export type NewUser = Static<typeof NewUser>;
 
-/** Members left out or null stay as they are. */
+/** Members that are missing or null keep their values. */
 export const UserChange = closedChange({ ...Members, password: Password, isActive: Type.Boolean() });
 export type UserChange = Static<typeof UserChange>;
 

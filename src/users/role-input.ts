@@ -47,11 +47,11 @@ export const NewRole = closed({
   entities: Type.Optional(Restrictions),
 });
 export type NewRole = Static<typeof NewRole>;
-/** Members left out stay as they are; null clears the description. */
+/** Missing members keep their values; null clears the description. */
 export const RoleChange = Type.Partial(NewRole);
 export type RoleChange = Static<typeof RoleChange>;
 
-/** What a schema cannot say of a role: which entities, fields and conditions there are. */
+/** The problems that the schema cannot find: unknown entities and fields, invalid conditions. */
 export function roleProblems(
   { permissions = {}, entities = {} }: Sound<RoleChange>,
   catalog: Catalog,
@@ -85,7 +85,7 @@ function restrictionProblems(
   ];
 }
 
-/** System fields are always shown, so they may be named among the shown fields; they cannot be hidden. */
+/** System fields are always visible: they may be listed in `fields`, but not excluded. */
 function fieldProblems(
   keys: readonly (string | undefined)[] = [],
   path: string,
