@@ -73,8 +73,8 @@ describe('sending and reading', () => {
     const { message_id } = await send(scout, 'clerk');
     const path = `${MESSAGES}/${message_id}/read`;
     const foreign = await service.tenant();
-    const stranger = await registerBot(service, foreign, 'clerk');
-    for (const client of [scout, other, foreign, stranger]) {
+    const namesake = await registerBot(service, foreign, 'clerk');
+    for (const client of [scout, other, foreign, namesake]) {
       expect((await client.get(path)).status).toBe(404);
       expect((await client.get(MESSAGES)).body.data).toEqual([]);
     }

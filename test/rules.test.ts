@@ -242,7 +242,7 @@ describe('before rules', () => {
     const schema = schemaOf(tenant.id);
     await service.app.db.begin(async (tx) => {
       await tx.rows(sql`
-        update ${identifier(schema, 'business_rules')} set condition = 'gone > 3' where id = ${id}::uuid`);
+        update ${identifier(schema, 'business_rules')} set condition = 'missing > 3' where id = ${id}::uuid`);
       // Makes a write under the old rule run again where the invalidation has not arrived.
       await tx.rows(sql`
         update ${identifier(schema, 'entity_definitions')} set version = version + 1 where name = 'task'`);

@@ -81,7 +81,13 @@ test('an executed rule yields rule.executed, and its change is triggered by `rul
 });
 
 test('a failed rule yields rule.failed, with an error instead of a result', async () => {
-  await addRule('after_create', { type: 'send_message', to_agent: 'nobody', subject: 's', body: 'b', priority: 'low' });
+  await addRule('after_create', {
+    type: 'send_message',
+    to_agent: 'unknown',
+    subject: 's',
+    body: 'b',
+    priority: 'low',
+  });
   const stream = await listen('?events=rule.failed');
   const { id } = (await tenant.post(RECORDS, { title: 'one' })).body.data;
   await runRules();

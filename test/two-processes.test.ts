@@ -141,8 +141,8 @@ several(
     // The process with the first stream is the relay of both.
     expect(await openMany(victim.url, tenant, CAP - 1)).toHaveLength(CAP - 1);
     const redis = new Redis(stores.redisUrl ?? '');
-    const places = `svc:sse:${tenant.id}`;
-    const doomed = await redis.zrange(places, '0', '-1');
+    const leases = `svc:sse:${tenant.id}`;
+    const members = await redis.zrange(leases, '0', '-1');
     const stream = keep(await connectEvents(survivor.url, tenant.slug, tenant.key));
     for (let n = 0; n < 10; n++) await tenant.at[1].post(RECORDS, { n });
     await victim.kill();
@@ -150,10 +150,10 @@ several(
     const shown = await take(20, () => stream.next());
     expect(shown.map(({ data }) => data.data.fields.n)).toEqual(Array.from({ length: 20 }, (_, n) => n));
     // Extends the leases of the killed process, however long the test has taken: they still count.
-    for (const member of doomed) await redis.zadd(places, 'XX', Date.now() + 600_000, member);
+    for (const member of members) await redis.zadd(leases, 'XX', Date.now() + 600_000, member);
     expect(await openMany(survivor.url, tenant, 1)).toEqual([]);
     // Expires the leases, as if the process had not renewed them in time.
-    for (const member of doomed) await redis.zadd(places, 0, member);
+    for (const member of members) await redis.zadd(leases, 0, member);
     expect(await openMany(survivor.url, tenant, CAP)).toHaveLength(CAP - 1);
     redis.disconnect();
   },
