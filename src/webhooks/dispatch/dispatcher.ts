@@ -47,6 +47,7 @@ export class Dispatcher {
     );
     app.metrics.gauge('svc_webhook_attempts_in_flight', 'Webhook attempts in flight.', () => this.#inFlight.size);
     this.#loadShedding = new LoadShedding(app.db);
+    // An output of its own: the one below gets no notice of commits that its fast path takes.
     registerOutput(app, { onCommitted: () => this.#loadShedding.sample(Date.now()) });
     this.#schedule = new Schedule(app, () => this.#worker?.nudge());
     this.#results = new ResultWriter(app, this.#abort.signal, (id) => this.#schedule.add(id, Date.now()));
