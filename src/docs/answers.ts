@@ -3,7 +3,7 @@
 // after their codes, so that each says exactly which codes it may carry.
 import { type TSchema, Type } from '@sinclair/typebox';
 import { type ErrorCode, STATUS_BY_CODE } from '../errors.ts';
-import type { Description } from '../http/openapi.ts';
+import type { Route } from '../http/route.ts';
 import { exampleOf } from './example.ts';
 import type { JsonSchema, Schemas } from './schema.ts';
 import { RATE_HEADERS, TEXT_EXAMPLES } from './words.ts';
@@ -44,7 +44,7 @@ const ProblemSchema = Type.Object(
 
 /** The `responses` member of an operation. New error answers are added to `components`. */
 export function answersOf(
-  description: Description,
+  description: Route,
   kind: Kind,
   schemas: Schemas,
   components: Record<string, JsonSchema>,
@@ -79,7 +79,7 @@ function withForeign(answer: JsonSchema, foreign: TSchema, schemas: Schemas): Js
   return { ...answer, content: { ...content, 'application/json': json } };
 }
 
-function goodAnswer(description: Description, kind: Kind, schemas: Schemas): JsonSchema {
+function goodAnswer(description: Route, kind: Kind, schemas: Schemas): JsonSchema {
   const [status, data] = description.ok;
   return {
     description: status === 201 ? 'Created.' : 'Done.',
@@ -107,7 +107,7 @@ function enveloped(data: JsonSchema, schemas: Schemas): JsonSchema {
   return { schema, example: { success: true, data: exampleOf(data, schemas.components) } };
 }
 
-function headersOf({ headers = {} }: Description, { isOpen }: Kind): JsonSchema {
+function headersOf({ headers = {} }: Route, { isOpen }: Kind): JsonSchema {
   const own = Object.entries(headers).map(([name, description]) => [name, { description, schema: { type: 'string' } }]);
   return {
     'X-Request-Id': { $ref: '#/components/headers/RequestId' },
@@ -117,7 +117,7 @@ function headersOf({ headers = {} }: Description, { isOpen }: Kind): JsonSchema 
 }
 
 /** The codes an operation may answer, in the order of the code table. */
-function codesOf({ errors = [], bodyTypes = [] }: Description, kind: Kind): ErrorCode[] {
+function codesOf({ errors = [], bodyTypes = [] }: Route, kind: Kind): ErrorCode[] {
   const codes = new Set<ErrorCode>(['INTERNAL_ERROR', ...errors]);
   const add = (...more: ErrorCode[]): void => more.forEach((code) => void codes.add(code));
   // A tenant header can be malformed or name no tenant, whatever the operation.

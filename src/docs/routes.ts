@@ -4,10 +4,10 @@
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { Elysia, t } from 'elysia';
+import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
-import { describe } from '../http/openapi.ts';
+import { route } from '../http/route.ts';
 import { Compressed } from './compressed.ts';
 import { buildDocument, type Route } from './document.ts';
 import { INIT_SCRIPT, PAGE } from './page.ts';
@@ -38,28 +38,28 @@ const INIT_NAME = 'init.js';
 const A_DAY = 'public, max-age=86400';
 const TAG = 'API document';
 
-const PAGE_ROUTE = {
-  detail: describe({ id: 'showApiDocument', tag: TAG, summary: 'Swagger UI', isOpen: true, ok: [200, 'text/html'] }),
-};
-const DOCUMENT_ROUTE = {
-  detail: describe({
-    id: 'getApiDocument',
-    tag: TAG,
-    summary: 'This document',
-    isOpen: true,
-    ok: [200, 'application/json'],
-  }),
-};
-const ASSET_ROUTE = {
-  params: t.Object({ file: t.String({ description: 'a script or a style sheet of the page', examples: [INIT_NAME] }) }),
-  detail: describe({
-    id: 'getApiDocumentAsset',
-    tag: TAG,
-    summary: 'A file of the Swagger UI page',
-    isOpen: true,
-    ok: [200, ['text/javascript', 'text/css']],
-  }),
-};
+const PAGE_ROUTE = route({
+  id: 'showApiDocument',
+  tag: TAG,
+  summary: 'Swagger UI',
+  access: 'open',
+  ok: [200, 'text/html'],
+});
+const DOCUMENT_ROUTE = route({
+  id: 'getApiDocument',
+  tag: TAG,
+  summary: 'This document',
+  access: 'open',
+  ok: [200, 'application/json'],
+});
+const ASSET_ROUTE = route({
+  id: 'getApiDocumentAsset',
+  tag: TAG,
+  summary: 'A file of the Swagger UI page',
+  access: 'open',
+  params: { file: 'a script or a style sheet of the page' },
+  ok: [200, ['text/javascript', 'text/css']],
+});
 
 /** `routes` gives the whole surface; it is asked at the first request, when the service has its address. */
 export function docsRoutes(app: App, routes: () => readonly Route[]) {

@@ -4,7 +4,7 @@
 
 import { Type } from '@sinclair/typebox';
 import { RECORD_EVENTS } from '../events/event.ts';
-import { Timestamp, Uuid } from '../http/openapi.ts';
+import { Timestamp, Uuid } from '../http/schemas.ts';
 import { RecordSchema } from '../records/record.ts';
 import { exampleOf } from './example.ts';
 import type { JsonSchema, Schemas } from './schema.ts';

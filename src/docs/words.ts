@@ -1,7 +1,7 @@
 // The words of the document that no single route owns: what the service is, its tags, its ways to
 // authenticate, and the headers that many operations share. Contract: interface#authentication, decisions#answers,
 // decisions#api-document.
-import type { RequestHeader } from '../http/openapi.ts';
+import type { RequestHeader } from '../http/route.ts';
 import { LIMITS } from '../limits.ts';
 import type { JsonSchema } from './schema.ts';
 

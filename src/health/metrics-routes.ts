@@ -5,24 +5,21 @@ import { Elysia } from 'elysia';
 import { authenticate } from '../access/authenticate.ts';
 import type { App } from '../app.ts';
 import { forbidden, unauthorized } from '../errors.ts';
-import { describe } from '../http/openapi.ts';
+import { route } from '../http/route.ts';
 import { matchesSecret } from '../runtime/tokens.ts';
 
 const TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
-const METRICS = {
-  detail: {
-    ...describe({
-      id: 'getMetrics',
-      tag: 'Operations',
-      summary: 'Metrics for Prometheus',
-      description:
-        'Text format 0.0.4; with several processes on the port, each sample has a label `process`. Also readable with METRICS_TOKEN as bearer token, if configured.',
-      ok: [200, 'text/plain'],
-    }),
-    ...{ 'x-access': 'super', security: [{ adminSecret: [] }, { bearer: [] }] },
-  } as object,
-};
+const METRICS = route({
+  id: 'getMetrics',
+  tag: 'Operations',
+  summary: 'Metrics for Prometheus',
+  description:
+    'Text format 0.0.4; with several processes on the port, each sample has a label `process`. Also readable with METRICS_TOKEN as bearer token, if configured.',
+  access: 'open',
+  admits: { 'x-access': 'super', security: [{ adminSecret: [] }, { bearer: [] }] },
+  ok: [200, 'text/plain'],
+});
 
 export function metricsRoutes(app: App) {
   return new Elysia({ name: 'metrics' }).get(

@@ -5,31 +5,27 @@ import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { unavailable } from '../errors.ts';
-import { describe } from '../http/openapi.ts';
 import { ok } from '../http/reply.ts';
+import { route } from '../http/route.ts';
 
 const Status = Type.Object({ status: Type.Literal('ok') });
 const READY_WITHIN_MS = 3_000;
 
-const HEALTH = {
-  detail: describe({
-    id: 'health',
-    tag: 'Operations',
-    summary: 'Whether the process is running',
-    isOpen: true,
-    ok: [200, Status],
-  }),
-};
-const READY = {
-  detail: describe({
-    id: 'ready',
-    tag: 'Operations',
-    summary: 'Whether the process can serve requests',
-    isOpen: true,
-    ok: [200, Status],
-    errors: ['SERVICE_UNAVAILABLE'],
-  }),
-};
+const HEALTH = route({
+  id: 'health',
+  tag: 'Operations',
+  summary: 'Whether the process is running',
+  access: 'open',
+  ok: [200, Status],
+});
+const READY = route({
+  id: 'ready',
+  tag: 'Operations',
+  summary: 'Whether the process can serve requests',
+  access: 'open',
+  ok: [200, Status],
+  errors: ['SERVICE_UNAVAILABLE'],
+});
 
 export function healthRoutes(app: App) {
   return new Elysia({ name: 'health' })

@@ -1,12 +1,13 @@
 // Schema health over HTTP: check and repair, for the super-admin. 503 when Postgres is unavailable; what a
 // repair could not fix is part of its 200 response.
 // Contract: interface#schema-health.
-import { Type } from '@sinclair/typebox';
+import { type Static, Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
-import { describe, nullable, Timestamp } from '../http/openapi.ts';
 import { ok } from '../http/reply.ts';
+import { route } from '../http/route.ts';
+import { nullable, oneOf, Timestamp } from '../http/schemas.ts';
 import { CHECKS, toIssue } from './issues.ts';
 import { checkSchemas } from './schema-check.ts';
 import { repairSchemas } from './schema-repair.ts';
@@ -18,7 +19,7 @@ const Issue = Type.Object(
     check: Type.Union(CHECKS.map((check) => Type.Literal(check))),
     table: nullable(Type.String({ examples: ['documents'] })),
     column: nullable(Type.String({ examples: ['content_text'] })),
-    severity: Type.Union([Type.Literal('critical'), Type.Literal('warning')]),
+    severity: oneOf(['critical', 'warning']),
     fix: Type.String({ examples: ['POST /health/schema/fix adds the column content_text to documents'] }),
   },
   { $id: 'SchemaIssue' },
@@ -26,7 +27,7 @@ const Issue = Type.Object(
 const Count = Type.Integer({ minimum: 0, examples: [1] });
 const Health = Type.Object(
   {
-    status: Type.Union([Type.Literal('healthy'), Type.Literal('degraded')]),
+    status: oneOf(['healthy', 'degraded']),
     checked_at: Timestamp,
     tenants_checked: Count,
     tenants_healthy: Count,
@@ -45,27 +46,23 @@ const Repair = Type.Object(
   { $id: 'SchemaRepair' },
 );
 
-const CHECK = {
+const CHECK = route({
+  id: 'checkSchemas',
+  tag: 'Operations',
+  summary: 'Check the schema of every tenant',
+  description: 'Six checks per tenant; each issue has its severity and what fixes it.',
   access: 'super',
-  detail: describe({
-    id: 'checkSchemas',
-    tag: 'Operations',
-    summary: 'Check the schema of every tenant',
-    description: 'Six checks per tenant; each issue has its severity and what fixes it.',
-    ok: [200, Health],
-  }),
-} as const;
-const FIX = {
+  ok: [200, Health],
+});
+const FIX = route({
+  id: 'repairSchemas',
+  tag: 'Operations',
+  summary: 'Repair the schema of every degraded tenant',
+  description:
+    'Restores what the schemas of degraded tenants lack; idempotent, and loses no data. `fixed` is the number of tenants repaired, `errors` lists the others.',
   access: 'super',
-  detail: describe({
-    id: 'repairSchemas',
-    tag: 'Operations',
-    summary: 'Repair the schema of every degraded tenant',
-    description:
-      'Restores what the schemas of degraded tenants lack; idempotent, and loses no data. `fixed` is the number of tenants repaired, `errors` lists the others.',
-    ok: [200, Repair],
-  }),
-} as const;
+  ok: [200, Repair],
+});
 
 export function schemaHealthRoutes(app: App) {
   return new Elysia({ name: 'schema health' })
@@ -74,7 +71,7 @@ export function schemaHealthRoutes(app: App) {
     .post('/health/schema/fix', async () => ok(await repairSchemas(app)), FIX);
 }
 
-async function schemaHealth(app: App) {
+async function schemaHealth(app: App): Promise<Static<typeof Health>> {
   const checkedAt = new Date().toISOString();
   const tenants = await checkSchemas(app);
   const degraded = tenants.filter(({ findings }) => findings.length > 0);

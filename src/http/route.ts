@@ -36,8 +36,12 @@ export interface Route<A extends Access = Access, S extends 200 | 201 = 200 | 20
   params?: Readonly<Record<string, string>>;
   body?: TSchema;
   query?: TObject;
+  /** A JSON body that the handler reads itself; for the document alone. */
+  rawBody?: TSchema;
   /** Content types of a request body that is not JSON. */
   bodyTypes?: readonly string[];
+  /** For the document: whom the handler of an open route admits by itself. */
+  admits?: { 'x-access': Access; security: readonly object[] };
 }
 
 interface Inputs<B, Q> {
@@ -82,7 +86,7 @@ export function route<
       tags: [tag],
       summary,
       'x-svc': stated,
-      ...(access === 'open' ? { 'x-access': access, security: [] } : {}),
+      ...(access === 'open' ? (stated.admits ?? { 'x-access': access, security: [] }) : {}),
     },
   } as unknown as Options<A, S, D, B, Q>;
 }

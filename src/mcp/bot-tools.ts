@@ -13,7 +13,7 @@ import {
   revokeBot,
 } from '../bots/bots.ts';
 import { IdentifiedBotSchema, identifyBot } from '../bots/identify-bot.ts';
-import { Revoked } from '../http/openapi.ts';
+import { Revoked } from '../http/schemas.ts';
 import { ADDS, defineTool, READS, REPLACES, type Tool, toolInput } from './tool.ts';
 
 const Name = Type.String({

@@ -4,7 +4,7 @@
 import { Type } from '@sinclair/typebox';
 import { listEntities } from '../entities/entities.ts';
 import { EntitySchema } from '../entities/routes.ts';
-import { Deleted } from '../http/openapi.ts';
+import { Deleted } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { listRecords } from '../records/read/list.ts';
 import { readRecord } from '../records/read/read.ts';

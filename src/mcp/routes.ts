@@ -3,14 +3,15 @@
 // JSON-RPC errors of the SDK; errors before the protocol have the envelope of REST. Contract: decisions#mcp.
 import { createMcpHandler, type McpHttpHandler, type McpServerFactory } from '@modelcontextprotocol/server';
 import { Type } from '@sinclair/typebox';
-import { Elysia, t } from 'elysia';
+import { Elysia } from 'elysia';
 import type { Caller } from '../access/caller.ts';
 import { requireOwnOrigin } from '../access/origins.ts';
 import { type App, perApp } from '../app.ts';
 import { notFound, ServiceError, unauthorized } from '../errors.ts';
 import { readJson } from '../http/body.ts';
-import { describe, open } from '../http/openapi.ts';
 import { ok } from '../http/reply.ts';
+import { route } from '../http/route.ts';
+import { oneOf, open } from '../http/schemas.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import {
   endMcpSession,
@@ -27,8 +28,8 @@ import { type DescribeRoutes, type OpenedToolContext, openToolContext } from './
 const TAG = 'MCP';
 const Ended = Type.Object({ ended: Type.Literal(true) });
 const Query = open({
-  profile: t.Optional(
-    t.Union([t.Literal('basic'), t.Literal('advanced')], {
+  profile: Type.Optional(
+    oneOf(['basic', 'advanced'], {
       description: 'the tools on offer; `advanced` adds the webhook tools',
       error: 'must be basic or advanced',
     }),
@@ -54,34 +55,32 @@ const Answer = Type.Object(
 
 const MESSAGE = {
   parse: () => null,
-  query: Query,
-  detail: describe({
+  ...route({
     id: 'sendMcpMessage',
     tag: TAG,
     summary: 'Send a message of the Model Context Protocol',
     description: `One JSON-RPC message, answered as JSON or as a stream of events, in revision 2026-07-28 or 2025-11-25. Tools need the
 credentials of REST, in the same headers; listing them and \`tenant_login\` need none. Failures of the protocol itself
 are JSON-RPC errors.`,
-    isOpen: true,
-    body: open({ jsonrpc: Type.Literal('2.0'), method: Type.Optional(Type.String({ examples: ['tools/list'] })) }),
+    access: 'open',
+    query: Query,
+    rawBody: open({ jsonrpc: Type.Literal('2.0'), method: Type.Optional(Type.String({ examples: ['tools/list'] })) }),
     ok: [200, ['text/event-stream']],
     foreign: { 200: Answer, 400: Failure, 404: Failure, 413: Failure, 415: Failure },
     bare: { 202: 'A notification was taken.' },
     errors: REFUSALS,
   }),
-} as const;
+};
 
-const END = {
-  detail: describe({
-    id: 'endMcpSession',
-    tag: TAG,
-    summary: 'End an MCP session',
-    description: 'Ends the session that the header `Mcp-Session-Id` names, for clients of revision 2025-11-25.',
-    isOpen: true,
-    ok: [200, Ended],
-    errors: [...REFUSALS, 'VALIDATION_ERROR', 'SERVICE_UNAVAILABLE'],
-  }),
-} as const;
+const END = route({
+  id: 'endMcpSession',
+  tag: TAG,
+  summary: 'End an MCP session',
+  description: 'Ends the session that the header `Mcp-Session-Id` names, for clients of revision 2025-11-25.',
+  access: 'open',
+  ok: [200, Ended],
+  errors: [...REFUSALS, 'VALIDATION_ERROR', 'SERVICE_UNAVAILABLE'],
+});
 
 export function mcpRoutes(app: App, describeRoutes: DescribeRoutes) {
   const calls = createMcpHandler(serverFor(app));

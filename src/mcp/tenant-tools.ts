@@ -3,7 +3,7 @@
 // Contract: interface#mcp.
 import { Type } from '@sinclair/typebox';
 import { catalogOf } from '../entities/catalog.ts';
-import { Uuid } from '../http/openapi.ts';
+import { Uuid } from '../http/schemas.ts';
 import { signIn } from '../users/sign-in.ts';
 import { clientSource } from './client-source.ts';
 import { ADDS, defineTool, READS, REPLACES, TENANT_SLUG, type Tool, toolInput } from './tool.ts';

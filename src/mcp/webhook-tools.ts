@@ -2,7 +2,7 @@
 // them need a tenant admin, as over REST. Failures are those of the operations.
 // Contract: interface#mcp, interface#subscription.
 import { Type } from '@sinclair/typebox';
-import { Deleted } from '../http/openapi.ts';
+import { Deleted } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import {
   createSubscription,

@@ -2,13 +2,14 @@
 // would be an idle open connection.
 // Contract: interface#sse, decisions#sse, decisions#status-codes.
 import { Type } from '@sinclair/typebox';
-import { Elysia, t } from 'elysia';
+import { Elysia } from 'elysia';
 import { credentialsIn } from '../access/credential-kinds.ts';
 import type { App } from '../app.ts';
 import { ServiceError } from '../errors.ts';
 import { EVENT_TYPES } from '../events/event.ts';
 import { guard } from '../http/guard.ts';
-import { describe, open } from '../http/openapi.ts';
+import { route } from '../http/route.ts';
+import { open } from '../http/schemas.ts';
 import { openStream } from './sse-stream.ts';
 
 const HEADERS = {
@@ -18,30 +19,28 @@ const HEADERS = {
   'x-content-type-options': 'nosniff',
 };
 
-const STREAM = {
-  access: 'any',
-  params: t.Object({ slug: t.String() }),
-  query: open({
-    entities: Type.Optional(Type.String({ description: 'names of entities, separated by commas; all without it' })),
-    events: Type.Optional(
-      Type.String({ description: `event types, separated by commas (${EVENT_TYPES.join(', ')}); all without it` }),
-    ),
-    agent_id: Type.Optional(Type.String({ description: 'name or id of the bot whose messages are shown too' })),
-  }),
-  detail: describe({
-    id: 'streamEvents',
-    tag: 'Events',
-    summary: 'Stream events',
-    description: `Server-Sent Events of one tenant, for its own owner and platform keys. The stream begins with \`connected\`
+const StreamQuery = open({
+  entities: Type.Optional(Type.String({ description: 'names of entities, separated by commas; all without it' })),
+  events: Type.Optional(
+    Type.String({ description: `event types, separated by commas (${EVENT_TYPES.join(', ')}); all without it` }),
+  ),
+  agent_id: Type.Optional(Type.String({ description: 'name or id of the bot whose messages are shown too' })),
+});
+
+const STREAM = route({
+  id: 'streamEvents',
+  tag: 'Events',
+  summary: 'Stream events',
+  description: `Server-Sent Events of one tenant, for its own owner and platform keys. The stream begins with \`connected\`
 and a \`heartbeat\`, which comes again every few seconds. Each event has its type, a number that counts up from 1 on the
 connection, and JSON data. Missed events are not sent again, \`Last-Event-ID\` or not: after a reconnect, read through REST. A
 platform key's stream shows the entities and fields of its role, and nothing of entities whose rows are filtered for it. A
 client that does not read gets an \`error\` event, \`BACKPRESSURE\` or \`IDLE_TIMEOUT\`, and the end of the stream.`,
-    ok: [200, ['text/event-stream']],
-    headers: { 'X-Accel-Buffering': '`no`: proxies must not hold the stream back' },
-    errors: ['VALIDATION_ERROR', 'RATE_LIMITED', 'SERVICE_UNAVAILABLE'],
-  }),
-} as const;
+  access: 'any',
+  query: StreamQuery,
+  ok: [200, ['text/event-stream']],
+  headers: { 'X-Accel-Buffering': '`no`: proxies must not hold the stream back' },
+});
 
 export function realtimeRoutes(app: App) {
   return new Elysia({ name: 'realtime' }).use(guard(app)).get(

@@ -5,37 +5,29 @@ import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
-import type { Action, RuleOperation } from '../entities/rule.ts';
+import type { RuleOperation } from '../entities/rule.ts';
 import { readPatch, type SlotValues } from '../entities/values.ts';
 import { invalid, notFound } from '../errors.ts';
 import { SYSTEM_FIELDS } from '../expression/ast.ts';
-import { Input, OBJECT } from '../http/input.ts';
+import { check } from '../http/check.ts';
 import type { RecordRow } from '../records/row.ts';
 import { newRow } from '../records/write/prepare.ts';
 import { conditionHolds, renderAction } from '../records/write/triggers.ts';
 import { isUuid } from '../runtime/ids.ts';
 import type { JsonObject } from '../runtime/text.ts';
+import { type DryRun, DryRunRequest } from './rule-input.ts';
 import { getRule } from './rules.ts';
 
-export interface DryRun {
-  matches: boolean;
-  /** Null when the condition does not match. */
-  action: Action | null;
-}
-
 /** The body is `{ record, old? }`; without `old` both images of an update are `record`. */
-export async function testRule(app: App, caller: TenantCaller, id: string, body: JsonObject): Promise<DryRun> {
+export async function testRule(app: App, caller: TenantCaller, id: string, body: DryRunRequest): Promise<DryRun> {
   const rule = await getRule(app, caller, id);
   const catalog = await catalogOf(app, caller.tenant);
   const entity = catalog.byName.get(rule.entity);
   if (entity === undefined) throw notFound('entity');
-  const input = new Input(body);
-  const record = input.required('record', OBJECT);
-  const old = input.optional('old', OBJECT);
-  input.done();
+  const { record, old } = check(DryRunRequest, body);
   const operation = rule.trigger.slice(rule.trigger.indexOf('_') + 1) as RuleOperation;
   const after = rowFrom(caller, entity, record, 'record');
-  const before = operation === 'create' ? null : old === undefined ? after : rowFrom(caller, entity, old, 'old');
+  const before = operation === 'create' ? null : old == null ? after : rowFrom(caller, entity, old, 'old');
   const matches = await conditionHolds({ queries: app.db, caller }, catalog, entity, rule, {
     operation,
     before,

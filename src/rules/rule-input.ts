@@ -1,19 +1,111 @@
-// Validates a rule's definition, `{ name, entity, trigger, condition?, action, priority?, isActive? }`, against the
-// catalog, so that every stored rule can run: its condition, fields, constants and `{{...}}` placeholders.
+// The shapes of a rule, and its check against the catalog, so that every stored rule can run: its condition, fields,
+// constants and `{{...}}` placeholders.
 // Failures: 400 with every problem. Contract: decisions#rules.
+import { type Static, type TString, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import { allNames } from '../entities/access-scope.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { type Action, PRIORITIES, TRIGGERS, type Trigger } from '../entities/rule.ts';
 import { readNew, readPatch } from '../entities/values.ts';
-import { invalid, type Problem, ServiceError } from '../errors.ts';
+import type { Problem } from '../errors.ts';
 import { type Names, SYSTEM_FIELDS } from '../expression/ast.ts';
-import { parseExpression } from '../expression/parse.ts';
-import { Input, OBJECT, oneOf, strangers, text, wholeNumber } from '../http/input.ts';
+import { expressionProblems } from '../expression/parse.ts';
+import { check, type Sound } from '../http/check.ts';
+import { closed, nullable, oneOf, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { placeholdersIn } from '../records/write/template.ts';
-import type { JsonObject } from '../runtime/text.ts';
+
+const { nameMax, messageMax, priorityMax, conditionMax } = LIMITS.rules;
+const { subjectMax, bodyMax } = LIMITS.message;
+
+const Values = Type.Unsafe<Record<string, unknown>>(
+  Type.Object(
+    {},
+    {
+      additionalProperties: true,
+      description: 'values by field key; texts may hold `{{field}}`',
+      examples: [{ status: 'open' }],
+    },
+  ),
+);
+
+function actionSchema(sized: (max: number, options?: Record<string, unknown>) => TString) {
+  return Type.Union(
+    [
+      closed({ type: Type.Literal('reject'), message: sized(messageMax) }),
+      closed({ type: Type.Literal('set'), values: Values }),
+      closed({ type: Type.Literal('create_record'), entity: sized(nameMax), values: Values }),
+      closed({ type: Type.Literal('update_record'), values: Values }),
+      closed({
+        type: Type.Literal('send_message'),
+        to_agent: sized(messageMax, { description: 'a bot, by name or id' }),
+        subject: sized(subjectMax),
+        body: sized(bodyMax),
+        priority: optional(oneOf(PRIORITIES)),
+      }),
+    ],
+    {
+      description: '`reject` and `set` before, the others after the change',
+      examples: [{ type: 'reject', message: 'a closed task stays closed' }],
+    },
+  );
+}
+const ActionInput = actionSchema(text);
+/** An action as it is shown: placeholders filled in may make a text longer than a request may. */
+const ActionSchema = Type.Unsafe<Action>(actionSchema((_, options) => Type.String(options)));
+
+const Name = text(nameMax, { examples: ['closed is closed'] });
+const EntityName = text(nameMax, { examples: ['task'] });
+const TriggerName = oneOf(TRIGGERS, { examples: ['before_update'] });
+const Condition = text(2 * conditionMax, {
+  description: '`$old.field` is the record before, `$changed.field` whether it changes',
+  examples: ['$old.status = closed AND $changed.status'],
+});
+const Priority = Type.Integer({
+  minimum: -priorityMax,
+  maximum: priorityMax,
+  description: 'lower ones act first',
+  examples: [0],
+});
+const IsActive = Type.Boolean({ examples: [true] });
+
+export const RuleSchema = Type.Object(
+  {
+    id: Uuid,
+    name: Name,
+    entity: Type.String({ examples: ['task'] }),
+    trigger: TriggerName,
+    condition: nullable(Condition),
+    action: ActionSchema,
+    priority: Priority,
+    isActive: IsActive,
+    createdAt: Timestamp,
+    updatedAt: Timestamp,
+  },
+  { $id: 'Rule' },
+);
+export type RuleView = Static<typeof RuleSchema>;
+export const NewRule = closed({
+  name: Name,
+  entity: EntityName,
+  trigger: TriggerName,
+  condition: optional(Condition),
+  action: ActionInput,
+  priority: optional(Priority),
+  isActive: optional(IsActive),
+});
+export type NewRule = Static<typeof NewRule>;
+/** Members left out stay as they are; `entity` cannot change. */
+export const RuleChange = Type.Partial(NewRule);
+export type RuleChange = Static<typeof RuleChange>;
+export const DryRunRequest = Type.Object({ record: Values, old: optional(Values) });
+export type DryRunRequest = Static<typeof DryRunRequest>;
+export const DryRunSchema = Type.Object({
+  matches: Type.Boolean({ examples: [true] }),
+  action: nullable(ActionSchema, { description: 'null when the condition does not match' }),
+});
+export type DryRun = Static<typeof DryRunSchema>;
 
 /** A valid definition. */
 export interface RuleDraft {
@@ -26,9 +118,6 @@ export interface RuleDraft {
   isActive: boolean;
 }
 
-const MEMBERS = ['name', 'entity', 'trigger', 'condition', 'action', 'priority', 'isActive'];
-const { nameMax, messageMax, priorityMax } = LIMITS.rules;
-
 /** Has every attribute that `$currentUser` may name. */
 const ANYONE: Names['user'] = {
   id: '00000000-0000-7000-8000-000000000000',
@@ -37,52 +126,33 @@ const ANYONE: Names['user'] = {
   kind: 'user',
 };
 
-export function readRule(catalog: Catalog, caller: TenantCaller, body: JsonObject): RuleDraft {
-  const input = new Input(body);
-  for (const { path, message } of strangers(body, MEMBERS)) input.problem(path, message);
-  const name = input.required('name', text(nameMax));
-  const entityName = input.required('entity', text(nameMax));
-  const trigger = input.required('trigger', oneOf(TRIGGERS));
-  const condition = input.optional('condition', text(2 * LIMITS.rules.conditionMax)) ?? null;
-  const priority = input.optional('priority', wholeNumber(-priorityMax, priorityMax)) ?? 0;
-  const isActive = input.optional('isActive', oneOfBooleans) ?? true;
-  const given = input.required('action', OBJECT);
-  const entity = catalog.byName.get(entityName);
-  if (typeof entityName === 'string' && entity === undefined) input.problem('entity', 'is not an entity');
-  if (entity !== undefined && typeof condition === 'string') {
-    const names = { ...allNames(catalog, caller, entity, new Date()), user: ANYONE, allowOld: true };
-    for (const { path, message } of conditionProblems(condition, names)) input.problem(path, message);
-  }
-  input.done();
-  const problems: Problem[] = [];
-  const action = readAction(catalog, entity as Entity, trigger, given, problems);
-  if (problems.length > 0 || action === undefined) throw invalid(problems);
-  return { name, entity: entity as Entity, trigger, condition, action, priority, isActive };
+export function readRule(catalog: Catalog, caller: TenantCaller, body: NewRule): RuleDraft {
+  const rule = check(NewRule, body, (sound) => ruleProblems(catalog, caller, sound));
+  const { name, trigger, condition = null, action, priority, isActive } = rule;
+  return {
+    name,
+    entity: catalog.byName.get(rule.entity) as Entity,
+    trigger,
+    condition,
+    action: action.type === 'send_message' ? { ...action, priority: action.priority ?? 'normal' } : action,
+    priority: priority ?? 0,
+    isActive: isActive ?? true,
+  };
 }
 
-const oneOfBooleans = {
-  accepts: (value: unknown): value is boolean => typeof value === 'boolean',
-  words: 'must be true or false',
-};
-
-function conditionProblems(condition: string, names: Names): readonly Problem[] {
-  try {
-    parseExpression(condition, names, 'condition');
-    return [];
-  } catch (error) {
-    if (error instanceof ServiceError && error.details !== undefined) return error.details;
-    throw error;
-  }
+function ruleProblems(
+  catalog: Catalog,
+  caller: TenantCaller,
+  { entity: name, trigger, condition, action }: Sound<NewRule>,
+): Problem[] {
+  const entity = name === undefined ? undefined : catalog.byName.get(name);
+  if (entity === undefined) return name === undefined ? [] : [{ path: 'entity', message: 'is not an entity' }];
+  const names = { ...allNames(catalog, caller, entity, new Date()), user: ANYONE, allowOld: true };
+  return [
+    ...(condition == null ? [] : expressionProblems(condition, names, 'condition')),
+    ...(trigger === undefined || action === undefined ? [] : actionProblems(catalog, entity, trigger, action)),
+  ];
 }
-
-/** The members of each action besides `type`. */
-const ACTION_MEMBERS: Readonly<Record<Action['type'], readonly string[]>> = {
-  reject: ['message'],
-  set: ['values'],
-  create_record: ['entity', 'values'],
-  update_record: ['values'],
-  send_message: ['to_agent', 'subject', 'body', 'priority'],
-};
 
 /** The actions that a trigger admits. */
 function actionsOf(trigger: Trigger): Action['type'][] {
@@ -91,74 +161,44 @@ function actionsOf(trigger: Trigger): Action['type'][] {
   return trigger === 'after_delete' ? further : [...further, 'update_record'];
 }
 
-function readAction(
+function actionProblems(
   catalog: Catalog,
   entity: Entity,
   trigger: Trigger,
-  given: JsonObject,
-  problems: Problem[],
-): Action | undefined {
+  action: Sound<NewRule['action']>,
+): Problem[] {
+  const { type } = action;
+  if (type === undefined) return [];
   const fit = actionsOf(trigger);
-  const type = given.type as Action['type'];
   if (!fit.includes(type)) {
-    problems.push({ path: 'action.type', message: `must be one of ${fit.join(', ')} for ${trigger}` });
-    return undefined;
+    return [{ path: 'action.type', message: `must be one of ${fit.join(', ')} for ${trigger}` }];
   }
-  problems.push(...strangers(given, ['type', ...ACTION_MEMBERS[type]], `is not accepted with ${type}`, 'action.'));
-  const input = new Input(given);
-  const action = readMembers(catalog, entity, type, input, problems);
-  try {
-    input.done();
-  } catch (error) {
-    if (!(error instanceof ServiceError)) throw error;
-    for (const { path, message } of error.details ?? []) problems.push({ path: `action.${path}`, message });
-  }
-  for (const key of type === 'reject' ? [] : placeholdersIn(given)) {
-    if (entity.byKey.has(key) || Object.hasOwn(SYSTEM_FIELDS, key)) continue;
-    problems.push({ path: 'action', message: `{{${key}}} is not a field of ${entity.name}` });
-  }
-  return action;
+  const unknown = (type === 'reject' ? [] : placeholdersIn(action)).filter(
+    (key) => !entity.byKey.has(key) && !Object.hasOwn(SYSTEM_FIELDS, key),
+  );
+  return [
+    ...valuesProblems(catalog, entity, action),
+    ...unknown.map((key) => ({ path: 'action', message: `{{${key}}} is not a field of ${entity.name}` })),
+  ];
 }
 
-function readMembers(
-  catalog: Catalog,
-  entity: Entity,
-  type: Action['type'],
-  input: Input,
-  problems: Problem[],
-): Action {
-  if (type === 'reject') return { type, message: input.required('message', text(messageMax)) };
-  if (type === 'send_message') {
-    return {
-      type,
-      to_agent: input.required('to_agent', text(messageMax)),
-      subject: input.required('subject', text(LIMITS.message.subjectMax)),
-      body: input.required('body', text(LIMITS.message.bodyMax)),
-      priority: input.optional('priority', oneOf(PRIORITIES)) ?? 'normal',
-    };
-  }
-  const values = input.required('values', OBJECT);
-  if (type !== 'create_record') {
-    checkValues(entity, values, false, problems);
-    return { type, values };
-  }
-  const name = input.required('entity', text(nameMax));
-  const target = catalog.byName.get(name);
-  if (typeof name === 'string' && target === undefined)
-    problems.push({ path: 'action.entity', message: 'is not an entity' });
-  if (target !== undefined) checkValues(target, values, true, problems);
-  return { type, entity: name, values };
+function valuesProblems(catalog: Catalog, entity: Entity, action: Sound<NewRule['action']>): Problem[] {
+  if (!('values' in action) || action.values === undefined) return [];
+  if (action.type !== 'create_record') return constantProblems(entity, action.values, false);
+  if (action.entity === undefined) return [];
+  const target = catalog.byName.get(action.entity);
+  if (target === undefined) return [{ path: 'action.entity', message: 'is not an entity' }];
+  return constantProblems(target, action.values, true);
 }
 
 /** Constants must fit their fields; values with placeholders are validated at execution. */
-function checkValues(entity: Entity, values: unknown, isNew: boolean, problems: Problem[]): void {
-  if (!OBJECT.accepts(values)) return;
+function constantProblems(entity: Entity, values: Record<string, unknown>, isNew: boolean): Problem[] {
   const hasPlaceholder = (key: string): boolean => entity.byKey.has(key) && placeholdersIn(values[key]).length > 0;
   const constants = Object.fromEntries(Object.entries(values).filter(([key]) => !hasPlaceholder(key)));
-  const read = isNew ? readNew : readPatch;
-  for (const { path, message } of read(entity, constants, () => true).problems) {
-    if (!Object.hasOwn(values, path) || !hasPlaceholder(path))
-      problems.push({ path: `action.values.${path}`, message });
-  }
-  if (Object.keys(values).length === 0 && !isNew) problems.push({ path: 'action.values', message: 'sets nothing' });
+  const { problems } = (isNew ? readNew : readPatch)(entity, constants, () => true);
+  const faults = problems
+    .filter(({ path }) => !Object.hasOwn(values, path) || !hasPlaceholder(path))
+    .map(({ path, message }) => ({ path: `action.values.${path}`, message }));
+  const isEmpty = Object.keys(values).length === 0 && !isNew;
+  return isEmpty ? [...faults, { path: 'action.values', message: 'sets nothing' }] : faults;
 }

@@ -10,21 +10,7 @@ import { conflict, invalidField, notFound } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { identifier, type Queries, sql, type Tx } from '../runtime/sql.ts';
-import type { JsonObject } from '../runtime/text.ts';
-import { readRule } from './rule-input.ts';
-
-export interface RuleView {
-  id: string;
-  name: string;
-  entity: string;
-  trigger: Trigger;
-  condition: string | null;
-  action: Action;
-  priority: number;
-  isActive: boolean;
-  createdAt: string;
-  updatedAt: string;
-}
+import { type NewRule, type RuleChange, type RuleView, readRule } from './rule-input.ts';
 
 interface RuleRow {
   id: string;
@@ -58,7 +44,7 @@ export async function getRule(app: App, caller: TenantCaller, id: string): Promi
 }
 
 /** Creates a rule, which takes effect with the next write. */
-export async function createRule(app: App, caller: TenantCaller, body: JsonObject): Promise<RuleView> {
+export async function createRule(app: App, caller: TenantCaller, body: NewRule): Promise<RuleView> {
   return changeDefinition(app, caller, async (tx, catalog) => {
     const rule = readRule(catalog, caller, body);
     const table = identifier(caller.tenant.schema, 'business_rules');
@@ -74,7 +60,7 @@ export async function createRule(app: App, caller: TenantCaller, body: JsonObjec
 }
 
 /** Changes the given members, except `entity`; the resulting rule is validated as a whole. */
-export async function updateRule(app: App, caller: TenantCaller, id: string, body: JsonObject): Promise<RuleView> {
+export async function updateRule(app: App, caller: TenantCaller, id: string, body: RuleChange): Promise<RuleView> {
   return changeDefinition(app, caller, async (tx, catalog) => {
     const before = ruleView(await ruleRow(tx, caller, id), catalog);
     if (body.entity !== undefined && body.entity !== before.entity) throw invalidField('entity', 'cannot be changed');

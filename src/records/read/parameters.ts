@@ -2,8 +2,8 @@
 // texts until then, so that every fault is named at once.
 // Contract: interface#list, decisions#lists.
 import { type Static, Type } from '@sinclair/typebox';
-import { open } from '../../http/openapi.ts';
 import { flagParameter, integerParameter, pageParameters } from '../../http/parameters.ts';
+import { open } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
 import type { ListInput } from './list.ts';
 import type { ReadInput } from './read.ts';
