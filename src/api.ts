@@ -10,7 +10,6 @@ import type { App } from './app.ts';
 import { botRoutes } from './bots/routes.ts';
 import { docsRoutes, documentOf } from './docs/routes.ts';
 import type { JsonSchema } from './docs/schema.ts';
-import { fieldRoutes } from './entities/field-routes.ts';
 import { entityRoutes } from './entities/routes.ts';
 import { invalidField } from './errors.ts';
 import { metricsRoutes } from './health/metrics-routes.ts';
@@ -57,7 +56,6 @@ export function createApi(app: App) {
     .use(publicKeyRoutes(app))
     .use(botRoutes(app))
     .use(entityRoutes(app))
-    .use(fieldRoutes(app))
     .use(recordRoutes(app))
     .use(bulkRoutes(app))
     .use(aggregateRoutes(app))

@@ -6,7 +6,7 @@ import Ajv2020 from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { createApi } from '../src/api.ts';
 import { buildDocument } from '../src/docs/document.ts';
-import { describe as describeRoute } from '../src/http/openapi.ts';
+import { route } from '../src/http/route.ts';
 import { contractCheck } from './support/contract.ts';
 import { type Json, startService, type TestService } from './support/service.ts';
 
@@ -133,14 +133,14 @@ describe('the document', () => {
   });
 
   test('a route without a description, or with a tag nobody described, stops the document', () => {
-    const route = (tag: string) => ({
+    const listed = (tag: string) => ({
       method: 'GET',
       path: '/x',
-      hooks: { detail: describeRoute({ id: 'x', tag, summary: 'X', isOpen: true, ok: [200, Type.Null()] }) },
+      hooks: route({ id: 'x', tag, summary: 'X', access: 'open', ok: [200, Type.Null()] }),
     });
-    expect(() => buildDocument([route('Nonsense')], '1', 'http://x')).toThrow('Nonsense');
+    expect(() => buildDocument([listed('Nonsense')], '1', 'http://x')).toThrow('Nonsense');
     expect(() => buildDocument([{ method: 'GET', path: '/x', hooks: {} }], '1', 'http://x')).toThrow();
-    expect(buildDocument([route('Records')], '1', 'http://x')).toMatchObject({ tags: [{ name: 'Records' }] });
+    expect(buildDocument([listed('Records')], '1', 'http://x')).toMatchObject({ tags: [{ name: 'Records' }] });
   });
 
   test('BASE_URL is the address in the document', async () => {

@@ -1,13 +1,13 @@
 // The entities of the demo tenant: companies, people and deals, with fields of every type. Each is a body of
 // `POST /api/entities`; they are in the order in which relations need them.
 // Contract: decisions#configuration, decisions#fields.
-import type { JsonObject } from '../runtime/text.ts';
+import type { NewEntity } from '../entities/definition.ts';
 
 export const COUNTRIES = ['DE', 'FR', 'GR', 'IS', 'JP', 'PL', 'PT', 'SE'];
 export const STAGES = ['lead', 'qualified', 'proposal', 'won', 'lost'];
 export const TAGS = ['export', 'family-owned', 'public', 'startup'];
 
-const companies: JsonObject = {
+const companies: NewEntity = {
   name: 'companies',
   label: 'Companies',
   fields: [
@@ -23,7 +23,7 @@ const companies: JsonObject = {
   ],
 };
 
-const people: JsonObject = {
+const people: NewEntity = {
   name: 'people',
   label: 'People',
   fields: [
@@ -34,7 +34,7 @@ const people: JsonObject = {
   ],
 };
 
-const deals: JsonObject = {
+const deals: NewEntity = {
   name: 'deals',
   label: 'Deals',
   fields: [
@@ -48,4 +48,4 @@ const deals: JsonObject = {
   ],
 };
 
-export const DEMO_ENTITIES: readonly JsonObject[] = [companies, people, deals];
+export const DEMO_ENTITIES: readonly NewEntity[] = [companies, people, deals];

@@ -8,11 +8,9 @@ import { exampleOf } from './example.ts';
 import type { JsonSchema, Schemas } from './schema.ts';
 import { RATE_HEADERS, TEXT_EXAMPLES } from './words.ts';
 
-export interface Kind {
+interface Kind {
   isOpen: boolean;
-  hasBody: boolean;
   hasPathParameters: boolean;
-  hasQuery: boolean;
 }
 
 /** One sentence for each code: the description of its answer, and the message of its example. */
@@ -117,15 +115,16 @@ function headersOf({ headers = {} }: Route, { isOpen }: Kind): JsonSchema {
 }
 
 /** The codes an operation may answer, in the order of the code table. */
-function codesOf({ errors = [], bodyTypes = [] }: Route, kind: Kind): ErrorCode[] {
+function codesOf({ errors = [], body, rawBody, bodyTypes = [], query }: Route, kind: Kind): ErrorCode[] {
+  const hasBody = body !== undefined || rawBody !== undefined;
   const codes = new Set<ErrorCode>(['INTERNAL_ERROR', ...errors]);
   const add = (...more: ErrorCode[]): void => more.forEach((code) => void codes.add(code));
   // A tenant header can be malformed or name no tenant, whatever the operation.
   if (!kind.isOpen) add('VALIDATION_ERROR', 'UNAUTHORIZED', 'FORBIDDEN', 'NOT_FOUND', 'RATE_LIMITED');
-  if (!kind.isOpen || kind.hasBody) add('SERVICE_UNAVAILABLE');
-  if (kind.hasBody || bodyTypes.length > 0) add('VALIDATION_ERROR', 'PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE');
+  if (!kind.isOpen || hasBody) add('SERVICE_UNAVAILABLE');
+  if (hasBody || bodyTypes.length > 0) add('VALIDATION_ERROR', 'PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE');
   if (kind.hasPathParameters) add('NOT_FOUND');
-  if (kind.hasQuery) add('VALIDATION_ERROR');
+  if (query !== undefined) add('VALIDATION_ERROR');
   return (Object.keys(STATUS_BY_CODE) as ErrorCode[]).filter((code) => codes.has(code));
 }
 

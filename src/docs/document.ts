@@ -1,38 +1,30 @@
-// The API document, OpenAPI 3.1, put together from the routes themselves: path, method, access and
-// schemas stand where the framework uses them, the rest in each route's description. Throws on a
-// route that describes nothing, so that the document is whole. Contract: decisions#api-document.
-
-import type { TSchema } from '@sinclair/typebox';
+// Builds the API document, OpenAPI 3.1, from what each route states: access, schemas, answers, prose.
+// Throws on a route that states nothing, so that the document is complete.
+// Contract: decisions#api-document.
 import { SECURITY_SCHEMES } from '../access/credential-kinds.ts';
-import { ROUTE_ACCESS } from '../access/route-access.ts';
-import type { Description } from '../http/openapi.ts';
-import { answersOf, type Kind, textContent } from './answers.ts';
+import { type Access, ROUTE_ACCESS } from '../access/route-access.ts';
+import type { Route } from '../http/route.ts';
+import { answersOf, textContent } from './answers.ts';
 import { exampleOf } from './example.ts';
 import { type JsonSchema, Schemas } from './schema.ts';
 import { webhooksOf } from './webhooks.ts';
 import { ANSWER_HEADERS, HEADER_PARAMETERS, INTRODUCTION, PARAMETER_OF, TAGS, TITLE } from './words.ts';
 
 /** A route as the framework lists it. */
-export interface Route {
+export interface ListedRoute {
   method: string;
   path: string;
   hooks?: unknown;
 }
 
-interface Hooks {
-  detail: { 'x-svc': Description; 'x-access': keyof typeof ROUTE_ACCESS; security: object[] };
-  params?: ObjectSchema;
-  query?: ObjectSchema;
-  body?: TSchema;
-}
-
-interface ObjectSchema extends TSchema {
-  properties: Record<string, TSchema>;
-  required?: string[];
+interface Detail {
+  'x-svc': Route;
+  'x-access': Access;
+  security: object[];
 }
 
 /** The document; `server` is the address that clients use. */
-export function buildDocument(routes: readonly Route[], version: string, server: string): JsonSchema {
+export function buildDocument(routes: readonly ListedRoute[], version: string, server: string): JsonSchema {
   const schemas = new Schemas();
   const responses: Record<string, JsonSchema> = {};
   const paths: Record<string, JsonSchema> = {};
@@ -76,48 +68,34 @@ function tagsOf(paths: Record<string, JsonSchema>): object[] {
     .map(([name, description]) => ({ name, description }));
 }
 
-function operationOf(route: Route, schemas: Schemas, responses: Record<string, JsonSchema>): JsonSchema {
-  const hooks = route.hooks as Hooks;
-  const { 'x-svc': description, 'x-access': access, security } = hooks.detail;
-  const kind: Kind = {
-    isOpen: access === 'open',
-    hasBody: hooks.body !== undefined || description.body !== undefined,
-    hasPathParameters: route.path.includes(':'),
-    hasQuery: hooks.query !== undefined,
-  };
+function operationOf({ hooks, method, path }: ListedRoute, schemas: Schemas, responses: Record<string, JsonSchema>) {
+  const { 'x-svc': route, 'x-access': access, security } = (hooks as { detail: Detail }).detail;
+  const isOpen = access === 'open';
   const parameters = [
-    ...pathParameters(route, hooks, schemas),
-    ...queryParameters(hooks, schemas),
-    ...headerParameters(description, kind),
+    ...pathParameters(path, route),
+    ...queryParameters(route, schemas),
+    ...headerParameters(route, isOpen),
   ];
   return {
-    operationId: description.id,
-    tags: [description.tag],
-    summary: description.summary,
-    description: `${description.description ?? `${description.summary}.`}\n\n${ROUTE_ACCESS[access]}`,
-    security: route.method === 'GET' ? security : security.filter((scheme) => !('publicKey' in scheme)),
+    operationId: route.id,
+    tags: [route.tag],
+    summary: route.summary,
+    description: `${route.description ?? `${route.summary}.`}\n\n${ROUTE_ACCESS[access]}`,
+    security: method === 'GET' ? security : security.filter((scheme) => !('publicKey' in scheme)),
     ...(parameters.length === 0 ? {} : { parameters }),
-    ...bodyOf(description, hooks, schemas),
-    responses: answersOf(description, kind, schemas, responses),
+    ...bodyOf(route, schemas),
+    responses: answersOf(route, { isOpen, hasPathParameters: path.includes(':') }, schemas, responses),
   };
 }
 
-function pathParameters(
-  route: Route,
-  { params, detail: { 'x-svc': description } }: Hooks,
-  schemas: Schemas,
-): JsonSchema[] {
-  const names = [...route.path.matchAll(/:(\w+)/g)].map(([, name]) => name as string);
-  return names.map((name) => {
-    const schema = params?.properties?.[name];
-    return {
-      name,
-      in: 'path',
-      required: true,
-      description: description.params?.[name] ?? schema?.description ?? PATH_WORDS[name] ?? `the ${name}`,
-      schema: schema === undefined ? { type: 'string' } : withoutWords(schemas.of(schema)),
-    };
-  });
+function pathParameters(path: string, { params }: Route): JsonSchema[] {
+  return [...path.matchAll(/:(\w+)/g)].map(([, name = '']) => ({
+    name,
+    in: 'path',
+    required: true,
+    description: params?.[name] ?? PATH_WORDS[name] ?? `the ${name}`,
+    schema: { type: 'string' },
+  }));
 }
 
 const PATH_WORDS: Readonly<Record<string, string>> = {
@@ -126,28 +104,20 @@ const PATH_WORDS: Readonly<Record<string, string>> = {
   key: 'the key of the field',
 };
 
-function queryParameters({ query }: Hooks, schemas: Schemas): JsonSchema[] {
-  return Object.entries(query?.properties ?? {}).map(([name, schema]) => ({
-    name,
-    in: 'query',
-    ...(query?.required?.includes(name) ? { required: true } : {}),
-    ...(schema.description === undefined ? {} : { description: schema.description }),
-    schema: withoutWords(schemas.of(schema)),
-  }));
+function queryParameters({ query }: Route, schemas: Schemas): JsonSchema[] {
+  return Object.entries(query?.properties ?? {}).map(([name, property]) => {
+    const { description, ...schema } = schemas.of(property);
+    return { name, in: 'query', ...(description === undefined ? {} : { description }), schema };
+  });
 }
 
-/** A parameter says its words itself. */
-function withoutWords({ description: _, ...schema }: JsonSchema): JsonSchema {
-  return schema;
-}
-
-function headerParameters({ takes = [] }: Description, { isOpen }: Kind): JsonSchema[] {
+function headerParameters({ takes = [] }: Route, isOpen: boolean): JsonSchema[] {
   const names = [...(isOpen ? [] : ['TenantId', 'TenantSlug']), ...takes.map((header) => PARAMETER_OF[header])];
   return names.map((name) => ({ $ref: `#/components/parameters/${name}` }));
 }
 
-function bodyOf({ body, bodyTypes = [] }: Description, hooks: Hooks, schemas: Schemas): JsonSchema {
-  const schema = body ?? hooks.body;
+function bodyOf({ body, rawBody, bodyTypes = [] }: Route, schemas: Schemas): JsonSchema {
+  const schema = body ?? rawBody;
   const content: JsonSchema = {};
   if (schema !== undefined) {
     const json = schemas.of(schema);

@@ -9,7 +9,7 @@ import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
 import { route } from '../http/route.ts';
 import { Compressed } from './compressed.ts';
-import { buildDocument, type Route } from './document.ts';
+import { buildDocument, type ListedRoute } from './document.ts';
 import { INIT_SCRIPT, PAGE } from './page.ts';
 import type { JsonSchema } from './schema.ts';
 
@@ -62,7 +62,7 @@ const ASSET_ROUTE = route({
 });
 
 /** `routes` gives the whole surface; it is asked at the first request, when the service has its address. */
-export function docsRoutes(app: App, routes: () => readonly Route[]) {
+export function docsRoutes(app: App, routes: () => readonly ListedRoute[]) {
   const version = versionOfPackage();
   let kept: { server: string; text: Compressed } | undefined;
   const document = (): Compressed => {
@@ -83,7 +83,7 @@ export function docsRoutes(app: App, routes: () => readonly Route[]) {
 }
 
 /** The document of some of the routes, as clients of this process see it. */
-export function documentOf(app: App, routes: readonly Route[]): JsonSchema {
+export function documentOf(app: App, routes: readonly ListedRoute[]): JsonSchema {
   return buildDocument(routes, versionOfPackage(), app.config.baseUrl ?? app.address);
 }
 

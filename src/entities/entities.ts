@@ -5,29 +5,18 @@ import type { TenantCaller } from '../access/caller.ts';
 import { publishRevokedGrants, revokeGrants } from '../access/grants.ts';
 import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
-import { conflict, forbidden, invalid, invalidField, notFound, type Problem } from '../errors.ts';
+import { conflict, forbidden, invalidField, notFound } from '../errors.ts';
+import { check } from '../http/check.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { identifier, literal, sql, type Tx } from '../runtime/sql.ts';
-import type { JsonObject } from '../runtime/text.ts';
 import { visibleFields } from './access-scope.ts';
 import { type Catalog, catalogOf, entityFor, loadCatalog } from './catalog.ts';
+import { EntityChange, type EntityView, type FieldView, type NewEntity, NewEntityNames } from './definition.ts';
 import { type Entity, type Field, tableNameOf } from './field.ts';
-import { type FieldDraft, fieldOf, NAME_PATTERN, parseFields } from './field-input.ts';
+import { type FieldDraft, fieldOf, readFields } from './field-input.ts';
 import { insertFields } from './field-rows.ts';
 import { createIndex, indexKinds } from './indexes.ts';
-
-/** An entity as its definition is shown. */
-export interface EntityView {
-  id: string;
-  name: string;
-  label: string | null;
-  description: string | null;
-  isSystem: boolean;
-  fields: JsonObject[];
-  createdAt: string;
-  updatedAt: string;
-}
 
 /** The entities that the caller may read. */
 export async function listEntities(app: App, caller: TenantCaller): Promise<EntityView[]> {
@@ -50,7 +39,7 @@ export function viewOf(catalog: Catalog, caller: TenantCaller, entity: Entity): 
 }
 
 /** A field's definition, with the attributes that are set. */
-export function fieldView(catalog: Catalog, field: Field): JsonObject {
+export function fieldView(catalog: Catalog, field: Field): FieldView {
   const { key, type, label, description, required, unique, indexed, min, max, minLength, maxLength } = field;
   const optional = { min, max, minLength, maxLength, pattern: field.pattern, options: field.options };
   const set = Object.entries(optional).filter(([, value]) => value !== undefined);
@@ -72,9 +61,9 @@ export function fieldView(catalog: Catalog, field: Field): JsonObject {
 }
 
 /** Creates an entity with its fields. 400 with every problem, 409 when the name is taken. */
-export async function createEntity(app: App, caller: TenantCaller, input: JsonObject): Promise<EntityView> {
+export async function createEntity(app: App, caller: TenantCaller, body: NewEntity): Promise<EntityView> {
   const { tenant } = caller;
-  const { name, label, description } = readNames(input);
+  const { name, label = null, description = null } = check(NewEntityNames, body);
   const id = newId();
   await app.db.begin(async (tx) => {
     await lockDefinitions(tx, tenant.schema);
@@ -83,7 +72,7 @@ export async function createEntity(app: App, caller: TenantCaller, input: JsonOb
     if (catalog.byName.size >= LIMITS.entity.perTenantMax) {
       throw conflict(`a tenant has at most ${LIMITS.entity.perTenantMax} entities`);
     }
-    const drafts = parseFields(input.fields, { catalog, self: { id, name } });
+    const drafts = readFields(body, { catalog, self: { id, name } });
     await insertEntity(tx, tenant.schema, { id, name, label, description }, drafts);
   });
   await app.invalidations.publish('catalog', tenant.id);
@@ -99,26 +88,6 @@ interface Names {
   name: string;
   label: string | null;
   description: string | null;
-}
-
-function readNames(input: JsonObject): Names {
-  const problems: Problem[] = [];
-  const { name } = input;
-  if (typeof name !== 'string' || !NAME_PATTERN.test(name)) {
-    problems.push({ path: 'name', message: `must match ${NAME_PATTERN.source}` });
-  } else if (name.startsWith('_svc_')) problems.push({ path: 'name', message: 'must not start with _svc_' });
-  const label = readText(input, 'label', LIMITS.entity.labelMax, problems);
-  const description = readText(input, 'description', LIMITS.entity.descriptionMax, problems);
-  if (problems.length > 0) throw invalid(problems);
-  return { name: name as string, label: label ?? null, description: description ?? null };
-}
-
-function readText(input: JsonObject, key: string, max: number, problems: Problem[]): string | null | undefined {
-  const value = input[key];
-  if (value === undefined || value === null) return value;
-  if (typeof value === 'string' && value.length <= max) return value;
-  problems.push({ path: key, message: `must be a text of at most ${max} characters` });
-  return undefined;
 }
 
 async function insertEntity(tx: Tx, schema: string, entity: Names & { id: string }, drafts: FieldDraft[]) {
@@ -154,17 +123,10 @@ export async function updateEntity(
   app: App,
   caller: TenantCaller,
   name: string,
-  input: JsonObject,
+  body: EntityChange,
 ): Promise<EntityView> {
   const entity = await entityFor(app, caller, name);
-  const problems: Problem[] = [];
-  for (const key of Object.keys(input)) {
-    const message = key === 'name' ? 'cannot be changed' : 'is not an attribute of an entity';
-    if (key !== 'label' && key !== 'description') problems.push({ path: key, message });
-  }
-  const label = readText(input, 'label', LIMITS.entity.labelMax, problems);
-  const description = readText(input, 'description', LIMITS.entity.descriptionMax, problems);
-  if (problems.length > 0) throw invalid(problems);
+  const { label, description } = check(EntityChange, body);
   await app.db.rows(sql`
     update ${identifier(entity.schema, 'entity_definitions')}
     set label = ${label === undefined ? entity.label : label},

@@ -1,25 +1,17 @@
 // Parses field definitions from a request and reports all problems of all fields at once. Pure: whether
 // stored records satisfy a definition is checked in stored-validation.ts.
 // Contract: decisions#entities.
-import { invalid, type Problem } from '../errors.ts';
-import { LIMITS } from '../limits.ts';
-import type { JsonObject } from '../runtime/text.ts';
+import type { Problem } from '../errors.ts';
+import { check, given, type Sound } from '../http/check.ts';
 import type { Catalog } from './catalog.ts';
-import { type Field, type FieldRules, type FieldType, type OnDelete, RESERVED_KEYS } from './field.ts';
+import { FieldInput, FieldList } from './definition.ts';
+import { type Field, type FieldRules, type FieldType, RESERVED_KEYS } from './field.ts';
 import { compareLimits, isDecimal, isPattern } from './field-parsers.ts';
-import { FIELD_TYPE_NAMES, fieldRef, specOf, type TypeAttribute } from './field-types.ts';
-
-const KEY_PATTERN = /^[a-zA-Z][a-zA-Z0-9_]{0,62}$/;
-export const NAME_PATTERN = /^[a-z][a-z0-9_]{0,47}$/;
+import { fieldRef, specOf, type TypeAttribute } from './field-types.ts';
 
 /** A field as defined, before it has an id and a slot. */
 export type FieldDraft = Omit<Field, 'id' | 'slot' | 'position' | 'ref'>;
 
-const ATTRIBUTES = new Set([
-  ...['key', 'type', 'label', 'description', 'required', 'unique', 'indexed', 'default'],
-  ...['min', 'max', 'minLength', 'maxLength', 'pattern', 'options', 'entity', 'onDelete'],
-]);
-const ON_DELETE: readonly OnDelete[] = ['restrict', 'set_null', 'cascade'];
 const RULES = ['min', 'max', 'minLength', 'maxLength', 'pattern', 'options'] as const;
 const TYPE_ATTRIBUTES: ReadonlySet<string> = new Set([...RULES, 'entity', 'onDelete'] satisfies TypeAttribute[]);
 
@@ -34,27 +26,23 @@ export interface Targets {
   self: { id: string; name: string };
 }
 
-/** Parses one definition at `path` in the body. Adds problems to the list instead of throwing. */
-export function parseField(input: JsonObject, path: string, targets: Targets, problems: Problem[]): FieldDraft {
+/** Parses what is sound of one definition at `path` in the body. Adds problems to the list instead of throwing. */
+export function parseField(input: Sound<FieldInput>, path: string, targets: Targets, problems: Problem[]): FieldDraft {
   const check = new Checks(input, path, problems);
-  for (const name of Object.keys(input)) if (!ATTRIBUTES.has(name)) check.fail(name, 'is not an attribute of a field');
-  const key = check.text('key', KEY_PATTERN.source, 64) ?? '';
+  const { key = '', type = 'text', label = null, description = null } = input;
   if (RESERVED_KEYS.has(key)) check.fail('key', `"${key}" is a reserved name`);
-  else if (!KEY_PATTERN.test(key)) check.fail('key', `must match ${KEY_PATTERN.source}`);
-  const type = check.oneOf('type', FIELD_TYPE_NAMES) ?? 'text';
-  if (input.type === undefined) check.fail('type', `is required: one of ${FIELD_TYPE_NAMES.join(', ')}`);
   const draft: FieldDraft = {
     key,
     type,
-    label: check.text('label', 'a text', LIMITS.entity.labelMax) ?? null,
-    description: check.text('description', 'a text', LIMITS.entity.descriptionMax) ?? null,
-    required: check.flag('required'),
-    unique: check.flag('unique'),
-    indexed: check.flag('indexed'),
+    label,
+    description,
+    required: input.required === true,
+    unique: input.unique === true,
+    indexed: input.indexed === true,
     default: undefined,
     ...readRules(check, type),
     targetId: readTarget(check, type, targets),
-    onDelete: attributeApplies('onDelete', type) ? (check.oneOf('onDelete', ON_DELETE) ?? 'restrict') : null,
+    onDelete: attributeApplies('onDelete', type) ? (input.onDelete ?? 'restrict') : null,
   };
   const { canBeUnique, index } = specOf(draft);
   if (draft.unique && !canBeUnique) check.fail('unique', `does not apply to ${type} fields`);
@@ -70,7 +58,7 @@ export function parseField(input: JsonObject, path: string, targets: Targets, pr
 /** Collects the problems of one definition. */
 class Checks {
   constructor(
-    readonly input: JsonObject,
+    readonly input: Sound<FieldInput>,
     private readonly path: string,
     private readonly problems: Problem[],
   ) {}
@@ -79,37 +67,7 @@ class Checks {
     this.problems.push({ path: this.path === '' ? name : `${this.path}.${name}`, message });
   }
 
-  text(name: string, expected: string, max: number): string | undefined {
-    const value = this.input[name];
-    if (value === undefined || value === null) return undefined;
-    if (typeof value === 'string' && value.length <= max) return value;
-    this.fail(name, `must be ${expected} of at most ${max} characters`);
-    return undefined;
-  }
-
-  flag(name: string): boolean {
-    const value = this.input[name];
-    if (value !== undefined && typeof value !== 'boolean') this.fail(name, 'must be true or false');
-    return value === true;
-  }
-
-  oneOf<T extends string>(name: string, accepted: readonly T[]): T | undefined {
-    const value = this.input[name];
-    if (value === undefined || value === null) return undefined;
-    const found = accepted.find((item) => item === value);
-    if (found === undefined) this.fail(name, `must be one of ${accepted.join(', ')}`);
-    return found;
-  }
-
-  count(name: string): number | undefined {
-    const value = this.input[name];
-    if (value === undefined || value === null) return undefined;
-    if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number;
-    this.fail(name, 'must be a whole number of at least 0');
-    return undefined;
-  }
-
-  given(name: string): boolean {
+  given(name: keyof FieldInput): boolean {
     return this.input[name] !== undefined && this.input[name] !== null;
   }
 }
@@ -128,8 +86,7 @@ function readRange(check: Checks, type: FieldType): FieldRules {
   for (const name of ['min', 'max'] as const) {
     const value = check.input[name];
     if (value === undefined || value === null) continue;
-    const isValid = typeof value === 'number' ? Number.isFinite(value) : type === 'decimal' && isDecimal(value);
-    if (isValid) rules[name] = value as number | string;
+    if (typeof value === 'number' || (type === 'decimal' && isDecimal(value))) rules[name] = value;
     else check.fail(name, 'must be a number');
   }
   const { min, max } = rules;
@@ -140,9 +97,11 @@ function readRange(check: Checks, type: FieldType): FieldRules {
 }
 
 function readLengths(check: Checks): FieldRules {
-  const minLength = check.count('minLength');
-  const maxLength = check.count('maxLength');
-  const pattern = check.text('pattern', 'a pattern', 1_000);
+  const { minLength, maxLength, pattern } = given({
+    minLength: check.input.minLength,
+    maxLength: check.input.maxLength,
+    pattern: check.input.pattern,
+  });
   if (minLength !== undefined && maxLength !== undefined && minLength > maxLength) {
     check.fail('maxLength', 'must not be less than minLength');
   }
@@ -155,15 +114,8 @@ function readLengths(check: Checks): FieldRules {
 }
 
 function readOptions(check: Checks): string[] {
-  const value = check.input.options;
-  const options = Array.isArray(value) ? value : [];
-  const isValid =
-    options.length > 0 &&
-    options.length <= LIMITS.entity.optionsMax &&
-    options.every((option) => typeof option === 'string' && option !== '' && option.length <= LIMITS.entity.labelMax) &&
-    new Set(options).size === options.length;
-  if (!isValid) check.fail('options', `must be a list of 1 to ${LIMITS.entity.optionsMax} different texts`);
-  return isValid ? options : [];
+  if (!check.given('options')) check.fail('options', 'is required: the values to choose from');
+  return (check.input.options ?? []).filter((option) => option !== undefined);
 }
 
 function readTarget(check: Checks, type: FieldType, { catalog, self }: Targets): string | null {
@@ -194,26 +146,31 @@ export function fieldOf(draft: FieldDraft, id: string, slot: string, position: n
   return { ...draft, id, slot, position, ref: fieldRef({ ...draft, slot }) };
 }
 
-/** Parses the definitions of a new entity: at most LIMITS.entity.fieldsMax, no key twice. Throws 400. */
-export function parseFields(input: unknown, targets: Targets): FieldDraft[] {
-  if (input === undefined || input === null) return [];
-  const problems: Problem[] = [];
-  if (!Array.isArray(input)) throw invalid([{ path: 'fields', message: 'must be a list' }]);
-  if (input.length > LIMITS.entity.fieldsMax) {
-    throw invalid([{ path: 'fields', message: `must have at most ${LIMITS.entity.fieldsMax} items` }]);
-  }
-  const seen = new Set<string>();
-  const drafts = input.map((item: unknown, i) => {
-    const path = `fields.${i}`;
-    if (item === null || typeof item !== 'object' || Array.isArray(item)) {
-      problems.push({ path, message: 'must be an object' });
-      return null;
-    }
-    const draft = parseField(item as JsonObject, path, targets, problems);
-    if (seen.has(draft.key)) problems.push({ path: `${path}.key`, message: `"${draft.key}" is used twice` });
-    seen.add(draft.key);
-    return draft;
+/** One definition with its problems: those of its schema, and those of its type and the catalog. 400. */
+export function readField(input: FieldInput, targets: Targets): FieldDraft {
+  const drafts: FieldDraft[] = [];
+  check(FieldInput, input, (sound) => {
+    const problems: Problem[] = [];
+    drafts.push(parseField(sound, '', targets, problems));
+    return problems;
   });
-  if (problems.length > 0) throw invalid(problems);
-  return drafts.filter((draft) => draft !== null);
+  return drafts[0] as FieldDraft;
+}
+
+/** The definitions of a new entity, no key twice. 400. */
+export function readFields(body: FieldList, targets: Targets): FieldDraft[] {
+  const drafts: FieldDraft[] = [];
+  check(FieldList, body, ({ fields }) => {
+    const problems: Problem[] = [];
+    const seen = new Set<string>();
+    for (const [i, field] of (fields ?? []).entries()) {
+      if (field === undefined) continue;
+      const draft = parseField(field, `fields.${i}`, targets, problems);
+      if (seen.has(draft.key)) problems.push({ path: `fields.${i}.key`, message: `"${draft.key}" is used twice` });
+      seen.add(draft.key);
+      drafts.push(draft);
+    }
+    return problems;
+  });
+  return drafts;
 }

@@ -3,24 +3,24 @@
 // Contract: decisions#fields, decisions#field-changes.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
-import { conflict, forbidden, invalid, invalidField, notFound, type Problem } from '../errors.ts';
+import { conflict, forbidden, invalidField, notFound } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
-import type { JsonObject } from '../runtime/text.ts';
 import { type Catalog, catalogOf } from './catalog.ts';
 import { cleanUpInterrupted } from './cleanup.ts';
+import type { FieldInput, FieldPatch, FieldView } from './definition.ts';
 import { type DefinitionLock, withDefinitionLock } from './definition-lock.ts';
 import { requireNoDependents } from './dependents.ts';
 import { fieldView, getEntity } from './entities.ts';
 import type { Entity, Field } from './field.ts';
 import { addField, alterField, dropField, type FieldChange, renameField, SLOT_MAX } from './field-changes.ts';
-import { attributeApplies, type FieldDraft, fieldOf, parseField } from './field-input.ts';
+import { attributeApplies, type FieldDraft, fieldOf, readField } from './field-input.ts';
 import { specOf } from './field-types.ts';
 import { stricterAttributes } from './stored-validation.ts';
 import { convertValue } from './values.ts';
 
 /** The fields that the caller may see, in their order. 403 without read permission on the entity. */
-export async function listFields(app: App, caller: TenantCaller, entityName: string): Promise<JsonObject[]> {
+export async function listFields(app: App, caller: TenantCaller, entityName: string): Promise<FieldView[]> {
   return (await getEntity(app, caller, entityName)).fields;
 }
 
@@ -29,15 +29,15 @@ export async function createField(
   app: App,
   caller: TenantCaller,
   entityName: string,
-  input: JsonObject,
-): Promise<JsonObject> {
+  input: FieldInput,
+): Promise<FieldView> {
   return changeField(app, caller, async (lock) => {
     const change = await lock.transaction(async (_, catalog) => {
       const entity = changeable(catalog, entityName);
       if (entity.fields.length >= LIMITS.entity.fieldsMax || entity.nextSlot > SLOT_MAX) {
         throw conflict(`an entity has at most ${LIMITS.entity.fieldsMax} fields`);
       }
-      const draft = parseDraft(catalog, entity, input);
+      const draft = readField(input, { catalog, self: entity });
       if (entity.byKey.has(draft.key)) throw keyTaken(draft.key);
       const position = Math.max(0, ...entity.fields.map((other) => other.position)) + 1;
       return { entity, field: fieldOf(draft, newId(), `f${entity.nextSlot}`, position) };
@@ -53,8 +53,8 @@ export async function updateField(
   caller: TenantCaller,
   entityName: string,
   key: string,
-  input: JsonObject,
-): Promise<JsonObject> {
+  input: FieldPatch,
+): Promise<FieldView> {
   return changeField(app, caller, async (lock) => {
     const { newKey, ...change } = await lock.transaction(async (tx, catalog) => {
       const entity = changeable(catalog, entityName);
@@ -96,7 +96,7 @@ async function changeField(
   app: App,
   { tenant }: TenantCaller,
   change: (lock: DefinitionLock) => Promise<{ entity: Entity; field: Field }>,
-): Promise<JsonObject> {
+): Promise<FieldView> {
   const { entity, field } = await withDefinitionLock(app, tenant, async (lock) => {
     await cleanUpInterrupted(lock);
     return change(lock);
@@ -124,16 +124,10 @@ function keyTaken(key: string) {
   return conflict(`a field named ${key} exists already`, [{ path: 'key', message: 'exists already' }]);
 }
 
-function parseDraft(catalog: Catalog, entity: Entity, input: JsonObject): FieldDraft {
-  const problems: Problem[] = [];
-  const draft = parseField(input, '', { catalog, self: entity }, problems);
-  if (problems.length > 0) throw invalid(problems);
-  return draft;
-}
-
 /** The change from the current definition to the requested one. 400 with every problem, 409 for a key that is taken. */
-function plan(catalog: Catalog, entity: Entity, field: Field, input: JsonObject): FieldChange {
-  const draft = parseDraft(catalog, entity, { ...keptAttributes(catalog, field, input), ...input });
+function plan(catalog: Catalog, entity: Entity, field: Field, input: FieldPatch): FieldChange {
+  const attributes = { ...keptAttributes(catalog, field, input), ...input };
+  const draft = readField(attributes as FieldInput, { catalog, self: entity });
   if (draft.key !== field.key && entity.byKey.has(draft.key)) throw keyTaken(draft.key);
   const isMoved = !isSameForm(field, draft);
   if (isMoved && entity.nextSlot > SLOT_MAX) throw conflict('the entity has no room for this change');
@@ -143,7 +137,7 @@ function plan(catalog: Catalog, entity: Entity, field: Field, input: JsonObject)
 }
 
 /** The field's attributes as a request would send them, without those that the new type lacks. */
-function keptAttributes(catalog: Catalog, field: Field, input: JsonObject): JsonObject {
+function keptAttributes(catalog: Catalog, field: Field, input: FieldPatch): Partial<FieldInput> {
   const { id: _, default: __, ...attributes } = fieldView(catalog, field);
   const type = (input.type ?? field.type) as Field['type'];
   return Object.fromEntries(Object.entries(attributes).filter(([name]) => attributeApplies(name, type)));

@@ -1,162 +1,93 @@
-// The routes of entities, and the shapes of entities and fields in the API document. Bodies are
-// checked by the operations, which name every fault at once. Definitions are changed by tenant admins.
-// Contract: decisions#entities.
+// The routes of entities and of their fields. Definitions are changed by tenant admins. A change of a field answers when it
+// is done, which on a large entity takes as long as its records take to be read.
+// Contract: decisions#entities, decisions#field-changes.
 import { Type } from '@sinclair/typebox';
-import { Elysia, t } from 'elysia';
+import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
-import { Deleted, describe, nullable, open, Timestamp, Uuid } from '../http/openapi.ts';
 import { created, ok } from '../http/reply.ts';
-import { LIMITS } from '../limits.ts';
-import type { JsonObject } from '../runtime/text.ts';
+import { route } from '../http/route.ts';
+import { Deleted, open } from '../http/schemas.ts';
+import { EntityChange, EntitySchema, FieldInput, FieldPatch, FieldSchema, NewEntity } from './definition.ts';
 import { createEntity, deleteEntity, getEntity, listEntities, updateEntity } from './entities.ts';
-import { NAME_PATTERN } from './field-input.ts';
-import { FIELD_TYPE_NAMES } from './field-types.ts';
-
-const FieldAttributes = {
-  key: Type.String({ description: 'the name in records' }),
-  type: Type.Union(FIELD_TYPE_NAMES.map((type) => Type.Literal(type))),
-  label: Type.Optional(nullable(Type.String())),
-  description: Type.Optional(nullable(Type.String())),
-  required: Type.Optional(Type.Boolean()),
-  unique: Type.Optional(Type.Boolean()),
-  indexed: Type.Optional(Type.Boolean()),
-  default: Type.Optional(Type.Unknown()),
-  min: Type.Optional(Type.Union([Type.Number(), Type.String()])),
-  max: Type.Optional(Type.Union([Type.Number(), Type.String()])),
-  minLength: Type.Optional(Type.Integer({ minimum: 0 })),
-  maxLength: Type.Optional(Type.Integer({ minimum: 0 })),
-  pattern: Type.Optional(Type.String({ description: 'RE2 syntax, searched anywhere in the value' })),
-  options: Type.Optional(Type.Array(Type.String())),
-  entity: Type.Optional(Type.String({ description: 'the target of a relation' })),
-  onDelete: Type.Optional(Type.Union([Type.Literal('restrict'), Type.Literal('set_null'), Type.Literal('cascade')])),
-};
-
-const FIELD_EXAMPLE = { key: 'status', type: 'select', label: 'Status', options: ['open', 'closed'], indexed: true };
-
-export const FieldSchema = Type.Object(
-  { id: Uuid, ...FieldAttributes },
-  { $id: 'Field', examples: [{ id: '01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f', ...FIELD_EXAMPLE }] },
-);
-/** A field in a request; the operation itself checks the attributes and names every problem. */
-export const FieldInput = Type.Object(FieldAttributes, { $id: 'FieldInput', examples: [FIELD_EXAMPLE] });
-
-const { key, type, default: fallback, ...rules } = FieldAttributes;
-/** A change of a field: `null` takes an attribute away. */
-export const FieldChange = Type.Object(
-  {
-    key: Type.Optional(key),
-    type: Type.Optional(type),
-    default: fallback,
-    ...Object.fromEntries(Object.entries(rules).map(([name, rule]) => [name, Type.Optional(nullable(rule))])),
-  },
-  { $id: 'FieldChange', examples: [{ label: 'State', required: false, options: ['open', 'closed', 'waiting'] }] },
-);
-
-export const EntitySchema = Type.Object(
-  {
-    id: Uuid,
-    name: Type.String({ examples: ['tickets'] }),
-    label: nullable(Type.String({ examples: ['Tickets'] })),
-    description: nullable(Type.String({ examples: ['What customers ask for'] })),
-    isSystem: Type.Boolean({ examples: [false] }),
-    fields: Type.Array(FieldSchema),
-    createdAt: Timestamp,
-    updatedAt: Timestamp,
-  },
-  { $id: 'Entity' },
-);
-
-const Words = {
-  label: Type.Optional(nullable(Type.String({ maxLength: LIMITS.entity.labelMax, examples: ['Tickets'] }))),
-  description: Type.Optional(
-    nullable(Type.String({ maxLength: LIMITS.entity.descriptionMax, examples: ['What customers ask for'] })),
-  ),
-};
-/** The fields that the examples of records have. */
-const FIELDS_EXAMPLE = [
-  { key: 'title', type: 'text', required: true },
-  FIELD_EXAMPLE,
-  { key: 'amount', type: 'number', min: 0 },
-];
-const NewEntity = Type.Object(
-  {
-    name: Type.String({ pattern: NAME_PATTERN.source, examples: ['tickets'] }),
-    ...Words,
-    fields: Type.Optional(Type.Array(FieldInput, { maxItems: LIMITS.entity.fieldsMax, examples: [FIELDS_EXAMPLE] })),
-  },
-  { $id: 'NewEntity' },
-);
-const EntityChange = Type.Object(Words, { $id: 'EntityChange' });
-
-const TAG = 'Entities';
-const Params = t.Object({ entityName: t.String() });
-const Anything = t.Object({}, { additionalProperties: true });
-
-const LIST = {
-  access: 'tenant',
-  detail: describe({ id: 'listEntities', tag: TAG, summary: 'List entities', ok: [200, Type.Array(EntitySchema)] }),
-} as const;
-
-const CREATE = {
-  access: 'admin',
-  json: true,
-  body: Anything,
-  detail: describe({
-    id: 'createEntity',
-    tag: TAG,
-    summary: 'Create an entity',
-    body: NewEntity,
-    ok: [201, EntitySchema],
-    errors: ['CONFLICT'],
-  }),
-} as const;
-
-const READ = {
-  access: 'tenant',
-  params: Params,
-  detail: describe({ id: 'getEntity', tag: TAG, summary: 'Get an entity', ok: [200, EntitySchema] }),
-} as const;
-
-const UPDATE = {
-  access: 'admin',
-  json: true,
-  params: Params,
-  body: Anything,
-  detail: describe({
-    id: 'updateEntity',
-    tag: TAG,
-    summary: 'Change label and description of an entity',
-    body: EntityChange,
-    ok: [200, EntitySchema],
-  }),
-} as const;
-
-const DELETE = {
-  access: 'admin',
-  params: Params,
-  query: open({ confirm: t.Optional(t.String({ description: 'the entity’s name, when it has records' })) }),
-  detail: describe({
-    id: 'deleteEntity',
-    tag: TAG,
-    summary: 'Delete an entity',
-    ok: [200, Deleted],
-    errors: ['CONFLICT'],
-  }),
-} as const;
+import { createField, deleteField, listFields, updateField } from './fields.ts';
 
 const ENTITIES = '/api/entities';
 const ENTITY = '/api/entities/:entityName';
+const FIELDS = '/api/entities/:entityName/fields';
+const FIELD = '/api/entities/:entityName/fields/:key';
+const reading = { tag: 'Entities', access: 'tenant' } as const;
+const changing = { tag: 'Entities', access: 'admin' } as const;
+const confirm = (description: string) => open({ confirm: Type.Optional(Type.String({ description })) });
+
+const LIST = route({ ...reading, id: 'listEntities', summary: 'List entities', ok: [200, Type.Array(EntitySchema)] });
+const CREATE = route({
+  ...changing,
+  id: 'createEntity',
+  summary: 'Create an entity',
+  body: NewEntity,
+  ok: [201, EntitySchema],
+  errors: ['CONFLICT'],
+});
+const READ = route({ ...reading, id: 'getEntity', summary: 'Get an entity', ok: [200, EntitySchema] });
+const UPDATE = route({
+  ...changing,
+  id: 'updateEntity',
+  summary: 'Change label and description of an entity',
+  body: EntityChange,
+  ok: [200, EntitySchema],
+});
+const DELETE = route({
+  ...changing,
+  id: 'deleteEntity',
+  summary: 'Delete an entity',
+  query: confirm('the entity’s name, when it has records'),
+  ok: [200, Deleted],
+  errors: ['CONFLICT'],
+});
+const LIST_FIELDS = route({
+  ...reading,
+  id: 'listFields',
+  summary: 'List the fields of an entity',
+  ok: [200, Type.Array(FieldSchema)],
+});
+const CREATE_FIELD = route({
+  ...changing,
+  id: 'createField',
+  summary: 'Add a field to an entity',
+  description: 'A required field of an entity with records needs a default, which existing records get.',
+  body: FieldInput,
+  ok: [201, FieldSchema],
+  errors: ['CONFLICT'],
+});
+const UPDATE_FIELD = route({
+  ...changing,
+  id: 'updateField',
+  summary: 'Change a field',
+  description:
+    'Changes the attributes given; null removes one. A change that stored records violate is a 409 with their count.',
+  body: FieldPatch,
+  ok: [200, FieldSchema],
+  errors: ['CONFLICT'],
+});
+const DELETE_FIELD = route({
+  ...changing,
+  id: 'deleteField',
+  summary: 'Drop a field with its values',
+  query: confirm('the field’s key, when records have a value'),
+  ok: [200, Deleted],
+  errors: ['CONFLICT'],
+});
 
 export function entityRoutes(app: App) {
   return new Elysia({ name: 'entities' })
     .use(guard(app))
     .get(ENTITIES, async ({ caller }) => ok(await listEntities(app, caller)), LIST)
-    .post(ENTITIES, async ({ caller, body }) => created(await createEntity(app, caller, body as JsonObject)), CREATE)
+    .post(ENTITIES, async ({ caller, body }) => created(await createEntity(app, caller, body)), CREATE)
     .get(ENTITY, async ({ caller, params }) => ok(await getEntity(app, caller, params.entityName)), READ)
     .patch(
       ENTITY,
-      async ({ caller, params, body }) => ok(await updateEntity(app, caller, params.entityName, body as JsonObject)),
+      async ({ caller, params, body }) => ok(await updateEntity(app, caller, params.entityName, body)),
       UPDATE,
     )
     .delete(
@@ -164,5 +95,22 @@ export function entityRoutes(app: App) {
       async ({ caller, params, query }) =>
         ok({ id: await deleteEntity(app, caller, params.entityName, query.confirm), deleted: true }),
       DELETE,
+    )
+    .get(FIELDS, async ({ caller, params }) => ok(await listFields(app, caller, params.entityName)), LIST_FIELDS)
+    .post(
+      FIELDS,
+      async ({ caller, params, body }) => created(await createField(app, caller, params.entityName, body)),
+      CREATE_FIELD,
+    )
+    .patch(
+      FIELD,
+      async ({ caller, params, body }) => ok(await updateField(app, caller, params.entityName, params.key, body)),
+      UPDATE_FIELD,
+    )
+    .delete(
+      FIELD,
+      async ({ caller, params, query }) =>
+        ok({ id: await deleteField(app, caller, params.entityName, params.key, query.confirm), deleted: true }),
+      DELETE_FIELD,
     );
 }

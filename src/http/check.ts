@@ -22,7 +22,11 @@ export function check<T extends TSchema>(
 ): Static<T> {
   const faults = isValid(schema, value) ? [] : faultsIn(schema as Schema, value, []);
   const problems = faults.map(toProblem);
-  if (further !== undefined) problems.push(...further(withoutFaults(value, faults) as Sound<Static<T>>));
+  if (further !== undefined) {
+    const known = new Set(problems.map(({ path }) => path));
+    const others = further(withoutFaults(value, faults) as Sound<Static<T>>);
+    problems.push(...others.filter(({ path }) => !known.has(path)));
+  }
   if (problems.length > 0) throw invalid(problems);
   return value as Static<T>;
 }

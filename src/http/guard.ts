@@ -15,24 +15,21 @@ import {
 import type { App } from '../app.ts';
 import { notFound, unauthorized } from '../errors.ts';
 import { textProblem } from '../runtime/text.ts';
-import { jsonBodies } from './json-body.ts';
+import { readJson } from './body.ts';
 
-/**
- * The macros by which a route admits its callers, `tenant` and `platform`, and `json`, which reads its body: `true` for
- * at most MAX_BODY_BYTES, else a limit in bytes.
- */
+/** The macros by which a route admits its callers, `tenant` and `platform`, and `json`, which reads its body. */
 export function guard(app: App) {
   return new Elysia({ name: 'guard' })
-    .use(jsonBodies(app))
     .decorate('currentApp', () => app)
     .macro('tenant', (access: TenantAccess) => admission(access, admitToTenant))
     .macro('platform', (access: PlatformAccess) => admission(access, requirePlatformAccess))
-    .macro('access', (access: Exclude<Access, 'open'>) => admission(access, admitAny));
-}
-
-async function admitAny(app: App, caller: Caller, access: Exclude<Access, 'open'>): Promise<TenantCaller> {
-  if (access === 'tenant' || access === 'admin') return admitToTenant(app, caller, access);
-  return (await requirePlatformAccess(app, caller, access)) as TenantCaller;
+    .macro('json', (_: true) => ({
+      parse: () => null,
+      transform: async (context: Context) => {
+        const { maxBodyBytes } = context.currentApp().config;
+        context.body = await readJson(context.request, maxBodyBytes);
+      },
+    }));
 }
 
 /** What a hook sees of the request; the framework does not know the members that hooks add. */
@@ -40,6 +37,7 @@ interface Context {
   currentApp: () => App;
   request: Request;
   params?: Params;
+  body?: unknown;
   caller?: unknown;
 }
 

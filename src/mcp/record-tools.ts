@@ -2,8 +2,8 @@
 // `triggered_by: mcp`. Failures are those of the operations: 400, 403, 404, 409 by their codes.
 // Contract: decisions#mcp.
 import { Type } from '@sinclair/typebox';
+import { EntitySchema } from '../entities/definition.ts';
 import { listEntities } from '../entities/entities.ts';
-import { EntitySchema } from '../entities/routes.ts';
 import { Deleted } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { listRecords } from '../records/read/list.ts';
