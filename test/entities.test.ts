@@ -6,7 +6,7 @@ import { getEntity, listEntities } from '../src/entities/entities.ts';
 import { listFields } from '../src/entities/fields.ts';
 import { tenantById } from '../src/tenants/tenants.ts';
 import { userCaller } from './support/callers.ts';
-import { newEntity } from './support/entities.ts';
+import { createRecord, newEntity } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -19,11 +19,8 @@ afterAll(async () => service.stop());
 
 const entity = async (...definitions: object[]): Promise<string> => (await newEntity(tenant, definitions)).name;
 
-async function record(name: string, values: Json): Promise<Json> {
-  const answer = await tenant.post(`/api/entities/${name}/records`, values);
-  expect(answer.status, answer.text).toBe(201);
-  return answer.body.data;
-}
+const record = (name: string, values: object): Promise<Json> =>
+  createRecord(tenant, `/api/entities/${name}/records`, values);
 
 const records = async (name: string, query = ''): Promise<Json[]> =>
   (await tenant.get(`/api/entities/${name}/records?order=asc&sort=createdAt&limit=100${query}`)).body.data.items;

@@ -5,6 +5,7 @@ import { sql } from '../src/runtime/sql.ts';
 import { bearer, userToken } from './support/credentials.ts';
 import { registerBot } from './support/people.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { storedEvents } from './support/tenant-database.ts';
 
 let service: TestService;
 let tenant: TestTenant;
@@ -30,18 +31,13 @@ async function send(from: Client, to: string, further: Json = {}): Promise<Json>
   return answer.body.data;
 }
 
-const eventsOf = (type: string): Promise<{ payload: Json; depth: number }[]> =>
-  service.app.db.rows(sql`
-    select payload, depth from platform.events
-    where tenant_id = ${tenant.id}::uuid and type = ${type} order by seq`);
-
 describe('sending and reading', () => {
   test('a message is addressed by a bot’s name or id; message.received carries no body', async () => {
     const { scout, clerk } = await agents();
     const first = await send(scout, 'clerk', { priority: 'high' });
     const second = await send(scout, clerk.id);
     expect([first.chain_depth, second.chain_depth]).toEqual([0, 0]);
-    const events = await eventsOf('message.received');
+    const events = await storedEvents(service, tenant, 'message.received');
     expect(events.map(({ payload }) => payload)).toEqual([
       { to_agent: 'clerk', from_agent: 'scout', message_id: first.message_id, subject: 'late', priority: 'high' },
       { to_agent: 'clerk', from_agent: 'scout', message_id: second.message_id, subject: 'late', priority: 'normal' },
@@ -126,8 +122,8 @@ describe('chains', () => {
     const id = await deepestReply(scout, clerk);
     const reply = { to_agent: 'clerk', subject: 's', body: 'b', in_reply_to: id };
     expect((await scout.post(MESSAGES, reply)).status).toBe(409);
-    expect(await eventsOf('message.received')).toHaveLength(6);
-    const limits = await eventsOf('message.chain_limit');
+    expect(await storedEvents(service, tenant, 'message.received')).toHaveLength(6);
+    const limits = await storedEvents(service, tenant, 'message.chain_limit');
     expect(limits.map(({ payload }) => payload)).toEqual([
       { message_id: id, depth: 5, from_agent: 'scout', to_agent: 'clerk' },
     ]);
@@ -139,7 +135,7 @@ describe('chains', () => {
     const reply = { to_agent: 'clerk', subject: 's', body: 'b', in_reply_to: id };
     const answers = await Promise.all(Array.from({ length: 20 }, () => scout.post(MESSAGES, reply)));
     expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(409));
-    expect(await eventsOf('message.chain_limit')).toHaveLength(20);
+    expect(await storedEvents(service, tenant, 'message.chain_limit')).toHaveLength(20);
     const [deep] = await service.app.db.rows<{ max: number }>(sql`
       select max(chain_depth) from platform.messages where tenant_id = ${tenant.id}::uuid`);
     expect(deep?.max).toBe(5);

@@ -1,6 +1,6 @@
 // Relations: writing, expansion, and deletion of referenced records.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { newEntity, SELF } from './support/entities.ts';
+import { createRecord, newEntity, SELF } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -15,11 +15,8 @@ const recordsOf = (name: string): string => `/api/entities/${name}/records`;
 
 const entity = async (definitions: object[]): Promise<string> => (await newEntity(tenant, definitions)).name;
 
-async function record(name: string, body: object): Promise<string> {
-  const answer = await tenant.post(recordsOf(name), body);
-  if (answer.status !== 201) throw new Error(answer.text);
-  return answer.body.data.id;
-}
+const record = async (name: string, values: object): Promise<string> =>
+  (await createRecord(tenant, recordsOf(name), values)).id;
 
 async function read(name: string, id: string, query = ''): Promise<Json> {
   return (await tenant.get(`${recordsOf(name)}/${id}${query}`)).body.data;

@@ -7,6 +7,7 @@ import { identifier, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { withRole } from './support/credentials.ts';
 import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { storedEvents } from './support/tenant-database.ts';
 
 let service: TestService;
 beforeAll(async () => {
@@ -49,21 +50,6 @@ async function runAll(tenant: TestTenant): Promise<void> {
     while ((await runRulesOnce(service.app, new AbortController().signal)) > 0);
   } while ((await service.app.db.first(left)) !== undefined);
 }
-
-interface StoredEvent {
-  type: string;
-  record_id: string;
-  payload: { data: Json };
-  depth: number;
-  triggered_by: string;
-  /** The transaction. */
-  xid: string;
-}
-
-const eventsOf = (tenant: TestTenant, type: string): Promise<StoredEvent[]> =>
-  service.app.db.rows<StoredEvent>(sql`
-    select type, record_id, payload, depth, triggered_by, xid::text as xid from platform.events
-    where tenant_id = ${tenant.id}::uuid and type = ${type} order by seq`);
 
 const logged = async (tenant: TestTenant): Promise<Json[]> =>
   (await tenant.get('/api/entities/log/records?limit=100&sort=createdAt')).body.data.items;
@@ -283,7 +269,7 @@ describe('after rules', () => {
     const lines = await logged(tenant);
     expect(lines).toHaveLength(1);
     expect(lines[0]).toMatchObject({ line: 'pump is open', n: 2, createdBy: null });
-    const executed = await eventsOf(tenant, 'rule.executed');
+    const executed = await storedEvents(service, tenant, 'rule.executed');
     expect(executed.map(({ payload }) => payload.data)).toEqual([
       {
         rule_name: 'keep a log',
@@ -293,7 +279,7 @@ describe('after rules', () => {
         result: { action: 'create_record', entity: 'log', record_id: lines[0].id },
       },
     ]);
-    const created = await eventsOf(tenant, 'record.created');
+    const created = await storedEvents(service, tenant, 'record.created');
     const order = created.map(({ record_id }) => record_id);
     expect(order.indexOf(lines[0].id)).toBeGreaterThan(order.indexOf(id));
     const effects = created.filter(({ triggered_by }) => triggered_by === 'rule');
@@ -324,12 +310,12 @@ describe('after rules', () => {
     await create(tenant, {});
     await runAll(tenant);
     await runAll(tenant);
-    const failed = await eventsOf(tenant, 'rule.failed');
+    const failed = await storedEvents(service, tenant, 'rule.failed');
     expect(failed.map(({ payload }) => payload.data)).toMatchObject([
       { rule_name: 'call a bot', trigger_type: 'after_create', error: 'agent not found' },
     ]);
     expect(failed[0]?.payload.data).not.toHaveProperty('result');
-    expect(await eventsOf(tenant, 'rule.executed')).toEqual([]);
+    expect(await storedEvents(service, tenant, 'rule.executed')).toEqual([]);
   });
 
   test('a chain stops at depth 5 with rule.failed', async () => {
@@ -339,9 +325,9 @@ describe('after rules', () => {
     await runAll(tenant);
     const { items } = (await tenant.get(`${TASKS}?sort=title`)).body.data;
     expect(items.map((item: Json) => item.title)).toEqual(['x', 'x+', 'x++', 'x+++', 'x++++', 'x+++++']);
-    const depths = (await eventsOf(tenant, 'record.created')).map(({ depth }) => depth);
+    const depths = (await storedEvents(service, tenant, 'record.created')).map(({ depth }) => depth);
     expect(depths).toEqual([0, 1, 2, 3, 4, 5]);
-    const failed = await eventsOf(tenant, 'rule.failed');
+    const failed = await storedEvents(service, tenant, 'rule.failed');
     expect(failed.map(({ payload }) => payload.data.error)).toEqual(['the chain of rules has reached depth 5']);
   });
 
@@ -379,7 +365,7 @@ describe('after rules', () => {
     const lines = await logged(tenant);
     expect(lines).toHaveLength(51);
     // By the order of their events; ids of two processes are not ordered.
-    const order = (await eventsOf(tenant, 'record.created')).map(({ record_id }) => record_id);
+    const order = (await storedEvents(service, tenant, 'record.created')).map(({ record_id }) => record_id);
     const ofOne = lines.filter(({ line }) => line.startsWith('one'));
     const inOrder = ofOne.toSorted((a, b) => order.indexOf(a.id) - order.indexOf(b.id));
     expect(inOrder.map(({ n }) => n)).toEqual([...Array(11).keys()]);

@@ -9,6 +9,7 @@ import { compile, identifier, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { runInSchema } from './support/tenant-database.ts';
 
 let server: PrivatePostgres | undefined;
 let service: TestService;
@@ -31,13 +32,6 @@ beforeEach(async () => {
 });
 
 /** Runs statements inside the schema of a tenant. */
-async function run(statements: string, on = tenant): Promise<void> {
-  await service.app.db.slow.begin(async (tx) => {
-    await tx.rows(sql`select set_config('search_path', ${`${schemaOf(on.id)}, public`}, true)`);
-    await tx.exec(statements);
-  });
-}
-
 const health = async (): Promise<Json> => (await service.admin.get('/health/schema')).body.data;
 const fix = async (): Promise<Json> => (await service.admin.post('/health/schema/fix')).body.data;
 
@@ -82,7 +76,7 @@ const TABLES = [...REQUIRED.split(' '), 'entity_counts', 'views'];
 describe('each fault is found and repaired', () => {
   for (const table of REQUIRED.split(' ')) {
     test(`table_exists: ${table} is missing`, async () => {
-      await run(`drop table ${table} cascade`);
+      await runInSchema(service, tenant, `drop table ${table} cascade`);
       expect((await issues()).filter((issue) => !issue.endsWith(' entity_records'))).toEqual(
         table === 'entity_records' ? [] : [`table_exists critical ${table}`],
       );
@@ -116,7 +110,7 @@ describe('each fault is found and repaired', () => {
   for (const name of columns) {
     test(`column_exists: ${name} is missing`, async () => {
       const [table, column] = name.split('.');
-      await run(`alter table ${table} drop column ${column} cascade`);
+      await runInSchema(service, tenant, `alter table ${table} drop column ${column} cascade`);
       expect(await issues()).toEqual([`column_exists critical ${name}`]);
       expect((await health()).issues[0].fix).toContain(column);
       expect(await fix()).toEqual({ fixed: 1, errors: [] });
@@ -128,10 +122,14 @@ describe('each fault is found and repaired', () => {
   }
 
   test('system_entity_flag: a system entity without its flag, which the trigger normally prevents', async () => {
-    await run(`
+    await runInSchema(
+      service,
+      tenant,
+      `
       alter table entity_definitions disable trigger trg_enforce_svc_system;
       insert into entity_definitions (id, name) values (platform.uuidv7(), '_svc_audit'), (platform.uuidv7(), 'xsvc_a');
-      alter table entity_definitions enable trigger trg_enforce_svc_system;`);
+      alter table entity_definitions enable trigger trg_enforce_svc_system;`,
+    );
     const found = (await health()).issues;
     expect(await issues()).toEqual([
       'system_entity_flag warning entity_definitions.is_system',
@@ -152,12 +150,16 @@ describe('each fault is found and repaired', () => {
     ['missing together with its function', 'drop function enforce_svc_system cascade'],
   ] as const) {
     test(`trigger_exists: trg_enforce_svc_system is ${how}`, async () => {
-      await run(statement);
+      await runInSchema(service, tenant, statement);
       expect(await issues()).toEqual(['trigger_exists warning entity_definitions']);
       expect((await health()).issues[0].fix).toContain('trg_enforce_svc_system');
       expect(await fix()).toEqual({ fixed: 1, errors: [] });
       expect(await issues()).toEqual([]);
-      await run(`insert into entity_definitions (id, name, is_system) values (platform.uuidv7(), '_svc_x', false)`);
+      await runInSchema(
+        service,
+        tenant,
+        `insert into entity_definitions (id, name, is_system) values (platform.uuidv7(), '_svc_x', false)`,
+      );
       expect(await health()).toMatchObject({ issues: [{ check: 'table_exists', table: 'entity_records' }] });
       expect(await fix()).toEqual({ fixed: 1, errors: [] });
     });
@@ -168,7 +170,7 @@ describe('each fault is found and repaired', () => {
     ['of another kind', 'drop index chunks_embedding_hnsw; create index chunks_embedding_hnsw on chunks (content)'],
   ] as const) {
     test(`hnsw_index_exists: the index is ${how}`, async () => {
-      await run(statement);
+      await runInSchema(service, tenant, statement);
       expect(await issues()).toEqual(['hnsw_index_exists warning chunks.embedding']);
       expect(await fix()).toEqual({ fixed: 1, errors: [] });
       expect(await issues()).toEqual([]);
@@ -176,7 +178,7 @@ describe('each fault is found and repaired', () => {
   }
 
   test('extension_exists: without the extension every tenant lacks the column and the index', async () => {
-    await run('drop extension vector cascade');
+    await runInSchema(service, tenant, 'drop extension vector cascade');
     const expected = [
       'extension_exists critical',
       'column_exists critical chunks.embedding',
@@ -202,7 +204,7 @@ describe('each fault is found and repaired', () => {
 
 describe('the repair', () => {
   test('touches degraded tenants only', async () => {
-    await run('alter table documents drop column content_text');
+    await runInSchema(service, tenant, 'alter table documents drop column content_text');
     await service.app.db.rows(sql`update platform.tenants set schema_version = 0 where id = ${bystander.id}::uuid`);
     expect(await fix()).toEqual({ fixed: 1, errors: [] });
     const row = await service.app.db.first(sql`
@@ -213,8 +215,12 @@ describe('the repair', () => {
   });
 
   test('creates an entity’s missing record table, with its indexes and its count', async () => {
-    await run(`do $$ begin execute (select 'drop table ' || relname from pg_class
-      where relnamespace = current_schema()::regnamespace and relname ~ '^r_[0-9a-f]{32}$'); end $$`);
+    await runInSchema(
+      service,
+      tenant,
+      `do $$ begin execute (select 'drop table ' || relname from pg_class
+      where relnamespace = current_schema()::regnamespace and relname ~ '^r_[0-9a-f]{32}$'); end $$`,
+    );
     expect(await issues()).toEqual(['table_exists critical entity_records']);
     expect((await health()).issues[0].fix).toContain('notes');
     expect(await fix()).toEqual({ fixed: 1, errors: [] });
@@ -225,7 +231,7 @@ describe('the repair', () => {
   });
 
   test('recounts the records when the counters are missing', async () => {
-    await run('drop table entity_counts');
+    await runInSchema(service, tenant, 'drop table entity_counts');
     expect(await issues()).toEqual(['table_exists critical entity_counts']);
     expect(await fix()).toEqual({ fixed: 1, errors: [] });
     await tenant.post('/api/entities/notes/records', { title: 'three' });
@@ -234,21 +240,26 @@ describe('the repair', () => {
 
   test('reports what it cannot repair per tenant, and repairs the others', async () => {
     const other = await service.tenant();
-    await run('drop table views; create view views as select 1 as id; alter table documents drop column content_text');
-    await run('alter table documents drop column content_text', other);
+    await runInSchema(
+      service,
+      tenant,
+      'drop table views; create view views as select 1 as id; alter table documents drop column content_text',
+    );
+    await runInSchema(service, other, 'alter table documents drop column content_text');
     const { fixed, errors } = await fix();
     expect([fixed, errors.map(({ tenant: slug }: Json) => slug)]).toEqual([1, [tenant.slug]]);
     expect(errors[0].message).toContain('views');
     expect(await issues(other)).toEqual([]);
     expect(await issues()).toContain('table_exists critical views');
-    await run('drop view views');
+    await runInSchema(service, tenant, 'drop view views');
     expect(await fix()).toEqual({ fixed: 1, errors: [] });
     expect(await titles()).toEqual(['one', 'two']);
   });
 
   test('concurrent repairs do not collide, and count each tenant once', async () => {
     const tenants = [tenant, ...(await Promise.all([1, 2, 3].map(() => service.tenant())))];
-    for (const one of tenants) await run('drop table users; alter table documents drop column content_text', one);
+    for (const one of tenants)
+      await runInSchema(service, one, 'drop table users; alter table documents drop column content_text');
     const repairs = await Promise.all([1, 2, 3].map(() => repairSchemas(service.app)));
     expect(repairs.flatMap(({ errors }) => errors)).toEqual([]);
     expect(repairs.reduce((sum, { fixed }) => sum + fixed, 0)).toBe(tenants.length);
@@ -257,7 +268,7 @@ describe('the repair', () => {
 
   test('a tenant dropped meanwhile disturbs neither check nor repair', async () => {
     const doomed = await Promise.all([1, 2, 3, 4].map(() => service.tenant()));
-    for (const one of doomed) await run('alter table documents drop column content_text', one);
+    for (const one of doomed) await runInSchema(service, one, 'alter table documents drop column content_text');
     const drops = doomed.map((one) =>
       service.admin.delete(`/api/admin/platform/tenants/${one.slug}?confirm=${one.slug}`),
     );

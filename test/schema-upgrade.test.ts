@@ -11,6 +11,7 @@ import { createTenantSchema } from '../src/tenants/provision.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { upgradeTenants } from '../src/tenants/upgrade.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
+import { runInSchema } from './support/tenant-database.ts';
 
 let service: TestService;
 beforeAll(async () => {
@@ -36,17 +37,10 @@ async function olderTenant(): Promise<TestTenant> {
   const tenant = await service.tenant();
   await tenant.post('/api/entities', { name: 'notes', fields: [{ key: 'title', type: 'text', unique: true }] });
   await tenant.post('/api/entities/notes/records', { title: 'kept' });
-  await run(tenant, 'drop table views; drop table business_rules');
+  await runInSchema(service, tenant, 'drop table views; drop table business_rules');
   await service.app.db.rows(sql`
     update platform.tenants set schema_version = ${latest() - 1}::int where id = ${tenant.id}::uuid`);
   return tenant;
-}
-
-async function run({ id }: { id: string }, statements: string): Promise<void> {
-  await service.app.db.begin(async (tx) => {
-    await tx.rows(sql`select set_config('search_path', ${`${schemaOf(id)}, public`}, true)`);
-    await tx.exec(statements);
-  });
 }
 
 /** Every column of the tenant's own tables, `table.column`. */
@@ -92,7 +86,11 @@ test('an older tenant gets the columns and tables it lacks, keeps its records, a
 
 test('migrations rename, retype and drop columns in order, keep the values, and define what a repair restores', async () => {
   const tenant = await service.tenant();
-  await run(tenant, `insert into documents (id, title, content_text) values (platform.uuidv7(), 'kept', 'gone')`);
+  await runInSchema(
+    service,
+    tenant,
+    `insert into documents (id, title, content_text) values (platform.uuidv7(), 'kept', 'gone')`,
+  );
   const app = appWith(
     latest(),
     'alter table documents rename column title to heading',
@@ -106,7 +104,7 @@ test('migrations rename, retype and drop columns in order, keep the values, and 
     where t.id = ${tenant.id}::uuid`);
   expect(row).toEqual({ heading: 'kept', schema_version: latest() + 2 });
   expect(await columns(tenant)).toEqual(await required(app));
-  await run(tenant, 'alter table documents drop column heading; drop table users');
+  await runInSchema(service, tenant, 'alter table documents drop column heading; drop table users');
   expect(await repairSchemas(app)).toEqual({ fixed: 1, errors: [] });
   expect(await columns(tenant)).toEqual(await required(app));
   // A process of the older version neither repairs nor upgrades what a newer one has changed.
@@ -118,7 +116,7 @@ test('migrations rename, retype and drop columns in order, keep the values, and 
 
 test('a damaged tenant of an older version is repaired to its own version, then upgraded', async () => {
   const tenant = await service.tenant();
-  await run(tenant, 'drop table documents cascade');
+  await runInSchema(service, tenant, 'drop table documents cascade');
   const app = appWith(latest(), 'alter table documents rename column title to heading');
   expect((await repairSchemas(app)).errors).toEqual([]);
   expect(await columns(tenant)).toEqual(await required(app));
@@ -153,7 +151,7 @@ test('a repair creates no index and no constraint a second time', async () => {
     return rows.map(({ name }) => name);
   };
   const before = await objects();
-  await run(tenant, 'alter table documents drop column title');
+  await runInSchema(service, tenant, 'alter table documents drop column title');
   expect(await repairSchemas(service.app)).toEqual({ fixed: 1, errors: [] });
   expect(await objects()).toEqual(before);
 });

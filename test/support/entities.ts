@@ -1,5 +1,5 @@
 // Creates entities for tests over the API; a refusal fails with the answer.
-import type { Client, TestService, TestTenant } from './service.ts';
+import type { Client, Json, TestService, TestTenant } from './service.ts';
 
 /** `key type` pairs as field definitions: `fields('title text', 'n integer')`. */
 export function fields(...definitions: string[]): { key: string; type: string }[] {
@@ -14,6 +14,13 @@ export async function createEntity(client: Client, name: string, definitions: re
   const answer = await client.post('/api/entities', { name, fields: definitions });
   if (answer.status !== 201) throw new Error(`no entity: ${answer.text}`);
   return `/api/entities/${name}/records`;
+}
+
+/** Creates a record under the path of its entity's records; resolves to the record. */
+export async function createRecord(client: Client, path: string, values: object): Promise<Json> {
+  const answer = await client.post(path, values);
+  if (answer.status !== 201) throw new Error(`no record: ${answer.text}`);
+  return answer.body.data;
 }
 
 /** A new tenant with entities that have the same fields. */
@@ -42,9 +49,6 @@ export async function newEntity(
     'entity' in field && field.entity === SELF ? { ...field, entity: name } : field,
   );
   const path = await createEntity(client, name, own);
-  for (const record of records) {
-    const answer = await client.post(path, record);
-    if (answer.status !== 201) throw new Error(`no record: ${answer.text}`);
-  }
+  for (const record of records) await createRecord(client, path, record);
   return { name, path };
 }
