@@ -78,6 +78,13 @@ test('a migration changed after it was applied stops the start', async () => {
   );
 });
 
+test('the comments of an applied migration may change', async () => {
+  await write('0003_commented.sql', '-- One.\nselect 1;\n');
+  await migrate(db, directory);
+  await write('0003_commented.sql', '-- Two,\n-- in more detail.\n\nselect 1;\n');
+  expect(await migrate(db, directory)).toEqual([]);
+});
+
 test('two migrations with one number stop the start', async () => {
   await write('0002_again.sql', 'select 1;');
   await expect(migrate(db, directory)).rejects.toThrow('two migrations are numbered 0002');

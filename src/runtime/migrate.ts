@@ -105,8 +105,10 @@ async function isRecorded(db: Queries, { name, text }: Migration): Promise<boole
   return row !== undefined;
 }
 
+/** Ignores comment lines and blank lines, so that comments can be improved. */
 function checksumOf(text: string): string {
-  return createHash('sha256').update(text).digest('hex');
+  const statements = text.split('\n').filter((line) => !/^\s*(--|$)/.test(line));
+  return createHash('sha256').update(statements.join('\n')).digest('hex');
 }
 
 /** Creates pgvector where the server offers it; false where it does not. Fails when the role may not create extensions. */
