@@ -4,10 +4,11 @@
 // Contract: interface#role, decisions#roles, decisions#expressions.
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, isFieldVisible, restrictionOn } from '../access/rights.ts';
+import type { App } from '../app.ts';
 import { forbidden, ServiceError } from '../errors.ts';
 import { type Expression, type Names, type Related, SYSTEM_FIELDS } from '../expression/ast.ts';
 import { parseExpression } from '../expression/parse.ts';
-import type { Catalog } from './catalog.ts';
+import { type Catalog, catalogOf, entityFor } from './catalog.ts';
 import type { Entity, Field } from './field.ts';
 
 export interface AccessScope {
@@ -37,6 +38,12 @@ export function accessScopeOf(catalog: Catalog, caller: TenantCaller, entity: En
     names: namesOf(catalog, caller, entity, now, isVisible, readable),
     isVisible,
   };
+}
+
+/** The caller's scope of an entity by name. 404 when there is none. The operation checks the caller's rights. */
+export async function accessScopeFor(app: App, caller: TenantCaller, entityName: string): Promise<AccessScope> {
+  const entity = await entityFor(app, caller, entityName);
+  return accessScopeOf(await catalogOf(app, caller.tenant), caller, entity);
 }
 
 /** The fields that a caller who may use the entity may see, in order. */

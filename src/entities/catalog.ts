@@ -6,15 +6,7 @@ import { type App, perApp } from '../app.ts';
 import { notFound } from '../errors.ts';
 import { identifier, type Queries, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
-import {
-  type Entity,
-  type Field,
-  type FieldRules,
-  type FieldType,
-  type OnDelete,
-  type Reference,
-  tableNameOf,
-} from './field.ts';
+import { type Entity, type Field, type FieldRules, type Reference, tableNameOf } from './field.ts';
 import { fieldRef } from './field-types.ts';
 import type { Rule } from './rule.ts';
 
@@ -51,44 +43,18 @@ export async function entityFor(app: App, caller: TenantCaller, name: string): P
   return entity;
 }
 
-interface EntityRow {
-  id: string;
-  name: string;
-  label: string | null;
-  description: string | null;
-  is_system: boolean;
-  version: number;
-  next_slot: number;
-  retired_slots: string[];
-  subscribed: Entity['subscribed'];
-  created_at: string;
-  updated_at: string;
-}
-
-interface FieldRow {
-  id: string;
+type EntityRow = Omit<Entity, 'fields' | 'byKey' | 'references' | 'rules' | 'table' | 'tableName' | 'schema'>;
+type FieldRow = Omit<Field, keyof FieldRules | 'ref' | 'next'> & {
   entity_id: string;
-  key: string;
-  slot: string;
-  type: FieldType;
-  label: string | null;
-  description: string | null;
-  is_required: boolean;
-  is_unique: boolean;
-  is_indexed: boolean;
-  default_value: unknown;
   rules: FieldRules;
-  target_id: string | null;
-  on_delete: OnDelete | null;
-  position: number;
   next: Field | null;
-}
+};
 
 /** Reads all definitions, inside a transaction or not. */
 export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Catalog> {
   const entityRows = await queries.rows<EntityRow>(sql`
-    select d.id, d.name, d.label, d.description, d.is_system, d.version, d.next_slot, d.retired_slots, d.created_at,
-      d.updated_at, (
+    select d.id, d.name, d.label, d.description, d.is_system as "isSystem", d.version, d.next_slot as "nextSlot",
+      d.retired_slots as "retiredSlots", d.created_at as "createdAt", d.updated_at as "updatedAt", (
         select coalesce(jsonb_object_agg(a.type, a.ids), '{}')
         from (
           select t.type, jsonb_agg(s.id order by s.id) as ids
@@ -101,8 +67,9 @@ export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Cat
     from ${identifier(tenant.schema, 'entity_definitions')} as d
     order by d.name collate "C"`);
   const fieldRows = await queries.rows<FieldRow>(sql`
-    select id, entity_id, key, slot, type, label, description, is_required, is_unique, is_indexed, default_value,
-      rules, target_id, on_delete, position, next
+    select id, entity_id, key, slot, type, label, description, is_required as required, is_unique as unique,
+      is_indexed as indexed, default_value as default, rules, target_id as "targetId", on_delete as "onDelete",
+      position, next
     from ${identifier(tenant.schema, 'field_definitions')}
     order by position, id`);
   const ruleRows = await queries.rows<Rule & { entity_id: string }>(sql`
@@ -126,15 +93,7 @@ export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Cat
 function toEntity(tenant: Tenant, row: EntityRow, fields: Field[], references: Reference[], rules: Rule[]): Entity {
   const tableName = tableNameOf(row.id);
   return {
-    id: row.id,
-    name: row.name,
-    label: row.label,
-    description: row.description,
-    isSystem: row.is_system,
-    version: row.version,
-    nextSlot: row.next_slot,
-    retiredSlots: row.retired_slots,
-    subscribed: row.subscribed,
+    ...row,
     fields,
     byKey: new Map(fields.map((field) => [field.key, field])),
     references,
@@ -142,29 +101,15 @@ function toEntity(tenant: Tenant, row: EntityRow, fields: Field[], references: R
     table: identifier(tenant.schema, tableName),
     tableName,
     schema: tenant.schema,
-    createdAt: row.created_at,
-    updatedAt: row.updated_at,
   };
 }
 
-function toField(row: FieldRow): Field {
-  const { key, slot, type, rules } = row;
+function toField({ entity_id: _, rules, next, ...row }: FieldRow): Field {
   return {
+    ...row,
     ...rules,
-    id: row.id,
-    key,
-    slot,
-    type,
-    label: row.label,
-    description: row.description,
-    required: row.is_required,
-    unique: row.is_unique,
-    indexed: row.is_indexed,
-    default: row.default_value ?? undefined,
-    targetId: row.target_id,
-    onDelete: row.on_delete,
-    position: row.position,
-    ...(row.next === null ? {} : { next: { ...row.next, ref: fieldRef(row.next) } }),
-    ref: fieldRef({ key, type, slot }),
+    default: row.default ?? undefined,
+    ...(next === null ? {} : { next: { ...next, ref: fieldRef(next) } }),
+    ref: fieldRef(row),
   };
 }

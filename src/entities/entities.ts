@@ -38,26 +38,11 @@ export function viewOf(catalog: Catalog, caller: TenantCaller, entity: Entity): 
   return { id, name, label, description, isSystem, fields, createdAt, updatedAt };
 }
 
-/** A field's definition, with the attributes that are set. */
+/** A field's definition; attributes that are not set are undefined. */
 export function fieldView(catalog: Catalog, field: Field): FieldView {
-  const { key, type, label, description, required, unique, indexed, min, max, minLength, maxLength } = field;
-  const optional = { min, max, minLength, maxLength, pattern: field.pattern, options: field.options };
-  const set = Object.entries(optional).filter(([, value]) => value !== undefined);
-  return {
-    id: field.id,
-    key,
-    type,
-    label,
-    description,
-    required,
-    unique,
-    indexed,
-    ...(field.default === undefined ? {} : { default: field.default }),
-    ...Object.fromEntries(set),
-    ...(field.targetId === null
-      ? {}
-      : { entity: catalog.byId.get(field.targetId)?.name ?? null, onDelete: field.onDelete }),
-  };
+  const { slot: _, position: __, ref: ___, next: ____, targetId, onDelete, ...attributes } = field;
+  const target = targetId === null ? {} : { entity: catalog.byId.get(targetId)?.name ?? null, onDelete };
+  return { ...attributes, ...target };
 }
 
 /** Creates an entity with its fields. 400 with every problem, 409 when the name is taken. */

@@ -2,52 +2,52 @@
 // lock. Writes made under an older version fail and are repeated under the new definition.
 // Contract: decisions#fields, decisions#field-changes.
 import { identifier, join, type Sql, sql, type Tx } from '../runtime/sql.ts';
-import type { JsonObject } from '../runtime/text.ts';
 import type { Entity, Field } from './field.ts';
 
 /** Inserts field definitions. */
 export async function insertFields(tx: Tx, schema: string, entityId: string, fields: readonly Field[]): Promise<void> {
+  const [first] = fields;
+  if (first === undefined) return;
+  const names = Object.keys(columnsOf(first)).map((name) => identifier(name));
   const rows = fields.map(
-    (field): Sql => sql`(${field.id}::uuid, ${entityId}::uuid, ${field.key}, ${field.slot}, ${field.type},
-      ${field.label}, ${field.description}, ${field.required}::boolean, ${field.unique}::boolean,
-      ${field.indexed}::boolean, ${field.default === undefined ? null : JSON.stringify(field.default)}::text::jsonb,
-      ${JSON.stringify(rulesOf(field))}::text::jsonb, ${field.targetId}::uuid, ${field.onDelete}, ${field.position}::int)`,
+    (field) => sql`(${field.id}::uuid, ${entityId}::uuid, ${field.position}::int,
+      ${join(Object.values(columnsOf(field)), ', ')})`,
   );
   await tx.rows(sql`
-    insert into ${identifier(schema, 'field_definitions')} (id, entity_id, key, slot, type, label, description,
-      is_required, is_unique, is_indexed, default_value, rules, target_id, on_delete, position)
+    insert into ${identifier(schema, 'field_definitions')} (id, entity_id, position, ${join(names, ', ')})
     values ${join(rows, ', ')}`);
-}
-
-/** The attributes that constrain a field's values, as stored. */
-function rulesOf({ min, max, minLength, maxLength, pattern, options }: Field): JsonObject {
-  return { min, max, minLength, maxLength, pattern, options };
 }
 
 /** Updates every attribute of a field, and its next definition. */
 export async function updateFieldRow(tx: Tx, schema: string, field: Field): Promise<void> {
+  const columns = Object.entries(columnsOf(field)).map(([name, value]) => sql`${identifier(name)} = ${value}`);
   await tx.rows(sql`
     update ${identifier(schema, 'field_definitions')}
-    set key = ${field.key},
-      slot = ${field.slot},
-      type = ${field.type},
-      label = ${field.label},
-      description = ${field.description},
-      is_required = ${field.required}::boolean,
-      is_unique = ${field.unique}::boolean,
-      is_indexed = ${field.indexed}::boolean,
-      default_value = ${field.default === undefined ? null : JSON.stringify(field.default)}::text::jsonb,
-      rules = ${JSON.stringify(rulesOf(field))}::text::jsonb,
-      target_id = ${field.targetId}::uuid,
-      on_delete = ${field.onDelete},
-      next = ${nextOf(field)}::text::jsonb
+    set ${join(columns, ', ')}
     where id = ${field.id}::uuid`);
 }
 
-function nextOf({ next }: Field): string | null {
-  if (next === undefined) return null;
-  const { ref: _, next: __, ...attributes } = next;
-  return JSON.stringify(attributes);
+function columnsOf(field: Field): Record<string, Sql> {
+  const { min, max, minLength, maxLength, pattern, options } = field;
+  return {
+    key: sql`${field.key}`,
+    slot: sql`${field.slot}`,
+    type: sql`${field.type}`,
+    label: sql`${field.label}`,
+    description: sql`${field.description}`,
+    is_required: sql`${field.required}::boolean`,
+    is_unique: sql`${field.unique}::boolean`,
+    is_indexed: sql`${field.indexed}::boolean`,
+    default_value: json(field.default),
+    rules: json({ min, max, minLength, maxLength, pattern, options }),
+    target_id: sql`${field.targetId}::uuid`,
+    on_delete: sql`${field.onDelete}`,
+    next: json(field.next && { ...field.next, ref: undefined, next: undefined }),
+  };
+}
+
+function json(value: unknown): Sql {
+  return sql`${value === undefined ? null : JSON.stringify(value)}::text::jsonb`;
 }
 
 export async function deleteFieldRow(tx: Tx, entity: Entity, fieldId: string): Promise<void> {

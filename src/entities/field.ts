@@ -32,7 +32,7 @@ export interface FieldRules {
   minLength?: number;
   maxLength?: number;
   pattern?: string;
-  options?: readonly string[];
+  options?: string[];
 }
 
 export interface Field extends FieldRules {

@@ -4,8 +4,8 @@
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
-import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
-import { type Catalog, catalogOf, catalogWithin, entityFor, forgetCatalog } from '../../entities/catalog.ts';
+import { type AccessScope, accessScopeFor, accessScopeOf } from '../../entities/access-scope.ts';
+import { type Catalog, catalogWithin, entityFor, forgetCatalog } from '../../entities/catalog.ts';
 import { conflict, forbidden, invalid, notFound, type Problem, ServiceError } from '../../errors.ts';
 import { errorBody } from '../../http/reply.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
@@ -44,8 +44,7 @@ export async function bulkEach(
     const applied = await applyIndependently(app, caller, entityName, batch);
     for (const [index, outcome] of applied) outcomes.set(index, outcome);
   }
-  const entity = await entityFor(app, caller, entityName);
-  return answer(accessScopeOf(await catalogOf(app, caller.tenant), caller, entity), operations, outcomes);
+  return answer(await accessScopeFor(app, caller, entityName), operations, outcomes);
 }
 
 /** Gives `bulkAtomic` its context, with a transaction or not; may be called more than once. */

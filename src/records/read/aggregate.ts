@@ -3,8 +3,7 @@
 // Contract: decisions#aggregates.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
-import { accessScopeOf } from '../../entities/access-scope.ts';
-import { catalogOf, entityFor } from '../../entities/catalog.ts';
+import { accessScopeFor } from '../../entities/access-scope.ts';
 import { invalid, invalidField, type Problem } from '../../errors.ts';
 import type { FieldRef, Names } from '../../expression/ast.ts';
 import { columnOf } from '../../expression/to-sql.ts';
@@ -38,13 +37,14 @@ export async function aggregateRecords(
   entityName: string,
   input: AggregateInput,
 ): Promise<{ items: Record<string, unknown>[] }> {
-  const entity = await entityFor(app, caller, entityName);
+  const scope = await accessScopeFor(app, caller, entityName);
   requireRight(caller, 'read', entityName);
-  const scope = accessScopeOf(await catalogOf(app, caller.tenant), caller, entity);
   const { metrics, groups } = parseInput(input, scope.names);
   const { where } = select(scope, input, null);
   // Scanning a whole entity may take longer than the statement timeout of ordinary requests.
-  const rows = await app.db.slow.rows<Record<string, unknown>>(aggregateQuery(entity.table, where, metrics, groups));
+  const rows = await app.db.slow.rows<Record<string, unknown>>(
+    aggregateQuery(scope.entity.table, where, metrics, groups),
+  );
   if (rows.length > LIMITS.aggregate.groupsMax) {
     throw invalidField('groupBy', `gives more than ${LIMITS.aggregate.groupsMax} groups; filter the records`);
   }

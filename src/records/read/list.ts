@@ -3,8 +3,7 @@
 // total. Contract: interface#list, decisions#lists.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
-import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
-import { catalogOf, entityFor } from '../../entities/catalog.ts';
+import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts';
 import type { Field } from '../../entities/field.ts';
 import { invalid } from '../../errors.ts';
 import { and, canonicalKey, type Expression, relationKeys } from '../../expression/ast.ts';
@@ -54,10 +53,7 @@ export async function listRecords(
   input: ListInput,
 ): Promise<RecordPage> {
   requireRight(caller, 'read', entityName);
-  const entity = await entityFor(app, caller, entityName);
-  const catalog = await catalogOf(app, caller.tenant);
-  const scope = accessScopeOf(catalog, caller, entity);
-  return listIn(app, caller, scope, input, null);
+  return listIn(app, caller, await accessScopeFor(app, caller, entityName), input, null);
 }
 
 /** One page within a base condition, such as a view's. */

@@ -3,21 +3,16 @@
 // Contract: interface#records, decisions#records.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
-import { accessScopeOf } from '../../entities/access-scope.ts';
-import { catalogOf, entityFor } from '../../entities/catalog.ts';
+import { accessScopeFor } from '../../entities/access-scope.ts';
 import { notFound } from '../../errors.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import type { FlatRecord } from '../record.ts';
 import { etagOf, shape } from '../row.ts';
 import { findRow } from './find.ts';
-import { depthOf, readProjection } from './list.ts';
+import { depthOf, type ListInput, readProjection } from './list.ts';
 import { resolveRelations } from './resolve.ts';
 
-export interface ReadInput {
-  resolve?: boolean | undefined;
-  resolve_depth?: number | undefined;
-  fields?: string | undefined;
-}
+export type ReadInput = Pick<ListInput, 'resolve' | 'resolve_depth' | 'fields'>;
 
 /** The flat record and its ETag; no ETag with expanded relations, which change independently. 404. */
 export async function readRecord(
@@ -28,13 +23,12 @@ export async function readRecord(
   input: ReadInput,
 ): Promise<{ record: FlatRecord; etag: string | null }> {
   requireRight(caller, 'read', entityName);
-  const entity = await entityFor(app, caller, entityName);
-  const scope = accessScopeOf(await catalogOf(app, caller.tenant), caller, entity);
+  const scope = await accessScopeFor(app, caller, entityName);
   const fields = readProjection(scope, input.fields);
   const row = isUuid(id) ? await findRow(app.db, scope, id) : undefined;
   if (row === undefined) throw notFound('record');
-  const record = shape(row, entity, fields);
+  const record = shape(row, scope.entity, fields);
   const depth = depthOf(input);
-  await resolveRelations(app, caller, entity, fields, [record], depth);
+  await resolveRelations(app, caller, scope.entity, fields, [record], depth);
   return { record, etag: depth === 0 && fields === scope.fields ? etagOf(row) : null };
 }

@@ -4,8 +4,7 @@
 // Contract: decisions#export.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
-import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
-import { catalogOf, entityFor } from '../../entities/catalog.ts';
+import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts';
 import type { Field } from '../../entities/field.ts';
 import { cellOf } from '../../entities/field-types.ts';
 import { rateLimited } from '../../errors.ts';
@@ -27,14 +26,13 @@ export async function exportRecords(
   format: Format,
   input: ListInput,
 ): Promise<ReadableStream<Uint8Array>> {
-  const entity = await entityFor(app, caller, entityName);
+  const scope = await accessScopeFor(app, caller, entityName);
   requireRight(caller, 'read', entityName);
-  const scope = accessScopeOf(await catalogOf(app, caller.tenant), caller, entity);
   const sort = readSort(input.sort, input.order, scope.names);
   const writer = writerOf(format, scope, readProjection(scope, input.fields));
   const { where } = select(scope, input, null);
   const query = sql`
-    select ${RECORD_COLUMNS} from ${entity.table} as r where ${where} order by ${orderBy(sort)}`;
+    select ${RECORD_COLUMNS} from ${scope.entity.table} as r where ${where} order by ${orderBy(sort)}`;
   const batches = limited(caller.tenant.id, app.db.stream<RecordRow>(query, LIMITS.transfer.exportBatchRows));
   // Fetch the first batch now, while an error can still be answered with a status.
   return pulled(app, writer, batches, await batches.next());

@@ -3,8 +3,7 @@
 // Contract: decisions#import.
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
-import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
-import { catalogOf, entityFor } from '../../entities/catalog.ts';
+import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts';
 import type { Field } from '../../entities/field.ts';
 import { specOf } from '../../entities/field-types.ts';
 import { invalid, type Problem } from '../../errors.ts';
@@ -26,8 +25,7 @@ export async function lineParser(
   format: Format,
 ): Promise<(line: Line) => ParsedLine> {
   if (format === 'ndjson') return (line) => ('problem' in line ? line : parseJsonLine(line.text));
-  const entity = await entityFor(app, caller, entityName);
-  const scope = accessScopeOf(await catalogOf(app, caller.tenant), caller, entity);
+  const scope = await accessScopeFor(app, caller, entityName);
   let columns: Column[] | null = null;
   return (line) => {
     if (columns !== null) return 'problem' in line ? line : parseCells(columns, line.text);
