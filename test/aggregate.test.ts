@@ -132,7 +132,7 @@ describe('a restricted caller', () => {
       created: 1,
       refused: 2,
       errors: [
-        { line: 2, message: 'a record outside of your rows cannot be created' },
+        { line: 2, message: 'a record outside your rows cannot be created' },
         { line: 3, message: 'amount: is not a field of this entity' },
       ],
     });

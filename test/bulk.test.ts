@@ -75,7 +75,7 @@ describe('bulk, all or nothing', () => {
       operations: [create({ code: 'y' }), create({ code: 'z' }), create({ code: 'taken' })],
     });
     expect(duplicate.status).toBe(400);
-    expect(duplicate.body.error.details).toEqual([{ path: 'operations.2.data.code', message: 'exists already' }]);
+    expect(duplicate.body.error.details).toEqual([{ path: 'operations.2.data.code', message: 'already exists' }]);
     expect(await countOf(path)).toBe(1);
   });
 

@@ -349,7 +349,7 @@ describe('single records', () => {
     const second = await tenant.post(path, { code: 'b', price: '2.0' });
     const duplicate = await tenant.post(path, { code: 'a' });
     expect([duplicate.status, duplicate.body.error.code]).toEqual([409, 'CONFLICT']);
-    expect(duplicate.body.error.details).toEqual([{ path: 'code', message: 'exists already' }]);
+    expect(duplicate.body.error.details).toEqual([{ path: 'code', message: 'already exists' }]);
     expect((await tenant.post(path, { price: '1.000' })).status).toBe(409);
     expect((await tenant.patch(`${path}/${second.body.data.id}`, { code: 'a' })).status).toBe(409);
     expect((await tenant.patch(`${path}/${first.body.data.id}`, { code: 'a' })).status).toBe(200);

@@ -128,7 +128,7 @@ describe('export and import', () => {
       created: 3,
       refused: 4,
       errors: [
-        { line: 4, message: 'iata: exists already' },
+        { line: 4, message: 'iata: already exists' },
         { line: 6, message: 'status: must be a whole number of at most 2^53 - 1' },
         { line: 8, message: 'has 2 cells, but the header has 3' },
         { line: 9, message: 'has misplaced quotes (see RFC 4180)' },

@@ -21,7 +21,7 @@ const MEANING: Readonly<Record<ErrorCode, [description: string, message: string]
   FORBIDDEN: ['The credential does not permit this.', 'no permission for this operation'],
   NOT_FOUND: ['There is no such thing, or the caller may not see it.', 'record not found'],
   METHOD_NOT_ALLOWED: ['The path knows other methods; `Allow` names them.', 'PUT is not allowed here'],
-  CONFLICT: ['The state of things does not allow it.', 'a record with this sku exists already'],
+  CONFLICT: ['The state of things does not allow it.', 'a record with this sku already exists'],
   GONE: ['It has expired.', 'this invitation has expired'],
   PRECONDITION_FAILED: ['The record has changed since its ETag was read.', 'the record has changed'],
   PAYLOAD_TOO_LARGE: ['The body is larger than allowed.', 'the body is larger than 1048576 bytes'],

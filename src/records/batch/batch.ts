@@ -128,7 +128,7 @@ async function tryBatch(app: App, caller: TenantCaller, entityName: string, batc
       else if (!isDeadlock(error)) throw translateViolation(error, entity);
     }
   }
-  throw conflict('the records keep being changed by others; try again');
+  throw conflict('concurrent modification; try again');
 }
 
 async function createAll(

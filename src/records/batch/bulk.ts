@@ -74,7 +74,7 @@ export async function bulkAtomic<T>(
       else if (!isDeadlock(error)) throw error;
     }
   }
-  throw conflict('the records keep being changed by others; try again');
+  throw conflict('concurrent modification; try again');
 }
 
 /** A batch failed, and the reason does not name the operation. */

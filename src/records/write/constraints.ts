@@ -28,7 +28,7 @@ export function isDuplicate(error: unknown): boolean {
 
 /** The 409 for a record whose value in a unique field exists. */
 export function duplicateOf(key: string): ServiceError {
-  return conflict(`a record with this ${key} exists already`, [{ path: key, message: 'exists already' }]);
+  return conflict(`a record with this ${key} already exists`, [{ path: key, message: 'already exists' }]);
 }
 
 /** A row's value in a unique field: equal values have equal ranks. */

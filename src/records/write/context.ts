@@ -37,7 +37,7 @@ export function inStatement<T>(
   change: Change & { isSingle: boolean },
   write: (writing: Writing) => Promise<T>,
 ): Promise<T> {
-  return Publication.open(app, causeOf(caller), change, (publication) =>
+  return Publication.run(app, causeOf(caller), change, (publication) =>
     write({ app, caller, tx: null, queries: app.db, publication }),
   );
 }

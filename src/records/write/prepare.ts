@@ -28,7 +28,7 @@ export async function prepareCreate(
   const change = { operation: 'create', before: null, after: newRow(writing.caller, data) } as const;
   const row = await applyRules(writing, catalog, entity, change);
   throwProblems(problems.filter(({ path }) => row.data[entity.byKey.get(path)?.slot ?? ''] === undefined));
-  await requireOwnRows(writing.queries, catalog, scope, row, 'a record outside of your rows cannot be created');
+  await requireOwnRows(writing.queries, catalog, scope, row, 'a record outside your rows cannot be created');
   return row;
 }
 

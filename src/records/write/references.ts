@@ -122,7 +122,7 @@ export async function deleteWithReferences(
     else throw conflict(`still referred to by ${referring.length} record(s) of ${from.name}`);
   }
   const gone = await deleteRows(writing.publication, entity, prepared);
-  if (gone.size < rows.length) throw conflict('the entity changed meanwhile; try again');
+  if (gone.size < rows.length) throw conflict('concurrent modification; try again');
 }
 
 async function rowsReferring(tx: Tx, { entity, field }: Reference, rows: readonly RecordRow[]): Promise<RecordRow[]> {
@@ -158,5 +158,5 @@ async function clearReferences(
     cleared.push(await applyRules(writing, catalog, entity, { operation: 'update', before, after }));
   }
   const updated = await updateRows(writing.publication, entity, cleared, new Date().toISOString());
-  if (updated.size < cleared.length) throw conflict('the entity changed meanwhile; try again');
+  if (updated.size < cleared.length) throw conflict('concurrent modification; try again');
 }

@@ -114,7 +114,7 @@ async function attempt<T>(
       if (!isDeadlock(error) || tx !== null) throw translateViolation(error, entity);
     }
   }
-  throw conflict('the record keeps being changed by others; try again');
+  throw conflict('concurrent modification; try again');
 }
 
 /** The row as the caller may write it, locked in a transaction. */
