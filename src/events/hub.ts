@@ -9,7 +9,7 @@ import type { StreamEntry } from '../runtime/broker/broker.ts';
 import { newId } from '../runtime/ids.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import type { CommittedEvent } from './event.ts';
-import { type Change, type FastPath, registerOutput } from './publication.ts';
+import { type EntityChange, type FastPath, registerOutput } from './publication.ts';
 import { Relay, type Round, streamOf } from './relay.ts';
 import { StreamSubscriptions } from './stream-subscriptions.ts';
 
@@ -140,7 +140,7 @@ export class Hub {
     await this.#reading;
   }
 
-  #openFastPath(tenantId: string, { entity }: Change): FastPath | undefined {
+  #openFastPath(tenantId: string, { entity }: EntityChange): FastPath | undefined {
     if (!this.#relay.canRelayNow || !this.#subscriptions.hasLocalSubscribers(tenantId, entity.name)) return undefined;
     return { take: ({ event }) => this.#relayNow(event) };
   }

@@ -18,7 +18,7 @@ export interface PublishedEntity {
   readonly subscribed: Readonly<Partial<Record<RecordEventType, readonly string[]>>>;
 }
 
-export interface Change {
+export interface EntityChange {
   entity: PublishedEntity;
   type: RecordEventType;
 }
@@ -26,12 +26,12 @@ export interface Change {
 /** A commit in this process. Without `change` anything of the tenant may have changed; null: no record. */
 export interface CommitNotice {
   tenantId: string;
-  change?: Change | null;
+  change?: EntityChange | null;
 }
 
 export interface Output {
   /** Called before a statement that changes one record and commits by itself. */
-  openFastPath?(tenantId: string, change: Change): FastPath | undefined;
+  openFastPath?(tenantId: string, change: EntityChange): FastPath | undefined;
   /** Called after a commit in this process, unless the fast path took the change. Must be cheap and not throw. */
   onCommitted(notice: CommitNotice): void;
 }
@@ -46,7 +46,7 @@ export interface FastPath {
   release?(): void;
 }
 
-export interface CommittedChange extends Change {
+export interface CommittedChange extends EntityChange {
   event: CommittedEvent & { row: RecordRow };
   /** The change's deliveries if the fast path has a reservation, else none. */
   deliveries: readonly InsertedDelivery[];
@@ -73,7 +73,7 @@ export function notifyCommitted(app: App, notice: CommitNotice): void {
 }
 
 /** A change of any number of rows, as CTEs of a statement. */
-export interface ChangedRows extends Change {
+export interface ChangedRows extends EntityChange {
   /** From `with` on; the CTE `changed` returns the rows. */
   ctes: Sql;
   /** The rows of `changed` with a column `event_id`. */
@@ -119,7 +119,7 @@ export class Publication {
   static async run<T>(
     app: App,
     cause: Cause,
-    change: Change & { isSingle: boolean },
+    change: EntityChange & { isSingle: boolean },
     write: (publication: Publication) => Promise<T>,
   ): Promise<T> {
     const fastPaths = change.isSingle ? openFastPaths(app, cause.tenantId, change) : NO_FAST_PATHS;
@@ -155,7 +155,7 @@ export class Publication {
     return [this.#committed.event.row];
   }
 
-  #close(app: App, change: Change, isWritten: boolean): void {
+  #close(app: App, change: EntityChange, isWritten: boolean): void {
     const committed = this.#committed;
     if (committed === undefined) for (const path of this.fastPaths.values()) path.release?.();
     if (committed === undefined && !isWritten) return;
@@ -166,7 +166,7 @@ export class Publication {
   }
 }
 
-function openFastPaths(app: App, tenantId: string, change: Change): ReadonlyMap<Output, FastPath> {
+function openFastPaths(app: App, tenantId: string, change: EntityChange): ReadonlyMap<Output, FastPath> {
   const paths = new Map<Output, FastPath>();
   for (const output of outputsOf(app)) {
     const path = output.openFastPath?.(tenantId, change);
@@ -176,7 +176,7 @@ function openFastPaths(app: App, tenantId: string, change: Change): ReadonlyMap<
 }
 
 /** The CTE `delivered`, if the definition has subscriptions to the change. */
-function deliveriesOf({ entity, type }: Change, reservation: Reservation | undefined): Sql {
+function deliveriesOf({ entity, type }: EntityChange, reservation: Reservation | undefined): Sql {
   const subscriptionIds = entity.subscribed[type];
   if (subscriptionIds === undefined) return EMPTY;
   if (reservation !== undefined) {
@@ -186,7 +186,7 @@ function deliveriesOf({ entity, type }: Change, reservation: Reservation | undef
   return cachedPart(entity, `deliveries of ${type}`, () => sql`, delivered as (${appendDeliveries(subscriptionIds)})`);
 }
 
-function committedChange(published: PublishedRow, change: Change, cause: Cause): CommittedChange {
+function committedChange(published: PublishedRow, change: EntityChange, cause: Cause): CommittedChange {
   const { event_id: id, event_seq: seq, event_at: at, event_xid: xid, deliveries, ...row } = published;
   const { tenantId, actor, triggeredBy, depth } = cause;
   const about = { entityId: change.entity.id, entity: change.entity.name, recordId: row.id };

@@ -4,7 +4,7 @@
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import type { Cause } from '../../events/outbox.ts';
-import { type Change, notifyCommitted, Publication } from '../../events/publication.ts';
+import { type EntityChange, notifyCommitted, Publication } from '../../events/publication.ts';
 import type { Queries, Tx } from '../../runtime/sql.ts';
 
 /** Attempts before a write that keeps meeting others fails with 409. */
@@ -34,7 +34,7 @@ export function autocommit(app: App, caller: TenantCaller): WriteContext {
 /** Runs a write whose change is one statement, of one record if `isSingle`. It resolves to null if nothing changed. */
 export function inStatement<T>(
   { app, caller }: WriteContext,
-  change: Change & { isSingle: boolean },
+  change: EntityChange & { isSingle: boolean },
   write: (writing: Writing) => Promise<T>,
 ): Promise<T> {
   return Publication.run(app, causeOf(caller), change, (publication) =>

@@ -22,7 +22,7 @@ interface StoredResponse {
   headers: Record<string, string>;
 }
 
-interface Key {
+interface RequestKey {
   tenantId: string;
   caller: string;
   route: string;
@@ -31,7 +31,7 @@ interface Key {
 }
 
 /** The kind of route, and the entity. */
-interface Target {
+interface WriteTarget {
   kind: 'records' | 'bulk';
   entityName: string;
 }
@@ -45,7 +45,7 @@ export async function idempotently<T>(
   caller: TenantCaller,
   request: Request,
   body: unknown,
-  target: Target,
+  target: WriteTarget,
   write: (context: WriteContext) => Promise<Envelope<T>>,
 ): Promise<Envelope<T>> {
   const given = request.headers.get('idempotency-key');
@@ -53,7 +53,7 @@ export async function idempotently<T>(
   if (!/^[\x21-\x7e]+$/.test(given) || given.length > LIMITS.idempotency.keyMax) {
     throw invalidField('Idempotency-Key', `must be 1 to ${LIMITS.idempotency.keyMax} visible ASCII characters`);
   }
-  const key: Key = {
+  const key: RequestKey = {
     tenantId: caller.tenant.id,
     caller: `${caller.kind} ${caller.id ?? ''}`,
     route: `POST ${target.kind}/${target.entityName}`,
@@ -61,7 +61,7 @@ export async function idempotently<T>(
     bodyHash: sha256(JSON.stringify(body)).toString('hex'),
   };
   return inTransaction(autocommit(app, caller), async (context) => {
-    const kept = await claim(context.tx, key);
+    const kept = await lockKey(context.tx, key);
     if (kept !== undefined) return typed<T>(await replay(kept, (text) => withoutHidden(context, target, text)));
     const answer = await write(context);
     await store(context.tx, key, responseOf(answer).clone());
@@ -70,7 +70,10 @@ export async function idempotently<T>(
 }
 
 /** The stored response, if any; 409 while another transaction holds the key. */
-async function claim(tx: Tx, { tenantId, caller, route, key, bodyHash }: Key): Promise<StoredResponse | undefined> {
+async function lockKey(
+  tx: Tx,
+  { tenantId, caller, route, key, bodyHash }: RequestKey,
+): Promise<StoredResponse | undefined> {
   const name = JSON.stringify([tenantId, caller, route, key]);
   const lock = await tx.first<{ held: boolean }>(sql`
     select pg_try_advisory_xact_lock(hashtextextended(${name}, 0)) as held`);
@@ -97,7 +100,7 @@ interface StoredBody {
 /** A stored body without the fields that have been hidden from its caller since. */
 async function withoutHidden(
   { app, caller, tx }: WriteContext & { tx: Tx },
-  { kind, entityName }: Target,
+  { kind, entityName }: WriteTarget,
   answer: string,
 ): Promise<string> {
   if (restrictionOn(caller.rights, entityName) === undefined) return answer;
@@ -112,7 +115,7 @@ async function withoutHidden(
   return JSON.stringify(kept);
 }
 
-async function store(tx: Tx, key: Key, answer: Response): Promise<void> {
+async function store(tx: Tx, key: RequestKey, answer: Response): Promise<void> {
   const etag = answer.headers.get('etag');
   await tx.rows(sql`
     insert into platform.idempotency_keys (tenant_id, caller, route, key, body_hash, status, answer, headers)

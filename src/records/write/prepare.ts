@@ -49,7 +49,7 @@ export async function prepareUpdate(
     updated_at: new Date().toISOString(),
     updated_by: writing.caller.id,
   };
-  const row = await applyRules(writing, catalog, scope.entity, { operation: 'update', before: before, after: patched });
+  const row = await applyRules(writing, catalog, scope.entity, { operation: 'update', before, after: patched });
   await requireOwnRows(writing.queries, catalog, scope, row, 'a record cannot be moved out of your rows');
   return { row, changed: { ...row, data: changedOnly(before.data, row.data) } };
 }

@@ -53,13 +53,13 @@ export async function applyRules(
   let row: RuledRow = change.after;
   for (const rule of entity.rules) {
     if (rule.trigger !== `before_${operation}`) continue;
-    if (await doesApply(context, catalog, entity, rule, { operation, before, after: row }))
+    if (await doesAct(context, catalog, entity, rule, { operation, before, after: row }))
       row = applyAction(entity, rule, row);
   }
   const starts: string[] = [];
   for (const rule of entity.rules) {
     if (rule.trigger !== `after_${operation}`) continue;
-    if (await doesStart(context, catalog, entity, rule, { operation, before, after: row })) starts.push(rule.id);
+    if (await doesAct(context, catalog, entity, rule, { operation, before, after: row })) starts.push(rule.id);
   }
   if (starts.length > 0) lastStartAt = performance.now();
   return { ...row, starts };
@@ -88,8 +88,11 @@ function applyAction(entity: Entity, { name, action }: Rule, row: RuledRow): Rul
   };
 }
 
-/** A before rule whose condition no longer parses rejects every change. */
-async function doesApply(
+/**
+ * Whether the rule acts on the change. When its condition no longer parses, a before rule rejects every change, and an
+ * after rule is started, so that its run fails visibly.
+ */
+async function doesAct(
   context: RuleContext,
   catalog: Catalog,
   entity: Entity,
@@ -99,29 +102,10 @@ async function doesApply(
   try {
     return await conditionHolds(context, catalog, entity, rule, change);
   } catch (error) {
-    if (!isUnreadable(error)) throw error;
+    if (!(error instanceof ServiceError) || error.ecode !== 'VALIDATION_ERROR') throw error;
+    if (rule.trigger.startsWith('after_')) return true;
     throw businessRuleError(`the rule "${rule.name}" no longer fits its entity`);
   }
-}
-
-/** An after rule whose condition no longer parses is started, and its run fails visibly. */
-async function doesStart(
-  context: RuleContext,
-  catalog: Catalog,
-  entity: Entity,
-  rule: Rule,
-  change: RowChange,
-): Promise<boolean> {
-  try {
-    return await conditionHolds(context, catalog, entity, rule, change);
-  } catch (error) {
-    if (!isUnreadable(error)) throw error;
-    return true;
-  }
-}
-
-function isUnreadable(error: unknown): boolean {
-  return error instanceof ServiceError && error.ecode === 'VALIDATION_ERROR';
 }
 
 /** Whether the rule's condition holds for the change. 400 when it does not parse for this entity. */
