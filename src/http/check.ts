@@ -100,7 +100,10 @@ function branchFaults(branches: readonly Schema[], value: unknown, keys: readonl
 function innerFaults(schema: Schema, value: unknown, keys: readonly string[]): Fault[] {
   const { items, properties, patternProperties } = schema;
   if (Array.isArray(value)) {
-    return items === undefined ? [] : value.flatMap((item, i) => faultsIn(items, item, [...keys, String(i)]));
+    const isTooLong = value.length > (schema.maxItems ?? value.length);
+    return items === undefined || isTooLong
+      ? []
+      : value.flatMap((item, i) => faultsIn(items, item, [...keys, String(i)]));
   }
   if (value === null || typeof value !== 'object') return [];
   const [[pattern, any] = []] = Object.entries(patternProperties ?? {});
