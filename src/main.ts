@@ -5,14 +5,14 @@ import process from 'node:process';
 import { type Config, ConfigError, readConfig, readEnvironment, withGeneratedSecrets } from './config.ts';
 import { createLog, type Log } from './runtime/log.ts';
 import { Stages } from './runtime/stages.ts';
-import { isOneOfSeveral, onReleased, superviseProcesses } from './serve/processes.ts';
+import { isWorkerProcess, onSupervisorGone, superviseProcesses } from './serve/supervisor.ts';
 
 async function main(): Promise<number> {
   const config = withGeneratedSecrets(readConfig(readEnvironment()));
   const log = createLog({ level: config.logLevel });
-  endOnUncaught(log);
+  exitOnUnhandledRejection(log);
   const stopping = stopOnSignal(config, log);
-  if (config.workers > 1 && !isOneOfSeveral()) return superviseProcesses(config, log, stopping);
+  if (config.workers > 1 && !isWorkerProcess()) return superviseProcesses(config, log, stopping);
   return serveUntil(stopping, config, log);
 }
 
@@ -45,7 +45,7 @@ function stopOnSignal(config: Config, log: Log): AbortSignal {
   const stopping = new AbortController();
   const stop = (reason: string): void => {
     if (stopping.signal.aborted) {
-      if (isOneOfSeveral()) return;
+      if (isWorkerProcess()) return;
       log.warn('a second signal: ending at once');
       process.exit(1);
     }
@@ -58,12 +58,12 @@ function stopOnSignal(config: Config, log: Log): AbortSignal {
   };
   process.on('SIGTERM', stop);
   process.on('SIGINT', stop);
-  onReleased(() => stop('the first process'));
+  onSupervisorGone(() => stop('the first process'));
   return stopping.signal;
 }
 
 /** What nobody caught leaves the process in an unknown state. (postgres.ts takes care of one harmless case itself.) */
-function endOnUncaught(log: Log): void {
+function exitOnUnhandledRejection(log: Log): void {
   process.on('unhandledRejection', (error: unknown) => {
     log.error('unhandled rejection', { error });
     process.exit(1);

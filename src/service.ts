@@ -17,10 +17,10 @@ import type { Log } from './runtime/log.ts';
 import type { Stages } from './runtime/stages.ts';
 import { startWorker, type Worker } from './runtime/worker.ts';
 import type { Running } from './serve/contract.ts';
-import { isFirst, isOneOfSeveral } from './serve/processes.ts';
 import { addressOf } from './serve/request.ts';
 import { serve } from './serve/serve.ts';
-import { joinSiblings } from './serve/siblings.ts';
+import { isFirstWorker, isWorkerProcess } from './serve/supervisor.ts';
+import { connectWorker } from './serve/worker-messages.ts';
 import { upgradeTenants } from './tenants/upgrade.ts';
 import { Dispatcher } from './webhooks/dispatch/dispatcher.ts';
 
@@ -44,17 +44,17 @@ export interface Service {
 export async function startService(config: Config, log: Log, stages: Stages, signal: AbortSignal): Promise<Service> {
   const app = await createApp(config, config.databaseUrl ?? (await openEmbedded(config, log, stages)), log);
   stages.add('broker and database', () => closeApp(app));
-  if (isOneOfSeveral()) app.metrics.collectSnapshots = joinSiblings(() => app.metrics.snapshot());
+  if (isWorkerProcess()) app.metrics.collectSnapshots = connectWorker(() => app.metrics.snapshot());
   signal.throwIfAborted();
   await upgradeTenants(app, signal);
   await preparePartitions(app);
-  const workers = [startRetention(app), startCleaning(app), startRules(app)];
+  const workers = [startRetention(app), startFieldCleanup(app), startRules(app)];
   stages.add('workers', () => Promise.all(workers.map((worker) => worker.stop())));
   const dispatcher = Dispatcher.start(app);
   stages.add('webhooks', () => dispatcher.stop());
   signal.throwIfAborted();
   await listen(app, stages);
-  const lines = isFirst() ? await prepareDemo(app, signal) : [];
+  const lines = isFirstWorker() ? await prepareDemo(app, signal) : [];
   signal.throwIfAborted();
   app.isReady = true;
   stages.add('readiness', async () => {
@@ -64,7 +64,7 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
 }
 
 /** Clears away what changes of fields have left that were cut off, in this process or another. */
-function startCleaning(app: App): Worker {
+function startFieldCleanup(app: App): Worker {
   return startWorker({
     name: 'field changes',
     once: () => cleanUpInterruptedTenants(app),

@@ -4,11 +4,11 @@
 import { SECURITY_SCHEMES } from '../access/credential-kinds.ts';
 import { type Access, ROUTE_ACCESS } from '../access/route-access.ts';
 import type { Route } from '../http/route.ts';
-import { answersOf, textContent } from './answers.ts';
 import { exampleOf } from './example.ts';
+import { HEADER_PARAMETERS, INTRODUCTION, PARAMETER_OF, RESPONSE_HEADERS, TAGS, TITLE } from './prose.ts';
+import { responsesOf, textContent } from './responses.ts';
 import { type JsonSchema, Schemas } from './schema.ts';
 import { webhooksOf } from './webhooks.ts';
-import { ANSWER_HEADERS, HEADER_PARAMETERS, INTRODUCTION, PARAMETER_OF, TAGS, TITLE } from './words.ts';
 
 /** A route as the framework lists it. */
 export interface ListedRoute {
@@ -51,7 +51,7 @@ export function buildDocument(routes: readonly ListedRoute[], version: string, s
       schemas: schemas.components,
       responses,
       parameters: HEADER_PARAMETERS,
-      headers: ANSWER_HEADERS,
+      headers: RESPONSE_HEADERS,
       securitySchemes: SECURITY_SCHEMES,
     },
   };
@@ -84,7 +84,7 @@ function operationOf({ hooks, method, path }: ListedRoute, schemas: Schemas, res
     security: method === 'GET' ? security : security.filter((scheme) => !('publicKey' in scheme)),
     ...(parameters.length === 0 ? {} : { parameters }),
     ...bodyOf(route, schemas),
-    responses: answersOf(route, { isOpen, hasPathParameters: path.includes(':') }, schemas, responses),
+    responses: responsesOf(route, { isOpen, hasPathParameters: path.includes(':') }, schemas, responses),
   };
 }
 
@@ -93,12 +93,12 @@ function pathParameters(path: string, { params }: Route): JsonSchema[] {
     name,
     in: 'path',
     required: true,
-    description: params?.[name] ?? PATH_WORDS[name] ?? `the ${name}`,
+    description: params?.[name] ?? PATH_DESCRIPTIONS[name] ?? `the ${name}`,
     schema: { type: 'string' },
   }));
 }
 
-const PATH_WORDS: Readonly<Record<string, string>> = {
+const PATH_DESCRIPTIONS: Readonly<Record<string, string>> = {
   entityName: 'the name of the entity',
   id: 'the id; a malformed one is answered like an unknown one',
   key: 'the key of the field',

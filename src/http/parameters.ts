@@ -17,20 +17,20 @@ TypeRegistry.Set<IntegerSchema>('QueryInteger', ({ minimum, maximum }, value) =>
 });
 TypeRegistry.Set('QueryFlag', (_, value) => /^(true|false)$/.test(String(value)));
 
-interface Words {
+interface Options {
   description?: string;
   default?: number | boolean;
 }
 
 /** A whole number in a query. */
-export function integerParameter(minimum: number, maximum: number, words: Words = {}): TUnsafe<number> {
+export function integerParameter(minimum: number, maximum: number, words: Options = {}): TUnsafe<number> {
   const error = `must be a whole number from ${minimum} to ${maximum}`;
   const schema = { ...words, type: 'integer', minimum, maximum, error, [Kind]: 'QueryInteger' };
   return converted(schema, (text) => Number(text));
 }
 
 /** `true` or `false` in a query. */
-export function flagParameter(words: Words = {}): TUnsafe<boolean> {
+export function flagParameter(words: Options = {}): TUnsafe<boolean> {
   const schema = { ...words, type: 'boolean', error: 'must be true or false', [Kind]: 'QueryFlag' };
   return converted(schema, (text) => String(text) === 'true');
 }

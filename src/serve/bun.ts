@@ -5,12 +5,12 @@
 import { Connection, OpenConnections, type Transport } from './connection.ts';
 import type { Running, ServeOptions, SocketHandler } from './contract.ts';
 import {
-  asksForSocket,
-  cannotListen,
+  bodyTooLarge,
+  errorResponse,
   internalError,
-  overCeiling,
+  isSocketRequest,
+  listenError,
   plainAddress,
-  refusal,
   validHandshake,
 } from './request.ts';
 
@@ -53,17 +53,17 @@ function listen<D extends object>(options: ServeOptions<D>, open: OpenConnection
     },
   };
   const answer = (request: Request, server: BunServer<D>): Response | Promise<Response> =>
-    overCeiling(request, maxBody) ?? options.fetch(request, plainAddress(server.requestIP(request)?.address));
+    bodyTooLarge(request, maxBody) ?? options.fetch(request, plainAddress(server.requestIP(request)?.address));
   try {
     if (!socket) return Bun.serve({ ...settings, fetch: answer }) as unknown as BunServer<D>;
     return Bun.serve<SocketState<D>>({
       ...settings,
       fetch: (request, server) =>
-        asksForSocket(request, socket.path) ? upgrade(request, server, socket) : answer(request, server),
+        isSocketRequest(request, socket.path) ? upgrade(request, server, socket) : answer(request, server),
       websocket: websocketOf(socket, options.report, open),
     });
   } catch (error) {
-    throw cannotListen(hostname, port, error);
+    throw listenError(hostname, port, error);
   }
 }
 
@@ -72,11 +72,11 @@ async function upgrade<D extends object>(
   server: BunServer<D>,
   socket: SocketHandler<D>,
 ): Promise<Response | undefined> {
-  if (!validHandshake(request)) return refusal('VALIDATION_ERROR', 'not a valid WebSocket handshake');
+  if (!validHandshake(request)) return errorResponse('VALIDATION_ERROR', 'not a valid WebSocket handshake');
   const data = await socket.upgrade(request, plainAddress(server.requestIP(request)?.address));
   if (data instanceof Response) return data;
   if (server.upgrade(request, { data: { data, connection: undefined } })) return undefined;
-  return refusal('VALIDATION_ERROR', 'the connection could not be upgraded');
+  return errorResponse('VALIDATION_ERROR', 'the connection could not be upgraded');
 }
 
 function websocketOf<D extends object>(

@@ -15,10 +15,10 @@ const BURST_FACTOR = 4;
  * How long a client has to answer that it is closed. One that reads nothing never does, and not every runtime cuts it
  * off.
  */
-const FAREWELL_MS = 1_000;
+const CLOSE_TIMEOUT_MS = 1_000;
 
 /** What an idle connection waits for. */
-const SETTLED: Promise<void> = Promise.resolve();
+const IDLE: Promise<void> = Promise.resolve();
 
 /** What a runtime's own socket can do. */
 export interface Transport {
@@ -30,12 +30,12 @@ export interface Transport {
 export class Connection<D extends object> implements TextSocket<D> {
   #open = true;
   #finished = false;
-  #judging = false;
+  #isCheckPending = false;
   #pending = 0;
   /** Characters of those that wait. */
   #pendingLength = 0;
-  #farewell: ReturnType<typeof setTimeout> | undefined;
-  #last = SETTLED;
+  #closeTimer: ReturnType<typeof setTimeout> | undefined;
+  #last = IDLE;
 
   constructor(
     readonly data: D,
@@ -53,15 +53,15 @@ export class Connection<D extends object> implements TextSocket<D> {
     this.transport.send(text);
     const buffered = this.transport.buffered();
     if (buffered <= this.handler.maxBufferedBytes) return true;
-    if (buffered > this.handler.maxBufferedBytes * BURST_FACTOR) return this.#tooSlow();
-    this.#judgeLater();
+    if (buffered > this.handler.maxBufferedBytes * BURST_FACTOR) return this.#closeSlowReader();
+    this.#checkBufferLater();
     return true;
   }
 
   close(code: number, reason = ''): void {
     if (!this.#open) return;
     this.#open = false;
-    this.#farewell = setTimeout(() => this.finish(1006), FAREWELL_MS);
+    this.#closeTimer = setTimeout(() => this.finish(1006), CLOSE_TIMEOUT_MS);
     this.transport.close(code, reason);
   }
 
@@ -77,7 +77,7 @@ export class Connection<D extends object> implements TextSocket<D> {
   /** A frame from the client; anything but a string is a binary frame. */
   receive(frame: unknown): void {
     if (!this.#open) return;
-    const refused = this.#refusal(frame);
+    const refused = this.#violation(frame);
     if (refused) {
       this.close(...refused);
       return;
@@ -90,7 +90,7 @@ export class Connection<D extends object> implements TextSocket<D> {
 
   /** The runtime says that the connection is over, or it is given up; only the first time counts. */
   finish(code: number): void {
-    clearTimeout(this.#farewell);
+    clearTimeout(this.#closeTimer);
     if (this.#finished) return;
     this.#open = false;
     this.#finished = true;
@@ -101,7 +101,7 @@ export class Connection<D extends object> implements TextSocket<D> {
     }
   }
 
-  #refusal(frame: unknown): [code: number, reason: string] | undefined {
+  #violation(frame: unknown): [code: number, reason: string] | undefined {
     if (typeof frame !== 'string') return [1003, 'text frames only'];
     if (longerThan(frame, this.handler.maxFrameBytes)) return [1009, 'frame too large'];
     const isTooMuch = this.#pendingLength + frame.length > this.handler.maxFrameBytes * MAX_PENDING_FRAMES;
@@ -116,7 +116,7 @@ export class Connection<D extends object> implements TextSocket<D> {
     } finally {
       this.#pending--;
       this.#pendingLength -= text.length;
-      if (this.#pending === 0) this.#last = SETTLED;
+      if (this.#pending === 0) this.#last = IDLE;
     }
   }
 
@@ -125,16 +125,16 @@ export class Connection<D extends object> implements TextSocket<D> {
     this.close(1011, 'internal error');
   }
 
-  #judgeLater(): void {
-    if (this.#judging) return;
-    this.#judging = true;
+  #checkBufferLater(): void {
+    if (this.#isCheckPending) return;
+    this.#isCheckPending = true;
     setTimeout(() => {
-      this.#judging = false;
-      if (this.#open && this.transport.buffered() > this.handler.maxBufferedBytes) this.#tooSlow();
+      this.#isCheckPending = false;
+      if (this.#open && this.transport.buffered() > this.handler.maxBufferedBytes) this.#closeSlowReader();
     }, 0);
   }
 
-  #tooSlow(): false {
+  #closeSlowReader(): false {
     this.close(1013, 'reading too slowly');
     return false;
   }

@@ -7,12 +7,12 @@ import { ServiceError } from '../errors.ts';
 import { Connection, OpenConnections } from './connection.ts';
 import type { Running, ServeOptions, SocketHandler } from './contract.ts';
 import {
-  asksForSocket,
-  cannotListen,
+  bodyTooLarge,
+  errorResponse,
   internalError,
-  overCeiling,
+  isSocketRequest,
+  listenError,
   plainAddress,
-  refusal,
   validHandshake,
 } from './request.ts';
 
@@ -71,19 +71,19 @@ function listen<D extends object>(options: ServeOptions<D>, open: OpenConnection
   };
   const handler = (request: Request, info: ConnectionInfo): Response | Promise<Response> => {
     const address = plainAddress(info.remoteAddr.hostname);
-    if (socket && asksForSocket(request, socket.path)) return upgrade(request, address, socket, report, open);
-    return overCeiling(request, maxBody) ?? options.fetch(withCeiling(request, maxBody), address);
+    if (socket && isSocketRequest(request, socket.path)) return upgrade(request, address, socket, report, open);
+    return bodyTooLarge(request, maxBody) ?? options.fetch(withBodyLimit(request, maxBody), address);
   };
   try {
     const reusePort = options.reusePort ?? false;
     return runtime().serve({ hostname, port, reusePort, signal, onListen: () => undefined, onError }, handler);
   } catch (error) {
-    throw cannotListen(hostname, port, error);
+    throw listenError(hostname, port, error);
   }
 }
 
 /** Counts a body of undeclared length while the application reads it. */
-function withCeiling(request: Request, maxBody: number): Request {
+function withBodyLimit(request: Request, maxBody: number): Request {
   if (request.headers.has('content-length') || request.body === null || UNROUTED.has(request.method)) return request;
   let seen = 0;
   const counted = request.body.pipeThrough(
@@ -107,7 +107,7 @@ async function upgrade<D extends object>(
   report: (error: unknown) => void,
   open: OpenConnections<D>,
 ): Promise<Response> {
-  if (!validHandshake(request)) return refusal('VALIDATION_ERROR', 'not a valid WebSocket handshake');
+  if (!validHandshake(request)) return errorResponse('VALIDATION_ERROR', 'not a valid WebSocket handshake');
   const data = await handler.upgrade(request, address);
   if (data instanceof Response) return data;
   const { socket, response } = runtime().upgradeWebSocket(request, { idleTimeout: handler.idleSeconds });

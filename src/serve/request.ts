@@ -5,7 +5,7 @@
 import { type ErrorCode, STATUS_BY_CODE } from '../errors.ts';
 
 /** An answer in the error envelope. */
-export function refusal(code: ErrorCode, message: string): Response {
+export function errorResponse(code: ErrorCode, message: string): Response {
   return new Response(JSON.stringify({ success: false, error: { code, message } }), {
     status: STATUS_BY_CODE[code],
     headers: { 'content-type': 'application/json; charset=utf-8' },
@@ -14,11 +14,11 @@ export function refusal(code: ErrorCode, message: string): Response {
 
 /** The answer to whatever escapes the application: one fixed sentence. */
 export function internalError(): Response {
-  return refusal('INTERNAL_ERROR', 'internal error');
+  return errorResponse('INTERNAL_ERROR', 'internal error');
 }
 
 /** True for an attempt to open a WebSocket on `path`; a plain GET there is the application's. */
-export function asksForSocket(request: Request, path: string): boolean {
+export function isSocketRequest(request: Request, path: string): boolean {
   const start = request.url.indexOf('/', 8);
   if (!request.url.startsWith(path, start)) return false;
   const next = request.url[start + path.length];
@@ -37,10 +37,10 @@ export function validHandshake(request: Request): boolean {
 }
 
 /** The 413 for a body whose declared length is over the ceiling. */
-export function overCeiling(request: Request, maxBody: number): Response | undefined {
+export function bodyTooLarge(request: Request, maxBody: number): Response | undefined {
   if (request.method === 'GET' || request.method === 'HEAD') return undefined;
   if (Number(request.headers.get('content-length') ?? 0) <= maxBody) return undefined;
-  return refusal('PAYLOAD_TOO_LARGE', `the body may have at most ${maxBody} bytes`);
+  return errorResponse('PAYLOAD_TOO_LARGE', `the body may have at most ${maxBody} bytes`);
 }
 
 /** The client's address without the mapping that a dual-stack socket adds to IPv4. */
@@ -50,7 +50,7 @@ export function plainAddress(address: string | undefined): string {
 }
 
 /** The error of a server that could not listen, in words. */
-export function cannotListen(hostname: string, port: number, cause: unknown): Error {
+export function listenError(hostname: string, port: number, cause: unknown): Error {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   const name = cause instanceof Error ? cause.name : '';
   const why =

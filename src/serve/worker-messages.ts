@@ -9,8 +9,8 @@ import { unavailable } from '../errors.ts';
 
 /** The first character of a message: no line for the console begins with it. */
 const MARK = '\u001e';
-const ANSWER_WITHIN_MS = 1_000;
-const ALL_WITHIN_MS = 2 * ANSWER_WITHIN_MS;
+const REPLY_TIMEOUT_MS = 1_000;
+const QUERY_TIMEOUT_MS = 2 * REPLY_TIMEOUT_MS;
 
 /** `ask` and `answer` go to the first process, `question` and `answers` come from it. */
 type Message =
@@ -19,7 +19,7 @@ type Message =
   | { kind: 'answers'; id: string; texts: Record<string, string> };
 
 /** In a process that serves: answers the others with `tell()`. Returns how to ask all of them, itself included. */
-export function joinSiblings(tell: () => Promise<string>): () => Promise<ReadonlyMap<string, string>> {
+export function connectWorker(tell: () => Promise<string>): () => Promise<ReadonlyMap<string, string>> {
   const asked = new Map<string, (texts: ReadonlyMap<string, string>) => void>();
   let last = 0;
   const say = (message: Message): void => void process.stdout.write(lineOf(message));
@@ -31,7 +31,7 @@ export function joinSiblings(tell: () => Promise<string>): () => Promise<Readonl
   return async () => {
     const id = String(++last);
     const { promise, resolve, reject } = Promise.withResolvers<ReadonlyMap<string, string>>();
-    const timer = setTimeout(() => reject(unavailable('the other processes do not answer')), ALL_WITHIN_MS);
+    const timer = setTimeout(() => reject(unavailable('the other processes do not answer')), QUERY_TIMEOUT_MS);
     asked.set(id, resolve);
     say({ kind: 'ask', id });
     return promise.finally(() => {
@@ -49,29 +49,29 @@ interface Round {
 }
 
 /** In the first process: who listens, and the questions on their way. */
-export class Relay {
+export class MessageRouter {
   readonly #members = new Map<number, (line: string) => void>();
   readonly #rounds = new Map<string, Round>();
 
   /** A process listens; `write` takes lines to it. */
-  enter(number: number, write: (line: string) => void): void {
+  add(number: number, write: (line: string) => void): void {
     this.#members.set(number, write);
   }
 
-  leave(number: number): void {
+  remove(number: number): void {
     this.#members.delete(number);
-    for (const id of [...this.#rounds.keys()]) this.#settle(id, number);
+    for (const id of [...this.#rounds.keys()]) this.#recordReply(id, number);
   }
 
   /** Takes a line that a process printed; false when it is none of these messages. */
-  hear(number: number, line: string): boolean {
+  receive(number: number, line: string): boolean {
     const message = messageOf(line);
-    if (message?.kind === 'ask') this.#ask(number, message.id);
-    if (message?.kind === 'answer') this.#settle(message.id, number, message.text);
+    if (message?.kind === 'ask') this.#startRound(number, message.id);
+    if (message?.kind === 'answer') this.#recordReply(message.id, number, message.text);
     return message !== undefined;
   }
 
-  #ask(asker: number, asked: string): void {
+  #startRound(asker: number, asked: string): void {
     const id = `${asker}.${asked}`;
     const texts: Record<string, string> = {};
     const finish = (): void => {
@@ -79,12 +79,12 @@ export class Relay {
       this.#rounds.delete(id);
       this.#members.get(asker)?.(lineOf({ kind: 'answers', id: asked, texts }));
     };
-    const timer = setTimeout(finish, ANSWER_WITHIN_MS);
+    const timer = setTimeout(finish, REPLY_TIMEOUT_MS);
     this.#rounds.set(id, { waiting: new Set(this.#members.keys()), texts, finish });
     for (const write of this.#members.values()) write(lineOf({ kind: 'question', id }));
   }
 
-  #settle(id: string, number: number, text?: string): void {
+  #recordReply(id: string, number: number, text?: string): void {
     const round = this.#rounds.get(id);
     if (round === undefined || !round.waiting.delete(number)) return;
     if (text !== undefined) round.texts[number] = text;

@@ -82,7 +82,7 @@ export const PARAMETER_OF: Readonly<Record<RequestHeader, string>> = {
 };
 
 /** Headers of answers, by component name; `RequestId` is on every one. */
-export const ANSWER_HEADERS: Readonly<Record<string, JsonSchema>> = {
+export const RESPONSE_HEADERS: Readonly<Record<string, JsonSchema>> = {
   RequestId: {
     description: 'The request’s X-Request-Id, or one made for it.',
     required: true,

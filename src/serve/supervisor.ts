@@ -10,29 +10,29 @@ import type { Writable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Config } from '../config.ts';
 import type { Log } from '../runtime/log.ts';
-import { addressOf, cannotListen } from './request.ts';
-import { Relay } from './siblings.ts';
+import { addressOf, listenError } from './request.ts';
+import { MessageRouter } from './worker-messages.ts';
 
 /** Set for the processes that serve: which one it is, from 1. */
 const NUMBER_VARIABLE = 'SERVICE_PROCESS';
-const FIRST_PAUSE_MS = 100;
-const LONGEST_PAUSE_MS = 10_000;
+const MIN_BACKOFF_MS = 100;
+const MAX_BACKOFF_MS = 10_000;
 /** A process that lived this long died for a new reason. */
-const STEADY_MS = 30_000;
+const STABLE_AFTER_MS = 30_000;
 
 /** Whether this process is one that another started to share its port. */
-export function isOneOfSeveral(): boolean {
+export function isWorkerProcess(): boolean {
   return process.env[NUMBER_VARIABLE] !== undefined;
 }
 
 /** Whether this process is to do what only one of several does. */
-export function isFirst(): boolean {
+export function isFirstWorker(): boolean {
   return (process.env[NUMBER_VARIABLE] ?? '1') === '1';
 }
 
 /** Calls back when the process that started this one wants it to end, or is gone; never where nothing started it. */
-export function onReleased(callback: () => void): void {
-  if (!isOneOfSeveral()) return;
+export function onSupervisorGone(callback: () => void): void {
+  if (!isWorkerProcess()) return;
   process.stdin.on('end', callback);
   process.stdin.on('error', callback);
   process.stdin.resume();
@@ -40,17 +40,19 @@ export function onReleased(callback: () => void): void {
 
 /** Runs `config.workers` processes until the signal aborts. Resolves to the exit code; rejects when they cannot start. */
 export async function superviseProcesses(config: Config, log: Log, stopping: AbortSignal): Promise<number> {
-  const port = await freeOrGiven(config.host, config.port);
+  const port = await requireFreePort(config.host, config.port);
   const over = new AbortController();
   stopping.addEventListener('abort', () => over.abort(), { once: true });
   if (stopping.aborted) over.abort();
   const numbers = Array.from({ length: config.workers }, (_, i) => i + 1);
-  const relay = new Relay();
-  const workers = numbers.map((number) => new Watched(number, port, log, relay, over.signal));
+  const relay = new MessageRouter();
+  const workers = numbers.map((number) => new SupervisedProcess(number, port, log, relay, over.signal));
   const ended = Promise.race(workers.map((worker) => worker.ended));
   const isReady = Promise.all(workers.map((worker) => worker.ready)).then(() => true);
   if (await Promise.race([isReady, ended.then(() => false)])) {
-    console.log([`listening on ${addressOf(config.host, port)}`, ...workers.flatMap(({ said }) => said)].join('\n'));
+    console.log(
+      [`listening on ${addressOf(config.host, port)}`, ...workers.flatMap(({ output }) => output)].join('\n'),
+    );
     await ended;
   }
   over.abort();
@@ -59,10 +61,10 @@ export async function superviseProcesses(config: Config, log: Log, stopping: Abo
 }
 
 /** A port that nobody else listens on: sharing one would let a foreign server go unnoticed. */
-function freeOrGiven(host: string, port: number): Promise<number> {
+function requireFreePort(host: string, port: number): Promise<number> {
   return new Promise((resolve, reject) => {
     const probe = createServer();
-    probe.once('error', (error) => reject(cannotListen(host, port, error)));
+    probe.once('error', (error) => reject(listenError(host, port, error)));
     probe.listen(port, host, () => {
       const address = probe.address() as AddressInfo;
       probe.close(() => resolve(address.port));
@@ -71,13 +73,13 @@ function freeOrGiven(host: string, port: number): Promise<number> {
 }
 
 /** One process, and the next in its place when it dies. */
-class Watched {
+class SupervisedProcess {
   /** When it listens for the first time. */
   readonly ready: Promise<void>;
   /** When it is not started anew any more: `over` aborted, or it never came to listen. */
   readonly ended: Promise<void>;
   /** What else it printed. */
-  readonly said: string[] = [];
+  readonly output: string[] = [];
   #child: ChildProcess | undefined;
   #lastCode: number | null = null;
   #isReady = false;
@@ -86,12 +88,12 @@ class Watched {
     private readonly number: number,
     private readonly port: number,
     private readonly log: Log,
-    private readonly relay: Relay,
+    private readonly relay: MessageRouter,
     private readonly over: AbortSignal,
   ) {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.ready = promise;
-    this.ended = this.#live(resolve);
+    this.ended = this.#keepRunning(resolve);
   }
 
   /** Waits for its end, which comes by force after the time given. Resolves to its exit code. */
@@ -102,13 +104,13 @@ class Watched {
     return this.#lastCode;
   }
 
-  async #live(onReady: () => void): Promise<void> {
-    let pauseMs = FIRST_PAUSE_MS;
+  async #keepRunning(onReady: () => void): Promise<void> {
+    let pauseMs = MIN_BACKOFF_MS;
     while (!this.over.aborted) {
       const startedAt = Date.now();
       await this.#run(onReady);
       if (!this.#isReady || this.over.aborted) return;
-      pauseMs = Date.now() - startedAt > STEADY_MS ? FIRST_PAUSE_MS : Math.min(LONGEST_PAUSE_MS, pauseMs * 2);
+      pauseMs = Date.now() - startedAt > STABLE_AFTER_MS ? MIN_BACKOFF_MS : Math.min(MAX_BACKOFF_MS, pauseMs * 2);
       this.log.error('a process died and is started anew', { process: this.number, code: this.#lastCode, pauseMs });
       // How it died is told; the end of what follows is what counts at the end.
       this.#lastCode = 0;
@@ -125,22 +127,22 @@ class Watched {
     this.over.addEventListener('abort', onOver, { once: true });
     // What cannot be written any more was for a process whose end is told by itself.
     child.stdin.on('error', () => undefined);
-    createInterface({ input: child.stdout }).on('line', (line) => this.#hear(line, child.stdin, onReady));
+    createInterface({ input: child.stdout }).on('line', (line) => this.#receive(line, child.stdin, onReady));
     this.#lastCode = await new Promise<number | null>((resolve, reject) => {
       child.once('exit', resolve);
       child.once('error', reject);
     });
-    this.relay.leave(this.number);
+    this.relay.remove(this.number);
     this.over.removeEventListener('abort', onOver);
   }
 
-  #hear(line: string, input: Writable, onReady: () => void): void {
-    if (this.relay.hear(this.number, line)) return;
+  #receive(line: string, input: Writable, onReady: () => void): void {
+    if (this.relay.receive(this.number, line)) return;
     if (!line.startsWith('listening on ')) {
-      this.said.push(line);
+      this.output.push(line);
       return;
     }
-    this.relay.enter(this.number, (text) => input.writable && input.write(text));
+    this.relay.add(this.number, (text) => input.writable && input.write(text));
     if (this.#isReady) return;
     this.#isReady = true;
     onReady();

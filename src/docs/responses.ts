@@ -5,8 +5,8 @@ import { type TSchema, Type } from '@sinclair/typebox';
 import { type ErrorCode, STATUS_BY_CODE } from '../errors.ts';
 import type { Route } from '../http/route.ts';
 import { exampleOf } from './example.ts';
+import { RATE_HEADERS, TEXT_EXAMPLES } from './prose.ts';
 import type { JsonSchema, Schemas } from './schema.ts';
-import { RATE_HEADERS, TEXT_EXAMPLES } from './words.ts';
 
 interface Kind {
   isOpen: boolean;
@@ -14,7 +14,7 @@ interface Kind {
 }
 
 /** One sentence for each code: the description of its answer, and the message of its example. */
-const MEANING: Readonly<Record<ErrorCode, [description: string, message: string]>> = {
+const ERROR_TEXTS: Readonly<Record<ErrorCode, [description: string, message: string]>> = {
   VALIDATION_ERROR: ['The request is malformed; `details` name every fault.', 'title: is required'],
   BUSINESS_RULE_ERROR: ['A business rule of the tenant refuses the change.', 'closed tickets cannot be changed'],
   UNAUTHORIZED: ['The credential is missing, invalid, revoked or expired.', 'missing or invalid credential'],
@@ -41,23 +41,23 @@ const ProblemSchema = Type.Object(
 );
 
 /** The `responses` member of an operation. New error answers are added to `components`. */
-export function answersOf(
+export function responsesOf(
   description: Route,
   kind: Kind,
   schemas: Schemas,
   components: Record<string, JsonSchema>,
 ): JsonSchema {
   const [status] = description.ok;
-  const answers: JsonSchema = { [status]: goodAnswer(description, kind, schemas) };
+  const answers: JsonSchema = { [status]: successResponse(description, kind, schemas) };
   for (const [bare, words] of Object.entries(description.bare ?? {})) {
     answers[bare] = { description: words, headers: headersOf(description, kind) };
   }
   for (const [error, codes] of byStatus(codesOf(description, kind))) {
     const name = codes.map(pascal).join('Or');
-    components[name] ??= errorAnswer(codes, schemas);
+    components[name] ??= errorResponse(codes, schemas);
     answers[error] = { $ref: `#/components/responses/${name}` };
     const foreign = description.foreign?.[error];
-    if (foreign !== undefined) answers[error] = withForeign(errorAnswer(codes, schemas), foreign, schemas);
+    if (foreign !== undefined) answers[error] = withForeign(errorResponse(codes, schemas), foreign, schemas);
   }
   const foreign = description.foreign?.[status];
   if (foreign !== undefined) answers[status] = withForeign(answers[status] as JsonSchema, foreign, schemas);
@@ -77,7 +77,7 @@ function withForeign(answer: JsonSchema, foreign: TSchema, schemas: Schemas): Js
   return { ...answer, content: { ...content, 'application/json': json } };
 }
 
-function goodAnswer(description: Route, kind: Kind, schemas: Schemas): JsonSchema {
+function successResponse(description: Route, kind: Kind, schemas: Schemas): JsonSchema {
   const [status, data] = description.ok;
   return {
     description: status === 201 ? 'Created.' : 'Done.',
@@ -132,12 +132,12 @@ function byStatus(codes: ErrorCode[]): Map<number, ErrorCode[]> {
   return Map.groupBy(codes, (code) => STATUS_BY_CODE[code]);
 }
 
-function errorAnswer(codes: ErrorCode[], schemas: Schemas): JsonSchema {
+function errorResponse(codes: ErrorCode[], schemas: Schemas): JsonSchema {
   const status = STATUS_BY_CODE[codes[0] as ErrorCode];
   const schema = schemas.of(errorSchema(codes));
   const examples = codes.map((code) => [code, { value: { success: false, error: errorExample(code) } }]);
   return {
-    description: codes.map((code) => MEANING[code][0]).join(' '),
+    description: codes.map((code) => ERROR_TEXTS[code][0]).join(' '),
     headers: {
       'X-Request-Id': { $ref: '#/components/headers/RequestId' },
       ...(status === 429 || status === 503 ? { 'Retry-After': { $ref: '#/components/headers/RetryAfter' } } : {}),
@@ -160,7 +160,7 @@ function errorSchema(codes: readonly ErrorCode[]): TSchema {
 }
 
 function errorExample(code: ErrorCode): JsonSchema {
-  const message = MEANING[code][1];
+  const message = ERROR_TEXTS[code][1];
   const details = code === 'VALIDATION_ERROR' ? { details: [{ path: 'title', message: 'is required' }] } : {};
   return { code, message, requestId: '01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f', ...details };
 }
