@@ -1,6 +1,6 @@
-// The whole surface, one chain of plugins: the table of contents. `handlerOf` adds what every
-// request has: its id, its log line, its duration, and an answer for wrong methods. A route without declared
-// access stops the start.
+// All routes, as one chain of plugins. `handlerOf` adds what every request has: an id, a log line, a duration,
+// and a 405 for a wrong method. A route without declared access makes the start fail.
+// Contract: decisions#answers, decisions#status-codes.
 import { Elysia } from 'elysia';
 import type { Caller } from './access/caller.ts';
 import { attachRequestContext, redactedPath } from './access/request-context.ts';
@@ -40,7 +40,7 @@ import { webhookRoutes } from './webhooks/routes.ts';
 
 export type Api = ReturnType<typeof createApi>;
 
-/** All routes. Throws when one does not state its access, or states no operation id. */
+/** All routes. Throws when one states no access or no operation id. */
 export function createApi(app: App) {
   let routes: Parameters<typeof requireDeclaredAccess>[0] = [];
   const api = new Elysia({ normalize: false, handler: { standardHostname: false } })
@@ -75,7 +75,7 @@ export function createApi(app: App) {
   return api;
 }
 
-/** The API document of the routes that a caller gets into. */
+/** The API document of the routes that a caller may use. */
 export function documentFor(app: App, routes: readonly ListedRoute[], caller: Caller): JsonSchema {
   return documentOf(
     app,
@@ -83,7 +83,7 @@ export function documentFor(app: App, routes: readonly ListedRoute[], caller: Ca
   );
 }
 
-/** A misspelt or misplaced access macro would leave a route open in silence; this makes it a failed start. */
+/** The framework ignores a misspelt or misplaced macro, which would leave the route open. */
 function requireDeclaredAccess(routes: readonly { method: string; path: string; hooks?: unknown }[]): void {
   const undeclared = routes.filter(({ hooks }) => {
     const detail = (hooks as { detail?: Record<string, unknown> } | undefined)?.detail;
@@ -102,14 +102,14 @@ export function handlerOf(app: App, api: Api): (request: Request, address: strin
   return async (request, address) => {
     if (!URL.canParse(request.url)) return failure(invalidField('Host', 'is not a host'), newId());
     const startedAt = performance.now();
-    const facts = attachRequestContext(request, address, app.config.trustProxy);
+    const context = attachRequestContext(request, address, app.config.trustProxy);
     let response = await api.fetch(request);
     if (response.status === 404) response = methodNotAllowed(api.router, request) ?? response;
-    response.headers.set('x-request-id', facts.requestId);
-    for (const name in facts.responseHeaders) response.headers.set(name, facts.responseHeaders[name] as string);
+    response.headers.set('x-request-id', context.requestId);
+    for (const name in context.responseHeaders) response.headers.set(name, context.responseHeaders[name] as string);
     const durationMs = performance.now() - startedAt;
     measure(request.method, request.url, response.status, durationMs);
-    if (isDebug || response.status >= 400) logRequest(app, request, response, facts.requestId, durationMs);
+    if (isDebug || response.status >= 400) logRequest(app, request, response, context.requestId, durationMs);
     return response;
   };
 }

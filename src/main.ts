@@ -1,6 +1,6 @@
 // The entry point: configuration, one serving process or several, signals, exit codes.
-// The first SIGTERM or SIGINT stops in stages, also in the middle of the start; the second ends at once.
-// Exit codes: 0 after a clean stop, 1 when the service cannot start, failed, or had to be cut off.
+// The first SIGTERM or SIGINT stops in stages, even during the start; the second exits immediately.
+// Exit codes: 0 after a clean stop, 1 when the service cannot start, fails, or exceeds the shutdown timeout.
 import process from 'node:process';
 import { type Config, ConfigError, readConfig, readEnvironment, withGeneratedSecrets } from './config.ts';
 import { createLog, type Log } from './runtime/log.ts';
@@ -20,7 +20,7 @@ async function main(): Promise<number> {
 async function serveUntil(stopping: AbortSignal, config: Config, log: Log): Promise<number> {
   const stages = new Stages();
   try {
-    // A process that only watches over others never loads the application.
+    // The supervisor of several processes never loads the application.
     const { startService } = await import('./service.ts');
     const { app, lines } = await startService(config, log, stages, stopping);
     console.log([`listening on ${app.address}`, ...lines].join('\n'));
@@ -30,7 +30,7 @@ async function serveUntil(stopping: AbortSignal, config: Config, log: Log): Prom
       await stages.close(log);
       throw error;
     }
-    log.info('the start was called off');
+    log.info('start cancelled');
   }
   return (await stages.close(log)) ? 0 : 1;
 }
@@ -40,29 +40,29 @@ function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
 }
 
-/** One of several processes is told to end once by each signal's sender, and by the first process: it takes all as one. */
+/** A worker may get a signal and its supervisor's stop: it treats them as one, so a second signal does not exit it. */
 function stopOnSignal(config: Config, log: Log): AbortSignal {
   const stopping = new AbortController();
   const stop = (reason: string): void => {
     if (stopping.signal.aborted) {
       if (isWorkerProcess()) return;
-      log.warn('a second signal: ending at once');
+      log.warn('second signal: exiting immediately');
       process.exit(1);
     }
     log.info('shutting down', { reason });
     setTimeout(() => {
-      log.error('the shutdown took too long and is cut off', { limitMs: config.shutdownTimeoutMs });
+      log.error('shutdown timeout exceeded: exiting', { limitMs: config.shutdownTimeoutMs });
       process.exit(1);
     }, config.shutdownTimeoutMs).unref();
     stopping.abort();
   };
   process.on('SIGTERM', stop);
   process.on('SIGINT', stop);
-  onSupervisorGone(() => stop('the first process'));
+  onSupervisorGone(() => stop('supervisor'));
   return stopping.signal;
 }
 
-/** What nobody caught leaves the process in an unknown state. (postgres.ts takes care of one harmless case itself.) */
+/** An unhandled rejection leaves the process in an unknown state. (postgres.ts handles one harmless case itself.) */
 function exitOnUnhandledRejection(log: Log): void {
   process.on('unhandledRejection', (error: unknown) => {
     log.error('unhandled rejection', { error });
@@ -70,7 +70,7 @@ function exitOnUnhandledRejection(log: Log): void {
   });
 }
 
-// Keeps the process alive until `main` has ended: a wait for a database that is away does not.
+// Keeps the process alive until `main` ends: waiting for an unreachable database does not.
 setInterval(() => undefined, 60_000);
 
 main().then(

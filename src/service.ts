@@ -1,6 +1,6 @@
-// One serving process: what it opens, in order, and how long it waits for requests when it closes.
-// Database, application, partitions and workers, server, demo, and only then "ready"; the stages are
-// closed in the opposite order. Contract: decisions#configuration, decisions#operations.
+// One serving process: the order in which its parts start, and how it drains requests when it stops.
+// Database, application, partitions, workers, server, demo, then "ready"; stages close in the reverse
+// order. Contract: decisions#configuration, decisions#operations.
 import { setTimeout as delay } from 'node:timers/promises';
 import { createApi, handlerOf } from './api.ts';
 import { type App, closeApp, createApp } from './app.ts';
@@ -26,21 +26,18 @@ import { Dispatcher } from './webhooks/dispatch/dispatcher.ts';
 
 /** Seconds without traffic after which a connection is closed. */
 const IDLE_SECONDS = 60;
-/** The runtime's own ceiling. Readers of bodies enforce theirs; an import is read as it comes, of any size. */
+/** The runtime's limit. Body readers enforce lower ones; an import is streamed and may have any size. */
 const BODY_CEILING_BYTES = 2 ** 40;
-/** The part of SHUTDOWN_TIMEOUT_MS that requests in flight get; the rest is for what comes after them. */
+/** The part of SHUTDOWN_TIMEOUT_MS for requests in flight; the later stages get the rest. */
 const DRAIN_SHARE = 0.6;
 
-/** A service that listens, and what its start has to say on the console. */
+/** A listening service, and the lines to print on the console. */
 export interface Service {
   app: App;
   lines: readonly string[];
 }
 
-/**
- * Opens everything; each opened part is in `stages`, whatever happens later. Gives up between two
- * parts when `signal` aborts. Rejects when a part cannot be opened.
- */
+/** Starts every part and adds each to `stages` at once. Stops between two parts when `signal` aborts; rejects if one fails. */
 export async function startService(config: Config, log: Log, stages: Stages, signal: AbortSignal): Promise<Service> {
   const app = await createApp(config, config.databaseUrl ?? (await openEmbedded(config, log, stages)), log);
   stages.add('broker and database', () => closeApp(app));
@@ -63,7 +60,7 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
   return { app, lines };
 }
 
-/** Clears away what changes of fields have left that were cut off, in this process or another. */
+/** Cleans up after interrupted field changes, of this process or another. */
 function startFieldCleanup(app: App): Worker {
   return startWorker({
     name: 'field changes',
@@ -73,16 +70,16 @@ function startFieldCleanup(app: App): Worker {
   });
 }
 
-/** A backup that holds the table is no reason not to start: events go to the default partition meanwhile. */
+/** A backup may lock the table. The service starts anyway: events go to the default partition meanwhile. */
 async function preparePartitions(app: App): Promise<void> {
   try {
     await ensurePartitions(app);
   } catch (error) {
-    app.log.warn('the partitions of events could not be made yet; the worker tries again', { error });
+    app.log.warn('could not create the event partitions yet; the worker retries', { error });
   }
 }
 
-/** Loaded only where it is used: a real Postgres needs none of it. */
+/** Loaded only when needed: an external Postgres uses none of it. */
 async function openEmbedded(config: Config, log: Log, stages: Stages): Promise<string> {
   const { startEmbedded } = await import('./runtime/embedded.ts');
   const embedded = await startEmbedded(config.dataDir, log);
@@ -100,7 +97,7 @@ async function listen(app: App, stages: Stages): Promise<void> {
   stages.add('streams', () => Promise.all([realtime.close(), closeMcpStreams(app)]));
 }
 
-/** The server of an application whose parts are open; sets its address. */
+/** Starts the server of an open application and sets its address. */
 export async function serveApp(app: App): Promise<Running> {
   const { config, log } = app;
   const answer = handlerOf(app, createApi(app));
@@ -126,21 +123,21 @@ function isEventStream(response: Response): boolean {
   return response.headers.get('content-type')?.startsWith('text/event-stream') === true;
 }
 
-/** Heartbeats keep a stream's connection; one that takes none of several is cut off by the server. */
+/** Heartbeats keep a stream's connection open; the server closes one that misses several. */
 function streamIdleSeconds({ sse }: Config): number {
   return Math.max(30, Math.ceil((3 * sse.heartbeatMs) / 1_000));
 }
 
-/** No new connections; requests in flight are finished, or cut when they take too long. */
+/** Accepts no new connections; requests in flight finish, or are aborted after `graceMs`. */
 async function drain(running: Running, log: Log, graceMs: number): Promise<void> {
   const finished = new AbortController();
   const stopped = running.stop().finally(() => finished.abort());
   const cut = delay(graceMs, undefined, { signal: finished.signal }).then(
     async () => {
-      log.warn('requests that did not end in time are cut off', { graceMs });
+      log.warn('aborting requests that did not finish in time', { graceMs });
       await running.stop(true);
     },
-    // The timer was called off: everything has ended.
+    // The timer was cancelled: every request has finished.
     () => stopped,
   );
   await Promise.race([stopped, cut]);

@@ -51,7 +51,7 @@ function expectSane(what: string, { status, text }: Answer): void {
 }
 
 afterEach(() => {
-  const failures = service.logged.filter((line) => line.includes('failed unexpectedly'));
+  const failures = service.logged.filter((line) => line.includes('unexpected request failure'));
   service.logged.length = 0;
   expect(failures).toEqual([]);
 });

@@ -23,7 +23,7 @@ test(
   },
 );
 
-test(real ? 'the death of the first process ends the others' : 'one process needs no real stores', async () => {
+test(real ? 'the workers stop when the supervisor dies' : 'one process needs no real stores', async () => {
   const started = startProcess(START, real ?? { WORKERS: '1', DATA_DIR: await preparedDataDir(), DEMO: '0' });
   await started.address;
   const others = await childrenOf(started.pid);
@@ -45,9 +45,9 @@ async function expectSharing(command: readonly string[], environment: Record<str
   const [first = 0] = await childrenOf(started.pid);
   const serving = command === START ? await childrenOf(started.pid) : await childrenOf(first);
   expect(serving).toHaveLength(3);
-  // Not the first process: its replacement listens before it is ready.
+  // Not the first worker: its replacement listens before it is ready.
   process.kill(serving.at(-1) as number, 'SIGKILL');
-  await started.logged('a process died and is started anew');
+  await started.logged('a worker process exited and is restarted');
   for (let i = 0; i < 20; i++) expect((await client.get('/ready')).status).toBe(200);
   await expectCounted(client.with({ 'x-admin-secret': 'admin-secret' }), '/ready', 20);
   expect(await started.end()).toMatchObject({ code: 0 });

@@ -23,7 +23,7 @@ interface Detail {
   security: object[];
 }
 
-/** The document; `server` is the address that clients use. */
+/** `server` is the address that clients use. */
 export function buildDocument(routes: readonly ListedRoute[], version: string, server: string): JsonSchema {
   const schemas = new Schemas();
   const responses: Record<string, JsonSchema> = {};
@@ -45,7 +45,7 @@ export function buildDocument(routes: readonly ListedRoute[], version: string, s
     servers: [{ url: server }],
     tags: tagsOf(paths),
     paths,
-    // Only who may subscribe is told of what subscriptions send.
+    // Only callers that may subscribe see the webhooks.
     ...(paths['/api/webhooks/subscriptions'] === undefined ? {} : { webhooks: webhooksOf(schemas) }),
     components: {
       schemas: schemas.components,
@@ -57,12 +57,12 @@ export function buildDocument(routes: readonly ListedRoute[], version: string, s
   };
 }
 
-/** The tags in use, in the order of the table. Throws on one without words. */
+/** The tags in use, in the order of the table. Throws on one without a description. */
 function tagsOf(paths: Record<string, JsonSchema>): object[] {
   const operations = Object.values(paths).flatMap((path) => Object.values(path)) as { tags: string[] }[];
   const used = new Set(operations.flatMap(({ tags }) => tags));
   const unknown = [...used].filter((tag) => TAGS[tag] === undefined);
-  if (unknown.length > 0) throw new Error(`tags without words in the API document: ${unknown.join(', ')}`);
+  if (unknown.length > 0) throw new Error(`tags without a description in the API document: ${unknown.join(', ')}`);
   return Object.entries(TAGS)
     .filter(([name]) => used.has(name))
     .map(([name, description]) => ({ name, description }));
@@ -100,7 +100,7 @@ function pathParameters(path: string, { params }: Route): JsonSchema[] {
 
 const PATH_DESCRIPTIONS: Readonly<Record<string, string>> = {
   entityName: 'the name of the entity',
-  id: 'the id; a malformed one is answered like an unknown one',
+  id: 'the id; a malformed one is a 404, like an unknown one',
   key: 'the key of the field',
 };
 

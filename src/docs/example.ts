@@ -1,11 +1,11 @@
-// Example values, taken from schemas: a schema's own `examples` first, else the simplest value that
-// its keywords allow, so that every operation shows a request and an answer. A test validates each
-// one against its schema; a pattern needs an example of its own. Pure.
+// Derives example values from schemas: a schema's own `examples`, else the simplest value that its keywords
+// allow, so that every operation shows a request and a response. A test validates each against its schema; a
+// schema with a pattern needs its own example. Pure.
 import type { JsonSchema } from './schema.ts';
 
 const REF = '#/components/schemas/';
 
-/** A value of the schema; `name` stands in for a text that nothing describes. */
+/** An example of the schema; `name` is the default for a text. */
 export function exampleOf(schema: unknown, components: Record<string, JsonSchema>, name = 'text'): unknown {
   if (typeof schema !== 'object' || schema === null) return name;
   const own = schema as JsonSchema;

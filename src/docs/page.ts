@@ -1,6 +1,6 @@
-// The Swagger UI page and the script that starts it. Both are whole here: no inline script, no
-// address of another host. Authorisations that a person enters stay in the browser's own storage.
-// The document is the one at /swagger/json.
+// The Swagger UI page and the script that starts it, without inline scripts or resources of other hosts.
+// Credentials that a person enters stay in the browser's storage.
+// The page shows the document at /swagger/json.
 
 export const PAGE = `<!doctype html>
 <html lang="en">
@@ -20,7 +20,7 @@ export const PAGE = `<!doctype html>
 </html>
 `;
 
-/** The page may be open under another name than BASE_URL; calls go to the host it came from, or the policy stops them. */
+/** Calls go to the page's own host, which may not be BASE_URL: the policy allows no other. */
 export const INIT_SCRIPT = `fetch('/swagger/json').then((answer) => answer.json()).then((spec) => SwaggerUIBundle({
   spec: { ...spec, servers: [{ url: location.origin }] },
   dom_id: '#swagger-ui',

@@ -1,6 +1,6 @@
-// The words of the document that no single route owns: what the service is, its tags, its ways to
-// authenticate, and the headers that many operations share. Contract: interface#authentication, decisions#answers,
-// decisions#api-document.
+// The prose of the document that belongs to no single route: the introduction, the tags, and the headers that
+// many operations share.
+// Contract: interface#authentication, decisions#answers, decisions#api-document.
 import type { RequestHeader } from '../http/route.ts';
 import { LIMITS } from '../limits.ts';
 import type { JsonSchema } from './schema.ts';
@@ -14,28 +14,28 @@ Every JSON answer is in one envelope: \`{ "success": true, "data": ... }\`, or
 invalid field at once. Ids are UUIDv7; timestamps are ISO 8601 in UTC with milliseconds.
 This document is at [/swagger/json](/swagger/json).`;
 
-/** Tags in the order of the document; a tag that no route uses is left out of it. */
+/** Tags in the order of the document, which leaves out unused ones. */
 export const TAGS: Readonly<Record<string, string>> = {
-  Records: 'Records of an entity: list, read, create, change, delete, in bulk, as files, and summed up.',
-  Entities: 'What records look like: entities and their fields.',
+  Records: 'Records of an entity: list, read, create, change, delete, bulk, import, export, aggregates.',
+  Entities: 'Definitions of entities and their fields.',
   Fields: 'The fields of an entity.',
-  Views: 'Saved lists with conditions of their own.',
-  Rules: 'What happens before and after a record changes.',
-  Webhooks: 'Record events sent to other services, and the log of their deliveries.',
+  Views: 'Saved filters on an entity, with their own permission.',
+  Rules: 'Business rules that run before or after a record changes.',
+  Webhooks: 'Record events sent to other services, and the delivery log.',
   Events: 'Record events as a stream.',
   Messages: 'Messages between agents.',
-  Roles: 'Who may do what: permissions, visible fields and rows.',
+  Roles: 'Permissions, visible fields and visible rows.',
   Users: 'The people of a tenant.',
   Invitations: 'Invitations to a tenant and to the platform.',
-  Identity: 'Who is asking: sign-in, sessions, tokens.',
+  Identity: 'Sign-in, sessions, tokens.',
   Bots: 'Software agents with an identity and permissions of their own.',
   'Owner keys': 'API keys that act as the owner of a tenant.',
   'Public keys': 'Keys for browsers, with a role, origins and rate limits.',
   'Platform APIs': 'API definitions of a tenant, and their keys.',
   'Admin keys': 'Keys of the platform’s operators, with scopes, and the audit of their use.',
-  Tenants: 'Tenants of the platform, and the settings of one’s own.',
+  Tenants: 'Tenants of the platform, and the settings of the caller’s own.',
   MCP: 'The tools of the Model Context Protocol.',
-  Operations: 'Is the process up, can it serve, is its schema sound.',
+  Operations: 'Liveness, readiness, metrics, schema health.',
   'API document': 'This document, and the page that shows it.',
 };
 
@@ -46,31 +46,32 @@ export const HEADER_PARAMETERS: Readonly<Record<string, JsonSchema>> = {
   TenantId: {
     name: 'X-Tenant-ID',
     in: 'header',
-    description: 'The slug of the tenant; needed with a credential that is bound to none, checked with any other.',
+    description:
+      'The slug of the tenant. Required with a credential that belongs to no tenant; must match with any other.',
     schema: SLUG,
   },
   TenantSlug: {
     name: 'X-Tenant-Slug',
     in: 'header',
-    description: 'The same as X-Tenant-ID, which wins.',
+    description: 'Same as X-Tenant-ID, which takes precedence.',
     schema: SLUG,
   },
   IfMatch: {
     name: 'If-Match',
     in: 'header',
-    description: 'The ETag that the record must still have; 412 when it has another.',
+    description: 'The ETag that the record must have; otherwise 412.',
     schema: { type: 'string' },
   },
   IfNoneMatch: {
     name: 'If-None-Match',
     in: 'header',
-    description: 'The ETag that is known already; 304 when it still holds.',
+    description: 'The ETag that the client has; 304 if the record still has it.',
     schema: { type: 'string' },
   },
   IdempotencyKey: {
     name: 'Idempotency-Key',
     in: 'header',
-    description: 'Makes a repetition with the same body answer as the first did, for 24 hours.',
+    description: 'A repeated request with the same body gets the first answer again, for 24 hours.',
     schema: { type: 'string', minLength: 1, maxLength: LIMITS.idempotency.keyMax },
   },
 };
@@ -84,23 +85,23 @@ export const PARAMETER_OF: Readonly<Record<RequestHeader, string>> = {
 /** Headers of answers, by component name; `RequestId` is on every one. */
 export const RESPONSE_HEADERS: Readonly<Record<string, JsonSchema>> = {
   RequestId: {
-    description: 'The request’s X-Request-Id, or one made for it.',
+    description: 'The request’s X-Request-Id, or a generated one.',
     required: true,
     schema: { type: 'string' },
   },
   RetryAfter: {
-    description: 'Seconds to wait before the next try.',
+    description: 'Seconds to wait before a retry.',
     required: true,
     schema: { type: 'integer', minimum: 1 },
   },
   RateLimit: {
-    description: 'What is left of each limit in force: `"name";r=left;t=seconds`.',
+    description: 'What remains of each limit: `"name";r=remaining;t=seconds`.',
     schema: { type: 'string' },
   },
-  RateLimitPolicy: { description: 'The limits in force: `"name";q=quota;w=seconds`.', schema: { type: 'string' } },
+  RateLimitPolicy: { description: 'The limits: `"name";q=quota;w=seconds`.', schema: { type: 'string' } },
   RateLimitQuota: { description: 'The quota of the tightest limit.', schema: { type: 'integer' } },
-  RateLimitRemaining: { description: 'What is left of it.', schema: { type: 'integer' } },
-  RateLimitReset: { description: 'When it starts anew, in Unix seconds.', schema: { type: 'integer' } },
+  RateLimitRemaining: { description: 'What remains of it.', schema: { type: 'integer' } },
+  RateLimitReset: { description: 'When it resets, in Unix seconds.', schema: { type: 'integer' } },
 };
 
 /** Sent with a public key, and with every credential where RATE_LIMIT_PER_MIN is set. */

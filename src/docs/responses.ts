@@ -1,6 +1,6 @@
-// The answers of an operation: the good one in its envelope, and one per status for the errors that
-// the route names and those that every route of its kind may give. Errors are components, named
-// after their codes, so that each says exactly which codes it may carry.
+// The `responses` of an operation: the success in its envelope, and one response per status for the errors that
+// the route names and those that every route of its kind may return. Error responses are components named
+// after their codes. Contract: decisions#api-document, decisions#status-codes.
 import { type TSchema, Type } from '@sinclair/typebox';
 import { type ErrorCode, STATUS_BY_CODE } from '../errors.ts';
 import type { Route } from '../http/route.ts';
@@ -13,15 +13,15 @@ interface Kind {
   hasPathParameters: boolean;
 }
 
-/** One sentence for each code: the description of its answer, and the message of its example. */
+/** Per code, the description of its response and the message of its example. */
 const ERROR_TEXTS: Readonly<Record<ErrorCode, [description: string, message: string]>> = {
   VALIDATION_ERROR: ['The request is malformed; `details` name every fault.', 'title: is required'],
   BUSINESS_RULE_ERROR: ['A business rule of the tenant refuses the change.', 'closed tickets cannot be changed'],
   UNAUTHORIZED: ['The credential is missing, invalid, revoked or expired.', 'missing or invalid credential'],
   FORBIDDEN: ['The credential does not permit this.', 'no permission for this operation'],
-  NOT_FOUND: ['There is no such thing, or the caller may not see it.', 'record not found'],
-  METHOD_NOT_ALLOWED: ['The path knows other methods; `Allow` names them.', 'PUT is not allowed here'],
-  CONFLICT: ['The state of things does not allow it.', 'a record with this sku already exists'],
+  NOT_FOUND: ['It does not exist, or the caller may not see it.', 'record not found'],
+  METHOD_NOT_ALLOWED: ['The path has other methods; `Allow` lists them.', 'PUT is not allowed here'],
+  CONFLICT: ['The current state does not allow it.', 'a record with this sku already exists'],
   GONE: ['It has expired.', 'this invitation has expired'],
   PRECONDITION_FAILED: ['The record has changed since its ETag was read.', 'the record has changed'],
   PAYLOAD_TOO_LARGE: ['The body is larger than allowed.', 'the body is larger than 1048576 bytes'],
@@ -30,41 +30,41 @@ const ERROR_TEXTS: Readonly<Record<ErrorCode, [description: string, message: str
     'The Idempotency-Key was used with another body.',
     'this Idempotency-Key was used with another body',
   ],
-  RATE_LIMITED: ['Too many requests; `Retry-After` tells when to go on.', 'too many requests'],
-  INTERNAL_ERROR: ['Something failed that should not; the log knows it by its request id.', 'internal server error'],
-  SERVICE_UNAVAILABLE: ['Postgres or Redis does not answer.', 'the database cannot be reached'],
+  RATE_LIMITED: ['Too many requests; `Retry-After` says when to retry.', 'too many requests'],
+  INTERNAL_ERROR: ['An unexpected failure; the log has it under the request id.', 'internal server error'],
+  SERVICE_UNAVAILABLE: ['Postgres or Redis is unreachable.', 'the database cannot be reached'],
 };
 
 const ProblemSchema = Type.Object(
   { path: Type.String({ examples: ['title'] }), message: Type.String({ examples: ['is required'] }) },
-  { $id: 'Problem', description: 'One thing wrong with a request: where, and what' },
+  { $id: 'Problem', description: 'A fault of a request: where, and what' },
 );
 
-/** The `responses` member of an operation. New error answers are added to `components`. */
+/** The `responses` member of an operation; adds new error responses to `components`. */
 export function responsesOf(
-  description: Route,
+  route: Route,
   kind: Kind,
   schemas: Schemas,
   components: Record<string, JsonSchema>,
 ): JsonSchema {
-  const [status] = description.ok;
-  const answers: JsonSchema = { [status]: successResponse(description, kind, schemas) };
-  for (const [bare, words] of Object.entries(description.bare ?? {})) {
-    answers[bare] = { description: words, headers: headersOf(description, kind) };
+  const [status] = route.ok;
+  const responses: JsonSchema = { [status]: successResponse(route, kind, schemas) };
+  for (const [bare, words] of Object.entries(route.bare ?? {})) {
+    responses[bare] = { description: words, headers: headersOf(route, kind) };
   }
-  for (const [error, codes] of byStatus(codesOf(description, kind))) {
+  for (const [error, codes] of byStatus(codesOf(route, kind))) {
     const name = codes.map(pascal).join('Or');
     components[name] ??= errorResponse(codes, schemas);
-    answers[error] = { $ref: `#/components/responses/${name}` };
-    const foreign = description.foreign?.[error];
-    if (foreign !== undefined) answers[error] = withForeign(errorResponse(codes, schemas), foreign, schemas);
+    responses[error] = { $ref: `#/components/responses/${name}` };
+    const foreign = route.foreign?.[error];
+    if (foreign !== undefined) responses[error] = withForeign(errorResponse(codes, schemas), foreign, schemas);
   }
-  const foreign = description.foreign?.[status];
-  if (foreign !== undefined) answers[status] = withForeign(answers[status] as JsonSchema, foreign, schemas);
-  return answers;
+  const foreign = route.foreign?.[status];
+  if (foreign !== undefined) responses[status] = withForeign(responses[status] as JsonSchema, foreign, schemas);
+  return responses;
 }
 
-/** The answer with another shape beside what it has as JSON. */
+/** Adds a second JSON shape to a response. */
 function withForeign(answer: JsonSchema, foreign: TSchema, schemas: Schemas): JsonSchema {
   const content = answer.content as JsonSchema;
   const own = content['application/json'] as { schema: JsonSchema; examples: JsonSchema } | undefined;
@@ -77,11 +77,11 @@ function withForeign(answer: JsonSchema, foreign: TSchema, schemas: Schemas): Js
   return { ...answer, content: { ...content, 'application/json': json } };
 }
 
-function successResponse(description: Route, kind: Kind, schemas: Schemas): JsonSchema {
-  const [status, data] = description.ok;
+function successResponse(route: Route, kind: Kind, schemas: Schemas): JsonSchema {
+  const [status, data] = route.ok;
   return {
-    description: status === 201 ? 'Created.' : 'Done.',
-    headers: headersOf(description, kind),
+    description: status === 201 ? 'Created.' : 'OK.',
+    headers: headersOf(route, kind),
     content:
       typeof data === 'string' || Array.isArray(data)
         ? Object.fromEntries([data].flat().map((type) => [type, textContent(type)]))
@@ -89,7 +89,7 @@ function successResponse(description: Route, kind: Kind, schemas: Schemas): Json
   };
 }
 
-/** A body outside the envelope: a text, with an example where its type has one, or any JSON object. */
+/** A body outside the envelope: a text, or any JSON object. */
 export function textContent(type: string): JsonSchema {
   if (type === 'application/json') return { schema: { type: 'object' } };
   const example = TEXT_EXAMPLES[type];
@@ -114,7 +114,7 @@ function headersOf({ headers = {} }: Route, { isOpen }: Kind): JsonSchema {
   };
 }
 
-/** The codes an operation may answer, in the order of the code table. */
+/** The codes that an operation may return, in the order of the code table. */
 function codesOf({ errors = [], body, rawBody, bodyTypes = [], query }: Route, kind: Kind): ErrorCode[] {
   const hasBody = body !== undefined || rawBody !== undefined;
   const codes = new Set<ErrorCode>(['INTERNAL_ERROR', ...errors]);

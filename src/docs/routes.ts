@@ -1,6 +1,6 @@
-// The API document at /swagger/json and Swagger UI at /swagger. The page's two assets come from the
-// installed package, its script and style from here: nothing is fetched from another host, and the
-// content security policy forbids it. Contract: decisions#api-document.
+// The API document at /swagger/json and Swagger UI at /swagger. The page's assets come from the installed package;
+// the content security policy forbids other hosts and inline scripts.
+// Contract: decisions#api-document.
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -17,7 +17,7 @@ const HTML = 'text/html; charset=utf-8';
 const SCRIPT = 'text/javascript; charset=utf-8';
 const STYLE = 'text/css; charset=utf-8';
 const JSON_TYPE = 'application/json; charset=utf-8';
-/** Swagger UI sets styles from its script; nothing else may come from outside of files. */
+/** Inline styles are allowed, because Swagger UI sets styles from its script. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -29,7 +29,7 @@ const POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/** Files of the package that the page uses. */
+/** The files of the package that the page uses. */
 const ASSETS: Readonly<Record<string, { type: string; text: Compressed }>> = {
   'swagger-ui-bundle.js': { type: SCRIPT, text: installed('swagger-ui-bundle.js') },
   'swagger-ui.css': { type: STYLE, text: installed('swagger-ui.css') },
@@ -61,7 +61,7 @@ const ASSET_ROUTE = route({
   ok: [200, ['text/javascript', 'text/css']],
 });
 
-/** `routes` gives the whole surface; it is asked at the first request, when the service has its address. */
+/** `routes` returns all routes; called on the first request, when the service's address is known. */
 export function docsRoutes(app: App, routes: () => readonly ListedRoute[]) {
   const version = versionOfPackage();
   let kept: { server: string; text: Compressed } | undefined;
@@ -82,7 +82,7 @@ export function docsRoutes(app: App, routes: () => readonly ListedRoute[]) {
     .get('/swagger/assets/:file', async ({ params, request }) => asset(params.file, request), ASSET_ROUTE);
 }
 
-/** The document of some of the routes, as clients of this process see it. */
+/** The document of the given routes. */
 export function documentOf(app: App, routes: readonly ListedRoute[]): JsonSchema {
   return buildDocument(routes, versionOfPackage(), app.config.baseUrl ?? app.address);
 }

@@ -1,6 +1,6 @@
-// TypeBox schemas as JSON Schema 2020-12 for the document: what only the framework understands is
-// left out, unions of literals become enums, and a schema with an `$id` moves to the components,
-// where everyone refers to it. Pure but for the components that it collects.
+// Translates TypeBox schemas to JSON Schema 2020-12 for the document: removes keywords of the service itself,
+// turns unions of literals into enums, and moves schemas with an `$id` to the components.
+// Pure but for the components that it collects.
 import type { TSchema } from '@sinclair/typebox';
 
 export type JsonSchema = { [key: string]: unknown };
@@ -13,7 +13,7 @@ const SINGLES = new Set(['items', 'additionalProperties', 'not', 'contains', 'pr
 const DROPPED = new Set(['error', 'keyError', '$id']);
 const ANY_NAME = '^(.*)$';
 
-/** The named schemas of one document, filled while its parts are translated. */
+/** The named schemas of one document, collected during translation. */
 export class Schemas {
   readonly components: Record<string, JsonSchema> = {};
 
@@ -66,7 +66,7 @@ function literalsOf({ anyOf, error: _, $id: __, ...rest }: JsonSchema): JsonSche
   return { type, enum: values, ...rest };
 }
 
-/** TypeBox's record of anything by name, in the words of the specification. */
+/** TypeBox's record with arbitrary keys, as `additionalProperties`. */
 function asMap(schema: JsonSchema): JsonSchema {
   const { patternProperties, ...rest } = schema;
   const value = (patternProperties as JsonSchema | undefined)?.[ANY_NAME];

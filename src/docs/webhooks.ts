@@ -1,5 +1,5 @@
-// What the service sends, in the API document: one webhook for each record event, with the body, the
-// headers and the meaning of the receiver's answer.
+// The `webhooks` of the API document: one per record event, with the body, the headers and the meaning of the
+// receiver's response.
 // Contract: interface#webhooks, decisions#webhook-requests.
 
 import { Type } from '@sinclair/typebox';
@@ -62,8 +62,8 @@ export function webhooksOf(schemas: Schemas): JsonSchema {
         parameters,
         requestBody: { required: true, content: { 'application/json': { schema, example: { ...example, event } } } },
         responses: {
-          '2XX': { description: 'Received. The answer must come within 30 seconds.' },
-          '4XX': { description: 'Not received: it is sent again, at most five times.' },
+          '2XX': { description: 'Received. The receiver must respond within 30 seconds.' },
+          '4XX': { description: 'Not received: retried at most five times.' },
         },
       };
       return [event, { post }];

@@ -1,6 +1,6 @@
-// Reads a JSON request body: size, content type, encoding, and what JSON.parse lets through but
-// nobody should send: too deep, duplicate or dangerous names, text Postgres cannot hold.
-// Contract: decisions#answers.
+// Reads a JSON request body: size, content type, encoding, and what JSON.parse accepts but the service does not:
+// deep nesting, duplicate or dangerous names, text that Postgres cannot store.
+// Failures: 400, 413, 415. Contract: decisions#answers.
 import { invalid, invalidField, type Problem, ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { type JsonObject, textProblem } from '../runtime/text.ts';
@@ -22,9 +22,9 @@ export async function readJson(request: Request, maxBytes: number): Promise<Json
   return value as JsonObject;
 }
 
-/** The raw bytes, refused past `maxBytes` before they are all read; a compressed body is refused. */
+/** The raw bytes. Stops reading at `maxBytes`; rejects a compressed body. */
 async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array> {
-  refuseEncoding(request);
+  requireIdentityEncoding(request);
   const declared = request.headers.get('content-length');
   if (declared !== null && Number(declared) > maxBytes) throw tooLarge(maxBytes);
   try {
@@ -33,7 +33,7 @@ async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array
       : new Uint8Array(await request.arrayBuffer());
   } catch (cause) {
     if (cause instanceof ServiceError) throw cause;
-    // The client went away or broke its own framing: nobody hears this, and nothing here has failed.
+    // The client disconnected or broke the framing: it never sees this answer.
     throw invalidField('body', 'ended before it was complete');
   }
 }
@@ -49,7 +49,7 @@ async function collect(body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, m
   return Buffer.concat(chunks);
 }
 
-export function refuseEncoding(request: Request): void {
+export function requireIdentityEncoding(request: Request): void {
   const encoding = request.headers.get('content-encoding');
   if (encoding !== null && encoding.toLowerCase() !== 'identity') {
     throw new ServiceError('UNSUPPORTED_MEDIA_TYPE', 'send the body without Content-Encoding');
@@ -78,7 +78,7 @@ function parse(text: string): unknown {
   }
 }
 
-/** What is wrong in a parsed body, walked without recursion so that depth cannot overflow the stack. */
+/** The problems of a parsed body. Iterative, so that nesting cannot overflow the stack. */
 export function inspectJson(root: JsonObject, text: string): Problem[] {
   const problems: Problem[] = [];
   let members = 0;
@@ -97,7 +97,7 @@ export function inspectJson(root: JsonObject, text: string): Problem[] {
     }
   }
   if (problems.length === 0 && members !== countMembers(text)) {
-    problems.push({ path: 'body', message: 'names a member twice' });
+    problems.push({ path: 'body', message: 'has a duplicate member' });
   }
   return problems;
 }
@@ -121,7 +121,7 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COLON = 0x3a;
 
-/** Members written in the text: colons outside of strings. More than were parsed means a name stood twice. */
+/** The members in the text, counted as colons outside strings. More than were parsed means a duplicate name. */
 function countMembers(text: string): number {
   let count = 0;
   let inString = false;

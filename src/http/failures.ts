@@ -1,6 +1,6 @@
-// Every failure becomes one answer here: ours by their code, the framework's validation errors with
-// each problem named, Postgres's data errors as 400, anything else logged with its cause and
-// answered with one fixed sentence. No answer shows SQL, a stack or a table's name.
+// Translates every thrown error into an answer: the service's own by their code, validation errors with every
+// problem, Postgres's data errors as 400; any other error is logged with its cause and answered with a
+// fixed message. No answer reveals SQL, a stack or a table's name.
 import type { TSchema } from '@sinclair/typebox';
 import { Elysia, type ValidationError } from 'elysia';
 import { requestIdOf } from '../access/request-context.ts';
@@ -12,27 +12,27 @@ import { failure } from './reply.ts';
 
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
-/** The root plugin that turns thrown errors into answers. Use it before any route. */
+/** The root plugin that turns thrown errors into answers; must precede every route. */
 export function failures(app: App) {
   return new Elysia({ name: 'failures' }).onError({ as: 'global' }, async ({ code, error, request }) => {
     const requestId = requestIdOf(request);
     const known = translate(code, error);
     if (known !== undefined) return failure(known, requestId);
-    app.log.error('a request failed unexpectedly', { requestId, cause: error });
+    app.log.error('unexpected request failure', { requestId, cause: error });
     return failure(new ServiceError('INTERNAL_ERROR', 'internal server error'), requestId);
   });
 }
 
-/** The error to answer with; undefined for one that nobody expected. */
+/** The error to answer with; undefined for an unexpected one. */
 export function translate(code: unknown, error: unknown): ServiceError | undefined {
   if (error instanceof ServiceError) return error;
   const sqlState = (error as { code?: unknown } | null)?.code;
   if (typeof sqlState === 'string' && /^22[0-9A-Z]{3}$/.test(sqlState)) {
     return invalidField('request', 'contains a value that cannot be stored');
   }
-  // A table or row that is gone: its entity or tenant was dropped while the request ran.
+  // The entity or tenant was dropped while the request ran.
   if (sqlState === '42P01' || sqlState === '3F000' || sqlState === '23503') return notFound('entity');
-  if (isDeadlock(error)) return conflict('others are changing the same; try again');
+  if (isDeadlock(error)) return conflict('concurrent modification; try again');
   if (code === 'NOT_FOUND') return new ServiceError('NOT_FOUND', 'no such route');
   if (code === 'VALIDATION') return validationFailure(error as ValidationError);
   if (code === 'PARSE') return invalidField('body', 'cannot be read');
@@ -41,19 +41,19 @@ export function translate(code: unknown, error: unknown): ServiceError | undefin
 
 function validationFailure({ type, validator, value }: ValidationError): ServiceError | undefined {
   if (type === 'response') return undefined;
-  // A malformed id in a path names nothing that exists.
+  // A malformed path parameter cannot name an existing resource.
   if (type === 'params') return notFound('resource');
   const { schema } = validator as { schema?: TSchema };
   return invalid(problemsOf(schema ?? (validator as unknown as TSchema), value));
 }
 
-/** The framework keeps paths without parameters apart from the others. */
+/** The framework stores paths without parameters separately. */
 interface Router {
   http: { find(method: string, path: string): unknown };
   static: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 }
 
-/** 405 with `Allow` where the path exists for other methods; else the 404 that was to be answered. */
+/** A 405 with `Allow` when the path exists for other methods. */
 export function methodNotAllowed(router: Router, request: Request): Response | undefined {
   const { pathname } = new URL(request.url);
   const fixed = Object.hasOwn(router.static, pathname) ? router.static[pathname] : undefined;

@@ -1,5 +1,5 @@
-// Answers to OPTIONS: a browser's question whether a page of another site may read with a public key. No
-// credential is asked for, none is sent. 503 when the database is away.
+// Answers CORS preflight requests, by which a browser asks whether a page of another origin may read with a
+// public key. They carry no credential. Failures: 503 when the database is unreachable.
 // Contract: decisions#keys.
 import { Elysia } from 'elysia';
 import { preflightHeaders } from '../access/origins.ts';

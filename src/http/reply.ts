@@ -1,11 +1,11 @@
-// How answers look: the envelope, one JSON content type on every runtime, and the headers that all
-// JSON answers carry. Nothing here decides; errors come with their status and headers.
+// The form of answers: the envelope, one JSON content type on every runtime, and the headers of all JSON
+// answers. Errors bring their own status and headers.
 // Contract: decisions#answers.
 import type { ErrorCode, Problem, ServiceError } from '../errors.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
-/** A JSON answer from text that is already JSON; null for a status that has no body. */
+/** An answer from JSON text; null for a status without a body. */
 export function jsonText(text: string | null, status = 200, headers: Record<string, string> = {}): Response {
   return new Response(text, {
     status,
@@ -18,7 +18,7 @@ export function jsonText(text: string | null, status = 200, headers: Record<stri
   });
 }
 
-/** A good answer. */
+/** The body of a successful answer. */
 export interface Envelope<T> {
   success: true;
   data: T;
@@ -48,7 +48,7 @@ export function responseOf(answer: Envelope<unknown>): Response {
   return answer as unknown as Response;
 }
 
-/** 304: the caller holds what the ETag names. */
+/** 304: the caller already has the version that the ETag names. */
 export function notModified(etag: string): Envelope<never> {
   const answer = jsonText(null, 304, { etag });
   answer.headers.delete('content-type');
@@ -64,7 +64,7 @@ export function failure(error: ServiceError, requestId: string): Response {
   );
 }
 
-/** A failed answer. */
+/** The body of an error answer. */
 export interface Failure {
   success: false;
   error: ErrorBody & { requestId: string };
@@ -77,7 +77,7 @@ interface ErrorBody {
   details?: Problem[];
 }
 
-/** The `error` member; also used for the single results of a bulk request. */
+/** The `error` member; the results of a bulk request have it too. */
 export function errorBody(error: ServiceError, requestId?: string): ErrorBody {
   return {
     code: error.ecode,
@@ -87,7 +87,7 @@ export function errorBody(error: ServiceError, requestId?: string): ErrorBody {
   };
 }
 
-/** The part of a list that pages. */
+/** One page of a list. */
 export interface Page<T> {
   items: T[];
   total: number;

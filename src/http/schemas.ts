@@ -26,12 +26,12 @@ export function nullable<T extends TSchema>(schema: T, options: Words = {}) {
   return Type.Union([schema, Type.Null()], options);
 }
 
-/** A member that may be left out, or null, which means the same unless the operation says otherwise. */
+/** A member that may be left out or null; both mean the same unless the operation says otherwise. */
 export function optional<T extends TSchema>(schema: T) {
   return Type.Optional(nullable(schema, schema.error === undefined ? {} : { error: schema.error }));
 }
 
-/** A member of a closed request body that the service decides by itself: accepted and ignored. */
+/** A member of a closed request body that the service sets itself: accepted and ignored. */
 export const Ignored = Type.Optional(Type.Unknown({ readOnly: true, description: 'accepted and ignored' }));
 
 /** One of a closed set of texts. */

@@ -1,6 +1,6 @@
-// The server on Bun. The only file that names it.
-// Bun answers by itself, without an envelope: 400 without a Host, 431 over 16 KiB of headers, 413
-// for a chunked body over the ceiling. Idle limits are sockets' inactivity in steps of 4 seconds.
+// The server on Bun, and the only file that names it.
+// Bun itself answers, without the envelope: 400 without a Host, 431 over 16 KiB of headers, 413 for a chunked body
+// over the limit. It measures a socket's inactivity in steps of 4 seconds.
 // Contract: decisions#operations.
 import { Connection, OpenConnections, type Transport } from './connection.ts';
 import type { Running, ServeOptions, SocketHandler } from './contract.ts';
@@ -14,7 +14,7 @@ import {
   validHandshake,
 } from './request.ts';
 
-/** Bun counts idle seconds in one byte. */
+/** Bun stores idle seconds in one byte. */
 const MAX_IDLE_SECONDS = 255;
 
 interface SocketState<D extends object> {
@@ -45,7 +45,7 @@ function listen<D extends object>(options: ServeOptions<D>, open: OpenConnection
     reusePort: options.reusePort ?? false,
     development: false as const,
     idleTimeout: Math.min(options.idleSeconds, MAX_IDLE_SECONDS),
-    // A declared length over the ceiling is refused below, in the envelope; this stops the others.
+    // A declared length over the limit gets the envelope below; this stops bodies of undeclared length.
     maxRequestBodySize: maxBody * 4,
     error: (error: unknown) => {
       options.report(error);
@@ -86,7 +86,7 @@ function websocketOf<D extends object>(
 ): Bun.WebSocketHandler<SocketState<D>> {
   return {
     maxPayloadLength: socket.maxFrameBytes,
-    // Bun drops what is over its own limit; ours closes the connection well before that.
+    // Bun drops data over its own limit; ours closes the connection well before.
     backpressureLimit: socket.maxBufferedBytes * 8,
     idleTimeout: socket.idleSeconds,
     sendPings: true,
@@ -103,7 +103,7 @@ function websocketOf<D extends object>(
   };
 }
 
-/** There may be many: it costs a connection next to nothing. */
+/** A class, because closures would cost memory per connection. */
 class BunTransport<D extends object> implements Transport {
   constructor(private readonly ws: Bun.ServerWebSocket<SocketState<D>>) {}
 

@@ -1,23 +1,20 @@
-// One WebSocket connection as both runtimes need it: messages strictly one after the other, a slow
-// reader closed with 1013, and exactly one `close` whatever order the runtime reports things in, or if it
-// never does. Units: bytes. Failures of a message handler are reported and close the connection with 1011.
+// One WebSocket connection, the same on both runtimes: messages are handled strictly in order, a slow reader is
+// closed with 1013, and `close` is called exactly once, whatever the runtime reports and even if it reports
+// nothing. Units: bytes. Failures of a message handler are reported and close the connection with 1011.
 // Contract: decisions#websocket.
 import { Buffer } from 'node:buffer';
 import type { SocketHandler, TextSocket } from './contract.ts';
 
-/** Messages that may wait behind the one being handled; a client past that is not waiting for answers. */
+/** Messages that may queue behind the current one; a client that exceeds it is not waiting for replies. */
 const MAX_PENDING = 256;
-/** And together no more than so many of the largest: who has not authenticated may send them too. */
+/** Queued messages together hold at most this many maximum frames: unauthenticated clients may send them too. */
 const MAX_PENDING_FRAMES = 4;
-/** A burst may pass the limit within one turn, in which no runtime can flush; not without end, though. */
+/** Within one turn of the event loop no runtime can flush, so a burst may exceed the limit by this factor. */
 const BURST_FACTOR = 4;
-/**
- * How long a client has to answer that it is closed. One that reads nothing never does, and not every runtime cuts it
- * off.
- */
+/** How long a client has to complete the closing handshake; not every runtime cuts off one that does not. */
 const CLOSE_TIMEOUT_MS = 1_000;
 
-/** What an idle connection waits for. */
+/** The end of an empty queue. */
 const IDLE: Promise<void> = Promise.resolve();
 
 /** What a runtime's own socket can do. */
@@ -32,7 +29,7 @@ export class Connection<D extends object> implements TextSocket<D> {
   #finished = false;
   #isCheckPending = false;
   #pending = 0;
-  /** Characters of those that wait. */
+  /** Characters of the queued messages. */
   #pendingLength = 0;
   #closeTimer: ReturnType<typeof setTimeout> | undefined;
   #last = IDLE;
@@ -65,7 +62,7 @@ export class Connection<D extends object> implements TextSocket<D> {
     this.transport.close(code, reason);
   }
 
-  /** The runtime says that the connection is there. */
+  /** The runtime has opened the connection. */
   start(): void {
     try {
       this.handler.open(this);
@@ -74,12 +71,12 @@ export class Connection<D extends object> implements TextSocket<D> {
     }
   }
 
-  /** A frame from the client; anything but a string is a binary frame. */
+  /** Queues a frame from the client; anything but a string is a binary frame. */
   receive(frame: unknown): void {
     if (!this.#open) return;
-    const refused = this.#violation(frame);
-    if (refused) {
-      this.close(...refused);
+    const violation = this.#violation(frame);
+    if (violation) {
+      this.close(...violation);
       return;
     }
     const text = frame as string;
@@ -88,7 +85,7 @@ export class Connection<D extends object> implements TextSocket<D> {
     this.#last = this.#last.then(() => this.#handle(text));
   }
 
-  /** The runtime says that the connection is over, or it is given up; only the first time counts. */
+  /** The runtime has closed the connection, or the closing handshake timed out; only the first call counts. */
   finish(code: number): void {
     clearTimeout(this.#closeTimer);
     if (this.#finished) return;
@@ -140,7 +137,7 @@ export class Connection<D extends object> implements TextSocket<D> {
   }
 }
 
-/** The connections of one server, so that stopping can close them all; a late one is closed at once. */
+/** The open connections of a server; stopping closes them, and those that open later, at once. */
 export class OpenConnections<D extends object> {
   readonly #connections = new Set<Connection<D>>();
   #stopping = false;

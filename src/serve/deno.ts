@@ -1,7 +1,7 @@
-// The server on Deno. The only file that names it; what it uses of Deno is declared here, so that the
+// The server on Deno, and the only file that names it; the part of Deno's API in use is declared here, so that the
 // project needs no second set of global types.
 // Deno has no body limit (counted here), no idle limit for HTTP (`idle` does nothing) and reports a
-// broken WebSocket as code 0, sometimes twice (settled in connection.ts).
+// broken WebSocket as code 0, sometimes twice (handled in connection.ts).
 // Contract: decisions#operations.
 import { ServiceError } from '../errors.ts';
 import { Connection, OpenConnections } from './connection.ts';
@@ -39,7 +39,7 @@ interface DenoRuntime {
   upgradeWebSocket(request: Request, options: { idleTimeout: number }): { socket: WebSocket; response: Response };
 }
 
-/** No request can be made with these methods, and no route reads their bodies. */
+/** A `Request` cannot have these methods, and no route reads their bodies. */
 const UNROUTED = new Set(['CONNECT', 'TRACE', 'TRACK']);
 
 const runtime = (): DenoRuntime => (globalThis as unknown as { Deno: DenoRuntime }).Deno;
@@ -54,7 +54,7 @@ export function serveDeno<D extends object>(options: ServeOptions<D>): Running {
     idle: () => undefined,
     stop: async (force = false) => {
       open.closeAll();
-      // Once it is shutting down Deno cannot be made to cut requests: they end with the process.
+      // During a shutdown Deno cannot abort requests: they end with the process.
       if (force && shutdown) return;
       if (force) return cut.abort();
       shutdown ??= server.shutdown();
@@ -95,7 +95,7 @@ function withBodyLimit(request: Request, maxBody: number): Request {
       },
     }),
   );
-  // Not copied with `new Request(request)`: that touches the signal, which Deno aborts on success too.
+  // `new Request(request)` would use the signal, which Deno aborts after a success too.
   const { url, method, headers } = request;
   return new Request(url, { method, headers, body: counted, duplex: 'half' } as RequestInit);
 }
@@ -116,7 +116,7 @@ async function upgrade<D extends object>(
   socket.onopen = () => open.start(connection);
   socket.onmessage = (event) => connection.receive(event.data);
   socket.onclose = (event) => open.finish(connection, event.code);
-  // A broken connection is followed by onclose, which is where it is dealt with.
+  // A broken connection is followed by onclose, which handles it.
   socket.onerror = () => undefined;
   return response;
 }

@@ -1,6 +1,6 @@
-// What both adapters decide about a request before the application sees it: is it a WebSocket
-// handshake, is its body over the ceiling, which address does it come from; and the envelope for
-// the few answers that an adapter gives itself. Units: bytes.
+// What both adapters decide before the application sees a request: whether it is a WebSocket handshake, whether
+// its body is too large, and the client's address; and the error envelope for the answers that an adapter
+// gives itself. Units: bytes.
 // Contract: decisions#answers.
 import { type ErrorCode, STATUS_BY_CODE } from '../errors.ts';
 
@@ -12,12 +12,12 @@ export function errorResponse(code: ErrorCode, message: string): Response {
   });
 }
 
-/** The answer to whatever escapes the application: one fixed sentence. */
+/** The answer to an error that the application did not handle. */
 export function internalError(): Response {
   return errorResponse('INTERNAL_ERROR', 'internal error');
 }
 
-/** True for an attempt to open a WebSocket on `path`; a plain GET there is the application's. */
+/** Whether the request opens a WebSocket on `path`; the application answers a plain GET there. */
 export function isSocketRequest(request: Request, path: string): boolean {
   const start = request.url.indexOf('/', 8);
   if (!request.url.startsWith(path, start)) return false;
@@ -25,7 +25,7 @@ export function isSocketRequest(request: Request, path: string): boolean {
   return (next === undefined || next === '?') && request.headers.get('upgrade')?.toLowerCase() === 'websocket';
 }
 
-/** True when the handshake is complete, so that the runtime's upgrade cannot fail after state was made. */
+/** Whether the handshake is complete: the upgrade must not fail after state has been created. */
 export function validHandshake(request: Request): boolean {
   const key = request.headers.get('sec-websocket-key') ?? '';
   return (
@@ -36,20 +36,20 @@ export function validHandshake(request: Request): boolean {
   );
 }
 
-/** The 413 for a body whose declared length is over the ceiling. */
+/** The 413 for a body whose declared length is over the limit. */
 export function bodyTooLarge(request: Request, maxBody: number): Response | undefined {
   if (request.method === 'GET' || request.method === 'HEAD') return undefined;
   if (Number(request.headers.get('content-length') ?? 0) <= maxBody) return undefined;
   return errorResponse('PAYLOAD_TOO_LARGE', `the body may have at most ${maxBody} bytes`);
 }
 
-/** The client's address without the mapping that a dual-stack socket adds to IPv4. */
+/** The client's address without the IPv6 mapping that a dual-stack socket adds to IPv4. */
 export function plainAddress(address: string | undefined): string {
   if (address === undefined) return '';
   return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address;
 }
 
-/** The error of a server that could not listen, in words. */
+/** The error of a server that could not listen, with the reason in plain words. */
 export function listenError(hostname: string, port: number, cause: unknown): Error {
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   const name = cause instanceof Error ? cause.name : '';
@@ -62,7 +62,7 @@ export function listenError(hostname: string, port: number, cause: unknown): Err
   return new Error(`cannot listen on ${hostname}:${port}: ${why}`, { cause });
 }
 
-/** The address of a server in a form that a client can use. */
+/** The address of a server as a URL. */
 export function addressOf(host: string, port: number): string {
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }

@@ -1,6 +1,6 @@
-// Several processes on one port (`WORKERS`): the first one serves nothing, starts the others, starts
-// anew what dies, and stops all of them. They read from a pipe of its: when the pipe ends, because the
-// first process stops them or is gone itself, they stop. Times are milliseconds.
+// Supervises several worker processes on one port (`WORKERS`): starts them, restarts those that exit, stops them
+// all; it serves no requests itself. A worker stops when the pipe to its standard input ends, because the
+// supervisor closes it or has exited. Times are milliseconds.
 // Contract: decisions#configuration.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { type AddressInfo, createServer } from 'node:net';
@@ -13,24 +13,24 @@ import type { Log } from '../runtime/log.ts';
 import { addressOf, listenError } from './request.ts';
 import { MessageRouter } from './worker-messages.ts';
 
-/** Set for the processes that serve: which one it is, from 1. */
+/** Set for worker processes: their number, from 1. */
 const NUMBER_VARIABLE = 'SERVICE_PROCESS';
 const MIN_BACKOFF_MS = 100;
 const MAX_BACKOFF_MS = 10_000;
-/** A process that lived this long died for a new reason. */
+/** After this long, an exit resets the back-off. */
 const STABLE_AFTER_MS = 30_000;
 
-/** Whether this process is one that another started to share its port. */
+/** Whether this process is a worker of a supervisor. */
 export function isWorkerProcess(): boolean {
   return process.env[NUMBER_VARIABLE] !== undefined;
 }
 
-/** Whether this process is to do what only one of several does. */
+/** Whether this process does what only one of several may do. */
 export function isFirstWorker(): boolean {
   return (process.env[NUMBER_VARIABLE] ?? '1') === '1';
 }
 
-/** Calls back when the process that started this one wants it to end, or is gone; never where nothing started it. */
+/** Calls back when the supervisor stops this worker or exits; never in a process without a supervisor. */
 export function onSupervisorGone(callback: () => void): void {
   if (!isWorkerProcess()) return;
   process.stdin.on('end', callback);
@@ -38,7 +38,7 @@ export function onSupervisorGone(callback: () => void): void {
   process.stdin.resume();
 }
 
-/** Runs `config.workers` processes until the signal aborts. Resolves to the exit code; rejects when they cannot start. */
+/** Runs `config.workers` processes until the signal aborts. Resolves to the exit code; rejects if they cannot start. */
 export async function superviseProcesses(config: Config, log: Log, stopping: AbortSignal): Promise<number> {
   const port = await requireFreePort(config.host, config.port);
   const over = new AbortController();
@@ -60,7 +60,7 @@ export async function superviseProcesses(config: Config, log: Log, stopping: Abo
   return stopping.aborted && codes.every((code) => code === 0) ? 0 : 1;
 }
 
-/** A port that nobody else listens on: sharing one would let a foreign server go unnoticed. */
+/** Fails when the port is in use: with port sharing on, a second server would go unnoticed. */
 function requireFreePort(host: string, port: number): Promise<number> {
   return new Promise((resolve, reject) => {
     const probe = createServer();
@@ -72,13 +72,13 @@ function requireFreePort(host: string, port: number): Promise<number> {
   });
 }
 
-/** One process, and the next in its place when it dies. */
+/** One worker process, restarted when it exits. */
 class SupervisedProcess {
-  /** When it listens for the first time. */
+  /** Resolves when the process listens for the first time. */
   readonly ready: Promise<void>;
-  /** When it is not started anew any more: `over` aborted, or it never came to listen. */
+  /** Resolves when the process will not be restarted: `over` is aborted, or it never listened. */
   readonly ended: Promise<void>;
-  /** What else it printed. */
+  /** The other lines that it printed. */
   readonly output: string[] = [];
   #child: ChildProcess | undefined;
   #lastCode: number | null = null;
@@ -96,7 +96,7 @@ class SupervisedProcess {
     this.ended = this.#keepRunning(resolve);
   }
 
-  /** Waits for its end, which comes by force after the time given. Resolves to its exit code. */
+  /** Waits for the exit, and kills the process after the given time. Resolves to the exit code. */
   async end(withinMs: number): Promise<number | null> {
     const timer = setTimeout(() => this.#child?.kill('SIGKILL'), withinMs);
     await this.ended;
@@ -111,21 +111,25 @@ class SupervisedProcess {
       await this.#run(onReady);
       if (!this.#isReady || this.over.aborted) return;
       pauseMs = Date.now() - startedAt > STABLE_AFTER_MS ? MIN_BACKOFF_MS : Math.min(MAX_BACKOFF_MS, pauseMs * 2);
-      this.log.error('a process died and is started anew', { process: this.number, code: this.#lastCode, pauseMs });
-      // How it died is told; the end of what follows is what counts at the end.
+      this.log.error('a worker process exited and is restarted', {
+        process: this.number,
+        code: this.#lastCode,
+        pauseMs,
+      });
+      // Logged above; the supervisor's exit code depends on the replacement.
       this.#lastCode = 0;
       await pause(pauseMs, this.over);
     }
   }
 
-  /** Resolves when the process has ended. */
+  /** Resolves when the process has exited. */
   async #run(onReady: () => void): Promise<void> {
     const env = { ...process.env, PORT: String(this.port), [NUMBER_VARIABLE]: String(this.number) };
     const child = spawn(process.execPath, commandLine(), { env, stdio: ['pipe', 'pipe', 'inherit'] });
     this.#child = child;
     const onOver = (): void => void child.stdin.end();
     this.over.addEventListener('abort', onOver, { once: true });
-    // What cannot be written any more was for a process whose end is told by itself.
+    // A failed write means that the process has exited, which is handled below.
     child.stdin.on('error', () => undefined);
     createInterface({ input: child.stdout }).on('line', (line) => this.#receive(line, child.stdin, onReady));
     this.#lastCode = await new Promise<number | null>((resolve, reject) => {
@@ -157,7 +161,7 @@ async function pause(ms: number, over: AbortSignal): Promise<void> {
   }
 }
 
-/** How this runtime starts the same program again. Deno asks for `sys` wherever TLS looks up whom to trust. */
+/** The arguments that start the same program again. Deno needs `--allow-sys` to read the system's TLS roots. */
 function commandLine(): string[] {
   const flags =
     'Deno' in globalThis

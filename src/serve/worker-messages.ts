@@ -1,39 +1,39 @@
-// How processes that share a port hear of each other's figures: one asks the process that started them,
-// which asks all that listen and hands their answers back. Messages are marked lines on the pipes that
-// are there anyway, so they need no address and no broker. Times are milliseconds.
-// Failures: one that does not answer in time is left out; 503 when nobody answers.
+// Queries across the worker processes of one port: a worker asks the supervisor, which asks every listening worker
+// and returns their replies. Messages are marked lines on standard input and output, so they need neither
+// an address nor a broker. Times are milliseconds.
+// Failures: a worker that does not reply in time is left out; 503 when the supervisor does not reply.
 // Contract: decisions#configuration, decisions#metrics.
 import process from 'node:process';
 import { createInterface } from 'node:readline';
 import { unavailable } from '../errors.ts';
 
-/** The first character of a message: no line for the console begins with it. */
+/** The first character of a message; no console line starts with it. */
 const MARK = '\u001e';
 const REPLY_TIMEOUT_MS = 1_000;
 const QUERY_TIMEOUT_MS = 2 * REPLY_TIMEOUT_MS;
 
-/** `ask` and `answer` go to the first process, `question` and `answers` come from it. */
+/** Workers send `ask` and `answer`; the supervisor sends `question` and `answers`. */
 type Message =
   | { kind: 'ask' | 'question'; id: string }
   | { kind: 'answer'; id: string; text: string }
   | { kind: 'answers'; id: string; texts: Record<string, string> };
 
-/** In a process that serves: answers the others with `tell()`. Returns how to ask all of them, itself included. */
-export function connectWorker(tell: () => Promise<string>): () => Promise<ReadonlyMap<string, string>> {
+/** In a worker: replies to questions with `reply()`. Returns a function that asks all workers, itself included. */
+export function connectWorker(reply: () => Promise<string>): () => Promise<ReadonlyMap<string, string>> {
   const asked = new Map<string, (texts: ReadonlyMap<string, string>) => void>();
   let last = 0;
-  const say = (message: Message): void => void process.stdout.write(lineOf(message));
+  const send = (message: Message): void => void process.stdout.write(lineOf(message));
   createInterface({ input: process.stdin }).on('line', (line) => {
     const message = messageOf(line);
-    if (message?.kind === 'question') void tell().then((text) => say({ kind: 'answer', id: message.id, text }));
+    if (message?.kind === 'question') void reply().then((text) => send({ kind: 'answer', id: message.id, text }));
     if (message?.kind === 'answers') asked.get(message.id)?.(new Map(Object.entries(message.texts)));
   });
   return async () => {
     const id = String(++last);
     const { promise, resolve, reject } = Promise.withResolvers<ReadonlyMap<string, string>>();
-    const timer = setTimeout(() => reject(unavailable('the other processes do not answer')), QUERY_TIMEOUT_MS);
+    const timer = setTimeout(() => reject(unavailable('the other processes do not reply')), QUERY_TIMEOUT_MS);
     asked.set(id, resolve);
-    say({ kind: 'ask', id });
+    send({ kind: 'ask', id });
     return promise.finally(() => {
       clearTimeout(timer);
       asked.delete(id);
@@ -41,19 +41,19 @@ export function connectWorker(tell: () => Promise<string>): () => Promise<Readon
   };
 }
 
-/** One question on its way: who still has to answer, and what came. */
+/** A question in flight: the workers that have not replied, and the replies so far. */
 interface Round {
   waiting: Set<number>;
   texts: Record<string, string>;
   finish(): void;
 }
 
-/** In the first process: who listens, and the questions on their way. */
+/** In the supervisor: the listening workers, and the questions in flight. */
 export class MessageRouter {
   readonly #members = new Map<number, (line: string) => void>();
   readonly #rounds = new Map<string, Round>();
 
-  /** A process listens; `write` takes lines to it. */
+  /** Adds a listening worker; `write` sends it a line. */
   add(number: number, write: (line: string) => void): void {
     this.#members.set(number, write);
   }
@@ -63,7 +63,7 @@ export class MessageRouter {
     for (const id of [...this.#rounds.keys()]) this.#recordReply(id, number);
   }
 
-  /** Takes a line that a process printed; false when it is none of these messages. */
+  /** Handles a line that a worker printed; false when it is not a message. */
   receive(number: number, line: string): boolean {
     const message = messageOf(line);
     if (message?.kind === 'ask') this.#startRound(number, message.id);

@@ -5,7 +5,7 @@ import { type Static, Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../../app.ts';
 import { invalidField, ServiceError } from '../../errors.ts';
-import { refuseEncoding } from '../../http/body.ts';
+import { requireIdentityEncoding } from '../../http/body.ts';
 import { guard } from '../../http/guard.ts';
 import { ok } from '../../http/reply.ts';
 import { route } from '../../http/route.ts';
@@ -76,7 +76,7 @@ export function transferRoutes(app: App) {
     .post(
       '/api/entities/:entityName/records/import',
       async ({ caller, params, query, request }) => {
-        refuseEncoding(request);
+        requireIdentityEncoding(request);
         const format = query.format ?? formatOf(request);
         if (request.body === null) throw invalidField('body', 'is missing');
         return ok(await importRecords(app, caller, params.entityName, format, request.body));
