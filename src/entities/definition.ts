@@ -1,5 +1,5 @@
-// The shapes of entities and fields, in requests and answers. What the types and the catalog say of an
-// attribute is checked in field-input.ts.
+// The schemas of entities and fields in requests and responses. field-input.ts checks the rules that depend on
+// the field's type or on the catalog.
 // Contract: decisions#entities, decisions#fields.
 import { type Static, Type } from '@sinclair/typebox';
 import { closed, nullable, oneOf, open, optional, Timestamp, Uuid } from '../http/schemas.ts';
@@ -53,7 +53,7 @@ export const FieldSchema = Type.Object(
 /** A field's definition, with the attributes that are set. */
 export type FieldView = Static<typeof FieldSchema>;
 
-/** Attributes that are null are not set. */
+/** null means that an attribute is not set. */
 const Attributes = {
   key: Type.String({ pattern: '^[a-zA-Z][a-zA-Z0-9_]{0,62}$', description: 'the name in records' }),
   type: FieldType,
@@ -110,9 +110,9 @@ const Names = {
   label: optional(Label),
   description: optional(Description),
 };
-/** What is checked before the entity's own catalog is loaded. */
+/** Checked before the catalog is loaded. */
 export const NewEntityNames = open(Names);
-/** The fields that the examples of records have. */
+/** The fields used in examples of records. */
 const FIELDS_EXAMPLE = [
   { key: 'title', type: 'text', required: true },
   FIELD_EXAMPLE,
@@ -124,6 +124,6 @@ export const FieldList = open({
 export type FieldList = Static<typeof FieldList>;
 export const NewEntity = Type.Object({ ...Names, ...FieldList.properties }, { $id: 'NewEntity' });
 export type NewEntity = Static<typeof NewEntity>;
-/** Members left out stay as they are; null clears. */
+/** Omitted members keep their values; null clears one. */
 export const EntityChange = closed({ label: Names.label, description: Names.description }, { $id: 'EntityChange' });
 export type EntityChange = Static<typeof EntityChange>;

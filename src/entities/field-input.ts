@@ -20,13 +20,13 @@ export function attributeApplies(name: string, type: FieldType): boolean {
   return !TYPE_ATTRIBUTES.has(name) || specOf({ type }).attributes.some((attribute) => attribute === name);
 }
 
-/** What relations may point at: the catalog, and the entity that is being created. */
+/** Possible targets of relations: the catalog, and the entity that is being created. */
 export interface Targets {
   catalog: Catalog;
   self: { id: string; name: string };
 }
 
-/** Parses what is sound of one definition at `path` in the body. Adds problems to the list instead of throwing. */
+/** Parses the valid attributes of one definition at `path` in the body. Adds problems to the list instead of throwing. */
 export function parseField(input: Sound<FieldInput>, path: string, targets: Targets, problems: Problem[]): FieldDraft {
   const check = new Checks(input, path, problems);
   const { key = '', type = 'text', label = null, description = null } = input;
@@ -49,7 +49,7 @@ export function parseField(input: Sound<FieldInput>, path: string, targets: Targ
   if (draft.indexed && index === null) check.fail('indexed', `does not apply to ${type} fields`);
   if (input.onDelete !== undefined && draft.onDelete === null) check.fail('onDelete', 'applies to relations only');
   if (draft.onDelete === 'set_null' && draft.required && type === 'relation') {
-    check.fail('onDelete', 'set_null does not go with a required relation');
+    check.fail('onDelete', 'set_null cannot be combined with a required relation');
   }
   readDefault(check, draft);
   return draft;

@@ -1,5 +1,5 @@
 // The field types: one table with everything that differs between them. A new type is an entry here,
-// its name in field.ts and its description in the docs; the compiler demands the entry and each member.
+// its name in field.ts and its description in the docs; the compiler checks that nothing is missing.
 // Values are stored as JSON: numbers as numbers, lists as arrays, everything else as canonical text.
 // Contract: decisions#fields.
 import type { FieldRef } from '../expression/ast.ts';
@@ -27,12 +27,12 @@ export type TypeAttribute = keyof FieldRules | 'entity' | 'onDelete';
 export interface FieldTypeSpec {
   /** Operators, order, aggregates and the stored value in SQL. */
   value: ValueType;
-  /** The stored form of an input value that is not null: from JSON, or from what `cell` has read. */
+  /** The stored form of an input value that is not null, from JSON or from `cell.read`. */
   parse(input: unknown, field: Field): parse.Parsed;
   attributes: readonly TypeAttribute[];
   /** The index that `indexed` builds, if the type supports one: by value, or by the members of a list. */
   index: 'value' | 'members' | null;
-  /** Indexed without being asked: deleting a record looks for relations to it. */
+  /** Always indexed: deleting a record looks up the relations to it. */
   isAlwaysIndexed: boolean;
   canBeUnique: boolean;
   /** Text of any length, of which an index entry holds LIMITS.indexedTextMax characters. */

@@ -1,5 +1,5 @@
-// The routes of entities and of their fields. Definitions are changed by tenant admins. A change of a field answers when it
-// is done, which on a large entity takes as long as its records take to be read.
+// The routes of entities and fields. Only tenant admins change definitions. A field change responds when it is complete,
+// which takes as long as reading all records of the entity.
 // Contract: decisions#entities, decisions#field-changes.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';

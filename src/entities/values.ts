@@ -12,7 +12,7 @@ import { specOf } from './field-types.ts';
 /** Values by slot. `null` in a patch clears the field. */
 export type SlotValues = Record<string, unknown>;
 
-/** Whether the writer may see a field, and so set it. */
+/** Whether the writer may see a field, and thus set it. */
 export type FieldFilter = (field: Field) => boolean;
 
 /** The problem of a missing required value, which a rule may still supply. */

@@ -1,5 +1,5 @@
-// The aggregate route, and its query and answer in the API document. What the parameters name is
-// checked by the operation, which names every fault at once.
+// The aggregate route, with its query and response schemas. The operation checks the names in the parameters and
+// reports all problems at once.
 // Contract: decisions#aggregates.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
@@ -33,7 +33,7 @@ const AGGREGATE = route({
   id: 'aggregateRecords',
   tag: 'Records',
   summary: 'Count, sum and compare records',
-  description: `Metrics over the records that a list with the same filters would show, in groups of equal values. Sums are
+  description: `Metrics over the records that a list with the same filters would return, grouped by equal values. Sums are
 exact; of \`decimal\` fields they are texts. Groups come in the order of their values, those without a value last.`,
   access: 'tenant',
   query: AggregateQuery,

@@ -1,5 +1,5 @@
-// The query parameters of lists of records and of single ones, and the inputs made of them. Numbers and flags stay
-// texts until then, so that every fault is named at once.
+// The query parameters of lists and single reads of records, and their conversion to inputs. Numbers and flags arrive as
+// texts, so that one answer reports every problem.
 // Contract: interface#list, decisions#lists.
 import { type Static, Type } from '@sinclair/typebox';
 import { flagParameter, integerParameter, pageParameters } from '../../http/parameters.ts';
@@ -14,7 +14,7 @@ const Expansion = {
   resolve: Type.Optional(flagParameter({ description: 'expand relations to full records' })),
   resolve_depth: Type.Optional(
     integerParameter(1, resolveDepthMax, {
-      description: 'levels of relations to expand; turns expansion on by itself',
+      description: 'levels of relations to expand; implies `resolve`',
     }),
   ),
   fields: Type.Optional(Type.String({ description: 'only these fields, separated by commas; system fields always' })),
@@ -33,7 +33,7 @@ export const ListQuery = open({
   search: Type.Optional(
     Type.String({
       maxLength: 1_000,
-      description: 'words that must all occur, whole or as beginnings',
+      description: 'terms that must all occur, as words or prefixes',
       error: 'must have at most 1000 characters',
     }),
   ),
@@ -41,7 +41,7 @@ export const ListQuery = open({
   cursor: Type.Optional(Type.String({ description: 'keyset paging: empty for the first page, then `nextCursor`' })),
   count: Type.Optional(
     Type.Union([Type.Literal('exact'), Type.Literal('none')], {
-      description: '`none` leaves the total out',
+      description: '`none` omits the total',
       error: 'must be exact or none',
     }),
   ),

@@ -1,5 +1,5 @@
-// The routes of export and import, their formats and their places in the API document. Bodies of both
-// are streams of any size: MAX_BODY_BYTES does not concern them.
+// The routes of export and import. Their bodies are streams of any size: MAX_BODY_BYTES does not apply.
+// Failures: 415 for a content type other than CSV and NDJSON, unless the query names the format.
 // Contract: decisions#export, decisions#import.
 import { type Static, Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
@@ -28,13 +28,13 @@ const EXPORT = route({
   id: 'exportRecords',
   tag: TAG,
   summary: 'Export records',
-  description: `The records that a list would show, of any number: CSV with a header line, or one JSON object a line (the
-default). A text that a spreadsheet would run as a formula gets a leading apostrophe in CSV; import takes it away again. A
-connection that breaks means that the file is not whole.`,
+  description: `The records that a list would return, without a limit on their number: CSV with a header line, or NDJSON (the
+default). In CSV, a text that a spreadsheet would run as a formula gets a leading apostrophe, which import removes. An
+aborted connection means that the file is incomplete.`,
   access: 'tenant',
   query: ExportQuery,
   ok: [200, ['text/csv', 'application/x-ndjson']],
-  headers: { 'Content-Disposition': "a file name made of the entity's" },
+  headers: { 'Content-Disposition': 'a file name with the name of the entity' },
 });
 
 const IMPORT = {
@@ -43,9 +43,9 @@ const IMPORT = {
     id: 'importRecords',
     tag: TAG,
     summary: 'Import records',
-    description: `Creates a record for each line of a CSV file (its first line names the columns) or of a file with a JSON
-object a line, of any size. Lines that cannot be read are left out and reported, the first 1000 with their numbers. Records
-are written in batches as the file is read: those of an upload that breaks off stay.`,
+    description: `Creates a record for each line of a CSV file (its first line names the columns) or an NDJSON file of any
+size. Rejected lines are skipped and counted, and the first 1000 reported with their numbers. Records are written in batches
+while the file is read: those of an aborted upload stay.`,
     access: 'tenant',
     query: open({ format: FormatParameter }),
     bodyTypes: ['text/csv', 'application/x-ndjson'],
