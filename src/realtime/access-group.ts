@@ -29,7 +29,7 @@ export class AccessGroup<Member> {
     return this.#isStale;
   }
 
-  /** Access may have changed. `isAnnounced`: a load in progress may have read the old state and is repeated. */
+  /** Access may have changed. `isAnnounced`: something did change, so a load in progress is repeated. */
   invalidate(isAnnounced: boolean): void {
     this.#isStale = true;
     if (isAnnounced) this.#invalidations++;

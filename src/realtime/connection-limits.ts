@@ -8,7 +8,7 @@ import { newId } from '../runtime/ids.ts';
 const TTL_MS = 30_000;
 const RENEW_MS = 10_000;
 
-/** A lease in each of some limited sets. */
+/** One member, with a lease in each of the sets. */
 export interface ConnectionLease {
   member: string;
   sets: readonly string[];

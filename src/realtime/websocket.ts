@@ -207,7 +207,7 @@ class WebSocketConnection implements LiveConnection {
   async #subscribe(name: string): Promise<void> {
     const membership = this.#membership;
     const caller = await membership?.tenant.currentCaller(membership.group.source.key);
-    // Without access `disconnect` has been called.
+    // Without a caller, `disconnect` has already been called.
     if (membership === undefined || caller == null) return;
     const entity = (await catalogOf(this.#app, caller.tenant)).byName.get(name);
     const isVisible = entity !== undefined && allows(caller.rights, 'read', name);
@@ -232,7 +232,7 @@ class WebSocketConnection implements LiveConnection {
   #expire(): void {
     if (this.#state.phase === 'expired') return;
     this.#leave();
-    // Events until the next `auth` are not sent after it either.
+    // Events before the next `auth` are never sent.
     this.#subscriptions = [];
     this.#apply(expired(this.#state));
     this.#startAuthDeadline(RENEWAL_DEADLINE_MS);

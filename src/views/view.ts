@@ -1,5 +1,5 @@
-// The shapes of a view: as it is shown, created and changed. Its conditions are checked against the
-// entity by the operations.
+// The schemas of a view: as returned, as created, and as changed. The operations validate its conditions against the
+// entity.
 // Contract: interface#view, decisions#expressions.
 import { type Static, Type } from '@sinclair/typebox';
 import { closed, nullable, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
@@ -16,7 +16,7 @@ const Conditions = Type.Array(Condition, {
   description: 'conditions that all hold for the records of the view',
 });
 export const FilterDslSchema = closed({ validate: Conditions }, { description: 'the conditions of the view' });
-/** `{ validate: [{ condition }] }`, every condition ANDed. */
+/** Conditions joined with `and`. */
 export type FilterDsl = Static<typeof FilterDslSchema>;
 
 const Slug = Type.String({
@@ -28,7 +28,7 @@ const EntitySlug = Type.String({ description: 'the entity that the view shows', 
 const Name = text(labelMax, { examples: ['My open tasks'] });
 const Description = Type.String({ maxLength: descriptionMax });
 
-/** A view as it is shown. `filterDsl` holds the conditions that the reader may know. */
+/** `filterDsl` holds the conditions that the reader may see. */
 export const ViewSchema = Type.Object({
   id: Uuid,
   entitySlug: EntitySlug,
@@ -51,6 +51,6 @@ export const NewView = closed({
 });
 export type NewView = Static<typeof NewView>;
 
-/** A change of a view. `entitySlug` and `slug` may only be what they are. */
+/** `entitySlug` and `slug` may be given, but not changed. */
 export const ViewChange = Type.Partial(NewView);
 export type ViewChange = Static<typeof ViewChange>;

@@ -46,7 +46,7 @@ export interface Claim {
   rechecks: Recheck[];
 }
 
-/** For deliveries over the limit of the tenant or process, and for subscriptions that another process has locked. */
+/** When to claim again for deliveries over the limit of tenant or process, and for subscriptions locked elsewhere. */
 const RETRY_MS = 250;
 
 interface SubscriptionRow extends TenantRow {

@@ -22,7 +22,7 @@ import { InFlightWindows } from './window.ts';
 const POLL_MS = 500;
 /** Subscriptions claimed for in one round. */
 const ROUND_SUBSCRIPTIONS = 64;
-/** How often a round that load shedding holds back asks again. */
+/** How often a round delayed by load shedding tries again. */
 const SHEDDING_POLL_MS = 5;
 /** The part of SHUTDOWN_TIMEOUT_MS that attempts in flight may take. */
 const SHUTDOWN_SHARE = 0.25;

@@ -1,8 +1,8 @@
-// Load shedding: requests come before deliveries. A delivery with the write of its result costs the processor and
-// the database about as much as the write that caused it, and a client waits for that write. While nearly all
+// Load shedding: requests come before deliveries. Sending a delivery and storing its result cost the processor and the
+// database about as much as the write that caused it, but only the write has a client waiting. While nearly all
 // queries of this process wait for a database connection, its scarcest resource, claim rounds are spaced and small:
-// over a hundred deliveries a second still leave, and the backlog follows at full speed afterwards. A round is delayed
-// by ROUND_MS at most, and not at all otherwise. Times are milliseconds since the epoch.
+// over a hundred deliveries a second are still sent, and the backlog follows at full speed later. Under overload a
+// round is delayed by ROUND_MS at most, otherwise not at all. Times are milliseconds since the epoch.
 import { LIMITS } from '../../limits.ts';
 import type { Database } from '../../runtime/postgres.ts';
 

@@ -1,5 +1,5 @@
-// The query for pending deliveries. Deliveries of one record leave one at a time, in the order of the changes: one
-// that is blocked by an earlier one is postponed, the longer the older it is, and released when that one finishes.
+// The query for pending deliveries. Deliveries of one record are sent one at a time, in the order of the changes. A
+// delivery blocked by an earlier one is postponed by its own age, and released when the earlier one finishes.
 // Must hold the locks of the subscriptions' rows. Contract: decisions#deliveries.
 import type { RecordEventType } from '../../events/event.ts';
 import { inputRows, sql, type Tx } from '../../runtime/sql.ts';

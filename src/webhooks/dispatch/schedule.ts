@@ -1,6 +1,6 @@
-// When to claim for which subscription. The sources are commits of this process, the broker's schedule of what any
-// process delayed, and a sweep of the database, which makes up for everything that the other two lose. Claiming for a
-// subscription without due deliveries does no harm.
+// Schedules the claims of subscriptions. The sources are commits of this process, the broker's schedule of deliveries that
+// any process delayed, and a sweep of the database, which makes up for what the other two lose. A claim for a
+// subscription without due deliveries is harmless.
 // Times are milliseconds since the epoch. Contract: decisions#deliveries.
 import type { App } from '../../app.ts';
 import type { CommitNotice } from '../../events/publication.ts';
@@ -19,7 +19,7 @@ const ANY_CHANGE = '*';
 type ChangeKey = string;
 
 export class Schedule {
-  /** The claims wanted for each subscription, in ascending order: an early claim does not serve a later time. */
+  /** Scheduled claim times by subscription, ascending: an early claim does not replace a later one. */
   readonly #due = new Map<string, readonly number[]>();
   /** Committed changes by tenant whose subscriptions are not scheduled yet. */
   readonly #changed = new Map<string, Set<ChangeKey>>();
@@ -44,7 +44,7 @@ export class Schedule {
     this.#markChanged(tenantId, change === undefined ? ANY_CHANGE : `${change.entity.id} ${change.type}`);
   }
 
-  /** Wants a claim for the subscription at that time. */
+  /** Schedules a claim for the subscription. */
   add(subscriptionId: string, atMs: number): void {
     this.#insert(subscriptionId, atMs);
     this.#setTimer();
@@ -58,7 +58,7 @@ export class Schedule {
       .catch((error) => this.app.log.debug('a delivery is missing from the shared schedule', { error }));
   }
 
-  /** Takes at most `limit` subscriptions to claim for now. */
+  /** Takes at most `limit` subscriptions whose claim is due. */
   async takeDue(limit: number): Promise<string[]> {
     if (Date.now() >= this.#sweepAt) await this.#sweep();
     if (this.#changed.size > 0) await this.#scheduleChanged();
@@ -173,7 +173,7 @@ export class Schedule {
     for (const { id, due_at } of rows) this.#insert(id, Date.parse(due_at) + 1);
   }
 
-  /** Wakes the worker at the next wanted time. */
+  /** Wakes the worker at the next scheduled time. */
   #setTimer(): void {
     if (this.#isClosed) return;
     clearTimeout(this.#timer);

@@ -1,6 +1,6 @@
 // The window of each subscription: how many of its deliveries this process may have in flight. A window starts
 // at 1, doubles with each success and falls back to 1 with a failure. Claims of a subscription that has
-// deliveries in flight are spaced, so that each takes several; a full window is not claimed for at all.
+// deliveries in flight are spaced, so that each takes several; with a full window no claim is made.
 // Times are milliseconds since the epoch. Contract: decisions#deliveries.
 import { LIMITS } from '../../limits.ts';
 

@@ -10,7 +10,7 @@ import { LIMITS } from '../../limits.ts';
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
 
-/** The privileged ports that are allowed, and the others that are not: services that might act on a POST. */
+/** No other port below 1024 is allowed; the forbidden ones belong to services that might act on a POST. */
 const LOW_PORTS = new Set(['', '80', '443']);
 const FORBIDDEN_PORTS = new Set('1433 1521 2049 2375 2379 3306 5432 6000 6379 9042 11211'.split(' '));
 
