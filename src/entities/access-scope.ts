@@ -78,6 +78,18 @@ export function allNames(catalog: Catalog, caller: TenantCaller, entity: Entity,
   return namesOf(catalog, caller, entity, now, () => true, unrestricted);
 }
 
+const ANY_USER: Names['user'] = {
+  id: '00000000-0000-7000-8000-000000000000',
+  email: 'someone@example.com',
+  role: 'member',
+  kind: 'user',
+};
+
+/** The same for validating a condition that other users evaluate: `$currentUser` has every attribute. */
+export function validationNames(catalog: Catalog, caller: TenantCaller, entity: Entity): Names {
+  return { ...allNames(catalog, caller, entity, new Date()), user: ANY_USER };
+}
+
 /** The names of visible fields; `related` gives the names and rows behind a relation, or undefined when it is not readable. */
 function namesOf(
   catalog: Catalog,

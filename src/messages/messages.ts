@@ -47,7 +47,7 @@ export const NewMessage = closed({
   body: Body,
   priority: optional(PrioritySchema),
   in_reply_to: optional(
-    text(nameMax, { description: 'the id of the message that this answers', examples: Uuid.examples }),
+    text(nameMax, { description: 'the id of the message being answered', examples: Uuid.examples }),
   ),
   from_agent: Ignored,
   chain_depth: Ignored,

@@ -1,5 +1,5 @@
-// The routes of agent messages: send, list, read. Bots and tenant admins only; a bot sees what is
-// addressed to it, an admin all of the tenant's. Reading marks as read.
+// The routes of agent messages: send, list, read. For bots and tenant admins; a bot sees the messages addressed to it, an
+// admin those of the whole tenant. Reading a message marks it as read.
 // Contract: interface#event-channels, decisions#messages.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
@@ -26,7 +26,7 @@ const SEND = route({
   ...common,
   id: 'sendAgentMessage',
   summary: 'Send a message to an agent',
-  description: `Bots and tenant admins. A reply is one deeper than what it answers; one that would be deeper than
+  description: `For bots and tenant admins. A reply is one level deeper than the message it answers; one deeper than
 ${LIMITS.rules.chainDepthMax} is not delivered.`,
   body: NewMessage,
   ok: [201, SentMessageSchema],
@@ -37,7 +37,7 @@ const LIST = route({
   id: 'listAgentMessages',
   summary: 'List messages',
   description: `Without their bodies, newest first, at most ${LIMITS.message.listMax}. A bot sees those addressed to it.`,
-  query: open({ unread: Type.Optional(flagParameter({ description: 'only those that are not read yet' })) }),
+  query: open({ unread: Type.Optional(flagParameter({ description: 'only unread messages' })) }),
   ok: [200, Type.Array(MessageHeadSchema)],
 });
 const READ = route({

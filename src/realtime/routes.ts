@@ -20,11 +20,11 @@ const HEADERS = {
 };
 
 const StreamQuery = open({
-  entities: Type.Optional(Type.String({ description: 'names of entities, separated by commas; all without it' })),
+  entities: Type.Optional(Type.String({ description: 'comma-separated entity names; default: all' })),
   events: Type.Optional(
-    Type.String({ description: `event types, separated by commas (${EVENT_TYPES.join(', ')}); all without it` }),
+    Type.String({ description: `comma-separated event types (${EVENT_TYPES.join(', ')}); default: all` }),
   ),
-  agent_id: Type.Optional(Type.String({ description: 'name or id of the bot whose messages are shown too' })),
+  agent_id: Type.Optional(Type.String({ description: 'name or id of the bot whose messages are included' })),
 });
 
 const STREAM = route({
@@ -32,10 +32,10 @@ const STREAM = route({
   tag: 'Events',
   summary: 'Stream events',
   description: `Server-Sent Events of one tenant, for its own owner and platform keys. The stream begins with \`connected\`
-and a \`heartbeat\`, which comes again every few seconds. Each event has its type, a number that counts up from 1 on the
-connection, and JSON data. Missed events are not sent again, \`Last-Event-ID\` or not: after a reconnect, read through REST. A
-platform key's stream shows the entities and fields of its role, and nothing of entities whose rows are filtered for it. A
-client that does not read gets an \`error\` event, \`BACKPRESSURE\` or \`IDLE_TIMEOUT\`, and the end of the stream.`,
+and a \`heartbeat\`, which repeats every few seconds. Each event has its type, a number that counts up from 1 on the
+connection, and JSON data. Missed events are not replayed, with or without \`Last-Event-ID\`: after a reconnect, read
+through REST. A platform key's stream shows the entities and fields of its role, and nothing of entities with a row filter.
+A client that does not read gets an \`error\` event (\`BACKPRESSURE\` or \`IDLE_TIMEOUT\`) and the end of the stream.`,
   access: 'any',
   query: StreamQuery,
   ok: [200, ['text/event-stream']],

@@ -38,7 +38,7 @@ const READ = route({
   access: 'tenant',
   query: ReadQuery,
   ok: [200, RecordSchema],
-  bare: { 304: 'The record still is what If-None-Match names.' },
+  bare: { 304: 'The record still has the version that If-None-Match names.' },
   headers: ETAG,
   takes: ['If-None-Match'],
 });

@@ -15,7 +15,7 @@ import { newRow } from '../records/write/prepare.ts';
 import { conditionHolds, renderAction } from '../records/write/triggers.ts';
 import { isUuid } from '../runtime/ids.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { type DryRun, DryRunRequest } from './rule-input.ts';
+import { type DryRun, DryRunRequest } from './definition.ts';
 import { getRule } from './rules.ts';
 
 /** The body is `{ record, old? }`; without `old` both images of an update are `record`. */

@@ -8,8 +8,8 @@ import { guard } from '../http/guard.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { Deleted, open } from '../http/schemas.ts';
+import { DryRunRequest, DryRunSchema, NewRule, RuleChange, RuleSchema } from './definition.ts';
 import { testRule } from './dry-run.ts';
-import { DryRunRequest, DryRunSchema, NewRule, RuleChange, RuleSchema } from './rule-input.ts';
 import { createRule, deleteRule, getRule, listRules, updateRule } from './rules.ts';
 
 const RULES = '/api/rules';
@@ -19,16 +19,16 @@ const common = { tag: 'Rules', access: 'admin' } as const;
 const LIST = route({
   ...common,
   id: 'listRules',
-  summary: 'List business rules in the order in which they act',
-  query: open({ entity: Type.Optional(Type.String({ description: 'the rules of this entity only' })) }),
+  summary: 'List business rules in execution order',
+  query: open({ entity: Type.Optional(Type.String({ description: 'only rules of this entity' })) }),
   ok: [200, Type.Array(RuleSchema)],
 });
 const CREATE = route({
   ...common,
   id: 'createRule',
   summary: 'Create a business rule',
-  description: `\`before\` rules act in the write itself; \`after\` rules once each when it is committed, as the system. What they
-change triggers rules in turn, up to depth 5.`,
+  description: `\`before\` rules run in the write itself; \`after\` rules run once per change after its commit, as the system.
+Their changes trigger rules in turn, up to depth 5.`,
   body: NewRule,
   ok: [201, RuleSchema],
   errors: ['CONFLICT'],
@@ -46,7 +46,8 @@ const TEST = route({
   ...common,
   id: 'testRule',
   summary: 'Try a business rule on a record',
-  description: 'Says whether the condition matches and what the action would do; changes nothing.',
+  description:
+    'Returns whether the condition matches, and the action with its placeholders filled in; changes nothing.',
   body: DryRunRequest,
   ok: [200, DryRunSchema],
 });

@@ -10,7 +10,7 @@ import { conflict, invalidField, notFound } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { identifier, type Queries, sql, type Tx } from '../runtime/sql.ts';
-import { type NewRule, type RuleChange, type RuleView, readRule } from './rule-input.ts';
+import { type NewRule, type RuleChange, type RuleDefinition, readRule } from './definition.ts';
 
 interface RuleRow {
   id: string;
@@ -28,7 +28,7 @@ interface RuleRow {
 const COLUMNS = sql`id, name, entity_id, trigger, condition, action, priority, is_active, created_at, updated_at`;
 
 /** The rules of the tenant or of one entity, in execution order. 404 for an unknown entity. */
-export async function listRules(app: App, caller: TenantCaller, entityName?: string): Promise<RuleView[]> {
+export async function listRules(app: App, caller: TenantCaller, entityName?: string): Promise<RuleDefinition[]> {
   const catalog = await catalogOf(app, caller.tenant);
   const entity = entityName === undefined ? undefined : catalog.byName.get(entityName);
   if (entityName !== undefined && entity === undefined) throw notFound('entity');
@@ -36,15 +36,15 @@ export async function listRules(app: App, caller: TenantCaller, entityName?: str
     select ${COLUMNS} from ${identifier(caller.tenant.schema, 'business_rules')}
     where ${entity === undefined ? sql`true` : sql`entity_id = ${entity.id}::uuid`}
     order by priority, id`);
-  return rows.map((row) => ruleView(row, catalog));
+  return rows.map((row) => toDefinition(row, catalog));
 }
 
-export async function getRule(app: App, caller: TenantCaller, id: string): Promise<RuleView> {
-  return ruleView(await ruleRow(app.db, caller, id), await catalogOf(app, caller.tenant));
+export async function getRule(app: App, caller: TenantCaller, id: string): Promise<RuleDefinition> {
+  return toDefinition(await ruleRow(app.db, caller, id), await catalogOf(app, caller.tenant));
 }
 
 /** Creates a rule, which takes effect with the next write. */
-export async function createRule(app: App, caller: TenantCaller, body: NewRule): Promise<RuleView> {
+export async function createRule(app: App, caller: TenantCaller, body: NewRule): Promise<RuleDefinition> {
   return changeDefinition(app, caller, async (tx, catalog) => {
     const rule = readRule(catalog, caller, body);
     const table = identifier(caller.tenant.schema, 'business_rules');
@@ -60,9 +60,14 @@ export async function createRule(app: App, caller: TenantCaller, body: NewRule):
 }
 
 /** Changes the given members, except `entity`; the resulting rule is validated as a whole. */
-export async function updateRule(app: App, caller: TenantCaller, id: string, body: RuleChange): Promise<RuleView> {
+export async function updateRule(
+  app: App,
+  caller: TenantCaller,
+  id: string,
+  body: RuleChange,
+): Promise<RuleDefinition> {
   return changeDefinition(app, caller, async (tx, catalog) => {
-    const before = ruleView(await ruleRow(tx, caller, id), catalog);
+    const before = toDefinition(await ruleRow(tx, caller, id), catalog);
     if (body.entity !== undefined && body.entity !== before.entity) throw invalidField('entity', 'cannot be changed');
     const { id: _, createdAt, updatedAt, ...definition } = before;
     const rule = readRule(catalog, caller, { ...definition, ...body });
@@ -92,7 +97,7 @@ export async function deleteRule(app: App, caller: TenantCaller, id: string): Pr
 type DefinitionChange = (tx: Tx, catalog: Catalog) => Promise<{ row: RuleRow; catalog: Catalog }>;
 
 /** Holds the definition lock; concurrent writes detect the change by the entity's version. */
-async function changeDefinition(app: App, caller: TenantCaller, change: DefinitionChange): Promise<RuleView> {
+async function changeDefinition(app: App, caller: TenantCaller, change: DefinitionChange): Promise<RuleDefinition> {
   const { tenant } = caller;
   const { row, catalog } = await app.db.begin(async (tx) => {
     await lockDefinitions(tx, tenant.schema);
@@ -103,7 +108,7 @@ async function changeDefinition(app: App, caller: TenantCaller, change: Definiti
     return changed;
   });
   await app.invalidations.publish('catalog', tenant.id);
-  return ruleView(row, catalog);
+  return toDefinition(row, catalog);
 }
 
 async function ruleRow(queries: Queries, { tenant }: TenantCaller, id: string): Promise<RuleRow> {
@@ -114,7 +119,7 @@ async function ruleRow(queries: Queries, { tenant }: TenantCaller, id: string): 
   return row;
 }
 
-function ruleView(row: RuleRow, catalog: Catalog): RuleView {
+function toDefinition(row: RuleRow, catalog: Catalog): RuleDefinition {
   const { id, name, trigger, condition, action, priority } = row;
   return {
     id,

@@ -3,24 +3,16 @@
 // Failures: 400 that names each condition; 409 when the entity has changed so that a condition no longer fits.
 // Contract: interface#view, decisions#expressions.
 import type { TenantCaller } from '../access/caller.ts';
-import { accessScopeOf, allNames } from '../entities/access-scope.ts';
+import { accessScopeOf, allNames, validationNames } from '../entities/access-scope.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { conflict, type Problem } from '../errors.ts';
-import { and, type Expression, type Names } from '../expression/ast.ts';
+import { and, type Expression } from '../expression/ast.ts';
 import { expressionProblems, parseExpression } from '../expression/parse.ts';
 import type { Sound } from '../http/check.ts';
 import type { FilterDsl } from './view.ts';
 
 const PATH = 'filterDsl';
-
-/** Has every attribute that `$currentUser` may name. */
-const ANY_READER: Names['user'] = {
-  id: '00000000-0000-7000-8000-000000000000',
-  email: 'reader@example.com',
-  role: 'member',
-  kind: 'user',
-};
 
 /** The problems of each condition of a request, with its path. */
 export function dslProblems(
@@ -29,7 +21,7 @@ export function dslProblems(
   caller: TenantCaller,
   entity: Entity,
 ): Problem[] {
-  const names: Names = { ...allNames(catalog, caller, entity, new Date()), user: ANY_READER };
+  const names = validationNames(catalog, caller, entity);
   return (dsl?.validate ?? []).flatMap((item, i) =>
     item?.condition === undefined ? [] : expressionProblems(item.condition, names, `${pathOf(i)}.condition`),
   );

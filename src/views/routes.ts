@@ -26,7 +26,7 @@ const LIST = route({
   tag: TAG,
   summary: 'List the views that the caller may read',
   description:
-    'A tenant admin sees all; others those whose `view:<slug>` they may read, with the conditions they may know.',
+    'A tenant admin sees all; others see those whose `view:<slug>` they may read, with the conditions they may see.',
   access: 'tenant',
   ok: [200, Type.Array(ViewSchema)],
 });
@@ -56,7 +56,7 @@ const LIST_RECORDS = route({
   id: 'listViewRecords',
   tag: TAG,
   summary: 'List the records of a view',
-  description: `Takes the parameters of every list of records; the view's own conditions always hold besides. ${OUTDATED}`,
+  description: `Takes the parameters of a record list; the view's conditions always apply as well. ${OUTDATED}`,
   access: 'tenant',
   query: ListQuery,
   ok: [200, RecordPageSchema],
@@ -73,7 +73,7 @@ const READ_RECORD = route({
   ok: [200, RecordSchema],
   errors: ['CONFLICT'],
   headers: { ETag: 'the version of the record; not sent with expanded relations' },
-  bare: { 304: 'The record still is what If-None-Match names.' },
+  bare: { 304: 'The record still has the version that If-None-Match names.' },
   takes: ['If-None-Match'],
 });
 

@@ -13,7 +13,7 @@ const Condition = closed(
 );
 const Conditions = Type.Array(Condition, {
   maxItems: LIMITS.view.conditionsMax,
-  description: 'conditions that all hold for the records of the view',
+  description: 'all conditions must match a record of the view',
 });
 export const FilterDslSchema = closed({ validate: Conditions }, { description: 'the conditions of the view' });
 /** Conditions joined with `and`. */
@@ -24,7 +24,7 @@ const Slug = Type.String({
   description: 'its name in paths and, as `view:<slug>`, in permissions',
   examples: ['my-open'],
 });
-const EntitySlug = Type.String({ description: 'the entity that the view shows', examples: ['task'] });
+const EntitySlug = Type.String({ description: 'the entity of the view', examples: ['task'] });
 const Name = text(labelMax, { examples: ['My open tasks'] });
 const Description = Type.String({ maxLength: descriptionMax });
 

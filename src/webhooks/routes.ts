@@ -1,4 +1,4 @@
-// The routes of webhook subscriptions and of the log of their deliveries, all for tenant admins.
+// The routes of webhook subscriptions and of their delivery log, all for tenant admins.
 // Failures: 400 with every problem, 404, 409.
 // Contract: interface#subscriptions, decisions#deliveries.
 import { Type } from '@sinclair/typebox';
@@ -30,7 +30,9 @@ const LIST = route({
   ...common,
   id: 'listWebhookSubscriptions',
   summary: 'List webhook subscriptions',
-  query: open({ entity: Type.Optional(Type.String({ description: 'only those of this entity', examples: ['task'] })) }),
+  query: open({
+    entity: Type.Optional(Type.String({ description: 'only subscriptions to this entity', examples: ['task'] })),
+  }),
   ok: [200, Type.Array(SubscriptionSchema)],
 });
 const CREATE = route({
@@ -62,7 +64,9 @@ const DELIVERIES = route({
   id: 'listWebhookDeliveries',
   summary: 'List the latest deliveries of a subscription, newest first',
   query: open({
-    limit: Type.Optional(integerParameter(1, listMax, { description: 'how many', default: listDefault })),
+    limit: Type.Optional(
+      integerParameter(1, listMax, { description: 'maximum number of deliveries', default: listDefault }),
+    ),
   }),
   ok: [200, Type.Array(DeliverySchema)],
 });
@@ -70,7 +74,7 @@ const TEST = route({
   ...common,
   id: 'testWebhookSubscription',
   summary: 'Send an example to a subscription’s URL',
-  description: 'Answers the delivery; the list of deliveries shows its outcome.',
+  description: 'Returns the delivery; the list of deliveries shows its outcome.',
   ok: [201, DeliverySchema],
   errors: ['CONFLICT'],
 });

@@ -18,7 +18,7 @@ export const DeliverySchema = Type.Object(
   {
     id: Uuid,
     event_id: Type.String({
-      description: 'the `id` in what is sent',
+      description: 'the `id` in the request body',
       examples: ['evt_01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f'],
     }),
     event: EventType,

@@ -24,7 +24,7 @@ export const SubscriptionSchema = Type.Object(
     url: Type.String({ examples: ['https://receiver.example/hooks'] }),
     description: nullable(Type.String()),
     is_active: Type.Boolean(),
-    has_secret: Type.Boolean({ description: 'the secret itself is never shown' }),
+    has_secret: Type.Boolean({ description: 'the secret itself is never returned' }),
     created_at: Timestamp,
     updated_at: Timestamp,
   },

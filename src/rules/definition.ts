@@ -1,15 +1,15 @@
-// The shapes of a rule, and its check against the catalog, so that every stored rule can run: its condition, fields,
-// constants and `{{...}}` placeholders.
+// The schemas of a rule, and its validation against the catalog, so that every stored rule can run: its condition,
+// fields, constants and `{{...}}` placeholders.
 // Failures: 400 with every problem. Contract: decisions#rules.
 import { type Static, type TString, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
-import { allNames } from '../entities/access-scope.ts';
+import { validationNames } from '../entities/access-scope.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { type Action, PRIORITIES, TRIGGERS, type Trigger } from '../entities/rule.ts';
 import { readNew, readPatch } from '../entities/values.ts';
 import type { Problem } from '../errors.ts';
-import { type Names, SYSTEM_FIELDS } from '../expression/ast.ts';
+import { SYSTEM_FIELDS } from '../expression/ast.ts';
 import { expressionProblems } from '../expression/parse.ts';
 import { check, type Sound } from '../http/check.ts';
 import { closed, nullable, oneOf, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
@@ -24,7 +24,7 @@ const Values = Type.Unsafe<Record<string, unknown>>(
     {},
     {
       additionalProperties: true,
-      description: 'values by field key; texts may hold `{{field}}`',
+      description: 'values by field key; strings may contain `{{field}}`',
       examples: [{ status: 'open' }],
     },
   ),
@@ -46,26 +46,26 @@ function actionSchema(sized: (max: number, options?: Record<string, unknown>) =>
       }),
     ],
     {
-      description: '`reject` and `set` before, the others after the change',
+      description: '`reject` and `set` for `before` triggers, the others for `after` triggers',
       examples: [{ type: 'reject', message: 'a closed task stays closed' }],
     },
   );
 }
 const ActionInput = actionSchema(text);
-/** An action as it is shown: placeholders filled in may make a text longer than a request may. */
+/** An action as returned: with its placeholders filled in, a text may exceed the limits of a request. */
 const ActionSchema = Type.Unsafe<Action>(actionSchema((_, options) => Type.String(options)));
 
 const Name = text(nameMax, { examples: ['closed is closed'] });
 const EntityName = text(nameMax, { examples: ['task'] });
 const TriggerName = oneOf(TRIGGERS, { examples: ['before_update'] });
 const Condition = text(2 * conditionMax, {
-  description: '`$old.field` is the record before, `$changed.field` whether it changes',
+  description: '`$old.field` is the value before the change, `$changed.field` whether it changes',
   examples: ['$old.status = closed AND $changed.status'],
 });
 const Priority = Type.Integer({
   minimum: -priorityMax,
   maximum: priorityMax,
-  description: 'lower ones act first',
+  description: 'lower ones run first',
   examples: [0],
 });
 const IsActive = Type.Boolean({ examples: [true] });
@@ -85,7 +85,7 @@ export const RuleSchema = Type.Object(
   },
   { $id: 'Rule' },
 );
-export type RuleView = Static<typeof RuleSchema>;
+export type RuleDefinition = Static<typeof RuleSchema>;
 export const NewRule = closed({
   name: Name,
   entity: EntityName,
@@ -96,7 +96,7 @@ export const NewRule = closed({
   isActive: optional(IsActive),
 });
 export type NewRule = Static<typeof NewRule>;
-/** Members left out stay as they are; `entity` cannot change. */
+/** Omitted members keep their value; `entity` cannot change. */
 export const RuleChange = Type.Partial(NewRule);
 export type RuleChange = Static<typeof RuleChange>;
 export const DryRunRequest = Type.Object({ record: Values, old: optional(Values) });
@@ -108,7 +108,7 @@ export const DryRunSchema = Type.Object({
 export type DryRun = Static<typeof DryRunSchema>;
 
 /** A valid definition. */
-export interface RuleDraft {
+export interface ValidRule {
   name: string;
   entity: Entity;
   trigger: Trigger;
@@ -118,15 +118,7 @@ export interface RuleDraft {
   isActive: boolean;
 }
 
-/** Has every attribute that `$currentUser` may name. */
-const ANYONE: Names['user'] = {
-  id: '00000000-0000-7000-8000-000000000000',
-  email: 'someone@example.com',
-  role: 'member',
-  kind: 'user',
-};
-
-export function readRule(catalog: Catalog, caller: TenantCaller, body: NewRule): RuleDraft {
+export function readRule(catalog: Catalog, caller: TenantCaller, body: NewRule): ValidRule {
   const rule = check(NewRule, body, (sound) => ruleProblems(catalog, caller, sound));
   const { name, trigger, condition = null, action, priority, isActive } = rule;
   return {
@@ -147,7 +139,7 @@ function ruleProblems(
 ): Problem[] {
   const entity = name === undefined ? undefined : catalog.byName.get(name);
   if (entity === undefined) return name === undefined ? [] : [{ path: 'entity', message: 'is not an entity' }];
-  const names = { ...allNames(catalog, caller, entity, new Date()), user: ANYONE, allowOld: true };
+  const names = { ...validationNames(catalog, caller, entity), allowOld: true };
   return [
     ...(condition == null ? [] : expressionProblems(condition, names, 'condition')),
     ...(trigger === undefined || action === undefined ? [] : actionProblems(catalog, entity, trigger, action)),
