@@ -31,7 +31,7 @@ const CREATE = route({
   id: 'createTenant',
   tag: TAG,
   summary: 'Create a tenant',
-  description: 'Creates a tenant that is ready for use with the key in the answer, which is shown once.',
+  description: 'The answer contains the tenant’s first owner key, which is shown once.',
   access: 'tenants:manage',
   body: NewTenant,
   ok: [201, CreatedTenant],
@@ -64,7 +64,7 @@ const UPDATE = route({
 const DELETE = route({
   id: 'deleteTenant',
   tag: TAG,
-  summary: 'Delete a tenant and all of it',
+  summary: 'Delete a tenant and all of its data',
   access: 'tenants:manage',
   query: open({ confirm: Type.Optional(Type.String({ description: 'repeats the slug', examples: ['acme'] })) }),
   ok: [200, Deleted],

@@ -30,12 +30,12 @@ const Ended = Type.Object({ ended: Type.Literal(true) });
 const Query = open({
   profile: Type.Optional(
     oneOf(['basic', 'advanced'], {
-      description: 'the tools on offer; `advanced` adds the webhook tools',
+      description: 'the available tools; `advanced` adds the webhook tools',
       error: 'must be basic or advanced',
     }),
   ),
 });
-const REFUSALS = ['UNAUTHORIZED', 'FORBIDDEN', 'NOT_FOUND', 'RATE_LIMITED'] as const;
+const COMMON_ERRORS = ['UNAUTHORIZED', 'FORBIDDEN', 'NOT_FOUND', 'RATE_LIMITED'] as const;
 
 const AnyId = Type.Union([Type.String(), Type.Integer(), Type.Null()], { examples: [1] });
 const RpcError = Type.Object(
@@ -59,16 +59,16 @@ const MESSAGE = {
     id: 'sendMcpMessage',
     tag: TAG,
     summary: 'Send a message of the Model Context Protocol',
-    description: `One JSON-RPC message, answered as JSON or as a stream of events, in revision 2026-07-28 or 2025-11-25. Tools need the
-credentials of REST, in the same headers; listing them and \`tenant_login\` need none. Failures of the protocol itself
-are JSON-RPC errors.`,
+    description: `One JSON-RPC message of revision 2026-07-28 or 2025-11-25, answered as JSON or as a stream of events. Tools need the
+credentials of REST, in the same headers; listing them and \`tenant_login\` need none. Protocol errors are JSON-RPC
+errors.`,
     access: 'open',
     query: Query,
     rawBody: open({ jsonrpc: Type.Literal('2.0'), method: Type.Optional(Type.String({ examples: ['tools/list'] })) }),
     ok: [200, ['text/event-stream']],
     foreign: { 200: Answer, 400: Failure, 404: Failure, 413: Failure, 415: Failure },
-    bare: { 202: 'A notification was taken.' },
-    errors: REFUSALS,
+    bare: { 202: 'A notification was accepted.' },
+    errors: COMMON_ERRORS,
   }),
 };
 
@@ -79,7 +79,7 @@ const END = route({
   description: 'Ends the session that the header `Mcp-Session-Id` names, for clients of revision 2025-11-25.',
   access: 'open',
   ok: [200, Ended],
-  errors: [...REFUSALS, 'VALIDATION_ERROR', 'SERVICE_UNAVAILABLE'],
+  errors: [...COMMON_ERRORS, 'VALIDATION_ERROR', 'SERVICE_UNAVAILABLE'],
 });
 
 export function mcpRoutes(app: App, describeRoutes: DescribeRoutes) {

@@ -25,7 +25,7 @@ const LIST_USERS = route({
 const ADD_USER = route({
   ...user,
   id: 'createUser',
-  summary: 'Add a user, or invite one',
+  summary: 'Add or invite a user',
   body: NewUser,
   ok: [201, Type.Union([UserSchema, InvitedUserSchema])],
   errors: ['CONFLICT'],
