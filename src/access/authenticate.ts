@@ -26,11 +26,12 @@ const READING_METHODS: readonly string[] = ['GET', 'HEAD'];
 export async function authenticate(app: App, request: Request): Promise<Caller | null> {
   const caller = await identify(app, request);
   if (caller === null) return null;
-  if (factsOf(caller.kind).rights === 'role-reads' && !READING_METHODS.includes(request.method)) {
+  const { rights, hasOwnRateLimits } = factsOf(caller.kind);
+  if (rights === 'role-reads' && !READING_METHODS.includes(request.method)) {
     throw unauthorized('public keys only read');
   }
   if (caller.publicKey !== undefined) requireAllowedOrigin(request, caller.publicKey.allowedOrigins);
-  if (caller.publicKey !== undefined || app.config.rateLimitPerMin > 0) {
+  if (hasOwnRateLimits || app.config.rateLimitPerMin > 0) {
     await countRequest(app, request, rateWindowsOf(app, caller));
   }
   return caller;

@@ -20,6 +20,8 @@ interface KindFacts {
   rights: 'all' | 'role' | 'role-reads' | 'permissions' | 'scopes';
   /** Whose secret proves the identity: failed attempts lock that account. */
   account: 'user' | 'bot' | null;
+  /** Besides the general rate limit, those stored with each key apply. */
+  hasOwnRateLimits: boolean;
   /** The push channels that accept it. */
   opensEventStream: boolean;
   opensWebSocket: boolean;
@@ -44,7 +46,14 @@ export const SECURITY_SCHEMES = {
   },
 } as const;
 
-const BOUND = { table: null, tenant: 'bound', account: null, opensEventStream: false, opensWebSocket: false } as const;
+const BOUND = {
+  table: null,
+  tenant: 'bound',
+  account: null,
+  hasOwnRateLimits: false,
+  opensEventStream: false,
+  opensWebSocket: false,
+} as const;
 const TOKEN = { ...BOUND, format: 'jwt', carriers: ['bearer'], scheme: 'bearer' } as const;
 
 export const CREDENTIAL_KINDS = {
@@ -73,6 +82,7 @@ export const CREDENTIAL_KINDS = {
     carriers: ['bearer', 'x-public-key', 'x-anon-key'],
     table: 'public_keys',
     rights: 'role-reads',
+    hasOwnRateLimits: true,
     opensWebSocket: true,
     scheme: 'publicKey',
   },
