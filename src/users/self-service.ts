@@ -1,6 +1,6 @@
 // Self-service of users: registration, reset of a forgotten password, change of a password. The first two depend on
-// the tenant's settings; an unknown, suspended or unwilling tenant gets the same 403. A new password ends all
-// tokens of the user. Contract: interface#identity, decisions#identity.
+// the tenant's settings; a tenant that is unknown, suspended or without the setting gives the same 403. A new
+// password ends all tokens of the user. Contract: interface#identity, decisions#identity.
 import type { Static } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import { factsOf } from '../access/credential-kinds.ts';
