@@ -3,6 +3,7 @@
 // Contract: decisions#answers, decisions#status-codes.
 import { Elysia } from 'elysia';
 import type { Caller } from './access/caller.ts';
+import { preflightHeaders } from './access/origins.ts';
 import { attachRequestContext, redactedPath } from './access/request-context.ts';
 import { adminKeyRoutes } from './admin/admin-key-routes.ts';
 import { adminRoutes } from './admin/routes.ts';
@@ -17,7 +18,6 @@ import { requestMetrics } from './health/request-metrics.ts';
 import { healthRoutes } from './health/routes.ts';
 import { schemaHealthRoutes } from './health/schema-routes.ts';
 import { failures, methodNotAllowed } from './http/failures.ts';
-import { preflight } from './http/preflight.ts';
 import { failure } from './http/reply.ts';
 import { invitationRoutes } from './invitations/routes.ts';
 import { platformApiRoutes } from './keys/platform-api-routes.ts';
@@ -73,6 +73,14 @@ export function createApi(app: App) {
   routes = api.routes.filter(({ method }) => method !== 'OPTIONS');
   requireDeclaredAccess(routes);
   return api;
+}
+
+/** OPTIONS on every path: 204, with CORS headers for the origins of public keys. Needs no credential; 503 without a database. */
+function preflight(app: App) {
+  return new Elysia({ name: 'preflight' }).options(
+    '/*',
+    async ({ request }) => new Response(null, { status: 204, headers: await preflightHeaders(app, request) }),
+  );
 }
 
 /** The API document of the routes that a caller may use. */

@@ -44,3 +44,31 @@ test('a body with a missing, unknown or wrongly typed member does not compile, a
   const code: string | undefined = error?.value.error.code;
   expect([error?.status, code, error?.value.error.details?.[0]?.path]).toEqual([400, 'VALIDATION_ERROR', 'name']);
 });
+
+test('queries are typed: numbers and flags, no unknown parameter', async () => {
+  const records = client().api.entities({ entityName: 'task' }).records;
+  await records.post({ status: 'open' });
+  const page = await records.get({ query: { page: 1, limit: 5, count: 'exact', resolve: true } });
+  const total: number | null | undefined = page.data?.data.total;
+  const id: string | undefined = page.data?.data.items[0]?.id;
+  expect([page.status, total, typeof id]).toEqual([200, 1, 'string']);
+  // @ts-expect-error a page is a number
+  expect((await records.get({ query: { page: 'first' } })).status).toBe(400);
+  // @ts-expect-error `offset` is not a parameter
+  expect((await records.get({ query: { offset: 3 } })).status).toBe(200);
+});
+
+test('closed sets are literal types', async () => {
+  const { data } = await client().api.rules.post({
+    name: 'no',
+    entity: 'task',
+    trigger: 'before_delete',
+    action: { type: 'reject', message: 'tasks stay' },
+  });
+  const trigger: 'before_delete' | 'before_create' | 'before_update' | `after_${string}` | undefined =
+    data?.data.trigger;
+  expect(trigger).toBe('before_delete');
+  const draft = { name: 'x', entity: 'task', action: { type: 'reject' as const, message: 'm' } };
+  // @ts-expect-error `sometimes` is not a trigger
+  expect((await client().api.rules.post({ ...draft, trigger: 'sometimes' })).status).toBe(400);
+});

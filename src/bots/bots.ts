@@ -10,8 +10,17 @@ import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { conflict, forbidden, notFound } from '../errors.ts';
 import { check } from '../http/check.ts';
-import { byNamedResource, Operations } from '../http/permissions.ts';
-import { closed, nullable, optional, type Revoked, Timestamp, text, Uuid } from '../http/schemas.ts';
+import {
+  byNamedResource,
+  closed,
+  nullable,
+  Operations,
+  optional,
+  type Revoked,
+  Timestamp,
+  text,
+  Uuid,
+} from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { jsonb, sql } from '../runtime/sql.ts';

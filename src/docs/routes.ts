@@ -4,11 +4,12 @@
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
 import { route } from '../http/route.ts';
-import { Compressed } from './compressed.ts';
 import { buildDocument, type ListedRoute } from './document.ts';
 import { INIT_SCRIPT, PAGE } from './page.ts';
 import type { JsonSchema } from './schema.ts';
@@ -28,6 +29,30 @@ const POLICY = [
   "form-action 'none'",
   "frame-ancestors 'none'",
 ].join('; ');
+
+const compress = promisify(gzip);
+
+type Text = string | Uint8Array<ArrayBuffer>;
+
+/** A large static text, compressed once for clients that accept gzip. `load` must return the same text each time. */
+export class Compressed {
+  #compressed: Promise<Uint8Array<ArrayBuffer>> | undefined;
+
+  constructor(private readonly load: () => Promise<Text>) {}
+
+  /** The text in the encoding that the client accepts. */
+  async answer(request: Request, headers: Record<string, string>): Promise<Response> {
+    const both = { ...headers, vary: 'Accept-Encoding' };
+    if (!acceptsGzip(request)) return new Response(await this.load(), { headers: both });
+    this.#compressed ??= this.load().then(compress) as Promise<Uint8Array<ArrayBuffer>>;
+    return new Response(await this.#compressed, { headers: { ...both, 'content-encoding': 'gzip' } });
+  }
+}
+
+function acceptsGzip(request: Request): boolean {
+  const accepted = request.headers.get('accept-encoding') ?? '';
+  return accepted.split(',').some((coding) => /^\s*gzip\s*(;\s*q=(1|0?\.0*[1-9])[\d.]*\s*)?$/i.test(coding));
+}
 
 /** The files of the package that the page uses. */
 const ASSETS: Readonly<Record<string, { type: string; text: Compressed }>> = {

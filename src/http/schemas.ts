@@ -2,6 +2,7 @@
 // `$id` is a named schema of the API document; `examples` are shown there and checked by a test; `error`
 // is the fault's message. Lengths are UTF-16 units.
 import { Kind, type TProperties, type TSchema, type TUnsafe, Type, TypeRegistry } from '@sinclair/typebox';
+import { OPERATIONS, RESOURCE, RESOURCE_OR_WILDCARD } from '../access/rights.ts';
 
 type Words = Readonly<Record<string, unknown>>;
 
@@ -91,3 +92,26 @@ export function pageSchema<T extends TSchema>(item: T) {
 const AnyId = Type.String({ examples: Uuid.examples as string[] });
 export const Deleted = Type.Object({ id: AnyId, deleted: Type.Literal(true) });
 export const Revoked = Type.Object({ id: AnyId, revoked: Type.Literal(true) });
+
+/** Different operations. */
+export const Operations = Type.Array(oneOf(OPERATIONS), {
+  uniqueItems: true,
+  error: `must be a list of different operations out of ${OPERATIONS.join(', ')}`,
+});
+
+/** Values by resource, `*` and `view:*` among them. */
+export function byResource<T extends TSchema>(value: T, options: Words = {}) {
+  return keyed(RESOURCE_OR_WILDCARD, value, 'is not an entity, view:<slug>, agent:<name>, * or view:*', options);
+}
+
+/** Values by resource, each named outright. */
+export function byNamedResource<T extends TSchema>(value: T, options: Words = {}) {
+  return keyed(RESOURCE, value, 'is not an entity, view:<slug> or agent:<name>; wildcards are not accepted', options);
+}
+
+function keyed<T extends TSchema>(key: RegExp, value: T, keyError: string, options: object) {
+  const schema = { additionalProperties: false, keyError, ...options };
+  return Type.Record(Type.String({ pattern: key.source }), value, schema) as unknown as TUnsafe<
+    Record<string, T['static']>
+  >;
+}

@@ -11,8 +11,7 @@ import type { Problem } from '../errors.ts';
 import { SYSTEM_FIELDS } from '../expression/ast.ts';
 import { expressionProblems } from '../expression/parse.ts';
 import type { Sound } from '../http/check.ts';
-import { byResource, Operations } from '../http/permissions.ts';
-import { closed, nullable, Timestamp, Uuid } from '../http/schemas.ts';
+import { byResource, closed, nullable, Operations, Timestamp, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 
 const Name = Type.String({ pattern: '^[A-Za-z][A-Za-z0-9_.-]{0,49}$', examples: ['clerk'] });
