@@ -1,4 +1,4 @@
-// The API document and its page: complete, exact, cached, and free of other hosts.
+// The API document and its page: complete, exact, compressed, and without other hosts.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { Type } from '@sinclair/typebox';
@@ -51,7 +51,7 @@ describe('the document', () => {
     expect(document.info.version).toBe(JSON.parse(readFileSync('package.json', 'utf8')).version);
   });
 
-  test('has every route of the service, and no other', () => {
+  test('has exactly the routes of the service', () => {
     const routes = createApi(service.app)
       .routes.map(({ method, path }) => `${method.toLowerCase()} ${path.replace(/:(\w+)/g, '{$1}')}`)
       .filter((name) => !name.startsWith('options '));
@@ -65,7 +65,7 @@ describe('the document', () => {
     expect(methods.filter((method) => !METHODS.has(method))).toEqual([]);
   });
 
-  test('every operation has a unique id, one described tag, words, and says what credentials it takes', () => {
+  test('every operation has a unique id, one described tag, a description, and states its credentials', () => {
     const ids = operations().map(({ operation }) => operation.operationId);
     expect(ids.filter((id, at) => ids.indexOf(id) !== at)).toEqual([]);
     expect(ids.filter((id) => !/^[a-z][a-zA-Z]+$/.test(id))).toEqual([]);
@@ -103,7 +103,7 @@ describe('the document', () => {
     expect(namesWhere(({ path, operation }) => path.includes('{') && lacks([404])(operation))).toEqual([]);
   });
 
-  test('names what is sent to webhooks: one for each record event, with body and headers', () => {
+  test('describes the webhooks: one per record event, with body and headers', () => {
     expect(Object.keys(document.webhooks)).toEqual(['record.created', 'record.updated', 'record.deleted']);
     for (const [event, { post }] of Object.entries<Json>(document.webhooks)) {
       const { schema, example } = post.requestBody.content['application/json'];
@@ -132,7 +132,7 @@ describe('the document', () => {
     expect(faults).toEqual([]);
   });
 
-  test('a route without a description, or with a tag nobody described, stops the document', () => {
+  test('a route without a description, or with an undescribed tag, is an error', () => {
     const listed = (tag: string) => ({
       method: 'GET',
       path: '/x',
@@ -143,7 +143,7 @@ describe('the document', () => {
     expect(buildDocument([listed('Records')], '1', 'http://x')).toMatchObject({ tags: [{ name: 'Records' }] });
   });
 
-  test('BASE_URL is the address in the document', async () => {
+  test('the server is BASE_URL', async () => {
     const config = { ...service.app.config, baseUrl: 'https://data.acme.test' };
     const api = createApi({ ...service.app, config });
     const answer = await api.fetch(new Request('http://localhost/swagger/json'));
@@ -157,7 +157,7 @@ describe('the examples', () => {
       'application/json'
     ].example;
 
-  test('of entities and records work when they are sent, one after the other', async () => {
+  test('of entities and records succeed when sent in order', async () => {
     const tenant = await service.tenant();
     const entity = await tenant.post('/api/entities', bodyOf('createEntity'));
     expect(entity.status).toBe(201);
@@ -174,7 +174,7 @@ describe('the examples', () => {
     expect((await tenant.delete(path)).status).toBe(200);
   });
 
-  test('of tenants, sessions and keys work when they are sent', async () => {
+  test('of tenants, sessions and keys succeed when sent', async () => {
     const slug = `d${Date.now().toString(36)}`;
     const { settings, ...created } = bodyOf('createTenant');
     const own = { ...settings, customDomain: `${slug}.test` };
@@ -213,7 +213,7 @@ describe('the check of every answer', () => {
   });
   const error = { success: false, error: { code: 'NOT_FOUND', message: 'no such route', requestId: 'x' } };
 
-  test('an answer as documented passes, and so does the refusal of an unknown path or method', () => {
+  test('a documented answer passes, and so does the error for an unknown path or method', () => {
     const check = contractCheck(document);
     check(observed({}));
     check(observed({ path: '/nowhere', status: 404, body: error }));
@@ -240,7 +240,7 @@ describe('the check of every answer', () => {
 });
 
 describe('Swagger UI', () => {
-  test('comes from the service itself, under a content security policy without inline scripts', async () => {
+  test('is served by the service, under a content security policy without inline scripts', async () => {
     const page = await service.anonymous.get('/swagger');
     expect(page.status).toBe(200);
     const policy = page.headers.get('content-security-policy') ?? '';
@@ -260,7 +260,7 @@ describe('Swagger UI', () => {
     }
   });
 
-  test('what is large comes gzipped to whoever takes that, and plain to the others', async () => {
+  test('large texts are gzipped for clients that accept it, and plain for others', async () => {
     for (const path of ['/swagger/json', '/swagger/assets/swagger-ui-bundle.js', '/swagger/assets/swagger-ui.css']) {
       const sizeOf = async (accepted: string): Promise<number> => {
         const headers = { 'accept-encoding': accepted };
@@ -278,7 +278,7 @@ describe('Swagger UI', () => {
     }
   });
 
-  test('files that the page does not use are not served', async () => {
+  test('other files of the package are not served', async () => {
     const names = [
       'index.html',
       'package.json',

@@ -1,5 +1,4 @@
-// The two runtimes behind src/serve, over real sockets and in processes of their own: the same
-// answers on both. Contract: decisions#answers, decisions#operations, decisions#websocket.
+// Both runtimes behind src/serve, over real sockets and in separate processes: they answer alike. Contract: decisions#answers, decisions#operations, decisions#websocket.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { once } from 'node:events';
 import { MAX_BODY, MAX_FRAME } from './support/serve-app.ts';
@@ -28,11 +27,11 @@ for (const runtime of ['Bun', 'Deno'] as RuntimeName[]) {
     });
     afterAll(() => server.end());
 
-    test('the application is told the address of the client', async () => {
+    test('the application gets the client’s address', async () => {
       expect(await fetch(`${server.url}/address`).then((answer) => answer.text())).toBe('127.0.0.1');
     });
 
-    test('a body up to the ceiling is passed on, one over it gets 413 in the envelope', async () => {
+    test('a body up to the limit is passed on, a larger one gets 413 in the envelope', async () => {
       const send = (bytes: number) => fetch(`${server.url}/size`, { method: 'POST', body: 'x'.repeat(bytes) });
       expect(await (await send(MAX_BODY)).text()).toBe(String(MAX_BODY));
       const refused = await send(MAX_BODY + 1);
@@ -41,13 +40,13 @@ for (const runtime of ['Bun', 'Deno'] as RuntimeName[]) {
       expect(await refused.json()).toMatchObject({ success: false, error: { code: 'PAYLOAD_TOO_LARGE' } });
     });
 
-    test('a chunked body is passed on, and one of any length does not get through', async () => {
+    test('a chunked body is passed on up to the limit', async () => {
       expect(await server.raw(chunked(900))).toEndWith('900');
       const answer = await server.raw(chunked(MAX_BODY * 10));
       expect(answer).toStartWith('HTTP/1.1 413');
     });
 
-    test('what escapes the application is reported and answered with one fixed sentence', async () => {
+    test('an unhandled error is reported and gets a fixed answer', async () => {
       const answer = await fetch(`${server.url}/fail`);
       expect(answer.status).toBe(500);
       expect(await answer.json()).toEqual({
@@ -57,7 +56,7 @@ for (const runtime of ['Bun', 'Deno'] as RuntimeName[]) {
       expect(await server.log()).toContain('report secret detail');
     });
 
-    test('a plain GET on the WebSocket path is the application’s', async () => {
+    test('the application answers a plain GET on the WebSocket path', async () => {
       const answer = await fetch(`${server.url}/ws`);
       expect([answer.status, await answer.text()]).toEqual([404, '/ws']);
     });
@@ -70,12 +69,12 @@ for (const runtime of ['Bun', 'Deno'] as RuntimeName[]) {
       expect(await server.raw(lines(...tooOld, KEY))).toStartWith('HTTP/1.1 400');
     });
 
-    test('a connection can be refused before it is opened', async () => {
+    test('a connection can be rejected before it opens', async () => {
       await expect(Client.open(server.port, '?name=refused')).rejects.toThrow('refused');
       expect(await server.log()).not.toContain('open refused@127.0.0.1');
     });
 
-    test('text is answered, messages are handled one after the other', async () => {
+    test('messages are handled in order', async () => {
       const client = await Client.open(server.port, '?name=order');
       client.ws.send('slow one');
       client.ws.send('two');
@@ -96,7 +95,7 @@ for (const runtime of ['Bun', 'Deno'] as RuntimeName[]) {
       expect(await client.closed).toBe(code);
     });
 
-    test('a frame of exactly the limit is taken', async () => {
+    test('a frame of exactly the limit is accepted', async () => {
       const client = await Client.open(server.port);
       client.ws.send('x'.repeat(MAX_FRAME));
       expect(await client.message(1)).toBe(`echo ${'x'.repeat(50)}`);
@@ -108,14 +107,14 @@ for (const runtime of ['Bun', 'Deno'] as RuntimeName[]) {
       expect(await client.closed).toBe(1011);
     });
 
-    test('a burst to a client that reads is delivered whole', async () => {
+    test('a burst to a reading client is delivered completely', async () => {
       const client = await Client.open(server.port, '?name=burst');
       client.ws.send('burst2000');
       expect(await client.message(2001)).toBe('echo burst2000');
       client.ws.close();
     });
 
-    test('a client that does not read is closed instead of filling the memory', async () => {
+    test('a client that does not read is disconnected before it exhausts memory', async () => {
       const socket = server.dial();
       socket.write(lines(...HANDSHAKE, KEY));
       await once(socket, 'data');
@@ -129,7 +128,7 @@ for (const runtime of ['Bun', 'Deno'] as RuntimeName[]) {
       socket.destroy();
     });
 
-    test('a connection that breaks is closed exactly once, with 1006', async () => {
+    test('a broken connection is closed exactly once, with 1006', async () => {
       const socket = server.dial();
       socket.write(lines(...HANDSHAKE.map((line) => line.replace('raw', 'cut')), KEY));
       await once(socket, 'data');
@@ -145,14 +144,14 @@ for (const runtime of ['Bun', 'Deno'] as RuntimeName[]) {
       await second.end();
     });
 
-    test('several processes may share the port when all ask for it', async () => {
+    test('processes may share the port if all of them ask for it', async () => {
       const first = await Served.start(runtime, 0, 'reuse');
       const second = await Served.start(runtime, first.port, 'reuse');
       expect([first.error, second.error, second.port]).toEqual([undefined, undefined, first.port]);
       await Promise.all([first.end(), second.end()]);
     });
 
-    test('stopping refuses new connections, closes sockets with 1001 and waits for what runs', async () => {
+    test('a stop refuses new connections, closes WebSockets with 1001 and waits for requests in flight', async () => {
       const own = await Served.start(runtime);
       const client = await Client.open(own.port);
       const slow = fetch(`${own.url}/slow`).then((answer) => answer.text());

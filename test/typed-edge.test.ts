@@ -2,7 +2,12 @@
 // same calls run against a service, so that the types agree with what is answered.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { treaty } from '@elysiajs/eden';
+import { Type } from '@sinclair/typebox';
+import { Elysia } from 'elysia';
 import type { Api } from '../src/api.ts';
+import { guard } from '../src/http/guard.ts';
+import { ok } from '../src/http/reply.ts';
+import { route } from '../src/http/route.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -71,4 +76,16 @@ test('closed sets are literal types', async () => {
   const draft = { name: 'x', entity: 'task', action: { type: 'reject' as const, message: 'm' } };
   // @ts-expect-error `sometimes` is not a trigger
   expect((await client().api.rules.post({ ...draft, trigger: 'sometimes' })).status).toBe(400);
+});
+
+test('a handler’s caller has the type that the access admits', () => {
+  const base = { id: 'x', tag: 'Operations', summary: 'X', ok: [200, Type.String()] } as const;
+  const api = new Elysia()
+    .use(guard(service.app))
+    .get('/tenant', async ({ caller }) => ok(caller.tenant.id), route({ ...base, access: 'tenant' }))
+    // @ts-expect-error a platform credential may have no tenant
+    .get('/any', async ({ caller }) => ok(caller.tenant.id), route({ ...base, access: 'any' }))
+    // @ts-expect-error the route answers a text
+    .get('/number', async () => ok(7), route({ ...base, access: 'tenant' }));
+  expect(api.routes.map(({ path }) => path)).toEqual(['/tenant', '/any', '/number']);
 });

@@ -1,5 +1,5 @@
-// A member of a request body that a route does not know is refused, not ignored: a misspelt `expiresAt` must not make a
-// key that never expires. Contract: decisions#keys.
+// An unknown member of a request body is a 400, not ignored: a misspelt `expiresAt` must not create a key that never
+// expires. Contract: decisions#keys.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { sql } from '../src/runtime/sql.ts';
 import { adminKey } from './support/credentials.ts';
@@ -10,7 +10,7 @@ const PASSWORD = 'correct horse battery';
 let service: TestService;
 let owner: Client;
 let operator: Client;
-/** What the paths and bodies of the table name. */
+/** The ids that the table's paths and bodies use. */
 const ids = { slug: '', role: '', api: '', publicKey: '', user: '', secret: '', subscription: '' };
 beforeAll(async () => {
   service = await startService({ WEBHOOK_ALLOWED_CIDRS: '127.0.0.1/32' });
@@ -49,7 +49,7 @@ const subscription = (): Json => ({
 });
 const bot = (): Json => ({ name: `bot-${++count}`, tenantSlug: ids.slug });
 
-/** Each route with a body that it takes, whole: every member that the contract names. */
+/** Each route with a valid body that has every member of the contract. */
 const ROUTES: [what: string, by: () => Client, method: string, path: () => string, body: () => Json][] = [
   ['an owner key', () => owner, 'POST', () => '/api/keys', () => ({ label: 'l', expiresAt: '2999-01-01T00:00:00Z' })],
   [
@@ -155,7 +155,7 @@ const ROUTES: [what: string, by: () => Client, method: string, path: () => strin
 
 const pathsOf = ({ body }: Json): string[] => body.error.details.map(({ path }: Json) => path);
 
-describe('a body with members that the route does not know is a 400 that names each of them', () => {
+describe('a body with unknown members is a 400 that names each of them', () => {
   test.each(ROUTES)('%s', async (_, by, method, path, body) => {
     const refused = await by().request(method, path(), { ...body(), expireAt: '2030-01-01', tenantID: null });
     expect([refused.status, refused.body.error?.code], refused.text).toEqual([400, 'VALIDATION_ERROR']);
@@ -164,7 +164,7 @@ describe('a body with members that the route does not know is a 400 that names e
     expect(taken.status, taken.text).toBeLessThan(300);
   });
 
-  test('together with what is wrong besides', async () => {
+  test('together with the other faults', async () => {
     const refused = await owner.post('/api/keys', { lable: 'program', expiresAt: 'soon' });
     expect(pathsOf(refused).sort()).toEqual(['expiresAt', 'lable', 'label'].sort());
     const misspelt = await owner.post('/api/users', { ...user(), role: 7, pasword: PASSWORD });
@@ -187,7 +187,7 @@ test('a bot’s permissions that are not under `entities` are a 400, not a bot w
   expect([refused.status, pathsOf(refused)]).toEqual([400, ['permissions.orders']]);
 });
 
-test('the API document says of each of these bodies that it takes no other members', async () => {
+test('the API document states that these bodies take no other members', async () => {
   const document = (await service.anonymous.get('/swagger/json')).body;
   const isClosed = ([, , method, path]: (typeof ROUTES)[number]): [string, unknown] => {
     const template = path()
