@@ -5,6 +5,7 @@
 import { type Static, type TObject, type TSchema, type TUnsafe, Type } from '@sinclair/typebox';
 import type { Access, PlatformAccess, TenantAccess } from '../access/route-access.ts';
 import type { ErrorCode, STATUS_BY_CODE } from '../errors.ts';
+import { queryConversion } from './parameters.ts';
 import type { Envelope, Failure } from './reply.ts';
 
 /** Request headers with a meaning of their own; the document describes them. */
@@ -79,7 +80,7 @@ export function route<
   return {
     ...(access === 'open' ? {} : isTenantAccess(access) ? { tenant: access } : { platform: access }),
     ...(body === undefined ? {} : { json: true, body: ANY_BODY }),
-    ...(query === undefined ? {} : { query }),
+    ...(query === undefined ? {} : { query, transform: queryConversion(query) ?? [] }),
     ...(access === 'open' && params !== undefined ? { params: PATH_TEXTS } : {}),
     detail: {
       operationId: id,
