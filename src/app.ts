@@ -27,7 +27,7 @@ export interface App {
   isReady: boolean;
 }
 
-/** Opens database and broker and migrates the platform schema. `databaseUrl` is the real or the embedded one. */
+/** Opens the database and the broker and migrates the platform schema. `databaseUrl` may be the embedded database's. */
 export async function createApp(config: Config, databaseUrl: string, log: Log): Promise<App> {
   const db = openDatabase({ url: databaseUrl, log });
   const broker = config.redisUrl === null ? new MemoryBroker(log) : new RedisBroker(config.redisUrl, 'svc:', log);

@@ -1,5 +1,5 @@
 // The environment variables: name, parser, default. Read once at start; all faults are reported together
-// and stop the start. A `.env` file in the working directory is read too; the environment takes precedence.
+// and prevent the start. A `.env` file in the working directory is read too; the environment takes precedence.
 // Contract: decisions#configuration.
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -74,7 +74,7 @@ class Reader {
   }
 
   url(name: string, schemes: readonly string[]): string | null {
-    return this.read<string | null>(name, null, `a URL starting ${schemes.join(' or ')}`, (text) =>
+    return this.read<string | null>(name, null, `a URL starting with ${schemes.join(' or ')}`, (text) =>
       URL.canParse(text) && schemes.some((scheme) => text.startsWith(scheme)) ? text : undefined,
     );
   }
@@ -91,7 +91,7 @@ class Reader {
   }
 }
 
-/** Values that may contain secrets are never repeated, not even malformed ones. */
+/** Values that may contain secrets are never shown, not even malformed ones. */
 function describe(name: string, text: string): string {
   return /SECRET|TOKEN|_URL$/.test(name) ? 'the value' : JSON.stringify(text);
 }
@@ -184,7 +184,7 @@ function trimSlash(url: string | null): string | null {
   return url === null ? null : url.replace(/\/+$/, '');
 }
 
-/** Rules across variables. With a real database, secrets are required and not generated. */
+/** Checks that involve several variables. With a real database, secrets are required and not generated. */
 function checkTogether(config: Config, reader: Reader): void {
   const { faults } = reader;
   const isValid = (name: string): boolean => !faults.some((fault) => fault.startsWith(`${name}:`));

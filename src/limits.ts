@@ -4,14 +4,14 @@
 
 export const LIMITS = {
   list: { pageDefault: 1, limitDefault: 20, limitMax: 100, pageMax: 1_000_000_000, resolveDepthMax: 2, sortKeysMax: 5 },
-  /** Related records looked up for one answer, and their occurrences in it. */
+  /** Related records read for one response, and their occurrences in it. */
   resolve: { recordsMax: 1_000, occurrencesMax: 10_000 },
   bulk: { operationsMax: 1_000 },
   aggregate: { metricsMax: 20, groupByMax: 3, groupsMax: 10_000 },
   transfer: {
     batchRows: 500,
     batchBytesMax: 4_194_304,
-    /** Per process: an export holds a database connection for as long as its reader takes. */
+    /** Per process: an export holds a database connection until its client has read everything. */
     exportsPerTenant: 2,
     exportBatchRows: 1_000,
     errorsReported: 1_000,
@@ -35,7 +35,7 @@ export const LIMITS = {
   adminKey: { auditDefault: 100, auditMax: 500 },
   bot: { ttlS: 60 * 60, entitiesMax: 500 },
   password: { min: 10, max: 200 },
-  /** Sign-in: failures per account within the window lock it for `windowS`; attempts or registrations per client address. */
+  /** `failuresMax` failed sign-ins within `windowS` lock an account for `windowS`; `perAddress` is per client address. */
   attempts: { failuresMax: 5, windowS: 15 * 60, perAddress: 20, perAddressWindowS: 60 },
   login: { ttlS: 24 * 60 * 60 },
   developerToken: { daysDefault: 360, daysMax: 365 },
@@ -62,7 +62,7 @@ export const LIMITS = {
   },
   message: { nameMax: 50, subjectMax: 200, bodyMax: 65_536, listMax: 500 },
   events: { keptDays: 30, partitionsAheadDays: 3 },
-  /** WebSockets that have not sent `auth`, per process: of one client address, and in total. */
+  /** WebSockets that have not sent `auth`, per process: per client address, and in total. */
   socket: { waitingPerAddress: 2_000, waiting: 10_000 },
   webhook: {
     urlMax: 2_048,
@@ -72,7 +72,7 @@ export const LIMITS = {
     listMax: 500,
     /** Each change creates a delivery for every matching subscription. */
     subscriptionsMax: 1_000,
-    /** Read of a receiver's response at most, and 1xx responses accepted. */
+    /** Maximum read of a receiver's body and headers, and maximum number of 1xx responses. */
     answerBytes: 65_536,
     answerHeaderBytes: 16_384,
     informationalMax: 20,

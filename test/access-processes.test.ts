@@ -1,5 +1,5 @@
 // Rights and limits across two processes on one Postgres and one Redis: a right revoked in one is refused by the
-// other, and limits count the requests of both. Without Redis there is only one process, which then takes both parts.
+// other, and limits count the requests of both. Without Redis, one process is used for both.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import postgres from 'postgres';
 import { newAddress } from './support/addresses.ts';

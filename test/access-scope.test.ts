@@ -1,4 +1,4 @@
-// The restrictions of a role, tested on the operations: the same rule applies to all of them.
+// The restrictions of a role, tested on the operations, to all of which they apply.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
 import type { EntityRestriction, Operation } from '../src/access/rights.ts';
@@ -144,7 +144,7 @@ describe('hidden fields', () => {
 describe('row filters', () => {
   const MINE = { tasks: { rowFilter: 'owner = $currentUser.id' } };
 
-  test('a row outside the filter does not exist: lists, totals, search, single reads', async () => {
+  test('a row outside the filter is absent from lists, totals, search and single reads', async () => {
     const ids = await world();
     const caller = await callerWith(MINE);
     expect(await titles(caller)).toEqual(['alpha', 'beta']);
@@ -252,7 +252,7 @@ describe('relations to unreadable records', () => {
       JSON.stringify(unknown),
     );
     expect((await create(caller, { title: 'x', team: ids.red })).team).toBe(ids.red as string);
-    await update(caller, ids.mine2, { title: 'a target that stays is not asked for again' });
+    await update(caller, ids.mine2, { title: 'an unchanged target is not checked again' });
     await update(caller, ids.mine2, { title: 'beta', team: ids.blue });
   });
 });

@@ -37,7 +37,7 @@ describe('credentials', () => {
     expect(Object.keys(first).sort()).toEqual(['createdAt', 'expiresAt', 'id', 'key', 'keyPrefix', 'name', 'scopes']);
   });
 
-  test('after the first key, 401 when either credential is missing or invalid, 403 when the scope is', async () => {
+  test('after the first key, a missing or invalid credential gets 401, a missing scope 403', async () => {
     const reader = await create(['platform:read']);
     const writer = await create(['platform:write']);
     const tenant = await service.tenant();
@@ -65,11 +65,11 @@ describe('credentials', () => {
     }
   });
 
-  test('401 and 403 come before any problem of the body', async () => {
+  test('credentials are checked before the body', async () => {
     expect((await service.admin.post(PATH, 'no json')).status).toBe(401);
   });
 
-  test('an admin key is admitted to the platform endpoints of its scopes and to no tenant', async () => {
+  test('an admin key may use the platform endpoints of its scopes, but no tenant', async () => {
     const reader = clientOf(service.url, { 'x-admin-key': (await create(['platform:read'])).key });
     const manager = clientOf(service.url, { 'x-admin-key': (await create(['tenants:manage'])).key });
     const tenant = await service.tenant();
@@ -108,12 +108,12 @@ describe('keys', () => {
   });
 
   test.each<[string, Record<string, unknown>, string[]]>([
-    ['nothing', {}, ['name', 'scopes']],
+    ['an empty body', {}, ['name', 'scopes']],
     ['no scopes', { name: 'x', scopes: [] }, ['scopes']],
     ['an unknown scope', { name: 'x', scopes: ['platform:own'] }, ['scopes']],
-    ['a time past', { name: 'x', scopes: ['platform:read'], expiresAt: '2020-01-01T00:00:00Z' }, ['expiresAt']],
-    ['no time at all', { name: 'x', scopes: ['platform:read'], expiresAt: 'soon' }, ['expiresAt']],
-  ])('creation with %s: 400 that names it', async (_, body, paths) => {
+    ['a time in the past', { name: 'x', scopes: ['platform:read'], expiresAt: '2020-01-01T00:00:00Z' }, ['expiresAt']],
+    ['an invalid time', { name: 'x', scopes: ['platform:read'], expiresAt: 'soon' }, ['expiresAt']],
+  ])('creation with %s gets a 400 that names the fault', async (_, body, paths) => {
     const answer = await both.post(PATH, body);
     expect(answer.status).toBe(400);
     expect(answer.body.error.details.map(({ path }: Json) => path)).toEqual(paths);

@@ -39,7 +39,7 @@ afterAll(async () => service.stop());
 const aggregate = async (text: string): Promise<Json> => (await tenant.get(`${PATH}/aggregate?${text}`)).body;
 
 describe('aggregates', () => {
-  test('sums are exact: of decimals as text, of other numbers as numbers', async () => {
+  test('sums are exact; those of decimals are text, others numbers', async () => {
     const { data } = await aggregate('metrics=sum:price,sum:amount,sum:n,avg:n,avg:price&filters=status%20=%20"won"');
     expect(data.items).toEqual([
       {

@@ -1,4 +1,4 @@
-// What all answers have in common: the envelope, the statuses and the request id. Contract: decisions#answers.
+// The common parts of all answers: the envelope, the statuses and the request id. Contract: decisions#answers.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { attachRequestContext, hostOf } from '../src/access/request-context.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(async () => service.stop());
 
-test('a valid X-Request-Id is used, otherwise one is generated; it is echoed and repeated in error.requestId', async () => {
+test('a valid X-Request-Id is used, otherwise one is generated; header and error.requestId return it', async () => {
   for (const given of ['my.request_1-A', 'x'.repeat(128)]) {
     const answer = await tenant.get('/api/entities/none', { 'x-request-id': given });
     expect([answer.headers.get('x-request-id'), answer.body.error.requestId]).toEqual([given, given]);
@@ -29,7 +29,7 @@ test('a valid X-Request-Id is used, otherwise one is generated; it is echoed and
   expect((await tenant.get('/api/entities')).headers.get('x-request-id')).toMatch(UUID_V7);
 });
 
-test('a create answers 201, other operations 200, a delete the id; every answer is the envelope', async () => {
+test('a create answers 201, other operations 200; a delete answers the id; every answer has the envelope', async () => {
   const made = await tenant.post(PATH, { title: 'one' });
   expect([made.status, made.body.success]).toEqual([201, true]);
   const { id } = made.body.data;

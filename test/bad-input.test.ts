@@ -44,7 +44,7 @@ afterAll(async () => service.stop());
 const LEAKS =
   /\bselect \w+,|insert into|update platform|\bfrom "|pg_|syntax error|entity_records|"t_[0-9a-f]{32}|\br_[0-9a-f]{32}|\.ts:\d+|node_modules|ECONN|PostgresError/i;
 
-/** An answer or a 4xx; never an internal failure, and no internals in the text. */
+/** No 5xx, and no internals in the text of a 4xx. */
 function expectSane(what: string, { status, text }: Answer): void {
   const isSane = status < 500 && !(status >= 400 && LEAKS.test(text.replaceAll(what, '')));
   expect([what.slice(0, 80), isSane ? 'sane' : `${status} ${text.slice(0, 300)}`]).toEqual([what.slice(0, 80), 'sane']);
@@ -416,7 +416,7 @@ describe('bodies', () => {
     expect(answers.filter(([, status]) => status !== 404)).toEqual([]);
   });
 
-  test('dangerous and duplicate names are a 400', async () => {
+  test('duplicate names and names of the prototype are a 400', async () => {
     for (const body of [
       '{"__proto__":{"title":"x"}}',
       '{"blob":{"__proto__":{"a":1}}}',
@@ -560,7 +560,7 @@ describe('expensive requests', () => {
   });
 });
 
-/** Sends bytes on a new socket and returns what it receives until the socket closes or, with `silentMs`, is silent that long. */
+/** Sends bytes on a new socket; resolves to everything received until it closes or was silent for `silentMs` (0: no limit). */
 function raw(bytes: string | Buffer, silentMs = 0): Promise<string> {
   const { hostname, port } = new URL(service.url);
   return new Promise((resolve, reject) => {
@@ -578,7 +578,7 @@ function raw(bytes: string | Buffer, silentMs = 0): Promise<string> {
   });
 }
 
-describe('nonsense on the wire', () => {
+describe('malformed HTTP', () => {
   test('no sequence of bytes causes a 500 or stops the service', async () => {
     const auth = `X-API-Key: ${tenant.key}\r\n`;
     const head = (line: string, headers = '') => `${line}\r\nHost: x\r\n${auth}${headers}`;
@@ -644,7 +644,7 @@ describe('nonsense on the wire', () => {
     expect((await tenant.get(`${path}/${id}`)).status).toBe(200);
   });
 
-  test('two different tenant headers of one name are a 400, and two credentials a 401', async () => {
+  test('contradictory tenant headers are a 400, and two credentials a 401', async () => {
     const send = (headers: string) => raw(`GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${headers}\r\n`);
     const auth = `X-API-Key: ${tenant.key}\r\n`;
     const status = (answer: string) => Number(answer.slice(9, 12));

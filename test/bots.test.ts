@@ -39,7 +39,7 @@ describe('registration', () => {
     expect(service.logged.join('\n')).not.toContain(bot.secret);
   });
 
-  test('a name is unique in its tenant only', async () => {
+  test('a bot name is unique within its tenant', async () => {
     const [one, other] = [await service.tenant(), await service.tenant()];
     await register(one);
     const again = await one.post('/api/auth/bots/register', { name: 'agent', tenantSlug: one.slug });
@@ -62,8 +62,8 @@ describe('registration', () => {
       { permissions: { entities: { orders: ['read', 'read'] } } },
       ['permissions.entities.orders'],
     ],
-    ['several faults', { name: 1, permissions: { entities: [] } }, ['name', 'permissions.entities']],
-  ])('%s is refused with 400 that names it', async (_, input, paths) => {
+    ['several faults at once', { name: 1, permissions: { entities: [] } }, ['name', 'permissions.entities']],
+  ])('%s gets a 400 that names the fault', async (_, input, paths) => {
     const tenant = await newTenant();
     const answer = await tenant.post('/api/auth/bots/register', { name: 'agent', tenantSlug: tenant.slug, ...input });
     expect(answer.status, answer.text).toBe(400);
@@ -173,7 +173,7 @@ describe('revocation and reset', () => {
     expect((await identify(tenant, 'agent', reset.body.data.secret)).status).toBe(200);
   });
 
-  test('the bots of another tenant are 404', async () => {
+  test('a bot of another tenant is a 404', async () => {
     const [one, other] = [await service.tenant(), await service.tenant()];
     const { id } = await register(one);
     for (const action of ['revoke', 'reset-secret']) {

@@ -1,5 +1,5 @@
-// The broker contract on both implementations, Redis (where a server is installed) and memory; then what only
-// Redis can do: crash, hang, return empty.
+// The broker contract on both implementations, Redis (where a server is installed) and memory; then crashes and
+// hangs of Redis.
 import { afterAll, afterEach, describe, expect, test } from 'bun:test';
 
 import type { Broker } from '../src/runtime/broker/broker.ts';
@@ -51,7 +51,7 @@ async function retryWhileDown<T>(call: () => Promise<T>, ms = 10_000): Promise<T
 
 /**
  * Runs a scenario under new keys until its check passes. Prefetched hits live for 50 ms by the clocks of the process and
- * of Redis: a longer stall of either on this machine makes them count as given back too early or too late.
+ * of Redis: a longer stall of either on this machine makes them count as returned too early or too late.
  */
 async function retryOnStalls(scenario: (key: string) => Promise<() => void>, rounds = 30): Promise<void> {
   for (let round = 1; ; round++) {
@@ -300,7 +300,7 @@ function describeRedis(server: PrivateRedis): void {
       expect(await Promise.all(asked)).toMatchObject([undefined, 0, [{ fields: { n: '1' } }]]);
     });
 
-    test('of concurrent hits from several processes exactly the quota is admitted, each with its own count', async () => {
+    test('exactly the quota of concurrent hits from several processes is admitted, each with its own count', async () => {
       const several = [broker(server.url, 'pair:'), broker(server.url, 'pair:'), broker(server.url, 'pair:')];
       const distinct = Array.from({ length: 60 }, (_, i) => i + 1);
       await retryOnStalls(async (key) => {
@@ -330,7 +330,7 @@ function describeRedis(server: PrivateRedis): void {
       });
     });
 
-    test('hits prefetched in a window that has ended are not given back to the next', async () => {
+    test('hits prefetched in a window that has ended are not returned to the next', async () => {
       const [one, two] = [broker(server.url, 'pair:'), broker(server.url, 'pair:')];
       const windows = [{ key: 'short', windowMs: 30, quota: 1_000 }];
       for (let i = 0; i < 5; i++) await one.countAll(windows);

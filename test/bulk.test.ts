@@ -1,4 +1,4 @@
-// Many operations in one request, through HTTP; what confines a role, asked of the operation itself.
+// Many operations in one request, over HTTP; the restrictions of a role, on the operation itself.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
 import { bulkEach } from '../src/records/batch/bulk.ts';
@@ -26,7 +26,7 @@ const create = (data: Json) => ({ op: 'create', data });
 const countOf = async (path: string): Promise<number> => (await tenant.get(path)).body.data.total;
 
 describe('bulk, all or nothing', () => {
-  test('operations of every kind take effect in their order, and each has its result', async () => {
+  test('operations of every kind take effect in order, and each has its result', async () => {
     const { path } = await entity();
     const first = await tenant.post(`${path}/bulk`, {
       operations: [create({ code: 'a' }), create({ code: 'b', n: 1 })],
@@ -53,7 +53,7 @@ describe('bulk, all or nothing', () => {
     expect(await countOf(path)).toBe(2);
   });
 
-  test('one that fails undoes all, and the 400 names every operation at fault', async () => {
+  test('one faulty operation rolls all back, and the 400 names every faulty one', async () => {
     const { path } = await entity();
     await tenant.post(path, { code: 'taken' });
     const faulty = await tenant.post(`${path}/bulk`, {
@@ -79,7 +79,7 @@ describe('bulk, all or nothing', () => {
     expect(await countOf(path)).toBe(1);
   });
 
-  test('a value that an earlier operation sets free may be used by a later one', async () => {
+  test('a unique value that an operation frees may be used by a later one', async () => {
     const { path } = await entity();
     const made = await tenant.post(`${path}/bulk`, { operations: [create({ code: 'p' }), create({ code: 'q' })] });
     const [p, q] = made.body.data.results.map(({ id }: Json) => id);
@@ -93,7 +93,7 @@ describe('bulk, all or nothing', () => {
     expect((await tenant.get(`${path}?sort=code`)).body.data.items.map(({ code }: Json) => code)).toEqual(['q', 'r']);
   });
 
-  test('a thousand creations are one request, and one more is refused', async () => {
+  test('a request may contain 1,000 operations, and no more', async () => {
     const { path } = await entity();
     const operations = Array.from({ length: 1_001 }, (_, i) => create({ code: `c${i}`, n: i }));
     expect((await tenant.post(`${path}/bulk`, { operations })).status).toBe(400);
@@ -127,7 +127,7 @@ describe('bulk, all or nothing', () => {
     expect((await tenant.post('/api/entities/none/records/bulk', { operations: [create({})] })).status).toBe(404);
   });
 
-  test('an Idempotency-Key makes a repetition answer as the first did', async () => {
+  test('a repetition with the same Idempotency-Key gets the first answer', async () => {
     const { path } = await entity();
     const body = { operations: [create({ code: 'once' })] };
     const first = await tenant.post(`${path}/bulk`, body, { 'idempotency-key': 'k1' });
@@ -139,7 +139,7 @@ describe('bulk, all or nothing', () => {
     expect(await countOf(path)).toBe(1);
   });
 
-  test('requests that change the same records at once all succeed', async () => {
+  test('concurrent requests that change the same records all succeed', async () => {
     const { path } = await entity();
     const operations = Array.from({ length: 20 }, (_, i) => create({ code: `k${i}` }));
     const made = await tenant.post(`${path}/bulk`, { operations });
@@ -157,8 +157,8 @@ describe('bulk, all or nothing', () => {
   });
 });
 
-describe('bulk, each operation for itself', () => {
-  test('what can be done is done, and the rest has its error', async () => {
+describe('bulk with atomic: false', () => {
+  test('valid operations take effect, and the others have their errors', async () => {
     const { path } = await entity();
     const { id } = (await tenant.post(path, { code: 'taken' })).body.data;
     const answer = await tenant.post(`${path}/bulk`, {
@@ -187,7 +187,7 @@ describe('bulk, each operation for itself', () => {
     expect((await tenant.get(`${path}/${id}`)).body.data).toMatchObject({ code: 'taken', n: 1 });
   });
 
-  test('one that lacks its id or its data has its error, one without a kind refuses the request', async () => {
+  test('a missing id or missing data fails one operation, an unknown op the whole request', async () => {
     const { path } = await entity();
     const operations = [create({ code: 'one' }), { op: 'update', data: { n: 1 } }, { op: 'delete' }, { op: 'create' }];
     const { body } = await tenant.post(`${path}/bulk`, { atomic: false, operations });
@@ -204,7 +204,7 @@ describe('bulk, each operation for itself', () => {
     expect(await countOf(path)).toBe(1);
   });
 
-  test('permissions, hidden fields and row filters hold for each operation', async () => {
+  test('permissions, hidden fields and row filters apply to each operation', async () => {
     const { name, path } = await entity();
     const mine = (await tenant.post(path, { code: 'mine', n: 1 })).body.data.id;
     const theirs = (await tenant.post(path, { code: 'theirs', n: 100 })).body.data.id;
@@ -232,7 +232,7 @@ describe('bulk, each operation for itself', () => {
   });
 });
 
-/** A caller that may not delete, does not see `code`, and has the rows with n below 10. */
+/** A caller that may not delete, and sees neither `code` nor rows with n of 10 or more. */
 const confined = (entityName: string): Promise<TenantCaller> =>
   userCaller(service, tenant, {
     isUnlimited: false,

@@ -42,7 +42,7 @@ describe('citations of the contract', () => {
     expect(former.map(({ where, text }) => `${where}: ${text}`)).toEqual([]);
   });
 
-  test('are found at all, on both pages', () => {
+  test('exist for both pages', () => {
     for (const name of PAGES.keys()) {
       expect(comments.filter(({ text }) => text.includes(`Contract: ${name}#`)).length).toBeGreaterThan(20);
     }

@@ -19,7 +19,7 @@ function faultsOf(env: Record<string, string>): readonly string[] {
 }
 
 describe('defaults', () => {
-  test('an empty environment is an embedded start on 127.0.0.1:3000 with the demo', () => {
+  test('an empty environment means 127.0.0.1:3000, the embedded database and the demo', () => {
     expect(readConfig({})).toMatchObject({
       host: '127.0.0.1',
       port: 3000,
@@ -61,10 +61,10 @@ describe('faults', () => {
     ['PORT', '70000', 'a whole number from 0 to 65535'],
     ['PORT', '3000x', 'a whole number from 0 to 65535'],
     ['HOST', 'a b', 'a host name or address'],
-    ['DATABASE_URL', 'mysql://h/db', 'a URL starting postgres:// or postgresql://'],
-    ['REDIS_URL', 'http://h', 'a URL starting redis:// or rediss://'],
-    ['APP_URL', 'example.com', 'a URL starting http:// or https://'],
-    ['SMTP_URL', 'mail.example', 'a URL starting smtp:// or smtps://'],
+    ['DATABASE_URL', 'mysql://h/db', 'a URL starting with postgres:// or postgresql://'],
+    ['REDIS_URL', 'http://h', 'a URL starting with redis:// or rediss://'],
+    ['APP_URL', 'example.com', 'a URL starting with http:// or https://'],
+    ['SMTP_URL', 'mail.example', 'a URL starting with smtp:// or smtps://'],
     ['DEMO', 'yes', '0 or 1'],
     ['WORKERS', '0', 'a whole number from 1 to 64'],
     ['LOG_LEVEL', 'loud', 'debug, info, warn or error'],

@@ -1,4 +1,4 @@
-// The API document and its page: complete, exact, compressed, and without other hosts.
+// The API document and its page: complete, exact, compressed, and independent of other hosts.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { Type } from '@sinclair/typebox';

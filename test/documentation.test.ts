@@ -1,5 +1,5 @@
 // Runs what README and docs/ tell readers to run: every `sh` block, in order, in one shell per page, against one started
-// service on its embedded defaults. A block may state what happens: `# => text` is printed (`...` stands for anything), and
+// service on its embedded defaults. A block may state what happens: `# => text` is printed (`...` matches any text), and
 // `# 403 FORBIDDEN` is an error answer; any other error answer fails. A code block whose first line is a comment with a
 // file name is saved under that name. All links and anchors resolve, and the tables of reference/ match the sources.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
@@ -42,7 +42,7 @@ beforeAll(async () => {
 
 afterAll(endAll);
 
-describe('every sh block runs, and does what it states', () => {
+describe('every sh block runs with the stated results', () => {
   for (const path of RUNNABLE.map(({ path }) => path)) {
     test(path, async () => {
       const { blocks } = page(path);
@@ -69,7 +69,7 @@ describe('links', () => {
     expect(broken).toEqual([]);
   });
 
-  test('lead from README to every page of docs/, over others at most', () => {
+  test('lead from README to every page of docs/, directly or through other pages', () => {
     const seen = new Set<string>();
     const visit = (path: string): void => {
       if (seen.has(path) || !path.endsWith('.md')) return;

@@ -1,5 +1,5 @@
-// The embedded database through the normal client: what the service relies on of a real server, the same
-// faults, and data that survives the process.
+// The embedded database through the usual client: the features of a real server that the service relies on,
+// network faults, and data that survives the process.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -96,7 +96,7 @@ test('a stream blocks no other connection', async () => {
 test('slow work in the database does not block the thread that serves requests', async () => {
   const slow = sql`select count(*) from generate_series(1, 700000) n where n::text like '%7%'`;
   // The longest stall of this thread, relative to the duration of the work.
-  const heldUp = async (): Promise<number> => {
+  const stalled = async (): Promise<number> => {
     let longest = 0;
     let tickedAt = performance.now();
     const tick = (): void => {
@@ -109,7 +109,7 @@ test('slow work in the database does not block the thread that serves requests',
     tick();
     return longest / tookMs;
   };
-  expect(await fastest(0.5, heldUp)).toBeLessThan(0.5);
+  expect(await fastest(0.5, stalled)).toBeLessThan(0.5);
 });
 
 test('a wrong password is rejected', async () => {

@@ -247,7 +247,7 @@ describe('changing a field', () => {
     ['pattern', { type: 'text' }, ['ab', 'cd'], { pattern: '^a' }, 'pattern', 1],
     ['options', { type: 'select', options: ['a', 'b', 'c'] }, ['a', 'b', 'b'], { options: ['a', 'c'] }, 'options', 2],
     [
-      'options of several',
+      'options of a multiselect',
       { type: 'multiselect', options: ['a', 'b'] },
       [['a', 'b'], ['a']],
       { options: ['a'] },
@@ -255,11 +255,11 @@ describe('changing a field', () => {
       1,
     ],
     ['type', { type: 'text' }, ['1', 'one', '007'], { type: 'integer' }, 'type', 2],
-    ['type within one form', { type: 'text' }, ['a@b.de', 'no'], { type: 'email' }, 'type', 1],
+    ['type stored in the same form', { type: 'text' }, ['a@b.de', 'no'], { type: 'email' }, 'type', 1],
     ['indexed', { type: 'text' }, ['x'.repeat(641), 'y'], { indexed: true }, 'indexed', 1],
   ];
   test.each(refusals)(
-    'what stored records break is refused with 409 and the count, and nothing changes: %s',
+    'a definition that stored records violate gets 409 with their number, and nothing changes: %s',
     async (_, definition, values, to, path, count) => {
       const name = await entity({ key: 'f', ...definition });
       for (const f of values) await record(name, { f });
@@ -366,7 +366,7 @@ describe('changing a field', () => {
     expect((await tenant.get(`/api/entities/${name}/records?filters=f>9`)).body.data.total).toBe(2);
   });
 
-  test('values that become equal in a unique field prevent retyping, with their count', async () => {
+  test('values of a unique field that would become equal prevent retyping, and are counted', async () => {
     const name = await entity({ key: 'f', type: 'text', unique: true });
     for (const f of ['1', '1.0', '2']) await record(name, { f });
     const refused = await change(name, 'f', { type: 'number' });

@@ -99,11 +99,11 @@ test.each<[string, Record<string, unknown>]>([
   [`code = ${ID.toUpperCase()}`, { code: ID }],
   ['createdBy is null and updatedBy contains É and createdAt < 2026-11-21', {}],
   ['status = "no such option" or extra is null', {}],
-])('%s holds for a record that fits it', (text, values) => {
+])('%s is true for a matching record', (text, values) => {
   expect(holds(text, values)).toBe(true);
 });
 
-test('a comparison with null is false, != with a value is true, and NOT is plain negation', () => {
+test('a comparison of null is false, except != with a value; NOT is plain negation', () => {
   expect(holds('age = 1')).toBe(false);
   expect(holds('age != 1')).toBe(true);
   expect(holds('NOT age < 1')).toBe(true);
@@ -204,7 +204,7 @@ test('filter.{key} is key = "value"', () => {
     expect(() => equals(key, value, names)).toThrow(ServiceError);
 });
 
-test('every text is an expression or a VALIDATION_ERROR, within 5 ms', async () => {
+test('every text either parses or is a VALIDATION_ERROR, within 5 ms', async () => {
   const pieces = [
     'name',
     'age',

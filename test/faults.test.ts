@@ -8,14 +8,14 @@ import { ROOT } from './support/source.ts';
 
 /** Three kills, and each other fault once. A delivery that a killed process had in flight waits for its lease to expire. */
 const FAULTS = '--kills 3 --redis 1 --postgres 1 --backends 1 --outage 1'.split(' ');
-const ENDS_MS = 300_000;
+const TIMEOUT_MS = 300_000;
 
 function runFaults(): Promise<{ code: number; said: string; errors: string }> {
   return new Promise((resolve) => {
     const child = execFile(
       process.execPath,
       ['--no-env-file', 'scripts/fault/main.ts', ...FAULTS],
-      { cwd: ROOT, timeout: ENDS_MS },
+      { cwd: ROOT, timeout: TIMEOUT_MS },
       (_, said, errors) => resolve({ code: child.exitCode ?? -1, said, errors }),
     );
   });
@@ -36,6 +36,6 @@ if (process.env.DATABASE_URL && process.env.REDIS_URL) {
       expect(verdict.streams.sse.received).toBeGreaterThan(0);
       expect(code).toBe(0);
     },
-    ENDS_MS,
+    TIMEOUT_MS,
   );
 }

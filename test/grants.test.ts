@@ -55,7 +55,7 @@ describe('deleting a role', () => {
     for (const outcome of outcomes) expect(['201 409', '400 200']).toContain(outcome);
   });
 
-  test('while a platform key is issued with it and its API drops it: the key keeps it, or is not issued', async () => {
+  test('while its API drops it and a key is issued for it: the key is not issued, or the role is kept', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const name = `role${round}`;
       await role(name);
@@ -73,7 +73,7 @@ describe('deleting a role', () => {
 });
 
 describe('the grants on an entity', () => {
-  test('are revoked with it in roles, platform APIs and bots: a new entity of that name starts without any', async () => {
+  test('are revoked with it in roles, platform APIs and bots: a new entity of that name has none', async () => {
     const entity = { name: 'papers', fields: [{ key: 'title', type: 'text' }] };
     await tenant.post('/api/entities', entity);
     await tenant.post('/api/views', {

@@ -20,7 +20,7 @@ import { startService, type TestService, type TestTenant } from './support/servi
 import { connectEvents, subscribeSocket, until } from './support/streams.ts';
 import { fastest } from './support/timing.ts';
 
-/** 1,000 on request; fewer show the same. */
+/** Set DROPS=1000 for a longer run. */
 const DROPS = Number(process.env.DROPS ?? 200);
 const MEMORY = 32 * 1_048_576;
 const RECORDS = '/api/entities/articles/records';
@@ -136,7 +136,7 @@ describe('event streams', () => {
   });
 });
 
-/** Opens a stream and drops it: before the answer, within it, or some events later. */
+/** Opens a stream and drops it: before the answer, during it, or some events later. */
 async function drop(tenant: TestTenant): Promise<void> {
   const headers = { Authorization: `Bearer ${tenant.key}` };
   const stream = await rawGet(service.url, `/api/v1/tenants/${tenant.slug}/events/stream`, headers);
@@ -205,7 +205,7 @@ describe('sockets', () => {
     await leasesReleased();
   });
 
-  test('queued messages are bounded in bytes too, and handled ones make room', async () => {
+  test('queued messages are bounded in bytes too, and handled ones no longer count', async () => {
     const { promise: handled, resolve: handle } = Promise.withResolvers<void>();
     const closed: number[] = [];
     const handler = {

@@ -1,6 +1,6 @@
 // Receivers with a bad certificate: the attempt fails and nothing of the record is sent. Receivers with a compressed
 // answer: it is not decompressed. Slow and broken receivers are in webhook-delivery. The test's certificate authority
-// is trusted here, so that each bad certificate has one fault only. Contract: decisions#webhook-requests.
+// is trusted here, so that each bad certificate has exactly one fault. Contract: decisions#webhook-requests.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import type { AddressInfo, Server, Socket } from 'node:net';
@@ -132,7 +132,7 @@ describe('a compressed answer is not decompressed', () => {
     },
   );
 
-  test('so a bomb of a gigabyte takes no memory, and its status counts', async () => {
+  test('so a gzip bomb of a gigabyte takes little memory, and its status counts', async () => {
     // Concatenated gzip members are valid gzip.
     const piece = gzipSync(new Uint8Array(1_048_576));
     const gigabyte = Buffer.concat(Array<Uint8Array>(1_024).fill(piece));

@@ -1,5 +1,5 @@
-// Attacks by tenants and invited persons: invitations accepted while something ends them, limits evaded by a
-// suspension, secrets searched for in the audit of admin keys.
+// Attacks by tenants and invited persons: invitations accepted while they are revoked, attempts to evade limits,
+// and secrets in the audit of admin keys.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { sql } from '../src/runtime/sql.ts';
 import { newAddress } from './support/addresses.ts';
@@ -119,7 +119,7 @@ describe('an invitation that is accepted while', () => {
   });
 });
 
-/** An invitation of a tenant that has been suspended since. */
+/** An invitation whose tenant is suspended after its creation. */
 async function invitedBefore(tenant: TestTenant): Promise<string> {
   await setStatus(tenant, 'active');
   const token = await invite(tenant);
@@ -202,7 +202,7 @@ describe('the audit of admin keys', () => {
     }
   });
 
-  test('stores method, path and address of a request, but no query, no token in the path and no headers', async () => {
+  test('stores method, path and address of a request, but no query, headers or token in the path', async () => {
     const key = await adminKey(service, ['platform:read', 'platform:write', 'tenants:manage']);
     const both = service.admin.with({ 'x-admin-key': key });
     const [{ id }] = (await both.get(KEYS)).body.data;

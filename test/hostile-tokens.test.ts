@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newAddress } from './support/addresses.ts';
 import { addRole, adminSession, bearer, botToken, publicKey, userToken } from './support/credentials.ts';
-import { claimsOf, forgeries, signerWith, soundClaims } from './support/forged-tokens.ts';
+import { claimsOf, forgeries, signerWith, validClaims } from './support/forged-tokens.ts';
 import { type Json, SECRETS, startService, type TestService, type TestTenant } from './support/service.ts';
 import { type EventStream, openEvents, openSocket } from './support/streams.ts';
 
@@ -20,7 +20,7 @@ beforeAll(async () => {
   tenant = await service.tenant();
   await tenant.post('/api/entities', { name: 'articles', fields: [{ key: 'title', type: 'text' }] });
   const { sub } = claimsOf(await botToken(service, tenant, { articles: ['read'] }));
-  bot = soundClaims('bot', sub, tenant.id);
+  bot = validClaims('bot', sub, tenant.id);
   forged = forgeries(JWT_SECRET, bot, 'bot');
 });
 afterAll(() => service.stop());
@@ -29,7 +29,7 @@ const good = (): string => signerWith(JWT_SECRET, 'bot')(bot);
 const whoami = async (token: string): Promise<number> => (await bearer(service, token).get('/api/auth/whoami')).status;
 
 /** The status of a request for the stream, which is closed if it was opened. */
-async function knock(query: string, headers: Record<string, string>): Promise<number> {
+async function streamStatus(query: string, headers: Record<string, string>): Promise<number> {
   const stream: EventStream = await openEvents(service.url, tenant.slug, '', query, headers);
   stream.close();
   return stream.status;
@@ -40,13 +40,13 @@ describe('a token that is forged, of another kind, malformed or expired', () => 
     expect(await whoami(good())).toBe(200);
     const taken: string[] = [];
     for (const [name, token] of Object.entries(forged)) {
-      const statuses = [await whoami(token), await knock('', { authorization: `Bearer ${token}` })];
+      const statuses = [await whoami(token), await streamStatus('', { authorization: `Bearer ${token}` })];
       if (statuses.some((status) => status !== 401)) taken.push(`${name}: ${statuses}`);
     }
     expect(taken).toEqual([]);
   });
 
-  test('gets auth_error from the WebSocket, which a valid one can still open afterwards', async () => {
+  test('gets auth_error from the WebSocket, which still accepts a valid one afterwards', async () => {
     const socket = await openSocket(service.url);
     const taken: string[] = [];
     for (const [name, token] of Object.entries(forged)) {
@@ -64,10 +64,10 @@ describe('a valid credential in the wrong place', () => {
   test('is ignored in the query of the event stream: 401', async () => {
     for (const value of [tenant.key, good()]) {
       for (const name of ['token', 'access_token', 'api_key', 'apiKey', 'x-api-key', 'authorization', 'key']) {
-        expect([name, await knock(`?${name}=${value}`, {})]).toEqual([name, 401]);
+        expect([name, await streamStatus(`?${name}=${value}`, {})]).toEqual([name, 401]);
       }
     }
-    expect(await knock('', { cookie: `token=${tenant.key}; authorization=Bearer ${tenant.key}` })).toBe(401);
+    expect(await streamStatus('', { cookie: `token=${tenant.key}; authorization=Bearer ${tenant.key}` })).toBe(401);
   });
 
   test('does not open the event stream as a token, session or public key: 403', async () => {
@@ -79,10 +79,10 @@ describe('a valid credential in the wrong place', () => {
       await adminSession(service, tenant),
       await publicKey(service, tenant, role.id),
     ];
-    for (const token of tokens) expect(await knock('', { authorization: `Bearer ${token}` })).toBe(403);
+    for (const token of tokens) expect(await streamStatus('', { authorization: `Bearer ${token}` })).toBe(403);
   });
 
-  test('is not accepted in the header of another kind: 401', async () => {
+  test('is not accepted in the header of another kind of credential: 401', async () => {
     for (const token of [good(), await userToken(service, tenant, 'owner')]) {
       for (const header of ['x-api-key', 'x-public-key', 'x-anon-key', 'x-admin-key', 'x-admin-secret']) {
         const status = (await service.anonymous.get('/api/auth/whoami', { [header]: token })).status;
@@ -111,7 +111,7 @@ describe('a valid credential in the wrong place', () => {
   });
 });
 
-describe('a token whose subject no longer exists', () => {
+describe('a token whose subject was deleted or changed', () => {
   test('is invalid in a new tenant with the slug of the deleted one', async () => {
     const first = await service.tenant();
     const tokens = [await userToken(service, first, 'owner'), await botToken(service, first, {}), first.key];

@@ -72,7 +72,7 @@ describe('imports', () => {
     expect(cycles(new Map(house.map((source) => [source.path, relativeImports(source)])))).toEqual([]);
   });
 
-  test('packages are the declared dependencies or node: modules', () => {
+  test('src imports only declared dependencies and node: modules', () => {
     const declared = Object.keys(JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')).dependencies);
     const foreign = sources.flatMap((source) =>
       source.imports

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newAddress } from './support/addresses.ts';
-import { claimsOf, forgeries, signerWith, soundClaims } from './support/forged-tokens.ts';
+import { claimsOf, forgeries, signerWith, validClaims } from './support/forged-tokens.ts';
 import { mailedToken, mailsTo } from './support/mailbox.ts';
 import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { durationOf, fastest, retryWhenDelayed } from './support/timing.ts';
@@ -123,7 +123,7 @@ describe('signing in', () => {
 });
 
 describe('lockouts', () => {
-  test('five failures lock the account, for the right password too, but no other account', async () => {
+  test('five failures lock the account, even for the right password, but no other account', async () => {
     const { email } = await person();
     for (let i = 0; i < 4; i++) expect((await post(LOGIN, { email, password: 'wrong-password' })).status).toBe(401);
     expect((await post(LOGIN, { email, password: PASSWORD })).status).toBe(200);
@@ -183,7 +183,7 @@ describe('lockouts', () => {
     return { account, ...row };
   }
 
-  test('one address has 20 attempts a minute over all of these routes, then 429 with Retry-After', async () => {
+  test('an address has 20 attempts a minute over all sign-in routes, then 429 with Retry-After', async () => {
     const { email } = await person();
     await retryWhenDelayed(60_000, async () => {
       const headers = elsewhere();
@@ -216,7 +216,7 @@ describe('registering', () => {
     expect((await post(REGISTER, {})).body.error.details).toHaveLength(3);
   });
 
-  test('one address has 20 a minute, then 429 with Retry-After; other addresses are not affected', async () => {
+  test('an address has 20 attempts a minute, then 429 with Retry-After; other addresses are not affected', async () => {
     await retryWhenDelayed(60_000, async () => {
       const here = elsewhere();
       const statuses: number[] = [];
@@ -320,7 +320,7 @@ describe('changing a password', () => {
     expect(await whoami(token)).toBe(401);
   });
 
-  test('is for users only: 403 for a key, 401 without a credential', async () => {
+  test('is for users only: a key gets 403, no credential 401', async () => {
     const body = { currentPassword: PASSWORD, newPassword: 'a-new-password' };
     expect((await tenant.post(CHANGE, body)).status).toBe(403);
     expect((await service.anonymous.post(CHANGE, body)).status).toBe(401);
@@ -340,7 +340,7 @@ describe('changing a password', () => {
 describe('tokens', () => {
   test('that are forged, of another kind, malformed or expired get 401, never 500', async () => {
     const { id } = await person();
-    const claims = soundClaims('user', id, tenant.id);
+    const claims = validClaims('user', id, tenant.id);
     expect(await whoami(signerWith(JWT_SECRET, 'user')(claims))).toBe(200);
     const tokens = forgeries(JWT_SECRET, claims, 'user');
     expect(Object.keys(tokens).length).toBeGreaterThanOrEqual(60);

@@ -1,5 +1,4 @@
-// Inline deliveries of new records, sent without a claim, and keep-alive connections; otherwise they are like any
-// delivery. Contract: decisions#deliveries.
+// Inline deliveries of new records, which are sent without a claim, and keep-alive connections. Contract: decisions#deliveries.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import type { AddressInfo } from 'node:net';
 import { createServer, type Server, type Socket } from 'node:net';
@@ -49,7 +48,7 @@ async function cachedSubscription(url = receiver.url): Promise<string> {
   return id;
 }
 
-/** The process notices a moment after the commit that a result is stored; only then the window has room. */
+/** The process frees the slot in its window a moment after the result is committed. */
 const windowFree = (): Promise<void> => Bun.sleep(200);
 
 // The embedded database has one session, so no other could hold the lock that a claim needs.
@@ -128,7 +127,7 @@ test.each(WRITES)(
   },
 );
 
-test('a inline delivery of a dead process is sent by another, after its lease', async () => {
+test('an inline delivery of a process that died is sent by another once its lease has expired', async () => {
   const id = await cachedSubscription();
   await service.app.db.rows(sql`
     update platform.webhook_deliveries
@@ -202,7 +201,7 @@ describe('connections', () => {
     expect(seen.connections).toBeGreaterThanOrEqual(2);
   });
 
-  test('that the receiver closes cost at most one attempt, which is retried at once', async () => {
+  test('that the receiver closes do not make a delivery fail', async () => {
     const seen = await countingReceiver((socket) => setTimeout(() => socket.destroy(), 3));
     const id = await cachedSubscription(seen.url);
     for (let i = 0; i < 30; i++) await tenant.post(RECORDS, { title: String(i) });

@@ -131,7 +131,7 @@ describe('a member’s invitation', () => {
 });
 
 describe('a platform code', () => {
-  test('results from an invitation without a tenant header, also with a tenant-bound credential', async () => {
+  test('is created by an invitation without a tenant header, even with a credential of a tenant', async () => {
     const tenant = await service.tenant();
     const made = await tenant.post('/api/invitations', {});
     expect(made.status).toBe(201);
@@ -209,7 +209,7 @@ describe('states', () => {
     }
   });
 
-  test('an unknown token is 404 for accept and revoke; the id in a list revokes like the token', async () => {
+  test('an unknown token is 404 for accept and revoke; the id of a list revokes too', async () => {
     const tenant = await service.tenant();
     expect((await accept('svc_inv_unknown')).status).toBe(404);
     expect((await tenant.delete('/api/invitations/svc_inv_unknown', inside(tenant))).status).toBe(404);

@@ -1,4 +1,4 @@
-// The six schema checks as operators read them: severity, and what fixes each finding. Pure. A finding is
+// The six schema checks as operators read them: severity, and what fixes each finding. No I/O. A finding is
 // one fault of one tenant's schema; an issue is the finding with severity and fix.
 // Contract: interface#schema-health, decisions#operations.
 
@@ -34,7 +34,7 @@ export interface Issue {
 export const TRIGGER = 'trg_enforce_svc_system';
 export const HNSW_TABLE = 'chunks';
 export const HNSW_COLUMN = 'embedding';
-/** Columns of entity_definitions read by the check of flags. */
+/** Columns of entity_definitions that the check `system_entity_flag` reads. */
 export const FLAG_COLUMNS: readonly string[] = ['id', 'name', 'is_system'];
 
 const REPAIR = 'POST /health/schema/fix';
@@ -63,7 +63,7 @@ function fixOf({ check, table, column, name }: Finding): string {
   }
 }
 
-/** A one-line description, for what a repair could not fix. */
+/** One line, for a finding that a repair could not fix. */
 export function describeFinding({ check, table, column, name }: Finding): string {
   const subject = [table, column].filter((part) => part !== null).join('.');
   return [check, subject, name].filter((part) => part !== undefined && part !== '').join(' ');

@@ -1,5 +1,5 @@
-// Durations of requests by method, route template and status, in seconds, measured until the response's
-// headers. Labels are templates, never paths as sent: those would reveal ids and exhaust memory. The path
+// Durations of requests by method, route template and status, in seconds, measured until the response headers
+// are ready. Labels are templates, never paths as sent: those would reveal ids and exhaust memory. The path
 // is matched here, since the framework does not see every request. Costs about a microsecond per request.
 // Contract: decisions#metrics.
 
@@ -16,7 +16,7 @@ interface RouteNode {
 
 type Series = ReturnType<Histogram['labels']>;
 
-/** A route's path as declared, and its series by method and status. */
+/** The declared path of a route, and its series by method and status. */
 class Template {
   readonly series = new Map<string, Series>();
   constructor(readonly path: string) {}
@@ -29,7 +29,7 @@ const OTHER_METHOD = '_OTHER';
 export function requestMetrics(app: App, routes: readonly { path: string }[]) {
   const durations = app.metrics.histogram(
     'http_server_request_duration_seconds',
-    'Duration of HTTP requests until the headers of their answers.',
+    'Duration of HTTP requests until their response headers.',
     ['http_request_method', 'http_route', 'http_response_status_code'],
   );
   const root = newNode();

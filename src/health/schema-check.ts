@@ -1,6 +1,6 @@
 // The six checks of all tenants' schemas, in a few statements. What is missing is found by comparing
 // Postgres's catalog with the reference schema; only flags and record tables are read from the tenants,
-// many at a time. A missing table is one finding, whatever it should contain.
+// many at a time. A missing table is one finding, not one for each of its columns.
 // Contract: interface#schema-health, decisions#operations.
 import type { App } from '../app.ts';
 import type { Transaction } from '../runtime/postgres.ts';
@@ -42,7 +42,7 @@ interface RequiredColumn {
   name: string;
 }
 
-/** Every column of the tenant schema. Without pgvector the reference has no embedding; it is required all the same. */
+/** Every column of the tenant schema. The embedding is required even if the reference, built without pgvector, lacks it. */
 export async function requiredColumns(app: App, tx: Transaction): Promise<RequiredColumn[]> {
   const reference = await referenceSchema(app, tx, app.tenantSchema.migrations.length);
   const columns = reference.flatMap(({ kind, table, name }) =>
@@ -71,7 +71,7 @@ async function check(queries: Queries, required: readonly RequiredColumn[], only
   return tenants;
 }
 
-/** Repeats the query without the tenants dropped meanwhile, as often as necessary. */
+/** When tenants were dropped meanwhile, repeats the query without them. */
 async function findInRemaining(queries: Queries, findings: Findings, tenants: CheckedTenant[], only?: string) {
   let remaining = tenants;
   while (remaining.length > 0) {

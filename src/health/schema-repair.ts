@@ -1,4 +1,4 @@
-// Repairs degraded tenants and leaves the others alone. Each tenant is locked, checked, repaired and checked
+// Repairs degraded tenants and does not touch the others. Each tenant is locked, checked, repaired and checked
 // again in one transaction, so concurrent repairs share the work and count each tenant once. No existing
 // row, column or table is changed. What cannot be repaired is reported per tenant.
 // Contract: interface#schema-health.
@@ -47,7 +47,7 @@ async function addExtension(app: App): Promise<void> {
   }
 }
 
-/** `fixed`; `healthy` when another process repaired it or the tenant is gone; else the failure. */
+/** `fixed`; `healthy` when another process repaired the schema or the tenant is gone; otherwise the failure's message. */
 async function repairTenant(app: App, { id, slug }: CheckedTenant): Promise<string> {
   try {
     const outcome = await withTenantLock(app, id, (tx, version) => repairLocked(app, tx, id, version));
@@ -63,9 +63,9 @@ async function repairTenant(app: App, { id, slug }: CheckedTenant): Promise<stri
   }
 }
 
-/** Keeps a partial repair. */
+/** A partial repair is committed. */
 async function repairLocked(app: App, tx: Transaction, id: string, version: number): Promise<string> {
-  if (version > app.tenantSchema.migrations.length) return 'the schema is of a newer version than this process';
+  if (version > app.tenantSchema.migrations.length) return 'the schema version is newer than this process';
   if ((await checkTenant(app, tx, id)).length === 0) return 'healthy';
   await repairTenantSchema(app, tx, id, version);
   const row = await tx.first<TenantRow>(sql`select ${TENANT_COLUMNS} from platform.tenants where id = ${id}::uuid`);

@@ -50,7 +50,7 @@ const CHECK = route({
   id: 'checkSchemas',
   tag: 'Operations',
   summary: 'Check the schema of every tenant',
-  description: 'Six checks per tenant; each issue has its severity and what fixes it.',
+  description: 'Runs six checks per tenant. Each issue states its severity and how to fix it.',
   access: 'super',
   ok: [200, Health],
 });
@@ -59,7 +59,7 @@ const FIX = route({
   tag: 'Operations',
   summary: 'Repair the schema of every degraded tenant',
   description:
-    'Restores what the schemas of degraded tenants lack; idempotent, and loses no data. `fixed` is the number of tenants repaired, `errors` lists the others.',
+    'Restores the missing parts of degraded schemas. Idempotent; loses no data. `fixed` is the number of repaired tenants; `errors` lists those that could not be repaired.',
   access: 'super',
   ok: [200, Repair],
 });

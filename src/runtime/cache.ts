@@ -1,5 +1,5 @@
 // A bounded LRU cache of loaded values. `drop` invalidates an entry when a change is published; while
-// invalidations cannot arrive, entries expire after LIMITS.cacheStaleMs, so a revoked right ends within
+// invalidations cannot arrive, entries expire after LIMITS.cacheStaleMs, so a revoked right is refused within
 // a second. Concurrent loads of a key are shared.
 import { LIMITS } from '../limits.ts';
 
@@ -12,7 +12,7 @@ interface Entry<V> {
 export class Cache<V> {
   readonly #entries = new Map<string, Entry<V>>();
 
-  /** `isConnected`: whether invalidations reach this process at present. */
+  /** `isConnected`: whether invalidations currently reach this process. */
   constructor(
     private readonly max: number,
     private readonly isConnected: () => boolean,

@@ -1,13 +1,13 @@
 // Limits on what runs at once within a process: a semaphore with a bounded queue, a serial queue, and
 // a loop with bounded concurrency. All are first come, first served. A full semaphore rejects with 503
-// at once, so a burst of password hashes or mails does not pile up behind every other request.
+// at once, so other requests do not wait behind a burst of password hashes or mails.
 import { unavailable } from '../errors.ts';
 
 export class Semaphore {
   #running = 0;
   readonly #waiting: (() => void)[] = [];
 
-  /** `slots` tasks run at once, `maxWaiting` more wait. */
+  /** `slots` tasks run at once; `maxWaiting` more wait. */
   constructor(
     private readonly slots: number,
     private readonly maxWaiting: number,
@@ -37,7 +37,7 @@ export class Semaphore {
   }
 }
 
-/** One task at a time for each key; `maxWaiting` more wait for it, past which tasks reject with 503. */
+/** Runs one task at a time per key; `maxWaiting` more wait, and further ones reject with 503. */
 export class KeyedLock {
   readonly #semaphores = new Map<string, Semaphore>();
 
@@ -73,7 +73,7 @@ export class SerialQueue {
   }
 }
 
-/** Runs `task` for each item, at most `limit` at once. After a failure no task starts; it rejects when the running ones end. */
+/** Runs `task` for each item, at most `limit` at once. After a failure it starts no further task and rejects once the running ones have ended. */
 export async function forEachConcurrently<T>(
   items: readonly T[],
   limit: number,

@@ -1,5 +1,5 @@
 // The default database: PGlite (Postgres as WebAssembly, with pgvector) in a thread of this process, stored in
-// `DATA_DIR/postgres` and reached by the normal Postgres client through a loopback port. Acknowledged writes
+// `DATA_DIR/postgres` and reached by the usual Postgres client through a loopback port. Acknowledged writes
 // survive a crash of the process; one process per directory. The first start takes seconds. There is one
 // session: statements of all connections run one after another, session settings and advisory locks are
 // shared, server-side timeouts and cancellation have no effect. A failed engine is restarted at the same
@@ -89,7 +89,7 @@ class DatabaseThread {
     this.log.info('embedded database started', { directory: this.directory, durationMs: Date.now() - startedAt });
   }
 
-  /** The files are in the state of a crash; Postgres recovers from it. */
+  /** Postgres recovers the files as after a crash. */
   async #restart(failed: Worker, error: unknown): Promise<void> {
     if (this.#isStopping || this.#worker !== failed) return;
     this.#worker = undefined;

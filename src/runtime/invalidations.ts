@@ -1,6 +1,6 @@
 // Cache invalidation across processes: a change to a tenant, credential, role or definition is
 // published by topic and key, and every process drops its cached copy. After an outage of the broker,
-// listeners get the key null: anything of the topic may have changed. A lost message leaves a cache
+// listeners get null as key: any key of the topic may have changed. A lost message leaves a cache
 // stale for LIMITS.cacheStaleMs at most.
 import type { Broker } from './broker/broker.ts';
 import { Cache } from './cache.ts';

@@ -25,7 +25,7 @@ export interface LogOptions {
   readable?: boolean;
 }
 
-/** Creates a log for entries of `level` and above. Never throws, whatever the fields. */
+/** Creates a log for entries of `level` and above. Does not throw for any fields. */
 export function createLog(options: LogOptions): Log {
   const write = options.write ?? ((line: string) => void process.stderr.write(line));
   const readable = options.readable ?? (options.write === undefined && process.stderr.isTTY === true);

@@ -1,6 +1,6 @@
-// Outgoing mail, decoupled from requests: a bounded queue, retries, and DATA_DIR/mail for what cannot be sent.
-// Without SMTP_URL every mail is written there, as .eml files of mode 0600. Never fails its caller; the log
-// has recipient and subject, never the text with its tokens.
+// Outgoing mail, decoupled from requests: a bounded queue, retries, and DATA_DIR/mail for mails that cannot be sent.
+// Without SMTP_URL every mail is written there, as .eml files of mode 0600. Callers never see a failure. The log
+// contains recipient and subject, never the text, which may contain tokens.
 // Contract: decisions#configuration.
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ export interface MailOptions {
   from: string;
   dataDir: string;
   log: Log;
-  /** Pauses between attempts in ms; there is one attempt more than pauses. */
+  /** Pauses between attempts in ms; there is one more attempt than pauses. */
   retryAfterMs?: readonly number[];
 }
 
@@ -45,7 +45,7 @@ export class Mail {
     this.#smtp = options.smtpUrl === null ? null : smtpTransport(options.smtpUrl);
   }
 
-  /** Queues a message, or a function that produces one (or undefined, to send nothing). */
+  /** Queues a message, or a function that produces one; undefined sends nothing. */
   send(message: Message | (() => Promise<Message | undefined>)): void {
     if (this.#pending.size >= queuedMax) {
       this.#options.log.error('mail dropped: the queue is full', { waiting: this.#pending.size });
@@ -62,7 +62,7 @@ export class Mail {
     this.#pending.set(task, null);
   }
 
-  /** Sends queued mails without further pauses; writes those to files that are unsent after a grace period. */
+  /** Sends queued mails without further pauses; after a grace period, writes the unsent ones to files. */
   async close(): Promise<void> {
     this.#closing.abort();
     await Promise.race([Promise.all(this.#pending.keys()), delay(closeMs, undefined, { ref: false })]);

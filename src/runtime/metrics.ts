@@ -31,7 +31,7 @@ export class Metrics {
     new Counter({ name, help, collect, registers: [this.registry] });
   }
 
-  /** A histogram of durations in seconds; the same one when it exists. Keep the result of `labels` where it is hot. */
+  /** A histogram of durations in seconds; an existing one is reused. Hot paths should keep the result of `labels`. */
   histogram<Label extends string>(name: string, help: string, labelNames: readonly Label[]): Histogram<Label> {
     const known = this.registry.getSingleMetric(name) as Histogram<Label> | undefined;
     return known ?? new Histogram({ name, help, labelNames, buckets: DURATION_BUCKETS_S, registers: [this.registry] });

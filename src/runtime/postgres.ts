@@ -27,7 +27,7 @@ export interface PooledQueries extends Queries {
 }
 
 export interface Database extends PooledQueries {
-  /** Identifies this process's connections among all of the server. */
+  /** Identifies this process's connections on the server. */
   readonly id: string;
   /** Whether the process with this id is connected to the server. */
   isConnected(id: string): Promise<boolean>;
@@ -50,7 +50,7 @@ export interface DatabaseOptions {
   /** Connections for requests, and for slow work. */
   max?: number;
   slowMax?: number;
-  /** Connections for streams, held as long as their readers take. */
+  /** Connections for streams, each held until its reader finishes. */
   streamMax?: number;
   queryTimeoutMs?: number;
   log: Log;
@@ -79,13 +79,13 @@ export function openDatabase(options: DatabaseOptions): Database {
       idle_in_transaction_session_timeout: queryTimeoutMs,
     },
   });
-  const unhurried = {
+  const slowOptions = {
     ...base,
     timeoutMs: SLOW_TIMEOUT_MS,
     session: { ...session, idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS, cursor_tuple_fraction: 1 },
   };
-  const slow = new Pool({ ...unhurried, name: 'slow work', max: slowMax });
-  const streamed = new Pool({ ...unhurried, name: 'streams', max: streamMax });
+  const slow = new Pool({ ...slowOptions, name: 'slow work', max: slowMax });
+  const streamed = new Pool({ ...slowOptions, name: 'streams', max: streamMax });
   const requests = pooledQueries(fast);
   return {
     ...requests,

@@ -1,6 +1,6 @@
-// What a schema consists of, read from Postgres's catalog: functions, tables, columns, constraints,
+// The objects of a schema, read from Postgres's catalog: functions, tables, columns, constraints,
 // indexes, triggers, each with the statement that creates it. The dumps in sql/dump, the health check
-// and the repair of tenant schemas all use it. Names are unqualified. Left out: partitions other than
+// and the repair of tenant schemas all use it. Names are unqualified. Omitted: partitions other than
 // the default one, identity sequences, disabled triggers, invalid indexes.
 import { readFileSync } from 'node:fs';
 import { raw, sql, type Tx } from './sql.ts';
@@ -19,7 +19,7 @@ export interface SchemaObject {
   kind: SchemaObjectKind;
   table: string | null;
   name: string;
-  /** Creates the object while `search_path` names the schema. That of a table contains its columns. */
+  /** Creates the object while `search_path` names the schema; for a table, with its columns. */
   ddl: string;
 }
 

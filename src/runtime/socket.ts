@@ -1,5 +1,5 @@
-// A WebSocket endpoint independent of the runtime: the adapters (src/serve) implement the connections, the
-// endpoint's own room the handler. Units: bytes and seconds. When a handler throws, the adapter reports it
+// A WebSocket endpoint independent of the runtime: the adapters (src/serve) implement the connections,
+// src/realtime the handler. Units: bytes and seconds. When a handler throws, the adapter reports it
 // and closes the connection with 1011.
 // Contract: decisions#websocket.
 
@@ -18,7 +18,7 @@ export interface SocketHandler<D extends object> {
   readonly path: string;
   /** A larger text frame closes the connection with 1009, a binary frame with 1003. */
   readonly maxFrameBytes: number;
-  /** More unsent bytes than this, still so one turn of the event loop later, close the connection with 1013. */
+  /** The connection closes with 1013 when more bytes are unsent, and still are one turn of the event loop later. */
   readonly maxBufferedBytes: number;
   /** A client that does not answer pings for this long is disconnected. */
   readonly idleSeconds: number;

@@ -15,17 +15,17 @@ export function sql(strings: TemplateStringsArray, ...values: unknown[]): Sql {
   return new Sql(strings, values);
 }
 
-/** A quoted, dot-qualified name. Names come from the catalogue, never from a request. */
+/** A quoted, dot-qualified name. Names come from the catalog, never from a request. */
 export function identifier(...names: string[]): Sql {
   return raw(names.map((name) => `"${name.replaceAll('"', '""')}"`).join('.'));
 }
 
-/** SQL text written in this code base. Never pass it anything a caller sent. */
+/** SQL text written in this code base. Never pass it input of a caller. */
 export function raw(text: string): Sql {
   return new Sql([text], []);
 }
 
-/** A quoted string constant, for what must be part of the text (an index expression). */
+/** A quoted string constant, for values that cannot be bound or are the same in every execution. */
 export function literal(value: string): Sql {
   return raw(`'${value.replaceAll("'", "''")}'`);
 }

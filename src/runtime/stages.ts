@@ -1,4 +1,4 @@
-// What a process has opened, closed in reverse order: at shutdown, or when a later part of the start fails.
+// Closes what a process opened, in reverse order: at shutdown, or when a later part of the start fails.
 // A stage that fails to close does not prevent the others from closing.
 // Contract: decisions#shutdown.
 import type { Log } from './log.ts';

@@ -1,5 +1,5 @@
-// The life of a tenant's schema: provisioning, upgrade and repair run the same migrations, in order, and
-// record the version reached in the tenant's row. Locking that row serialises them across processes.
+// The life cycle of a tenant's schema: provisioning, upgrade and repair run the same migrations in order and
+// record the resulting version in the tenant's row. Locking that row serialises them across processes.
 // Durations are milliseconds.
 import type { App } from '../app.ts';
 import type { Transaction } from '../runtime/postgres.ts';
@@ -8,7 +8,7 @@ import { identifier, sql, type Tx } from '../runtime/sql.ts';
 import { completeSchema } from './reference.ts';
 import { schemaOf } from './tenants.ts';
 
-/** How long a change of a table waits for its lock; requests queue behind it meanwhile. */
+/** How long `alter table` waits for its lock; meanwhile, requests queue behind it. */
 const LOCK_TIMEOUT_MS = 5_000;
 
 /** Creates the schema of a new tenant. */
@@ -27,14 +27,14 @@ export async function migrateTenant(app: App, tx: Transaction, tenantId: string,
     where id = ${tenantId}::uuid`);
 }
 
-/** Restores what the schema lacks of its own version, then migrates it. Loses nothing. */
+/** Restores the missing objects of the schema's version, then migrates it. Loses no data. */
 export async function repairTenantSchema(app: App, tx: Transaction, tenantId: string, version: number): Promise<void> {
   await completeSchema(app, tx, schemaOf(tenantId), version);
   await migrateTenant(app, tx, tenantId, version);
 }
 
 /**
- * Runs `work` in a transaction that holds the tenant's row: no other process migrates, repairs or drops its schema
+ * Runs `work` in a transaction that locks the tenant's row: no other process migrates, repairs or drops its schema
  * meanwhile. Undefined when the tenant does not exist. Fails with SQLSTATE 55P03 when a table stays locked.
  */
 export async function withTenantLock<T>(

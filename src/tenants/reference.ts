@@ -1,6 +1,6 @@
 // The tenant schema as it should be: the objects that the migrations create, read from the catalog of
-// a schema built for the purpose and dropped in the same transaction. Cached per version of the schema
-// and presence of pgvector. `completeSchema` adds to a tenant's schema what it lacks of them.
+// a temporary schema, which is dropped in the same transaction. Cached by schema version and presence of
+// pgvector. `completeSchema` adds the missing objects to a tenant's schema.
 // Contract: interface#schema-health.
 import { type App, perApp } from '../app.ts';
 import { newId } from '../runtime/ids.ts';
@@ -10,7 +10,7 @@ import { identifier, sql } from '../runtime/sql.ts';
 
 const cacheOf = perApp(() => new Map<string, readonly SchemaObject[]>());
 
-/** The objects of a tenant schema of this version; 0 for one without any migration. */
+/** The objects of a tenant schema of this version; 0 is the one before any migration. */
 export async function referenceSchema(app: App, tx: Transaction, version: number): Promise<readonly SchemaObject[]> {
   const hasVector = (await tx.first(sql`select from pg_extension where extname = 'vector'`)) !== undefined;
   const key = `${version} ${hasVector}`;

@@ -1,5 +1,5 @@
-// Tenants, found by slug, id or custom domain. Cached per process until any process publishes a change;
-// null where there is none.
+// Tenants by slug, id or custom domain; null when there is none. Cached per process until any process
+// publishes a change.
 // Contract: interface#tenant-context, decisions#tenants.
 import { type App, perApp } from '../app.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
@@ -25,10 +25,10 @@ export interface Tenant {
 const DEFAULT_SETTINGS: TenantSettings = { selfRegistration: false, passwordReset: false, customDomain: null };
 const CACHED_TENANTS = 10_000;
 
-/** Tenants by `slug:`, `id:` and `host:`; null where there is none. */
+/** Keys begin with `slug:`, `id:` or `host:`. */
 const cacheOf = perApp((app) => {
   const cache = app.invalidations.cache<Tenant | null>('tenant', CACHED_TENANTS);
-  // A tenant is cached under several names, former ones too: any change clears all of them.
+  // A tenant is cached under several keys, former ones too, so any change clears the whole cache.
   app.invalidations.on('tenant', () => cache.clear());
   return cache;
 });

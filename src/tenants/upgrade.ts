@@ -1,7 +1,7 @@
 // Upgrades tenant schemas at start, before the process listens: tenants below the version of this process
-// get the pending migrations. With nothing to do it costs one query. Processes that start together
+// get the pending migrations. Without pending migrations it costs one query. Processes that start together
 // share the work. A tenant that cannot be upgraded is logged and reported by the schema health check;
-// the others are served. Contract: decisions#configuration.
+// the start continues. Contract: decisions#configuration.
 import type { App } from '../app.ts';
 import { ServiceError } from '../errors.ts';
 import { forEachConcurrently } from '../runtime/concurrency.ts';
@@ -11,7 +11,7 @@ import { migrateTenant, withTenantLock } from './provision.ts';
 /** Tenants migrated or repaired at once: the connections for slow work. */
 export const SCHEMA_CONCURRENCY = 2;
 
-/** Upgrades all tenants; resolves to how many this process upgraded. Rejects with 503 when the database is unavailable. */
+/** Upgrades all tenants; resolves to the number that this process upgraded. Rejects with 503 when the database is unavailable. */
 export async function upgradeTenants(app: App, signal: AbortSignal): Promise<number> {
   const latest = app.tenantSchema.migrations.length;
   const outdated = await app.db.slow.rows<{ id: string; slug: string }>(sql`

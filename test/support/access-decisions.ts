@@ -3,11 +3,11 @@
 // Contract: interface#credentials.
 
 /**
- * `open` needs no credential; `any` admits all; `tenant` all inside a tenant; `read` to `delete` also need
- * that permission on the entity, `view` on the view; `admin` is a tenant admin; `person` a user by token; `inviter` a
- * tenant admin or the super-admin; `agent` a bot or tenant admin; `session` an admin session; `super` the super-admin;
- * `platform:read`, `tenants:manage` also an admin key with that scope; `both` secret and admin key together.
- * `own` routes have rules and tests of their own.
+ * Who is admitted. `open`: requests without a credential; `any`: every credential; `tenant`: every credential of a
+ * tenant; `read` to `delete`: those with that permission on the entity; `view`: with read permission on the view;
+ * `admin`: tenant admins; `person`: tokens of users; `inviter`: tenant admins and the super-admin; `agent`: bots and
+ * tenant admins; `session`: admin sessions; `super`: the super-admin; `platform:read` and `tenants:manage`: the
+ * super-admin and admin keys with that scope; `both`: the secret and an admin key together; `own`: tested elsewhere.
  */
 export type Decision =
   | 'open'
@@ -96,7 +96,7 @@ export const PUBLIC: readonly string[] = ['public_key', 'legacy_public_key', 'we
 const PERSONS: readonly string[] = ['user', 'admin_user', 'developer', 'weak_user'];
 const BOTS: readonly string[] = ['bot', 'weak_bot'];
 
-/** The answer to a credential of this kind on a route with this access: a status, or `in`. */
+/** The result of a credential of this kind on a route with this decision: a status, or `in` when it is admitted. */
 export function expected(decision: Decision, method: string, kind: string): number | 'in' {
   if (PUBLIC.includes(kind) && method !== 'GET') return 401;
   const isAdmin = ADMINS.includes(kind);

@@ -33,7 +33,8 @@ export async function burst(db: Database, cutIdleTransactions: () => Promise<voi
 }
 
 /**
- * Runs `disturb` beside sixteen writers, half of which use transactions; `written` waits for further acknowledged writes.
+ * Runs `disturb` during the writes of sixteen writers, half of them in transactions; `written` waits for further
+ * acknowledged writes.
  * Afterwards nothing is lost, nothing hangs, and the database answers within 10 s.
  */
 export async function writeWhile(

@@ -1,4 +1,4 @@
-// The processes below a process: `deno task` and a supervisor start the service as a child. Uses `ps`.
+// Finds and kills the descendants of a process: `deno task` and a supervisor start the service as a child. Uses `ps`.
 import { execFile } from 'node:child_process';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';

@@ -1,4 +1,4 @@
-// Creates entities for tests over the API; a refusal fails with the answer.
+// Creates entities for tests over the API; throws when the service refuses.
 import type { Client, Json, TestService, TestTenant } from './service.ts';
 
 /** `key type` pairs as field definitions: `fields('title text', 'n integer')`. */

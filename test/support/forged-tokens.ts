@@ -22,7 +22,7 @@ export const claimsOf = (token: string): Json =>
   JSON.parse(Buffer.from(token.split('.')[1] as string, 'base64url').toString());
 
 /** Claims that are valid for ten minutes. */
-export function soundClaims(kind: Kind, subject: string, tenantId: string): Json {
+export function validClaims(kind: Kind, subject: string, tenantId: string): Json {
   const iat = Math.floor(Date.now() / 1_000);
   const identity = { iss: 'tenant-data-service', aud: `svc:${kind}`, sub: subject, jti: crypto.randomUUID() };
   return { ...identity, iat, exp: iat + 600, tenant: tenantId, version: 1 };
@@ -32,14 +32,14 @@ export function soundClaims(kind: Kind, subject: string, tenantId: string): Json
 export function forgeries(secret: string, claims: Json, kind: 'user' | 'bot'): Record<string, string> {
   const forged = signerWith(secret, kind);
   return {
-    ...withoutTheKey(secret, claims, forged),
+    ...withBadSignatures(secret, claims, forged),
     ...withHeaders(claims, forged),
     ...ofOtherKinds(claims, kind, forged),
     ...withClaims(claims, kind, forged),
   };
 }
 
-function withoutTheKey(secret: string, claims: Json, forged: Sign): Record<string, string> {
+function withBadSignatures(secret: string, claims: Json, forged: Sign): Record<string, string> {
   const good = forged(claims);
   const [header, payload, signature] = good.split('.') as [string, string, string];
   const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2_048 });
@@ -50,7 +50,7 @@ function withoutTheKey(secret: string, claims: Json, forged: Sign): Record<strin
     return `${text}.${createHmac('sha256', key).update(text).digest('base64url')}`;
   };
   const tokens: Record<string, string> = {
-    'RS256 with an own key': `${rsaText}.${sign('sha256', Buffer.from(rsaText), privateKey).toString('base64url')}`,
+    'RS256 with the attacker’s key': `${rsaText}.${sign('sha256', Buffer.from(rsaText), privateKey).toString('base64url')}`,
     'HS256 with a public key': raw(pem),
     'the secret itself as the key': raw(secret),
     'another secret': signerWith('another secret', 'bot')(claims),
@@ -58,20 +58,20 @@ function withoutTheKey(secret: string, claims: Json, forged: Sign): Record<strin
     'a key of one character': raw('a'),
     'no signature': `${header}.${payload}.`,
     'no signature part': `${header}.${payload}`,
-    'a cut signature': `${header}.${payload}.${signature.slice(0, -4)}`,
+    'a truncated signature': `${header}.${payload}.${signature.slice(0, -4)}`,
     'the signature of another token': `${header}.${payload}.${forged({ ...claims, jti: 'x' }).split('.')[2]}`,
     'five parts': `${good}.a.b`,
     'a header that is not JSON': `${Buffer.from('eyJ').toString('base64url')}.${payload}.${signature}`,
-    'a payload of null': forged(null),
-    'a payload of a text': forged('x'),
-    'a payload of a list': forged([claims]),
+    'a payload that is null': forged(null),
+    'a payload that is a string': forged('x'),
+    'a payload that is a list': forged([claims]),
   };
   const jwk = { kty: 'oct', k: Buffer.from('a'.repeat(32)).toString('base64url') };
   const kids = { jwk, jku: 'https://evil.example/keys', kid: '../../dev/null', x5u: 'https://evil.example/c' };
   for (const [name, value] of Object.entries(kids)) {
     tokens[`header ${name}`] = raw('a'.repeat(32), { alg: 'HS256', [name]: value });
   }
-  tokens['kid of SQL'] = raw('', { alg: 'HS256', kid: "' union select 'a" });
+  tokens['kid with SQL'] = raw('', { alg: 'HS256', kid: "' union select 'a" });
   return tokens;
 }
 
@@ -119,7 +119,7 @@ function withClaims(claims: Json, kind: Kind, forged: Sign): Record<string, stri
     iat: [undefined, null, 'x', soon, 1e12],
     sub: [undefined, null, '', 'x', 1, '00000000-0000-0000-0000-000000000000', claims.tenant, "' or 1=1"],
     tenant: [undefined, null, 'x', 1, claims.sub, 'a-slug', crypto.randomUUID()],
-    // Bots have no password and so no version.
+    // Bots have no password, and therefore no version.
     version: [undefined, null, '1', [1], ...(kind === 'bot' ? [] : [0, 2, 1.5, -1])],
     jti: [undefined],
   };

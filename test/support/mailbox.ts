@@ -32,7 +32,7 @@ async function writtenTo(service: TestService, address: string): Promise<Written
   );
 }
 
-/** The token of a reset or an invitation in the newest mail to an address, which is the `nth`. */
+/** The reset or invitation token in the newest mail to an address, once there are `nth` mails. */
 export async function mailedToken(service: TestService, address: string, nth = 1): Promise<string> {
   const mail = (await mailsTo(service, address, nth)).at(-1);
   return /(?:token=|\/invite\/)([\w-]+)/.exec(mail?.text ?? '')?.[1] ?? '';

@@ -1,4 +1,4 @@
-// Users, bots, public keys and invitations of a test's tenant, created over the API; a refusal fails with the answer.
+// Users, bots, public keys and invitations of a test's tenant, created over the API; throws when the service refuses.
 import { tokensOf } from '../../src/access/resolve-caller.ts';
 import { newAddress } from './addresses.ts';
 import { bearer } from './credentials.ts';

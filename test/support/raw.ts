@@ -34,7 +34,7 @@ export async function rawGet(
   socket.on('data', (text) => {
     state.text += text;
   });
-  // Broken connections are what these tests are about.
+  // These tests break connections on purpose.
   socket.on('error', () => socket.destroy());
   socket.on('end', () => {
     state.isOver = true;
@@ -99,7 +99,7 @@ export function frame(payload: string | Uint8Array, opcode = 1): Buffer {
   const { length } = bytes;
   const mask = randomBytes(4);
   const size = length < 126 ? [0x80 | length] : [0x80 | 126, length >> 8, length & 0xff];
-  if (length > 0xffff) throw new RangeError('no need for larger frames');
+  if (length > 0xffff) throw new RangeError('frames of more than 65,535 bytes are not supported');
   return Buffer.concat([
     Buffer.from([0x80 | opcode, ...size]),
     mask,

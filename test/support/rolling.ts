@@ -21,7 +21,7 @@ export interface RollingLedger {
   /** Acknowledged records whose event did not reach the receiver, or did not reach any stream. */
   lost: number;
   unstreamed: number;
-  /** Events that the receiver got more than once; events that one stream showed twice. */
+  /** Repeated events at the receiver, and within one stream. */
   doubled: number;
   streamedTwice: number;
   longestWriteMs: number;
@@ -39,7 +39,7 @@ export interface RollingOptions {
   steadyMs: number;
 }
 
-/** Far more than needed on a busy machine: past it something hangs. */
+/** Far more than needed on a busy machine: a longer wait means that something hangs. */
 const GIVE_UP_MS = 90_000;
 const SETTLE_MS = 90_000;
 
@@ -102,7 +102,7 @@ class Run {
   constructor(
     private readonly services: ServiceProcess[],
     private readonly env: Record<string, string>,
-    private readonly place: TenantRef,
+    private readonly tenant: TenantRef,
     private readonly receiver: Receiver,
   ) {}
 
@@ -120,7 +120,7 @@ class Run {
       const { url } = this.services[(at + attempt) % this.services.length] as ServiceProcess;
       const response = await fetch(`${url}/api/entities/entry/records`, {
         method: 'POST',
-        headers: { 'content-type': 'application/json', 'x-api-key': this.place.key, 'idempotency-key': id },
+        headers: { 'content-type': 'application/json', 'x-api-key': this.tenant.key, 'idempotency-key': id },
         body: JSON.stringify(body),
       }).catch((error: unknown) => error as { code?: string });
       if (!(response instanceof Response)) {
@@ -141,7 +141,7 @@ class Run {
   async watch(i: number): Promise<void> {
     while (this.isWatching) {
       const { url } = this.services[i] as ServiceProcess;
-      const stream = await connectEvents(url, this.place.slug, this.place.key).catch(() => null);
+      const stream = await connectEvents(url, this.tenant.slug, this.tenant.key).catch(() => null);
       if (stream === null) await delay(5);
       else {
         this.#streams.push(stream);
@@ -153,7 +153,7 @@ class Run {
     }
   }
 
-  /** Resolves when a stream is open at a process: it shows every later write. */
+  /** Resolves when a stream is open at a process; it receives every later event. */
   async streamOpen(i: number): Promise<void> {
     while (!this.#open.has(i)) await delay(5);
   }

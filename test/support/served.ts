@@ -38,7 +38,7 @@ export class Served {
     const [program, args] = command(runtime, `${ROOT}test/support/serve-app.ts`);
     const child = spawn(program, [...args, String(port), ...flags], { stdio: ['pipe', 'pipe', 'inherit'] });
     const lines = createInterface({ input: child.stdout as NonNullable<typeof child.stdout> })[Symbol.asyncIterator]();
-    const first = JSON.parse((await lines.next()).value ?? '{"error":"ended without a word"}');
+    const first = JSON.parse((await lines.next()).value ?? '{"error":"ended without output"}');
     return new Served(child, lines, first.port ?? 0, first.error);
   }
 

@@ -1,5 +1,5 @@
 // Reads the project's sources for test/house.test.ts: imports, function lengths, header comments.
-// A scanner, not a parser: it blanks strings, comments and patterns, keeps every line where it is, and
+// A scanner, not a parser: it blanks strings, comments and regular expressions, keeps line numbers, and
 // finds function bodies by their braces. Lengths are in lines, signature and closing brace included.
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
@@ -11,7 +11,7 @@ export interface Source {
   path: string;
   text: string;
   lines: number;
-  /** The text with strings, comments and patterns blanked. */
+  /** The text with strings, comments and regular expressions blanked. */
   code: string;
   /** As written. */
   imports: string[];
@@ -50,7 +50,7 @@ const TOKENS = [
   /(?<=(?:[(,=:[!&|?{};]|=>|return)\s*)\/(?![*/])(?:[^/\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+\/[a-z]*/y,
 ];
 
-/** The text with strings, comments and patterns replaced by spaces. */
+/** The text with strings, comments and regular expressions replaced by spaces. */
 export function blanked(text: string): string {
   let out = '';
   for (let at = 0; at < text.length; ) {
@@ -74,13 +74,13 @@ function templateLength(text: string, start: number): number {
   let at = start + 1;
   while (at < text.length && text[at] !== '`') {
     if (text[at] === '\\') at += 2;
-    else if (text.startsWith('${', at)) at = endOfHole(text, at + 2);
+    else if (text.startsWith('${', at)) at = endOfSubstitution(text, at + 2);
     else at++;
   }
   return at + 1 - start;
 }
 
-function endOfHole(text: string, start: number): number {
+function endOfSubstitution(text: string, start: number): number {
   let depth = 1;
   let at = start;
   while (at < text.length && depth > 0) {

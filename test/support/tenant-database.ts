@@ -1,4 +1,4 @@
-// What a test reads from the database, or changes there, behind the back of the service.
+// Reads and changes a tenant's rows directly in the database, bypassing the service.
 import { sql } from '../../src/runtime/sql.ts';
 import { schemaOf } from '../../src/tenants/tenants.ts';
 import type { Json, TestService } from './service.ts';

@@ -1,5 +1,5 @@
-// Assertions about time that do not fail on a busy machine: the fastest of several rounds must be under a limit, which
-// one undisturbed round satisfies, and code that is always too slow never does. Times are milliseconds.
+// Assertions about time that do not fail on a busy machine: only the fastest of several rounds must be under the limit,
+// which no round of code that is too slow satisfies. Times are milliseconds.
 
 /** The smallest of up to `rounds` measurements; the first one under `limit` is the last. */
 export async function fastest(limit: number, measure: () => Promise<number> | number, rounds = 10): Promise<number> {
@@ -10,7 +10,7 @@ export async function fastest(limit: number, measure: () => Promise<number> | nu
 
 /**
  * Runs a scenario that depends on finishing within a window of time. If it fails after that window, the machine was too
- * slow to say anything, and the scenario is repeated from the start with a window that is `grow` times as long.
+ * slow for a verdict, and the scenario is repeated from the start with a window that is `grow` times as long.
  */
 export async function retryWhenDelayed<T>(ms: number, scenario: (ms: number) => Promise<T>, grow = 1): Promise<T> {
   const startedAt = performance.now();

@@ -1,6 +1,5 @@
-// The contract of the broker: what processes share besides Postgres: pub/sub, trimmed live streams,
-// schedules, counters of fixed windows, leases. None of it is authoritative: losing all of it costs latency
-// only. Two implementations: Redis for several processes, memory for one. Times are milliseconds by the
+// The broker, which processes share besides Postgres: pub/sub, trimmed live streams, schedules, counters of
+// fixed windows, leases. Nothing in it is authoritative: losing all of it costs latency only. Two implementations: Redis for several processes, memory for one. Times are milliseconds by the
 // broker's own clock. Every call settles; it rejects with 503 while Redis is unavailable.
 
 export type MessageHandler = (message: string) => void;
@@ -35,14 +34,14 @@ export interface Broker {
   subscribe(channel: string, handler: MessageHandler): Promise<() => Promise<void>>;
   /** Calls `handler` whenever messages may have been missed; returns a function that ends it. */
   onReset(handler: () => void): () => void;
-  /** Whether published messages arrive at present. */
+  /** Whether this process currently receives published messages. */
   connected(): boolean;
 
-  /** Adds an entry, keeps about the newest `maxLength`, resolves to its id. */
+  /** Adds an entry and keeps about `maxLength` of the newest; resolves to its id. */
   append(stream: string, fields: Record<string, string>, maxLength: number): Promise<string>;
   /**
-   * Entries after the id given for each stream, at most `count` of each, as soon as there are any; none after
-   * `blockMs`. One reader at a time. Rejects when its connection breaks or the broker closes.
+   * Resolves to the entries after the id given for each stream, at most `count` of each, as soon as there are any; to
+   * none after `blockMs`. One reader at a time. Rejects when its connection breaks or the broker closes.
    */
   read(streams: ReadonlyMap<string, string>, blockMs: number, count: number): Promise<StreamEntry[]>;
   /** The newest id of a stream, `0-0` when it is empty. A `read` after this id misses nothing. */

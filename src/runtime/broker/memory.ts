@@ -1,4 +1,4 @@
-// The broker of a single process: the broker contract in maps. Nothing survives a restart, and no message
+// The broker of a single process, in memory. Nothing survives a restart, and no message
 // is ever missed, so `onReset` handlers are never called. Memory is bounded by the callers' own limits
 // (stream lengths, schedules) and by sweeping expired windows and leases. Times are milliseconds.
 import { unavailable } from '../../errors.ts';

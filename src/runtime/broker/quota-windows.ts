@@ -22,7 +22,7 @@ export interface QuotaStore {
   /** Counts hits, and up to `wanted` more in advance when the quota is far from reached. */
   count(windows: readonly QuotaWindow[], hits: number, wanted: number): Promise<CountResult>;
   /** Gives prefetched hits back, except to windows that have ended. */
-  giveBack(windows: readonly QuotaWindow[], hits: number, epochs: readonly number[]): Promise<void>;
+  returnHits(windows: readonly QuotaWindow[], hits: number, epochs: readonly number[]): Promise<void>;
 }
 
 interface Waiting {
@@ -144,14 +144,14 @@ export class QuotaCounter {
     const expiresAt = Math.min(sentAt + PREFETCH_MS, ...windows.map(({ resetMs }) => resetMs));
     const prefetch: Prefetch = { ...result, windows, left: result.prefetched, expiresAt };
     group.prefetch = prefetch;
-    setTimeout(() => group.prefetch === prefetch && this.#giveBack(group), PREFETCH_MS);
+    setTimeout(() => group.prefetch === prefetch && this.#returnHits(group), PREFETCH_MS);
   }
 
   #usePrefetched(group: Group, now: number): WindowCount[] | undefined {
     const { prefetch } = group;
     if (prefetch === undefined) return undefined;
     if (prefetch.expiresAt <= now) {
-      this.#giveBack(group);
+      this.#returnHits(group);
       return undefined;
     }
     const nth = prefetch.prefetched - prefetch.left + 1;
@@ -160,10 +160,10 @@ export class QuotaCounter {
     return prefetch.windows.map(({ before, resetMs }) => ({ count: before + nth, resetMs: resetMs - now }));
   }
 
-  #giveBack(group: Group): void {
+  #returnHits(group: Group): void {
     const { prefetch, windows } = group;
     group.prefetch = undefined;
-    if (prefetch !== undefined) this.store.giveBack(windows, prefetch.left, prefetch.epochs).catch(this.onLost);
+    if (prefetch !== undefined) this.store.returnHits(windows, prefetch.left, prefetch.epochs).catch(this.onLost);
   }
 }
 

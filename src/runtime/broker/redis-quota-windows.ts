@@ -3,7 +3,7 @@
 // Times are milliseconds. Fails like any command.
 import type { QuotaWindow } from './broker.ts';
 import { type CountResult, PREFETCH_KNOWN_MS, type QuotaStore } from './quota-windows.ts';
-import { COUNT_ALL, GIVE_BACK } from './scripts.ts';
+import { COUNT_ALL, RETURN_HITS } from './scripts.ts';
 
 /** Runs a script in Redis; the broker adds its prefix to the keys. */
 type Run = (script: string, keys: readonly string[], values: readonly number[]) => Promise<unknown>;
@@ -26,8 +26,8 @@ export class RedisQuotaStore implements QuotaStore {
     return result;
   }
 
-  async giveBack(windows: readonly QuotaWindow[], hits: number, epochs: readonly number[]): Promise<void> {
+  async returnHits(windows: readonly QuotaWindow[], hits: number, epochs: readonly number[]): Promise<void> {
     const keys = windows.map(({ key }) => key);
-    await this.run(GIVE_BACK, keys, [hits, ...epochs]);
+    await this.run(RETURN_HITS, keys, [hits, ...epochs]);
   }
 }

@@ -21,7 +21,7 @@ import { COUNT, LEASE, LEASE_COUNT, RENEW, TAKE_DUE } from './scripts.ts';
 const COMMAND_TIMEOUT_MS = 2_000;
 const GRACE_MS = 50;
 const CONNECT_TIMEOUT_MS = 2_000;
-/** Added to a blocking read's own timeout. */
+/** Added to the timeout of a blocking read. */
 const READ_SLACK_MS = 2_000;
 const RETRY_MS = 250;
 /** Interval of the check that the subscriber's connection still works. */
@@ -38,7 +38,7 @@ export class RedisBroker implements Broker {
   readonly #failReads = new Set<(error: unknown) => void>();
   readonly #quotas = new QuotaCounter(
     new RedisQuotaStore((script, keys, values) => this.#run(script, keys, values)),
-    (error) => this.#log.warn('prefetched hits could not be given back', { error }),
+    (error) => this.#log.warn('prefetched hits could not be returned', { error }),
   );
   #closed = false;
   #wasConnected = false;
@@ -212,7 +212,7 @@ export class RedisBroker implements Broker {
     this.#failReads.clear();
   }
 
-  /** While Redis is unavailable this does nothing: `#resubscribe` follows on reconnection, with a reset. */
+  /** A failure while Redis is unavailable is ignored: `#resubscribe` runs on reconnection. */
   async #subscribe(name: string): Promise<void> {
     try {
       await this.#reply(this.#subscriber.subscribe(name));
@@ -221,7 +221,7 @@ export class RedisBroker implements Broker {
     }
   }
 
-  /** Detects a connection lost without a FIN, which would silently receive nothing; reconnecting resets. */
+  /** Detects a connection lost without a FIN, which would silently receive nothing. Reconnecting calls the reset handlers. */
   async #checkSubscriber(): Promise<void> {
     if (!this.connected()) return;
     try {
@@ -258,7 +258,7 @@ export class RedisBroker implements Broker {
   }
 }
 
-/** After the deadline, a grace period lets a reply be read that arrived while the event loop was stalled. */
+/** The grace period after the deadline is for a reply that arrived while the event loop was stalled. */
 function within<T>(work: Promise<T>, ms: number, onLate = () => {}): Promise<T> {
   return new Promise((resolve, reject) => {
     const late = (): void => {

@@ -1,5 +1,5 @@
 // The broker's atomic operations on Redis, in Lua. They use the server's clock, in milliseconds, so processes
-// with wrong clocks cannot disagree. KEYS[1] is the set or counter unless said otherwise.
+// with wrong clocks cannot disagree. KEYS[1] is the set or counter unless stated otherwise.
 // They fail like any command: when Redis is unavailable or the key has another type.
 
 const NOW = `
@@ -63,8 +63,8 @@ for i, before in ipairs(found) do
 end
 return answer`;
 
-/** KEYS: counters; ARGV: hits to give back, then the end of each window they were counted in. */
-export const GIVE_BACK = `
+/** KEYS: counters; ARGV: hits to return, then the end of each window they were counted in. */
+export const RETURN_HITS = `
 for i, key in ipairs(KEYS) do
   if redis.call('pexpiretime', key) == tonumber(ARGV[i + 1]) then redis.call('decrby', key, ARGV[1]) end
 end

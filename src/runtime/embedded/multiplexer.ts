@@ -1,9 +1,9 @@
 // Multiplexes many Postgres connections onto the single session of the embedded engine. A connection owns the
 // engine from its first message until the engine is ready again outside a transaction; the others queue. When
 // a connection ends, its transaction is rolled back and its prepared statements are closed. Listens on a free
-// loopback port; a password excludes other users of the machine. It exists because of
-// https://github.com/electric-sql/pglite/issues/985 and /1046 in the engine's own socket server: when those
-// close, this goes.
+// loopback port; a password excludes other users of the machine. It replaces the
+// engine's own socket server because of https://github.com/electric-sql/pglite/issues/985 and /1046; remove it
+// when both are fixed.
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 
 import * as protocol from './protocol.ts';

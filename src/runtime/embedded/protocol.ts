@@ -13,7 +13,7 @@ export type Opening =
   | { kind: 'encryption' | 'startup'; length: number }
   | { kind: 'rejected' };
 
-/** What the first bytes of a connection request. Cancel requests are rejected: the engine cannot cancel. */
+/** Classifies the first bytes of a connection. Cancel requests are rejected: the engine cannot cancel. */
 export function readOpening(bytes: Buffer): Opening {
   if (bytes.length < 8) return { kind: 'incomplete' };
   const length = bytes.readInt32BE(0);

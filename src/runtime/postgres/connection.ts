@@ -2,7 +2,7 @@
 // a deadline passes, the query in flight is rejected, the socket destroyed and the connection stays `broken`,
 // so a transaction cannot continue on another session. Deadlines are epoch milliseconds in `deadlineAt`
 // (0: none), enforced by the pool. This class and the pool replace the driver's own pool because of
-// https://github.com/porsager/postgres/issues/1195 and /1199: when those close, both go.
+// https://github.com/porsager/postgres/issues/1195 and /1199; remove both when these are fixed.
 import { createConnection, type Socket } from 'node:net';
 import postgres from 'postgres';
 
@@ -103,7 +103,7 @@ export class Connection {
   }
 
   async #connect(target: Target): Promise<Socket> {
-    if (this.#socket) throw Object.assign(new Error('this connection has been used up'), { code: 'CONNECTION_CLOSED' });
+    if (this.#socket) throw Object.assign(new Error('a connection connects only once'), { code: 'CONNECTION_CLOSED' });
     const socket = target.path
       ? createConnection({ path: target.path })
       : createConnection({ host: target.host[0] ?? 'localhost', port: target.port[0] ?? 5432 });

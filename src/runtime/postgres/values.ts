@@ -1,7 +1,7 @@
 // Conversion between JavaScript values and the Postgres text format.
 // int8 -> number, numeric -> string, date and timestamp -> text as stored, timestamptz -> ISO 8601 UTC with
 // exactly three decimals, json and jsonb -> parsed, arrays -> arrays of these.
-// Sending: arrays become array literals; strings are sent as they are, also as JSON where the SQL asks for jsonb.
+// Sending: arrays become array literals; strings are sent unchanged, also where the SQL expects jsonb.
 
 const INFINITY = /^-?infinity$/;
 
