@@ -1,5 +1,5 @@
-# The service alone, for compose.yaml or any other place that has PostgreSQL and Redis. Dependencies
-# are those of the lock file, without what only development needs.
+# The service alone, for compose.yaml or another host with PostgreSQL and Redis. It has the production
+# dependencies of the lock file.
 FROM node:22-bookworm-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json ./

@@ -1,5 +1,5 @@
 // Completes ../package-lock.json after `npm install` from a registry mirror without the packages of other
-// platforms: npm omits them from the lock file, and `npm ci` refuses such a file everywhere.
+// platforms: npm omits them from the lock file, and `npm ci` refuses such a file on every platform.
 // Adds an entry without integrity for each missing optional platform package, and prints it.
 import { readFileSync, writeFileSync } from 'node:fs';
 

@@ -1,4 +1,4 @@
-// The official checkers of the Model Context Protocol against a running service. `conformance` is the conformance
+// Runs the official checkers of the Model Context Protocol against a running service. `conformance` is the conformance
 // tool in both revisions, with mcp-baseline.yaml beside this file; `http` and `stdio` are the inspector, which lists
 // the tools and calls each, over that transport. Run by Bun: the checkers need a newer Node.js than the service.
 // Usage: mcp-check.mjs <node_modules with the checkers> <address> <super-admin secret> [conformance] [http] [stdio];
@@ -26,10 +26,10 @@ function run(parameters, environment = {}) {
   return new Promise((resolve) => {
     const env = { ...process.env, NO_COLOR: '1', ...environment };
     const child = spawn(process.execPath, ['--no-env-file', ...parameters], { env, stdio: ['ignore', 'pipe', 'pipe'] });
-    const said = { output: '', errors: '' };
-    child.stdout.on('data', (text) => (said.output += text));
-    child.stderr.on('data', (text) => (said.errors += text));
-    child.on('close', (code) => resolve({ code, ...said }));
+    const text = { output: '', errors: '' };
+    child.stdout.on('data', (chunk) => (text.output += chunk));
+    child.stderr.on('data', (chunk) => (text.errors += chunk));
+    child.on('close', (code) => resolve({ code, ...text }));
   });
 }
 
@@ -40,7 +40,7 @@ function report(isGood, what, details) {
   console.log(details);
 }
 
-/** Adds the credential, which the conformance tool cannot send; the service accepts its own host name only. */
+/** A proxy that adds the credential, which the conformance tool cannot send, and the host name that the service expects. */
 async function openProxy(key) {
   const { hostname, port: to } = new URL(address);
   const proxy = createServer((incoming, outgoing) => {
@@ -88,7 +88,7 @@ async function inspect(transport, credential, method, ...parameters) {
   return answer;
 }
 
-/** Calls every tool, in an order in which each finds its data. */
+/** Calls every tool, in an order in which each finds the data it needs. */
 async function callAll(transport, key) {
   const { tools } = await inspect(transport, key, 'tools/list');
   const left = new Set(tools.map(({ name }) => name));

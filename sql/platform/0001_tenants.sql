@@ -28,7 +28,7 @@ create unique index tenants_custom_domain_key
   where settings ->> 'customDomain' is not null;
 
 -- The lock on a tenant's definitions, as a lease: a change of fields spans several transactions. An
--- expired row marks an interrupted change, whose remains are to be cleaned up.
+-- expired row means that a change was interrupted and needs cleanup.
 create table platform.definition_locks (
   tenant_id uuid constraint definition_locks_pkey primary key references platform.tenants (id) on delete cascade,
   holder uuid not null,

@@ -37,8 +37,8 @@ create index events_seq_idx on platform.events (seq);
 
 create table platform.events_default partition of platform.events default;
 
--- One row: how far the outbox is relayed, and the process that relays it. Locking the row keeps the
--- relay single.
+-- One row: how far the outbox is relayed, and the process that relays it. Locking the row ensures
+-- that only one process relays.
 create table platform.relay (
   id int constraint relay_pkey primary key constraint relay_single check (id = 1),
   leader uuid,

@@ -51,7 +51,7 @@ create table platform.webhook_deliveries (
 create index webhook_deliveries_due_idx on platform.webhook_deliveries (subscription_id, next_at)
   where status = 'pending';
 
--- Deliveries of one record are sent in order: finds an earlier or a claimed one.
+-- Finds an earlier or claimed delivery of a record: deliveries of one record are sent in order.
 create index webhook_deliveries_order_idx on platform.webhook_deliveries (subscription_id, record_id, event_seq)
   where status = 'pending';
 
@@ -62,7 +62,7 @@ create index webhook_deliveries_claimed_idx on platform.webhook_deliveries (tena
 -- Ids grow with time, and rows are appended in that order: expired rows are adjacent.
 create index webhook_deliveries_age_idx on platform.webhook_deliveries using brin (id) with (autosummarize = on);
 
--- Deliveries are deleted with their subscription, also when that goes with its entity or tenant.
+-- Deletes deliveries with their subscription, also when the entity or tenant is deleted.
 create function platform.drop_deliveries() returns trigger language plpgsql as $$
 begin
   delete from platform.webhook_deliveries where subscription_id = old.id;

@@ -25,5 +25,5 @@ create table platform.rule_runs (
 
 create index rule_runs_record_idx on platform.rule_runs (record_id, position);
 
--- Tenants are served in turn: finds the next run of each.
+-- Finds the next run of each tenant: tenants are served round-robin.
 create index rule_runs_tenant_idx on platform.rule_runs (tenant_id, position);
