@@ -56,7 +56,7 @@ async function issueLimitedKey(api: Api): Promise<string> {
   return (await api.call<{ key: string }>('POST', `/api/apis/${id}/keys`, request)).key;
 }
 
-/** The workload, whose answers must not show the hidden field. */
+/** The workload with a check that no answer shows the hidden field. */
 function hiding(workload: Workload): Workload {
   const problem: Workload['problem'] = (data, target) =>
     JSON.stringify(data).includes(`"${HIDDEN}"`) ? 'the answer shows the hidden field' : workload.problem(data, target);

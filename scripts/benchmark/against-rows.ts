@@ -35,7 +35,7 @@ export async function measureAgainst(run: Run, checkout: string): Promise<Pick<R
   return { rows: await measureRows(comparisons, options, scratch, (row) => log(progressLine(row))), gauges: [] };
 }
 
-/** Starts the service of a checkout, fills it with the records, and gives the requests of each operation. */
+/** Starts the service of a checkout and fills it; resolves to the requests of each operation. */
 async function startFilled(run: Run, checkout: string, store: ServiceStore): Promise<Workloads> {
   const { options, directory, cleanup, log } = run;
   const env = serviceEnv(directory, { database: store.url, redis: store.redisUrl });

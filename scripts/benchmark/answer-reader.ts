@@ -9,7 +9,7 @@ const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 export class AnswerReader {
   #held: Buffer | null = null;
   #status = 0;
-  /** Missing bytes of the body; -1 when it is chunked. Valid while `#status` is set. */
+  /** Bytes of the body still to come; -1 when it is chunked. Valid while `#status` is set. */
   #missing = 0;
 
   push(data: Buffer): number {

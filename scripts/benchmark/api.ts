@@ -44,7 +44,7 @@ export class Api {
       const begun = performance.now();
       const isImported = await this.#importPiece(entity, piece).catch(unlessMissing(false));
       if (!isImported) {
-        await this.#createSingly(entity, piece);
+        await this.#createOneByOne(entity, piece);
         seconds = Number.NaN;
       }
       seconds += (performance.now() - begun) / 1_000;
@@ -58,7 +58,7 @@ export class Api {
     for (let from = 0; from < values.length; from += LARGEST_BULK) {
       const piece = values.slice(from, from + LARGEST_BULK);
       const made = await this.#createBulk(entity, piece).catch(unlessMissing(null));
-      ids.push(...(made ?? (await this.#createSingly(entity, piece))));
+      ids.push(...(made ?? (await this.#createOneByOne(entity, piece))));
     }
     return ids;
   }
@@ -78,7 +78,7 @@ export class Api {
     return answer.results.map(({ id }) => id);
   }
 
-  async #createSingly(entity: string, values: readonly unknown[]): Promise<string[]> {
+  async #createOneByOne(entity: string, values: readonly unknown[]): Promise<string[]> {
     const ids: string[] = [];
     let next = 0;
     const worker = async () => {
@@ -136,7 +136,7 @@ function unlessMissing<T>(instead: T): (error: unknown) => T {
   };
 }
 
-/** The fault of a page that must have `expected` items and `total` (null: any total); null without a fault. */
+/** What is wrong with a page that must have `expected` items and `total` (null: any total), or null. */
 export function wrongPage(data: unknown, total: number | null, expected = PAGE): string | null {
   const page = data as ListPage;
   if (page?.items?.length !== expected) return `${page?.items?.length} items instead of ${expected}`;

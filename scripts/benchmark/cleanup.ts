@@ -1,6 +1,6 @@
 // Clean-up steps of the bench, run when it ends: finished, failed, or stopped by a signal.
 // Steps run once, last first; a step that fails is reported on standard error, and the others still run.
-// Apart from its users, because both the servers and the scratch databases register steps.
+// A file of its own, because both the servers and the scratch databases register steps.
 
 export class Cleanup {
   #steps: Array<{ what: string; undo: () => Promise<unknown> }> = [];

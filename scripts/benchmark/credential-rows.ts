@@ -1,5 +1,5 @@
 // The cost of each kind of credential, against an owner key: the same get by id, with the same visible fields. Set up
-// through the service's API. Admin keys have no row: no route gives them a record.
+// through the service's API. Admin keys have no row: they cannot read records.
 // The limits of the public key are counted, but never reached.
 
 import { Api } from './api.ts';

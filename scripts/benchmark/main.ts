@@ -63,7 +63,7 @@ async function bench(options: Options): Promise<number> {
   if (stoppedBy) return SIGNALS[stoppedBy];
   console.log(markdown(report));
   if (options.json) await writeFile(options.json, json(report));
-  return holds(report) ? 0 : 1;
+  return isWithinLimits(report) ? 0 : 1;
 }
 
 /** Measures the rows that need the filled tables. */
@@ -124,7 +124,7 @@ function chosen(comparisons: readonly Comparison[], options: Options): readonly 
   return comparisons.filter(({ id }) => options.only?.has(id) ?? true);
 }
 
-function holds({ rows, events, gauges }: Pick<Report, 'rows' | 'events' | 'gauges'>): boolean {
+function isWithinLimits({ rows, events, gauges }: Pick<Report, 'rows' | 'events' | 'gauges'>): boolean {
   const verdicts = [...rows.map(rowVerdict), ...events.map(eventVerdict), ...gauges.map(gaugeVerdict)];
   return verdicts.every((verdict) => verdict !== 'MISSED' && verdict !== 'FAILED');
 }

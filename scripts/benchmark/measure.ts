@@ -16,7 +16,7 @@ export interface Workload {
   targets(): Promise<Target[]> | Target[];
   /** Send each request at most once: it deletes, or a cached answer would falsify the figure. */
   once?: boolean;
-  /** The fault of an answer's `data`, or null. */
+  /** What is wrong with an answer's `data`, or null. */
   problem(data: unknown, target: Target): string | null;
 }
 

@@ -61,7 +61,7 @@ const NAME_COLUMNS = 90;
 
 export const USAGE = `Usage: ./scripts/bench [options]
 
-Measures the service beside a bare handler on the same Postgres and Redis, and prints a table of CPU and ratios. DATABASE_URL
+Compares the service with a bare handler on the same Postgres and Redis, and prints a table of CPU and ratios. DATABASE_URL
 and REDIS_URL name the servers (default: 127.0.0.1); the bench creates its own databases and drops them. The exit code is 1
 when a row exceeds its limit, 2 when the bench cannot run.
 
@@ -94,13 +94,13 @@ export function readOptions(argv: readonly string[], env: Record<string, string 
   const given = readArguments(argv);
   const number = (name: keyof typeof NUMBERS) => positive(name, given.get(name) ?? String(NUMBERS[name]));
   const only = given.has('--only') ? readNames(given.get('--only') ?? '') : null;
-  const isOfEvents = EVENT_GROUPS.some((group) => only?.has(group));
+  const wantsEvents = EVENT_GROUPS.some((group) => only?.has(group));
   const optional = (name: keyof typeof OPTIONAL_NUMBERS) => {
     const isWanted = given.has(name) || only?.has(name.slice(2));
     if (isWanted) only?.add(name.slice(2));
     return isWanted ? positive(name, given.get(name) || String(OPTIONAL_NUMBERS[name])) : null;
   };
-  const events = isOfEvents
+  const events = wantsEvents
     ? positive('--events', given.get('--events') || String(OPTIONAL_NUMBERS['--events']))
     : null;
   return {
@@ -148,7 +148,7 @@ function readNames(text: string): Set<string> {
   const known: readonly string[] = [...OPERATIONS, ...GROUPS, ...EVENT_GROUPS];
   const names = text.split(',');
   const unknown = names.find((name) => !known.includes(name));
-  if (unknown !== undefined) throw new Error(`--only: ${unknown} is none of ${known.join(', ')}`);
+  if (unknown !== undefined) throw new Error(`--only: ${unknown} is not one of ${known.join(', ')}`);
   return new Set(names);
 }
 

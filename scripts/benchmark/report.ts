@@ -147,7 +147,7 @@ function eventTable(rows: readonly EventRow[]): string {
     return `| ${[label, against, ...figures, ...limits, eventVerdict(row)].join(' | ')} |`;
   });
   return [
-    '| events | against | that | service | ratio | must | goal | |',
+    '| events | against | baseline | service | ratio | must | goal | |',
     '|---|---|--:|--:|--:|--:|--:|---|',
     ...lines,
   ].join('\n');

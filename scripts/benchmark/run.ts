@@ -1,6 +1,6 @@
 // The state of a run: options, scratch databases, and both sides with their records in place.
 // Types only: each stage of the run adds what the next one needs.
-// Apart from the stages, because all of them use it.
+// A file of its own, because all stages use it.
 
 import type { Cleanup } from './cleanup.ts';
 import type { BareFixture, ServiceFixture } from './fixture.ts';

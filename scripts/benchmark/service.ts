@@ -1,4 +1,4 @@
-// The service under test: started like a user's, set up through its REST API, with the same records as the bare handler.
+// The service under test: started as a user starts it, set up through its REST API, with the records of the bare handler.
 // `items` is read, `items_w` is written. Rates are records per second.
 // Fails with an ApiError when a call is refused.
 

@@ -14,7 +14,7 @@ export interface Fault {
 }
 
 /** How long a server stays stopped. */
-const AWAY_MS = 500;
+const DOWN_MS = 500;
 /** One in this many kills is part of killing both processes at once. */
 const BOTH_EVERY = 10;
 const BACKENDS = 4;
@@ -25,11 +25,11 @@ export function faults(bed: TestBed, { kills, redis, postgres, backends, outage 
     { kind: 'a process is killed', times: kills - 2 * both, inject: (restored) => killOne(bed, restored) },
     { kind: 'all processes are killed', times: both, inject: (restored) => killAll(bed, restored) },
     { kind: 'Redis is emptied', times: redis, inject: (restored) => emptyRedis(bed, restored) },
-    { kind: 'Redis is killed', times: redis, inject: (restored) => stopRedis(bed, AWAY_MS, restored) },
+    { kind: 'Redis is killed', times: redis, inject: (restored) => stopRedis(bed, DOWN_MS, restored) },
     { kind: 'Postgres is stopped at once', times: postgres, inject: (restored) => stopPostgres(bed, restored) },
     { kind: 'backends are terminated', times: backends, inject: (restored) => terminateBackends(bed, restored) },
     {
-      kind: `Redis is away for ${outage} s`,
+      kind: `Redis is down for ${outage} s`,
       times: outage > 0 ? 1 : 0,
       inject: (restored) => stopRedis(bed, outage * 1_000, restored),
     },
@@ -66,7 +66,7 @@ async function stopRedis({ redis }: TestBed, ms: number, restored: () => void): 
 
 async function stopPostgres({ postgres: server }: TestBed, restored: () => void): Promise<void> {
   await server.stop('immediate');
-  await delay(AWAY_MS);
+  await delay(DOWN_MS);
   await server.start();
   restored();
 }

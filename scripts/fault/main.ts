@@ -32,11 +32,11 @@ receiver.answer = ({ body }, response) => {
   response.writeHead(204).end();
 };
 const bed = await openTestBed(receiver.url);
-const over = new AbortController();
+const stopLoad = new AbortController();
 const load = [
-  ...Array.from({ length: WRITERS }, (_, i) => write(bed.endpoint, ledger, `w${i}`, over.signal)),
-  followStream(bed.endpoint, ledger, over.signal),
-  followSocket(bed.endpoint, ledger, over.signal),
+  ...Array.from({ length: WRITERS }, (_, i) => write(bed.endpoint, ledger, `w${i}`, stopLoad.signal)),
+  followStream(bed.endpoint, ledger, stopLoad.signal),
+  followSocket(bed.endpoint, ledger, stopLoad.signal),
 ];
 const startedAt = Date.now();
 const recoveries: Promise<void>[] = [];
@@ -44,7 +44,7 @@ for (const fault of faults(bed, options)) await injectAll(fault);
 ledger.kind = 'nothing';
 await Promise.all(recoveries);
 await delay(PAUSE_MS);
-over.abort();
+stopLoad.abort();
 await Promise.all(load);
 const settlingFrom = Date.now();
 while (ledger.outstanding > 0 && Date.now() - settlingFrom < SETTLE_MS) await delay(50);

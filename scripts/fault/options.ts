@@ -20,12 +20,12 @@ const FULL: Options = { kills: 200, redis: 20, postgres: 10, backends: 20, outag
 
 export const USAGE = `Usage: ./scripts/faults [options]
 
-Breaks the service while records are written, and counts what was acknowledged, delivered, lost and duplicated. Starts two
+Kills or stops the service, Redis and Postgres while records are written, and counts what was acknowledged, delivered, lost and duplicated. Starts two
 processes of the service and its own Postgres and Redis, whose server programs it needs. The exit code is 1 when anything
 was lost, left out of a stream, or out of order.
 
 Options, with the counts of a quick run and of --full:
-  --kills N      kills of service processes; a tenth of both at once    ${columns('kills')}
+  --kills N      kills of service processes; one in ten of both at once     ${columns('kills')}
   --redis N      each of: Redis emptied, Redis killed and restarted     ${columns('redis')}
   --postgres N   immediate stops of Postgres                            ${columns('postgres')}
   --backends N   terminations of some of the service's connections      ${columns('backends')}

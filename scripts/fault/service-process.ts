@@ -12,7 +12,7 @@ export interface ServiceProcess {
   kill(): Promise<void>;
 }
 
-/** Exits that no kill explains, with the end of what the process logged. */
+/** Exits that the run did not cause, with the end of the log of each process. */
 export const unexpectedExits: string[] = [];
 
 /** Starts a process; resolves once it listens. */

@@ -27,7 +27,7 @@ export interface TestBed {
   processes: ServiceProcess[];
   postgres: PrivatePostgres;
   redis: PrivateRedis;
-  /** Starts another process in place of number `i`. */
+  /** Replaces process `i` by a new one. */
   replace(i: number): Promise<void>;
   countDeliveries(): Promise<DeliveryCounts>;
   close(): Promise<void>;

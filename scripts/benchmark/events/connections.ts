@@ -35,7 +35,7 @@ async function besideSubscriptions(fixture: EventFixture) {
     await tenant.subscribe('items', receiver.url('ok', at), ['record.deleted']);
     await tenant.subscribe('others', receiver.url('ok', at));
   }
-  return wholeCpus(
+  return totalCpus(
     await compare(createWorkload(alone.side()), createWorkload(tenant.side()), run.options, run.scratch),
   );
 }
@@ -52,13 +52,13 @@ async function besideStreams(fixture: EventFixture) {
   };
   const [without, beside] = [createWorkload(tenant.side(), close), createWorkload(tenant.side(), listen)];
   try {
-    return wholeCpus(await compare(without, beside, fixture.run.options, fixture.run.scratch));
+    return totalCpus(await compare(without, beside, fixture.run.options, fixture.run.scratch));
   } finally {
     await close();
   }
 }
 
-function wholeCpus({ baseline, subject }: Awaited<ReturnType<typeof compare>>) {
+function totalCpus({ baseline, subject }: Awaited<ReturnType<typeof compare>>) {
   return { baseline: totalCpu(baseline), subject: totalCpu(subject) };
 }
 

@@ -18,7 +18,7 @@ const ARRIVAL_MS = 300_000;
 const SMALL_BACKLOG = 1_000;
 const MEMORY_SAMPLE_MS = 100;
 const RECEIVERS = 100;
-const HOLED = 50;
+const BLACK_HOLED = 50;
 /** Records of a round, each sent to all receivers, and the pause between two of them. */
 const ROUND_EVENTS = 24;
 const PAUSE_MS = 150;
@@ -120,15 +120,15 @@ export async function blackHoleRow(fixture: EventFixture): Promise<EventRow> {
   const tenant = await Tenant.make(fixture, 'events-black-holes', 'healthy', 'holed');
   for (let at = 0; at < RECEIVERS; at++) {
     await tenant.subscribe('healthy', fixture.receiver.url('ok', `watched-${at}`));
-    await tenant.subscribe('holed', fixture.receiver.url(at < HOLED ? 'never' : 'ok', `watched-${at}`));
+    await tenant.subscribe('holed', fixture.receiver.url(at < BLACK_HOLED ? 'never' : 'ok', `watched-${at}`));
   }
-  const label = `healthy receiver, ${HOLED} of ${RECEIVERS} black-holed, p99`;
+  const label = `healthy receiver, ${BLACK_HOLED} of ${RECEIVERS} black-holed, p99`;
   const definition = { id: 'black-holes', label, against: 'none black-holed', unit: 'ms', must: 1.5, goal: 1.2 };
   return interleaved(
     definition,
     fixture.run.options.rounds,
     (round) => healthyP99(fixture, tenant, 'healthy', `all-${round}`, RECEIVERS),
-    (round) => healthyP99(fixture, tenant, 'holed', `half-${round}`, RECEIVERS - HOLED),
+    (round) => healthyP99(fixture, tenant, 'holed', `half-${round}`, RECEIVERS - BLACK_HOLED),
   );
 }
 
@@ -138,7 +138,7 @@ async function healthyP99(fixture: EventFixture, tenant: Tenant, entity: string,
   const latencies: number[] = [];
   fixture.receiver.onPost = (path, body) => {
     const begun = sent.get(/"title":"([^"]*)"/.exec(body)?.[1] ?? '');
-    const isWatched = Number(/-(\d+)$/.exec(path)?.[1]) >= HOLED;
+    const isWatched = Number(/-(\d+)$/.exec(path)?.[1]) >= BLACK_HOLED;
     if (begun !== undefined && isWatched) latencies.push(performance.now() - begun);
   };
   for (let at = 0; at < ROUND_EVENTS; at++) {
@@ -147,7 +147,7 @@ async function healthyP99(fixture: EventFixture, tenant: Tenant, entity: string,
     await send(side, side.target(bodyOf(title)));
     await Bun.sleep(PAUSE_MS);
   }
-  await until('the healthy receivers', () => latencies.length >= ROUND_EVENTS * Math.min(HOLED, receivers));
+  await until('the healthy receivers', () => latencies.length >= ROUND_EVENTS * Math.min(BLACK_HOLED, receivers));
   fixture.receiver.onPost = undefined;
   return quantile(latencies, 0.99);
 }

@@ -1,6 +1,6 @@
-// Both sides of the rows about events: the bare handler, and the service started as by a user, with higher connection
-// limits and permission to call receivers on this machine. Each row uses its own tenant, so that leftovers of one row
-// do not burden the next. Times are milliseconds.
+// Both sides of the rows about events: the bare handler, and the service started as a user starts it, with higher
+// connection limits and permission to call receivers on this machine. Each row uses its own tenant, so that data left by
+// one row does not affect the next. Times are milliseconds.
 
 import postgres from 'postgres';
 import { Api } from '../api.ts';
@@ -122,7 +122,7 @@ export class EventFixture {
 }
 
 function eventEnv({ directory, scratch }: Run): ServiceEnv {
-  const room = {
+  const limits = {
     WEBHOOK_ALLOWED_CIDRS: '127.0.0.0/8',
     WEBHOOK_TIMEOUT_MS: '120000',
     SSE_HEARTBEAT_INTERVAL_MS: '86400000',
@@ -130,7 +130,7 @@ function eventEnv({ directory, scratch }: Run): ServiceEnv {
     SSE_MAX_CONNECTIONS_GLOBAL: '10000',
     WS_MAX_CONNECTIONS_PER_TENANT: '10000',
   };
-  return { ...serviceEnv(directory, { database: scratch.service.url, redis: scratch.redisUrl }), ...room };
+  return { ...serviceEnv(directory, { database: scratch.service.url, redis: scratch.redisUrl }), ...limits };
 }
 
 function bareSide(server: Side['server']): Side {

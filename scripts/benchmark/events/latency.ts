@@ -13,7 +13,7 @@ const WARM_SAMPLES = 50;
 const LOST_MS = 10_000;
 const PAUSE_MS = 2;
 
-type Sees = (marker: string) => Promise<void>;
+type WaitFor = (marker: string) => Promise<void>;
 
 /** Rows to SSE, WebSocket and webhook. */
 export async function latencyRows(fixture: EventFixture): Promise<EventRow[]> {
@@ -26,15 +26,18 @@ export async function latencyRows(fixture: EventFixture): Promise<EventRow[]> {
   ] as const) {
     const sides = [bare, tenant.side()] as const;
     const listeners = await Promise.all(sides.map(({ address }) => open(address, 1)));
-    const sees = (at: number): Sees => (listeners[at] as Listeners).sees;
-    rows.push(await compareLatency(run, definition(id, label, must, goal), sides, [sees(0), sees(1)]));
+    const waitFor = (at: number): WaitFor => (listeners[at] as Listeners).waitFor;
+    rows.push(await compareLatency(run, definition(id, label, must, goal), sides, [waitFor(0), waitFor(1)]));
     await Promise.all(listeners.map((listener) => listener.close()));
   }
   await tenant.subscribe('hooked', receiver.url('ok'));
   const sides = [hooked(bare, receiver), tenant.side('hooked')] as const;
-  const sees = posted(receiver);
+  const waitFor = posted(receiver);
   rows.push(
-    await compareLatency(run, definition('latency-webhook', 'write to webhook, p50', 3.0, 2.0), sides, [sees, sees]),
+    await compareLatency(run, definition('latency-webhook', 'write to webhook, p50', 3.0, 2.0), sides, [
+      waitFor,
+      waitFor,
+    ]),
   );
   receiver.onPost = undefined;
   return rows;
@@ -48,21 +51,21 @@ function compareLatency(
   { options }: Run,
   definition: RowDefinition,
   [bare, service]: readonly [Side, Side],
-  [seesBare, seesService]: readonly [Sees, Sees],
+  [waitBare, waitService]: readonly [WaitFor, WaitFor],
 ): Promise<EventRow> {
   return interleaved(
     definition,
     options.rounds,
-    (round) => p50(bare, seesBare, round),
-    (round) => p50(service, seesService, round),
+    (round) => p50(bare, waitBare, round),
+    (round) => p50(service, waitService, round),
   );
 }
 
-async function p50(side: Side, sees: Sees, round: number): Promise<number> {
+async function p50(side: Side, waitFor: WaitFor, round: number): Promise<number> {
   const latencies: number[] = [];
   for (let at = -WARM_SAMPLES; at < SAMPLES; at++) {
     const marker = `marker-${round}-${at + WARM_SAMPLES}-of-${side.server.pid}`;
-    const seen = within(sees(marker));
+    const seen = within(waitFor(marker));
     const begun = performance.now();
     const sent = send(side, side.target(bodyOf(marker)));
     await seen;
@@ -94,7 +97,7 @@ function hooked(bare: Side, receiver: Receiver): Side {
   };
 }
 
-function posted(receiver: Receiver): Sees {
+function posted(receiver: Receiver): WaitFor {
   return (marker) =>
     new Promise((resolve) => {
       receiver.onPost = (_, body) => {

@@ -1,5 +1,5 @@
-// Clients of event streams, in the process of the bench: Server-Sent Events over raw TCP, because reading must cost next to
-// nothing, and WebSockets. They count what they receive; the first one also waits for a text, to measure latency.
+// Clients of event streams, in the process of the bench: Server-Sent Events over raw TCP, because reading must cost
+// almost nothing, and WebSockets. They count what they receive; the first one also waits for a text, to measure latency.
 // Times are milliseconds.
 
 /** Where listeners connect. */
@@ -19,7 +19,7 @@ export interface Listeners {
   /** Events that every connection has received. */
   received(): number;
   /** Resolves when the first connection receives a text with `marker`. Call it before creating the event. */
-  sees(marker: string): Promise<void>;
+  waitFor(marker: string): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -46,7 +46,7 @@ export async function until(
 }
 
 /** Waits for one text at a time. */
-class Watch {
+class TextWatch {
   #marker: string | undefined;
   #seen = () => {};
   #text = '';
@@ -59,7 +59,7 @@ class Watch {
     });
   }
 
-  look(data: { toString(): string }): void {
+  read(data: { toString(): string }): void {
     if (this.#marker === undefined) return;
     this.#text += data.toString();
     if (!this.#text.includes(this.#marker)) return;
@@ -88,7 +88,7 @@ class LastNumber {
 
 /** Opens `count` event streams. */
 export const openStreams: Open = async ({ port, streamPath, key, firstEvents }, count) => {
-  const watch = new Watch();
+  const watch = new TextWatch();
   const numbers: LastNumber[] = [];
   let ended = 0;
   const head = `GET ${streamPath} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n${key ? `Authorization: Bearer ${key}\r\n` : ''}\r\n`;
@@ -102,7 +102,7 @@ export const openStreams: Open = async ({ port, streamPath, key, firstEvents }, 
         open: (socket) => void socket.write(head),
         data: (_, data) => {
           number.push(data);
-          if (isFirst) watch.look(data);
+          if (isFirst) watch.read(data);
         },
         close: () => void ended++,
         error: (_, error) => console.error(error.message),
@@ -117,7 +117,7 @@ export const openStreams: Open = async ({ port, streamPath, key, firstEvents }, 
   await until(`${count} streams`, () => received() >= 0);
   return {
     received,
-    sees: (marker) => watch.wait(marker),
+    waitFor: (marker) => watch.wait(marker),
     close: async () => {
       for (const socket of sockets) socket.end();
       await Bun.sleep(100);
@@ -125,9 +125,9 @@ export const openStreams: Open = async ({ port, streamPath, key, firstEvents }, 
   };
 };
 
-/** Opens `count` WebSockets, each authenticated and subscribed to the entity where the server wants that. */
+/** Opens `count` WebSockets, each authenticated and subscribed to the entity if the server requires it. */
 export const openSockets: Open = async ({ port, socketKey, entity }, count) => {
-  const watch = new Watch();
+  const watch = new TextWatch();
   const counts: number[] = [];
   const connect = () => {
     const at = counts.push(0) - 1;
@@ -144,7 +144,7 @@ export const openSockets: Open = async ({ port, socketKey, entity }, count) => {
       else if (text.startsWith('{"type":"subscribed"')) opened.resolve(socket);
       else if (text.startsWith('{"type":"record.')) {
         counts[at] = (counts[at] as number) + 1;
-        if (at === 0) watch.look(text);
+        if (at === 0) watch.read(text);
       } else opened.reject(new Error(`unexpected WebSocket message: ${text}`));
     };
     return opened.promise;
@@ -152,7 +152,7 @@ export const openSockets: Open = async ({ port, socketKey, entity }, count) => {
   const sockets = await inBatches(count, connect);
   return {
     received: () => Math.min(...counts),
-    sees: (marker) => watch.wait(marker),
+    waitFor: (marker) => watch.wait(marker),
     close: async () => {
       for (const socket of sockets) socket.close();
       await Bun.sleep(100);
