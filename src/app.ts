@@ -39,18 +39,8 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
     const mail = new Mail({ smtpUrl, from, dataDir, log });
     const metrics = new Metrics();
     registerProcessMetrics(metrics, db);
-    return {
-      config,
-      db,
-      broker,
-      log,
-      invalidations,
-      mail,
-      metrics,
-      tenantSchema,
-      address: '',
-      isReady: false,
-    };
+    const state = { address: '', isReady: false };
+    return { config, db, broker, log, invalidations, mail, metrics, tenantSchema, ...state };
   } catch (cause) {
     await broker.close();
     await db.close();

@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import { parseEnv } from 'node:util';
 import ipaddr from 'ipaddr.js';
 
-export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
+export const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
 
 /** The configuration. Durations in ms, sizes in bytes. Secrets must never be logged. */
 export interface Config {
@@ -132,7 +133,7 @@ export function readConfig(env: Environment): Config {
     shutdownTimeoutMs: reader.integer('SHUTDOWN_TIMEOUT_MS', 10_000, 100, 600_000),
     trustProxy: reader.integer('TRUST_PROXY', 0, 0, 32),
     logLevel: reader.read<LogLevel>('LOG_LEVEL', 'info', 'debug, info, warn or error', (text) =>
-      isLogLevel(text) ? text : undefined,
+      LOG_LEVELS.find((level) => level === text),
     ),
   };
   checkTogether(config, reader);
@@ -167,10 +168,6 @@ function readChannels(reader: Reader): Pick<Config, 'sse' | 'ws' | 'webhook'> {
       ),
     },
   };
-}
-
-function isLogLevel(text: string): text is LogLevel {
-  return ['debug', 'info', 'warn', 'error'].includes(text);
 }
 
 const SECRET_MIN = 8;

@@ -113,7 +113,7 @@ const WRITES: [string, (input: Json) => Promise<unknown>][] = [
 ];
 
 test.each(WRITES)(
-  'every attempt at a %s delivery sends the same bytes, whatever changes in between',
+  'every attempt at a %s delivery sends the same bytes, even if the entity changes in between',
   async (_, write) => {
     const id = await cachedSubscription();
     receiver.answer = (_, response) => void response.writeHead(receiver.received.length < 2 ? 500 : 200).end();

@@ -1,7 +1,8 @@
 // The log: one JSON line per entry, levels, bound fields, errors with cause and stack, and no secrets.
 import { expect, test } from 'bun:test';
 
-import { createLog, type LogLevel } from '../src/runtime/log.ts';
+import type { LogLevel } from '../src/config.ts';
+import { createLog } from '../src/runtime/log.ts';
 
 function capture(level: LogLevel = 'debug', readable = false) {
   const lines: string[] = [];

@@ -22,15 +22,6 @@ export interface Finding {
   name?: string;
 }
 
-export interface Issue {
-  tenant: string;
-  check: Check;
-  table: string | null;
-  column: string | null;
-  severity: 'critical' | 'warning';
-  fix: string;
-}
-
 export const TRIGGER = 'trg_enforce_svc_system';
 export const HNSW_TABLE = 'chunks';
 export const HNSW_COLUMN = 'embedding';
@@ -39,7 +30,7 @@ export const FLAG_COLUMNS: readonly string[] = ['id', 'name', 'is_system'];
 
 const REPAIR = 'POST /health/schema/fix';
 
-export function toIssue(tenant: string, finding: Finding): Issue {
+export function toIssue(tenant: string, finding: Finding) {
   const { check, table, column } = finding;
   return { tenant, check, table, column, severity: SEVERITY_BY_CHECK[check], fix: fixOf(finding) };
 }

@@ -15,26 +15,22 @@ import { SCHEMA_CONCURRENCY } from '../tenants/upgrade.ts';
 import { describeFinding } from './issues.ts';
 import { type CheckedTenant, checkSchemas, checkTenant } from './schema-check.ts';
 
-export interface RepairFailure {
-  tenant: string;
-  message: string;
-}
+type Repair = { fixed: number; errors: { tenant: string; message: string }[] };
 
 /** Repairs all degraded tenants; resolves to the number this call repaired and the failures. */
-export async function repairSchemas(app: App): Promise<{ fixed: number; errors: RepairFailure[] }> {
+export async function repairSchemas(app: App): Promise<Repair> {
   const degraded = (await checkSchemas(app)).filter(({ findings }) => findings.length > 0);
   if (degraded.some(({ findings }) => findings.some(({ check }) => check === 'extension_exists'))) {
     await addExtension(app);
   }
-  let fixed = 0;
-  const errors: RepairFailure[] = [];
+  const repair: Repair = { fixed: 0, errors: [] };
   await forEachConcurrently(degraded, SCHEMA_CONCURRENCY, async (tenant) => {
     const outcome = await repairTenant(app, tenant);
-    if (outcome === 'fixed') fixed++;
-    else if (outcome !== 'healthy') errors.push({ tenant: tenant.slug, message: outcome });
+    if (outcome === 'fixed') repair.fixed++;
+    else if (outcome !== 'healthy') repair.errors.push({ tenant: tenant.slug, message: outcome });
   });
-  errors.sort((a, b) => (a.tenant < b.tenant ? -1 : 1));
-  return { fixed, errors };
+  repair.errors.sort((a, b) => (a.tenant < b.tenant ? -1 : 1));
+  return repair;
 }
 
 /** A failure is logged only: the tenants are repaired without pgvector and report it as missing. */

@@ -3,9 +3,8 @@
 // fields with names like `authorization`. Errors are written with stack and cause, and only here.
 // Contract: decisions#configuration.
 import process from 'node:process';
+import { LOG_LEVELS, type LogLevel } from '../config.ts';
 
-const LOG_LEVELS = ['debug', 'info', 'warn', 'error'] as const;
-export type LogLevel = (typeof LOG_LEVELS)[number];
 export type LogFields = Record<string, unknown>;
 
 export interface Log {
@@ -35,7 +34,7 @@ export function createLog(options: LogOptions): Log {
   const open = (bound: LogFields): Log => {
     const at = (level: LogLevel) => (message: string, fields?: LogFields) => {
       if (LOG_LEVELS.indexOf(level) < lowest) return;
-      const safe = redactFields({ ...bound, ...fields });
+      const safe = redactEntries(Object.entries({ ...bound, ...fields }), 0, []);
       write(format(new Date().toISOString(), level, redactText(message), safe));
     };
     return {
@@ -75,10 +74,6 @@ function redactText(text: string): string {
 }
 
 const MAX_DEPTH = 5;
-
-function redactFields(fields: LogFields): LogFields {
-  return redactEntries(Object.entries(fields), 0, []);
-}
 
 function redactEntries(entries: [string, unknown][], depth: number, above: readonly object[]): LogFields {
   const safe: LogFields = Object.create(null);

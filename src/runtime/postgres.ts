@@ -110,17 +110,21 @@ async function isConnected(queries: Queries, id: string): Promise<boolean> {
   return found !== undefined;
 }
 
-function pooledQueries(pool: Pool): PooledQueries {
+type Run = (work: (connection: Connection) => Promise<unknown>) => Promise<unknown>;
+
+/** Queries on the connection that `run` provides. */
+function queriesOn(run: Run): Queries {
   const rows = async <T>(query: Sql): Promise<T[]> => {
     const { text, parameters } = compile(query);
     bindValues(parameters);
-    return pool.lease((connection) => connection.run(text, parameters)) as Promise<unknown> as Promise<T[]>;
+    return run((connection) => connection.run(text, parameters)) as Promise<T[]>;
   };
-  return {
-    rows,
-    first: async <T>(query: Sql): Promise<T | undefined> => (await rows<T>(query))[0],
-    begin: (work) => pool.lease((connection) => inTransaction(pool, connection, work)),
-  };
+  return { rows, first: async <T>(query: Sql): Promise<T | undefined> => (await rows<T>(query))[0] };
+}
+
+function pooledQueries(pool: Pool): PooledQueries {
+  const queries = queriesOn((work) => pool.lease(work));
+  return { ...queries, begin: (work) => pool.lease((connection) => inTransaction(pool, connection, work)) };
 }
 
 async function inTransaction<T>(pool: Pool, connection: Connection, work: (tx: Transaction) => Promise<T>): Promise<T> {
@@ -146,10 +150,10 @@ async function inTransaction<T>(pool: Pool, connection: Connection, work: (tx: T
 /** The queries of one transaction, and the first failure among them, after which Postgres only rolls back. */
 function transaction(pool: Pool, connection: Connection): { tx: Transaction; failure: () => unknown } {
   let failed: unknown;
-  const step = async <R>(run: () => Promise<R>): Promise<R> => {
+  const step: Run = async (work) => {
     pool.extendDeadline(connection);
     try {
-      return await run();
+      return await work(connection);
     } catch (error) {
       failed ??= error;
       throw error;
@@ -157,14 +161,8 @@ function transaction(pool: Pool, connection: Connection): { tx: Transaction; fai
       pool.extendDeadline(connection);
     }
   };
-  const rows = async <T>(query: Sql): Promise<T[]> => {
-    const { text, parameters } = compile(query);
-    bindValues(parameters);
-    return (await step(() => connection.run(text, parameters))) as unknown as T[];
-  };
-  const first = async <T>(query: Sql): Promise<T | undefined> => (await rows<T>(query))[0];
-  const tx: Transaction = { transaction: true, rows, first, exec: (text) => step(() => connection.exec(text)) };
-  return { tx, failure: () => failed };
+  const exec = async (text: string): Promise<void> => void (await step(() => connection.exec(text)));
+  return { tx: { transaction: true, ...queriesOn(step), exec }, failure: () => failed };
 }
 
 /** Closes a connection that cannot roll back, which makes the server roll back. */

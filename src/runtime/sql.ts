@@ -64,7 +64,7 @@ export const GENERIC_PLANS = raw(
 );
 
 /** The query as a single piece of text, for reuse. Throws when it binds a value. */
-export function flatten(query: Sql): Sql {
+function flatten(query: Sql): Sql {
   const { text, parameters } = compile(query);
   if (parameters.length > 0) throw new Error('a flattened query must not bind values');
   return raw(text);

@@ -3,13 +3,8 @@
 // Contract: decisions#shutdown.
 import type { Log } from './log.ts';
 
-interface Stage {
-  name: string;
-  close(): Promise<unknown>;
-}
-
 export class Stages {
-  readonly #open: Stage[] = [];
+  readonly #open: { name: string; close(): Promise<unknown> }[] = [];
 
   /** Registers how to close what has just been opened. */
   add(name: string, close: () => Promise<unknown>): void {

@@ -59,15 +59,7 @@ async function loop(options: WorkerOptions, signal: AbortSignal, wake: WakeSigna
 /** Ignores nudges, so an unavailable database is not queried at every write. */
 async function pause(failures: number, signal: AbortSignal): Promise<void> {
   const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 1));
-  await sleep(longest * (0.5 + Math.random() / 2), signal);
-}
-
-async function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  try {
-    await delay(ms, undefined, { signal });
-  } catch (error) {
-    if (!signal.aborted) throw error;
-  }
+  await delay(longest * (0.5 + Math.random() / 2), undefined, { signal }).catch(() => undefined);
 }
 
 /** An auto-reset event: a nudge is remembered until the next wait. Set at every commit, so it must be cheap. */

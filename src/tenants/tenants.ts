@@ -58,12 +58,7 @@ export async function tenantByHost(app: App, host: string): Promise<Tenant | nul
   return cacheOf(app).get(`host:${host}`, () => find(app, sql`settings ->> 'customDomain' = ${host}`));
 }
 
-export interface TenantRow {
-  id: string;
-  slug: string;
-  name: string;
-  status: 'active' | 'suspended';
-  settings: TenantSettings;
+export interface TenantRow extends Omit<Tenant, 'schema' | 'createdAt' | 'updatedAt'> {
   created_at: string;
   updated_at: string;
 }

@@ -1,28 +1,25 @@
 // Counts hits in quota windows with few Redis commands. Hits that arrive while a command for the same windows
 // is in flight share the next one. Under a steady rate a process prefetches hits: it counts some in
-// advance while the quota is far from reached, and gives unused ones back within 50 ms. No hit is rejected
+// advance while the quota is far from reached, and returns unused ones within 50 ms. No hit is rejected
 // while prefetched ones are outstanding, so all processes together admit exactly the quota (less what a
 // killed process had prefetched). An exhausted first window is answered from memory. Times are milliseconds.
 import { setImmediate } from 'node:timers';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { QuotaWindow, WindowCount } from './broker.ts';
+import { COUNT_ALL, RETURN_HITS } from './scripts.ts';
 
-/** The store's answer to some hits. */
-export interface CountResult {
+/** Runs a script in Redis; the broker adds its prefix to the keys. */
+type RunScript = (script: string, keys: readonly string[], values: readonly number[]) => Promise<unknown>;
+
+/** The result of counting some hits. */
+interface CountResult {
   /** Each window before these hits, up to the first that they exceed. */
   windows: { before: number; resetMs: number }[];
   /** Above 0: hits beyond the quota were not counted; count them again after this time, when no prefetch is outstanding. */
   waitMs: number;
   /** Further hits counted in advance, and the ends of the windows they were counted in. */
   prefetched: number;
-  epochs: number[];
-}
-
-export interface QuotaStore {
-  /** Counts hits, and up to `wanted` more in advance when the quota is far from reached. */
-  count(windows: readonly QuotaWindow[], hits: number, wanted: number): Promise<CountResult>;
-  /** Gives prefetched hits back, except to windows that have ended. */
-  returnHits(windows: readonly QuotaWindow[], hits: number, epochs: readonly number[]): Promise<void>;
+  endsAt: number[];
 }
 
 interface Waiting {
@@ -47,18 +44,18 @@ interface Group {
   exhaustedUntil: number;
 }
 
-/** Prefetched hits are used or given back within this time; the store remembers them longer. */
+/** Prefetched hits are used or returned within this time; Redis remembers longer that there are any. */
 const PREFETCH_MS = 50;
-export const PREFETCH_KNOWN_MS = 150;
+const PREFETCH_KNOWN_MS = 150;
 const PREFETCH_HITS = 64;
 const GROUPS_MAX = 10_000;
 
 export class QuotaCounter {
   readonly #groups = new Map<string, Group>();
 
-  /** `onLost` is called when prefetched hits could not be given back. */
+  /** `onLost` is called when prefetched hits could not be returned. */
   constructor(
-    private readonly store: QuotaStore,
+    private readonly runScript: RunScript,
     private readonly onLost: (error: unknown) => void,
   ) {}
 
@@ -124,7 +121,7 @@ export class QuotaCounter {
     const sentAt = performance.now();
     const wanted = sentAt - group.lastSentAt < PREFETCH_MS ? PREFETCH_HITS : 0;
     group.lastSentAt = sentAt;
-    const result = await this.store.count(windows, hits.length, wanted);
+    const result = await this.#countHits(windows, hits.length, wanted);
     const counts = countsOfHits(windows, result, hits.length);
     for (const [i, ofHit] of counts.entries()) hits[i]?.resolve(ofHit);
     if (result.prefetched > 0) this.#keepPrefetched(group, result, hits.length, sentAt);
@@ -133,9 +130,25 @@ export class QuotaCounter {
       group.waiting.unshift(...hits.slice(counts.length));
       await delay(result.waitMs);
     } else if (first !== undefined && first.before + hits.length > quotaOf(windows, 0)) {
-      // Measured from the sending, so that no hit is rejected longer than by Redis itself.
+      // Measured from when the command was sent, so that no hit is rejected longer than by Redis itself.
       group.exhaustedUntil = sentAt + first.resetMs;
     }
+  }
+
+  /** Counts hits, and up to `wanted` more in advance when the quota is far from reached. */
+  async #countHits(windows: readonly QuotaWindow[], hits: number, wanted: number): Promise<CountResult> {
+    const keys = windows.map(({ key }) => key);
+    const values = windows.flatMap(({ windowMs, quota }) => [Math.ceil(windowMs), quota]);
+    const args = [hits, wanted, PREFETCH_KNOWN_MS, ...values];
+    const reply = await this.runScript(COUNT_ALL, [`${keys[0]}:prefetched`, ...keys], args);
+    const [waitMs = 0, prefetched = 0, ...facts] = reply as number[];
+    const result: CountResult = { waitMs, prefetched, windows: [], endsAt: [] };
+    for (let i = 0; i < facts.length; i += 3) {
+      const [before = 0, resetMs = 0, endsAt = 0] = facts.slice(i, i + 3);
+      result.windows.push({ before, resetMs });
+      result.endsAt.push(endsAt);
+    }
+    return result;
   }
 
   /** Prefetched hits expire with their windows at the latest. */
@@ -144,14 +157,14 @@ export class QuotaCounter {
     const expiresAt = Math.min(sentAt + PREFETCH_MS, ...windows.map(({ resetMs }) => resetMs));
     const prefetch: Prefetch = { ...result, windows, left: result.prefetched, expiresAt };
     group.prefetch = prefetch;
-    setTimeout(() => group.prefetch === prefetch && this.#returnHits(group), PREFETCH_MS);
+    setTimeout(() => group.prefetch === prefetch && this.#returnUnused(group), PREFETCH_MS);
   }
 
   #usePrefetched(group: Group, now: number): WindowCount[] | undefined {
     const { prefetch } = group;
     if (prefetch === undefined) return undefined;
     if (prefetch.expiresAt <= now) {
-      this.#returnHits(group);
+      this.#returnUnused(group);
       return undefined;
     }
     const nth = prefetch.prefetched - prefetch.left + 1;
@@ -160,10 +173,12 @@ export class QuotaCounter {
     return prefetch.windows.map(({ before, resetMs }) => ({ count: before + nth, resetMs: resetMs - now }));
   }
 
-  #returnHits(group: Group): void {
+  #returnUnused(group: Group): void {
     const { prefetch, windows } = group;
     group.prefetch = undefined;
-    if (prefetch !== undefined) this.store.returnHits(windows, prefetch.left, prefetch.epochs).catch(this.onLost);
+    if (prefetch === undefined) return;
+    const keys = windows.map(({ key }) => key);
+    this.runScript(RETURN_HITS, keys, [prefetch.left, ...prefetch.endsAt]).catch(this.onLost);
   }
 }
 

@@ -15,7 +15,6 @@ import {
   type WindowCount,
 } from './broker.ts';
 import { QuotaCounter } from './quota-windows.ts';
-import { RedisQuotaStore } from './redis-quota-windows.ts';
 import { COUNT, LEASE, LEASE_COUNT, RENEW, TAKE_DUE } from './scripts.ts';
 
 const COMMAND_TIMEOUT_MS = 2_000;
@@ -37,7 +36,7 @@ export class RedisBroker implements Broker {
   readonly #resets = new Set<() => void>();
   readonly #failReads = new Set<(error: unknown) => void>();
   readonly #quotas = new QuotaCounter(
-    new RedisQuotaStore((script, keys, values) => this.#run(script, keys, values)),
+    (script, keys, values) => this.#run(script, keys, values),
     (error) => this.#log.warn('prefetched hits could not be returned', { error }),
   );
   #closed = false;
@@ -127,7 +126,7 @@ export class RedisBroker implements Broker {
     await this.#reply(this.#commands.zrem(this.#prefix + set, member));
   }
 
-  async count(key: string, windowMs: number): Promise<{ count: number; resetMs: number }> {
+  async count(key: string, windowMs: number): Promise<WindowCount> {
     const [count, resetMs] = (await this.#eval(COUNT, key, Math.ceil(windowMs))) as [number, number];
     return { count, resetMs };
   }

@@ -1,5 +1,5 @@
 // Locks a data directory for one process: a file that names a loopback port, where the owner answers with a
-// token. A lock whose port does not answer is stale and is taken over, whatever its process id. A port that
+// token. A lock whose port does not answer is stale and is taken over, even if its process id is in use. A port that
 // accepts but stays silent may belong to a busy owner; it counts as alive while its process exists.
 // Times are milliseconds. Fails with a message for operators when the directory is in use.
 import { randomBytes } from 'node:crypto';

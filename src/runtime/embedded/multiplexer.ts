@@ -74,13 +74,8 @@ export class Multiplexer {
     client.unread = client.unread.length === 0 ? bytes : Buffer.concat([client.unread, bytes]);
     if (client.phase === 'opening') this.#open(client);
     if (client.phase === 'opening') return;
-    for (
-      let length = protocol.messageLength(client.unread);
-      length > 0;
-      length = protocol.messageLength(client.unread)
-    ) {
-      const message = client.unread.subarray(0, length);
-      client.unread = client.unread.subarray(length);
+    for (let message = protocol.firstMessage(client.unread); message; message = protocol.firstMessage(client.unread)) {
+      client.unread = client.unread.subarray(message.length);
       if (client.phase === 'password') this.#authenticate(client, message);
       else if (client.phase === 'open') this.#receiveMessage(client, message);
     }

@@ -23,11 +23,11 @@ export function readOpening(bytes: Buffer): Opening {
   return bytes.length < length ? { kind: 'incomplete' } : { kind: 'startup', length };
 }
 
-/** The length of the first message, or 0 while it is incomplete. */
-export function messageLength(bytes: Buffer): number {
-  if (bytes.length < 5) return 0;
+/** The first message, or undefined while it is incomplete. */
+export function firstMessage(bytes: Buffer): Buffer | undefined {
+  if (bytes.length < 5) return undefined;
   const length = 1 + bytes.readUInt32BE(1);
-  return bytes.length < length ? 0 : length;
+  return bytes.length < length ? undefined : bytes.subarray(0, length);
 }
 
 /** Whether the engine answers this message with ReadyForQuery, which ends a unit of work. */

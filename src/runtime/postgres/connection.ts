@@ -21,9 +21,6 @@ type Rows = postgres.RowList<postgres.Row[]>;
 type Running = Promise<Rows> & { reject(error: unknown): void; prepare?: boolean; prepared?: boolean };
 type Target = { path?: string | false; host: string[]; port: number[] };
 
-const PREPARED = { prepare: true, simple: false } as const;
-const UNPREPARED = { prepare: false, simple: false } as const;
-
 export class Connection {
   broken = false;
   deadlineAt = 0;
@@ -54,8 +51,8 @@ export class Connection {
   /** Runs one statement with bound values. Concurrent calls run one after another. */
   async run(text: string, parameters: unknown[], prepare = true): Promise<Rows> {
     while (this.#current) await Promise.allSettled([this.#current]);
-    const options = prepare ? PREPARED : UNPREPARED;
-    return this.#await(this.#sql.unsafe(text, parameters as never[], options as postgres.UnsafeQueryOptions));
+    const options = { prepare, simple: false } as postgres.UnsafeQueryOptions;
+    return this.#await(this.#sql.unsafe(text, parameters as never[], options));
   }
 
   /** Runs several statements without values in one round trip. */

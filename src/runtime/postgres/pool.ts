@@ -2,6 +2,7 @@
 // replaced on demand. While the database is down, one connection attempt is made every 250 ms; calls wait
 // through the first two seconds of an outage and are then rejected at once until an attempt succeeds.
 // All times are milliseconds. Why not the driver's pool: see connection.ts.
+import { setTimeout as delay } from 'node:timers/promises';
 import { unavailable } from '../../errors.ts';
 import type { Log } from '../log.ts';
 import { Connection, type ConnectionOptions } from './connection.ts';
@@ -73,7 +74,7 @@ export class Pool {
     this.#closed = true;
     this.#rejectWaiting(unavailable('the service is stopping'));
     const until = Date.now() + graceMs;
-    while (this.#connections.size > this.#idle.length && Date.now() < until) await sleep(10);
+    while (this.#connections.size > this.#idle.length && Date.now() < until) await delay(10);
     clearInterval(this.#clock);
     for (const connection of [...this.#connections]) connection.fail(unavailable('the service is stopping'));
   }
@@ -92,11 +93,8 @@ export class Pool {
   #release(connection: Connection): void {
     if (connection.broken) return;
     if (connection.prepared >= MAX_PREPARED) this.#retire(connection);
-    else {
-      const next = this.#waiting.shift();
-      if (next) next.resolve(connection);
-      else this.#idle.push(connection);
-    }
+    else if (this.#waiting.length > 0) this.#waiting.shift()?.resolve(connection);
+    else this.#idle.push(connection);
   }
 
   #retire(connection: Connection): void {
@@ -187,8 +185,4 @@ export class Pool {
     }
     this.#grow(now);
   }
-}
-
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }
