@@ -1,6 +1,6 @@
 // All routes, as one chain of plugins. `handlerOf` adds what every request has: an id, a log line, a duration,
 // and a 405 for a wrong method. A route without declared access makes the start fail.
-// Contract: decisions#answers, decisions#status-codes.
+// Contract: decisions#responses, decisions#status-codes.
 import { Elysia } from 'elysia';
 import type { Caller } from './access/caller.ts';
 import { preflightHeaders } from './access/origins.ts';

@@ -1,6 +1,6 @@
 // The service's only error class and its closed set of codes. `details` lists every invalid field of a
 // request, by JSON path. Factories for the common codes.
-// Contract: interface#errors, decisions#answers.
+// Contract: interface#errors, decisions#responses.
 
 /** Every error code, with its HTTP status. */
 export const STATUS_BY_CODE = {

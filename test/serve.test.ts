@@ -1,4 +1,4 @@
-// Both runtimes behind src/serve, over real sockets and in separate processes: they answer alike. Contract: decisions#answers, decisions#operations, decisions#websocket.
+// Both runtimes behind src/serve, over real sockets and in separate processes: they answer alike. Contract: decisions#responses, decisions#operations, decisions#websocket.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { once } from 'node:events';
 import { MAX_BODY, MAX_FRAME } from './support/serve-app.ts';

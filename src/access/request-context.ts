@@ -1,6 +1,6 @@
 // What the service keeps about a request: its id, the client's address, headers for its answer. The id comes
 // from a valid `X-Request-Id`; the address counts TRUST_PROXY proxies. Also removes secrets from logged paths.
-// Contract: decisions#configuration, decisions#answers.
+// Contract: decisions#configuration, decisions#responses.
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 

@@ -1,6 +1,6 @@
 // The prose of the document that belongs to no single route: the introduction, the tags, and the headers that
 // many operations share.
-// Contract: interface#authentication, decisions#answers, decisions#api-document.
+// Contract: interface#authentication, decisions#responses, decisions#api-document.
 import type { RequestHeader } from '../http/route.ts';
 import { LIMITS } from '../limits.ts';
 import type { JsonSchema } from './schema.ts';

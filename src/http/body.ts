@@ -1,6 +1,6 @@
 // Reads a JSON request body: size, content type, encoding, and what JSON.parse accepts but the service does not:
 // deep nesting, duplicate or dangerous names, text that Postgres cannot store.
-// Failures: 400, 413, 415. Contract: decisions#answers.
+// Failures: 400, 413, 415. Contract: decisions#responses.
 import { invalid, invalidField, type Problem, ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { type JsonObject, textProblem } from '../runtime/text.ts';

@@ -1,7 +1,7 @@
 // Checks a value against its TypeBox schema and names every fault at once, by path. A schema's own `error`
 // speaks for everything below it; other faults are worded from the schema's keywords. What a schema
 // cannot say, an operation adds: it sees the members that are sound so far.
-// Contract: decisions#answers.
+// Contract: decisions#responses.
 import type { Static, TSchema } from '@sinclair/typebox';
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler';
 import { Value } from '@sinclair/typebox/value';

@@ -1,7 +1,7 @@
 // Admits callers to routes: authentication, then the route's access, then the JSON body, so that 401
 // comes before 403 and both before any fault of the body. A path parameter that Postgres cannot store
 // is a 404. Hooks are literal `async` functions: the framework reads their source to know what to await.
-// Contract: decisions#answers.
+// Contract: decisions#responses.
 import { Elysia } from 'elysia';
 import { authenticate } from '../access/authenticate.ts';
 import { type Caller, requireTenant, requireTenantAdmin, type TenantCaller } from '../access/caller.ts';

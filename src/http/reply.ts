@@ -1,6 +1,6 @@
 // The form of answers: the envelope, one JSON content type on every runtime, and the headers of all JSON
 // answers. Errors bring their own status and headers.
-// Contract: decisions#answers.
+// Contract: decisions#responses.
 import type { ErrorCode, Problem, ServiceError } from '../errors.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';

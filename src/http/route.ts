@@ -1,7 +1,7 @@
 // What a route states, once: who may use it, its query and body, its answer, its place in the API
 // document. `route` turns that into the framework's options; handlers and typed clients take their types
 // from it. The body's schema is checked by the operation (`check`), after its own 403 and 404.
-// Contract: decisions#answers.
+// Contract: decisions#responses.
 import { type Static, type TObject, type TSchema, type TUnsafe, Type } from '@sinclair/typebox';
 import type { Access, PlatformAccess, TenantAccess } from '../access/route-access.ts';
 import type { ErrorCode, STATUS_BY_CODE } from '../errors.ts';

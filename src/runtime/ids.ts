@@ -1,6 +1,6 @@
 // Identifiers: UUID version 7 (RFC 9562), increasing within a process, so sorting by id means newest first
 // and index pages fill in order. Timestamps are milliseconds.
-// Contract: decisions#answers.
+// Contract: decisions#responses.
 import { randomBytes } from 'node:crypto';
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;

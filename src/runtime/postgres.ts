@@ -2,7 +2,7 @@
 // and transactions on the first two. No call hangs or is retried: it ends with rows, a Postgres error
 // (code, constraint_name, column_name, detail), or 503 when the database is unavailable or too slow. The
 // outcome of a write whose connection broke is unknown; it is reported as failed. Times are milliseconds.
-// Contract: decisions#answers, decisions#operations.
+// Contract: decisions#responses, decisions#operations.
 import postgres from 'postgres';
 
 import { unavailable } from '../errors.ts';

@@ -1,6 +1,6 @@
 // Texts that Postgres cannot store, found before they reach it, and the type of a parsed JSON object.
 // Postgres rejects NUL characters and unpaired surrogates.
-// Contract: decisions#answers.
+// Contract: decisions#responses.
 
 /** Why Postgres cannot store a text, or undefined. */
 export function textProblem(text: string): string | undefined {

@@ -2,7 +2,7 @@
 // The adapters beside this file are the only code that names Bun or Deno.
 // Units: bytes and seconds. The runtime's failures go to `report` and get the error envelope; the application
 // handles its own before they reach the adapter.
-// Contract: decisions#answers, decisions#shutdown.
+// Contract: decisions#responses, decisions#shutdown.
 
 import type { SocketHandler } from '../runtime/socket.ts';
 

@@ -1,7 +1,7 @@
 // What both adapters decide before the application sees a request: whether it is a WebSocket handshake, whether
 // its body is too large, and the client's address; and the error envelope for the answers that an adapter
 // gives itself. Units: bytes.
-// Contract: decisions#answers.
+// Contract: decisions#responses.
 import { type ErrorCode, STATUS_BY_CODE } from '../errors.ts';
 
 /** An answer in the error envelope. */
