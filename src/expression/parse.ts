@@ -50,8 +50,8 @@ export function expressionProblems(text: string, names: Names, path: string): re
  * The legacy parameter `filter.{key}={value}`, equivalent to `key = "value"`.
  * @throws ServiceError VALIDATION_ERROR for an unknown or hidden field, or an invalid value
  */
-export function equals(key: string, value: string, names: Names, path = `filter.${key}`): Expression {
-  return new Parser(key, names, path).equality(value);
+export function equals(key: string, value: string, names: Names): Expression {
+  return new Parser(key, names, `filter.${key}`).equality(value);
 }
 
 class Parser {

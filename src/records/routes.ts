@@ -9,7 +9,7 @@ import { created, notModified, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { Deleted } from '../http/schemas.ts';
 import { listRecords } from './read/list.ts';
-import { ListQuery, listInput, ReadQuery, readInput } from './read/parameters.ts';
+import { ListQuery, listInput, ReadQuery } from './read/parameters.ts';
 import { readRecord } from './read/read.ts';
 import { type FlatRecord, RecordPageSchema, RecordSchema, type Values, ValuesSchema } from './record.ts';
 import { etagOf, isNamedIn, shape, versionsFrom } from './row.ts';
@@ -101,7 +101,7 @@ export function recordRoutes(app: App) {
     .get(
       RECORD,
       async ({ caller, params, query, request }) => {
-        const { record, etag } = await readRecord(app, caller, params.entityName, params.id, readInput(query));
+        const { record, etag } = await readRecord(app, caller, params.entityName, params.id, query);
         if (etag !== null && isNamedIn(request.headers.get('if-none-match'), etag)) return notModified(etag);
         return ok(record, etag === null ? {} : { etag });
       },

@@ -6,15 +6,11 @@
 import { requireRight, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { type AccessScope, accessScopeOf } from '../entities/access-scope.ts';
-import { notFound } from '../errors.ts';
 import { and } from '../expression/ast.ts';
-import { findRow } from '../records/read/find.ts';
-import { depthOf, type ListInput, listIn, readProjection } from '../records/read/list.ts';
-import type { ReadInput } from '../records/read/read.ts';
-import { resolveRelations } from '../records/read/resolve.ts';
-import type { FlatRecord, RecordPage } from '../records/record.ts';
-import { etagOf, shape } from '../records/row.ts';
-import { isUuid } from '../runtime/ids.ts';
+import { listIn } from '../records/read/list.ts';
+import type { ListInput, ReadInput } from '../records/read/parameters.ts';
+import { readIn } from '../records/read/read.ts';
+import type { RecordPage } from '../records/record.ts';
 import { conditionFor } from './dsl.ts';
 import { viewFor } from './views.ts';
 
@@ -32,23 +28,9 @@ export async function listViewRecords(
   slug: string,
   input: ListInput,
 ): Promise<RecordPage> {
-  return listIn(app, caller, await viewScope(app, caller, slug), input, null);
+  return listIn(app, caller, await viewScope(app, caller, slug), input);
 }
 
-/** The ETag is null when relations are expanded. */
-export async function readViewRecord(
-  app: App,
-  caller: TenantCaller,
-  slug: string,
-  id: string,
-  input: ReadInput,
-): Promise<{ record: FlatRecord; etag: string | null }> {
-  const scope = await viewScope(app, caller, slug);
-  const fields = readProjection(scope, input.fields);
-  const row = isUuid(id) ? await findRow(app.db, scope, id) : undefined;
-  if (row === undefined) throw notFound('record');
-  const record = shape(row, scope.entity, fields);
-  const depth = depthOf(input);
-  await resolveRelations(app, caller, scope.entity, fields, [record], depth);
-  return { record, etag: depth === 0 && fields === scope.fields ? etagOf(row) : null };
+export async function readViewRecord(app: App, caller: TenantCaller, slug: string, id: string, input: ReadInput) {
+  return readIn(app, caller, await viewScope(app, caller, slug), id, input);
 }

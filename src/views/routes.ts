@@ -9,7 +9,7 @@ import { guard } from '../http/guard.ts';
 import { created, notModified, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { Deleted } from '../http/schemas.ts';
-import { ListQuery, listInput, ReadQuery, readInput } from '../records/read/parameters.ts';
+import { ListQuery, listInput, ReadQuery } from '../records/read/parameters.ts';
 import { RecordPageSchema, RecordSchema } from '../records/record.ts';
 import { isNamedIn } from '../records/row.ts';
 import { listViewRecords, readViewRecord } from './records.ts';
@@ -96,7 +96,7 @@ export function viewRoutes(app: App) {
     .get(
       '/api/views/:slug/records/:id',
       async ({ caller, params, query, request }) => {
-        const { record, etag } = await readViewRecord(app, caller, params.slug, params.id, readInput(query));
+        const { record, etag } = await readViewRecord(app, caller, params.slug, params.id, query);
         if (etag !== null && isNamedIn(request.headers.get('if-none-match'), etag)) return notModified(etag);
         return ok(record, etag === null ? {} : { etag });
       },

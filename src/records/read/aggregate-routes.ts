@@ -1,5 +1,5 @@
-// The aggregate route, with its query and response schemas. The operation checks the names in the parameters and
-// reports all problems at once.
+// The route of aggregates. The operation checks the names in the parameters, so that one answer reports every
+// problem.
 // Contract: decisions#aggregates.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
@@ -7,24 +7,9 @@ import type { App } from '../../app.ts';
 import { guard } from '../../http/guard.ts';
 import { ok } from '../../http/reply.ts';
 import { route } from '../../http/route.ts';
-import { open } from '../../http/schemas.ts';
-import { aggregateRecords } from './aggregate.ts';
-import { ListQuery, listInput } from './parameters.ts';
+import { AggregateQuery, aggregateRecords } from './aggregate.ts';
+import { listInput } from './parameters.ts';
 
-const { filters, search } = ListQuery.properties;
-
-const AggregateQuery = open({
-  metrics: Type.Optional(
-    Type.String({
-      default: 'count',
-      description: '`count`, and `sum`, `avg`, `min`, `max` or `count` of a field, separated by commas',
-      examples: ['count,sum:amount'],
-    }),
-  ),
-  groupBy: Type.Optional(Type.String({ description: 'up to three fields, separated by commas', examples: ['status'] })),
-  filters,
-  search,
-});
 const Group = Type.Unsafe<Record<string, unknown>>(
   Type.Object({}, { additionalProperties: true, description: 'the values grouped by, then the metrics' }),
 );
@@ -44,12 +29,11 @@ exact; of \`decimal\` fields they are texts. Groups come in the order of their v
 });
 
 export function aggregateRoutes(app: App) {
-  return new Elysia({ name: 'aggregate' }).use(guard(app)).get(
-    '/api/entities/:entityName/records/aggregate',
-    async ({ caller, params, query }) => {
-      const { metrics, groupBy } = query;
-      return ok(await aggregateRecords(app, caller, params.entityName, { ...listInput(query), metrics, groupBy }));
-    },
-    AGGREGATE,
-  );
+  return new Elysia({ name: 'aggregate' })
+    .use(guard(app))
+    .get(
+      '/api/entities/:entityName/records/aggregate',
+      async ({ caller, params, query }) => ok(await aggregateRecords(app, caller, params.entityName, listInput(query))),
+      AGGREGATE,
+    );
 }

@@ -1,6 +1,7 @@
 // Aggregates: count, sum, avg, min and max over the records that a list would return, grouped by equal values.
 // Sums are exact; those of `decimal` fields are text. Groups are sorted by their values, missing values last.
 // Contract: decisions#aggregates.
+import { type Static, Type } from '@sinclair/typebox';
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { accessScopeFor } from '../../entities/access-scope.ts';
@@ -8,16 +9,26 @@ import { invalid, invalidField, type Problem } from '../../errors.ts';
 import type { FieldRef, Names } from '../../expression/ast.ts';
 import { columnOf } from '../../expression/to-sql.ts';
 import { isOrdered, NUMBER } from '../../expression/value-types.ts';
+import { open } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
 import { EMPTY, identifier, join, raw, type Sql, sql } from '../../runtime/sql.ts';
-import { type ListInput, select } from './list.ts';
+import { select } from './list.ts';
+import { type ListInput, ListQuery } from './parameters.ts';
 
-export interface AggregateInput extends Pick<ListInput, 'filters' | 'search' | 'equalTo'> {
-  /** Such as `count,sum:amount`; default `count`. */
-  metrics?: string | undefined;
-  /** Up to three fields, separated by commas. */
-  groupBy?: string | undefined;
-}
+const { filters, search } = ListQuery.properties;
+export const AggregateQuery = open({
+  metrics: Type.Optional(
+    Type.String({
+      default: 'count',
+      description: '`count`, and `sum`, `avg`, `min`, `max` or `count` of a field, separated by commas',
+      examples: ['count,sum:amount'],
+    }),
+  ),
+  groupBy: Type.Optional(Type.String({ description: 'up to three fields, separated by commas', examples: ['status'] })),
+  filters,
+  search,
+});
+type AggregateInput = Static<typeof AggregateQuery> & Pick<ListInput, 'equalTo'>;
 
 type Measure = 'count' | 'sum' | 'avg' | 'min' | 'max';
 
@@ -40,7 +51,7 @@ export async function aggregateRecords(
   const scope = await accessScopeFor(app, caller, entityName);
   requireRight(caller, 'read', entityName);
   const { metrics, groups } = parseInput(input, scope.names);
-  const { where } = select(scope, input, null);
+  const { where } = select(scope, input);
   // Scanning a whole entity may take longer than the statement timeout of ordinary requests.
   const rows = await app.db.slow.rows<Record<string, unknown>>(
     aggregateQuery(scope.entity.table, where, metrics, groups),

@@ -15,29 +15,13 @@ import type { RecordPage } from '../record.ts';
 import { shape } from '../row.ts';
 import { readSort, type SortKey, writeCursor } from './order.ts';
 import { fetchFromMatches, fetchPage, type PageRow, type Paging } from './page.ts';
+import type { ListInput, ReadInput } from './parameters.ts';
 import { resolveRelations } from './resolve.ts';
 import { searchCondition } from './search.ts';
 import { type CachedTotal, cachedTotal, cacheTotal, filteredTotal } from './total.ts';
 
-/** The list parameters of the contract. */
-export interface ListInput {
-  page?: number | undefined;
-  limit?: number | undefined;
-  sort?: string | undefined;
-  order?: 'asc' | 'desc' | undefined;
-  search?: string | undefined;
-  resolve?: boolean | undefined;
-  resolve_depth?: number | undefined;
-  filters?: string | undefined;
-  fields?: string | undefined;
-  cursor?: string | undefined;
-  count?: 'exact' | 'none' | undefined;
-  /** The legacy `filter.{fieldKey}` parameters, by field key. */
-  equalTo?: Readonly<Record<string, string>> | undefined;
-}
-
 /** The compiled condition of a list, view, export or aggregate. */
-export interface Selection {
+interface Selection {
   where: Sql;
   /** Identifies the condition and its values; '' without a condition, null when the total must not be cached. */
   key: string | null;
@@ -53,21 +37,20 @@ export async function listRecords(
   input: ListInput,
 ): Promise<RecordPage> {
   requireRight(caller, 'read', entityName);
-  return listIn(app, caller, await accessScopeFor(app, caller, entityName), input, null);
+  return listIn(app, caller, await accessScopeFor(app, caller, entityName), input);
 }
 
-/** One page within a base condition, such as a view's. */
+/** One page of an access scope's records. */
 export async function listIn(
   app: App,
   caller: TenantCaller,
   scope: AccessScope,
   input: ListInput,
-  base: Expression | null,
 ): Promise<RecordPage> {
   const { page = LIMITS.list.pageDefault, limit = LIMITS.list.limitDefault } = input;
   const sort = readSort(input.sort, input.order, scope.names);
   const fields = readProjection(scope, input.fields);
-  const selection = select(scope, input, base);
+  const selection = select(scope, input);
   const paging = { page, limit, cursor: input.cursor };
   const { rows, total } = await fetchRows(app, scope, selection, sort, paging, input.count !== 'none');
   const hasMore = rows.length > limit;
@@ -88,16 +71,16 @@ export async function listIn(
 }
 
 /** Levels of relations to expand: 0 to 2. A depth implies `resolve`. */
-export function depthOf({ resolve, resolve_depth: depth }: Pick<ListInput, 'resolve' | 'resolve_depth'>): number {
+export function depthOf({ resolve, resolve_depth: depth }: ReadInput): number {
   return depth ?? (resolve === true ? 1 : 0);
 }
 
-/** The conjunction of row filter, base condition, filters and search. Filters may use visible fields only. */
-export function select(scope: AccessScope, input: ListInput, base: Expression | null): Selection {
+/** The conjunction of row filter, filters and search. Filters may use visible fields only. */
+export function select(scope: AccessScope, input: Pick<ListInput, 'filters' | 'search' | 'equalTo'>): Selection {
   const { names } = scope;
-  const filters = input.filters?.trim() ? parseExpression(input.filters, names, 'filters') : null;
-  const legacy = Object.entries(input.equalTo ?? {}).map(([key, value]) => equals(key, value, names, `filter.${key}`));
-  const condition = and(scope.rowFilter, base, filters, ...legacy);
+  const filters = input.filters?.trim() ? parseExpression(input.filters, names) : null;
+  const legacy = Object.entries(input.equalTo ?? {}).map(([key, value]) => equals(key, value, names));
+  const condition = and(scope.rowFilter, filters, ...legacy);
   const search = input.search?.trim() ? searchCondition(scope, input.search) : null;
   const parts = [condition === null ? null : toSql(condition, sql`r`), search].filter((part) => part !== null);
   return {

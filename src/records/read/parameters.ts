@@ -1,26 +1,21 @@
-// The query parameters of lists and single reads of records, and their conversion to inputs. Numbers and flags arrive as
-// texts, so that one answer reports every problem.
+// The query parameters of lists and of single reads of records. Numbers and flags arrive as text, so that one answer
+// reports every problem.
 // Contract: interface#list, decisions#lists.
 import { type Static, Type } from '@sinclair/typebox';
 import { flagParameter, integerParameter, pageParameters } from '../../http/parameters.ts';
 import { open } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
-import type { ListInput } from './list.ts';
-import type { ReadInput } from './read.ts';
-
-const { resolveDepthMax } = LIMITS.list;
 
 const Expansion = {
   resolve: Type.Optional(flagParameter({ description: 'expand relations to full records' })),
   resolve_depth: Type.Optional(
-    integerParameter(1, resolveDepthMax, {
+    integerParameter(1, LIMITS.list.resolveDepthMax, {
       description: 'levels of relations to expand; implies `resolve`',
     }),
   ),
   fields: Type.Optional(Type.String({ description: 'only these fields, separated by commas; system fields always' })),
 };
 
-/** Query parameters of every list of records; read with `listInput`. */
 export const ListQuery = open({
   ...pageParameters(),
   sort: Type.Optional(Type.String({ description: 'fields to sort by, separated by commas; `-` sorts one descending' })),
@@ -47,31 +42,17 @@ export const ListQuery = open({
   ),
   ...Expansion,
 });
-/** Query parameters of a single record; read with `readInput`. */
 export const ReadQuery = open(Expansion);
+
+export type ReadInput = Static<typeof ReadQuery>;
+/** `equalTo` holds the legacy `filter.{fieldKey}` parameters, by field key. */
+export type ListInput = Static<typeof ListQuery> & { equalTo?: Readonly<Record<string, string>> };
 
 const LEGACY_FILTER = 'filter.';
 
-/** The list's input from its checked query, the legacy `filter.{fieldKey}` parameters collected. */
-export function listInput(query: Static<typeof ListQuery>): ListInput {
+/** The checked query of a list, with its legacy filters collected. */
+export function listInput<Query extends object>(query: Query): Query & Pick<ListInput, 'equalTo'> {
   const legacy = Object.entries(query).filter(([name]) => name.startsWith(LEGACY_FILTER));
   const equalTo = Object.fromEntries(legacy.map(([name, value]) => [name.slice(LEGACY_FILTER.length), String(value)]));
-  const { page, limit, sort, order, search, filters, cursor, count } = query;
-  return {
-    ...readInput(query),
-    page,
-    limit,
-    sort,
-    order,
-    search,
-    filters,
-    cursor,
-    count,
-    equalTo,
-  };
-}
-
-/** The input of a single read from its checked query. */
-export function readInput({ resolve, resolve_depth: depth, fields }: Static<typeof ReadQuery>): ReadInput {
-  return { resolve, resolve_depth: depth, fields };
+  return { ...query, equalTo };
 }

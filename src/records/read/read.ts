@@ -3,27 +3,41 @@
 // Contract: interface#records, decisions#records.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
-import { accessScopeFor } from '../../entities/access-scope.ts';
+import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts';
 import { notFound } from '../../errors.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import type { FlatRecord } from '../record.ts';
 import { etagOf, shape } from '../row.ts';
 import { findRow } from './find.ts';
-import { depthOf, type ListInput, readProjection } from './list.ts';
+import { depthOf, readProjection } from './list.ts';
+import type { ReadInput } from './parameters.ts';
 import { resolveRelations } from './resolve.ts';
 
-export type ReadInput = Pick<ListInput, 'resolve' | 'resolve_depth' | 'fields'>;
+interface ReadResult {
+  record: FlatRecord;
+  /** Null for a part of the record, and with expanded relations, which change independently. */
+  etag: string | null;
+}
 
-/** The flat record and its ETag; no ETag with expanded relations, which change independently. 404. */
 export async function readRecord(
   app: App,
   caller: TenantCaller,
   entityName: string,
   id: string,
   input: ReadInput,
-): Promise<{ record: FlatRecord; etag: string | null }> {
+): Promise<ReadResult> {
   requireRight(caller, 'read', entityName);
-  const scope = await accessScopeFor(app, caller, entityName);
+  return readIn(app, caller, await accessScopeFor(app, caller, entityName), id, input);
+}
+
+/** Reads one of an access scope's records. */
+export async function readIn(
+  app: App,
+  caller: TenantCaller,
+  scope: AccessScope,
+  id: string,
+  input: ReadInput,
+): Promise<ReadResult> {
   const fields = readProjection(scope, input.fields);
   const row = isUuid(id) ? await findRow(app.db, scope, id) : undefined;
   if (row === undefined) throw notFound('record');

@@ -11,8 +11,9 @@ import { rateLimited } from '../../errors.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { LIMITS } from '../../limits.ts';
 import { sql } from '../../runtime/sql.ts';
-import { type ListInput, readProjection, select } from '../read/list.ts';
+import { readProjection, select } from '../read/list.ts';
 import { orderBy, readSort } from '../read/order.ts';
+import type { ListInput } from '../read/parameters.ts';
 import { RECORD_COLUMNS, type RecordRow, shape } from '../row.ts';
 import { csvLine } from './csv.ts';
 
@@ -30,7 +31,7 @@ export async function exportRecords(
   requireRight(caller, 'read', entityName);
   const sort = readSort(input.sort, input.order, scope.names);
   const writer = writerOf(format, scope, readProjection(scope, input.fields));
-  const { where } = select(scope, input, null);
+  const { where } = select(scope, input);
   const query = sql`
     select ${RECORD_COLUMNS} from ${scope.entity.table} as r where ${where} order by ${orderBy(sort)}`;
   const batches = limited(caller.tenant.id, app.db.stream<RecordRow>(query, LIMITS.transfer.exportBatchRows));

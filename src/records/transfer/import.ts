@@ -1,6 +1,7 @@
 // Imports a body of any size in constant memory. While one batch is written, the next is read. A batch is one statement
 // and stays when a later one fails or the upload is aborted; rejected lines are skipped and reported. Columns of system
 // fields are ignored, so that an exported file can be imported again. Contract: decisions#import.
+import { type Static, Type } from '@sinclair/typebox';
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { entityFor } from '../../entities/catalog.ts';
@@ -11,18 +12,13 @@ import type { Format } from './export.ts';
 import { lineParser, type ParsedLine } from './import-lines.ts';
 import { LineReader } from './lines.ts';
 
-/** Lines count from 1. */
-export interface ImportError {
-  line: number;
-  message: string;
-}
-
-export interface ImportReport {
-  created: number;
-  refused: number;
-  /** The first rejected lines, up to LIMITS.transfer.errorsReported. */
-  errors: ImportError[];
-}
+const ImportError = Type.Object({ line: Type.Integer({ minimum: 1 }), message: Type.String() });
+export const ImportReport = Type.Object({
+  created: Type.Integer({ minimum: 0 }),
+  refused: Type.Integer({ minimum: 0 }),
+  errors: Type.Array(ImportError),
+});
+type ImportReport = Static<typeof ImportReport>;
 
 const { batchRows, batchBytesMax, errorsReported } = LIMITS.transfer;
 
@@ -61,22 +57,19 @@ async function* uploaded(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8A
 
 /** Writes records in batches: one is being collected, at most one is being written. */
 class BatchWriter {
-  readonly #app: App;
-  readonly #caller: TenantCaller;
-  readonly #entityName: string;
   #batch: BatchItem[] = [];
   #bytes = 0;
   #writing: Promise<void> = Promise.resolve();
   #failure: { error: unknown } | null = null;
   #created = 0;
   #refused = 0;
-  #errors: ImportError[] = [];
+  #errors: ImportReport['errors'] = [];
 
-  constructor(app: App, caller: TenantCaller, entityName: string) {
-    this.#app = app;
-    this.#caller = caller;
-    this.#entityName = entityName;
-  }
+  constructor(
+    private readonly app: App,
+    private readonly caller: TenantCaller,
+    private readonly entityName: string,
+  ) {}
 
   async add(line: number, bytes: number, read: ParsedLine): Promise<void> {
     if (read === null) return;
@@ -120,7 +113,7 @@ class BatchWriter {
   }
 
   async #write(items: readonly BatchItem[]): Promise<void> {
-    const outcomes = await applyIndependently(this.#app, this.#caller, this.#entityName, { op: 'create', items });
+    const outcomes = await applyIndependently(this.app, this.caller, this.entityName, { op: 'create', items });
     for (const [line, outcome] of outcomes) {
       if (outcome instanceof ServiceError) this.#refuse(line, sentence(outcome));
       else this.#created += 1;
@@ -134,7 +127,7 @@ class BatchWriter {
   }
 
   /** In file order: unreadable lines are found before earlier lines are written. */
-  #reported(): ImportError[] {
+  #reported(): ImportReport['errors'] {
     return this.#errors.sort((a, b) => a.line - b.line).slice(0, errorsReported);
   }
 }

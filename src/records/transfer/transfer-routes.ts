@@ -1,7 +1,7 @@
 // The routes of export and import. Their bodies are streams of any size: MAX_BODY_BYTES does not apply.
 // Failures: 415 for a content type other than CSV and NDJSON, unless the query names the format.
 // Contract: decisions#export, decisions#import.
-import { type Static, Type } from '@sinclair/typebox';
+import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../../app.ts';
 import { invalidField, ServiceError } from '../../errors.ts';
@@ -12,7 +12,7 @@ import { route } from '../../http/route.ts';
 import { oneOf, open } from '../../http/schemas.ts';
 import { ListQuery, listInput } from '../read/parameters.ts';
 import { exportRecords, type Format } from './export.ts';
-import { importRecords } from './import.ts';
+import { ImportReport, importRecords } from './import.ts';
 
 const CSV = 'text/csv; charset=utf-8';
 const NDJSON = 'application/x-ndjson; charset=utf-8';
@@ -49,14 +49,7 @@ while the file is read: those of an aborted upload stay.`,
     access: 'tenant',
     query: open({ format: FormatParameter }),
     bodyTypes: ['text/csv', 'application/x-ndjson'],
-    ok: [
-      200,
-      Type.Object({
-        created: Type.Integer({ minimum: 0 }),
-        refused: Type.Integer({ minimum: 0 }),
-        errors: Type.Array(Type.Object({ line: Type.Integer({ minimum: 1 }), message: Type.String() })),
-      }),
-    ],
+    ok: [200, ImportReport],
     errors: ['UNSUPPORTED_MEDIA_TYPE', 'BUSINESS_RULE_ERROR'],
   }),
 };
@@ -69,7 +62,7 @@ export function transferRoutes(app: App) {
       async ({ caller, params, query }) => {
         const { entityName } = params;
         const format = query.format ?? 'ndjson';
-        return download(await exportRecords(app, caller, entityName, format, exportInput(query)), entityName, format);
+        return download(await exportRecords(app, caller, entityName, format, listInput(query)), entityName, format);
       },
       EXPORT,
     )
@@ -83,12 +76,6 @@ export function transferRoutes(app: App) {
       },
       IMPORT,
     );
-}
-
-/** Pages and expansions are a list's alone. */
-function exportInput(query: Static<typeof ExportQuery>) {
-  const { filters, search, sort, order, fields, equalTo } = listInput(query);
-  return { filters, search, sort, order, fields, equalTo };
 }
 
 function download(body: ReadableStream<Uint8Array>, entityName: string, format: Format): Response {
