@@ -7,10 +7,9 @@ import { LIMITS } from '../limits.ts';
 import { sql } from '../runtime/sql.ts';
 import { tenantById } from '../tenants/tenants.ts';
 import { backfill, waitForOlderWrites } from './backfill.ts';
-import { loadCatalog } from './catalog.ts';
+import { bumpVersion, loadCatalog, updateFieldRow } from './catalog.ts';
 import { type DefinitionLock, interruptedTenants, withDefinitionLock } from './definition-lock.ts';
 import type { Entity } from './field.ts';
-import { bumpVersion, updateFieldRow } from './field-rows.ts';
 import { dropUnusedIndexes } from './indexes.ts';
 
 /** Ends an entity's transitions without completing them, and removes what no field uses. */

@@ -10,12 +10,12 @@ import { check } from '../http/check.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { identifier, literal, sql, type Tx } from '../runtime/sql.ts';
+import type { Tenant } from '../tenants/tenants.ts';
 import { visibleFields } from './access-scope.ts';
-import { type Catalog, catalogOf, entityFor, loadCatalog } from './catalog.ts';
+import { type Catalog, catalogOf, entityFor, insertFields, loadCatalog } from './catalog.ts';
 import { EntityChange, type EntityView, type FieldView, type NewEntity, NewEntityNames } from './definition.ts';
 import { type Entity, type Field, tableNameOf } from './field.ts';
 import { type FieldDraft, fieldOf, readFields } from './field-input.ts';
-import { insertFields } from './field-rows.ts';
 import { createIndex, indexKinds } from './indexes.ts';
 
 /** The entities that the caller may read. */
@@ -158,4 +158,37 @@ async function refuseUnconfirmed(tx: Tx, entity: Entity, confirm: string | undef
   const counted = await tx.first<{ records: number }>(sql`select count(*) as records from ${entity.table}`);
   const records = counted?.records ?? 0;
   if (records > 0) throw conflict(`${entity.name} has ${records} record(s); confirm with ?confirm=${entity.name}`);
+}
+
+/** Repairs all entities of a tenant whose schema is otherwise complete. */
+export async function repairEntities(tx: Tx, tenant: Tenant): Promise<void> {
+  const entities = [...(await loadCatalog(tx, tenant)).byId.values()];
+  const found = await tx.rows<{ name: string }>(sql`
+    select relname::text as name from pg_class
+    where relnamespace = ${tenant.schema}::regnamespace and relkind in ('r', 'p')`);
+  const tables = new Set(found.map(({ name }) => name));
+  for (const entity of entities.filter(({ tableName }) => !tables.has(tableName))) {
+    await createRecordTable(tx, entity.schema, entity.id, entity.fields);
+    await tx.rows(sql`
+      update ${identifier(tenant.schema, 'entity_counts')} set n = 0, v = v + 1 where entity_id = ${entity.id}::uuid`);
+  }
+  const counted = await tx.rows<{ entity_id: string }>(sql`
+    select entity_id from ${identifier(tenant.schema, 'entity_counts')}
+    group by entity_id having count(*) = ${LIMITS.counterSlots}::int`);
+  const complete = new Set(counted.map(({ entity_id: id }) => id));
+  for (const entity of entities) if (!complete.has(entity.id)) await recount(tx, entity);
+}
+
+/** Recounts the records into the counters. Blocks writers. */
+async function recount(tx: Tx, entity: Entity): Promise<void> {
+  const counts = identifier(entity.schema, 'entity_counts');
+  await tx.rows(sql`lock table ${entity.table} in share row exclusive mode`);
+  await tx.rows(sql`
+    insert into ${counts} (entity_id, slot)
+    select ${entity.id}::uuid, slot from generate_series(0, ${LIMITS.counterSlots - 1}::int) as slot
+    on conflict do nothing`);
+  await tx.rows(sql`
+    update ${counts}
+    set n = case when slot = 0 then (select count(*) from ${entity.table}) else 0 end, v = v + 1
+    where entity_id = ${entity.id}::uuid`);
 }

@@ -16,15 +16,51 @@ import {
   UUID_LIST,
   type ValueType,
 } from '../expression/value-types.ts';
-import { BOOLEAN_CELL, type Cell, FREE_TEXT_CELL, JSON_CELL, NUMBER_CELL, PLAIN_CELL } from './csv-cells.ts';
 import type { Field, FieldRules, FieldType } from './field.ts';
 import * as convert from './field-conversions.ts';
 import * as parse from './field-parsers.ts';
 
+/** A value as a CSV cell. Cells read back equal; one that does not fit its type stays text, for the parser to reject. */
+interface Cell {
+  write(value: unknown): string;
+  /** The value of a cell that is not empty. */
+  read(cell: string): unknown;
+}
+
+/** Text that a spreadsheet runs as a formula gets an apostrophe; so does text of apostrophes alone, such as the empty one. */
+const FORMULA = /^'*([=+\-@\t\r\n＝＋－＠]|$)/;
+const GUARDED = /^'+([=+\-@\t\r\n＝＋－＠]|$)/;
+const NUMBER_TEXT = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+
+const PLAIN_CELL: Cell = { write: String, read: (cell) => cell };
+
+const FREE_TEXT_CELL: Cell = {
+  write: (value) => (FORMULA.test(String(value)) ? `'${value}` : String(value)),
+  read: (cell) => (GUARDED.test(cell) ? cell.slice(1) : cell),
+};
+
+const NUMBER_CELL: Cell = { write: String, read: (cell) => (NUMBER_TEXT.test(cell) ? Number(cell) : cell) };
+
+const BOOLEAN_CELL: Cell = {
+  write: String,
+  read: (cell) => ({ true: true, false: false })[cell.toLowerCase()] ?? cell,
+};
+
+const JSON_CELL: Cell = {
+  write: (value) => JSON.stringify(value),
+  read: (cell) => {
+    try {
+      return JSON.parse(cell);
+    } catch {
+      return cell;
+    }
+  },
+};
+
 /** Attributes of a definition that only some types have. */
 export type TypeAttribute = keyof FieldRules | 'entity' | 'onDelete';
 
-export interface FieldTypeSpec {
+interface FieldTypeSpec {
   /** Operators, order, aggregates and the stored value in SQL. */
   value: ValueType;
   /** The stored form of an input value that is not null, from JSON or from `cell.read`. */

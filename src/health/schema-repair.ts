@@ -3,7 +3,7 @@
 // row, column or table is changed. What cannot be repaired is reported per tenant.
 // Contract: interface#schema-health.
 import type { App } from '../app.ts';
-import { repairEntities } from '../entities/repair.ts';
+import { repairEntities } from '../entities/entities.ts';
 import { ServiceError } from '../errors.ts';
 import { forEachConcurrently } from '../runtime/concurrency.ts';
 import { addVectorExtension } from '../runtime/migrate.ts';

@@ -5,7 +5,7 @@
 import { type Static, Type } from '@sinclair/typebox';
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
-import { PRIORITIES, type Priority } from '../entities/rule.ts';
+import { PRIORITIES, type Priority } from '../entities/field.ts';
 import { conflict, forbidden, notFound } from '../errors.ts';
 import { appendEvent, type Cause } from '../events/outbox.ts';
 import { notifyCommitted } from '../events/publication.ts';

@@ -1,8 +1,7 @@
 // The actions of after rules: create a record, update the record itself, or send a message. They run as the system, one
 // chain level below the change that started them, through the same operations as API calls.
 // Failures are those of the operations: 400, 404, 409. Contract: decisions#rules.
-import type { Entity } from '../entities/field.ts';
-import type { Action } from '../entities/rule.ts';
+import type { Action, Entity } from '../entities/field.ts';
 import type { Cause } from '../events/outbox.ts';
 import { LIMITS } from '../limits.ts';
 import { agentNamed, deliver } from '../messages/messages.ts';

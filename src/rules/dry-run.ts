@@ -4,8 +4,7 @@
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
-import type { Entity } from '../entities/field.ts';
-import type { RuleOperation } from '../entities/rule.ts';
+import type { Entity, RuleOperation } from '../entities/field.ts';
 import { readPatch, type SlotValues } from '../entities/values.ts';
 import { invalid, notFound } from '../errors.ts';
 import { SYSTEM_FIELDS } from '../expression/ast.ts';

@@ -5,7 +5,7 @@ import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { type Catalog, catalogOf, loadCatalog } from '../entities/catalog.ts';
 import { lockDefinitions } from '../entities/entities.ts';
-import type { Action, Trigger } from '../entities/rule.ts';
+import type { Action, Trigger } from '../entities/field.ts';
 import { conflict, invalidField, notFound } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';

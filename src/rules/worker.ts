@@ -6,8 +6,7 @@
 import { systemCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { catalogWithin, loadCatalog } from '../entities/catalog.ts';
-import type { Entity } from '../entities/field.ts';
-import type { Rule } from '../entities/rule.ts';
+import type { Entity, Rule } from '../entities/field.ts';
 import { ServiceError } from '../errors.ts';
 import { appendEvent } from '../events/outbox.ts';
 import { notifyCommitted, registerOutput } from '../events/publication.ts';

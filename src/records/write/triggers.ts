@@ -4,8 +4,7 @@
 import type { TenantCaller } from '../../access/caller.ts';
 import { allNames } from '../../entities/access-scope.ts';
 import type { Catalog } from '../../entities/catalog.ts';
-import type { Entity } from '../../entities/field.ts';
-import type { Action, Rule, RuleOperation } from '../../entities/rule.ts';
+import type { Action, Entity, Rule, RuleOperation } from '../../entities/field.ts';
 import { applyPatch, readPatch } from '../../entities/values.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Expression } from '../../expression/ast.ts';
