@@ -122,7 +122,7 @@ async function requireNamesFree(app: App, tx: Tx, slug: string | null, domain: s
     select slug from platform.tenants
     where slug = ${slug} or settings ->> 'customDomain' = ${domain}`);
   if (taken === undefined) return;
-  throw conflict(taken.slug === slug ? `a tenant ${slug} exists already` : `the domain ${domain} is taken`);
+  throw conflict(taken.slug === slug ? `a tenant ${slug} already exists` : `the domain ${domain} is taken`);
 }
 
 async function insertOwner(tx: Tx, tenantId: string, owner: Owner, passwordHash: string | null): Promise<void> {

@@ -89,7 +89,7 @@ export async function registerBot(app: App, caller: TenantCaller, body: NewBot):
       on conflict (tenant_id, name) do nothing
       returning id`);
   });
-  if (row === undefined) throw conflict(`a bot named ${name} exists already`);
+  if (row === undefined) throw conflict(`a bot named ${name} already exists`);
   return { id: row.id, name, secret, tenantSlug: tenant.slug };
 }
 

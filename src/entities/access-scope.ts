@@ -1,6 +1,6 @@
-// The access rule, second half: what a caller sees of one entity. The rights (access/rights.ts) say which
-// operations it may use and how it is restricted; the scope applies the restriction to fields, rows, and the
-// names allowed in conditions. Reads, writes, totals, search, relations and events all use it.
+// A caller's access scope of an entity: the visible fields and rows, and the names allowed in conditions. It applies
+// the restriction in the caller's rights (access/rights.ts). Reads, writes, totals, search, relations and events all
+// use it.
 // Contract: interface#role, decisions#roles, decisions#expressions.
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, isFieldVisible, restrictionOn } from '../access/rights.ts';
@@ -15,7 +15,7 @@ export interface AccessScope {
   readonly entity: Entity;
   /** The visible fields, in their order. */
   readonly fields: readonly Field[];
-  /** The condition that rows must meet to exist for the caller; null when all do. */
+  /** The condition that a row must match to be visible; null when all rows are. */
   readonly rowFilter: Expression | null;
   /** What the caller may name in filters and sort keys. */
   readonly names: Names;
@@ -72,7 +72,7 @@ function parseRowFilter(catalog: Catalog, caller: TenantCaller, entity: Entity, 
   }
 }
 
-/** The names of every field, for the conditions of roles, views and rules. */
+/** The names of all fields, for the conditions of roles, views and rules. */
 export function allNames(catalog: Catalog, caller: TenantCaller, entity: Entity, now: Date): Names {
   const unrestricted = (target: Entity) => ({ names: allNames(catalog, caller, target, now), rowFilter: null });
   return namesOf(catalog, caller, entity, now, () => true, unrestricted);
@@ -85,12 +85,12 @@ const ANY_USER: Names['user'] = {
   kind: 'user',
 };
 
-/** The same for validating a condition that other users evaluate: `$currentUser` has every attribute. */
+/** The names for validating a condition that other users evaluate: `$currentUser` has every attribute. */
 export function validationNames(catalog: Catalog, caller: TenantCaller, entity: Entity): Names {
   return { ...allNames(catalog, caller, entity, new Date()), user: ANY_USER };
 }
 
-/** The names of visible fields; `related` gives the names and rows behind a relation, or undefined when it is not readable. */
+/** The names of visible fields; `related` returns the names and rows of a relation's target, or undefined when it is not readable. */
 function namesOf(
   catalog: Catalog,
   { id, email, role, kind }: TenantCaller,

@@ -1,7 +1,7 @@
-// Rewrites stored values in small batches while records are being written, and scans them. A batch skips
-// locked rows and replaces only rows that are unchanged since it read them, under the definition it was
-// made for: no write is lost, and no writer waits longer than one batch. A backfill emits no events and keeps
-// `updatedAt`, since no record changes for its readers; ETags change.
+// Scans stored values, and rewrites them in small batches while records are being written. A batch skips locked
+// rows, and replaces rows only if neither they nor the entity's definition have changed since it read them: no write
+// is lost, and no writer waits longer than one batch. Readers see the same records afterwards, so a backfill emits no
+// events and keeps `updatedAt`; ETags change.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
 import { conflict } from '../errors.ts';
@@ -43,7 +43,7 @@ export async function waitForOlderWrites(app: App, entity: Entity): Promise<void
   }
 }
 
-/** Rewrites all rows that match `where` (on `r`) until none is left; 409 when some stay locked. */
+/** Rewrites all rows `r` that match `where`, until none is left; 409 when some stay locked. */
 export async function backfill(
   app: App,
   entity: Entity,
@@ -120,7 +120,7 @@ async function replaceBatch(app: App, entity: Entity, rows: readonly StoredRow[]
   return replaced.length;
 }
 
-/** All values of one field, in pages. */
+/** The stored values of a field, in pages. */
 export async function* valuesOf(app: App, entity: Entity, field: Field): AsyncGenerator<unknown[]> {
   let after = '00000000-0000-0000-0000-000000000000';
   for (;;) {

@@ -1,6 +1,7 @@
-// A tenant's entities, loaded in three statements and cached per process until a change invalidates them.
-// A stale copy is harmless: writes check the definition's version and are repeated when it has changed.
-// Contract: decisions#entities.
+// A tenant's definitions: read in three statements and cached per process until a change invalidates them; written
+// in a transaction that holds the definition lock. A stale copy is harmless: a write checks the entity's version and
+// is repeated when it has changed.
+// Contract: decisions#entities, decisions#fields, decisions#field-changes.
 import type { TenantCaller } from '../access/caller.ts';
 import { type App, perApp } from '../app.ts';
 import { notFound } from '../errors.ts';
@@ -49,7 +50,6 @@ type FieldRow = Omit<Field, keyof FieldRules | 'ref' | 'next'> & {
   next: Field | null;
 };
 
-/** Reads all definitions, inside a transaction or not. */
 export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Catalog> {
   const entityRows = await queries.rows<EntityRow>(sql`
     select d.id, d.name, d.label, d.description, d.is_system as "isSystem", d.version, d.next_slot as "nextSlot",
@@ -113,7 +113,6 @@ function toField({ entity_id: _, rules, next, ...row }: FieldRow): Field {
   };
 }
 
-/** Inserts field definitions. */
 export async function insertFields(tx: Tx, schema: string, entityId: string, fields: readonly Field[]): Promise<void> {
   const [first] = fields;
   if (first === undefined) return;
@@ -127,7 +126,7 @@ export async function insertFields(tx: Tx, schema: string, entityId: string, fie
     values ${join(rows, ', ')}`);
 }
 
-/** Updates every attribute of a field, and its next definition. */
+/** Updates all attributes of a field, and its next definition. */
 export async function updateFieldRow(tx: Tx, schema: string, field: Field): Promise<void> {
   const columns = Object.entries(columnsOf(field)).map(([name, value]) => sql`${identifier(name)} = ${value}`);
   await tx.rows(sql`
@@ -163,7 +162,7 @@ export async function deleteFieldRow(tx: Tx, entity: Entity, fieldId: string): P
   await tx.rows(sql`delete from ${identifier(entity.schema, 'field_definitions')} where id = ${fieldId}::uuid`);
 }
 
-/** Raises the entity's version, and sets the slots given. */
+/** Increments the entity's version, and sets the given slots. */
 export async function bumpVersion(
   tx: Tx,
   entity: Entity,

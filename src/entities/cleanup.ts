@@ -1,5 +1,5 @@
 // Cleanup of field changes: ends pending transitions, drops indexes that no field uses, and removes the
-// values of retired slots. It does the same after a success, a failure and a crash, and repeats safely.
+// values of retired slots. It is idempotent, and the same after success, failure and crash.
 // Contract: decisions#field-changes.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
@@ -8,7 +8,7 @@ import { sql } from '../runtime/sql.ts';
 import { tenantById } from '../tenants/tenants.ts';
 import { backfill, waitForOlderWrites } from './backfill.ts';
 import { bumpVersion, loadCatalog, updateFieldRow } from './catalog.ts';
-import { type DefinitionLock, interruptedTenants, withDefinitionLock } from './definition-lock.ts';
+import { type DefinitionLock, withDefinitionLock } from './definition-lock.ts';
 import type { Entity } from './field.ts';
 import { dropUnusedIndexes } from './indexes.ts';
 
@@ -27,7 +27,7 @@ export async function cleanUp(lock: DefinitionLock, entityId: string): Promise<v
   if (entity.retiredSlots.length > 0) await removeRetiredValues(lock, entity);
 }
 
-/** Waits until no write and no cached definition uses the slots, then removes their values. */
+/** Removes the values of retired slots, once no write and no cached definition uses them. */
 async function removeRetiredValues(lock: DefinitionLock, entity: Entity): Promise<void> {
   const { app } = lock;
   const slots = entity.retiredSlots;
@@ -57,10 +57,12 @@ export async function cleanUpInterrupted(lock: DefinitionLock): Promise<void> {
 
 /** Cleans up interrupted changes of every tenant. Resolves to the number of tenants that had one. */
 export async function cleanUpInterruptedTenants(app: App): Promise<number> {
-  const ids = await interruptedTenants(app);
-  for (const id of ids) {
+  const interrupted = await app.db.rows<{ tenant_id: string }>(
+    sql`select tenant_id from platform.definition_locks where expires_at <= now()`,
+  );
+  for (const { tenant_id: id } of interrupted) {
     const tenant = await tenantById(app, id);
     if (tenant !== null) await withDefinitionLock(app, tenant, cleanUpInterrupted);
   }
-  return ids.length;
+  return interrupted.length;
 }

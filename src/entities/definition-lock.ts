@@ -2,6 +2,7 @@
 // lock is a lease in platform.definition_locks, renewed while the change lasts; each transaction
 // verifies that it still holds the lease, so a stalled process cannot finish a change that another
 // process has cleaned up. A row whose lease has expired marks an interrupted change. Times are milliseconds.
+import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
 import { conflict } from '../errors.ts';
 import { newId } from '../runtime/ids.ts';
@@ -10,7 +11,7 @@ import type { Tenant } from '../tenants/tenants.ts';
 import { type Catalog, loadCatalog } from './catalog.ts';
 import { lockDefinitions } from './entities.ts';
 
-/** A killed process blocks field changes in its tenant for this long; a change that stalls longer is abandoned. */
+/** How long a killed process blocks field changes in its tenant; a change that stalls for longer is abandoned. */
 const LEASE_MS = 20_000;
 const RENEWAL_MS = 4_000;
 const WAIT_MS = 5_000;
@@ -22,7 +23,7 @@ export interface DefinitionLock {
   readonly tenant: Tenant;
   /** Whether the previous holder's change was interrupted and needs cleanup. */
   readonly wasInterrupted: boolean;
-  /** Set while an interruption would leave something to clean up; the row then outlives the lock. */
+  /** Whether an interruption now would need cleanup; if so, releasing the lock keeps its row. */
   needsCleanup: boolean;
   /** One transaction of the change, with the current definitions; its commit invalidates the cached catalog. */
   transaction<T>(work: (tx: Tx, catalog: Catalog) => Promise<T>): Promise<T>;
@@ -38,7 +39,7 @@ export async function withDefinitionLock<T>(
   const wasInterrupted = await acquire(app, tenant.id, holder);
   const renewal = setInterval(() => {
     renew(app, tenant.id, holder).catch((cause: unknown) =>
-      app.log.warn('the definition lock was not renewed', { cause }),
+      app.log.warn('failed to renew the definition lock', { cause }),
     );
   }, RENEWAL_MS);
   const lock: DefinitionLock = {
@@ -46,19 +47,19 @@ export async function withDefinitionLock<T>(
     tenant,
     wasInterrupted,
     needsCleanup: wasInterrupted,
-    transaction: (work) => step(app, tenant, holder, work),
+    transaction: (work) => transactionUnder(app, tenant, holder, work),
   };
   try {
     return await change(lock);
   } finally {
     clearInterval(renewal);
     await release(lock, holder).catch((cause: unknown) =>
-      app.log.warn('the definition lock was not released', { cause }),
+      app.log.warn('failed to release the definition lock', { cause }),
     );
   }
 }
 
-/** When cleanup is needed the row stays, expired, so that the next holder does it. */
+/** If cleanup is needed, keeps the row with an expired lease, so that the next holder cleans up. */
 async function release({ app, tenant, needsCleanup }: DefinitionLock, holder: string): Promise<void> {
   const own = sql`tenant_id = ${tenant.id}::uuid and holder = ${holder}::uuid`;
   if (needsCleanup) await app.db.rows(sql`update platform.definition_locks set expires_at = now() where ${own}`);
@@ -69,14 +70,14 @@ async function acquire(app: App, tenantId: string, holder: string): Promise<bool
   const deadline = performance.now() + WAIT_MS;
   for (;;) {
     const taken = await app.db.first<{ was_interrupted: boolean }>(sql`
-      insert into platform.definition_locks as c (tenant_id, holder, expires_at)
+      insert into platform.definition_locks as l (tenant_id, holder, expires_at)
       values (${tenantId}::uuid, ${holder}::uuid, now() + ${LEASE_MS}::int * interval '1 ms')
       on conflict (tenant_id) do update set holder = excluded.holder, expires_at = excluded.expires_at
-      where c.expires_at <= now()
+      where l.expires_at <= now()
       returning xmax::text <> '0' as was_interrupted`);
     if (taken !== undefined) return taken.was_interrupted;
     if (performance.now() > deadline) throw conflict('another change of fields is in progress; try again later');
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    await delay(POLL_MS);
   }
 }
 
@@ -86,7 +87,7 @@ async function renew(app: App, tenantId: string, holder: string): Promise<void> 
     where tenant_id = ${tenantId}::uuid and holder = ${holder}::uuid`);
 }
 
-async function step<T>(
+async function transactionUnder<T>(
   app: App,
   tenant: Tenant,
   holder: string,
@@ -103,12 +104,4 @@ async function step<T>(
   });
   await app.invalidations.publish('catalog', tenant.id);
   return result;
-}
-
-/** Tenants with an interrupted change. */
-export async function interruptedTenants(app: App): Promise<string[]> {
-  const rows = await app.db.rows<{ tenant_id: string }>(
-    sql`select tenant_id from platform.definition_locks where expires_at <= now()`,
-  );
-  return rows.map(({ tenant_id: id }) => id);
 }

@@ -50,10 +50,10 @@ export const FieldSchema = Type.Object(
     ],
   },
 );
-/** A field's definition, with the attributes that are set. */
+/** A field's definition, without the attributes that are not set. */
 export type FieldView = Static<typeof FieldSchema>;
 
-/** null means that an attribute is not set. */
+/** The attributes of a request; null means not set. */
 const Attributes = {
   key: Type.String({ pattern: '^[a-zA-Z][a-zA-Z0-9_]{0,62}$', description: 'the name in records' }),
   type: FieldType,
@@ -73,7 +73,7 @@ const Attributes = {
       minItems: 1,
       maxItems: optionsMax,
       uniqueItems: true,
-      error: `must be a list of 1 to ${optionsMax} different texts`,
+      error: `must be a list of 1 to ${optionsMax} different strings`,
     }),
   ),
   entity: optional(Target),

@@ -5,17 +5,12 @@ import { conflict } from '../errors.ts';
 import { identifier, sql, type Tx } from '../runtime/sql.ts';
 import type { Entity, Field } from './field.ts';
 
-interface Dependent {
-  kind: string;
-  name: string;
-}
-
-/** 409 while a condition uses the key, on this entity or, through a relation, on another. */
+/** 409 when a condition uses the key, on this entity or, through a relation, on another. */
 export async function requireNoDependents(tx: Tx, entity: Entity, field: Pick<Field, 'key'>): Promise<void> {
   const own = `\\m${field.key}\\M`;
   const related = `\\.${field.key}\\M`;
   const table = (name: string) => identifier(entity.schema, name);
-  const dependents = await tx.rows<Dependent>(sql`
+  const dependents = await tx.rows<{ kind: string; name: string }>(sql`
     select 'role' as kind, r.name
     from ${table('roles')} as r, jsonb_each(r.entities) as e
     where e.value ->> 'rowFilter' ~ case when e.key = ${entity.name} then ${own} else ${related} end
@@ -31,13 +26,18 @@ export async function requireNoDependents(tx: Tx, entity: Entity, field: Pick<Fi
   if (dependents.length === 0) return;
   const list = dependents.map(({ kind, name }) => `${kind} ${name}`).join(', ');
   throw conflict(
-    `${field.key} is used by ${list}; change that first`,
+    `${field.key} is used by ${list}; change these first`,
     dependents.map(({ kind, name }) => ({ path: `${kind}:${name}`, message: `uses ${field.key}` })),
   );
 }
 
 /** Replaces a key in the field lists of roles. Resolves to the number of roles that listed it. */
-export async function replaceKeyInRoles(tx: Tx, entity: Entity, key: string, by: readonly string[]): Promise<number> {
+export async function replaceKeyInRoles(
+  tx: Tx,
+  entity: Entity,
+  key: string,
+  replacements: readonly string[],
+): Promise<number> {
   const roles = await tx.rows<{ id: string; entities: Record<string, Record<string, unknown>> }>(sql`
     select id, entities from ${identifier(entity.schema, 'roles')}
     where entities -> ${entity.name}::text -> 'fields' ? ${key}::text
@@ -47,7 +47,7 @@ export async function replaceKeyInRoles(tx: Tx, entity: Entity, key: string, by:
     const rule = { ...entities[entity.name] };
     for (const name of ['fields', 'excludeFields']) {
       const list = rule[name];
-      if (Array.isArray(list)) rule[name] = list.flatMap((item) => (item === key ? by : [item]));
+      if (Array.isArray(list)) rule[name] = list.flatMap((item) => (item === key ? replacements : [item]));
     }
     await tx.rows(sql`
       update ${identifier(entity.schema, 'roles')}

@@ -1,6 +1,6 @@
-// Creates, reads, updates and drops entities. An entity is a partition of entity_records with its own indexes
-// and counters. Its name is part of paths and roles and cannot change. Failures: 400, 403, 404, 409.
-// Contract: decisions#entities.
+// Creates, reads, updates, drops and repairs entities. An entity is a partition of entity_records with its own
+// indexes and counters. Its name is part of paths and roles and cannot change. Failures: 400, 403, 404, 409.
+// Contract: decisions#entities, interface#schema-health.
 import type { TenantCaller } from '../access/caller.ts';
 import { publishRevokedGrants, revokeGrants } from '../access/grants.ts';
 import { allows } from '../access/rights.ts';
@@ -32,7 +32,7 @@ export async function getEntity(app: App, caller: TenantCaller, name: string): P
 }
 
 /** The definition without the fields hidden from the caller. */
-export function viewOf(catalog: Catalog, caller: TenantCaller, entity: Entity): EntityView {
+function viewOf(catalog: Catalog, caller: TenantCaller, entity: Entity): EntityView {
   const { id, name, label, description, isSystem, createdAt, updatedAt } = entity;
   const fields = visibleFields(caller, entity).map((field) => fieldView(catalog, field));
   return { id, name, label, description, isSystem, fields, createdAt, updatedAt };
@@ -53,7 +53,7 @@ export async function createEntity(app: App, caller: TenantCaller, body: NewEnti
   await app.db.begin(async (tx) => {
     await lockDefinitions(tx, tenant.schema);
     const catalog = await loadCatalog(tx, tenant);
-    if (catalog.byName.has(name)) throw conflict(`an entity named ${name} exists already`);
+    if (catalog.byName.has(name)) throw conflict(`an entity named ${name} already exists`);
     if (catalog.byName.size >= LIMITS.entity.perTenantMax) {
       throw conflict(`a tenant has at most ${LIMITS.entity.perTenantMax} entities`);
     }
@@ -69,13 +69,9 @@ export async function lockDefinitions(tx: Tx, schema: string): Promise<void> {
   await tx.rows(sql`select pg_advisory_xact_lock(hashtext('definitions'), hashtext(${schema}))`);
 }
 
-interface Names {
-  name: string;
-  label: string | null;
-  description: string | null;
-}
+type EntityNames = Pick<Entity, 'id' | 'name' | 'label' | 'description'>;
 
-async function insertEntity(tx: Tx, schema: string, entity: Names & { id: string }, drafts: FieldDraft[]) {
+async function insertEntity(tx: Tx, schema: string, entity: EntityNames, drafts: FieldDraft[]) {
   const { id, name, label, description } = entity;
   await tx.rows(sql`
     insert into ${identifier(schema, 'entity_definitions')} (id, name, label, description, next_slot)
@@ -123,21 +119,21 @@ export async function updateEntity(
 }
 
 /**
- * Drops an entity and every right granted on it. 409 while a relation of another entity refers to it, and with the number
+ * Drops an entity and all rights granted on it. 409 while a relation of another entity refers to it; 409 with the number
  * of records unless `confirm` is its name.
  */
 export async function deleteEntity(app: App, caller: TenantCaller, name: string, confirm?: string): Promise<string> {
   const { tenant } = caller;
-  const { id, withdrawn } = await app.db.begin(async (tx) => {
+  const { id, revoked } = await app.db.begin(async (tx) => {
     await lockDefinitions(tx, tenant.schema);
     const entity = (await loadCatalog(tx, tenant)).byName.get(name);
     if (entity === undefined) throw notFound('entity');
     if (entity.isSystem) throw forbidden('a system entity cannot be deleted');
     const foreign = entity.references.find((reference) => reference.entity.id !== entity.id);
     if (foreign !== undefined) {
-      throw conflict(`field ${foreign.field.key} of ${foreign.entity.name} refers to this entity; drop that first`);
+      throw conflict(`field ${foreign.field.key} of ${foreign.entity.name} refers to this entity; drop it first`);
     }
-    await refuseUnconfirmed(tx, entity, confirm);
+    await requireConfirmation(tx, entity, confirm);
     const views = await tx.rows<{ slug: string }>(sql`
       select slug from ${identifier(tenant.schema, 'views')} where entity_id = ${entity.id}::uuid for update`);
     // A write in progress checks the definition's version, finds it gone and fails with 404.
@@ -145,14 +141,14 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
     await tx.rows(sql`drop table ${entity.table}`);
     await tx.rows(sql`delete from platform.webhook_subscriptions where entity_id = ${entity.id}::uuid`);
     const resources = [entity.name, ...views.map(({ slug }) => `view:${slug}`)];
-    return { id: entity.id, withdrawn: await revokeGrants(tx, tenant, resources) };
+    return { id: entity.id, revoked: await revokeGrants(tx, tenant, resources) };
   });
   await app.invalidations.publish('catalog', tenant.id);
-  await publishRevokedGrants(app, withdrawn);
+  await publishRevokedGrants(app, revoked);
   return id;
 }
 
-async function refuseUnconfirmed(tx: Tx, entity: Entity, confirm: string | undefined): Promise<void> {
+async function requireConfirmation(tx: Tx, entity: Entity, confirm: string | undefined): Promise<void> {
   if (confirm === entity.name) return;
   if (confirm !== undefined) throw invalidField('confirm', `must be ${entity.name}`);
   const counted = await tx.first<{ records: number }>(sql`select count(*) as records from ${entity.table}`);
@@ -160,7 +156,7 @@ async function refuseUnconfirmed(tx: Tx, entity: Entity, confirm: string | undef
   if (records > 0) throw conflict(`${entity.name} has ${records} record(s); confirm with ?confirm=${entity.name}`);
 }
 
-/** Repairs all entities of a tenant whose schema is otherwise complete. */
+/** Restores missing tables, indexes and counters of a tenant's entities; existing ones stay untouched. */
 export async function repairEntities(tx: Tx, tenant: Tenant): Promise<void> {
   const entities = [...(await loadCatalog(tx, tenant)).byId.values()];
   const found = await tx.rows<{ name: string }>(sql`

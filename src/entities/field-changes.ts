@@ -27,7 +27,7 @@ export interface FieldChange {
   checks: readonly Check[];
 }
 
-/** Slots are positions in a search vector, of which Postgres has about this many. */
+/** Slot numbers are positions in a tsvector, which Postgres limits to 16,383. */
 export const SLOT_MAX = 16_000;
 
 /** Adds a field. A required one is filled with its default in existing records; 409 when that is impossible. */
@@ -75,8 +75,8 @@ export async function alterField(lock: DefinitionLock, { entity, field, next, ch
 }
 
 /**
- * Gives a field another key. Roles that name the old key name both in the meantime, so that no process ever shows a field
- * that a role hides.
+ * Changes a field's key. Meanwhile, roles that list the old key list both, so that no process ever shows a field that a
+ * role hides.
  */
 export async function renameField(lock: DefinitionLock, entity: Entity, field: Field, key: string): Promise<void> {
   const replaceInRoles = async (keys: readonly string[]): Promise<boolean> => {
@@ -111,7 +111,7 @@ export async function dropField(
   });
 }
 
-/** Stages 2 and 3. A new slot counts as retired until it is in use. */
+/** Stages 2 and 3. A new slot counts as retired until it is in use, so that a failure removes its values. */
 async function beginTransition(
   lock: DefinitionLock,
   entity: Entity,
@@ -162,7 +162,7 @@ async function fillWithDefault({ app }: DefinitionLock, changing: Entity, { slot
 async function requireFillable({ app }: DefinitionLock, entity: Entity, field: Field): Promise<void> {
   const records = await countValues(app, entity, field, false);
   if (records > 0 && field.default === undefined) {
-    const message = `${records} record(s) have no value; give a default to fill them with`;
+    const message = `${records} record(s) have no value; a required field needs a default to fill them with`;
     throw storedConflict([{ path: 'required', message }]);
   }
   if (records > 1 && field.unique) {
@@ -177,7 +177,7 @@ async function requireEmpty({ app }: DefinitionLock, entity: Entity, field: Fiel
   throw conflict(`${field.key}: ${message}`, [{ path: 'confirm', message }]);
 }
 
-/** Stage 6, after success and failure alike. A cleanup that fails is logged and left to the next holder of the lock. */
+/** Stage 6, after success and failure. A cleanup that fails is logged and left to the next holder of the lock. */
 async function withCleanup(lock: DefinitionLock, entity: Entity, change: () => Promise<void>): Promise<void> {
   lock.needsCleanup = true;
   try {
@@ -187,19 +187,19 @@ async function withCleanup(lock: DefinitionLock, entity: Entity, change: () => P
       await cleanUp(lock, entity.id);
       lock.needsCleanup = false;
     } catch (cause) {
-      lock.app.log.warn('cleanup of a field change failed; the next change repeats it', { cause });
+      lock.app.log.warn('cleanup of a field change failed; the next change will repeat it', { cause });
     }
   }
 }
 
-/** A transaction on the entity's current definition. */
+/** One transaction of the change, with the entity's current definition. */
 function onEntity<T>(lock: DefinitionLock, { id }: Entity, work: (tx: Tx, current: Entity) => Promise<T>): Promise<T> {
   return lock.transaction((tx, catalog) => work(tx, requireEntity(catalog, { id })));
 }
 
 function requireEntity(catalog: Catalog, { id }: Pick<Entity, 'id'>): Entity {
   const entity = catalog.byId.get(id);
-  if (entity === undefined) throw conflict('the entity was deleted meanwhile');
+  if (entity === undefined) throw conflict('the entity was deleted in the meantime');
   return entity;
 }
 

@@ -1,6 +1,6 @@
 // Which stored values of one field type are values of another, and how. Nothing is rounded, truncated
-// or guessed: a value without an exact counterpart does not convert. The target type's parser judges the
-// result, so a conversion may return more than the type accepts. Pure.
+// or guessed: a value without an exact counterpart does not convert. The target type's parser checks the
+// result, so a conversion may return a value that the type rejects. Pure.
 // Contract: decisions#field-changes.
 import { compareDecimal } from '../expression/compare.ts';
 import type { FieldType } from './field.ts';
@@ -32,25 +32,25 @@ export const toDateTime: Conversions = { ...toFormat, date: (value) => `${value}
 export const toMultiselect: Conversions = { ...from(STRINGS, asList), json: same };
 export const toNumber: Conversions = { ...from([...STRINGS, ...NUMBERS], exactNumber), boolean: Number, json: same };
 export const toDecimal: Conversions = { ...from([...STRINGS, ...NUMBERS], plainDigits), boolean: Number, json: same };
-export const toBoolean: Conversions = { ...from([...STRINGS, ...NUMBERS], truth), json: same };
+export const toBoolean: Conversions = { ...from([...STRINGS, ...NUMBERS], toTruth), json: same };
 export const toJson: Conversions = {
   ...from([...STRINGS, ...NUMBERS, 'boolean', 'multiselect', 'relation', 'relations'], same),
 };
 export const toRelation: Conversions = { relations: onlyItem };
 export const toRelations: Conversions = { relation: asList };
 
-/** Any other time of day would be lost. */
+/** Another time of day would be lost. */
 function midnightOnly(value: unknown): unknown {
   const [day, time] = (value as string).split('T');
   return time === '00:00:00.000Z' ? day : undefined;
 }
 
-function truth(value: unknown): unknown {
+function toTruth(value: unknown): unknown {
   if (value === 'true' || value === 1 || value === '1') return true;
   return value === 'false' || value === 0 || value === '0' ? false : undefined;
 }
 
-/** Digits without leading zeros and plus sign, which mark a postcode or a telephone number. */
+/** A decimal without leading zeros or plus sign: those mark a postcode or a telephone number. */
 const PLAIN = /^-?(0|[1-9]\d*)(\.\d+)?$/;
 
 function plainDigits(value: unknown): unknown {

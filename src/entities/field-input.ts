@@ -5,32 +5,31 @@ import type { Problem } from '../errors.ts';
 import { check, given, type Sound } from '../http/check.ts';
 import type { Catalog } from './catalog.ts';
 import { FieldInput, FieldList } from './definition.ts';
-import { type Field, type FieldRules, type FieldType, RESERVED_KEYS } from './field.ts';
+import { FIELD_RULES, type Field, type FieldRules, type FieldType, RESERVED_KEYS } from './field.ts';
 import { compareLimits, isDecimal, isPattern } from './field-parsers.ts';
 import { fieldRef, specOf, type TypeAttribute } from './field-types.ts';
 
 /** A field as defined, before it has an id and a slot. */
 export type FieldDraft = Omit<Field, 'id' | 'slot' | 'position' | 'ref'>;
 
-const RULES = ['min', 'max', 'minLength', 'maxLength', 'pattern', 'options'] as const;
-const TYPE_ATTRIBUTES: ReadonlySet<string> = new Set([...RULES, 'entity', 'onDelete'] satisfies TypeAttribute[]);
+const TYPE_ATTRIBUTES: ReadonlySet<string> = new Set([...FIELD_RULES, 'entity', 'onDelete'] satisfies TypeAttribute[]);
 
 /** Whether an attribute of a definition exists for a type. */
 export function attributeApplies(name: string, type: FieldType): boolean {
   return !TYPE_ATTRIBUTES.has(name) || specOf({ type }).attributes.some((attribute) => attribute === name);
 }
 
-/** Possible targets of relations: the catalog, and the entity that is being created. */
+/** Possible targets of relations: the catalog, and the field's own entity, which may not exist yet. */
 export interface Targets {
   catalog: Catalog;
   self: { id: string; name: string };
 }
 
-/** Parses the valid attributes of one definition at `path` in the body. Adds problems to the list instead of throwing. */
-export function parseField(input: Sound<FieldInput>, path: string, targets: Targets, problems: Problem[]): FieldDraft {
-  const check = new Checks(input, path, problems);
+/** Parses the valid attributes of the definition at `path` in the body; adds problems to the list. */
+function parseField(input: Sound<FieldInput>, path: string, targets: Targets, problems: Problem[]): FieldDraft {
+  const reader = new AttributeReader(input, path, problems);
   const { key = '', type = 'text', label = null, description = null } = input;
-  if (RESERVED_KEYS.has(key)) check.fail('key', `"${key}" is a reserved name`);
+  if (RESERVED_KEYS.has(key)) reader.fail('key', `"${key}" is a reserved name`);
   const draft: FieldDraft = {
     key,
     type,
@@ -40,23 +39,23 @@ export function parseField(input: Sound<FieldInput>, path: string, targets: Targ
     unique: input.unique === true,
     indexed: input.indexed === true,
     default: undefined,
-    ...readRules(check, type),
-    targetId: readTarget(check, type, targets),
+    ...readRules(reader, type),
+    targetId: readTarget(reader, type, targets),
     onDelete: attributeApplies('onDelete', type) ? (input.onDelete ?? 'restrict') : null,
   };
   const { canBeUnique, index } = specOf(draft);
-  if (draft.unique && !canBeUnique) check.fail('unique', `does not apply to ${type} fields`);
-  if (draft.indexed && index === null) check.fail('indexed', `does not apply to ${type} fields`);
-  if (input.onDelete !== undefined && draft.onDelete === null) check.fail('onDelete', 'applies to relations only');
+  if (draft.unique && !canBeUnique) reader.fail('unique', `does not apply to ${type} fields`);
+  if (draft.indexed && index === null) reader.fail('indexed', `does not apply to ${type} fields`);
+  if (input.onDelete !== undefined && draft.onDelete === null) reader.fail('onDelete', 'applies to relations only');
   if (draft.onDelete === 'set_null' && draft.required && type === 'relation') {
-    check.fail('onDelete', 'set_null cannot be combined with a required relation');
+    reader.fail('onDelete', 'set_null cannot be combined with a required relation');
   }
-  readDefault(check, draft);
+  readDefault(reader, draft);
   return draft;
 }
 
-/** Collects the problems of one definition. */
-class Checks {
+/** Reads the attributes of one definition and collects its problems. */
+class AttributeReader {
   constructor(
     readonly input: Sound<FieldInput>,
     private readonly path: string,
@@ -72,72 +71,67 @@ class Checks {
   }
 }
 
-function readRules(check: Checks, type: FieldType): FieldRules {
-  for (const name of RULES) {
-    if (check.given(name) && !attributeApplies(name, type)) check.fail(name, `does not apply to ${type} fields`);
+function readRules(reader: AttributeReader, type: FieldType): FieldRules {
+  for (const name of FIELD_RULES) {
+    if (reader.given(name) && !attributeApplies(name, type)) reader.fail(name, `does not apply to ${type} fields`);
   }
-  if (attributeApplies('min', type)) return readRange(check, type);
-  if (attributeApplies('minLength', type)) return readLengths(check);
-  return attributeApplies('options', type) ? { options: readOptions(check) } : {};
+  if (attributeApplies('min', type)) return readRange(reader, type);
+  if (attributeApplies('minLength', type)) return readLengths(reader);
+  return attributeApplies('options', type) ? { options: readOptions(reader) } : {};
 }
 
-function readRange(check: Checks, type: FieldType): FieldRules {
+function readRange(reader: AttributeReader, type: FieldType): FieldRules {
   const rules: FieldRules = {};
   for (const name of ['min', 'max'] as const) {
-    const value = check.input[name];
+    const value = reader.input[name];
     if (value === undefined || value === null) continue;
     if (typeof value === 'number' || (type === 'decimal' && isDecimal(value))) rules[name] = value;
-    else check.fail(name, 'must be a number');
+    else reader.fail(name, 'must be a number');
   }
   const { min, max } = rules;
   if (min !== undefined && max !== undefined && compareLimits(min, max) > 0) {
-    check.fail('max', 'must not be less than min');
+    reader.fail('max', 'must not be less than min');
   }
   return rules;
 }
 
-function readLengths(check: Checks): FieldRules {
-  const { minLength, maxLength, pattern } = given({
-    minLength: check.input.minLength,
-    maxLength: check.input.maxLength,
-    pattern: check.input.pattern,
-  });
-  if (minLength !== undefined && maxLength !== undefined && minLength > maxLength) {
-    check.fail('maxLength', 'must not be less than minLength');
+function readLengths(reader: AttributeReader): FieldRules {
+  const { minLength, maxLength, pattern } = reader.input;
+  const rules = given({ minLength, maxLength, pattern });
+  if (rules.minLength !== undefined && rules.maxLength !== undefined && rules.minLength > rules.maxLength) {
+    reader.fail('maxLength', 'must not be less than minLength');
   }
-  if (pattern !== undefined && !isPattern(pattern)) check.fail('pattern', 'is not a valid pattern (RE2 syntax)');
-  return {
-    ...(minLength === undefined ? {} : { minLength }),
-    ...(maxLength === undefined ? {} : { maxLength }),
-    ...(pattern === undefined ? {} : { pattern }),
-  };
+  if (rules.pattern !== undefined && !isPattern(rules.pattern)) {
+    reader.fail('pattern', 'is not a valid pattern (RE2 syntax)');
+  }
+  return rules;
 }
 
-function readOptions(check: Checks): string[] {
-  if (!check.given('options')) check.fail('options', 'is required: the values to choose from');
-  return (check.input.options ?? []).filter((option) => option !== undefined);
+function readOptions(reader: AttributeReader): string[] {
+  if (!reader.given('options')) reader.fail('options', 'is required: the values to choose from');
+  return (reader.input.options ?? []).filter((option) => option !== undefined);
 }
 
-function readTarget(check: Checks, type: FieldType, { catalog, self }: Targets): string | null {
-  const name = check.input.entity;
+function readTarget(reader: AttributeReader, type: FieldType, { catalog, self }: Targets): string | null {
+  const name = reader.input.entity;
   if (!attributeApplies('entity', type)) {
-    if (check.given('entity')) check.fail('entity', 'applies to relations only');
+    if (reader.given('entity')) reader.fail('entity', 'applies to relations only');
     return null;
   }
   if (name === self.name) return self.id;
   const target = typeof name === 'string' ? catalog.byName.get(name) : undefined;
-  if (target === undefined) check.fail('entity', 'must name an entity of this tenant');
+  if (target === undefined) reader.fail('entity', 'must name an entity of this tenant');
   return target?.id ?? null;
 }
 
-function readDefault(check: Checks, draft: FieldDraft): void {
-  if (!check.given('default')) return;
+function readDefault(reader: AttributeReader, draft: FieldDraft): void {
+  if (!reader.given('default')) return;
   if (draft.targetId !== null) {
-    check.fail('default', 'does not apply to relations');
+    reader.fail('default', 'does not apply to relations');
     return;
   }
-  const parsed = specOf(draft).parse(check.input.default, fieldOf(draft, '', '', 0));
-  if ('problem' in parsed) check.fail('default', parsed.problem);
+  const parsed = specOf(draft).parse(reader.input.default, fieldOf(draft, '', '', 0));
+  if ('problem' in parsed) reader.fail('default', parsed.problem);
   else draft.default = parsed.value;
 }
 
@@ -146,7 +140,7 @@ export function fieldOf(draft: FieldDraft, id: string, slot: string, position: n
   return { ...draft, id, slot, position, ref: fieldRef({ ...draft, slot }) };
 }
 
-/** One definition with its problems: those of its schema, and those of its type and the catalog. 400. */
+/** Parses one definition. 400 with the problems of its schema, its type and its target. */
 export function readField(input: FieldInput, targets: Targets): FieldDraft {
   const drafts: FieldDraft[] = [];
   check(FieldInput, input, (sound) => {
@@ -157,7 +151,7 @@ export function readField(input: FieldInput, targets: Targets): FieldDraft {
   return drafts[0] as FieldDraft;
 }
 
-/** The definitions of a new entity, no key twice. 400. */
+/** Parses the definitions of a new entity, whose keys must differ. 400. */
 export function readFields(body: FieldList, targets: Targets): FieldDraft[] {
   const drafts: FieldDraft[] = [];
   check(FieldList, body, ({ fields }) => {

@@ -1,6 +1,6 @@
-// One parser per form of value: from JSON or a CSV cell to the stored form, or the reason why not. Also
-// the limits that a field's own attributes set. Patterns run on RE2, in linear time, so that none can
-// stall the process. Contract: decisions#fields.
+// One parser per form of value: from JSON or a CSV cell to the stored form, within the limits of the field's
+// attributes, or to a problem. Patterns run on RE2, in linear time, so that none can stall the process.
+// Contract: decisions#fields.
 import { RE2JS } from 're2js';
 import { compareDecimal } from '../expression/compare.ts';
 import { parseDate } from '../expression/date-time.ts';
@@ -9,7 +9,6 @@ import { isUuid } from '../runtime/ids.ts';
 import { textProblem } from '../runtime/text.ts';
 import type { Field } from './field.ts';
 
-/** The stored form, or what is wrong with the input. */
 export type Parsed = { value: unknown } | { problem: string };
 
 const DECIMAL_TEXT = /^[+-]?\d{1,1000}(\.\d{1,1000})?$/;
@@ -18,7 +17,7 @@ const EMAIL = /^[^\s@"(),:;<>[\\\]]{1,64}@[^\s@"(),:;<>[\\\]]{1,253}\.[^\s@"(),:
 const ITEMS_MAX = 1_000;
 
 export function text(input: unknown, field: Field): Parsed {
-  if (typeof input !== 'string') return { problem: 'must be a text' };
+  if (typeof input !== 'string') return { problem: 'must be a string' };
   const problem = textProblem(input) ?? lengthProblem(input, field);
   return problem === undefined ? { value: input } : { problem };
 }
@@ -57,7 +56,6 @@ export function characters(value: string): number {
   return count;
 }
 
-/** Compiled patterns by source. */
 const patterns = new Map<string, RE2JS>();
 const PATTERNS_CACHED = 10_000;
 
@@ -70,7 +68,6 @@ function patternOf(source: string): RE2JS {
   return compiled;
 }
 
-/** Whether a text is a valid pattern (RE2 syntax). */
 export function isPattern(source: string): boolean {
   try {
     patternOf(source);
@@ -98,7 +95,7 @@ export function number(input: unknown, { min, max }: Field): Parsed {
 
 export function decimal(input: unknown, { min, max }: Field): Parsed {
   const given = typeof input === 'number' && Number.isFinite(input) ? String(input) : input;
-  if (!isDecimal(given)) return { problem: 'must be a decimal number, as a text' };
+  if (!isDecimal(given)) return { problem: 'must be a decimal number, as a string' };
   const value = canonicalDecimal(given);
   if (min !== undefined && compareLimits(value, min) < 0) return { problem: `must be at least ${min}` };
   if (max !== undefined && compareLimits(value, max) > 0) return { problem: `must be at most ${max}` };
@@ -121,7 +118,7 @@ export function compareLimits(a: number | string, b: number | string): number {
   return compareDecimal(exact(a), exact(b));
 }
 
-/** A number may be written with an exponent, which only the literals of the expression language have. */
+/** JavaScript writes large and small numbers with an exponent, which isDecimal rejects and DECIMAL parses. */
 function exact(limit: number | string): string {
   const written = String(limit);
   return isDecimal(written) ? canonicalDecimal(written) : String(DECIMAL.parse(written));
@@ -152,7 +149,7 @@ export function select(input: unknown, { options = [] }: Field): Parsed {
 }
 
 export function multiselect(input: unknown, { options = [] }: Field): Parsed {
-  if (!isTextList(input)) return { problem: 'must be a list of texts' };
+  if (!isTextList(input)) return { problem: 'must be a list of strings' };
   if (!input.every((item) => options.includes(item))) return { problem: `must hold only: ${options.join(', ')}` };
   return { value: [...new Set(input)] };
 }

@@ -1,5 +1,5 @@
-// The field types: one table with everything that differs between them. A new type is an entry here,
-// its name in field.ts and its description in the docs; the compiler checks that nothing is missing.
+// The field types: one table of all their differences. A new type needs an entry here, its name in field.ts
+// and a description in the docs; the compiler checks that nothing is missing.
 // Values are stored as JSON: numbers as numbers, lists as arrays, everything else as canonical text.
 // Contract: decisions#fields.
 import type { FieldRef } from '../expression/ast.ts';
@@ -71,11 +71,11 @@ interface FieldTypeSpec {
   /** Always indexed: deleting a record looks up the relations to it. */
   isAlwaysIndexed: boolean;
   canBeUnique: boolean;
-  /** Text of any length, of which an index entry holds LIMITS.indexedTextMax characters. */
+  /** Text of any length; an index entry holds at most LIMITS.indexedTextMax characters. */
   isFreeText: boolean;
   /** Whether `search` covers the field. */
   isSearchable: boolean;
-  /** Types of one family store and index values alike, so that retyping within it moves nothing. */
+  /** Types of one family store and index values alike, so a change of type within it rewrites nothing. */
   family: string;
   /** The types that convert to this one, and how. A type always converts to itself. */
   convertsFrom: convert.Conversions;
@@ -119,7 +119,7 @@ const NUMERIC = {
   clientType: () => 'number',
 } as const;
 
-/** Values that Postgres cannot order, so that they are neither unique nor sorted by. */
+/** Values without an order in Postgres: neither unique nor sort keys. */
 const UNORDERED = { ...SCALAR, canBeUnique: false, cell: JSON_CELL } as const;
 
 const RELATION = { attributes: ['entity', 'onDelete'], isAlwaysIndexed: true } as const;

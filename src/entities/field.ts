@@ -1,6 +1,7 @@
-// Entities and fields in memory. A field's values are stored under its slot, a name that never changes, so
-// that renaming a field touches no record. During a transition a field also carries its next definition.
-// Contract: decisions#fields.
+// Entities, fields and business rules in memory. A field's values are stored under its slot, a name that never
+// changes, so that renaming a field touches no record. During a transition a field also has a next definition. Rules
+// are part of the definition, so that no write runs outdated ones.
+// Contract: decisions#fields, decisions#rules.
 import type { RecordEventType } from '../events/event.ts';
 import { type FieldRef, SYSTEM_FIELDS } from '../expression/ast.ts';
 import type { Sql } from '../runtime/sql.ts';
@@ -25,7 +26,7 @@ export type FieldType =
 
 export type OnDelete = 'restrict' | 'set_null' | 'cascade';
 
-/** Attributes that narrow the values a field accepts. */
+/** Attributes that restrict the values of a field. */
 export interface FieldRules {
   min?: number | string;
   max?: number | string;
@@ -34,6 +35,7 @@ export interface FieldRules {
   pattern?: string;
   options?: string[];
 }
+export const FIELD_RULES = ['min', 'max', 'minLength', 'maxLength', 'pattern', 'options'] as const;
 
 export interface Field extends FieldRules {
   id: string;
@@ -64,14 +66,14 @@ const OPERATIONS = ['create', 'update', 'delete'] as const;
 export type RuleOperation = (typeof OPERATIONS)[number];
 export type Trigger = `${'before' | 'after'}_${RuleOperation}`;
 export const TRIGGERS: readonly Trigger[] = [
-  ...OPERATIONS.map((moment): Trigger => `before_${moment}`),
-  ...OPERATIONS.map((moment): Trigger => `after_${moment}`),
+  ...OPERATIONS.map((operation): Trigger => `before_${operation}`),
+  ...OPERATIONS.map((operation): Trigger => `after_${operation}`),
 ];
 
 export const PRIORITIES = ['low', 'normal', 'high'] as const;
 export type Priority = (typeof PRIORITIES)[number];
 
-/** Texts in `values` and in a message may hold `{{field}}`. */
+/** Strings in `values` and in a message may contain `{{field}}`. */
 export type Action =
   | { type: 'reject'; message: string }
   | { type: 'set'; values: JsonObject }
@@ -83,12 +85,12 @@ export interface Rule {
   id: string;
   name: string;
   trigger: Trigger;
-  /** Null where the rule always applies. */
+  /** Null for a rule that always applies. */
   condition: string | null;
   action: Action;
 }
 
-/** A relation field of some entity that points here. */
+/** A relation field that points to an entity. */
 export interface Reference {
   entity: Entity;
   field: Field;
@@ -100,12 +102,12 @@ export interface Entity {
   label: string | null;
   description: string | null;
   isSystem: boolean;
-  /** Raised by every change of the definition; a write made against an older version is repeated. */
+  /** Incremented by every change of the definition; a write under an older version is repeated. */
   version: number;
   nextSlot: number;
   /** Slots of retired fields: records may still hold their values, which cleanup removes. */
   retiredSlots: readonly string[];
-  /** Ids of the active webhook subscriptions by event type. Changing them raises the version. */
+  /** Ids of the active webhook subscriptions by event type. A change increments the version. */
   subscribed: Readonly<Partial<Record<RecordEventType, readonly string[]>>>;
   fields: readonly Field[];
   byKey: ReadonlyMap<string, Field>;

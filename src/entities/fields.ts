@@ -1,5 +1,5 @@
-// The operations on an entity's fields: list, add, change, drop. Each parses its input and plans the change;
-// field-changes.ts carries it out, one change at a time in a tenant. They emit no record events.
+// The operations on an entity's fields: list, add, change, drop. Each parses its input and plans the change, and
+// field-changes.ts makes it, one at a time per tenant. They emit no record events.
 // Contract: decisions#fields, decisions#field-changes.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
@@ -24,7 +24,7 @@ export async function listFields(app: App, caller: TenantCaller, entityName: str
   return (await getEntity(app, caller, entityName)).fields;
 }
 
-/** Adds a field. A required one needs a default when there are records, which are filled with it. */
+/** Adds a field. A required one needs a default if there are records, which are filled with it. */
 export async function createField(
   app: App,
   caller: TenantCaller,
@@ -60,7 +60,7 @@ export async function updateField(
       const entity = changeable(catalog, entityName);
       const { next, ...planned } = plan(catalog, entity, fieldIn(entity, key), input);
       if (next.key !== key || next.type !== planned.field.type) await requireNoDependents(tx, entity, planned.field);
-      // The rename comes last, by itself: a conflict leaves the old key.
+      // The rename comes last, as a change of its own: after a conflict the old key remains.
       return { ...planned, next: { ...next, key, ref: { ...next.ref, key } }, newKey: next.key };
     });
     await alterField(lock, change);
@@ -121,7 +121,7 @@ function fieldIn(entity: Entity, key: string): Field {
 }
 
 function keyTaken(key: string) {
-  return conflict(`a field named ${key} exists already`, [{ path: 'key', message: 'exists already' }]);
+  return conflict(`a field named ${key} already exists`, [{ path: 'key', message: 'already exists' }]);
 }
 
 /** The change from the current definition to the requested one. 400 with every problem, 409 for a key that is taken. */
@@ -129,8 +129,8 @@ function plan(catalog: Catalog, entity: Entity, field: Field, input: FieldPatch)
   const attributes = { ...keptAttributes(catalog, field, input), ...input };
   const draft = readField(attributes as FieldInput, { catalog, self: entity });
   if (draft.key !== field.key && entity.byKey.has(draft.key)) throw keyTaken(draft.key);
-  const isMoved = !isSameForm(field, draft);
-  if (isMoved && entity.nextSlot > SLOT_MAX) throw conflict('the entity has no room for this change');
+  const isMoved = !isStoredAlike(field, draft);
+  if (isMoved && entity.nextSlot > SLOT_MAX) throw conflict('the entity has reached its limit of field changes');
   const next = fieldOf(draft, field.id, isMoved ? `f${entity.nextSlot}` : field.slot, field.position);
   if (field.default !== undefined && !Object.hasOwn(input, 'default')) keepDefault(field, next);
   return { entity, field, next, checks: stricterAttributes(field, next) };
@@ -145,11 +145,11 @@ function keptAttributes(catalog: Catalog, field: Field, input: FieldPatch): Part
 
 function keepDefault(field: Field, next: Field): void {
   const parsed = convertValue(field, next, field.default);
-  if ('problem' in parsed) throw invalidField('default', `${parsed.problem}; give another or null`);
+  if ('problem' in parsed) throw invalidField('default', `${parsed.problem}; send another default or null`);
   next.default = parsed.value;
 }
 
-/** Whether both definitions store and index values alike, so that they can stay in their slot. */
-function isSameForm(from: Field, to: FieldDraft): boolean {
+/** Whether both definitions store and index values alike, so that the values can stay in their slot. */
+function isStoredAlike(from: Field, to: FieldDraft): boolean {
   return specOf(from).family === specOf(to).family && from.targetId === to.targetId;
 }

@@ -1,5 +1,5 @@
-// The database indexes of a field: unique, by value, by member. They use the same SQL expressions as
-// conditions do, so that Postgres matches them.
+// The database indexes of a field: unique, by value, by member of a list. They use the same SQL expressions as
+// conditions, so that Postgres matches them.
 // Contract: decisions#field-changes.
 import type { App } from '../app.ts';
 import { conflict } from '../errors.ts';
@@ -9,7 +9,7 @@ import type { Entity, Field } from './field.ts';
 import { specOf } from './field-types.ts';
 import { countDuplicates, storedConflict } from './stored-validation.ts';
 
-export type IndexKind = 'unique' | 'value' | 'members';
+type IndexKind = 'unique' | 'value' | 'members';
 
 /** At most 63 bytes: the partition's name, the slot, the kind. */
 export function indexName(entity: Pick<Entity, 'tableName'>, field: Pick<Field, 'slot'>, kind: IndexKind): string {
@@ -26,13 +26,13 @@ export function indexKinds(field: Pick<Field, 'type' | 'unique' | 'indexed'>): I
 /** The statement that builds the index; `concurrently` for a table that is being written to. */
 export function createIndex(entity: Entity, field: Field, kind: IndexKind, concurrently = false): Sql {
   const name = identifier(indexName(entity, field, kind));
-  const how = raw(`${kind === 'unique' ? 'unique ' : ''}index${concurrently ? ' concurrently' : ''}`);
+  const kindOfIndex = raw(`${kind === 'unique' ? 'unique ' : ''}index${concurrently ? ' concurrently' : ''}`);
   if (kind === 'members') {
-    return sql`create ${how} ${name} on ${entity.table} using gin ((data -> ${literal(field.slot)}))`;
+    return sql`create ${kindOfIndex} ${name} on ${entity.table} using gin ((data -> ${literal(field.slot)}))`;
   }
   const column = columnOf(field.ref, identifier(entity.tableName));
   const columns = kind === 'unique' ? sql`(${column})` : sql`(${column}), id`;
-  return sql`create ${how} ${name} on ${entity.table} (${columns})`;
+  return sql`create ${kindOfIndex} ${name} on ${entity.table} (${columns})`;
 }
 
 /** Builds indexes while records are being written. 409 with the count when values are not unique. */

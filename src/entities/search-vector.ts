@@ -5,9 +5,8 @@ import { foldCase, isAscii } from '../expression/case-folding.ts';
 import type { Entity, Field } from './field.ts';
 import { specOf } from './field-types.ts';
 
-/** Letters and digits with their marks in a row; each emoji by itself. */
+/** A run of letters, digits and their marks, or a single emoji. */
 const WORD = /[\p{L}\p{N}][\p{L}\p{N}\p{M}]*|\p{RI}{2}|\p{Extended_Pictographic}/gu;
-/** The same in folded ASCII. */
 const ASCII_WORD = /[a-z0-9]+/g;
 const WORD_MAX = 200;
 /** A tsvector is limited to a megabyte; terms beyond this size are not searchable. */

@@ -6,7 +6,7 @@ import { conflict, type Problem, type ServiceError } from '../errors.ts';
 import { columnOf } from '../expression/to-sql.ts';
 import { sql } from '../runtime/sql.ts';
 import { countValues, valuesOf } from './backfill.ts';
-import type { Entity, Field, FieldRules } from './field.ts';
+import { type Entity, FIELD_RULES, type Field, type FieldRules } from './field.ts';
 import { compareLimits } from './field-parsers.ts';
 import { specOf } from './field-types.ts';
 import { convertValue, exceedsIndex } from './values.ts';
@@ -14,15 +14,13 @@ import { convertValue, exceedsIndex } from './values.ts';
 /** An attribute that stored values may violate. */
 export type Check = 'required' | 'unique' | 'indexed' | 'type' | keyof FieldRules;
 
-const RULES: readonly (keyof FieldRules)[] = ['min', 'max', 'minLength', 'maxLength', 'pattern', 'options'];
-
-/** The attributes in which `after` accepts less than `before`. A new type is one check for all of its rules. */
+/** The attributes in which `after` accepts less than `before`. A new type is one check, which covers its rules. */
 export function stricterAttributes(before: Field, after: Field): Check[] {
   const checks: Check[] = [];
   if (after.required && !before.required) checks.push('required');
   if (after.type !== before.type || after.targetId !== before.targetId) checks.push('type');
   else {
-    checks.push(...RULES.filter((rule) => isStricter(rule, before, after)));
+    checks.push(...FIELD_RULES.filter((rule) => isStricter(rule, before, after)));
     if (after.indexed && !before.indexed) checks.push('indexed');
   }
   if (after.unique && !before.unique) checks.push('unique');

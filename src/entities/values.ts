@@ -1,5 +1,5 @@
-// From a request's field values to the stored form, with all problems reported at once: unknown fields,
-// wrong types, missing required ones. A field hidden from the caller is unknown. During a transition
+// Converts a request's field values to the stored form and reports all problems at once: unknown fields, wrong
+// types, missing required values. A field hidden from the caller is unknown. During a transition
 // values must fit both definitions and are written in both forms.
 // Contract: decisions#records.
 import type { Problem } from '../errors.ts';
@@ -12,18 +12,19 @@ import { specOf } from './field-types.ts';
 /** Values by slot. `null` in a patch clears the field. */
 export type SlotValues = Record<string, unknown>;
 
-/** Whether the writer may see a field, and thus set it. */
-export type FieldFilter = (field: Field) => boolean;
+interface ReadValues {
+  data: SlotValues;
+  problems: Problem[];
+}
 
-/** The problem of a missing required value, which a rule may still supply. */
+/** Whether the writer may see a field, and thus set it. */
+type FieldFilter = (field: Field) => boolean;
+
+/** The problem of a required value that is missing; a rule may still set it. */
 export const IS_REQUIRED = 'is required';
 
-/** The stored form of a new record: the given values, and defaults for the rest. */
-export function readNew(
-  entity: Entity,
-  input: JsonObject,
-  isVisible: FieldFilter,
-): { data: SlotValues; problems: Problem[] } {
+/** The stored form of a new record: the values of the body, and defaults for the rest. */
+export function readNew(entity: Entity, input: JsonObject, isVisible: FieldFilter): ReadValues {
   const { data, problems } = readPatch(entity, input, isVisible);
   for (const field of entity.fields) {
     if (data[field.slot] === null) delete data[field.slot];
@@ -38,12 +39,8 @@ export function readNew(
   return { data, problems };
 }
 
-/** The stored form of the fields in the body only; an explicit null clears a field. */
-export function readPatch(
-  entity: Entity,
-  input: JsonObject,
-  isVisible: FieldFilter,
-): { data: SlotValues; problems: Problem[] } {
+/** The stored form of the fields in the body; null clears a field. */
+export function readPatch(entity: Entity, input: JsonObject, isVisible: FieldFilter): ReadValues {
   const data: SlotValues = {};
   const problems: Problem[] = [];
   for (const key of Object.keys(input)) {
@@ -73,7 +70,7 @@ function readInto(data: SlotValues, field: Field, input: unknown): { message: st
 
 /** Parses a value that is not null, and checks that the field's index can hold it. */
 export function parseInput(field: Field, input: unknown): Parsed {
-  if (field.isClosed === true) return { problem: 'takes no values any more' };
+  if (field.isClosed === true) return { problem: 'no longer takes values' };
   const parsed = specOf(field).parse(input, field);
   if ('problem' in parsed || !(field.unique || field.indexed)) return parsed;
   return exceedsIndex(field, parsed.value)
@@ -115,7 +112,7 @@ export function dualWrite(entity: Entity, data: SlotValues): SlotValues {
   return stored;
 }
 
-/** The stored values after a patch; an explicit null removes a value. */
+/** The stored values after a patch; null removes a value. */
 export function applyPatch(before: SlotValues, patch: SlotValues): SlotValues {
   const merged: SlotValues = { ...before, ...patch };
   for (const slot of Object.keys(patch)) if (patch[slot] === null) delete merged[slot];

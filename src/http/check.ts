@@ -140,7 +140,7 @@ function expected(schema: Schema): string {
   if (anyOf[0] !== undefined) return expected(anyOf[0]);
   if (schema.const !== undefined) return `must be ${JSON.stringify(schema.const)}`;
   if (type === 'string')
-    return pattern === undefined || pattern === '\\S' ? `must be a text${sizes(schema)}` : `must match ${pattern}`;
+    return pattern === undefined || pattern === '\\S' ? `must be a string${sizes(schema)}` : `must match ${pattern}`;
   if (type === 'array') return `must be a list${sizes(schema)}`;
   if (type === 'integer') return `must be a whole number${range(schema)}`;
   if (type === 'number') return `must be a number${range(schema)}`;

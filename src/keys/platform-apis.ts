@@ -140,7 +140,7 @@ async function roleProblems(tx: Tx, { tenant }: TenantCaller, body: PlatformApiC
 }
 
 function taken(slug: unknown): Error {
-  return conflict(`an API with the slug ${slug} exists already`);
+  return conflict(`an API with the slug ${slug} already exists`);
 }
 
 async function keyHashes(app: App, apiId: string): Promise<string[]> {
