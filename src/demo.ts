@@ -1,5 +1,6 @@
-// The demo tenant: created on an empty database through the operations of REST, and introduced on the console. An
-// interrupted start leaves a tenant marked as unfinished, whose keys were never shown; the next start replaces it.
+// The demo tenant: created on an empty database through the same operations as REST; its first calls are printed on
+// the console. An interrupted start leaves a tenant marked as unfinished, whose keys were never shown; the next start
+// replaces it.
 // Contract: decisions#configuration.
 import { systemCaller, type TenantCaller } from './access/caller.ts';
 import { createTenant, deleteTenant, updateTenant } from './admin/tenants.ts';
@@ -18,8 +19,8 @@ const NAME = 'Demo';
 const UNFINISHED = 'Demo (unfinished)';
 
 /**
- * Creates the demo if it is configured and there is no tenant. Resolves to the lines for the console: first calls, or
- * how to get a key for them. Aborts between two entities.
+ * Creates the demo if it is configured and there is no tenant. Resolves to the lines for the console: the first calls, or
+ * how to get a key. Aborts between two entities.
  */
 export async function prepareDemo(app: App, signal: AbortSignal): Promise<string[]> {
   if (app.config.demo) await removeUnfinished(app);
@@ -36,7 +37,6 @@ async function removeUnfinished(app: App): Promise<void> {
   app.log.info('unfinished demo tenant deleted');
 }
 
-/** Creates the demo tenant and resolves to its keys. */
 async function createDemo(app: App, signal: AbortSignal): Promise<DemoKeys & { owner: string }> {
   const startedAt = Date.now();
   const { apiKey } = await createTenant(app, { slug: SLUG, name: UNFINISHED });
@@ -53,7 +53,7 @@ async function createDemo(app: App, signal: AbortSignal): Promise<DemoKeys & { o
   return { owner: apiKey, ...keys };
 }
 
-/** Creates the records of one entity, all or none, and resolves to their ids. */
+/** Creates the records of one entity, all or none. Resolves to their ids. */
 async function fill(
   app: App,
   caller: TenantCaller,

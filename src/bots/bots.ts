@@ -1,6 +1,6 @@
 // Bots: software agents of a tenant, with a name, a secret and permissions of their own. The secret is
 // random, shown once and stored as a hash; it is exchanged for a token of one hour. A revoked bot gets no
-// more tokens; those it holds stay valid until they expire.
+// further tokens; those issued before stay valid until they expire.
 // Contract: interface#bot, interface#identity, decisions#lockout.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
@@ -51,23 +51,24 @@ export const BotSchema = Type.Object(
   },
   { $id: 'Bot' },
 );
-export type Bot = Static<typeof BotSchema>;
+type Bot = Static<typeof BotSchema>;
 export const BotResetSecret = Type.Object({ id: Uuid, name: BotName, secret: Secret }, { $id: 'BotResetSecret' });
-export type BotResetSecret = Static<typeof BotResetSecret>;
 export const BotWithSecret = Type.Object(
   { id: Uuid, name: BotName, secret: Secret, tenantSlug: Slug },
   { $id: 'BotWithSecret' },
 );
-export type BotWithSecret = Static<typeof BotWithSecret>;
 export const NewBot = closed({
   name: BotName,
   tenantSlug: text(LIMITS.key.labelMax, { examples: ['acme'] }),
   permissions: optional(Type.Partial(BotPermissionsSchema, byEntity)),
 });
-export type NewBot = Static<typeof NewBot>;
 
 /** Registers a bot. 400 with every problem, 403 for another tenant's slug, 409 for a name that is taken. */
-export async function registerBot(app: App, caller: TenantCaller, body: NewBot): Promise<BotWithSecret> {
+export async function registerBot(
+  app: App,
+  caller: TenantCaller,
+  body: Static<typeof NewBot>,
+): Promise<Static<typeof BotWithSecret>> {
   const { tenant } = caller;
   if (typeof body.tenantSlug === 'string' && body.tenantSlug !== tenant.slug) {
     throw forbidden('tenantSlug names another tenant');
@@ -103,7 +104,7 @@ export async function listBots(app: App, caller: TenantCaller): Promise<Bot[]> {
     order by id desc`);
 }
 
-/** Revokes permanently; a revoked bot stays as it is. 404 for a bot of another tenant. */
+/** Revokes permanently; repeating it changes nothing. 404 for a bot of another tenant. */
 export async function revokeBot(app: App, caller: TenantCaller, id: string): Promise<Static<typeof Revoked>> {
   if (!isUuid(id)) throw notFound('bot');
   const row = await app.db.first(sql`
@@ -115,7 +116,11 @@ export async function revokeBot(app: App, caller: TenantCaller, id: string): Pro
 }
 
 /** Replaces the secret; the old one is invalid at once. 404 for an unknown bot, 409 for a revoked one. */
-export async function resetBotSecret(app: App, caller: TenantCaller, id: string): Promise<BotResetSecret> {
+export async function resetBotSecret(
+  app: App,
+  caller: TenantCaller,
+  id: string,
+): Promise<Static<typeof BotResetSecret>> {
   if (!isUuid(id)) throw notFound('bot');
   const own = sql`id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`;
   const secret = newToken(SECRET_PREFIX);

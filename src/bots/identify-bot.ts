@@ -1,4 +1,4 @@
-// Exchanges a bot's name and secret for a token of one hour. A wrong secret, an unknown name and a locked bot give
+// Exchanges a bot's name and secret for a token of one hour. A wrong secret, an unknown name and a locked bot get
 // the same 401; a revoked bot with the right secret gets 403.
 // Contract: interface#identity, decisions#lockout.
 import { timingSafeEqual } from 'node:crypto';
@@ -27,14 +27,12 @@ export const IdentifiedBotSchema = Type.Object(
   },
   { $id: 'IdentifiedBot' },
 );
-export type IdentifiedBot = Static<typeof IdentifiedBotSchema>;
 
 const TEXT_MAX = 1_000;
 export const BotSecret = closed({
   name: text(TEXT_MAX, { examples: ['order-agent'] }),
   secret: text(TEXT_MAX, { examples: ['svc_bot_...'] }),
 });
-export type BotSecret = Static<typeof BotSecret>;
 
 interface BotRow {
   id: string;
@@ -48,9 +46,9 @@ interface BotRow {
 export async function identifyBot(
   app: App,
   caller: TenantCaller,
-  body: BotSecret,
+  body: Static<typeof BotSecret>,
   request: Request,
-): Promise<IdentifiedBot> {
+): Promise<Static<typeof IdentifiedBotSchema>> {
   const { name, secret } = check(BotSecret, body);
   const { tenant } = caller;
   const found: BotRow[] = [];

@@ -42,7 +42,7 @@ const REVOKE = route({
   ...common,
   id: 'revokeBot',
   summary: 'Revoke a bot permanently',
-  description: 'It gets no more tokens; those it holds expire within the hour.',
+  description: 'It gets no further tokens; those issued before expire within the hour.',
   ok: [200, Revoked],
 });
 const RESET = route({

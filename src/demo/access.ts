@@ -1,6 +1,5 @@
 // Restricted access to the demo: a role limited to some fields and rows, a view, and two keys with that role, a
-// platform key for programs and a public key for browsers. Created through the operations of REST; the console
-// shows the keys once. Contract: decisions#configuration.
+// platform key for programs and a public key for browsers. The console shows the keys once. Contract: decisions#configuration.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { createPlatformApi } from '../keys/platform-apis.ts';
@@ -31,7 +30,6 @@ const view: NewView = {
   filterDsl: { validate: [{ condition: 'stage = won' }] },
 };
 
-/** The values of the demo's restricted keys. */
 export interface DemoKeys {
   platform: string;
   public: string;

@@ -1,5 +1,5 @@
-// What a start prints: commands ready to be pasted into a shell. They contain the demo's keys, so they go to the
-// console and never to the log; the super-admin secret is read from its file or variable, never printed.
+// The commands that a start prints, for pasting into a shell. They contain the demo's keys, so they go to the console
+// and never to the log; the super-admin secret is read from its file or variable, never printed.
 // Contract: decisions#configuration.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,10 +24,13 @@ export function firstCalls(app: App, slug: string, keys: DemoKeys & { owner: str
     ...titled('across a relation', call('', 'filters=company.country in (IS, JP) AND stage != lost', 'count=none')),
     ...titled('sums by stage', call('/aggregate', 'metrics=count,sum:amount', 'groupBy=stage')),
     ...titled(
-      'a view, by a key of the role "partner"',
+      'a view, with a key of the role "partner"',
       get(`Authorization: Bearer ${keys.platform}`, `${app.address}/api/views/${VIEW}/records`, ['limit=2']),
     ),
-    ...titled('a public key sees what its role reads', get(`X-Public-Key: ${keys.public}`, records, ['limit=2'])),
+    ...titled(
+      'only what its role may read, with a public key',
+      get(`X-Public-Key: ${keys.public}`, records, ['limit=2']),
+    ),
     ...titled('export', call('/export', 'format=csv', 'filters=stage = won')),
     ...titled('create', post(key, `${app.address}/api/entities/companies/records`, body)),
     ...apiDocument(app),
@@ -51,13 +54,13 @@ export function firstTenant(app: App): string[] {
   const headers = `-H "X-Admin-Secret: ${secretReference(app)}" -H 'Content-Type: application/json'`;
   return [
     '',
-    'There is no tenant yet. To create one; the answer contains its key:',
+    'There is no tenant yet. To create one (the response contains its key):',
     `  curl -sS ${headers} -d '{"slug":"acme","name":"Acme"}' '${app.address}/api/admin/platform/tenants'`,
     ...apiDocument(app),
   ];
 }
 
-/** Shell text that reads the secret. */
+/** A shell expression for the secret. */
 function secretReference({ config }: App): string {
   const file = join(config.dataDir, 'admin-secret');
   const isInFile = existsSync(file) && readFileSync(file, 'utf8').trim() === config.adminSecrets[0];
@@ -72,7 +75,6 @@ function titled(title: string, command: string): string[] {
   return [`# ${title}`, command];
 }
 
-/** `header` carries the credential. */
 function get(header: string, url: string, parameters: readonly string[]): string {
   const encoded = parameters.map((parameter) => ` --data-urlencode '${parameter}'`).join('');
   return `curl -sSG -H '${header}'${encoded} '${url}'`;

@@ -1,5 +1,5 @@
 // The entities of the demo tenant: companies, people and deals, with fields of every type. Each is a body of
-// `POST /api/entities`; they are in the order in which relations need them.
+// `POST /api/entities`; the targets of relations come first.
 // Contract: decisions#configuration, decisions#fields.
 import type { NewEntity } from '../entities/definition.ts';
 

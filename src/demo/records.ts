@@ -40,11 +40,8 @@ const CITIES = ['Hamburg', 'Lyon', 'Χανιά', 'Akureyri', '京都', 'Gdańsk'
 const SUBJECTS = ['annual contract', 'pilot project', 'spare parts', 'training', 'maintenance', 'new showroom'];
 const NOTES = ['Wants a call back.', 'Asked for a discount 🙂', 'Prefers e-mail.', 'Budget approved – sign soon.'];
 
-/** The ids of existing records, by entity. */
-export type KnownIds = Readonly<Record<string, readonly string[]>>;
-
-/** The records of one entity, as bodies of `POST .../records`. */
-export function demoRecords(entity: string, ids: KnownIds): JsonObject[] {
+/** The records of one entity, as bodies of `POST .../records`; `ids` are those of existing records, by entity. */
+export function demoRecords(entity: string, ids: Readonly<Record<string, readonly string[]>>): JsonObject[] {
   const { companies = [], people = [] } = ids;
   if (entity === 'companies') return times(COMPANIES, company);
   if (entity === 'people') return times(PEOPLE, (i) => person(i, pick(companies, i)));

@@ -1,17 +1,17 @@
-// The expression language's tree, the scope needed to parse one, and its limits. Every name in a tree is
-// resolved (a field to its slot, a relation to its target table), so a tree can be combined with others,
-// used as a cache key, compiled to SQL or evaluated without a lookup. `x = null` becomes the operator
-// `null`; `in` without values never matches.
+// The syntax tree of the expression language, the names that a parser resolves, and the limits. Every name in a
+// tree is resolved (a field to its slot, a relation to its target table), so a tree can be combined with others,
+// used as a cache key, compiled to SQL or evaluated without a lookup. `x = null` becomes the operator `null`;
+// `in` without values never matches.
 // Contract: decisions#expressions.
 
 import { compile, type Sql } from '../runtime/sql.ts';
 import { type Operator, TEXT, TIMESTAMP_COLUMN, UUID_COLUMN, type Value, type ValueType } from './value-types.ts';
 
-/** The longest expression, in characters (Unicode code points). */
+/** In Unicode code points. */
 export const EXPRESSION_MAX_CHARACTERS = 2_000;
-/** The most comparisons in one expression. */
+/** Comparisons in one expression. */
 export const EXPRESSION_MAX_TERMS = 50;
-/** The most parentheses and negations around one comparison. */
+/** Parentheses and negations around one comparison. */
 export const EXPRESSION_MAX_LEVELS = 10;
 
 /** A field of an entity. `slot` is its key in a row's `data`, null for a system field. */
@@ -32,7 +32,7 @@ export interface Related {
 
 /** What a caller may name in an expression, and the values of its variables. */
 export interface Names {
-  /** Undefined for a field that does not exist or is hidden: both fail alike. */
+  /** Undefined for an unknown field and for a hidden one: both fail alike. */
   field(key: string): FieldRef | undefined;
   /** The target of a `relation` field; undefined when the caller may not read it. */
   related(key: string): Related | undefined;
@@ -55,7 +55,7 @@ export interface StoredRow {
 
 export type SystemKey = Exclude<keyof StoredRow, 'data'>;
 
-/** The fields that every record has, whatever its entity. */
+/** The fields of every record. */
 export const SYSTEM_FIELDS = {
   id: { key: 'id', type: 'uuid', value: UUID_COLUMN, slot: null },
   entityId: { key: 'entityId', type: 'uuid', value: UUID_COLUMN, slot: null },
@@ -65,7 +65,7 @@ export const SYSTEM_FIELDS = {
   updatedBy: { key: 'updatedBy', type: 'text', value: TEXT, slot: null },
 } as const satisfies Readonly<Record<SystemKey, FieldRef>>;
 
-/** What is compared: a field of the row, of the row before the change, or of the row that a relation names. */
+/** The left side: a field of the row, of the row before the change, or of a related row. */
 export interface Subject {
   field: FieldRef;
   /** `changed` asks whether the field changes; its value is a boolean. */
@@ -92,15 +92,15 @@ export function and(...expressions: readonly (Expression | null)[]): Expression 
   return parts.length > 1 ? { kind: 'and', parts } : (parts[0] ?? null);
 }
 
-/** The keys of the relation fields that the expression follows, each once: `evaluate` asks for their rows. */
+/** The distinct keys of the relations that the expression follows; `evaluate` needs their rows. */
 export function relationKeys(expression: Expression): string[] {
   const keys = comparisons(expression).flatMap(({ subject }) => subject.through?.field.key ?? []);
   return [...new Set(keys)];
 }
 
-/** A text that is equal for two expressions only if they are the same condition on the same fields and values. */
+/** Equal for two expressions only if they are the same condition on the same fields and values. */
 export function canonicalKey(expression: Expression): string {
-  return JSON.stringify(shape(expression));
+  return JSON.stringify(canonical(expression));
 }
 
 function comparisons(expression: Expression): Comparison[] {
@@ -114,21 +114,21 @@ function comparisons(expression: Expression): Comparison[] {
   }
 }
 
-function shape(expression: Expression): unknown {
+function canonical(expression: Expression): unknown {
   switch (expression.kind) {
     case 'comparison':
-      return [subjectShape(expression.subject), expression.operator, ...expression.values];
+      return [canonicalSubject(expression.subject), expression.operator, ...expression.values];
     case 'not':
-      return ['not', shape(expression.part)];
+      return ['not', canonical(expression.part)];
     default:
-      return [expression.kind, ...expression.parts.map(shape)];
+      return [expression.kind, ...expression.parts.map(canonical)];
   }
 }
 
-function subjectShape({ field, state, through }: Subject): unknown[] {
+function canonicalSubject({ field, state, through }: Subject): unknown[] {
   const own = [state, field.key, field.type, field.slot];
   if (!through) return own;
   const { text, parameters } = compile(through.related.table);
-  const rows = through.related.rowFilter && shape(through.related.rowFilter);
+  const rows = through.related.rowFilter && canonical(through.related.rowFilter);
   return [...own, through.field.key, through.field.slot, text, parameters, rows];
 }

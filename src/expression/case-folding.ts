@@ -1,12 +1,12 @@
-// Case folding for `contains`. Each code point folds by itself, to the lower case of its upper case
-// where both are single code points (É é; Σ σ ς; K and the Kelvin sign). The four letters i (I i İ ı) are
-// equal, so that a search finds Turkish and other text alike. Folding keeps the length (ß is not ss) and does
-// not normalise. Postgres's lower() depends on its locale, so the database gets the letters to replace instead.
+// Case folding for `contains`. Each code point is folded by itself, to the lower case of its upper case if both
+// are single code points (É é; Σ σ ς; K and the Kelvin sign). The four letters I i İ ı are equal, so that a search
+// works for Turkish too. Folding keeps the length (ß is not ss) and does not normalise. Postgres's lower()
+// depends on the locale, so SQL gets the letters to replace instead.
 // Contract: decisions#expressions.
 
 const DOTTED_CAPITAL_I = '\u0130';
 const CASED = /\p{Changes_When_Casemapped}/u;
-/** No letter above this code point has case. */
+/** The last code point that can have case. */
 const LAST_CASED = 0x1ffff;
 
 interface Letters {
@@ -18,13 +18,9 @@ interface Letters {
 
 let known: Letters | undefined;
 
-/** Built on first use: scanning every code point would slow down the start. */
+/** Built on first use: scanning all code points would slow down the start. */
 function letters(): Letters {
-  known ??= findLetters();
-  return known;
-}
-
-function findLetters(): Letters {
+  if (known !== undefined) return known;
   const folded = new Map<string, string>();
   const variants = new Map<string, string[]>();
   for (let point = 0; point <= LAST_CASED; point++) {
@@ -34,17 +30,17 @@ function findLetters(): Letters {
     folded.set(letter, changed);
     variants.set(changed, [...(variants.get(changed) ?? []), letter]);
   }
-  return { folded, variants };
+  known = { folded, variants };
+  return known;
 }
 
 const ONLY_ASCII = /^[\0-\x7f]*$/;
 
-/** Whether a text is pure ASCII, for which faster paths exist. */
 export function isAscii(text: string): boolean {
   return ONLY_ASCII.test(text);
 }
 
-/** The text with every letter folded; the number of code points stays the same. */
+/** Keeps the number of code points. */
 export function foldCase(text: string): string {
   if (isAscii(text)) return text.toLowerCase();
   const { folded } = letters();
@@ -54,8 +50,8 @@ export function foldCase(text: string): string {
 }
 
 /**
- * Replacements (`from[i]` by `to[i]`, by code point) for Postgres's `translate`. A text translated with them contains
- * `folded` exactly when the completely folded text does: only letters that occur in `folded` need replacing.
+ * Replacements (`from[i]` by `to[i]`, by code point) for Postgres's `translate`. Only letters that occur in `folded` need
+ * replacing: a text translated with them contains `folded` exactly when the folded text does.
  */
 export function foldingTranslation(folded: string): { from: string; to: string } {
   const { variants } = letters();

@@ -1,9 +1,8 @@
-// Two orders that JavaScript lacks: text by Unicode code point (Postgres's "C" collation on UTF-8;
-// JavaScript compares UTF-16 units, which puts U+1F600 before U+FF5E), and decimals, exact at any length,
-// whatever their scale. Both return a negative number, zero or a positive number.
+// Two comparisons that JavaScript lacks: text by Unicode code point (Postgres's "C" collation on UTF-8;
+// JavaScript compares UTF-16 units, which puts U+1F600 before U+FF5E), and decimals by exact value, of any
+// length and scale. Both return a negative number, zero or a positive number.
 // Contract: decisions#order, decisions#expressions.
 
-/** Compares two strings by code point. */
 export function compareText(a: string, b: string): number {
   const length = Math.min(a.length, b.length);
   for (let i = 0; i < length; i++) {

@@ -22,7 +22,7 @@ export function parseDateTime(text: string): string | undefined {
   const offsetMs = Number(hours) * 3_600e3 + Number(minutes) * 60e3;
   const local = `${date}T${minute}:${second}.${fraction.slice(0, 3).padEnd(3, '0')}Z`;
   const time = new Date(local);
-  // An engine may roll 24:00 or second 60 over into the next day.
+  // JavaScript may accept 24:00 or second 60 as the next day.
   if (storable(time) !== local) return undefined;
   return storable(new Date(time.getTime() - (sign === '-' ? -offsetMs : offsetMs)));
 }

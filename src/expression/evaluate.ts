@@ -1,14 +1,13 @@
 // Evaluates an expression on one row in memory, for events, streams and rules, with the same result as
 // the SQL of to-sql.ts. Two-valued: a comparison with a missing value is false, `!=` is true, and NOT is
-// plain negation. Failures: a plain Error when the caller left out what the expression needs, because
-// a silent false would grant access under NOT. Contract: decisions#expressions.
+// plain negation. Failures: a plain Error when the context lacks what the expression needs, because false
+// would grant access under NOT. Contract: decisions#expressions.
 
 import type { Comparison, Expression, FieldRef, StoredRow } from './ast.ts';
 import { OPERATORS } from './operators.ts';
 
-/** What an expression may refer to besides the row. */
 export interface EvaluationContext {
-  /** The row that a relation field names, if it exists and the caller may read it. */
+  /** The row that a relation field refers to, if it exists and the caller may read it. */
   related?(key: string): StoredRow | undefined;
   /** The row before the change; null or undefined when there was none. */
   old?: StoredRow | null;
@@ -16,7 +15,6 @@ export interface EvaluationContext {
   changed?(key: string): boolean;
 }
 
-/** Whether the row matches the expression. */
 export function evaluate(expression: Expression, row: StoredRow, context: EvaluationContext = {}): boolean {
   switch (expression.kind) {
     case 'and':

@@ -1,6 +1,6 @@
-// The operators of the expression language, each with both back ends: the answer for a value in memory
-// and the SQL condition on a column. The two must agree on every value, which test/agreement.test.ts
-// checks. A stored null matches only the operators that say so. Contract: decisions#expressions.
+// The operators of the expression language, each implemented twice: in memory for a value, and in SQL for a
+// column. The two agree on every value, which test/agreement.test.ts checks. A stored null matches only
+// operators with `matchesNull`. Contract: decisions#expressions.
 
 import { join, raw, type Sql, sql } from '../runtime/sql.ts';
 import { foldCase, foldingTranslation } from './case-folding.ts';
@@ -11,9 +11,9 @@ interface OperatorSpec {
   matchesNull: boolean;
   /** Whether a stored value, never null, matches. */
   matches(type: ValueType, stored: unknown, values: readonly Value[]): boolean;
-  /** The same as a condition. Where a missing value does not match, it may be null instead of false. */
+  /** The same in SQL; for a missing value that does not match, null is as good as false. */
   condition(type: ValueType, column: Sql, values: readonly Value[]): Sql;
-  /** The operator that matches exactly the other values, null included. */
+  /** The operator that matches exactly the values that this one does not, null included. */
   opposite?: Operator;
 }
 
@@ -77,7 +77,7 @@ function comparison(symbol: '=' | '<' | '>' | '<=' | '>=', accepts: (order: numb
   };
 }
 
-// Numbers travel as text: the driver would send a number as a double, and numeric is exact.
+// Numbers are bound as text: the driver would send a double, and numeric is exact.
 function bound({ sqlType }: ValueType, value: Value): Sql {
   return sql`${sqlType === 'numeric' ? String(value) : value}::${raw(sqlType)}`;
 }
@@ -89,14 +89,14 @@ function containsText(column: Sql, value: string): Sql {
   return sql`strpos(${searched}, ${folded}::text) > 0`;
 }
 
-/** In code point order the texts with one prefix form a range, which an index serves; no pattern to escape. */
+/** In code point order, strings with one prefix are a range, which an index serves; and no pattern needs escaping. */
 function startsWith(column: Sql, prefix: string): Sql {
   const end = successor(prefix);
   const from = sql`${column} >= ${prefix}::text`;
   return end === undefined ? from : sql`(${from} and ${column} < ${end}::text)`;
 }
 
-/** The first text after all that begin with `prefix`; undefined when there is none. */
+/** The first string after all that begin with `prefix`; undefined when there is none. */
 function successor(prefix: string): string | undefined {
   const points = Array.from(prefix, (letter) => letter.codePointAt(0) ?? 0);
   while (points.at(-1) === 0x10ffff) points.pop();

@@ -23,19 +23,18 @@ const WORD_OPERATORS = {
   endswith: 'endsWith',
 } as const satisfies Record<string, Operator>;
 
-/** A variable without a value for this caller, such as the e-mail of an API key: no comparison with it matches. */
+/** The value of a variable that the caller lacks, such as the e-mail of an API key: no comparison with it matches. */
 const ABSENT = Symbol('absent');
 
 /**
- * Parses an expression.
- * @param path names the text in errors: a parameter's name or a JSON path
+ * @param path names the expression in errors: a parameter or a JSON path
  * @throws ServiceError VALIDATION_ERROR for a text that does not parse with these names
  */
 export function parseExpression(text: string, names: Names, path = 'filters'): Expression {
   return new Parser(text, names, path).expression();
 }
 
-/** What is wrong with a condition; nothing when it parses. */
+/** The problems of an expression; none when it parses. */
 export function expressionProblems(text: string, names: Names, path: string): readonly Problem[] {
   try {
     parseExpression(text, names, path);
@@ -232,7 +231,7 @@ function comparedWithNull(subject: Subject, operator: Operator): Expression {
   return comparisonOf(subject, 'in', []);
 }
 
-/** Counts code points only when the length in UTF-16 units leaves it open. */
+/** Counts code points only if the number of UTF-16 units does not decide. */
 function isLongerThan(text: string, characters: number): boolean {
   if (text.length <= characters) return false;
   return text.length > 2 * characters || [...text].length > characters;

@@ -1,6 +1,6 @@
-// Scans an expression's text for the parser. Tokens depend on context (`and` is a valid value, `a=b` has no
-// spaces), so the parser asks for the token that it expects next. Every pattern is anchored at the cursor
-// and does not backtrack: linear in the text. Failures: 400 with the position, counted from 1. Contract: decisions#expressions.
+// Scans an expression for the parser. Tokens depend on context (`and` is a valid value, `a=b` has no spaces),
+// so the parser asks for the token that it expects next. Every pattern is anchored at the current position and
+// does not backtrack: linear time. Failures: 400 with the position, counted from 1. Contract: decisions#expressions.
 
 import { invalidField } from '../errors.ts';
 
@@ -44,17 +44,15 @@ export class Scanner {
     return this.at === this.text.length;
   }
 
-  /** Rejects the text at a position. */
   failAt(message: string, at = this.at): never {
     throw invalidField(this.path, `${message} at character ${at + 1}`);
   }
 
-  /** Rejects the text for a reason without a position. */
   fail(message: string): never {
     throw invalidField(this.path, message);
   }
 
-  /** A field's name, which may contain dots. */
+  /** The name of a field, which may contain dots. */
   name(): string | undefined {
     return this.take(NAME);
   }
@@ -82,7 +80,7 @@ export class Scanner {
     return undefined;
   }
 
-  /** Consumes `not` or `!`, unless `not` is a field's name: `not = 1`. */
+  /** Consumes `not` or `!`, unless `not` is the name of a field: `not = 1`. */
   not(): boolean {
     const start = this.at;
     if (this.text[start] === '!') return this.symbol('!');

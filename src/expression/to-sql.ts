@@ -49,7 +49,7 @@ function compileNode(expression: Expression, alias: Sql, negated: boolean, level
 
 function compileComparison(comparison: Comparison, alias: Sql, negated: boolean, level: number): Sql {
   const { subject, operator, values } = comparison;
-  if (subject.state !== 'now') throw new Error(`an expression has no SQL for $${subject.state} in a query`);
+  if (subject.state !== 'now') throw new Error(`$${subject.state} has no SQL: it exists in rules only`);
   if (subject.through) return throughRelation(comparison, subject.through, alias, negated, level);
   const { value } = subject.field;
   const column = columnOf(subject.field, alias);

@@ -1,7 +1,6 @@
-// The value types of the expression language. Each type holds both back ends side by side: the literals
-// it accepts, the operators it takes, how two values compare in memory, and the SQL that compares alike.
-// Values have the form in which records store them: numbers are doubles, decimals are exact texts, ids
-// are lower case, dates and times sort as text. Contract: decisions#expressions.
+// The value types of the expression language: the literals and operators of each, how its values compare in
+// memory, and the SQL that compares alike. Values have their stored form: numbers are doubles, decimals are
+// strings of any precision, ids are lower case, dates and times sort as text. Contract: decisions#expressions.
 
 import { isUuid } from '../runtime/ids.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
@@ -114,7 +113,7 @@ export const JSON_VALUE: ValueType = {
   parse: () => undefined,
 };
 
-/** Ids and timestamps of the record itself, which have columns of their own. */
+/** System ids and timestamps, which have columns of their own. */
 export const UUID_COLUMN: ValueType = { ...UUID, sqlType: 'uuid' };
 export const TIMESTAMP_COLUMN: ValueType = { ...DATE_TIME, sqlType: 'timestamptz' };
 

@@ -1,6 +1,6 @@
 // Accepts an invitation; the token is the only credential, and valid once. The person becomes a member of the
 // tenant or, with a platform code, the owner of a new tenant. Claim, tenant and user are one transaction: of
-// concurrent accepts one succeeds and the others leave nothing behind.
+// concurrent requests one succeeds and the others leave nothing behind.
 // Failures: 400, 403 for an address other than the invited one, 404, 409, 410.
 // Contract: interface#invitations, decisions#invitations.
 import { type Static, Type } from '@sinclair/typebox';
@@ -15,15 +15,9 @@ import { newId } from '../runtime/ids.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import { schemaOf } from '../tenants/tenants.ts';
-import { PersonSchema, Registration } from '../users/person.ts';
+import { type PersonSchema, Registration } from '../users/person.ts';
 import { insertUser, type User } from '../users/users.ts';
 import { type FoundInvitation, findByToken, hasToken, IS_PENDING } from './invitations.ts';
-
-/** The new user. */
-export const MemberSchema = PersonSchema;
-export type Member = Static<typeof MemberSchema>;
-
-type Person = Registration;
 
 /** Needed with a platform code, and ignored with an invitation to a tenant. */
 const NewTenantNames = open({ tenantSlug: TenantSlug, tenantName: TenantName });
@@ -35,14 +29,17 @@ export const Acceptance = open({
   tenantName: ignored('platform codes: its name'),
 });
 
-/** Serializes the accepts of a token in a process, so that only one of them hashes a password. */
-const accepts = new KeyedLock(Number.POSITIVE_INFINITY);
+/** Serializes the requests for a token in a process, so that only one of them hashes a password. */
+const acceptances = new KeyedLock(Number.POSITIVE_INFINITY);
 
-/** Accepts for the person in the body. A role in the body is ignored, and, without a platform code, a tenant. */
-export async function acceptInvitation(app: App, body: Static<typeof Acceptance>): Promise<Member> {
+/** Accepts for the person in the body. Ignores a role, and without a platform code also the new tenant's names. */
+export async function acceptInvitation(
+  app: App,
+  body: Static<typeof Acceptance>,
+): Promise<Static<typeof PersonSchema>> {
   const { token, email, name, password } = check(Acceptance, body);
   const person = { email, name, password };
-  return accepts.run(sha256(token).toString('hex'), async () => {
+  return acceptances.run(sha256(token).toString('hex'), async () => {
     const invitation = requirePending(await findByToken(app.db, token), person);
     const newTenant = invitation.kind === 'platform' ? check(NewTenantNames, body) : null;
     const passwordHash = await hashPassword(person.password);
@@ -55,7 +52,10 @@ export async function acceptInvitation(app: App, body: Static<typeof Acceptance>
 }
 
 /** The invitation, if this person may accept it. */
-function requirePending(invitation: FoundInvitation | undefined, { email }: Pick<Person, 'email'>): FoundInvitation {
+function requirePending(
+  invitation: FoundInvitation | undefined,
+  { email }: Pick<Registration, 'email'>,
+): FoundInvitation {
   if (invitation === undefined) throw notFound('invitation');
   if (invitation.status === 'expired') throw new ServiceError('GONE', 'this invitation has expired');
   if (invitation.status !== 'pending') throw conflict(`this invitation is ${invitation.status}`);
@@ -67,7 +67,7 @@ function requirePending(invitation: FoundInvitation | undefined, { email }: Pick
   return invitation;
 }
 
-type NewUser = Omit<Person, 'password'> & { passwordHash: string };
+type NewUser = Omit<Registration, 'password'> & { passwordHash: string };
 
 async function joinTenant(app: App, token: string, { tenant_id, role }: FoundInvitation, user: NewUser): Promise<User> {
   const schema = schemaOf(tenant_id ?? '');
@@ -95,7 +95,7 @@ async function createInvitedTenant(
 }
 
 /** Marks the invitation as accepted; a concurrent claim waits and then fails. */
-async function claim(tx: Tx, token: string, person: Pick<Person, 'email'>): Promise<void> {
+async function claim(tx: Tx, token: string, person: Pick<Registration, 'email'>): Promise<void> {
   const claimed = await tx.first(sql`
     update platform.invitations as i set accepted_at = now()
     where ${hasToken(token)} and ${IS_PENDING}

@@ -17,8 +17,8 @@ import { sha256 } from '../runtime/tokens.ts';
 import { createInvitation } from '../users/create-invitation.ts';
 import { Email } from '../users/person.ts';
 
-const StatusSchema = oneOf(['pending', 'accepted', 'expired', 'revoked']);
-export type Status = Static<typeof StatusSchema>;
+const STATUSES = ['pending', 'accepted', 'expired', 'revoked'] as const;
+type Status = (typeof STATUSES)[number];
 
 const TypedAddress = Type.String({ examples: ['ada@acme.test'] });
 const Slug = Type.String({ examples: ['acme'] });
@@ -27,7 +27,7 @@ export const InvitationSchema = Type.Object(
   {
     id: Uuid,
     email: nullable(TypedAddress),
-    status: StatusSchema,
+    status: oneOf(STATUSES),
     kind: oneOf(['member', 'platform']),
     tenantSlug: nullable(Slug, {
       description: 'the invited user’s tenant; null for a platform code that is not accepted',
@@ -38,7 +38,7 @@ export const InvitationSchema = Type.Object(
   },
   { $id: 'Invitation' },
 );
-export type Invitation = Static<typeof InvitationSchema>;
+type Invitation = Static<typeof InvitationSchema>;
 export const IssuedInvitation = Type.Object({
   token: Type.String({ description: 'shown once' }),
   inviteUrl: Type.String({ format: 'uri' }),
@@ -56,11 +56,10 @@ export const InvitationRequest = closed({
 });
 
 const PLATFORM_LIMIT_DEFAULT = 50;
-const StatusFilter = oneOf(['pending', 'accepted', 'expired', 'revoked'], { description: 'only those in this state' });
-const filters = { status: Type.Optional(StatusFilter) };
-export const InvitationFilter = open({ ...filters, ...pageParameters() });
+const status = Type.Optional(oneOf(STATUSES, { description: 'only those with this status' }));
+export const InvitationFilter = open({ status, ...pageParameters() });
 export const PlatformFilter = open({
-  ...filters,
+  status,
   ...pageParameters(PLATFORM_LIMIT_DEFAULT),
   tenantId: Type.Optional(Type.String({ description: 'only those of this tenant: its id or its slug' })),
 });
@@ -91,27 +90,24 @@ export function hasToken(token: string): Sql {
   return sql`i.hash = decode(${sha256(token).toString('hex')}, 'hex')`;
 }
 
-/** Invites to the tenant that the request names; without one, creates a platform code. 403 unless a tenant admin asks. */
-export async function inviteOrMakeCode(
+/** Invites to the tenant that the request names; without one, creates a platform code. 403 unless the caller is a tenant admin or the super-admin. */
+export async function inviteOrCreateCode(
   app: App,
   caller: Caller,
   request: Request,
   body: Static<typeof InvitationRequest>,
 ): Promise<Static<typeof IssuedInvitation>> {
   const tenant = (await namesTenant(app, request)) ? requireTenantAdmin(caller).tenant : null;
-  if (tenant === null && caller.kind !== 'super_admin') requireBoundAdmin(caller);
+  if (tenant === null && caller.kind !== 'super_admin') {
+    if (caller.tenant === null) throw forbidden('this needs a tenant admin');
+    requireTenantAdmin(caller);
+  }
   const { email = null, expiresInDays } = check(InvitationRequest, body);
   const invited =
     tenant === null ? ({ kind: 'platform', role: 'owner' } as const) : ({ kind: 'member', role: 'member' } as const);
   const invitation = { ...invited, tenant, email, inviter: caller.id, expiresInDays: expiresInDays ?? undefined };
   const { token, inviteUrl } = await createInvitation(app, invitation);
   return { token, inviteUrl };
-}
-
-/** Platform codes need a tenant admin, or the super-admin, who needs no tenant. */
-function requireBoundAdmin(caller: Caller): void {
-  if (caller.tenant === null) throw forbidden('this needs a tenant admin');
-  requireTenantAdmin(caller);
 }
 
 /** The tenant's invitations and the caller's platform codes, newest first. */

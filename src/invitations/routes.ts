@@ -7,14 +7,15 @@ import { guard } from '../http/guard.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { pageSchema, Revoked } from '../http/schemas.ts';
-import { Acceptance, acceptInvitation, MemberSchema } from './accept-invitation.ts';
+import { PersonSchema } from '../users/person.ts';
+import { Acceptance, acceptInvitation } from './accept-invitation.ts';
 import {
   checkToken,
   InvitationFilter,
   InvitationRequest,
   InvitationSchema,
   IssuedInvitation,
-  inviteOrMakeCode,
+  inviteOrCreateCode,
   listAllInvitations,
   listOwnInvitations,
   PlatformFilter,
@@ -23,7 +24,7 @@ import {
 } from './invitations.ts';
 
 const TAG = 'Invitations';
-const SECRET = { 'Referrer-Policy': '`no-referrer`: the address holds a secret' };
+const SECRET = { 'Referrer-Policy': '`no-referrer`: the URL contains a secret' };
 const NO_REFERRER = { 'referrer-policy': 'no-referrer' };
 
 const LIST = route({
@@ -81,7 +82,7 @@ const ACCEPT = route({
   description: 'Makes the person a member of the tenant or, with a platform code, the owner of a new tenant.',
   access: 'open',
   body: Acceptance,
-  ok: [201, MemberSchema],
+  ok: [201, PersonSchema],
   headers: SECRET,
   errors: ['FORBIDDEN', 'NOT_FOUND', 'CONFLICT', 'GONE'],
 });
@@ -92,7 +93,7 @@ export function invitationRoutes(app: App) {
     .get('/api/invitations', async ({ caller, query }) => ok(await listOwnInvitations(app, caller, query)), LIST)
     .post(
       '/api/invitations',
-      async ({ caller, request, body }) => created(await inviteOrMakeCode(app, caller, request, body)),
+      async ({ caller, request, body }) => created(await inviteOrCreateCode(app, caller, request, body)),
       INVITE,
     )
     .delete(

@@ -57,7 +57,7 @@ export async function aggregateRecords(
     aggregateQuery(scope.entity.table, where, metrics, groups),
   );
   if (rows.length > LIMITS.aggregate.groupsMax) {
-    throw invalidField('groupBy', `gives more than ${LIMITS.aggregate.groupsMax} groups; filter the records`);
+    throw invalidField('groupBy', `produces more than ${LIMITS.aggregate.groupsMax} groups; filter the records`);
   }
   return { items: rows.map((row) => itemOf(row, metrics, groups)) };
 }
@@ -117,16 +117,16 @@ function readMetric(text: string, names: Names, problems: Problem[]): Metric | n
 
 function aggregateQuery(table: Sql, where: Sql, metrics: readonly Metric[], groups: readonly FieldRef[]): Sql {
   const keys = groups.map((_, i) => identifier(`g${i}`));
-  const taken = groups.map((field, i) => sql`${valueIn(field)} as ${identifier(`g${i}`)}`);
+  const grouped = groups.map((field, i) => sql`${valueIn(field)} as ${identifier(`g${i}`)}`);
   const measured = metrics.flatMap(({ field }, i) =>
     field === null ? [] : [sql`${valueIn(field)} as ${identifier(`v${i}`)}`],
   );
-  const answers = metrics.map((metric, i) => sql`${measureOf(metric, identifier(`v${i}`))} as ${identifier(`m${i}`)}`);
+  const results = metrics.map((metric, i) => sql`${measureOf(metric, identifier(`v${i}`))} as ${identifier(`m${i}`)}`);
   const ordered = keys.map((key) => sql`${key} nulls last`);
   const grouping = keys.length === 0 ? EMPTY : sql`group by ${join(keys, ', ')} order by ${join(ordered, ', ')}`;
   return sql`
-    select ${join([...keys, ...answers], ', ')}
-    from (select ${join([raw('1 as one'), ...taken, ...measured], ', ')} from ${table} as r where ${where}) as s
+    select ${join([...keys, ...results], ', ')}
+    from (select ${join([raw('1 as one'), ...grouped, ...measured], ', ')} from ${table} as r where ${where}) as s
     ${grouping} limit ${LIMITS.aggregate.groupsMax + 1}::int`;
 }
 

@@ -1,4 +1,4 @@
-// Finding records by id as a caller sees them, and evaluating a condition on a row. A row outside the caller's rows is
+// Finds records by id within an access scope, and evaluates conditions on rows. A row that the caller may not see is
 // not found, like one that does not exist.
 // Contract: decisions#writes-within-a-role.
 import type { AccessScope } from '../../entities/access-scope.ts';
@@ -10,32 +10,29 @@ import { toSql } from '../../expression/to-sql.ts';
 import { EMPTY, type Queries, type Sql, sql, type Tx } from '../../runtime/sql.ts';
 import { RECORD_COLUMNS, type RecordRow, storedRow } from '../row.ts';
 
-const R = sql`r`;
-
-/** The row, or undefined when it does not exist for the caller. `id` must be a UUID. */
+/** The row, or undefined when the caller cannot see one. `id` must be a UUID. */
 export async function findRow(queries: Queries, scope: AccessScope, id: string): Promise<RecordRow | undefined> {
-  return queries.first<RecordRow>(sql`${byId(scope, id)}`);
+  return queries.first<RecordRow>(rowsWhere(scope, sql`r.id = ${id}::uuid`));
 }
 
 /** The same row, locked until the transaction ends. */
 export async function lockRow(tx: Tx, scope: AccessScope, id: string): Promise<RecordRow | undefined> {
-  return tx.first<RecordRow>(sql`${byId(scope, id)} for update of r`);
+  return tx.first<RecordRow>(sql`${rowsWhere(scope, sql`r.id = ${id}::uuid`)} for update of r`);
 }
 
-/** The rows among `ids` that exist for the caller, locked in id order. */
+/** The rows among `ids` that the caller can see, locked in id order. */
 export async function lockRows(tx: Tx, scope: AccessScope, ids: readonly string[]): Promise<RecordRow[]> {
-  const rows = scope.rowFilter === null ? EMPTY : sql` and ${toSql(scope.rowFilter, R)}`;
-  return tx.rows<RecordRow>(sql`
-    select ${RECORD_COLUMNS} from ${scope.entity.table} as r
-    where r.id = any(${[...ids]}::uuid[])${rows} order by r.id for update of r`);
+  return tx.rows<RecordRow>(
+    sql`${rowsWhere(scope, sql`r.id = any(${[...ids]}::uuid[])`)} order by r.id for update of r`,
+  );
 }
 
-function byId(scope: AccessScope, id: string): Sql {
-  const rows = scope.rowFilter === null ? EMPTY : sql` and ${toSql(scope.rowFilter, R)}`;
-  return sql`select ${RECORD_COLUMNS} from ${scope.entity.table} as r where r.id = ${id}::uuid${rows}`;
+function rowsWhere({ entity, rowFilter }: AccessScope, condition: Sql): Sql {
+  const visible = rowFilter === null ? EMPTY : sql` and ${toSql(rowFilter, sql`r`)}`;
+  return sql`select ${RECORD_COLUMNS} from ${entity.table} as r where ${condition}${visible}`;
 }
 
-/** Whether a row, stored or not, matches a condition. Looks up the relations it follows. Rules also pass the change. */
+/** Whether a row, stored or not, matches a condition; reads the related rows that this needs. Rules also pass the change. */
 export async function meets(
   queries: Queries,
   catalog: Catalog,

@@ -23,7 +23,7 @@ import { type CachedTotal, cachedTotal, cacheTotal, filteredTotal } from './tota
 /** The compiled condition of a list, view, export or aggregate. */
 interface Selection {
   where: Sql;
-  /** Identifies the condition and its values; '' without a condition, null when the total must not be cached. */
+  /** Identifies the condition with its values; '' without a condition, null when the total must not be cached. */
   key: string | null;
   /** Whether it contains a full-text search, whose matches Postgres cannot estimate. */
   isSearch: boolean;
@@ -70,7 +70,7 @@ export async function listIn(
   };
 }
 
-/** Levels of relations to expand: 0 to 2. A depth implies `resolve`. */
+/** Levels of relations to expand. */
 export function depthOf({ resolve, resolve_depth: depth }: ReadInput): number {
   return depth ?? (resolve === true ? 1 : 0);
 }
@@ -97,7 +97,7 @@ function keyOf(scope: AccessScope, condition: Expression | null, search: string)
   return JSON.stringify([condition === null ? '' : canonicalKey(condition), search, visible]);
 }
 
-/** The fields named in `fields`, or all visible ones. System fields are always returned. */
+/** The fields that `fields` names, or all visible ones. System fields are always returned. */
 export function readProjection(scope: AccessScope, text: string | undefined): readonly Field[] {
   if (text === undefined || text.trim() === '') return scope.fields;
   const keys = new Set(text.split(',').map((key) => key.trim()));

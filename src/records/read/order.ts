@@ -33,7 +33,7 @@ export function readSort(sort: string | undefined, order: string | undefined, na
   });
 }
 
-/** The `order by` clause on table `r`. Without keys newest first, unless they are the rest after another key. */
+/** The `order by` clause on table `r`. Without keys newest first; with `isRest`, the keys follow another one. */
 export function orderBy(keys: readonly SortKey[], isRest = false): Sql {
   if (keys.length === 0 && !isRest) return sql`r.id desc`;
   const parts = keys.map(({ field, isDescending }) =>
@@ -52,7 +52,7 @@ export function matchesColumns(keys: readonly SortKey[]): Sql {
   );
 }
 
-/** The `order by` clause on these columns of `h`. */
+/** The `order by` clause on the columns of `matchesColumns` in `h`. */
 export function matchesOrder(keys: readonly SortKey[]): Sql {
   if (keys.length === 0) return sql`h.id desc`;
   const parts = keys.map(
@@ -93,8 +93,8 @@ interface After {
 }
 
 /**
- * The segments of a list, in order: one, or first the records with a value in the first key and then those without, when
- * that lets Postgres use an index on it.
+ * The segments of a list, in order: one, or, where Postgres can then use an index on the first key, the records with a
+ * value in that key and then those without.
  */
 export function segmentsOf(keys: readonly SortKey[], isIndexed: boolean, after: After | null): Segment[] {
   const [first] = keys;
@@ -105,7 +105,7 @@ export function segmentsOf(keys: readonly SortKey[], isIndexed: boolean, after: 
   const column = columnOf(first.field, R);
   const direction = raw(first.isDescending ? 'desc' : 'asc');
   const rest = orderBy(keys.slice(1), true);
-  // Implied by the condition, but in a form that an index scan can start from.
+  // The condition implies this, but an index scan can start only from this form.
   const bound = after && sql` and ${column} ${raw(first.isDescending ? '<=' : '>=')} ${boundTo(first, after.value)}`;
   const also = condition === null ? EMPTY : sql` and ${condition}`;
   return [
@@ -125,7 +125,7 @@ export function afterCursor(keys: readonly SortKey[], text: string): After | nul
     const column = columnOf(key.field, R);
     const value = values[i] ?? null;
     const bound = boundTo(key, value);
-    // A missing value is followed by ties only, any other value also by missing ones.
+    // After a missing value come only ties; after any other value also missing ones.
     if (value !== null) {
       const later = sql`(${column} ${raw(key.isDescending ? '<' : '>')} ${bound} or ${column} is null)`;
       clauses.push(sql`(${join([...equal, later], ' and ')})`);

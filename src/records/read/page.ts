@@ -1,6 +1,6 @@
-// One page of a list, with the entity's counters in the same snapshot. An index stores nulls last, so a backward
-// scan returns them first, which no list wants. A descending list, and one that continues from a cursor, is
-// therefore read in two segments: first the records with a value, then those without. Contract: decisions#lists, decisions#order.
+// One page of a list, with the entity's counters in the same snapshot. Lists end with missing values, but an index
+// stores nulls last, so a backward scan returns them first. A descending list, and one that continues from a cursor,
+// is therefore read in two segments: first the records with a value, then those without. Contract: decisions#lists, decisions#order.
 import type { App } from '../../app.ts';
 import type { AccessScope } from '../../entities/access-scope.ts';
 import { indexKinds } from '../../entities/indexes.ts';
@@ -94,7 +94,7 @@ function isIndexed({ entity }: AccessScope, first: SortKey | undefined): boolean
   return field !== undefined && indexKinds(field).length > 0;
 }
 
-/** From this offset on, ids are selected first, so that the values of skipped rows are never read. */
+/** From this offset on, ids are selected first, so that the data of skipped rows is not read. */
 const OFFSET_BY_ID = 100;
 
 function pageQuery(

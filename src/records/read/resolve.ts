@@ -1,5 +1,5 @@
-// Expands relations: an id is replaced by the flat record, with one statement per target entity and level. The
-// id of a record that the caller may not read stays. Failures: 400 beyond the limits of an answer.
+// Expands relations: replaces ids by flat records, with one statement per target entity and level. The id of a
+// record that the caller may not read stays. Failures: 400 beyond the limits of a response.
 // Contract: decisions#resolve.
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
@@ -33,7 +33,7 @@ interface Expansion {
   app: App;
   caller: TenantCaller;
   catalog: Catalog;
-  /** What is left of the limits: records to look up, and occurrences of records in the answer. */
+  /** What remains of the limits: records to read, and occurrences of records in the response. */
   budget: { records: number; occurrences: number };
 }
 
@@ -102,5 +102,5 @@ async function expandTarget(
 }
 
 function tooMany(records: number): ServiceError {
-  return invalidField('resolve', `would expand more than ${records} records; ask for a smaller page`);
+  return invalidField('resolve', `would expand more than ${records} records; request a smaller page`);
 }

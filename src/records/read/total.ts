@@ -1,6 +1,6 @@
-// Totals. Without a condition the total is the entity's counter. With one it is counted once and cached with the
-// entity's number of writes, which every write raises in its own transaction: while that number stays the same, the
-// cached total is exact in every process.
+// Totals of lists. Without a condition the total is the entity's counter. With one it is counted and cached with the
+// entity's number of writes, which every write increments in its own transaction: while that number stays the same,
+// the cached total is exact, in every process.
 import { type App, perApp } from '../../app.ts';
 import type { Entity } from '../../entities/field.ts';
 import { identifier, type Sql, sql } from '../../runtime/sql.ts';
@@ -13,14 +13,14 @@ export interface Counters {
 
 export interface CachedTotal {
   total: number;
-  /** The entity's counters when it was counted. */
+  /** The entity's counters at the time of counting. */
   writes: number;
   records: number;
 }
 
 const CACHED_TOTALS_MAX = 20_000;
 const KEY_MAX = 4_000;
-const memoryOf = perApp(() => new Map<string, CachedTotal>());
+const totalsOf = perApp(() => new Map<string, CachedTotal>());
 
 /** A one-row query of an entity's counters. */
 export function countersOf(entity: Entity): Sql {
@@ -30,21 +30,21 @@ export function countersOf(entity: Entity): Sql {
     where entity_id = ${entity.id}::uuid`;
 }
 
-/** The cached total of a condition, current or not; undefined for one never counted. */
+/** The cached total of a condition, current or not. */
 export function cachedTotal(app: App, entity: Entity, key: string | null): CachedTotal | undefined {
-  const name = nameOf(entity, key);
-  return name === null ? undefined : memoryOf(app).get(name);
+  const name = cacheKey(entity, key);
+  return name === null ? undefined : totalsOf(app).get(name);
 }
 
 /** Caches a total counted in the same snapshot as the counters. */
 export function cacheTotal(app: App, entity: Entity, key: string | null, total: number, { n, v }: Counters): void {
-  const name = nameOf(entity, key);
+  const name = cacheKey(entity, key);
   if (name === null) return;
-  const memory = memoryOf(app);
-  memory.delete(name);
-  memory.set(name, { total, writes: v, records: n });
-  const oldest = memory.keys().next().value;
-  if (memory.size > CACHED_TOTALS_MAX && oldest !== undefined) memory.delete(oldest);
+  const totals = totalsOf(app);
+  totals.delete(name);
+  totals.set(name, { total, writes: v, records: n });
+  const oldest = totals.keys().next().value;
+  if (totals.size > CACHED_TOTALS_MAX && oldest !== undefined) totals.delete(oldest);
 }
 
 /**
@@ -68,6 +68,6 @@ export async function filteredTotal(
   return total;
 }
 
-function nameOf(entity: Entity, key: string | null): string | null {
+function cacheKey(entity: Entity, key: string | null): string | null {
   return key === null || key.length > KEY_MAX ? null : `${entity.id} ${entity.version} ${key}`;
 }

@@ -1,6 +1,6 @@
-// Exports the records that a list would return, as CSV or NDJSON, from one snapshot and in constant memory. The client's
-// reads control the speed. A failure after the first byte aborts the connection, so that a truncated file never looks
-// complete.
+// Exports the records that a list would return, as CSV or NDJSON, from one snapshot and in constant memory. A batch is
+// fetched when the client has read the one before. A failure after the first byte aborts the connection, so that a
+// truncated file never looks complete.
 // Contract: decisions#export.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
@@ -19,7 +19,7 @@ import { csvLine } from './csv.ts';
 
 export type Format = 'csv' | 'ndjson';
 
-/** The file. Rejects before the first byte for invalid parameters or an unavailable database. */
+/** Rejects before the first byte for invalid parameters or an unavailable database. */
 export async function exportRecords(
   app: App,
   caller: TenantCaller,
@@ -35,14 +35,14 @@ export async function exportRecords(
   const query = sql`
     select ${RECORD_COLUMNS} from ${scope.entity.table} as r where ${where} order by ${orderBy(sort)}`;
   const batches = limited(caller.tenant.id, app.db.stream<RecordRow>(query, LIMITS.transfer.exportBatchRows));
-  // Fetch the first batch now, while an error can still be answered with a status.
-  return pulled(app, writer, batches, await batches.next());
+  // Fetch the first batch now, while an error can still set the status.
+  return streamOf(app, writer, batches, await batches.next());
 }
 
-/** Running exports in this process by tenant: slow readers of one tenant must not take every connection. */
+/** Running exports in this process by tenant: slow clients of one tenant must not hold all connections. */
 const running = new Map<string, number>();
 
-/** The batches of an export that counts against the tenant's limit. 429 when the limit is reached. */
+/** Counts the export against the tenant's limit while it runs. 429 when the limit is reached. */
 async function* limited<T>(tenantId: string, batches: AsyncIterable<T>): AsyncGenerator<T> {
   const others = running.get(tenantId) ?? 0;
   if (others >= LIMITS.transfer.exportsPerTenant) throw rateLimited('too many exports at once', 5);
@@ -77,7 +77,7 @@ function writerOf(format: Format, scope: AccessScope, fields: readonly Field[]):
 }
 
 /** A stream that fetches a batch on demand, and closes the database cursor when the client disconnects. */
-function pulled(
+function streamOf(
   app: App,
   { head, line }: Writer,
   batches: AsyncIterator<RecordRow[]>,
@@ -104,7 +104,7 @@ function pulled(
   );
 }
 
-/** The status is sent already: log the cause, and let the aborted connection tell the client. */
+/** The status has been sent: aborting the connection is the only signal left. */
 function aborted(app: App, cause: unknown): never {
   app.log.error('an export was aborted', { cause });
   throw cause;

@@ -1,5 +1,5 @@
-// Parses a line of an imported file into values by field key, or the reason why not. The first line of a CSV file
-// names its columns. Columns of system fields are ignored.
+// Parses the lines of an imported file into values by field key. The first line of a CSV file names its columns;
+// columns of system fields are ignored.
 // Contract: decisions#import.
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
@@ -14,7 +14,7 @@ import { cellsOf } from './csv.ts';
 import type { Format } from './export.ts';
 import type { Line } from './lines.ts';
 
-/** The values of a line; null for a line without any, such as a header. */
+/** Null for a line without values, such as a header. */
 export type ParsedLine = { values: JsonObject } | { problem: string } | null;
 
 /** A parser for the file's lines, called in order. It throws a 400 for a header that does not match the entity. */
@@ -34,7 +34,7 @@ export async function lineParser(
   };
 }
 
-/** A column's field; null for a system field, which is ignored. */
+/** Null for a system field. */
 type Column = Field | null;
 
 function parseHeader(scope: AccessScope, line: Line): Column[] {

@@ -1,6 +1,5 @@
-// Imports a body of any size in constant memory. While one batch is written, the next is read. A batch is one statement
-// and stays when a later one fails or the upload is aborted; rejected lines are skipped and reported. Columns of system
-// fields are ignored, so that an exported file can be imported again. Contract: decisions#import.
+// Imports a body of any size in constant memory. While one batch is written, the next is read. A batch is one
+// statement and is kept when a later one fails or the upload is aborted; rejected lines are skipped and reported. Contract: decisions#import.
 import { type Static, Type } from '@sinclair/typebox';
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
@@ -22,7 +21,7 @@ type ImportReport = Static<typeof ImportReport>;
 
 const { batchRows, batchBytesMax, errorsReported } = LIMITS.transfer;
 
-/** 400 for a header with unknown columns, before anything is written; the report lists all other problems. */
+/** 400 for a header with unknown columns, before anything is written; other problems are in the report. */
 export async function importRecords(
   app: App,
   caller: TenantCaller,
@@ -55,7 +54,7 @@ async function* uploaded(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8A
   }
 }
 
-/** Writes records in batches: one is being collected, at most one is being written. */
+/** Writes records in batches: collects one while at most one is being written. */
 class BatchWriter {
   #batch: BatchItem[] = [];
   #bytes = 0;
@@ -90,7 +89,7 @@ class BatchWriter {
     await this.#writing;
     if (!(error instanceof ServiceError) || this.#created === 0) return error;
     const { ecode, message, details, headers } = error;
-    return new ServiceError(ecode, `${message}; ${this.#created} records were imported before this and stay`, {
+    return new ServiceError(ecode, `${message}; ${this.#created} records were imported before and are kept`, {
       ...(details === undefined ? {} : { details }),
       headers: { ...headers },
       cause: error,
@@ -126,7 +125,7 @@ class BatchWriter {
     if (this.#errors.length >= 4 * errorsReported) this.#errors = this.#reported();
   }
 
-  /** In file order: unreadable lines are found before earlier lines are written. */
+  /** In file order: an unreadable line is reported before earlier lines are written. */
   #reported(): ImportReport['errors'] {
     return this.#errors.sort((a, b) => a.line - b.line).slice(0, errorsReported);
   }

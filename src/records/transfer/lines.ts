@@ -1,9 +1,9 @@
-// Splits a body of any size into lines, in constant memory. A line feed inside CSV quotes does not end a record.
-// Lines count from 1; a record has the number of its first line. A line that is too long, not UTF-8 or has an
-// unclosed quote is reported, and reading continues with the next.
+// Splits a body of any size into records, in constant memory. A record is a line, or in CSV several: a line feed
+// inside quotes does not end it. Its number is that of its first line, from 1. A record that is too long, is not
+// UTF-8 or has an unclosed quote is reported, and reading continues with the next.
 import { LIMITS } from '../../limits.ts';
 
-/** A record's text without its line end, or why it is unreadable; `bytes` is its length in the body. */
+/** A record's text without its line end, or its problem; `bytes` is its length in the body. */
 export type Line = { line: number; bytes: number } & ({ text: string } | { problem: string });
 
 const LINE_FEED = 0x0a;
@@ -40,7 +40,7 @@ export class LineReader {
     return lines;
   }
 
-  /** The last record, when the body has ended. */
+  /** The last record, once the body has ended. */
   end(): Line[] {
     const lines: Line[] = [];
     if (this.#inQuotes) lines.push({ line: this.#start, bytes: this.#bytes, problem: 'a quote is not closed' });

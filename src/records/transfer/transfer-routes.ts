@@ -45,7 +45,7 @@ const IMPORT = {
     summary: 'Import records',
     description: `Creates a record for each line of a CSV file (its first line names the columns) or an NDJSON file of any
 size. Rejected lines are skipped and counted, and the first 1000 reported with their numbers. Records are written in batches
-while the file is read: those of an aborted upload stay.`,
+while the file is read: records of an aborted upload are kept.`,
     access: 'tenant',
     query: open({ format: FormatParameter }),
     bodyTypes: ['text/csv', 'application/x-ndjson'],
@@ -95,6 +95,6 @@ function formatOf(request: Request): Format {
   if (type === 'application/x-ndjson' || type === 'application/jsonl') return 'ndjson';
   throw new ServiceError(
     'UNSUPPORTED_MEDIA_TYPE',
-    'send the body as Content-Type: text/csv or application/x-ndjson, or name its format in the query',
+    'send the body as Content-Type: text/csv or application/x-ndjson, or set `format` in the query',
   );
 }
