@@ -199,6 +199,20 @@ describe('adding a field', () => {
     expect((await tenant.post(`/api/entities/${name}/records`, { code: 'c' })).status).toBe(409);
   });
 
+  test('a decimal field takes limits that JavaScript writes with an exponent, and enforces them exactly', async () => {
+    const name = await entity({ key: 'amount', type: 'decimal', min: 1e-7, max: 1e21 });
+    const [amount] = await fieldsOf(name);
+    expect(amount).toMatchObject({ min: 1e-7, max: 1e21 });
+    const write = (value: string) => tenant.post(`/api/entities/${name}/records`, { amount: value });
+    for (const atLimit of ['1000000000000000000000', '0.0000001']) expect((await write(atLimit)).status).toBe(201);
+    for (const outside of ['1000000000000000000000.1', '0.00000009']) {
+      const answer = await write(outside);
+      expect([answer.status, paths(answer)]).toEqual([400, ['amount']]);
+    }
+    const reversed = await addField(name, { key: 'total', type: 'decimal', min: 1e22, max: 1e21 });
+    expect([reversed.status, paths(reversed)]).toEqual([400, ['max']]);
+  });
+
   test('a key that is taken is refused with 409, a relation without a target with 400', async () => {
     const name = await entity({ key: 'a', type: 'text' });
     expect((await addField(name, { key: 'a', type: 'text' })).status).toBe(409);

@@ -1,5 +1,6 @@
 // Restricted access to the demo: a role limited to some fields and rows, a view, and two keys with that role, a
-// platform key for programs and a public key for browsers. The console shows the keys once. Contract: decisions#configuration.
+// platform key for programs and a public key for browsers. The console shows the keys once.
+// Contract: decisions#configuration.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { createPlatformApi } from '../keys/platform-apis.ts';
