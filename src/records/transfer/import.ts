@@ -1,5 +1,6 @@
 // Imports a body of any size in constant memory. While one batch is written, the next is read. A batch is one
-// statement and is kept when a later one fails or the upload is aborted; rejected lines are skipped and reported. Contract: decisions#import.
+// statement and is kept when a later one fails or the upload is aborted; rejected lines are skipped and reported.
+// Contract: decisions#import.
 import { type Static, Type } from '@sinclair/typebox';
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
