@@ -48,14 +48,11 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
   }
 }
 
-/** A value per App, created on first use: `const cacheOf = perApp((app) => new Cache(...))`. */
-export interface PerApp<T> {
-  (app: App): T;
-  /** Sets or replaces the App's value. */
-  set(app: App, value: T): void;
-}
-
-export function perApp<T>(make: (app: App) => T): PerApp<T> {
+/**
+ * A value per App, created on first use: `const cacheOf = perApp((app) => new Cache(...))`. `cacheOf.set` sets or
+ * replaces the App's value.
+ */
+export function perApp<T>(make: (app: App) => T) {
   const values = new WeakMap<App, T>();
   const get = (app: App): T => {
     const known = values.get(app);

@@ -206,7 +206,6 @@ export function readEnvironment(directory = '.'): Environment {
 
 /** Adds missing secrets, generated once and stored in DATA_DIR (mode 0600); for the embedded database only. */
 export function withGeneratedSecrets(config: Config): Config {
-  if (config.adminSecrets.length > 0 && config.jwtSecrets.length > 0) return config;
   const secret = (name: string, given: readonly string[]): readonly string[] =>
     given.length > 0 ? given : [storedSecret(config.dataDir, name)];
   return {

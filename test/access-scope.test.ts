@@ -21,8 +21,8 @@ afterAll(async () => service.stop());
 
 const ALL: Operation[] = ['read', 'create', 'update', 'delete'];
 
-/** A fresh tenant: teams, and tasks of a team with a public title, a secret and an owner. */
-async function world(): Promise<Record<string, string>> {
+/** A new tenant with teams, and with tasks of a team that have a title, a secret and an owner. */
+async function tenantWithTasks(): Promise<Record<string, string>> {
   tenant = await service.tenant();
   const teams = [
     { key: 'label', type: 'text' },
@@ -88,7 +88,7 @@ describe('hidden fields', () => {
     ['fields', { fields: ['title', 'owner', 'team'] }],
   ] as const) {
     test(`a field hidden by ${how} appears nowhere`, async () => {
-      const ids = await world();
+      const ids = await tenantWithTasks();
       const caller = await callerWith({ tasks: rule });
       const shown = [await read(caller, ids.mine), ...(await list(caller)).items, await create(caller, { title: 'x' })];
       const { row, scope } = await update(caller, ids.mine, { title: 'alpha' });
@@ -102,7 +102,7 @@ describe('hidden fields', () => {
   }
 
   test('a hidden field gives the same 400 as an unknown one', async () => {
-    const ids = await world();
+    const ids = await tenantWithTasks();
     const caller = await callerWith({ tasks: { excludeFields: ['secret'] }, teams: { excludeFields: ['budget'] } });
     const uses: ((key: string) => Promise<unknown>)[] = [
       (key) => list(caller, { filters: `${key} = canary` }),
@@ -131,7 +131,7 @@ describe('hidden fields', () => {
   });
 
   test('search covers only fields that the caller may read', async () => {
-    await world();
+    await tenantWithTasks();
     const caller = await callerWith({ tasks: { excludeFields: ['secret'] } });
     expect(await list(caller, { search: 'canary' })).toMatchObject({ total: 0, items: [] });
     expect(await list(caller, { search: 'canary alpha' })).toMatchObject({ total: 0 });
@@ -146,7 +146,7 @@ describe('row filters', () => {
   const MINE = { tasks: { rowFilter: 'owner = $currentUser.id' } };
 
   test('a row outside the filter is absent from lists, totals, search and single reads', async () => {
-    const ids = await world();
+    const ids = await tenantWithTasks();
     const caller = await callerWith(MINE);
     expect(await titles(caller)).toEqual(['alpha', 'beta']);
     expect(await list(caller, { limit: 1 })).toMatchObject({ total: 2, totalPages: 2 });
@@ -160,7 +160,7 @@ describe('row filters', () => {
   });
 
   test('a cursor and deep pages stay inside the filter', async () => {
-    await world();
+    await tenantWithTasks();
     for (let i = 0; i < 12; i++)
       await tenant.post('/api/entities/tasks/records', { title: `t${i}`, owner: i % 2 === 0 ? 'me' : 'them' });
     const caller = await callerWith(MINE);
@@ -176,7 +176,7 @@ describe('row filters', () => {
   });
 
   test('a row outside the filter can be neither changed nor deleted: 404', async () => {
-    const ids = await world();
+    const ids = await tenantWithTasks();
     const caller = await callerWith(MINE);
     expect((await refusal(update(caller, ids.theirs, { title: 'x' }))).code).toBe('NOT_FOUND');
     expect((await refusal(remove(caller, ids.theirs))).code).toBe('NOT_FOUND');
@@ -187,7 +187,7 @@ describe('row filters', () => {
   });
 
   test('a row can neither be created outside the filter nor be moved out of it: 403', async () => {
-    const ids = await world();
+    const ids = await tenantWithTasks();
     const caller = await callerWith(MINE);
     expect((await refusal(create(caller, { title: 'x', owner: 'them' }))).code).toBe('FORBIDDEN');
     expect((await refusal(create(caller, { title: 'x' }))).code).toBe('FORBIDDEN');
@@ -198,7 +198,7 @@ describe('row filters', () => {
   });
 
   test('a filter may use a field hidden from its role, and may follow a relation', async () => {
-    const ids = await world();
+    const ids = await tenantWithTasks();
     const hidden = await callerWith({ tasks: { excludeFields: ['owner'], rowFilter: 'owner = $currentUser.id' } });
     expect(await titles(hidden)).toEqual(['alpha', 'beta']);
     expect((await refusal(create(hidden, { title: 'x' }))).code).toBe('FORBIDDEN');
@@ -217,7 +217,7 @@ describe('row filters', () => {
 
 describe('relations to unreadable records', () => {
   test('an unreadable target stays an id at every level', async () => {
-    const ids = await world();
+    const ids = await tenantWithTasks();
     const cases: [TenantCaller, red: unknown, blue: unknown][] = [
       [await callerWith({}, { tasks: ALL }), ids.red, ids.blue],
       [await callerWith({ teams: { rowFilter: 'open = true' } }), { label: 'red', budget: 10 }, ids.blue],
@@ -234,7 +234,7 @@ describe('relations to unreadable records', () => {
   });
 
   test('a condition over an unreadable target does not match, and an unreadable entity is an unknown field', async () => {
-    await world();
+    await tenantWithTasks();
     const rows = await callerWith({ teams: { rowFilter: 'open = true' } });
     expect(await titles(rows, { filters: 'team.label = blue' })).toEqual([]);
     expect(await titles(rows, { filters: 'team.label = red' })).toEqual(['alpha']);
@@ -245,7 +245,7 @@ describe('relations to unreadable records', () => {
   });
 
   test('a relation cannot be set to a target that the caller may not see', async () => {
-    const ids = await world();
+    const ids = await tenantWithTasks();
     const caller = await callerWith({ teams: { rowFilter: 'open = true' } });
     const hidden = await refusal(create(caller, { title: 'x', team: ids.blue }));
     const unknown = await refusal(create(caller, { title: 'x', team: '0190c0de-0000-7000-8000-000000000001' }));
@@ -260,7 +260,7 @@ describe('relations to unreadable records', () => {
 
 describe('permissions', () => {
   test('each operation needs its own permission, and 403 does not reveal whether an entity exists', async () => {
-    const ids = await world();
+    const ids = await tenantWithTasks();
     for (const held of ALL) {
       const caller = await callerWith({}, { tasks: [held] });
       const outcomes: [Operation, () => Promise<unknown>][] = [
@@ -275,10 +275,10 @@ describe('permissions', () => {
         else expect([held, operation, (await refusal(outcome())).code]).toEqual([held, operation, 'FORBIDDEN']);
       }
     }
-    const nobody = await callerWith({}, { 'view:tasks': ALL, 'agent:*': ALL });
+    const unpermitted = await callerWith({}, { 'view:tasks': ALL, 'agent:*': ALL });
     for (const entity of ['tasks', 'absent']) {
-      expect((await refusal(list(nobody, {}, entity))).code).toBe('FORBIDDEN');
-      expect((await refusal(createRecord(autocommit(service.app, nobody), entity, {}))).code).toBe('FORBIDDEN');
+      expect((await refusal(list(unpermitted, {}, entity))).code).toBe('FORBIDDEN');
+      expect((await refusal(createRecord(autocommit(service.app, unpermitted), entity, {}))).code).toBe('FORBIDDEN');
     }
     expect((await refusal(list(await callerWith({}), {}, 'absent'))).code).toBe('NOT_FOUND');
   });

@@ -58,11 +58,6 @@ class DatabaseThread {
     private readonly log: Log,
   ) {}
 
-  async start(): Promise<number> {
-    await this.#launch();
-    return this.#port;
-  }
-
   async stop(): Promise<void> {
     this.#isStopping = true;
     const worker = this.#worker;
@@ -76,7 +71,8 @@ class DatabaseThread {
     await worker.terminate();
   }
 
-  async #launch(): Promise<void> {
+  /** Resolves to the port. */
+  async start(): Promise<number> {
     const startedAt = Date.now();
     const workerData = { directory: this.directory, port: this.#port, password: this.password };
     const worker = new Worker(new URL('./embedded/thread.ts', import.meta.url), { workerData });
@@ -87,6 +83,7 @@ class DatabaseThread {
     });
     worker.on('error', (error) => void this.#restart(worker, error));
     this.log.info('embedded database started', { directory: this.directory, durationMs: Date.now() - startedAt });
+    return this.#port;
   }
 
   /** Postgres recovers the files as after a crash. */
@@ -97,7 +94,7 @@ class DatabaseThread {
     await failed.terminate();
     while (!this.#isStopping && this.#worker === undefined) {
       try {
-        await this.#launch();
+        await this.start();
       } catch (cause) {
         this.log.error('the embedded database could not be restarted', { error: cause });
         await delay(RESTART_PAUSE_MS);

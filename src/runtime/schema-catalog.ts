@@ -5,18 +5,8 @@
 import { readFileSync } from 'node:fs';
 import { raw, sql, type Tx } from './sql.ts';
 
-export type SchemaObjectKind =
-  | 'function'
-  | 'table'
-  | 'column'
-  | 'constraint'
-  | 'foreign key'
-  | 'index'
-  | 'trigger'
-  | 'sequence';
-
 export interface SchemaObject {
-  kind: SchemaObjectKind;
+  kind: 'function' | 'table' | 'column' | 'constraint' | 'foreign key' | 'index' | 'trigger' | 'sequence';
   table: string | null;
   name: string;
   /** Creates the object while `search_path` names the schema; for a table, with its columns. */

@@ -63,21 +63,19 @@ export const GENERIC_PLANS = raw(
     || set_config('enable_bitmapscan', 'off', true)`,
 );
 
-/** The query as a single piece of text, for reuse. Throws when it binds a value. */
-function flatten(query: Sql): Sql {
-  const { text, parameters } = compile(query);
-  if (parameters.length > 0) throw new Error('a flattened query must not bind values');
-  return raw(text);
-}
-
 const parts = new WeakMap<object, Map<string, Sql>>();
 
-/** A part of statements that depends on `owner` alone, such as an entity's definition: built and flattened once. */
+/** A part of statements that depends on `owner` alone, such as an entity's definition: built and compiled once. It must not bind values. */
 export function cachedPart(owner: object, name: string, build: () => Sql): Sql {
   const known = parts.get(owner) ?? new Map<string, Sql>();
   parts.set(owner, known);
-  const part = known.get(name) ?? flatten(build());
-  known.set(name, part);
+  let part = known.get(name);
+  if (part === undefined) {
+    const { text, parameters } = compile(build());
+    if (parameters.length > 0) throw new Error('a cached part of a statement must not bind values');
+    part = raw(text);
+    known.set(name, part);
+  }
   return part;
 }
 
