@@ -20,21 +20,21 @@ const sources = sourcesIn('src');
 const scripts = sourcesIn('scripts');
 const house = [...sources, ...scripts];
 const tests = sourcesIn('test');
-const room = (path: string): string => path.split('/')[1] as string;
+const topFolder = (path: string): string => path.split('/')[1] as string;
 const median = (numbers: number[]): number => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? 0;
 const relativeImports = (source: Source): string[] =>
   source.imports.filter((specifier) => specifier.startsWith('.')).map((specifier) => resolved(source, specifier));
 
 describe('imports', () => {
   test('every file of src has a position in the layout', () => {
-    const strangers = sources.map((source) => source.path).filter((path) => !ORDER.includes(room(path)));
+    const strangers = sources.map((source) => source.path).filter((path) => !ORDER.includes(topFolder(path)));
     expect(strangers).toEqual([]);
   });
 
   test('a file imports only from its own folder and from those above it', () => {
     const upward = sources.flatMap((source) =>
       relativeImports(source)
-        .filter((target) => ORDER.indexOf(room(target)) > ORDER.indexOf(room(source.path)))
+        .filter((target) => ORDER.indexOf(topFolder(target)) > ORDER.indexOf(topFolder(source.path)))
         .map((target) => `${source.path} imports ${target}`),
     );
     expect(upward).toEqual([]);
@@ -52,9 +52,9 @@ describe('imports', () => {
   test('records publish changes and know no output', () => {
     const publication = ['event.ts', 'outbox.ts', 'publication.ts'].map((name) => `src/events/${name}`);
     const known = sources
-      .filter((source) => room(source.path) === 'records')
+      .filter((source) => topFolder(source.path) === 'records')
       .flatMap((source) => relativeImports(source).map((target) => [source.path, target] as const))
-      .filter(([, target]) => room(target) === 'events' && !publication.includes(target))
+      .filter(([, target]) => topFolder(target) === 'events' && !publication.includes(target))
       .map(([path, target]) => `${path} imports ${target}`);
     expect(known).toEqual([]);
   });

@@ -15,7 +15,7 @@ const FRESH_QUERIES = 350;
 const DELETES_A_SECOND = 4_000;
 const FAR_PAGE = 2_000;
 
-export interface Fixture {
+interface Fixture {
   server: Workload['server'];
   records: number;
   people: readonly string[];

@@ -19,7 +19,7 @@ export interface ServiceEnv {
   DATA_DIR: string;
 }
 
-export interface FilledTenant {
+interface FilledTenant {
   key: string;
   people: string[];
   ids: Record<'items' | 'items_w', string[]>;

@@ -1,4 +1,4 @@
-// TypeBox schemas that many rooms share, for what they accept and what they answer. A schema with an
+// TypeBox schemas that many features share, for what they accept and what they answer. A schema with an
 // `$id` is a named schema of the API document; `examples` are shown there and checked by a test; `error`
 // is the fault's message. Lengths are UTF-16 units.
 import { Kind, type TProperties, type TSchema, type TUnsafe, Type, TypeRegistry } from '@sinclair/typebox';
