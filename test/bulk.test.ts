@@ -111,6 +111,8 @@ describe('bulk, all or nothing', () => {
         { op: 'update', data: {} },
         { op: 'delete', id: 'x', data: {} },
         { op: 'create' },
+        [],
+        { op: 'merge', zz: 1 },
       ],
       atomic: 'yes',
     });
@@ -122,6 +124,9 @@ describe('bulk, all or nothing', () => {
       'operations.2.id',
       'operations.3.data',
       'operations.4.data',
+      'operations.5',
+      'operations.6.op',
+      'operations.6.zz',
     ]);
     expect((await tenant.post(`${path}/bulk`, { operations: [] })).status).toBe(400);
     expect((await tenant.post('/api/entities/none/records/bulk', { operations: [create({})] })).status).toBe(404);
@@ -199,6 +204,8 @@ describe('bulk with atomic: false', () => {
       ['create', true, 'VALIDATION_ERROR'],
     ]);
     expect(body.data.results[1].error.details).toEqual([{ path: 'id', message: 'must be the id of a record' }]);
+    const numbered = await tenant.post(`${path}/bulk`, '{"atomic":false,"operations":[{"op":"delete","id":7}]}');
+    expect(numbered.body.data.results).toMatchObject([{ op: 'delete', id: null, success: false }]);
     const refused = await tenant.post(`${path}/bulk`, { atomic: false, operations: [...operations, { op: 'merge' }] });
     expect(refused.body.error.details).toMatchObject([{ path: 'operations.4.op' }]);
     expect(await countOf(path)).toBe(1);

@@ -61,6 +61,7 @@ describe('sending and reading', () => {
     const again = await clerk.get(`${MESSAGES}/${message_id}/read`);
     expect(again.body.data.read_at).toBe(read.body.data.read_at);
     expect((await clerk.get(`${MESSAGES}?unread=true`)).body.data).toEqual([]);
+    expect((await clerk.get(`${MESSAGES}?unseen=true`)).status).toBe(400);
     expect((await clerk.get(MESSAGES)).body.data).toHaveLength(1);
   });
 

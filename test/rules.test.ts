@@ -65,6 +65,9 @@ describe('a rule’s definition', () => {
     expect(created).toMatchObject({ name: 'a rule', entity: 'task', condition: 'n > 3', priority: 0, isActive: true });
     expect((await tenant.get('/api/rules')).body.data).toEqual([created]);
     expect((await tenant.get('/api/rules?entity=log')).body.data).toEqual([]);
+    const misspelt = await tenant.get('/api/rules?entities=log');
+    expect(misspelt.status).toBe(400);
+    expect(misspelt.body.error.details).toMatchObject([{ path: 'entities' }]);
     const path = `/api/rules/${created.id}`;
     expect((await tenant.get(path)).body.data).toEqual(created);
     const changed = await tenant.patch(path, { condition: null, isActive: false });
@@ -82,6 +85,8 @@ describe('a rule’s definition', () => {
     ['an unknown trigger', { trigger: 'during_create' }, 'trigger'],
     ['an invalid condition', { condition: 'nothing = 1' }, 'condition'],
     ['an unknown action', { action: { type: 'explode' } }, 'action.type'],
+    ['an action that is a list', { action: [] }, 'action'],
+    ['an unknown action with an unknown member', { action: { type: 'explode', colour: 'red' } }, 'action.colour'],
     ['set after a change', { trigger: 'after_create', action: { type: 'set', values: { n: 1 } } }, 'action.type'],
     ['reject after a change', { trigger: 'after_update', action: { type: 'reject', message: 'no' } }, 'action.type'],
     ['set before a deletion', { trigger: 'before_delete', action: { type: 'set', values: { n: 1 } } }, 'action.type'],

@@ -90,10 +90,17 @@ function branchFaults(branches: readonly Schema[], value: unknown, keys: readonl
   const [first, ...others] = branches.filter(({ type }) => type !== 'null');
   if (first === undefined || others.length === 0) return first === undefined ? [] : faultsIn(first, value, keys);
   const tag = Object.entries(first.properties ?? {}).find(([, member]) => member.const !== undefined)?.[0];
-  if (tag === undefined || value === null || typeof value !== 'object') return [];
+  if (tag === undefined || value === null || typeof value !== 'object' || Array.isArray(value)) return [];
   const tags = [first, ...others].map((branch) => branch.properties?.[tag] as Schema);
   const meant = tags.findIndex((member) => member.const === (value as Record<string, unknown>)[tag]);
-  if (meant < 0) return [{ keys: [...keys, tag], message: expected({ anyOf: tags } as Schema) }];
+  if (meant < 0) {
+    const known = new Set([first, ...others].flatMap(({ properties = {} }) => Object.keys(properties)));
+    const unknown = Object.keys(value).filter((name) => !known.has(name));
+    return [
+      { keys: [...keys, tag], message: expected({ anyOf: tags } as Schema) },
+      ...unknown.map((name) => ({ keys: [...keys, name], message: UNKNOWN })),
+    ];
+  }
   return faultsIn([first, ...others][meant] as Schema, value, keys);
 }
 

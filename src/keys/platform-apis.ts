@@ -133,7 +133,10 @@ async function roleProblems(tx: Tx, { tenant }: TenantCaller, body: PlatformApiC
     Object.keys(byRole ?? {}),
   );
   const known = new Set([...locked, ...(current?.roles ?? []), ...keys]);
-  return ({ roles }: Sound<PlatformApiChange>): Problem[] => {
+  const givesPermissions = current === undefined || (body.permissions ?? null) !== null;
+  return ({ roles, permissions }: Sound<PlatformApiChange>): Problem[] => {
+    // Faulty permissions may have been meant to name the roles.
+    if (givesPermissions && permissions === undefined) return [];
     const unknown = (roles ?? []).filter((role) => role !== undefined && !known.has(role));
     return unknown.map((role) => ({ path: 'roles', message: `"${role}" is neither a role nor a key of permissions` }));
   };

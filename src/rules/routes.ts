@@ -7,7 +7,7 @@ import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
-import { Deleted, open } from '../http/schemas.ts';
+import { closed, Deleted } from '../http/schemas.ts';
 import { DryRunRequest, DryRunSchema, NewRule, RuleChange, RuleSchema } from './definition.ts';
 import { testRule } from './dry-run.ts';
 import { createRule, deleteRule, getRule, listRules, updateRule } from './rules.ts';
@@ -20,7 +20,7 @@ const LIST = route({
   ...common,
   id: 'listRules',
   summary: 'List business rules in execution order',
-  query: open({ entity: Type.Optional(Type.String({ description: 'only rules of this entity' })) }),
+  query: closed({ entity: Type.Optional(Type.String({ description: 'only rules of this entity' })) }),
   ok: [200, Type.Array(RuleSchema)],
 });
 const CREATE = route({

@@ -80,7 +80,9 @@ export function readBulk(body: BulkRequest): { operations: Operation[]; isAtomic
 }
 
 function read(operation: BulkRequest['operations'][number], index: number, faults?: Problem[]): Operation {
-  const { op, id, data } = { id: '', data: {}, ...operation };
+  const { op, data = {} } = operation;
+  // A faulty operation may have an id of any type.
+  const id = typeof operation.id === 'string' ? operation.id : '';
   return { index, op, id, body: data, ...(faults === undefined ? {} : { fault: invalid(faults) }) };
 }
 
