@@ -27,11 +27,8 @@ export async function testRule(app: App, caller: TenantCaller, id: string, body:
   const operation = rule.trigger.slice(rule.trigger.indexOf('_') + 1) as RuleOperation;
   const after = rowFrom(caller, entity, record, 'record');
   const before = operation === 'create' ? null : old == null ? after : rowFrom(caller, entity, old, 'old');
-  const matches = await conditionHolds({ queries: app.db, caller }, catalog, entity, rule, {
-    operation,
-    before,
-    after,
-  });
+  const context = { queries: app.db, caller, catalog };
+  const matches = await conditionHolds(context, entity, rule, { operation, before, after });
   return { matches, action: matches ? renderAction(rule.action, entity, after) : null };
 }
 

@@ -1,10 +1,11 @@
-// Many operations of one kind, as one statement wherever possible. A batch is applied as a whole or not at all; when
-// some of its operations fail, it says which and why. `applyIndependently` then applies the others, for imports and for
+// A batch: operations of one kind, in one statement where possible. It is applied as a whole or not at all; when some of
+// its operations fail, the error says which and why. `applyIndependently` then applies the others, for imports and for
 // bulk requests that are not atomic. Contract: decisions#bulk, decisions#import.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
 import { type Catalog, catalogOf, forgetCatalog } from '../../entities/catalog.ts';
+import type { Entity } from '../../entities/field.ts';
 import { conflict, notFound, ServiceError } from '../../errors.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
@@ -23,7 +24,7 @@ import {
   type WritingInTransaction,
 } from '../write/context.ts';
 import { prepareCreate, prepareUpdate } from '../write/prepare.ts';
-import { deleteWithReferences, missingTargets, type RelationValues, targetsOf } from '../write/references.ts';
+import { deleteWithReferences, type RelationValues, requireTargets, targetsOf } from '../write/references.ts';
 import { insertRows, updateRows } from '../write/statements.ts';
 
 export type OperationKind = 'create' | 'update' | 'delete';
@@ -63,9 +64,9 @@ export async function applyBatch(
   { op, items }: Batch,
 ): Promise<RecordRow[]> {
   await forEachItem(items, () => requireRight(context.caller, op, scope.entity.name));
-  if (op === 'update') return inTransaction(context, (writing) => updateAll(writing, catalog, scope, items));
-  if (op === 'delete') return inTransaction(context, (writing) => deleteAll(writing, catalog, scope, items));
-  const create = (writing: Writing) => createAll(writing, catalog, scope, items);
+  if (op === 'update') return inTransaction(context, (open) => updateAll({ ...open, catalog }, scope, items));
+  if (op === 'delete') return inTransaction(context, (open) => deleteAll({ ...open, catalog }, scope, items));
+  const create = (open: Omit<Writing, 'catalog'>) => createAll({ ...open, catalog }, scope, items);
   const change = { entity: scope.entity, type: 'record.created', isSingle: false } as const;
   return context.tx === null ? inStatement(context, change, create) : inTransaction(context, create);
 }
@@ -91,7 +92,7 @@ export async function applyIndependently(
   return outcomes;
 }
 
-/** Records the failures; what to try next, the last part first: the other items, or halves while the failing item is unknown. */
+/** Records the failures. Returns the parts to try next, the last one first: the other items, or the halves while the failing item is unknown. */
 function partsToRetry(
   items: readonly BatchItem[],
   error: unknown,
@@ -131,34 +132,28 @@ async function tryBatch(app: App, caller: TenantCaller, entityName: string, batc
   throw conflict('concurrent modification; try again');
 }
 
-async function createAll(
-  writing: Writing,
-  catalog: Catalog,
-  scope: AccessScope,
-  items: readonly BatchItem[],
-): Promise<RecordRow[]> {
-  const { queries, caller, tx, publication } = writing;
+async function createAll(writing: Writing, scope: AccessScope, items: readonly BatchItem[]): Promise<RecordRow[]> {
+  const { queries, tx, publication } = writing;
   const { entity } = scope;
   const at = new Date().toISOString();
   const rows = await forEachItem(items, async ({ body }) => ({
-    ...(await prepareCreate(writing, catalog, scope, body)),
+    ...(await prepareCreate(writing, scope, body)),
     created_at: at,
     updated_at: at,
   }));
   try {
-    const targets = targetsOf(catalog, caller, entity, rows);
+    const targets = targetsOf(writing, entity, rows);
     if ((await insertRows(publication, entity, rows, at, targets)) === rows.length) return rows;
   } catch (error) {
     // A failed transaction takes no more queries.
     if (tx === null && isDuplicate(error)) reject(items, await duplicatesAmong(queries, entity, rows));
     throw error;
   }
-  return rejectOrStale(writing, catalog, scope, items, rows);
+  return rejectOrStale(writing, entity, items, rows);
 }
 
 async function updateAll(
   writing: WritingInTransaction,
-  catalog: Catalog,
   scope: AccessScope,
   items: readonly BatchItem[],
 ): Promise<RecordRow[]> {
@@ -166,26 +161,24 @@ async function updateAll(
   const before = await lockItems(writing.tx, scope, items);
   const at = new Date().toISOString();
   const prepared = await forEachItem(items, async ({ id, body }) => {
-    const { row, changed } = await prepareUpdate(writing, catalog, scope, before(id), body);
-    return { row: { ...row, updated_at: at }, version: before(id).version, changed };
+    const { row, changed } = await prepareUpdate(writing, scope, before(id), body);
+    return { row: { ...row, updated_at: at }, changed };
   });
+  const rows = prepared.map(({ row }) => row);
   const values = prepared.map(({ changed }) => changed);
-  const replaced = prepared.map(({ row, version }) => ({ ...row, version }));
-  const targets = targetsOf(catalog, writing.caller, entity, values);
-  const updated = await updateRows(writing.publication, entity, replaced, at, targets);
-  if (updated.size === items.length) return prepared.map(({ row }) => row);
-  return rejectOrStale(writing, catalog, scope, items, values);
+  const targets = targetsOf(writing, entity, values);
+  if ((await updateRows(writing.publication, entity, rows, at, targets)) === rows.length) return rows;
+  return rejectOrStale(writing, entity, items, values);
 }
 
 async function deleteAll(
   writing: WritingInTransaction,
-  catalog: Catalog,
   scope: AccessScope,
   items: readonly BatchItem[],
 ): Promise<RecordRow[]> {
   const before = await lockItems(writing.tx, scope, items);
   const rows = await forEachItem(items, ({ id }) => before(id));
-  await deleteWithReferences(writing, catalog, scope.entity, rows);
+  await deleteWithReferences(writing, scope.entity, rows);
   return rows;
 }
 
@@ -202,28 +195,25 @@ async function lockItems(tx: Tx, scope: AccessScope, items: readonly BatchItem[]
 
 /** Why a statement changed nothing: relations that point at nothing, or else a changed definition. */
 async function rejectOrStale(
-  { queries, caller }: Writing,
-  catalog: Catalog,
-  { entity }: AccessScope,
+  writing: Writing,
+  entity: Entity,
   items: readonly BatchItem[],
   values: readonly RelationValues[],
 ): Promise<never> {
-  const rejections = new Map<number, ServiceError>();
-  for (const [i, row] of values.entries()) {
-    const rejection = await missingTargets(queries, catalog, caller, entity, row);
-    if (rejection !== undefined) rejections.set(i, rejection);
-  }
-  reject(items, rejections);
+  await forEachItem(items, (_, i) => requireTargets(writing, entity, values[i] as RelationValues));
   throw new StaleDefinition();
 }
 
 /** Runs `work` for each item; throws the rejections of all of them together. */
-async function forEachItem<T>(items: readonly BatchItem[], work: (item: BatchItem) => T | Promise<T>): Promise<T[]> {
+async function forEachItem<T>(
+  items: readonly BatchItem[],
+  work: (item: BatchItem, i: number) => T | Promise<T>,
+): Promise<T[]> {
   const done: T[] = [];
   const rejections = new Map<number, ServiceError>();
   for (const [i, item] of items.entries()) {
     try {
-      done.push(await work(item));
+      done.push(await work(item, i));
     } catch (error) {
       if (!isRejection(error)) throw error;
       rejections.set(i, error);

@@ -11,7 +11,7 @@ import { errorBody } from '../../http/reply.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import { type RecordRow, shape } from '../row.ts';
 import { translateViolation } from '../write/constraints.ts';
-import { inTransaction, MAX_ATTEMPTS, type WriteContext, type WritingInTransaction } from '../write/context.ts';
+import { inTransaction, MAX_ATTEMPTS, type OpenTransaction, type WriteContext } from '../write/context.ts';
 import { applyBatch, applyIndependently, type Batch, isRejection, RejectedItems, StaleDefinition } from './batch.ts';
 import type { BulkAnswer, BulkResult, Operation } from './bulk-request.ts';
 
@@ -65,7 +65,7 @@ export async function bulkAtomic<T>(
   for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
     try {
       return await within((context) =>
-        inTransaction(context, (writing) => applyAll(writing, entityName, operations, batchMax)),
+        inTransaction(context, (open) => applyAll(open, entityName, operations, batchMax)),
       );
     } catch (error) {
       if (error instanceof RejectedItems) throw rejectedRequest(error);
@@ -81,12 +81,12 @@ export async function bulkAtomic<T>(
 class UnattributedFailure extends Error {}
 
 async function applyAll(
-  writing: WritingInTransaction,
+  open: OpenTransaction,
   entityName: string,
   operations: readonly Operation[],
   batchMax: number,
 ): Promise<BulkAnswer> {
-  const { app, caller, tx } = writing;
+  const { app, caller, tx } = open;
   const catalog = await catalogWithin(app, tx, caller.tenant);
   const entity = catalog.byName.get(entityName);
   if (entity === undefined) throw notFound('entity');
@@ -95,7 +95,7 @@ async function applyAll(
   const rejected = new Map<number, ServiceError>();
   for (const batch of batchesOf(operations, batchMax)) {
     try {
-      const rows = await applyAttributed(writing, catalog, scope, batch);
+      const rows = await applyAttributed(open, catalog, scope, batch);
       batch.items.forEach(({ index }, i) => void outcomes.set(index, rows[i] as RecordRow));
     } catch (error) {
       // The other batches run too, to name their failures, unless the transaction has failed.
@@ -109,13 +109,13 @@ async function applyAll(
 }
 
 async function applyAttributed(
-  writing: WritingInTransaction,
+  context: WriteContext,
   catalog: Catalog,
   scope: AccessScope,
   batch: Batch,
 ): Promise<RecordRow[]> {
   try {
-    return await applyBatch(writing, catalog, scope, batch);
+    return await applyBatch(context, catalog, scope, batch);
   } catch (raw) {
     const error = translateViolation(raw, scope.entity);
     if (!isRejection(error)) throw error;

@@ -1,6 +1,6 @@
-// Blind writes: changes of one record in a single statement, without reading it first. Possible when no rule acts, no
-// row filter depends on the after image, and nothing else that is stored decides about the change. Otherwise, or when
-// the statement matches no row, the caller reads the record and knows why (404, 412, 400 or a changed definition).
+// Blind writes: changes of one record in a single statement, without reading it first. They are possible when no rule
+// acts, no row filter is to be checked on the after image, and the change does not depend on other stored values. If not,
+// or if the statement matches no row, the caller reads the record to find out why (404, 412, 400, a changed definition).
 import type { AccessScope } from '../../entities/access-scope.ts';
 import type { Entity, Field } from '../../entities/field.ts';
 import { specOf } from '../../entities/field-types.ts';
@@ -12,14 +12,8 @@ import { isUuid } from '../../runtime/ids.ts';
 import { sql } from '../../runtime/sql.ts';
 import type { JsonObject } from '../../runtime/text.ts';
 import type { RecordRow } from '../row.ts';
-import { deleteRow, patchRow, type RowPatch } from './statements.ts';
+import { deleteRow, patchRow, type RecordTarget, type RowPatch } from './statements.ts';
 import { hasRules } from './triggers.ts';
-
-/** The record that a request names, and the versions it accepts; null for any. */
-export interface RecordTarget {
-  id: string;
-  versions: readonly number[] | null;
-}
 
 /** Changes the fields in the body. Resolves to the after image, or undefined when the record must be read first. */
 export async function blindUpdate(
@@ -32,7 +26,7 @@ export async function blindUpdate(
   const { data, problems } = readPatch(entity, unwrap(entity, body), isVisible);
   const patch = problems.length > 0 ? undefined : rowPatch(entity, data);
   if (patch === undefined) return undefined;
-  return patchRow(publication, entity, { ...target, rowFilter: null }, patch, new Date().toISOString());
+  return patchRow(publication, entity, target, patch, new Date().toISOString());
 }
 
 /** Deletes the record; false when it must be read first. */
@@ -42,12 +36,12 @@ export async function blindDelete(
   target: RecordTarget,
 ): Promise<boolean> {
   if (!isUuid(target.id) || entity.references.length > 0 || hasRules(entity, 'delete')) return false;
-  return deleteRow(publication, entity, { ...target, rowFilter: rowFilter && toSql(rowFilter, sql`r`) });
+  return deleteRow(publication, entity, target, rowFilter && toSql(rowFilter, sql`r`));
 }
 
 /**
- * The patch, or undefined when the other values matter: during a transition of a field, for relations (an unchanged one
- * is not checked again), and for the search vector unless all or none of the searched fields are set.
+ * The patch, or undefined when it depends on stored values: during a transition of a field, for relations (an unchanged
+ * one is not checked again), and for the search vector unless all or none of the searched fields are set.
  */
 function rowPatch(entity: Entity, data: SlotValues): RowPatch | undefined {
   if (entity.retiredSlots.length > 0) return undefined;

@@ -1,6 +1,6 @@
-// Constraint violations of Postgres as errors of the service: a duplicate in a unique field, a value too large for an
-// index. Index names lead back to their fields; Postgres's own names are not shown. When the insert of a batch fails,
-// one query per unique field finds the duplicates among its records, so the others can be inserted.
+// Translates Postgres's constraint violations into errors of the service: a duplicate in a unique field, a value too
+// large for an index. The name of an index determines its field; answers do not show it. When the insert of a batch
+// fails, one query per unique field finds the duplicates among its records, so that the others can be inserted.
 // Contract: decisions#status-codes, decisions#field-changes.
 import type { Entity, Field } from '../../entities/field.ts';
 import { indexName } from '../../entities/indexes.ts';
@@ -26,12 +26,11 @@ export function isDuplicate(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === '23505';
 }
 
-/** The 409 for a record whose value in a unique field exists. */
-export function duplicateOf(key: string): ServiceError {
+function duplicateOf(key: string): ServiceError {
   return conflict(`a record with this ${key} already exists`, [{ path: key, message: 'already exists' }]);
 }
 
-/** A row's value in a unique field: equal values have equal ranks. */
+/** A value in a unique field: of the row at position `n`, stored already or not. Equal values have equal ranks. */
 interface UniqueValue {
   n: number;
   rank: number;

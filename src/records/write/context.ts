@@ -1,8 +1,9 @@
-// Where a write runs and as whom: as one statement that commits by itself, or in a transaction. Both open the
-// publication of its changes, and close it when they have committed or failed.
+// Who writes, and where: in one statement that commits by itself, or in a transaction. Either way a publication is
+// opened for the changes and closed after the commit or the failure.
 // Contract: decisions#guarantees.
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
+import type { Catalog } from '../../entities/catalog.ts';
 import type { Cause } from '../../events/outbox.ts';
 import { type EntityChange, notifyCommitted, Publication } from '../../events/publication.ts';
 import type { Queries, Tx } from '../../runtime/sql.ts';
@@ -10,7 +11,7 @@ import type { Queries, Tx } from '../../runtime/sql.ts';
 /** Attempts before a write that keeps meeting others fails with 409. */
 export const MAX_ATTEMPTS = 8;
 
-/** What an operation that writes is given. */
+/** The caller of a write, and its transaction. */
 export interface WriteContext {
   app: App;
   caller: TenantCaller;
@@ -18,24 +19,28 @@ export interface WriteContext {
   tx: Tx | null;
 }
 
-/** A write under way. */
-export interface Writing extends WriteContext {
+/** A write whose statement or transaction is open. */
+interface OpenWrite extends WriteContext {
   queries: Queries;
   publication: Publication;
 }
 
-/** Rows read in a transaction are locked, so they do not change before the write. */
-export type WritingInTransaction = Writing & { tx: Tx };
+/** A write in a transaction. The rows it reads are locked, so that they do not change before they are written. */
+export type OpenTransaction = OpenWrite & { tx: Tx };
+
+/** A write, and the definitions that it is made for. */
+export type Writing = OpenWrite & { catalog: Catalog };
+export type WritingInTransaction = OpenTransaction & { catalog: Catalog };
 
 export function autocommit(app: App, caller: TenantCaller): WriteContext {
   return { app, caller, tx: null };
 }
 
-/** Runs a write whose change is one statement, of one record if `isSingle`. It resolves to null if nothing changed. */
+/** Runs a write whose change is one statement; with `isSingle`, of one record. `write` resolves to null if nothing changed. */
 export function inStatement<T>(
   { app, caller }: WriteContext,
   change: EntityChange & { isSingle: boolean },
-  write: (writing: Writing) => Promise<T>,
+  write: (open: OpenWrite) => Promise<T>,
 ): Promise<T> {
   return Publication.run(app, causeOf(caller), change, (publication) =>
     write({ app, caller, tx: null, queries: app.db, publication }),
@@ -45,10 +50,10 @@ export function inStatement<T>(
 /** Runs a write in the context's transaction, or in one of its own. */
 export async function inTransaction<T>(
   { app, caller, tx }: WriteContext,
-  write: (writing: WritingInTransaction) => Promise<T>,
+  write: (open: OpenTransaction) => Promise<T>,
 ): Promise<T> {
-  const writeIn = (open: Tx): Promise<T> =>
-    write({ app, caller, tx: open, queries: open, publication: Publication.within(open, causeOf(caller)) });
+  const writeIn = (inner: Tx): Promise<T> =>
+    write({ app, caller, tx: inner, queries: inner, publication: Publication.within(inner, causeOf(caller)) });
   if (tx !== null) return writeIn(tx);
   const written = await app.db.begin(writeIn);
   notifyCommitted(app, { tenantId: caller.tenant.id });

@@ -1,13 +1,11 @@
-// From a request's body to the row to store: values checked, before rules applied, the caller's row filter checked on
-// the after image. Failures: 400 with every problem or a rule's rejection, 403 outside the caller's rows.
+// Turns a request's body into the row to store: checks the values, applies the before rules, and checks the caller's
+// row filter on the after image. Failures: 400 with every problem or a rule's rejection, 403 outside the caller's rows.
 // Contract: decisions#records, decisions#writes-within-a-role.
 import type { TenantCaller } from '../../access/caller.ts';
 import type { AccessScope } from '../../entities/access-scope.ts';
-import type { Catalog } from '../../entities/catalog.ts';
 import { applyPatch, IS_REQUIRED, readNew, readPatch, type SlotValues, unwrap } from '../../entities/values.ts';
 import { forbidden, invalid, type Problem } from '../../errors.ts';
 import { newId } from '../../runtime/ids.ts';
-import type { Queries } from '../../runtime/sql.ts';
 import type { JsonObject } from '../../runtime/text.ts';
 import { meets } from '../read/find.ts';
 import type { RecordRow } from '../row.ts';
@@ -16,26 +14,20 @@ import type { RelationValues } from './references.ts';
 import { applyRules, type PreparedRow } from './triggers.ts';
 
 /** A new record. A before rule may set required fields. */
-export async function prepareCreate(
-  writing: Writing,
-  catalog: Catalog,
-  scope: AccessScope,
-  body: JsonObject,
-): Promise<PreparedRow> {
+export async function prepareCreate(writing: Writing, scope: AccessScope, body: JsonObject): Promise<PreparedRow> {
   const { entity } = scope;
   const { data, problems } = readNew(entity, unwrap(entity, body), scope.isVisible);
   if (entity.rules.length === 0 || problems.some(({ message }) => message !== IS_REQUIRED)) throwProblems(problems);
   const change = { operation: 'create', before: null, after: newRow(writing.caller, data) } as const;
-  const row = await applyRules(writing, catalog, entity, change);
+  const row = await applyRules(writing, entity, change);
   throwProblems(problems.filter(({ path }) => row.data[entity.byKey.get(path)?.slot ?? ''] === undefined));
-  await requireOwnRows(writing.queries, catalog, scope, row, 'a record outside your rows cannot be created');
+  await requireOwnRows(writing, scope, row, 'a record outside your rows cannot be created');
   return row;
 }
 
 /** The after image of a record, and the values that change. */
 export async function prepareUpdate(
   writing: Writing,
-  catalog: Catalog,
   scope: AccessScope,
   before: RecordRow,
   body: JsonObject,
@@ -49,14 +41,13 @@ export async function prepareUpdate(
     updated_at: new Date().toISOString(),
     updated_by: writing.caller.id,
   };
-  const row = await applyRules(writing, catalog, scope.entity, { operation: 'update', before, after: patched });
-  await requireOwnRows(writing.queries, catalog, scope, row, 'a record cannot be moved out of your rows');
+  const row = await applyRules(writing, scope.entity, { operation: 'update', before, after: patched });
+  await requireOwnRows(writing, scope, row, 'a record cannot be moved out of your rows');
   return { row, changed: { ...row, data: changedOnly(before.data, row.data) } };
 }
 
 async function requireOwnRows(
-  queries: Queries,
-  catalog: Catalog,
+  { queries, catalog }: Writing,
   { entity, rowFilter }: AccessScope,
   row: RecordRow,
   message: string,
@@ -77,7 +68,7 @@ export function newRow(caller: TenantCaller, data: SlotValues): RecordRow {
   };
 }
 
-/** The values that differ: a relation that does not change is not checked again. */
+/** The values that differ: an unchanged relation is not checked again. */
 function changedOnly(before: SlotValues, after: SlotValues): SlotValues {
   const changed: SlotValues = {};
   for (const [slot, value] of Object.entries(after)) {

@@ -1,26 +1,25 @@
-// What commits with every change of records besides its event, as further CTEs of the statement: the entity's
-// counters, and the after rules that the change starts. The statement's CTE `changed` returns the changed rows; with
-// more than one row, its CTE `input` has their event ids.
+// The side effects of a write, as further CTEs of its statement: the entity's counters, and the runs of the after rules
+// that the change starts. The statement's CTE `changed` returns the changed rows; for more than one row, its CTE `input`
+// has their event ids.
 import type { Entity } from '../../entities/field.ts';
 import type { RecordEventType } from '../../events/event.ts';
 import type { Cause } from '../../events/outbox.ts';
 import { LIMITS } from '../../limits.ts';
 import { newId } from '../../runtime/ids.ts';
 import { cachedPart, EMPTY, identifier, literal, raw, type Sql, sql } from '../../runtime/sql.ts';
+import type { PreparedRow } from './triggers.ts';
 
 /** A row to be changed, with the id of its event. */
-export interface EventedRow {
+export interface EventedRow extends Partial<Pick<PreparedRow, 'starts'>> {
   id: string;
   eventId: string;
-  /** The after rules that the change starts, in their order. */
-  starts?: readonly string[];
 }
 
 export function withNewEventIds<R extends { id: string }>(rows: readonly R[]): (R & { eventId: string })[] {
   return rows.map((row) => ({ ...row, eventId: newId() }));
 }
 
-/** The rows of `changed` with a column `event_id`. A single row needs no join, which would cost each write time. */
+/** The rows of `changed` with a column `event_id`; for a single row without a join, whose cost every write would pay. */
 export function changedWithEventIds(rows: readonly EventedRow[]): Sql {
   const [only] = rows;
   return rows.length === 1 && only !== undefined
@@ -30,7 +29,7 @@ export function changedWithEventIds(rows: readonly EventedRow[]): Sql {
 
 const COUNT_CHANGE = { 'record.created': 1, 'record.updated': 0, 'record.deleted': -1 } as const;
 
-/** Updates the entity's count of records, and its count of writes, in this backend's slot. */
+/** Updates the entity's counts of records and of writes in this database connection's slot. */
 export function updateCounters(entity: Entity, type: RecordEventType, rowsMax: number): Sql {
   const rows = rowsMax === 1 ? '1' : '(select count(*) from changed)';
   const { id, schema } = entity;

@@ -1,6 +1,6 @@
-// The statements that change records, each for any number of rows. A statement names the version of the definition
-// and, unless it is a blind write, of each row that it changes; when either has moved on, it leaves the row alone and
-// does not return it, and the caller reads again. Counters, started rules and the publication are part of it.
+// The statements that change records. Each changes a row only while the definition, and unless it is a blind write the
+// row, still has the version that was read; the caller reads again when fewer rows have changed than it gave. Counters,
+// rule runs, the event and its deliveries are part of the statement.
 import type { Entity } from '../../entities/field.ts';
 import { searchVector } from '../../entities/search-vector.ts';
 import { dualWrite, type SlotValues } from '../../entities/values.ts';
@@ -9,41 +9,19 @@ import type { Publication } from '../../events/publication.ts';
 import { cachedPart, EMPTY, identifier, inputRows, join, literal, raw, type Sql, sql } from '../../runtime/sql.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
 import { changedWithEventIds, type EventedRow, startRules, updateCounters, withNewEventIds } from './side-effects.ts';
+import type { PreparedRow } from './triggers.ts';
 
-/** A record to insert. */
-export interface NewRow {
+/** The record that a request names, and the versions that it accepts; null for any. */
+export interface RecordTarget {
   id: string;
-  data: SlotValues;
-  /** The after rules that the change starts, in their order. */
-  starts?: readonly string[];
-}
-
-/** A record to replace or delete, at the version that was read. */
-export interface KnownRow {
-  id: string;
-  version: number;
-  starts?: readonly string[];
-}
-
-export interface ReplacedRow extends KnownRow {
-  data: SlotValues;
-  isSearchVectorUnchanged?: boolean;
-}
-
-/** A record to change without reading it. */
-export interface RowTarget {
-  id: string;
-  /** Null for any. */
   versions: readonly number[] | null;
-  /** A further condition on `r`: the caller's row filter. */
-  rowFilter: Sql | null;
 }
 
 /** Values to set and slots to clear; other slots keep their values. */
 export interface RowPatch {
   set: SlotValues;
   cleared: readonly string[];
-  /** Null for none; undefined when it does not change. */
+  /** Null for an empty one; undefined when it does not change. */
   searchVector: string | null | undefined;
 }
 
@@ -51,15 +29,15 @@ export interface RowPatch {
 export interface RelationTarget {
   table: Sql;
   ids: readonly string[];
-  /** A further condition on `r`: the caller's row filter on the target. */
+  /** The caller's row filter, a condition on `r`. */
   rowFilter: Sql | null;
 }
 
-/** Inserts all rows, or none when the definition has changed or a target is missing. Returns how many. */
+/** Inserts all rows, or none when the definition has changed or a target is missing. Resolves to their number. */
 export async function insertRows(
   publication: Publication,
   entity: Entity,
-  rows: readonly NewRow[],
+  rows: readonly PreparedRow[],
   at: string,
   targets: readonly RelationTarget[],
 ): Promise<number> {
@@ -85,19 +63,19 @@ export async function insertRows(
   return (await apply(publication, entity, 'record.created', evented, ctes)).length;
 }
 
-/** Replaces the data of rows that still have the version given. Returns the ids that were replaced. */
+/** Replaces the data of records by these after images, whose version is one more than the stored one. Resolves to their number. */
 export async function updateRows(
   publication: Publication,
   entity: Entity,
-  rows: readonly ReplacedRow[],
+  rows: readonly (PreparedRow & { isSearchVectorUnchanged?: boolean })[],
   at: string,
   targets: readonly RelationTarget[] = [],
-): Promise<Set<string>> {
+): Promise<number> {
   const isVectorUnchanged = rows.every((row) => row.isSearchVectorUnchanged === true);
   const evented = withNewEventIds(rows);
   const input = evented.map(({ id, version, data: given, eventId }) => {
     const data = dualWrite(entity, given);
-    return [id, version, JSON.stringify(data), isVectorUnchanged ? null : searchVector(entity, data), eventId];
+    return [id, version - 1, JSON.stringify(data), isVectorUnchanged ? null : searchVector(entity, data), eventId];
   });
   const ctes = sql`
     with input (id, version, data, search_vector, event_id) as (
@@ -112,14 +90,14 @@ export async function updateRows(
       where r.id = i.id and r.version = i.version and ${isCurrent(entity)} and ${targetsExist(targets)}
       returning ${RECORD_COLUMNS}
     )`;
-  return idsOf(await apply(publication, entity, 'record.updated', evented, ctes));
+  return (await apply(publication, entity, 'record.updated', evented, ctes)).length;
 }
 
-/** Changes one row without reading it. Resolves to its after image, or undefined when it did not match. */
+/** Changes one record without reading it. Resolves to its after image, or undefined when none matched. */
 export async function patchRow(
   publication: Publication,
   entity: Entity,
-  row: RowTarget,
+  target: RecordTarget,
   patch: RowPatch,
   at: string,
 ): Promise<RecordRow | undefined> {
@@ -130,30 +108,35 @@ export async function patchRow(
       set data = (r.data || ${JSON.stringify(set)}::text::jsonb)${cleared.length === 0 ? EMPTY : sql` - ${cleared}::text[]`},
         ${words === undefined ? EMPTY : sql`search_vector = ${words}::text::tsvector,`}
         ${touched(publication, at)}
-      where ${matches(row)} and ${isCurrent(entity)}
+      where ${matches(target)} and ${isCurrent(entity)}
       returning ${RECORD_COLUMNS}
     )`;
-  const [changed] = await apply(publication, entity, 'record.updated', withNewEventIds([row]), ctes, RECORD_COLUMNS);
+  const [changed] = await apply(publication, entity, 'record.updated', withNewEventIds([target]), ctes, RECORD_COLUMNS);
   return changed;
 }
 
-/** Deletes one row without reading it. False when it did not match. */
-export async function deleteRow(publication: Publication, entity: Entity, row: RowTarget): Promise<boolean> {
+/** Deletes one record without reading it, if it meets `rowFilter`, a condition on `r`. False when none matched. */
+export async function deleteRow(
+  publication: Publication,
+  entity: Entity,
+  target: RecordTarget,
+  rowFilter: Sql | null,
+): Promise<boolean> {
   const ctes = sql`
     with changed as (
       delete from ${entity.table} as r
-      where ${matches(row)} and ${isCurrent(entity)}
+      where ${matches(target)} and ${rowFilter === null ? EMPTY : sql`${rowFilter} and `}${isCurrent(entity)}
       returning ${RECORD_COLUMNS}
     )`;
-  return (await apply(publication, entity, 'record.deleted', withNewEventIds([row]), ctes)).length === 1;
+  return (await apply(publication, entity, 'record.deleted', withNewEventIds([target]), ctes)).length === 1;
 }
 
-/** Deletes rows that still have the version given. Returns the ids that were deleted. */
+/** Deletes the records that still have these versions. Resolves to their number. */
 export async function deleteRows(
   publication: Publication,
   entity: Entity,
-  rows: readonly KnownRow[],
-): Promise<Set<string>> {
+  rows: readonly PreparedRow[],
+): Promise<number> {
   const evented = withNewEventIds(rows);
   const input = evented.map(({ id, version, eventId }) => [id, version, eventId]);
   const ctes = sql`
@@ -164,10 +147,10 @@ export async function deleteRows(
       where r.id = i.id and r.version = i.version and ${isCurrent(entity)}
       returning ${RECORD_COLUMNS}
     )`;
-  return idsOf(await apply(publication, entity, 'record.deleted', evented, ctes));
+  return (await apply(publication, entity, 'record.deleted', evented, ctes)).length;
 }
 
-/** Completes and runs a statement. Resolves to the changed rows: their ids at least, or `columns` of `r`. */
+/** Adds the side effects to the CTE `changed` and runs the statement. Resolves to the changed rows, at least to `columns` of `r`. */
 function apply(
   publication: Publication,
   entity: Entity,
@@ -182,22 +165,16 @@ function apply(
   return publication.change({ entity, type, ctes, withEventIds }, columns);
 }
 
-function idsOf(rows: readonly RecordRow[]): Set<string> {
-  return new Set(rows.map(({ id }) => id));
-}
-
 function touched({ cause }: Publication, at: string): Sql {
   return sql`version = r.version + 1, updated_at = ${at}::timestamptz, updated_by = ${cause.actor}`;
 }
 
-function matches({ id, versions, rowFilter }: RowTarget): Sql {
-  const conditions = [sql`r.id = ${id}::uuid`];
-  if (versions !== null) conditions.push(isOneOf(sql`r.version`, versions, 'bigint'));
-  if (rowFilter !== null) conditions.push(rowFilter);
-  return join(conditions, ' and ');
+function matches({ id, versions }: RecordTarget): Sql {
+  const isVersion = versions === null ? EMPTY : sql` and ${isOneOf(sql`r.version`, versions, 'bigint')}`;
+  return sql`r.id = ${id}::uuid${isVersion}`;
 }
 
-/** A single value is an equality, for which Postgres keeps its plan; it would plan each time for an array. */
+/** A single value becomes an equality, for which Postgres keeps its plan; for an array it would plan each time. */
 function isOneOf(column: Sql, values: readonly unknown[], type: 'uuid' | 'bigint'): Sql {
   const [only] = values;
   return values.length === 1 && only !== undefined
@@ -205,7 +182,7 @@ function isOneOf(column: Sql, values: readonly unknown[], type: 'uuid' | 'bigint
     : sql`${column} = any(${[...values]}::${raw(`${type}[]`)})`;
 }
 
-/** Whether the definition is still the one that the change was made for. */
+/** Whether the definition still has the version that the change was made for. */
 function isCurrent(entity: Entity): Sql {
   const { id, schema, version } = entity;
   return cachedPart(

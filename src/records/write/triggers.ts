@@ -1,5 +1,5 @@
-// An entity's rules in the write path: before rules act on the record to be stored, in the order of their priority;
-// the after rules that the change starts are named, and the statement of the change queues them.
+// An entity's rules in the write path: before rules change or reject the record to be stored, in the order of their
+// priority; after rules that match are collected, and the statement of the change queues them.
 // Failures: 400 BUSINESS_RULE_ERROR. Contract: decisions#rules.
 import type { TenantCaller } from '../../access/caller.ts';
 import { allNames } from '../../entities/access-scope.ts';
@@ -18,53 +18,45 @@ import { render } from './template.ts';
 /** A row, and the slots that before rules have set. */
 type RuledRow = RecordRow & { setByRule?: ReadonlySet<string> };
 
-/** A row to be written, and the after rules that it starts. */
+/** A row to write, and the ids of the after rules that the change starts, in their order. */
 export type PreparedRow = RuledRow & { starts: readonly string[] };
 
 interface RuleContext {
   queries: Queries;
   caller: TenantCaller;
+  catalog: Catalog;
 }
 
-/** The before image (null for a new record) and the after image (of a deletion, the before image). */
-export interface RowChange {
+/** `before` is null for a new record; `after` of a deletion is the before image. */
+interface RowChange {
   operation: RuleOperation;
   before: RecordRow | null;
   after: RecordRow;
 }
-
-const NONE: readonly string[] = [];
 
 /** Whether any rule acts before or after changes of this kind. */
 export function hasRules(entity: Entity, operation: RuleOperation): boolean {
   return entity.rules.some(({ trigger }) => trigger === `before_${operation}` || trigger === `after_${operation}`);
 }
 
-/** Applies the before rules, and names the after rules that the change starts. 400 when a rule rejects it. */
-export async function applyRules(
-  context: RuleContext,
-  catalog: Catalog,
-  entity: Entity,
-  change: RowChange,
-): Promise<PreparedRow> {
-  if (entity.rules.length === 0) return { ...change.after, starts: NONE };
-  const { operation, before } = change;
+/** Applies the before rules and collects the after rules that the change starts. 400 when a rule rejects it. */
+export async function applyRules(context: RuleContext, entity: Entity, change: RowChange): Promise<PreparedRow> {
+  const { operation } = change;
   let row: RuledRow = change.after;
   for (const rule of entity.rules) {
     if (rule.trigger !== `before_${operation}`) continue;
-    if (await doesAct(context, catalog, entity, rule, { operation, before, after: row }))
-      row = applyAction(entity, rule, row);
+    if (await doesAct(context, entity, rule, { ...change, after: row })) row = applyAction(entity, rule, row);
   }
   const starts: string[] = [];
   for (const rule of entity.rules) {
     if (rule.trigger !== `after_${operation}`) continue;
-    if (await doesAct(context, catalog, entity, rule, { operation, before, after: row })) starts.push(rule.id);
+    if (await doesAct(context, entity, rule, { ...change, after: row })) starts.push(rule.id);
   }
   if (starts.length > 0) lastStartAt = performance.now();
   return { ...row, starts };
 }
 
-/** When a write of this process last started an after rule: a hint for the worker, which polls too. */
+/** When a write of this process last started an after rule; the worker, which also polls, uses it as a hint. */
 let lastStartAt = Number.NEGATIVE_INFINITY;
 
 /** Whether a write of this process has started after rules in the last `withinMs`. */
@@ -91,15 +83,9 @@ function applyAction(entity: Entity, { name, action }: Rule, row: RuledRow): Rul
  * Whether the rule acts on the change. When its condition no longer parses, a before rule rejects every change, and an
  * after rule is started, so that its run fails visibly.
  */
-async function doesAct(
-  context: RuleContext,
-  catalog: Catalog,
-  entity: Entity,
-  rule: Rule,
-  change: RowChange,
-): Promise<boolean> {
+async function doesAct(context: RuleContext, entity: Entity, rule: Rule, change: RowChange): Promise<boolean> {
   try {
-    return await conditionHolds(context, catalog, entity, rule, change);
+    return await conditionHolds(context, entity, rule, change);
   } catch (error) {
     if (!(error instanceof ServiceError) || error.ecode !== 'VALIDATION_ERROR') throw error;
     if (rule.trigger.startsWith('after_')) return true;
@@ -109,8 +95,7 @@ async function doesAct(
 
 /** Whether the rule's condition holds for the change. 400 when it does not parse for this entity. */
 export async function conditionHolds(
-  { queries, caller }: RuleContext,
-  catalog: Catalog,
+  { queries, caller, catalog }: RuleContext,
   entity: Entity,
   rule: Rule,
   { operation, before, after }: RowChange,
@@ -127,7 +112,7 @@ export async function conditionHolds(
 
 const conditions = new WeakMap<Rule, Expression>();
 
-/** Parsed once per definition, unless it depends on the time or the caller. */
+/** The parsed condition; null for none. Parsed once per definition, unless it depends on the time or the caller. */
 export function conditionOf(catalog: Catalog, caller: TenantCaller, entity: Entity, rule: Rule): Expression | null {
   if (rule.condition === null) return null;
   const known = conditions.get(rule);

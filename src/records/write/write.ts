@@ -1,9 +1,10 @@
-// Creating, changing and deleting one record: authorise; read and lock what decides about the change, unless a blind
-// write will do; prepare; write by a statement that changes nothing when another write came first, and try again then.
+// Creating, changing and deleting one record: check the right; read the record, unless a blind write is possible;
+// prepare the row; write it with one statement. The statement changes nothing if the record or the definition has
+// changed since it was read; then the write is tried again.
 // Contract: interface#records, decisions#records, decisions#concurrency, decisions#writes-within-a-role.
 import { requireRight } from '../../access/caller.ts';
 import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
-import { type Catalog, catalogOf, catalogWithin, forgetCatalog } from '../../entities/catalog.ts';
+import { catalogOf, catalogWithin, forgetCatalog } from '../../entities/catalog.ts';
 import { isSearchVectorUnchanged } from '../../entities/search-vector.ts';
 import { conflict, notFound, ServiceError } from '../../errors.ts';
 import { isUuid } from '../../runtime/ids.ts';
@@ -11,15 +12,15 @@ import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import type { JsonObject } from '../../runtime/text.ts';
 import { findRow, lockRow } from '../read/find.ts';
 import type { RecordRow } from '../row.ts';
-import { blindDelete, blindUpdate, type RecordTarget } from './blind-write.ts';
+import { blindDelete, blindUpdate } from './blind-write.ts';
 import { translateViolation } from './constraints.ts';
 import { inStatement, inTransaction, MAX_ATTEMPTS, type WriteContext, type Writing } from './context.ts';
 import { prepareCreate, prepareUpdate } from './prepare.ts';
 import { deleteWithReferences, requireTargets, targetsOf } from './references.ts';
-import { deleteRows, insertRows, updateRows } from './statements.ts';
+import { deleteRows, insertRows, type RecordTarget, updateRows } from './statements.ts';
 import { applyRules } from './triggers.ts';
 
-/** A written record, and what of it the caller sees. */
+/** A written record, and the access scope of the caller. */
 export interface Written {
   row: RecordRow;
   scope: AccessScope;
@@ -28,13 +29,12 @@ export interface Written {
 /** Creates a record from a request's body. 400 with every problem, 403 outside the caller's rows, 409 on a duplicate. */
 export async function createRecord(context: WriteContext, entityName: string, body: JsonObject): Promise<Written> {
   requireRight(context.caller, 'create', entityName);
-  return attempt(context, entityName, 'create', async (writing, catalog, scope) => {
-    const { caller, queries, publication } = writing;
+  return attempt(context, entityName, 'create', async (writing, scope) => {
     const { entity } = scope;
-    const row = await prepareCreate(writing, catalog, scope, body);
-    const targets = targetsOf(catalog, caller, entity, [row]);
-    if ((await insertRows(publication, entity, [row], row.created_at, targets)) === 1) return { row, scope };
-    await requireTargets(queries, catalog, caller, entity, row);
+    const row = await prepareCreate(writing, scope, body);
+    const targets = targetsOf(writing, entity, [row]);
+    if ((await insertRows(writing.publication, entity, [row], row.created_at, targets)) === 1) return { row, scope };
+    await requireTargets(writing, entity, row);
     return null;
   });
 }
@@ -48,18 +48,17 @@ export async function updateRecord(
   versions: readonly number[] | null = null,
 ): Promise<Written> {
   requireRight(context.caller, 'update', entityName);
-  return attempt(context, entityName, 'update', async (writing, catalog, scope) => {
-    const { caller, queries, publication } = writing;
+  return attempt(context, entityName, 'update', async (writing, scope) => {
+    const { publication } = writing;
     const { entity } = scope;
     const patched = await blindUpdate(publication, scope, { id, versions }, body);
     if (patched !== undefined) return { row: patched, scope };
     const before = await readToWrite(writing, scope, { id, versions });
-    const { row, changed } = await prepareUpdate(writing, catalog, scope, before, body);
-    const targets = targetsOf(catalog, caller, entity, [changed]);
-    const keepsVector = isSearchVectorUnchanged(entity, before.data, row.data);
-    const replaced = { ...row, version: before.version, isSearchVectorUnchanged: keepsVector };
-    if ((await updateRows(publication, entity, [replaced], row.updated_at, targets)).size === 1) return { row, scope };
-    await requireTargets(queries, catalog, caller, entity, changed);
+    const { row, changed } = await prepareUpdate(writing, scope, before, body);
+    const after = { ...row, isSearchVectorUnchanged: isSearchVectorUnchanged(entity, before.data, row.data) };
+    const targets = targetsOf(writing, entity, [changed]);
+    if ((await updateRows(publication, entity, [after], row.updated_at, targets)) === 1) return { row, scope };
+    await requireTargets(writing, entity, changed);
     return null;
   });
 }
@@ -72,30 +71,31 @@ export async function deleteRecord(
   versions: readonly number[] | null = null,
 ): Promise<void> {
   requireRight(context.caller, 'delete', entityName);
-  await attempt(context, entityName, 'delete', async (writing, catalog, scope) => {
+  await attempt(context, entityName, 'delete', async (writing, scope) => {
     const { entity } = scope;
     if (await blindDelete(writing.publication, scope, { id, versions })) return true;
     const found = await readToWrite(writing, scope, { id, versions });
     if (writing.tx !== null && entity.references.length > 0) {
-      await deleteWithReferences({ ...writing, tx: writing.tx }, catalog, entity, [found]);
+      await deleteWithReferences({ ...writing, tx: writing.tx }, entity, [found]);
       return true;
     }
-    const row = await applyRules(writing, catalog, entity, { operation: 'delete', before: found, after: found });
-    return (await deleteRows(writing.publication, entity, [row])).size === 1 ? true : null;
+    const row = await applyRules(writing, entity, { operation: 'delete', before: found, after: found });
+    return (await deleteRows(writing.publication, entity, [row])) === 1 || null;
   });
 }
 
 const EVENTS = { create: 'record.created', update: 'record.updated', delete: 'record.deleted' } as const;
 
 /**
- * Runs a write until it matches: first without locks, since writers of one record seldom meet; then with the row locked,
- * so that any number of them progress. A write that fails with the row locked was made for an old definition.
+ * Runs a write until its statement matches, which `write` reports by a result other than null. The first attempt takes
+ * no lock, since concurrent writes of one record are rare; the next ones lock the row, so that each of many writers
+ * progresses. A statement that does not match a locked row was made for an old definition.
  */
 async function attempt<T>(
   context: WriteContext,
   entityName: string,
   operation: 'create' | 'update' | 'delete',
-  write: (writing: Writing, catalog: Catalog, scope: AccessScope) => Promise<T | null>,
+  write: (writing: Writing, scope: AccessScope) => Promise<T | null>,
 ): Promise<T> {
   const { app, caller, tx } = context;
   for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
@@ -105,7 +105,8 @@ async function attempt<T>(
     const cascades = operation === 'delete' && entity.references.length > 0;
     const isLocked = tx !== null || cascades || (tries > 0 && operation !== 'create');
     const change = { entity, type: EVENTS[operation], isSingle: true };
-    const writeOnce = (writing: Writing) => write(writing, catalog, accessScopeOf(catalog, caller, entity));
+    const writeOnce = (open: Omit<Writing, 'catalog'>) =>
+      write({ ...open, catalog }, accessScopeOf(catalog, caller, entity));
     try {
       const written = await (isLocked ? inTransaction(context, writeOnce) : inStatement(context, change, writeOnce));
       if (written !== null) return written;
@@ -117,7 +118,7 @@ async function attempt<T>(
   throw conflict('concurrent modification; try again');
 }
 
-/** The row as the caller may write it, locked in a transaction. */
+/** Reads the record, and locks it in a transaction. 404, 412. */
 async function readToWrite(
   { queries, tx }: Writing,
   scope: AccessScope,
