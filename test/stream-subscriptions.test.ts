@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type App, closeApp, createApp } from '../src/app.ts';
 import { readConfig } from '../src/config.ts';
-import { type CommittedEvent, type EventRecord, toEvent } from '../src/events/event.ts';
+import { type CommittedEvent, EVENT_COLUMNS, type EventRow, toEvent } from '../src/events/event.ts';
 import { Relay, streamOf } from '../src/events/relay.ts';
 import { ALL_ENTITIES, StreamSubscriptions } from '../src/events/stream-subscriptions.ts';
 import { MemoryBroker } from '../src/runtime/broker/memory.ts';
@@ -143,10 +143,10 @@ async function leadingRelay() {
     if (!relay.canRelayNow) await delay(10);
   }
   const commit = async (): Promise<CommittedEvent> => {
-    const [row] = await app.db.rows<EventRecord>(sql`
+    const [row] = await app.db.rows<EventRow>(sql`
       insert into platform.events (id, tenant_id, type, payload, triggered_by)
       values (${newId()}::uuid, ${tenantId}::uuid, 'rule.executed', '{}', 'rule')
-      returning *, xid::text as xid`);
+      returning ${EVENT_COLUMNS}`);
     if (row === undefined) throw new Error('no event was inserted');
     return toEvent(row);
   };

@@ -1,16 +1,16 @@
-// A committed change on its way from the outbox to the streams and webhooks. Records are in stored form,
-// keyed by slot: each output decides what its reader may see. Times are ISO 8601 UTC text.
+// The events of the outbox, as the relay and the streams pass them on. Record values are keyed by slot, as stored: each
+// output decides what its reader may see. Times are ISO 8601 UTC text.
 // Contract: decisions#events.
 import { type Sql, sql } from '../runtime/sql.ts';
 
-/** How a change came in. */
+/** By which interface or mechanism a change was made. */
 export type TriggeredBy = 'mcp' | 'api' | 'flow' | 'webhook' | 'ui' | 'rule' | 'system';
 
 /** Event types of record changes, the only ones that webhooks can subscribe to. */
 export const RECORD_EVENTS = ['record.created', 'record.updated', 'record.deleted'] as const;
 export type RecordEventType = (typeof RECORD_EVENTS)[number];
 
-/** All event types; every one is sent on event streams. */
+/** All event types. Event streams send each of them. */
 export const EVENT_TYPES = [
   ...RECORD_EVENTS,
   'rule.executed',
@@ -31,10 +31,10 @@ export interface RecordRow {
   updated_by: string | null;
 }
 
-/** The columns of a RecordRow, of the table named `r`. */
+/** The columns of a RecordRow, in a table with the alias `r`. */
 export const RECORD_COLUMNS: Sql = sql`r.id, r.version, r.data, r.created_at, r.updated_at, r.created_by, r.updated_by`;
 
-/** A change of a record, or another event of a tenant, which has a `payload`. */
+/** A committed event: the change of a record, with a `row`, or another event of the tenant, with a `payload`. */
 export interface CommittedEvent {
   /** UUIDv7; shown as `evt_<id>`. */
   id: string;
@@ -45,7 +45,7 @@ export interface CommittedEvent {
   entityId: string | null;
   entity: string | null;
   recordId: string | null;
-  /** The after image, of a deletion the before image; null for other events. */
+  /** The after image; of a deletion, the before image. */
   row: RecordRow | null;
   payload: Record<string, unknown> | null;
   actor: string | null;
@@ -55,53 +55,22 @@ export interface CommittedEvent {
   xid: string;
 }
 
-/** A row of platform.events with the columns of EVENT_COLUMNS. */
-export interface EventRecord {
-  id: string;
-  seq: number;
-  at: string;
-  tenant_id: string;
-  type: EventType;
-  entity_id: string | null;
-  entity: string | null;
-  record_id: string | null;
-  version: number | null;
-  data: Record<string, unknown> | null;
-  created_at: string | null;
-  updated_at: string | null;
-  created_by: string | null;
-  updated_by: string | null;
-  payload: Record<string, unknown> | null;
-  actor: string | null;
-  triggered_by: TriggeredBy;
-  depth: number;
-  xid: string;
+/** An event as a row of platform.events, with the record's columns beside its own. */
+export type EventRow = Omit<CommittedEvent, 'row'> & (Omit<RecordRow, 'id'> | { version: null });
+
+/** The columns of an EventRow. */
+export const EVENT_COLUMNS: Sql = sql`id, seq, at, tenant_id as "tenantId", type, entity_id as "entityId", entity,
+  record_id as "recordId", version, data, created_at, updated_at, created_by, updated_by, payload, actor,
+  triggered_by as "triggeredBy", depth, xid::text as xid`;
+
+export function toEvent(stored: EventRow): CommittedEvent {
+  const { id, seq, at, tenantId, type, entityId, entity, recordId, payload, actor, triggeredBy, depth, xid } = stored;
+  const row = rowOf(stored);
+  return { id, seq, at, tenantId, type, entityId, entity, recordId, row, payload, actor, triggeredBy, depth, xid };
 }
 
-export const EVENT_COLUMNS: Sql = sql`id, seq, at, tenant_id, type, entity_id, entity, record_id, version, data, created_at,
-  updated_at, created_by, updated_by, payload, actor, triggered_by, depth, xid::text as xid`;
-
-export function toEvent(row: EventRecord): CommittedEvent {
-  return {
-    id: row.id,
-    seq: row.seq,
-    at: row.at,
-    tenantId: row.tenant_id,
-    type: row.type,
-    entityId: row.entity_id,
-    entity: row.entity,
-    recordId: row.record_id,
-    row: rowOf(row),
-    payload: row.payload,
-    actor: row.actor,
-    triggeredBy: row.triggered_by,
-    depth: row.depth,
-    xid: row.xid,
-  };
-}
-
-function rowOf(row: EventRecord): RecordRow | null {
-  const { record_id: id, version, data, created_at, updated_at, created_by, updated_by } = row;
-  if (id === null || version === null || data === null || created_at === null || updated_at === null) return null;
+function rowOf(stored: EventRow): RecordRow | null {
+  if (stored.version === null || stored.recordId === null) return null;
+  const { recordId: id, version, data, created_at, updated_at, created_by, updated_by } = stored;
   return { id, version, data, created_at, updated_at, created_by, updated_by };
 }

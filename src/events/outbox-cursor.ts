@@ -1,12 +1,12 @@
-// The relay's cursor in the outbox. Sequence numbers are handed out before commit, so an event may appear after events
-// with higher numbers: a gap is remembered, and read again until every transaction that could fill it has ended.
+// The relay's cursor in the outbox. Sequence numbers are assigned before commit, so an event may appear after events with
+// higher numbers: the missing numbers are remembered and read again until every transaction that could have them has ended.
 // Contract: decisions#events.
 import { ASYNC_COMMIT, type Queries, sql, type Tx } from '../runtime/sql.ts';
-import { EVENT_COLUMNS, type EventRecord } from './event.ts';
+import { EVENT_COLUMNS, type EventRow } from './event.ts';
 import { hasSubscriber } from './stream-subscriptions.ts';
 
 const BATCH = 500;
-/** Numbers below the newest that may be uncommitted when relaying begins. */
+/** How far below the newest number uncommitted ones are expected when relaying begins. */
 const LOOK_BACK = 10_000;
 
 /** Numbers up to `readTo` are relayed, except the `missing` ones. */
@@ -28,11 +28,11 @@ interface OutboxRead {
   state: LeaderState;
   /** Events read, and those of them that have a subscriber. */
   count: number;
-  rows: EventRecord[];
-  /** The cursor after it. */
+  rows: EventRow[];
+  /** The cursor after the read. */
   readTo: number;
   missing: number[];
-  /** The oldest running transaction, and this one, which began after the read's snapshot. */
+  /** The oldest running transaction in the read's snapshot, and the read's own, which has a higher number. */
   oldest: bigint;
   own: bigint;
 }
@@ -51,12 +51,12 @@ export async function lockLeaderState(tx: Tx): Promise<LeaderState> {
   return state;
 }
 
-/** Continues where the last leader stopped. */
+/** The cursor of a leader that continues where the last one stopped. */
 export function cursorAt(watermark: number): Cursor {
   return { readTo: watermark, missing: new Set(), horizon: null };
 }
 
-/** Starts at the end of the outbox: what is uncommitted counts as missing. */
+/** A cursor at the end of the outbox; what is uncommitted counts as missing. */
 export async function cursorAtEnd(tx: Tx): Promise<Cursor> {
   const end = await tx.first<{ last: number }>(sql`
     select coalesce(max(seq), 0)::bigint as last from platform.events`);
@@ -75,19 +75,19 @@ export function watermarkOf({ readTo, missing }: Cursor): number {
 }
 
 /**
- * Locks the leader's row and reads what follows the cursor in one statement: the next events, and missing ones that have
- * appeared. The first row has the leader and the new cursor, the others are the events with a subscriber. After a wait
- * for the lock the snapshot is older than the lock: the next read sees the rest. The commit is asynchronous: a cursor
- * that a server crash sets back relays some events twice.
+ * Locks the leader's row and reads the events after the cursor, with missing ones that have appeared, in one statement.
+ * The first row is the leader and the new cursor, the others are the events with a subscriber. After a wait for the lock
+ * the snapshot is older than the lock: the next read sees the rest. The commit is asynchronous: after a server crash the
+ * stored cursor may be older, and some events are relayed twice.
  */
 export async function readOutbox(tx: Tx, { readTo, missing }: Cursor): Promise<OutboxRead> {
   type First = LeaderState & Pick<OutboxRead, 'count' | 'missing'> & { read_to: number; oldest: string; own: string };
-  const [first, ...rows] = await tx.rows<First & EventRecord>(sql`
+  const [first, ...rows] = await tx.rows<First & EventRow>(sql`
     with state as materialized (${LEADER_STATE} for update),
     seen as materialized (
-      (select ${EVENT_COLUMNS} from platform.events where seq = any(${[...missing]}::bigint[]))
+      (select * from platform.events where seq = any(${[...missing]}::bigint[]))
       union all
-      (select ${EVENT_COLUMNS} from platform.events where seq > ${readTo}::bigint order by seq limit ${BATCH})
+      (select * from platform.events where seq > ${readTo}::bigint order by seq limit ${BATCH})
     ),
     reach as (
       select count(*)::int as count, greatest(max(seq), ${readTo}::bigint) as read_to from seen
@@ -101,7 +101,7 @@ export async function readOutbox(tx: Tx, { readTo, missing }: Cursor): Promise<O
       select *, array(select seq from expected except select seq from seen) as missing from reach
     )
     select l.*, n.*, pg_snapshot_xmin(pg_current_snapshot())::text as oldest, pg_current_xact_id()::text as own,
-      s.setting, e.*
+      s.setting, ${EVENT_COLUMNS}
     from (state as l cross join next as n cross join (select ${ASYNC_COMMIT} as setting) as s)
     full join (select * from seen where ${hasSubscriber(sql`seen`)}) as e on false
     order by e.seq nulls first`);
@@ -127,8 +127,8 @@ export function advance(cursor: Cursor, read: OutboxRead): void {
 
 /**
  * Drops missing numbers whose transactions were rolled back. The horizon is the transaction of the read that first missed
- * them: once all older transactions have ended, a read that still misses them will never find them. The snapshot's own
- * xmax would be too low: a transaction with an assigned number may begin after it.
+ * them: once all older transactions have ended, a read that still misses them never finds them. The snapshot's xmax would
+ * be too low: a transaction with an assigned number may begin after it.
  */
 function dropRolledBack(cursor: Cursor, { oldest, own }: OutboxRead): void {
   const { horizon, missing } = cursor;

@@ -1,33 +1,30 @@
-// The outbox: the statement or transaction that makes a change also inserts its events and webhook deliveries, so they
-// commit together or not at all. Publications (publication.ts) use it; other events are appended directly.
+// The outbox: the statement or transaction that makes a change also inserts its events and webhook deliveries, so that
+// they commit together or not at all. Publications (publication.ts) append the events of records.
 // Contract: decisions#events, decisions#guarantees.
 import { newId } from '../runtime/ids.ts';
 import { EMPTY, literal, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { EventType, RecordEventType, TriggeredBy } from './event.ts';
 
-/** Why and by whom a change is made; recorded with its event. */
+/** By whom and as a result of what a change is made; stored with its event. */
 export interface Cause {
   tenantId: string;
   /** The caller's id; null for the super-admin and the service itself. */
   actor: string | null;
   triggeredBy: TriggeredBy;
-  /** 0 for a caller's own change, one more for each rule in between. */
+  /** The number of rules between a caller's own change and this one. */
   depth: number;
-  /** The event that began the chain; null for the first. */
+  /** The event that began the chain; null for that event itself. */
   rootEventId: string | null;
 }
 
-/** Subscriptions whose deliveries are inserted already claimed by the process that makes the change. */
+/** Subscriptions whose deliveries are inserted as claimed by the process that makes the change. */
 export interface Reservation {
   claimId: string;
   leaseMs: number;
   subscriptionIds: readonly string[];
 }
 
-/**
- * Inserts one event for every row of `changed`, which has the columns event_id, id, version, data, created_at, updated_at,
- * created_by, updated_by.
- */
+/** Inserts one event for every row of `changed`, which has the column event_id and those of a RecordRow. */
 export function appendEvents(
   changed: Sql,
   type: RecordEventType,
@@ -43,10 +40,7 @@ export function appendEvents(
     from ${changed} as c`;
 }
 
-/**
- * Inserts one delivery for every event of the CTE `evented` and every subscription. `subscriptionIds` are those of the
- * entity's definition, whose version the change checks.
- */
+/** Inserts one delivery for every event of the CTE `evented` and every subscription. The change checks that these are current. */
 export function appendDeliveries(subscriptionIds: readonly string[], reservation?: Reservation): Sql {
   const columns = sql`subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type`;
   const [claimColumns, claim] =
@@ -64,7 +58,7 @@ function claimOf({ claimId, leaseMs, subscriptionIds }: Reservation): Sql {
     now() + case when ${isReserved} then ${leaseMs}::int else 0 end * interval '1 ms'`;
 }
 
-/** Inserts an event that is not of a record. Resolves to its id. */
+/** Inserts an event that is not the change of a record. Resolves to its id. */
 export async function appendEvent(
   tx: Tx,
   type: Exclude<EventType, RecordEventType>,

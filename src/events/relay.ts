@@ -1,13 +1,13 @@
-// From the outbox to the live streams: appends committed events that have a subscriber to their tenant's stream, in
-// the order of their numbers (outbox-cursor.ts). One process relays at a time, the leader of platform.relay; one that
-// has lost all its connections is replaced at once. The leader relays an event that it has committed itself without
-// reading the outbox. After a change of leader a few events come twice; the hub drops those by their id.
+// Relays events from the outbox to the live streams: appends committed events that have a subscriber to their tenant's
+// stream, in the order of their numbers (outbox-cursor.ts). One process relays at a time, the leader in platform.relay;
+// a leader without database connections is replaced at once. The leader relays an event of its own process without
+// reading the outbox. After a change of leader a few events are relayed twice; the hub drops the second by its id.
 // Contract: decisions#events, decisions#guarantees.
 import type { App } from '../app.ts';
 import { STREAM_TTL_MS } from '../runtime/broker/broker.ts';
 import { SerialQueue } from '../runtime/concurrency.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
-import { type CommittedEvent, type EventRecord, toEvent } from './event.ts';
+import { type CommittedEvent, type EventRow, toEvent } from './event.ts';
 import {
   advance,
   type Cursor,
@@ -21,18 +21,18 @@ import {
 } from './outbox-cursor.ts';
 import { HAS_ANY_SUBSCRIBER } from './stream-subscriptions.ts';
 
-/** Events in one entry of a stream, and entries kept; a reader further behind is disconnected. */
+/** Events in one entry of a stream, and entries kept; a reader that is further behind is disconnected. */
 const ENTRY_EVENTS = 20;
 const STREAM_MAX = 1_000;
 /** How long the last entry of a stream is cached: the broker keeps idle streams for longer. */
 const LAST_ENTRY_MS = STREAM_TTL_MS / 2;
-/** The leader's heartbeat. After LEASE it may be replaced; after STALE its watermark is too old to continue from. */
+/** The interval of the leader's heartbeats. After LEASE it may be replaced; after STALE its watermark is too old to continue from. */
 const HEARTBEAT_S = 1;
 const LEASE_S = 3;
 const STALE_S = 30;
-/** How long after a read the leader is sure to hold its lease. Milliseconds. */
+/** How long after a read the leader certainly holds its lease. Milliseconds. */
 const SURE_AFTER_READ_MS = (LEASE_S * 1_000) / 2;
-/** How often the leader's connections are checked by others. Milliseconds. */
+/** How often the other processes check the leader's connections. Milliseconds. */
 const CHECK_LEADER_MS = 250;
 
 export function streamOf(tenantId: string): string {
@@ -49,14 +49,14 @@ export class Relay {
   readonly #processId: string;
   /** Null unless this process leads. */
   #cursor: Cursor | null = null;
-  /** A read applies to the cursor that it was made for. */
+  /** One round at a time, so that a read is applied to the cursor that it was made for. */
   readonly #queue = new SerialQueue();
   /** A leader found without connections, and when one was last checked. */
   #deadLeader: string | null = null;
   #checkedAt = Number.NEGATIVE_INFINITY;
-  /** When this process last saw that it leads. */
+  /** When this process last confirmed that it leads. */
   #ledAt = Number.NEGATIVE_INFINITY;
-  /** The last entry of each tenant's stream: each entry names the one before it. */
+  /** The last entry of each tenant's stream, which the next entry names. */
   readonly #lastEntry = new Map<string, { id: string; at: number }>();
 
   /** `onLost` is called when events may not have been relayed, because the last leader stopped too long ago. */
@@ -113,7 +113,7 @@ export class Relay {
     return this.lead();
   }
 
-  /** The same, under the lock of the leader's row: some process relays all that commits after it resolves. */
+  /** The same, always under the lock of the leader's row: once it resolves, some process relays all later commits. */
   lead(): Promise<Round | null> {
     return this.#queue.run(() => this.#lead());
   }
@@ -152,7 +152,7 @@ export class Relay {
     return { seen: read.count, relayed: read.rows.length };
   }
 
-  /** Stops leading unless any process has a subscriber, by the database. Resolves to whether this process does not lead. */
+  /** Stops leading if no process has a subscription in the database. Resolves to whether this process has stopped. */
   async resign(): Promise<boolean> {
     if (this.#cursor === null) return true;
     const leave = async (tx: Tx): Promise<void> => {
@@ -209,7 +209,7 @@ export class Relay {
   }
 
   /** Appends events to their tenants' streams, in order within each. */
-  async #publish(rows: readonly EventRecord[]): Promise<void> {
+  async #publish(rows: readonly EventRow[]): Promise<void> {
     const byStream = Map.groupBy(rows.map(toEvent), ({ tenantId }) => streamOf(tenantId));
     await Promise.all([...byStream].map(([stream, events]) => this.#append(stream, events)));
   }

@@ -1,6 +1,6 @@
 // Retention: events and deliveries are kept 30 days, responses under an Idempotency-Key 24 hours, admin sessions until
-// they expire. Events are partitioned by UTC day, some days ahead. Without a partition a day's events go to the default
-// one, stay there and are deleted by age. An advisory lock serialises the processes' changes of partitions.
+// they expire. Events are partitioned by UTC day, and partitions are added some days ahead. Events of a day without one
+// go to the default partition, from which they are deleted by age. An advisory lock lets one process change partitions.
 // Contract: decisions#retention.
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
@@ -12,10 +12,9 @@ const DAY_MS = 86_400_000;
 const POLL_MS = 10 * 60_000;
 /** Rows deleted by one statement. */
 const BATCH_ROWS = 1_000;
-/** The wait for a lock on the table; past it the change is tried again in the next round. */
+/** The wait for a lock on the table; the next round repeats a change that exceeds it. */
 const LOCK_TIMEOUT_MS = 1_000;
 
-/** Starts the worker. */
 export function startRetention(app: App): Worker {
   const once = (signal: AbortSignal): Promise<number> => cleanUpOnce(app, signal);
   return startWorker({ name: 'retention', once, pollMs: POLL_MS, log: app.log });
@@ -81,7 +80,6 @@ async function dropOldPartitions(app: App, now: Date): Promise<number> {
   return old.length;
 }
 
-/** Changes partitions, one process at a time. */
 function withPartitionLock<T>(app: App, change: (tx: Transaction) => Promise<T>): Promise<T> {
   return app.db.slow.begin(async (tx) => {
     await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform.events partitions'))`);
@@ -90,7 +88,7 @@ function withPartitionLock<T>(app: App, change: (tx: Transaction) => Promise<T>)
   });
 }
 
-/** The names of the partitions, by day. */
+/** The names of the partitions, in the order of their days. */
 async function dayPartitions(app: App): Promise<string[]> {
   const rows = await app.db.rows<{ name: string }>(sql`
     select c.relname::text as name
@@ -109,7 +107,7 @@ function nameOf(day: Date): string {
   return `events_${day.toISOString().slice(0, 10).replaceAll('-', '')}`;
 }
 
-/** Deletes at most a batch of each table; the worker runs rounds until nothing is left. */
+/** The deletions of a round. The worker runs rounds until nothing is left. */
 function expired(now: Date): Sql[] {
   const before = (ms: number): string => new Date(now.getTime() - ms).toISOString();
   const oldest = new Date(startOfDay(now) - LIMITS.events.keptDays * DAY_MS).toISOString();
@@ -127,7 +125,7 @@ function lowestIdAt(at: string): string {
   return `${ms.slice(0, 8)}-${ms.slice(8)}-7000-8000-000000000000`;
 }
 
-/** Skips rows that another process is deleting. */
+/** Deletes at most a batch, without rows that another process is deleting. */
 function deletion(table: Sql, condition: Sql): Sql {
   return sql`
     delete from ${table}

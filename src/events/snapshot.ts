@@ -1,27 +1,27 @@
-// A stream skips what was committed before it started. A snapshot of the database decides that exactly, for events
-// that are still in the relay too.
+// Snapshots of the database. A stream skips the events that were committed before it started, also those that are not
+// relayed yet; the snapshot that it took at its start decides which these are.
 // Failures: the database's own. Contract: decisions#events.
 import { type Queries, sql } from '../runtime/sql.ts';
 
-/** The transactions that have ended: all below `xmin`, none from `xmax` on, and between them all except `running`. */
+/** The transactions that had ended: all below `xmin`, none from `xmax` on, and between them all except `running`. */
 export interface Snapshot {
   xmin: bigint;
   xmax: bigint;
   running: ReadonlySet<bigint>;
 }
 
-/** Requests made while a snapshot is being taken need a later one, and share it. */
+/** The snapshot in progress, and the next one, which all calls in the meantime share. */
 const queues = new WeakMap<Queries, { last: Promise<unknown>; next: Promise<Snapshot> | undefined }>();
 const NONE: ReadonlySet<bigint> = new Set();
 
-/** A snapshot taken after this call; calls made while one is being taken share the next. */
+/** A snapshot taken after this call. */
 export function takeSnapshot(queries: Queries): Promise<Snapshot> {
   const queue = queues.get(queries) ?? { last: Promise.resolve(), next: undefined };
   queues.set(queries, queue);
   queue.next ??= queue.last.then(() => {
     queue.next = undefined;
     const taken = readSnapshot(queries);
-    // The callers of `taken` get the failure.
+    // The callers get the failure; the queue only waits.
     queue.last = taken.catch(() => undefined);
     return taken;
   });

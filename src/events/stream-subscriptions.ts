@@ -1,7 +1,7 @@
-// The entities that open streams of all processes subscribe to. Other events are not relayed, so a write without a
+// The entities that the open streams of all processes subscribe to. Other events are not relayed, so a write without a
 // subscriber costs nothing. The subscriptions are in Postgres, and the relay's statement joins them with the events: a
-// subscription stored before a stream takes its snapshot covers all that the stream has to show. A process whose lease
-// expires loses its subscriptions, and closes its streams when it notices.
+// subscription that is stored before its stream takes a snapshot misses no event after it. A process whose lease expires
+// loses its subscriptions, and closes its streams when it notices.
 // Failures: subscribing rejects with 503 while database or broker are away. Contract: decisions#events.
 import type { App } from '../app.ts';
 import { SerialQueue } from '../runtime/concurrency.ts';
@@ -15,7 +15,7 @@ const CHANNEL = 'listening';
 const LEASE_MS = 60_000;
 const RENEW_MS = 10_000;
 
-/** The condition that an event of the alias has a subscriber; an event of no entity is for every stream of the tenant. */
+/** The condition that a row of events, by its alias, has a subscriber. An event of no entity goes to every stream of the tenant. */
 export function hasSubscriber(event: Sql): Sql {
   return sql`exists (
     select from platform.stream_subscriptions as l
@@ -26,27 +26,25 @@ export function hasSubscriber(event: Sql): Sql {
 /** The condition that any process has a subscription. */
 export const HAS_ANY_SUBSCRIBER = sql`exists (select from platform.stream_subscriptions)`;
 
-export interface StreamSubscriptionsOptions {
+interface StreamSubscriptionsOptions {
   app: App;
   processId: string;
   /** Called and awaited before the first subscription of the process resolves. */
   onFirst(): Promise<void>;
-  /** The lease has expired: events may have been left out. */
+  /** Called when the lease has expired: events may not have been relayed. */
   onLeaseLost(): void;
 }
 
 /** This process's subscriptions, and the tenants in which other processes have some. */
 export class StreamSubscriptions {
-  readonly #app: App;
-  readonly #options: StreamSubscriptionsOptions;
   /** Subscriptions by tenant and entity. */
   readonly #counts = new Map<string, Map<string, number>>();
-  /** Keys of the rows in the database. */
+  /** Keys (`keyOf`) of the rows in the database. */
   readonly #stored = new Set<string>();
   /** Tenants with subscriptions elsewhere: as last read, and as announced since. */
   #otherTenants: ReadonlySet<string> = new Set();
   readonly #announcedTenants = new Set<string>();
-  /** The pending read that an announcement has caused. */
+  /** The read that an announcement has queued. */
   #reading: Promise<void> | undefined;
   #isEnrolled = false;
   /** Whether the database may have rows without a subscription. */
@@ -56,9 +54,7 @@ export class StreamSubscriptions {
   readonly #queue = new SerialQueue();
   readonly #timer: ReturnType<typeof setInterval>;
 
-  private constructor(options: StreamSubscriptionsOptions) {
-    this.#app = options.app;
-    this.#options = options;
+  private constructor(private readonly options: StreamSubscriptionsOptions) {
     this.#timer = setInterval(() => void this.renew(), RENEW_MS);
   }
 
@@ -88,12 +84,12 @@ export class StreamSubscriptions {
     return this.#isEnrolled;
   }
 
-  /** False when other processes may have ended the lease, so that the relay may leave events out. */
+  /** False when other processes may have ended the lease, so that events may not be relayed. */
   get isLeaseValid(): boolean {
     return !this.#isEnrolled || performance.now() - this.#renewedAt < LEASE_MS;
   }
 
-  /** Subscribes once more to these entities. Everything that commits after it resolves is relayed. */
+  /** Subscribes once more to these entities. Every event that commits after it resolves is relayed. */
   async add(tenantId: string, entities: Iterable<string>): Promise<void> {
     const names = [...entities];
     for (const name of names) this.#count(tenantId, name, 1);
@@ -110,7 +106,7 @@ export class StreamSubscriptions {
     for (const name of entities) this.#count(tenantId, name, -1);
   }
 
-  /** Renews the lease, deletes expired processes, and reads the subscriptions of the others. */
+  /** Renews the lease, deletes expired processes, and reads the tenants of the others. */
   async renew(): Promise<void> {
     await this.#attempt(async () => {
       await this.#renew();
@@ -135,7 +131,7 @@ export class StreamSubscriptions {
     try {
       await this.#queue.run(work);
     } catch (cause) {
-      this.#app.log.warn('stream subscriptions could not be read or renewed', { cause });
+      this.options.app.log.warn('stream subscriptions could not be read or renewed', { cause });
     }
   }
 
@@ -149,12 +145,12 @@ export class StreamSubscriptions {
   }
 
   async #store(tenantId: string, names: readonly string[]): Promise<void> {
-    const { processId } = this.#options;
+    const { processId } = this.options;
     const missing = names.filter((name) => !this.#stored.has(keyOf(tenantId, name)));
     if (missing.length === 0) return;
     const isFirst = !this.#isEnrolled;
     if (isFirst) await this.#enrol();
-    const rows = await this.#app.db.rows(sql`
+    const rows = await this.options.app.db.rows(sql`
       insert into platform.stream_subscriptions (tenant_id, entity, process_id)
       select ${tenantId}::uuid, e.name, p.process_id
       from platform.stream_processes as p cross join unnest(${missing}::text[]) as e (name)
@@ -162,17 +158,17 @@ export class StreamSubscriptions {
       on conflict on constraint stream_subscriptions_pkey do update set entity = excluded.entity
       returning entity`);
     if (rows.length === 0) return this.#onLeaseLost();
-    if (isFirst) await this.#options.onFirst();
+    if (isFirst) await this.options.onFirst();
     this.#isEnrolled = true;
     for (const name of missing) this.#stored.add(keyOf(tenantId, name));
-    await this.#app.broker.publish(CHANNEL, `${processId} ${tenantId}`);
+    await this.options.app.broker.publish(CHANNEL, `${processId} ${tenantId}`);
   }
 
-  /** Stores the process without subscriptions, also after a failed attempt. */
+  /** Stores the process, and deletes the subscriptions of an earlier attempt that failed. */
   async #enrol(): Promise<void> {
-    const { processId } = this.#options;
+    const { processId } = this.options;
     this.#renewedAt = performance.now();
-    await this.#app.db.rows(sql`
+    await this.options.app.db.rows(sql`
       with earlier as (delete from platform.stream_subscriptions where process_id = ${processId}::uuid)
       insert into platform.stream_processes (process_id) values (${processId}::uuid)
       on conflict on constraint stream_processes_pkey do update set heartbeat_at = clock_timestamp()`);
@@ -183,9 +179,9 @@ export class StreamSubscriptions {
     if (this.#counts.size === 0) return this.#withdraw();
     await this.#deleteLeftovers();
     const startedAt = performance.now();
-    const rows = await this.#app.db.rows(sql`
+    const rows = await this.options.app.db.rows(sql`
       update platform.stream_processes set heartbeat_at = clock_timestamp()
-      where process_id = ${this.#options.processId}::uuid
+      where process_id = ${this.options.processId}::uuid
       returning process_id`);
     if (rows.length === 0) return this.#onLeaseLost();
     this.#renewedAt = startedAt;
@@ -196,9 +192,9 @@ export class StreamSubscriptions {
     this.#hasLeftovers = false;
     for (const key of this.#stored) if (!this.#isSubscribed(key)) this.#stored.delete(key);
     try {
-      await this.#app.db.rows(sql`
+      await this.options.app.db.rows(sql`
         delete from platform.stream_subscriptions
-        where process_id = ${this.#options.processId}::uuid
+        where process_id = ${this.options.processId}::uuid
           and tenant_id || ' ' || entity <> all(${[...this.#stored]}::text[])`);
     } catch (cause) {
       this.#hasLeftovers = true;
@@ -214,14 +210,14 @@ export class StreamSubscriptions {
   async #withdraw(): Promise<void> {
     if (!this.#isEnrolled) return;
     this.#forgetStored();
-    await this.#app.db.rows(sql`
-      delete from platform.stream_processes where process_id = ${this.#options.processId}::uuid`);
+    await this.options.app.db.rows(sql`
+      delete from platform.stream_processes where process_id = ${this.options.processId}::uuid`);
   }
 
   #onLeaseLost(): void {
     this.#forgetStored();
-    this.#app.log.warn("this process's lease of stream subscriptions has expired; its streams are closed");
-    this.#options.onLeaseLost();
+    this.options.app.log.warn("this process's lease of stream subscriptions has expired; its streams are closed");
+    this.options.onLeaseLost();
   }
 
   #forgetStored(): void {
@@ -231,14 +227,14 @@ export class StreamSubscriptions {
 
   async #readOthers(): Promise<void> {
     const known = [...this.#announcedTenants];
-    const rows = await this.#app.db.rows<{ tenant_id: string }>(sql`
+    const rows = await this.options.app.db.rows<{ tenant_id: string }>(sql`
       with expired as (
         delete from platform.stream_processes
         where heartbeat_at < clock_timestamp() - ${LEASE_MS}::int * interval '1 ms'
         returning process_id)
       select distinct l.tenant_id
       from platform.stream_subscriptions as l
-      where l.process_id <> ${this.#options.processId}::uuid
+      where l.process_id <> ${this.options.processId}::uuid
         and not exists (select from expired where expired.process_id = l.process_id)`);
     this.#otherTenants = new Set(rows.map(({ tenant_id }) => tenant_id));
     for (const tenantId of known) this.#announcedTenants.delete(tenantId);
