@@ -1,4 +1,4 @@
-// Admin keys, which operators' tools present on platform endpoints. Creation, use and revocation are audited
+// Admin keys, the credentials of operators' tools on platform endpoints. Creation, use and revocation are audited
 // (use in access/authenticate.ts). Failures: 400 with every problem, 401, 404.
 // Contract: interface#admin-key, interface#admin-keys, decisions#admin-keys.
 import { type Static, Type } from '@sinclair/typebox';
@@ -45,12 +45,8 @@ export const AuditEntrySchema = Type.Object(
   },
   { $id: 'AdminKeyAuditEntry' },
 );
-export type AuditEntry = Static<typeof AuditEntrySchema>;
 
-/** The audited actor when the super-admin acts without a key. */
-const SUPER_ADMIN = 'super_admin';
-
-/** Issues a key. Of concurrent first keys, created with the secret alone, one is issued and the others get 401. */
+/** Issues a key. Of concurrent requests with the secret alone, one gets the first key and the others 401. */
 export async function createAdminKey(
   app: App,
   caller: Caller,
@@ -90,9 +86,9 @@ export async function revokeAdminKey(app: App, caller: Caller, id: string): Prom
 }
 
 /** The audit of a key, newest first, at most `limit` entries. 404 for an unknown key. */
-export async function auditOf(app: App, id: string, limit: number): Promise<AuditEntry[]> {
+export async function auditOf(app: App, id: string, limit: number): Promise<Static<typeof AuditEntrySchema>[]> {
   if (!isUuid(id)) throw notFound('key');
-  const entries = await app.db.rows<AuditEntry>(sql`
+  const entries = await app.db.rows<Static<typeof AuditEntrySchema>>(sql`
     select id, action, actor_id as "actorId", endpoint, ip, created_at as "createdAt"
     from platform.admin_key_audit
     where key_id = ${id}::uuid
@@ -103,7 +99,7 @@ export async function auditOf(app: App, id: string, limit: number): Promise<Audi
   return entries;
 }
 
-/** The acting admin key, or the super-admin itself. */
+/** The acting admin key, or the super-admin that acts without a key. */
 function actorOf(caller: Caller): string {
-  return caller.adminKeyId ?? SUPER_ADMIN;
+  return caller.adminKeyId ?? 'super_admin';
 }

@@ -1,5 +1,5 @@
-// Admin sessions: the super-admin acts as a tenant's admin for 12 hours, with a token that is a random UUID. Only
-// its hash is stored, so the token cannot be read from the database.
+// Admin sessions: the super-admin acts as a tenant's admin for 12 hours with a secret token, a random UUID (version 4).
+// Only its hash is stored.
 // Failures: 404. Contract: decisions#tenant-admin.
 import { randomUUID } from 'node:crypto';
 import { type Static, Type } from '@sinclair/typebox';
@@ -20,10 +20,12 @@ export const AdminSessionSchema = Type.Object(
   { token: Uuid, tenantSlug: Slug, expiresAt: Timestamp },
   { $id: 'AdminSession' },
 );
-export type AdminSession = Static<typeof AdminSessionSchema>;
 
-/** Opens a session in a tenant. The token is a secret, hence a random UUID (version 4). 404 for an unknown tenant. */
-export async function openAdminSession(app: App, body: Static<typeof NewAdminSession>): Promise<AdminSession> {
+/** Opens a session in a tenant. 404 for an unknown tenant. */
+export async function openAdminSession(
+  app: App,
+  body: Static<typeof NewAdminSession>,
+): Promise<Static<typeof AdminSessionSchema>> {
   const { tenantSlug } = check(NewAdminSession, body);
   const tenant = await tenantBySlug(app, tenantSlug);
   if (tenant === null) throw notFound('tenant');

@@ -1,5 +1,5 @@
-// The platform's routes besides those of tenants: admin sessions, and whoami.
-// A session's token acts as the admin of its tenant for 12 hours, or until it is ended.
+// The routes of admin sessions and `whoami`, with those of tenants.
+// A session's token acts as the admin of its tenant for 12 hours, or until the session is ended.
 // Contract: decisions#tenants.
 import { type Static, Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
@@ -24,12 +24,12 @@ export const WhoamiSchema = Type.Object(
     scopes: Type.Optional(Type.Unsafe<readonly string[]>(Type.Array(Type.String({ examples: ['platform:read'] })))),
     permissions: Type.Unsafe<Rights['permissions']>(
       Type.Record(Type.String(), Type.Array(Type.String()), {
-        description: 'operations by entity; `*` stands for every entity',
+        description: 'operations by entity; `*` means every entity',
         examples: [{ '*': ['read', 'create', 'update', 'delete'] }],
       }),
     ),
     entities: Type.Record(Type.String(), Type.Unknown(), {
-      description: 'the visible fields, by entity, where the role lists them; hidden names are not shown',
+      description: 'the visible fields by entity, for roles that list them; hidden fields are not named',
       examples: [{ deals: { fields: ['title', 'stage'] } }],
     }),
   },
@@ -74,7 +74,7 @@ export function adminRoutes(app: App) {
     .get('/api/auth/whoami', async ({ caller }) => ok(whoami(caller)), WHOAMI);
 }
 
-/** The caller's kind, tenant, role and effective permissions. Of its restrictions only the visible fields are shown. */
+/** The caller's kind, tenant, role and effective permissions. Of its restrictions it contains only the visible fields. */
 export function whoami(caller: Caller): Static<typeof WhoamiSchema> {
   const { kind, id, tenant, role, email, scopes, rights } = caller;
   return {
@@ -89,12 +89,12 @@ export function whoami(caller: Caller): Static<typeof WhoamiSchema> {
   };
 }
 
-/** The visible fields of readable entities, where the role lists them; excluded fields and row filters stay hidden. */
+/** The visible fields of readable entities, where the role lists them. Excluded fields and row filters are not revealed. */
 function shownFields(rights: Rights): Record<string, { fields: string[] }> {
-  const listed: [string, { fields: string[] }][] = [];
+  const shown: Record<string, { fields: string[] }> = {};
   for (const [entity, restriction] of Object.entries(rights.restrictions)) {
     if (restriction.fields === undefined || !allows(rights, 'read', entity)) continue;
-    listed.push([entity, { fields: restriction.fields.filter((key) => isFieldVisible(restriction, key)) }]);
+    shown[entity] = { fields: restriction.fields.filter((key) => isFieldVisible(restriction, key)) };
   }
-  return Object.fromEntries(listed);
+  return shown;
 }

@@ -9,7 +9,6 @@ import { pageParameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { Deleted, open, pageSchema } from '../http/schemas.ts';
-import type { Tenant } from '../tenants/tenants.ts';
 import {
   CreatedTenant,
   createTenant,
@@ -19,6 +18,7 @@ import {
   NewTenant,
   OwnTenantChange,
   OwnTenantSchema,
+  ownView,
   TenantChange,
   TenantSchema,
   updateOwnTenant,
@@ -111,8 +111,4 @@ export function tenantRoutes(app: App) {
     )
     .get(OWN, async ({ caller }) => ok(ownView(caller.tenant)), READ_OWN)
     .patch(OWN, async ({ caller, body }) => ok(ownView(await updateOwnTenant(app, caller, body))), UPDATE_OWN);
-}
-
-function ownView({ id, slug, name, status, settings, createdAt, updatedAt }: Tenant) {
-  return { id, slug, name, status, settings, createdAt, updatedAt };
 }

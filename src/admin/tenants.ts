@@ -1,5 +1,5 @@
-// The platform's operations on tenants: create, list, change, delete. A tenant is created in one transaction: row,
-// schema, first owner, first key. Every process is notified of a change.
+// The platform's operations on tenants: create, list, change, delete. One transaction creates a tenant: row, schema,
+// first owner, first key. Every process is notified of a change.
 // Failures: 400 with every problem, 404, 409. Contract: decisions#tenants.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
@@ -29,7 +29,7 @@ import {
 } from '../tenants/tenants.ts';
 import { Email, Password, PersonName } from '../users/person.ts';
 
-/** Each retry can deadlock only with writes that began before it. */
+/** Few are needed: a retry can deadlock only with writes that began before it. */
 const DROP_TRIES = 10;
 const HOST = '^(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+$';
 
@@ -60,7 +60,7 @@ const Counts = Type.Object({ entities: Count, records: Count, users: Count });
 export const OwnTenantSchema = Type.Object(Shown, { $id: 'OwnTenant' });
 /** A tenant as operators see it. */
 export const TenantSchema = Type.Object({ ...Shown, counts: Counts }, { $id: 'Tenant' });
-export type TenantView = Static<typeof TenantSchema>;
+type TenantView = Static<typeof TenantSchema>;
 export const CreatedTenant = Type.Object({
   id: Uuid,
   slug: TenantSlug,
@@ -103,7 +103,7 @@ export async function insertTenant(
   tx: Transaction,
   { id, slug, name, settings }: Pick<Tenant, 'id' | 'slug' | 'name' | 'settings'>,
 ): Promise<void> {
-  await requireNamesFree(app, tx, slug, settings.customDomain ?? null);
+  await requireNamesFree(app, tx, { slug, domain: settings.customDomain ?? null });
   await tx.rows(sql`
     insert into platform.tenants (id, slug, name, settings)
     values (${id}::uuid, ${slug}, ${name}, ${jsonb(settings)})`);
@@ -115,14 +115,20 @@ function storedSettings(settings: NewTenant['settings']): TenantSettings {
   return customDomain === undefined ? switches : { ...switches, customDomain: customDomain?.toLowerCase() ?? null };
 }
 
-async function requireNamesFree(app: App, tx: Tx, slug: string | null, domain: string | null): Promise<void> {
-  rejectOwnHost(app, domain);
+/** 409 when another tenant, or the service itself for a domain, has one of the names. Holds a lock until the commit. */
+async function requireNamesFree(
+  app: App,
+  tx: Tx,
+  { slug, domain, owner }: { slug?: string; domain: string | null; owner?: string },
+): Promise<void> {
+  const domainTaken = `the domain ${domain} is taken`;
+  if (domain !== null && isServiceHost(app, domain)) throw conflict(domainTaken);
   await tx.rows(sql`select pg_advisory_xact_lock(hashtext('tenant names'))`);
   const taken = await tx.first<{ slug: string }>(sql`
     select slug from platform.tenants
-    where slug = ${slug} or settings ->> 'customDomain' = ${domain}`);
-  if (taken === undefined) return;
-  throw conflict(taken.slug === slug ? `a tenant ${slug} already exists` : `the domain ${domain} is taken`);
+    where (slug = ${slug ?? null} or settings ->> 'customDomain' = ${domain})
+      and slug is distinct from ${owner ?? null}`);
+  if (taken !== undefined) throw conflict(taken.slug === slug ? `a tenant ${slug} already exists` : domainTaken);
 }
 
 async function insertOwner(tx: Tx, tenantId: string, owner: Owner, passwordHash: string | null): Promise<void> {
@@ -145,15 +151,13 @@ export async function listTenants(
 
 /** One tenant by its slug, with its counts. 404. */
 export async function getTenant(app: App, slug: string): Promise<TenantView> {
-  const row = await app.db.first<TenantRow>(sql`select ${TENANT_COLUMNS} from platform.tenants where slug = ${slug}`);
-  if (row === undefined) throw notFound('tenant');
-  const [view] = await withCounts(app, [toTenant(row)]);
-  return view as TenantView;
+  const rows = await app.db.rows<TenantRow>(sql`select ${TENANT_COLUMNS} from platform.tenants where slug = ${slug}`);
+  const [view] = await withCounts(app, rows.map(toTenant));
+  if (view === undefined) throw notFound('tenant');
+  return view;
 }
 
-type Counted = TenantView['counts'] & { id: string };
-
-/** Counts of many tenants in one statement. */
+/** Adds the counts of all tenants in one statement. */
 async function withCounts(app: App, tenants: readonly Tenant[]): Promise<TenantView[]> {
   if (tenants.length === 0) return [];
   const parts = tenants.map(
@@ -163,12 +167,15 @@ async function withCounts(app: App, tenants: readonly Tenant[]): Promise<TenantV
         (select coalesce(sum(n), 0)::bigint from ${identifier(schema, 'entity_counts')}) as records,
         (select count(*) from ${identifier(schema, 'users')}) as users`,
   );
-  const counted = await app.db.slow.rows<Counted>(join(parts, ' union all '));
+  const counted = await app.db.slow.rows<TenantView['counts'] & { id: string }>(join(parts, ' union all '));
   const byId = new Map(counted.map(({ id, ...counts }) => [id, counts]));
-  return tenants.map(({ id, slug, name, status, settings, createdAt, updatedAt }) => {
-    const counts = byId.get(id) ?? { entities: 0, records: 0, users: 0 };
-    return { id, slug, name, status, settings, counts, createdAt, updatedAt };
-  });
+  const none = { entities: 0, records: 0, users: 0 };
+  return tenants.map((tenant) => ({ ...ownView(tenant), counts: byId.get(tenant.id) ?? none }));
+}
+
+/** A tenant as its own admins see it. */
+export function ownView({ id, slug, name, status, settings, createdAt, updatedAt }: Tenant) {
+  return { id, slug, name, status, settings, createdAt, updatedAt };
 }
 
 /** Changes the caller's own tenant: name and settings. 400 with every problem, 409 for a taken domain. */
@@ -181,7 +188,7 @@ export async function updateTenant(app: App, slug: string, body: TenantChange): 
   const { name, status, settings: given } = check(TenantChange, body);
   const settings = storedSettings(given);
   const row = await app.db.begin(async (tx) => {
-    if (settings.customDomain) await requireDomainFree(app, tx, slug, settings.customDomain);
+    if (settings.customDomain) await requireNamesFree(app, tx, { domain: settings.customDomain, owner: slug });
     return tx.first<TenantRow>(sql`
       update platform.tenants
       set name = coalesce(${name ?? null}, name), status = coalesce(${status ?? null}, status),
@@ -192,18 +199,6 @@ export async function updateTenant(app: App, slug: string, body: TenantChange): 
   if (row === undefined) throw notFound('tenant');
   await app.invalidations.publish('tenant', row.id);
   return toTenant(row);
-}
-
-function rejectOwnHost(app: App, domain: string | null): void {
-  if (domain !== null && isServiceHost(app, domain)) throw conflict(`the domain ${domain} is taken`);
-}
-
-async function requireDomainFree(app: App, tx: Tx, slug: string, domain: string): Promise<void> {
-  rejectOwnHost(app, domain);
-  await tx.rows(sql`select pg_advisory_xact_lock(hashtext('tenant names'))`);
-  const taken = await tx.first(sql`
-    select from platform.tenants where settings ->> 'customDomain' = ${domain} and slug <> ${slug}`);
-  if (taken !== undefined) throw conflict(`the domain ${domain} is taken`);
 }
 
 /** Deletes a tenant and all of its data. 400 unless `confirm` repeats the slug. */

@@ -1,6 +1,6 @@
-// The keys of one kind, defined once: schemas, columns, and issue, list, change, revoke. A value appears in the
-// answer that issues it and nowhere else; the table stores its hash, and a prefix for lists. A revoked key keeps
-// its row; every process refuses it within a second. Failures: 404.
+// The keys of one kind: their schemas and columns, and the operations issue, list, change and revoke. Only the answer
+// that issues a key contains its value; the table stores the hash, and a prefix for lists. A revoked key keeps its row;
+// every process refuses it within a second. Failures: 404.
 // Contract: decisions#keys, interface#credential-rules.
 import { type Static, type TObject, type TProperties, type TString, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
@@ -16,9 +16,6 @@ type Properties<P extends TProperties> = P & { id: typeof Uuid; keyPrefix: TStri
 
 type Key<P extends TProperties> = Static<TObject<Properties<P>>>;
 type Issued<P extends TProperties> = Static<TObject<Properties<P> & { key: TString }>>;
-
-/** Runs a statement, in a transaction where more than the statement is needed. */
-type Run = <T>(statement: (queries: Queries) => Promise<T>) => Promise<T>;
 
 export class KeyTable<const P extends TProperties, const L extends TProperties = Record<never, never>> {
   /** A key as lists show it. */
@@ -45,7 +42,7 @@ export class KeyTable<const P extends TProperties, const L extends TProperties =
     this.issuedSchema = Type.Object({ ...common, ...shown, key }, { $id: `Issued${name}` });
   }
 
-  /** Issues a key with these values by column. They may be selected `from` a table; 404 when it has no row. */
+  /** Issues a key with these values by column. They may come `from` a table; 404 for its `noun` when it has no row. */
   async issue(
     queries: Queries,
     values: Readonly<Record<string, Sql>>,
@@ -82,13 +79,13 @@ export class KeyTable<const P extends TProperties, const L extends TProperties =
     return key;
   }
 
-  /** Changes the key with this id, if it meets the condition, on every process within a second. 404. */
+  /** Changes the key with this id, if it meets the condition. `run` may add a transaction. 404. */
   async update(
     app: App,
     condition: Sql,
     id: string,
     values: Readonly<Record<string, Sql>>,
-    run: Run = (statement) => statement(app.db),
+    run: <T>(statement: (queries: Queries) => Promise<T>) => Promise<T> = (statement) => statement(app.db),
   ): Promise<Key<P & L>> {
     if (!isUuid(id)) throw notFound('key');
     const assignments = Object.entries(values).map(([name, value]) => sql`${identifier(name)} = ${value}`);
@@ -119,7 +116,7 @@ function columns(properties: TProperties): Sql {
   return join([sql`id, prefix as "keyPrefix", created_at as "createdAt"`, ...own], ', ');
 }
 
-/** The condition of a tenant's keys that are not revoked; expired ones are among them. */
+/** The condition for a tenant's keys that are not revoked; they may have expired. */
 export function keysOf({ tenant }: Pick<TenantCaller, 'tenant'>): Sql {
   return sql`tenant_id = ${tenant.id}::uuid and revoked_at is null`;
 }

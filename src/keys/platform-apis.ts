@@ -27,7 +27,7 @@ const Members = {
     maxItems: rolesMax,
     uniqueItems: true,
     error: `must be a list of 1 to ${rolesMax} role names`,
-    description: 'each a role of the tenant, or a name that `permissions` has',
+    description: 'each a role of the tenant or a role in `permissions`',
     examples: [['reader']],
   }),
   permissions: Permissions,
@@ -86,30 +86,22 @@ export async function updateApi(
   body: PlatformApiChange,
 ): Promise<PlatformApi> {
   const current = await getApi(app, caller, id);
-  const row = await refusingTakenSlug(body.slug, () =>
-    app.db.begin(async (tx) => {
-      const change = given(check(PlatformApiChange, body, await roleProblems(tx, caller, body, current)));
-      const { name, slug, roles, permissions } = { ...current, ...change };
-      return tx.first<PlatformApi>(sql`
-        update platform.apis
-        set name = ${name}, slug = ${slug}, roles = ${jsonb(roles)}, permissions = ${jsonb(permissions)},
-          updated_at = now()
-        where id = ${id}::uuid
-        returning ${COLUMNS}`);
-    }),
-  );
+  const update = async (tx: Tx) => {
+    const change = given(check(PlatformApiChange, body, await roleProblems(tx, caller, body, current)));
+    const { name, slug, roles, permissions } = { ...current, ...change };
+    return tx.first<PlatformApi>(sql`
+      update platform.apis
+      set name = ${name}, slug = ${slug}, roles = ${jsonb(roles)}, permissions = ${jsonb(permissions)},
+        updated_at = now()
+      where id = ${id}::uuid
+      returning ${COLUMNS}`);
+  };
+  const row = await app.db.begin(update).catch((error: { constraint_name?: string } | null) => {
+    throw error?.constraint_name === 'apis_slug_key' ? taken(body.slug) : error;
+  });
   if (row === undefined) throw notFound('API');
   await invalidateKeys(app, await keyHashes(app, id));
   return row;
-}
-
-async function refusingTakenSlug<T>(slug: unknown, change: () => Promise<T>): Promise<T> {
-  try {
-    return await change();
-  } catch (error) {
-    if ((error as { constraint_name?: string } | null)?.constraint_name === 'apis_slug_key') throw taken(slug);
-    throw error;
-  }
 }
 
 /** Deletes the API and all its keys. */
@@ -123,7 +115,7 @@ export async function deleteApi(app: App, caller: TenantCaller, id: string): Pro
 }
 
 /**
- * Finds roles that neither exist nor are keys of `permissions`, unless the API has them already. Those that exist are
+ * Finds roles that are neither in the tenant nor in `permissions`, unless the API has them already. Those in the tenant are
  * locked until the transaction ends, since they restrict the API's keys.
  */
 async function roleProblems(tx: Tx, { tenant }: TenantCaller, body: PlatformApiChange, current?: PlatformApi) {

@@ -1,5 +1,5 @@
-// The keys of a platform API: each has one of the API's roles. `ttlDays` is whole days from now; a key
-// without it does not expire. Failures: 400 with every problem, 404.
+// The keys of a platform API, each with one of the API's roles. `ttlDays` counts from now. Failures: 400 with every
+// problem, 404.
 // Contract: interface#platform-key, decisions#keys.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';

@@ -1,5 +1,5 @@
-// Public keys, for browsers and apps, where anyone can extract them. They read what their role reads, from
-// the origins they name, within rate limits per minute and per day.
+// Public keys, for browsers and apps, from which anyone can extract them. They read what their role reads, from their
+// allowed origins, within rate limits per minute and per day.
 // Contract: interface#public-key, decisions#keys.
 import { type Static, type TObject, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
@@ -124,7 +124,7 @@ export function revokePublicKey(app: App, caller: TenantCaller, id: string) {
   return PUBLIC_KEYS.revoke(app, keysOf(caller), id);
 }
 
-/** Finds what a schema cannot say of settings: that the role exists, and that an origin is one. */
+/** Finds the problems that a schema cannot: an unknown role, and text that is not an origin. */
 async function settingProblems(app: App, { tenant }: TenantCaller) {
   const { byId } = await rolesOf(app, tenant);
   return ({ roleId, allowedOrigins }: Sound<PublicKeyChange>): Problem[] => [

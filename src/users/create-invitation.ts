@@ -1,5 +1,5 @@
-// Creates invitations, of members and with platform codes, and mails the link when there is an addressee. The token
-// appears in the answer and the mail; its hash is stored.
+// Creates invitations, of members to a tenant and of new tenants to the platform, and mails the link to the address, if
+// there is one. Only the hash of the token is stored; the answer and the mail contain the token.
 // Contract: interface#invitation, decisions#invitations.
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
@@ -10,9 +10,9 @@ import type { Tenant } from '../tenants/tenants.ts';
 
 const PREFIX = 'svc_inv_';
 
-export interface InvitationInput {
+interface InvitationInput {
   kind: 'member' | 'platform';
-  /** Null for a platform code, which creates a tenant. */
+  /** Null for a platform invitation, whose guest creates a tenant. */
   tenant: Tenant | null;
   /** The only address that may accept; the link is mailed there. */
   email: string | null;
@@ -23,7 +23,7 @@ export interface InvitationInput {
   expiresInDays?: number | undefined;
 }
 
-export interface NewInvitation {
+interface NewInvitation {
   id: string;
   /** Shown once. */
   token: string;

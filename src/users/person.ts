@@ -1,13 +1,13 @@
 // The members of a user in bodies and answers: address, name, role, password. An address is stored as written and
-// compared in lower case; its pattern is narrow enough for a mail header. For admins unknown members are problems;
-// for a person who registers they are ignored. Lengths are UTF-16 units.
+// compared in lower case; its pattern excludes what is unsafe in a mail header. Unknown members are problems in an admin's
+// body and ignored in a registration. Lengths are in UTF-16 code units.
 // Contract: interface#user, decisions#users.
 import { type Static, Type } from '@sinclair/typebox';
 import { closed, closedChange, Ignored, open, optional, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 
 const EMAIL = String.raw`^[^\s@,;:<>()[\]\\"]+@[^\s@,;:<>()[\]\\"]+\.[^\s@,;:<>()[\]\\"]+$`;
-export const EMAIL_RULE = `must be an e-mail address of at most ${LIMITS.email.max} characters`;
+const EMAIL_RULE = `must be an e-mail address of at most ${LIMITS.email.max} characters`;
 const { min: minLength, max: maxLength } = LIMITS.password;
 
 export const Email = Type.String({
@@ -19,7 +19,7 @@ export const Email = Type.String({
 export const PersonName = text(LIMITS.tenant.nameMax, { examples: ['Ada'] });
 export const Password = Type.String({ minLength, maxLength, examples: ['correct horse battery'] });
 
-/** The e-mail address and password of a sign-in, whose form is not checked. */
+/** The e-mail address and password of a sign-in; only their lengths are checked. */
 export const TypedEmail = Type.String({
   minLength: 1,
   maxLength: LIMITS.email.max,
@@ -28,7 +28,7 @@ export const TypedEmail = Type.String({
 });
 export const TypedPassword = Type.String({ minLength: 1, maxLength, examples: ['correct horse battery'] });
 
-/** A user in other answers. */
+/** A user as far as other answers show it. */
 export const PersonSchema = Type.Object({ id: Uuid, email: Type.String(), name: Type.String(), role: Type.String() });
 
 const Role = Type.String({ minLength: 1, error: 'must be the name of a role', examples: ['member'] });

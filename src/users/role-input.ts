@@ -84,7 +84,7 @@ function restrictionProblems(
   ];
 }
 
-/** System fields are always visible: they may be listed in `fields`, but not excluded. */
+/** Unknown fields. System fields are always visible: `fields` may list them, but they cannot be excluded. */
 function fieldProblems(
   keys: readonly (string | undefined)[] = [],
   path: string,

@@ -88,17 +88,13 @@ export async function removeRole(app: App, { tenant }: TenantCaller, name: strin
   return id;
 }
 
-interface Uses {
-  users: number;
-  invitations: number;
-  apis: number;
-  keys: number;
-}
+const USE_LABELS = { users: 'users', invitations: 'invitations', apis: 'platform APIs', keys: 'keys' } as const;
+type Use = keyof typeof USE_LABELS;
 
 /** The uses of a role, with counts. A platform API is one: without the role its keys would lose their restrictions. */
 async function usesOf(tx: Tx, { id: tenantId, ...tenant }: Tenant, name: string, roleId: string): Promise<string[]> {
   const ofTenant = sql`tenant_id = ${tenantId}::uuid`;
-  const uses = await tx.first<Uses>(sql`
+  const uses = await tx.first<Record<Use, number>>(sql`
     select
       (select count(*) from ${usersTable(tenant)} where role = ${name}) as users,
       (select count(*) from platform.invitations
@@ -110,11 +106,10 @@ async function usesOf(tx: Tx, { id: tenantId, ...tenant }: Tenant, name: string,
       ) + (select count(*) from platform.platform_keys
         where ${ofTenant} and role = ${name} and revoked_at is null and (expires_at is null or expires_at > now())
       ) as keys`);
-  const labels = { users: 'users', invitations: 'invitations', apis: 'platform APIs', keys: 'keys' } as const;
-  return Object.entries(labels)
-    .map(([kind, label]) => ({ count: uses?.[kind as keyof Uses] ?? 0, label }))
-    .filter(({ count }) => count > 0)
-    .map(({ count, label }) => `${label}: ${count}`);
+  return Object.entries(USE_LABELS).flatMap(([use, label]) => {
+    const count = uses?.[use as Use] ?? 0;
+    return count > 0 ? [`${label}: ${count}`] : [];
+  });
 }
 
 function rolesTable({ schema }: Tenant): Sql {

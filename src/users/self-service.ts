@@ -1,6 +1,6 @@
-// Self-service of users: registration, reset of a forgotten password, change of a password. The first two depend on
-// the tenant's settings; a tenant that is unknown, suspended or without the setting gives the same 403. A new
-// password ends all tokens of the user. Contract: interface#identity, decisions#identity.
+// Self-service of users: registration, reset of a forgotten password, change of a password. The first two need a setting
+// of the tenant; an unknown or suspended tenant and one without the setting get the same 403. A new password ends all
+// tokens of the user. Contract: interface#identity, decisions#identity.
 import type { Static } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import { factsOf } from '../access/credential-kinds.ts';
@@ -74,13 +74,7 @@ async function resetMail(app: App, tenant: Tenant, email: string): Promise<Messa
   };
 }
 
-interface Reset {
-  id: string;
-  tenant_id: string;
-  user_id: string;
-}
-
-/** Sets a new password with a mailed token, once. The token determines the tenant; a tenant header must agree. 400 for an invalid token. */
+/** Sets a new password with a mailed token, once. The token determines the tenant; a named one must be the same. 400 for an invalid token. */
 export async function resetPassword(
   app: App,
   request: Request,
@@ -88,7 +82,7 @@ export async function resetPassword(
 ): Promise<{ reset: true }> {
   const { token, password } = check(PasswordReset, body);
   const named = await namedTenantWithSetting(app, request, 'passwordReset');
-  const reset = await app.db.first<Reset>(sql`
+  const reset = await app.db.first<{ id: string; tenant_id: string; user_id: string }>(sql`
     select id, tenant_id, user_id from platform.password_resets
     where hash = decode(${sha256(token).toString('hex')}, 'hex') and used_at is null and expires_at > now()`);
   if (reset === undefined || (named !== null && named.id !== reset.tenant_id)) throw invalidToken();
@@ -111,18 +105,13 @@ export async function resetPassword(
   return { reset: true };
 }
 
-/** 403 unless the caller is a user, who has a password. */
-function requirePerson(caller: TenantCaller): void {
-  if (factsOf(caller.kind).account !== 'user') throw forbidden('only a user has a password');
-}
-
 /** Changes the caller's own password. 403 unless a user, 401 for a wrong current password, which counts as a failed attempt. */
 export async function changePassword(
   app: App,
   caller: TenantCaller,
   body: Static<typeof PasswordChange>,
 ): Promise<{ changed: true }> {
-  requirePerson(caller);
+  if (factsOf(caller.kind).account !== 'user') throw forbidden('only a user has a password');
   const { currentPassword: current, newPassword: password } = check(PasswordChange, body);
   const { tenant } = caller;
   const id = caller.id as string;
@@ -144,7 +133,7 @@ export async function changePassword(
   return { changed: true };
 }
 
-/** Reset tokens mailed before a change of password are invalid after it. */
+/** A change of password invalidates the reset tokens mailed before it. */
 async function invalidateResetTokens(tx: Tx, tenant: Tenant, userId: string): Promise<void> {
   await tx.rows(sql`
     update platform.password_resets set used_at = now()

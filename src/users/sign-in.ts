@@ -1,7 +1,6 @@
 // Sign-in with e-mail address and password, for a session token of 24 hours or a developer token of up to a year.
 // An unknown address, a wrong password and a locked account give the same answer; the first two also take the same
 // time. Failures: 400, 401, 403, 404, 429. Contract: interface#identity, decisions#lockout, decisions#tokens.
-
 import { type Static, Type } from '@sinclair/typebox';
 import type { TokenKind } from '../access/credential-kinds.ts';
 import { guardAccount, limitAttempts } from '../access/lockout.ts';
@@ -28,33 +27,31 @@ export const DeveloperTokenRequest = open({
 });
 export type DeveloperTokenRequest = Static<typeof DeveloperTokenRequest>;
 
-interface SigningUser {
-  id: string;
-  email: string;
-  name: string;
-  role: string;
+interface UserRow extends Static<typeof PersonSchema> {
   is_active: boolean;
   password_hash: string | null;
   token_version: number;
 }
 
 export const SignedInSchema = Type.Object({ token: Type.String(), user: PersonSchema });
-export type SignedIn = Static<typeof SignedInSchema>;
 export const DeveloperTokenSchema = Type.Object({
   token: Type.String(),
   expiresAt: Timestamp,
   user: Type.Pick(PersonSchema, ['id', 'email']),
 });
-export type DeveloperToken = Static<typeof DeveloperTokenSchema>;
 
-/** Concurrent sign-ins use this many database connections at most; the others wait, or get 503. */
+/** Sign-ins use at most 4 database connections at once; 100 more wait, and the others get 503. */
 const semaphore = new Semaphore(4, 100);
 
 /** A session token. 401 for wrong credentials or a locked account, 403 for a suspended tenant, 429 past the address's limit. */
-export async function signIn(app: App, request: Request, body: PasswordCredentials): Promise<SignedIn> {
-  const { tenant, person } = await verify(app, request, check(PasswordCredentials, body));
-  const { id, email, name, role } = person;
-  const { token } = await issue(app, tenant, person, 'user', LIMITS.login.ttlS);
+export async function signIn(
+  app: App,
+  request: Request,
+  body: PasswordCredentials,
+): Promise<Static<typeof SignedInSchema>> {
+  const { tenant, user } = await verify(app, request, check(PasswordCredentials, body));
+  const { id, email, name, role } = user;
+  const { token } = await issue(app, tenant, user, 'user', LIMITS.login.ttlS);
   return { token, user: { id, email, name, role } };
 }
 
@@ -63,12 +60,11 @@ export async function issueDeveloperToken(
   app: App,
   request: Request,
   body: DeveloperTokenRequest,
-): Promise<DeveloperToken> {
+): Promise<Static<typeof DeveloperTokenSchema>> {
   const { ttl_days, ...credentials } = check(DeveloperTokenRequest, body);
-  const ttlDays = ttl_days ?? daysDefault;
-  const { tenant, person } = await verify(app, request, credentials);
-  const { id, email } = person;
-  return { ...(await issue(app, tenant, person, 'developer', ttlDays * 86_400)), user: { id, email } };
+  const { tenant, user } = await verify(app, request, credentials);
+  const { id, email } = user;
+  return { ...(await issue(app, tenant, user, 'developer', (ttl_days ?? daysDefault) * 86_400)), user: { id, email } };
 }
 
 /** The tenant that the request names. 400 without one, 404 for an unknown one, 403 for a suspended one. */
@@ -83,29 +79,29 @@ async function verify(
   app: App,
   request: Request,
   { email, password }: PasswordCredentials,
-): Promise<{ tenant: Tenant; person: SigningUser }> {
+): Promise<{ tenant: Tenant; user: UserRow }> {
   await limitAttempts(app, request);
   const tenant = await requireNamedTenant(app, request);
-  return semaphore.run(async () => ({ tenant, person: await verifiedUser(app, tenant, { email, password }) }));
+  return semaphore.run(async () => ({ tenant, user: await verifiedUser(app, tenant, { email, password }) }));
 }
 
-async function verifiedUser(app: App, tenant: Tenant, { email, password }: PasswordCredentials): Promise<SigningUser> {
-  const person = await app.db.first<SigningUser>(sql`
+async function verifiedUser(app: App, tenant: Tenant, { email, password }: PasswordCredentials): Promise<UserRow> {
+  const user = await app.db.first<UserRow>(sql`
     select id, email, name, role, is_active, password_hash, token_version
     from ${usersTable(tenant)}
     where lower(email) = lower(${email})`);
-  const name = person?.id ?? email.toLowerCase();
+  const name = user?.id ?? email.toLowerCase();
   await guardAccount(app, { kind: 'user', tenantId: tenant.id, name }, async () => {
-    const isRight = await verifyPassword(password, person?.password_hash ?? null);
-    return isRight && person?.is_active === true;
+    const isRight = await verifyPassword(password, user?.password_hash ?? null);
+    return isRight && user?.is_active === true;
   });
-  return person as SigningUser;
+  return user as UserRow;
 }
 
 async function issue(
   app: App,
   tenant: Tenant,
-  { id: subject, token_version: version }: SigningUser,
+  { id: subject, token_version: version }: UserRow,
   kind: TokenKind,
   ttlS: number,
 ): Promise<{ token: string; expiresAt: string }> {

@@ -1,5 +1,5 @@
-// The users of a tenant: list, add, change, remove. At least one active owner remains, also under concurrency:
-// every removal locks the owners first. A change of rights takes effect on every process within a second.
+// The users of a tenant: list, add, change, remove. At least one active owner remains: a change that could remove one
+// locks the owners first. A change of rights takes effect on every process within a second.
 // Failures: 400 with every problem, 404, 409 for a taken address or the last owner.
 // Contract: interface#user, decisions#users.
 import { type Static, Type } from '@sinclair/typebox';
