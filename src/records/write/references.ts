@@ -30,19 +30,18 @@ function targetsIn(writing: Writing, field: Field, rows: readonly RelationValues
   const entity = writing.catalog.byId.get(field.targetId ?? '');
   if (entity === undefined) return [];
   const isSetByRule = ({ setByRule }: RelationValues): boolean => setByRule?.has(field.slot) === true;
-  const idsOf = (isByRule: boolean) => [
-    ...new Set(
-      rows
-        .filter((row) => isSetByRule(row) === isByRule)
-        .flatMap(({ data }) => (data[field.slot] ?? []) as string | string[]),
-    ),
-  ];
+  const byRule = idsIn(field, rows.filter(isSetByRule));
+  const others = rows.filter((row) => !isSetByRule(row));
+  const byCaller = idsIn(field, others);
   const { table } = entity;
   const targets: RelationTarget[] = [];
-  const [byRule, byCaller] = [idsOf(true), idsOf(false)];
   if (byRule.length > 0) targets.push({ table, ids: byRule, rowFilter: null });
   if (byCaller.length > 0) targets.push({ table, ids: byCaller, rowFilter: readFilter(writing, entity) });
   return targets;
+}
+
+function idsIn({ slot }: Field, rows: readonly RelationValues[]): string[] {
+  return [...new Set(rows.flatMap(({ data }) => (data[slot] ?? []) as string | string[]))];
 }
 
 /** The condition for records that the caller may read; null when it may read all. */
