@@ -1,5 +1,5 @@
-// What the routes of every kind of key state: list, issue, revoke. Kinds differ in their schemas, their access
-// and the words of their summaries; handlers stay with their kind.
+// The definitions of the routes that every kind of key has: list, issue, revoke. The kinds differ in schemas, access and
+// summaries, and each has its own handlers.
 // Contract: interface#credential-rules, decisions#keys.
 import { type TProperties, type TSchema, Type } from '@sinclair/typebox';
 import type { Access } from '../access/route-access.ts';
@@ -7,12 +7,12 @@ import { route } from '../http/route.ts';
 import { Revoked } from '../http/schemas.ts';
 import type { KeyTable } from './key-table.ts';
 
-interface KeyRoutes<L extends Access, C extends Access, R extends Access, B extends TSchema> {
+interface KeyRoutes<A, B extends TSchema> {
   tag: string;
-  access: { list: L; create: C; revoke: R };
+  access: A;
   /** The body that issues a key. */
   body: B;
-  /** The kind in summaries, with its article, and in the plural. */
+  /** The kind in summaries: with an article, and in the plural. */
   one: string;
   many: string;
 }
@@ -22,11 +22,9 @@ export const FOR_ADMINS = { list: 'admin', create: 'admin', revoke: 'admin' } as
 export function keyRoutes<
   P extends TProperties,
   S extends TProperties,
-  const L extends Access,
-  const C extends Access,
-  const R extends Access,
+  const A extends Readonly<Record<'list' | 'create' | 'revoke', Access>>,
   B extends TSchema,
->({ name, schema, issuedSchema }: KeyTable<P, S>, { tag, access, body, one, many }: KeyRoutes<L, C, R, B>) {
+>({ name, schema, issuedSchema }: KeyTable<P, S>, { tag, access, body, one, many }: KeyRoutes<A, B>) {
   return {
     LIST: route({
       id: `list${name}s`,

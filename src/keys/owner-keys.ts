@@ -14,7 +14,7 @@ const Label = text(LIMITS.key.labelMax, { examples: ['nightly import'] });
 export const OWNER_KEYS = new KeyTable('owner_key', 'OwnerKey', { label: Label, expiresAt: nullable(Timestamp) });
 type OwnerKey = Static<typeof OWNER_KEYS.schema>;
 type IssuedOwnerKey = Static<typeof OWNER_KEYS.issuedSchema>;
-/** Without `expiresAt` the key does not expire. */
+/** A key without `expiresAt` does not expire. */
 export const NewOwnerKey = closed({ label: Label, expiresAt: optional(FutureTimestamp) });
 export type NewOwnerKey = Static<typeof NewOwnerKey>;
 
@@ -23,7 +23,7 @@ export async function createOwnerKey(app: App, caller: TenantCaller, body: NewOw
   return issueOwnerKey(app.db, caller.tenant.id, { label, expiresAt, createdBy: caller.id });
 }
 
-/** Issues a key. `expiresAt` is any text that Date reads. */
+/** Issues a key. `expiresAt` is any text that `Date` parses. */
 export async function issueOwnerKey(
   queries: Queries,
   tenantId: string,

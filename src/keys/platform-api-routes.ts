@@ -1,5 +1,5 @@
-// The routes of platform APIs and of their keys. A key's value is shown once, when it is issued.
-// All need a tenant admin.
+// The routes of platform APIs and of their keys, all for tenant admins.
+// A key's value is shown once, when it is issued.
 // Contract: interface#platform-key, decisions#keys.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
@@ -51,7 +51,7 @@ const UPDATE = route({
   ...common,
   id: 'updatePlatformApi',
   summary: 'Change a platform API',
-  description: 'Changes the members given; the API’s keys follow within a second.',
+  description: 'Changes the given members. The change takes effect on the API’s keys within a second.',
   body: PlatformApiChange,
   ok: [200, PlatformApiSchema],
   errors: ['CONFLICT'],

@@ -1,5 +1,5 @@
-// The shapes of records in requests and answers: a record is flat, system fields and the entity's own
-// side by side, so only the system fields are known before the entity is.
+// The schemas of records in requests and answers. A record is flat, with the entity's fields beside the system fields;
+// a schema can name the system fields only.
 // Contract: interface#record, decisions#records, decisions#lists.
 import { type Static, Type } from '@sinclair/typebox';
 import { nullable, pageSchema, Timestamp, Uuid } from '../http/schemas.ts';
@@ -32,11 +32,11 @@ const SystemFields = Type.Object(
     ],
   },
 );
-/** A record as callers see it: fields and system fields side by side. */
+/** A record as callers see it. */
 export type FlatRecord = Static<typeof SystemFields> & Record<string, unknown>;
 export const RecordSchema = Type.Unsafe<FlatRecord>(SystemFields);
 
-/** A record's own values in a request; the entity's fields say what fits. */
+/** The values of a record in a request; the operations check them against the entity's fields. */
 export type Values = Record<string, unknown>;
 export const ValuesSchema = Type.Unsafe<Values>(
   Type.Object(

@@ -1,5 +1,5 @@
 // The routes of records: list, read, create, change, delete.
-// Bodies hold values by field key; the operations check them against the entity.
+// Bodies contain values by field key; the operations check them against the entity.
 // Contract: interface#records, decisions#records.
 import { Elysia } from 'elysia';
 import { requireRight, type TenantCaller } from '../access/caller.ts';
@@ -24,8 +24,8 @@ const LIST = route({
   id: 'listRecords',
   tag: TAG,
   summary: 'List records',
-  description: `Lists the records that the caller may see, newest first unless \`sort\` says otherwise. A parameter
-\`filter.{fieldKey}\` keeps those with exactly that value; \`filters\` can say more and is preferred.`,
+  description: `Lists the records that the caller may see, newest first without \`sort\`. A parameter
+\`filter.{fieldKey}\` selects those with exactly that value; \`filters\` is more expressive and preferred.`,
   access: 'tenant',
   query: ListQuery,
   ok: [200, RecordPageSchema],
@@ -47,8 +47,8 @@ const CREATE = route({
   id: 'createRecord',
   tag: TAG,
   summary: 'Create a record',
-  description: `Creates a record from values by field key; \`{ "data": { ... } }\` is unwrapped. \`Idempotency-Key\` makes a
-repetition answer as the first did, for 24 hours.`,
+  description: `Creates a record from values by field key; \`{ "data": { ... } }\` is unwrapped. For 24 hours a repetition with
+the same \`Idempotency-Key\` gets the first answer.`,
   access: 'tenant',
   body: ValuesSchema,
   ok: [201, RecordSchema],

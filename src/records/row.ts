@@ -1,5 +1,5 @@
-// A record's row, as every statement on records returns it and events carry it: values keyed by slot, times as ISO 8601
-// UTC text with milliseconds. Its forms for expressions and for callers, and the entity tags of conditional requests.
+// A record's row, as statements return it and events contain it: values keyed by slot, times as ISO 8601 UTC text with
+// milliseconds. Its forms for expressions and for callers, and the entity tags of conditional requests.
 // Contract: interface#record, decisions#concurrency.
 import type { RecordRow } from '../events/event.ts';
 import type { StoredRow } from '../expression/ast.ts';
@@ -35,7 +35,7 @@ export function shape(
   return record as FlatRecord;
 }
 
-/** The strong validator of a record: its version, which says nothing about hidden fields. */
+/** The strong validator of a record: its version, which reveals nothing about hidden fields. */
 export function etagOf(row: { version: number }): string {
   return `"${row.version}"`;
 }

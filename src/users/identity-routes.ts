@@ -1,5 +1,5 @@
-// The routes of identity: sign-in, registration, passwords. All but the change of a password are open: they need no
-// credential and ignore any. A header names the tenant.
+// The routes of identity: sign-in, registration, passwords. All except the change of a password are open: they need no
+// credential and ignore one. A header names the tenant.
 // Contract: interface#identity, decisions#identity.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
@@ -72,7 +72,7 @@ const CHANGE = route({
   tag: 'Identity',
   access: 'tenant',
   id: 'changePassword',
-  summary: 'Change the own password, which ends all tokens of the user',
+  summary: 'Change the caller’s password, which ends all of the user’s tokens',
   body: PasswordChange,
   ok: [200, Type.Object({ changed: Type.Literal(true) })],
 });

@@ -19,6 +19,7 @@ import {
   inStatement,
   inTransaction,
   MAX_ATTEMPTS,
+  type OpenWrite,
   type WriteContext,
   type Writing,
   type WritingInTransaction,
@@ -66,7 +67,7 @@ export async function applyBatch(
   await forEachItem(items, () => requireRight(context.caller, op, scope.entity.name));
   if (op === 'update') return inTransaction(context, (open) => updateAll({ ...open, catalog }, scope, items));
   if (op === 'delete') return inTransaction(context, (open) => deleteAll({ ...open, catalog }, scope, items));
-  const create = (open: Omit<Writing, 'catalog'>) => createAll({ ...open, catalog }, scope, items);
+  const create = (open: OpenWrite) => createAll({ ...open, catalog }, scope, items);
   const change = { entity: scope.entity, type: 'record.created', isSingle: false } as const;
   return context.tx === null ? inStatement(context, change, create) : inTransaction(context, create);
 }

@@ -1,6 +1,6 @@
-// The body of a bulk request, `{ operations: [{ op, id?, data? }], atomic? }`, and its answer. Every problem is
-// named as `operations.<i>.<member>`; with `atomic: false` a faulty operation has its own result instead.
-// The values are checked with the operations. Contract: decisions#bulk.
+// The body of a bulk request, `{ operations: [{ op, id?, data? }], atomic? }`, and its answer. The path of a problem is
+// `operations.<i>.<member>`; with `atomic: false` a faulty operation has its own result instead. The values in `data`
+// are checked later, against the entity. Contract: decisions#bulk.
 import { type Static, type TSchema, Type } from '@sinclair/typebox';
 import { invalid, type Problem, type ServiceError } from '../../errors.ts';
 import { problemsOf } from '../../http/check.ts';
@@ -12,12 +12,12 @@ import type { BatchItem, OperationKind } from './batch.ts';
 const Id = Type.String({ description: 'of the record to update or delete', error: 'must be the id of a record' });
 const Kind = oneOf(['create', 'update', 'delete']);
 const Atomic = Type.Optional(
-  Type.Boolean({ default: true, description: 'all or nothing; else a result per operation' }),
+  Type.Boolean({ default: true, description: 'all or nothing; otherwise a result per operation' }),
 );
 const { operationsMax: maxItems } = LIMITS.bulk;
 const listOf = <T extends TSchema>(operation: T) => Type.Array(operation, { minItems: 1, maxItems });
 
-/** What a request may be. With `atomic: false` an operation may be faulty, so this accepts more than `Sound` does. */
+/** A request, in which operations may be faulty: with `atomic: false` each then has its own result. */
 export const BulkRequest = closed({
   atomic: Atomic,
   operations: listOf(Type.Object({ op: Kind, id: Type.Optional(Id), data: Type.Optional(ValuesSchema) })),
@@ -42,7 +42,7 @@ const Fault = Type.Object({
   details: Type.Optional(Type.Array(Type.Object({ path: Type.String(), message: Type.String() }))),
 });
 const BulkResultSchema = Type.Object({
-  index: Type.Integer({ minimum: 0, description: "the operation's place in the request" }),
+  index: Type.Integer({ minimum: 0, description: "the operation's position in the request" }),
   op: Kind,
   id: nullable(Type.String()),
   success: Type.Boolean(),
@@ -57,10 +57,10 @@ export const BulkSchema = Type.Object({
 });
 export type BulkAnswer = Static<typeof BulkSchema>;
 
-/** An operation by its index in the request; '' where a creation has no id. */
+/** An operation of a request. The id of a creation is ''. */
 export interface Operation extends BatchItem {
   op: OperationKind;
-  /** With `atomic: false`: why this operation cannot even be tried. */
+  /** With `atomic: false`: the problems of a faulty operation. */
   fault?: ServiceError;
 }
 
@@ -70,7 +70,7 @@ export function readBulk(body: BulkRequest): { operations: Operation[]; isAtomic
   const faults = new Map<number, Problem[]>();
   const problems = problemsOf(Sound, body).filter(({ path, message }) => {
     const [, index, member = ''] = /^operations\.(\d+)(?:\.(.*))?$/s.exec(path) ?? [];
-    // Without a known `op` an operation cannot have a result of its own.
+    // A result repeats the `op`, so an operation with an unknown one cannot have a result.
     if (isAtomic || index === undefined || !isKind(body.operations[Number(index)]?.op)) return true;
     faults.set(Number(index), [...(faults.get(Number(index)) ?? []), { path: member, message }]);
     return false;

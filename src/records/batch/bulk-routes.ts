@@ -16,8 +16,8 @@ const BULK = route({
   id: 'bulkRecords',
   tag: 'Records',
   summary: 'Create, change and delete many records',
-  description: `Up to ${LIMITS.bulk.operationsMax} operations in their order. All or nothing, unless \`atomic\` is false: then
-each has its own result. A failure of the whole names each operation at fault as \`operations.<index>\`.`,
+  description: `Up to ${LIMITS.bulk.operationsMax} operations, in order. All or nothing, unless \`atomic\` is false: then each
+has its own result. The problems of a failed request name each operation at fault as \`operations.<index>\`.`,
   access: 'tenant',
   body: BulkRequest,
   ok: [200, BulkSchema],

@@ -30,7 +30,7 @@ export async function admitBulk(
   }
 }
 
-/** Applies each operation by itself: a failure leaves the others as they are. */
+/** Applies each operation by itself: a failure does not affect the others. */
 export async function bulkEach(
   app: App,
   caller: TenantCaller,
@@ -47,19 +47,16 @@ export async function bulkEach(
   return answer(await accessScopeFor(app, caller, entityName), operations, outcomes);
 }
 
-/** Gives `bulkAtomic` its context, with a transaction or not; may be called more than once. */
-export type Within<T> = (work: (context: WriteContext) => Promise<BulkAnswer>) => Promise<T>;
-
 /**
- * Applies all operations in one transaction, or none: 400 with a problem for each operation that fails. A batch that fails
- * without naming an operation is tried again one operation at a time.
+ * Applies all operations in one transaction, or none: 400 with a problem for each operation that fails. `within` runs an
+ * attempt and may bring the transaction. A batch whose error names no operation is repeated one operation at a time.
  */
 export async function bulkAtomic<T>(
   app: App,
   caller: TenantCaller,
   entityName: string,
   operations: readonly Operation[],
-  within: Within<T>,
+  within: (attempt: (context: WriteContext) => Promise<BulkAnswer>) => Promise<T>,
 ): Promise<T> {
   let batchMax = operations.length;
   for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
@@ -77,7 +74,7 @@ export async function bulkAtomic<T>(
   throw conflict('concurrent modification; try again');
 }
 
-/** A batch failed, and the reason does not name the operation. */
+/** A batch failed, and the error names no operation. */
 class UnattributedFailure extends Error {}
 
 async function applyAll(
@@ -98,7 +95,7 @@ async function applyAll(
       const rows = await applyAttributed(open, catalog, scope, batch);
       batch.items.forEach(({ index }, i) => void outcomes.set(index, rows[i] as RecordRow));
     } catch (error) {
-      // The other batches run too, to name their failures, unless the transaction has failed.
+      // The other batches run too, so that the answer names their failures, unless the transaction has failed.
       if (!(error instanceof RejectedItems)) throw rejected.size > 0 ? new RejectedItems(rejected) : error;
       for (const [index, rejection] of error.byIndex) rejected.set(index, rejection);
       if (error.endsTransaction) break;
@@ -137,7 +134,7 @@ function rejectedRequest({ byIndex }: RejectedItems): ServiceError {
   return invalid(problems);
 }
 
-/** Consecutive operations of one kind, at most `max` together; a repeated record begins a new batch. */
+/** Batches of at most `max` consecutive operations of one kind; a repeated id begins a new batch. */
 function batchesOf(operations: readonly Operation[], max: number): Batch[] {
   const batches: { op: Operation['op']; items: Operation[] }[] = [];
   let ids = new Set<string>();

@@ -20,7 +20,7 @@ export interface WriteContext {
 }
 
 /** A write whose statement or transaction is open. */
-interface OpenWrite extends WriteContext {
+export interface OpenWrite extends WriteContext {
   queries: Queries;
   publication: Publication;
 }

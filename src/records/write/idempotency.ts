@@ -1,5 +1,5 @@
-// `Idempotency-Key`: for 24 hours the same key and body replays the first response. The response is stored in the
-// transaction of the change, so a crash keeps both or neither.
+// `Idempotency-Key`: for 24 hours, a request with the same key and body gets the first response. The response is stored
+// in the transaction of the change, so that a crash preserves both or neither.
 // Contract: decisions#idempotency.
 import type { TenantCaller } from '../../access/caller.ts';
 import { restrictionOn } from '../../access/rights.ts';
@@ -30,15 +30,14 @@ interface RequestKey {
   bodyHash: string;
 }
 
-/** The kind of route, and the entity. */
 interface WriteTarget {
   kind: 'records' | 'bulk';
   entityName: string;
 }
 
 /**
- * Runs a write at most once per key: replays its response, 422 for another body, 409 while the first request runs. A
- * replay checks no right to write, and leaves out fields that have been hidden since.
+ * Runs a write at most once per key, then replays its response: 422 for another body, 409 while the first request runs.
+ * A replay needs no right to write, and leaves out fields that have been hidden since.
  */
 export async function idempotently<T>(
   app: App,

@@ -14,7 +14,14 @@ import { findRow, lockRow } from '../read/find.ts';
 import type { RecordRow } from '../row.ts';
 import { blindDelete, blindUpdate } from './blind-write.ts';
 import { translateViolation } from './constraints.ts';
-import { inStatement, inTransaction, MAX_ATTEMPTS, type WriteContext, type Writing } from './context.ts';
+import {
+  inStatement,
+  inTransaction,
+  MAX_ATTEMPTS,
+  type OpenWrite,
+  type WriteContext,
+  type Writing,
+} from './context.ts';
 import { prepareCreate, prepareUpdate } from './prepare.ts';
 import { deleteWithReferences, requireTargets, targetsOf } from './references.ts';
 import { deleteRows, insertRows, type RecordTarget, updateRows } from './statements.ts';
@@ -105,8 +112,7 @@ async function attempt<T>(
     const cascades = operation === 'delete' && entity.references.length > 0;
     const isLocked = tx !== null || cascades || (tries > 0 && operation !== 'create');
     const change = { entity, type: EVENTS[operation], isSingle: true };
-    const writeOnce = (open: Omit<Writing, 'catalog'>) =>
-      write({ ...open, catalog }, accessScopeOf(catalog, caller, entity));
+    const writeOnce = (open: OpenWrite) => write({ ...open, catalog }, accessScopeOf(catalog, caller, entity));
     try {
       const written = await (isLocked ? inTransaction(context, writeOnce) : inStatement(context, change, writeOnce));
       if (written !== null) return written;
