@@ -7,9 +7,9 @@ import { route } from '../http/route.ts';
 import { Revoked } from '../http/schemas.ts';
 import type { KeyTable } from './key-table.ts';
 
-interface KeyRoutes<A, B extends TSchema> {
+interface KeyRoutes<L extends Access, C extends Access, R extends Access, B extends TSchema> {
   tag: string;
-  access: A;
+  access: { list: L; create: C; revoke: R };
   /** The body that issues a key. */
   body: B;
   /** The kind in summaries: with an article, and in the plural. */
@@ -22,9 +22,11 @@ export const FOR_ADMINS = { list: 'admin', create: 'admin', revoke: 'admin' } as
 export function keyRoutes<
   P extends TProperties,
   S extends TProperties,
-  const A extends Readonly<Record<'list' | 'create' | 'revoke', Access>>,
+  const L extends Access,
+  const C extends Access,
+  const R extends Access,
   B extends TSchema,
->({ name, schema, issuedSchema }: KeyTable<P, S>, { tag, access, body, one, many }: KeyRoutes<A, B>) {
+>({ name, schema, issuedSchema }: KeyTable<P, S>, { tag, access, body, one, many }: KeyRoutes<L, C, R, B>) {
   return {
     LIST: route({
       id: `list${name}s`,
