@@ -63,7 +63,7 @@ export const LIMITS = {
   message: { nameMax: 50, subjectMax: 200, bodyMax: 65_536, listMax: 500 },
   events: { keptDays: 30, partitionsAheadDays: 3 },
   /** WebSockets that have not sent `auth`, per process: per client address, and in total. */
-  socket: { waitingPerAddress: 2_000, waiting: 10_000 },
+  unauthenticatedSockets: { perAddress: 2_000, total: 10_000 },
   webhook: {
     urlMax: 2_048,
     secretMax: 256,
@@ -73,8 +73,8 @@ export const LIMITS = {
     /** Each change creates a delivery for every matching subscription. */
     subscriptionsMax: 1_000,
     /** Maximum read of a receiver's body and headers, and maximum number of 1xx responses. */
-    answerBytes: 65_536,
-    answerHeaderBytes: 16_384,
+    responseBytes: 65_536,
+    responseHeaderBytes: 16_384,
     informationalMax: 20,
     /**
      * Attempts in flight per subscription, tenant and process. A claim counts those of all processes; inline deliveries

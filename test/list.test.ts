@@ -46,7 +46,7 @@ describe('pages', () => {
     expect(await list(empty)).toEqual({ items: [], total: 0, page: 1, limit: 20, totalPages: 0 });
   });
 
-  test('out-of-range and malformed list parameters give a 400 that names them', async () => {
+  test('out-of-range and malformed list parameters are a 400 that names them', async () => {
     const path = await entity([
       { key: 'n', type: 'integer' },
       { key: 'j', type: 'json' },
@@ -102,7 +102,7 @@ describe('pages', () => {
     expect(await list(path, { count: 'exact' })).toMatchObject({ total: 2, totalPages: 1 });
   });
 
-  test('fields returns the named fields only, and system fields always', async () => {
+  test('fields limits the response to these fields and the system fields', async () => {
     const path = await entity(
       [
         { key: 'a', type: 'text' },
@@ -253,7 +253,7 @@ describe('sort', () => {
 });
 
 describe('cursor', () => {
-  test('records created while paging neither repeat nor hide others', async () => {
+  test('records created while paging cause neither repeated nor missing records', async () => {
     const path = await entity(
       [{ key: 'k', type: 'integer' }],
       Array.from({ length: 30 }, (_, k) => ({ k })),
@@ -272,7 +272,7 @@ describe('cursor', () => {
     }
   });
 
-  test('nextCursor is null at the end, absent without a cursor, and valid for its own sort only', async () => {
+  test('nextCursor is null on the last page, absent without `cursor`, and valid only for the same sort', async () => {
     const path = await entity([{ key: 'k', type: 'integer' }], [{ k: 1 }, { k: 2 }, { k: 3 }]);
     expect((await list(path, { cursor: '', limit: '3' })).nextCursor).toBeNull();
     expect((await list(path, { limit: '1' })).nextCursor).toBeUndefined();

@@ -26,7 +26,7 @@ const newTenant = () => tenantWithEntities(service, ['articles'], fields('title 
 const stream = async (tenant: TestTenant, key: string): Promise<EventStream> =>
   keep(await connectEvents(service.url, tenant.slug, key));
 
-/** `measure` resolves to how long connections outlasted a right; it is repeated if the machine was slow. */
+/** `measure` resolves to the time for which connections outlasted a right; it is repeated if the machine was slow. */
 async function endsInTime(measure: () => Promise<number>): Promise<void> {
   expect(await fastest(WITHIN_MS, measure)).toBeLessThan(WITHIN_MS);
 }
@@ -134,7 +134,7 @@ test('a changed role shows other fields from the next event on, and no events on
   expect(titles.at(-1)).toBe('four');
 });
 
-test('invalidated rights are looked up again after every cache has dropped them', async () => {
+test('invalidated rights are loaded again only after every cache has dropped them', async () => {
   const connections = new TenantConnections(service.app, 'some tenant');
   const connection: LiveConnection = { deliver: () => undefined, disconnect: () => undefined };
   const [before, after] = ['before', 'after'].map(
@@ -149,7 +149,7 @@ test('invalidated rights are looked up again after every cache has dropped them'
   connections.closeAll('stopping');
 });
 
-test('only keys of the tenant open its stream; another tenant looks like a missing one', async () => {
+test('only keys of the tenant open its stream; a stream of another tenant gets the same 403 as one of no tenant', async () => {
   const tenant = await newTenant();
   const other = await service.tenant();
   const foreign = await openEvents(service.url, other.slug, tenant.key);

@@ -53,7 +53,7 @@ test.each([
   ['a token', JWT],
   ['an authorization header', 'Bearer 0123456789abcdef'],
   ['the password of an address', 'postgres://user:0123456789abcdef@host/db'],
-])('%s is written nowhere: not in a message, a field, a nested value, an error or its cause', (_, secret) => {
+])('%s is redacted in messages, fields, nested values, errors and their causes', (_, secret) => {
   const { log, lines } = capture();
   const cause = new Error(`refused ${secret}`);
   log.error(`sent ${secret}`, {
@@ -66,7 +66,7 @@ test.each([
   expect(lines.join('')).toContain('[redacted]');
 });
 
-test('fields named like secrets are redacted whatever their value', () => {
+test('fields named like secrets are redacted regardless of their value', () => {
   const { log, last } = capture();
   log.info('m', {
     authorization: 'x',

@@ -114,19 +114,19 @@ describe('mail', () => {
     const back = await sink(() => null, gone.port);
     await late.mail.whenIdle();
     expect(back.received).toHaveLength(1);
-    for (const { close } of [mail, late.mail].map((each) => ({ close: () => each.close() }))) await close();
+    for (const each of [mail, late.mail]) await each.close();
     await back.stop();
   });
 
   test('is not lost at shutdown: one last attempt, then a file', async () => {
-    // The last attempts have as much time as the shutdown grants.
+    // The last attempts must fit into the shutdown's grace period.
     await retryWhenDelayed(LIMITS.mail.closeMs, async () => {
       const smtp = await sink(() => 451);
       const { mail, kept, logged } = await open(smtp.url, [600_000]);
       for (let i = 0; i < 5; i++) mail.send(MESSAGE);
-      // Waits until each pauses: a first attempt answered after the shutdown began would be the last one.
-      const pausing = () => logged.join('').match(/could not be sent/g)?.length ?? 0;
-      while (pausing() < 5) await new Promise((resolve) => setTimeout(resolve, 5));
+      // Waits until every mail has failed once: a first attempt that fails during the shutdown would be the last.
+      const failures = () => logged.join('').match(/could not be sent/g)?.length ?? 0;
+      while (failures() < 5) await new Promise((resolve) => setTimeout(resolve, 5));
       await mail.close();
       expect(smtp.attempts()).toBe(10);
       expect(await kept()).toHaveLength(5);
@@ -134,7 +134,7 @@ describe('mail', () => {
     });
   });
 
-  test('that the server does not answer is written to a file after the shutdown’s grace period', async () => {
+  test('to a server that does not respond is written to a file after the shutdown’s grace period', async () => {
     const silent = createServer(() => undefined);
     await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
     const { port } = silent.address() as AddressInfo;
@@ -150,7 +150,7 @@ describe('mail', () => {
     silent.close();
   });
 
-  test('has one recipient and one subject line, whatever tenants write into them', async () => {
+  test('has one recipient and one subject line, even if the subject contains line breaks', async () => {
     const smtp = await sink();
     const { mail } = await open(smtp.url);
     mail.send({ ...MESSAGE, subject: 'Hi\r\nBcc: eve@example.com\r\n\r\nbody' });
@@ -169,7 +169,7 @@ describe('mail', () => {
   });
 });
 
-describe('a mail server that hangs', () => {
+describe('a mail server that is down', () => {
   let service: TestService;
   let smtp: Awaited<ReturnType<typeof sink>>;
   beforeAll(async () => {

@@ -43,12 +43,12 @@ interface Reply {
   body: Json;
 }
 
-type Headed = Record<string, string>;
+type HeaderMap = Record<string, string>;
 
 let service: TestService;
 let tenant: TestTenant;
 let other: TestTenant;
-let owner: Headed;
+let owner: HeaderMap;
 
 beforeAll(async () => {
   service = await startService({ WEBHOOK_ALLOWED_CIDRS: '127.0.0.1/32' });
@@ -73,7 +73,7 @@ beforeAll(async () => {
 });
 afterAll(async () => service.stop());
 
-async function send(message: Json, headers: Headed = {}, query = ''): Promise<Reply> {
+async function send(message: Json, headers: HeaderMap = {}, query = ''): Promise<Reply> {
   const response = await fetch(`${service.url}/mcp${query}`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...headers },
@@ -85,21 +85,21 @@ async function send(message: Json, headers: Headed = {}, query = ''): Promise<Re
   return { status: response.status, headers: response.headers, body: json === '' ? undefined : JSON.parse(json) };
 }
 
-/** The same in revision 2026-07-28. */
-function sendModern(method: string, params: Json, headers: Headed = {}): Promise<Reply> {
-  const named: Headed = params.name === undefined ? {} : { 'mcp-name': params.name };
+/** Like `send`, in revision 2026-07-28. */
+function sendModern(method: string, params: Json, headers: HeaderMap = {}): Promise<Reply> {
+  const named: HeaderMap = params.name === undefined ? {} : { 'mcp-name': params.name };
   const own = { 'mcp-protocol-version': MODERN, 'mcp-method': method, ...named, ...headers };
   return send({ method, params: { ...params, _meta: META } }, own);
 }
 
-async function call(name: string, input: Json = {}, headers: Headed = owner, query = ''): Promise<Json> {
+async function call(name: string, input: Json = {}, headers: HeaderMap = owner, query = ''): Promise<Json> {
   const { status, body } = await send({ method: 'tools/call', params: { name, arguments: input } }, headers, query);
   expect(status).toBe(200);
   return body.result ?? body;
 }
 
-/** The structured content of a successful call; its text is the same JSON. */
-async function done(name: string, input: Json = {}, headers: Headed = owner, query = ''): Promise<Json> {
+/** The structured content of a call that must succeed; its text is the same JSON. */
+async function resultOf(name: string, input: Json = {}, headers: HeaderMap = owner, query = ''): Promise<Json> {
   const result = await call(name, input, headers, query);
   expect([name, result.isError, result.content?.[0]?.text]).toEqual([
     name,
@@ -109,8 +109,8 @@ async function done(name: string, input: Json = {}, headers: Headed = owner, que
   return result.structuredContent;
 }
 
-/** The error of a failed call, in the form of REST. */
-async function refused(name: string, input: Json = {}, headers: Headed = owner, query = ''): Promise<Json> {
+/** The error of a call that must fail, in the format of REST. */
+async function errorOf(name: string, input: Json = {}, headers: HeaderMap = owner, query = ''): Promise<Json> {
   const { isError, structuredContent, content } = await call(name, input, headers, query);
   expect([name, isError, structuredContent]).toEqual([name, true, undefined]);
   const { success, error } = JSON.parse(content[0].text);
@@ -118,8 +118,8 @@ async function refused(name: string, input: Json = {}, headers: Headed = owner, 
   return error;
 }
 
-const superAdmin: Headed = { 'x-admin-secret': ADMIN_SECRET };
-const bearer = (token: string): Headed => ({ authorization: `Bearer ${token}` });
+const superAdmin: HeaderMap = { 'x-admin-secret': ADMIN_SECRET };
+const bearer = (token: string): HeaderMap => ({ authorization: `Bearer ${token}` });
 
 describe('the tools', () => {
   test('the profile in the URL decides whether there are webhook tools', async () => {
@@ -180,7 +180,7 @@ describe('the tools', () => {
   test('results match the output schema', async () => {
     const { tools } = (await send({ method: 'tools/list' }, owner)).body.result;
     const ajv = new Ajv2020({ strict: false });
-    const record = await done('create_record', { entity_name: 'customer', data: { name_of: 'Ada' } });
+    const record = await resultOf('create_record', { entity_name: 'customer', data: { name_of: 'Ada' } });
     const inputs: Record<string, Json> = {
       list_entities: {},
       list_bots: {},
@@ -194,17 +194,20 @@ describe('the tools', () => {
     };
     for (const [name, input] of Object.entries(inputs)) {
       const validate = ajv.compile(tools.find((tool: Json) => tool.name === name).outputSchema);
-      const content = await done(name, input);
+      const content = await resultOf(name, input);
       expect([name, validate(content), validate.errors]).toEqual([name, true, null]);
     }
   });
 
   test('records are created, found, changed and deleted as over REST, with events marked as triggered by mcp', async () => {
-    const made = await done('create_record', { entity_name: 'order_item', data: { title: 'pump', amount: '1.50' } });
+    const made = await resultOf('create_record', {
+      entity_name: 'order_item',
+      data: { title: 'pump', amount: '1.50' },
+    });
     expect((await tenant.get(`/api/entities/order_item/records/${made.id}`)).body.data).toEqual(made);
     const changes = { entity_name: 'order_item', record_id: made.id, data: { title: 'big pump' } };
-    expect((await done('update_record', changes)).title).toBe('big pump');
-    const found = await done('query_records', {
+    expect((await resultOf('update_record', changes)).title).toBe('big pump');
+    const found = await resultOf('query_records', {
       entity_name: 'order_item',
       filters: 'title contains "pump" AND amount > 1',
       limit: 5,
@@ -212,7 +215,7 @@ describe('the tools', () => {
       order: 'desc',
     });
     expect([found.total, found.limit, found.items[0].id]).toEqual([1, 5, made.id]);
-    expect(await done('delete_record', { entity_name: 'order_item', record_id: made.id })).toEqual({
+    expect(await resultOf('delete_record', { entity_name: 'order_item', record_id: made.id })).toEqual({
       id: made.id,
       deleted: true,
     });
@@ -222,37 +225,37 @@ describe('the tools', () => {
   });
 
   test('a failed call has the code and message of REST, and names every invalid argument', async () => {
-    const missing = await refused('get_record', { entity_name: 'order_item', record_id: tenant.id });
+    const missing = await errorOf('get_record', { entity_name: 'order_item', record_id: tenant.id });
     const rest = await tenant.get(`/api/entities/order_item/records/${tenant.id}`);
     expect([missing.code, missing.message]).toEqual([rest.body.error.code, rest.body.error.message]);
-    expect((await refused('query_records', { entity_name: 'nothing' })).code).toBe('NOT_FOUND');
-    const faulty = await refused('query_records', { limit: 1000, order: 'up', pages: 2 });
+    expect((await errorOf('query_records', { entity_name: 'nothing' })).code).toBe('NOT_FOUND');
+    const faulty = await errorOf('query_records', { limit: 1000, order: 'up', pages: 2 });
     expect(faulty.code).toBe('VALIDATION_ERROR');
     expect(faulty.details.map(({ path }: Json) => path).sort()).toEqual(['entity_name', 'limit', 'order', 'pages']);
-    const values = await refused('create_record', { entity_name: 'order_item', data: { status: 'x', nothing: 1 } });
+    const values = await errorOf('create_record', { entity_name: 'order_item', data: { status: 'x', nothing: 1 } });
     expect(values.details.map(({ path }: Json) => path).sort()).toEqual(['nothing', 'status', 'title']);
   });
 
   test('bots are registered, identified, listed and revoked, by tenant admins only', async () => {
-    const bot = await done('register_bot', { name: 'agent-7', permissions: { entities: { customer: ['read'] } } });
+    const bot = await resultOf('register_bot', { name: 'agent-7', permissions: { entities: { customer: ['read'] } } });
     expect(bot.tenantSlug).toBe(tenant.slug);
-    const identified = await done('identify_bot', { name: 'agent-7', secret: bot.secret });
-    const me = await done('whoami_bot', {}, bearer(identified.token));
+    const identified = await resultOf('identify_bot', { name: 'agent-7', secret: bot.secret });
+    const me = await resultOf('whoami_bot', {}, bearer(identified.token));
     expect([me.kind, me.id, me.tenant.slug, me.permissions]).toEqual([
       'bot',
       bot.id,
       tenant.slug,
       { customer: ['read'] },
     ]);
-    expect((await refused('list_bots', {}, bearer(identified.token))).code).toBe('FORBIDDEN');
-    expect((await refused('create_record', { entity_name: 'customer', data: {} }, bearer(identified.token))).code).toBe(
+    expect((await errorOf('list_bots', {}, bearer(identified.token))).code).toBe('FORBIDDEN');
+    expect((await errorOf('create_record', { entity_name: 'customer', data: {} }, bearer(identified.token))).code).toBe(
       'FORBIDDEN',
     );
-    const { bots } = await done('list_bots');
+    const { bots } = await resultOf('list_bots');
     expect(bots.map(({ id }: Json) => id)).toContain(bot.id);
     expect(JSON.stringify(bots)).not.toContain(bot.secret);
-    expect(await done('revoke_bot', { bot_id: bot.id })).toEqual({ id: bot.id, revoked: true });
-    expect((await refused('identify_bot', { name: 'agent-7', secret: bot.secret })).code).toBe('FORBIDDEN');
+    expect(await resultOf('revoke_bot', { bot_id: bot.id })).toEqual({ id: bot.id, revoked: true });
+    expect((await errorOf('identify_bot', { name: 'agent-7', secret: bot.secret })).code).toBe('FORBIDDEN');
   });
 
   test('webhooks are created, listed and deleted, by tenant admins only', async () => {
@@ -264,21 +267,22 @@ describe('the tools', () => {
       secret: 'whsec_hidden',
       description: 'test',
     };
-    const made = await done('create_webhook', input, owner, advanced);
+    const made = await resultOf('create_webhook', input, owner, advanced);
     expect([made.entity_name, made.has_secret, made.secret]).toEqual(['customer', true, undefined]);
-    expect((await refused('create_webhook', input, owner, advanced)).code).toBe('CONFLICT');
+    expect((await errorOf('create_webhook', input, owner, advanced)).code).toBe('CONFLICT');
     const inside = { ...input, url: 'http://10.0.0.1/' };
-    expect((await refused('create_webhook', inside, owner, advanced)).code).toBe('VALIDATION_ERROR');
-    const list = async (entity: Json): Promise<Json> => (await done('list_webhooks', entity, owner, advanced)).webhooks;
+    expect((await errorOf('create_webhook', inside, owner, advanced)).code).toBe('VALIDATION_ERROR');
+    const list = async (entity: Json): Promise<Json> =>
+      (await resultOf('list_webhooks', entity, owner, advanced)).webhooks;
     expect(await list({})).toEqual([made]);
     expect(await list({ entity_name: 'customer' })).toEqual([made]);
     expect(await list({ entity_name: 'order_item' })).toEqual([]);
     const user = bearer(await userToken(service, tenant, 'member'));
-    expect((await refused('list_webhooks', {}, user, advanced)).code).toBe('FORBIDDEN');
-    expect((await refused('delete_webhook', { webhook_id: made.id }, { 'x-api-key': other.key }, advanced)).code).toBe(
+    expect((await errorOf('list_webhooks', {}, user, advanced)).code).toBe('FORBIDDEN');
+    expect((await errorOf('delete_webhook', { webhook_id: made.id }, { 'x-api-key': other.key }, advanced)).code).toBe(
       'NOT_FOUND',
     );
-    expect(await done('delete_webhook', { webhook_id: made.id }, owner, advanced)).toEqual({
+    expect(await resultOf('delete_webhook', { webhook_id: made.id }, owner, advanced)).toEqual({
       id: made.id,
       deleted: true,
     });
@@ -290,14 +294,14 @@ describe('callers', () => {
     expect((await send({ method: 'tools/list' })).status).toBe(200);
     const { tools } = (await send({ method: 'tools/list' })).body.result;
     for (const { name } of tools.filter((tool: Json) => tool.name !== 'tenant_login')) {
-      expect((await refused(name, {}, {})).code).toBe('UNAUTHORIZED');
+      expect((await errorOf(name, {}, {})).code).toBe('UNAUTHORIZED');
     }
     const login = { tenantSlug: tenant.slug, email: 'nobody@acme.test', password: 'wrong password' };
-    expect((await refused('tenant_login', login, {})).message).not.toContain('missing');
-    expect((await refused('tenant_login', { ...login, tenantSlug: 'no-such-tenant' }, {})).code).toBe('NOT_FOUND');
+    expect((await errorOf('tenant_login', login, {})).message).not.toContain('missing');
+    expect((await errorOf('tenant_login', { ...login, tenantSlug: 'no-such-tenant' }, {})).code).toBe('NOT_FOUND');
   });
 
-  test('a bad credential and a public key are refused with 401 before anything else', async () => {
+  test('an invalid credential or a public key gets 401 before anything else is checked', async () => {
     const wrong = await send({ method: 'tools/list' }, { 'x-api-key': 'svc_ak_wrong' });
     expect([wrong.status, wrong.headers.get('www-authenticate')]).toEqual([401, 'Bearer']);
     const role = await addRole(service, tenant, { permissions: { '*': ['read'] } });
@@ -310,9 +314,9 @@ describe('callers', () => {
     const person = { email: 'ada@acme.test', name: 'Ada', role: 'admin', password: 'correct horse battery' };
     expect((await tenant.post('/api/users', person)).status).toBe(201);
     const input = { tenantSlug: tenant.slug, email: person.email, password: person.password };
-    const { token, user } = await done('tenant_login', input, {});
+    const { token, user } = await resultOf('tenant_login', input, {});
     expect(user.email).toBe(person.email);
-    expect((await done('whoami_bot', {}, bearer(token))).email).toBe(person.email);
+    expect((await resultOf('whoami_bot', {}, bearer(token))).email).toBe(person.email);
   });
 
   test('a role sees through the tools exactly what it sees over REST', async () => {
@@ -324,46 +328,48 @@ describe('callers', () => {
     for (const title of ['mine', 'theirs']) {
       await tenant.post('/api/entities/order_item/records', { title, secret_note: 'hush' });
     }
-    const { items, total } = await done('query_records', { entity_name: 'order_item' }, key);
+    const { items, total } = await resultOf('query_records', { entity_name: 'order_item' }, key);
     expect([total, items[0].title, 'secret_note' in items[0]]).toEqual([1, 'mine', false]);
-    expect((await refused('query_records', { entity_name: 'customer' }, key)).code).toBe('FORBIDDEN');
-    const { entities } = await done('list_entities', {}, key);
+    expect((await errorOf('query_records', { entity_name: 'customer' }, key)).code).toBe('FORBIDDEN');
+    const { entities } = await resultOf('list_entities', {}, key);
     expect(entities.map(({ name }: Json) => name)).toEqual(['order_item']);
     for (const name of ['list_entities', 'get_rest_api_spec', 'generate_api_client']) {
-      expect(JSON.stringify(await done(name, {}, key))).not.toContain('secret_note');
+      expect(JSON.stringify(await resultOf(name, {}, key))).not.toContain('secret_note');
     }
   });
 
-  test('a tenant-bound credential reaches no other tenant, whatever tenant a call names', async () => {
+  test('a tenant-bound credential reaches no other tenant, even if a call names one', async () => {
     const input = { entity_name: 'customer', tenantSlug: other.slug };
-    expect((await refused('query_records', input)).code).toBe('FORBIDDEN');
-    expect((await refused('select_tenant', { tenantSlug: other.slug })).code).toBe('FORBIDDEN');
-    expect((await refused('select_tenant', { tenantSlug: 'no-such-tenant' })).code).toBe('FORBIDDEN');
-    expect((await refused('select_tenant', { tenantSlug: 'bad slug\r\nx' })).code).toBe('VALIDATION_ERROR');
-    expect((await refused('register_bot', { name: 'spy', tenantSlug: other.slug })).code).toBe('FORBIDDEN');
+    expect((await errorOf('query_records', input)).code).toBe('FORBIDDEN');
+    expect((await errorOf('select_tenant', { tenantSlug: other.slug })).code).toBe('FORBIDDEN');
+    expect((await errorOf('select_tenant', { tenantSlug: 'no-such-tenant' })).code).toBe('FORBIDDEN');
+    expect((await errorOf('select_tenant', { tenantSlug: 'bad slug\r\nx' })).code).toBe('VALIDATION_ERROR');
+    expect((await errorOf('register_bot', { name: 'spy', tenantSlug: other.slug })).code).toBe('FORBIDDEN');
   });
 
   test('the super-admin names the tenant by header, by argument, or once for a session', async () => {
-    expect((await refused('list_entities', {}, superAdmin)).code).toBe('VALIDATION_ERROR');
-    expect((await done('list_entities', {}, { ...superAdmin, 'x-tenant-id': tenant.slug })).entities.length).toBe(2);
-    expect((await done('list_entities', { tenantSlug: tenant.slug }, superAdmin)).entities.length).toBe(2);
-    expect((await done('select_tenant', { tenantSlug: tenant.slug }, superAdmin)).isKept).toBe(false);
+    expect((await errorOf('list_entities', {}, superAdmin)).code).toBe('VALIDATION_ERROR');
+    expect((await resultOf('list_entities', {}, { ...superAdmin, 'x-tenant-id': tenant.slug })).entities.length).toBe(
+      2,
+    );
+    expect((await resultOf('list_entities', { tenantSlug: tenant.slug }, superAdmin)).entities.length).toBe(2);
+    expect((await resultOf('select_tenant', { tenantSlug: tenant.slug }, superAdmin)).isKept).toBe(false);
     const session = { ...superAdmin, 'mcp-session-id': await openSession(superAdmin) };
-    expect((await done('select_tenant', { tenantSlug: tenant.slug }, session)).isKept).toBe(true);
-    expect((await done('list_entities', {}, session)).entities.length).toBe(2);
-    expect((await done('list_entities', { tenantSlug: other.slug }, session)).entities.length).toBe(0);
-    expect((await refused('select_tenant', { tenantSlug: 'no-such-tenant' }, session)).code).toBe('NOT_FOUND');
-    expect((await done('list_entities', {}, session)).entities.length).toBe(2);
+    expect((await resultOf('select_tenant', { tenantSlug: tenant.slug }, session)).isKept).toBe(true);
+    expect((await resultOf('list_entities', {}, session)).entities.length).toBe(2);
+    expect((await resultOf('list_entities', { tenantSlug: other.slug }, session)).entities.length).toBe(0);
+    expect((await errorOf('select_tenant', { tenantSlug: 'no-such-tenant' }, session)).code).toBe('NOT_FOUND');
+    expect((await resultOf('list_entities', {}, session)).entities.length).toBe(2);
   });
 
   test('a session belongs to the credential that opened it, and can be ended', async () => {
     const id = await openSession(owner);
-    const list = (headers: Headed) => send({ method: 'tools/list' }, { 'mcp-session-id': id, ...headers });
+    const list = (headers: HeaderMap) => send({ method: 'tools/list' }, { 'mcp-session-id': id, ...headers });
     expect((await list(owner)).status).toBe(200);
     expect((await list({ 'x-api-key': other.key })).status).toBe(404);
     expect((await list({})).status).toBe(404);
     expect((await send({ method: 'tools/list' }, { ...owner, 'mcp-session-id': 'mcp_unknown' })).status).toBe(404);
-    const end = (headers: Headed) =>
+    const end = (headers: HeaderMap) =>
       fetch(`${service.url}/mcp`, { method: 'DELETE', headers: { 'mcp-session-id': id, ...headers } });
     expect((await end({ 'x-api-key': other.key })).status).toBe(404);
     expect((await end(owner)).status).toBe(200);
@@ -371,8 +377,8 @@ describe('callers', () => {
     expect((await list(owner)).status).toBe(404);
   });
 
-  test('requests of foreign pages and under foreign host names are refused', async () => {
-    const status = async (headers: Headed) => (await send({ method: 'tools/list' }, headers)).status;
+  test('requests from other origins or for other host names get 403', async () => {
+    const status = async (headers: HeaderMap) => (await send({ method: 'tools/list' }, headers)).status;
     expect(await status({ origin: 'https://evil.example' })).toBe(403);
     expect(await status({ origin: 'null' })).toBe(403);
     expect(await status({ host: 'evil.example' })).toBe(403);
@@ -381,7 +387,7 @@ describe('callers', () => {
   });
 });
 
-async function openSession(headers: Headed): Promise<string> {
+async function openSession(headers: HeaderMap): Promise<string> {
   const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
   const answer = await send({ method: 'initialize', params }, headers);
   expect([answer.status, answer.body.result.protocolVersion]).toEqual([200, '2025-11-25']);
@@ -466,7 +472,7 @@ describe('the protocol', () => {
 
 describe('generated', () => {
   test('the API document has only the caller’s routes, with those of its entities', async () => {
-    const all = await done('get_rest_api_spec');
+    const all = await resultOf('get_rest_api_spec');
     expect(all.openapi).toBe('3.1.0');
     expect(Object.keys(all.paths['/api/entities/order_item/records'])).toEqual(['get', 'post']);
     expect(Object.keys(all.paths).filter((path) => path.includes('{entityName}/records'))).toEqual([]);
@@ -480,15 +486,15 @@ describe('generated', () => {
     );
     expect(ids.filter((id, at) => ids.indexOf(id) !== at)).toEqual([]);
     const bot = bearer(await botToken(service, tenant, { customer: ['read', 'update'] }));
-    const own = await done('get_rest_api_spec', {}, bot);
+    const own = await resultOf('get_rest_api_spec', {}, bot);
     expect(own.paths['/api/auth/bots']).toBeUndefined();
     expect(Object.keys(own.paths['/api/entities/customer/records'])).toEqual(['get']);
     expect(Object.keys(own.paths['/api/entities/customer/records/{id}']).sort()).toEqual(['get', 'patch', 'put']);
     expect(JSON.stringify(own)).not.toContain('order_item');
   });
 
-  test('the client compiles under strict, has the entities’ types, and works', async () => {
-    const { source, filename, language } = await done('generate_api_client');
+  test('the client compiles under strict, has the types of the entities, and works', async () => {
+    const { source, filename, language } = await resultOf('generate_api_client');
     expect([language, filename]).toEqual(['typescript', `${tenant.slug}-client.ts`]);
     expect(source).not.toMatch(/\bimport\b|\bany\b/);
     const directory = await mkdtemp(join(tmpdir(), 'client-'));
@@ -508,7 +514,7 @@ describe('generated', () => {
 
   test('the client of a role has only its operations and fields', async () => {
     const bot = bearer(await botToken(service, tenant, { customer: ['read'] }));
-    const { source } = await done('generate_api_client', {}, bot);
+    const { source } = await resultOf('generate_api_client', {}, bot);
     expect(source).toContain('customer: {');
     expect(source).not.toContain('order_item');
     expect(source).not.toContain('"POST"');
@@ -595,8 +601,8 @@ describe('over stdio', () => {
   const messages = (lines: Json[]): string =>
     lines.map((line, id) => `${JSON.stringify({ jsonrpc: '2.0', id, ...line })}\n`).join('');
 
-  /** Starts the program on the service's database; resolves to its answers by id. */
-  async function run(lines: Json[], environment: Headed): Promise<Json[]> {
+  /** Runs the program on the service's database; resolves to its responses in the order of their ids. */
+  async function run(lines: Json[], environment: HeaderMap): Promise<Json[]> {
     const { REDIS_URL, PATH = '' } = process.env;
     const dataDir = await mkdtemp(join(tmpdir(), 'stdio-'));
     const program = Bun.spawn([process.execPath, '--no-env-file', join(import.meta.dir, '../src/mcp-stdio.ts')], {
@@ -625,7 +631,7 @@ describe('over stdio', () => {
     return answers.sort((a, b) => a.id - b.id);
   }
 
-  test('both revisions are served, input that ends at once is answered, and a connection is a session', async () => {
+  test('both revisions are served, requests are answered although the input ends at once, and a connection is a session', async () => {
     const tool = (name: string, input: Json = {}) => ({ method: 'tools/call', params: { name, arguments: input } });
     const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
     const [hello, list, who] = await run(

@@ -1,5 +1,5 @@
-// Metrics: who may read them, that they are valid for Prometheus, that requests are counted by route template,
-// and that they reveal no tenant, record or secret; and what the log contains about a request.
+// Metrics: who may read them, their format, the counting of requests by route template, and that they reveal no tenant,
+// record or secret. Also what the log contains about a request.
 // Contract: decisions#metrics, decisions#configuration.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { execFileSync } from 'node:child_process';
@@ -49,7 +49,7 @@ test('METRICS_TOKEN as bearer token and the super-admin may read them, no other 
   expect((await tenant.get('/metrics')).status).toBe(403);
 });
 
-test('every family has its HELP and TYPE, every sample a family, every histogram grows up to its count', async () => {
+test('every family has HELP and TYPE, every sample belongs to a family, and histogram buckets are cumulative', async () => {
   const families = new Map<string, string>();
   for (const line of (await text()).split('\n').filter((each) => each !== '')) {
     const [, keyword, name = '', rest = ''] = /^# (HELP|TYPE) (\w+) (.+)$/.exec(line) ?? [];
@@ -69,7 +69,7 @@ test('every family has its HELP and TYPE, every sample a family, every histogram
   expect(counts).toEqual(counts.toSorted((a, b) => a - b));
 });
 
-test('promtool reports nothing, where it is installed', async () => {
+test('promtool, if installed, reports no problem', async () => {
   const promtool = [process.env.PROMTOOL ?? '', '/usr/bin/promtool'].find((path) => path !== '' && existsSync(path));
   const checked = promtool === undefined ? '' : execFileSync(promtool, ['check', 'metrics'], { input: await text() });
   expect(String(checked)).toBe('');
@@ -167,7 +167,32 @@ test('the log has every request with its id, and no secret', async () => {
   for (const secret of [TOKEN, ADMIN_SECRET, tenant.key]) expect(service.logged.join('')).not.toContain(secret);
 });
 
-describe('the text', () => {
+test('the template of a path is found: fixed segments before parameters, parameters before the wildcard', async () => {
+  const app = { metrics: new Metrics() } as TestService['app'];
+  const paths = ['/a/:id', '/a/fixed', '/a/:id/b', '/app/*', '/', '/*', '/a/fixed/c'];
+  const measure = requestMetrics(
+    app,
+    paths.map((path) => ({ path })),
+  );
+  for (const [url, template] of [
+    ['http://h/a/1', '/a/:id'],
+    ['http://h/a/fixed?x=/y', '/a/fixed'],
+    ['http://h/a/fixed/b', '/a/:id/b'],
+    ['http://h/a/fixed/c', '/a/fixed/c'],
+    ['http://h/app/x/y', '/app/*'],
+    ['http://h/', '/'],
+    ['http://h/a/', ''],
+    ['http://h/b', ''],
+  ] as const) {
+    const before = requests(await app.metrics.render(), 'GET', template, 200);
+    measure('GET', url, 200, 1);
+    expect(requests(await app.metrics.render(), 'GET', template, 200), url).toBe(before + 1);
+  }
+  measure('BREW', 'http://h/', 200, 1);
+  expect(requests(await app.metrics.render(), '_OTHER', '/', 200)).toBe(1);
+});
+
+describe('the Prometheus text', () => {
   const things = (metrics: Metrics) =>
     new Counter({ name: 'svc_things_total', help: 'Things.', labelNames: ['kind'], registers: [metrics.registry] });
 
@@ -216,30 +241,5 @@ describe('the text', () => {
         'svc_read_total{process="2"} 1.5\n',
       ].join('\n'),
     );
-  });
-
-  test('finds a path’s template: fixed segments before parameters, parameters before the wildcard', async () => {
-    const app = { metrics: new Metrics() } as TestService['app'];
-    const paths = ['/a/:id', '/a/fixed', '/a/:id/b', '/app/*', '/', '/*', '/a/fixed/c'];
-    const measure = requestMetrics(
-      app,
-      paths.map((path) => ({ path })),
-    );
-    for (const [url, template] of [
-      ['http://h/a/1', '/a/:id'],
-      ['http://h/a/fixed?x=/y', '/a/fixed'],
-      ['http://h/a/fixed/b', '/a/:id/b'],
-      ['http://h/a/fixed/c', '/a/fixed/c'],
-      ['http://h/app/x/y', '/app/*'],
-      ['http://h/', '/'],
-      ['http://h/a/', ''],
-      ['http://h/b', ''],
-    ] as const) {
-      const before = requests(await app.metrics.render(), 'GET', template, 200);
-      measure('GET', url, 200, 1);
-      expect(requests(await app.metrics.render(), 'GET', template, 200), url).toBe(before + 1);
-    }
-    measure('BREW', 'http://h/', 200, 1);
-    expect(requests(await app.metrics.render(), '_OTHER', '/', 200)).toBe(1);
   });
 });

@@ -1,6 +1,6 @@
-// Hidden data is as if it did not exist. Two tenants are built from one random plan: in the first a role hides
-// fields and rows, in the second they never existed. Every request must get the same answer in both, byte for
-// byte except ids and times; and changes to hidden data alone change no answer.
+// Hidden data is indistinguishable from data that does not exist. Two tenants are built from one random plan: in the
+// first a role hides fields and rows, in the second they never existed. Every request must get the same response in
+// both, byte for byte except ids and times; and changes of hidden data alone change no response.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { tableNameOf } from '../src/entities/field.ts';
@@ -175,13 +175,13 @@ async function build(plan: Plan, isPlain: boolean): Promise<World> {
   const condition = plan.hidden.includes('num') ? 'createdAt > "2020-01-01T00:00:00Z"' : 'num >= 1';
   const filterDsl = { validate: [{ condition }] };
   await mustCreate(owner, '/api/views', { entitySlug: 'item', slug: 'picked', name: 'Picked', filterDsl });
-  if (isPlain) await lose(owner, others.hidden);
+  if (isPlain) await deleteOthers(owner, others.hidden);
   const caller = await callerOf(plan, owner, isPlain);
   return { owner, caller, shown: items.shown, hidden: items.hidden, hiddenOthers: others.hidden, labels };
 }
 
-/** Deletes records of `other`, so that relations to them point nowhere. */
-async function lose(owner: TestTenant, ids: readonly string[]): Promise<void> {
+/** Deletes records of `other`, so that relations to them dangle. */
+async function deleteOthers(owner: TestTenant, ids: readonly string[]): Promise<void> {
   const { id: entityId } = (await owner.get('/api/entities/other')).body.data;
   const schema = schemaOf(owner.id);
   await service.app.db.rows(sql`
@@ -248,7 +248,7 @@ function callerOf(plan: Plan, owner: TestTenant, isPlain: boolean): Promise<Clie
 const UUID = /[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
 const TIME = /\d{4}-\d\d-\d\dT[\d:.]+Z/g;
 
-/** An answer as text, with ids replaced by labels and without times. */
+/** A response as text, with ids replaced by labels and without times. */
 async function ask(world: World, method: string, path: string, body?: Json): Promise<string> {
   const answer = await world.caller.request(method, path, body, { 'x-request-id': 'same' });
   const text = answer.text
@@ -259,7 +259,7 @@ async function ask(world: World, method: string, path: string, body?: Json): Pro
   return `${answer.status} ${headers.join(' ')} ${text}`;
 }
 
-/** Every page of a keyset list, with the cursors of each tenant. */
+/** Every page of a list, following the cursors of this tenant. */
 async function walk(world: World, sortBy: string): Promise<string[]> {
   const pages: string[] = [];
   let cursor = '';
@@ -273,7 +273,7 @@ async function walk(world: World, sortBy: string): Promise<string[]> {
   return pages;
 }
 
-/** All reading requests. */
+/** The responses to all reads. */
 async function answers(world: World, plan: Plan): Promise<[string, string][]> {
   const asked: [string, string][] = [];
   const get = async (name: string, path: string): Promise<void> => {
@@ -282,11 +282,11 @@ async function answers(world: World, plan: Plan): Promise<[string, string][]> {
   for (const path of plan.queries) await get(path, path);
   for (const path of ['entities', 'entities/item', 'entities/item/fields', 'entities/other', 'views'])
     await get(path, `/api/${path}`);
-  const places: [string, string[]][] = [
+  const idSets: [string, string[]][] = [
     ['shown', world.shown],
     ['hidden', world.hidden],
   ];
-  for (const [name, ids] of places) {
+  for (const [name, ids] of idSets) {
     for (const [i, id] of ids.entries()) {
       for (const base of ['entities/item', 'views/picked']) {
         await get(`${name} ${i} in ${base}`, `/api/${base}/records/${id}${i % 2 === 0 ? '' : '?resolve_depth=2'}`);
@@ -299,7 +299,7 @@ async function answers(world: World, plan: Plan): Promise<[string, string][]> {
   return asked;
 }
 
-/** Writes of the caller: some refer to hidden data, one does not. */
+/** The responses to the caller's writes, most of which refer to hidden data. */
 async function writes(world: World, plan: Plan): Promise<[string, string][]> {
   const asked: [string, string][] = [];
   const [hidden] = plan.hidden as [string];
@@ -307,7 +307,7 @@ async function writes(world: World, plan: Plan): Promise<[string, string][]> {
   const [shownId = crypto.randomUUID()] = world.shown;
   const [hiddenId = crypto.randomUUID()] = world.hidden;
   const base = '/api/entities/item/records';
-  const tries: [string, string, Json?][] = [
+  const requests: [string, string, Json?][] = [
     ['POST', base, { [hidden]: 'a', shown: true }],
     ['PATCH', `${base}/${shownId}`, { [hidden]: 1, nosuch: 1 }],
     ['PUT', `${base}/${hiddenId}`, {}],
@@ -327,14 +327,14 @@ async function writes(world: World, plan: Plan): Promise<[string, string][]> {
     ['PATCH', `${base}/${shownId}`, visible === undefined ? {} : { [visible]: null }],
     ['DELETE', `${base}/${shownId}`],
   ];
-  for (const [i, [method, path, body]] of tries.entries()) {
+  for (const [i, [method, path, body]] of requests.entries()) {
     asked.push([`write ${i}`, await ask(world, method, path, body)]);
   }
   return asked;
 }
 
 /** Changes hidden values and rows only. */
-async function disturb({ owner, shown, hidden, hiddenOthers }: World, plan: Plan): Promise<void> {
+async function changeHidden({ owner, shown, hidden, hiddenOthers }: World, plan: Plan): Promise<void> {
   const other: Json = {
     title: 'canary',
     num: 3,
@@ -374,7 +374,7 @@ test('hidden fields and rows do not exist for the role in any request', async ()
       const plain = await build(drawn, true);
       const before = await answers(hiding, drawn);
       expect(before).toEqual(await answers(plain, drawn));
-      await disturb(hiding, drawn);
+      await changeHidden(hiding, drawn);
       expect(withoutETag(await answers(hiding, drawn))).toEqual(withoutETag(before));
       const written = await writes(hiding, drawn);
       // Versions count hidden changes too, as documented.

@@ -1,5 +1,5 @@
 // Liveness and readiness, and retention: event partitions by day, responses under an Idempotency-Key, admin
-// sessions. Workers are driven round by round.
+// sessions. Workers run one round at a time.
 // Contract: decisions#operations, decisions#retention.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import process from 'node:process';
@@ -40,7 +40,7 @@ describe('partitions of events', () => {
   beforeAll(() => service.app.db.exec('alter table platform.events_default set (autovacuum_enabled = false)'));
   afterAll(() => service.app.db.exec('alter table platform.events_default reset (autovacuum_enabled)'));
 
-  // Days that no other test and no clock reaches, a new one for each test.
+  // Days in the future, which no other test uses; each test gets its own.
   let today = new Date('2031-03-01T12:00:00Z');
   beforeEach(() => {
     today = new Date(today.getTime() + 100 * DAY_MS);
@@ -70,7 +70,7 @@ describe('partitions of events', () => {
     return row?.partition ?? '';
   }
 
-  test('today and the next three days have one, created once however many processes try at the same time', async () => {
+  test('today and the next three days each have one, created once even if several processes try concurrently', async () => {
     const made = await Promise.all([1, 2, 3].map(() => ensurePartitions(service.app, today)));
     expect(made.reduce((sum, count) => sum + count)).toBe(4);
     expect(await partitions()).toEqual(expect.arrayContaining([0, 1, 2, 3].map(dayOf)));
@@ -79,9 +79,9 @@ describe('partitions of events', () => {
     await drop(...[0, 1, 2, 3].map(dayOf));
   });
 
-  // The embedded database has a single session, so nothing waits there.
+  // The embedded database has one session, so nothing waits there.
   if (process.env.DATABASE_URL) {
-    test('creating them waits for a process that already does, however long it takes', async () => {
+    test('their creation waits until another process has finished creating them', async () => {
       const { made } = await service.app.db.slow.begin(async (tx) => {
         await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform.events partitions'))`);
         const made = ensurePartitions(service.app, today);
@@ -127,7 +127,7 @@ describe('partitions of events', () => {
   });
 });
 
-describe('what expires', () => {
+describe('retention', () => {
   let tenant: TestTenant;
   beforeAll(async () => {
     tenant = await service.tenant();

@@ -1,5 +1,5 @@
-// Clients that customers use work with the service unchanged: `eventsource`, `ws` and the verifier of Standard
-// Webhooks. `ws` is imported by its path, because Bun replaces the package of that name with its own client.
+// Packages that customers use work with the service unchanged: `eventsource`, `ws` and `standardwebhooks`. `ws` is
+// imported by its path, because Bun replaces the package of that name with its own client.
 // Contract: interface#sse, interface#websocket, decisions#webhook-requests.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { EventSource } from 'eventsource';

@@ -60,7 +60,7 @@ describe('platform APIs', () => {
   });
 
   test.each<[string, Record<string, unknown>, string[]]>([
-    ['roles that exist nowhere', { roles: ['reader', 'ghost'] }, ['roles']],
+    ['an unknown role', { roles: ['reader', 'ghost'] }, ['roles']],
     ['no roles', { roles: [] }, ['roles']],
     ['an unknown operation', { permissions: { orders: { reader: ['peek'] } } }, ['permissions.orders.reader']],
     ['operations without a role', { permissions: { orders: ['read'] } }, ['permissions.orders', 'roles']],
@@ -113,8 +113,8 @@ describe('platform keys', () => {
   test.each<[string, Record<string, unknown>, string]>([
     ['a role that is not the API’s', { role: 'viewer' }, 'role'],
     ['no role', { role: undefined }, 'role'],
-    ['a ttl of nothing', { role: 'reader', ttlDays: 0 }, 'ttlDays'],
-    ['a broken ttl', { role: 'reader', ttlDays: 1.5 }, 'ttlDays'],
+    ['a TTL of 0 days', { role: 'reader', ttlDays: 0 }, 'ttlDays'],
+    ['a fractional TTL', { role: 'reader', ttlDays: 1.5 }, 'ttlDays'],
   ])('%s: 400', async (_, body, path) => {
     const api = await define();
     const answer = await tenant.post(`/api/apis/${api.id}/keys`, body);
@@ -122,7 +122,7 @@ describe('platform keys', () => {
     expect(answer.body.error.details[0].path).toBe(path);
   });
 
-  test('method and path need the permission of the matrix; 403 without it', async () => {
+  test('each method on records needs its own permission; without it 403', async () => {
     const made = await tenant.post('/api/entities/orders/records', { title: 'one' });
     const record = `/api/entities/orders/records/${made.body.data.id}`;
     const list = '/api/entities/orders/records';
@@ -201,7 +201,7 @@ describe('platform keys', () => {
     expect((await tenant.get(`/api/apis/${api.id}/keys`)).body.data.map(({ id }: Json) => id)).toEqual([expired.id]);
   });
 
-  test('a key in another header than Authorization is refused', async () => {
+  test('a key in a header other than Authorization gets 401', async () => {
     const { key } = await issue(await define());
     for (const name of ['x-api-key', 'x-public-key', 'x-anon-key']) {
       const answer = await clientOf(service.url, { [name]: key }).get('/api/auth/whoami');

@@ -1,5 +1,5 @@
-// The database pool, on a real server where one is installed, else on the embedded one: values, transactions,
-// streams, deadlines, and every way to lose a connection.
+// The database pool, on a real server if one is installed, otherwise on the embedded one: values, transactions,
+// streams, deadlines, and lost connections.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -49,7 +49,7 @@ async function failure(call: Promise<unknown>): Promise<Error & { status?: numbe
 }
 
 describe('values', () => {
-  test('numbers, decimals, dates, times, JSON and arrays arrive in the shapes of the contract', async () => {
+  test('numbers, decimals, dates, times, JSON and arrays arrive in the formats of the contract', async () => {
     const row = await db.first(sql`
       select 9007199254740991::int8 as big, 1.50::numeric as decimal, '2026-02-03'::date as day, true as yes,
         '2026-02-03 04:05:06.7+00'::timestamptz as at, '2026-02-03 04:05:06.123456+02'::timestamptz as fine,

@@ -61,16 +61,16 @@ describe('keys', () => {
   });
 
   test.each<[string, Record<string, unknown>, string]>([
-    ['a ttl of 0', { ttlDays: 0 }, 'ttlDays'],
-    ['a ttl of 366', { ttlDays: 366 }, 'ttlDays'],
+    ['a TTL of 0 days', { ttlDays: 0 }, 'ttlDays'],
+    ['a TTL of 366 days', { ttlDays: 366 }, 'ttlDays'],
     ['an unknown role', { roleId: crypto.randomUUID() }, 'roleId'],
     ['no role', { roleId: undefined }, 'roleId'],
     ['no scopes', { scopes: [] }, 'scopes'],
-    ['a scope to write', { scopes: ['records:write'] }, 'scopes'],
+    ['a write scope', { scopes: ['records:write'] }, 'scopes'],
     ['an origin with a path', { allowedOrigins: [`${ORIGIN}/`] }, 'allowedOrigins'],
     ['the origin null', { allowedOrigins: ['null'] }, 'allowedOrigins'],
     ['any origin', { allowedOrigins: ['*'] }, 'allowedOrigins'],
-    ['an origin with its usual port', { allowedOrigins: [`${ORIGIN}:443`] }, 'allowedOrigins'],
+    ['an origin with its default port', { allowedOrigins: [`${ORIGIN}:443`] }, 'allowedOrigins'],
     ['no requests a minute', { rateLimitPerMin: 0 }, 'rateLimitPerMin'],
     ['too many a day', { rateLimitPerDay: 1e12 }, 'rateLimitPerDay'],
   ])('%s: 400 that names it', async (_, input, path) => {
@@ -95,7 +95,7 @@ describe('keys', () => {
     expect((await holder(key).get('/api/entities/invoices/records')).status).toBe(403);
   });
 
-  test('gets 401 for every writing method, before the body is read', async () => {
+  test('gets 401 for every method that writes, before the body is read', async () => {
     const client = holder((await issue()).key);
     const { items } = (await client.get(LIST)).body.data;
     for (const [method, path] of [
@@ -154,7 +154,7 @@ describe('origins', () => {
     '*',
   ];
 
-  test('a page of an allowed origin may read the answer and its exposed headers', async () => {
+  test('a page of an allowed origin may read the response and its exposed headers', async () => {
     const { key } = await issue({ allowedOrigins: [ORIGIN] });
     const { status, headers } = await holder(key, { origin: ORIGIN }).get(LIST);
     expect(status).toBe(200);
@@ -178,14 +178,14 @@ describe('origins', () => {
     expect((await holder(key).get(LIST)).status).toBe(200);
   });
 
-  test('errors can be read by the allowed origin too', async () => {
+  test('a page of an allowed origin may read errors too', async () => {
     const { key } = await issue({ allowedOrigins: [ORIGIN] });
     const { status, headers } = await holder(key, { origin: ORIGIN }).get('/api/entities/invoices/records');
     expect(status).toBe(403);
     expect(headers.get('access-control-allow-origin')).toBe(ORIGIN);
   });
 
-  test('a key without origins works, but its answers carry no CORS headers', async () => {
+  test('a key without origins works, but its responses have no CORS headers', async () => {
     const { status, headers } = await holder((await issue()).key, { origin: ORIGIN }).get(LIST);
     expect(status).toBe(200);
     expect(headers.get('access-control-allow-origin')).toBeNull();
@@ -212,7 +212,7 @@ describe('origins', () => {
     }
   });
 
-  test('answers to other credentials carry no CORS headers', async () => {
+  test('responses to other credentials have no CORS headers', async () => {
     const { headers } = await tenant.get(LIST, { origin: ORIGIN });
     expect(headers.get('access-control-allow-origin')).toBeNull();
   });

@@ -36,13 +36,13 @@ describe('concurrent writers', () => {
   test('a counter incremented under If-Match grows by exactly one for each 200', async () => {
     const path = await createEntity(tenant, 'counters', [{ key: 'n', type: 'integer' }]);
     const { id } = (await tenant.post(path, { n: 0 })).body.data;
-    const raise = async (): Promise<number> => {
+    const increment = async (): Promise<number> => {
       const before = await tenant.get(`${path}/${id}`);
       const etag = before.headers.get('etag') ?? '';
       return (await tenant.patch(`${path}/${id}`, { n: before.body.data.n + 1 }, { 'if-match': etag })).status;
     };
     const statuses: number[] = [];
-    for (let round = 0; round < 5; round++) statuses.push(...(await Promise.all(times(10, raise))));
+    for (let round = 0; round < 5; round++) statuses.push(...(await Promise.all(times(10, increment))));
     expect(new Set(statuses)).toEqual(new Set([200, 412]));
     const increments = statuses.filter((status) => status === 200).length;
     expect((await tenant.get(`${path}/${id}`)).body.data.n).toBe(increments);
@@ -105,7 +105,7 @@ describe('concurrent writers', () => {
   });
 });
 
-test('a view of an entity deleted at the same time is created before, or gets 404', async () => {
+test('a view of an entity that is deleted concurrently is either created first or gets 404', async () => {
   for (let round = 0; round < 12; round++) {
     const name = `brief${round}`;
     await createEntity(tenant, name, []);
@@ -134,7 +134,7 @@ describe('a tenant that is deleted while it is in use', () => {
     }
   });
 
-  // The embedded database has one session, so nothing runs in between.
+  // The embedded database has one session, so nothing runs concurrently.
   if (process.env.DATABASE_URL) {
     test('is deleted after concurrent definition changes, and holds no lock that they need while it waits', async () => {
       const doomed = await service.tenant();

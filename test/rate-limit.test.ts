@@ -35,7 +35,7 @@ async function withOrders(service: TestService): Promise<TestTenant> {
 const at = (service: TestService, key: string): Client => clientOf(service.url, { 'x-public-key': key });
 
 describe('public keys', () => {
-  test('every answer carries the limits and the remaining quota', async () => {
+  test('every response has the limits and the remaining quota in its headers', async () => {
     const { key } = await createPublicKey(await withOrders(one));
     const before = Math.floor(Date.now() / 1_000);
     const { headers } = await at(one, key).get(LIST);
@@ -49,7 +49,7 @@ describe('public keys', () => {
     expect(reset).toBeLessThanOrEqual(after + 60);
   });
 
-  test('past the limit per minute 429 with Retry-After, which does not count towards the day', async () => {
+  test('a request over the limit per minute gets 429 with Retry-After, and does not count towards the day', async () => {
     const { key } = await createPublicKey(await withOrders(one), { rateLimitPerMin: 2, rateLimitPerDay: 3 });
     for (let i = 0; i < 2; i++) expect((await at(one, key).get(LIST)).status).toBe(200);
     const { status, headers, body } = await at(one, key).get(LIST);
@@ -61,7 +61,7 @@ describe('public keys', () => {
     expect(headers.get('ratelimit-policy')).toBe('"permin";q=2;w=60, "perday";q=3;w=86400');
   });
 
-  test('past the limit per day 429 until the day is over', async () => {
+  test('a request over the limit per day gets 429 until the day is over', async () => {
     const { key } = await createPublicKey(await withOrders(one), { rateLimitPerDay: 1 });
     expect((await at(one, key).get(LIST)).status).toBe(200);
     const { status, headers } = await at(one, key).get(LIST);

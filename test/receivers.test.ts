@@ -1,5 +1,5 @@
-// The receivers that docs/how-to/receive-webhooks.md shows, in each language that this machine has: they accept a
-// signed event once, accept its repetition without handling it again, and refuse a signature that does not fit.
+// The receivers that docs/how-to/receive-webhooks.md shows, in each installed language: they handle a signed
+// event, accept its repetition without handling it again, and reject an invalid signature.
 // Contract: interface#webhooks.
 import { afterAll, describe, expect, test } from 'bun:test';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
@@ -15,14 +15,14 @@ import { page } from './support/markdown.ts';
 const SECRET = 'a shared secret';
 const NODE = Bun.which('node') ?? process.execPath;
 
-/** `forgets`: the program has no memory between requests. */
-type Program = { needs: string; build?: string[]; command: string[]; forgets?: true };
+/** `isStateless`: the program keeps nothing between requests. */
+type Program = { needs: string; build?: string[]; command: string[]; isStateless?: true };
 
 const PROGRAMS: Record<string, (port: number) => Program> = {
   js: () => ({ needs: NODE, command: [NODE, 'receiver.mjs'] }),
   python: () => ({ needs: 'python3', command: ['python3', 'receiver.py'] }),
   go: () => ({ needs: 'go', build: ['build', 'receiver.go'], command: ['./receiver'] }),
-  php: (port) => ({ needs: 'php', command: ['php', '-S', `127.0.0.1:${port}`, 'receiver.php'], forgets: true }),
+  php: (port) => ({ needs: 'php', command: ['php', '-S', `127.0.0.1:${port}`, 'receiver.php'], isStateless: true }),
 };
 const BODY = JSON.stringify({ id: 'evt_1', event: 'record.created', entity: 'tasks', record_id: 'rec_1', data: {} });
 
@@ -35,7 +35,7 @@ afterAll(async () => {
   for (const directory of directories) await rm(directory, { recursive: true, force: true });
 });
 
-test('there is a receiver for each of the languages', () => {
+test('the page has a receiver in each language', () => {
   const shown = blocks.map(({ language }) => language).filter((language) => language in PROGRAMS);
   expect(shown).toEqual(Object.keys(PROGRAMS));
 });
@@ -50,7 +50,7 @@ describe('a receiver verifies the signature and handles an event once', () => {
         expect(await receiver.post(wrong), wrong).toBe(401);
       }
       await receiver.prints('record.created rec_1');
-      if (!receiver.forgets) expect(receiver.output().split('rec_1').length - 1).toBe(1);
+      if (!receiver.isStateless) expect(receiver.output().split('rec_1').length - 1).toBe(1);
     });
   }
 });
@@ -61,7 +61,7 @@ function signature(body: string, secret: string): string {
 
 async function start(language: string) {
   const port = await freePort();
-  const { needs, build, command, forgets = false } = (PROGRAMS[language] as (port: number) => Program)(port);
+  const { needs, build, command, isStateless = false } = (PROGRAMS[language] as (port: number) => Program)(port);
   const directory = await mkdtemp(join(tmpdir(), 'svc-receiver-'));
   directories.push(directory);
   const text = blocks.find((block) => block.language === language)?.text ?? '';
@@ -72,9 +72,9 @@ async function start(language: string) {
   const [program = '', ...parameters] = command;
   const child = spawn(program, parameters, { cwd: directory, env, stdio: ['ignore', 'pipe', 'ignore'] });
   children.add(child);
-  let said = '';
+  let output = '';
   child.stdout.on('data', (piece) => {
-    said += String(piece);
+    output += String(piece);
   });
   const post = async (sent: string): Promise<number> => {
     const headers = { 'content-type': 'application/json', 'x-svc-signature': sent };
@@ -82,9 +82,9 @@ async function start(language: string) {
   };
   while (!(await post('').catch(() => false))) await delay(50);
   const prints = async (expected: string): Promise<void> => {
-    while (!said.includes(expected)) await delay(10);
+    while (!output.includes(expected)) await delay(10);
   };
-  return { post, prints, forgets, output: () => said };
+  return { post, prints, isStateless, output: () => output };
 }
 
 async function freePort(): Promise<number> {

@@ -146,7 +146,7 @@ describe('values of each field type', () => {
     });
   }
 
-  test('every field type can be left out, is then null, and is cleared by an explicit null', async () => {
+  test('a field of any type can be omitted, is then null, and is cleared by an explicit null', async () => {
     const fields = CASES.map(({ type, rules, accepted }, i) => ({
       key: `v${i}`,
       type,
@@ -340,7 +340,7 @@ describe('single records', () => {
     expect((await tenant.get(`${path}/${id}`)).body.data).toMatchObject({ id, a: 'x' });
   });
 
-  test('a duplicate in a unique field is 409, and several records may have none', async () => {
+  test('a duplicate in a unique field is 409, but several records may have no value', async () => {
     const path = await entity([
       { key: 'code', type: 'text', unique: true },
       { key: 'price', type: 'decimal', unique: true },

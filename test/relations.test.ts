@@ -199,8 +199,7 @@ describe('deleting referenced records', () => {
           tenant.post(recordsOf(many), { to: [id, ids[0]] }),
         ]),
       );
-      for (const { status, text: said } of outcomes)
-        expect([[200, 201, 400, 404, 409].includes(status), said]).toEqual([true, said]);
+      for (const { status, text: received } of outcomes) expect([200, 201, 400, 404, 409], received).toContain(status);
       const alive = new Set(
         (await tenant.get(`${recordsOf(target)}?limit=100`)).body.data.items.map(({ id }: Json) => id),
       );

@@ -1,4 +1,4 @@
-// From the outbox to the streams: events that commit late, rolled back numbers, and clients that do not read.
+// From the outbox to the streams: events that commit late, sequence gaps after rollbacks, and clients that do not read.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -21,14 +21,14 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-test('rolled back numbers delay nothing, and the events of a record arrive in order', async () => {
+test('sequence gaps after rollbacks delay nothing, and the events of a record arrive in order', async () => {
   const tenant = await service.tenant();
   const path = '/api/entities/articles/records';
   await tenant.post('/api/entities', { name: 'articles', fields: [{ key: 'n', type: 'number' }] });
   const stream = await connectEvents(service.url, tenant.slug, tenant.key);
   const { id } = (await tenant.post(path, { n: 0 })).body.data;
   for (let n = 1; n <= 20; n++) {
-    // The number of a rolled back transaction.
+    // A gap, as after a rollback.
     if (n % 5 === 0) await service.app.db.rows(sql`select nextval('platform.events_seq')`);
     await tenant.patch(`${path}/${id}`, { n });
   }
@@ -88,7 +88,7 @@ if (process.env.DATABASE_URL) {
         notifyCommitted(service.app, { tenantId: tenant.id });
         expect(await nextName()).toBe(name);
       }
-      // Enough rounds to drop a rolled back number.
+      // Enough rounds to consider a missing number rolled back.
       for (let i = 0; i < 10; i++) {
         notifyCommitted(service.app, { tenantId: tenant.id });
         await delay(20);
@@ -148,7 +148,7 @@ if (process.env.DATABASE_URL && process.env.REDIS_URL) {
     const other = openDatabase({ url: service.databaseUrl, log: service.app.log });
     await other.rows(sql`
       update platform.relay set leader = ${other.id}::uuid, heartbeat_at = now() + interval '1 hour' where id = 1`);
-    // A missing number keeps the event from being relayed at once.
+    // A sequence gap prevents the event from being relayed at once.
     await other.rows(sql`select nextval('platform.events_seq')`);
     await tenant.post('/api/entities/articles/records', { n: 1 });
     await delay(700);
@@ -166,7 +166,7 @@ test('an event goes to the connections that subscribe to its entity, an event of
   const connections = new TenantConnections(app, tenant.id);
   const delivered: string[] = [];
   const connection: LiveConnection = {
-    deliver: ({ entities }, { entity }) => void delivered.push(`${entities.join()} of ${entity}`),
+    deliver: ({ entities }, { event }) => void delivered.push(`${entities.join()} of ${event.entity}`),
     disconnect: () => undefined,
   };
   const join = async (...entities: string[]) =>
@@ -199,7 +199,7 @@ const EVENT: CommittedEvent = {
   ...{ entityId: null, entity: null, recordId: null, payload: {}, actor: null, triggeredBy: 'rule', depth: 0 },
 };
 
-test('a snapshot is taken after it is requested, and shared by requests made while another is being taken', async () => {
+test('a snapshot is taken after its request, and requests made while one is being taken share the next', async () => {
   const taken: ((rows: { snapshot: string }) => void)[] = [];
   const queries = { first: () => new Promise((resolve) => taken.push(resolve)) } as unknown as Queries;
   const isTaken = (count: number): Promise<void> =>
@@ -236,7 +236,7 @@ test('a client that reads nothing gets BACKPRESSURE as the last event, or IDLE_T
   expect(ended).toEqual(['stuck', 'idle']);
 });
 
-test('a burst to a client that reads ends in neither', async () => {
+test('a burst to a client that reads causes neither error', async () => {
   const channel = new SseChannel({ maxQueued: 10, idleTimeoutMs: 60_000, onEnd: () => undefined });
   const reading = new Response(channel.stream).text();
   for (let i = 0; i < 400; i++) channel.send(sseFrame('record.created', { i }));

@@ -25,7 +25,7 @@ async function userWith(role: string): Promise<Client & { id: string }> {
 }
 
 describe('roles', () => {
-  test('the four system roles exist; the first two have full rights', async () => {
+  test('the four system roles exist: a viewer may read all records, a member change them too', async () => {
     const roles: Json[] = (await tenant.get('/api/roles')).body.data;
     const system = roles.filter(({ isSystem }) => isSystem);
     expect(system.map(({ name }) => name)).toEqual(['admin', 'member', 'owner', 'viewer']);
@@ -60,14 +60,22 @@ describe('roles', () => {
 
   const refused: [what: string, body: object, paths: string[]][] = [
     ['no name and no permissions', {}, ['name', 'permissions']],
-    ['names that are none', { name: '__proto__', permissions: {} }, ['name']],
+    ['an invalid name', { name: '__proto__', permissions: {} }, ['name']],
     ['an unknown entity', { name: 'x', permissions: { nothing: ['read'] } }, ['permissions.nothing']],
     ['all agents at once', { name: 'x', permissions: { 'agent:*': ['read'] } }, ['permissions.agent:*']],
     ['an unknown operation', { name: 'x', permissions: { jobs: ['read', 'write'] } }, ['permissions.jobs']],
     ['an operation twice', { name: 'x', permissions: { jobs: ['read', 'read'] } }, ['permissions.jobs']],
-    ['an inherited name', { name: 'x', permissions: { constructor: ['read'] } }, ['permissions.constructor']],
+    [
+      'the name of an inherited property',
+      { name: 'x', permissions: { constructor: ['read'] } },
+      ['permissions.constructor'],
+    ],
     ['a misspelt member', { name: 'x', permissions: {}, entites: { jobs: { fields: [] } } }, ['entites']],
-    ['rules of an unknown entity', { name: 'x', permissions: {}, entities: { nothing: {} } }, ['entities.nothing']],
+    [
+      'restrictions of an unknown entity',
+      { name: 'x', permissions: {}, entities: { nothing: {} } },
+      ['entities.nothing'],
+    ],
     [
       'unknown fields, members and conditions, all at once',
       {
@@ -84,7 +92,7 @@ describe('roles', () => {
       ],
     ],
     [
-      'a condition of no type',
+      'a row filter that is not text',
       { name: 'x', permissions: {}, entities: { jobs: { rowFilter: 1 } } },
       ['entities.jobs.rowFilter'],
     ],
@@ -148,7 +156,7 @@ describe('roles', () => {
     expect((await list()).error.code).toBe('FORBIDDEN');
   });
 
-  test('whoami shows permissions, and nothing of what is hidden', async () => {
+  test('whoami shows permissions and visible fields, but nothing hidden', async () => {
     await tenant.post('/api/entities', { name: 'payroll', fields: [{ key: 'iban', type: 'text' }] });
     await tenant.post('/api/roles', {
       name: 'confined',

@@ -43,7 +43,7 @@ async function rule(tenant: TestTenant, trigger: string, action: Json, further: 
   return answer.body.data;
 }
 
-/** Executes rules until the tenant has no run left: retries and runs that the service itself executes under Deno included. */
+/** Runs rules until the tenant has no run left, not even a retry or one that the service executes under Deno. */
 async function runAll(tenant: TestTenant): Promise<void> {
   const left = sql`select from platform.rule_runs where tenant_id = ${tenant.id}::uuid limit 1`;
   do {
@@ -194,7 +194,7 @@ describe('before rules', () => {
     expect((await tenant.get(`${TASKS}/${id}`)).status).toBe(200);
   });
 
-  test('set runs in the order of priority, and may provide a required field', async () => {
+  test('set actions run in the order of their priority, and may provide a required field', async () => {
     const tenant = await newTenant();
     await rule(tenant, 'before_create', { type: 'set', values: { note: 'second {{note}}' } }, { priority: 2 });
     await rule(tenant, 'before_create', { type: 'set', values: { note: 'first', title: 'given' } }, { priority: 1 });
@@ -227,7 +227,7 @@ describe('before rules', () => {
     expect((await tenant.post(`${TASKS}/bulk`, { operations })).status).toBe(400);
   });
 
-  test('a rule whose condition no longer fits rejects every write', async () => {
+  test('a rule whose condition is no longer valid rejects every write', async () => {
     const tenant = await newTenant();
     const { id } = await rule(tenant, 'before_create', { type: 'reject', message: 'no' }, { condition: 'n > 3' });
     const schema = schemaOf(tenant.id);

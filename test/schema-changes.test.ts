@@ -23,7 +23,7 @@ const IS_EMBEDDED = process.env.DATABASE_URL === undefined;
 const ROWS = 600;
 const WRITERS = 6;
 const BLOCKED_MS = 1_000;
-/** How long a field change waits for the definition lock, and for older writes. */
+/** The time for which a field change waits for the definition lock, and for older writes. */
 const LOCK_WAIT_MS = 5_000;
 const WRITERS_MS = 10_000;
 const pathOf = (name: string): string => `/api/entities/${name}/records`;
@@ -50,7 +50,7 @@ interface Writers {
 }
 
 /**
- * Runs `write` in a loop in several writers while `work` runs, starting shortly before and ending shortly after. Each writer
+ * Runs `write` in a loop in several writers from shortly before `work` starts until shortly after it ends. Each writer
  * increments n by the number of writers, so that each residue of n belongs to one writer.
  */
 async function whileWriting<T>(
@@ -81,7 +81,7 @@ async function whileWriting<T>(
   }
 }
 
-/** The scenario blocks no writer. A blocked write is slow in every run, one delayed by the machine is not. */
+/** Expects no blocked writer. A blocked write is slow in every run, a write delayed by the machine is not. */
 async function unblocked(scenario: () => Promise<Writers>): Promise<void> {
   const share = async (): Promise<number> => {
     const { slowestMs, allowedMs } = await scenario();
@@ -123,7 +123,7 @@ describe('while records are being written', () => {
       return writers;
     }));
 
-  test('duplicates written meanwhile either prevent the unique index or are refused', () =>
+  test('duplicates written during the change either prevent the unique index or are rejected', () =>
     unblocked(async () => {
       const { name } = await filled([{ key: 'code', type: 'integer' }], (i) => ({ code: -i - 1 }));
       const { result, writers } = await whileWriting(
@@ -139,7 +139,7 @@ describe('while records are being written', () => {
       return writers;
     }));
 
-  test('a field made required has a value in every record, even when writers clear it meanwhile', async () => {
+  test('a field made required has a value in every record, even if writers clear it during the change', async () => {
     const { name, ids } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
     const round = async (): Promise<Writers> => {
       const { result, writers } = await whileWriting(
@@ -216,7 +216,7 @@ describe('while records are being written', () => {
       return writers;
     }));
 
-  test('a field is dropped without confirmation only if no value was written meanwhile', async () => {
+  test('a field is dropped without confirmation only if no value was written during the change', async () => {
     for (let round = 0; round < 5; round++) {
       const { name, ids } = await filled([{ key: 'f', type: 'text' }], () => ({}));
       const dropping = tenant.delete(`/api/entities/${name}/fields/f`);
@@ -233,7 +233,7 @@ describe('while records are being written', () => {
 
   const shortDelay = () => new Promise<void>((resolve) => setTimeout(resolve, IS_EMBEDDED ? 50 : 900));
 
-  /** Keeps a transaction open that writes `data` under the old definition while `work` starts, until `until` resolves. */
+  /** Runs `work` while a transaction has written `data` under the old definition; it commits when `until` resolves. */
   async function duringOlderWrite<T>(name: string, data: Json, work: () => Promise<T>, until = shortDelay): Promise<T> {
     const { id } = (await tenant.get(`/api/entities/${name}`)).body.data;
     const table = identifier(schemaOf(tenant.id), `r_${id.replaceAll('-', '')}`);
@@ -340,7 +340,7 @@ describe('while records are being written', () => {
 
 describe('after a crash', () => {
   /** Creates the state after a crash during a change of field f1 to a unique integer. */
-  async function cutOff(name: string): Promise<{ schema: string; table: string }> {
+  async function interruptChange(name: string): Promise<{ schema: string; table: string }> {
     const { db } = service.app;
     const schema = schemaOf(tenant.id);
     const id = (await tenant.get(`/api/entities/${name}`)).body.data.id as string;
@@ -367,16 +367,16 @@ describe('after a crash', () => {
         (select count(*) from ${identifier(schema, table)} where data ? 'f2') as stale_values,
         (select count(*) from ${identifier(schema, 'field_definitions')} where next is not null) as pending,
         (select count(*) from ${identifier(schema, 'entity_definitions')} where retired_slots <> '[]') as retired,
-        (select count(*) from platform.definition_locks where tenant_id = ${tenant.id}::uuid) as turns,
+        (select count(*) from platform.definition_locks where tenant_id = ${tenant.id}::uuid) as locks,
         (select count(*) from pg_class where relname = ${raw(`'${table}_f2_unique'`)}) as indexes`);
-  const NOTHING = { stale_values: 0, pending: 0, retired: 0, turns: 0, indexes: 0 };
+  const NOTHING = { stale_values: 0, pending: 0, retired: 0, locks: 0, indexes: 0 };
 
   test('an interrupted change is cleaned up at the next start, and no value is lost', async () => {
     const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
-    const place = await cutOff(name);
+    const interrupted = await interruptChange(name);
     await tenant.post(pathOf(name), { f: 'not a number' });
     expect(await cleanUpInterruptedTenants(service.app)).toBeGreaterThan(0);
-    expect(await leftIn(place)).toEqual(NOTHING);
+    expect(await leftIn(interrupted)).toEqual(NOTHING);
     expect((await fieldOf(name, 'f')).type).toBe('text');
     expect((await tenant.post(pathOf(name), { f: 'not a number' })).status).toBe(201);
     expect(await all(name)).toHaveLength(ROWS + 1);
@@ -384,9 +384,9 @@ describe('after a crash', () => {
 
   test('the next field change cleans up too, and the change can be repeated', async () => {
     const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
-    const place = await cutOff(name);
+    const interrupted = await interruptChange(name);
     expect((await change(name, 'f', { type: 'integer', unique: true })).status).toBe(200);
-    expect(await leftIn(place)).toEqual(NOTHING);
+    expect(await leftIn(interrupted)).toEqual(NOTHING);
     expect((await all(name)).map(({ f }) => f).sort((a, b) => a - b)).toEqual(
       Array.from({ length: ROWS }, (_, i) => i),
     );

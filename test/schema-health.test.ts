@@ -1,6 +1,6 @@
 // Schema health: each fault of a tenant's schema is found by its check, with severity and fix, and repaired
-// without data loss. Uses its own Postgres where one with pgvector is installed, since extensions belong to a
-// whole database; else its own embedded database.
+// without data loss. Uses its own Postgres if one with pgvector is installed, because an extension belongs
+// to the whole database; otherwise its own embedded database.
 // Contract: interface#schema-health, decisions#operations.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { checkSchemas } from '../src/health/schema-check.ts';
@@ -31,7 +31,6 @@ beforeEach(async () => {
   for (const title of ['one', 'two']) await tenant.post('/api/entities/notes/records', { title });
 });
 
-/** Runs statements inside the schema of a tenant. */
 const health = async (): Promise<Json> => (await service.admin.get('/health/schema')).body.data;
 const fix = async (): Promise<Json> => (await service.admin.post('/health/schema/fix')).body.data;
 
@@ -59,7 +58,7 @@ test('healthy tenants are counted, and there are no issues', async () => {
   expect(await fix()).toEqual({ fixed: 0, errors: [] });
 });
 
-test('both routes are the super-admin’s alone', async () => {
+test('both routes are only for the super-admin', async () => {
   for (const [method, path] of [
     ['GET', '/health/schema'],
     ['POST', '/health/schema/fix'],
@@ -266,7 +265,7 @@ describe('the repair', () => {
     expect(await health()).toMatchObject({ status: 'healthy' });
   });
 
-  test('a tenant dropped meanwhile disturbs neither check nor repair', async () => {
+  test('neither check nor repair fails when tenants are dropped concurrently', async () => {
     const doomed = await Promise.all([1, 2, 3, 4].map(() => service.tenant()));
     for (const one of doomed) await runInSchema(service, one, 'alter table documents drop column content_text');
     const drops = doomed.map((one) =>
@@ -278,7 +277,7 @@ describe('the repair', () => {
   });
 });
 
-test('a check succeeds while tenants are dropped one after the other, each just before it is read', async () => {
+test('a check succeeds although tenants are dropped, each just before it is read', async () => {
   const { db } = service.app;
   const doomed = await Promise.all([1, 2, 3, 4].map(() => service.tenant()));
   const rows: typeof db.slow.rows = async (query) => {
@@ -291,7 +290,7 @@ test('a check succeeds while tenants are dropped one after the other, each just 
   expect([checked.some(({ id }) => id === tenant.id), doomed.length]).toEqual([true, 0]);
 });
 
-test('the check of hundreds of tenants is a few statements', async () => {
+test('a check of all tenants takes at most five statements', async () => {
   const { db } = service.app;
   let statements = 0;
   const rows: typeof db.slow.rows = (query) => {

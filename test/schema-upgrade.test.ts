@@ -1,5 +1,5 @@
-// Upgrades of tenant schemas: at start, tenants of an older version get the pending migrations, once,
-// however many processes start together, and lose nothing. Contract: decisions#configuration, decisions#operations.
+// Upgrades of tenant schemas: at start, tenants of an older version get the pending migrations, once even if several
+// processes start together, and lose nothing. Contract: decisions#configuration, decisions#operations.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { type App, createApp } from '../src/app.ts';
 import { requiredColumns } from '../src/health/schema-check.ts';
@@ -23,7 +23,7 @@ afterAll(async () => service.stop());
 const NEVER = new AbortController().signal;
 const LATEST_TABLE = 'views';
 
-/** The app with other tenant migrations: the given number of the present ones, then more. */
+/** The app with other tenant migrations: the first `count` of the current ones, then `more`. */
 function appWith(count: number, ...more: string[]): App {
   const { migrations, seed } = service.app.tenantSchema;
   const added = more.map((text, i) => ({ name: `${1_000 + i}_added.sql`, text }));
@@ -72,7 +72,7 @@ test('a tenant provisioned by an older version is upgraded to the schema of a ne
   await service.app.db.rows(sql`delete from platform.tenants where id = ${id}::uuid`);
 });
 
-test('an older tenant gets the columns and tables it lacks, keeps its records, and is used as before', async () => {
+test('an older tenant gets the columns and tables it lacks, keeps its records, and works as before', async () => {
   const tenant = await olderTenant();
   expect((await tenant.get('/api/views')).status).not.toBe(200);
   expect(await upgradeTenants(service.app, NEVER)).toBe(1);

@@ -1,5 +1,5 @@
 // Secrets are shown once: no table, log line or metric contains them. Two credentials in one request are refused,
-// and a nearly right key cannot be distinguished from an invented one, not even by timing.
+// and an almost correct key cannot be distinguished from a random one, not even by timing.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { randomBytes, randomInt } from 'node:crypto';
 import { authenticate } from '../src/access/authenticate.ts';
@@ -32,7 +32,7 @@ async function issueAll(): Promise<Record<string, string>> {
     expect(status, text).toBeOneOf([200, 201]);
     return answer.data;
   };
-  // A unique address: other tests may have used up the attempts of a shared one.
+  // A new address: other tests may have used up the attempts of a shared one.
   const inTenant = { 'x-tenant-id': tenant.slug, ...newAddress() };
   const viewer = (await tenant.get('/api/roles')).body.data.find(({ name }: Json) => name === 'viewer');
   const api = await make('/api/apis', { name: 'S', slug: 's', roles: ['viewer'], permissions: {} });
@@ -107,11 +107,11 @@ test('any two kinds of credentials in one request get 401', async () => {
   expect(pairs).toBeGreaterThan(60);
 });
 
-describe('a key that is nearly right', () => {
+describe('an almost correct key', () => {
   const SAMPLES = 300;
   /** The length of the prefix by which an admin key is looked up and listed: it is not secret. */
   const SHOWN = 17;
-  /** Two equal series differ by this much once in several hundred thousand runs. */
+  /** Two series of equal distribution differ by this much once in several hundred thousand runs. */
   const NOTABLE = 4.5;
 
   const keys = (): [string, string, string][] => [
@@ -121,38 +121,38 @@ describe('a key that is nearly right', () => {
     ['admin key', 'x-admin-key', kinds.admin_key?.['x-admin-key'] ?? ''],
   ];
 
-  async function refusal(header: string, value: string): Promise<{ ms: number; words: string }> {
+  async function refusal(header: string, value: string): Promise<{ ms: number; message: string }> {
     const request = new Request(`${service.url}${LIST}`, { headers: { [header]: value } });
     const since = performance.now();
     try {
       await authenticate(service.app, request);
     } catch (error) {
-      if (error instanceof ServiceError) return { ms: performance.now() - since, words: error.message };
+      if (error instanceof ServiceError) return { ms: performance.now() - since, message: error.message };
       throw error;
     }
-    throw new Error('a wrong key was taken');
+    throw new Error('a wrong key was accepted');
   }
 
-  test('gets the same answer in the same time as an invented one', async () => {
+  test('gets the same response in the same time as a random one', async () => {
     for (const [kind, header, key] of keys()) {
-      const words = new Set<string>();
+      const messages = new Set<string>();
       const round = async (): Promise<number> => {
         const times: [number[], number[]] = [[], []];
         for (let i = 0; i < 2 * SAMPLES; i++) {
           const isNear = i % 2 === 0;
           const from = isNear ? key.length - 4 : Math.max(key.length - 48, kind === 'admin key' ? SHOWN : 0);
           const refused = await refusal(header, key.slice(0, from) + wrongHex(key.slice(from)));
-          words.add(refused.words);
+          messages.add(refused.message);
           times[isNear ? 0 : 1].push(refused.ms);
         }
         return Math.abs(welch(...times));
       };
       expect(await fastest(NOTABLE, round), kind).toBeLessThan(NOTABLE);
-      expect(words.size, kind).toBe(1);
+      expect(messages.size, kind).toBe(1);
     }
   });
 
-  /** Random digits whose first differs from the right one: four random digits match once in 65,536. */
+  /** Random digits, the first of which is wrong: four random digits would be right once in 65,536 times. */
   function wrongHex(right: string): string {
     const first = (Number.parseInt(right.charAt(0), 16) + randomInt(1, 16)) % 16;
     return first.toString(16) + randomBytes(right.length).toString('hex').slice(1, right.length);

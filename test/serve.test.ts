@@ -1,4 +1,5 @@
-// Both runtimes behind src/serve, over real sockets and in separate processes: they answer alike. Contract: decisions#responses, decisions#operations, decisions#websocket.
+// Both runtimes behind src/serve, over real sockets and in separate processes: they behave alike.
+// Contract: decisions#responses, decisions#operations, decisions#websocket.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { once } from 'node:events';
 import { MAX_BODY, MAX_FRAME } from './support/serve-app.ts';
@@ -123,7 +124,7 @@ for (const runtime of ['Bun', 'Deno'] as RuntimeName[]) {
       socket.write(Buffer.concat([mask, Buffer.from('flood')]));
       const seen = await server.logged('flood');
       expect(seen).toContain('flood stopped');
-      // It neither reads nor goes: it is over all the same.
+      // The client neither reads nor disconnects; the connection is closed anyway.
       expect(await server.logged('close raw')).toContainEqual(expect.stringMatching(/^close raw@127\.0\.0\.1 \d+$/));
       socket.destroy();
     });
@@ -138,7 +139,7 @@ for (const runtime of ['Bun', 'Deno'] as RuntimeName[]) {
       expect(closes).toEqual(['close cut@127.0.0.1 1006']);
     });
 
-    test('an address in use is a clear error', async () => {
+    test('an address in use is reported by a clear error', async () => {
       const second = await Served.start(runtime, server.port);
       expect(second.error).toBe(`cannot listen on 127.0.0.1:${server.port}: the address is already in use`);
       await second.end();
@@ -156,7 +157,7 @@ for (const runtime of ['Bun', 'Deno'] as RuntimeName[]) {
       const client = await Client.open(own.port);
       const slow = fetch(`${own.url}/slow`).then((answer) => answer.text());
       await own.logged('slow begins');
-      // Its process ends as soon as it has stopped, so what it had not waited for would be cut.
+      // The process exits once it has stopped, which would abort any request that it had not waited for.
       const stopped = own.stop('stop');
       expect(await client.closed).toBe(1001);
       await expect(fetch(`${own.url}/address`)).rejects.toThrow();
@@ -167,17 +168,17 @@ for (const runtime of ['Bun', 'Deno'] as RuntimeName[]) {
 
     test.each([
       ['at once', false],
-      ['after a stop that waits', true],
-    ])('stopping by force %s cuts what runs', async (_when, waits) => {
+      ['during a graceful stop', true],
+    ])('a forced stop %s aborts running requests', async (_when, waits) => {
       const own = await Served.start(runtime);
       const endless = fetch(`${own.url}/endless`).then(
         () => 'answered',
-        () => 'cut',
+        () => 'aborted',
       );
       await own.logged('endless begins');
       if (waits) void own.stop('stop');
       await own.stop('force');
-      expect(await endless).toBe('cut');
+      expect(await endless).toBe('aborted');
       await own.end();
     });
   });

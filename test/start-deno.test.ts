@@ -1,4 +1,4 @@
-// The service as a process under Deno: the same application, with its data over SIGTERM and SIGKILL.
+// The service as a Deno process: the same application, which keeps its data through SIGTERM and SIGKILL.
 // Contract: decisions#configuration, decisions#shutdown.
 import { afterAll, expect, test } from 'bun:test';
 import { killDescendants } from './support/descendants.ts';
@@ -7,7 +7,7 @@ import { DENO_START, endAll, preparedDataDir, printedKey, startProcess } from '.
 
 afterAll(endAll);
 
-test('the same application serves records, keeps them over SIGTERM and SIGKILL, and ends with code 0', async () => {
+test('the same application serves records, keeps them through SIGTERM and SIGKILL, and ends with code 0', async () => {
   const dataDir = await preparedDataDir();
   const first = startProcess(DENO_START, { DATA_DIR: dataDir });
   const address = await first.address;

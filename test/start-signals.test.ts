@@ -1,4 +1,4 @@
-// Signals to the service as a process: during the start, with requests in flight, twice.
+// Signals to the service as a process: during the start, with requests in flight, and a second signal.
 // Contract: decisions#shutdown.
 import { afterAll, expect, test } from 'bun:test';
 import process from 'node:process';
@@ -12,16 +12,16 @@ const SECRETS = { ADMIN_SECRET: 'admin-secret', JWT_SECRET: 'jwt-secret' };
 
 afterAll(endAll);
 
-test('a signal during the start ends it with code 0, and a later start completes what it, or SIGKILL, interrupted', async () => {
-  let dataDir = await cutOffStarts();
-  while (dataDir === null) dataDir = await cutOffStarts();
+test('a signal during the start ends it with code 0, and a later start completes what a signal or SIGKILL interrupted', async () => {
+  let dataDir = await interruptStarts();
+  while (dataDir === null) dataDir = await interruptStarts();
   const third = startProcess(START, { DATA_DIR: dataDir });
   const client = clientOf(await third.address, { 'x-api-key': await printedKey(third) });
   expect((await client.get('/api/entities/deals/records')).body.data.total).toBe(240);
   await third.end();
 });
 
-test('after SIGTERM requests in flight finish, one that hangs is cut off, and the exit code is 0 within the limit', () =>
+test('after SIGTERM requests in flight finish, one that hangs is aborted, and the exit code is 0 within the limit', () =>
   retryWhenDelayed(
     5_000,
     async (limitMs) => {
@@ -45,7 +45,7 @@ test('after SIGTERM requests in flight finish, one that hangs is cut off, and th
   ));
 
 test('a second signal ends the process at once, with exit code 1', async () => {
-  // Without the second signal it would end minutes later, when the hanging request is cut off.
+  // Without the second signal it would end minutes later, when the hanging request is aborted.
   const limit = { SHUTDOWN_TIMEOUT_MS: '600000' };
   const started = startProcess(START, { ...SECRETS, ...limit, DATA_DIR: await preparedDataDir(), DEMO: '0' });
   const hanging = await newTenant(await started.address, 2);
@@ -61,7 +61,7 @@ test('a second signal ends the process at once, with exit code 1', async () => {
  * The data directory after one start that SIGTERM interrupted and another that SIGKILL ended. Null if one of them was
  * listening before the signal came, which happens on a busy machine.
  */
-async function cutOffStarts(): Promise<string | null> {
+async function interruptStarts(): Promise<string | null> {
   const dataDir = await preparedDataDir();
   const first = startProcess(START, { DATA_DIR: dataDir });
   await first.logged('migration applied');

@@ -45,7 +45,7 @@ async function expectSharing(command: readonly string[], environment: Record<str
   const [first = 0] = await childrenOf(started.pid);
   const serving = command === START ? await childrenOf(started.pid) : await childrenOf(first);
   expect(serving).toHaveLength(3);
-  // Not the first worker: its replacement listens before it is ready.
+  // Not the first worker, whose replacement listens before it is ready.
   process.kill(serving.at(-1) as number, 'SIGKILL');
   await started.logged('a worker process exited and is restarted');
   for (let i = 0; i < 20; i++) expect((await client.get('/ready')).status).toBe(200);

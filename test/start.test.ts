@@ -22,8 +22,8 @@ afterAll(endAll);
 
 const run = promisify(execFile);
 
-/** Runs a command in a shell; resolves to its output. */
-async function paste(command: string): Promise<string> {
+/** Resolves to the output of a shell command. */
+async function runInShell(command: string): Promise<string> {
   return (await run('bash', ['-c', command])).stdout;
 }
 
@@ -35,12 +35,12 @@ describe('an embedded start', () => {
     const commands = await commandsIn(first);
     expect(commands.length).toBeGreaterThan(5);
     for (const command of commands) {
-      const answer = await paste(`${command} --fail-with-body`);
+      const answer = await runInShell(`${command} --fail-with-body`);
       if (!command.includes('format=csv')) expect(JSON.parse(answer)).toMatchObject({ success: true });
     }
     const key = keyIn(first);
     expect(first.errors).not.toContain(key);
-    const created = JSON.parse(await paste(commands.at(-1) as string)).data;
+    const created = JSON.parse(await runInShell(commands.at(-1) as string)).data;
     expect(await first.end()).toMatchObject({ code: 0 });
 
     let second = first;
@@ -70,7 +70,7 @@ describe('an embedded start', () => {
       expect(first.errors).not.toContain(value);
     }
     expect(keyIn(second)).toBe('');
-    const another = JSON.parse(await paste((await commandsIn(second))[0] as string));
+    const another = JSON.parse(await runInShell((await commandsIn(second))[0] as string));
     expect(another.data.key).toMatch(/^svc_ak_/);
     expect(await second.end('SIGINT')).toMatchObject({ code: 0 });
   });

@@ -1,6 +1,6 @@
-// Streams agree with REST: with random roles and changes, SSE and WebSocket show of each change what REST shows the same
-// caller of the record at that moment, and nothing of entities that the caller may not read or whose rows are
-// filtered. Webhooks carry whole records, for tenant admins only.
+// Streams agree with REST: with random roles and changes, SSE and WebSocket show each change as REST shows the record to
+// the same caller at that moment, and nothing of entities that the caller may not read or that have a row filter.
+// Webhooks carry whole records, for tenant admins only.
 // Contract: interface#websocket, decisions#sse, decisions#websocket.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
@@ -44,7 +44,7 @@ const restriction = fc.record({
   rowFilter: fc.option(fc.constantFrom('a > 4', 'b = "x" OR c is null', 'NOT (a = 1)'), { nil: undefined, freq: 3 }),
 });
 type Restriction = typeof restriction extends fc.Arbitrary<infer T> ? T : never;
-/** A role that is shown something of every change. */
+/** A role that receives an event of every change. */
 const SEEING: Restriction[] = [
   { reads: true, fields: undefined, excludeFields: undefined, rowFilter: undefined },
   { reads: true, fields: ['a'], excludeFields: undefined, rowFilter: undefined },
@@ -85,7 +85,7 @@ interface Reader {
   close(): void;
 }
 
-test('SSE and WebSocket show of each change what REST shows of the record, or nothing', async () => {
+test('SSE and WebSocket show each change as REST shows the record, or not at all', async () => {
   let shownChanges = 0;
   const property = fc.asyncProperty(
     fc.array(fc.tuple(restriction, restriction, restriction), { minLength: 3, maxLength: 3 }),
@@ -253,7 +253,7 @@ interface Message {
   ws: Json;
 }
 
-/** What REST shows the reader of these records now, in the format of the channels. */
+/** These records as REST shows them to the reader now, in the formats of the channels. */
 async function shown({ rest, isFiltered }: Reader, entity: string, type: string, ids: string[]): Promise<Message[]> {
   if (isFiltered(entity)) return [];
   const answers = await Promise.all(ids.map((id) => rest.get(`/api/entities/${entity}/records/${id}`)));

@@ -34,7 +34,7 @@ const keep = closeAfterEach();
 const listen = async (query = '', key = tenant.key): Promise<EventStream> =>
   keep(await connectEvents(service.url, tenant.slug, key, query));
 
-/** A platform key whose role reads these, with its fields as confined. */
+/** A platform key whose role may read these, restricted by `entities`. */
 async function keyFor(reads: string[], entities: Record<string, { excludeFields: string[] }> = {}): Promise<string> {
   const permissions = Object.fromEntries(reads.map((name) => [name, ['read' as const]]));
   const role = await addRole(service, tenant, { permissions, entities });

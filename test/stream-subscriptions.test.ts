@@ -1,5 +1,4 @@
-// The stream subscriptions, and a relay that follows them, on a database without a running service, which would relay
-// too.
+// Stream subscriptions and the relay that reads them, on a database without a running service, which would relay too.
 import { afterAll, beforeAll, expect, setSystemTime, test } from 'bun:test';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -201,7 +200,7 @@ test('an event whose append fails is relayed by the next round', async () => {
   await end();
 });
 
-test('a process that may have lost the lead relays nothing at once', async () => {
+test('a process that may no longer be the leader relays nothing at once', async () => {
   const { relay, commit, end } = await leadingRelay();
   const event = await commit();
   await app.db.rows(sql`update platform.relay set leader = ${newId()}::uuid`);
@@ -244,7 +243,7 @@ test('subscriptions are stored before they take effect, and deleted with the las
   expect(await stored()).toEqual([]);
 });
 
-test('a process whose lease has expired learns that events may have been left out', async () => {
+test('a process is notified when its lease has expired, because events may be missing', async () => {
   const tenantId = newId();
   const [expired, other] = [newId(), newId()];
   const calls: string[] = [];

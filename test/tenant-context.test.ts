@@ -16,7 +16,7 @@ beforeAll(async () => {
 afterAll(async () => service.stop());
 
 describe('tenant context', () => {
-  test('a bound credential needs no header, and may name its own tenant', async () => {
+  test('a tenant-bound credential needs no header, but may name its own tenant', async () => {
     for (const headers of [
       {},
       { 'x-tenant-id': mine.slug },

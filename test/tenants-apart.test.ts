@@ -1,5 +1,5 @@
-// Isolation of two tenants: with every kind of credential of one, and every way to name the other, no answer
-// contains a byte of the other's data. Everything a tenant stores contains canary values.
+// Isolation of two tenants: with every kind of credential of one, and every way to name the other, no response
+// contains data of the other. Everything a tenant stores contains canary values.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { createApi } from '../src/api.ts';
 import { EMPTY, identifier, sql } from '../src/runtime/sql.ts';
@@ -77,7 +77,7 @@ const bound = (): [string, Record<string, string>][] =>
   Object.entries(ofA).filter(([kind]) => kind !== 'admin_key' && kind !== 'super_admin');
 
 function leaks(answer: Answer, sent: string): boolean {
-  // The answer may repeat what the request contained; nothing else of B's.
+  // The response may repeat what the request contained, but nothing else of B's.
   const received = `${answer.text} ${[...answer.headers.values()].join(' ')}`.replaceAll(sent, '');
   return (
     received.includes(CANARY) ||
@@ -92,7 +92,7 @@ describe('tenant context', () => {
     ['X-Tenant-ID', (slug) => ({ 'x-tenant-id': slug })],
     ['X-Tenant-Slug', (slug) => ({ 'x-tenant-slug': slug })],
     ['both headers', (slug) => ({ 'x-tenant-id': slug, 'x-tenant-slug': slug })],
-    ['X-Tenant-ID, with the own slug in X-Tenant-Slug', (slug) => ({ 'x-tenant-id': slug, 'x-tenant-slug': a.slug })],
+    ['X-Tenant-ID, with its own slug in X-Tenant-Slug', (slug) => ({ 'x-tenant-id': slug, 'x-tenant-slug': a.slug })],
   ];
 
   test.each(foreign)(
@@ -114,7 +114,7 @@ describe('tenant context', () => {
     },
   );
 
-  test('the own slug in either header, or no header, selects the own tenant', async () => {
+  test('a credential’s own slug in either header, or no header, selects its tenant', async () => {
     const naming: Record<string, string>[] = [
       {},
       { 'x-tenant-id': a.slug },
@@ -246,7 +246,7 @@ describe('every route', () => {
     return paths;
   }
 
-  test('shows nothing of B to any credential of A, and changes nothing of B', async () => {
+  test('shows nothing of B to any credential of A, and changes nothing in B', async () => {
     const isApart = ({ path }: { path: string }): boolean =>
       // Two routes are open to anyone with an invitation's token; streams do not end.
       !path.startsWith('/auth/invite') && !path.includes('/events/stream') && path !== '/api/admin/sessions/current';
@@ -298,7 +298,7 @@ describe('every route', () => {
   }
 });
 
-test('a unique value of B is free in A, and no relation in A can refer to a record of B', async () => {
+test('a unique value of B can be used in A, and no relation in A can refer to a record of B', async () => {
   await a.post('/api/entities', { name: 'own', fields: [{ key: 'code', type: 'text', unique: true }] });
   expect((await a.post('/api/entities/own/records', { code: CANARY })).status).toBe(201);
   await a.post('/api/entities', { name: 'link', fields: [{ key: 'to', type: 'relation', entity: 'own' }] });

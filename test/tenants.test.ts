@@ -62,7 +62,7 @@ describe('tenants', () => {
     expect((await create(slug)).status).toBe(409);
   });
 
-  test('an operator reads status and counts, and drops a tenant only by repeating its slug', async () => {
+  test('an operator reads status and counts, and must repeat the slug to drop a tenant', async () => {
     const tenant = await service.tenant();
     await tenant.post('/api/entities', { name: 'task', fields: [{ key: 'title', type: 'text' }] });
     await tenant.post('/api/entities/task/records', { title: 'one' });

@@ -1,4 +1,4 @@
-// Import, export and aggregates of a real list of airports. Every answer is compared with one computed from
+// Import, export and aggregates of a real list of airports. Every response is compared with one computed from
 // the file. Formats are checked against csv-parse.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import airports from 'airports';
@@ -84,7 +84,7 @@ describe('export and import', () => {
     expect(linesOf(file.text).map(own).sort(byCode)).toEqual([...rows].sort(byCode));
   });
 
-  test('an independent parser reads a CSV export alike, and it imports again as equal records', async () => {
+  test('an independent parser reads a CSV export the same way, and importing it creates equal records', async () => {
     const file = await tenant.get(`${PORTS}/export?format=csv`);
     expect(file.headers.get('content-type')).toBe('text/csv; charset=utf-8');
     const table: string[][] = parse(file.text);
@@ -169,7 +169,7 @@ describe('export and import', () => {
     expect(events).toEqual([{ triggered_by: 'system' }]);
   });
 
-  test('an aborted upload keeps the batches before it', async () => {
+  test('an aborted upload keeps the batches that were stored before', async () => {
     const path = await make('broken');
     const half = new ReadableStream<Uint8Array>({
       async start(controller) {
@@ -187,7 +187,7 @@ describe('export and import', () => {
     expect(service.logged.join()).not.toContain('unexpectedly');
   });
 
-  test('every value survives a round trip through a cell, and none reads as a formula', () => {
+  test('every value survives a round trip through a cell, and no cell is a formula', () => {
     const texts = [
       '',
       "'",
@@ -226,7 +226,7 @@ describe('export and import', () => {
 });
 
 describe('memory', () => {
-  test('importing and exporting many records takes no more memory than a few', async () => {
+  test('the memory of an import or export does not grow with the number of records', async () => {
     const path = await make('many', [
       { key: 'code', type: 'text' },
       { key: 'n', type: 'integer' },
@@ -245,8 +245,8 @@ describe('memory', () => {
     expect((most - before) / 1e6).toBeLessThan(200);
   });
 
-  test('a client that leaves an export early frees its connection', async () => {
-    for (let turn = 0; turn < 5; turn++) {
+  test('an export that the client aborts releases its connection', async () => {
+    for (let round = 0; round < 5; round++) {
       const reader = await exporting('/api/entities/many/records/export');
       await reader.read();
       await reader.cancel();

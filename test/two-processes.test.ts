@@ -13,7 +13,7 @@ import { endAll } from './support/started.ts';
 import { connectEvents, type EventStream, subscribeSocket, type TestSocket } from './support/streams.ts';
 import { durationOf, fastest } from './support/timing.ts';
 
-/** The contract's limit is 500; fewer connections prove the same. */
+/** The contract's limit is 500; a lower one makes the test faster. */
 const CAP = Number(process.env.STREAM_CAP ?? 20);
 const OPENS = CAP * 0.6;
 const RECORDS = '/api/entities/articles/records';
@@ -56,7 +56,7 @@ async function newTenant(): Promise<Tenant> {
 }
 
 /** A stream and a socket at each process. */
-async function listeners({ slug, key, session }: Tenant): Promise<{ streams: EventStream[]; sockets: TestSocket[] }> {
+async function connectAll({ slug, key, session }: Tenant): Promise<{ streams: EventStream[]; sockets: TestSocket[] }> {
   const streams = await Promise.all(processes.map(({ url }) => connectEvents(url, slug, key)));
   const sockets = await Promise.all(processes.map(({ url }) => subscribeSocket(url, session, 'articles')));
   for (const connection of [...streams, ...sockets]) keep(connection);
@@ -85,7 +85,7 @@ several(
   'a write in either process reaches the streams and sockets of both, each change once and in order',
   async () => {
     const tenant = await newTenant();
-    const { streams, sockets } = await listeners(tenant);
+    const { streams, sockets } = await connectAll(tenant);
     const numbers = Array.from({ length: 40 }, (_, n) => n);
     for (const n of numbers) {
       const { status } = await (tenant.at[n % 2] as Client).post(RECORDS, { n });
@@ -123,7 +123,7 @@ several('a right revoked in one process ends connections of the other within a s
   expect(await fastest(1_000, keyRevoked)).toBeLessThan(1_000);
   const tenantSuspended = async (): Promise<number> => {
     const tenant = await newTenant();
-    const { sockets } = await listeners(tenant);
+    const { sockets } = await connectAll(tenant);
     const admin = clientOf(first.url, { 'x-admin-secret': ADMIN_SECRET });
     await admin.patch(`/api/admin/platform/tenants/${tenant.slug}`, { status: 'suspended' });
     return durationOf(async () => {

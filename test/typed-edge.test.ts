@@ -1,5 +1,5 @@
-// The types of the HTTP edge, as a client of `Api` gets them: what tsc must accept and must refuse. The
-// same calls run against a service, so that the types agree with what is answered.
+// The types of the HTTP API as a client of `Api` gets them: what tsc must accept and what it must reject. The same calls
+// run against a service, which checks that the types agree with the responses.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { treaty } from '@elysiajs/eden';
 import { Type } from '@sinclair/typebox';
@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 afterAll(async () => service.stop());
 
-test('a call is typed from body to answer', async () => {
+test('a call is typed from request body to response', async () => {
   const validate = [{ condition: 'status = "open"' }];
   const made = await client().api.views.post({
     entitySlug: 'task',

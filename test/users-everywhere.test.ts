@@ -31,16 +31,16 @@ const login = (service: TestService, email: string, password: string, address: s
   );
 
 /** A user signed in at this process, with a client for the other. */
-async function user(): Promise<{ id: string; email: string; abroad: Client; token: string }> {
+async function user(): Promise<{ id: string; email: string; remote: Client; token: string }> {
   const email = `p${++people}@example.com`;
   const added = await tenant.post('/api/users', { email, name: 'P', role: 'admin', password: PASSWORD });
   const { token } = (await login(here, email, PASSWORD, `10.7.0.${people}`)).body.data;
-  const abroad = there.anonymous.with({ authorization: `Bearer ${token}` });
-  return { id: added.body.data.id, email, abroad, token };
+  const remote = there.anonymous.with({ authorization: `Bearer ${token}` });
+  return { id: added.body.data.id, email, remote, token };
 }
 
-/** Milliseconds until the other process answers with this status. */
-function turns(client: Client, path: string, status: number): Promise<number> {
+/** Milliseconds until the other process responds with this status. */
+function statusAfter(client: Client, path: string, status: number): Promise<number> {
   return durationOf(async () => {
     while ((await client.get(path)).status !== status);
   });
@@ -69,10 +69,10 @@ describe('on every process, within one second', () => {
   for (const [what, change, status] of changes) {
     test(what, async () => {
       const changed = async (): Promise<number> => {
-        const { id, token, abroad } = await user();
-        expect((await abroad.get('/api/users')).status).toBe(200);
+        const { id, token, remote } = await user();
+        expect((await remote.get('/api/users')).status).toBe(200);
         await change(id, token);
-        return turns(abroad, '/api/users', status);
+        return statusAfter(remote, '/api/users', status);
       };
       expect(await fastest(1_000, changed)).toBeLessThan(1_000);
     });
@@ -81,22 +81,22 @@ describe('on every process, within one second', () => {
   test('a changed role has its new rights', async () => {
     await tenant.post('/api/entities', { name: 'things', fields: [{ key: 'a', type: 'text' }] });
     await tenant.post('/api/roles', { name: 'reader', permissions: { things: ['read'] } });
-    const { id, abroad } = await user();
+    const { id, remote } = await user();
     const path = '/api/entities/things/records';
     const demoted = async (): Promise<number> => {
       await tenant.patch(`/api/users/${id}`, { role: 'admin' });
-      await turns(abroad, '/api/users', 200);
+      await statusAfter(remote, '/api/users', 200);
       await tenant.patch(`/api/users/${id}`, { role: 'reader' });
-      return turns(abroad, '/api/users', 403);
+      return statusAfter(remote, '/api/users', 403);
     };
     expect(await fastest(1_000, demoted)).toBeLessThan(1_000);
-    const taken = async (): Promise<number> => {
+    const withdrawn = async (): Promise<number> => {
       await tenant.patch('/api/roles/reader', { permissions: { things: ['read'] } });
-      await turns(abroad, path, 200);
+      await statusAfter(remote, path, 200);
       await tenant.patch('/api/roles/reader', { permissions: {} });
-      return turns(abroad, path, 403);
+      return statusAfter(remote, path, 403);
     };
-    expect(await fastest(1_000, taken)).toBeLessThan(1_000);
+    expect(await fastest(1_000, withdrawn)).toBeLessThan(1_000);
   });
 });
 
@@ -120,28 +120,28 @@ describe('over all processes', () => {
 });
 
 describe('a burst of logins', () => {
-  test('gets 503 past the queue, which does not count as attempts, and does not slow other tenants', async () => {
+  test('gets 503 once the queue is full, which does not count as an attempt, and does not slow other tenants', async () => {
     const other = await here.tenant();
-    // Each after a pause, so that both measurements are alike.
+    // After a pause, so that both measurements are comparable.
     const read = async (): Promise<number> => {
       await new Promise((resolve) => setTimeout(resolve, 3));
       return durationOf(async () => expect((await other.get('/api/keys')).status).toBe(200));
     };
-    let storms = 0;
+    let bursts = 0;
     // How many times longer a read takes during the burst than before it, ignoring one millisecond.
     const slowed = async (): Promise<number> => {
       const quiet: number[] = [];
       for (let i = 0; i < 100; i++) quiet.push(await read());
-      const range = `10.1${storms++}.0`;
+      const range = `10.1${bursts++}.0`;
       let isOver = false;
-      const storm = Promise.all(
+      const burst = Promise.all(
         Array.from({ length: 200 }, (_, i) => login(here, `nobody${i}@example.com`, PASSWORD, `${range}.${i}`)),
       ).finally(() => {
         isOver = true;
       });
       const during: number[] = [];
       while (!isOver) during.push(await read());
-      const answers = await storm;
+      const answers = await burst;
       const shed = answers.filter(({ status }) => status === 503);
       expect(shed.length).toBeGreaterThan(0);
       expect(shed.every(({ headers }) => headers.has('retry-after'))).toBe(true);

@@ -137,7 +137,7 @@ describe('the last owner', () => {
 
 describe('a change of a user takes effect at once', () => {
   const changes: [what: string, change: object, before: number, after: number][] = [
-    ['a role’s loss', { role: 'viewer' }, 200, 403],
+    ['a lesser role', { role: 'viewer' }, 200, 403],
     ['deactivation', { isActive: false }, 200, 401],
     ['a new password', { password: 'another-password' }, 200, 401],
   ];

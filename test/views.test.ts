@@ -46,7 +46,7 @@ async function tenantWithTasks(): Promise<{ tenant: TestTenant; ids: string[] }>
 const titles = (answer: { body: Json }): string[] => answer.body.data.items.map((item: Json) => item.title);
 
 describe('definitions', () => {
-  test('an admin creates a view and gets its whole definition back', async () => {
+  test('an admin creates a view; the response is its whole definition', async () => {
     const { tenant } = await tenantWithTasks();
     const input = { entitySlug: 'task', slug: 'mine', name: 'Mine', description: 'My own', filterDsl: OPEN };
     const created = await tenant.post('/api/views', input);
@@ -305,7 +305,7 @@ describe('when the entity changes', () => {
     expect((await tenant.get('/api/views/open-tasks/records')).status).toBe(404);
   });
 
-  test('a view whose condition names a missing field answers 409, never without its condition', async () => {
+  test('a view whose condition names a missing field is 409, and never read without its condition', async () => {
     const { tenant, ids } = await tenantWithTasks();
     const reader = await withRole(service, tenant, { permissions: { 'view:open-tasks': ['read'] } });
     const { identifier, sql } = await import('../src/runtime/sql.ts');

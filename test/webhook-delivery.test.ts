@@ -49,7 +49,7 @@ afterEach(async () => {
   await receiver.stop();
   for (const server of servers.splice(0)) server.close();
   for (const socket of sockets.splice(0)) socket.destroy();
-  // Deletes the pending deliveries, which would slow the next test down.
+  // Deletes pending deliveries, which would delay the next test.
   await tenant.delete('/api/entities/task?confirm=task');
 });
 
@@ -106,13 +106,13 @@ describe('a hostile receiver', () => {
   test.each<[string, (socket: Socket) => void, Json]>([
     ['resets the connection', (s) => s.resetAndDestroy(), { status: 'failed', error: 'connection broken' }],
     ['closes the connection', (s) => s.end(), { status: 'failed', error: 'connection broken' }],
-    ['does not speak HTTP', (s) => s.end('hello\r\n\r\n'), { status: 'failed', error: 'bad answer' }],
+    ['does not speak HTTP', (s) => s.end('hello\r\n\r\n'), { status: 'failed', error: 'invalid response' }],
     ['sends endless headers', (s) => drip(1, s, () => `X: ${'y'.repeat(9_000)}\r\n`, OK), { status: 'failed' }],
     ['truncates its answer', (s) => s.end('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx'), { status: 'failed' }],
     [
       'sends only 103 responses',
       (s) => drip(1, s, () => 'HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(9)),
-      { status: 'failed', error: 'bad answer' },
+      { status: 'failed', error: 'invalid response' },
     ],
   ])('that %s fails without waiting for the timeout', async (_, behave, outcome) => {
     const { id } = await subscribe(tenant, await startHostile(behave));
@@ -240,7 +240,7 @@ describe('order and concurrency', () => {
       }
       return Math.max(...delays);
     };
-    // Behind an unanswered attempt it would be a minute.
+    // Waiting for an unanswered attempt would take a minute.
     expect(await fastest(2_000, slowest)).toBeLessThan(2_000);
   });
 });

@@ -1,5 +1,5 @@
-// A delivery that has to wait leaves as soon as it may, long before the sweep of the database would find it: behind a full
-// window, the tenant's limit, another process's claims, or an earlier scheduled time.
+// A delivery that waits is sent as soon as possible, long before the sweep of the database would find it. It may wait for
+// a full window, the tenant's limit, another process's claims, or an earlier scheduled time.
 // Contract: decisions#deliveries.
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
 import process from 'node:process';
@@ -51,7 +51,7 @@ function holdAnswers(): { reached: Promise<void>; release: () => void } {
   return { reached: reached.promise, release: released.resolve };
 }
 
-test('deliveries beyond a full window leave as soon as there is room', async () => {
+test('deliveries beyond a full window are sent as soon as there is room', async () => {
   const { reached, release } = holdAnswers();
   await subscribe(tenant, receiver.url);
   await createMany(100);
@@ -60,7 +60,7 @@ test('deliveries beyond a full window leave as soon as there is room', async () 
   expect(await receiver.waitFor(100, SOON_MS)).toHaveLength(100);
 });
 
-test('deliveries beyond the tenant’s limit leave as soon as there is room', async () => {
+test('deliveries beyond the tenant’s limit are sent as soon as there is room', async () => {
   for (let i = 0; i < 10; i++) await subscribe(tenant, `${receiver.url}/${i}`);
   receiver.answer = async (_, response) => {
     await Bun.sleep(5);
@@ -82,7 +82,7 @@ test('rapid changes of many records all arrive, in order for each record', async
   }
 });
 
-test('deliveries written while one fails leave when it has ended', async () => {
+test('deliveries written while another fails are sent when it has ended', async () => {
   const { id } = (await tenant.post(RECORDS, { title: 'other' })).body.data;
   await subscribe(tenant, receiver.url);
   await tenant.post(RECORDS, { title: 'known' });
@@ -106,7 +106,7 @@ test('deliveries written while one fails leave when it has ended', async () => {
 
 // The embedded database serves one process.
 if (process.env.DATABASE_URL) {
-  test('a delivery behind another process’s full window leaves when that has room', async () => {
+  test('a delivery that waits for another process’s full window is sent when that has room', async () => {
     const { id } = await subscribe(tenant, receiver.url);
     await tenant.post(RECORDS, { title: 'known' });
     await receiver.waitFor(1, SOON_MS);

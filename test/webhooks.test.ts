@@ -155,7 +155,7 @@ test('a record written by a rule is sent as soon as one written by a caller', as
     if (process.env.SERVICE_RUNTIME !== 'deno') await runRulesOnce(service.app, new AbortController().signal);
     await receiver.waitFor(++count);
   };
-  // Before the next sweep, which would find it anyway.
+  // Sooner than the next sweep, which would find the delivery anyway.
   expect(await fastest(10_000, () => durationOf(sent))).toBeLessThan(10_000);
   expect(receiver.received[0]?.body).toMatchObject({ entity: 'trail', data: { title: 'written by a rule' } });
 });
@@ -256,7 +256,7 @@ describe('subscriptions', () => {
     expect((await tenant.get(SUBSCRIPTIONS)).body.data).toEqual([]);
   });
 
-  test('are limited to 1,000 per tenant, because every change may have a delivery for each', async () => {
+  test('are limited to 1,000 per tenant, because each change may create a delivery for every one', async () => {
     const { id } = await subscribe(tenant, hook(), { event_types: ['record.deleted'] });
     await service.app.db.rows(sql`
       insert into platform.webhook_subscriptions (id, tenant_id, entity_id, entity, event_types, url)
@@ -319,7 +319,7 @@ describe('subscriptions', () => {
     expect(new Set(receiver.received.map(({ body }) => body.data.title))).toEqual(new Set(['waits']));
   });
 
-  test('with a corrected URL deliver what is pending there', async () => {
+  test('with a corrected URL send pending deliveries to it', async () => {
     const held = holdNext();
     const { id } = await subscribe(tenant, `${receiver.url}/broken`);
     await tenant.post(RECORDS, { title: 'pending' });

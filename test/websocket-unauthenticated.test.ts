@@ -10,7 +10,7 @@ import { adminSession } from './support/credentials.ts';
 import { startService, type TestService } from './support/service.ts';
 import { openSocket, type TestSocket } from './support/streams.ts';
 
-const { waitingPerAddress } = LIMITS.socket;
+const { perAddress } = LIMITS.unauthenticatedSockets;
 const AT_ONCE = 100;
 type Address = Record<string, string>;
 
@@ -48,7 +48,7 @@ test('the limit of one address does not affect others; authenticated and closed 
   const token = await adminSession(service, await service.tenant());
   const address = newAddress();
   const [first, second] = [await openUnauthenticated(address), await openUnauthenticated(address)];
-  await fill(address, waitingPerAddress - 2);
+  await fill(address, perAddress - 2);
   expect(await isRejected(address)).toBe(true);
   expect(await isRejected(newAddress())).toBe(false);
   expect(await first?.ask({ type: 'auth', token: 'svc_pkey_nonsense' })).toMatchObject({ type: 'auth_error' });
@@ -68,7 +68,7 @@ test('the limit of one address does not affect others; authenticated and closed 
 test('only the address that the proxy appends counts', async () => {
   const { 'x-forwarded-for': address } = newAddress();
   const forged = (): Address => ({ 'x-forwarded-for': `${newAddress()['x-forwarded-for']}, ${address}` });
-  for (let left = waitingPerAddress; left > 0; left -= AT_ONCE) {
+  for (let left = perAddress; left > 0; left -= AT_ONCE) {
     const some = Array.from({ length: Math.min(left, AT_ONCE) }, () => isRejected(forged()));
     expect(await Promise.all(some)).not.toContain(true);
   }
@@ -76,7 +76,7 @@ test('only the address that the proxy appends counts', async () => {
 });
 
 test('the total is limited over all addresses, and released addresses are not kept', () => {
-  const limit = new UnauthenticatedLimit({ waitingPerAddress: 2, waiting: 3 });
+  const limit = new UnauthenticatedLimit({ perAddress: 2, total: 3 });
   expect(['a', 'a', 'a', 'b', 'b', 'c'].map((address) => limit.acquire(address))).toEqual([
     ...[true, true, false],
     ...[true, false, false],

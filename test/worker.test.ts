@@ -1,4 +1,4 @@
-// The loop of a background job, driven by rounds that the test ends one by one.
+// The loop of a background worker, whose rounds the test ends one by one.
 import { expect, test } from 'bun:test';
 
 import { createLog } from '../src/runtime/log.ts';

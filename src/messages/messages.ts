@@ -1,11 +1,11 @@
-// Messages between agents, that is, bots. A reply is one chain level deeper than the message it answers; past the limit it
-// is not delivered and message.chain_limit is appended instead. The depth of a stored message never changes, so
-// concurrent replies cannot exceed the limit. A message and its event commit together.
+// Messages between agents, that is, bots. A reply is one chain level deeper than the message it answers; a deeper reply
+// than the limit is not delivered, and message.chain_limit is appended instead. The depth of a stored message never
+// changes, so concurrent replies cannot exceed the limit. A message and its event commit together.
 // Failures: 400, 403, 404, 409 at the limit. Contract: decisions#messages.
 import { type Static, Type } from '@sinclair/typebox';
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
-import { PRIORITIES, type Priority } from '../entities/field.ts';
+import { PRIORITIES } from '../entities/field.ts';
 import { conflict, forbidden, notFound } from '../errors.ts';
 import { appendEvent, type Cause } from '../events/outbox.ts';
 import { notifyCommitted } from '../events/publication.ts';
@@ -35,11 +35,11 @@ const Head = {
 };
 /** A message without its body. */
 export const MessageHeadSchema = Type.Object(Head, { $id: 'MessageHead' });
-export type MessageHead = Static<typeof MessageHeadSchema>;
+type MessageHead = Static<typeof MessageHeadSchema>;
 export const MessageSchema = Type.Object({ ...Head, body: Body }, { $id: 'Message' });
 export type Message = Static<typeof MessageSchema>;
 export const SentMessageSchema = Type.Object({ message_id: Uuid, chain_depth: Depth });
-export type SentMessage = Static<typeof SentMessageSchema>;
+type SentMessage = Static<typeof SentMessageSchema>;
 /** The service determines sender and depth; both members are accepted and ignored. */
 export const NewMessage = closed({
   to_agent: text(nameMax, { description: 'a bot, by name or id', examples: ['order-agent'] }),
@@ -54,16 +54,8 @@ export const NewMessage = closed({
 });
 export type NewMessage = Static<typeof NewMessage>;
 
-/** `to_agent` is a bot's name or id. */
-export interface Draft {
-  from: string | null;
-  to_agent: string;
-  subject: string;
-  body: string;
-  priority: Priority;
-  in_reply_to: string | null;
-  depth: number;
-}
+/** A message that is not stored yet. `to_agent` must be a bot's name. */
+type Draft = Omit<Message, 'message_id' | 'created_at' | 'read_at'>;
 
 const HEAD = sql`id as message_id, from_agent, to_agent, subject, priority, in_reply_to, chain_depth, created_at,
   read_at`;
@@ -79,15 +71,17 @@ function requireAgent(caller: TenantCaller | null): TenantCaller {
 export async function sendMessage(app: App, caller: TenantCaller, body: NewMessage): Promise<SentMessage> {
   const agent = requireAgent(caller);
   const { to_agent, subject, body: content, priority, in_reply_to = null } = check(NewMessage, body);
-  const from = agent.kind === 'bot' ? (agent.name ?? null) : null;
-  const draft = { from, to_agent, subject, body: content, priority: priority ?? 'normal', in_reply_to };
+  const text = { subject, body: content, priority: priority ?? 'normal' };
   const sent = await app.db.begin(async (tx) => {
-    const answered = draft.in_reply_to === null ? null : await answeredBy(tx, agent, draft.in_reply_to);
-    const depth = answered === null ? 0 : answered.chain_depth + 1;
-    const cause = causeOf(agent, depth);
-    const to = await agentNamed(tx, agent, draft.to_agent);
-    if (depth <= chainDepthMax) return deliver(tx, cause, { ...draft, to_agent: to, depth });
-    const limit = { message_id: answered?.message_id, depth: chainDepthMax, from_agent: draft.from, to_agent: to };
+    const original = in_reply_to === null ? null : await findOriginal(tx, agent, in_reply_to);
+    const chain_depth = original === null ? 0 : original.chain_depth + 1;
+    const cause = causeOf(agent, chain_depth);
+    const parties = {
+      from_agent: agent.kind === 'bot' ? (agent.name ?? null) : null,
+      to_agent: await agentNamed(tx, agent, to_agent),
+    };
+    if (chain_depth <= chainDepthMax) return storeMessage(tx, cause, { ...text, ...parties, in_reply_to, chain_depth });
+    const limit = { message_id: original?.message_id, depth: chainDepthMax, ...parties };
     await appendEvent(tx, 'message.chain_limit', cause, limit);
     return null;
   });
@@ -101,19 +95,19 @@ function causeOf({ tenant, id, triggeredBy }: TenantCaller, depth: number): Caus
   return { tenantId: tenant.id, actor: id, triggeredBy, depth, rootEventId: null };
 }
 
-/** Stores the message and its event in the transaction. Here `to_agent` must be a bot's name. */
-export async function deliver(
+/** Stores the message and its event. */
+export async function storeMessage(
   tx: Tx,
   cause: Cause,
-  { from, to_agent, subject, body, priority, in_reply_to, depth }: Draft,
+  { from_agent, to_agent, subject, body, priority, in_reply_to, chain_depth }: Draft,
 ): Promise<SentMessage> {
-  const id = newId();
+  const message_id = newId();
   await tx.rows(sql`
     insert into platform.messages (id, tenant_id, from_agent, to_agent, subject, body, priority, in_reply_to, chain_depth)
-    values (${id}::uuid, ${cause.tenantId}::uuid, ${from}, ${to_agent}, ${subject}, ${body}, ${priority},
-      ${in_reply_to}::uuid, ${depth}::int)`);
-  await appendEvent(tx, 'message.received', cause, { to_agent, from_agent: from, message_id: id, subject, priority });
-  return { message_id: id, chain_depth: depth };
+    values (${message_id}::uuid, ${cause.tenantId}::uuid, ${from_agent}, ${to_agent}, ${subject}, ${body}, ${priority},
+      ${in_reply_to}::uuid, ${chain_depth}::int)`);
+  await appendEvent(tx, 'message.received', cause, { to_agent, from_agent, message_id, subject, priority });
+  return { message_id, chain_depth };
 }
 
 /** The name of the bot with this name or id. 404 for an unknown or revoked one. */
@@ -130,15 +124,11 @@ export async function agentNamed(
   return bot.name;
 }
 
-/** The message that is answered: sent or received by the caller, or any for an admin. */
-async function answeredBy(
-  tx: Tx,
-  agent: TenantCaller,
-  id: string,
-): Promise<{ message_id: string; chain_depth: number }> {
+/** The message that a reply answers: sent or received by the caller, or any of the tenant for an admin. */
+async function findOriginal(tx: Tx, agent: TenantCaller, id: string): Promise<SentMessage> {
   const own = agent.isTenantAdmin ? sql`true` : sql`${agent.name ?? ''} in (to_agent, from_agent)`;
   const found = isUuid(id)
-    ? await tx.first<{ message_id: string; chain_depth: number }>(sql`
+    ? await tx.first<SentMessage>(sql`
         select id as message_id, chain_depth from platform.messages
         where id = ${id}::uuid and tenant_id = ${agent.tenant.id}::uuid and ${own}`)
     : undefined;

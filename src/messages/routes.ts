@@ -26,8 +26,8 @@ const SEND = route({
   ...common,
   id: 'sendAgentMessage',
   summary: 'Send a message to an agent',
-  description: `For bots and tenant admins. A reply is one level deeper than the message it answers; one deeper than
-${LIMITS.rules.chainDepthMax} is not delivered.`,
+  description: `For bots and tenant admins. A reply is one level deeper than the message it answers; a reply deeper
+than ${LIMITS.rules.chainDepthMax} is not delivered.`,
   body: NewMessage,
   ok: [201, SentMessageSchema],
   errors: ['NOT_FOUND', 'CONFLICT'],

@@ -6,7 +6,7 @@ import type { Entity } from '../entities/field.ts';
 import { type Projection, projectionOf } from './projection.ts';
 
 export interface AccessSource {
-  /** Equal for connections with the same credential and the same access. */
+  /** Equal for connections with the same credential and access. */
   key: string;
   /** Rejects with 401 or 403 when access is revoked. */
   load(): Promise<TenantCaller>;
@@ -53,7 +53,7 @@ export class AccessGroup<Member> {
 
   async #reload(): Promise<void> {
     while (this.#isStale) {
-      // Caches that listen to the same invalidation may be cleared later in this turn.
+      // Caches that listen to the same invalidation may be cleared later in this turn of the event loop.
       await Promise.resolve();
       const invalidations = this.#invalidations;
       const caller = requireTenant(await this.source.load());

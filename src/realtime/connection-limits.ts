@@ -1,6 +1,6 @@
-// The two limits of open connections. Authenticated ones hold leases in the broker, across processes, which are renewed
-// while the connection lasts and expire with a dead process. WebSockets that have not authenticated yet are counted in
-// this process, in total and by client address. Times are milliseconds.
+// The two limits of open connections. Authenticated ones hold leases in the broker, shared by all processes; a lease is
+// renewed while its connection lasts, and expires if its process dies. WebSockets that have not authenticated yet are
+// counted in this process, in total and by client address. Times are milliseconds.
 // Failures: 503 while the broker is away. Contract: interface#limits, decisions#websocket.
 import type { App } from '../app.ts';
 import { newId } from '../runtime/ids.ts';
@@ -15,12 +15,10 @@ export interface ConnectionLease {
 }
 
 export class ConnectionLeases {
-  readonly #app: App;
   readonly #members = new Map<string, Set<string>>();
   readonly #timer: ReturnType<typeof setInterval>;
 
-  constructor(app: App) {
-    this.#app = app;
+  constructor(private readonly app: App) {
     this.#timer = setInterval(() => void this.#renew(), RENEW_MS);
   }
 
@@ -30,7 +28,7 @@ export class ConnectionLeases {
     const acquired: string[] = [];
     try {
       for (const [set, limit] of Object.entries(limits)) {
-        if (!(await this.#app.broker.lease(set, member, limit, TTL_MS))) {
+        if (!(await this.app.broker.lease(set, member, limit, TTL_MS))) {
           await this.release({ member, sets: acquired });
           return null;
         }
@@ -65,18 +63,18 @@ export class ConnectionLeases {
     members?.delete(member);
     if (members?.size === 0) this.#members.delete(set);
     try {
-      await this.#app.broker.release(set, member);
+      await this.app.broker.release(set, member);
     } catch (cause) {
-      this.#app.log.warn('cannot release a connection lease; it will expire', { cause });
+      this.app.log.warn('cannot release a connection lease; it will expire', { cause });
     }
   }
 
   async #renew(): Promise<void> {
     try {
       const sets = [...this.#members];
-      await Promise.all(sets.map(([set, members]) => this.#app.broker.renew(set, [...members], TTL_MS)));
+      await Promise.all(sets.map(([set, members]) => this.app.broker.renew(set, [...members], TTL_MS)));
     } catch (cause) {
-      this.#app.log.warn('cannot renew the connection leases', { cause });
+      this.app.log.warn('cannot renew the connection leases', { cause });
     }
   }
 }
@@ -86,7 +84,7 @@ export class UnauthenticatedLimit {
   readonly #counts = new Map<string, number>();
   #size = 0;
 
-  constructor(private readonly limits: { waitingPerAddress: number; waiting: number }) {}
+  constructor(private readonly limits: { perAddress: number; total: number }) {}
 
   get size(): number {
     return this.#size;
@@ -95,7 +93,7 @@ export class UnauthenticatedLimit {
   /** False at the limit. Each success must be released exactly once. */
   acquire(address: string): boolean {
     const count = this.#counts.get(address) ?? 0;
-    if (this.#size >= this.limits.waiting || count >= this.limits.waitingPerAddress) return false;
+    if (this.#size >= this.limits.total || count >= this.limits.perAddress) return false;
     this.#counts.set(address, count + 1);
     this.#size++;
     return true;

@@ -23,14 +23,12 @@ interface OpenTenant {
 
 export class Realtime {
   readonly leases: ConnectionLeases;
-  readonly unauthenticated = new UnauthenticatedLimit(LIMITS.socket);
-  readonly #app: App;
+  readonly unauthenticated = new UnauthenticatedLimit(LIMITS.unauthenticatedSockets);
   readonly #tenants = new Map<string, OpenTenant>();
   readonly #timer: ReturnType<typeof setInterval>;
   #isClosing = false;
 
-  constructor(app: App) {
-    this.#app = app;
+  constructor(private readonly app: App) {
     this.leases = new ConnectionLeases(app);
     app.metrics.gauge('svc_sse_connections', 'Open event streams.', () => this.leases.count('sse:'));
     app.metrics.gauge('svc_ws_connections', 'Authenticated WebSockets.', () => this.leases.count('ws:'));
@@ -59,14 +57,14 @@ export class Realtime {
   ): Promise<{ membership: Membership; since: Snapshot }> {
     this.requireOpen();
     const { id } = caller.tenant;
-    const hub = hubOf(this.#app);
+    const hub = hubOf(this.app);
     const tenant = this.#openTenant(id);
     tenant.joining++;
     try {
       await tenant.attached;
       await hub.subscribe(id, entities);
       try {
-        const since = await takeSnapshot(this.#app.db);
+        const since = await takeSnapshot(this.app.db);
         this.requireOpen();
         // Invalidations before this point were missed, unless the group exists already.
         const current = (await tenant.connections.currentCaller(source.key)) ?? (await source.load());
@@ -85,9 +83,9 @@ export class Realtime {
   /** Subscribes to one more entity; events in the snapshot must be skipped. Null when the membership has ended. */
   async addEntity(membership: Membership, entity: string): Promise<Snapshot | null> {
     const { tenant, entities } = membership;
-    await hubOf(this.#app).subscribe(tenant.tenantId, [entity]);
-    if (tenant.setEntities(membership, [...entities, entity])) return takeSnapshot(this.#app.db);
-    hubOf(this.#app).unsubscribe(tenant.tenantId, [entity]);
+    await hubOf(this.app).subscribe(tenant.tenantId, [entity]);
+    if (tenant.setEntities(membership, [...entities, entity])) return takeSnapshot(this.app.db);
+    hubOf(this.app).unsubscribe(tenant.tenantId, [entity]);
     return null;
   }
 
@@ -95,13 +93,13 @@ export class Realtime {
     const { tenant, entities } = membership;
     if (!entities.includes(entity)) return;
     const others = entities.filter((other) => other !== entity);
-    if (tenant.setEntities(membership, others)) hubOf(this.#app).unsubscribe(tenant.tenantId, [entity]);
+    if (tenant.setEntities(membership, others)) hubOf(this.app).unsubscribe(tenant.tenantId, [entity]);
   }
 
   leave(membership: Membership): void {
     const { tenant: connections, entities } = membership;
     if (!connections.remove(membership)) return;
-    hubOf(this.#app).unsubscribe(connections.tenantId, entities);
+    hubOf(this.app).unsubscribe(connections.tenantId, entities);
     const tenant = this.#tenants.get(connections.tenantId);
     if (tenant?.connections === connections) this.#closeIfEmpty(tenant);
   }
@@ -117,7 +115,7 @@ export class Realtime {
   #openTenant(tenantId: string): OpenTenant {
     const known = this.#tenants.get(tenantId);
     if (known !== undefined) return known;
-    const connections = new TenantConnections(this.#app, tenantId);
+    const connections = new TenantConnections(this.app, tenantId);
     const forget = (): void => {
       if (this.#tenants.get(tenantId) === tenant) this.#tenants.delete(tenantId);
     };
@@ -125,7 +123,7 @@ export class Realtime {
       forget();
       connections.gap();
     };
-    const attached = hubOf(this.#app).attach(tenantId, { event: (event) => connections.event(event), gap });
+    const attached = hubOf(this.app).attach(tenantId, { event: (event) => connections.event(event), gap });
     const tenant: OpenTenant = { connections, attached, joining: 0 };
     attached.catch(forget);
     this.#tenants.set(tenantId, tenant);
@@ -150,17 +148,13 @@ export class Realtime {
   }
 }
 
-const opened = perApp((): Realtime => {
+export const realtimeOf = perApp((): Realtime => {
   throw unavailable('streams are not open yet');
 });
 
 /** Must be called once, after the hub is open. */
 export function openRealtime(app: App): Realtime {
   const realtime = new Realtime(app);
-  opened.set(app, realtime);
+  realtimeOf.set(app, realtime);
   return realtime;
-}
-
-export function realtimeOf(app: App): Realtime {
-  return opened(app);
 }

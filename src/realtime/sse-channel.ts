@@ -1,6 +1,6 @@
-// One SSE connection: a bounded queue that the client's socket empties by pulling; everything queued goes out as one
-// chunk. A client that reads may fall behind in a burst, up to a bound. One that does not read is sent an error and
-// disconnected: BACKPRESSURE with too many events queued, IDLE_TIMEOUT after too long.
+// One SSE connection: a bounded queue that the client's socket empties by pulling; the whole queue is sent as one
+// chunk. A client that reads may fall behind in a burst, up to a limit. One that does not read gets an error and is
+// disconnected: BACKPRESSURE when too many events are queued, IDLE_TIMEOUT when it has not read for too long.
 // Times are milliseconds. Nothing here throws. Contract: interface#sse, decisions#sse.
 
 /** An event as bytes; its number on the connection goes between head and tail. */
@@ -9,19 +9,19 @@ export interface SseFrame {
   tail: Uint8Array;
 }
 
-export interface SseChannelOptions {
+interface SseChannelOptions {
   maxQueued: number;
   idleTimeoutMs: number;
   /** Called exactly once, when the connection has ended or failed. */
   onEnd(): void;
 }
 
-/** A client over the limit is checked at this interval, and fails after so many checks in a row without a read. */
+/** A client over the limit is checked at this interval, and fails after this many checks in a row without a read. */
 const CHECK_MS = 50;
 const CHECKS = 5;
 /** A client that reads may queue this many times the limit. */
 const BURST_FACTOR = 50;
-/** How long a client may take to read the last bytes, without and with an error among them. */
+/** How long a client may take to read the last bytes: at a normal end, and after an error. */
 const END_GRACE_MS = 4_000;
 const FAIL_GRACE_MS = 15_000;
 const RETRY_MS = 3_000;

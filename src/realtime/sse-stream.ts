@@ -1,6 +1,7 @@
 // An SSE stream of one tenant: authorization, its filter, and its life from `connected` to the end.
 // Failures: 400 for parameters; 403 for other credentials, tenants and agents; 429 when all connection leases are taken;
 // 503. Contract: interface#sse, decisions#sse, decisions#status-codes.
+import { type Static, Type } from '@sinclair/typebox';
 import type { Caller, TenantCaller } from '../access/caller.ts';
 import { type Credential, factsOf } from '../access/credential-kinds.ts';
 import { resolveCaller } from '../access/resolve-caller.ts';
@@ -10,6 +11,7 @@ import { forbidden, invalidField, rateLimited } from '../errors.ts';
 import { type CommittedEvent, EVENT_TYPES } from '../events/event.ts';
 import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
 import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
+import { open } from '../http/schemas.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
@@ -27,11 +29,14 @@ interface StreamFilter {
   agent: string | null;
 }
 
-export interface StreamQuery {
-  entities?: string | undefined;
-  events?: string | undefined;
-  agent_id?: string | undefined;
-}
+export const StreamQuery = open({
+  entities: Type.Optional(Type.String({ description: 'comma-separated entity names; default: all' })),
+  events: Type.Optional(
+    Type.String({ description: `comma-separated event types (${EVENT_TYPES.join(', ')}); default: all` }),
+  ),
+  agent_id: Type.Optional(Type.String({ description: 'name or id of the bot whose messages are included' })),
+});
+type StreamQuery = Static<typeof StreamQuery>;
 
 /** Sent on every stream; naming them in `events` is accepted and ignored. */
 const STREAM_TYPES = ['connected', 'heartbeat', 'error'];
@@ -103,17 +108,18 @@ async function agentOf(app: App, caller: TenantCaller, given: string | undefined
 }
 
 class SseStream implements LiveConnection {
-  readonly #app: App;
-  readonly #filter: StreamFilter;
   readonly #channel: SseChannel;
   #heartbeat: ReturnType<typeof setInterval> | undefined;
   #membership: Membership | undefined;
   /** Nothing is sent before it is set. */
   #since: Snapshot | null = null;
 
-  constructor(app: App, realtime: Realtime, filter: StreamFilter, lease: ConnectionLease) {
-    this.#app = app;
-    this.#filter = filter;
+  constructor(
+    private readonly app: App,
+    realtime: Realtime,
+    private readonly filter: StreamFilter,
+    lease: ConnectionLease,
+  ) {
     const { maxQueuedEvents: maxQueued, idleTimeoutMs } = app.config.sse;
     const onEnd = (): void => {
       clearInterval(this.#heartbeat);
@@ -131,7 +137,7 @@ class SseStream implements LiveConnection {
     const connected = { type: 'connected', tenant: slug, connection_id: newId(), timestamp: now() };
     this.#channel.send(sseFrame('connected', connected));
     this.#sendHeartbeat();
-    this.#heartbeat = setInterval(() => this.#sendHeartbeat(), this.#app.config.sse.heartbeatMs);
+    this.#heartbeat = setInterval(() => this.#sendHeartbeat(), this.app.config.sse.heartbeatMs);
     if (!this.#channel.isOpen) clearInterval(this.#heartbeat);
     return this.#channel.stream;
   }
@@ -139,17 +145,13 @@ class SseStream implements LiveConnection {
   /** For a stream that was never returned. */
   abandon(): void {
     this.#channel.stream.cancel().catch((cause: unknown) => {
-      this.#app.log.error('cannot discard a stream', { cause });
+      this.app.log.error('cannot discard a stream', { cause });
     });
   }
 
-  deliver(
-    { caller }: Membership,
-    event: CommittedEvent,
-    serializer: EventSerializer,
-    projection: Projection | null,
-  ): void {
-    const { events } = this.#filter;
+  deliver({ caller }: Membership, serializer: EventSerializer, projection: Projection | null): void {
+    const { event } = serializer;
+    const { events } = this.filter;
     if (events !== null && !events.has(event.type)) return;
     if (this.#since === null || isSeenIn(this.#since, serializer.xid)) return;
     if (event.row !== null) {
@@ -164,7 +166,7 @@ class SseStream implements LiveConnection {
 
   /** A rule event may carry values of any field. A message needs read permission on its agent. */
   #isVisible({ type, entity, payload }: CommittedEvent, projection: Projection | null, caller: TenantCaller): boolean {
-    const { entities, agent } = this.#filter;
+    const { entities, agent } = this.filter;
     const canRead = (name: unknown): boolean => allows(caller.rights, 'read', `agent:${String(name)}`);
     if (type === 'message.received') return agent !== null && payload?.to_agent === agent && canRead(agent);
     if (type === 'message.chain_limit') return canRead(payload?.to_agent);

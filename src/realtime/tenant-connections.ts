@@ -20,12 +20,7 @@ export type CloseReason = 'revoked' | 'gap' | 'stopping';
 /** Called with the membership concerned: a new token gives a connection a new one. */
 export interface LiveConnection {
   /** `projection` is null when the connection may see nothing of the event's entity. */
-  deliver(
-    membership: Membership,
-    event: CommittedEvent,
-    serializer: EventSerializer,
-    projection: Projection | null,
-  ): void;
+  deliver(membership: Membership, serializer: EventSerializer, projection: Projection | null): void;
   disconnect(membership: Membership, reason: CloseReason): void;
 }
 
@@ -214,7 +209,7 @@ export class TenantConnections implements Subscriber {
       recipients += members.size;
       for (const member of members) {
         const projection = entity === undefined ? null : member.group.projectionOf(entity);
-        member.connection.deliver(member, event, serializer, projection);
+        member.connection.deliver(member, serializer, projection);
       }
     }
     return recipients;

@@ -23,7 +23,6 @@ export interface Transition {
 
 export const NEW_SOCKET: SocketState = { phase: 'new', entities: [] };
 
-/** Handles a client message. */
 export function receive(state: SocketState, text: string, maxSubscriptions: number): Transition {
   const message = parse(text);
   if (message === null) return errorReply(state, 'invalid_message', 'a message is a JSON object with a type');
@@ -63,7 +62,6 @@ export function entityLookedUp(state: SocketState, entity: string, isVisible: bo
   return { state: { ...state, entities }, replies: [{ type: 'subscribed', entity }] };
 }
 
-/** The token has expired. */
 export function expired(state: SocketState): Transition {
   return errorReply({ ...state, phase: 'expired' }, 'auth_expired', 'the token has expired; send auth with a new one');
 }
@@ -92,9 +90,8 @@ function errorReply(state: SocketState, code: string, message: string): Transiti
 function parse(text: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : null;
+    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+    return isObject ? (value as Record<string, unknown>) : null;
   } catch {
     // Not JSON: `receive` replies with an error.
     return null;

@@ -12,7 +12,6 @@ import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { forbidden, ServiceError, unauthorized } from '../errors.ts';
-import type { CommittedEvent } from '../events/event.ts';
 import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
 import type { SocketHandler, TextSocket } from '../runtime/socket.ts';
 import { sha256 } from '../runtime/tokens.ts';
@@ -36,7 +35,7 @@ const FRAME_BYTES_MAX = 65_536;
 const BUFFERED_BYTES_MAX = 1_048_576;
 const IDLE_S = 60;
 const AUTH_DEADLINE_MS = 10_000;
-/** After a token has expired: getting a new one may need a person. */
+/** After a token has expired: a new one may require a person to sign in. */
 const RENEWAL_DEADLINE_MS = 60_000;
 const TIMER_MAX_MS = 2_147_483_647;
 const CLOSE = { unauthenticated: 4401, overloaded: 1013, goingAway: 1001 };
@@ -65,39 +64,36 @@ interface EntitySubscription {
 
 /** Many connections may be open and idle, so each holds little. */
 class WebSocketConnection implements LiveConnection {
-  readonly #app: App;
-  readonly #origin: string | null;
-  readonly #address: string;
   /** Counted against the limit of unauthenticated connections. */
   #isUnauthenticated = false;
   #socket: TextSocket<WebSocketConnection> | undefined;
   #state: SocketState = NEW_SOCKET;
-  /** Of the present token; calls for an earlier membership are ignored. */
+  /** Of the current token; calls for an earlier membership are ignored. */
   #membership: Membership | undefined;
   /** The tenant of the lease. */
   #tenantId = '';
   #lease: ConnectionLease | undefined;
-  /** When the present token expires, in ms since the epoch. */
+  /** When the current token expires, in ms since the epoch. */
   #expiresAt = Number.POSITIVE_INFINITY;
   #subscriptions: readonly EntitySubscription[] = [];
   #deadline: ReturnType<typeof setTimeout> | undefined;
   #isClosed = false;
 
-  constructor(app: App, origin: string | null, address: string) {
-    this.#app = app;
-    this.#origin = origin;
-    this.#address = address;
-  }
+  constructor(
+    private readonly app: App,
+    private readonly origin: string | null,
+    private readonly address: string,
+  ) {}
 
   open(socket: TextSocket<WebSocketConnection>): void {
     this.#socket = socket;
-    this.#isUnauthenticated = realtimeOf(this.#app).unauthenticated.acquire(this.#address);
+    this.#isUnauthenticated = realtimeOf(this.app).unauthenticated.acquire(this.address);
     if (this.#isUnauthenticated) this.#startAuthDeadline(AUTH_DEADLINE_MS);
     else this.#reject('too many unauthenticated connections', 'limit_exceeded', CLOSE.overloaded);
   }
 
   async message(text: string): Promise<void> {
-    const transition = receive(this.#state, text, this.#app.config.ws.maxSubscriptions);
+    const transition = receive(this.#state, text, this.app.config.ws.maxSubscriptions);
     this.#apply(transition);
     const { lookup } = transition;
     if (lookup === undefined) return;
@@ -119,13 +115,8 @@ class WebSocketConnection implements LiveConnection {
     void this.#release();
   }
 
-  deliver(
-    membership: Membership,
-    event: CommittedEvent,
-    serializer: EventSerializer,
-    projection: Projection | null,
-  ): void {
-    if (membership !== this.#membership || projection === null || event.row === null) return;
+  deliver(membership: Membership, serializer: EventSerializer, projection: Projection | null): void {
+    if (membership !== this.#membership || projection === null || serializer.event.row === null) return;
     const since = this.#sinceOf(projection.entity.name);
     if (since === undefined || this.#state.phase !== 'ready' || isSeenIn(since, serializer.xid)) return;
     this.#socket?.send(serializer.text(projection));
@@ -144,12 +135,12 @@ class WebSocketConnection implements LiveConnection {
   }
 
   #releaseUnauthenticated(): void {
-    if (this.#isUnauthenticated) realtimeOf(this.#app).unauthenticated.release(this.#address);
+    if (this.#isUnauthenticated) realtimeOf(this.app).unauthenticated.release(this.address);
     this.#isUnauthenticated = false;
   }
 
   #leave(): void {
-    if (this.#membership !== undefined) realtimeOf(this.#app).leave(this.#membership);
+    if (this.#membership !== undefined) realtimeOf(this.app).leave(this.#membership);
     this.#membership = undefined;
   }
 
@@ -160,7 +151,7 @@ class WebSocketConnection implements LiveConnection {
     const isSame = this.#tenantId === tenant.id;
     if (!isSame && !(await this.#acquireLease(tenant.id))) return;
     // The group outlives the connection, so `load` must not capture it.
-    const [app, origin] = [this.#app, this.#origin];
+    const { app, origin } = this;
     const load = (): Promise<TenantCaller> => callerOf(app, token, origin);
     const source: AccessSource = { key: `ws ${origin} ${sha256(token).toString('hex')}`, load };
     const realtime = realtimeOf(app);
@@ -180,7 +171,7 @@ class WebSocketConnection implements LiveConnection {
   /** Null for a token that is not accepted. */
   async #acceptedCaller(token: string): Promise<TenantCaller | null> {
     try {
-      return await callerOf(this.#app, token, this.#origin);
+      return await callerOf(this.app, token, this.origin);
     } catch (cause) {
       if (cause instanceof ServiceError && (cause.status === 401 || cause.status === 403)) return null;
       throw cause;
@@ -189,8 +180,8 @@ class WebSocketConnection implements LiveConnection {
 
   async #acquireLease(tenantId: string): Promise<boolean> {
     await this.#release();
-    const { maxPerTenant } = this.#app.config.ws;
-    const lease = await realtimeOf(this.#app).leases.acquire({ [`ws:${tenantId}`]: maxPerTenant });
+    const { maxPerTenant } = this.app.config.ws;
+    const lease = await realtimeOf(this.app).leases.acquire({ [`ws:${tenantId}`]: maxPerTenant });
     this.#lease = lease ?? undefined;
     if (this.#isClosed) await this.#release();
     if (lease === null) this.#reject('too many connections are open', 'limit_exceeded', CLOSE.overloaded);
@@ -201,7 +192,7 @@ class WebSocketConnection implements LiveConnection {
     const lease = this.#lease;
     this.#lease = undefined;
     this.#tenantId = '';
-    if (lease !== undefined) await realtimeOf(this.#app).leases.release(lease);
+    if (lease !== undefined) await realtimeOf(this.app).leases.release(lease);
   }
 
   async #subscribe(name: string): Promise<void> {
@@ -209,10 +200,10 @@ class WebSocketConnection implements LiveConnection {
     const caller = await membership?.tenant.currentCaller(membership.group.source.key);
     // Without a caller, `disconnect` has already been called.
     if (membership === undefined || caller == null) return;
-    const entity = (await catalogOf(this.#app, caller.tenant)).byName.get(name);
+    const entity = (await catalogOf(this.app, caller.tenant)).byName.get(name);
     const isVisible = entity !== undefined && allows(caller.rights, 'read', name);
     if (isVisible && this.#sinceOf(name) === undefined) {
-      const since = await realtimeOf(this.#app).addEntity(membership, name);
+      const since = await realtimeOf(this.app).addEntity(membership, name);
       if (since !== null) this.#subscriptions = [...this.#subscriptions, { entity: name, since }];
     }
     this.#apply(entityLookedUp(this.#state, name, isVisible));
@@ -243,7 +234,7 @@ class WebSocketConnection implements LiveConnection {
     this.#deadline = setTimeout(() => {
       if (this.#state.phase === 'ready') return;
       this.#releaseUnauthenticated();
-      this.#socket?.close(CLOSE.unauthenticated, 'no auth in time');
+      this.#socket?.close(CLOSE.unauthenticated, 'no auth message in time');
     }, ms);
   }
 
@@ -265,7 +256,7 @@ class WebSocketConnection implements LiveConnection {
 
   #unsubscribe(name: string): void {
     this.#subscriptions = this.#subscriptions.filter(({ entity }) => entity !== name);
-    if (this.#membership !== undefined) realtimeOf(this.#app).removeEntity(this.#membership, name);
+    if (this.#membership !== undefined) realtimeOf(this.app).removeEntity(this.#membership, name);
   }
 
   #send(reply: Reply): void {

@@ -1,10 +1,10 @@
-// The actions of after rules: create a record, update the record itself, or send a message. They run as the system, one
-// chain level below the change that started them, through the same operations as API calls.
+// The actions of after rules: create a record, update the record itself, or send a message. They run as the system,
+// through the same operations as API calls, one chain level deeper than the change that started them.
 // Failures are those of the operations: 400, 404, 409. Contract: decisions#rules.
 import type { Action, Entity } from '../entities/field.ts';
 import type { Cause } from '../events/outbox.ts';
 import { LIMITS } from '../limits.ts';
-import { agentNamed, deliver } from '../messages/messages.ts';
+import { agentNamed, storeMessage } from '../messages/messages.ts';
 import type { RecordRow } from '../records/row.ts';
 import type { WriteContext } from '../records/write/context.ts';
 import { renderAction } from '../records/write/triggers.ts';
@@ -60,14 +60,14 @@ async function send(
   { to_agent, subject, body, priority }: Extract<Action, { type: 'send_message' }>,
   run: RuleRun,
 ): Promise<{ message_id: string }> {
-  return deliver(tx, runCause(run), {
-    from: null,
+  return storeMessage(tx, runCause(run), {
+    from_agent: null,
     to_agent: await agentNamed(tx, caller, textOf(to_agent)),
     subject: textOf(subject).slice(0, LIMITS.message.subjectMax).toWellFormed(),
     body: textOf(body).slice(0, LIMITS.message.bodyMax).toWellFormed(),
     priority,
     in_reply_to: null,
-    depth: run.depth,
+    chain_depth: run.depth,
   });
 }
 

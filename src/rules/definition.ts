@@ -106,18 +106,8 @@ export const DryRunSchema = Type.Object({
 });
 export type DryRun = Static<typeof DryRunSchema>;
 
-/** A valid definition. */
-export interface ValidRule {
-  name: string;
-  entity: Entity;
-  trigger: Trigger;
-  condition: string | null;
-  action: Action;
-  priority: number;
-  isActive: boolean;
-}
-
-export function readRule(catalog: Catalog, caller: TenantCaller, body: NewRule): ValidRule {
+/** The rule with its defaults. 400 with every problem. */
+export function readRule(catalog: Catalog, caller: TenantCaller, body: NewRule) {
   const rule = check(NewRule, body, (sound) => ruleProblems(catalog, caller, sound));
   const { name, trigger, condition = null, action, priority, isActive } = rule;
   return {
@@ -145,11 +135,10 @@ function ruleProblems(
   ];
 }
 
-/** The actions that a trigger admits. */
+/** The actions that a trigger allows. */
 function actionsOf(trigger: Trigger): Action['type'][] {
   if (trigger.startsWith('before')) return trigger === 'before_delete' ? ['reject'] : ['reject', 'set'];
-  const further: Action['type'][] = ['create_record', 'send_message'];
-  return trigger === 'after_delete' ? further : [...further, 'update_record'];
+  return ['create_record', 'send_message', ...(trigger === 'after_delete' ? [] : ['update_record' as const])];
 }
 
 function actionProblems(
@@ -160,9 +149,9 @@ function actionProblems(
 ): Problem[] {
   const { type } = action;
   if (type === undefined) return [];
-  const fit = actionsOf(trigger);
-  if (!fit.includes(type)) {
-    return [{ path: 'action.type', message: `must be one of ${fit.join(', ')} for ${trigger}` }];
+  const allowed = actionsOf(trigger);
+  if (!allowed.includes(type)) {
+    return [{ path: 'action.type', message: `must be one of ${allowed.join(', ')} for ${trigger}` }];
   }
   const unknown = (type === 'reject' ? [] : placeholdersIn(action)).filter(
     (key) => !entity.byKey.has(key) && !Object.hasOwn(SYSTEM_FIELDS, key),
@@ -182,14 +171,14 @@ function valuesProblems(catalog: Catalog, entity: Entity, action: Sound<NewRule[
   return constantProblems(target, action.values, true);
 }
 
-/** Constants must fit their fields; values with placeholders are validated at execution. */
+/** Constants must be valid for their fields; values with placeholders are validated when the rule runs. */
 function constantProblems(entity: Entity, values: Record<string, unknown>, isNew: boolean): Problem[] {
   const hasPlaceholder = (key: string): boolean => entity.byKey.has(key) && placeholdersIn(values[key]).length > 0;
   const constants = Object.fromEntries(Object.entries(values).filter(([key]) => !hasPlaceholder(key)));
   const { problems } = (isNew ? readNew : readPatch)(entity, constants, () => true);
-  const faults = problems
+  const invalid = problems
     .filter(({ path }) => !Object.hasOwn(values, path) || !hasPlaceholder(path))
     .map(({ path, message }) => ({ path: `action.values.${path}`, message }));
   const isEmpty = Object.keys(values).length === 0 && !isNew;
-  return isEmpty ? [...faults, { path: 'action.values', message: 'sets nothing' }] : faults;
+  return isEmpty ? [...invalid, { path: 'action.values', message: 'must not be empty' }] : invalid;
 }

@@ -5,27 +5,16 @@ import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { type Catalog, catalogOf, loadCatalog } from '../entities/catalog.ts';
 import { lockDefinitions } from '../entities/entities.ts';
-import type { Action, Trigger } from '../entities/field.ts';
 import { conflict, invalidField, notFound } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { identifier, type Queries, sql, type Tx } from '../runtime/sql.ts';
 import { type NewRule, type RuleChange, type RuleDefinition, readRule } from './definition.ts';
 
-interface RuleRow {
-  id: string;
-  name: string;
-  entity_id: string;
-  trigger: Trigger;
-  condition: string | null;
-  action: Action;
-  priority: number;
-  is_active: boolean;
-  created_at: string;
-  updated_at: string;
-}
+type RuleRow = Omit<RuleDefinition, 'entity'> & { entity_id: string };
 
-const COLUMNS = sql`id, name, entity_id, trigger, condition, action, priority, is_active, created_at, updated_at`;
+const COLUMNS = sql`id, name, entity_id, trigger, condition, action, priority, is_active as "isActive",
+  created_at as "createdAt", updated_at as "updatedAt"`;
 
 /** The rules of the tenant or of one entity, in execution order. 404 for an unknown entity. */
 export async function listRules(app: App, caller: TenantCaller, entityName?: string): Promise<RuleDefinition[]> {
@@ -59,7 +48,7 @@ export async function createRule(app: App, caller: TenantCaller, body: NewRule):
   });
 }
 
-/** Changes the given members, except `entity`; the resulting rule is validated as a whole. */
+/** Changes the given members; `entity` cannot change. The resulting rule is validated as a whole. */
 export async function updateRule(
   app: App,
   caller: TenantCaller,
@@ -96,7 +85,7 @@ export async function deleteRule(app: App, caller: TenantCaller, id: string): Pr
 
 type DefinitionChange = (tx: Tx, catalog: Catalog) => Promise<{ row: RuleRow; catalog: Catalog }>;
 
-/** Holds the definition lock; concurrent writes detect the change by the entity's version. */
+/** Runs the change under the definition lock. Concurrent writes detect it by the entity's version. */
 async function changeDefinition(app: App, caller: TenantCaller, change: DefinitionChange): Promise<RuleDefinition> {
   const { tenant } = caller;
   const { row, catalog } = await app.db.begin(async (tx) => {
@@ -119,18 +108,6 @@ async function ruleRow(queries: Queries, { tenant }: TenantCaller, id: string): 
   return row;
 }
 
-function toDefinition(row: RuleRow, catalog: Catalog): RuleDefinition {
-  const { id, name, trigger, condition, action, priority } = row;
-  return {
-    id,
-    name,
-    entity: catalog.byId.get(row.entity_id)?.name ?? '',
-    trigger,
-    condition,
-    action,
-    priority,
-    isActive: row.is_active,
-    createdAt: row.created_at,
-    updatedAt: row.updated_at,
-  };
+function toDefinition({ id, name, entity_id, ...members }: RuleRow, catalog: Catalog): RuleDefinition {
+  return { id, name, entity: catalog.byId.get(entity_id)?.name ?? '', ...members };
 }

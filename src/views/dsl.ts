@@ -1,6 +1,6 @@
-// A view's `filterDsl`: a list of conditions joined with `and`. It is validated as a whole when the view is written, so that
-// no part of it is ignored, and compiled for each reader, because it may name `$currentUser`.
-// Failures: 400 that names each condition; 409 when the entity has changed so that a condition no longer fits.
+// A view's `filterDsl`: a list of conditions joined with `and`. All of them are validated when the view is written, and
+// compiled for each reader, because they may contain `$currentUser`.
+// Failures: 400 that names each condition; 409 when a condition is no longer valid after a change of the entity.
 // Contract: interface#view, decisions#expressions.
 import type { TenantCaller } from '../access/caller.ts';
 import { accessScopeOf, allNames, validationNames } from '../entities/access-scope.ts';
@@ -28,8 +28,8 @@ export function dslProblems(
 }
 
 /**
- * The view's condition for this reader; null for a view without one.
- * @throws ServiceError 409 when a condition no longer fits: a view is never read without its conditions
+ * The view's conditions as one expression for this reader; null without conditions.
+ * @throws ServiceError 409 when a condition is no longer valid: a view is never read without its conditions
  */
 export function conditionFor(
   dsl: FilterDsl,
@@ -48,7 +48,7 @@ export function conditionFor(
   return and(...dsl.validate.map(({ condition }) => parseExpression(condition, names, PATH)));
 }
 
-/** The conditions that name only fields which the reader may see. */
+/** The conditions whose fields the reader may all see. */
 export function visibleDsl(dsl: FilterDsl, catalog: Catalog, caller: TenantCaller, entity: Entity): FilterDsl {
   if (caller.isTenantAdmin) return dsl;
   const { names } = accessScopeOf(catalog, caller, entity);

@@ -1,5 +1,5 @@
-// Records read through a view. The permission that counts is the view's own, `view:<slug>`: a role may read a view without
-// the entity. The role's restrictions on the entity (fields, row filter) still apply, and the view's condition is
+// Records read through a view. The permission required is `view:<slug>`: a role may read a view but not its
+// entity. The role's restrictions on the entity (fields, row filter) still apply, and the view's condition is
 // joined to them as an AST.
 // Failures: 403 without the permission, 404 outside the condition, 409 for a view that no longer fits its entity.
 // Contract: interface#views.
@@ -19,7 +19,7 @@ async function viewScope(app: App, caller: TenantCaller, slug: string): Promise<
   requireRight(caller, 'read', `view:${slug}`);
   const { view, entity, catalog } = await viewFor(app, caller, slug);
   const scope = accessScopeOf(catalog, caller, entity);
-  return { ...scope, rowFilter: and(scope.rowFilter, conditionFor(view.filter_dsl, catalog, caller, entity)) };
+  return { ...scope, rowFilter: and(scope.rowFilter, conditionFor(view.filterDsl, catalog, caller, entity)) };
 }
 
 export async function listViewRecords(

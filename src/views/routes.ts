@@ -1,5 +1,5 @@
-// The routes of views: their definitions, and records through them. Definitions are written by tenant admins; both
-// lists are open to any credential inside the tenant and show what its role may read.
+// The routes of views: their definitions, and records through them. Tenant admins write definitions; any
+// credential of the tenant may list the views and records that its role may read.
 // Contract: interface#views.
 
 import { Type } from '@sinclair/typebox';
@@ -19,7 +19,7 @@ import { createView, deleteView, listViews, updateView } from './views.ts';
 const TAG = 'Views';
 const VIEWS = '/api/views';
 const VIEW = '/api/views/:slug';
-const OUTDATED = 'An administrator sees in `details` which condition no longer fits the entity.';
+const OUTDATED = 'For an administrator, `details` names the conditions that no longer fit the entity.';
 
 const LIST = route({
   id: 'listViews',
@@ -56,7 +56,7 @@ const LIST_RECORDS = route({
   id: 'listViewRecords',
   tag: TAG,
   summary: 'List the records of a view',
-  description: `Takes the parameters of a record list; the view's conditions always apply as well. ${OUTDATED}`,
+  description: `Takes the parameters of a record list; the view's conditions always apply too. ${OUTDATED}`,
   access: 'tenant',
   query: ListQuery,
   ok: [200, RecordPageSchema],

@@ -1,5 +1,4 @@
-// The schemas of a view: as returned, as created, and as changed. The operations validate its conditions against the
-// entity.
+// The schemas of a view: as returned, as created, and as changed. views.ts validates its conditions against its entity.
 // Contract: interface#view, decisions#expressions.
 import { type Static, Type } from '@sinclair/typebox';
 import { closed, nullable, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
@@ -15,7 +14,7 @@ const Conditions = Type.Array(Condition, {
   maxItems: LIMITS.view.conditionsMax,
   description: 'all conditions must match a record of the view',
 });
-export const FilterDslSchema = closed({ validate: Conditions }, { description: 'the conditions of the view' });
+const FilterDslSchema = closed({ validate: Conditions }, { description: 'the conditions of the view' });
 /** Conditions joined with `and`. */
 export type FilterDsl = Static<typeof FilterDslSchema>;
 

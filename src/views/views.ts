@@ -15,18 +15,10 @@ import type { Tenant } from '../tenants/tenants.ts';
 import { dslProblems, visibleDsl } from './dsl.ts';
 import { type FilterDsl, NewView, type View, ViewChange } from './view.ts';
 
-interface ViewRow {
-  id: string;
-  slug: string;
-  entity_id: string;
-  name: string;
-  description: string | null;
-  filter_dsl: FilterDsl;
-  created_at: string;
-  updated_at: string;
-}
+type ViewRow = Omit<View, 'entitySlug'> & { entity_id: string };
 
-const COLUMNS = sql`id, slug, entity_id, name, description, filter_dsl, created_at, updated_at`;
+const COLUMNS = sql`id, slug, entity_id, name, description, filter_dsl as "filterDsl", created_at as "createdAt",
+  updated_at as "updatedAt"`;
 const CACHED_TENANTS = 2_000;
 const cacheOf = perApp((app) => app.invalidations.cache<Map<string, ViewRow>>('catalog', CACHED_TENANTS));
 
@@ -38,7 +30,7 @@ async function viewsOf(app: App, tenant: Tenant): Promise<Map<string, ViewRow>> 
   });
 }
 
-/** A view with its entity and the catalog of both. 404. */
+/** A view with its entity and their catalog. 404. */
 export async function viewFor(
   app: App,
   caller: TenantCaller,
@@ -59,7 +51,7 @@ export async function listViews(app: App, caller: TenantCaller): Promise<View[]>
   );
   return readable.flatMap((row) => {
     const entity = catalog.byId.get(row.entity_id);
-    return entity === undefined ? [] : [shownView(row, catalog, caller, entity)];
+    return entity === undefined ? [] : [visibleView(row, catalog, caller, entity)];
   });
 }
 
@@ -80,7 +72,7 @@ export async function createView(app: App, caller: TenantCaller, body: NewView):
     returning ${COLUMNS}`);
   if (row === undefined) throw conflict(`a view ${slug} already exists`);
   await app.invalidations.publish('catalog', caller.tenant.id);
-  return shownView(row, catalog, caller, entity);
+  return visibleView(row, catalog, caller, entity);
 }
 
 /** Changes name, description and conditions; the slug is fixed, because permissions name it. 400, 404. */
@@ -103,7 +95,7 @@ export async function updateView(app: App, caller: TenantCaller, slug: string, b
     returning ${COLUMNS}`);
   await app.invalidations.publish('catalog', caller.tenant.id);
   if (row === undefined) throw notFound('view');
-  return shownView(row, catalog, caller, entity);
+  return visibleView(row, catalog, caller, entity);
 }
 
 /** Deletes a view and returns its id; the records stay. 404. */
@@ -120,17 +112,9 @@ export async function deleteView(app: App, caller: TenantCaller, slug: string): 
   return id;
 }
 
-function shownView(row: ViewRow, catalog: Catalog, caller: TenantCaller, entity: Entity): View {
-  return {
-    id: row.id,
-    entitySlug: entity.name,
-    slug: row.slug,
-    name: row.name,
-    description: row.description,
-    filterDsl: visibleDsl(row.filter_dsl, catalog, caller, entity),
-    createdAt: row.created_at,
-    updatedAt: row.updated_at,
-  };
+function visibleView(row: ViewRow, catalog: Catalog, caller: TenantCaller, entity: Entity): View {
+  const { id, entity_id: _, filterDsl, ...members } = row;
+  return { id, entitySlug: entity.name, ...members, filterDsl: visibleDsl(filterDsl, catalog, caller, entity) };
 }
 
 function storedDsl(given: NewView['filterDsl']): FilterDsl {

@@ -48,7 +48,7 @@ const UPDATE = route({
   ...common,
   id: 'updateWebhookSubscription',
   summary: 'Change a webhook subscription',
-  description: 'Pending deliveries use the new URL and secret; while inactive, they wait.',
+  description: 'Pending deliveries use the new URL and secret; while the subscription is inactive, they wait.',
   body: SubscriptionChange,
   ok: [200, SubscriptionSchema],
   errors: ['CONFLICT'],

@@ -1,6 +1,6 @@
 // Claims deliveries in Postgres under a lease that outlasts the attempt: processes share the work, and the claims of
 // a dead process expire. The lock of the subscription's row serializes the claims of one subscription.
-// Inactive subscriptions and suspended tenants are not claimed for. Contract: decisions#deliveries.
+// There are no claims for inactive subscriptions and suspended tenants. Contract: decisions#deliveries.
 import type { App } from '../../app.ts';
 import { catalogWithin, loadCatalog } from '../../entities/catalog.ts';
 import type { RecordEventType } from '../../events/event.ts';
@@ -19,7 +19,7 @@ import {
   recheckIn,
 } from './pending.ts';
 
-/** A delivery that this process is to send. */
+/** A delivery that this process must send. */
 export interface ClaimedDelivery {
   id: string;
   claimId: string;
@@ -42,11 +42,11 @@ export interface ClaimedDelivery {
 
 export interface Claim {
   claimed: ClaimedDelivery[];
-  /** Claims for the deliveries that this one leaves behind; nothing else schedules them. */
+  /** Later claims for the deliveries that this one leaves; nothing else schedules them. */
   rechecks: Recheck[];
 }
 
-/** When to claim again for deliveries over the limit of tenant or process, and for subscriptions locked elsewhere. */
+/** Before the next claim for deliveries over the limit of tenant or process, and for subscriptions locked elsewhere. */
 const RETRY_MS = 250;
 
 interface SubscriptionRow extends TenantRow {
@@ -77,8 +77,8 @@ export async function claimPending(app: App, requests: readonly ClaimRequest[], 
 }
 
 /**
- * Locks the subscriptions that no other process has locked. The commit may be asynchronous: a claim lost in a crash
- * is one of deliveries in flight, and their results commit after it.
+ * Locks the subscriptions that no other process has locked. The commit may be asynchronous: results commit after it,
+ * so a crash loses only claims of deliveries in flight, which are then sent again.
  */
 async function lockSubscriptions(tx: Tx, requests: readonly ClaimRequest[]): Promise<Locked> {
   const byId = new Map(requests.map((request) => [request.subscriptionId, request]));
@@ -168,7 +168,6 @@ function toClaimed(
   };
 }
 
-/** The lease of a claim, in ms. */
 export function leaseMsOf({ config }: App): number {
   return config.webhook.timeoutMs + LIMITS.webhook.leaseSlackMs;
 }
@@ -180,11 +179,11 @@ async function renderBody(
   row: PendingRow,
   { tenant, entityId }: LockedSubscription,
 ): Promise<string | null> {
-  const { record_id: id, version, data, created_at, updated_at, created_by, updated_by } = row;
+  const { version, data } = row;
   if (data === null || version === null) return null;
   const catalog = await catalogWithin(app, tx, tenant);
   const entity = catalog.byId.get(entityId) ?? (await loadCatalog(tx, tenant)).byId.get(entityId);
   if (entity === undefined) return null;
-  const event = { id, version, data, created_at, updated_at, created_by, updated_by };
-  return payloadOf({ eventId: row.event_id, type: row.type, tenantId: tenant.id, at: row.at, row: event }, entity);
+  const record = { ...row, id: row.record_id, version, data };
+  return payloadOf({ eventId: row.event_id, type: row.type, tenantId: tenant.id, at: row.at, row: record }, entity);
 }

@@ -1,6 +1,6 @@
 // The dispatcher: claims due deliveries, sends them and stores the results. Commits of this process, the broker's
-// shared schedule and a sweep of the database say which subscriptions to claim for; all processes share the work.
-// A failing receiver keeps a window of 1 and delays no other. Times are milliseconds.
+// shared schedule and a sweep of the database determine which subscriptions to claim for; all processes share the work.
+// A failing receiver has a window of 1 and does not delay others. Times are milliseconds.
 // Contract: decisions#deliveries.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Histogram } from 'prom-client';
@@ -22,7 +22,7 @@ import { InFlightWindows } from './window.ts';
 const POLL_MS = 500;
 /** Subscriptions claimed for in one round. */
 const ROUND_SUBSCRIPTIONS = 64;
-/** How often a round delayed by load shedding tries again. */
+/** How often a round that load shedding delays tries again. */
 const SHEDDING_POLL_MS = 5;
 /** The part of SHUTDOWN_TIMEOUT_MS that attempts in flight may take. */
 const SHUTDOWN_SHARE = 0.25;
@@ -47,7 +47,7 @@ export class Dispatcher {
     );
     app.metrics.gauge('svc_webhook_attempts_in_flight', 'Webhook attempts in flight.', () => this.#inFlight.size);
     this.#loadShedding = new LoadShedding(app.db);
-    // An output of its own: the one below gets no notice of commits that its fast path takes.
+    // A separate output: the one below gets no notice of commits that its fast path takes.
     registerOutput(app, { onCommitted: () => this.#loadShedding.sample(Date.now()) });
     this.#schedule = new Schedule(app, () => this.#worker?.nudge());
     this.#results = new ResultWriter(app, this.#abort.signal, (id) => this.#schedule.add(id, Date.now()));
@@ -89,7 +89,7 @@ export class Dispatcher {
     }
   }
 
-  /** Ends claiming, waits a while for attempts in flight, and gives back the rest unsent. */
+  /** Stops claiming, waits a while for attempts in flight, and releases the claims of those that remain. */
   async stop(): Promise<void> {
     await this.#worker.stop();
     this.#schedule.close();
@@ -103,7 +103,7 @@ export class Dispatcher {
     this.#agents.close();
   }
 
-  /** False when the subscription's window asks for a later claim. */
+  /** False when the claim must wait for the subscription's window. */
   #mayClaim(subscriptionId: string): boolean {
     const now = Date.now();
     const at = this.#windows.nextClaimAt(subscriptionId, now);
@@ -131,12 +131,11 @@ export class Dispatcher {
 
   async #attempt(delivery: ClaimedDelivery): Promise<AttemptResult> {
     const aborted = Promise.withResolvers<AttemptResult>();
-    const giveBack = (): void =>
-      aborted.resolve({ delivery, status: null, error: null, state: 'given back', retryMs: 0 });
-    if (this.#abort.signal.aborted) giveBack();
-    this.#abort.signal.addEventListener('abort', giveBack, { once: true });
+    const abort = (): void => aborted.resolve({ delivery, status: null, error: null, state: 'aborted', retryMs: 0 });
+    if (this.#abort.signal.aborted) abort();
+    this.#abort.signal.addEventListener('abort', abort, { once: true });
     const result = await Promise.race([aborted.promise, this.#deliver(delivery)]);
-    this.#abort.signal.removeEventListener('abort', giveBack);
+    this.#abort.signal.removeEventListener('abort', abort);
     return result;
   }
 

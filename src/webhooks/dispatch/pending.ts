@@ -36,7 +36,7 @@ export interface PendingRow {
   /** As text, to the microsecond. */
   due_at: string;
   tenant_in_flight: number;
-  /** What the subscription's window leaves for this claim. */
+  /** How many deliveries this claim may take from the subscription. */
   room: number;
   record_id: string;
   at: string;
@@ -52,12 +52,12 @@ export interface PendingRow {
 type FoundRow = (PendingRow | { id: null; subscription_id: string; room: number }) & { full_recheck_ms: number };
 
 /**
- * A blocked delivery is postponed by its age, within these bounds. One that was inserted while its predecessor finished
- * is not released by it, and must not wait for long.
+ * A blocked delivery is postponed by its age, within these bounds. A delivery inserted while its predecessor finished
+ * is not released by it, and must not wait long.
  */
 const POSTPONE_MIN_MS = 100;
 const POSTPONE_MAX_MS = 5_000;
-/** Rows read beyond a subscription's room: some may be blocked. */
+/** Rows read beyond `room`, because some may be blocked. */
 const LOOK_AHEAD = 16;
 /**
  * Other processes that fill a window do not report when they finish: check again after the age of the oldest claim,
@@ -146,7 +146,7 @@ function withMorePending(pending: readonly PendingRow[]): string[] {
   });
 }
 
-/** Postpones the rows unless they were released since; the rechecks cover rows that are never released. */
+/** Postpones rows that were not released meanwhile; the rechecks cover rows that are never released. */
 export async function postponeBlocked(tx: Tx, rows: readonly PendingRow[]): Promise<Recheck[]> {
   const input = inputRows(
     ['uuid', 'uuid', 'text'],

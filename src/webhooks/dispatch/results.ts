@@ -1,7 +1,7 @@
 // Results of attempts. Those that arrive within GATHER_MS, or while a statement runs, are stored in one statement, each
-// only under its own claim: after a lease has expired, the process that claimed the delivery next decides. The body is
-// stored with the first result; if the process dies before that, it is rendered from the event again. While the
-// database is away results wait in memory; past its lease a delivery is claimed and sent again (at least once).
+// only under its own claim: after a lease has expired, the result of the next claim counts. The body is stored with the
+// first result; if the process dies before that, the body is rendered from the event again. While the database is away
+// results wait in memory; a delivery whose lease expires is claimed and sent again (at least once).
 // Retry delays are milliseconds, multiplied by a factor each time, with a jitter of 20 %.
 // Contract: interface#webhooks, decisions#configuration, decisions#deliveries.
 import { setTimeout as delay } from 'node:timers/promises';
@@ -21,8 +21,8 @@ const STORE_RETRY_MS = 250;
 
 export interface AttemptResult extends PostResult {
   delivery: ClaimedDelivery;
-  /** `given back` was not sent and counts as no attempt. */
-  state: 'delivered' | 'failed' | 'pending' | 'given back';
+  /** `aborted`, by a shutdown, does not count as an attempt: the claim is released. */
+  state: 'delivered' | 'failed' | 'pending' | 'aborted';
   /** Until the next attempt of a pending delivery. */
   retryMs: number;
 }
@@ -38,7 +38,7 @@ export function resultOf(
   if (error === null) return { delivery, status, error, state: 'delivered', retryMs: 0 };
   const isLast = outcome.isFinal === true || delivery.attemptsSinceReset >= config.webhook.maxRetries;
   if (isLast) return { delivery, status, error, state: 'failed', retryMs: 0 };
-  // A stale connection counts as an attempt, but the next one has nothing to wait for.
+  // A stale connection counts as an attempt, but the next attempt need not wait.
   const retryMs = outcome.isStale === true ? 0 : retryDelayMs(config, delivery.attemptsSinceReset + 1, random);
   return { delivery, status, error, state: 'pending', retryMs };
 }
@@ -79,7 +79,7 @@ export class ResultWriter {
     this.#isWriting = false;
   }
 
-  /** False when the batch is to be tried again. */
+  /** False when the batch must be tried again. */
   async #tryStore(results: readonly AttemptResult[]): Promise<boolean> {
     try {
       for (const id of await storeResults(this.app, results)) this.onReleased(id);
@@ -97,7 +97,7 @@ export class ResultWriter {
 async function storeResults(app: App, results: readonly AttemptResult[]): Promise<string[]> {
   const rows = results.map(({ delivery, state, status, error, retryMs }) => {
     const { subscriptionId, id, claimId, isBodyStored, body } = delivery;
-    const outcome = state === 'given back' ? ['pending', 0] : [state, 1];
+    const outcome = state === 'aborted' ? ['pending', 0] : [state, 1];
     return [subscriptionId, id, claimId, ...outcome, status, error, retryMs, isBodyStored ? null : body];
   });
   return app.db.begin(async (tx) => {

@@ -1,5 +1,5 @@
 // Schedules the claims of subscriptions. The sources are commits of this process, the broker's schedule of deliveries that
-// any process delayed, and a sweep of the database, which makes up for what the other two lose. A claim for a
+// any process delayed, and a sweep of the database, which finds what the other two have lost. A claim for a
 // subscription without due deliveries is harmless.
 // Times are milliseconds since the epoch. Contract: decisions#deliveries.
 import type { App } from '../../app.ts';
@@ -44,13 +44,12 @@ export class Schedule {
     this.#markChanged(tenantId, change === undefined ? ANY_CHANGE : `${change.entity.id} ${change.type}`);
   }
 
-  /** Schedules a claim for the subscription. */
   add(subscriptionId: string, atMs: number): void {
     this.#insert(subscriptionId, atMs);
     this.#setTimer();
   }
 
-  /** The same for any process. While the broker is away this process and the sweep remain. */
+  /** Schedules a claim by any process. While the broker is away, this process and the sweep still make it. */
   addShared(subscriptionId: string, atMs: number): void {
     this.add(subscriptionId, atMs);
     this.app.broker
@@ -70,7 +69,7 @@ export class Schedule {
       if ((times[0] as number) > now) continue;
       taken.push(id);
       const later = times.filter((atMs) => atMs > now);
-      // Reinserted behind the subscriptions that already wait.
+      // Goes behind the subscriptions that are already waiting.
       this.#due.delete(id);
       if (later.length > 0) this.#due.set(id, later);
       if (taken.length === limit) break;

@@ -1,6 +1,6 @@
 // The window of each subscription: how many of its deliveries this process may have in flight. A window starts
-// at 1, doubles with each success and falls back to 1 with a failure. Claims of a subscription that has
-// deliveries in flight are spaced, so that each takes several; with a full window no claim is made.
+// at 1, doubles with each success and is reset to 1 by a failure. Claims of a subscription that has deliveries in
+// flight are spaced, so that each takes several; while the window is full no claim is made.
 // Times are milliseconds since the epoch. Contract: decisions#deliveries.
 import { LIMITS } from '../../limits.ts';
 
@@ -11,7 +11,7 @@ interface Window {
   size: number;
   /** Started and without a stored result: an earlier claim counts these and returns fewer rows. */
   inFlight: number;
-  /** Inline deliveries among them with an answer: the next inline delivery need not wait for the result's write. */
+  /** Inline deliveries among them with a response: the next inline delivery need not wait until the result is stored. */
   answered: number;
   claimedAt: number;
   /** A claim was wanted while the window was full. */
@@ -26,7 +26,7 @@ export class InFlightWindows {
     return this.#windows.get(subscriptionId)?.size ?? 1;
   }
 
-  /** When to claim; null while the window is full, in which case `finished` asks for the claim. */
+  /** When to claim; null while the window is full, in which case `finished` returns true later. */
   nextClaimAt(subscriptionId: string, nowMs: number): number | null {
     const window = this.#windows.get(subscriptionId);
     if (window === undefined || window.inFlight === 0) return nowMs;
@@ -51,7 +51,7 @@ export class InFlightWindows {
     this.#windows.set(subscriptionId, window);
   }
 
-  /** The receiver has answered, or failed to. */
+  /** The attempt has a response or has failed. */
   answered(subscriptionId: string, isSuccess: boolean, isInline: boolean): void {
     const window = this.#windows.get(subscriptionId);
     if (window === undefined) return;

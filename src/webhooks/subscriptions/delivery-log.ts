@@ -53,7 +53,7 @@ export async function listDeliveries(
     limit ${limit}::int`);
 }
 
-/** Sends a delivery again at once, with all its retries. 404 for another tenant's, 409 while it is in flight. */
+/** Sends a delivery again at once, with a new set of retries. 404 for another tenant's, 409 while it is in flight. */
 export async function redeliver(app: App, caller: TenantCaller, id: string): Promise<Delivery> {
   if (!isUuid(id)) throw notFound('delivery');
   const row = await app.db.first<Delivery>(sql`
@@ -77,8 +77,8 @@ async function failRedelivery(app: App, caller: TenantCaller, id: string): Promi
 }
 
 /**
- * Sends an event of the first subscribed type, about a record that does not exist and has no values. 404 for another
- * tenant's subscription, 409 for an inactive one.
+ * Sends an event of the first subscribed type, about an imaginary record without values. 404 for another tenant's
+ * subscription, 409 for an inactive one.
  */
 export async function sendTest(app: App, caller: TenantCaller, subscriptionId: string): Promise<Delivery> {
   const subscription = await findSubscription(app, caller, subscriptionId);

@@ -30,7 +30,7 @@ export const SubscriptionSchema = Type.Object(
   },
   { $id: 'WebhookSubscription' },
 );
-export type Subscription = Static<typeof SubscriptionSchema>;
+type Subscription = Static<typeof SubscriptionSchema>;
 
 const Members = {
   event_types: Type.Array(EventType, {
@@ -55,7 +55,7 @@ const Members = {
 };
 export const NewSubscription = closed({ entity_name: Type.String({ examples: ['task'] }), ...Members });
 export type NewSubscription = Static<typeof NewSubscription>;
-/** Omitted members keep their value; null clears one. A subscription may be sent back as returned. */
+/** Omitted members keep their value; null clears it. A subscription may be sent back as it was returned. */
 export const SubscriptionChange = Type.Partial(
   closed({
     entity_name: Type.String({ error: 'cannot be changed', examples: ['task'] }),
@@ -143,7 +143,7 @@ export async function deleteSubscription(app: App, caller: TenantCaller, id: str
 
 /**
  * Runs the statement and increments the version of the entity's definition. Writes take the subscribed event types from
- * the definition and check its version, so none misses a subscription that was committed before.
+ * the definition and check its version, so that they miss no committed subscription.
  */
 async function writeSubscription(app: App, caller: TenantCaller, statement: Sql): Promise<Subscription | undefined> {
   const { id, schema } = caller.tenant;
@@ -180,15 +180,12 @@ function stored<T extends SubscriptionChange>({ event_types: types, secret, ...m
   return { ...members, event_types, secret: secret === '' ? null : secret };
 }
 
-async function urlProblems(app: App, url: unknown): Promise<Problem[]> {
-  const message = typeof url === 'string' && url.length <= urlMax ? await findReceiverFault(app, url) : undefined;
-  return message === undefined ? [] : [{ path: 'url', message }];
-}
-
 /** A name that does not resolve yet is accepted: every delivery resolves it again. */
-async function findReceiverFault(app: App, url: string): Promise<string | undefined> {
+async function urlProblems(app: App, url: unknown): Promise<Problem[]> {
+  if (typeof url !== 'string' || url.length > urlMax) return [];
   const fault = urlFault(url);
-  if (fault !== undefined) return fault;
+  if (fault !== undefined) return [{ path: 'url', message: fault }];
   const receiver = await resolveReceiver(app, url, LIMITS.webhook.lookupMs);
-  return 'fault' in receiver && receiver.isForbidden ? 'leads to an address that webhooks may not reach' : undefined;
+  if (!('fault' in receiver && receiver.isForbidden)) return [];
+  return [{ path: 'url', message: 'leads to an address that webhooks must not reach' }];
 }

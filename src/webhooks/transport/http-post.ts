@@ -1,17 +1,17 @@
-// One POST over one connection to a checked address. No redirect, no proxy, no second try; at most 64 KiB of the answer
-// are read, and one deadline (ms) covers everything from the connection to the last byte of the answer.
-// Receiver failures are data, a short label, and never an exception. Contract: decisions#webhook-requests.
+// One POST over one connection to a checked address, without redirects, proxies or retries. At most 64 KiB of the
+// response are read, and one deadline (ms) covers everything from connecting to the last byte of the response.
+// Failures of a receiver are short labels in the result, never exceptions. Contract: decisions#webhook-requests.
 import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { LIMITS } from '../../limits.ts';
 import type { AgentLease } from './keep-alive.ts';
 import type { Receiver, ResolvedAddress } from './receiver.ts';
 
-/** `status` is null without an answer; `error` is null when the attempt succeeded. */
+/** `status` is null without a response; `error` is null when the attempt succeeded. */
 export interface PostResult {
   status: number | null;
   error: string | null;
-  /** A reused connection turned out to be closed, which says nothing about the receiver. */
+  /** The reused connection was already closed, which says nothing about the receiver. */
   isStale?: boolean;
 }
 
@@ -39,7 +39,7 @@ export function post(
       clearTimeout(timer);
       const isStale = status === null && error === CONNECTION_BROKEN && request?.reusedSocket === true;
       resolve({ status, error: error ?? statusError(status), isStale });
-      // Only a fully read answer leaves the connection reusable.
+      // Only a fully read response leaves the connection reusable.
       if (!isFullyRead) request?.destroy();
       lease.release();
     };
@@ -53,7 +53,7 @@ export function post(
     request.on('error', (error) => finish(errorLabel(error)));
     request.on(
       'information',
-      bounded(LIMITS.webhook.informationalMax, () => finish('bad answer')),
+      bounded(LIMITS.webhook.informationalMax, () => finish('invalid response')),
     );
     request.on('upgrade', (_, socket) => socket.destroy());
     request.on('response', (response) => {
@@ -74,7 +74,7 @@ function open({ url, addresses }: Receiver, { agent }: AgentLease, headers: Reco
     method: 'POST',
     headers: { ...headers, Host: url.host },
     agent,
-    maxHeaderSize: LIMITS.webhook.answerHeaderBytes,
+    maxHeaderSize: LIMITS.webhook.responseHeaderBytes,
     lookup: pinnedTo(addresses) as never,
   });
 }
@@ -93,7 +93,7 @@ function read(response: IncomingMessage, finish: (error: string | null, isFullyR
   let size = 0;
   response.on('data', (chunk: Uint8Array) => {
     size += chunk.byteLength;
-    if (size > LIMITS.webhook.answerBytes) finish(null);
+    if (size > LIMITS.webhook.responseBytes) finish(null);
   });
   response.on('end', () => (response.complete === false ? finish(CONNECTION_BROKEN) : finish(null, true)));
   response.on('aborted', () => finish(CONNECTION_BROKEN));
@@ -109,7 +109,7 @@ function bounded(limit: number, exceeded: () => void): () => void {
 }
 
 function statusError(status: number | null): string | null {
-  if (status === null) return 'no answer';
+  if (status === null) return 'no response';
   return status >= 200 && status < 300 ? null : `status ${status}`;
 }
 
@@ -122,10 +122,10 @@ const ERROR_LABELS: readonly [RegExp, string][] = [
   [/ETIMEDOUT/, 'timeout'],
   [/ENOTFOUND|EAI_AGAIN/, 'host not found'],
   [/CERT|SSL|TLS|UNABLE_TO_|SELF_SIGNED|ALTNAME|EPROTO/i, 'bad certificate or TLS'],
-  [/HPE_|Parse Error|InvalidHTTP|Malformed/i, 'bad answer'],
+  [/HPE_|Parse Error|InvalidHTTP|Malformed/i, 'invalid response'],
 ];
 
-/** A fixed label for the failure: nothing that the receiver sent gets into the delivery log. */
+/** A fixed label for the failure: the delivery log must not repeat what the receiver sent. */
 function errorLabel(error: unknown): string {
   const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
   const text = `${code} ${message}`;

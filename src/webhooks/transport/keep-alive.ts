@@ -1,6 +1,6 @@
 // Keep-alive connections to receivers, reused by consecutive deliveries of one subscription. A connection is never
-// shared with another subscription, origin or set of checked addresses, and closes before receivers usually
-// close theirs. Contract: decisions#webhook-requests.
+// shared with another subscription, origin or set of checked addresses, and is closed before receivers usually close
+// idle ones. Contract: decisions#webhook-requests.
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 import { LIMITS } from '../../limits.ts';
@@ -36,7 +36,7 @@ export class KeepAliveAgents {
     return { agent: pooled.agent, release };
   }
 
-  /** Closes idle agents; the others must be released first. */
+  /** Closes the agents that are not leased. */
   close(): void {
     for (const { agent, leases } of this.#agents.values()) if (leases === 0) agent.destroy();
     clearInterval(this.#sweeping);

@@ -1,7 +1,7 @@
 // Which receivers may be called (protection against SSRF): acceptable URLs, and addresses that are public or in
-// WEBHOOK_ALLOWED_CIDRS. Every address of a name must be allowed, and the connection goes to one of those checked:
-// the name is not resolved twice. Addresses are compared as numbers, so their notation does not matter.
-// Faults are sentences for a 400, or short labels on a delivery. Contract: decisions#webhook-requests.
+// WEBHOOK_ALLOWED_CIDRS. Every address of a name must be allowed, and the connection uses one of the checked
+// addresses: the name is not resolved again. Addresses are compared as numbers, so their notation does not matter.
+// Faults are messages of a 400, or short labels on a delivery. Contract: decisions#webhook-requests.
 import { lookup } from 'node:dns/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import ipaddr from 'ipaddr.js';
@@ -10,7 +10,7 @@ import { LIMITS } from '../../limits.ts';
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
 
-/** No other port below 1024 is allowed; the forbidden ones belong to services that might act on a POST. */
+/** The only ports below 1024 that are allowed. FORBIDDEN_PORTS belong to services that might act on a POST. */
 const LOW_PORTS = new Set(['', '80', '443']);
 const FORBIDDEN_PORTS = new Set('1433 1521 2049 2375 2379 3306 5432 6000 6379 9042 11211'.split(' '));
 
@@ -20,7 +20,7 @@ export interface ResolvedAddress {
 }
 
 /** Looks up all addresses of a name; rejects when it has none. */
-export type Resolver = (name: string) => Promise<readonly ResolvedAddress[]>;
+type Resolver = (name: string) => Promise<readonly ResolvedAddress[]>;
 
 export interface Receiver {
   url: URL;
@@ -28,7 +28,7 @@ export interface Receiver {
 }
 
 /** A forbidden receiver is never called; any other fault is worth a retry. */
-export interface UnusableReceiver {
+interface UnusableReceiver {
   fault: string;
   isForbidden: boolean;
 }
@@ -50,10 +50,10 @@ export function urlFault(text: string): string | undefined {
   const url = new URL(text);
   if (!/^https?:\/\/[^/]/i.test(text) || !/^https?:$/.test(url.protocol)) return 'must start http:// or https://';
   if (url.username !== '' || url.password !== '' || /^https?:\/\/[^/?#]*@/i.test(text)) {
-    return 'must not hold credentials';
+    return 'must not contain credentials';
   }
   if (!LOW_PORTS.has(url.port) && (Number(url.port) < 1024 || FORBIDDEN_PORTS.has(url.port))) {
-    return 'names a port that receivers may not have';
+    return 'has a port that is not allowed';
   }
   return undefined;
 }
@@ -74,14 +74,14 @@ async function addressesOf(app: App, url: URL, timeoutMs: number): Promise<reado
   if (literal !== undefined) return [{ address: literal, family: literal.includes(':') ? 6 : 4 }];
   const finished = new AbortController();
   const deadline = delay(timeoutMs, [], { signal: finished.signal }).catch(() => []);
-  // An unknown name and an unreachable resolver are the same to a delivery: it is retried.
+  // A delivery is retried alike for an unknown name and an unreachable resolver.
   const found = resolverOf(app)(url.hostname).catch(() => []);
   const addresses = await Promise.race([found, deadline]);
   finished.abort();
   return addresses;
 }
 
-/** The URL's host when it is an IP address and no name. */
+/** The URL's host if it is an IP address; undefined for a name. */
 export function addressLiteral(url: URL): string | undefined {
   const host = url.hostname.replace(/^\[|\]$/g, '');
   return ipaddr.isValid(host) ? host : undefined;
