@@ -1,4 +1,5 @@
-// The schemas of a view: as returned, as created, and as changed. views.ts validates its conditions against its entity.
+// The schemas of a view: as returned, as created, and as changed. The operations in views.ts also validate its
+// conditions against its entity.
 // Contract: interface#view, decisions#expressions.
 import { type Static, Type } from '@sinclair/typebox';
 import { closed, nullable, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
