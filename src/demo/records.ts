@@ -10,32 +10,8 @@ const DEALS = 240;
 
 const FIRST_PARTS = ['Nordlicht', 'Étoile', 'Αιγαίο', 'Ísafjörður', '青空', 'Żubr', 'São Bento', 'Ängsö'];
 const TRADES = ['Bakery', 'Bicycles', 'Optics', 'Robotics', 'Shipping'];
-const GIVEN_NAMES = [
-  'Jürgen',
-  'Chloé',
-  'Ελένη',
-  'Björk',
-  '美咲',
-  'Łukasz',
-  'João',
-  'Åsa',
-  'Maya',
-  'Omar',
-  'Zoë',
-  'Ivan',
-];
-const FAMILY_NAMES = [
-  'Müller',
-  'Lefèvre',
-  'Παππάς',
-  'Jónsdóttir',
-  '佐藤',
-  'Wójcik',
-  'Gonçalves',
-  'Öberg',
-  'Stein',
-  'Haddad',
-];
+const GIVEN_NAMES = 'Jürgen Chloé Ελένη Björk 美咲 Łukasz João Åsa Maya Omar Zoë Ivan'.split(' ');
+const FAMILY_NAMES = 'Müller Lefèvre Παππάς Jónsdóttir 佐藤 Wójcik Gonçalves Öberg Stein Haddad'.split(' ');
 const CITIES = ['Hamburg', 'Lyon', 'Χανιά', 'Akureyri', '京都', 'Gdańsk', 'Braga', 'Malmö'];
 const SUBJECTS = ['annual contract', 'pilot project', 'spare parts', 'training', 'maintenance', 'new showroom'];
 const NOTES = ['Wants a call back.', 'Asked for a discount 🙂', 'Prefers e-mail.', 'Budget approved – sign soon.'];

@@ -3,19 +3,7 @@
 // Values are stored as JSON: numbers as numbers, lists as arrays, everything else as canonical text.
 // Contract: decisions#fields.
 import type { FieldRef } from '../expression/ast.ts';
-import {
-  BOOLEAN,
-  DATE,
-  DATE_TIME,
-  DECIMAL,
-  JSON_VALUE,
-  NUMBER,
-  TEXT,
-  TEXT_LIST,
-  UUID,
-  UUID_LIST,
-  type ValueType,
-} from '../expression/value-types.ts';
+import * as types from '../expression/value-types.ts';
 import type { Field, FieldRules, FieldType } from './field.ts';
 import * as convert from './field-conversions.ts';
 import * as parse from './field-parsers.ts';
@@ -62,7 +50,7 @@ export type TypeAttribute = keyof FieldRules | 'entity' | 'onDelete';
 
 interface FieldTypeSpec {
   /** Operators, order, aggregates and the stored value in SQL. */
-  value: ValueType;
+  value: types.ValueType;
   /** The stored form of an input value that is not null, from JSON or from `cell.read`. */
   parse(input: unknown, field: Field): parse.Parsed;
   attributes: readonly TypeAttribute[];
@@ -101,7 +89,7 @@ const SCALAR = {
 
 const STRING = {
   ...SCALAR,
-  value: TEXT,
+  value: types.TEXT,
   attributes: ['minLength', 'maxLength', 'pattern'],
   isFreeText: true,
   isSearchable: true,
@@ -111,7 +99,7 @@ const STRING = {
 
 const NUMERIC = {
   ...SCALAR,
-  value: NUMBER,
+  value: types.NUMBER,
   attributes: ['min', 'max'],
   family: 'number',
   convertsFrom: convert.toNumber,
@@ -130,7 +118,7 @@ export const FIELD_TYPES = {
   url: { ...STRING, parse: parse.url, convertsFrom: convert.toFormat },
   uuid: {
     ...SCALAR,
-    value: UUID,
+    value: types.UUID,
     parse: parse.uuid,
     family: 'uuid',
     convertsFrom: convert.toUuid,
@@ -140,7 +128,7 @@ export const FIELD_TYPES = {
   number: { ...NUMERIC, parse: parse.number, schema: () => ({ type: 'number' }) },
   decimal: {
     ...NUMERIC,
-    value: DECIMAL,
+    value: types.DECIMAL,
     parse: parse.decimal,
     family: 'decimal',
     convertsFrom: convert.toDecimal,
@@ -151,7 +139,7 @@ export const FIELD_TYPES = {
   },
   boolean: {
     ...SCALAR,
-    value: BOOLEAN,
+    value: types.BOOLEAN,
     parse: parse.boolean,
     canBeUnique: false,
     family: 'boolean',
@@ -162,7 +150,7 @@ export const FIELD_TYPES = {
   },
   date: {
     ...SCALAR,
-    value: DATE,
+    value: types.DATE,
     parse: parse.date,
     family: 'date',
     convertsFrom: convert.toDate,
@@ -170,7 +158,7 @@ export const FIELD_TYPES = {
   },
   datetime: {
     ...SCALAR,
-    value: DATE_TIME,
+    value: types.DATE_TIME,
     parse: parse.dateTime,
     family: 'datetime',
     convertsFrom: convert.toDateTime,
@@ -178,7 +166,7 @@ export const FIELD_TYPES = {
   },
   select: {
     ...SCALAR,
-    value: TEXT,
+    value: types.TEXT,
     parse: parse.select,
     attributes: ['options'],
     isFreeText: true,
@@ -190,7 +178,7 @@ export const FIELD_TYPES = {
   },
   multiselect: {
     ...UNORDERED,
-    value: TEXT_LIST,
+    value: types.TEXT_LIST,
     parse: parse.multiselect,
     attributes: ['options'],
     index: 'members',
@@ -201,7 +189,7 @@ export const FIELD_TYPES = {
   },
   json: {
     ...UNORDERED,
-    value: JSON_VALUE,
+    value: types.JSON_VALUE,
     parse: parse.json,
     index: null,
     family: 'json',
@@ -212,7 +200,7 @@ export const FIELD_TYPES = {
   relation: {
     ...SCALAR,
     ...RELATION,
-    value: UUID,
+    value: types.UUID,
     parse: parse.uuid,
     family: 'relation',
     convertsFrom: convert.toRelation,
@@ -221,7 +209,7 @@ export const FIELD_TYPES = {
   relations: {
     ...UNORDERED,
     ...RELATION,
-    value: UUID_LIST,
+    value: types.UUID_LIST,
     parse: parse.uuidList,
     index: 'members',
     family: 'relations',

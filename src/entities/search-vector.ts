@@ -1,9 +1,13 @@
-// Search terms of a record, for full-text search. Splitting and folding happen here, not in Postgres, so that
-// every database and locale agrees. A record keeps its terms in one tsvector, in which a term's positions are
-// the numbers of the fields that contain it. Contract: decisions#search.
+// Full-text search. Splitting and folding happen here, not in Postgres, so that every database and locale agrees. A
+// record keeps its terms in one tsvector, in which a term's positions are the numbers of the fields that contain it:
+// one index serves all callers, and for a caller with hidden fields the condition also checks the positions.
+// Contract: decisions#search.
 import { foldCase, isAscii } from '../expression/case-folding.ts';
+import { join, type Sql, sql } from '../runtime/sql.ts';
+import type { AccessScope } from './access-scope.ts';
 import type { Entity, Field } from './field.ts';
 import { specOf } from './field-types.ts';
+import type { SlotValues } from './values.ts';
 
 /** A run of letters, digits and their marks, or a single emoji. */
 const WORD = /[\p{L}\p{N}][\p{L}\p{N}\p{M}]*|\p{RI}{2}|\p{Extended_Pictographic}/gu;
@@ -13,13 +17,13 @@ const WORD_MAX = 200;
 const VECTOR_BYTES_MAX = 900_000;
 
 /** The terms of a text. Compatibility forms and case are folded, accents are kept. */
-export function searchTerms(text: string): string[] {
+function searchTerms(text: string): string[] {
   const words = isAscii(text) ? text.toLowerCase().match(ASCII_WORD) : foldCase(text.normalize('NFKC')).match(WORD);
   return (words ?? []).map((word) => (word.length > WORD_MAX ? word.slice(0, WORD_MAX).toWellFormed() : word));
 }
 
 /** The record's tsvector as text; null without terms. */
-export function searchVector(entity: Entity, data: Readonly<Record<string, unknown>>): string | null {
+export function searchVector(entity: Entity, data: SlotValues): string | null {
   const positions = new Map<string, string>();
   for (const field of entity.fields) {
     addTerms(positions, field, data);
@@ -36,11 +40,7 @@ export function searchVector(entity: Entity, data: Readonly<Record<string, unkno
 }
 
 /** Whether a change keeps the record's search vector; false during a transition of the entity's fields. */
-export function isSearchVectorUnchanged(
-  entity: Entity,
-  before: Readonly<Record<string, unknown>>,
-  after: Readonly<Record<string, unknown>>,
-): boolean {
+export function isSearchVectorUnchanged(entity: Entity, before: SlotValues, after: SlotValues): boolean {
   if (entity.retiredSlots.length > 0) return false;
   return entity.fields.every(
     (field) => field.next === undefined && (!specOf(field).isSearchable || before[field.slot] === after[field.slot]),
@@ -48,7 +48,7 @@ export function isSearchVectorUnchanged(
 }
 
 /** Adds the field's number to each of its terms; a term's numbers are separated by commas. */
-function addTerms(positions: Map<string, string>, field: Field, data: Readonly<Record<string, unknown>>): void {
+function addTerms(positions: Map<string, string>, field: Field, data: SlotValues): void {
   const text = data[field.slot];
   if (!specOf(field).isSearchable || typeof text !== 'string') return;
   const position = field.slot.slice(1);
@@ -57,4 +57,28 @@ function addTerms(positions: Map<string, string>, field: Field, data: Readonly<R
     if (known === undefined) positions.set(word, position);
     else if (known !== position && !known.endsWith(`,${position}`)) positions.set(word, `${known},${position}`);
   }
+}
+
+const QUERY_TERMS_MAX = 32;
+
+/** The condition that a record of table `r` contains every term; null when the query has none. */
+export function searchCondition(scope: AccessScope, query: string): Sql | null {
+  const terms = [...new Set(searchTerms(query))].slice(0, QUERY_TERMS_MAX);
+  if (terms.length === 0) return null;
+  const indexed = sql`r.search_vector @@ ${terms.map((term) => `'${term}':*`).join(' & ')}::tsquery`;
+  const { slots, isAll } = searchedSlots(scope);
+  if (isAll) return indexed;
+  const visible = terms.map(
+    (term) => sql`exists (
+      select from unnest(r.search_vector) as w
+      where w.lexeme ^@ ${term} and w.positions && ${slots}::smallint[])`,
+  );
+  return sql`(${join([indexed, ...visible], ' and ')})`;
+}
+
+/** The slots of the visible text fields, and whether they are all that were ever indexed. */
+function searchedSlots({ entity, fields }: AccessScope): { slots: number[]; isAll: boolean } {
+  const slots = fields.filter((field) => specOf(field).isSearchable).map(({ slot }) => Number(slot.slice(1)));
+  const all = entity.fields.filter((field) => specOf(field).isSearchable).length;
+  return { slots, isAll: slots.length === all && entity.retiredSlots.length === 0 };
 }

@@ -11,7 +11,7 @@ import { isUuid } from '../../runtime/ids.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import type { Tx } from '../../runtime/sql.ts';
 import type { JsonObject } from '../../runtime/text.ts';
-import { lockRows } from '../read/find.ts';
+import { lockRows } from '../read/read.ts';
 import type { RecordRow } from '../row.ts';
 import { duplicatesAmong, isDuplicate, translateViolation } from '../write/constraints.ts';
 import {

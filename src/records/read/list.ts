@@ -5,6 +5,7 @@ import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts';
 import type { Field } from '../../entities/field.ts';
+import { searchCondition } from '../../entities/search-vector.ts';
 import { invalid } from '../../errors.ts';
 import { and, canonicalKey, type Expression, relationKeys } from '../../expression/ast.ts';
 import { equals, parseExpression } from '../../expression/parse.ts';
@@ -17,7 +18,6 @@ import { readSort, type SortKey, writeCursor } from './order.ts';
 import { fetchFromMatches, fetchPage, type PageRow, type Paging } from './page.ts';
 import type { ListInput, ReadInput } from './parameters.ts';
 import { resolveRelations } from './resolve.ts';
-import { searchCondition } from './search.ts';
 import { type CachedTotal, cachedTotal, cacheTotal, filteredTotal } from './total.ts';
 
 /** The compiled condition of a list, view, export or aggregate. */

@@ -7,7 +7,7 @@ import { applyPatch, IS_REQUIRED, readNew, readPatch, type SlotValues, unwrap } 
 import { forbidden, invalid, type Problem } from '../../errors.ts';
 import { newId } from '../../runtime/ids.ts';
 import type { JsonObject } from '../../runtime/text.ts';
-import { meets } from '../read/find.ts';
+import { meets } from '../read/read.ts';
 import type { RecordRow } from '../row.ts';
 import type { Writing } from './context.ts';
 import type { RelationValues } from './references.ts';

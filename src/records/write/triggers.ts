@@ -11,7 +11,7 @@ import type { Expression } from '../../expression/ast.ts';
 import { parseExpression } from '../../expression/parse.ts';
 import type { Queries } from '../../runtime/sql.ts';
 import type { JsonObject } from '../../runtime/text.ts';
-import { meets } from '../read/find.ts';
+import { meets } from '../read/read.ts';
 import { type RecordRow, storedRow } from '../row.ts';
 import { render } from './template.ts';
 

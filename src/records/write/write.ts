@@ -10,7 +10,7 @@ import { conflict, notFound, ServiceError } from '../../errors.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import type { JsonObject } from '../../runtime/text.ts';
-import { findRow, lockRow } from '../read/find.ts';
+import { findRow, lockRow } from '../read/read.ts';
 import type { RecordRow } from '../row.ts';
 import { blindDelete, blindUpdate } from './blind-write.ts';
 import { translateViolation } from './constraints.ts';
