@@ -40,7 +40,7 @@ export function appendEvents(
     from ${changed} as c`;
 }
 
-/** Inserts one delivery for every event of the CTE `evented` and every subscription. The change checks that these are current. */
+/** Inserts one delivery for every event of the CTE `evented` and every subscription of the checked definition. */
 export function appendDeliveries(subscriptionIds: readonly string[], reservation?: Reservation): Sql {
   const columns = sql`subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type`;
   const [claimColumns, claim] =

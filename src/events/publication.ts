@@ -23,7 +23,7 @@ export interface EntityChange {
   type: RecordEventType;
 }
 
-/** A commit in this process. `change` is undefined when anything of the tenant may have changed, null when no record has. */
+/** A commit in this process. `change` is undefined when it is not known what has changed, null when no record has. */
 export interface CommitNotice {
   tenantId: string;
   change?: EntityChange | null;
@@ -115,7 +115,7 @@ export class Publication {
     return new Publication(queries, cause, NO_FAST_PATHS);
   }
 
-  /** Runs a write of one statement that commits by itself; with `isSingle`, of one record. `write` resolves to null if nothing changed. */
+  /** Runs a write that is one statement, of one record if `isSingle`. `write` resolves to null if nothing changed. */
   static async run<T>(
     app: App,
     cause: Cause,
@@ -134,7 +134,7 @@ export class Publication {
     }
   }
 
-  /** Adds events and deliveries to a statement and runs it. Resolves to the changed rows, at least to `columns` of `r`. */
+  /** Adds events and deliveries to a statement and runs it. Resolves to `columns` of each changed row, at least. */
   async change(changed: ChangedRows, columns: Sql): Promise<RecordRow[]> {
     const { entity, type } = changed;
     const { queries, cause, fastPaths } = this;

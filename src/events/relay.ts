@@ -26,7 +26,7 @@ const ENTRY_EVENTS = 20;
 const STREAM_MAX = 1_000;
 /** How long the last entry of a stream is cached: the broker keeps idle streams for longer. */
 const LAST_ENTRY_MS = STREAM_TTL_MS / 2;
-/** The interval of the leader's heartbeats. After LEASE it may be replaced; after STALE its watermark is too old to continue from. */
+/** The interval of the leader's heartbeats; after LEASE it may be replaced, after STALE its watermark is too old. */
 const HEARTBEAT_S = 1;
 const LEASE_S = 3;
 const STALE_S = 30;

@@ -15,7 +15,7 @@ const CHANNEL = 'listening';
 const LEASE_MS = 60_000;
 const RENEW_MS = 10_000;
 
-/** The condition that a row of events, by its alias, has a subscriber. An event of no entity goes to every stream of the tenant. */
+/** The condition that an event, by its table's alias, has a subscriber. One of no entity goes to the whole tenant. */
 export function hasSubscriber(event: Sql): Sql {
   return sql`exists (
     select from platform.stream_subscriptions as l

@@ -74,7 +74,7 @@ async function resetMail(app: App, tenant: Tenant, email: string): Promise<Messa
   };
 }
 
-/** Sets a new password with a mailed token, once. The token determines the tenant; a named one must be the same. 400 for an invalid token. */
+/** Sets a new password with a mailed token, once. The token determines the tenant; a named one must match. 400. */
 export async function resetPassword(
   app: App,
   request: Request,

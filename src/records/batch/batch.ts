@@ -93,7 +93,7 @@ export async function applyIndependently(
   return outcomes;
 }
 
-/** Records the failures. Returns the parts to try next, the last one first: the other items, or the halves while the failing item is unknown. */
+/** Records the failures. Returns what to try next: the other items, or halves while the failing item is unknown. */
 function partsToRetry(
   items: readonly BatchItem[],
   error: unknown,

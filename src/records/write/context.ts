@@ -36,7 +36,7 @@ export function autocommit(app: App, caller: TenantCaller): WriteContext {
   return { app, caller, tx: null };
 }
 
-/** Runs a write whose change is one statement; with `isSingle`, of one record. `write` resolves to null if nothing changed. */
+/** Runs a write that is one statement, of one record if `isSingle`. `write` resolves to null if nothing changed. */
 export function inStatement<T>(
   { app, caller }: WriteContext,
   change: EntityChange & { isSingle: boolean },

@@ -33,7 +33,7 @@ export interface RelationTarget {
   rowFilter: Sql | null;
 }
 
-/** Inserts all rows, or none when the definition has changed or a target is missing. Resolves to their number. */
+/** Inserts all rows, or none when the definition has changed or a target is missing. Resolves to the number inserted. */
 export async function insertRows(
   publication: Publication,
   entity: Entity,
@@ -63,7 +63,7 @@ export async function insertRows(
   return (await apply(publication, entity, 'record.created', evented, ctes)).length;
 }
 
-/** Replaces the data of records by these after images, whose version is one more than the stored one. Resolves to their number. */
+/** Stores after images over the rows of the version before. Resolves to the number of changed rows. */
 export async function updateRows(
   publication: Publication,
   entity: Entity,
@@ -131,7 +131,7 @@ export async function deleteRow(
   return (await apply(publication, entity, 'record.deleted', withNewEventIds([target]), ctes)).length === 1;
 }
 
-/** Deletes the records that still have these versions. Resolves to their number. */
+/** Deletes the records that still have these versions. Resolves to the number deleted. */
 export async function deleteRows(
   publication: Publication,
   entity: Entity,
@@ -150,7 +150,7 @@ export async function deleteRows(
   return (await apply(publication, entity, 'record.deleted', evented, ctes)).length;
 }
 
-/** Adds the side effects to the CTE `changed` and runs the statement. Resolves to the changed rows, at least to `columns` of `r`. */
+/** Adds the side effects to the CTE `changed` and runs the statement. Resolves to `columns` of each changed row, at least. */
 function apply(
   publication: Publication,
   entity: Entity,
