@@ -15,7 +15,7 @@ import { fieldView, getEntity } from './entities.ts';
 import type { Entity, Field } from './field.ts';
 import { addField, alterField, dropField, type FieldChange, renameField, SLOT_MAX } from './field-changes.ts';
 import { attributeApplies, type FieldDraft, fieldOf, readField } from './field-input.ts';
-import { specOf } from './field-types.ts';
+import { FIELD_TYPE_NAMES, specOf } from './field-types.ts';
 import { stricterAttributes } from './stored-validation.ts';
 import { convertValue } from './values.ts';
 
@@ -139,7 +139,8 @@ function plan(catalog: Catalog, entity: Entity, field: Field, input: FieldPatch)
 /** The field's attributes as a request would send them, without those that the new type lacks. */
 function keptAttributes(catalog: Catalog, field: Field, input: FieldPatch): Partial<FieldInput> {
   const { id: _, default: __, ...attributes } = fieldView(catalog, field);
-  const type = (input.type ?? field.type) as Field['type'];
+  // The patch is not checked yet.
+  const type = FIELD_TYPE_NAMES.find((name) => name === input.type) ?? field.type;
   return Object.fromEntries(Object.entries(attributes).filter(([name]) => attributeApplies(name, type)));
 }
 
