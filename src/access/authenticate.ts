@@ -1,6 +1,6 @@
-// From a request to its caller: finds the credential, verifies it and settles the tenant, then counts the
-// request against its rate limits. Admin keys and the super-admin secret are verified here, everything bound
-// to a tenant in resolve-caller.ts.
+// Authenticates a request: finds and verifies the credential, determines the tenant, and counts the request
+// against the caller's rate limits. Admin keys and the super-admin secret are verified here, tenant-bound
+// credentials in resolve-caller.ts.
 // Contract: interface#authentication, decisions#tenant-context, decisions#admin-keys.
 import { timingSafeEqual } from 'node:crypto';
 import type { App } from '../app.ts';
@@ -9,26 +9,26 @@ import { newId } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
 import { displayPrefix, matchesSecret, sha256 } from '../runtime/tokens.ts';
 import type { Caller } from './caller.ts';
-import { CREDENTIAL_KINDS, credentialsIn, factsOf } from './credential-kinds.ts';
+import { CREDENTIAL_KINDS, credentialsIn, propertiesOf } from './credential-kinds.ts';
 import { requireAllowedOrigin } from './origins.ts';
 import { countRequest, rateWindowsOf } from './rate-limit.ts';
 import { clientAddressOf, redactedPath } from './request-context.ts';
 import { resolveCaller } from './resolve-caller.ts';
 import { FULL_RIGHTS, NO_RIGHTS } from './rights.ts';
-import { confirmTenant, namedTenant } from './tenant-context.ts';
+import { namedTenant, requireSameTenant } from './tenant-context.ts';
 
-const READING_METHODS: readonly string[] = ['GET', 'HEAD'];
+const SAFE_METHODS: readonly string[] = ['GET', 'HEAD'];
 
 /**
- * The caller; null when the request presents no credential. 401 for an invalid credential and for a public key that
- * writes, 403 for the header or origin of another tenant, 429 past a rate limit.
+ * The caller; null when the request has no credential. 401 for an invalid credential or a public key that writes, 403
+ * when the request names another tenant or comes from an origin that the key does not allow, 429 over a rate limit.
  */
 export async function authenticate(app: App, request: Request): Promise<Caller | null> {
   const caller = await identify(app, request);
   if (caller === null) return null;
-  const { rights, hasOwnRateLimits } = factsOf(caller.kind);
-  if (rights === 'role-reads' && !READING_METHODS.includes(request.method)) {
-    throw unauthorized('public keys only read');
+  const { rights, hasOwnRateLimits } = propertiesOf(caller.kind);
+  if (rights === 'role-reads' && !SAFE_METHODS.includes(request.method)) {
+    throw unauthorized('public keys can only read');
   }
   if (caller.publicKey !== undefined) requireAllowedOrigin(request, caller.publicKey.allowedOrigins);
   if (hasOwnRateLimits || app.config.rateLimitPerMin > 0) {
@@ -46,7 +46,7 @@ async function identify(app: App, request: Request): Promise<Caller | null> {
   if (secret !== undefined) return superAdminCaller(app, request, secret, adminKey);
   if (adminKey !== undefined) return adminKeyCaller(app, request, adminKey);
   const caller = await resolveCaller(app, first);
-  await confirmTenant(app, request, caller.tenant);
+  await requireSameTenant(app, request, caller.tenant);
   return caller;
 }
 
@@ -73,7 +73,7 @@ interface AdminKeyRow {
   scopes: string[];
 }
 
-/** Finds the key by its prefix, verifies its hash, and records the use before it takes effect. */
+/** Finds the key by its prefix, verifies its hash, and records the use before the request runs. */
 async function adminKeyCaller(app: App, request: Request, value: string) {
   const rows = await app.db.rows<AdminKeyRow>(sql`
     select id, encode(hash, 'hex') as hash, scopes from platform.admin_keys

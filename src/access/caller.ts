@@ -1,10 +1,10 @@
-// The caller of an operation: its credential's kind, its tenant and its rights. Every operation asks the
-// caller; nothing else decides a right.
+// The caller of an operation: its credential's kind, its tenant and its rights. Every permission check is made
+// against the caller.
 // Failures: 400 without a tenant, 401, 403. Contract: interface#authentication, decisions#tenant-context.
 import { forbidden, invalidField, unauthorized } from '../errors.ts';
 import type { TriggeredBy } from '../events/event.ts';
 import type { Tenant } from '../tenants/tenants.ts';
-import { type CredentialKind, factsOf } from './credential-kinds.ts';
+import { type CredentialKind, propertiesOf } from './credential-kinds.ts';
 import { allows, FULL_RIGHTS, type Operation, type Rights } from './rights.ts';
 
 export interface Caller {
@@ -22,9 +22,9 @@ export interface Caller {
   readonly scopes?: readonly string[];
   /** Super-admin: the admin key sent along. */
   readonly adminKeyId?: string;
-  /** Bots: the name that messages address. */
+  /** Bots: the name that messages are addressed to. */
   readonly name?: string;
-  /** Rules: the event that started the rule. What the rule writes is one level deeper. */
+  /** Rules: the event that triggered the rule. The rule's writes are one level deeper. */
   readonly chain?: { depth: number; rootEventId: string };
   /** Tokens: when the token expires, ISO 8601. */
   readonly expiresAt?: string;
@@ -41,10 +41,10 @@ export function systemCaller(tenant: Tenant, more: Pick<Caller, 'triggeredBy' | 
   return { ...identity, tenant, rights: FULL_RIGHTS, isTenantAdmin: true, ...more };
 }
 
-/** The caller inside its tenant; 400 without a tenant context, 403 when the tenant is suspended. */
+/** The caller in its tenant; 400 without a tenant context, 403 when the tenant is suspended. */
 export function requireTenant(caller: Caller | null): TenantCaller {
   if (caller === null) throw unauthorized();
-  if (factsOf(caller.kind).tenant === 'none') throw forbidden('this credential does not work inside a tenant');
+  if (propertiesOf(caller.kind).tenant === 'none') throw forbidden('this credential cannot be used in a tenant');
   if (caller.tenant === null) {
     throw invalidField('X-Tenant-ID', 'this credential is not bound to a tenant; name one in this header');
   }

@@ -1,26 +1,26 @@
-// The kinds of credentials: how a request presents each, what it is bound to, what it may do. A new
-// kind is an entry here, a caller in resolve-caller.ts (the compiler asks for it), and its operations.
-// A request carries one credential; two are refused, never ranked. Failures: 401.
+// The kinds of credentials: how a request presents each, what it is bound to, what it may do. To add a kind, add
+// an entry here, a function in resolve-caller.ts (the compiler requires it) and its operations. A request with
+// two credentials is refused: none takes precedence. Failures: 401.
 // Contract: interface#credentials.
 import { unauthorized } from '../errors.ts';
 import { isUuid } from '../runtime/ids.ts';
 
-/** A scheme of `Authorization`, or a header of its own. */
+/** An `Authorization` scheme, or a dedicated header. */
 type Carrier = 'bearer' | 'adminkey' | `x-${string}`;
 
-interface KindFacts {
-  /** A value's prefix, or its form where it has none. */
+interface KindProperties {
+  /** The prefix of its values, or their format if they have none. */
   format: `svc_${string}_` | 'jwt' | 'uuid' | 'secret';
   carriers: readonly Carrier[];
-  /** The platform table that holds hashes of its values. */
+  /** The platform table of its hashes. */
   table: string | null;
   /** The tenant it works in: the one it is bound to, the one the request names, or none. */
   tenant: 'bound' | 'named' | 'none';
-  /** The source of its rights. `all` and an admin `role` make a tenant admin; `role-reads` never writes. */
+  /** The source of its rights. `all` and an admin `role` make a tenant admin; `role-reads` is read-only. */
   rights: 'all' | 'role' | 'role-reads' | 'permissions' | 'scopes';
-  /** Whose secret proves the identity: failed attempts lock that account. */
+  /** The kind of account that failed attempts lock. */
   account: 'user' | 'bot' | null;
-  /** Besides the general rate limit, those stored with each key apply. */
+  /** Whether each key has rate limits of its own, besides the general one. */
   hasOwnRateLimits: boolean;
   /** The push channels that accept it. */
   opensEventStream: boolean;
@@ -115,11 +115,11 @@ export const CREDENTIAL_KINDS = {
     rights: 'all',
     scheme: 'adminSecret',
   },
-} as const satisfies Record<string, KindFacts>;
+} as const satisfies Record<string, KindProperties>;
 
 type Kinds = typeof CREDENTIAL_KINDS;
-type KindsWith<Facts extends Partial<KindFacts>> = {
-  [Kind in keyof Kinds]: Kinds[Kind] extends Facts ? Kind : never;
+type KindsWith<Properties extends Partial<KindProperties>> = {
+  [Kind in keyof Kinds]: Kinds[Kind] extends Properties ? Kind : never;
 }[keyof Kinds];
 
 export type CredentialKind = keyof Kinds;
@@ -131,15 +131,15 @@ export type StoredKind = KindsWith<{ tenant: 'bound'; table: string }>;
 export type AccountKind = NonNullable<Kinds[CredentialKind]['account']>;
 
 const KINDS = Object.keys(CREDENTIAL_KINDS) as CredentialKind[];
-export const TOKEN_KINDS = KINDS.filter((kind): kind is TokenKind => factsOf(kind).format === 'jwt');
+export const TOKEN_KINDS = KINDS.filter((kind): kind is TokenKind => propertiesOf(kind).format === 'jwt');
 
-/** A credential as presented. The kind of a token is known once it is verified. */
+/** A credential as presented. The kind of a token is known only after verification. */
 export interface Credential {
   kind: Exclude<CredentialKind, TokenKind> | 'token';
   value: string;
 }
 
-export function factsOf(kind: CredentialKind): KindFacts {
+export function propertiesOf(kind: CredentialKind): KindProperties {
   return CREDENTIAL_KINDS[kind];
 }
 
@@ -158,7 +158,7 @@ export function credentialsIn(headers: Headers): Credential[] {
   throw unauthorized('send one credential, not several');
 }
 
-const OWN_HEADERS = KINDS.flatMap((kind) => factsOf(kind).carriers).filter((carrier) => carrier.startsWith('x-'));
+const OWN_HEADERS = KINDS.flatMap((kind) => propertiesOf(kind).carriers).filter((carrier) => carrier.startsWith('x-'));
 
 function fromAuthorization(authorization: string): Credential {
   const [, scheme, value] = /^(Bearer|AdminKey) +(\S+)$/i.exec(authorization.trim()) ?? [];
@@ -166,22 +166,22 @@ function fromAuthorization(authorization: string): Credential {
   return recognize(scheme.toLowerCase() as Carrier, value);
 }
 
-/** A value by what carries it and by its format. 401 when no kind fits. */
+/** The credential, by carrier and format of the value. 401 when no kind matches. */
 export function recognize(carrier: Carrier, value: string): Credential {
   const kind = KINDS.find((candidate) => {
-    const { carriers, format } = factsOf(candidate);
+    const { carriers, format } = propertiesOf(candidate);
     return carriers.includes(carrier) && hasFormat(value, format);
   });
   if (kind === undefined) throw unauthorized();
   return { kind: isTokenKind(kind) ? 'token' : kind, value };
 }
 
-function hasFormat(value: string, format: KindFacts['format']): boolean {
+function hasFormat(value: string, format: KindProperties['format']): boolean {
   if (format === 'secret') return true;
   if (format === 'uuid') return isUuid(value);
   return value.startsWith(format === 'jwt' ? 'eyJ' : format);
 }
 
 function isTokenKind(kind: CredentialKind): kind is TokenKind {
-  return factsOf(kind).format === 'jwt';
+  return propertiesOf(kind).format === 'jwt';
 }

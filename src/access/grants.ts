@@ -1,6 +1,6 @@
-// Grants refer to roles, entities and views by name, so a name must not come to mean something else. A role
-// cannot be deleted while it is being assigned; deleting an entity or a view revokes the grants on it, so that
-// a new one of the same name starts without any. Row filters and hidden fields stay: they only restrict.
+// Grants refer to roles, entities and views by name, so a reused name must not inherit old grants. A role cannot
+// be deleted while it is being assigned; deleting an entity or a view revokes the grants on it. Row filters and
+// hidden fields stay: they only restrict.
 // Failures: 400. Contract: decisions#roles, decisions#keys.
 import type { App } from '../app.ts';
 import { invalidField } from '../errors.ts';
@@ -11,7 +11,7 @@ import { isEntityName } from './rights.ts';
 
 type Schema = Pick<Tenant, 'schema'>;
 
-/** The names among these that are roles. Those roles cannot be deleted until the transaction ends. */
+/** The names that are roles. Locks those roles against deletion until the transaction ends. */
 export async function lockRoles(tx: Tx, { schema }: Schema, names: readonly string[]): Promise<Set<string>> {
   const rows = await tx.rows<{ name: string }>(sql`
     select name from ${identifier(schema, 'roles')}
@@ -21,21 +21,21 @@ export async function lockRoles(tx: Tx, { schema }: Schema, names: readonly stri
   return new Set(rows.map(({ name }) => name));
 }
 
-/** 400 unless the role exists. It cannot be deleted until the transaction ends. */
+/** 400 unless the role exists. Locks it against deletion until the transaction ends. */
 export async function lockRole(tx: Tx, tenant: Schema, name: string): Promise<void> {
   if (!(await lockRoles(tx, tenant, [name])).has(name)) {
     throw invalidField('role', `there is no role ${JSON.stringify(name)}`);
   }
 }
 
-/** The same for a role named by its id. */
+/** As `lockRole`, by the role's id. */
 export async function lockRoleById(tx: Tx, { schema }: Schema, id: string): Promise<void> {
   const row = await tx.first(sql`
     select from ${identifier(schema, 'roles')} where id = ${id}::uuid for key share`);
   if (row === undefined) throw invalidField('roleId', 'is not the id of a role');
 }
 
-/** 400 at `<path>.<name>` unless each entity in `granted` exists. None can be deleted until the transaction ends. */
+/** 400 at `<path>.<name>` unless each entity in `granted` exists. Locks them against deletion until the transaction ends. */
 export async function lockEntities(tx: Tx, { schema }: Schema, granted: object, path: string): Promise<void> {
   const names = Object.keys(granted).filter(isEntityName);
   if (names.length === 0) return;

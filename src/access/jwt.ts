@@ -15,15 +15,15 @@ export interface Claims {
   tenantId: string;
   /** The user's or bot's id. */
   subject: string;
-  /** Users: raised by a change of password, which ends older tokens. */
+  /** Users: incremented by a password change, which invalidates older tokens. */
   version: number;
-  /** Seconds since 1970. */
+  /** Unix time in seconds. */
   expiresAtS: number;
 }
 
 const ISSUER = 'tenant-data-service';
 /** The last second that a Date can hold. */
-const LATEST_S = 8.64e12;
+const EXPIRY_MAX_S = 8.64e12;
 const VERIFIED_MAX = 20_000;
 /** Longer than any token lasts. Setting it makes the library require an issue time that is not in the future. */
 const MAX_AGE = `${LIMITS.developerToken.daysMax + 1} days`;
@@ -86,7 +86,7 @@ export class Tokens {
   }
 }
 
-/** The token's audience, unverified: it only chooses the key to verify with. */
+/** The token's audience, unverified: it is used only to choose the key. */
 function audienceOf(token: string): unknown {
   try {
     const [, payload = ''] = token.split('.');
@@ -106,6 +106,6 @@ function claimsFrom(kind: TokenKind, payload: Record<string, unknown>): Claims |
     typeof version === 'number' &&
     typeof exp === 'number' &&
     Number.isSafeInteger(exp) &&
-    exp <= LATEST_S;
+    exp <= EXPIRY_MAX_S;
   return isValid ? { kind, tenantId: tenant, subject: sub, version, expiresAtS: exp } : undefined;
 }

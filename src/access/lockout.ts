@@ -1,6 +1,6 @@
-// Guards every check of a password or bot secret: 20 attempts a minute from one address, and 15 minutes of
-// 401 after 5 failures of one account within 15 minutes. A failure is stored before the secret is checked and
-// removed when it was right, so that parallel attempts cannot pass the limit, on any number of processes.
+// Limits attempts at passwords and bot secrets: 20 a minute from one address, and 15 minutes of 401 after 5
+// failures of one account within 15 minutes. A failure is stored before the secret is verified and removed on
+// success, so that parallel attempts cannot exceed the limit, on any number of processes.
 // Failures: 401, 429. Contract: decisions#lockout.
 import type { App } from '../app.ts';
 import { unauthorized } from '../errors.ts';
@@ -20,16 +20,16 @@ export interface Account {
   name: string;
 }
 
-/** Attempts on one account run one at a time in a process; this many may wait. */
+/** Attempts on one account run serially in a process; at most this many wait. */
 const WAITING_MAX = 100;
-/** Obsolete rows are deleted after every so many attempts. */
+/** Attempts between two deletions of expired rows. */
 const SWEEP_EVERY = 100;
 
 const { failuresMax, windowS, perAddress, perAddressWindowS } = LIMITS.attempts;
 const accounts = new KeyedLock(WAITING_MAX);
 let attempts = 0;
 
-/** Counts an attempt or a registration of the request's address, each on its own. 429 past the limit. */
+/** Counts an attempt or a registration, separately, by client address. 429 over the limit. */
 export async function limitAttempts(
   app: App,
   request: Request,
@@ -40,8 +40,8 @@ export async function limitAttempts(
 }
 
 /**
- * Makes one attempt: resolves when `verify` is true. 401 for a wrong secret and for a locked account alike. An error of
- * `verify` does not count as an attempt.
+ * Makes one attempt: resolves when `verify` returns true. 401 for a wrong secret or a locked account. If `verify`
+ * throws, the attempt does not count.
  */
 export async function guardAccount(app: App, account: Account, verify: () => Promise<boolean>): Promise<void> {
   const hash = sha256(`${account.kind} ${account.tenantId} ${account.name}`).toString('hex');
@@ -51,18 +51,18 @@ export async function guardAccount(app: App, account: Account, verify: () => Pro
 async function countedAttempt(app: App, account: Sql, verify: () => Promise<boolean>): Promise<void> {
   if (++attempts % SWEEP_EVERY === 0) await sweep(app);
   if (!(await countFailure(app, account))) throw unauthorized('wrong credentials');
-  let isRight: boolean;
+  let isCorrect: boolean;
   try {
-    isRight = await verify();
+    isCorrect = await verify();
   } catch (error) {
     await uncountFailure(app, account);
     throw error;
   }
-  if (!isRight) throw unauthorized('wrong credentials');
+  if (!isCorrect) throw unauthorized('wrong credentials');
   await app.db.rows(sql`delete from platform.lockouts where account = ${account}`);
 }
 
-/** Adds a failure, and the lock with the last one allowed. False when the account is locked. */
+/** Counts a failure; the last one allowed locks the account. False when it is already locked. */
 async function countFailure(app: App, account: Sql): Promise<boolean> {
   const window = sql`make_interval(secs => ${windowS}::int)`;
   const isExpired = sql`(l.locked_until is not null or l.window_started_at <= now() - ${window})`;

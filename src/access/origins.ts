@@ -1,7 +1,7 @@
-// Which web pages may use the service. A public key names its origins, compared as text with the browser's
-// Origin header: no wildcard, no credentials, no `null`. A preflight carries no key and is answered for an
-// origin that any key names. A key without origins is for programs: it works everywhere, without CORS headers.
-// MCP answers its own origin only. Failures: 403. Contract: decisions#keys, decisions#mcp.
+// Which web pages may use the service. A public key lists its origins, which must equal the browser's Origin
+// header: no wildcard, no credentials, no `null`. A preflight carries no key and succeeds for an origin that any
+// key lists. A key without origins is for programs: it works everywhere, without CORS headers.
+// MCP accepts only the service's own origin. Failures: 403. Contract: decisions#keys, decisions#mcp.
 import { type App, perApp } from '../app.ts';
 import { forbidden } from '../errors.ts';
 import { Cache } from '../runtime/cache.ts';
@@ -26,22 +26,22 @@ export function requireAllowedOrigin(request: Request, allowedOrigins: readonly 
   if (!isOriginAllowed(allowedOrigins, origin)) throw forbidden('this key may not be used from this origin');
 }
 
-/** Whether a key may be used by a page of this origin; null stands for a program, which has none. */
+/** Whether a key may be used by a page of this origin; null for a program, which sends none. */
 export function isOriginAllowed(allowedOrigins: readonly string[], origin: string | null): boolean {
   return origin === null || allowedOrigins.length === 0 || allowedOrigins.includes(origin);
 }
 
-/** Whether a text is an origin as browsers send it: scheme, host, and the port unless it is the default. */
+/** Whether a string is an origin as browsers send it: scheme, host, and the port unless it is the default. */
 export function isOrigin(text: string): boolean {
   const url = URL.parse(text);
   return url !== null && /^https?:$/.test(url.protocol) && url.origin === text;
 }
 
-/** The headers that answer a preflight request: CORS headers only for an origin that some key names. */
+/** The headers that answer a preflight request: CORS headers only for an origin that some key lists. */
 export async function preflightHeaders(app: App, request: Request): Promise<Record<string, string>> {
   const vary = { vary: 'Origin, Access-Control-Request-Method, Access-Control-Request-Headers' };
   const origin = request.headers.get('origin');
-  if (origin === null || !isOrigin(origin) || !(await isNamedByAKey(app, origin))) return vary;
+  if (origin === null || !isOrigin(origin) || !(await isListedByAnyKey(app, origin))) return vary;
   return {
     ...vary,
     'access-control-allow-origin': origin,
@@ -53,10 +53,10 @@ export async function preflightHeaders(app: App, request: Request): Promise<Reco
 
 const CACHED_ORIGINS = 5_000;
 
-/** Preflights carry no credential: an origin's answer is cached for half a second. */
+/** Preflights need no credential, so the lookup is cached, for half a second. */
 const cacheOf = perApp(() => new Cache<boolean>(CACHED_ORIGINS, () => false));
 
-async function isNamedByAKey(app: App, origin: string): Promise<boolean> {
+async function isListedByAnyKey(app: App, origin: string): Promise<boolean> {
   return cacheOf(app).get(origin, async () => {
     const row = await app.db.first(sql`
       select from platform.public_keys
@@ -69,19 +69,20 @@ async function isNamedByAKey(app: App, origin: string): Promise<boolean> {
 const LOOPBACK: readonly string[] = ['localhost', '127.0.0.1', '[::1]', '::1'];
 
 /**
- * 403 unless the request is addressed to this service and its page, if any, is the service's own: a defence against
- * DNS rebinding. A service that listens on a public address without BASE_URL accepts every host name.
+ * 403 unless the request's host is the service's, and its origin too, if it has one: a defence against DNS rebinding.
+ * A service that listens on a public address without BASE_URL accepts every host name.
  */
 export async function requireOwnOrigin(app: App, request: Request): Promise<void> {
   const { baseUrl, host: boundTo, trustProxy } = app.config;
   const names = new Set([...LOOPBACK, boundTo, ...(baseUrl === null ? [] : [new URL(baseUrl).hostname])]);
   const host = hostOf(request, trustProxy);
-  const isAnyName = baseUrl === null && !LOOPBACK.includes(boundTo);
-  if (host !== '' && !isAnyName && !names.has(host) && (await tenantByHost(app, host)) === null) {
-    throw forbidden('this host name is not the service’s');
+  const acceptsAnyHost = baseUrl === null && !LOOPBACK.includes(boundTo);
+  if (host !== '' && !acceptsAnyHost && !names.has(host) && (await tenantByHost(app, host)) === null) {
+    throw forbidden('this host name does not belong to the service');
   }
   const origin = request.headers.get('origin');
   if (origin === null) return;
   const page = URL.parse(origin)?.hostname;
-  if (page === undefined || (page !== host && !names.has(page))) throw forbidden('requests of this origin are refused');
+  if (page === undefined || (page !== host && !names.has(page)))
+    throw forbidden('requests from this origin are not allowed');
 }

@@ -1,6 +1,6 @@
 // Rate limits: fixed windows that start with the first request in them, counted in the broker, so that they
-// hold across processes. Every answer carries the remaining quota, in the headers of
-// draft-ietf-httpapi-ratelimit-headers. Failures: 429 past a limit; 503 without Redis.
+// hold across processes. Every response states the remaining quota, in the headers of
+// draft-ietf-httpapi-ratelimit-headers. Failures: 429 over a limit, 503 while Redis is unavailable.
 // Contract: interface#limits, decisions#keys.
 import type { App } from '../app.ts';
 import { rateLimited } from '../errors.ts';
@@ -16,7 +16,7 @@ export interface RateWindow {
 }
 
 interface Usage extends RateWindow {
-  /** Requests left, negative past the limit, and whole seconds until the window resets. */
+  /** Requests left, negative over the limit, and whole seconds until the window resets. */
   left: number;
   resetS: number;
 }
@@ -41,8 +41,8 @@ export function rateWindowsOf(app: App, caller: Caller): RateWindow[] {
 }
 
 /**
- * Counts a request in each window and adds the headers of its answer. 429 at the first window past its limit; later
- * windows are not counted, so a request denied by the minute does not use up the day.
+ * Counts a request in each window and adds the response headers. 429 at the first window over its limit; later
+ * windows are not counted, so that a request denied by the minute's limit does not use up the day's.
  */
 export async function countRequest(app: App, request: Request, windows: readonly RateWindow[]): Promise<void> {
   if (windows.length === 0) return;
@@ -58,8 +58,8 @@ export async function countRequest(app: App, request: Request, windows: readonly
 }
 
 /**
- * The two standard fields, and the three customary ones for the window with the least left. `usage` lacks the windows
- * that were not counted.
+ * The two standard headers for all windows, and the three `X-RateLimit` headers for the window with the fewest requests
+ * left. `usage` lacks the windows that were not counted.
  */
 function rateHeaders(windows: readonly RateWindow[], usage: readonly Usage[]): Record<string, string> {
   const tightest = usage.reduce((least, window) => (window.left < least.left ? window : least));

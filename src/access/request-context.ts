@@ -1,5 +1,5 @@
-// What the service keeps about a request: its id, the client's address, headers for its answer. The id comes
-// from a valid `X-Request-Id`; the address counts TRUST_PROXY proxies. Also removes secrets from logged paths.
+// The context of a request: its id, the client's address, response headers. The id is that of a valid
+// `X-Request-Id`; TRUST_PROXY is the number of trusted proxies. Also removes secrets from logged paths.
 // Contract: decisions#configuration, decisions#responses.
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
@@ -9,7 +9,7 @@ const REQUEST_ID = new RegExp(`^[A-Za-z0-9._-]{1,${LIMITS.requestId.max}}$`);
 export interface RequestContext {
   requestId: string;
   address: string;
-  /** Headers for the answer, also when it is an error. */
+  /** Headers for the response, also when it is an error. */
   responseHeaders?: Record<string, string>;
 }
 
@@ -26,7 +26,7 @@ export function attachRequestContext(request: Request, peerAddress: string, trus
   return context;
 }
 
-/** Gives another request the same context: id, address and answer headers. */
+/** Gives another request the same context. */
 export function shareRequestContext(from: Request, to: Request): void {
   const context = contexts.get(from);
   if (context !== undefined) contexts.set(to, context);
@@ -36,7 +36,7 @@ export function requestIdOf(request: Request): string {
   return contexts.get(request)?.requestId ?? newId();
 }
 
-/** Adds headers to the request's answer, also when it is an error. */
+/** Adds headers to the response, also when it is an error. */
 export function addResponseHeaders(request: Request, headers: Record<string, string>): void {
   const context = contexts.get(request);
   if (context !== undefined) context.responseHeaders = { ...context.responseHeaders, ...headers };
@@ -60,7 +60,7 @@ export function hostOf(request: Request, trustedProxies: number): string {
   return host.toLowerCase().replace(/:\d+$/, '');
 }
 
-/** Paths that contain an invitation's token, a secret; group 1 precedes it. */
+/** Paths that contain an invitation token, which is secret. Group 1 is the part before it. */
 const TOKEN_PATH = /^((?:\/app)?\/invite\/|\/auth\/invite\/(?!accept$)|\/api\/invitations\/)[^/]+/;
 
 /** A URL's path without secrets, for logs and audits. */

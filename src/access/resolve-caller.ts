@@ -1,6 +1,5 @@
-// From a tenant-bound credential to its caller, for requests and streams alike. What is stored about the
-// credential is cached by its hash and dropped when a change is announced; what its role allows comes from
-// the role cache on every call. Failures: 401. Contract: interface#credentials, decisions#changes-of-rights.
+// Resolves a tenant-bound credential to its caller, for requests and streams. The stored credential is cached
+// by its hash until it is invalidated; its role's rights come from the role cache on every call. Failures: 401. Contract: interface#credentials, decisions#changes-of-rights.
 import { type App, perApp } from '../app.ts';
 import { unauthorized } from '../errors.ts';
 import { identifier, type Sql, sql } from '../runtime/sql.ts';
@@ -9,7 +8,7 @@ import { type Tenant, tenantById } from '../tenants/tenants.ts';
 import type { TenantCaller } from './caller.ts';
 import type { Credential, StoredKind, TokenKind } from './credential-kinds.ts';
 import { type Claims, Tokens } from './jwt.ts';
-import { FULL_RIGHTS, NO_RIGHTS, type Operation, readsOf } from './rights.ts';
+import { FULL_RIGHTS, NO_RIGHTS, type Operation, readRightsOf } from './rights.ts';
 import { isAdminRole, rightsOf, rolesOf } from './role-store.ts';
 
 const CACHED_CREDENTIALS = 20_000;
@@ -37,7 +36,7 @@ export async function resolveCaller(
   return storedCaller(app, kind, value, scope);
 }
 
-/** The process's signer and verifier of tokens. */
+/** Signs and verifies this App's tokens. */
 export function tokensOf(app: App): Tokens {
   return cachesOf(app).tokens;
 }
@@ -53,7 +52,7 @@ interface StoredRow {
 }
 
 interface StoredCredential<Row extends StoredRow = StoredRow> {
-  /** Ends where the hash follows. */
+  /** Ends with `=`; the hash is appended. */
   select: Sql;
   toCaller(app: App, tenant: Tenant, row: Row, scope: PublicScope): TenantCaller | Promise<TenantCaller>;
 }
@@ -104,7 +103,7 @@ const STORED: { readonly [Kind in StoredKind]: StoredCredential } = {
   }),
 };
 
-/** Erases the row type of an entry; its `select` gives these columns. */
+/** Erases the row type of an entry; its `select` returns these columns. */
 function stored<Row extends StoredRow>(credential: StoredCredential<Row>): StoredCredential {
   return credential as unknown as StoredCredential;
 }
@@ -141,11 +140,11 @@ async function platformKeyCaller(app: App, tenant: Tenant, row: PlatformKeyRow):
   return { ...API_CALLER, kind: 'platform_key', id, tenant, role, rights };
 }
 
-/** Reads what its role reads. */
+/** Has the read permissions of its role. */
 async function publicKeyCaller(app: App, tenant: Tenant, row: PublicKeyRow, scope: PublicScope): Promise<TenantCaller> {
   const role = (await rolesOf(app, tenant)).byId.get(row.role_id);
   const { id, scopes } = row;
-  const rights = scopes.includes(scope) ? readsOf(rightsOf(role)) : NO_RIGHTS;
+  const rights = scopes.includes(scope) ? readRightsOf(rightsOf(role)) : NO_RIGHTS;
   const publicKey = {
     allowedOrigins: row.allowed_origins,
     perMinute: row.rate_limit_per_min,
@@ -170,14 +169,18 @@ interface BotRow {
   permissions: { entities?: Record<string, Operation[]> };
 }
 
-type Subject = (app: App, tenant: Tenant, claims: Claims) => Promise<TenantCaller>;
-const SUBJECTS: { readonly [Kind in TokenKind]: Subject } = { user: userCaller, developer: userCaller, bot: botCaller };
+type ToCaller = (app: App, tenant: Tenant, claims: Claims) => Promise<TenantCaller>;
+const TOKEN_CALLERS: { readonly [Kind in TokenKind]: ToCaller } = {
+  user: userCaller,
+  developer: userCaller,
+  bot: botCaller,
+};
 
 async function tokenCaller(app: App, token: string): Promise<TenantCaller> {
   const claims = await tokensOf(app).verify(token);
   const tenant = claims === undefined ? null : await tenantById(app, claims.tenantId);
   if (claims === undefined || tenant === null) throw unauthorized();
-  const caller = await SUBJECTS[claims.kind](app, tenant, claims);
+  const caller = await TOKEN_CALLERS[claims.kind](app, tenant, claims);
   return { ...caller, expiresAt: new Date(claims.expiresAtS * 1_000).toISOString() };
 }
 

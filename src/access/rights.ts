@@ -1,6 +1,6 @@
 // The access rule, first half: which operations a caller may use on which resource, and how it is restricted
 // within an entity. The second half, entities/access-scope.ts, turns the restriction into fields and rows. Reads,
-// writes, streams, webhooks and MCP ask these two and nothing else. Pure; what is not granted is denied.
+// writes, streams, webhooks and MCP use only these two. Pure; what is not granted is denied.
 // Contract: interface#role, decisions#roles, interface#platform-key.
 
 export type Operation = 'read' | 'create' | 'update' | 'delete';
@@ -10,7 +10,7 @@ export const OPERATIONS: readonly Operation[] = ['read', 'create', 'update', 'de
 export interface Rights {
   /** Tenant admins: everything is granted and nothing is hidden. */
   readonly isUnlimited: boolean;
-  /** Operations by resource. `*` stands for every entity, `view:*` for every view. */
+  /** Operations by resource. `*` means every entity, `view:*` every view. */
   readonly permissions: Readonly<Record<string, readonly Operation[]>>;
   /** By entity. */
   readonly restrictions: Readonly<Record<string, EntityRestriction>>;
@@ -51,8 +51,8 @@ export function isFieldVisible(restriction: EntityRestriction | undefined, key: 
   return restriction.excludeFields?.includes(key) !== true;
 }
 
-/** What is left of the rights for reading; wildcards stay limited to what they name. */
-export function readsOf({ permissions, restrictions }: Rights): Rights {
+/** The read permissions alone. Full rights become `*`: every entity, but no view. */
+export function readRightsOf({ permissions, restrictions }: Rights): Rights {
   const readable = Object.entries(permissions).filter(([, operations]) => operations.includes('read'));
   return {
     isUnlimited: false,
@@ -63,7 +63,7 @@ export function readsOf({ permissions, restrictions }: Rights): Rights {
 
 const ENTITY = /^[a-z_][a-z0-9_]{0,62}$/;
 const VIEW_OR_AGENT = /^(view|agent):[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/;
-/** What names one resource: an entity, `view:<slug>` or `agent:<bot name>`. */
+/** The name of one resource: an entity, `view:<slug>` or `agent:<bot name>`. */
 export const RESOURCE = new RegExp(`${ENTITY.source}|${VIEW_OR_AGENT.source}`);
 export const RESOURCE_OR_WILDCARD = new RegExp(`${RESOURCE.source}|^\\*$|^view:\\*$`);
 

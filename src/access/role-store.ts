@@ -1,5 +1,5 @@
-// The roles of a tenant and the rights they give, cached per process. A change of a role takes effect on every
-// process within a second; a deleted role gives no rights.
+// The roles of a tenant and the rights they grant, cached per process. A change of a role takes effect on every
+// process within a second; a deleted role grants none.
 // Contract: decisions#roles, decisions#changes-of-rights.
 import { type App, perApp } from '../app.ts';
 import { identifier, sql } from '../runtime/sql.ts';
@@ -27,7 +27,7 @@ export function isAdminRole(name: string | null): boolean {
   return name === 'owner' || name === 'admin';
 }
 
-/** The rights that a role gives; none for a missing role. */
+/** The rights that a role grants; none for a missing role. */
 export function rightsOf(role: Role | undefined): Rights {
   if (role === undefined) return NO_RIGHTS;
   if (isAdminRole(role.name)) return FULL_RIGHTS;

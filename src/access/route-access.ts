@@ -1,13 +1,13 @@
-// Who may use a route: the kinds of access that routes state, the rule for each, and what the API document says
-// about them. The guard of REST and the API document of MCP apply these rules.
+// Who may use a route: the access levels that routes declare, the rule for each, and its description in the API
+// document. The REST guard and MCP's API document apply these rules.
 // Failures: 401 when one of two credentials is missing, 403. Contract: interface#authentication, decisions#admin-keys.
 import type { App } from '../app.ts';
 import { forbidden, unauthorized } from '../errors.ts';
 import { type Queries, sql } from '../runtime/sql.ts';
 import { type Caller, requireTenant } from './caller.ts';
-import { CREDENTIAL_KINDS, type CredentialKind, factsOf, SECURITY_SCHEMES } from './credential-kinds.ts';
+import { CREDENTIAL_KINDS, type CredentialKind, propertiesOf, SECURITY_SCHEMES } from './credential-kinds.ts';
 
-/** Every access, with its sentence in the API document. */
+/** Every access level, with its description in the API document. */
 export const ROUTE_ACCESS = {
   open: 'Needs no credential.',
   any: 'Any credential.',
@@ -25,7 +25,7 @@ export const ROUTE_ACCESS = {
 } as const;
 
 export type Access = keyof typeof ROUTE_ACCESS;
-/** Routes inside a tenant; their handlers get a `TenantCaller`. */
+/** Routes in a tenant; their handlers get a `TenantCaller`. */
 export type TenantAccess = 'tenant' | 'admin';
 /** Routes of the platform, whose caller may have no tenant. */
 export type PlatformAccess = Exclude<Access, TenantAccess | 'open'>;
@@ -45,7 +45,7 @@ function isKeyAccess(access: Access): access is KeyAccess {
 
 /** The caller, if it may use a platform route of this access. */
 export async function requirePlatformAccess(app: App, caller: Caller, access: PlatformAccess): Promise<Caller> {
-  // A suspended tenant gets 403 for every request; platform credentials may come without a tenant.
+  // A suspended tenant always gets 403; platform credentials need no tenant.
   if (access === 'any') return caller.tenant === null ? caller : requireTenant(caller);
   if (isKeyAccess(access)) await requireBothCredentials(app, caller, access);
   else if (!mayUse(caller, access)) {
@@ -67,20 +67,20 @@ async function requireBothCredentials(app: App, caller: Caller, access: KeyAcces
   if (caller.kind === 'admin_key') throw unauthorized('this needs the super-admin secret along with the admin key');
   if (caller.kind !== 'super_admin') throw forbidden('this needs the super-admin');
   if (caller.scopes === undefined) {
-    if (access === 'admin-keys:create' && !(await writingKeyExists(app.db))) return;
-    throw keyMissing();
+    if (access === 'admin-keys:create' && !(await writeKeyExists(app.db))) return;
+    throw adminKeyRequired();
   }
   if (!caller.scopes.includes(KEY_SCOPES[access])) {
     throw forbidden(`the admin key lacks the scope ${KEY_SCOPES[access]}`);
   }
 }
 
-export function keyMissing(): Error {
+export function adminKeyRequired(): Error {
   return unauthorized('this needs an admin key along with the super-admin secret');
 }
 
-/** Whether a usable key may create others: from then on the secret alone is not enough. */
-export async function writingKeyExists(queries: Queries): Promise<boolean> {
+/** Whether an active key can create others; then the secret alone is not enough. */
+export async function writeKeyExists(queries: Queries): Promise<boolean> {
   const row = await queries.first(sql`
     select from platform.admin_keys
     where is_active and (expires_at is null or expires_at > now()) and scopes @> '["platform:write"]'
@@ -96,13 +96,13 @@ export function securityOf(access: Access): object[] {
     return access === 'admin-keys:create' ? [both, { adminSecret: [] }] : [both];
   }
   const kinds = (Object.keys(CREDENTIAL_KINDS) as CredentialKind[]).filter((kind) => isAccepted(kind, access));
-  const accepted = new Set<string>(kinds.map((kind) => factsOf(kind).scheme));
+  const accepted = new Set<string>(kinds.map((kind) => propertiesOf(kind).scheme));
   return Object.keys(SECURITY_SCHEMES).flatMap((scheme) => (accepted.has(scheme) ? [{ [scheme]: [] }] : []));
 }
 
 /** Whether some credentials of a kind have this access. */
 function isAccepted(kind: CredentialKind, access: Exclude<Access, KeyAccess | 'open'>): boolean {
-  const { tenant, rights } = factsOf(kind);
+  const { tenant, rights } = propertiesOf(kind);
   if (access === 'any') return true;
   if (access === 'tenant') return tenant !== 'none';
   if (access === 'admin') return rights === 'all' || rights === 'role';

@@ -1,5 +1,5 @@
 // The tenant of a request: X-Tenant-ID, then X-Tenant-Slug, then the credential's own tenant, then the host. A
-// bound credential never reaches another tenant, and the 403 does not reveal whether that tenant exists.
+// bound credential cannot access another tenant, and the 403 does not reveal whether that tenant exists.
 // Failures: 400, 403, 404. Contract: interface#tenant-context, decisions#tenant-context.
 import type { App } from '../app.ts';
 import { forbidden, invalidField, notFound } from '../errors.ts';
@@ -9,7 +9,7 @@ import { hostOf } from './request-context.ts';
 const HEADERS = ['X-Tenant-ID', 'X-Tenant-Slug'] as const;
 
 /** 403 when the request names a tenant other than the one its credential is bound to. */
-export async function confirmTenant(app: App, request: Request, bound: Tenant): Promise<void> {
+export async function requireSameTenant(app: App, request: Request, bound: Tenant): Promise<void> {
   const slug = slugFromHeaders(request.headers);
   const named = slug ?? (await tenantOfHost(app, request))?.slug;
   if (named !== undefined && named !== bound.slug) throw forbidden('this credential belongs to another tenant');

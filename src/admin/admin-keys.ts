@@ -3,7 +3,7 @@
 // Contract: interface#admin-key, interface#admin-keys, decisions#admin-keys.
 import { type Static, Type } from '@sinclair/typebox';
 import type { Caller } from '../access/caller.ts';
-import { keyMissing, writingKeyExists } from '../access/route-access.ts';
+import { adminKeyRequired, writeKeyExists } from '../access/route-access.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
 import { check } from '../http/check.ts';
@@ -55,7 +55,7 @@ export async function createAdminKey(
   const { name, scopes, expiresAt = null } = check(NewAdminKey, body);
   return app.db.begin(async (tx) => {
     await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform.admin_keys'))`);
-    if (caller.scopes === undefined && (await writingKeyExists(tx))) throw keyMissing();
+    if (caller.scopes === undefined && (await writeKeyExists(tx))) throw adminKeyRequired();
     const values = { name: sql`${name}`, scopes: jsonb(scopes), expires_at: sql`${expiresAt}::timestamptz` };
     const key = await ADMIN_KEYS.issue(tx, values);
     await tx.rows(sql`

@@ -3,7 +3,7 @@
 // 503. Contract: interface#sse, decisions#sse, decisions#status-codes.
 import { type Static, Type } from '@sinclair/typebox';
 import type { Caller, TenantCaller } from '../access/caller.ts';
-import { type Credential, factsOf } from '../access/credential-kinds.ts';
+import { type Credential, propertiesOf } from '../access/credential-kinds.ts';
 import { resolveCaller } from '../access/resolve-caller.ts';
 import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
@@ -76,7 +76,7 @@ export async function openStream(
 /** 403 for any other credential, also when the tenant does not exist. */
 function requireStreamKey(caller: Caller, slug: string): TenantCaller {
   const { kind, tenant } = caller;
-  if (!factsOf(kind).opensEventStream) throw forbidden('streams take owner keys and platform keys only');
+  if (!propertiesOf(kind).opensEventStream) throw forbidden('streams take owner keys and platform keys only');
   if (tenant === null || tenant.slug !== slug) throw forbidden('this credential belongs to another tenant');
   return caller as TenantCaller;
 }

@@ -4,7 +4,7 @@
 // Failures: close codes 4401 (no or revoked access), 1013 (limit, lost events, slow reader), 1001 (stopping).
 // Contract: interface#websocket, decisions#websocket.
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
-import { factsOf, recognize } from '../access/credential-kinds.ts';
+import { propertiesOf, recognize } from '../access/credential-kinds.ts';
 import { isOriginAllowed } from '../access/origins.ts';
 import { attachRequestContext } from '../access/request-context.ts';
 import { resolveCaller } from '../access/resolve-caller.ts';
@@ -267,10 +267,10 @@ class WebSocketConnection implements LiveConnection {
 /** `origin` is the page's origin when a browser connects. 401 and 403 for a token that does not open the WebSocket. */
 async function callerOf(app: App, token: string, origin: string | null): Promise<TenantCaller> {
   const credential = recognize('bearer', token);
-  if (credential.kind !== 'token' && !factsOf(credential.kind).opensWebSocket) throw unauthorized();
+  if (credential.kind !== 'token' && !propertiesOf(credential.kind).opensWebSocket) throw unauthorized();
   const caller = requireTenant(await resolveCaller(app, credential, 'channels:read'));
   const { kind, scopes, publicKey } = caller;
-  if (!factsOf(kind).opensWebSocket) throw forbidden();
+  if (!propertiesOf(kind).opensWebSocket) throw forbidden();
   if (publicKey === undefined) return caller;
   if (scopes?.includes('channels:read') !== true) throw forbidden();
   if (!isOriginAllowed(publicKey.allowedOrigins, origin)) throw forbidden();

@@ -3,7 +3,7 @@
 // tokens of the user. Contract: interface#identity, decisions#identity.
 import type { Static } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
-import { factsOf } from '../access/credential-kinds.ts';
+import { propertiesOf } from '../access/credential-kinds.ts';
 import { guardAccount, limitAttempts } from '../access/lockout.ts';
 import { hashPassword, verifyPassword } from '../access/passwords.ts';
 import { namedTenant } from '../access/tenant-context.ts';
@@ -111,7 +111,7 @@ export async function changePassword(
   caller: TenantCaller,
   body: Static<typeof PasswordChange>,
 ): Promise<{ changed: true }> {
-  if (factsOf(caller.kind).account !== 'user') throw forbidden('only a user has a password');
+  if (propertiesOf(caller.kind).account !== 'user') throw forbidden('only a user has a password');
   const { currentPassword: current, newPassword: password } = check(PasswordChange, body);
   const { tenant } = caller;
   const id = caller.id as string;
