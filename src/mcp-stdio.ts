@@ -1,7 +1,7 @@
 // MCP over standard input and output, for clients that start their own servers: the same tools on the same
 // database, configured by the same environment. The credential is SVC_CREDENTIAL (a key or token) or
 // SVC_ADMIN_SECRET, the tenant SVC_TENANT, the profile SVC_MCP_PROFILE (basic, advanced). Standard output carries
-// only the protocol; the log goes to standard error. Ends when the input has ended and every request is answered.
+// only the protocol; the log goes to standard error. Exits when the input has ended and every request is answered.
 // Exit codes: 0, or 1 when it cannot start. Contract: decisions#mcp.
 import process from 'node:process';
 import { PassThrough, type Readable, type Writable } from 'node:stream';
@@ -36,12 +36,12 @@ async function main(): Promise<number> {
     stages.add('broker and database', () => closeApp(app));
     app.address = config.baseUrl ?? `http://${config.host}:${config.port}`;
     const open = contextOpener(app, headersOf(environment));
-    const { transport, isAnswered } = untilAnswered(process.stdin, process.stdout);
+    const { transport, drained } = drainingTransport(process.stdin, process.stdout);
     const connection = serveStdio(() => mcpServer(app, profile, open), {
       transport,
       onerror: (error) => log.warn('invalid message on standard input', { error }),
     });
-    await Promise.race([isAnswered, terminationSignal()]);
+    await Promise.race([drained, terminationSignal()]);
     await connection.close();
     await new Promise<unknown>((resolve) => process.stdout.write('', resolve));
   } finally {
@@ -64,47 +64,47 @@ function headersOf({ SVC_CREDENTIAL, SVC_ADMIN_SECRET, SVC_TENANT }: Environment
   };
 }
 
-/** Authenticates every call; the connection is one session. */
+/** Authenticates every call. The connection is one session. */
 function contextOpener(app: App, headers: Record<string, string>): OpenToolContext {
   const { routes } = createApi(app);
   const describe: DescribeRoutes = (caller) => documentFor(app, routes, caller);
   let selected: string | undefined;
-  const keep = async (slug: string): Promise<boolean> => {
+  const selectTenant = async (slug: string): Promise<boolean> => {
     selected = slug;
     return true;
   };
   return async (slug) => {
     const request = new Request(`${app.address}/mcp`, { method: 'POST', headers });
     attachRequestContext(request, 'stdio', 0);
-    return openToolContext(app, request, slug ?? selected, describe, keep);
+    return openToolContext(app, request, slug ?? selected, describe, selectTenant);
   };
 }
 
 /** A transport that stays open after its input has ended, until every request is answered. */
-function untilAnswered(input: Readable, output: Writable) {
+function drainingTransport(input: Readable, output: Writable) {
   const lines = new PassThrough();
-  const answers = new PassThrough();
-  const waiting = new Set<unknown>();
+  const replies = new PassThrough();
+  const pending = new Set<unknown>();
   let hasEnded = false;
   let finish = (): void => undefined;
-  const isAnswered = new Promise<void>((resolve) => {
+  const drained = new Promise<void>((resolve) => {
     finish = resolve;
   });
   eachMessage(input, ({ id, method, params }) => {
-    if (id !== undefined && method !== undefined) waiting.add(id);
-    if (method === 'notifications/cancelled') waiting.delete(params?.requestId);
+    if (id !== undefined && method !== undefined) pending.add(id);
+    if (method === 'notifications/cancelled') pending.delete(params?.requestId);
   });
-  eachMessage(answers, ({ id, method }) => {
-    if (method === undefined) waiting.delete(id);
-    if (hasEnded && waiting.size === 0) finish();
+  eachMessage(replies, ({ id, method }) => {
+    if (method === undefined) pending.delete(id);
+    if (hasEnded && pending.size === 0) finish();
   });
   input.pipe(lines, { end: false });
-  answers.pipe(output, { end: false });
+  replies.pipe(output, { end: false });
   input.once('end', () => {
     hasEnded = true;
-    if (waiting.size === 0) finish();
+    if (pending.size === 0) finish();
   });
-  return { transport: new StdioServerTransport(lines, answers), isAnswered };
+  return { transport: new StdioServerTransport(lines, replies), drained };
 }
 
 interface Message {
@@ -113,20 +113,20 @@ interface Message {
   params?: { requestId?: unknown };
 }
 
-/** Calls back for each JSON message in the stream, one per line; the transport reports invalid ones. */
+/** Calls `onMessage` for each JSON line in the stream. Skips invalid ones: the transport reports them. */
 function eachMessage(stream: Readable, onMessage: (message: Message) => void): void {
-  let rest = Buffer.alloc(0);
+  let buffer = Buffer.alloc(0);
   stream.on('data', (chunk: Buffer) => {
-    rest = Buffer.concat([rest, chunk]);
-    for (let end = rest.indexOf('\n'); end >= 0; end = rest.indexOf('\n')) {
-      const message = parsed(rest.subarray(0, end).toString());
-      rest = rest.subarray(end + 1);
+    buffer = Buffer.concat([buffer, chunk]);
+    for (let end = buffer.indexOf('\n'); end >= 0; end = buffer.indexOf('\n')) {
+      const message = parseMessage(buffer.subarray(0, end).toString());
+      buffer = buffer.subarray(end + 1);
       if (message !== undefined) onMessage(message);
     }
   });
 }
 
-function parsed(line: string): Message | undefined {
+function parseMessage(line: string): Message | undefined {
   try {
     const message: unknown = JSON.parse(line);
     return message !== null && typeof message === 'object' ? message : undefined;

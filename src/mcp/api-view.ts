@@ -1,5 +1,5 @@
-// The API document for one caller: the routes its credential may use, and in place of the record routes of any
-// entity those of the entities it may use, with their fields. It shows nothing that the caller may not read.
+// The API document for one caller: the routes it may use, where the generic record routes are replaced by those of
+// each entity that it may use, with the entity's fields. It shows nothing that the caller may not read.
 // Pure. Contract: interface#mcp, decisions#roles.
 import type { Caller } from '../access/caller.ts';
 import type { Operation } from '../access/rights.ts';
@@ -11,7 +11,7 @@ import type { VisibleEntity } from './visible-entities.ts';
 type Json = { [key: string]: unknown };
 type Paths = Record<string, Record<string, Json>>;
 
-/** A route in the framework's list. */
+/** A route as the framework lists it. */
 export interface ListedRoute {
   method: string;
   path: string;
@@ -24,7 +24,8 @@ export function mayUseRoute(caller: Caller, { hooks }: ListedRoute): boolean {
 }
 
 const RECORDS = '/api/entities/{entityName}/records';
-const NEEDED: Readonly<Record<string, Operation>> = {
+/** By HTTP method. */
+const OPERATION: Record<string, Operation> = {
   get: 'read',
   post: 'create',
   put: 'update',
@@ -32,14 +33,14 @@ const NEEDED: Readonly<Record<string, Operation>> = {
   delete: 'delete',
 };
 
-/** Replaces the record routes of the document, in place, by those of each entity. */
+/** Replaces the document's generic record routes, in place, with those of each entity. */
 export function withEntities(document: Json, entities: readonly VisibleEntity[]): Json {
   const paths = document.paths as Paths;
   const schemas = (document.components as { schemas: Json }).schemas;
   for (const [path, item] of Object.entries(paths).filter(([name]) => name.startsWith(RECORDS))) {
     delete paths[path];
     for (const entity of entities) {
-      const allowed = Object.entries(item).filter(([method]) => entity.operations.has(NEEDED[method] as Operation));
+      const allowed = Object.entries(item).filter(([method]) => entity.operations.has(OPERATION[method] as Operation));
       if (allowed.length === 0) continue;
       paths[path.replace('{entityName}', entity.name)] = Object.fromEntries(
         allowed.map(([method, operation]) => [method, operationFor(operation, entity)]),
@@ -50,36 +51,37 @@ export function withEntities(document: Json, entities: readonly VisibleEntity[])
   return document;
 }
 
-/** The operation of one entity: without the path parameter, with its own names and types. */
+/** A generic operation for one entity: without the path parameter, with the entity's names and types. */
 function operationFor(operation: Json, { typeName }: VisibleEntity): Json {
   const text = JSON.stringify(operation)
     .replaceAll('"#/components/schemas/Record"', `"#/components/schemas/${typeName}Record"`)
     .replaceAll('"#/components/schemas/Values"', `"#/components/schemas/${typeName}Values"`);
-  const own = JSON.parse(text) as Json & { parameters?: { name?: string }[] };
-  own.operationId = `${own.operationId}Of${typeName}`;
-  const parameters = (own.parameters ?? []).filter(({ name }) => name !== 'entityName');
-  delete own.parameters;
-  return parameters.length === 0 ? own : { ...own, parameters };
+  const { parameters = [], ...rest } = JSON.parse(text) as Json & { parameters?: { name?: string }[] };
+  const others = parameters.filter(({ name }) => name !== 'entityName');
+  const operationId = `${rest.operationId}Of${typeName}`;
+  return { ...rest, operationId, ...(others.length === 0 ? {} : { parameters: others }) };
 }
 
 function addSchemas(schemas: Json, { name, typeName, fields }: VisibleEntity): void {
   const { properties, required, type } = schemas.Record as { properties: Json; required: string[]; type: string };
-  const values = Object.fromEntries(fields.map((field) => [field.key, nullable(schemaOf(field))]));
   schemas[`${typeName}Record`] = {
     type,
     description: `A record of ${name}`,
     required: [...required, ...fields.map(({ key }) => key)],
-    properties: { ...properties, ...values },
+    properties: { ...properties, ...propertiesOf(fields, () => true) },
   };
-  const own = Object.fromEntries(
-    fields.map((field) => [field.key, field.required ? schemaOf(field) : nullable(schemaOf(field))]),
-  );
   schemas[`${typeName}Values`] = {
     type: 'object',
     description: `Values of a record of ${name}, by field key`,
-    properties: own,
+    properties: propertiesOf(fields, ({ required }) => !required),
     additionalProperties: false,
   };
+}
+
+function propertiesOf(fields: readonly Field[], isNullable: (field: Field) => boolean): Json {
+  return Object.fromEntries(
+    fields.map((field) => [field.key, isNullable(field) ? nullable(schemaOf(field)) : schemaOf(field)]),
+  );
 }
 
 function nullable(schema: Json): Json {

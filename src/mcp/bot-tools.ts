@@ -1,5 +1,5 @@
-// MCP tools for bots. As over REST, all but `whoami_bot` need a tenant admin, and a secret is shown once, when it
-// is made. Failures are those of the operations.
+// MCP tools for bots. As over REST, all but `whoami_bot` need a tenant admin, and a secret is shown only when it is
+// created. Failures are those of the operations.
 // Contract: interface#mcp, interface#bot.
 import { Type } from '@sinclair/typebox';
 import { WhoamiSchema, whoami } from '../admin/routes.ts';
@@ -32,7 +32,6 @@ export const BOT_TOOLS: readonly Tool[] = [
     name: 'register_bot',
     title: 'Register a bot',
     description: 'Registers a bot in the tenant. The result contains its secret, which is not shown again.',
-    profile: 'basic',
     access: 'admin',
     hints: ADDS,
     input: toolInput({ name: Name, permissions: Type.Optional(Permissions) }),
@@ -43,8 +42,7 @@ export const BOT_TOOLS: readonly Tool[] = [
   defineTool({
     name: 'identify_bot',
     title: 'Identify a bot',
-    description: 'Exchanges a bot’s name and secret for a token of one hour.',
-    profile: 'basic',
+    description: 'Exchanges a bot’s name and secret for a token that is valid for one hour.',
     access: 'admin',
     hints: ADDS,
     input: toolInput({ name: Type.String(), secret: Type.String({ description: 'The bot’s secret. Sensitive.' }) }),
@@ -55,7 +53,6 @@ export const BOT_TOOLS: readonly Tool[] = [
     name: 'list_bots',
     title: 'List bots',
     description: 'Lists the bots of the tenant, including revoked ones, without their secrets.',
-    profile: 'basic',
     access: 'admin',
     hints: READS,
     input: toolInput({}),
@@ -66,7 +63,6 @@ export const BOT_TOOLS: readonly Tool[] = [
     name: 'whoami_bot',
     title: 'Who am I',
     description: 'Shows the bot or other credential of this connection, its tenant and its permissions.',
-    profile: 'basic',
     access: 'any',
     hints: READS,
     input: toolInput({}),
@@ -76,8 +72,7 @@ export const BOT_TOOLS: readonly Tool[] = [
   defineTool({
     name: 'revoke_bot',
     title: 'Revoke a bot',
-    description: 'Revokes a bot permanently. It gets no more tokens; those it holds expire within the hour.',
-    profile: 'basic',
+    description: 'Revokes a bot permanently. It gets no new tokens; existing ones expire within an hour.',
     access: 'admin',
     hints: REPLACES,
     input: toolInput({ bot_id: Type.String({ description: 'The id of the bot, a UUID.' }) }),

@@ -1,5 +1,5 @@
-// The last part of a generated client: verification of webhooks, and the event stream. A text, like the runtime
-// that precedes it; `Records`, `BASE_URL` and `TENANT` are generated in between. It uses only `fetch`, streams
+// The last part of a generated client: webhook verification and the event stream. A string, like the runtime in
+// client-runtime.ts; `Records`, `BASE_URL` and `TENANT` are generated in between. Uses only `fetch`, streams
 // and Web Crypto. Contract: interface#mcp, decisions#sse.
 
 /** Follows the types of the entities. */
@@ -9,7 +9,7 @@ export type RecordEventType = "record.created" | "record.updated" | "record.dele
 /** An event as a webhook delivers it, with the whole record. */
 export type WebhookEvent = {
   [Name in keyof Records]: {
-    /** The same on every attempt: skip an id that was handled before. */
+    /** The same on every attempt: skip an id that you have already handled. */
     id: string;
     event: RecordEventType;
     entity: Name;
@@ -57,17 +57,17 @@ export async function verifyWebhook(
 }
 
 export interface EventOptions {
-  /** Only events of these entities and types; by default all. */
+  /** Only events of these entities and types; default: all. */
   entities?: readonly (keyof Records)[];
   events?: readonly RecordEventType[];
-  /** Called when the stream is open: it delivers every later event. */
+  /** Called when the stream is open: every later event is delivered. */
   onOpen?: () => void;
   signal?: AbortSignal;
 }
 
 /**
- * Yields events as they happen, until the stream ends. Then call it again and read the records that may have changed
- * meanwhile. Needs an owner key or a platform key.
+ * Yields events until the stream ends. Then call it again, and read the records that may have changed in the
+ * meantime. Needs an owner key or a platform key.
  */
 export async function* recordEvents(client: ClientOptions, options: EventOptions = {}): AsyncGenerator<RecordEvent> {
   const { entities, events, onOpen, signal } = options;

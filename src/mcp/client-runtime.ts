@@ -1,6 +1,6 @@
 // The first part of a generated client, the same for every tenant: types of pages and errors, and the function
-// that sends requests. It is a text because it is generated code, not code of this service. It uses only `fetch`
-// and `URL`. Contract: interface#mcp.
+// that sends requests. A string, because it is generated code, not code of this service. Uses only `fetch` and
+// `URL`. Contract: interface#mcp.
 
 /** Precedes the types of the entities. */
 export const CLIENT_RUNTIME = `
@@ -40,7 +40,7 @@ export interface ListOptions<Key extends string> {
   count?: "exact" | "none";
 }
 
-/** An error answer of the service. */
+/** An error response of the service. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,

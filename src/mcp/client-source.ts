@@ -1,13 +1,13 @@
 // Generates a TypeScript client for a tenant's entities: one file without dependencies that compiles under
-// `strict`. It has a record type, input types and the permitted operations for each entity, and verifies webhooks
-// and reads the event stream. Pure: the same entities give the same text. Contract: interface#mcp.
+// `strict`. It has a record type, input types and the permitted operations for each entity, verifies webhooks and
+// reads the event stream. Pure: the same entities give the same source. Contract: interface#mcp.
 import type { Field } from '../entities/field.ts';
 import { specOf } from '../entities/field-types.ts';
 import { CLIENT_EVENTS } from './client-events.ts';
 import { CLIENT_RUNTIME } from './client-runtime.ts';
 import type { VisibleEntity } from './visible-entities.ts';
 
-/** The text of the client. `baseUrl` is its default address, `slug` its tenant. */
+/** The source of the client. `baseUrl` is its default address, `slug` its tenant. */
 export function clientSource(
   entities: readonly VisibleEntity[],
   { baseUrl, slug }: { baseUrl: string; slug: string },
@@ -46,13 +46,13 @@ function typesOf({ name, description, typeName, fields, operations }: VisibleEnt
   if (operations.has('update')) {
     const changed = fields.map((field) => `  ${field.key}?: ${inputOf(field)};`);
     blocks.push(
-      `/** Changes of a record of ${name}; null clears a field. */\nexport interface ${typeName}Changes {\n${changed.join('\n')}\n}`,
+      `/** Changes to a record of ${name}; null clears a field. */\nexport interface ${typeName}Changes {\n${changed.join('\n')}\n}`,
     );
   }
   return blocks.join('\n\n');
 }
 
-/** The text on one line, unable to end the comment it appears in. */
+/** The text on one line, without the end of a comment. */
 function commentText(text: string): string {
   return text.replaceAll('*/', '* /').replaceAll(/\s+/g, ' ');
 }

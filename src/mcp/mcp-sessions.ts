@@ -1,6 +1,5 @@
-// MCP sessions of the 2025 protocol revision: an id that the client keeps for a day, and the tenant it selected.
-// They are stored in Postgres, so that every process knows them; only the credential that opened a session may
-// use it. Later revisions have no sessions. Failures: 404. Contract: interface#mcp, decisions#mcp.
+// MCP sessions of the 2025 protocol revision: an id, valid for a day, and the tenant that the client selected.
+// They are stored in Postgres, shared by all processes; only the credential that opened a session may use it. Later revisions have no sessions. Failures: 404. Contract: interface#mcp, decisions#mcp.
 import type { Caller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
@@ -21,7 +20,7 @@ function ownerOf({ kind, id }: Caller): string {
   return `${kind}:${id ?? ''}`;
 }
 
-/** Opens a session, deletes the expired ones, and resolves to its id. */
+/** Opens a session and returns its id. Deletes expired sessions. */
 export async function openMcpSession(app: App, caller: Caller): Promise<string> {
   const id = newToken('mcp_');
   await app.db.rows(sql`
@@ -48,7 +47,6 @@ export function requireSessionOwner(session: McpSession, caller: Caller | null):
   if (caller === null || ownerOf(caller) !== session.owner) throw notFound('session');
 }
 
-/** Sets the session's tenant. */
 export async function setSessionTenant(app: App, { id }: McpSession, slug: string): Promise<void> {
   await app.db.rows(sql`update platform.mcp_sessions set tenant_slug = ${slug} where id_hash = ${hashOf(id)}`);
 }

@@ -1,5 +1,5 @@
 // MCP tools for entities and records, which call the operations of the REST interface. Their events are marked
-// `triggered_by: mcp`. Failures are those of the operations: 400, 403, 404, 409 by their codes.
+// `triggered_by: mcp`. Failures are those of the operations: 400, 403, 404, 409.
 // Contract: decisions#mcp.
 import { Type } from '@sinclair/typebox';
 import { EntitySchema } from '../entities/definition.ts';
@@ -36,7 +36,9 @@ const Query = toolInput({
   search: Type.Optional(Type.String({ maxLength: 1_000, description: 'Words that must all occur in the record.' })),
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: pageMax, description: '1-indexed page.' })),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: limitMax, description: 'Records per page; default 20.' })),
-  sort: Type.Optional(Type.String({ description: 'Fields to sort by, separated by commas; - sorts one descending.' })),
+  sort: Type.Optional(
+    Type.String({ description: 'Fields to sort by, separated by commas; a leading - sorts in descending order.' }),
+  ),
   order: Type.Optional(Type.Union([Type.Literal('asc'), Type.Literal('desc')], { error: 'must be asc or desc' })),
   cursor: Type.Optional(Type.String({ description: 'Keyset paging: empty for the first page, then nextCursor.' })),
   ...Expansion,
@@ -44,7 +46,7 @@ const Query = toolInput({
 
 const Data = Type.Unsafe<JsonObject>({ ...ValuesSchema, description: 'Values by field key.' });
 
-function flat({ row, scope }: Written): object {
+function toJson({ row, scope }: Written): object {
   return shape(row, scope.entity, scope.fields);
 }
 
@@ -53,7 +55,6 @@ export const RECORD_TOOLS: readonly Tool[] = [
     name: 'list_entities',
     title: 'List entities',
     description: 'Lists the entities (record types) that you may read, with their fields.',
-    profile: 'basic',
     access: 'tenant',
     hints: READS,
     input: toolInput({}),
@@ -64,7 +65,6 @@ export const RECORD_TOOLS: readonly Tool[] = [
     name: 'query_records',
     title: 'Query records',
     description: 'Lists the records of an entity that match a condition, one page at a time, with the exact total.',
-    profile: 'basic',
     access: 'tenant',
     hints: READS,
     input: Query,
@@ -76,7 +76,6 @@ export const RECORD_TOOLS: readonly Tool[] = [
     name: 'get_record',
     title: 'Get a record',
     description: 'Reads one record of an entity by its id.',
-    profile: 'basic',
     access: 'tenant',
     hints: READS,
     input: toolInput({ entity_name: EntityName, record_id: RecordId, ...Expansion }),
@@ -88,31 +87,28 @@ export const RECORD_TOOLS: readonly Tool[] = [
     name: 'create_record',
     title: 'Create a record',
     description: 'Creates a record of an entity from values by field key and returns it.',
-    profile: 'basic',
     access: 'tenant',
     hints: ADDS,
     input: toolInput({ entity_name: EntityName, data: Data }),
     output: RecordSchema,
     run: async ({ app, caller }, { entity_name: name, data }) =>
-      flat(await createRecord(autocommit(app, caller), name, data)),
+      toJson(await createRecord(autocommit(app, caller), name, data)),
   }),
   defineTool({
     name: 'update_record',
     title: 'Change a record',
     description: 'Changes the given fields; null clears an optional one.',
-    profile: 'basic',
     access: 'tenant',
     hints: REPLACES,
     input: toolInput({ entity_name: EntityName, record_id: RecordId, data: Data }),
     output: RecordSchema,
     run: async ({ app, caller }, { entity_name: name, record_id: id, data }) =>
-      flat(await updateRecord(autocommit(app, caller), name, id, data)),
+      toJson(await updateRecord(autocommit(app, caller), name, id, data)),
   }),
   defineTool({
     name: 'delete_record',
     title: 'Delete a record',
     description: 'Deletes a record permanently.',
-    profile: 'basic',
     access: 'tenant',
     hints: REPLACES,
     input: toolInput({ entity_name: EntityName, record_id: RecordId }),

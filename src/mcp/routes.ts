@@ -1,6 +1,6 @@
 // MCP over streamable HTTP at /mcp, in both protocol revisions: 2026-07-28, which has no sessions, and 2025-11-25.
-// A request without a credential may list the tools and sign in; an invalid credential gets 401. Protocol errors are
-// JSON-RPC errors of the SDK; errors before the protocol have the envelope of REST. Contract: decisions#mcp.
+// A request without a credential may list the tools and sign in; an invalid credential gets 401. The SDK answers
+// protocol errors, as JSON-RPC errors; earlier errors have the envelope of REST. Contract: decisions#mcp.
 import { createMcpHandler, type McpHttpHandler, type McpServerFactory } from '@modelcontextprotocol/server';
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
@@ -37,16 +37,16 @@ const Query = open({
 });
 const COMMON_ERRORS = ['UNAUTHORIZED', 'FORBIDDEN', 'NOT_FOUND', 'RATE_LIMITED'] as const;
 
-const AnyId = Type.Union([Type.String(), Type.Integer(), Type.Null()], { examples: [1] });
+const RpcId = Type.Union([Type.String(), Type.Integer(), Type.Null()], { examples: [1] });
 const RpcError = Type.Object(
   { code: Type.Integer({ examples: [-32601] }), message: Type.String(), data: Type.Optional(Type.Unknown()) },
   { examples: [{ code: -32601, message: 'Method not found' }] },
 );
-const Failure = Type.Object({ jsonrpc: Type.Literal('2.0'), id: AnyId, error: RpcError }, { $id: 'JsonRpcFailure' });
-const Answer = Type.Object(
+const RpcFailure = Type.Object({ jsonrpc: Type.Literal('2.0'), id: RpcId, error: RpcError }, { $id: 'JsonRpcFailure' });
+const RpcResponse = Type.Object(
   {
     jsonrpc: Type.Literal('2.0'),
-    id: AnyId,
+    id: RpcId,
     result: Type.Optional(Type.Object({}, { additionalProperties: true, examples: [{ tools: [] }] })),
     error: Type.Optional(RpcError),
   },
@@ -59,14 +59,14 @@ const MESSAGE = {
     id: 'sendMcpMessage',
     tag: TAG,
     summary: 'Send a message of the Model Context Protocol',
-    description: `One JSON-RPC message of revision 2026-07-28 or 2025-11-25, answered as JSON or as a stream of events. Tools need the
-credentials of REST, in the same headers; listing them and \`tenant_login\` need none. Protocol errors are JSON-RPC
+    description: `One JSON-RPC message of revision 2026-07-28 or 2025-11-25; the response is JSON or an event stream. Tools need the
+same credentials as REST, in the same headers; listing them and \`tenant_login\` need none. Protocol errors are JSON-RPC
 errors.`,
     access: 'open',
     query: Query,
     rawBody: open({ jsonrpc: Type.Literal('2.0'), method: Type.Optional(Type.String({ examples: ['tools/list'] })) }),
     ok: [200, ['text/event-stream']],
-    foreign: { 200: Answer, 400: Failure, 404: Failure, 413: Failure, 415: Failure },
+    foreign: { 200: RpcResponse, 400: RpcFailure, 404: RpcFailure, 413: RpcFailure, 415: RpcFailure },
     bare: { 202: 'A notification was accepted.' },
     errors: COMMON_ERRORS,
   }),
@@ -118,7 +118,7 @@ export function mcpRoutes(app: App, describeRoutes: DescribeRoutes) {
     );
 }
 
-/** The server for an authenticated request. */
+/** The SDK's factory: a server for each authenticated request. */
 function serverFor(app: App): McpServerFactory {
   return ({ authInfo }) => {
     const auth = authInfo?.extra as RequestAuth | undefined;
@@ -127,7 +127,7 @@ function serverFor(app: App): McpServerFactory {
   };
 }
 
-/** Streams stay open until they are ended; calls end by themselves and are not tracked. */
+/** Only streams are tracked: calls end by themselves. */
 const streamHandlersOf = perApp(() => new Set<McpHttpHandler>());
 
 /** Closes the streams of subscriptions; calls in flight continue. */
@@ -135,7 +135,7 @@ export async function closeMcpStreams(app: App): Promise<void> {
   await Promise.all([...streamHandlersOf(app)].map((handler) => handler.close()));
 }
 
-/** The authentication of a request, which the SDK passes on to the tools. */
+/** The authentication of a request, which the SDK passes to the server's factory. */
 type RequestAuth = {
   opened: OpenedToolContext;
   profile: Profile;
@@ -149,14 +149,14 @@ async function openContext(
   describeRoutes: DescribeRoutes,
   message: JsonObject,
 ): Promise<OpenedToolContext> {
-  const keep = async (slug: string): Promise<boolean> => {
+  const selectTenant = async (slug: string): Promise<boolean> => {
     if (session !== null) await setSessionTenant(app, session, slug);
     return session !== null;
   };
   const isNamed = request.headers.has('x-tenant-id') || request.headers.has('x-tenant-slug');
   const slug = slugIn(message) ?? (isNamed ? undefined : (session?.tenantSlug ?? undefined));
   try {
-    const opened = await openToolContext(app, request, slug, describeRoutes, keep);
+    const opened = await openToolContext(app, request, slug, describeRoutes, selectTenant);
     if (session !== null && opened.failure === undefined) requireSessionOwner(session, opened.context.caller);
     return opened;
   } catch (error) {
@@ -183,7 +183,7 @@ async function readMessage(app: App, request: Request): Promise<JsonObject | Res
   }
 }
 
-/** An authenticated `initialize` of the 2025 revision opens a session. */
+/** Opens a session for an authenticated `initialize`, a method of the 2025 revision. */
 async function withSession(
   app: App,
   { method }: JsonObject,

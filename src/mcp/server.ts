@@ -1,6 +1,6 @@
 // The MCP server: the official SDK with the tools of this service, one server per HTTP request or stdio
-// connection. Arguments are checked against the tool's schema. A tool's failure is a result marked `isError`
-// with the error envelope of REST, never a protocol error. Contract: decisions#mcp.
+// connection. Arguments are validated against the tool's schema. A tool's failure is a result with `isError`
+// and the error envelope of REST, never a protocol error. Contract: decisions#mcp.
 import { type CallToolResult, McpServer, type StandardSchemaWithJSON } from '@modelcontextprotocol/server';
 import type { TSchema } from '@sinclair/typebox';
 import { requireTenant, requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
@@ -18,18 +18,21 @@ import type { Profile, Tool, ToolContext } from './tool.ts';
 import type { OpenToolContext } from './tool-context.ts';
 import { WEBHOOK_TOOLS } from './webhook-tools.ts';
 
-const TOOLS: readonly Tool[] = [...TENANT_TOOLS, ...RECORD_TOOLS, ...BOT_TOOLS, ...WEBHOOK_TOOLS];
+const BASIC: readonly Tool[] = [...TENANT_TOOLS, ...RECORD_TOOLS, ...BOT_TOOLS];
 const INFO = { name: 'tenant-data-service', title: 'Tenant Data Service', version: '0.1.0' };
 const LIST_TTL_MS = 60_000;
 const INSTRUCTIONS = `Records of a tenant's entities. Start with list_entities; query_records finds records by a condition. A super-admin
 names the tenant with select_tenant or in the argument tenantSlug; every other credential belongs to a tenant.`;
 
-/** Schemas are converted once; a server is made for every request. */
-const REGISTERED = TOOLS.map((tool) => ({
-  tool,
-  inputSchema: sdkSchema(tool.input),
-  outputSchema: sdkSchema(tool.output),
-}));
+/** By profile. Schemas are converted once, because every request has a server of its own. */
+const TOOLS = {
+  basic: BASIC.map(withSchemas),
+  advanced: [...BASIC, ...WEBHOOK_TOOLS].map(withSchemas),
+} satisfies Record<Profile, unknown>;
+
+function withSchemas(tool: Tool) {
+  return { tool, inputSchema: sdkSchema(tool.input), outputSchema: sdkSchema(tool.output) };
+}
 
 /** A server with the profile's tools. */
 export function mcpServer(app: App, profile: Profile, open: OpenToolContext): McpServer {
@@ -39,19 +42,18 @@ export function mcpServer(app: App, profile: Profile, open: OpenToolContext): Mc
     capabilities: { tools: { listChanged: false } },
     cacheHints: { 'tools/list': cacheHint, 'server/discover': cacheHint },
   });
-  for (const { tool, inputSchema, outputSchema } of REGISTERED) {
-    if (tool.profile === 'advanced' && profile === 'basic') continue;
+  for (const { tool, inputSchema, outputSchema } of TOOLS[profile]) {
     const { name, title, description, hints } = tool;
     server.registerTool(
       name,
       { title, description, inputSchema, outputSchema, annotations: { title, ...hints } },
-      async (input: unknown) => call(app, tool, open, input ?? {}),
+      async (input: unknown) => callTool(app, tool, open, input ?? {}),
     );
   }
   return server;
 }
 
-/** A schema in the SDK's form. The SDK shows it to clients; `call` checks it, with this service's messages. */
+/** A schema for the SDK to show to clients. It validates nothing: `callTool` does, with this service's messages. */
 function sdkSchema(schema: TSchema): StandardSchemaWithJSON {
   const plain = plainSchema(schema);
   return {
@@ -64,7 +66,7 @@ function sdkSchema(schema: TSchema): StandardSchemaWithJSON {
   };
 }
 
-async function call(app: App, tool: Tool, open: OpenToolContext, input: unknown): Promise<CallToolResult> {
+async function callTool(app: App, tool: Tool, open: OpenToolContext, input: unknown): Promise<CallToolResult> {
   let requestId: string | undefined;
   try {
     const slug = (input as { tenantSlug?: unknown }).tenantSlug;
@@ -77,14 +79,14 @@ async function call(app: App, tool: Tool, open: OpenToolContext, input: unknown)
     const result = (await tool.run(context as ToolContext<TenantCaller>, checked)) as Record<string, unknown>;
     return { content: [{ type: 'text', text: JSON.stringify(result) }], structuredContent: result };
   } catch (error) {
-    return failed(app, error, requestId);
+    return failureResult(app, error, requestId);
   }
 }
 
-function failed(app: App, error: unknown, requestId: string | undefined): CallToolResult {
+function failureResult(app: App, error: unknown, requestId: string | undefined): CallToolResult {
   let known = translate(undefined, error);
   if (known === undefined) {
-    app.log.error('tool call failed', { requestId, cause: error });
+    app.log.error('unexpected tool failure', { requestId, cause: error });
     known = new ServiceError('INTERNAL_ERROR', 'internal server error');
   }
   const text = JSON.stringify({ success: false, error: errorBody(known, requestId) });

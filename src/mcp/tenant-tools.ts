@@ -1,5 +1,5 @@
-// MCP tools for signing in, for selecting the tenant, and for programs: the API document and a generated client,
-// both limited to what the caller may use. Failures are those of the operations.
+// MCP tools to sign in, to select the tenant, and to get the API document and a generated client, both limited to
+// what the caller may use. Failures are those of the operations.
 // Contract: interface#mcp.
 import { Type } from '@sinclair/typebox';
 import { catalogOf } from '../entities/catalog.ts';
@@ -9,8 +9,8 @@ import { clientSource } from './client-source.ts';
 import { ADDS, defineTool, READS, REPLACES, TENANT_SLUG, type Tool, toolInput } from './tool.ts';
 import { visibleEntities } from './visible-entities.ts';
 
-const Typed = (max: number, description: string) => Type.String({ minLength: 1, maxLength: max, description });
-const Person = Type.Object({ id: Uuid, email: Type.String(), name: Type.String(), role: Type.String() });
+const Text = (max: number, description: string) => Type.String({ minLength: 1, maxLength: max, description });
+const User = Type.Object({ id: Uuid, email: Type.String(), name: Type.String(), role: Type.String() });
 
 export const TENANT_TOOLS: readonly Tool[] = [
   defineTool({
@@ -18,32 +18,30 @@ export const TENANT_TOOLS: readonly Tool[] = [
     title: 'Sign in to a tenant',
     description: `Signs a user in with e-mail address and password (sensitive: do not repeat or store it) and returns a JWT valid for
 24 hours, to be sent as "Authorization: Bearer". Needs no credential.`,
-    profile: 'basic',
     access: 'open',
     hints: ADDS,
     input: Type.Object(
       {
         tenantSlug: TENANT_SLUG,
-        email: Typed(254, 'The user’s e-mail address.'),
-        password: Typed(200, 'The user’s password. Sensitive.'),
+        email: Text(254, 'The user’s e-mail address.'),
+        password: Text(200, 'The user’s password. Sensitive.'),
       },
       { additionalProperties: false },
     ),
-    output: Type.Object({ token: Type.String(), user: Person }),
+    output: Type.Object({ token: Type.String(), user: User }),
     run: async ({ app, request }, { email, password }) => signIn(app, request, { email, password }),
   }),
   defineTool({
     name: 'select_tenant',
     title: 'Select the tenant',
-    description: `Sets the tenant of this session. Without a session it only checks that you may work in the tenant; name the tenant
-in the argument tenantSlug of each call instead.`,
-    profile: 'basic',
+    description: `Sets the tenant of this session. Without a session it only checks your access to the tenant: pass the argument tenantSlug
+in each call instead.`,
     access: 'tenant',
     hints: { ...REPLACES, destructiveHint: false },
     input: Type.Object({ tenantSlug: TENANT_SLUG }, { additionalProperties: false }),
     output: Type.Object({
       tenant: Type.Object({ id: Uuid, slug: Type.String(), name: Type.String() }),
-      isKept: Type.Boolean({ description: 'Whether the session keeps it.' }),
+      isKept: Type.Boolean({ description: 'Whether a session stores it.' }),
     }),
     run: async ({ caller, selectTenant }) => {
       const { id, slug, name } = caller.tenant;
@@ -55,7 +53,6 @@ in the argument tenantSlug of each call instead.`,
     title: 'Get the REST API document',
     description:
       'The OpenAPI 3.1 document of the REST routes that you may use, with a route for each entity that you may use.',
-    profile: 'basic',
     access: 'any',
     hints: READS,
     input: toolInput({}),
@@ -74,7 +71,6 @@ in the argument tenantSlug of each call instead.`,
     title: 'Generate a typed client',
     description: `A TypeScript client for the tenant’s entities, with the fields and operations that you may use: one file without
 dependencies, to be saved and imported.`,
-    profile: 'basic',
     access: 'tenant',
     hints: READS,
     input: toolInput({}),

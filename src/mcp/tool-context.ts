@@ -1,6 +1,6 @@
 // Opens the context of a tool call: authenticates the request in the tenant that the call or the session names.
-// Every call is authenticated and rate-limited like a REST request. 401, 429 and 503 are thrown; an unknown or
-// foreign tenant becomes the tool's failure. Contract: decisions#mcp.
+// Every call is authenticated and rate-limited like a REST request. Throws 401, 429 and 503; an unknown tenant, or
+// one that the credential cannot access, becomes the tool's failure. Contract: decisions#mcp.
 import { authenticate } from '../access/authenticate.ts';
 import type { Caller } from '../access/caller.ts';
 import { shareRequestContext } from '../access/request-context.ts';
@@ -16,41 +16,41 @@ type Json = Record<string, unknown>;
 /** The API document of the routes that a caller may use. */
 export type DescribeRoutes = (caller: Caller) => Json;
 
-/** A context, and the failure to authenticate that every tool with a credential answers with. */
+/** A context; with a `failure`, every tool that needs a credential fails with it. */
 export interface OpenedToolContext {
   context: ToolContext;
   failure?: ServiceError;
 }
 
-/** Opens the context in a tenant; without a slug in the session's. */
+/** Opens the context in a tenant, by default the session's. */
 export type OpenToolContext = (tenantSlug: string | undefined) => Promise<OpenedToolContext>;
 
 const SLUG = new RegExp(TENANT_SLUG.pattern as string);
 
-/** The context in the tenant named, if any. `keepTenant` sets the session's tenant. */
+/** The context in the given tenant, if any. */
 export async function openToolContext(
   app: App,
   request: Request,
   slug: string | undefined,
   describe: DescribeRoutes,
-  keepTenant: ToolContext['selectTenant'],
+  selectTenant: ToolContext['selectTenant'],
 ): Promise<OpenedToolContext> {
-  const open = (of: Request, caller: Caller | null): ToolContext => ({
+  const contextOf = (authenticated: Request, caller: Caller | null): ToolContext => ({
     app,
-    request: of,
+    request: authenticated,
     caller: caller === null ? null : { ...caller, triggeredBy: 'mcp' },
     describeApi: async () => describeApi(app, caller as Caller, describe),
-    selectTenant: keepTenant,
+    selectTenant,
   });
   let inTenant = request;
   try {
     if (slug !== undefined) inTenant = inTenantOf(request, slug);
-    return { context: open(inTenant, await authenticate(app, inTenant)) };
+    return { context: contextOf(inTenant, await authenticate(app, inTenant)) };
   } catch (error) {
     if (!(error instanceof ServiceError) || !['FORBIDDEN', 'NOT_FOUND', 'VALIDATION_ERROR'].includes(error.ecode)) {
       throw error;
     }
-    return { context: open(inTenant, null), failure: error };
+    return { context: contextOf(inTenant, null), failure: error };
   }
 }
 

@@ -7,11 +7,10 @@ import type { App } from '../app.ts';
 
 export type Profile = 'basic' | 'advanced';
 
-/** Who may call a tool: anyone, any credential, any credential inside a tenant, a tenant admin. */
+/** Who may call a tool: anyone, any credential, any credential in a tenant, a tenant admin. */
 export type ToolAccess = 'open' | 'any' | 'tenant' | 'admin';
 type CallerOf<A extends ToolAccess> = A extends 'open' ? Caller | null : A extends 'any' ? Caller : TenantCaller;
 
-/** The context of a tool call. */
 export interface ToolContext<C extends Caller | null = Caller | null> {
   readonly app: App;
   /** Carries the credential, the tenant header and the client's address. */
@@ -35,7 +34,6 @@ export interface Tool<I extends TObject = TObject, A extends ToolAccess = ToolAc
   name: string;
   title: string;
   description: string;
-  profile: Profile;
   hints: Hints;
   input: I;
   /** The structured content: always an object. */
@@ -63,7 +61,7 @@ export function toolInput<P extends TProperties>(properties: P) {
   return Type.Object({ tenantSlug: Type.Optional(TENANT_SLUG), ...properties }, { additionalProperties: false });
 }
 
-/** Checks a tool's types, then erases them. */
+/** Checks the types of a tool's input and caller, then erases them. */
 export function defineTool<I extends TObject, const A extends ToolAccess>(definition: Tool<I, A>): Tool {
   return definition as unknown as Tool;
 }

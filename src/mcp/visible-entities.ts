@@ -1,5 +1,5 @@
-// The entities of a tenant as one caller sees them: the operations it may use and the fields it sees, with a
-// unique type name each. Generated clients and the caller's API document are built from them. Pure.
+// The entities of a tenant as one caller sees them: permitted operations, visible fields, and a unique type name.
+// Generated clients and the caller's API document are built from them. Pure.
 // Contract: decisions#mcp, decisions#roles.
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, OPERATIONS, type Operation } from '../access/rights.ts';
@@ -16,7 +16,7 @@ export interface VisibleEntity {
   fields: readonly Field[];
 }
 
-/** The entities on which the caller has at least one operation. */
+/** The entities on which the caller may use at least one operation. */
 export function visibleEntities(catalog: Catalog, caller: TenantCaller): VisibleEntity[] {
   const taken = new Set<string>();
   const visible: VisibleEntity[] = [];
