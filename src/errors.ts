@@ -23,7 +23,7 @@ export const STATUS_BY_CODE = {
 
 export type ErrorCode = keyof typeof STATUS_BY_CODE;
 
-/** One fault of a request; `path` is a JSON path or the name of a parameter. */
+/** One problem of a request; `path` is a JSON path or the name of a parameter. */
 export interface Problem {
   path: string;
   message: string;

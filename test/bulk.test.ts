@@ -53,7 +53,7 @@ describe('bulk, all or nothing', () => {
     expect(await countOf(path)).toBe(2);
   });
 
-  test('one faulty operation rolls all back, and the 400 names every faulty one', async () => {
+  test('one invalid operation rolls all back, and the 400 names every invalid one', async () => {
     const { path } = await entity();
     await tenant.post(path, { code: 'taken' });
     const faulty = await tenant.post(`${path}/bulk`, {
@@ -102,7 +102,7 @@ describe('bulk, all or nothing', () => {
     expect(await countOf(path)).toBe(1_000);
   });
 
-  test('a malformed request names every fault and does nothing', async () => {
+  test('a malformed request gets every problem and changes nothing', async () => {
     const { path } = await entity();
     const answer = await tenant.post(`${path}/bulk`, {
       operations: [

@@ -74,8 +74,8 @@ export async function registerBot(
     throw forbidden('tenantSlug names another tenant');
   }
   const { byName } = await catalogOf(app, tenant);
-  const { name, permissions } = check(NewBot, body, (sound) =>
-    Object.keys(sound.permissions?.entities ?? {})
+  const { name, permissions } = check(NewBot, body, (valid) =>
+    Object.keys(valid.permissions?.entities ?? {})
       .filter((resource) => isEntityName(resource) && !byName.has(resource))
       .map((resource) => ({ path: `permissions.entities.${resource}`, message: 'is not an entity of this tenant' })),
   );

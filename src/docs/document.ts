@@ -111,8 +111,11 @@ function queryParameters({ query }: Route, schemas: Schemas): JsonSchema[] {
   });
 }
 
-function headerParameters({ takes = [] }: Route, isOpen: boolean): JsonSchema[] {
-  const names = [...(isOpen ? [] : ['TenantId', 'TenantSlug']), ...takes.map((header) => PARAMETER_OF[header])];
+function headerParameters({ requestHeaders = [] }: Route, isOpen: boolean): JsonSchema[] {
+  const names = [
+    ...(isOpen ? [] : ['TenantId', 'TenantSlug']),
+    ...requestHeaders.map((header) => PARAMETER_OF[header]),
+  ];
   return names.map((name) => ({ $ref: `#/components/parameters/${name}` }));
 }
 

@@ -15,7 +15,7 @@ interface Kind {
 
 /** Per code, the description of its response and the message of its example. */
 const ERROR_TEXTS: Readonly<Record<ErrorCode, [description: string, message: string]>> = {
-  VALIDATION_ERROR: ['The request is malformed; `details` name every fault.', 'title: is required'],
+  VALIDATION_ERROR: ['The request is malformed; `details` lists every problem.', 'title: is required'],
   BUSINESS_RULE_ERROR: ['A business rule of the tenant refuses the change.', 'closed tickets cannot be changed'],
   UNAUTHORIZED: ['The credential is missing, invalid, revoked or expired.', 'missing or invalid credential'],
   FORBIDDEN: ['The credential does not permit this.', 'no permission for this operation'],
@@ -37,7 +37,7 @@ const ERROR_TEXTS: Readonly<Record<ErrorCode, [description: string, message: str
 
 const ProblemSchema = Type.Object(
   { path: Type.String({ examples: ['title'] }), message: Type.String({ examples: ['is required'] }) },
-  { $id: 'Problem', description: 'A fault of a request: where, and what' },
+  { $id: 'Problem', description: 'A problem of a request: where, and what' },
 );
 
 /** The `responses` member of an operation; adds new error responses to `components`. */
@@ -49,26 +49,26 @@ export function responsesOf(
 ): JsonSchema {
   const [status] = route.ok;
   const responses: JsonSchema = { [status]: successResponse(route, kind, schemas) };
-  for (const [bare, words] of Object.entries(route.bare ?? {})) {
-    responses[bare] = { description: words, headers: headersOf(route, kind) };
+  for (const [empty, description] of Object.entries(route.emptyResponses ?? {})) {
+    responses[empty] = { description, headers: headersOf(route, kind) };
   }
   for (const [error, codes] of byStatus(codesOf(route, kind))) {
     const name = codes.map(pascal).join('Or');
     components[name] ??= errorResponse(codes, schemas);
     responses[error] = { $ref: `#/components/responses/${name}` };
-    const foreign = route.foreign?.[error];
-    if (foreign !== undefined) responses[error] = withForeign(errorResponse(codes, schemas), foreign, schemas);
+    const raw = route.rawResponses?.[error];
+    if (raw !== undefined) responses[error] = withRaw(errorResponse(codes, schemas), raw, schemas);
   }
-  const foreign = route.foreign?.[status];
-  if (foreign !== undefined) responses[status] = withForeign(responses[status] as JsonSchema, foreign, schemas);
+  const raw = route.rawResponses?.[status];
+  if (raw !== undefined) responses[status] = withRaw(responses[status] as JsonSchema, raw, schemas);
   return responses;
 }
 
 /** Adds a second JSON shape to a response. */
-function withForeign(answer: JsonSchema, foreign: TSchema, schemas: Schemas): JsonSchema {
+function withRaw(answer: JsonSchema, raw: TSchema, schemas: Schemas): JsonSchema {
   const content = answer.content as JsonSchema;
   const own = content['application/json'] as { schema: JsonSchema; examples: JsonSchema } | undefined;
-  const schema = schemas.of(foreign);
+  const schema = schemas.of(raw);
   const example = { value: exampleOf(schema, schemas.components) };
   const json =
     own === undefined
@@ -105,8 +105,11 @@ function enveloped(data: JsonSchema, schemas: Schemas): JsonSchema {
   return { schema, example: { success: true, data: exampleOf(data, schemas.components) } };
 }
 
-function headersOf({ headers = {} }: Route, { isOpen }: Kind): JsonSchema {
-  const own = Object.entries(headers).map(([name, description]) => [name, { description, schema: { type: 'string' } }]);
+function headersOf({ responseHeaders = {} }: Route, { isOpen }: Kind): JsonSchema {
+  const own = Object.entries(responseHeaders).map(([name, description]) => [
+    name,
+    { description, schema: { type: 'string' } },
+  ]);
   return {
     'X-Request-Id': { $ref: '#/components/headers/RequestId' },
     ...Object.fromEntries(own),

@@ -2,7 +2,7 @@
 // stored records satisfy a definition is checked in stored-validation.ts.
 // Contract: decisions#entities.
 import type { Problem } from '../errors.ts';
-import { check, given, type Sound } from '../http/check.ts';
+import { check, given, type Valid } from '../http/check.ts';
 import type { Catalog } from './catalog.ts';
 import { FieldInput, FieldList } from './definition.ts';
 import { FIELD_RULES, type Field, type FieldRules, type FieldType, RESERVED_KEYS } from './field.ts';
@@ -26,7 +26,7 @@ export interface Targets {
 }
 
 /** Parses the valid attributes of the definition at `path` in the body; adds problems to the list. */
-function parseField(input: Sound<FieldInput>, path: string, targets: Targets, problems: Problem[]): FieldDraft {
+function parseField(input: Valid<FieldInput>, path: string, targets: Targets, problems: Problem[]): FieldDraft {
   const reader = new AttributeReader(input, path, problems);
   const { key = '', type = 'text', label = null, description = null } = input;
   if (RESERVED_KEYS.has(key)) reader.fail('key', `"${key}" is a reserved name`);
@@ -57,7 +57,7 @@ function parseField(input: Sound<FieldInput>, path: string, targets: Targets, pr
 /** Reads the attributes of one definition and collects its problems. */
 class AttributeReader {
   constructor(
-    readonly input: Sound<FieldInput>,
+    readonly input: Valid<FieldInput>,
     private readonly path: string,
     private readonly problems: Problem[],
   ) {}
@@ -143,9 +143,9 @@ export function fieldOf(draft: FieldDraft, id: string, slot: string, position: n
 /** Parses one definition. 400 with the problems of its schema, its type and its target. */
 export function readField(input: FieldInput, targets: Targets): FieldDraft {
   const drafts: FieldDraft[] = [];
-  check(FieldInput, input, (sound) => {
+  check(FieldInput, input, (valid) => {
     const problems: Problem[] = [];
-    drafts.push(parseField(sound, '', targets, problems));
+    drafts.push(parseField(valid, '', targets, problems));
     return problems;
   });
   return drafts[0] as FieldDraft;

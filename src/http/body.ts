@@ -1,5 +1,5 @@
 // Reads a JSON request body: size, content type, encoding, and what JSON.parse accepts but the service does not:
-// deep nesting, duplicate or dangerous names, text that Postgres cannot store.
+// deep nesting, duplicate or dangerous names, strings that Postgres cannot store.
 // Failures: 400, 413, 415. Contract: decisions#responses.
 import { invalid, invalidField, type Problem, ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
@@ -33,7 +33,7 @@ async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array
       : new Uint8Array(await request.arrayBuffer());
   } catch (cause) {
     if (cause instanceof ServiceError) throw cause;
-    // The client disconnected or broke the framing: it never sees this answer.
+    // The client disconnected or broke the framing: it never sees this response.
     throw invalidField('body', 'ended before it was complete');
   }
 }
@@ -103,7 +103,7 @@ export function inspectJson(root: JsonObject, text: string): Problem[] {
 }
 
 function nameProblem(key: string): string | undefined {
-  if (key === '__proto__') return 'is not an accepted name';
+  if (key === '__proto__') return 'is not allowed as a name';
   return textProblem(key);
 }
 
@@ -121,7 +121,7 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COLON = 0x3a;
 
-/** The members in the text, counted as colons outside strings. More than were parsed means a duplicate name. */
+/** The number of members in the text: colons outside strings. More than were parsed means a duplicate name. */
 function countMembers(text: string): number {
   let count = 0;
   let inString = false;

@@ -1,39 +1,39 @@
-// Checks a value against its TypeBox schema and names every fault at once, by path. A schema's own `error`
-// speaks for everything below it; other faults are worded from the schema's keywords. What a schema
-// cannot say, an operation adds: it sees the members that are sound so far.
+// Validates a value against its TypeBox schema and reports every problem at once, by path. A schema's own
+// `error` replaces the messages of everything below it; other messages are derived from the schema's keywords.
+// Operations add the checks that a schema cannot express, on the valid part of the value.
 // Contract: decisions#responses.
 import type { Static, TSchema } from '@sinclair/typebox';
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler';
 import { Value } from '@sinclair/typebox/value';
 import { invalid, type Problem } from '../errors.ts';
 
-/** A value without its faulty members; a faulty item of a list is undefined. */
-export type Sound<T> = T extends readonly (infer Item)[]
-  ? (Sound<Item> | undefined)[]
+/** A value without its invalid members; an invalid item of a list is undefined. */
+export type Valid<T> = T extends readonly (infer Item)[]
+  ? (Valid<Item> | undefined)[]
   : T extends object
-    ? { [K in keyof T]?: Sound<T[K]> }
+    ? { [K in keyof T]?: Valid<T[K]> }
     : T;
 
-/** The value, typed by its schema. 400 with every fault: the schema's, then those that `further` finds in what is sound. */
+/** The value, typed by its schema. 400 with every problem: the schema's, then those `further` finds in the valid part. */
 export function check<T extends TSchema>(
   schema: T,
   value: unknown,
-  further?: (sound: Sound<Static<T>>) => readonly Problem[],
+  further?: (valid: Valid<Static<T>>) => readonly Problem[],
 ): Static<T> {
-  const faults = isValid(schema, value) ? [] : faultsIn(schema as Schema, value, []);
-  const problems = faults.map(toProblem);
+  const violations = isValid(schema, value) ? [] : violationsIn(schema as Schema, value, []);
+  const problems = violations.map(toProblem);
   if (further !== undefined) {
     const known = new Set(problems.map(({ path }) => path));
-    const others = further(withoutFaults(value, faults) as Sound<Static<T>>);
+    const others = further(validPart(value, violations) as Valid<Static<T>>);
     problems.push(...others.filter(({ path }) => !known.has(path)));
   }
   if (problems.length > 0) throw invalid(problems);
   return value as Static<T>;
 }
 
-/** The faults of a value, as the answer shows them. */
+/** The problems of a value, as the response shows them. */
 export function problemsOf(schema: TSchema, value: unknown): Problem[] {
-  return isValid(schema, value) ? [] : faultsIn(schema as Schema, value, []).map(toProblem);
+  return isValid(schema, value) ? [] : violationsIn(schema as Schema, value, []).map(toProblem);
 }
 
 const compiled = new WeakMap<TSchema, TypeCheck<TSchema>>();
@@ -47,7 +47,7 @@ function isValid(schema: TSchema, value: unknown): boolean {
   return known.Check(value);
 }
 
-interface Fault {
+interface Violation {
   keys: readonly string[];
   message: string;
 }
@@ -55,15 +55,15 @@ interface Fault {
 const PATH_MAX = 200;
 const UNKNOWN = 'is not accepted here';
 
-function toProblem({ keys, message }: Fault): Problem {
+function toProblem({ keys, message }: Violation): Problem {
   return { path: keys.map((key) => key.slice(0, PATH_MAX)).join('.'), message };
 }
 
-/** The keywords that are read here. */
+/** The keywords that this file reads. */
 interface Schema extends TSchema {
   type?: string;
   error?: string;
-  /** The fault of a key that does not match the pattern of a record. */
+  /** The message for a key that does not match the pattern of a record. */
   keyError?: string;
   const?: unknown;
   pattern?: string;
@@ -75,25 +75,25 @@ interface Schema extends TSchema {
   items?: Schema;
 }
 
-function faultsIn(schema: Schema, value: unknown, keys: readonly string[]): Fault[] {
+function violationsIn(schema: Schema, value: unknown, keys: readonly string[]): Violation[] {
   if (Value.Check(schema, value)) return [];
   if (schema.error === undefined) {
     const inner =
-      schema.anyOf === undefined ? innerFaults(schema, value, keys) : branchFaults(schema.anyOf, value, keys);
+      schema.anyOf === undefined ? innerViolations(schema, value, keys) : branchViolations(schema.anyOf, value, keys);
     if (inner.length > 0) return inner;
   }
   return [{ keys, message: expected(schema) }];
 }
 
-/** The faults of the branch that is meant: the only one besides null, or the one whose literal members match. */
-function branchFaults(branches: readonly Schema[], value: unknown, keys: readonly string[]): Fault[] {
+/** The violations of the intended branch: the only one besides null, or the one whose literal member matches. */
+function branchViolations(branches: readonly Schema[], value: unknown, keys: readonly string[]): Violation[] {
   const [first, ...others] = branches.filter(({ type }) => type !== 'null');
-  if (first === undefined || others.length === 0) return first === undefined ? [] : faultsIn(first, value, keys);
+  if (first === undefined || others.length === 0) return first === undefined ? [] : violationsIn(first, value, keys);
   const tag = Object.entries(first.properties ?? {}).find(([, member]) => member.const !== undefined)?.[0];
   if (tag === undefined || value === null || typeof value !== 'object' || Array.isArray(value)) return [];
   const tags = [first, ...others].map((branch) => branch.properties?.[tag] as Schema);
-  const meant = tags.findIndex((member) => member.const === (value as Record<string, unknown>)[tag]);
-  if (meant < 0) {
+  const index = tags.findIndex((member) => member.const === (value as Record<string, unknown>)[tag]);
+  if (index < 0) {
     const known = new Set([first, ...others].flatMap(({ properties = {} }) => Object.keys(properties)));
     const unknown = Object.keys(value).filter((name) => !known.has(name));
     return [
@@ -101,16 +101,16 @@ function branchFaults(branches: readonly Schema[], value: unknown, keys: readonl
       ...unknown.map((name) => ({ keys: [...keys, name], message: UNKNOWN })),
     ];
   }
-  return faultsIn([first, ...others][meant] as Schema, value, keys);
+  return violationsIn([first, ...others][index] as Schema, value, keys);
 }
 
-function innerFaults(schema: Schema, value: unknown, keys: readonly string[]): Fault[] {
+function innerViolations(schema: Schema, value: unknown, keys: readonly string[]): Violation[] {
   const { items, properties, patternProperties } = schema;
   if (Array.isArray(value)) {
     const isTooLong = value.length > (schema.maxItems ?? value.length);
     return items === undefined || isTooLong
       ? []
-      : value.flatMap((item, i) => faultsIn(items, item, [...keys, String(i)]));
+      : value.flatMap((item, i) => violationsIn(items, item, [...keys, String(i)]));
   }
   if (value === null || typeof value !== 'object') return [];
   const [[pattern, any] = []] = Object.entries(patternProperties ?? {});
@@ -118,18 +118,18 @@ function innerFaults(schema: Schema, value: unknown, keys: readonly string[]): F
     const isKey = new RegExp(pattern);
     return Object.entries(value).flatMap(([name, item]) =>
       isKey.test(name)
-        ? faultsIn(any, item, [...keys, name])
+        ? violationsIn(any, item, [...keys, name])
         : [{ keys: [...keys, name], message: schema.keyError ?? UNKNOWN }],
     );
   }
-  return properties === undefined ? [] : memberFaults(schema, value, keys);
+  return properties === undefined ? [] : memberViolations(schema, value, keys);
 }
 
-function memberFaults(schema: Schema, value: object, keys: readonly string[]): Fault[] {
+function memberViolations(schema: Schema, value: object, keys: readonly string[]): Violation[] {
   const { properties = {}, required = [], additionalProperties } = schema;
   const known = Object.entries(properties).flatMap(([name, member]) => {
     const at = [...keys, name];
-    if (Object.hasOwn(value, name)) return faultsIn(member, (value as Record<string, unknown>)[name], at);
+    if (Object.hasOwn(value, name)) return violationsIn(member, (value as Record<string, unknown>)[name], at);
     return required.includes(name) ? [{ keys: at, message: member.error ?? `is required: ${expected(member)}` }] : [];
   });
   const others =
@@ -137,7 +137,7 @@ function memberFaults(schema: Schema, value: object, keys: readonly string[]): F
   return [...known, ...others.map((name) => ({ keys: [...keys, name], message: UNKNOWN }))];
 }
 
-/** What a schema accepts, to complete "<path> ...". */
+/** What a schema accepts: the message after the path. */
 function expected(schema: Schema): string {
   const { error, anyOf = [], type, pattern } = schema;
   if (error !== undefined) return error;
@@ -169,10 +169,10 @@ function range({ minimum, maximum }: TSchema): string {
   return maximum === undefined ? ` of at least ${minimum}` : ` from ${minimum} to ${maximum}`;
 }
 
-function withoutFaults(value: unknown, faults: readonly Fault[]): unknown {
-  if (faults.length === 0) return value;
+function validPart(value: unknown, violations: readonly Violation[]): unknown {
+  if (violations.length === 0) return value;
   const copy = structuredClone(value);
-  for (const { keys } of faults) {
+  for (const { keys } of violations) {
     const last = keys.at(-1);
     const parent = keys
       .slice(0, -1)
@@ -184,7 +184,7 @@ function withoutFaults(value: unknown, faults: readonly Fault[]): unknown {
   return copy;
 }
 
-/** The members of a change that are given: those left out or null stay as they are. */
+/** The members of a change that are neither undefined nor null; the others stay unchanged. */
 export function given<T extends object>(change: T): { [K in keyof T]?: NonNullable<T[K]> } {
   const members = Object.entries(change).filter(([, value]) => value !== undefined && value !== null);
   return Object.fromEntries(members) as { [K in keyof T]?: NonNullable<T[K]> };

@@ -1,6 +1,6 @@
-// Translates every thrown error into an answer: the service's own by their code, validation errors with every
-// problem, Postgres's data errors as 400; any other error is logged with its cause and answered with a
-// fixed message. No answer reveals SQL, a stack or a table's name.
+// Translates every thrown error into a response: the service's own by their code, validation errors with every
+// problem, Postgres's data errors as 400; any other error is logged with its cause and becomes a 500 with a
+// fixed message. No response reveals SQL, a stack or a table's name.
 import type { TSchema } from '@sinclair/typebox';
 import { Elysia, type ValidationError } from 'elysia';
 import { requestIdOf } from '../access/request-context.ts';
@@ -12,7 +12,7 @@ import { failure } from './reply.ts';
 
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
-/** The root plugin that turns thrown errors into answers; must precede every route. */
+/** The root plugin that turns thrown errors into responses; must precede every route. */
 export function failures(app: App) {
   return new Elysia({ name: 'failures' }).onError({ as: 'global' }, async ({ code, error, request }) => {
     const requestId = requestIdOf(request);
@@ -23,7 +23,7 @@ export function failures(app: App) {
   });
 }
 
-/** The error to answer with; undefined for an unexpected one. */
+/** The error to report; undefined for an unexpected one. */
 export function translate(code: unknown, error: unknown): ServiceError | undefined {
   if (error instanceof ServiceError) return error;
   const sqlState = (error as { code?: unknown } | null)?.code;

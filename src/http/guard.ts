@@ -1,6 +1,6 @@
-// Admits callers to routes: authentication, then the route's access, then the JSON body, so that 401
-// comes before 403 and both before any fault of the body. A path parameter that Postgres cannot store
-// is a 404. Hooks are literal `async` functions: the framework reads their source to know what to await.
+// Admits callers to routes: authentication, then the route's access level, then the JSON body, so that 401
+// precedes 403 and both precede problems of the body. A path parameter that Postgres cannot store is a 404.
+// Hooks are literal `async` functions: the framework reads their source to know what to await.
 // Contract: decisions#responses.
 import { Elysia } from 'elysia';
 import { authenticate } from '../access/authenticate.ts';
@@ -17,7 +17,7 @@ import { notFound, unauthorized } from '../errors.ts';
 import { textProblem } from '../runtime/text.ts';
 import { readJson } from './body.ts';
 
-/** The macros by which a route admits its callers, `tenant` and `platform`, and `json`, which reads its body. */
+/** The macros of a route: `tenant` or `platform` admits its callers, `json` reads its body. */
 export function guard(app: App) {
   return new Elysia({ name: 'guard' })
     .decorate('currentApp', () => app)
@@ -32,7 +32,7 @@ export function guard(app: App) {
     }));
 }
 
-/** What a hook sees of the request; the framework does not know the members that hooks add. */
+/** The framework's context of a hook, with the members that hooks add. */
 interface Context {
   currentApp: () => App;
   request: Request;
@@ -41,13 +41,13 @@ interface Context {
   caller?: unknown;
 }
 
-/** The hooks of a route: admission before the body is read, the caller typed by what it was admitted as. */
+/** The hooks of a route: they admit the caller before the body is read, and type it by the access level. */
 function admission<A extends Exclude<Access, 'open'>, C extends Caller>(
   access: A,
   admit: (app: App, caller: Caller, access: A) => Promise<C>,
 ) {
   return {
-    // A route's options, with these hooks, are shared by every App of the process.
+    // Every App of the process shares these hooks, so the App comes from the context.
     transform: async (context: Context) => {
       const app = context.currentApp();
       const caller = await authenticate(app, context.request);
@@ -57,12 +57,12 @@ function admission<A extends Exclude<Access, 'open'>, C extends Caller>(
     },
     // Runs after the input is checked; `transform` cannot type what it adds.
     resolve: ({ caller }: Context) => ({ caller: caller as C }),
-    // biome-ignore lint/suspicious/noExplicitAny: the framework's type for `detail` has no room for extensions
+    // biome-ignore lint/suspicious/noExplicitAny: the framework's type for `detail` does not allow extensions
     detail: { 'x-access': access, security: securityOf(access) } as any,
   };
 }
 
-/** Path parameters; null for one whose bytes are no text. */
+/** Path parameters; null for one that is not valid UTF-8. */
 type Params = Readonly<Record<string, string | null>>;
 
 function requireStorable(parameter: string | null): void {

@@ -1,6 +1,6 @@
 // Query parameters that are not text. The framework's own coercing types report one problem at a time and lose its
-// name, and its transforms cost 15 µs a request; here a hook converts well-formed texts before the check, which
-// then names every other one. The API document shows plain integers and booleans.
+// name, and its transforms cost 15 µs a request; here a hook converts well-formed strings before validation, which
+// then reports all others. The API document shows plain integers and booleans.
 // Contract: interface#list.
 import { Kind, type Static, type TObject, type TSchema, type TUnsafe, Type, TypeRegistry } from '@sinclair/typebox';
 import { LIMITS } from '../limits.ts';
@@ -21,14 +21,14 @@ interface Options {
 }
 
 /** A whole number in a query. */
-export function integerParameter(minimum: number, maximum: number, words: Options = {}): TUnsafe<number> {
+export function integerParameter(minimum: number, maximum: number, options: Options = {}): TUnsafe<number> {
   const error = `must be a whole number from ${minimum} to ${maximum}`;
-  return Type.Unsafe<number>({ ...words, type: 'integer', minimum, maximum, error, [Kind]: 'QueryInteger' });
+  return Type.Unsafe<number>({ ...options, type: 'integer', minimum, maximum, error, [Kind]: 'QueryInteger' });
 }
 
 /** `true` or `false` in a query. */
-export function flagParameter(words: Options = {}): TUnsafe<boolean> {
-  return Type.Unsafe<boolean>({ ...words, type: 'boolean', error: 'must be true or false', [Kind]: 'QueryFlag' });
+export function flagParameter(options: Options = {}): TUnsafe<boolean> {
+  return Type.Unsafe<boolean>({ ...options, type: 'boolean', error: 'must be true or false', [Kind]: 'QueryFlag' });
 }
 
 /** The hook that converts the numbers and flags of a query; undefined when it has none. */
@@ -45,7 +45,7 @@ export function queryConversion({ properties }: TObject) {
 
 const { pageMax, limitMax, limitDefault } = LIMITS.list;
 
-/** The parameters of every list that has pages. */
+/** The parameters of every paginated list. */
 export function pageParameters(defaultLimit: number = limitDefault) {
   return {
     page: Type.Optional(integerParameter(1, pageMax, { default: 1, description: '1-indexed page' })),

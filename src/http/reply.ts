@@ -1,11 +1,11 @@
-// The form of answers: the envelope, one JSON content type on every runtime, and the headers of all JSON
-// answers. Errors bring their own status and headers.
+// Builds responses: the envelope, one JSON content type on every runtime, and the headers of all JSON responses.
+// An error has its own status and headers.
 // Contract: decisions#responses.
 import type { ErrorCode, Problem, ServiceError } from '../errors.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
-/** An answer from JSON text; null for a status without a body. */
+/** A response with this JSON text; null for a status without a body. */
 export function jsonText(text: string | null, status = 200, headers: Record<string, string> = {}): Response {
   return new Response(text, {
     status,
@@ -18,7 +18,7 @@ export function jsonText(text: string | null, status = 200, headers: Record<stri
   });
 }
 
-/** The body of a successful answer. */
+/** The body of a successful response. */
 export interface Envelope<T> {
   success: true;
   data: T;
@@ -38,21 +38,21 @@ function enveloped<T>(data: T, status: number, headers?: Record<string, string>)
   return typed(jsonText(`{"success":true,"data":${JSON.stringify(data ?? null)}}`, status, headers));
 }
 
-/** A `Response`, typed by what it carries, so that a handler is checked against the answer that its route states. */
+/** A `Response`, typed as its body, so that the compiler checks a handler against its route's declaration. */
 export function typed<T>(response: Response): Envelope<T> {
   return response as unknown as Envelope<T>;
 }
 
-/** The `Response` that a typed answer is. */
-export function responseOf(answer: Envelope<unknown>): Response {
-  return answer as unknown as Response;
+/** The `Response` behind an envelope type. */
+export function responseOf(envelope: Envelope<unknown>): Response {
+  return envelope as unknown as Response;
 }
 
 /** 304: the caller already has the version that the ETag names. */
 export function notModified(etag: string): Envelope<never> {
-  const answer = jsonText(null, 304, { etag });
-  answer.headers.delete('content-type');
-  return typed(answer);
+  const response = jsonText(null, 304, { etag });
+  response.headers.delete('content-type');
+  return typed(response);
 }
 
 /** `{ success: false, error: { code, message, requestId, details? } }` with the error's status and headers. */
@@ -64,7 +64,7 @@ export function failure(error: ServiceError, requestId: string): Response {
   );
 }
 
-/** The body of an error answer. */
+/** The body of an error response. */
 export interface Failure {
   success: false;
   error: ErrorBody & { requestId: string };
@@ -77,7 +77,7 @@ interface ErrorBody {
   details?: Problem[];
 }
 
-/** The `error` member; the results of a bulk request have it too. */
+/** The `error` member of an error response or of a result of a bulk request. */
 export function errorBody(error: ServiceError, requestId?: string): ErrorBody {
   return {
     code: error.ecode,

@@ -1,6 +1,6 @@
-// What a route states, once: who may use it, its query and body, its answer, its place in the API
-// document. `route` turns that into the framework's options; handlers and typed clients take their types
-// from it. The body's schema is checked by the operation (`check`), after its own 403 and 404.
+// Declares a route once: who may use it, its query, body and response, its entry in the API document. `route`
+// turns the declaration into the framework's options; handlers and typed clients take their types from it. The
+// operation validates the body (`check`), after its own 403 and 404.
 // Contract: decisions#responses.
 import { type Static, type TObject, type TSchema, type TUnsafe, Type } from '@sinclair/typebox';
 import type { Access, PlatformAccess, TenantAccess } from '../access/route-access.ts';
@@ -8,10 +8,10 @@ import type { ErrorCode, STATUS_BY_CODE } from '../errors.ts';
 import { queryConversion } from './parameters.ts';
 import type { Envelope, Failure } from './reply.ts';
 
-/** Request headers with a meaning of their own; the document describes them. */
+/** Request headers that some operations use; the document describes them. */
 export type RequestHeader = 'If-Match' | 'If-None-Match' | 'Idempotency-Key';
 
-/** An answer's `data`; content types instead of a schema for an answer outside the envelope. */
+/** The schema of a response's `data`, or the content types of a response outside the envelope. */
 export type Data = TSchema | string | readonly string[];
 
 export interface Route<A extends Access = Access, S extends 200 | 201 = 200 | 201, D extends Data = Data> {
@@ -21,19 +21,19 @@ export interface Route<A extends Access = Access, S extends 200 | 201 = 200 | 20
   summary: string;
   description?: string;
   access: A;
-  /** The status and `data` of the good answer. */
+  /** The status and `data` of the successful response. */
   ok: readonly [status: S, data: D];
-  /** Codes besides those that every route of its kind may answer. */
+  /** Error codes besides those of every route of its kind. */
   errors?: readonly ErrorCode[];
-  /** JSON answers in a protocol of their own, by status, besides the envelope's. */
-  foreign?: Readonly<Record<number, TSchema>>;
-  /** Answers without a body, by status, such as 304. */
-  bare?: Readonly<Record<number, string>>;
-  /** Headers of the good answer, with their meaning. */
-  headers?: Readonly<Record<string, string>>;
-  /** Request headers that the operation heeds. */
-  takes?: readonly RequestHeader[];
-  /** Descriptions of path parameters that the document does not know by name; an open route names all of its own. */
+  /** JSON responses outside the envelope, by status, besides those inside it. */
+  rawResponses?: Readonly<Record<number, TSchema>>;
+  /** Descriptions of responses without a body, by status, such as 304. */
+  emptyResponses?: Readonly<Record<number, string>>;
+  /** Headers of the successful response, with their descriptions. */
+  responseHeaders?: Readonly<Record<string, string>>;
+  /** Request headers that the operation uses. */
+  requestHeaders?: readonly RequestHeader[];
+  /** Descriptions of path parameters, besides those that the document knows by name; an open route describes all. */
   params?: Readonly<Record<string, string>>;
   body?: TSchema;
   query?: TObject;
@@ -41,7 +41,7 @@ export interface Route<A extends Access = Access, S extends 200 | 201 = 200 | 20
   rawBody?: TSchema;
   /** Content types of a request body that is not JSON. */
   bodyTypes?: readonly string[];
-  /** For the document: whom the handler of an open route admits by itself. */
+  /** For the document: the callers that the handler of an open route itself admits. */
   admits?: { 'x-access': Access; security: readonly object[] };
 }
 
@@ -52,7 +52,7 @@ interface Inputs<B, Q> {
 
 type ErrorStatus = (typeof STATUS_BY_CODE)[ErrorCode];
 
-/** The framework's options. The `response` is for the types alone: answers leave as a `Response`, which is not checked. */
+/** The framework's options. `response` is for the types only: handlers return a `Response`, which is not validated. */
 type Options<A, S extends number, D, B, Q> = { detail: object } & (A extends TenantAccess
   ? { tenant: A }
   : A extends PlatformAccess
@@ -75,8 +75,8 @@ export function route<
   const D extends Data,
   B extends TSchema | undefined = undefined,
   Q extends TObject | undefined = undefined,
->(stated: Omit<Route<A, S, D>, 'body' | 'query'> & Inputs<B, Q>): Options<A, S, D, B, Q> {
-  const { id, tag, summary, access, body, query, params } = stated;
+>(declaration: Omit<Route<A, S, D>, 'body' | 'query'> & Inputs<B, Q>): Options<A, S, D, B, Q> {
+  const { id, tag, summary, access, body, query, params } = declaration;
   return {
     ...(access === 'open' ? {} : isTenantAccess(access) ? { tenant: access } : { platform: access }),
     ...(body === undefined ? {} : { json: true, body: ANY_BODY }),
@@ -86,8 +86,8 @@ export function route<
       operationId: id,
       tags: [tag],
       summary,
-      'x-svc': stated,
-      ...(access === 'open' ? (stated.admits ?? { 'x-access': access, security: [] }) : {}),
+      'x-svc': declaration,
+      ...(access === 'open' ? (declaration.admits ?? { 'x-access': access, security: [] }) : {}),
     },
   } as unknown as Options<A, S, D, B, Q>;
 }

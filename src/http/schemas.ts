@@ -1,33 +1,33 @@
-// TypeBox schemas that many features share, for what they accept and what they answer. A schema with an
-// `$id` is a named schema of the API document; `examples` are shown there and checked by a test; `error`
-// is the fault's message. Lengths are UTF-16 units.
+// TypeBox schemas that many features share, for requests and responses. A schema with an `$id` is a named schema
+// of the API document; `examples` are shown there and checked by a test; `error` is the message of a problem.
+// Lengths are in UTF-16 units.
 import { Kind, type TProperties, type TSchema, type TUnsafe, Type, TypeRegistry } from '@sinclair/typebox';
 import { OPERATIONS, RESOURCE, RESOURCE_OR_WILDCARD } from '../access/rights.ts';
 
-type Words = Readonly<Record<string, unknown>>;
+type Options = Readonly<Record<string, unknown>>;
 
 /** A request body or query whose unknown members are ignored. */
 export function open<T extends TProperties>(properties: T) {
   return Type.Object(properties, { additionalProperties: true });
 }
 
-/** A request body that takes no other members. */
-export function closed<T extends TProperties>(properties: T, options: Words = {}) {
+/** A request body that accepts no other members. */
+export function closed<T extends TProperties>(properties: T, options: Options = {}) {
   return Type.Object(properties, { additionalProperties: false, ...options });
 }
 
-/** A closed body whose members may all be left out, or null. */
-export function closedChange<T extends TProperties>(properties: T, options: Words = {}) {
+/** A closed body whose members are all optional and nullable. */
+export function closedChange<T extends TProperties>(properties: T, options: Options = {}) {
   type Change = { [K in keyof T]: ReturnType<typeof optional<T[K]>> };
   const members = Object.entries(properties).map(([name, schema]) => [name, optional(schema)]);
   return closed(Object.fromEntries(members) as Change, options);
 }
 
-export function nullable<T extends TSchema>(schema: T, options: Words = {}) {
+export function nullable<T extends TSchema>(schema: T, options: Options = {}) {
   return Type.Union([schema, Type.Null()], options);
 }
 
-/** A member that may be left out or null; both mean the same unless the operation says otherwise. */
+/** An optional, nullable member; null means the same as absent unless the operation says otherwise. */
 export function optional<T extends TSchema>(schema: T) {
   return Type.Optional(nullable(schema, schema.error === undefined ? {} : { error: schema.error }));
 }
@@ -35,22 +35,22 @@ export function optional<T extends TSchema>(schema: T) {
 /** A member of a closed request body that the service sets itself: accepted and ignored. */
 export const Ignored = Type.Optional(Type.Unknown({ readOnly: true, description: 'accepted and ignored' }));
 
-/** One of a closed set of texts. */
-export function oneOf<const T extends string>(values: readonly T[], options: Words = {}): TUnsafe<T> {
+/** One of a set of strings. */
+export function oneOf<const T extends string>(values: readonly T[], options: Options = {}): TUnsafe<T> {
   return Type.Union(
     values.map((value) => Type.Literal(value)),
     options,
   ) as unknown as TUnsafe<T>;
 }
 
-/** A list of one or more different values of a closed set. */
-export function someOf<const T extends string>(values: readonly T[], options: Words = {}) {
+/** A list of one or more distinct values of a set. */
+export function someOf<const T extends string>(values: readonly T[], options: Options = {}) {
   const error = `must be a list of one or more of ${values.join(', ')}`;
   return Type.Array(oneOf(values), { minItems: 1, uniqueItems: true, error, ...options });
 }
 
-/** A text of 1 to `max` characters that is not blank. */
-export function text(max: number, options: Words = {}) {
+/** A string of 1 to `max` characters that is not blank. */
+export function text(max: number, options: Options = {}) {
   return Type.String({ minLength: 1, maxLength: max, pattern: '\\S', ...options });
 }
 
@@ -93,19 +93,19 @@ const AnyId = Type.String({ examples: Uuid.examples as string[] });
 export const Deleted = Type.Object({ id: AnyId, deleted: Type.Literal(true) });
 export const Revoked = Type.Object({ id: AnyId, revoked: Type.Literal(true) });
 
-/** Different operations. */
+/** Distinct operations. */
 export const Operations = Type.Array(oneOf(OPERATIONS), {
   uniqueItems: true,
   error: `must be a list of different operations out of ${OPERATIONS.join(', ')}`,
 });
 
-/** Values by resource, `*` and `view:*` among them. */
-export function byResource<T extends TSchema>(value: T, options: Words = {}) {
+/** Values by resource, including `*` and `view:*`. */
+export function byResource<T extends TSchema>(value: T, options: Options = {}) {
   return keyed(RESOURCE_OR_WILDCARD, value, 'is not an entity, view:<slug>, agent:<name>, * or view:*', options);
 }
 
-/** Values by resource, each named outright. */
-export function byNamedResource<T extends TSchema>(value: T, options: Words = {}) {
+/** Values by resource, without wildcards. */
+export function byNamedResource<T extends TSchema>(value: T, options: Options = {}) {
   return keyed(RESOURCE, value, 'is not an entity, view:<slug> or agent:<name>; wildcards are not accepted', options);
 }
 

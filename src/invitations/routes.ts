@@ -72,7 +72,7 @@ const CHECK = route({
   access: 'open',
   params: { token: 'the token' },
   ok: [200, TokenCheck],
-  headers: SECRET,
+  responseHeaders: SECRET,
   errors: ['SERVICE_UNAVAILABLE'],
 });
 const ACCEPT = route({
@@ -83,7 +83,7 @@ const ACCEPT = route({
   access: 'open',
   body: Acceptance,
   ok: [201, PersonSchema],
-  headers: SECRET,
+  responseHeaders: SECRET,
   errors: ['FORBIDDEN', 'NOT_FOUND', 'CONFLICT', 'GONE'],
 });
 

@@ -6,7 +6,7 @@ import type { TenantCaller } from '../access/caller.ts';
 import { lockRoles } from '../access/grants.ts';
 import type { App } from '../app.ts';
 import { conflict, notFound, type Problem } from '../errors.ts';
-import { check, given, type Sound } from '../http/check.ts';
+import { check, given, type Valid } from '../http/check.ts';
 import { byResource, closed, closedChange, type Deleted, Operations, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
@@ -126,8 +126,8 @@ async function roleProblems(tx: Tx, { tenant }: TenantCaller, body: PlatformApiC
   );
   const known = new Set([...locked, ...(current?.roles ?? []), ...keys]);
   const givesPermissions = current === undefined || (body.permissions ?? null) !== null;
-  return ({ roles, permissions }: Sound<PlatformApiChange>): Problem[] => {
-    // Faulty permissions may have been meant to name the roles.
+  return ({ roles, permissions }: Valid<PlatformApiChange>): Problem[] => {
+    // Invalid permissions may be the ones that name the roles.
     if (givesPermissions && permissions === undefined) return [];
     const unknown = (roles ?? []).filter((role) => role !== undefined && !known.has(role));
     return unknown.map((role) => ({ path: 'roles', message: `"${role}" is neither a role nor a key of permissions` }));

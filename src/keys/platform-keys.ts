@@ -45,8 +45,8 @@ export async function issuePlatformKey(
     role,
     label = null,
     ttlDays = null,
-  } = check(NewPlatformKey, body, (sound) =>
-    sound.role === undefined || api.roles.includes(sound.role)
+  } = check(NewPlatformKey, body, (valid) =>
+    valid.role === undefined || api.roles.includes(valid.role)
       ? []
       : [{ path: 'role', message: `must be one of the API's roles: ${api.roles.join(', ')}` }],
   );

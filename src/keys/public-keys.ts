@@ -8,7 +8,7 @@ import { isOrigin } from '../access/origins.ts';
 import { rolesOf } from '../access/role-store.ts';
 import type { App } from '../app.ts';
 import type { Problem } from '../errors.ts';
-import { check, given, type Sound } from '../http/check.ts';
+import { check, given, type Valid } from '../http/check.ts';
 import { closed, closedChange, optional, someOf, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { jsonb, type Sql, sql, type Tx } from '../runtime/sql.ts';
@@ -127,7 +127,7 @@ export function revokePublicKey(app: App, caller: TenantCaller, id: string) {
 /** Finds the problems that a schema cannot: an unknown role, and text that is not an origin. */
 async function settingProblems(app: App, { tenant }: TenantCaller) {
   const { byId } = await rolesOf(app, tenant);
-  return ({ roleId, allowedOrigins }: Sound<PublicKeyChange>): Problem[] => [
+  return ({ roleId, allowedOrigins }: Valid<PublicKeyChange>): Problem[] => [
     ...(typeof roleId !== 'string' || byId.has(roleId.toLowerCase())
       ? []
       : [{ path: 'roleId', message: 'is not the id of a role' }]),

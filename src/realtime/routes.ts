@@ -28,7 +28,7 @@ A client that does not read gets an \`error\` event (\`BACKPRESSURE\` or \`IDLE_
   access: 'any',
   query: StreamQuery,
   ok: [200, ['text/event-stream']],
-  headers: { 'X-Accel-Buffering': '`no`: proxies must not buffer the stream' },
+  responseHeaders: { 'X-Accel-Buffering': '`no`: proxies must not buffer the stream' },
 });
 
 export function realtimeRoutes(app: App) {

@@ -38,9 +38,9 @@ const READ = route({
   access: 'tenant',
   query: ReadQuery,
   ok: [200, RecordSchema],
-  bare: { 304: 'The record still has the version that If-None-Match names.' },
-  headers: ETAG,
-  takes: ['If-None-Match'],
+  emptyResponses: { 304: 'The record still has the version that If-None-Match names.' },
+  responseHeaders: ETAG,
+  requestHeaders: ['If-None-Match'],
 });
 
 const CREATE = route({
@@ -52,9 +52,9 @@ the same \`Idempotency-Key\` gets the first answer.`,
   access: 'tenant',
   body: ValuesSchema,
   ok: [201, RecordSchema],
-  headers: { ...ETAG, 'Idempotent-Replayed': '`true` on a replayed answer' },
+  responseHeaders: { ...ETAG, 'Idempotent-Replayed': '`true` on a replayed answer' },
   errors: ['CONFLICT', 'BUSINESS_RULE_ERROR', 'IDEMPOTENCY_MISMATCH'],
-  takes: ['Idempotency-Key'],
+  requestHeaders: ['Idempotency-Key'],
 });
 
 /** PUT and PATCH do the same. */
@@ -67,9 +67,9 @@ function updateRoute(id: string, description: string) {
     access: 'tenant',
     body: ValuesSchema,
     ok: [200, RecordSchema],
-    headers: ETAG,
+    responseHeaders: ETAG,
     errors: ['CONFLICT', 'PRECONDITION_FAILED', 'BUSINESS_RULE_ERROR'],
-    takes: ['If-Match'],
+    requestHeaders: ['If-Match'],
   });
 }
 
@@ -80,7 +80,7 @@ const DELETE = route({
   access: 'tenant',
   ok: [200, Deleted],
   errors: ['CONFLICT', 'PRECONDITION_FAILED', 'BUSINESS_RULE_ERROR'],
-  takes: ['If-Match'],
+  requestHeaders: ['If-Match'],
 });
 
 const RECORDS = '/api/entities/:entityName/records';

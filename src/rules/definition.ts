@@ -10,7 +10,7 @@ import { readNew, readPatch } from '../entities/values.ts';
 import type { Problem } from '../errors.ts';
 import { SYSTEM_FIELDS } from '../expression/ast.ts';
 import { expressionProblems } from '../expression/parse.ts';
-import { check, type Sound } from '../http/check.ts';
+import { check, type Valid } from '../http/check.ts';
 import { closed, nullable, oneOf, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { placeholdersIn } from '../records/write/template.ts';
@@ -108,7 +108,7 @@ export type DryRun = Static<typeof DryRunSchema>;
 
 /** The rule with its defaults. 400 with every problem. */
 export function readRule(catalog: Catalog, caller: TenantCaller, body: NewRule) {
-  const rule = check(NewRule, body, (sound) => ruleProblems(catalog, caller, sound));
+  const rule = check(NewRule, body, (valid) => ruleProblems(catalog, caller, valid));
   const { name, trigger, condition = null, action, priority, isActive } = rule;
   return {
     name,
@@ -124,7 +124,7 @@ export function readRule(catalog: Catalog, caller: TenantCaller, body: NewRule) 
 function ruleProblems(
   catalog: Catalog,
   caller: TenantCaller,
-  { entity: name, trigger, condition, action }: Sound<NewRule>,
+  { entity: name, trigger, condition, action }: Valid<NewRule>,
 ): Problem[] {
   const entity = name === undefined ? undefined : catalog.byName.get(name);
   if (entity === undefined) return name === undefined ? [] : [{ path: 'entity', message: 'is not an entity' }];
@@ -145,7 +145,7 @@ function actionProblems(
   catalog: Catalog,
   entity: Entity,
   trigger: Trigger,
-  action: Sound<NewRule['action']>,
+  action: Valid<NewRule['action']>,
 ): Problem[] {
   const { type } = action;
   if (type === undefined) return [];
@@ -162,7 +162,7 @@ function actionProblems(
   ];
 }
 
-function valuesProblems(catalog: Catalog, entity: Entity, action: Sound<NewRule['action']>): Problem[] {
+function valuesProblems(catalog: Catalog, entity: Entity, action: Valid<NewRule['action']>): Problem[] {
   if (!('values' in action) || action.values === undefined) return [];
   if (action.type !== 'create_record') return constantProblems(entity, action.values, false);
   if (action.entity === undefined) return [];

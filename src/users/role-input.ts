@@ -10,7 +10,7 @@ import type { Entity } from '../entities/field.ts';
 import type { Problem } from '../errors.ts';
 import { SYSTEM_FIELDS } from '../expression/ast.ts';
 import { expressionProblems } from '../expression/parse.ts';
-import type { Sound } from '../http/check.ts';
+import type { Valid } from '../http/check.ts';
 import { byResource, closed, nullable, Operations, Timestamp, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 
@@ -52,7 +52,7 @@ export type RoleChange = Static<typeof RoleChange>;
 
 /** The problems that the schema cannot find: unknown entities and fields, invalid conditions. */
 export function roleProblems(
-  { permissions = {}, entities = {} }: Sound<RoleChange>,
+  { permissions = {}, entities = {} }: Valid<RoleChange>,
   catalog: Catalog,
   caller: TenantCaller,
 ): Problem[] {
@@ -69,7 +69,7 @@ export function roleProblems(
 }
 
 function restrictionProblems(
-  { fields, excludeFields, rowFilter }: Sound<EntityRestriction>,
+  { fields, excludeFields, rowFilter }: Valid<EntityRestriction>,
   path: string,
   entity: Entity,
   catalog: Catalog,

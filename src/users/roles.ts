@@ -31,8 +31,8 @@ export async function getRole(app: App, { tenant }: TenantCaller, name: string):
 export async function addRole(app: App, caller: TenantCaller, body: NewRole): Promise<Role> {
   const { tenant } = caller;
   const catalog = await catalogOf(app, tenant);
-  const { name, description, permissions, entities } = check(NewRole, body, (sound) =>
-    roleProblems(sound, catalog, caller),
+  const { name, description, permissions, entities } = check(NewRole, body, (valid) =>
+    roleProblems(valid, catalog, caller),
   );
   const row = await app.db.begin(async (tx) => {
     await lockEntities(tx, tenant, permissions, 'permissions');
@@ -53,9 +53,9 @@ export async function changeRole(app: App, caller: TenantCaller, name: string, b
   await getRole(app, caller, name);
   if (isAdminRole(name)) throw conflict(`the role ${name} cannot be changed`);
   const catalog = await catalogOf(app, tenant);
-  const { description, permissions, entities } = check(RoleChange, body, (sound) => [
-    ...((sound.name ?? name) === name ? [] : [{ path: 'name', message: 'cannot be changed' }]),
-    ...roleProblems(sound, catalog, caller),
+  const { description, permissions, entities } = check(RoleChange, body, (valid) => [
+    ...((valid.name ?? name) === name ? [] : [{ path: 'name', message: 'cannot be changed' }]),
+    ...roleProblems(valid, catalog, caller),
   ]);
   const row = await app.db.begin(async (tx) => {
     await lockEntities(tx, tenant, permissions ?? {}, 'permissions');

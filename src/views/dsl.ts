@@ -9,14 +9,14 @@ import type { Entity } from '../entities/field.ts';
 import { conflict, type Problem } from '../errors.ts';
 import { and, type Expression } from '../expression/ast.ts';
 import { expressionProblems, parseExpression } from '../expression/parse.ts';
-import type { Sound } from '../http/check.ts';
+import type { Valid } from '../http/check.ts';
 import type { FilterDsl } from './view.ts';
 
 const PATH = 'filterDsl';
 
 /** The problems of each condition of a request, with its path. */
 export function dslProblems(
-  dsl: Sound<FilterDsl> | null | undefined,
+  dsl: Valid<FilterDsl> | null | undefined,
   catalog: Catalog,
   caller: TenantCaller,
   entity: Entity,

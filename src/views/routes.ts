@@ -72,9 +72,9 @@ const READ_RECORD = route({
   query: ReadQuery,
   ok: [200, RecordSchema],
   errors: ['CONFLICT'],
-  headers: { ETag: 'the version of the record; not sent with expanded relations' },
-  bare: { 304: 'The record still has the version that If-None-Match names.' },
-  takes: ['If-None-Match'],
+  responseHeaders: { ETag: 'the version of the record; not sent with expanded relations' },
+  emptyResponses: { 304: 'The record still has the version that If-None-Match names.' },
+  requestHeaders: ['If-None-Match'],
 });
 
 export function viewRoutes(app: App) {

@@ -78,10 +78,10 @@ export async function createView(app: App, caller: TenantCaller, body: NewView):
 /** Changes name, description and conditions; the slug is fixed, because permissions name it. 400, 404. */
 export async function updateView(app: App, caller: TenantCaller, slug: string, body: ViewChange): Promise<View> {
   const { view, entity, catalog } = await viewFor(app, caller, slug);
-  const { name, description, filterDsl } = check(ViewChange, body, (sound) => {
+  const { name, description, filterDsl } = check(ViewChange, body, (valid) => {
     const fixed = { slug: view.slug, entitySlug: entity.name };
-    const changed = (['slug', 'entitySlug'] as const).filter((path) => (sound[path] ?? fixed[path]) !== fixed[path]);
-    const problems = dslProblems(sound.filterDsl, catalog, caller, entity);
+    const changed = (['slug', 'entitySlug'] as const).filter((path) => (valid[path] ?? fixed[path]) !== fixed[path]);
+    const problems = dslProblems(valid.filterDsl, catalog, caller, entity);
     return [...changed.map((path) => ({ path, message: 'cannot be changed' })), ...problems];
   });
   const dsl = filterDsl === undefined ? null : JSON.stringify(storedDsl(filterDsl));

@@ -1,5 +1,5 @@
 // The body of a bulk request, `{ operations: [{ op, id?, data? }], atomic? }`, and its answer. The path of a problem is
-// `operations.<i>.<member>`; with `atomic: false` a faulty operation has its own result instead. The values in `data`
+// `operations.<i>.<member>`; with `atomic: false` an invalid operation has its own result instead. The values in `data`
 // are checked later, against the entity. Contract: decisions#bulk.
 import { type Static, type TSchema, Type } from '@sinclair/typebox';
 import { invalid, type Problem, type ServiceError } from '../../errors.ts';
@@ -17,15 +17,15 @@ const Atomic = Type.Optional(
 const { operationsMax: maxItems } = LIMITS.bulk;
 const listOf = <T extends TSchema>(operation: T) => Type.Array(operation, { minItems: 1, maxItems });
 
-/** A request, in which operations may be faulty: with `atomic: false` each then has its own result. */
+/** A request, in which operations may be invalid: with `atomic: false` each then has its own result. */
 export const BulkRequest = closed({
   atomic: Atomic,
   operations: listOf(Type.Object({ op: Kind, id: Type.Optional(Id), data: Type.Optional(ValuesSchema) })),
 });
 export type BulkRequest = Static<typeof BulkRequest>;
 
-/** A request without a faulty operation. */
-const Sound = closed({
+/** A request without an invalid operation. */
+const Strict = closed({
   atomic: Atomic,
   operations: listOf(
     Type.Union([
@@ -36,7 +36,7 @@ const Sound = closed({
   ),
 });
 
-const Fault = Type.Object({
+const OperationError = Type.Object({
   code: Type.String(),
   message: Type.String(),
   details: Type.Optional(Type.Array(Type.Object({ path: Type.String(), message: Type.String() }))),
@@ -47,7 +47,7 @@ const BulkResultSchema = Type.Object({
   id: nullable(Type.String()),
   success: Type.Boolean(),
   data: Type.Optional(RecordSchema),
-  error: Type.Optional(Fault),
+  error: Type.Optional(OperationError),
 });
 export type BulkResult = Static<typeof BulkResultSchema>;
 export const BulkSchema = Type.Object({
@@ -68,7 +68,7 @@ export interface Operation extends BatchItem {
 export function readBulk(body: BulkRequest): { operations: Operation[]; isAtomic: boolean } {
   const isAtomic = body.atomic !== false;
   const faults = new Map<number, Problem[]>();
-  const problems = problemsOf(Sound, body).filter(({ path, message }) => {
+  const problems = problemsOf(Strict, body).filter(({ path, message }) => {
     const [, index, member = ''] = /^operations\.(\d+)(?:\.(.*))?$/s.exec(path) ?? [];
     // A result repeats the `op`, so an operation with an unknown one cannot have a result.
     if (isAtomic || index === undefined || !isKind(body.operations[Number(index)]?.op)) return true;

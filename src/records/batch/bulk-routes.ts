@@ -21,9 +21,9 @@ has its own result. The problems of a failed request name each operation at faul
   access: 'tenant',
   body: BulkRequest,
   ok: [200, BulkSchema],
-  headers: { 'Idempotent-Replayed': '`true` on a replayed answer' },
+  responseHeaders: { 'Idempotent-Replayed': '`true` on a replayed answer' },
   errors: ['CONFLICT', 'BUSINESS_RULE_ERROR', 'IDEMPOTENCY_MISMATCH'],
-  takes: ['Idempotency-Key'],
+  requestHeaders: ['Idempotency-Key'],
 });
 
 export function bulkRoutes(app: App) {

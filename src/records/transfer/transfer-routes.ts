@@ -34,7 +34,7 @@ aborted connection means that the file is incomplete.`,
   access: 'tenant',
   query: ExportQuery,
   ok: [200, ['text/csv', 'application/x-ndjson']],
-  headers: { 'Content-Disposition': 'a file name with the name of the entity' },
+  responseHeaders: { 'Content-Disposition': 'a file name with the name of the entity' },
 });
 
 const IMPORT = {
