@@ -4,7 +4,7 @@
 // only the protocol; the log goes to standard error. Exits when the input has ended and every request is answered.
 // Exit codes: 0, or 1 when it cannot start. Contract: decisions#mcp.
 import process from 'node:process';
-import { PassThrough, type Readable, type Writable } from 'node:stream';
+import type { JSONRPCMessage } from '@modelcontextprotocol/server';
 import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio';
 import { attachRequestContext } from './access/request-context.ts';
 import { createApi, documentFor } from './api.ts';
@@ -36,12 +36,13 @@ async function main(): Promise<number> {
     stages.add('broker and database', () => closeApp(app));
     app.address = config.baseUrl ?? `http://${config.host}:${config.port}`;
     const open = contextOpener(app, headersOf(environment));
-    const { transport, drained } = drainingTransport(process.stdin, process.stdout);
+    const transport = new DrainingTransport();
     const connection = serveStdio(() => mcpServer(app, profile, open), {
       transport,
       onerror: (error) => log.warn('invalid message on standard input', { error }),
     });
-    await Promise.race([drained, terminationSignal()]);
+    transport.trackRequests();
+    await Promise.race([transport.drained, terminationSignal()]);
     await connection.close();
     await new Promise<unknown>((resolve) => process.stdout.write('', resolve));
   } finally {
@@ -80,58 +81,43 @@ function contextOpener(app: App, headers: Record<string, string>): OpenToolConte
   };
 }
 
-/** A transport that stays open after its input has ended, until every request is answered. */
-function drainingTransport(input: Readable, output: Writable) {
-  const lines = new PassThrough();
-  const replies = new PassThrough();
-  const pending = new Set<unknown>();
-  let hasEnded = false;
-  let finish = (): void => undefined;
-  const drained = new Promise<void>((resolve) => {
-    finish = resolve;
-  });
-  eachMessage(input, ({ id, method, params }) => {
-    if (id !== undefined && method !== undefined) pending.add(id);
-    if (method === 'notifications/cancelled') pending.delete(params?.requestId);
-  });
-  eachMessage(replies, ({ id, method }) => {
-    if (method === undefined) pending.delete(id);
-    if (hasEnded && pending.size === 0) finish();
-  });
-  input.pipe(lines, { end: false });
-  replies.pipe(output, { end: false });
-  input.once('end', () => {
-    hasEnded = true;
-    if (pending.size === 0) finish();
-  });
-  return { transport: new StdioServerTransport(lines, replies), drained };
-}
+/** Stays open when its input ends. `drained` resolves when every request is answered, too, or the output has failed. */
+class DrainingTransport extends StdioServerTransport {
+  readonly #pending = new Set<unknown>();
+  readonly #drained = Promise.withResolvers<void>();
+  readonly drained = this.#drained.promise;
+  #hasEnded = false;
 
-interface Message {
-  id?: unknown;
-  method?: unknown;
-  params?: { requestId?: unknown };
-}
+  /** The SDK's transport would close here. */
+  override _onstdinclose = (): void => {
+    this.#hasEnded = true;
+    this.#settle(undefined);
+  };
 
-/** Calls `onMessage` for each JSON line in the stream. Skips invalid ones: the transport reports them. */
-function eachMessage(stream: Readable, onMessage: (message: Message) => void): void {
-  let buffer = Buffer.alloc(0);
-  stream.on('data', (chunk: Buffer) => {
-    buffer = Buffer.concat([buffer, chunk]);
-    for (let end = buffer.indexOf('\n'); end >= 0; end = buffer.indexOf('\n')) {
-      const message = parseMessage(buffer.subarray(0, end).toString());
-      buffer = buffer.subarray(end + 1);
-      if (message !== undefined) onMessage(message);
-    }
-  });
-}
+  override async send(message: JSONRPCMessage): Promise<void> {
+    await super.send(message);
+    if (!('method' in message)) this.#settle(message.id);
+  }
 
-function parseMessage(line: string): Message | undefined {
-  try {
-    const message: unknown = JSON.parse(line);
-    return message !== null && typeof message === 'object' ? message : undefined;
-  } catch {
-    return undefined;
+  /** Must be called when the SDK has set its handlers. */
+  trackRequests(): void {
+    const { onmessage, onclose } = this;
+    this.onmessage = (message) => {
+      if ('id' in message && 'method' in message) this.#pending.add(message.id);
+      else if ('method' in message && message.method === 'notifications/cancelled') {
+        this.#settle(message.params?.requestId);
+      }
+      onmessage?.(message);
+    };
+    this.onclose = () => {
+      onclose?.();
+      this.#drained.resolve();
+    };
+  }
+
+  #settle(id: unknown): void {
+    this.#pending.delete(id);
+    if (this.#hasEnded && this.#pending.size === 0) this.#drained.resolve();
   }
 }
 

@@ -131,7 +131,7 @@ export type StoredKind = KindsWith<{ tenant: 'bound'; table: string }>;
 export type AccountKind = NonNullable<Kinds[CredentialKind]['account']>;
 
 const KINDS = Object.keys(CREDENTIAL_KINDS) as CredentialKind[];
-export const TOKEN_KINDS = KINDS.filter((kind): kind is TokenKind => propertiesOf(kind).format === 'jwt');
+export const TOKEN_KINDS = KINDS.filter(isTokenKind);
 
 /** A credential as presented. The kind of a token is known only after verification. */
 export interface Credential {

@@ -35,11 +35,11 @@ export async function openMcpSession(app: App, caller: Caller): Promise<string> 
 export async function mcpSessionOf(app: App, headers: Headers): Promise<McpSession | null> {
   const id = headers.get('mcp-session-id');
   if (id === null) return null;
-  const row = await app.db.first<{ owner: string; tenant_slug: string | null }>(sql`
-    select owner, tenant_slug from platform.mcp_sessions
+  const row = await app.db.first<Omit<McpSession, 'id'>>(sql`
+    select owner, tenant_slug as "tenantSlug" from platform.mcp_sessions
     where id_hash = ${hashOf(id)} and created_at >= now() - make_interval(hours => ${TTL_HOURS})`);
   if (row === undefined) throw notFound('session');
-  return { id, owner: row.owner, tenantSlug: row.tenant_slug };
+  return { id, ...row };
 }
 
 /** 404 unless the caller opened the session. */
