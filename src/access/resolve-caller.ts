@@ -1,5 +1,6 @@
 // Resolves a tenant-bound credential to its caller, for requests and streams. The stored credential is cached
-// by its hash until it is invalidated; its role's rights come from the role cache on every call. Failures: 401. Contract: interface#credentials, decisions#changes-of-rights.
+// by its hash until it is invalidated; its role's rights come from the role cache on every call.
+// Failures: 401. Contract: interface#credentials, decisions#changes-of-rights.
 import { type App, perApp } from '../app.ts';
 import { unauthorized } from '../errors.ts';
 import { identifier, type Sql, sql } from '../runtime/sql.ts';

@@ -1,5 +1,6 @@
 // MCP sessions of the 2025 protocol revision: an id, valid for a day, and the tenant that the client selected.
-// They are stored in Postgres, shared by all processes; only the credential that opened a session may use it. Later revisions have no sessions. Failures: 404. Contract: interface#mcp, decisions#mcp.
+// They are stored in Postgres, shared by all processes; only the credential that opened a session may use it.
+// Later revisions have no sessions. Failures: 404. Contract: interface#mcp, decisions#mcp.
 import type { Caller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
