@@ -143,7 +143,7 @@ export function propertiesOf(kind: CredentialKind): KindProperties {
   return CREDENTIAL_KINDS[kind];
 }
 
-/** The credentials of a request: none, one, or an admin key together with the super-admin secret. 401 for any other pair. */
+/** The request's credentials: none, one, or an admin key with the super-admin secret. 401 for any other pair. */
 export function credentialsIn(headers: Headers): Credential[] {
   const found: Credential[] = [];
   const authorization = headers.get('authorization');

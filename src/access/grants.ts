@@ -35,7 +35,7 @@ export async function lockRoleById(tx: Tx, { schema }: Schema, id: string): Prom
   if (row === undefined) throw invalidField('roleId', 'is not the id of a role');
 }
 
-/** 400 at `<path>.<name>` unless each entity in `granted` exists. Locks them against deletion until the transaction ends. */
+/** 400 at `<path>.<name>` unless each entity in `granted` exists. Locks them against deletion, as above. */
 export async function lockEntities(tx: Tx, { schema }: Schema, granted: object, path: string): Promise<void> {
   const names = Object.keys(granted).filter(isEntityName);
   if (names.length === 0) return;
