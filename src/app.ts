@@ -1,6 +1,6 @@
-// The process: configuration, database, broker, log, cache invalidation, mail, metrics. The first argument of
-// every operation. Opened once, closed in order. Fails to open when Postgres is unavailable or a migration
-// fails. Contract: decisions#configuration, decisions#operations.
+// What all parts of a process share: configuration, database, broker, log, cache invalidation, mail, metrics. Every
+// operation takes it as its first argument. Opened once, closed in order. Fails to open when Postgres is unavailable or
+// a migration fails. Contract: decisions#configuration, decisions#operations.
 import type { Config } from './config.ts';
 import type { Broker } from './runtime/broker/broker.ts';
 import { MemoryBroker } from './runtime/broker/memory.ts';

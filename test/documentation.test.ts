@@ -1,7 +1,8 @@
-// Runs what README and docs/ tell readers to run: every `sh` block, in order, in one shell per page, against one started
-// service on its embedded defaults. A block may state what happens: `# => text` is printed (`...` matches any text), and
-// `# 403 FORBIDDEN` is an error answer; any other error answer fails. A code block whose first line is a comment with a
-// file name is saved under that name. All links and anchors resolve, and the tables of reference/ match the sources.
+// Runs what README and docs/ tell readers to run: every `sh` block, in order, in one shell per page, against one
+// service with its embedded defaults. A block may state what happens: `# => text` is printed (`...` matches any text),
+// and `# 403 FORBIDDEN` is an error answer; any other error answer fails. A code block whose first line is a comment
+// with a file name is saved under that name. All links and anchors resolve, and the tables of reference/ match the
+// sources.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { spawn } from 'node:child_process';
 import { existsSync, statSync } from 'node:fs';
@@ -226,7 +227,7 @@ function unquoted(cell: string): string {
   return cell.replaceAll('`', '');
 }
 
-/** Each number of a tree under its path; several as a text with semicolons. */
+/** Each number in a tree with its dotted path; a list of numbers is joined with semicolons. */
 function numbersIn(tree: object, prefix = ''): [string, string][] {
   return Object.entries(tree).flatMap(([name, value]): [string, string][] =>
     typeof value === 'number' || Array.isArray(value)

@@ -1,4 +1,4 @@
-// Signals to the service as a process: during the start, with requests in flight, and a second signal.
+// Signals sent to the service process: during startup, with requests in flight, and a second signal.
 // Contract: decisions#shutdown.
 import { afterAll, expect, test } from 'bun:test';
 import process from 'node:process';

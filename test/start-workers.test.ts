@@ -54,7 +54,7 @@ async function expectSharing(command: readonly string[], environment: Record<str
   for (const pid of serving) await gone(pid);
 }
 
-/** The metrics of any process report the requests that each process has answered. */
+/** Waits until the metrics of one process, which cover all processes, report `count` requests of the route. */
 async function expectCounted(client: Client, route: string, count: number): Promise<void> {
   const pattern = `^http_server_request_duration_seconds_count\\{process="(\\d)",[^}]*"${route}"[^}]*\\} (\\d+)$`;
   for (const endsAt = performance.now() + 60_000; ; ) {

@@ -1,10 +1,10 @@
-// Load shedding: while requests wait for the database, claim rounds are delayed by a bounded time and take a part of the
-// due deliveries; otherwise nothing is held back.
+// Load shedding: while requests wait for the database, claim rounds are delayed by a bounded time and take only some
+// of the due deliveries; otherwise nothing is held back.
 // Contract: decisions#deliveries.
 import { expect, test } from 'bun:test';
 import { LoadShedding } from '../src/webhooks/dispatch/load-shedding.ts';
 
-/** The times of rounds when each millisecond has a commit with so many waiting queries. */
+/** The times at which rounds begin, given one commit per millisecond and the number of queries waiting at each. */
 function roundsWhile(waiting: readonly number[]): number[] {
   const stats = { size: 8, inUse: 8, waiting: 0 };
   const shedding = new LoadShedding({ stats: () => stats });
@@ -19,12 +19,12 @@ test('without waiting queries every round begins at once', () => {
   expect(roundsWhile(Array(50).fill(0))).toHaveLength(50);
 });
 
-test('with queries waiting at most commits a round begins every 250 ms', () => {
+test('when queries are waiting during most commits, a round begins every 250 ms', () => {
   const rounds = roundsWhile(Array(1_200).fill(3)).filter((atMs) => atMs >= 100);
   expect(rounds.slice(1).map((atMs, i) => atMs - (rounds[i] as number))).toEqual([250, 250, 250]);
 });
 
-test('queries that wait at a third of the commits delay nothing', () => {
+test('queries waiting during only a third of the commits delay nothing', () => {
   const now = Array.from({ length: 500 }, (_, i) => (i % 3 === 0 ? 1 : 0));
   expect(roundsWhile(now)).toHaveLength(500);
 });

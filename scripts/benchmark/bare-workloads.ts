@@ -1,4 +1,4 @@
-// The requests of every operation to the bare handler, and of its alternative ways to list.
+// The requests that each benchmark operation sends to the bare handler, and those of the alternative ways to list.
 // The answers have the service's shapes, so the same checks apply.
 // Deletes remove records that are created before each round.
 
@@ -19,12 +19,12 @@ import {
 import type { Target } from './generator.ts';
 import type { Workload } from './measure.ts';
 
-/** `seconds` of a round decide how many records a round of deletes needs. */
+/** `seconds` is the length of a round; it determines how many records a round of deletes needs. */
 export function bareWorkloads(fixture: BareFixture, seconds: number): Workloads {
   return { ...reads(fixture), ...writes(fixture, seconds) };
 }
 
-/** Alternative ways to list, measured alone for orientation. */
+/** Alternative ways to list, measured on their own as reference points, not compared with the service. */
 export function otherBareWorkloads({ server, records }: BareFixture): Array<{ label: string; workload: Workload }> {
   const { list, untotalled } = answerChecks(records);
   const naive = () => [get(`/page-naive/${farPage(records)}`)];

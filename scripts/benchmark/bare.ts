@@ -1,6 +1,6 @@
 // The baseline: `Bun.serve` and postgres.js with eight connections, one prepared statement per request on a JSONB table
-// with hand-made expression indexes; no key, no check, no event. A separate process. Answers have the service's shapes,
-// so both sides pass the same checks.
+// with hand-written expression indexes; no authentication, no validation, no events. It runs in its own process.
+// Answers have the service's shapes, so both sides pass the same checks.
 
 import postgres from 'postgres';
 import { PAGE } from './dataset.ts';

@@ -1,6 +1,6 @@
 // How cost grows with the size of the entity: the same requests on an entity of 1,000 records and on a large one, both
 // in the tenant of the run. Reads come before writes, because writes change the number of records.
-// Counts are of records.
+// Sizes are numbers of records.
 
 import { Api } from './api.ts';
 import { SAMPLE } from './dataset.ts';

@@ -1,6 +1,6 @@
-// All rows of the service: against the bare handler, with a role-limited key, with each kind of credential, through a
-// view, on a large entity, with many tenants; and the gauges (import, start, memory). A group that the service does not
-// offer becomes a row with the reason.
+// All result rows for the service: against the bare handler, with a role-limited key, with each kind of credential,
+// through a view, on a large entity, with many tenants; and the gauges (import, start, memory). A group whose endpoints
+// the service lacks becomes one row with the reason.
 
 import { roleComparisons, viewComparisons } from './access-rows.ts';
 import { isMissing } from './api.ts';

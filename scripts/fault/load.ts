@@ -22,7 +22,7 @@ const PATCHES = 2;
 /** Without an event for this long (heartbeats come every second) the connection is dead. */
 const SILENCE_MS = 5_000;
 
-/** Creates records and updates them, one after the other; each change writes its own mark. */
+/** Creates records and updates them, one after the other; each write stores a unique value, its mark. */
 export async function write(endpoint: Endpoint, ledger: Ledger, name: string, signal: AbortSignal): Promise<void> {
   for (let count = 0; !signal.aborted; ) {
     let path = RECORDS;

@@ -49,7 +49,7 @@ create table platform.relay (
 insert into platform.relay (id) values (1);
 
 -- Which entities the open streams of each process subscribe to; the relay skips all other events. A
--- stream inserts its rows before it takes the snapshot from which it shows events, so a relay that sees
+-- stream inserts its rows before it takes the snapshot after which it shows events, so a relay that sees
 -- such an event also sees the rows.
 create table platform.stream_processes (
   process_id uuid constraint stream_processes_pkey primary key,

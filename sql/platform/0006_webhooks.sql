@@ -1,6 +1,6 @@
 -- Webhook subscriptions and their deliveries. A delivery is inserted by the statement that makes the
--- change, one for each subscription that matches at that time. It is pending until it is delivered or
--- failed. A claim is a lease: `claim_id` names its holder, `next_at` its end. `body` is fixed at the
+-- change, one for each subscription that matches at that time. It is pending until it has been
+-- delivered or has failed. A claim is a lease: `claim_id` names its holder, `next_at` its end. `body` is fixed at the
 -- first claim. No foreign key points to subscriptions: its check would make all writers of an entity
 -- lock the subscription's row.
 
@@ -43,7 +43,8 @@ create table platform.webhook_deliveries (
   next_at timestamptz not null default now(),
   created_at timestamptz(3) not null default now(),
   completed_at timestamptz(3),
-  -- Also the order of listing. Each index costs two writes per delivery: one on insert, one on completion.
+  -- Also serves the list of deliveries, which is in this order. Each index costs two writes per delivery: one on
+  -- insert, one on completion.
   constraint webhook_deliveries_pkey primary key (subscription_id, id)
 ) with (fillfactor = 80);
 

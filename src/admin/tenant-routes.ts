@@ -1,4 +1,4 @@
-// The platform's routes on tenants: create, list, read, change, delete; and a tenant's own settings.
+// The platform's routes for managing tenants: create, list, read, change, delete; and a tenant's own settings.
 // Failures: 400 with every problem, 404, 409.
 // Contract: decisions#tenants.
 import { Type } from '@sinclair/typebox';

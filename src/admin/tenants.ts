@@ -97,7 +97,10 @@ export async function createTenant(app: App, body: NewTenant): Promise<Static<ty
   return { id, slug, name, apiKey };
 }
 
-/** Stores a tenant and creates its schema. 409 when slug or domain is taken. The caller publishes the change after commit. */
+/**
+ * Stores a tenant and creates its schema. 409 when slug or domain is taken. The caller publishes the change after
+ * commit.
+ */
 export async function insertTenant(
   app: App,
   tx: Transaction,
@@ -115,7 +118,7 @@ function storedSettings(settings: NewTenant['settings']): TenantSettings {
   return customDomain === undefined ? switches : { ...switches, customDomain: customDomain?.toLowerCase() ?? null };
 }
 
-/** 409 when another tenant, or the service itself for a domain, has one of the names. Holds a lock until the commit. */
+/** 409 when another tenant has the slug or domain, or the service itself has the domain. Locks until the commit. */
 async function requireNamesFree(
   app: App,
   tx: Tx,

@@ -231,7 +231,7 @@ function comparedWithNull(subject: Subject, operator: Operator): Expression {
   return comparisonOf(subject, 'in', []);
 }
 
-/** Counts code points only if the number of UTF-16 units does not decide. */
+/** Counts code points only when the number of UTF-16 units leaves the answer open. */
 function isLongerThan(text: string, characters: number): boolean {
   if (text.length <= characters) return false;
   return text.length > 2 * characters || [...text].length > characters;

@@ -1,5 +1,5 @@
-// The six schema checks as operators read them: severity, and what fixes each finding. No I/O. A finding is
-// one fault of one tenant's schema; an issue is the finding with severity and fix.
+// The issues that operators see: each finding of the six schema checks, with its severity and its fix. No I/O. A
+// finding is one fault of one tenant's schema; an issue is the finding with severity and fix.
 // Contract: interface#schema-health, decisions#operations.
 
 const SEVERITY_BY_CHECK = {

@@ -2,7 +2,7 @@
 // client-runtime.ts; `Records`, `BASE_URL` and `TENANT` are generated in between. Uses only `fetch`, streams
 // and Web Crypto. Contract: interface#mcp, decisions#sse.
 
-/** Follows the types of the entities. */
+/** Placed after the entity types in the generated file. */
 export const CLIENT_EVENTS = `
 export type RecordEventType = "record.created" | "record.updated" | "record.deleted";
 

@@ -1,7 +1,7 @@
-// Messages between agents, that is, bots. A reply is one chain level deeper than the message it answers; a deeper reply
+// Messages between agents, that is, bots. A reply is one chain level deeper than the message it answers; a reply deeper
 // than the limit is not delivered, and message.chain_limit is appended instead. The depth of a stored message never
-// changes, so concurrent replies cannot exceed the limit. A message and its event commit together.
-// Failures: 400, 403, 404, 409 at the limit. Contract: decisions#messages.
+// changes, so concurrent replies cannot exceed the limit. A message and its event commit together. Failures: 400, 403,
+// 404, 409 at the limit. Contract: decisions#messages.
 import { type Static, Type } from '@sinclair/typebox';
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';

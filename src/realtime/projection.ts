@@ -1,5 +1,5 @@
-// What a connection sees of an event, serialized once per distinct projection. The rights are those of REST: fields that
-// cannot be read are left out, and an entity with a row filter yields no events at all.
+// What a connection sees of an event, serialized once per distinct projection. The rights are those of REST: fields
+// that cannot be read are left out, and an entity with a row filter yields no events at all.
 // Contract: interface#sse, interface#websocket, decisions#sse.
 import type { TenantCaller } from '../access/caller.ts';
 import { allows } from '../access/rights.ts';
@@ -9,7 +9,7 @@ import type { CommittedEvent, RecordRow } from '../events/event.ts';
 import { shape } from '../records/row.ts';
 import { type SseFrame, sseFrame } from './sse-channel.ts';
 
-/** The visible fields of an entity. Equal keys of one entity mean equal fields. */
+/** The visible fields of an entity. Two projections of an entity with the same key have the same fields. */
 export interface Projection {
   key: string;
   entity: Entity;

@@ -1,6 +1,6 @@
-// An SSE stream of one tenant: authorization, its filter, and its life from `connected` to the end.
-// Failures: 400 for parameters; 403 for other credentials, tenants and agents; 429 when all connection leases are taken;
-// 503. Contract: interface#sse, decisions#sse, decisions#status-codes.
+// An SSE stream of one tenant: authorization, its filter, and its life from `connected` to the end. Failures: 400 for
+// parameters; 403 for other credentials, tenants and agents; 429 when all connection leases are taken; 503.
+// Contract: interface#sse, decisions#sse, decisions#status-codes.
 import { type Static, Type } from '@sinclair/typebox';
 import type { Caller, TenantCaller } from '../access/caller.ts';
 import { type Credential, propertiesOf } from '../access/credential-kinds.ts';
@@ -73,7 +73,7 @@ export async function openStream(
   }
 }
 
-/** 403 for any other credential, also when the tenant does not exist. */
+/** 403 for any other credential, even when the tenant does not exist. */
 function requireStreamKey(caller: Caller, slug: string): TenantCaller {
   const { kind, tenant } = caller;
   if (!propertiesOf(kind).opensEventStream) throw forbidden('streams take owner keys and platform keys only');
@@ -129,7 +129,9 @@ class SseStream implements LiveConnection {
     this.#channel = new SseChannel({ maxQueued, idleTimeoutMs, onEnd });
   }
 
-  /** Must be called in the turn in which `join` resolves, so that no event precedes `connected`. */
+  /**
+   * Must be called in the same turn of the event loop in which `join` resolves, so that no event precedes `connected`.
+   */
   begin(membership: Membership, since: Snapshot): ReadableStream<Uint8Array> {
     this.#membership = membership;
     this.#since = since;

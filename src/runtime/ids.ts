@@ -1,4 +1,4 @@
-// Identifiers: UUID version 7 (RFC 9562), increasing within a process, so sorting by id means newest first
+// Identifiers: UUID version 7 (RFC 9562), increasing within a process, so ids sort by creation time
 // and index pages fill in order. Timestamps are milliseconds.
 // Contract: decisions#responses.
 import { randomBytes } from 'node:crypto';
@@ -18,7 +18,7 @@ let lastMs = 0;
 let timestampPart = '';
 let sequence = 0;
 
-/** A new id. Ids of a process increase strictly, also within a millisecond and when the clock steps back. */
+/** A new id. Ids of a process increase strictly, even within a millisecond or when the clock steps back. */
 export function newId(): string {
   advance();
   if (poolAt === pool.length) {

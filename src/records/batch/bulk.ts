@@ -48,8 +48,9 @@ export async function bulkEach(
 }
 
 /**
- * Applies all operations in one transaction, or none: 400 with a problem for each operation that fails. `within` runs an
- * attempt and may bring the transaction. A batch whose error names no operation is repeated one operation at a time.
+ * Applies all operations in one transaction, or none: 400 with a problem for each operation that fails. `within` runs
+ * an attempt and may supply the transaction for it. A batch whose error names no operation is repeated one operation at
+ * a time.
  */
 export async function bulkAtomic<T>(
   app: App,

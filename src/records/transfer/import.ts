@@ -132,7 +132,7 @@ class BatchWriter {
     if (this.#errors.length >= 4 * errorsReported) this.#errors = this.#reported();
   }
 
-  /** In file order: an unreadable line is reported before earlier lines are written. */
+  /** Sorted into file order, because an unreadable line is reported before earlier lines have been written. */
   #reported(): ImportReport['errors'] {
     return this.#errors.sort((a, b) => a.line - b.line).slice(0, errorsReported);
   }

@@ -1,6 +1,6 @@
-// Relations between records: the target of a relation must exist, and deleting a record deletes or clears what refers to
-// it. Rows are locked as they are read, so that no reference to a deleted record remains.
-// Failures: 409 under `restrict`. Contract: decisions#fields.
+// Relations between records: the target of a relation must exist, and deleting a record deletes or clears what refers
+// to it. Rows are locked as they are read, so that no reference to a deleted record remains. Failures: 409 under
+// `restrict`. Contract: decisions#fields.
 import { allows } from '../../access/rights.ts';
 import { accessScopeOf } from '../../entities/access-scope.ts';
 import type { Entity, Field, Reference } from '../../entities/field.ts';
@@ -71,7 +71,8 @@ export async function requireTargets(writing: Writing, entity: Entity, values: R
 
 /**
  * Deletes locked rows of an entity. Records that refer to them are first deleted under `cascade` and cleared under
- * `set_null`, without a right of the caller; under `restrict` they are a 409. `deleted` ends a cycle of cascades.
+ * `set_null`, even if the caller may not change them; under `restrict` they are a 409. `deleted` holds the ids deleted
+ * so far, so that a cycle of cascades ends.
  */
 export async function deleteWithReferences(
   writing: WritingInTransaction,

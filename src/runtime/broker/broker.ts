@@ -1,5 +1,6 @@
 // The broker, which processes share besides Postgres: pub/sub, trimmed live streams, schedules, counters of
-// fixed windows, leases. Nothing in it is authoritative: losing all of it costs latency only. Two implementations: Redis for several processes, memory for one. Times are milliseconds by the
+// fixed windows, leases. Nothing in it is authoritative: losing all of it costs latency only. Two
+// implementations: Redis for several processes, memory for one. Times are in milliseconds, by the
 // broker's own clock. Every call settles; it rejects with 503 while Redis is unavailable.
 
 export type MessageHandler = (message: string) => void;
@@ -60,7 +61,7 @@ export interface Broker {
 
   /** Takes one of `limit` leases for `ttlMs`, or renews the member's own; false when all are taken. */
   lease(set: string, member: string, limit: number, ttlMs: number): Promise<boolean>;
-  /** Renews leases for `ttlMs`, also expired ones. */
+  /** Renews leases for `ttlMs`, including expired ones. */
   renew(set: string, members: readonly string[], ttlMs: number): Promise<void>;
   release(set: string, member: string): Promise<void>;
   leaseCount(set: string): Promise<number>;

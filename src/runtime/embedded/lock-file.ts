@@ -107,7 +107,7 @@ function answers(owner: Owner): Promise<boolean> {
       socket.destroy();
       resolve(received === owner.token || isBusy);
     };
-    // The inner timeout lets data be read that arrived while the event loop was stalled.
+    // The inner timeout gives the socket a chance to deliver data that arrived while the event loop was stalled.
     const timer = setTimeout(
       () => setTimeout(() => done(received === '' && isRunning(owner.pid)), 0),
       ANSWER_WITHIN_MS,

@@ -1,6 +1,6 @@
 // The query for pending deliveries. Deliveries of one record are sent one at a time, in the order of the changes. A
 // delivery blocked by an earlier one is postponed by its own age, and released when the earlier one finishes.
-// Must hold the locks of the subscriptions' rows. Contract: decisions#deliveries.
+// The caller must hold the locks of the subscriptions' rows. Contract: decisions#deliveries.
 import type { RecordEventType } from '../../events/event.ts';
 import { inputRows, sql, type Tx } from '../../runtime/sql.ts';
 import type { Tenant } from '../../tenants/tenants.ts';
@@ -13,7 +13,7 @@ export interface ClaimRequest {
   limit: number;
 }
 
-/** A subscription to claim for again. */
+/** A subscription whose due deliveries should be claimed again after `inMs`. */
 export interface Recheck {
   subscriptionId: string;
   inMs: number;
