@@ -21,7 +21,8 @@ import { type FoundInvitation, findByToken, hasToken, IS_PENDING } from './invit
 
 /** Needed with a platform code, and ignored with an invitation to a tenant. */
 const NewTenantNames = open({ tenantSlug: TenantSlug, tenantName: TenantName });
-const ignored = (description: string) => Type.Optional(Type.Unsafe<string>(Type.Unknown({ description })));
+const ignored = (description: string) =>
+  Type.Optional(Type.Unsafe<string>(Type.Unknown({ description, type: 'string' })));
 export const Acceptance = open({
   token: Type.String({ minLength: 1, error: 'is required: the invitation’s token' }),
   ...Registration.properties,
