@@ -40,7 +40,7 @@ function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
 }
 
-/** A worker may get a signal and its supervisor's stop: it treats them as one, so a second signal does not exit it. */
+/** A second signal exits immediately, except in a worker: it may get both a signal and its supervisor's stop, which count as one. */
 function stopOnSignal(config: Config, log: Log): AbortSignal {
   const stopping = new AbortController();
   const stop = (reason: string): void => {

@@ -8,7 +8,7 @@ const ALL = ['platform:read', 'platform:write', 'tenants:manage'];
 let service: TestService;
 let first: Json;
 let both: Client;
-/** Answers to ten concurrent requests for the first key. */
+/** Responses to ten concurrent requests for the first key. */
 let firsts: Json[];
 
 beforeAll(async () => {
@@ -31,7 +31,7 @@ async function create(scopes: string[], input: Record<string, unknown> = {}): Pr
 }
 
 describe('credentials', () => {
-  test('of several concurrent first keys, requested with the secret alone, one is issued', () => {
+  test('of several concurrent requests for the first key, with the secret alone, one succeeds', () => {
     expect(firsts.map(({ status }) => status).sort()).toEqual([201, ...Array(9).fill(401)]);
     expect(first.key).toMatch(/^svc_adm_[0-9a-f]{48}$/);
     expect(Object.keys(first).sort()).toEqual(['createdAt', 'expiresAt', 'id', 'key', 'keyPrefix', 'name', 'scopes']);

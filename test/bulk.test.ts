@@ -1,4 +1,4 @@
-// Many operations in one request, over HTTP; the restrictions of a role, on the operation itself.
+// Bulk requests over HTTP; the restrictions of a role are tested on the operation, without HTTP.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
 import { bulkEach } from '../src/records/batch/bulk.ts';

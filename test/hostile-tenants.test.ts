@@ -43,8 +43,8 @@ async function setStatus({ slug }: TestTenant, status: string): Promise<Answer> 
   return service.admin.patch(`/api/admin/platform/tenants/${slug}`, { status });
 }
 
-describe('an invitation that is accepted while', () => {
-  test('the tenant is suspended creates a user or is refused, never both', async () => {
+describe('accepting an invitation while', () => {
+  test('the tenant is suspended: creates a user or is refused, never both', async () => {
     const tenant = await service.tenant();
     for (let round = 0; round < ROUNDS; round++) {
       const token = await invite(tenant);
@@ -59,7 +59,7 @@ describe('an invitation that is accepted while', () => {
     }
   });
 
-  test('it is revoked twice ends in one state', async () => {
+  test('it is revoked twice: ends in one state', async () => {
     const tenant = await service.tenant();
     for (let round = 0; round < ROUNDS; round++) {
       const token = await invite(tenant);
@@ -76,7 +76,7 @@ describe('an invitation that is accepted while', () => {
     }
   });
 
-  test('another invitation of the same address is accepted creates one user, and the other stays pending', async () => {
+  test('another invitation of the same address is accepted: creates one user, and the other stays pending', async () => {
     const tenant = await service.tenant();
     const guest = person();
     const tokens = [await invite(tenant), await invite(tenant, { email: guest.email.toUpperCase() })];
@@ -87,7 +87,7 @@ describe('an invitation that is accepted while', () => {
     expect(open.map(({ body }) => body.data.valid)).toEqual(answers.map(({ status }) => status === 409));
   });
 
-  test('the address registers creates one user', async () => {
+  test('the address registers: creates one user', async () => {
     const tenant = await service.tenant({ settings: { selfRegistration: true } });
     for (let round = 0; round < ROUNDS; round++) {
       const token = await invite(tenant);
@@ -102,7 +102,7 @@ describe('an invitation that is accepted while', () => {
     }
   });
 
-  test('the tenant is deleted leaves nothing behind', async () => {
+  test('the tenant is deleted: leaves nothing behind', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const tenant = await service.tenant();
       const token = await invite(tenant);

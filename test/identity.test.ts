@@ -146,7 +146,7 @@ describe('lockouts', () => {
     expect((await post(LOGIN, { email, password: PASSWORD })).status).toBe(401);
   });
 
-  test('twenty concurrent right attempts all succeed', async () => {
+  test('twenty concurrent attempts with the right password all succeed', async () => {
     const { email } = await person();
     const answers = await Promise.all(Array.from({ length: 20 }, () => post(LOGIN, { email, password: PASSWORD })));
     expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
@@ -275,7 +275,7 @@ describe('a forgotten password', () => {
     expect(await whoami(token)).toBe(401);
   });
 
-  test('an unknown address gets the same answer and no mail; a known one gets at most five mails', async () => {
+  test('an unknown address gets the same response and no mail; a known one gets at most five mails', async () => {
     const { email } = await person();
     const known = await post(FORGOT, { email });
     const unknown = await post(FORGOT, { email: 'nobody-at-all@example.com' });
@@ -353,6 +353,6 @@ describe('tokens', () => {
   });
 });
 
-test('no error answer and no log line contains a password', () => {
+test('no error response and no log line contains a password', () => {
   expect(service.logged.join('')).not.toMatch(/canary-password-0815|scrypt\$/);
 });

@@ -224,7 +224,7 @@ describe('losing the database', () => {
 
   const fails = async (db: Database): Promise<void> => expect(await failure(db.ping())).toMatchObject({ status: 503 });
 
-  test('while the database refuses connections calls fail with 503 within 5 s, later at once, until it is back', async () => {
+  test('while the database refuses connections, calls fail with 503, the first within 5 s, later ones at once; then they succeed', async () => {
     const outage = async (): Promise<number> => {
       const through = openDatabase({ url: proxy.address(url), log });
       await through.ping();
@@ -240,7 +240,7 @@ describe('losing the database', () => {
     expect(await fastest(5_000, outage)).toBeLessThan(5_000);
   });
 
-  test('when the database stops responding calls fail with 503 within 5 s, inside and outside transactions', async () => {
+  test('when the database stops responding, calls fail with 503 within 5 s, inside and outside transactions', async () => {
     const silence = async (): Promise<number> => {
       const through = openDatabase({ url: proxy.address(url), log, max: 3 });
       await through.ping();

@@ -48,7 +48,7 @@ describe('concurrent writers', () => {
     expect((await tenant.get(`${path}/${id}`)).body.data.n).toBe(increments);
   });
 
-  test('of many writers of one unique value one succeeds, and the others get 409', async () => {
+  test('of many concurrent writers of the same unique value, one succeeds and the others get 409', async () => {
     const path = await createEntity(tenant, 'claims', [{ key: 'code', type: 'text', unique: true }]);
     const statuses = (await Promise.all(times(30, () => tenant.post(path, { code: 'x' })))).map(({ status }) => status);
     expect(statuses.sort()).toEqual([201, ...times(29, () => 409)]);
@@ -94,7 +94,7 @@ describe('concurrent writers', () => {
     expect(await count('limit=1&filters=kind%20%3D%20odd')).toBe(9);
   });
 
-  test('of two deletions of one record one succeeds', async () => {
+  test('of two concurrent deletions of a record, one succeeds', async () => {
     const path = await createEntity(tenant, 'victims', [{ key: 'n', type: 'integer' }]);
     for (let round = 0; round < 5; round++) {
       const { id } = (await tenant.post(path, { n: 1 })).body.data;
@@ -105,7 +105,7 @@ describe('concurrent writers', () => {
   });
 });
 
-test('a view of an entity that is deleted concurrently is either created first or gets 404', async () => {
+test('creating a view while its entity is deleted either succeeds first or gets 404', async () => {
   for (let round = 0; round < 12; round++) {
     const name = `brief${round}`;
     await createEntity(tenant, name, []);
@@ -121,7 +121,7 @@ test('a view of an entity that is deleted concurrently is either created first o
 });
 
 describe('a tenant that is deleted while it is in use', () => {
-  test('is gone, and each concurrent request either succeeds before or fails', async () => {
+  test('is gone, and each concurrent request either succeeds first or fails', async () => {
     for (let round = 0; round < 4; round++) {
       const doomed = await service.tenant();
       const made = times(8, (i) => doomed.post('/api/entities', { name: `e${i}` }));

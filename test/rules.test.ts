@@ -43,7 +43,7 @@ async function rule(tenant: TestTenant, trigger: string, action: Json, further: 
   return answer.body.data;
 }
 
-/** Runs rules until the tenant has no run left, not even a retry or one that the service executes under Deno. */
+/** Runs rules until the tenant has no run left, retries and runs in a separate Deno process included. */
 async function runAll(tenant: TestTenant): Promise<void> {
   const left = sql`select from platform.rule_runs where tenant_id = ${tenant.id}::uuid limit 1`;
   do {
@@ -144,7 +144,7 @@ describe('before rules', () => {
     expect((await tenant.patch(`${TASKS}/${id}`, { status: 'open' })).body.error.code).toBe('BUSINESS_RULE_ERROR');
   });
 
-  test('a relation set by a rule needs an existing record, but no right of the caller', async () => {
+  test('a relation set by a rule needs an existing record, but the caller needs no permission on it', async () => {
     const tenant = await newTenant();
     const owner = { key: 'owner', type: 'relation', entity: 'log' };
     expect((await tenant.post('/api/entities/task/fields', owner)).status).toBe(201);

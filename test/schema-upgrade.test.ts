@@ -126,7 +126,7 @@ test('a damaged tenant of an older version is repaired to its own version, then 
   expect(await columns(tenant)).toEqual(await required(app));
 });
 
-test('every column that a schema lacks is added where its table is empty', async () => {
+test('every missing column is added if its table is empty', async () => {
   const tenant = await service.tenant();
   const before = await columns(tenant);
   const keys = new Set(['id', 'entity_counts.entity_id', 'entity_counts.slot', 'entity_records.entity_id']);

@@ -1,6 +1,6 @@
 // The cost of each kind of credential, against an owner key: the same get by id, with the same visible fields. Set up
 // through the service's API. Admin keys have no row: they cannot read records.
-// The limits of the public key are counted, but never reached.
+// The public key's rate limits are counted, but too high to be reached.
 
 import { Api } from './api.ts';
 import type { Workloads } from './fixture.ts';

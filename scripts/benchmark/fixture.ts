@@ -1,5 +1,5 @@
-// One side of the comparison with its records in place, and what the requests and answers of both sides share: fresh
-// queries where a cached answer would falsify the figure, and the checks of answers.
+// One side of the comparison with its records in place, and what both sides share: queries that are new each time where a
+// cached response would falsify the figure, and the checks of responses.
 // Counts are of records.
 
 import { type ListPage, wrongPage } from './api.ts';

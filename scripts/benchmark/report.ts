@@ -28,7 +28,7 @@ export interface Report {
   rows: readonly Row[];
   events: readonly EventRow[];
   gauges: readonly Gauge[];
-  /** The bare handler's alternative ways to list, for orientation. */
+  /** Alternative ways for the bare handler to list records, for comparison only. */
   bare: ReadonlyArray<{ label: string; figure?: Figure; failure?: string }>;
 }
 

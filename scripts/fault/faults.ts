@@ -15,7 +15,7 @@ export interface Fault {
 
 /** How long a server stays stopped. */
 const DOWN_MS = 500;
-/** One in this many kills is part of killing both processes at once. */
+/** One in this many kills is of both processes at once, which counts as two. */
 const BOTH_EVERY = 10;
 const BACKENDS = 4;
 

@@ -43,7 +43,7 @@ function isKeyAccess(access: Access): access is KeyAccess {
   return Object.hasOwn(KEY_SCOPES, access);
 }
 
-/** The caller, if it may use a platform route of this access. */
+/** The caller, if it may use a platform route of this access level. */
 export async function requirePlatformAccess(app: App, caller: Caller, access: PlatformAccess): Promise<Caller> {
   // A suspended tenant always gets 403; platform credentials need no tenant.
   if (access === 'any') return caller.tenant === null ? caller : requireTenant(caller);

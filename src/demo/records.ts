@@ -1,5 +1,5 @@
 // The records of the demo, derived from a counter, so that every demo is the same: 40 companies, 120 people, 240
-// deals, in several scripts. Money is a string with an exact decimal; times are UTC.
+// deals, in several writing systems. Money is a string with an exact decimal; times are UTC.
 // Contract: decisions#configuration.
 import type { JsonObject } from '../runtime/text.ts';
 import { COUNTRIES, STAGES, TAGS } from './entities.ts';

@@ -1,5 +1,5 @@
-// Builds the API document, OpenAPI 3.1, from what each route states: access, schemas, answers, prose.
-// Throws on a route that states nothing, so that the document is complete.
+// Builds the API document, OpenAPI 3.1, from the declaration of each route: access, schemas, responses, descriptions.
+// Throws on a route without a declaration, so that the document is complete.
 // Contract: decisions#api-document.
 import { SECURITY_SCHEMES } from '../access/credential-kinds.ts';
 import { type Access, ROUTE_ACCESS } from '../access/route-access.ts';

@@ -1,4 +1,4 @@
-// The Swagger UI page and the script that starts it, without inline scripts or resources of other hosts.
+// The Swagger UI page and the script that starts it, without inline scripts or resources from other hosts.
 // Credentials that a person enters stay in the browser's storage.
 // The page shows the document at /swagger/json.
 
@@ -20,7 +20,7 @@ export const PAGE = `<!doctype html>
 </html>
 `;
 
-/** Calls go to the page's own host, which may not be BASE_URL: the policy allows no other. */
+/** Calls go to the page's own host, which can differ from BASE_URL: the content security policy allows no other. */
 export const INIT_SCRIPT = `fetch('/swagger/json').then((answer) => answer.json()).then((spec) => SwaggerUIBundle({
   spec: { ...spec, servers: [{ url: location.origin }] },
   dom_id: '#swagger-ui',

@@ -82,7 +82,7 @@ export const PARAMETER_OF: Readonly<Record<RequestHeader, string>> = {
   'Idempotency-Key': 'IdempotencyKey',
 };
 
-/** Headers of answers, by component name; `RequestId` is on every one. */
+/** Response headers, by component name; every response has `RequestId`. */
 export const RESPONSE_HEADERS: Readonly<Record<string, JsonSchema>> = {
   RequestId: {
     description: 'The request’s X-Request-Id, or a generated one.',

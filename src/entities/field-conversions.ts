@@ -1,4 +1,4 @@
-// Which stored values of one field type are values of another, and how. Nothing is rounded, truncated
+// Which stored values of one field type can be converted to another, and how. Nothing is rounded, truncated
 // or guessed: a value without an exact counterpart does not convert. The target type's parser checks the
 // result, so a conversion may return a value that the type rejects. Pure.
 // Contract: decisions#field-changes.

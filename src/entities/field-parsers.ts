@@ -1,5 +1,5 @@
-// One parser per form of value: from JSON or a CSV cell to the stored form, within the limits of the field's
-// attributes, or to a problem. Patterns run on RE2, in linear time, so that none can stall the process.
+// One parser per form of value: returns the stored form of a JSON value or CSV cell, or a problem if it breaks
+// the limits of the field's attributes. Patterns run on RE2, in linear time, so that none can stall the process.
 // Contract: decisions#fields.
 import { RE2JS } from 're2js';
 import { compareDecimal } from '../expression/compare.ts';

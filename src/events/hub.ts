@@ -2,7 +2,7 @@
 // the tenant's subscribers once and in order. A stream entry names the entry before it; if that is not the last one read,
 // events were lost, and the subscribers must close their streams: a client is disconnected rather than shown a gap.
 // On the fast path a process that leads the relay passes on its own next event without outbox or broker.
-// Measured: write to SSE and WebSocket p50 is 1.7x to 2.0x of a bare insert and broadcast; without the path 3.3x.
+// Measured p50 from write to SSE and WebSocket: 1.7x to 2.0x that of a bare insert and broadcast; without the path 3.3x.
 // Contract: decisions#events, decisions#guarantees.
 import { type App, perApp } from '../app.ts';
 import type { StreamEntry } from '../runtime/broker/broker.ts';
@@ -30,12 +30,12 @@ interface TenantStream {
 }
 
 const RECENT_MAX = 2_000;
-/** Entries read at a time: between the parts of a burst, connections can write. */
+/** Entries read at a time. Few, so that connections can write between the parts of a burst. */
 const READ_COUNT = 3;
 const BLOCK_MS = 5_000;
 const RETRY_MS = 200;
 const POLL_MS = 1_000;
-/** The pause after a relay round makes a busy outbox be read in batches, larger ones when no event had a subscriber. */
+/** The relay pauses after a round, so that a busy outbox is read in batches. They are larger when no event had a subscriber. */
 const PAUSE_PER_EVENT_MS = 3;
 const PAUSE_MAX_MS = 15;
 const PAUSE_UNRELAYED_MAX_MS = 50;
@@ -82,7 +82,7 @@ export class Hub {
     app.broker.onReset(() => hub.#closeAll());
     registerOutput(app, {
       openFastPath: (tenantId, change) => hub.#openFastPath(tenantId, change),
-      // A new subscriber is announced and starts a round, so a commit without one needs none.
+      // A new subscription is announced and starts a round, so a commit without subscribers need not.
       onCommitted: ({ tenantId }) => {
         if (hub.#subscriptions.hasSubscribers(tenantId)) hub.#relayWorker.nudge();
       },
@@ -92,8 +92,8 @@ export class Hub {
   }
 
   /**
-   * Attaches a subscriber. Resolves to a function that detaches it; from then on the subscriber misses no event, and may
-   * get some that were committed shortly before. Rejects with 503 while the broker is unavailable.
+   * Attaches a subscriber. Resolves to a function that detaches it. An attached subscriber misses no event, and may get
+   * some that were committed shortly before. Rejects with 503 while the broker is unavailable.
    */
   async attach(tenantId: string, subscriber: Subscriber): Promise<() => void> {
     const name = streamOf(tenantId);

@@ -127,7 +127,7 @@ export function advance(cursor: Cursor, read: OutboxRead): void {
 
 /**
  * Drops missing numbers whose transactions were rolled back. The horizon is the transaction of the read that first missed
- * them: once all older transactions have ended, a read that still misses them never finds them. The snapshot's xmax would
+ * them: once all older transactions have ended, numbers that a read still misses will never appear. The snapshot's xmax would
  * be too low: a transaction with an assigned number may begin after it.
  */
 function dropRolledBack(cursor: Cursor, { oldest, own }: OutboxRead): void {

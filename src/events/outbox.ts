@@ -5,7 +5,7 @@ import { newId } from '../runtime/ids.ts';
 import { EMPTY, literal, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { EventType, RecordEventType, TriggeredBy } from './event.ts';
 
-/** By whom and as a result of what a change is made; stored with its event. */
+/** Who makes a change, and the event that led to it; stored with the event of the change. */
 export interface Cause {
   tenantId: string;
   /** The caller's id; null for the super-admin and the service itself. */
@@ -17,7 +17,7 @@ export interface Cause {
   rootEventId: string | null;
 }
 
-/** Subscriptions whose deliveries are inserted as claimed by the process that makes the change. */
+/** Subscriptions whose deliveries are inserted already claimed by the process that makes the change. */
 export interface Reservation {
   claimId: string;
   leaseMs: number;

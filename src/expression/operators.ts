@@ -89,7 +89,7 @@ function containsText(column: Sql, value: string): Sql {
   return sql`strpos(${searched}, ${folded}::text) > 0`;
 }
 
-/** In code point order, strings with one prefix are a range, which an index serves; and no pattern needs escaping. */
+/** A range rather than a pattern: an index can serve it, and nothing needs escaping. Relies on code point order. */
 function startsWith(column: Sql, prefix: string): Sql {
   const end = successor(prefix);
   const from = sql`${column} >= ${prefix}::text`;

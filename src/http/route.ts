@@ -65,7 +65,7 @@ type Options<A, S extends number, D, B, Q> = { detail: object } & (A extends Ten
     : unknown);
 
 const ANY_BODY = Type.Any();
-/** Makes a path parameter that is not valid UTF-8 a 404 where no macro does. */
+/** Rejects a path parameter that is not valid UTF-8 with 404, on routes whose macros do not. */
 const PATH_TEXTS = Type.Record(Type.String(), Type.String());
 
 /** The framework's options for a route. */

@@ -1,5 +1,5 @@
-// The keys of one kind: their schemas and columns, and the operations issue, list, change and revoke. Only the answer
-// that issues a key contains its value; the table stores the hash, and a prefix for lists. A revoked key keeps its row;
+// The keys of one kind: their schemas and columns, and the operations issue, list, change and revoke. Only the response
+// to issuing a key contains its value; the table stores the hash, and a prefix for lists. A revoked key keeps its row;
 // every process refuses it within a second. Failures: 404.
 // Contract: decisions#keys, interface#credential-rules.
 import { type Static, type TObject, type TProperties, type TString, Type } from '@sinclair/typebox';
@@ -42,7 +42,7 @@ export class KeyTable<const P extends TProperties, const L extends TProperties =
     this.issuedSchema = Type.Object({ ...common, ...shown, key }, { $id: `Issued${name}` });
   }
 
-  /** Issues a key with these values by column. They may come `from` a table; 404 for its `noun` when it has no row. */
+  /** Issues a key with these values by column. They may refer to a `from` clause; 404 for `noun` when that finds no row. */
   async issue(
     queries: Queries,
     values: Readonly<Record<string, Sql>>,
@@ -79,7 +79,7 @@ export class KeyTable<const P extends TProperties, const L extends TProperties =
     return key;
   }
 
-  /** Changes the key with this id, if it meets the condition. `run` may add a transaction. 404. */
+  /** Changes the key with this id, if it meets the condition. `run` may execute the statement in a transaction. 404. */
   async update(
     app: App,
     condition: Sql,

@@ -1,6 +1,6 @@
 // The live connections of this process by tenant, their limits, and the invalidations that make their access stale.
 // Opened once, after the hub; closed before the server, so that streams end in order.
-// Failures: 503 while the service stops or the broker is away. Contract: decisions#sse, decisions#websocket.
+// Failures: 503 while the service stops or the broker is unavailable. Contract: decisions#sse, decisions#websocket.
 import type { TenantCaller } from '../access/caller.ts';
 import { type App, perApp } from '../app.ts';
 import { unavailable } from '../errors.ts';
@@ -47,7 +47,7 @@ export class Realtime {
 
   /**
    * Adds a connection of the caller's tenant that subscribes to these entities, or to ALL_ENTITIES. It receives every
-   * event that is not in the snapshot `since`, and must skip those that are.
+   * event committed after the snapshot `since`, and possibly some from before it, which it must skip.
    */
   async join(
     source: AccessSource,

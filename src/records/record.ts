@@ -1,5 +1,5 @@
-// The schemas of records in requests and answers. A record is flat, with the entity's fields beside the system fields;
-// a schema can name the system fields only.
+// The schemas of records in requests and responses. A record is flat, with the entity's fields beside the system fields;
+// a static schema can list only the system fields.
 // Contract: interface#record, decisions#records, decisions#lists.
 import { type Static, Type } from '@sinclair/typebox';
 import { nullable, pageSchema, Timestamp, Uuid } from '../http/schemas.ts';

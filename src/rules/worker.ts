@@ -1,5 +1,5 @@
 // The worker of after rules. The statement of a change inserts its rule runs; the effect of a run, its event and its
-// deletion commit together, so that it acts exactly once. Runs of one record execute in the order of its changes.
+// deletion commit together, so that the run takes effect exactly once. Runs of one record execute in the order of its changes.
 // The chain depth travels with the run: at the limit a change starts no further rule and appends rule.failed.
 // Failures: a 4xx of the action becomes rule.failed at once, any other error after some retries.
 // Contract: decisions#rules.

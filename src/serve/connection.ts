@@ -7,14 +7,14 @@ import type { SocketHandler, TextSocket } from './contract.ts';
 
 /** Messages that may queue behind the current one; a client that exceeds it is not waiting for replies. */
 const MAX_PENDING = 256;
-/** Queued messages together hold at most this many maximum frames: unauthenticated clients may send them too. */
+/** The total size of queued messages, in frames of the maximum size. Limited because unauthenticated clients can send them too. */
 const MAX_PENDING_FRAMES = 4;
 /** Within one turn of the event loop no runtime can flush, so a burst may exceed the limit by this factor. */
 const BURST_FACTOR = 4;
 /** How long a client has to complete the closing handshake; not every runtime cuts off one that does not. */
 const CLOSE_TIMEOUT_MS = 1_000;
 
-/** The end of an empty queue. */
+/** The tail of an empty queue. */
 const IDLE: Promise<void> = Promise.resolve();
 
 /** What a runtime's own socket can do. */

@@ -1,5 +1,5 @@
-// The cost of clients that receive nothing: memory of idle connections, and CPU of creating records beside subscriptions
-// and streams that do not match. Memory in KiB and MiB, CPU in microseconds.
+// The cost of clients that receive nothing: memory of idle connections, and CPU of creating records while there are
+// subscriptions and streams that do not match. Memory in KiB and MiB, CPU in microseconds.
 // `idle` restarts the service, so that earlier rows do not count as its memory.
 
 import { residentMiB } from '../cpu.ts';
@@ -15,7 +15,7 @@ const IDLE_CONNECTIONS = 2_000;
 const WARM_CONNECTIONS = 200;
 const IDLE_MS = 3_000;
 
-/** CPU of a create beside subscriptions, and beside streams, that do not match it. */
+/** CPU of a create while there are subscriptions, or streams, that do not match it. */
 export async function quietRows(fixture: EventFixture): Promise<EventRow[]> {
   const unit = 'us CPU a create';
   const definition = { against: 'create with none', unit, must: 1.1, goal: 1.05 };

@@ -45,7 +45,7 @@ export async function interleaved(
   });
 }
 
-/** The row of two figures, or of the reason for having none. */
+/** The row for two figures, or for the reason why there are none. */
 export async function row(
   definition: RowDefinition,
   measure: () => Promise<{ baseline: number; subject: number }>,

@@ -36,7 +36,7 @@ export async function readRecord(
   return readIn(app, caller, await accessScopeFor(app, caller, entityName), id, input);
 }
 
-/** Reads one of an access scope's records. */
+/** Reads one record within an access scope. */
 export async function readIn(
   app: App,
   caller: TenantCaller,

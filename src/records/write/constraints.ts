@@ -1,5 +1,5 @@
 // Translates Postgres's constraint violations into errors of the service: a duplicate in a unique field, a value too
-// large for an index. The name of an index determines its field; answers do not show it. When the insert of a batch
+// large for an index. The name of an index determines its field; responses do not show it. When the insert of a batch
 // fails, one query per unique field finds the duplicates among its records, so that the others can be inserted.
 // Contract: decisions#status-codes, decisions#field-changes.
 import type { Entity, Field } from '../../entities/field.ts';

@@ -1,6 +1,6 @@
-// The statements that change records. Each changes a row only while the definition, and unless it is a blind write the
-// row, still has the version that was read; the caller reads again when fewer rows have changed than it gave. Counters,
-// rule runs, the event and its deliveries are part of the statement.
+// The statements that change records. Each changes a row only if the definition still has the version that was read, and
+// so does the row, except in a blind write. The caller reads again when fewer rows changed than it passed. Counters, rule
+// runs, the event and its deliveries are part of the statement.
 import type { Entity } from '../../entities/field.ts';
 import { searchVector } from '../../entities/search-vector.ts';
 import { dualWrite, type SlotValues } from '../../entities/values.ts';
@@ -174,7 +174,7 @@ function matches({ id, versions }: RecordTarget): Sql {
   return sql`r.id = ${id}::uuid${isVersion}`;
 }
 
-/** A single value becomes an equality, for which Postgres keeps its plan; for an array it would plan each time. */
+/** A single value is compared with `=`, so that Postgres reuses a cached plan; with an array it would plan each time. */
 function isOneOf(column: Sql, values: readonly unknown[], type: 'uuid' | 'bigint'): Sql {
   const [only] = values;
   return values.length === 1 && only !== undefined

@@ -25,10 +25,11 @@ return { count, left }`;
 
 /**
  * KEYS: a marker of outstanding prefetches, then the counters. ARGV: hits, hits to prefetch, lifetime of the marker,
- * then window and quota of each counter. A counter counts the hits that fit into it and all before it, and hits are
- * prefetched while the quota is far from reached. While the marker exists, hits beyond a quota stay uncounted.
- * Returns how long to wait before counting those, the number prefetched, then for each counter reached its count
- * before, the time left in its window, and the window's end.
+ * then window and quota of each counter. Counters are tried in order: each counts the hits that fit into its own quota
+ * and those of the counters before it; the first that is full ends the loop. More hits are prefetched while all quotas
+ * are far from exhausted. While the marker exists, hits beyond a quota are not counted by any counter.
+ * Returns how long to wait before counting those, the number prefetched, and then for each counter tried: its previous
+ * count, the time left in its window, and the window's end.
  */
 export const COUNT_ALL = `
 local hits, wanted = tonumber(ARGV[1]), tonumber(ARGV[2])

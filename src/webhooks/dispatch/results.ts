@@ -1,7 +1,7 @@
 // Results of attempts. Those that arrive within GATHER_MS, or while a statement runs, are stored in one statement, each
 // only under its own claim: after a lease has expired, the result of the next claim counts. The body is stored with the
-// first result; if the process dies before that, the body is rendered from the event again. While the database is away
-// results wait in memory; a delivery whose lease expires is claimed and sent again (at least once).
+// first result; if the process dies before that, the body is rendered from the event again. While the database is
+// unavailable, results wait in memory; a delivery whose lease expires is claimed and sent again (at least once).
 // Retry delays are milliseconds, multiplied by a factor each time, with a jitter of 20 %.
 // Contract: interface#webhooks, decisions#configuration, decisions#deliveries.
 import { setTimeout as delay } from 'node:timers/promises';
@@ -16,7 +16,7 @@ const JITTER = 0.2;
 const RETRY_DELAY_MAX_MS = 30 * 86_400_000;
 const GATHER_MS = 5;
 const BATCH_SIZE = 500;
-/** Between two tries while the database is away. */
+/** The interval between two attempts to store results while the database is unavailable. */
 const STORE_RETRY_MS = 250;
 
 export interface AttemptResult extends PostResult {
@@ -53,7 +53,7 @@ export class ResultWriter {
   #queue: { result: AttemptResult; done: () => void }[] = [];
   #isWriting = false;
 
-  /** `onReleased` is called for each subscription with a delivery that was blocked by a stored one. */
+  /** `onReleased` is called for each subscription with a delivery that had to wait for one of the stored results. */
   constructor(
     private readonly app: App,
     private readonly stopping: AbortSignal,
