@@ -35,8 +35,8 @@ async function streamStatus(query: string, headers: Record<string, string>): Pro
   return stream.status;
 }
 
-describe('a token that is forged, of another kind, malformed or expired', () => {
-  test('of a bot gets 401 from REST and from the event stream', async () => {
+describe('a token that is forged, malformed, expired or of the wrong kind', () => {
+  test('gets 401 from REST and the event stream as a bot token', async () => {
     expect(await whoami(good())).toBe(200);
     const taken: string[] = [];
     for (const [name, token] of Object.entries(forged)) {
@@ -98,7 +98,7 @@ describe('a valid credential in the wrong place', () => {
     }
   });
 
-  test('is not a reset token, an invitation token, a bot secret or an MCP session: 401', async () => {
+  test('does not work as a reset token, an invitation token, a bot secret or an MCP session', async () => {
     const invited = (await tenant.post('/api/invitations', {}, { 'x-tenant-id': tenant.slug })).body.data;
     const registered = { name: 'clerk', tenantSlug: tenant.slug };
     const { secret } = (await tenant.post('/api/auth/bots/register', registered)).body.data;
@@ -128,7 +128,7 @@ describe('a token whose subject was deleted or changed', () => {
     ['has another password', (id) => tenant.patch(`/api/users/${id}`, { password: 'another-password-1' })],
     ['is deactivated', (id) => tenant.patch(`/api/users/${id}`, { isActive: false })],
     ['is removed', (id) => tenant.delete(`/api/users/${id}`)],
-  ])('is refused, a session as well as a developer token, once its user %s', async (_, end) => {
+  ])('is refused, whether a session or a developer token, once its user %s', async (_, end) => {
     const email = `u${crypto.randomUUID()}@example.com`;
     const { id } = (await tenant.post('/api/users', { email, name: 'U', role: 'member', password: PASSWORD })).body
       .data;

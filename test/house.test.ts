@@ -49,7 +49,7 @@ describe('imports', () => {
     expect(wrong).toEqual([]);
   });
 
-  test('records publish changes and know no output', () => {
+  test('records import from events only what publishes changes', () => {
     const publication = ['event.ts', 'outbox.ts', 'publication.ts'].map((name) => `src/events/${name}`);
     const known = sources
       .filter((source) => topFolder(source.path) === 'records')
@@ -83,7 +83,7 @@ describe('imports', () => {
     expect(foreign).toEqual([]);
   });
 
-  test('the lock file has an entry for every optional package, or npm ci refuses it', () => {
+  test('the lock file has an entry for every optional package, which npm ci requires', () => {
     const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8'));
     const missing = Object.entries<{ optionalDependencies?: Record<string, string> }>(packages).flatMap(([at, entry]) =>
       Object.keys(entry.optionalDependencies ?? {}).filter(

@@ -149,7 +149,7 @@ test('invalidated rights are loaded again only after every cache has dropped the
   connections.closeAll('stopping');
 });
 
-test('only keys of the tenant open its stream; a stream of another tenant gets the same 403 as one of no tenant', async () => {
+test('only keys of the tenant open its stream; the stream of another tenant and that of an unknown one get the same 403', async () => {
   const tenant = await newTenant();
   const other = await service.tenant();
   const foreign = await openEvents(service.url, other.slug, tenant.key);

@@ -84,7 +84,7 @@ describe('mail', () => {
     await smtp.stop();
   });
 
-  test('rejected temporarily is sent again; rejected permanently it is written to a file at once', async () => {
+  test('is sent again after a temporary rejection, and written to a file at once after a permanent one', async () => {
     const busy = await sink((nth) => (nth <= 2 ? 451 : null));
     const first = await open(busy.url);
     first.mail.send(MESSAGE);

@@ -631,7 +631,7 @@ describe('over stdio', () => {
     return answers.sort((a, b) => a.id - b.id);
   }
 
-  test('both revisions are served, requests are answered although the input ends at once, and a connection is a session', async () => {
+  test('both revisions are served, requests are answered even if the input ends immediately, and a connection is a session', async () => {
     const tool = (name: string, input: Json = {}) => ({ method: 'tools/call', params: { name, arguments: input } });
     const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
     const [hello, list, who] = await run(

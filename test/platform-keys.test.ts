@@ -65,10 +65,10 @@ describe('platform APIs', () => {
     ['an unknown operation', { permissions: { orders: { reader: ['peek'] } } }, ['permissions.orders.reader']],
     ['operations without a role', { permissions: { orders: ['read'] } }, ['permissions.orders', 'roles']],
     ['a malformed entity name', { permissions: { 'Or ders': { reader: ['read'] } } }, ['permissions.Or ders']],
-    ['permissions that are no object', { roles: ['ghost'], permissions: 'all' }, ['permissions']],
+    ['permissions that are not an object', { roles: ['ghost'], permissions: 'all' }, ['permissions']],
     ['all agents at once', { permissions: { 'agent:*': { reader: ['read'] } } }, ['permissions.agent:*']],
     ['a malformed slug and no name', { slug: 'A b', name: '' }, ['name', 'slug']],
-  ])('%s: 400 that names it', async (_, input, paths) => {
+  ])('%s gets a 400 that names the member', async (_, input, paths) => {
     const body = { name: 'x', slug: `bad-${++apis}`, roles: ['reader'], permissions: { orders: { reader: ['read'] } } };
     const answer = await tenant.post('/api/apis', { ...body, ...input });
     expect(answer.status, answer.text).toBe(400);

@@ -73,7 +73,7 @@ describe('keys', () => {
     ['an origin with its default port', { allowedOrigins: [`${ORIGIN}:443`] }, 'allowedOrigins'],
     ['no requests a minute', { rateLimitPerMin: 0 }, 'rateLimitPerMin'],
     ['too many a day', { rateLimitPerDay: 1e12 }, 'rateLimitPerDay'],
-  ])('%s: 400 that names it', async (_, input, path) => {
+  ])('%s gets a 400 that names the member', async (_, input, path) => {
     const body = { label: 'site', roleId, scopes: ['records:read'], ...input };
     const answer = await tenant.post('/api/auth/public-keys', body);
     expect(answer.status).toBe(400);

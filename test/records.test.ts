@@ -223,7 +223,7 @@ describe('single records', () => {
     expect(record.entityId).toBe(definition.body.data.id);
   });
 
-  test('a body whose only key is data with an object in it is unwrapped, unless the entity has a field data', async () => {
+  test('a body whose only key is data, holding an object, is unwrapped, unless the entity has a field data', async () => {
     const path = await entity([{ key: 'title', type: 'text' }]);
     const created = await tenant.post(path, { data: { title: 'wrapped' } });
     expect(created.body.data.title).toBe('wrapped');

@@ -99,7 +99,7 @@ if (process.env.DATABASE_URL) {
     stream.close();
   });
 
-  test('an event of the youngest transaction is not dropped as rolled back', async () => {
+  test('an event of the newest transaction is not mistaken for one that was rolled back', async () => {
     const tenant = await service.tenant();
     const stream = await connectEvents(service.url, tenant.slug, tenant.key);
     const insert = (name: string) => sql`
@@ -125,7 +125,7 @@ if (process.env.DATABASE_URL) {
     });
     await first;
     notifyCommitted(service.app, { tenantId: tenant.id });
-    // When it has been relayed, the number of the younger is known to be missing.
+    // Once this event has been relayed, the relay knows that the younger event's number is missing.
     expect(await nextName()).toBe('of the older');
     for (let i = 0; i < 10; i++) {
       notifyCommitted(service.app, { tenantId: tenant.id });
@@ -141,7 +141,7 @@ if (process.env.DATABASE_URL) {
 
 // The memory broker serves a single process.
 if (process.env.DATABASE_URL && process.env.REDIS_URL) {
-  test('a leader of the relay is replaced as soon as it has no database connection, and not before', async () => {
+  test('a leader of the relay is replaced as soon as it loses its database connection, and not before', async () => {
     const tenant = await service.tenant();
     const stream = await connectEvents(service.url, tenant.slug, tenant.key);
     await tenant.post('/api/entities', { name: 'articles', fields: [{ key: 'n', type: 'number' }] });

@@ -10,7 +10,7 @@ import { startService, type TestService } from './support/service.ts';
 let server: PrivatePostgres | undefined;
 let service: TestService;
 beforeAll(async () => {
-  // The shared database of real stores may lack pgvector.
+  // The Postgres at DATABASE_URL may lack pgvector.
   if (process.env.DATABASE_URL) server = await privatePostgres({ extension: 'vector' });
   service = await startService({ DATABASE_URL: server?.url ?? '' });
 });

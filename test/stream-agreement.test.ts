@@ -19,7 +19,7 @@ import {
 import { connectEvents, openSocket, until } from './support/streams.ts';
 
 const RUNS = Number(process.env.AGREEMENT_RUNS ?? 4);
-/** Per run, without the final marker. */
+/** Changes per run, not counting the final marker. */
 const CHANGES = 12;
 const ENTITIES = ['alpha', 'beta', 'gamma'] as const;
 const FIELDS = ['a', 'b', 'c'] as const;
@@ -44,7 +44,7 @@ const restriction = fc.record({
   rowFilter: fc.option(fc.constantFrom('a > 4', 'b = "x" OR c is null', 'NOT (a = 1)'), { nil: undefined, freq: 3 }),
 });
 type Restriction = typeof restriction extends fc.Arbitrary<infer T> ? T : never;
-/** A role that receives an event of every change. */
+/** A role that receives an event for every change. */
 const SEEING: Restriction[] = [
   { reads: true, fields: undefined, excludeFields: undefined, rowFilter: undefined },
   { reads: true, fields: ['a'], excludeFields: undefined, rowFilter: undefined },

@@ -1,4 +1,4 @@
-// Finds the end and the status of HTTP/1.1 answers in the bytes of a socket, one answer at a time: nothing is pipelined.
+// Finds the end and the status of each HTTP/1.1 response in the bytes of a socket. Requests are never pipelined.
 // Supports Content-Length and chunked bodies; anything else is an error.
 // The generator's hot path: a full parser would distort the figures.
 
@@ -39,7 +39,7 @@ export class AnswerReader {
     return this.#missing <= 0 ? this.#complete() : 0;
   }
 
-  /** Keeps the last bytes: the end mark may arrive in two pieces. */
+  /** Keeps the last bytes, because the terminating chunk may be split across two reads. */
   #chunks(data: Buffer): number {
     const bytes = this.#held ? Buffer.concat([this.#held, data]) : data;
     if (bytes.subarray(-LAST_CHUNK.length).equals(LAST_CHUNK)) return this.#complete();

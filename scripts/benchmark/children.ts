@@ -1,6 +1,6 @@
 // Child processes of the bench: servers pinned to the first core, the bench and its generator to the last one.
-// A server is ready when it prints `listening on http://HOST:PORT`; one that exits before, or takes longer than
-// 60 s, is an error with the end of its log. Times in milliseconds.
+// A server is ready when it prints `listening on http://HOST:PORT`; if it exits first or takes longer
+// than 60 s, the start fails with an error that contains the end of its log. Times in milliseconds.
 
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -27,7 +27,7 @@ export function pinSelf(): void {
   if (canPin) pinProcess(process.pid, availableParallelism() - 1);
 }
 
-/** Best effort: processes of another user may not be pinned. */
+/** Best effort: pinning another user's process may be forbidden. */
 export function pinProcess(pid: number, core: number): void {
   spawnSync('taskset', ['-cp', String(core), String(pid)], { stdio: 'ignore' });
 }

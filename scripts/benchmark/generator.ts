@@ -1,6 +1,6 @@
 // The load generator, a separate process: keep-alive connections with one request at a time, over raw TCP.
 // Reads a Plan (JSON) from standard input, prints a line `begin` after the warm-up and a Load (JSON) at the end of the
-// window. Times in milliseconds. An answer without a 2xx status and a broken connection count as failed.
+// window. Times in milliseconds. Responses other than 2xx and broken connections count as failed.
 
 import { AnswerReader } from './answer-reader.ts';
 

@@ -1,4 +1,4 @@
-// The rows of the table: what is compared with what, and the limits of the ratio of CPU per request: `must` and `goal`.
+// The rows of the table: what each row compares, and its limits (`must` and `goal`) on the ratio of CPU per request.
 // A comparison that fails becomes a row with its reason, so no row is ever missing.
 // Rows are measured one after the other.
 

@@ -1,5 +1,5 @@
 // The databases of the run on the given Postgres, and empty numbered databases of the given Redis. The clean-up removes
-// them. Parallel queries are off in both: parallel workers exit before their CPU can be read, and on one core
+// them. Parallel queries are off in all databases: parallel workers exit before their CPU can be read, and on one core
 // they help neither side.
 
 import { Redis } from 'ioredis';

@@ -1,5 +1,5 @@
 // The requests of every operation to the service, with one credential. Reads and writes use two entities, so that writes
-// do not change what the reads measure; rows that read first may use one.
+// do not change what the reads measure; a row that measures reads only may pass the same entity twice.
 // Deletes remove records that are created before each round.
 
 import { Api } from './api.ts';
@@ -18,7 +18,7 @@ import {
 } from './fixture.ts';
 import type { Target } from './generator.ts';
 
-/** `seconds` of a round decide how many records a round of deletes needs. */
+/** The length of a round (`seconds`) determines how many records a round of deletes needs. */
 export function serviceWorkloads(
   fixture: ServiceFixture,
   seconds: number,

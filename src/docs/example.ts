@@ -5,7 +5,7 @@ import type { JsonSchema } from './schema.ts';
 
 const REF = '#/components/schemas/';
 
-/** An example of the schema; `name` is the default for a text. */
+/** An example of the schema; `name` is the default for a string. */
 export function exampleOf(schema: unknown, components: Record<string, JsonSchema>, name = 'text'): unknown {
   if (typeof schema !== 'object' || schema === null) return name;
   const own = schema as JsonSchema;

@@ -60,7 +60,7 @@ export async function updateField(
       const entity = changeable(catalog, entityName);
       const { next, ...planned } = plan(catalog, entity, fieldIn(entity, key), input);
       if (next.key !== key || next.type !== planned.field.type) await requireNoDependents(tx, entity, planned.field);
-      // The rename comes last, as a change of its own: after a conflict the old key remains.
+      // The rename is a separate, last change: if the first one conflicts, the field keeps its old key.
       return { ...planned, next: { ...next, key, ref: { ...next.ref, key } }, newKey: next.key };
     });
     await alterField(lock, change);

@@ -1,5 +1,5 @@
-// Snapshots of the database. A stream skips the events that were committed before it started, also those that are not
-// relayed yet; the snapshot that it took at its start decides which these are.
+// Snapshots of the database. A stream skips the events committed before it started, including those not yet relayed; the
+// snapshot taken when it started identifies them.
 // Failures: the database's own. Contract: decisions#events.
 import { type Queries, sql } from '../runtime/sql.ts';
 

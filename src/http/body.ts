@@ -121,7 +121,7 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COLON = 0x3a;
 
-/** The number of members in the text: colons outside strings. More than were parsed means a duplicate name. */
+/** The number of members in the text: colons outside strings. If parsing finds fewer, a name is duplicated. */
 function countMembers(text: string): number {
   let count = 0;
   let inString = false;

@@ -1,8 +1,8 @@
 // The default database: PGlite (Postgres as WebAssembly, with pgvector) in a thread of this process, stored in
 // `DATA_DIR/postgres` and reached by the usual Postgres client through a loopback port. Acknowledged writes
-// survive a crash of the process; one process per directory. The first start takes seconds. There is one
-// session: statements of all connections run one after another, session settings and advisory locks are
-// shared, server-side timeouts and cancellation have no effect. A failed engine is restarted at the same
+// survive a crash of the process; one process per directory. The first start takes seconds. All
+// connections share one session: their statements run one after another, they share session settings and
+// advisory locks, and server-side timeouts and cancellation have no effect. A failed engine is restarted at the same
 // address; one stuck in an endless statement is not, since it cannot be stopped. Contract: decisions#configuration.
 import { randomBytes } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';

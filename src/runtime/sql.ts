@@ -45,15 +45,15 @@ export function jsonb(value: unknown): Sql {
 }
 
 /**
- * Select in a transaction whose loss in a server crash only repeats work: its commit does not wait for the disk.
+ * For a transaction whose loss in a server crash only means repeated work: its commit does not wait for the disk.
  * Other transactions are not affected.
  */
 export const ASYNC_COMMIT = raw(`set_config('synchronous_commit', 'off', true)`);
 
 /**
- * Select in a transaction whose statements cost more to plan than to run: each connection plans them once. Only for
- * statements that find few rows by index for any parameters. A plan made while the table was empty, when all plans cost
- * the same, must suit the full table: so no sequential scans, and sorting by index order only. Bitmap scans are off
+ * For a transaction whose statements cost more to plan than to run: each connection plans them once. Only
+ * for statements that find few rows by index for any parameters. While a table is empty all plans cost the same, but the
+ * plan must also suit the full table: so sequential scans and explicit sorts are off. Bitmap scans are off
  * because plain index scans mark dead entries, which later scans then skip; a bitmap scan visits them until vacuum.
  * JIT stays off: generic plans overestimate and would trigger it.
  */

@@ -1,4 +1,4 @@
-// Texts that Postgres cannot store, found before they reach it, and the type of a parsed JSON object.
+// Detects strings that Postgres cannot store before they reach it; also the type of a parsed JSON object.
 // Postgres rejects NUL characters and unpaired surrogates.
 // Contract: decisions#responses.
 

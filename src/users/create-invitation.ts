@@ -1,5 +1,5 @@
-// Creates invitations, of members to a tenant and of new tenants to the platform, and mails the link to the address, if
-// there is one. Only the hash of the token is stored; the answer and the mail contain the token.
+// Creates invitations, for members of a tenant and for new tenants of the platform, and mails the link if an address is
+// given. Only the hash of the token is stored; the answer and the mail contain the token.
 // Contract: interface#invitation, decisions#invitations.
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
@@ -35,7 +35,7 @@ interface NewInvitation {
   createdAt: string;
 }
 
-/** Creates an invitation in one transaction with the checks of `requireAllowed`. A mail that fails does not fail this. */
+/** Creates an invitation in one transaction with the checks of `requireAllowed`. A mail that cannot be sent is not an error here. */
 export async function createInvitation(
   app: App,
   input: InvitationInput,

@@ -1,6 +1,6 @@
-// The members of a user in bodies and answers: address, name, role, password. An address is stored as written and
-// compared in lower case; its pattern excludes what is unsafe in a mail header. Unknown members are problems in an admin's
-// body and ignored in a registration. Lengths are in UTF-16 code units.
+// The members of a user in requests and responses: address, name, role, password. An address is stored as written and
+// compared in lower case; its pattern excludes what is unsafe in a mail header. Unknown members are
+// rejected in an admin's body and ignored in a registration. Lengths are in UTF-16 code units.
 // Contract: interface#user, decisions#users.
 import { type Static, Type } from '@sinclair/typebox';
 import { closed, closedChange, Ignored, open, optional, text, Uuid } from '../http/schemas.ts';
@@ -28,7 +28,7 @@ export const TypedEmail = Type.String({
 });
 export const TypedPassword = Type.String({ minLength: 1, maxLength, examples: ['correct horse battery'] });
 
-/** A user as far as other answers show it. */
+/** The part of a user that responses about other resources show. */
 export const PersonSchema = Type.Object({ id: Uuid, email: Type.String(), name: Type.String(), role: Type.String() });
 
 const Role = Type.String({ minLength: 1, error: 'must be the name of a role', examples: ['member'] });

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT } from './source.ts';
 
-/** A fenced block: the language after the fence, its text, and the line of its first line (from 1). */
+/** A fenced block: the language after the fence, its text, and the number of its first line (from 1). */
 export type Block = { language: string; text: string; line: number };
 
 /** A page; `prose` is its text with fenced blocks and inline code left blank. */

@@ -50,7 +50,7 @@ export class Served {
     return fetch(`${this.url}/log`).then((answer) => answer.json());
   }
 
-  /** Waits until the log has a line with this start. */
+  /** Waits until the log has a line that starts with this text. */
   async logged(start: string): Promise<string[]> {
     for (;;) {
       const lines = await this.log();

@@ -1,6 +1,6 @@
 // The cost of an event per client: CPU of creating records while many clients receive them, minus the CPU of the same
 // creates without clients, divided by the number of events received. Microseconds.
-// Each side has clients in its own rounds only.
+// Clients are connected to a side only while that side is measured.
 
 import { createMany, type EventFixture, type Side, Tenant } from './fixture.ts';
 import { type Open, openSockets, openStreams, until } from './listeners.ts';

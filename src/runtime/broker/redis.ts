@@ -79,7 +79,7 @@ export class RedisBroker implements Broker {
     return () => void this.#resets.delete(handler);
   }
 
-  /** Unlike keys, channels are shared by all databases of a server, so they contain the number of the URL's. */
+  /** Unlike keys, channels are shared by all databases of a server, so their names include the URL's database number. */
   #channel(name: string): string {
     return `${this.#prefix}${this.#commands.options.db ?? 0}:${name}`;
   }

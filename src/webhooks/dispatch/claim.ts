@@ -46,7 +46,7 @@ export interface Claim {
   rechecks: Recheck[];
 }
 
-/** Before the next claim for deliveries over the limit of tenant or process, and for subscriptions locked elsewhere. */
+/** Delay before the next claim when a limit of the tenant or process is reached, or another process holds the lock. */
 const RETRY_MS = 250;
 
 interface SubscriptionRow extends TenantRow {

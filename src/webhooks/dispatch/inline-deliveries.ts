@@ -1,6 +1,6 @@
-// Inline deliveries: those of a new record, which no other event of the record can precede. Before the record is
-// created this process reserves a slot of each subscription that has nothing in flight; the statement inserts those
-// deliveries claimed, and they are sent as soon as it has committed. At most half of the in-flight limits of a
+// Inline deliveries: those of a new record, whose creation is always its first event. Before the record is created
+// this process reserves a slot of each subscription that has nothing in flight; the statement inserts those deliveries
+// as already claimed, and they are sent as soon as it has committed. At most half of the in-flight limits of a
 // tenant and the process are for inline deliveries. Measured: from write to webhook, p50 is 2.4 times that of a bare
 // insert and POST; through a claim, 6.5 times.
 // Contract: decisions#deliveries.
