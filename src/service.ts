@@ -37,7 +37,10 @@ export interface Service {
   lines: readonly string[];
 }
 
-/** Starts every part and adds each to `stages` at once. Stops between two parts when `signal` aborts; rejects if one fails. */
+/**
+ * Starts every part and immediately adds it to `stages`. Stops between two parts when `signal` aborts; rejects if one
+ * fails.
+ */
 export async function startService(config: Config, log: Log, stages: Stages, signal: AbortSignal): Promise<Service> {
   const app = await createApp(config, config.databaseUrl ?? (await openEmbedded(config, log, stages)), log);
   stages.add('broker and database', () => closeApp(app));

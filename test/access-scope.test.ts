@@ -1,4 +1,4 @@
-// The restrictions of a role, tested on the operations, to all of which they apply.
+// The restrictions of a role, tested on the operations: every operation must apply them.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
 import type { EntityRestriction, Operation } from '../src/access/rights.ts';

@@ -1,5 +1,5 @@
-// Hostile readers over real TCP: a client that stops reading is disconnected as the contract says, one that half-closes or
-// drops the connection leaks neither a lease nor memory, and no other client is affected.
+// Hostile readers over real TCP: a client that stops reading is disconnected as the contract says, one that half-closes
+// or drops the connection leaks neither a lease nor memory, and no other client is affected.
 // Contract: interface#sse, interface#websocket, decisions#sse, decisions#websocket.
 import { afterAll, beforeAll, describe, expect, spyOn, test } from 'bun:test';
 import process from 'node:process';
@@ -250,7 +250,7 @@ describe('sockets', () => {
     }
   });
 
-  test('an expired token is auth_expired; a new auth continues the subscriptions', async () => {
+  test('an expired token gets auth_expired; a new auth continues the subscriptions', async () => {
     const tenant = await newTenant();
     const socket = keep(await subscribeSocket(service.url, await shortToken(tenant, 600), 'articles'));
     // Retries with a longer life when the token expired before it was used.

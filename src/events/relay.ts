@@ -30,7 +30,7 @@ const LAST_ENTRY_MS = STREAM_TTL_MS / 2;
 const HEARTBEAT_S = 1;
 const LEASE_S = 3;
 const STALE_S = 30;
-/** How long after a read the leader certainly holds its lease. Milliseconds. */
+/** How long after a read the leader is certain to hold its lease. Milliseconds. */
 const SURE_AFTER_READ_MS = (LEASE_S * 1_000) / 2;
 /** How often the other processes check the leader's connections. Milliseconds. */
 const CHECK_LEADER_MS = 250;
@@ -51,7 +51,7 @@ export class Relay {
   #cursor: Cursor | null = null;
   /** One round at a time, so that a read is applied to the cursor that it was made for. */
   readonly #queue = new SerialQueue();
-  /** A leader found without connections, and when one was last checked. */
+  /** The last leader found to have no connections, and when a leader was last checked. */
   #deadLeader: string | null = null;
   #checkedAt = Number.NEGATIVE_INFINITY;
   /** When this process last confirmed that it leads. */
@@ -85,8 +85,8 @@ export class Relay {
 
   /**
    * Relays an event that this process has just committed, if a read of the outbox would find it alone: it is the next
-   * number, none is missing, and no round is under way. Null otherwise; a round will find it. Resolves to false when the
-   * append failed and a round must retry. The next round stores the cursor, so a leader that takes over before it
+   * number, none is missing, and no round is under way. Null otherwise; a round will find it. Resolves to false when
+   * the append failed and a round must retry. The next round stores the cursor, so a leader that takes over before it
    * relays a few events twice.
    */
   relayNow(event: CommittedEvent): Promise<boolean> | null {

@@ -1,6 +1,6 @@
-// The value types of the expression language: the literals and operators of each, how its values compare in
-// memory, and the SQL that compares alike. Values have their stored form: numbers are doubles, decimals are
-// strings of any precision, ids are lower case, dates and times sort as text. Contract: decisions#expressions.
+// The value types of the expression language: the literals and operators of each, how its values compare in memory, and
+// the SQL that compares them in the same way. Values have their stored form: numbers are doubles, decimals are strings
+// of any precision, ids are lower case, dates and times sort as text. Contract: decisions#expressions.
 
 import { isUuid } from '../runtime/ids.ts';
 import { type Sql, sql } from '../runtime/sql.ts';

@@ -2,7 +2,7 @@
 // that sends requests. A string, because it is generated code, not code of this service. Uses only `fetch` and
 // `URL`. Contract: interface#mcp.
 
-/** Precedes the types of the entities. */
+/** Placed before the entity types in the generated file. */
 export const CLIENT_RUNTIME = `
 export type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
 

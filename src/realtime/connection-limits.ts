@@ -1,14 +1,14 @@
-// The two limits of open connections. Authenticated ones hold leases in the broker, shared by all processes; a lease is
+// The two limits on open connections. Authenticated ones hold leases in the broker, shared by all processes; a lease is
 // renewed while its connection lasts, and expires if its process dies. WebSockets that have not authenticated yet are
 // counted in this process, in total and by client address. Times are milliseconds.
-// Failures: 503 while the broker is away. Contract: interface#limits, decisions#websocket.
+// Failures: 503 while the broker is unavailable. Contract: interface#limits, decisions#websocket.
 import type { App } from '../app.ts';
 import { newId } from '../runtime/ids.ts';
 
 const TTL_MS = 30_000;
 const RENEW_MS = 10_000;
 
-/** One member, with a lease in each of the sets. */
+/** The leases of one connection: one in each of the sets, all under the same member id. */
 export interface ConnectionLease {
   member: string;
   sets: readonly string[];

@@ -12,11 +12,11 @@ export interface ServeOptions<D extends object> {
   hostname: string;
   /** 0 picks a free port. */
   port: number;
-  /** The runtime's limit of a request body, in bytes; the application's own limits are lower. */
+  /** The runtime's limit on the size of a request body, in bytes; the application's own limits are lower. */
   maxBody: number;
   /** A connection without traffic for this long is closed (at most 255; 0 is never). */
   idleSeconds: number;
-  /** Lets several processes listen on one port; a foreign server on it then goes unnoticed. */
+  /** Lets several processes listen on one port; another program that listens on the same port then goes unnoticed. */
   reusePort?: boolean;
   fetch(request: Request, clientAddress: string): Response | Promise<Response>;
   /** Receives errors that the application did not handle. */

@@ -17,7 +17,7 @@ import { MessageRouter } from './worker-messages.ts';
 const NUMBER_VARIABLE = 'SERVICE_PROCESS';
 const MIN_BACKOFF_MS = 100;
 const MAX_BACKOFF_MS = 10_000;
-/** After this long, an exit resets the back-off. */
+/** The back-off starts over for a worker that ran longer than this before it exited. */
 const STABLE_AFTER_MS = 30_000;
 
 /** Whether this process is a worker of a supervisor. */
@@ -25,7 +25,7 @@ export function isWorkerProcess(): boolean {
   return process.env[NUMBER_VARIABLE] !== undefined;
 }
 
-/** Whether this process does what only one of several may do. */
+/** Whether this process performs the tasks that only one of several processes may perform. */
 export function isFirstWorker(): boolean {
   return (process.env[NUMBER_VARIABLE] ?? '1') === '1';
 }
@@ -78,7 +78,7 @@ class SupervisedProcess {
   readonly ready: Promise<void>;
   /** Resolves when the process will not be restarted: `over` is aborted, or it never listened. */
   readonly ended: Promise<void>;
-  /** The other lines that it printed. */
+  /** The lines that the process printed, other than `listening on`. */
   readonly output: string[] = [];
   #child: ChildProcess | undefined;
   #lastCode: number | null = null;

@@ -8,10 +8,13 @@ import { forEachConcurrently } from '../runtime/concurrency.ts';
 import { sql } from '../runtime/sql.ts';
 import { migrateTenant, withTenantLock } from './provision.ts';
 
-/** Tenants migrated or repaired at once: the connections for slow work. */
+/** How many tenants are migrated or repaired at the same time: one for each connection for slow work. */
 export const SCHEMA_CONCURRENCY = 2;
 
-/** Upgrades all tenants; resolves to the number that this process upgraded. Rejects with 503 when the database is unavailable. */
+/**
+ * Upgrades all tenants; resolves to the number that this process upgraded. Rejects with 503 when the database is
+ * unavailable.
+ */
 export async function upgradeTenants(app: App, signal: AbortSignal): Promise<number> {
   const latest = app.tenantSchema.migrations.length;
   const outdated = await app.db.slow.rows<{ id: string; slug: string }>(sql`

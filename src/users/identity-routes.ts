@@ -1,5 +1,5 @@
-// The routes of identity: sign-in, registration, passwords. All except the change of a password are open: they need no
-// credential and ignore one. A header names the tenant.
+// The routes for sign-in, registration and passwords. All except the change of a password are open: they need no
+// credential and ignore any that is sent. A header names the tenant.
 // Contract: interface#identity, decisions#identity.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';

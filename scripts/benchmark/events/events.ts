@@ -1,6 +1,6 @@
-// All rows about events: latency, cost per client, cost and isolation of webhooks, memory of idle connections. Groups run
-// one after the other; one that fails becomes a row with its reason, and the others run. Units are in the rows.
-// A group's name is its name in `--only`.
+// All result rows about events: latency, cost per client, cost and isolation of webhooks, memory of idle connections.
+// Groups run one after the other; one that fails becomes a row with its reason, and the others run. Units are in the
+// rows. `--only` takes the names of the groups.
 
 import { EVENT_GROUPS } from '../options.ts';
 import type { Gauge, Report } from '../report.ts';

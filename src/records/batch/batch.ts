@@ -1,6 +1,6 @@
-// A batch: operations of one kind, in one statement where possible. It is applied as a whole or not at all; when some of
-// its operations fail, the error says which and why. `applyIndependently` then applies the others, for imports and for
-// bulk requests that are not atomic. Contract: decisions#bulk, decisions#import.
+// A batch: operations of one kind, in one statement where possible. It is applied as a whole or not at all; when some
+// of its operations fail, the error says which and why. `applyIndependently` then applies the others, for imports and
+// for bulk requests that are not atomic. Contract: decisions#bulk, decisions#import.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
@@ -39,7 +39,7 @@ export interface BatchItem {
 
 export interface Batch {
   op: OperationKind;
-  /** No id twice. */
+  /** No two items have the same id. */
   items: readonly BatchItem[];
 }
 
@@ -57,7 +57,7 @@ export class RejectedItems extends Error {
 /** The definition has changed since the batch was prepared. Nothing of the batch was applied. */
 export class StaleDefinition extends Error {}
 
-/** Applies a whole batch. Resolves to the after images, of deletions the before images, in the order of the items. */
+/** Applies a whole batch. Resolves to the after images (for deletions, the before images) in the order of the items. */
 export async function applyBatch(
   context: WriteContext,
   catalog: Catalog,
@@ -224,7 +224,7 @@ async function forEachItem<T>(
   return done;
 }
 
-/** Throws the rejections, given by position, under the items' indexes; returns when there are none. */
+/** Throws the rejections, keyed by the items' indexes instead of their positions; returns when there are none. */
 function reject(items: readonly BatchItem[], byPosition: ReadonlyMap<number, ServiceError>): void {
   if (byPosition.size === 0) return;
   throw new RejectedItems(new Map([...byPosition].map(([i, error]) => [items[i]?.index ?? i, error])));

@@ -33,7 +33,10 @@ export function readSort(sort: string | undefined, order: string | undefined, na
   });
 }
 
-/** The `order by` clause on table `r`. Without keys newest first; with `isRest`, the keys follow another one. */
+/**
+ * The `order by` clause on table `r`. Without keys, the newest come first. `isRest` means that the keys follow another
+ * key.
+ */
 export function orderBy(keys: readonly SortKey[], isRest = false): Sql {
   if (keys.length === 0 && !isRest) return sql`r.id desc`;
   const parts = keys.map(({ field, isDescending }) =>
@@ -125,7 +128,7 @@ export function afterCursor(keys: readonly SortKey[], text: string): After | nul
     const column = columnOf(key.field, R);
     const value = values[i] ?? null;
     const bound = boundTo(key, value);
-    // After a missing value come only ties; after any other value also missing ones.
+    // A missing value is followed only by ties; any other value is also followed by missing values.
     if (value !== null) {
       const later = sql`(${column} ${raw(key.isDescending ? '<' : '>')} ${bound} or ${column} is null)`;
       clauses.push(sql`(${join([...equal, later], ' and ')})`);

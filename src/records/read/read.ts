@@ -75,7 +75,9 @@ function rowsWhere({ entity, rowFilter }: AccessScope, condition: Sql): Sql {
   return sql`select ${RECORD_COLUMNS} from ${entity.table} as r where ${condition}${visible}`;
 }
 
-/** Whether a row, stored or not, matches a condition; reads the related rows that this needs. Rules also pass the change. */
+/**
+ * Whether a row, stored or not, matches a condition; reads the related rows that this needs. Only rules pass `change`.
+ */
 export async function meets(
   queries: Queries,
   catalog: Catalog,

@@ -1,6 +1,7 @@
 // Blind writes: changes of one record in a single statement, without reading it first. They are possible when no rule
-// acts, no row filter is to be checked on the after image, and the change does not depend on other stored values. If not,
-// or if the statement matches no row, the caller reads the record to find out why (404, 412, 400, a changed definition).
+// acts, no row filter has to be checked on the after image, and the change does not depend on other stored values. If
+// not, or if the statement matches no row, the caller reads the record to find out why (404, 412, 400, a changed
+// definition).
 import type { AccessScope } from '../../entities/access-scope.ts';
 import type { Entity, Field } from '../../entities/field.ts';
 import { specOf } from '../../entities/field-types.ts';

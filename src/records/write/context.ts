@@ -8,7 +8,7 @@ import type { Cause } from '../../events/outbox.ts';
 import { type EntityChange, notifyCommitted, Publication } from '../../events/publication.ts';
 import type { Queries, Tx } from '../../runtime/sql.ts';
 
-/** Attempts before a write that keeps meeting others fails with 409. */
+/** How often a write that keeps conflicting with others is attempted before it fails with 409. */
 export const MAX_ATTEMPTS = 8;
 
 /** The caller of a write, and its transaction. */

@@ -1,6 +1,6 @@
 // The side effects of a write, as further CTEs of its statement: the entity's counters, and the runs of the after rules
-// that the change starts. The statement's CTE `changed` returns the changed rows; for more than one row, its CTE `input`
-// has their event ids.
+// that the change starts. The statement's CTE `changed` returns the changed rows; for more than one row, its CTE
+// `input` has their event ids.
 import type { Entity } from '../../entities/field.ts';
 import type { RecordEventType } from '../../events/event.ts';
 import type { Cause } from '../../events/outbox.ts';
@@ -19,7 +19,9 @@ export function withNewEventIds<R extends { id: string }>(rows: readonly R[]): (
   return rows.map((row) => ({ ...row, eventId: newId() }));
 }
 
-/** The rows of `changed` with a column `event_id`; for a single row without a join, whose cost every write would pay. */
+/**
+ * The rows of `changed` with a column `event_id`. A single row gets it without a join, which would slow every write.
+ */
 export function changedWithEventIds(rows: readonly EventedRow[]): Sql {
   const [only] = rows;
   return rows.length === 1 && only !== undefined

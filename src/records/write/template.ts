@@ -1,5 +1,5 @@
-// `{{field}}` placeholders in the texts of a rule's action. A text that is a single placeholder becomes the record's
-// value with its type; elsewhere a placeholder becomes the value's text, empty for null. Pure.
+// `{{field}}` placeholders in the strings of a rule's action. A string that is a single placeholder becomes the
+// record's value with its type; elsewhere a placeholder becomes the value's text, empty for null. Pure.
 // Contract: decisions#rules.
 import type { Entity } from '../../entities/field.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';

@@ -1,5 +1,5 @@
-// An entity's rules in the write path: before rules change or reject the record to be stored, in the order of their
-// priority; after rules that match are collected, and the statement of the change queues them.
+// An entity's rules in the write path: "before" rules change or reject the record to be stored, in the order of
+// their priority; "after" rules that match are collected and queued by the statement that makes the change.
 // Failures: 400 BUSINESS_RULE_ERROR. Contract: decisions#rules.
 import type { TenantCaller } from '../../access/caller.ts';
 import { allNames } from '../../entities/access-scope.ts';
@@ -15,7 +15,7 @@ import { meets } from '../read/read.ts';
 import { type RecordRow, storedRow } from '../row.ts';
 import { render } from './template.ts';
 
-/** A row, and the slots that before rules have set. */
+/** A row, and the slots that "before" rules have set. */
 type RuledRow = RecordRow & { setByRule?: ReadonlySet<string> };
 
 /** A row to write, and the ids of the after rules that the change starts, in their order. */
@@ -59,7 +59,7 @@ export async function applyRules(context: RuleContext, entity: Entity, change: R
 /** When a write of this process last started an after rule; the worker, which also polls, uses it as a hint. */
 let lastStartAt = Number.NEGATIVE_INFINITY;
 
-/** Whether a write of this process has started after rules in the last `withinMs`. */
+/** Whether a write of this process has started any "after" rules in the last `withinMs`. */
 export function haveStartedWithin(withinMs: number): boolean {
   return performance.now() - lastStartAt < withinMs;
 }

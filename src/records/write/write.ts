@@ -33,7 +33,9 @@ export interface Written {
   scope: AccessScope;
 }
 
-/** Creates a record from a request's body. 400 with every problem, 403 outside the caller's rows, 409 on a duplicate. */
+/**
+ * Creates a record from a request's body. 400 with every problem, 403 outside the caller's rows, 409 on a duplicate.
+ */
 export async function createRecord(context: WriteContext, entityName: string, body: JsonObject): Promise<Written> {
   requireRight(context.caller, 'create', entityName);
   return attempt(context, entityName, 'create', async (writing, scope) => {
@@ -96,7 +98,7 @@ const EVENTS = { create: 'record.created', update: 'record.updated', delete: 're
 /**
  * Runs a write until its statement matches, which `write` reports by a result other than null. The first attempt takes
  * no lock, since concurrent writes of one record are rare; the next ones lock the row, so that each of many writers
- * progresses. A statement that does not match a locked row was made for an old definition.
+ * makes progress. A statement that does not match a locked row was made for an old definition.
  */
 async function attempt<T>(
   context: WriteContext,

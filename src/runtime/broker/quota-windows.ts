@@ -13,9 +13,11 @@ type RunScript = (script: string, keys: readonly string[], values: readonly numb
 
 /** The result of counting some hits. */
 interface CountResult {
-  /** Each window before these hits, up to the first that they exceed. */
+  /** The state of each window before these hits, up to the first window whose quota they exceed. */
   windows: { before: number; resetMs: number }[];
-  /** Above 0: hits beyond the quota were not counted; count them again after this time, when no prefetch is outstanding. */
+  /**
+   * Above 0: hits beyond the quota were not counted; count them again after this time, when no prefetch is outstanding.
+   */
   waitMs: number;
   /** Further hits counted in advance, and the ends of the windows they were counted in. */
   prefetched: number;
@@ -27,7 +29,7 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-/** Hits counted in advance; `resetMs` of its windows is the time at which they end. */
+/** Hits counted in advance; here `resetMs` of a window is the time at which it ends, not a duration. */
 interface Prefetch extends CountResult {
   left: number;
   expiresAt: number;
@@ -44,7 +46,7 @@ interface Group {
   exhaustedUntil: number;
 }
 
-/** Prefetched hits are used or returned within this time; Redis remembers longer that there are any. */
+/** Prefetched hits are used or returned within PREFETCH_MS; Redis keeps its note of them for PREFETCH_KNOWN_MS. */
 const PREFETCH_MS = 50;
 const PREFETCH_KNOWN_MS = 150;
 const PREFETCH_HITS = 64;
@@ -186,7 +188,9 @@ function quotaOf(windows: readonly QuotaWindow[], i: number): number {
   return windows[i]?.quota ?? 0;
 }
 
-/** The counts for each hit in order, without hits that must wait. A hit beyond a quota is not counted in later windows. */
+/**
+ * The counts for each hit in order, without hits that must wait. A hit beyond a quota is not counted in later windows.
+ */
 function countsOfHits(windows: readonly QuotaWindow[], result: CountResult, hits: number): WindowCount[][] {
   const { windows: found, waitMs } = result;
   const fitting = found.reduce((fit, { before }, i) => Math.min(fit, Math.max(0, quotaOf(windows, i) - before)), hits);

@@ -20,7 +20,7 @@ import { Schedule } from './schedule.ts';
 import { InFlightWindows } from './window.ts';
 
 const POLL_MS = 500;
-/** Subscriptions claimed for in one round. */
+/** How many subscriptions one round claims deliveries for. */
 const ROUND_SUBSCRIPTIONS = 64;
 /** How often a round that load shedding delays tries again. */
 const SHEDDING_POLL_MS = 5;
@@ -47,7 +47,7 @@ export class Dispatcher {
     );
     app.metrics.gauge('svc_webhook_attempts_in_flight', 'Webhook attempts in flight.', () => this.#inFlight.size);
     this.#loadShedding = new LoadShedding(app.db);
-    // A separate output: the one below gets no notice of commits that its fast path takes.
+    // A separate output, because the one below is not told about commits that its fast path handles.
     registerOutput(app, { onCommitted: () => this.#loadShedding.sample(Date.now()) });
     this.#schedule = new Schedule(app, () => this.#worker?.nudge());
     this.#results = new ResultWriter(app, this.#abort.signal, (id) => this.#schedule.add(id, Date.now()));

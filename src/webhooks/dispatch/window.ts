@@ -9,9 +9,11 @@ const CLAIM_INTERVAL_MS = 5;
 
 interface Window {
   size: number;
-  /** Started and without a stored result: an earlier claim counts these and returns fewer rows. */
+  /** Deliveries started whose result is not stored yet. A claim counts them too, and returns fewer rows. */
   inFlight: number;
-  /** Inline deliveries among them with a response: the next inline delivery need not wait until the result is stored. */
+  /**
+   * Inline deliveries among them with a response: the next inline delivery need not wait until the result is stored.
+   */
   answered: number;
   claimedAt: number;
   /** A claim was wanted while the window was full. */
@@ -35,7 +37,9 @@ export class InFlightWindows {
     return null;
   }
 
-  /** Starts an inline delivery if nothing is in flight. A burst is cheaper to claim together. */
+  /**
+   * Starts an inline delivery, but only if nothing is in flight: a burst of deliveries is cheaper to claim together.
+   */
   reserve(subscriptionId: string, nowMs: number): boolean {
     const window = this.#windows.get(subscriptionId);
     if (window !== undefined && window.inFlight > window.answered) return false;
