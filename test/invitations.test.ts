@@ -209,7 +209,7 @@ describe('states', () => {
     }
   });
 
-  test('an unknown token is 404 for accept and revoke; the id of a list revokes too', async () => {
+  test('an unknown token is 404 for accept and revoke; an id from the list also revokes', async () => {
     const tenant = await service.tenant();
     expect((await accept('svc_inv_unknown')).status).toBe(404);
     expect((await tenant.delete('/api/invitations/svc_inv_unknown', inside(tenant))).status).toBe(404);

@@ -70,7 +70,7 @@ test('a failed migration is rolled back, and runs once it has been fixed', async
   expect(await migrate(db, directory)).toEqual(['0003_broken.sql']);
 });
 
-test('a migration changed after it was applied stops the start', async () => {
+test('a migration changed after it was applied prevents the start', async () => {
   await migrate(db, directory);
   await write('0001_first.sql', 'select 1;');
   await expect(migrate(db, directory)).rejects.toThrow(
@@ -85,12 +85,12 @@ test('the comments of an applied migration may change', async () => {
   expect(await migrate(db, directory)).toEqual([]);
 });
 
-test('two migrations with one number stop the start', async () => {
+test('two migrations with the same number prevent the start', async () => {
   await write('0002_again.sql', 'select 1;');
   await expect(migrate(db, directory)).rejects.toThrow('two migrations are numbered 0002');
 });
 
-test('a gap in the numbers stops the start', async () => {
+test('a gap in the numbers prevents the start', async () => {
   await write('0004_later.sql', 'select 1;');
   await expect(migrate(db, directory)).rejects.toThrow('migration 3 is missing');
 });

@@ -20,7 +20,7 @@ const CHANGES = 60;
 /** Killing another process needs a shared Postgres; the embedded one serves one process. */
 const KILLS = process.env.DATABASE_URL === undefined ? 0 : 3;
 
-test('after rules act once per event, and chains end at depth 5, although their process is killed repeatedly', async () => {
+test('after rules act once per event, and chains end at depth 5, even if their process is killed repeatedly', async () => {
   const tenant = await service.tenant();
   await tenant.post('/api/entities', { name: 'task', fields: [{ key: 'n', type: 'integer' }] });
   await tenant.post('/api/entities', { name: 'log', fields: [{ key: 'cause', type: 'text' }] });

@@ -200,7 +200,7 @@ test('an event whose append fails is relayed by the next round', async () => {
   await end();
 });
 
-test('a process that may no longer be the leader relays nothing at once', async () => {
+test('a process that may no longer be the leader does not relay an event immediately', async () => {
   const { relay, commit, end } = await leadingRelay();
   const event = await commit();
   await app.db.rows(sql`update platform.relay set leader = ${newId()}::uuid`);

@@ -89,7 +89,7 @@ describe('tenant context', () => {
     }
   });
 
-  test('no credential, a malformed one, a wrong one and two in one request get 401, before any problem of the body', async () => {
+  test('no credential, a malformed one, a wrong one and two in one request get 401, before the body is checked', async () => {
     const key = mine.key;
     const cases: Record<string, string>[] = [
       {},

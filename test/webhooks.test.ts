@@ -271,7 +271,7 @@ describe('subscriptions', () => {
     expect((await tenant.post(SUBSCRIPTIONS, input)).status).toBe(201);
   });
 
-  test('change only in the given members, and never in their entity', async () => {
+  test('change only the given members, and never their entity', async () => {
     const created = await subscribe(tenant, hook(), { description: 'first' });
     const path = `${SUBSCRIPTIONS}/${created.id}`;
     const changed = await tenant.put(path, { ...created, description: 'second' });

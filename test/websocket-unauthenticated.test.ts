@@ -1,5 +1,5 @@
-// The limit of unauthenticated WebSockets in a process, in total and by client address. One more gets an error and is
-// closed; authenticated connections do not count. Addresses come from a trusted proxy here.
+// The limit of unauthenticated WebSockets in a process, in total and by client address. A connection over the limit gets an
+// error and is closed; authenticated connections do not count. Addresses come from a trusted proxy here.
 // Contract: decisions#websocket.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
@@ -34,7 +34,7 @@ async function openUnauthenticated(address: Address): Promise<TestSocket | null>
 
 const isRejected = async (address: Address): Promise<boolean> => (await openUnauthenticated(address)) === null;
 
-/** Opens `count` connections; ones closed before may still count for a moment. */
+/** Opens `count` connections. Retries, because closed ones may still count for a moment. */
 async function fill(address: Address, count: number): Promise<void> {
   for (let missing = count; missing > 0; ) {
     const some = await Promise.all(

@@ -1,4 +1,4 @@
-// The command line of the fault run: how many faults of each kind. Counts, and seconds of the outage. An unknown or
+// The command line of the fault run: how many faults of each kind, and the length of the outage in seconds. An unknown or
 // malformed option ends the run with a message that names it.
 // `--full` replaces the counts of a quick run.
 

@@ -96,7 +96,7 @@ export async function renameField(lock: DefinitionLock, entity: Entity, field: F
   await replaceInRoles([]);
 }
 
-/** Drops a field with all its values. Unless confirmed, 409 with their count when there are any. */
+/** Drops a field with all its values. 409 with their count if there are any, unless confirmed. */
 export async function dropField(
   lock: DefinitionLock,
   entity: Entity,

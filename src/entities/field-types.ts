@@ -68,7 +68,7 @@ interface FieldTypeSpec {
   /** The types that convert to this one, and how. A type always converts to itself. */
   convertsFrom: convert.Conversions;
   cell: Cell;
-  /** The TypeScript type of values in generated clients, and of input where that accepts more. */
+  /** The TypeScript type of values in generated clients; `clientInput` if input accepts more. */
   clientType(options: readonly string[]): string;
   clientInput?: string;
   /** The JSON Schema of values. */

@@ -2,12 +2,12 @@
 // subscriber costs nothing. The subscriptions are in Postgres, and the relay's statement joins them with the events: a
 // subscription that is stored before its stream takes a snapshot misses no event after it. A process whose lease expires
 // loses its subscriptions, and closes its streams when it notices.
-// Failures: subscribing rejects with 503 while database or broker are away. Contract: decisions#events.
+// Failures: subscribing rejects with 503 while Postgres or the broker is unavailable. Contract: decisions#events.
 import type { App } from '../app.ts';
 import { SerialQueue } from '../runtime/concurrency.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
 
-/** In place of an entity's name: all entities of the tenant, and events of none. */
+/** In place of an entity's name: all events of the tenant, including those without an entity. */
 export const ALL_ENTITIES = '';
 
 /** Broker channel: a process has new subscriptions. */
@@ -89,7 +89,7 @@ export class StreamSubscriptions {
     return !this.#isEnrolled || performance.now() - this.#renewedAt < LEASE_MS;
   }
 
-  /** Subscribes once more to these entities. Every event that commits after it resolves is relayed. */
+  /** Adds a subscriber to each of these entities. Every event that commits after it resolves is relayed. */
   async add(tenantId: string, entities: Iterable<string>): Promise<void> {
     const names = [...entities];
     for (const name of names) this.#count(tenantId, name, 1);
@@ -101,7 +101,7 @@ export class StreamSubscriptions {
     }
   }
 
-  /** Unsubscribes once. The rows without a subscription are deleted with the next renewal. */
+  /** Removes a subscriber from each of these entities. The rows without a subscription are deleted with the next renewal. */
   remove(tenantId: string, entities: Iterable<string>): void {
     for (const name of entities) this.#count(tenantId, name, -1);
   }

@@ -33,7 +33,7 @@ export const Acceptance = open({
 /** Serializes the requests for a token in a process, so that only one of them hashes a password. */
 const acceptances = new KeyedLock(Number.POSITIVE_INFINITY);
 
-/** Accepts for the person in the body. Ignores a role, and without a platform code also the new tenant's names. */
+/** Accepts for the person in the body. Ignores `role`, and the new tenant's slug and name unless the token is a platform code. */
 export async function acceptInvitation(
   app: App,
   body: Static<typeof Acceptance>,

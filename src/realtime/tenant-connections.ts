@@ -44,7 +44,7 @@ const QUEUE_MAX = 5_000;
 /** Events delivered without yielding to the connections' writes. */
 const BATCH_SIZE = 50;
 /**
- * The pause between batches per recipient of the last one, and its maximum: about what writing to them takes. Events
+ * The pause after a batch, per recipient, and its maximum: about as long as writing to the recipients takes. Events
  * that arrive during the pause go out together, which costs little more than one event.
  */
 const PAUSE_PER_RECIPIENT_MS = 0.02;
@@ -95,7 +95,7 @@ export class TenantConnections implements Subscriber {
     return true;
   }
 
-  /** False when it was removed before. */
+  /** False when it was already removed. */
   remove(membership: Membership): boolean {
     const { group } = membership;
     if (!group.members.delete(membership)) return false;

@@ -35,7 +35,7 @@ const FRAME_BYTES_MAX = 65_536;
 const BUFFERED_BYTES_MAX = 1_048_576;
 const IDLE_S = 60;
 const AUTH_DEADLINE_MS = 10_000;
-/** After a token has expired: a new one may require a person to sign in. */
+/** The deadline for a new token once the old one has expired; a person may have to sign in first. */
 const RENEWAL_DEADLINE_MS = 60_000;
 const TIMER_MAX_MS = 2_147_483_647;
 const CLOSE = { unauthenticated: 4401, overloaded: 1013, goingAway: 1001 };

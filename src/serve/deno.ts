@@ -95,7 +95,7 @@ function withBodyLimit(request: Request, maxBody: number): Request {
       },
     }),
   );
-  // `new Request(request)` would use the signal, which Deno aborts after a success too.
+  // `new Request(request)` would use the signal, which Deno aborts even after a success.
   const { url, method, headers } = request;
   return new Request(url, { method, headers, body: counted, duplex: 'half' } as RequestInit);
 }

@@ -105,7 +105,7 @@ export async function resetPassword(
   return { reset: true };
 }
 
-/** Changes the caller's own password. 403 unless a user, 401 for a wrong current password, which counts as a failed attempt. */
+/** Changes the caller's own password. 403 if the caller is not a user, 401 for a wrong current password, which counts as a failed attempt. */
 export async function changePassword(
   app: App,
   caller: TenantCaller,

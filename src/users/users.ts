@@ -63,7 +63,7 @@ export async function getUser(app: App, { tenant }: TenantCaller, id: string): P
   return row;
 }
 
-/** Adds a user or, without a password, sends an invitation to the role. */
+/** Adds a user or, without a password, sends an invitation with that role. */
 export async function addUser(app: App, caller: TenantCaller, body: NewUser): Promise<User | InvitedUser> {
   const { email, name, role, password } = check(NewUser, body);
   const { tenant, id: inviter } = caller;

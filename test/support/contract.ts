@@ -21,7 +21,7 @@ export interface Observed {
 /** Throws an error that says how an answer differs from the document. */
 export type Check = (observed: Observed) => void;
 
-/** Answers are checked against the document closed to further members, requests against the document itself. */
+/** Responses are checked against a copy of the document that forbids other members, requests against the document itself. */
 const ANSWERS = 'answers';
 const REQUESTS = 'requests';
 const ERROR_MEMBERS = new Set(['code', 'message', 'requestId', 'details']);

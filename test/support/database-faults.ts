@@ -1,5 +1,5 @@
 // Database failures under load, and what must hold afterwards: no acknowledged write is lost and every call settles.
-// They run on a real server and, through a cutting proxy, on the embedded database.
+// They run on a real server and, through a proxy that cuts connections, on the embedded one.
 import { expect } from 'bun:test';
 
 import type { Database } from '../../src/runtime/postgres.ts';

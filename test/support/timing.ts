@@ -1,5 +1,5 @@
-// Assertions about time that do not fail on a busy machine: only the fastest of several rounds must be under the limit,
-// which no round of code that is too slow satisfies. Times are milliseconds.
+// Assertions about time that do not fail on a busy machine: only the fastest of several rounds must be under the limit.
+// Code that is too slow is over it in every round. Times are milliseconds.
 
 /** The smallest of up to `rounds` measurements; the first one under `limit` is the last. */
 export async function fastest(limit: number, measure: () => Promise<number> | number, rounds = 10): Promise<number> {

@@ -49,7 +49,7 @@ export class Schedule {
     this.#setTimer();
   }
 
-  /** Schedules a claim by any process. While the broker is away, this process and the sweep still make it. */
+  /** Schedules a claim by any process. While the broker is unavailable, this process and the sweep still make it. */
   addShared(subscriptionId: string, atMs: number): void {
     this.add(subscriptionId, atMs);
     this.app.broker
@@ -61,7 +61,7 @@ export class Schedule {
   async takeDue(limit: number): Promise<string[]> {
     if (Date.now() >= this.#sweepAt) await this.#sweep();
     if (this.#changed.size > 0) await this.#scheduleChanged();
-    // Not awaited: claims must not wait for a broker that is away.
+    // Not awaited: claims must not wait for an unavailable broker.
     if (Date.now() >= this.#pollAt) void this.#pollShared(limit);
     const now = Date.now();
     const taken: string[] = [];
