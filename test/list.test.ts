@@ -168,7 +168,7 @@ describe('sort', () => {
     }
   });
 
-  test('several sort keys have their own signs, and order applies to keys without one', async () => {
+  test('each sort key may have its own sign, and `order` applies to keys without one', async () => {
     const path = await entity(
       [
         { key: 'a', type: 'integer' },

@@ -1,6 +1,6 @@
 // The cost of access checks: the same requests with an owner key and with the key of a role that hides one field; the
 // records of a view, and the same filter on its entity. Set up through the service's API.
-// An answer that shows the hidden field fails its row.
+// A response that shows the hidden field fails its row.
 
 import { Api } from './api.ts';
 import type { Workloads } from './fixture.ts';
@@ -56,7 +56,7 @@ async function issueLimitedKey(api: Api): Promise<string> {
   return (await api.call<{ key: string }>('POST', `/api/apis/${id}/keys`, request)).key;
 }
 
-/** The workload with a check that no answer shows the hidden field. */
+/** The workload with a check that no response shows the hidden field. */
 function hiding(workload: Workload): Workload {
   const problem: Workload['problem'] = (data, target) =>
     JSON.stringify(data).includes(`"${HIDDEN}"`) ? 'the answer shows the hidden field' : workload.problem(data, target);

@@ -89,7 +89,7 @@ export function deleteTargets(
   return async () => (await add(calls++ === 0 ? 1 : Math.ceil(DELETES_A_SECOND * (seconds + 1)))).map(target);
 }
 
-/** What is wrong with an answer, for each operation, on an entity of `records` records. */
+/** What is wrong with a response, for each operation, on an entity of `records` records. */
 export function answerChecks(records: number): Record<keyof Workloads | 'untotalled', Workload['problem']> {
   const page =
     (total: number | null, items = PAGE): Workload['problem'] =>

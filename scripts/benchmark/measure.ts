@@ -1,6 +1,6 @@
-// Measures two workloads in interleaved rounds (baseline, subject, baseline, ...) and takes medians. The answer of a
-// workload is checked before it is timed, and one failed answer in a round fails the comparison: failures must not look
-// fast. CPU in microseconds per request, latencies in milliseconds.
+// Measures two workloads in interleaved rounds (baseline, subject, baseline, ...) and takes medians. One
+// response is checked before a workload is timed, and one failed response in a round fails the comparison: failures must
+// not look fast. CPU in microseconds per request, latencies in milliseconds.
 
 import { CpuMeter, type CpuUse, type MeteredServer, pinBackends } from './cpu.ts';
 import type { Load, Plan, Target } from './generator.ts';
@@ -14,9 +14,9 @@ export interface Workload {
   server: MeteredServer & { port: number };
   /** The requests of one round; called before each round. */
   targets(): Promise<Target[]> | Target[];
-  /** Send each request at most once: it deletes, or a cached answer would falsify the figure. */
+  /** Send each request at most once: it deletes, or a cached response would falsify the figure. */
   once?: boolean;
-  /** What is wrong with an answer's `data`, or null. */
+  /** What is wrong with a response's `data`, or null. */
   problem(data: unknown, target: Target): string | null;
 }
 
@@ -41,7 +41,7 @@ export async function measureAlone(workload: Workload, conditions: Conditions, s
   return medianFigure(figures);
 }
 
-/** Medians of both; an Error names the side that answered wrongly. */
+/** Medians of both; an Error names the side whose response was wrong. */
 export async function compare(baseline: Workload, subject: Workload, conditions: Conditions, scratch: Scratch) {
   await checkAnswer(baseline);
   await checkAnswer(subject);

@@ -12,7 +12,7 @@ export interface ServiceProcess {
   kill(): Promise<void>;
 }
 
-/** Exits that the run did not cause, with the end of the log of each process. */
+/** Exits that the run did not cause, each with the last lines that the process logged. */
 export const unexpectedExits: string[] = [];
 
 /** Starts a process; resolves once it listens. */

@@ -1,4 +1,4 @@
-// The commands that a start prints, for pasting into a shell. They contain the demo's keys, so they go to the console
+// The commands printed at start-up, for pasting into a shell. They contain the demo's keys, so they go to the console
 // and never to the log; the super-admin secret is read from its file or variable, never printed.
 // Contract: decisions#configuration.
 import { existsSync, readFileSync } from 'node:fs';

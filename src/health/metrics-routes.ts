@@ -1,5 +1,5 @@
 // The metrics route: the process's metrics for Prometheus, readable with METRICS_TOKEN as bearer token or by
-// the super-admin; 401 and 403 otherwise. With several processes on the port, any of them answers for all.
+// the super-admin; 401 and 403 otherwise. With several processes on the port, any of them returns the metrics of all.
 // Contract: decisions#metrics, decisions#configuration.
 import { Elysia } from 'elysia';
 import { authenticate } from '../access/authenticate.ts';

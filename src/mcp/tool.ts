@@ -22,7 +22,7 @@ export interface ToolContext<C extends Caller | null = Caller | null> {
   selectTenant(slug: string): Promise<boolean>;
 }
 
-/** Hints for clients; every tool states all four. */
+/** Hints for clients; every tool declares all four. */
 export interface Hints {
   readOnlyHint: boolean;
   destructiveHint: boolean;

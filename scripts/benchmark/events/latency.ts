@@ -1,5 +1,5 @@
 // The time from sending a record until a client receives its event: one record at a time, p50 in milliseconds.
-// The bare side broadcasts, or posts to the receiver, before it answers.
+// The bare side broadcasts, or posts to the receiver, before it responds.
 // An event that does not arrive within ten seconds fails the row.
 
 import type { Run } from '../run.ts';

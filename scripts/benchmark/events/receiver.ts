@@ -1,4 +1,4 @@
-// The receiver of webhooks, in the process of the bench. `/ok/...` answers at once, `/held/...` when released,
+// The receiver of webhooks, in the process of the bench. `/ok/...` responds at once, `/held/...` when released,
 // `/never/...` never. It counts the requests and passes their bodies to `onPost`.
 // Stopped by the clean-up.
 
@@ -27,7 +27,7 @@ export class Receiver {
     return `http://127.0.0.1:${this.#server.port}/${kind}/${name}`;
   }
 
-  /** Holds the answers to `/held/...` until `release`. */
+  /** Holds the responses to `/held/...` until `release`. */
   hold(): void {
     this.#held = new Promise((resolve) => {
       this.#release = resolve;
