@@ -134,7 +134,7 @@ export class Publication {
     }
   }
 
-  /** Adds events and deliveries to a statement and runs it. Resolves to `columns` of each changed row, at least. */
+  /** Adds events and deliveries to a statement and runs it. Resolves to at least `columns` of each changed row. */
   async change(changed: ChangedRows, columns: Sql): Promise<RecordRow[]> {
     const { entity, type } = changed;
     const { queries, cause, fastPaths } = this;

@@ -37,7 +37,7 @@ async function databaseTime(app: App): Promise<Date> {
   return new Date(row?.at ?? Date.now());
 }
 
-/** Adds the missing partitions of today and the days ahead. Resolves to their number. */
+/** Adds the missing partitions of today and the days ahead. Resolves to the number added. */
 export async function ensurePartitions(app: App, now?: Date): Promise<number> {
   const today = startOfDay(now ?? (await databaseTime(app)));
   const existing = await dayPartitions(app);

@@ -63,7 +63,7 @@ export async function insertRows(
   return (await apply(publication, entity, 'record.created', evented, ctes)).length;
 }
 
-/** Stores after images over the rows of the version before. Resolves to the number of changed rows. */
+/** Replaces rows with their after images, if they still have the version before. Resolves to the number of changed rows. */
 export async function updateRows(
   publication: Publication,
   entity: Entity,
@@ -150,7 +150,7 @@ export async function deleteRows(
   return (await apply(publication, entity, 'record.deleted', evented, ctes)).length;
 }
 
-/** Adds the side effects to the CTE `changed` and runs the statement. Resolves to `columns` of each changed row, at least. */
+/** Adds the side effects to the CTE `changed` and runs the statement. Resolves to at least `columns` of each changed row. */
 function apply(
   publication: Publication,
   entity: Entity,
