@@ -125,7 +125,7 @@ describe('a token whose subject was deleted or changed', () => {
   });
 
   test.each<[string, (id: string) => Promise<{ status: number }>]>([
-    ['has another password', (id) => tenant.patch(`/api/users/${id}`, { password: 'another-password-1' })],
+    ['gets another password', (id) => tenant.patch(`/api/users/${id}`, { password: 'another-password-1' })],
     ['is deactivated', (id) => tenant.patch(`/api/users/${id}`, { isActive: false })],
     ['is removed', (id) => tenant.delete(`/api/users/${id}`)],
   ])('is refused, whether a session or a developer token, once its user %s', async (_, end) => {

@@ -140,7 +140,7 @@ test('an inline delivery of a process that died is sent by another once its leas
   expect((await settledDeliveries(tenant, id, 1))[0]).toMatchObject({ status: 'delivered', attempt_count: 1 });
 });
 
-test('many concurrent writes arrive once each, within the maximum window', async () => {
+test('many concurrent writes are delivered once each, within the maximum window', async () => {
   const id = await cachedSubscription();
   let [inFlight, max] = [0, 0];
   receiver.answer = async (_, response) => {

@@ -1,6 +1,6 @@
 // Hidden data is indistinguishable from data that does not exist. Two tenants are built from one random plan: in the
 // first a role hides fields and rows, in the second they never existed. Every request must get the same response in
-// both, byte for byte except ids and times; and changes of hidden data alone change no response.
+// both, byte for byte except ids and times; and changing only hidden data changes no response.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { tableNameOf } from '../src/entities/field.ts';

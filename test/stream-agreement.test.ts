@@ -70,7 +70,7 @@ const change = fc.record({
 });
 type Change = typeof change extends fc.Arbitrary<infer T> ? T : never;
 
-/** A credential that reads by REST and on its streams. */
+/** A credential that reads over REST and over its streams. */
 interface Reader {
   rest: Client;
   sse: () => Json[];

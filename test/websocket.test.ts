@@ -105,7 +105,7 @@ test('platform keys, admin sessions, bots and public keys with the channel scope
   }
 });
 
-test('an unknown or unreadable entity is entity_not_found; subscriptions are limited', async () => {
+test('an unknown or unreadable entity gets entity_not_found; subscriptions are limited', async () => {
   const tenant = await newTenant();
   const token = await botToken(service, tenant, { articles: ['read'], notes: ['read'], lists: ['create'] });
   const socket = keep(await subscribeSocket(service.url, token, 'articles'));

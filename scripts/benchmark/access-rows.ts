@@ -28,7 +28,7 @@ export async function roleComparisons({ fixture, options }: Bench, owner: Worklo
   }));
 }
 
-/** The records of a view with the condition of the filter row. */
+/** The records of a view that has the same condition as the benchmark row `filter`. */
 export async function viewComparisons({ fixture }: Bench, owner: Workloads): Promise<Comparison[]> {
   const view = { entitySlug: 'items', slug: 'open-items', name: 'Open items' };
   const filterDsl = { validate: [{ condition: "status == 'open'" }] };

@@ -1,6 +1,6 @@
 // Translates TypeBox schemas to JSON Schema 2020-12 for the document: removes the service's own keywords,
 // turns unions of literals into enums, and moves schemas with an `$id` to the components.
-// Pure but for the components that it collects.
+// Pure, except for the components that it collects.
 import type { TSchema } from '@sinclair/typebox';
 
 export type JsonSchema = { [key: string]: unknown };

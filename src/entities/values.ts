@@ -20,7 +20,7 @@ interface ReadValues {
 /** Whether the writer may see a field, and thus set it. */
 type FieldFilter = (field: Field) => boolean;
 
-/** The problem of a required value that is missing; a rule may still set it. */
+/** The message for a missing required value; a rule may still set the value. */
 export const IS_REQUIRED = 'is required';
 
 /** The stored form of a new record: the values of the body, and defaults for the rest. */

@@ -1,6 +1,6 @@
-// Query parameters that are not text. The framework's own coercing types report one problem at a time and lose its
-// name, and its transforms cost 15 µs a request; here a hook converts well-formed strings before validation, which
-// then reports all others. The API document shows plain integers and booleans.
+// Query parameters that are not text. The framework's own coercing types report only one problem at a time, without
+// the parameter's name, and its transforms cost 15 µs a request; here a hook converts well-formed strings, and
+// validation then reports all the others. The API document shows plain integers and booleans.
 // Contract: interface#list.
 import { Kind, type Static, type TObject, type TSchema, type TUnsafe, Type, TypeRegistry } from '@sinclair/typebox';
 import { LIMITS } from '../limits.ts';

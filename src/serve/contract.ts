@@ -29,6 +29,6 @@ export interface Running {
   readonly port: number;
   /** Sets the idle limit of one request's connection; over 255 means none. */
   idle(request: Request, seconds: number): void;
-  /** Refuses new connections, closes WebSockets with 1001, waits for requests in flight; `force` ends those. */
+  /** Refuses new connections, closes WebSockets with 1001, waits for requests in flight; `force` aborts them. */
   stop(force?: boolean): Promise<void>;
 }

@@ -10,7 +10,7 @@ import { identifier, sql } from '../runtime/sql.ts';
 
 const cacheOf = perApp(() => new Map<string, readonly SchemaObject[]>());
 
-/** The objects of a tenant schema of this version; 0 is the one before any migration. */
+/** The objects of a tenant schema at this version; at version 0 no migration has run. */
 export async function referenceSchema(app: App, tx: Transaction, version: number): Promise<readonly SchemaObject[]> {
   const hasVector = (await tx.first(sql`select from pg_extension where extname = 'vector'`)) !== undefined;
   const key = `${version} ${hasVector}`;

@@ -91,7 +91,7 @@ export async function removeRole(app: App, { tenant }: TenantCaller, name: strin
 const USE_LABELS = { users: 'users', invitations: 'invitations', apis: 'platform APIs', keys: 'keys' } as const;
 type Use = keyof typeof USE_LABELS;
 
-/** The uses of a role, with counts. A platform API is one: without the role its keys would lose their restrictions. */
+/** The uses of a role, with counts. A platform API counts: without the role its keys would lose their restrictions. */
 async function usesOf(tx: Tx, { id: tenantId, ...tenant }: Tenant, name: string, roleId: string): Promise<string[]> {
   const ofTenant = sql`tenant_id = ${tenantId}::uuid`;
   const uses = await tx.first<Record<Use, number>>(sql`

@@ -55,7 +55,7 @@ export async function forgetPassword(
   return { sent: true };
 }
 
-/** The mail with a token; undefined for an unknown user, or past the limit of mails. */
+/** The mail with a token; undefined for an unknown user, or when too many mails were sent. */
 async function resetMail(app: App, tenant: Tenant, email: string): Promise<Message | undefined> {
   const user = await app.db.first<{ id: string; email: string }>(sql`
     select id, email from ${usersTable(tenant)} where lower(email) = lower(${email}) and is_active`);
@@ -144,7 +144,7 @@ function invalidToken(): ServiceError {
   return invalidField('token', 'is unknown, used or expired');
 }
 
-/** The tenant named by header or host, if it has enabled the setting. 400 when none is named, 403. */
+/** The tenant named by header or host, if it has enabled the setting. 400 when none is named, otherwise 403. */
 async function tenantWithSetting(app: App, request: Request, which: SelfServiceSetting): Promise<Tenant> {
   const tenant = await namedTenantWithSetting(app, request, which);
   if (tenant === null) throw invalidField('X-Tenant-ID', 'name the tenant in this header');

@@ -52,7 +52,7 @@ export interface TestService {
   app: App;
   url: string;
   databaseUrl: string;
-  /** The log of the service, one JSON line each. */
+  /** The lines of the service’s log, each one JSON object. */
   logged: string[];
   /** Without a credential. */
   anonymous: Client;
