@@ -72,7 +72,7 @@ export const LIMITS = {
     listMax: 500,
     /** Each change creates a delivery for every matching subscription. */
     subscriptionsMax: 1_000,
-    /** Maximum read of a receiver's body and headers, and maximum number of 1xx responses. */
+    /** At most this much of a receiver's body and headers is read, and at most this many 1xx responses. */
     responseBytes: 65_536,
     responseHeaderBytes: 16_384,
     informationalMax: 20,
@@ -87,7 +87,7 @@ export const LIMITS = {
     idleMs: 500,
     /** DNS lookup of a receiver when a subscription is created. */
     lookupMs: 2_000,
-    /** Lease of a claim beyond its attempt's timeout, for storing the result. */
+    /** How long a claim's lease outlasts its attempt's timeout, so that the result can be stored. */
     leaseSlackMs: 15_000,
     /** Maximum interval of the search for due deliveries in the database, in case a wake-up is lost. */
     sweepMs: 20_000,

@@ -1,11 +1,11 @@
 // Finds the end and the status of each HTTP/1.1 response in the bytes of a socket. Requests are never pipelined.
 // Supports Content-Length and chunked bodies; anything else is an error.
-// The generator's hot path: a full parser would distort the figures.
+// This is the load generator's hot path, where a full parser would distort the figures.
 
 const HEAD_END = Buffer.from('\r\n\r\n');
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 
-/** `push` takes the bytes received and returns the status of the answer they complete, else 0. */
+/** `push` takes received bytes and returns the status of the response that they complete, or 0. */
 export class AnswerReader {
   #held: Buffer | null = null;
   #status = 0;

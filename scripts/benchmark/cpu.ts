@@ -22,7 +22,10 @@ export interface MeteredServer {
   database: string;
 }
 
-/** Measures one window, from `begin` to `end`. Samples in between, so that a backend that ends within the window counts. */
+/**
+ * Measures one window, from `begin` to `end`. Takes samples in between, so that a backend that exits within the window
+ * is counted.
+ */
 export class CpuMeter {
   readonly #first = new Map<number, number>();
   readonly #last = new Map<number, number>();
@@ -66,7 +69,7 @@ export class CpuMeter {
   }
 }
 
-/** Pins the backends of a database to the first core, beside their server. */
+/** Pins the backends of a database to the first core, the one that their server runs on. */
 export function pinBackends(postmaster: number, database: string): void {
   for (const { pid, title } of postgresProcesses(postmaster)) if (servesDatabase(title, database)) pinProcess(pid, 0);
 }

@@ -1,6 +1,6 @@
 // How cost grows with the number of tenants: the same requests to one tenant and spread over all tenants. Every tenant
 // has the same small entity, so only the number of tenants differs.
-// Counts are of tenants.
+// All counts are numbers of tenants.
 
 import { Api } from './api.ts';
 import { item } from './dataset.ts';
@@ -20,7 +20,7 @@ interface SmallTenant {
   ids: string[];
 }
 
-/** Creates `count` tenants with an entity each, and compares one with all. */
+/** Creates `count` tenants with one entity each, and compares requests to one tenant with requests to all of them. */
 export async function tenantComparisons(bench: Bench, count: number): Promise<Comparison[]> {
   bench.log(`creating ${count} tenants`);
   const all = await createSmallTenants(bench, count);

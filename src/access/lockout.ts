@@ -1,5 +1,5 @@
-// Limits attempts at passwords and bot secrets: 20 a minute from one address, and 15 minutes of 401 after 5
-// failures of one account within 15 minutes. A failure is stored before the secret is verified and removed on
+// Limits password and bot secret attempts: 20 a minute per client address, and after 5 failures on one account within
+// 15 minutes, a 401 to every attempt for the next 15. A failure is stored before the secret is verified and removed on
 // success, so that parallel attempts cannot exceed the limit, on any number of processes.
 // Failures: 401, 429. Contract: decisions#lockout.
 import type { App } from '../app.ts';

@@ -6,7 +6,7 @@ import { EVENT_COLUMNS, type EventRow } from './event.ts';
 import { hasSubscriber } from './stream-subscriptions.ts';
 
 const BATCH = 500;
-/** How far below the newest number uncommitted ones are expected when relaying begins. */
+/** How far below the newest number to look for uncommitted ones when relaying begins. */
 const LOOK_BACK = 10_000;
 
 /** Numbers up to `readTo` are relayed, except the `missing` ones. */
@@ -76,9 +76,9 @@ export function watermarkOf({ readTo, missing }: Cursor): number {
 
 /**
  * Locks the leader's row and reads the events after the cursor, with missing ones that have appeared, in one statement.
- * The first row is the leader and the new cursor, the others are the events with a subscriber. After a wait for the lock
- * the snapshot is older than the lock: the next read sees the rest. The commit is asynchronous: after a server crash the
- * stored cursor may be older, and some events are relayed twice.
+ * The first row is the leader and the new cursor, the others are the events with a subscriber. If the statement had to
+ * wait for the lock, its snapshot is older than the lock, and the next read finds what it missed. The commit is
+ * asynchronous: after a server crash the stored cursor may be older, and some events are relayed twice.
  */
 export async function readOutbox(tx: Tx, { readTo, missing }: Cursor): Promise<OutboxRead> {
   type First = LeaderState & Pick<OutboxRead, 'count' | 'missing'> & { read_to: number; oldest: string; own: string };

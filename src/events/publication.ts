@@ -9,7 +9,7 @@ import { cachedPart, EMPTY, type Queries, type Sql, sql } from '../runtime/sql.t
 import { type CommittedEvent, RECORD_COLUMNS, type RecordEventType, type RecordRow } from './event.ts';
 import { appendDeliveries, appendEvents, type Cause, type Reservation } from './outbox.ts';
 
-/** What outputs need of an entity's definition. */
+/** The parts of an entity's definition that outputs need. */
 export interface PublishedEntity {
   readonly id: string;
   readonly name: string;

@@ -113,7 +113,7 @@ export class Relay {
     return this.lead();
   }
 
-  /** The same, always under the lock of the leader's row: once it resolves, some process relays all later commits. */
+  /** Like `once`, but always locks the leader's row: once it resolves, some process relays all later commits. */
   lead(): Promise<Round | null> {
     return this.#queue.run(() => this.#lead());
   }
@@ -152,7 +152,9 @@ export class Relay {
     return { seen: read.count, relayed: read.rows.length };
   }
 
-  /** Stops leading if no process has a subscription in the database. Resolves to whether this process has stopped. */
+  /**
+   * Stops leading if no process has a subscription in the database. Resolves to true when this process no longer leads.
+   */
   async resign(): Promise<boolean> {
     if (this.#cursor === null) return true;
     const leave = async (tx: Tx): Promise<void> => {
@@ -176,7 +178,7 @@ export class Relay {
       where leader = ${this.#processId}::uuid`);
   }
 
-  /** Without Redis there is one process: another leader is a dead one. */
+  /** Without Redis there is only one process, so any other leader is dead. */
   #isLedElsewhere(state: LeaderState | undefined): boolean {
     if (state?.leader == null || state.leader === this.#processId || state.leader === this.#deadLeader) return false;
     return this.app.config.redisUrl !== null && state.age_s < LEASE_S;

@@ -15,7 +15,10 @@ const CHANNEL = 'listening';
 const LEASE_MS = 60_000;
 const RENEW_MS = 10_000;
 
-/** The condition that an event, by its table's alias, has a subscriber. One of no entity goes to the whole tenant. */
+/**
+ * The condition that an event has a subscriber; `event` is its table's alias. Any subscriber in the tenant gets an
+ * event without an entity.
+ */
 export function hasSubscriber(event: Sql): Sql {
   return sql`exists (
     select from platform.stream_subscriptions as l

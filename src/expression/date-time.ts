@@ -1,6 +1,6 @@
 // Parses date and date-time literals into the stored form: "YYYY-MM-DD" and "YYYY-MM-DDTHH:mm:ss.sssZ"
 // (UTC; fractions below a millisecond are truncated). Both sort as text in chronological order, from year
-// 0001 to 9999. Failures: undefined for anything else.
+// 0001 to 9999. Anything else parses to undefined.
 // Contract: decisions#expressions.
 
 const DATE = /^\d{4}-\d{2}-\d{2}$/;

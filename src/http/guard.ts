@@ -41,7 +41,10 @@ interface Context {
   caller?: unknown;
 }
 
-/** The hooks of a route: they admit the caller before the body is read, and type it by the access level. */
+/**
+ * The hooks of a route: they admit the caller before the body is read, and narrow its type to what the access level
+ * admits.
+ */
 function admission<A extends Exclude<Access, 'open'>, C extends Caller>(
   access: A,
   admit: (app: App, caller: Caller, access: A) => Promise<C>,
@@ -55,7 +58,7 @@ function admission<A extends Exclude<Access, 'open'>, C extends Caller>(
       context.caller = await admit(app, caller, access);
       for (const name in context.params) requireStorable(context.params[name] ?? null);
     },
-    // Runs after the input is checked; `transform` cannot type what it adds.
+    // Runs after input validation. Needed because the framework does not type what `transform` adds to the context.
     resolve: ({ caller }: Context) => ({ caller: caller as C }),
     // biome-ignore lint/suspicious/noExplicitAny: the framework's type for `detail` does not allow extensions
     detail: { 'x-access': access, security: securityOf(access) } as any,

@@ -17,7 +17,7 @@ import type { JsonObject } from '../runtime/text.ts';
 import { type DryRun, DryRunRequest } from './definition.ts';
 import { getRule } from './rules.ts';
 
-/** The body is `{ record, old? }`; without `old` both images of an update are `record`. */
+/** The body is `{ record, old? }`; without `old`, an update is tested as if `record` were also the stored record. */
 export async function testRule(app: App, caller: TenantCaller, id: string, body: DryRunRequest): Promise<DryRun> {
   const rule = await getRule(app, caller, id);
   const catalog = await catalogOf(app, caller.tenant);

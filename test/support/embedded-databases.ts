@@ -1,7 +1,7 @@
 // The embedded databases of one run of the test suite, as a program: `embedded-databases.ts <count>` creates an empty
-// database on disk as a template, and from it starts `count` databases in memory, where creating a tenant takes a third
-// of the time. It prints the template's directory on one line and the addresses on the next, and removes everything
-// when standard input ends. scripts/test passes both lines on as TEST_EMBEDDED_TEMPLATE and TEST_EMBEDDED_URLS.
+// database on disk as a template, and starts `count` in-memory copies of it, in which creating a tenant is three times
+// as fast. It prints the template's directory on one line and the addresses on the next, and removes everything when
+// standard input ends. scripts/test passes both lines on as TEST_EMBEDDED_TEMPLATE and TEST_EMBEDDED_URLS.
 import { randomBytes } from 'node:crypto';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -1,6 +1,6 @@
-// A rolling restart: processes on one Postgres and one Redis, writers that reconnect, and each process in turn replaced
-// by SIGTERM and a new start on the same port. Acknowledged writes are compared with what a webhook receiver and one
-// event stream per process received. Times are milliseconds.
+// A rolling restart under load: processes share one Postgres and one Redis, writers reconnect, and each process in turn
+// is stopped with SIGTERM and replaced by a new one on the same port. Acknowledged writes are compared with what a
+// webhook receiver and one event stream per process received. Times are milliseconds.
 import { setTimeout as delay } from 'node:timers/promises';
 import { subscribe } from './deliveries.ts';
 import { createEntity, fields } from './entities.ts';

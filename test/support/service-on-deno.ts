@@ -1,6 +1,6 @@
-// The service for tests as a process under Deno. The test's process opens an application on the same stores, so that
-// a test can query the database and call operations; it cannot inspect the serving process (metrics, readiness).
-// Needs a real Postgres and a real Redis, through which the two processes exchange invalidations.
+// Runs the service under test as a Deno process. The test's process opens an application on the same stores, so that a
+// test can query the database and call operations; it cannot inspect the serving process (metrics, readiness). Needs a
+// real Postgres and a real Redis, through which the two processes exchange invalidations.
 import { readFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -54,8 +54,8 @@ export async function startOnDeno(environment: Record<string, string>, config: C
 }
 
 /**
- * Resolves when a directory has not changed during twenty answers of the service: the queue cannot be seen from outside,
- * and these answers take far more work than a mail.
+ * Resolves when a directory has not changed while the service answered twenty requests: the mail queue is not visible
+ * from outside, and twenty requests take far longer than one mail.
  */
 async function directoryUnchanged(address: string, directory: string): Promise<void> {
   let before = '';

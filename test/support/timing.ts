@@ -1,7 +1,7 @@
 // Assertions about time that do not fail on a busy machine: only the fastest of several rounds must be under the limit.
 // Code that is too slow is over it in every round. Times are milliseconds.
 
-/** The smallest of up to `rounds` measurements; the first one under `limit` is the last. */
+/** The smallest of up to `rounds` measurements; stops at the first one under `limit`. */
 export async function fastest(limit: number, measure: () => Promise<number> | number, rounds = 10): Promise<number> {
   let smallest = Number.POSITIVE_INFINITY;
   for (let round = 0; round < rounds && smallest >= limit; round++) smallest = Math.min(smallest, await measure());

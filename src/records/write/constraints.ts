@@ -30,14 +30,17 @@ function duplicateOf(key: string): ServiceError {
   return conflict(`a record with this ${key} already exists`, [{ path: key, message: 'already exists' }]);
 }
 
-/** A value in a unique field: of the row at position `n`, stored already or not. Equal values have equal ranks. */
+/**
+ * The value of the row at position `n` in a unique field, and whether a stored record already has it. Equal values have
+ * equal ranks.
+ */
 interface UniqueValue {
   n: number;
   rank: number;
   is_taken: boolean;
 }
 
-/** The rows whose value is stored already, or in an accepted row before them; by position. */
+/** The rows with a unique value that is already stored, or that an accepted row before them has; by position. */
 export async function duplicatesAmong(
   queries: Queries,
   entity: Entity,

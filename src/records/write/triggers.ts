@@ -27,7 +27,7 @@ interface RuleContext {
   catalog: Catalog;
 }
 
-/** `before` is null for a new record; `after` of a deletion is the before image. */
+/** `before` is null for a new record; for a deletion, `after` is the same row as `before`. */
 interface RowChange {
   operation: RuleOperation;
   before: RecordRow | null;

@@ -48,7 +48,10 @@ export async function createRecord(context: WriteContext, entityName: string, bo
   });
 }
 
-/** Changes only the fields in the body. 404 for a row the caller does not see, 412 when it is at none of `versions`. */
+/**
+ * Changes only the fields in the body. 404 for a row that the caller cannot see, 412 when its version is not in
+ * `versions`.
+ */
 export async function updateRecord(
   context: WriteContext,
   entityName: string,
