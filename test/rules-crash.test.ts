@@ -1,4 +1,4 @@
-// After rules while their process is killed: once per event, with chains of at most depth 5. Contract: decisions#rules.
+// `after` rules whose process is killed: each acts once per event, and chains end at depth 5. Contract: decisions#rules.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';

@@ -233,7 +233,7 @@ describe('while records are being written', () => {
 
   const shortDelay = () => new Promise<void>((resolve) => setTimeout(resolve, IS_EMBEDDED ? 50 : 900));
 
-  /** Runs `work` while a transaction has written `data` under the old definition; it commits when `until` resolves. */
+  /** Runs `work` during a transaction that writes `data` under the old definition and commits when `until` resolves. */
   async function duringOlderWrite<T>(name: string, data: Json, work: () => Promise<T>, until = shortDelay): Promise<T> {
     const { id } = (await tenant.get(`/api/entities/${name}`)).body.data;
     const table = identifier(schemaOf(tenant.id), `r_${id.replaceAll('-', '')}`);

@@ -17,7 +17,7 @@ export const OPERATIONS = [
   'delete',
 ] as const;
 
-/** The groups of rows about events, in the order of measuring: `idle` comes last, because it replaces the process. */
+/** The groups of rows about events, in the order in which they run: `idle` comes last, because it replaces the process. */
 export const EVENT_GROUPS = [
   'latency',
   'fan-out',

@@ -1,4 +1,4 @@
-// The service under test: started as a user starts it, set up through its REST API, with the records of the bare handler.
+// The service under test: started as a user starts it, set up through its REST API, with the same records as the bare handler.
 // `items` is read, `items_w` is written. Rates are records per second.
 // Fails with an ApiError when a call is refused.
 
@@ -27,7 +27,7 @@ interface FilledTenant {
   importPerSecond: number | null;
 }
 
-/** The environment of a service with new secrets; without `urls` it is embedded. */
+/** The environment of a service with new secrets; without `urls` it uses the embedded database. */
 export function serviceEnv(dataDir: string, urls?: { database: string; redis: string }): ServiceEnv {
   const secret = () => randomBytes(32).toString('hex');
   const own = { ADMIN_SECRET: secret(), JWT_SECRET: secret(), PORT: '0', DEMO: '0', DATA_DIR: dataDir } as const;

@@ -52,7 +52,7 @@ export class Ledger {
   readonly #lastDelivered = new Map<string, number>();
   /** Changes of one record that were delivered out of order. */
   outOfOrder = 0;
-  /** The latest attempt among the changes that each channel has seen. */
+  /** For each channel, the latest time at which a change that it has seen was attempted. */
   readonly #newest = { write: 0, webhook: 0, sse: 0, ws: 0 };
 
   attempted(mark: string): void {

@@ -27,7 +27,7 @@ export interface TestBed {
   processes: ServiceProcess[];
   postgres: PrivatePostgres;
   redis: PrivateRedis;
-  /** Replaces process `i` by a new one. */
+  /** Replaces process `i` with a new one. */
   replace(i: number): Promise<void>;
   countDeliveries(): Promise<DeliveryCounts>;
   close(): Promise<void>;

@@ -74,7 +74,7 @@ create table platform.public_keys (
 
 create index public_keys_tenant_idx on platform.public_keys (tenant_id, id);
 
--- A preflight carries no key: any active key with its origin allows it.
+-- A preflight carries no key: it succeeds if any active key lists its origin.
 create index public_keys_origins_idx on platform.public_keys using gin (allowed_origins jsonb_path_ops)
   where revoked_at is null;
 

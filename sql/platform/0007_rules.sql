@@ -1,4 +1,4 @@
--- Pending runs of after rules: one row for each rule started by a change, inserted by the statement that
+-- Pending runs of `after` rules: one row for each rule started by a change, inserted by the statement that
 -- makes the change and deleted in the transaction of the rule's effect. `data` is the record after the
 -- change (before it, for a deletion); `depth` is that of the change.
 

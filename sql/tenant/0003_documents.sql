@@ -1,5 +1,5 @@
--- Documents and their embedded chunks. Without pgvector, chunks has no embedding; the schema health
--- check reports it, and repair adds column and index once the extension exists.
+-- Documents and their embedded chunks. Without pgvector, chunks has no embedding column; the schema
+-- health check reports it, and repair adds the column and its index once the extension exists.
 
 create table documents (
   id uuid constraint documents_pkey primary key,

@@ -1,6 +1,6 @@
 // Which web pages may use the service. A public key lists its origins, which must equal the browser's Origin
-// header: no wildcard, no credentials, no `null`. A preflight carries no key and succeeds for an origin that any
-// key lists. A key without origins is for programs: it works everywhere, without CORS headers.
+// header: no wildcard, no credentials, no `null`. A preflight carries no key and succeeds for an origin that at
+// least one key lists. A key without origins is for programs: it works everywhere, without CORS headers.
 // MCP accepts only the service's own origin. Failures: 403. Contract: decisions#keys, decisions#mcp.
 import { type App, perApp } from '../app.ts';
 import { forbidden } from '../errors.ts';

@@ -45,7 +45,7 @@ export interface CommittedEvent {
   entityId: string | null;
   entity: string | null;
   recordId: string | null;
-  /** The after image; of a deletion, the before image. */
+  /** The record after the change; for a deletion, the record before it. */
   row: RecordRow | null;
   payload: Record<string, unknown> | null;
   actor: string | null;

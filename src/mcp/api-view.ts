@@ -18,7 +18,7 @@ export interface ListedRoute {
   hooks?: unknown;
 }
 
-/** Whether the caller may use a route, apart from its permissions on resources. */
+/** Whether the caller may use a route, regardless of its permissions on resources. */
 export function mayUseRoute(caller: Caller, { hooks }: ListedRoute): boolean {
   return mayUse(caller, (hooks as { detail: { 'x-access': Access } }).detail['x-access']);
 }

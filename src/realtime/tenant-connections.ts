@@ -17,7 +17,7 @@ import { EventSerializer, type Projection } from './projection.ts';
 /** `gap`: events may have been missed. */
 export type CloseReason = 'revoked' | 'gap' | 'stopping';
 
-/** Called with the membership concerned: a new token gives a connection a new one. */
+/** Called with the membership concerned: a connection gets a new membership with each new token. */
 export interface LiveConnection {
   /** `projection` is null when the connection may see nothing of the event's entity. */
   deliver(membership: Membership, serializer: EventSerializer, projection: Projection | null): void;
@@ -39,7 +39,7 @@ export class Membership {
   }
 }
 
-/** Events that wait for access or a catalog; with more, the connections are closed. */
+/** How many events may wait for access or a catalog; if there are more, the connections are closed. */
 const QUEUE_MAX = 5_000;
 /** Events delivered without yielding to the connections' writes. */
 const BATCH_SIZE = 50;

@@ -112,7 +112,7 @@ export function bearer(service: TestService, token: string): Client {
   return clientOf(service.url, { authorization: `Bearer ${token}` });
 }
 
-/** A platform key whose API grants one role these operations, with the restrictions of the role of that name. */
+/** A platform key: its API grants these operations to one role, and the tenant’s role of that name restricts it. */
 export async function platformKey(
   service: TestService,
   { id: tenantId }: TenantRef,
@@ -173,7 +173,7 @@ export type Credentials = Record<string, Record<string, string>>;
 
 const EVERYTHING: Permissions = { '*': ['read', 'create', 'update', 'delete'], 'view:*': ['read'] };
 
-/** Every kind of credential for a tenant; kinds that are not tenant admins have all permissions of a role. */
+/** Every kind of credential for a tenant; kinds that are not tenant admins get every permission. */
 export async function everyKind(service: TestService, tenant: TenantRef & { key: string }): Promise<Credentials> {
   const role = await addRole(service, tenant, { permissions: EVERYTHING });
   const authorization = (value: string) => ({ authorization: `Bearer ${value}` });

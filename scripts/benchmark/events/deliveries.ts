@@ -115,7 +115,7 @@ async function drain(fixture: EventFixture, tenant: Tenant, size: number) {
   return { microseconds: (elapsed * 1_000) / size, grownMiB: peak - resident };
 }
 
-/** p99 from a write to the healthy receivers: when half of all receivers never answer, against when all answer. */
+/** p99 of the delay from a write to the healthy receivers: half of all receivers never answer, against all answer. */
 export async function blackHoleRow(fixture: EventFixture): Promise<EventRow> {
   const tenant = await Tenant.make(fixture, 'events-black-holes', 'healthy', 'holed');
   for (let at = 0; at < RECEIVERS; at++) {
