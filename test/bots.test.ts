@@ -70,7 +70,7 @@ describe('registration', () => {
     expect(answer.body.error.details.map(({ path }: Json) => path)).toEqual(paths);
   });
 
-  test('the tenant in the body must be the caller’s, also for the super-admin', async () => {
+  test('the tenant in the body must be the caller’s, even for the super-admin', async () => {
     const [one, other] = [await service.tenant(), await service.tenant()];
     const body = { name: 'agent', tenantSlug: other.slug };
     expect((await one.post('/api/auth/bots/register', body)).status).toBe(403);
@@ -125,7 +125,7 @@ describe('identification', () => {
     expect(wrong.body.error.message).toBe(unknown.body.error.message);
   });
 
-  test('five failures lock the bot: 401 also with the right secret', async () => {
+  test('five failures lock the bot: 401 even with the right secret', async () => {
     const tenant = await service.tenant();
     const { secret } = await register(tenant);
     for (let i = 0; i < 5; i++) expect((await identify(tenant, 'agent', 'wrong')).status).toBe(401);

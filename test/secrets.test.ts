@@ -111,7 +111,7 @@ describe('an almost correct key', () => {
   const SAMPLES = 300;
   /** The length of the prefix by which an admin key is looked up and listed: it is not secret. */
   const SHOWN = 17;
-  /** Two series of equal distribution differ by this much once in several hundred thousand runs. */
+  /** Welch's t of two series with the same distribution is this large once in several hundred thousand runs. */
   const NOTABLE = 4.5;
 
   const keys = (): [string, string, string][] => [
@@ -159,7 +159,7 @@ describe('an almost correct key', () => {
   }
 });
 
-/** Welch's t of two series, each without its slowest tenth, which are pauses of the machine. */
+/** Welch's t of two series. The slowest tenth of each is left out, because it reflects pauses of the machine. */
 function welch(a: number[], b: number[]): number {
   const [first, second] = [a, b].map((series) => {
     const kept = series.toSorted((x, y) => x - y).slice(0, Math.floor(series.length * 0.9));

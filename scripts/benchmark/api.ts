@@ -1,6 +1,6 @@
 // A client of the service's REST API: JSON calls that must succeed, imports, samples of ids.
-// A call that does not answer 2xx throws an ApiError with the status and the beginning of the answer.
-// Older services without import or bulk calls get the records one by one.
+// A call without a 2xx response throws an ApiError with the status and the beginning of the response. Older services
+// without import or bulk calls get the records one by one.
 
 import { PAGE } from './dataset.ts';
 

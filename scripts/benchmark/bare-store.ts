@@ -1,6 +1,6 @@
 // The tables of the bare handler, designed for exactly the queries of the bench, and their contents.
 // `items` is read and `items_w` is written, so that the counter of `items` stays exact; both start with equal records.
-// Fails as Postgres does.
+// Errors are those of Postgres.
 
 import postgres from 'postgres';
 import { item, PEOPLE, person } from './dataset.ts';
@@ -42,7 +42,7 @@ export async function fillBare(url: string, records: number, sampleSize: number)
   return { people, ids };
 }
 
-/** Adds `count` records to the written table, for a round of deletes; resolves to their ids. */
+/** Adds `count` records to `items_w`, for a round of deletes; resolves to their ids. */
 export async function addBare(url: string, count: number, people: readonly string[]): Promise<string[]> {
   const sql = postgres(url, { max: 1, onnotice: () => {} });
   const ids = Array.from({ length: count }, () => Bun.randomUUIDv7());

@@ -63,7 +63,7 @@ export function commonAmong(count: number): number {
   return Math.ceil(count / 5);
 }
 
-/** A word of ten records. All have the same width, so none is a prefix of another. */
+/** A word that ten records share. All such words have the same length, so none is a prefix of another. */
 export function rareWord(number: number): string {
   return `rw${String(number).padStart(8, '0')}`;
 }

@@ -63,7 +63,7 @@ async function injectAll({ kind, times, inject }: Fault): Promise<void> {
   for (let i = 0; i < times; i++) {
     ledger.kind = kind;
     await delay(PAUSE_MS * (0.5 + Math.random()));
-    // Recovery counts from the moment the stopped server is back; a killed process need not be replaced first.
+    // Recovery is timed from the moment the stopped server is back; a killed process need not be replaced first.
     const restored = Promise.withResolvers<void>();
     recoveries.push(restored.promise.then(() => recovered(kind)));
     await inject(restored.resolve);

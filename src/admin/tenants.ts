@@ -118,7 +118,10 @@ function storedSettings(settings: NewTenant['settings']): TenantSettings {
   return customDomain === undefined ? switches : { ...switches, customDomain: customDomain?.toLowerCase() ?? null };
 }
 
-/** 409 when another tenant has the slug or domain, or the service itself has the domain. Locks until the commit. */
+/**
+ * 409 when another tenant has the slug or domain, or the service itself has the domain. Holds a lock on all names until
+ * the commit.
+ */
 async function requireNamesFree(
   app: App,
   tx: Tx,

@@ -8,14 +8,20 @@ import type { Field, FieldRules, FieldType } from './field.ts';
 import * as convert from './field-conversions.ts';
 import * as parse from './field-parsers.ts';
 
-/** A value as a CSV cell. Cells read back equal; one that does not fit its type stays text, for the parser to reject. */
+/**
+ * A value as a CSV cell. Reading a written cell gives the same value; a cell that does not fit its type stays text, for
+ * the parser to reject.
+ */
 interface Cell {
   write(value: unknown): string;
   /** The value of a cell that is not empty. */
   read(cell: string): unknown;
 }
 
-/** Text that a spreadsheet runs as a formula gets an apostrophe; so does text of apostrophes alone, such as the empty one. */
+/**
+ * Text that a spreadsheet would run as a formula is prefixed with an apostrophe, and so is text that is empty or only
+ * apostrophes.
+ */
 const FORMULA = /^'*([=+\-@\t\r\n＝＋－＠]|$)/;
 const GUARDED = /^'+([=+\-@\t\r\n＝＋－＠]|$)/;
 const NUMBER_TEXT = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
@@ -56,7 +62,7 @@ interface FieldTypeSpec {
   attributes: readonly TypeAttribute[];
   /** The index that `indexed` builds, if the type supports one: by value, or by the members of a list. */
   index: 'value' | 'members' | null;
-  /** Always indexed: deleting a record looks up the relations to it. */
+  /** Indexed even without `indexed`: deleting a record looks up the relations to it. */
   isAlwaysIndexed: boolean;
   canBeUnique: boolean;
   /** Text of any length; an index entry holds at most LIMITS.indexedTextMax characters. */

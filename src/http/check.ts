@@ -14,7 +14,10 @@ export type Valid<T> = T extends readonly (infer Item)[]
     ? { [K in keyof T]?: Valid<T[K]> }
     : T;
 
-/** The value, typed by its schema. 400 with every problem: the schema's, and those of `further` in the valid part. */
+/**
+ * The value, typed by its schema. 400 with every problem: those that the schema finds, and those that `further` finds
+ * in the valid part.
+ */
 export function check<T extends TSchema>(
   schema: T,
   value: unknown,

@@ -52,7 +52,7 @@ function typesOf({ name, description, typeName, fields, operations }: VisibleEnt
   return blocks.join('\n\n');
 }
 
-/** The text on one line, without the end of a comment. */
+/** The text on one line, changed so that it cannot end the comment around it. */
 function commentText(text: string): string {
   return text.replaceAll('*/', '* /').replaceAll(/\s+/g, ' ');
 }

@@ -1,5 +1,6 @@
 // An SSE stream of one tenant: authorization, its filter, and its life from `connected` to the end. Failures: 400 for
-// parameters; 403 for other credentials, tenants and agents; 429 when all connection leases are taken; 503.
+// parameters; 403 for a credential that opens no streams, another tenant, or an agent that may not be read; 429 when
+// all connection leases are taken; 503.
 // Contract: interface#sse, decisions#sse, decisions#status-codes.
 import { type Static, Type } from '@sinclair/typebox';
 import type { Caller, TenantCaller } from '../access/caller.ts';

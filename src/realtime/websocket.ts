@@ -62,7 +62,7 @@ interface EntitySubscription {
   since: Snapshot;
 }
 
-/** Many connections may be open and idle, so each holds little. */
+/** Many connections may be open and idle, so each keeps little state. */
 class WebSocketConnection implements LiveConnection {
   /** Counted against the limit of unauthenticated connections. */
   #isUnauthenticated = false;

@@ -1,6 +1,6 @@
 // The cost of clients that receive nothing: memory of idle connections, and CPU of creating records while there are
 // subscriptions and streams that do not match. Memory in KiB and MiB, CPU in microseconds.
-// `idle` restarts the service, so that earlier rows do not count as its memory.
+// `idle` restarts the service, so that it does not measure memory that earlier rows used.
 
 import { residentMiB } from '../cpu.ts';
 import { compare, totalCpu } from '../measure.ts';

@@ -28,8 +28,8 @@ return { count, left }`;
  * then window and quota of each counter. Counters are tried in order: each counts the hits that fit into its own quota
  * and those of the counters before it; the first that is full ends the loop. More hits are prefetched while all quotas
  * are far from exhausted. While the marker exists, hits beyond a quota are not counted by any counter.
- * Returns how long to wait before counting those, the number prefetched, and then for each counter tried: its previous
- * count, the time left in its window, and the window's end.
+ * Returns how long to wait before counting the hits beyond a quota, the number prefetched, and then for each counter
+ * tried: its previous count, the time left in its window, and the window's end.
  */
 export const COUNT_ALL = `
 local hits, wanted = tonumber(ARGV[1]), tonumber(ARGV[2])

@@ -12,7 +12,8 @@ interface Window {
   /** Deliveries started whose result is not stored yet. A claim counts them too, and returns fewer rows. */
   inFlight: number;
   /**
-   * Inline deliveries among them with a response: the next inline delivery need not wait until the result is stored.
+   * The inline deliveries in flight that have a response already: the next inline delivery need not wait until their
+   * results are stored.
    */
   answered: number;
   claimedAt: number;
