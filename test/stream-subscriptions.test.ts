@@ -136,7 +136,7 @@ async function leadingRelay() {
   await app.db.rows(sql`update platform.relay set leader = null, heartbeat_at = now() - interval '1 hour'`);
   await storeSubscriptions({ tenantId, entity: ALL_ENTITIES });
   const relay = new Relay({ ...app, broker: watched }, () => undefined);
-  // Numbers missing since an earlier test are read again until they are known to be rolled back.
+  // Event numbers missing since an earlier test are read again until their transactions are known to be rolled back.
   for (let rounds = 0; rounds < 500 && !relay.canRelayNow; rounds++) {
     await relay.lead();
     if (!relay.canRelayNow) await delay(10);
@@ -169,7 +169,7 @@ test('the next event is relayed without reading the outbox, and not again by the
   await end();
 });
 
-test('an event that is not the next, or commits during a round, is left to a round', async () => {
+test('an event that is not the next one, or that commits during a round, is relayed by a round', async () => {
   const { relay, appended, commit, end } = await leadingRelay();
   const first = await commit();
   const second = await commit();

@@ -4,7 +4,7 @@
 
 import { AnswerReader } from './answer-reader.ts';
 
-/** Of requests that may be sent only once, the warm-up uses at most this share. */
+/** The largest share of the requests that the warm-up may use when each may be sent only once. */
 const WARM_SHARE = 0.1;
 
 export interface Target {

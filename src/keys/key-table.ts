@@ -42,7 +42,7 @@ export class KeyTable<const P extends TProperties, const L extends TProperties =
     this.issuedSchema = Type.Object({ ...common, ...shown, key }, { $id: `Issued${name}` });
   }
 
-  /** Issues a key with these values by column. They may refer to a `from` clause; 404 for `noun` when that finds no row. */
+  /** Issues a key with these values by column. They may refer to `source.from`; 404 for its `noun` if it has no row. */
   async issue(
     queries: Queries,
     values: Readonly<Record<string, Sql>>,

@@ -14,7 +14,7 @@ export interface ServeOptions<D extends object> {
   port: number;
   /** The runtime's limit on the size of a request body, in bytes; the application's own limits are lower. */
   maxBody: number;
-  /** A connection without traffic for this long is closed (at most 255; 0 is never). */
+  /** A connection without traffic for this long is closed (at most 255; 0 means never). */
   idleSeconds: number;
   /** Lets several processes listen on one port; another program that listens on the same port then goes unnoticed. */
   reusePort?: boolean;

@@ -1,6 +1,6 @@
 // The cost of an event per client: CPU of creating records while many clients receive them, minus the CPU of the same
 // creates without clients, divided by the number of events received. Microseconds.
-// Clients are connected to a side only while that side is measured.
+// Clients are connected to the service or to the bare handler only while that one is measured.
 
 import { createMany, type EventFixture, type Side, Tenant } from './fixture.ts';
 import { type Open, openSockets, openStreams, until } from './listeners.ts';

@@ -22,7 +22,7 @@ import { InFlightWindows } from './window.ts';
 const POLL_MS = 500;
 /** How many subscriptions one round claims deliveries for. */
 const ROUND_SUBSCRIPTIONS = 64;
-/** How often a round that load shedding delays tries again. */
+/** How often a round that load shedding is delaying checks whether it may begin. */
 const SHEDDING_POLL_MS = 5;
 /** The part of SHUTDOWN_TIMEOUT_MS that attempts in flight may take. */
 const SHUTDOWN_SHARE = 0.25;
