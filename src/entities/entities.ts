@@ -85,7 +85,7 @@ async function insertEntity(tx: Tx, schema: string, entity: EntityNames, drafts:
 }
 
 /** Creates the partition for an entity's records, with the indexes of its fields. */
-export async function createRecordTable(tx: Tx, schema: string, id: string, fields: readonly Field[]): Promise<void> {
+async function createRecordTable(tx: Tx, schema: string, id: string, fields: readonly Field[]): Promise<void> {
   const tableName = tableNameOf(id);
   const table = identifier(schema, tableName);
   await tx.rows(sql`

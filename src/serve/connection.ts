@@ -1,6 +1,6 @@
 // One WebSocket connection, the same on both runtimes: messages are handled strictly in order, a slow reader is
-// closed with 1013, and `close` is called exactly once, whatever the runtime reports and even if it reports
-// nothing. Units: bytes. Failures of a message handler are reported and close the connection with 1011.
+// closed with 1013, and `close` is called exactly once, even if the runtime reports the end twice or
+// not at all. Units: bytes. Failures of a message handler are reported and close the connection with 1011.
 // Contract: decisions#websocket.
 import { Buffer } from 'node:buffer';
 import type { SocketHandler, TextSocket } from './contract.ts';
