@@ -32,6 +32,7 @@ import { recordRoutes } from './records/routes.ts';
 import { transferRoutes } from './records/transfer/transfer-routes.ts';
 import { ruleRoutes } from './rules/routes.ts';
 import { newId } from './runtime/ids.ts';
+import { forClient } from './runtime/work.ts';
 import { identityRoutes } from './users/identity-routes.ts';
 import { userRoutes } from './users/routes.ts';
 import { viewRoutes } from './views/routes.ts';
@@ -110,7 +111,11 @@ export function handlerOf(app: App, api: Api): (request: Request, address: strin
     if (!URL.canParse(request.url)) return failure(invalidField('Host', 'is not a host'), newId());
     const startedAt = performance.now();
     const context = attachRequestContext(request, address, app.config.trustProxy);
-    let response = await api.fetch(request);
+    let response = await forClient(
+      context.address,
+      () => request.signal,
+      () => api.fetch(request),
+    );
     if (response.status === 404) response = methodNotAllowed(api.router, request) ?? response;
     response.headers.set('x-request-id', context.requestId);
     for (const name in context.responseHeaders) response.headers.set(name, context.responseHeaders[name] as string);

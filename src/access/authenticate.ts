@@ -8,11 +8,12 @@ import { unauthorized } from '../errors.ts';
 import { newId } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
 import { displayPrefix, matchesSecret, sha256 } from '../runtime/tokens.ts';
+import { countFor } from '../runtime/work.ts';
 import type { Caller } from './caller.ts';
 import { CREDENTIAL_KINDS, credentialsIn, propertiesOf } from './credential-kinds.ts';
 import { requireAllowedOrigin } from './origins.ts';
 import { countRequest, rateWindowsOf } from './rate-limit.ts';
-import { clientAddressOf, redactedPath } from './request-context.ts';
+import { attachCaller, clientAddressOf, redactedPath } from './request-context.ts';
 import { resolveCaller } from './resolve-caller.ts';
 import { FULL_RIGHTS, NO_RIGHTS } from './rights.ts';
 import { namedTenant, requireSameTenant } from './tenant-context.ts';
@@ -26,7 +27,9 @@ const SAFE_METHODS: readonly string[] = ['GET', 'HEAD'];
 export async function authenticate(app: App, request: Request): Promise<Caller | null> {
   const caller = await identify(app, request);
   if (caller === null) return null;
-  const { rights, hasOwnRateLimits } = propertiesOf(caller.kind);
+  attachCaller(request, caller);
+  const { rights, hasOwnRateLimits, tenant: binding } = propertiesOf(caller.kind);
+  countFor(caller.tenant?.id ?? null, binding !== 'bound');
   if (rights === 'role-reads' && !SAFE_METHODS.includes(request.method)) {
     throw unauthorized('public keys can only read');
   }

@@ -3,12 +3,15 @@
 // Contract: decisions#configuration, decisions#responses.
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
+import type { Caller } from './caller.ts';
 
 const REQUEST_ID = new RegExp(`^[A-Za-z0-9._-]{1,${LIMITS.requestId.max}}$`);
 
 export interface RequestContext {
   requestId: string;
   address: string;
+  /** Set by authentication. */
+  caller?: Caller;
   /** Headers for the response, also when it is an error. */
   responseHeaders?: Record<string, string>;
 }
@@ -24,6 +27,12 @@ export function attachRequestContext(request: Request, peerAddress: string, trus
   };
   contexts.set(request, context);
   return context;
+}
+
+/** Records who has made the request, for its log line and metrics. */
+export function attachCaller(request: Request, caller: Caller): void {
+  const context = contexts.get(request);
+  if (context !== undefined) context.caller = caller;
 }
 
 /** Gives another request the same context. */

@@ -6,6 +6,7 @@
 // Contract: decisions#events, decisions#guarantees.
 import { type App, perApp } from '../app.ts';
 import { cachedPart, EMPTY, type Queries, type Sql, sql } from '../runtime/sql.ts';
+import { detached } from '../runtime/work.ts';
 import { type CommittedEvent, RECORD_COLUMNS, type RecordEventType, type RecordRow } from './event.ts';
 import { appendDeliveries, appendEvents, type Cause, type Reservation } from './outbox.ts';
 
@@ -69,7 +70,9 @@ export function registerOutput(app: App, output: Output): void {
 
 /** Notifies the outputs of a commit of a transaction, or of a statement without a publication. */
 export function notifyCommitted(app: App, notice: CommitNotice): void {
-  for (const output of outputsOf(app)) output.onCommitted(notice);
+  detached(() => {
+    for (const output of outputsOf(app)) output.onCommitted(notice);
+  });
 }
 
 /** A change of any number of records, as CTEs of a statement. */
@@ -130,7 +133,7 @@ export class Publication {
       isWritten = written !== null;
       return written;
     } finally {
-      publication.#close(app, change, isWritten);
+      detached(() => publication.#close(app, change, isWritten));
     }
   }
 

@@ -2,6 +2,7 @@
 // invalidations cannot arrive, entries expire after LIMITS.cacheStaleMs, so a revoked right is refused within
 // a second. Concurrent loads of a key are shared.
 import { LIMITS } from '../limits.ts';
+import { withoutSignal } from './work.ts';
 
 interface Entry<V> {
   value: V | undefined;
@@ -54,7 +55,7 @@ export class Cache<V> {
     const remove = (): void => {
       if (this.#entries.get(key) === entry) this.#entries.delete(key);
     };
-    entry.loading = load().then(
+    entry.loading = withoutSignal(load).then(
       (value) => {
         if (value === undefined) remove();
         entry.value = value;
