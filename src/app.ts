@@ -11,6 +11,7 @@ import { Mail } from './runtime/mail.ts';
 import { Metrics, registerProcessMetrics } from './runtime/metrics.ts';
 import { addVectorExtension, migratePlatform, type TenantSchema } from './runtime/migrate.ts';
 import { type Database, openDatabase } from './runtime/postgres.ts';
+import { TenantCounters } from './runtime/tenant-counters.ts';
 
 export interface App {
   readonly config: Config;
@@ -20,6 +21,7 @@ export interface App {
   readonly invalidations: Invalidations;
   readonly mail: Mail;
   readonly metrics: Metrics;
+  readonly counters: TenantCounters;
   readonly tenantSchema: TenantSchema;
   /** The public URL, for links and the API document. Set once the service listens. */
   address: string;
@@ -38,9 +40,10 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
     const { smtpUrl, mailFrom: from, dataDir } = config;
     const mail = new Mail({ smtpUrl, from, dataDir, log });
     const metrics = new Metrics();
+    const counters = new TenantCounters();
     registerProcessMetrics(metrics, db);
     const state = { address: '', isReady: false };
-    return { config, db, broker, log, invalidations, mail, metrics, tenantSchema, ...state };
+    return { config, db, broker, log, invalidations, mail, metrics, counters, tenantSchema, ...state };
   } catch (cause) {
     await broker.close();
     await db.close();
