@@ -49,6 +49,13 @@ export function retryDelayMs({ webhook }: Config, n: number, random: number): nu
   return Math.round(Math.min(ideal, RETRY_DELAY_MAX_MS) * (1 - JITTER + 2 * JITTER * random));
 }
 
+/** A stored result, and the subscription whose next delivery need not wait any longer. */
+interface StoredResult {
+  tenant_id: string;
+  status: AttemptResult['state'];
+  released_subscription_id: string | null;
+}
+
 export class ResultWriter {
   #queue: { result: AttemptResult; done: () => void }[] = [];
   #isWriting = false;
@@ -93,18 +100,27 @@ export class ResultWriter {
   }
 }
 
-/** Resolves to the subscriptions with a released delivery. */
+/** Stores the results and counts the deliveries that have ended. Resolves to the subscriptions with a released delivery. */
 async function storeResults(app: App, results: readonly AttemptResult[]): Promise<string[]> {
   const rows = results.map(({ delivery, state, status, error, retryMs }) => {
     const { subscriptionId, id, claimId, isBodyStored, body } = delivery;
     const outcome = state === 'aborted' ? ['pending', 0] : [state, 1];
     return [subscriptionId, id, claimId, ...outcome, status, error, retryMs, isBodyStored ? null : body];
   });
-  return app.db.begin(async (tx) => {
+  const stored = await app.db.begin(async (tx) => {
     await tx.rows(sql`select ${GENERIC_PLANS} as plans`);
-    const released = await tx.rows<{ subscription_id: string }>(resultStatement(rows));
-    return released.map(({ subscription_id: id }) => id);
+    return tx.rows<StoredResult>(resultStatement(rows));
   });
+  for (const result of stored) countEnded(app, result);
+  return [...new Set(stored.flatMap(({ released_subscription_id: id }) => id ?? []))];
+}
+
+/** The only place that counts deliveries: all of them end here, each once, under its claim. */
+function countEnded(app: App, { tenant_id: tenantId, status }: StoredResult): void {
+  if (status === 'pending') return;
+  const counts = app.counters.of(tenantId);
+  counts.deliveries += 1;
+  if (status === 'failed') counts.failedDeliveries += 1;
 }
 
 function resultStatement(rows: readonly (readonly unknown[])[]): Sql {
@@ -123,9 +139,9 @@ function resultStatement(rows: readonly (readonly unknown[])[]): Sql {
         completed_at = case when r.status = 'pending' then null else now() end
       from result as r
       where d.subscription_id = r.subscription_id and d.id = r.id and d.claim_id is not distinct from r.claim_id and ${IS_PENDING}
-      returning d.id, d.subscription_id, d.record_id, d.status
+      returning d.id, d.subscription_id, d.tenant_id, d.record_id, d.status
     ), next as (
-      select n.id, n.subscription_id
+      select n.id, n.subscription_id, s.id as stored_id
       from stored as s
       cross join lateral (
         select n.* from platform.webhook_deliveries as n
@@ -141,5 +157,7 @@ function resultStatement(rows: readonly (readonly unknown[])[]): Sql {
       where d.subscription_id = n.subscription_id and d.id = n.id and ${IS_PENDING} and d.claim_id is null
       returning 1
     )
-    select distinct subscription_id from next`;
+    select s.tenant_id, s.status, n.subscription_id as released_subscription_id
+    from stored as s
+    left join next as n on n.stored_id = s.id`;
 }
