@@ -4,7 +4,7 @@
 import { Elysia } from 'elysia';
 import type { Caller } from './access/caller.ts';
 import { preflightHeaders } from './access/origins.ts';
-import { attachRequestContext, redactedPath } from './access/request-context.ts';
+import { attachRequestContext } from './access/request-context.ts';
 import { adminKeyRoutes } from './admin/admin-key-routes.ts';
 import { adminRoutes } from './admin/routes.ts';
 import type { App } from './app.ts';
@@ -14,9 +14,11 @@ import type { JsonSchema } from './docs/schema.ts';
 import { entityRoutes } from './entities/routes.ts';
 import { invalidField } from './errors.ts';
 import { metricsRoutes } from './health/metrics-routes.ts';
+import { logRequest } from './health/request-log.ts';
 import { requestMetrics } from './health/request-metrics.ts';
 import { healthRoutes } from './health/routes.ts';
 import { schemaHealthRoutes } from './health/schema-routes.ts';
+import { countSentBytes } from './health/sent-bytes.ts';
 import { failures, methodNotAllowed } from './http/failures.ts';
 import { failure } from './http/reply.ts';
 import { invitationRoutes } from './invitations/routes.ts';
@@ -105,8 +107,7 @@ function requireDeclaredAccess(routes: readonly { method: string; path: string; 
 
 /** The function that answers a request from a client's address. */
 export function handlerOf(app: App, api: Api): (request: Request, address: string) => Promise<Response> {
-  const isDebug = app.config.logLevel === 'debug';
-  const measure = requestMetrics(app, api.routes);
+  const { routeOf, observe } = requestMetrics(app, api.routes);
   return async (request, address) => {
     if (!URL.canParse(request.url)) return failure(invalidField('Host', 'is not a host'), newId());
     const startedAt = performance.now();
@@ -116,27 +117,18 @@ export function handlerOf(app: App, api: Api): (request: Request, address: strin
       () => request.signal,
       () => api.fetch(request),
     );
-    if (response.status === 404) response = methodNotAllowed(api.router, request) ?? response;
+    if (response.status === 404) response = methodNotAllowed(app, api.router, request) ?? response;
     response.headers.set('x-request-id', context.requestId);
     for (const name in context.responseHeaders) response.headers.set(name, context.responseHeaders[name] as string);
     const durationMs = performance.now() - startedAt;
-    measure(request.method, request.url, response.status, durationMs);
-    if (isDebug || response.status >= 400) logRequest(app, request, response, context.requestId, durationMs);
-    return response;
+    const { status } = response;
+    const route = routeOf(request.url);
+    observe(request.method, route, status, durationMs);
+    logRequest(app, { request, context, route, status, durationMs });
+    const tenant = context.caller?.tenant;
+    if (tenant == null) return response;
+    const counts = app.counters.of(tenant.id);
+    counts.requests += 1;
+    return countSentBytes(response, counts);
   };
-}
-
-function logRequest(app: App, request: Request, response: Response, requestId: string, durationMs: number): void {
-  const { method, url } = request;
-  const { status } = response;
-  const entry = {
-    requestId,
-    method,
-    path: redactedPath(url),
-    status,
-    durationMs: Math.round(durationMs * 10) / 10,
-  };
-  if (status >= 500) app.log.error('request', entry);
-  else if (status >= 400) app.log.info('request', entry);
-  else app.log.debug('request', entry);
 }

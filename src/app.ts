@@ -5,12 +5,14 @@ import type { Config } from './config.ts';
 import type { Broker } from './runtime/broker/broker.ts';
 import { MemoryBroker } from './runtime/broker/memory.ts';
 import { RedisBroker } from './runtime/broker/redis.ts';
+import { measureEventLoopDelay } from './runtime/event-loop-delay.ts';
 import { Invalidations } from './runtime/invalidations.ts';
 import type { Log } from './runtime/log.ts';
 import { Mail } from './runtime/mail.ts';
 import { Metrics, registerProcessMetrics } from './runtime/metrics.ts';
 import { addVectorExtension, migratePlatform, type TenantSchema } from './runtime/migrate.ts';
 import { type Database, openDatabase } from './runtime/postgres.ts';
+import { Refusals } from './runtime/refusals.ts';
 import { TenantCounters } from './runtime/tenant-counters.ts';
 
 export interface App {
@@ -21,8 +23,11 @@ export interface App {
   readonly invalidations: Invalidations;
   readonly mail: Mail;
   readonly metrics: Metrics;
+  readonly refusals: Refusals;
   readonly counters: TenantCounters;
   readonly tenantSchema: TenantSchema;
+  /** Ends the measurement of the event loop's delay. */
+  readonly stopMeasuring: () => void;
   /** The public URL, for links and the API document. Set once the service listens. */
   address: string;
   /** True while the service listens and is not shutting down; otherwise readiness answers 503. */
@@ -40,10 +45,26 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
     const { smtpUrl, mailFrom: from, dataDir } = config;
     const mail = new Mail({ smtpUrl, from, dataDir, log });
     const metrics = new Metrics();
+    const refusals = new Refusals(metrics);
     const counters = new TenantCounters();
     registerProcessMetrics(metrics, db);
+    metrics.queue('mail', () => mail.length);
+    const stopMeasuring = measureEventLoopDelay(metrics);
     const state = { address: '', isReady: false };
-    return { config, db, broker, log, invalidations, mail, metrics, counters, tenantSchema, ...state };
+    return {
+      config,
+      db,
+      broker,
+      log,
+      invalidations,
+      mail,
+      metrics,
+      refusals,
+      counters,
+      tenantSchema,
+      stopMeasuring,
+      ...state,
+    };
   } catch (cause) {
     await broker.close();
     await db.close();
@@ -69,6 +90,7 @@ export function perApp<T>(make: (app: App) => T) {
 
 /** Sends queued mail, then closes the broker and the database. Workers and streams must have ended. */
 export async function closeApp(app: App): Promise<void> {
+  app.stopMeasuring();
   await app.mail.close();
   await app.broker.close();
   await app.db.close();

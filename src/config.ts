@@ -37,6 +37,8 @@ export interface Config {
   maxBodyBytes: number;
   rateLimitPerMin: number;
   metricsToken: string | null;
+  /** Tenants with metrics of their own. */
+  metricsTenants: number;
   shutdownTimeoutMs: number;
   trustProxy: number;
   logLevel: LogLevel;
@@ -130,6 +132,7 @@ export function readConfig(env: Environment): Config {
       'visible ASCII characters without spaces',
       (text) => (/^[\x21-\x7e]+$/.test(text) ? text : undefined),
     ),
+    metricsTenants: reader.integer('METRICS_TENANTS', 50, 0, 1_000),
     shutdownTimeoutMs: reader.integer('SHUTDOWN_TIMEOUT_MS', 10_000, 100, 600_000),
     trustProxy: reader.integer('TRUST_PROXY', 0, 0, 32),
     logLevel: reader.read<LogLevel>('LOG_LEVEL', 'info', 'debug, info, warn or error', (text) =>

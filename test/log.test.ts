@@ -44,6 +44,22 @@ test('on a terminal an entry is a readable line', () => {
   );
 });
 
+test('on a terminal no value can break the line or control the terminal', () => {
+  const { log, lines } = capture('debug', true);
+  log.warn('request', { address: '1.1.1.1\n12:00 warn forged', path: '/\x1b[2J', note: '\x9b2J\u2028' });
+  expect(lines.join('').trimEnd()).toMatch(/^[\x20-\x7e]+$/);
+});
+
+test('which credential was used is shown, its value is not', () => {
+  const { log, last } = capture();
+  log.info('m', { credential: { kind: 'owner_key', id: 'k-1' }, credentials: ['x'] });
+  expect(last()).toMatchObject({ credential: { kind: 'owner_key', id: 'k-1' }, credentials: '[redacted]' });
+  log.info('m', { credential: { kind: 'owner_key', id: 'k-1', key: 'x' } });
+  expect(last().credential).toBe('[redacted]');
+  log.info('m', { credential: 'x' });
+  expect(last().credential).toBe('[redacted]');
+});
+
 const JWT = 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl';
 
 test.each([

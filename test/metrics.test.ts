@@ -95,8 +95,8 @@ test('requests are counted by method, route template and status', async () => {
   expect(more('GET', '', 404)).toBe(1);
 });
 
-test('they contain no tenants, records, ids or secrets', async () => {
-  const all = await text();
+test('they contain no records, ids or secrets, and tenants only as the label of their own series', async () => {
+  const all = (await text()).replaceAll(`{tenant="${tenant.slug}"}`, '');
   for (const hidden of [tenant.slug, tenant.id, tenant.key, 'secretive', 'canary', 'not-an-id', ADMIN_SECRET, TOKEN]) {
     expect(all).not.toContain(hidden);
   }
@@ -113,13 +113,65 @@ test('they cover the connections to Postgres and the process', async () => {
 
 /** Waits until a sample has this value; fails with its actual value. */
 async function becomes(value: number, name: string, labels: Record<string, string> = {}): Promise<void> {
-  let found = Number.NaN;
-  for (const endsAt = Date.now() + 60_000; found !== value && Date.now() < endsAt; ) {
-    found = sample(await text(), name, labels);
-    if (found !== value) await Bun.sleep(20);
-  }
-  expect(found, name).toBe(value);
+  expect(await valueOnce((found) => found === value, name, labels), name).toBe(value);
 }
+
+async function becomesTrue(name: string, condition: (value: number) => boolean): Promise<void> {
+  expect(condition(await valueOnce(condition, name, {})), name).toBe(true);
+}
+
+/** The sample's value when it meets the condition, or at the end of the wait. */
+async function valueOnce(condition: (value: number) => boolean, name: string, labels: Record<string, string>) {
+  let found = Number.NaN;
+  for (const endsAt = Date.now() + 60_000; !condition(found) && Date.now() < endsAt; ) {
+    found = sample(await text(), name, labels);
+    if (!condition(found)) await Bun.sleep(20);
+  }
+  return found;
+}
+
+test('a tenant has its own counters of requests and sent bytes', async () => {
+  const labels = { tenant: tenant.slug };
+  const read = async (name: string): Promise<number> => sample(await text(), `svc_tenant_${name}`, labels);
+  const [requestsBefore, bytesBefore] = [await read('requests_total'), await read('sent_bytes_total')];
+  const record = await tenant.post('/api/entities/secretive/records', { title: 'größer' });
+  const list = await tenant.get('/api/entities/secretive/records');
+  const refused = await tenant.get('/api/entities/none/records');
+  const exported = await tenant.get('/api/entities/secretive/records/export');
+  expect(exported.text).toContain('größer');
+  expect((await read('requests_total')) - requestsBefore).toBe(4);
+  const sent = [record, list, refused, exported].reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
+  expect((await read('sent_bytes_total')) - bytesBefore).toBe(sent);
+});
+
+test('refusals are counted by reason', async () => {
+  const read = async (reason: string): Promise<number> => sample(await text(), 'svc_refused_total', { reason });
+  const before = [await read('not_found'), await read('unauthorized'), await read('validation_error')];
+  await tenant.get('/api/entities/none');
+  await service.anonymous.get('/api/entities');
+  await tenant.post('/api/entities', { name: 7 });
+  expect([await read('not_found'), await read('unauthorized'), await read('validation_error')]).toEqual(
+    before.map((count) => count + 1),
+  );
+  expect(await read('internal_error')).toBe(0);
+});
+
+test('they show queues, the event loop’s delay, and what is not relayed or delivered yet', async () => {
+  await becomes(0, 'svc_queue_length', { queue: 'requests' });
+  expect(sample(await text(), 'svc_event_loop_delay_seconds_count')).toBeGreaterThan(0);
+  const refusing = await startReceiver(500);
+  const wanted = { entity_name: 'secretive', event_types: ['record.deleted'], url: refusing.url };
+  await tenant.post('/api/webhooks/subscriptions', wanted);
+  const { id } = (await tenant.post('/api/entities/secretive/records', { title: 'gone' })).body.data;
+  const stream = await connectEvents(service.url, tenant.slug, tenant.key);
+  await tenant.delete(`/api/entities/secretive/records/${id}`);
+  await refusing.waitFor(1);
+  await becomesTrue('svc_webhook_deliveries_pending', (value) => value > 0);
+  await becomesTrue('svc_webhook_delivery_oldest_seconds', (value) => value > 0 && value < 600);
+  await becomesTrue('svc_outbox_lag_seconds', (value) => value < 600);
+  stream.close();
+  await refusing.stop();
+});
 
 test('they count open streams and sockets', async () => {
   const stream = await connectEvents(service.url, tenant.slug, tenant.key);
@@ -161,8 +213,18 @@ test('the log has every request with its id, and no secret', async () => {
   const lines = named().map((line) => JSON.parse(line));
   expect(lines.map(({ requestId }) => requestId)).toEqual([id, id]);
   expect(lines).toMatchObject([
-    { method: 'GET', path: '/api/entities/none', status: 404, durationMs: expect.any(Number) },
-    { method: 'GET', path: '/metrics', status: 200 },
+    {
+      level: 'info',
+      tenant: tenant.slug,
+      credential: { kind: 'owner_key', id: expect.stringMatching(/^[0-9a-f-]{36}$/) },
+      address: expect.any(String),
+      method: 'GET',
+      route: '/api/entities/:entityName',
+      path: '/api/entities/none',
+      status: 404,
+      durationMs: expect.any(Number),
+    },
+    { level: 'debug', tenant: null, credential: null, method: 'GET', route: '/metrics', path: '/metrics', status: 200 },
   ]);
   for (const secret of [TOKEN, ADMIN_SECRET, tenant.key]) expect(service.logged.join('')).not.toContain(secret);
 });
@@ -170,10 +232,11 @@ test('the log has every request with its id, and no secret', async () => {
 test('the template of a path is found: fixed segments before parameters, parameters before the wildcard', async () => {
   const app = { metrics: new Metrics() } as TestService['app'];
   const paths = ['/a/:id', '/a/fixed', '/a/:id/b', '/app/*', '/', '/*', '/a/fixed/c'];
-  const measure = requestMetrics(
+  const { routeOf, observe } = requestMetrics(
     app,
     paths.map((path) => ({ path })),
   );
+  const measure = (method: string, url: string): void => observe(method, routeOf(url), 200, 1);
   for (const [url, template] of [
     ['http://h/a/1', '/a/:id'],
     ['http://h/a/fixed?x=/y', '/a/fixed'],
@@ -185,10 +248,10 @@ test('the template of a path is found: fixed segments before parameters, paramet
     ['http://h/b', ''],
   ] as const) {
     const before = requests(await app.metrics.render(), 'GET', template, 200);
-    measure('GET', url, 200, 1);
+    measure('GET', url);
     expect(requests(await app.metrics.render(), 'GET', template, 200), url).toBe(before + 1);
   }
-  measure('BREW', 'http://h/', 200, 1);
+  measure('BREW', 'http://h/');
   expect(requests(await app.metrics.render(), '_OTHER', '/', 200)).toBe(1);
 });
 

@@ -7,6 +7,9 @@ import type { Caller } from './caller.ts';
 
 const REQUEST_ID = new RegExp(`^[A-Za-z0-9._-]{1,${LIMITS.requestId.max}}$`);
 
+/** Characters of a logged address; behind a proxy it is text that a client may have written. */
+const ADDRESS_MAX = 64;
+
 export interface RequestContext {
   requestId: string;
   address: string;
@@ -33,6 +36,12 @@ export function attachRequestContext(request: Request, peerAddress: string, trus
 export function attachCaller(request: Request, caller: Caller): void {
   const context = contexts.get(request);
   if (context !== undefined) context.caller = caller;
+}
+
+/** What log lines say about who made the request. */
+export function callerFields({ caller, address }: RequestContext) {
+  const credential = caller === undefined ? null : { kind: caller.kind, id: caller.id };
+  return { tenant: caller?.tenant?.slug ?? null, credential, address: address.slice(0, ADDRESS_MAX) };
 }
 
 /** Gives another request the same context. */

@@ -9,6 +9,7 @@ import type { StreamEntry } from '../runtime/broker/broker.ts';
 import { newId } from '../runtime/ids.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import type { CommittedEvent } from './event.ts';
+import { registerOutboxLag } from './outbox-lag.ts';
 import { type EntityChange, type FastPath, registerOutput } from './publication.ts';
 import { Relay, type Round, streamOf } from './relay.ts';
 import { StreamSubscriptions } from './stream-subscriptions.ts';
@@ -62,6 +63,7 @@ export class Hub {
 
   private constructor(private readonly app: App) {
     this.#relay = new Relay(app, () => this.#announceLoss());
+    registerOutboxLag(app, this.#relay);
   }
 
   static async open(app: App): Promise<Hub> {

@@ -67,6 +67,11 @@ export class Relay {
     this.#processId = app.db.id;
   }
 
+  /** What has been relayed; null unless this process leads. */
+  get cursor(): Readonly<Cursor> | null {
+    return this.#cursor;
+  }
+
   get isLeader(): boolean {
     return this.#cursor !== null;
   }

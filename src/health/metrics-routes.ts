@@ -7,6 +7,7 @@ import type { App } from '../app.ts';
 import { forbidden, unauthorized } from '../errors.ts';
 import { route } from '../http/route.ts';
 import { matchesSecret } from '../runtime/tokens.ts';
+import { registerTenantMetrics } from './tenant-metrics.ts';
 
 const TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
@@ -22,6 +23,7 @@ const METRICS = route({
 });
 
 export function metricsRoutes(app: App) {
+  registerTenantMetrics(app);
   return new Elysia({ name: 'metrics' }).get(
     '/metrics',
     async ({ request }) => {

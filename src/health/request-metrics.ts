@@ -25,8 +25,16 @@ class Template {
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 const OTHER_METHOD = '_OTHER';
 
-/** Returns the function that records a finished request. */
-export function requestMetrics(app: App, routes: readonly { path: string }[]) {
+/** Finds the route of a request, for its log line and metrics, and records its duration. */
+export interface RequestMetrics {
+  /** The declared path of the URL's route; '' when there is none. */
+  routeOf(url: string): Route;
+  observe(method: string, route: Route, status: number, durationMs: number): void;
+}
+
+export type Route = Pick<Template, 'path'>;
+
+export function requestMetrics(app: App, routes: readonly { path: string }[]): RequestMetrics {
   const durations = app.metrics.histogram(
     'http_server_request_duration_seconds',
     'Duration of HTTP requests until their response headers.',
@@ -35,8 +43,8 @@ export function requestMetrics(app: App, routes: readonly { path: string }[]) {
   const root = newNode();
   for (const { path } of routes) if (path !== '/*') insert(root, path);
   const unknown = new Template('');
-  return (method: string, url: string, status: number, durationMs: number): void => {
-    const template = find(root, url) ?? unknown;
+  const observe = (method: string, route: Route, status: number, durationMs: number): void => {
+    const template = route as Template;
     const name = METHODS.has(method) ? method : OTHER_METHOD;
     const key = `${name} ${status}`;
     let series = template.series.get(key);
@@ -46,6 +54,7 @@ export function requestMetrics(app: App, routes: readonly { path: string }[]) {
     }
     series.observe(durationMs / 1_000);
   };
+  return { routeOf: (url) => find(root, url) ?? unknown, observe };
 }
 
 function newNode(): RouteNode {

@@ -7,6 +7,7 @@ import type { App } from '../app.ts';
 import { unavailable } from '../errors.ts';
 import { ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
+import { within } from '../runtime/within.ts';
 
 const Status = Type.Object({ status: Type.Literal('ok') });
 const READY_WITHIN_MS = 3_000;
@@ -35,18 +36,12 @@ export function healthRoutes(app: App) {
 
 async function readiness(app: App): Promise<{ status: 'ok' }> {
   if (!app.isReady) throw unavailable('starting or shutting down');
-  const [database, broker] = await Promise.allSettled([within(app.db.ping()), within(app.broker.ping())]);
+  const [database, broker] = await Promise.allSettled([
+    within(READY_WITHIN_MS, app.db.ping()),
+    within(READY_WITHIN_MS, app.broker.ping()),
+  ]);
   const failed = [database.status === 'rejected' ? 'Postgres' : '', broker.status === 'rejected' ? 'Redis' : ''];
   const names = failed.filter((name) => name !== '').join(' and ');
   if (names !== '') throw unavailable(`${names} cannot be reached`);
   return { status: 'ok' };
-}
-
-/** Rejects when the promise takes too long. */
-function within(promise: Promise<void>): Promise<void> {
-  let timer: ReturnType<typeof setTimeout>;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error('no answer in time')), READY_WITHIN_MS);
-  });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }

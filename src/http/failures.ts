@@ -17,7 +17,10 @@ export function failures(app: App) {
   return new Elysia({ name: 'failures' }).onError({ as: 'global' }, async ({ code, error, request }) => {
     const requestId = requestIdOf(request);
     const known = translate(code, error);
-    if (known !== undefined) return failure(known, requestId);
+    if (known !== undefined) {
+      app.refusals.count(known.ecode);
+      return failure(known, requestId);
+    }
     app.log.error('unexpected request failure', { requestId, cause: error });
     return failure(new ServiceError('INTERNAL_ERROR', 'internal server error'), requestId);
   });
@@ -54,7 +57,7 @@ interface Router {
 }
 
 /** A 405 with `Allow` when the path exists for other methods. */
-export function methodNotAllowed(router: Router, request: Request): Response | undefined {
+export function methodNotAllowed(app: App, router: Router, request: Request): Response | undefined {
   const { pathname } = new URL(request.url);
   const fixed = Object.hasOwn(router.static, pathname) ? router.static[pathname] : undefined;
   const allowed = METHODS.filter(
@@ -64,5 +67,6 @@ export function methodNotAllowed(router: Router, request: Request): Response | u
   const error = new ServiceError('METHOD_NOT_ALLOWED', `${request.method} is not allowed here`, {
     headers: { allow: allowed.join(', ') },
   });
+  app.refusals.count(error.ecode);
   return failure(error, requestIdOf(request));
 }

@@ -1,13 +1,22 @@
 // Builds responses: the envelope, one JSON content type on every runtime, and the headers of all JSON responses.
 // An error has its own status and headers.
 // Contract: decisions#responses.
+import { Buffer } from 'node:buffer';
 import type { ErrorCode, Problem, ServiceError } from '../errors.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
+/** Kept beside the response: reading its body would turn it into a stream. */
+const bodyBytes = new WeakMap<Response, number>();
+
+/** Bytes of the body; undefined when it is streamed or was not built here. */
+export function bodyBytesOf(response: Response): number | undefined {
+  return bodyBytes.get(response);
+}
+
 /** A response with this JSON text; null for a status without a body. */
 export function jsonText(text: string | null, status = 200, headers: Record<string, string> = {}): Response {
-  return new Response(text, {
+  const response = new Response(text, {
     status,
     headers: {
       'content-type': JSON_TYPE,
@@ -16,6 +25,8 @@ export function jsonText(text: string | null, status = 200, headers: Record<stri
       ...headers,
     },
   });
+  bodyBytes.set(response, text === null ? 0 : Buffer.byteLength(text));
+  return response;
 }
 
 /** The body of a successful response. */

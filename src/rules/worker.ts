@@ -12,6 +12,7 @@ import { appendEvent } from '../events/outbox.ts';
 import { notifyCommitted, registerOutput } from '../events/publication.ts';
 import { LIMITS } from '../limits.ts';
 import { businessRuleError, conditionOf, haveStartedWithin } from '../records/write/triggers.ts';
+import { BackgroundRead } from '../runtime/background-read.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import { TENANT_COLUMNS, type Tenant, type TenantRow, toTenant } from '../tenants/tenants.ts';
@@ -28,12 +29,21 @@ const BEFORE_FIRST_TENANT = '00000000-0000-0000-0000-000000000000';
 export function startRules(app: App): Worker {
   const once = (signal: AbortSignal): Promise<number> => runRulesOnce(app, signal);
   const worker = startWorker({ name: 'rules', once, pollMs: POLL_MS, log: app.log });
+  registerQueue(app);
   registerOutput(app, {
     onCommitted: () => {
       if (haveStartedWithin(POLL_MS)) worker.nudge();
     },
   });
   return worker;
+}
+
+/** Shows how many runs wait, including those that wait for a retry. */
+function registerQueue(app: App): void {
+  const countRuns = (): Promise<{ count: number } | undefined> =>
+    app.db.slow.first(sql`select count(*)::float8 as count from platform.rule_runs`);
+  const runs = new BackgroundRead(countRuns, (error) => app.log.debug('metrics: cannot count rule runs', { error }));
+  app.metrics.queue('rules', async () => (await runs.latest())?.count ?? null);
 }
 
 /** Executes the due runs; resolves to their number. */

@@ -58,8 +58,10 @@ function readableLine(time: string, level: LogLevel, msg: string, fields: LogFie
 }
 
 function readableValue(value: unknown): string {
-  if (typeof value === 'string' && /^[^\s"]+$/.test(value)) return value;
-  return JSON.stringify(value) ?? 'undefined';
+  if (typeof value === 'string' && /^[\x21\x23-\x7e]+$/.test(value)) return value;
+  const text = JSON.stringify(value) ?? 'undefined';
+  // JSON leaves these as they are; some terminals execute them.
+  return text.replace(/[\x7f-\x9f\u2028\u2029]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
 const REDACTED = '[redacted]';
@@ -78,10 +80,17 @@ const MAX_DEPTH = 5;
 function redactEntries(entries: [string, unknown][], depth: number, above: readonly object[]): LogFields {
   const safe: LogFields = Object.create(null);
   for (const [name, value] of entries) {
-    const secret = SECRET_NAME.test(name) && value !== null && typeof value !== 'boolean' && typeof value !== 'number';
+    const isPlain = value === null || typeof value === 'boolean' || typeof value === 'number';
+    const secret = SECRET_NAME.test(name) && !isPlain && !isCredentialName(name, value);
     safe[name] = secret ? REDACTED : redactValue(value, depth, above);
   }
   return safe;
+}
+
+/** `credential: { kind, id }` says which credential was used, and reveals nothing. */
+function isCredentialName(name: string, value: unknown): boolean {
+  const isRecord = typeof value === 'object' && value !== null;
+  return name === 'credential' && isRecord && Object.keys(value).every((key) => key === 'kind' || key === 'id');
 }
 
 function redactValue(value: unknown, depth: number, above: readonly object[]): unknown {

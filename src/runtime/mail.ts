@@ -71,6 +71,11 @@ export class Mail {
     this.#smtp?.close();
   }
 
+  /** Messages not sent yet. */
+  get length(): number {
+    return this.#pending.size;
+  }
+
   /** Resolves when the queue is empty. */
   async whenIdle(): Promise<void> {
     while (this.#pending.size > 0) await Promise.all(this.#pending.keys());

@@ -1,7 +1,8 @@
 // Metrics of the process, in the Prometheus text format 0.0.4 (prom-client): gauges and counters read on
 // demand, histograms. Names end in their base unit, counters in `_total`; a duplicate name throws. With
-// several processes on one port, each sample gets the label `process`. No metric names a tenant or record.
-// Contract: decisions#metrics.
+// several processes on one port, each sample gets the label `process`. No metric names a record; those of tenants are
+// in health/tenant-metrics.ts.
+// Contract: decisions#metrics, neighbours#who-does-what.
 import process from 'node:process';
 import { AggregatorRegistry, Counter, Gauge, Histogram, type MetricObject, Registry } from 'prom-client';
 import type { Database } from './postgres.ts';
@@ -9,8 +10,11 @@ import type { Database } from './postgres.ts';
 /** The boundaries recommended by OpenTelemetry for requests. */
 const DURATION_BUCKETS_S = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 
+type QueueLength = () => number | Promise<number | null>;
+
 export class Metrics {
   readonly registry = new Registry();
+  readonly #queues = new Map<string, QueueLength>();
   /** Collects the snapshots of all processes on the port, by process number; null for a single process. */
   collectSnapshots: (() => Promise<ReadonlyMap<string, string>>) | null = null;
 
@@ -20,6 +24,35 @@ export class Metrics {
       this.set(read());
     };
     new Gauge({ name, help, collect, registers: [this.registry] });
+  }
+
+  /** A gauge whose value is not always known; null shows none. */
+  uncertainGauge(name: string, help: string, read: () => Promise<number | null>): void {
+    const collect = async function (this: Gauge): Promise<void> {
+      const value = await read();
+      if (value === null) this.remove();
+      else this.set(value);
+    };
+    new Gauge({ name, help, collect, registers: [this.registry] });
+  }
+
+  /** Shows a queue's length, in `svc_queue_length`; null shows none. */
+  queue(name: string, length: QueueLength): void {
+    if (this.#queues.size === 0) this.#registerQueues();
+    this.#queues.set(name, length);
+  }
+
+  #registerQueues(): void {
+    const queues = this.#queues;
+    const collect = async function (this: Gauge<'queue'>): Promise<void> {
+      const read = [...queues].map(async ([queue, length]) => ({ queue, length: await length() }));
+      for (const { queue, length } of await Promise.all(read)) {
+        if (length === null) this.remove({ queue });
+        else this.set({ queue }, length);
+      }
+    };
+    const help = 'Tasks that wait, by queue.';
+    new Gauge({ name: 'svc_queue_length', help, labelNames: ['queue'], collect, registers: [this.registry] });
   }
 
   /** A counter kept elsewhere and read on demand. */
@@ -67,6 +100,7 @@ export function registerProcessMetrics(metrics: Metrics, db: Pick<Database, 'sta
   metrics.gauge('svc_db_pool_size', 'Connections to Postgres for requests.', () => db.stats().size);
   metrics.gauge('svc_db_pool_in_use', 'Connections to Postgres that requests hold.', () => db.stats().inUse);
   metrics.gauge('svc_db_pool_waiting', 'Calls that wait for a connection to Postgres.', () => db.stats().waiting);
+  metrics.queue('requests', () => db.stats().waiting);
   metrics.gauge('process_start_time_seconds', 'Start of the process, in Unix time.', () => startedAt);
   metrics.gauge('process_resident_memory_bytes', 'Resident memory.', () => process.memoryUsage().rss);
   metrics.gauge('process_heap_bytes', 'Memory of the JavaScript heap in use.', () => process.memoryUsage().heapUsed);

@@ -12,6 +12,7 @@ import { post } from '../transport/http-post.ts';
 import { KeepAliveAgents } from '../transport/keep-alive.ts';
 import { requestHeaders } from '../transport/payload.ts';
 import { resolveReceiver } from '../transport/receiver.ts';
+import { registerBacklogMetrics } from './backlog.ts';
 import { type ClaimedDelivery, claimPending } from './claim.ts';
 import { InlineDeliveries } from './inline-deliveries.ts';
 import { LoadShedding } from './load-shedding.ts';
@@ -46,6 +47,7 @@ export class Dispatcher {
       ['outcome'],
     );
     app.metrics.gauge('svc_webhook_attempts_in_flight', 'Webhook attempts in flight.', () => this.#inFlight.size);
+    registerBacklogMetrics(app);
     this.#loadShedding = new LoadShedding(app.db);
     // A separate output, because the one below is not told about commits that its fast path handles.
     registerOutput(app, { onCommitted: () => this.#loadShedding.sample(Date.now()) });

@@ -1,0 +1,29 @@
+// The log line of a request: who made it, which route it took, and how it ended. Refused requests are `info`, failures
+// `error`, all others `debug`. A line names a credential by its kind and id, never by its value, and paths are redacted.
+// Contract: neighbours#who-does-what, decisions#configuration.
+import { callerFields, type RequestContext, redactedPath } from '../access/request-context.ts';
+import type { App } from '../app.ts';
+import type { Route } from './request-metrics.ts';
+
+/** A request with its response status. `durationMs` ends with the response headers. */
+export interface FinishedRequest {
+  request: Request;
+  context: RequestContext;
+  route: Route;
+  status: number;
+  durationMs: number;
+}
+
+export function logRequest(app: App, { request, context, route, status, durationMs }: FinishedRequest): void {
+  const level = status >= 500 ? 'error' : status >= 400 ? 'info' : 'debug';
+  if (level === 'debug' && app.config.logLevel !== 'debug') return;
+  app.log[level]('request', {
+    requestId: context.requestId,
+    ...callerFields(context),
+    method: request.method,
+    route: route.path === '' ? null : route.path,
+    path: redactedPath(request.url),
+    status,
+    durationMs: Math.round(durationMs * 10) / 10,
+  });
+}

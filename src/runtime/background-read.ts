@@ -1,0 +1,53 @@
+// A value of the database for metrics: read in the background, at most every five seconds, and less often when reading it
+// takes long (a twentieth of the time at most). A scrape waits for it only briefly, and gets the last value when that is
+// recent, else null. Never rejects. Times are milliseconds.
+// Contract: neighbours#who-does-what.
+import { detached } from './work.ts';
+
+const EVERY_MS = 5_000;
+const REST_FACTOR = 20;
+const WAIT_MS = 500;
+/** A longer time without success means that the value is unknown. */
+const KEEP_MS = 300_000;
+
+export class BackgroundRead<T> {
+  #value: T | null = null;
+  #readAt = Number.NEGATIVE_INFINITY;
+  #dueAt = Number.NEGATIVE_INFINITY;
+  #reading: Promise<void> | null = null;
+
+  /** `onFailure` gets what `read` rejected with. */
+  constructor(
+    private readonly read: () => Promise<T>,
+    private readonly onFailure: (error: unknown) => void,
+  ) {}
+
+  async latest(): Promise<T | null> {
+    if (this.#reading === null && performance.now() >= this.#dueAt) this.#reading = this.#start();
+    if (this.#reading !== null) await this.#waitFor(this.#reading);
+    return performance.now() - this.#readAt < KEEP_MS ? this.#value : null;
+  }
+
+  async #start(): Promise<void> {
+    const startedAt = performance.now();
+    try {
+      this.#value = await detached(this.read);
+      this.#readAt = performance.now();
+    } catch (error) {
+      this.#value = null;
+      this.onFailure(error);
+    }
+    const tookMs = performance.now() - startedAt;
+    this.#dueAt = performance.now() + Math.max(EVERY_MS, REST_FACTOR * tookMs);
+    this.#reading = null;
+  }
+
+  async #waitFor(reading: Promise<void>): Promise<void> {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, WAIT_MS);
+    });
+    await Promise.race([reading, late]);
+    clearTimeout(timer);
+  }
+}
