@@ -6,6 +6,11 @@ export const LIMITS = {
   list: { pageDefault: 1, limitDefault: 20, limitMax: 100, pageMax: 1_000_000_000, resolveDepthMax: 2, sortKeysMax: 5 },
   /** Related records read for one response, and their occurrences in it. */
   resolve: { recordsMax: 1_000, occurrencesMax: 10_000 },
+  /**
+   * A response of records, in bytes of JSON. `receivedMax` is for the bytes that statements receive for it, and from
+   * `largeFrom` received bytes on it is written in pieces.
+   */
+  response: { bytesMax: 16_777_216, receivedMax: 33_554_432, largeFrom: 524_288 },
   bulk: { operationsMax: 1_000 },
   aggregate: { metricsMax: 20, groupByMax: 3, groupsMax: 10_000 },
   transfer: {

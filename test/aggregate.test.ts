@@ -52,6 +52,30 @@ describe('aggregates', () => {
     ]);
   });
 
+  test('a sum that a JSON number would round or cannot hold is a text, never null', async () => {
+    const path = '/api/entities/sums/records';
+    const numbers = ['n', 'amount', 'price'].map((key, i) => ({ key, type: ['integer', 'number', 'decimal'][i] }));
+    await tenant.post('/api/entities', { name: 'sums', fields: numbers });
+    const values = [
+      { n: Number.MAX_SAFE_INTEGER, amount: 1.7e308, price: '0.1' },
+      { n: 2, amount: 1.7e308, price: '99999999999999999999' },
+    ];
+    await tenant.post(`${path}/bulk`, { operations: values.map((data) => ({ op: 'create', data })) });
+    const metrics = 'sum:n,sum:amount,sum:price,max:n,max:amount';
+    const { data } = (await tenant.get(`${path}/aggregate?metrics=${metrics}`)).body;
+    expect(data.items).toEqual([
+      {
+        sum_n: '9007199254740993',
+        sum_amount: `34${'0'.repeat(307)}`,
+        sum_price: '99999999999999999999.1',
+        max_n: Number.MAX_SAFE_INTEGER,
+        max_amount: 1.7e308,
+      },
+    ]);
+    const one = await tenant.get(`${path}/aggregate?metrics=sum:n,sum:amount&filters=n%20=%202`);
+    expect(one.body.data.items).toEqual([{ sum_n: 2, sum_amount: 1.7e308 }]);
+  });
+
   test('min and max have the type of their field', async () => {
     const { data } = await aggregate('metrics=min:due,max:due,min:paid,max:paid,max:price,min:amount,max:status');
     expect(data.items).toEqual([

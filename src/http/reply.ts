@@ -16,7 +16,11 @@ export function bodyBytesOf(response: Response): number | undefined {
 
 /** A response with this JSON text; null for a status without a body. */
 export function jsonText(text: string | null, status = 200, headers: Record<string, string> = {}): Response {
-  const response = new Response(text, {
+  return json(text, status, headers);
+}
+
+function json(body: string | Uint8Array | null, status: number, headers: Record<string, string> = {}): Response {
+  const response = new Response(body as BodyInit | null, {
     status,
     headers: {
       'content-type': JSON_TYPE,
@@ -25,7 +29,7 @@ export function jsonText(text: string | null, status = 200, headers: Record<stri
       ...headers,
     },
   });
-  bodyBytes.set(response, text === null ? 0 : Buffer.byteLength(text));
+  bodyBytes.set(response, typeof body === 'string' ? Buffer.byteLength(body) : (body?.byteLength ?? 0));
   return response;
 }
 
@@ -47,6 +51,11 @@ export function created<const T>(data: T, headers?: Record<string, string>): Env
 
 function enveloped<T>(data: T, status: number, headers?: Record<string, string>): Envelope<T> {
   return typed(jsonText(`{"success":true,"data":${JSON.stringify(data ?? null)}}`, status, headers));
+}
+
+/** 200 with these bytes of JSON, an envelope. */
+export function jsonBytes<T>(bytes: Uint8Array, headers?: Record<string, string>): Envelope<T> {
+  return typed(json(bytes, 200, headers));
 }
 
 /** A `Response`, typed as its body, so that the compiler checks a handler against its route's declaration. */

@@ -7,6 +7,7 @@ import { requireTenant, requireTenantAdmin, type TenantCaller } from '../access/
 import { requestIdOf } from '../access/request-context.ts';
 import type { App } from '../app.ts';
 import { ServiceError, unauthorized } from '../errors.ts';
+import { textOfTwice } from '../http/bounded-response.ts';
 import { check } from '../http/check.ts';
 import { translate } from '../http/failures.ts';
 import { errorBody } from '../http/reply.ts';
@@ -77,7 +78,7 @@ async function callTool(app: App, tool: Tool, open: OpenToolContext, input: unkn
     if (tool.access === 'tenant') requireTenant(context.caller);
     if (tool.access === 'admin') requireTenantAdmin(context.caller);
     const result = (await tool.run(context as ToolContext<TenantCaller>, checked)) as Record<string, unknown>;
-    return { content: [{ type: 'text', text: JSON.stringify(result) }], structuredContent: result };
+    return { content: [{ type: 'text', text: await textOfTwice(result) }], structuredContent: result };
   } catch (error) {
     return failureResult(app, error, requestId);
   }

@@ -4,6 +4,7 @@
 import { Elysia } from 'elysia';
 import { requireRight, type TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
+import { okBounded } from '../http/bounded-response.ts';
 import { guard } from '../http/guard.ts';
 import { created, notModified, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
@@ -95,7 +96,8 @@ export function recordRoutes(app: App) {
     .use(guard(app))
     .get(
       RECORDS,
-      async ({ caller, params, query }) => ok(await listRecords(app, caller, params.entityName, listInput(query))),
+      async ({ caller, params, query }) =>
+        okBounded(await listRecords(app, caller, params.entityName, listInput(query))),
       LIST,
     )
     .get(
@@ -103,7 +105,7 @@ export function recordRoutes(app: App) {
       async ({ caller, params, query, request }) => {
         const { record, etag } = await readRecord(app, caller, params.entityName, params.id, query);
         if (etag !== null && isNamedIn(request.headers.get('if-none-match'), etag)) return notModified(etag);
-        return ok(record, etag === null ? {} : { etag });
+        return okBounded(record, etag === null ? {} : { etag });
       },
       READ,
     )

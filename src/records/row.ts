@@ -3,9 +3,18 @@
 // Contract: interface#record, decisions#concurrency.
 import type { RecordRow } from '../events/event.ts';
 import type { StoredRow } from '../expression/ast.ts';
+import { type Sql, sql } from '../runtime/sql.ts';
 import type { FlatRecord } from './record.ts';
 
 export { RECORD_COLUMNS, type RecordRow } from '../events/event.ts';
+
+/** The columns of a RecordRow with the data of some fields only, in a table with the alias `r`. */
+export function columnsOf(fields: readonly { readonly slot: string }[]): Sql {
+  return sql`r.id, r.version,
+    (select coalesce(jsonb_object_agg(d.key, d.value), '{}') from jsonb_each(r.data) as d
+      where d.key = any(${fields.map(({ slot }) => slot)}::text[])) as data,
+    r.created_at, r.updated_at, r.created_by, r.updated_by`;
+}
 
 /** The row as expressions see it. */
 export function storedRow(row: RecordRow, entityId: string): StoredRow {

@@ -6,6 +6,7 @@
 import postgres from 'postgres';
 
 import { unavailable } from '../errors.ts';
+import type { ByteBudget } from './byte-budget.ts';
 import { newId } from './ids.ts';
 import type { Log } from './log.ts';
 import type { Connection } from './postgres/connection.ts';
@@ -114,10 +115,10 @@ type Run = (work: (connection: Connection) => Promise<unknown>) => Promise<unkno
 
 /** Queries on the connection that `run` provides. */
 function queriesOn(run: Run): Queries {
-  const rows = async <T>(query: Sql): Promise<T[]> => {
+  const rows = async <T>(query: Sql, budget?: ByteBudget): Promise<T[]> => {
     const { text, parameters } = compile(query);
     bindValues(parameters);
-    return run((connection) => connection.run(text, parameters)) as Promise<T[]>;
+    return run((connection) => connection.run(text, parameters, true, budget)) as Promise<T[]>;
   };
   return { rows, first: async <T>(query: Sql): Promise<T | undefined> => (await rows<T>(query))[0] };
 }

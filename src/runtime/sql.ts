@@ -1,6 +1,7 @@
 // SQL as values: a tagged template whose interpolations become bound parameters, except nested queries, which
 // are spliced in. Names enter a statement only through `identifier`, so input never becomes SQL text.
 // Also the interfaces of queries and transactions.
+import type { ByteBudget } from './byte-budget.ts';
 
 /** A piece of SQL with its bound values. */
 export class Sql {
@@ -116,8 +117,8 @@ export function compile(query: Sql): { text: string; parameters: unknown[] } {
 
 /** Queries on a pool or in a transaction. */
 export interface Queries {
-  /** All rows. */
-  rows<T>(query: Sql): Promise<T[]>;
+  /** All rows. Rejects with the budget's refusal when they need more bytes; in a transaction, that rolls it back. */
+  rows<T>(query: Sql, budget?: ByteBudget): Promise<T[]>;
   /** The first row, or undefined. */
   first<T>(query: Sql): Promise<T | undefined>;
 }

@@ -5,6 +5,7 @@
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
+import { okBounded } from '../http/bounded-response.ts';
 import { guard } from '../http/guard.ts';
 import { created, notModified, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
@@ -90,7 +91,7 @@ export function viewRoutes(app: App) {
     )
     .get(
       '/api/views/:slug/records',
-      async ({ caller, params, query }) => ok(await listViewRecords(app, caller, params.slug, listInput(query))),
+      async ({ caller, params, query }) => okBounded(await listViewRecords(app, caller, params.slug, listInput(query))),
       LIST_RECORDS,
     )
     .get(
@@ -98,7 +99,7 @@ export function viewRoutes(app: App) {
       async ({ caller, params, query, request }) => {
         const { record, etag } = await readViewRecord(app, caller, params.slug, params.id, query);
         if (etag !== null && isNamedIn(request.headers.get('if-none-match'), etag)) return notModified(etag);
-        return ok(record, etag === null ? {} : { etag });
+        return okBounded(record, etag === null ? {} : { etag });
       },
       READ_RECORD,
     );

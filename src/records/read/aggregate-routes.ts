@@ -4,8 +4,8 @@
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../../app.ts';
+import { okBounded } from '../../http/bounded-response.ts';
 import { guard } from '../../http/guard.ts';
-import { ok } from '../../http/reply.ts';
 import { route } from '../../http/route.ts';
 import { AggregateQuery, aggregateRecords } from './aggregate.ts';
 import { listInput } from './parameters.ts';
@@ -19,7 +19,7 @@ const AGGREGATE = route({
   tag: 'Records',
   summary: 'Count, sum and compare records',
   description: `Metrics over the records that a list with the same filters would return, grouped by equal values. Sums are
-exact; of \`decimal\` fields they are texts. Groups come in the order of their values, those without a value last.`,
+exact; of \`decimal\` fields, and where a JSON number would round an integer or be out of range, they are texts. Groups come in the order of their values, those without a value last.`,
   access: 'tenant',
   query: AggregateQuery,
   ok: [
@@ -33,7 +33,8 @@ export function aggregateRoutes(app: App) {
     .use(guard(app))
     .get(
       '/api/entities/:entityName/records/aggregate',
-      async ({ caller, params, query }) => ok(await aggregateRecords(app, caller, params.entityName, listInput(query))),
+      async ({ caller, params, query }) =>
+        okBounded(await aggregateRecords(app, caller, params.entityName, listInput(query))),
       AGGREGATE,
     );
 }

@@ -9,6 +9,7 @@ import { invalid, invalidField, type Problem } from '../../errors.ts';
 import type { FieldRef, Names } from '../../expression/ast.ts';
 import { columnOf } from '../../expression/to-sql.ts';
 import { isOrdered, NUMBER } from '../../expression/value-types.ts';
+import { receivedBudget, sized } from '../../http/bounded-response.ts';
 import { open } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
 import { EMPTY, identifier, join, raw, type Sql, sql } from '../../runtime/sql.ts';
@@ -53,13 +54,15 @@ export async function aggregateRecords(
   const { metrics, groups } = parseInput(input, scope.names);
   const { where } = select(scope, input);
   // Scanning a whole entity may take longer than the statement timeout of ordinary requests.
+  const received = receivedBudget();
   const rows = await app.db.slow.rows<Record<string, unknown>>(
     aggregateQuery(scope.entity.table, where, metrics, groups),
+    received,
   );
   if (rows.length > LIMITS.aggregate.groupsMax) {
     throw invalidField('groupBy', `produces more than ${LIMITS.aggregate.groupsMax} groups; filter the records`);
   }
-  return { items: rows.map((row) => itemOf(row, metrics, groups)) };
+  return sized({ items: rows.map((row) => itemOf(row, metrics, groups)) }, received.taken);
 }
 
 function parseInput(input: AggregateInput, names: Names): { metrics: Metric[]; groups: FieldRef[] } {
@@ -166,7 +169,21 @@ function itemOf(
   return item;
 }
 
-/** The driver returns numeric as text; `decimal` values keep that form. */
+/** The driver returns numeric as text; `decimal` values keep that form, as do sums that a JSON number would not hold. */
 function asTyped({ value: type }: FieldRef, value: unknown): unknown {
-  return value !== null && type === NUMBER ? Number(value) : (value ?? null);
+  if (value === null || value === undefined) return null;
+  return type === NUMBER && typeof value === 'string' ? numberOrText(value) : value;
+}
+
+/** A number, unless it would be out of range or round an integer. */
+function numberOrText(text: string): number | string {
+  const number = Number(text);
+  if (!Number.isFinite(number)) return text;
+  return Number.isSafeInteger(number) || text.includes('.') || isWrittenExactly(text, number) ? number : text;
+}
+
+/** Whether the number's shortest form has the same digits as this integer. */
+function isWrittenExactly(integer: string, number: number): boolean {
+  const digits = integer.replace(/^-/, '').replace(/0+$/, '');
+  return number.toExponential().replace(/e.*$/, '').replace(/[-.]/g, '') === digits;
 }

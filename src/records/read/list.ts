@@ -10,10 +10,12 @@ import { invalid } from '../../errors.ts';
 import { and, canonicalKey, type Expression, relationKeys } from '../../expression/ast.ts';
 import { equals, parseExpression } from '../../expression/parse.ts';
 import { toSql } from '../../expression/to-sql.ts';
+import { receivedBudget, sized } from '../../http/bounded-response.ts';
 import { LIMITS } from '../../limits.ts';
+import type { ByteBudget } from '../../runtime/byte-budget.ts';
 import { join, type Sql, sql } from '../../runtime/sql.ts';
 import type { RecordPage } from '../record.ts';
-import { shape } from '../row.ts';
+import { columnsOf, RECORD_COLUMNS, shape } from '../row.ts';
 import { readSort, type SortKey, writeCursor } from './order.ts';
 import { fetchFromMatches, fetchPage, type PageRow, type Paging } from './page.ts';
 import type { ListInput, ReadInput } from './parameters.ts';
@@ -51,14 +53,22 @@ export async function listIn(
   const sort = readSort(input.sort, input.order, scope.names);
   const fields = readProjection(scope, input.fields);
   const selection = select(scope, input);
-  const paging = { page, limit, cursor: input.cursor };
-  const { rows, total } = await fetchRows(app, scope, selection, sort, paging, input.count !== 'none');
+  const { rows, total, received } = await readWithinBudget(scope, fields, (columns, received) =>
+    fetchRows(
+      app,
+      scope,
+      selection,
+      sort,
+      { page, limit, cursor: input.cursor, columns, received },
+      input.count !== 'none',
+    ),
+  );
   const hasMore = rows.length > limit;
   const shown = hasMore ? rows.slice(0, limit) : rows;
   const items = shown.map((row) => shape(row, scope.entity, fields));
-  await resolveRelations(app, caller, scope.entity, fields, items, depthOf(input));
+  await resolveRelations(app, caller, scope.entity, fields, items, depthOf(input), received);
   const last = shown.at(-1);
-  return {
+  const result = {
     items,
     total,
     page,
@@ -68,6 +78,26 @@ export async function listIn(
       ? {}
       : { nextCursor: hasMore && last !== undefined ? writeCursor(sort, last.sort_values, last.id) : null }),
   };
+  return sized(result, received.taken);
+}
+
+/**
+ * Reads whole records, which costs least; only the fields in question when the whole records have more bytes than a
+ * response may have.
+ */
+async function readWithinBudget<T>(
+  { entity }: AccessScope,
+  fields: readonly Field[],
+  read: (columns: Sql, received: ByteBudget) => Promise<T>,
+): Promise<T & { received: ByteBudget }> {
+  let received = receivedBudget();
+  try {
+    return { ...(await read(RECORD_COLUMNS, received)), received };
+  } catch (error) {
+    if (!received.isExceeded || fields.length >= entity.fields.length) throw error;
+    received = receivedBudget();
+    return { ...(await read(columnsOf(fields), received)), received };
+  }
 }
 
 /** Levels of relations to expand. */

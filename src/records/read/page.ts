@@ -5,8 +5,9 @@ import type { App } from '../../app.ts';
 import type { AccessScope } from '../../entities/access-scope.ts';
 import { indexKinds } from '../../entities/indexes.ts';
 import { invalidField } from '../../errors.ts';
+import type { ByteBudget } from '../../runtime/byte-budget.ts';
 import { EMPTY, join, type Sql, sql } from '../../runtime/sql.ts';
-import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
+import type { RecordRow } from '../row.ts';
 import {
   afterCursor,
   cursorColumns,
@@ -24,6 +25,10 @@ export interface Paging {
   page: number;
   limit: number;
   cursor: string | undefined;
+  /** The columns of each row: those of a RecordRow. */
+  columns: Sql;
+  /** Of the bytes that the page's rows have. */
+  received: ByteBudget;
 }
 
 export type PageRow = RecordRow & { sort_values: (string | null)[] };
@@ -34,14 +39,18 @@ export async function fetchPage(
   scope: AccessScope,
   where: Sql,
   sort: readonly SortKey[],
-  { page, limit, cursor }: Paging,
+  paging: Paging,
 ): Promise<{ rows: PageRow[]; counters: Counters }> {
-  const { after, offset, columns } = pageStart(sort, { page, limit, cursor });
+  const { limit, received } = paging;
+  const { after, offset, columns } = pageStart(sort, paging);
   const segments = segmentsOf(sort, isIndexed(scope, sort[0]), after);
-  const rows = await app.db.rows<PageRow & Counters>(sql`
+  const rows = await app.db.rows<PageRow & Counters>(
+    sql`
     select c.n, c.v, r.*
     from (${countersOf(scope.entity)}) as c
-    left join lateral (${pageQuery(scope, where, segments, columns, limit + 1, offset)}) as r on true`);
+    left join lateral (${pageQuery(scope, where, segments, columns, limit + 1, offset)}) as r on true`,
+    received,
+  );
   const { n = 0, v = 0 } = rows[0] ?? {};
   // Without records the join still returns one row, with the counters.
   return { rows: rows.filter((row) => row.id !== null), counters: { n, v } };
@@ -64,7 +73,8 @@ export async function fetchFromMatches(
     after === null
       ? sql`select h.id from matches as h order by ${matchesOrder(sort)}`
       : sql`select r.id from matches as h join ${table} as r using (id) where ${after.condition} order by ${orderBy(sort)}`;
-  const rows = await app.db.rows<PageRow & Counters & { total: number }>(sql`
+  const rows = await app.db.rows<PageRow & Counters & { total: number }>(
+    sql`
     with matches as materialized (select r.id${matchesColumns(sort)} from ${table} as r where ${where})
     select c.n, c.v, (select count(*) from matches) as total, p.*
     from (${countersOf(scope.entity)}) as c
@@ -76,17 +86,22 @@ export async function fetchFromMatches(
       ) as k
       join ${table} as r using (id)
       order by k.position
-    ) as p on true`);
+    ) as p on true`,
+    paging.received,
+  );
   const { n = 0, v = 0, total = 0 } = rows[0] ?? {};
   return { rows: rows.filter((row) => row.id !== null), counters: { n, v }, total };
 }
 
 /** Where the page starts, and its columns: with a cursor also the values of the next cursor. */
-function pageStart(sort: readonly SortKey[], { page, limit, cursor }: Paging) {
-  if (cursor === undefined) return { after: null, offset: (page - 1) * limit, columns: RECORD_COLUMNS };
+function pageStart(sort: readonly SortKey[], { page, limit, cursor, columns }: Paging) {
+  if (cursor === undefined) return { after: null, offset: (page - 1) * limit, columns };
   if (page !== 1) throw invalidField('page', 'cannot be combined with a cursor');
-  const columns = sql`${RECORD_COLUMNS}, ${cursorColumns(sort)} as sort_values`;
-  return { after: afterCursor(sort, cursor), offset: 0, columns };
+  return {
+    after: afterCursor(sort, cursor),
+    offset: 0,
+    columns: sql`${columns}, ${cursorColumns(sort)} as sort_values`,
+  };
 }
 
 function isIndexed({ entity }: AccessScope, first: SortKey | undefined): boolean {

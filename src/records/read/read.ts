@@ -11,6 +11,7 @@ import { notFound } from '../../errors.ts';
 import { type Expression, relationKeys, type StoredRow } from '../../expression/ast.ts';
 import { type EvaluationContext, evaluate } from '../../expression/evaluate.ts';
 import { toSql } from '../../expression/to-sql.ts';
+import { receivedBudget, sized } from '../../http/bounded-response.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { EMPTY, type Queries, type Sql, sql, type Tx } from '../../runtime/sql.ts';
 import type { FlatRecord } from '../record.ts';
@@ -49,8 +50,9 @@ export async function readIn(
   if (row === undefined) throw notFound('record');
   const record = shape(row, scope.entity, fields);
   const depth = depthOf(input);
-  await resolveRelations(app, caller, scope.entity, fields, [record], depth);
-  return { record, etag: depth === 0 && fields === scope.fields ? etagOf(row) : null };
+  const received = receivedBudget();
+  await resolveRelations(app, caller, scope.entity, fields, [record], depth, received);
+  return { record: sized(record, received.taken), etag: depth === 0 && fields === scope.fields ? etagOf(row) : null };
 }
 
 /** The row, or undefined when the caller cannot see one. `id` must be a UUID. */

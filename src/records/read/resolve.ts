@@ -9,12 +9,17 @@ import { type Catalog, catalogOf } from '../../entities/catalog.ts';
 import type { Entity, Field } from '../../entities/field.ts';
 import { invalidField, type ServiceError } from '../../errors.ts';
 import { toSql } from '../../expression/to-sql.ts';
+import { responseBudget } from '../../http/bounded-response.ts';
 import { LIMITS } from '../../limits.ts';
+import type { ByteBudget } from '../../runtime/byte-budget.ts';
 import { EMPTY, sql } from '../../runtime/sql.ts';
 import type { FlatRecord } from '../record.ts';
 import { RECORD_COLUMNS, type RecordRow, shape } from '../row.ts';
 
-/** Replaces ids by records in `items`, up to `depth` levels. 400 when that would expand too many records. */
+/**
+ * Replaces ids by records in `items`, up to `depth` levels; `received` is for the bytes of the rows read. 400 when that
+ * would expand too many records or bytes.
+ */
 export async function resolveRelations(
   app: App,
   caller: TenantCaller,
@@ -22,10 +27,12 @@ export async function resolveRelations(
   fields: readonly Field[],
   items: readonly FlatRecord[],
   depth: number,
+  received: ByteBudget,
 ): Promise<void> {
   if (depth === 0 || items.length === 0) return;
   const catalog = await catalogOf(app, caller.tenant);
-  const budget = { records: LIMITS.resolve.recordsMax, occurrences: LIMITS.resolve.occurrencesMax };
+  const { recordsMax: records, occurrencesMax: occurrences } = LIMITS.resolve;
+  const budget = { records, occurrences, received, response: responseBudget() };
   await expand({ app, caller, catalog, budget }, [{ entity, fields, items }], depth);
 }
 
@@ -33,8 +40,8 @@ interface Expansion {
   app: App;
   caller: TenantCaller;
   catalog: Catalog;
-  /** What remains of the limits: records to read, and occurrences of records in the response. */
-  budget: { records: number; occurrences: number };
+  /** What remains of the limits: records and bytes to read; occurrences of records, and their bytes, in the response. */
+  budget: { records: number; received: ByteBudget; occurrences: number; response: ByteBudget };
 }
 
 /** Records of one entity at one level. */
@@ -70,16 +77,26 @@ async function expandTarget(
 ): Promise<Group | null> {
   const target = catalog.byId.get(targetId);
   if (target === undefined || !allows(caller.rights, 'read', target.name)) return null;
-  const ids = [
-    ...new Set(uses.flatMap(({ field, items }) => items.flatMap((item) => (item[field.key] ?? []) as string))),
-  ];
+  const named = uses.flatMap(({ field, items }) => items.flatMap((item) => (item[field.key] ?? []) as string));
+  const ids = [...new Set(named)];
   if (ids.length === 0) return null;
   budget.records -= ids.length;
   if (budget.records < 0) throw tooMany(LIMITS.resolve.recordsMax);
   const { rowFilter, fields } = accessScopeOf(catalog, caller, target);
-  const found = await app.db.rows<RecordRow>(sql`
+  const { taken } = budget.received;
+  const found = await app.db.rows<RecordRow>(
+    sql`
     select ${RECORD_COLUMNS} from ${target.table} as r
-    where r.id = any(${ids}::uuid[]) ${rowFilter === null ? EMPTY : sql`and ${toSql(rowFilter, sql`r`)}`}`);
+    where r.id = any(${ids}::uuid[]) ${rowFilter === null ? EMPTY : sql`and ${toSql(rowFilter, sql`r`)}`}`,
+    budget.received,
+  );
+  const isMeasured = (budget.received.taken - taken) * named.length > LIMITS.response.largeFrom;
+  const bytesById = new Map<string, number>();
+  const bytesOf = (record: FlatRecord): number => {
+    const bytes = bytesById.get(record.id) ?? Buffer.byteLength(JSON.stringify(record));
+    bytesById.set(record.id, bytes);
+    return bytes;
+  };
   // Each occurrence gets its own copy: a record that occurs at two levels is expanded at the upper one only.
   const records: FlatRecord[] = [];
   const byId = new Map(found.map((row) => [row.id, row]));
@@ -88,6 +105,7 @@ async function expandTarget(
     if (row === undefined) return id;
     if (--budget.occurrences < 0) throw tooMany(LIMITS.resolve.occurrencesMax);
     const record = shape(row, target, fields);
+    if (isMeasured) budget.response.take(bytesOf(record));
     records.push(record);
     return record;
   };

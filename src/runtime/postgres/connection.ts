@@ -7,6 +7,7 @@ import { createConnection, type Socket } from 'node:net';
 import postgres from 'postgres';
 
 import { unavailable } from '../../errors.ts';
+import type { ByteBudget } from '../byte-budget.ts';
 import { callerError, endsConnection } from './failures.ts';
 import { WIRE_TYPES } from './values.ts';
 
@@ -27,6 +28,8 @@ export class Connection {
   /** Statements prepared on the server so far. */
   prepared = 0;
   #current: Running | undefined;
+  /** Of the query in flight. */
+  #budget: ByteBudget | undefined;
   #socket: Socket | undefined;
   #sql: postgres.Sql;
   #onBroken: (connection: Connection) => void;
@@ -48,10 +51,14 @@ export class Connection {
     this.#sql = postgres(options.url, given as unknown as postgres.Options<Record<string, never>>);
   }
 
-  /** Runs one statement with bound values. Concurrent calls run one after another. */
-  async run(text: string, parameters: unknown[], prepare = true): Promise<Rows> {
+  /**
+   * Runs one statement with bound values. Concurrent calls run one after another. A statement that receives more than
+   * its budget is rejected with the budget's refusal, and closes the connection: that costs less than receiving the rest.
+   */
+  async run(text: string, parameters: unknown[], prepare = true, budget?: ByteBudget): Promise<Rows> {
     while (this.#current) await Promise.allSettled([this.#current]);
     const options = { prepare, simple: false } as postgres.UnsafeQueryOptions;
+    this.#budget = budget;
     return this.#await(this.#sql.unsafe(text, parameters as never[], options));
   }
 
@@ -96,6 +103,15 @@ export class Connection {
       throw callerError(error);
     } finally {
       this.#current = undefined;
+      this.#budget = undefined;
+    }
+  }
+
+  #receive(bytes: number): void {
+    try {
+      this.#budget?.take(bytes);
+    } catch (refusal) {
+      this.fail(refusal);
     }
   }
 
@@ -113,6 +129,7 @@ export class Connection {
       socket.once('close', () => reject(Object.assign(new Error('connection closed'), { code: 'CONNECTION_CLOSED' })));
     });
     socket.setNoDelay(true);
+    socket.on('data', ({ length }) => this.#receive(length));
     socket.on('close', () => this.fail(unavailable('the connection to the database was lost')));
     return socket;
   }

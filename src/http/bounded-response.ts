@@ -1,0 +1,100 @@
+// Responses whose size depends on stored data: at most LIMITS.response.bytesMax bytes of JSON. An operation that has read
+// much marks its result as large; it is then written in pieces, so that the event loop is free between them, and is
+// counted as it is written.
+// Failures: 400 for a larger response. Contract: neighbours#byte-budgets.
+import { invalidField, type ServiceError } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
+import { ByteBudget } from '../runtime/byte-budget.ts';
+import { TimeSlice } from '../runtime/time-slice.ts';
+import { type Envelope, jsonBytes, ok } from './reply.ts';
+
+const { bytesMax, receivedMax, largeFrom } = LIMITS.response;
+const large = new WeakSet<object>();
+
+/** 400: the response would be too large. */
+export function responseTooLarge(): ServiceError {
+  return invalidField(
+    'response',
+    `would be larger than ${bytesMax} bytes; ask for fewer records, fields or relations (limit, fields, resolve)`,
+  );
+}
+
+/** For the bytes of a response, before it is built. */
+export function responseBudget(): ByteBudget {
+  return new ByteBudget(bytesMax, responseTooLarge);
+}
+
+/** For the bytes that statements receive for a response: stored data is written less tightly than a response. */
+export function receivedBudget(): ByteBudget {
+  return new ByteBudget(receivedMax, responseTooLarge);
+}
+
+/** Marks a result as large if this many bytes were read for it. */
+export function sized<T extends object>(result: T, bytes: number): T {
+  if (bytes >= largeFrom) large.add(result);
+  return result;
+}
+
+/** 200 `{ success: true, data }`, of at most `LIMITS.response.bytesMax` bytes if the result is marked as large. */
+export async function okBounded<const T extends object>(
+  data: T,
+  headers?: Record<string, string>,
+): Promise<Envelope<T>> {
+  if (!large.has(data)) return ok(data, headers);
+  return jsonBytes(Buffer.concat(await written({ success: true, data }, responseBudget())), headers);
+}
+
+/**
+ * The JSON text of a result that a response contains twice, as MCP's does: as it is, and as a text in which it is escaped
+ * once more. 400 when both together exceed `LIMITS.response.bytesMax`.
+ */
+export async function textOfTwice(data: object): Promise<string> {
+  const budget = responseBudget();
+  const text = large.has(data) ? Buffer.concat(await written(data, budget)).toString() : JSON.stringify(data);
+  if (!large.has(data)) budget.take(Buffer.byteLength(text));
+  if (text.length >= SURELY_FITS_TWICE) budget.take(Buffer.byteLength(JSON.stringify(text)));
+  return text;
+}
+
+/** The JSON of a value. Throws when it needs more bytes than the budget has. */
+async function written(value: unknown, budget: ByteBudget): Promise<Uint8Array[]> {
+  const slice = new TimeSlice();
+  const chunks: Uint8Array[] = [];
+  let text = '';
+  const flush = (): void => {
+    const chunk = Buffer.from(text);
+    budget.take(chunk.length);
+    chunks.push(chunk);
+    text = '';
+  };
+  for (const piece of piecesOf(value, 0)) {
+    text += piece;
+    if (text.length >= CHUNK_CHARACTERS) flush();
+    if (slice.isOver) await slice.next();
+  }
+  flush();
+  return chunks;
+}
+
+/** Characters: a text of fewer fits with its escaped copy, whatever it contains. */
+const SURELY_FITS_TWICE = largeFrom;
+const CHUNK_CHARACTERS = 262_144;
+/** The envelope, a page, its items, a record, its relations, and the same of a related record: what is deeper is one piece. */
+const LEVELS = 8;
+
+/** The JSON text of a value, in pieces of at most one stored value each. */
+function* piecesOf(value: unknown, level: number): Generator<string> {
+  if (value === null || typeof value !== 'object' || level >= LEVELS) {
+    yield JSON.stringify(value ?? null);
+    return;
+  }
+  const isArray = Array.isArray(value);
+  let separator = isArray ? '[' : '{';
+  for (const [key, member] of isArray ? value.entries() : Object.entries(value)) {
+    if (member === undefined && !isArray) continue;
+    yield isArray ? separator : `${separator}${JSON.stringify(key)}:`;
+    yield* piecesOf(member, level + 1);
+    separator = ',';
+  }
+  yield separator === ',' ? (isArray ? ']' : '}') : isArray ? '[]' : '{}';
+}
