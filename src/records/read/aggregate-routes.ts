@@ -19,7 +19,8 @@ const AGGREGATE = route({
   tag: 'Records',
   summary: 'Count, sum and compare records',
   description: `Metrics over the records that a list with the same filters would return, grouped by equal values. Sums are
-exact; of \`decimal\` fields, and where a JSON number would round an integer or be out of range, they are texts. Groups come in the order of their values, those without a value last.`,
+exact; of \`decimal\` fields, and where a JSON number would round an integer or be out of range, they are texts. Groups come in
+the order of their values, those without a value last.`,
   access: 'tenant',
   query: AggregateQuery,
   ok: [
