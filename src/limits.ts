@@ -58,12 +58,16 @@ export const LIMITS = {
   /** `chainDepthMax`: a change at this depth starts no further rules, and a deeper message is not delivered. */
   rules: {
     chainDepthMax: 5,
+    /** Runs that the change of one record may start, all depths together. */
+    chainChangesMax: 1_000,
     perEntityMax: 100,
     nameMax: 200,
     conditionMax: 2_000,
     messageMax: 500,
     priorityMax: 1_000_000,
+    /** Attempts of one run, and the waits after each; a run whose process is killed in its last one ends after the last wait. */
     triesMax: 5,
+    retryAfterMs: [1_000, 4_000, 16_000, 60_000],
   },
   message: { nameMax: 50, subjectMax: 200, bodyMax: 65_536, listMax: 500 },
   events: { keptDays: 30, partitionsAheadDays: 3 },

@@ -51,6 +51,12 @@ async function runAll(tenant: TestTenant): Promise<void> {
   } while ((await service.app.db.first(left)) !== undefined);
 }
 
+async function runsOf({ id }: TestTenant): Promise<number> {
+  const row = await service.app.db.first<{ n: number }>(sql`
+    select count(*) as n from platform.rule_runs where tenant_id = ${id}::uuid`);
+  return row?.n ?? 0;
+}
+
 const logged = async (tenant: TestTenant): Promise<Json[]> =>
   (await tenant.get('/api/entities/log/records?limit=100&sort=createdAt')).body.data.items;
 
@@ -335,6 +341,24 @@ describe('after rules', () => {
     const failed = await storedEvents(service, tenant, 'rule.failed');
     expect(failed.map(({ payload }) => payload.data.error)).toEqual(['the chain of rules has reached depth 5']);
   });
+
+  test('a change starts at most 1,000 runs, all depths together; then the chain stops with one rule.failed', async () => {
+    const tenant = await newTenant();
+    for (let i = 0; i < 8; i++) {
+      await rule(tenant, 'after_create', { type: 'create_record', entity: 'task', values: { title: '{{title}}+' } });
+    }
+    await create(tenant, { title: 'x' });
+    await runAll(tenant);
+    expect((await tenant.get(`${TASKS}?limit=1`)).body.data.total).toBe(1_001);
+    const failed = await storedEvents(service, tenant, 'rule.failed');
+    expect(failed.map(({ payload }) => payload.data.error)).toEqual([
+      'the chain of rules has started 1,000 runs, the most that one change may start',
+    ]);
+    // Another change begins a chain of its own.
+    await create(tenant, { title: 'y' });
+    expect(await runsOf(tenant)).toBe(8);
+    await service.app.db.rows(sql`delete from platform.rule_runs where tenant_id = ${tenant.id}::uuid`);
+  }, 120_000);
 
   test('tenants are served round robin: one with many runs delays no other', async () => {
     while ((await runRulesOnce(service.app, new AbortController().signal)) > 0);

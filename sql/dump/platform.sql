@@ -347,6 +347,14 @@ alter table relay add constraint relay_pkey PRIMARY KEY (id);
 
 alter table relay add constraint relay_single CHECK ((id = 1));
 
+create table rule_chains (
+  root_event_id uuid not null,
+  runs integer not null,
+  updated_at timestamp(3) with time zone not null default now()
+);
+
+alter table rule_chains add constraint rule_chains_pkey PRIMARY KEY (root_event_id);
+
 create table rule_runs (
   "position" bigint generated always as identity not null,
   event_id uuid not null,
@@ -364,7 +372,8 @@ create table rule_runs (
   depth integer not null,
   root_event_id uuid not null,
   attempts integer not null default 0,
-  next_at timestamp(3) with time zone not null default now()
+  next_at timestamp(3) with time zone not null default now(),
+  runs integer not null default 1
 );
 
 alter table rule_runs add constraint rule_runs_once_key UNIQUE (event_id, rule_id);

@@ -24,8 +24,8 @@ export interface Caller {
   readonly adminKeyId?: string;
   /** Bots: the name that messages are addressed to. */
   readonly name?: string;
-  /** Rules: the event that triggered the rule. The rule's writes are one level deeper. */
-  readonly chain?: { depth: number; rootEventId: string };
+  /** Rules: the event that triggered the rule, and the runs of its chain so far. The rule's writes are one level deeper. */
+  readonly chain?: { depth: number; rootEventId: string; runs: number };
   /** Tokens: when the token expires, ISO 8601. */
   readonly expiresAt?: string;
   /** Public keys: their origins and rate limits. */

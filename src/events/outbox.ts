@@ -15,6 +15,8 @@ export interface Cause {
   depth: number;
   /** The event that began the chain; null for that event itself. */
   rootEventId: string | null;
+  /** The rule runs that the chain has started, as far as known; 0 for the event that begins it. */
+  chainRuns: number;
 }
 
 /** Subscriptions whose deliveries are inserted already claimed by the process that makes the change. */

@@ -192,7 +192,7 @@ function deliveriesOf({ entity, type }: EntityChange, reservation: Reservation |
 function committedChange(published: PublishedRow, change: EntityChange, cause: Cause): CommittedChange {
   const { event_id: id, event_seq: seq, event_at: at, event_xid: xid, deliveries, ...row } = published;
   const { entity, type } = change;
-  const { rootEventId: _, ...origin } = cause;
+  const { rootEventId: _, chainRuns: __, ...origin } = cause;
   const about = { entityId: entity.id, entity: entity.name, recordId: row.id };
   const event = { id, seq, at, xid, type, ...about, ...origin, row, payload: null };
   return { ...change, event, deliveries: deliveries ?? [] };

@@ -1,5 +1,5 @@
-// Retention: events and deliveries are kept 30 days, responses under an Idempotency-Key 24 hours, admin sessions until
-// they expire. Events are partitioned by UTC day, and partitions are added some days ahead. Events of a day without one
+// Retention: events and deliveries are kept 30 days, responses under an Idempotency-Key and counts of rule chains
+// 24 hours, admin sessions until they expire. Events are partitioned by UTC day, and partitions are added some days ahead. Events of a day without one
 // go to the default partition, from which they are deleted by age. An advisory lock lets one process change partitions.
 // Contract: decisions#retention.
 import type { App } from '../app.ts';
@@ -115,6 +115,7 @@ function expired(now: Date): Sql[] {
     deletion(sql`platform.events_default`, sql`at < ${oldest}::timestamptz`),
     deletion(sql`platform.idempotency_keys`, sql`created_at < ${before(LIMITS.idempotency.keptMs)}::timestamptz`),
     deletion(sql`platform.webhook_deliveries`, sql`id < ${lowestIdAt(oldest)}::uuid`),
+    deletion(sql`platform.rule_chains`, sql`updated_at < ${before(DAY_MS)}::timestamptz`),
     deletion(sql`platform.admin_sessions`, sql`expires_at < ${before(0)}::timestamptz`),
   ];
 }

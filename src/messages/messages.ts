@@ -92,7 +92,7 @@ export async function sendMessage(app: App, caller: TenantCaller, body: NewMessa
 }
 
 function causeOf({ tenant, id, triggeredBy }: TenantCaller, depth: number): Cause {
-  return { tenantId: tenant.id, actor: id, triggeredBy, depth, rootEventId: null };
+  return { tenantId: tenant.id, actor: id, triggeredBy, depth, rootEventId: null, chainRuns: 0 };
 }
 
 /** Stores the message and its event. */

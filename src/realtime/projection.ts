@@ -2,11 +2,12 @@
 // that cannot be read are left out, and an entity with a row filter yields no events at all.
 // Contract: interface#sse, interface#websocket, decisions#sse.
 import type { TenantCaller } from '../access/caller.ts';
-import { allows } from '../access/rights.ts';
+import { allows, restrictionOn } from '../access/rights.ts';
 import { hasRowFilter, visibleFields } from '../entities/access-scope.ts';
 import type { Entity, Field } from '../entities/field.ts';
 import type { CommittedEvent, RecordRow } from '../events/event.ts';
 import { shape } from '../records/row.ts';
+import { NEUTRAL_FAILURE } from '../records/write/triggers.ts';
 import { type SseFrame, sseFrame } from './sse-channel.ts';
 
 /** The visible fields of an entity. Two projections of an entity with the same key have the same fields. */
@@ -49,9 +50,13 @@ export class EventSerializer {
     });
   }
 
-  /** Any other event; its payload is sent unchanged. */
-  payloadFrame(): SseFrame {
-    return cached(this.#frames, '', () => this.#frame(this.event.payload ?? {}));
+  /** Any other event: its payload, for rule events without what the caller may not see. */
+  payloadFrame(caller: TenantCaller): SseFrame {
+    const isNeutral = isRuleEvent(this.event) && !seesTarget(caller, this.event);
+    return cached(this.#frames, isNeutral ? 'neutral' : '', () => {
+      const { target: _, ...payload } = this.event.payload ?? {};
+      return this.#frame(isNeutral ? neutral(payload) : payload);
+    });
   }
 
   /** A record event in the WebSocket format. */
@@ -68,6 +73,27 @@ export class EventSerializer {
     const { id, type, at } = this.event;
     return sseFrame(type, { id: `evt_${id}`, type, timestamp: at, tenant: this.tenantSlug, ...members });
   }
+}
+
+function isRuleEvent({ type }: CommittedEvent): boolean {
+  return type === 'rule.executed' || type === 'rule.failed';
+}
+
+/**
+ * Whether the caller may see the whole entity that the rule wrote to: a result names its record, and an error may name
+ * any of its fields. Events from before `target` was stored are for tenant admins.
+ */
+function seesTarget({ rights }: TenantCaller, { payload }: CommittedEvent): boolean {
+  if (rights.isUnlimited) return true;
+  const target = payload?.target;
+  if (typeof target !== 'string') return false;
+  return allows(rights, 'read', target) && restrictionOn(rights, target) === undefined;
+}
+
+function neutral(payload: Record<string, unknown>): Record<string, unknown> {
+  const { result, error, ...data } = payload.data as { result?: { action?: unknown }; error?: string };
+  const outcome = error === undefined ? { result: { action: result?.action } } : { error: NEUTRAL_FAILURE };
+  return { ...payload, data: { ...data, ...outcome } };
 }
 
 function fieldsOf(row: RecordRow | null, { fields }: Projection): Record<string, unknown> {

@@ -159,7 +159,9 @@ class SseStream implements LiveConnection {
     if (this.#since === null || isSeenIn(this.#since, serializer.xid)) return;
     if (event.row !== null) {
       if (projection !== null) this.#channel.send(serializer.recordFrame(projection));
-    } else if (this.#isVisible(event, projection, caller)) this.#channel.send(serializer.payloadFrame());
+    } else if (this.#isVisible(event, projection, caller)) {
+      this.#channel.send(serializer.payloadFrame(caller));
+    }
   }
 
   disconnect(): void {
@@ -167,7 +169,7 @@ class SseStream implements LiveConnection {
     this.#channel.end();
   }
 
-  /** A rule event may carry values of any field. A message needs read permission on its agent. */
+  /** A rule event may carry values of any field of its entity. A message needs read permission on its agent. */
   #isVisible({ type, entity, payload }: CommittedEvent, projection: Projection | null, caller: TenantCaller): boolean {
     const { entities, agent } = this.filter;
     const canRead = (name: unknown): boolean => allows(caller.rights, 'read', `agent:${String(name)}`);

@@ -20,12 +20,15 @@ export interface RuleRun extends RecordRow {
   entity_id: string;
   depth: number;
   root_event_id: string;
+  /** The runs of the chain when this one was queued. */
+  runs: number;
+  /** This one included. */
   attempts: number;
 }
 
 /** The cause of the run's own events. */
-export function runCause({ tenant_id: tenantId, depth, root_event_id: rootEventId }: RuleRun): Cause {
-  return { tenantId, actor: null, triggeredBy: 'rule', depth, rootEventId };
+export function runCause({ tenant_id: tenantId, depth, root_event_id: rootEventId, runs: chainRuns }: RuleRun): Cause {
+  return { tenantId, actor: null, triggeredBy: 'rule', depth, rootEventId, chainRuns };
 }
 
 /** Performs the action in the context's transaction. Resolves to the `result` of rule.executed. */

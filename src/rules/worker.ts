@@ -1,10 +1,10 @@
 // The worker of after rules. The statement of a change inserts its rule runs; the effect of a run, its event and its
 // deletion commit together, so that the run takes effect exactly once. Runs of one record execute in the order of its changes.
-// The chain depth travels with the run: at the limit a change starts no further rule and appends rule.failed.
-// Failures: a 4xx of the action becomes rule.failed at once, any other error after some retries.
-// Contract: decisions#rules.
+// Depth and length of the chain travel with the run: a run beyond either limit only appends rule.failed.
+// Failures: a 4xx of the action becomes rule.failed at once, any other error after some attempts (runs.ts).
+// Contract: decisions#rules, neighbours#fair-shares.
 import { systemCaller } from '../access/caller.ts';
-import type { App } from '../app.ts';
+import { type App, perApp } from '../app.ts';
 import { catalogWithin, loadCatalog } from '../entities/catalog.ts';
 import type { Entity, Rule } from '../entities/field.ts';
 import { ServiceError } from '../errors.ts';
@@ -13,149 +13,209 @@ import { notifyCommitted, registerOutput } from '../events/publication.ts';
 import { LIMITS } from '../limits.ts';
 import { businessRuleError, conditionOf, haveStartedWithin } from '../records/write/triggers.ts';
 import { BackgroundRead } from '../runtime/background-read.ts';
-import { sql, type Tx } from '../runtime/sql.ts';
+import type { Tx } from '../runtime/sql.ts';
+import { forTenant } from '../runtime/work.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
-import { TENANT_COLUMNS, type Tenant, type TenantRow, toTenant } from '../tenants/tenants.ts';
+import type { Tenant } from '../tenants/tenants.ts';
 import { perform, type RuleRun, runCause } from './actions.ts';
+import { claimRun, countRuns, giveBack, retryLater, takeRun, tenantsWithDueRuns } from './runs.ts';
+import { TenantTurns } from './tenant-turns.ts';
 
-/** Parallel loops in a process, and the runs of each loop in one round. */
-const CONCURRENCY = 4;
+/** Parallel loops in a process. */
+const LOOPS = 4;
+/** Runs of each loop in one `runRulesOnce`. */
 const ROUND_RUNS = 100;
 const POLL_MS = 1_000;
-const RETRY_MS = 1_000;
-const BEFORE_FIRST_TENANT = '00000000-0000-0000-0000-000000000000';
+/** How often busy loops look for runs that other processes have queued for tenants without a turn. */
+const LOOK_MS = 100;
 
-/** A change in this process that starts rules wakes the worker. */
+/** What the loops of a process share. */
+interface Loops {
+  turns: TenantTurns;
+  /** The search for tenants with due runs that is in progress, and when the last one began. */
+  looking: Promise<void> | undefined;
+  lookedAt: number;
+  /** Claimed runs that did not begin, because the database became unavailable. */
+  unstarted: RuleRun[];
+}
+
+const loopsOf = perApp<Loops>(() => ({
+  turns: new TenantTurns(LOOPS),
+  looking: undefined,
+  lookedAt: Number.NEGATIVE_INFINITY,
+  unstarted: [],
+}));
+
+/** Starts the loops. Each goes on while another executes a long run. A change that starts rules in this process wakes them. */
 export function startRules(app: App): Worker {
-  const once = (signal: AbortSignal): Promise<number> => runRulesOnce(app, signal);
-  const worker = startWorker({ name: 'rules', once, pollMs: POLL_MS, log: app.log });
+  const once = async (): Promise<number> => ((await runNext(app)) ? 1 : 0);
+  const start = (): Worker => startWorker({ name: 'rules', once, pollMs: POLL_MS, log: app.log });
+  const workers = Array.from({ length: LOOPS }, start);
   registerQueue(app);
   registerOutput(app, {
-    onCommitted: () => {
-      if (haveStartedWithin(POLL_MS)) worker.nudge();
+    onCommitted: ({ tenantId }) => {
+      if (!haveStartedWithin(POLL_MS)) return;
+      loopsOf(app).turns.add(tenantId);
+      for (const worker of workers) worker.nudge();
     },
   });
-  return worker;
+  return {
+    nudge: () => {
+      for (const worker of workers) worker.nudge();
+    },
+    stop: async () => void (await Promise.all(workers.map((worker) => worker.stop()))),
+  };
 }
 
 /** Shows how many runs wait, including those that wait for a retry. */
 function registerQueue(app: App): void {
-  const countRuns = (): Promise<{ count: number } | undefined> =>
-    app.db.slow.first(sql`select count(*)::float8 as count from platform.rule_runs`);
-  const runs = new BackgroundRead(countRuns, (error) => app.log.debug('metrics: cannot count rule runs', { error }));
-  app.metrics.queue('rules', async () => (await runs.latest())?.count ?? null);
+  const onError = (error: unknown): void => app.log.debug('metrics: cannot count rule runs', { error });
+  const count = new BackgroundRead(() => countRuns(app.db.slow), onError);
+  app.metrics.queue('rules', async () => (await count.latest()) ?? null);
 }
 
-/** Executes the due runs; resolves to their number. */
+/** Executes due runs; resolves to their number, which is 0 only if none was due. */
 export async function runRulesOnce(app: App, signal: AbortSignal): Promise<number> {
   const executeRuns = async (): Promise<number> => {
     let done = 0;
-    let previous: string | null = BEFORE_FIRST_TENANT;
-    while (!signal.aborted && done < ROUND_RUNS) {
-      previous = await runNext(app, previous);
-      if (previous === null) break;
-      done += 1;
-    }
+    while (!signal.aborted && done < ROUND_RUNS && (await runNext(app))) done += 1;
     return done;
   };
-  const counts = await Promise.all(Array.from({ length: CONCURRENCY }, executeRuns));
+  const counts = await Promise.all(Array.from({ length: LOOPS }, executeRuns));
   return counts.reduce((sum, done) => sum + done, 0);
 }
 
-/** Executes a due run of the next tenant after `previous`; resolves to its tenant, or null without one. */
-async function runNext(app: App, previous: string): Promise<string | null> {
-  const claimed: { run?: RuleRun | undefined } = {};
+/** Executes a due run of the tenant whose turn it is; false when there is none. */
+async function runNext(app: App): Promise<boolean> {
+  const loops = loopsOf(app);
+  const { turns } = loops;
+  await giveBackUnstarted(app, loops);
+  if (performance.now() - loops.lookedAt > LOOK_MS) await look(app, loops);
+  for (let hasLooked = false; ; ) {
+    const turn = turns.begin();
+    if (turn === undefined) {
+      if (hasLooked) return false;
+      await look(app, loops);
+      hasLooked = true;
+      continue;
+    }
+    const { tenantId, end } = turn;
+    try {
+      const run = await forTenant(tenantId, () => claimRun(app.db, tenantId));
+      if (run === undefined) turns.remove(tenantId);
+      else {
+        await forTenant(tenantId, () => execute(app, run));
+        return true;
+      }
+    } finally {
+      end();
+    }
+  }
+}
+
+/** Finds the tenants with due runs. A search in progress may have missed runs queued since; loops share the next one. */
+async function look(app: App, loops: Loops): Promise<void> {
+  await loops.looking;
+  if (loops.looking !== undefined) return loops.looking;
+  const search = async (): Promise<void> => {
+    loops.lookedAt = performance.now();
+    for (const tenantId of await tenantsWithDueRuns(app.db)) loops.turns.add(tenantId);
+  };
+  loops.looking = search().finally(() => {
+    loops.looking = undefined;
+  });
+  return loops.looking;
+}
+
+async function giveBackUnstarted(app: App, loops: Loops): Promise<void> {
+  const runs = loops.unstarted;
+  if (runs.length === 0) return;
+  loops.unstarted = [];
   try {
+    await giveBack(app.db, runs);
+  } catch (error) {
+    loops.unstarted.push(...runs);
+    throw error;
+  }
+}
+
+/** Executes a claimed run. Rejects only when it did not begin, because the database is unavailable. */
+async function execute(app: App, run: RuleRun): Promise<void> {
+  let hasBegun = false;
+  try {
+    if (run.attempts > LIMITS.rules.triesMax) throw new Error('the last attempt ended with its process');
     await app.db.begin(async (tx) => {
-      claimed.run = (await claim(tx, previous)) ?? (await claim(tx, BEFORE_FIRST_TENANT));
-      if (claimed.run !== undefined) await complete(app, tx, claimed.run);
+      const tenant = await takeRun(tx, run);
+      hasBegun = true;
+      if (tenant !== undefined) await act(app, tx, tenant, run);
     });
   } catch (error) {
-    const { run } = claimed;
-    if (run === undefined || isUnavailable(error)) throw error;
-    await app.db.begin((tx) => failRun(app, tx, run, error));
+    if (!hasBegun && isUnavailable(error)) {
+      loopsOf(app).unstarted.push(run);
+      throw error;
+    }
+    await endAttempt(app, run, error);
   }
-  if (claimed.run === undefined) return null;
-  notifyCommitted(app, { tenantId: claimed.run.tenant_id });
-  return claimed.run.tenant_id;
+  notifyCommitted(app, { tenantId: run.tenant_id });
 }
 
 function isUnavailable(error: unknown): boolean {
   return error instanceof ServiceError && error.ecode === 'SERVICE_UNAVAILABLE';
 }
 
-/**
- * Locks the first due run that is not blocked by an earlier one of its record, of the first tenant after `previous` that
- * has one. The round robin keeps a tenant with a million runs from delaying the others.
- */
-async function claim(tx: Tx, previous: string): Promise<RuleRun | undefined> {
-  return tx.first<RuleRun>(sql`
-    select r.position, r.event_id, r.rule_id, r.tenant_id, r.entity_id, r.record_id as id, r.version, r.data,
-      r.created_at, r.updated_at, r.created_by, r.updated_by, r.depth, r.root_event_id, r.attempts
-    from platform.rule_runs as r
-    where r.tenant_id > ${previous}::uuid and r.next_at <= now()
-      and not exists (
-        select from platform.rule_runs as e where e.record_id = r.record_id and e.position < r.position)
-    order by r.tenant_id, r.position
-    limit 1
-    for update of r skip locked`);
-}
-
-async function complete(app: App, tx: Tx, run: RuleRun): Promise<void> {
-  const known = await loadRule(app, tx, run);
-  await deleteRun(tx, run);
+/** Performs the action of a run that the transaction has taken. Nothing happens when its rule is gone. */
+async function act(app: App, tx: Tx, tenant: Tenant, run: RuleRun): Promise<void> {
+  const known = await loadRule(app, tx, tenant, run);
   if (known === null) return;
-  const { rule, entity, tenant, catalog } = known;
-  const { chainDepthMax } = LIMITS.rules;
-  if (run.depth >= chainDepthMax) throw businessRuleError(`the chain of rules has reached depth ${chainDepthMax}`);
-  const chain = { depth: run.depth, rootEventId: run.root_event_id };
+  const { rule, entity, catalog } = known;
+  requireWithinLimits(run);
+  const chain = { depth: run.depth, rootEventId: run.root_event_id, runs: run.runs };
   const caller = systemCaller(tenant, { triggeredBy: 'rule', chain });
   conditionOf(catalog, caller, entity, rule);
   const result = await perform({ app, caller, tx }, entity, rule.action, run);
   await appendRuleEvent(tx, 'rule.executed', run, rule, entity, { result });
 }
 
-/** The current rule, entity and tenant; null when one of them no longer exists. */
-async function loadRule(app: App, tx: Tx, run: RuleRun) {
-  const row = await tx.first<TenantRow>(sql`
-    select ${TENANT_COLUMNS} from platform.tenants where id = ${run.tenant_id}::uuid`);
-  if (row === undefined) return null;
-  const tenant: Tenant = toTenant(row);
+function requireWithinLimits({ depth, runs }: RuleRun): void {
+  const { chainDepthMax, chainChangesMax } = LIMITS.rules;
+  if (runs > chainChangesMax) {
+    const most = chainChangesMax.toLocaleString('en');
+    throw businessRuleError(`the chain of rules has started ${most} runs, the most that one change may start`);
+  }
+  if (depth >= chainDepthMax) throw businessRuleError(`the chain of rules has reached depth ${chainDepthMax}`);
+}
+
+/** The current rule and entity; null when one of them no longer exists. */
+async function loadRule(app: App, tx: Tx, tenant: Tenant, run: RuleRun) {
   // The cached catalog may be older than the rule.
-  for (const catalog of [await catalogWithin(app, tx, tenant), await loadCatalog(tx, tenant)]) {
+  for (const load of [() => catalogWithin(app, tx, tenant), () => loadCatalog(tx, tenant)]) {
+    const catalog = await load();
     const entity = catalog.byId.get(run.entity_id);
     const rule = entity?.rules.find(({ id }) => id === run.rule_id);
-    if (entity !== undefined && rule !== undefined) return { rule, entity, tenant, catalog };
+    if (entity !== undefined && rule !== undefined) return { rule, entity, catalog };
   }
   return null;
 }
 
-async function deleteRun(tx: Tx, run: RuleRun): Promise<boolean> {
-  const ended = await tx.first(sql`
-    delete from platform.rule_runs where position = ${run.position}::bigint returning position`);
-  return ended !== undefined;
-}
-
-/** After the rollback of a failed run: appends rule.failed, or schedules a retry. */
-async function failRun(app: App, tx: Tx, run: RuleRun, error: unknown): Promise<void> {
+/** After the rollback of a failed attempt: appends rule.failed, or sets the time of the next attempt. */
+async function endAttempt(app: App, run: RuleRun, error: unknown): Promise<void> {
+  const { triesMax } = LIMITS.rules;
   const isFinal = error instanceof ServiceError && error.status < 500;
-  if (!isFinal) {
-    app.log.warn('a rule failed', { rule: run.rule_id, attempts: run.attempts + 1, cause: error });
-    if (run.attempts + 1 < LIMITS.rules.triesMax) return scheduleRetry(tx, run);
+  if (!isFinal) app.log.warn('a rule failed', { rule: run.rule_id, attempts: run.attempts, cause: error });
+  try {
+    if (!isFinal && run.attempts < triesMax) return await retryLater(app.db, run);
+    await app.db.begin(async (tx) => {
+      const tenant = await takeRun(tx, run);
+      const known = tenant && (await loadRule(app, tx, tenant, run));
+      if (!known) return;
+      const message = isFinal ? error.message : `gave up after ${triesMax} attempts`;
+      await appendRuleEvent(tx, 'rule.failed', run, known.rule, known.entity, { error: message });
+    });
+  } catch (cause) {
+    // The claim has set the time of the next attempt.
+    if (!isUnavailable(cause)) throw cause;
+    app.log.warn('the end of a rule run could not be stored', { rule: run.rule_id, cause });
   }
-  if (!(await deleteRun(tx, run))) return;
-  const known = await loadRule(app, tx, run);
-  if (known === null) return;
-  await appendRuleEvent(tx, 'rule.failed', run, known.rule, known.entity, {
-    error: isFinal ? error.message : 'internal error',
-  });
-}
-
-async function scheduleRetry(tx: Tx, run: RuleRun): Promise<void> {
-  await tx.rows(sql`
-    update platform.rule_runs
-    set attempts = attempts + 1, next_at = now() + ${RETRY_MS * 2 ** run.attempts}::int * interval '1 ms'
-    where position = ${run.position}::bigint`);
 }
 
 async function appendRuleEvent(
@@ -173,5 +233,6 @@ async function appendRuleEvent(
     record_id: run.id,
     ...outcome,
   };
-  await appendEvent(tx, type, runCause(run), { data }, { entity: entity.name, recordId: run.id });
+  const target = rule.action.type === 'create_record' ? rule.action.entity : entity.name;
+  await appendEvent(tx, type, runCause(run), { data, target }, { entity: entity.name, recordId: run.id });
 }

@@ -62,5 +62,6 @@ export async function inTransaction<T>(
 
 function causeOf({ tenant, id, triggeredBy, chain }: TenantCaller): Cause {
   const depth = chain === undefined ? 0 : chain.depth + 1;
-  return { tenantId: tenant.id, actor: id, triggeredBy, depth, rootEventId: chain?.rootEventId ?? null };
+  const { rootEventId, runs: chainRuns } = chain ?? { rootEventId: null, runs: 0 };
+  return { tenantId: tenant.id, actor: id, triggeredBy, depth, rootEventId, chainRuns };
 }

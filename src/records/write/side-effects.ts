@@ -47,19 +47,42 @@ export function updateCounters(entity: Entity, type: RecordEventType, rowsMax: n
   );
 }
 
-/** Queues the after rules that the change starts, with the after image. */
+/**
+ * Queues the after rules that the change starts, with the after image. The runs of a chain are counted: the first one
+ * beyond the limit is queued to report it, the others are not.
+ */
 export function startRules(entity: Entity, rows: readonly EventedRow[], changes: Sql, cause: Cause): Sql {
-  const runs = rows.flatMap(({ id, starts = [] }) => starts.map((ruleId) => ({ id, ruleId })));
+  const runs = rows.flatMap(({ id, starts = [] }) => starts.map((ruleId) => [id, ruleId, starts.length] as const));
   if (runs.length === 0) return EMPTY;
-  return sql`, started as (
+  const queued = sql`
+    select c.*, s.rule_id, s.position, s.runs
+    from unnest(${runs.map(([id]) => id)}::uuid[], ${runs.map(([, ruleId]) => ruleId)}::uuid[],
+      ${runs.map(([, , count]) => count)}::int[]) with ordinality as s (id, rule_id, runs, position)
+    join ${changes} as c on c.id = s.id`;
+  const insert = sql`
     insert into platform.rule_runs (event_id, rule_id, tenant_id, entity_id, record_id, version, data, created_at,
-      updated_at, created_by, updated_by, actor, depth, root_event_id)
-    select c.event_id, s.rule_id, ${cause.tenantId}::uuid, ${entity.id}::uuid, c.id, c.version, c.data, c.created_at,
+      updated_at, created_by, updated_by, actor, depth, root_event_id, runs)
+    select c.event_id, c.rule_id, ${cause.tenantId}::uuid, ${entity.id}::uuid, c.id, c.version, c.data, c.created_at,
       c.updated_at, c.created_by, c.updated_by, ${cause.actor}, ${cause.depth}::int,
-      coalesce(${cause.rootEventId}::uuid, c.event_id)
-    from unnest(${runs.map(({ id }) => id)}::uuid[], ${runs.map(({ ruleId }) => ruleId)}::uuid[])
-      with ordinality as s (id, rule_id, position)
-    join ${changes} as c on c.id = s.id
-    order by s.position
+      coalesce(${cause.rootEventId}::uuid, c.event_id)`;
+  // At depth 0 each record's change begins a chain of its own, with fewer runs than the limit.
+  if (cause.rootEventId === null) {
+    return sql`, started as (${insert}, c.runs from (${queued}) as c order by c.position)`;
+  }
+  return sql`, queued as (${queued}), chain as (
+    insert into platform.rule_chains as h (root_event_id, runs)
+    select ${cause.rootEventId}::uuid, ${cause.chainRuns}::int + count(*) from queued having count(*) > 0
+    on conflict (root_event_id) do update
+    set runs = h.runs + excluded.runs - ${cause.chainRuns}::int, updated_at = now()
+    returning runs
+  ), started as (
+    ${insert}, c.runs
+    from (
+      select q.id, q.event_id, q.version, q.data, q.created_at, q.updated_at, q.created_by, q.updated_by, q.rule_id,
+        q.position, h.runs - count(*) over () + row_number() over (order by q.position) as runs
+      from queued as q cross join chain as h
+    ) as c
+    where c.runs <= ${LIMITS.rules.chainChangesMax + 1}::int
+    order by c.position
   )`;
 }

@@ -2,7 +2,7 @@
 // their priority; "after" rules that match are collected and queued by the statement that makes the change.
 // Failures: 400 BUSINESS_RULE_ERROR. Contract: decisions#rules.
 import type { TenantCaller } from '../../access/caller.ts';
-import { allNames } from '../../entities/access-scope.ts';
+import { allNames, visibleFields } from '../../entities/access-scope.ts';
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Action, Entity, Rule, RuleOperation } from '../../entities/field.ts';
 import { applyPatch, readPatch } from '../../entities/values.ts';
@@ -45,7 +45,7 @@ export async function applyRules(context: RuleContext, entity: Entity, change: R
   let row: RuledRow = change.after;
   for (const rule of entity.rules) {
     if (rule.trigger !== `before_${operation}`) continue;
-    if (await doesAct(context, entity, rule, { ...change, after: row })) row = applyAction(entity, rule, row);
+    if (await doesAct(context, entity, rule, { ...change, after: row })) row = applyAction(context, entity, rule, row);
   }
   const starts: string[] = [];
   for (const rule of entity.rules) {
@@ -64,12 +64,15 @@ export function haveStartedWithin(withinMs: number): boolean {
   return performance.now() - lastStartAt < withinMs;
 }
 
-function applyAction(entity: Entity, { name, action }: Rule, row: RuledRow): RuledRow {
+/** The failure names the field only if the caller may see it. */
+function applyAction({ caller }: RuleContext, entity: Entity, { name, action }: Rule, row: RuledRow): RuledRow {
   if (action.type === 'reject') throw businessRuleError(action.message);
   if (action.type !== 'set') return row;
   const { data, problems } = readPatch(entity, render(action.values, entity, row) as JsonObject, () => true);
   const [problem] = problems;
   if (problem !== undefined) {
+    if (!visibleFields(caller, entity).some(({ key }) => key === problem.path))
+      throw businessRuleError(NEUTRAL_FAILURE);
     throw businessRuleError(`the rule "${name}" cannot set ${problem.path}: ${problem.message}`);
   }
   return {
@@ -122,6 +125,9 @@ export function conditionOf(catalog: Catalog, caller: TenantCaller, entity: Enti
   if (!/\$(now|currentUser)/.test(rule.condition)) conditions.set(rule, condition);
   return condition;
 }
+
+/** For callers who may not see what a rule writes to. */
+export const NEUTRAL_FAILURE = 'a rule of this entity failed; ask an administrator';
 
 export function businessRuleError(message: string): ServiceError {
   return new ServiceError('BUSINESS_RULE_ERROR', message);

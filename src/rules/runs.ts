@@ -1,0 +1,88 @@
+// The queue of rule runs in the database. A run is claimed before it executes: the claim counts the attempt and sets the
+// time of the next one, and is committed, so that a run which breaks its connection or kills its process ends after its
+// last attempt. The transaction of the run's effect takes it: deletes it, if no later claim has been made. Until it
+// commits, the deleted row is locked, so that no other process claims it however long it takes.
+// Contract: decisions#rules, neighbours#byte-budgets.
+import { LIMITS } from '../limits.ts';
+import { ASYNC_COMMIT, type Queries, sql, type Tx } from '../runtime/sql.ts';
+import { TENANT_COLUMNS, type Tenant, type TenantRow, toTenant } from '../tenants/tenants.ts';
+import type { RuleRun } from './actions.ts';
+
+const { retryAfterMs } = LIMITS.rules;
+
+/** The tenants that have due runs. */
+export async function tenantsWithDueRuns(queries: Queries): Promise<string[]> {
+  // One step per tenant, however many runs each has.
+  const rows = await queries.rows<{ id: string }>(sql`
+    with recursive tenant as (
+      (select tenant_id as id from platform.rule_runs order by tenant_id limit 1)
+      union all
+      select (select r.tenant_id from platform.rule_runs as r where r.tenant_id > t.id order by r.tenant_id limit 1)
+      from tenant as t
+      where t.id is not null
+    )
+    select t.id from tenant as t
+    where exists (select from platform.rule_runs as r where r.tenant_id = t.id and r.next_at <= now())`);
+  return rows.map(({ id }) => id);
+}
+
+/** The number of runs that wait, for their turn or for a retry. */
+export async function countRuns(queries: Queries): Promise<number> {
+  const row = await queries.first<{ n: number }>(sql`select count(*)::float8 as n from platform.rule_runs`);
+  return row?.n ?? 0;
+}
+
+/** Begins an attempt of the tenant's first due run that no earlier run of its record blocks. */
+export async function claimRun(queries: Queries, tenantId: string): Promise<RuleRun | undefined> {
+  // A server crash may undo the claim, and so the attempt.
+  return queries.first<RuleRun>(sql`
+    update platform.rule_runs as r
+    set attempts = r.attempts + 1,
+      next_at = now() + (${[...retryAfterMs]}::int[])[least(r.attempts, ${retryAfterMs.length - 1}::int) + 1] * interval '1 ms'
+    from (
+      select d.position, ${ASYNC_COMMIT} as setting
+      from platform.rule_runs as d
+      where d.tenant_id = ${tenantId}::uuid and d.next_at <= now()
+        and not exists (
+          select from platform.rule_runs as e where e.record_id = d.record_id and e.position < d.position)
+      order by d.position
+      limit 1
+      for update skip locked
+    ) as due
+    where r.position = due.position
+    returning r.position, r.event_id, r.rule_id, r.tenant_id, r.entity_id, r.record_id as id, r.version, r.data,
+      r.created_at, r.updated_at, r.created_by, r.updated_by, r.depth, r.root_event_id, r.runs, r.attempts, due.setting`);
+}
+
+/**
+ * Deletes a claimed run, whose effect must be part of the same transaction. Resolves to its tenant; undefined when the
+ * run has been claimed again or its tenant is gone.
+ */
+export async function takeRun(tx: Tx, { position, attempts }: RuleRun): Promise<Tenant | undefined> {
+  const row = await tx.first<TenantRow>(sql`
+    with taken as (
+      delete from platform.rule_runs where position = ${position}::bigint and attempts = ${attempts}::int
+      returning tenant_id
+    )
+    select ${TENANT_COLUMNS} from platform.tenants where id in (select tenant_id from taken)`);
+  return row && toTenant(row);
+}
+
+/** Sets the time of the next attempt after a failed one. */
+export async function retryLater(queries: Queries, { position, attempts }: RuleRun): Promise<void> {
+  await queries.rows(sql`
+    update platform.rule_runs
+    set next_at = now() + ${retryAfterMs[attempts - 1] ?? 0}::int * interval '1 ms'
+    where position = ${position}::bigint and attempts = ${attempts}::int`);
+}
+
+/** Undoes the claims of runs that did not begin, so that an outage of the database is not an attempt. */
+export async function giveBack(queries: Queries, runs: readonly RuleRun[]): Promise<void> {
+  if (runs.length === 0) return;
+  const [positions, attempts] = [runs.map(({ position }) => position), runs.map((run) => run.attempts)];
+  await queries.rows(sql`
+    update platform.rule_runs as r
+    set attempts = r.attempts - 1, next_at = now()
+    from unnest(${positions}::bigint[], ${attempts}::int[]) as c (position, attempts)
+    where r.position = c.position and r.attempts = c.attempts`);
+}
