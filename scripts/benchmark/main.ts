@@ -14,6 +14,7 @@ import { SAMPLE } from './dataset.ts';
 import { measureEvents } from './events/events.ts';
 import type { BareFixture } from './fixture.ts';
 import { measureAlone } from './measure.ts';
+import { measureNeighbours } from './neighbours/neighbours.ts';
 import { type Options, readOptions, USAGE, wantsRecords } from './options.ts';
 import { eventVerdict, gaugeVerdict, json, markdown, progressLine, type Report, rowVerdict } from './report.ts';
 import { bareComparisons, type Comparison, measureRows } from './rows.ts';
@@ -58,8 +59,9 @@ async function bench(options: Options): Promise<number> {
   const run = { options, scratch, directory, cleanup, log };
   const records = wantsRecords(options) ? await measureRecords(run) : { rows: [], gauges: [], bare: [] };
   const events = options.events ? await measureEvents(run, options.events) : { events: [], gauges: [] };
+  const neighbours = options.only?.has('neighbours') ? await measureNeighbours(run) : [];
   const gauges = [...records.gauges, ...events.gauges];
-  const report = { options, scratch, ...records, events: events.events, gauges };
+  const report = { options, scratch, ...records, events: events.events, gauges, neighbours };
   if (stoppedBy) return SIGNALS[stoppedBy];
   console.log(markdown(report));
   if (options.json) await writeFile(options.json, json(report));
@@ -124,7 +126,10 @@ function chosen(comparisons: readonly Comparison[], options: Options): readonly 
   return comparisons.filter(({ id }) => options.only?.has(id) ?? true);
 }
 
-function isWithinLimits({ rows, events, gauges }: Pick<Report, 'rows' | 'events' | 'gauges'>): boolean {
+function isWithinLimits({ rows, events, gauges, neighbours }: Report): boolean {
   const verdicts = [...rows.map(rowVerdict), ...events.map(eventVerdict), ...gauges.map(gaugeVerdict)];
-  return verdicts.every((verdict) => verdict !== 'MISSED' && verdict !== 'FAILED');
+  return (
+    verdicts.every((verdict) => verdict !== 'MISSED' && verdict !== 'FAILED') &&
+    neighbours.every(({ isWithin }) => isWithin)
+  );
 }

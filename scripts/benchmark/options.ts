@@ -30,7 +30,18 @@ export const EVENT_GROUPS = [
 ] as const;
 
 /** Other groups of rows, gauges, and the bare handler's alternative ways to list. */
-const GROUPS = ['role', 'credentials', 'view', 'scale', 'tenants', 'import', 'start', 'bare', 'events'] as const;
+const GROUPS = [
+  'role',
+  'credentials',
+  'view',
+  'scale',
+  'tenants',
+  'import',
+  'start',
+  'bare',
+  'events',
+  'neighbours',
+] as const;
 
 export interface Options {
   records: number;
@@ -45,6 +56,8 @@ export interface Options {
   /** Deliveries of the backlog to drain, or null to leave out all rows about events. */
   events: number | null;
   json: string | null;
+  /** The attacks of the rows about neighbours, by their names; null for all. */
+  attacks: Set<string> | null;
   /** Compare the bare handler with a second instance of it: the distance of the ratios from 1.0 is the noise. */
   self: boolean;
   /** Another checkout of this project to compare the service with, instead of the bare handler. */
@@ -55,7 +68,7 @@ export interface Options {
 
 const NUMBERS = { '--records': 100_000, '--rounds': 5, '--seconds': 3, '--connections': 16 } as const;
 const OPTIONAL_NUMBERS = { '--scale': 1_000_000, '--tenants': 1_000, '--events': 10_000 } as const;
-const TEXTS = ['--only', '--json', '--against'] as const;
+const TEXTS = ['--only', '--json', '--against', '--attacks'] as const;
 const NAMES_INDENT = 20;
 const NAME_COLUMNS = 90;
 
@@ -75,6 +88,7 @@ Options:
   --scale [N]       also compare a small entity with one of N records (1000000)
   --tenants [N]     also compare one tenant with N tenants (1000)
   --events [N]      also measure events; drain a backlog of N deliveries (10000)
+  --attacks NAME,... with --only neighbours: only these attacks
   --json FILE       also write the result as JSON
   --self            compare the bare handler with itself: shows the noise
   --against DIR     compare the service with that of another checkout, instead of the bare handler
@@ -113,6 +127,7 @@ export function readOptions(argv: readonly string[], env: Record<string, string 
     tenants: optional('--tenants'),
     events: events ?? optional('--events'),
     json: given.get('--json') ?? null,
+    attacks: given.has('--attacks') ? new Set(given.get('--attacks')?.split(',')) : null,
     self: given.has('--self'),
     against: given.get('--against') ?? null,
     databaseUrl: env.DATABASE_URL ?? 'postgres://postgres@127.0.0.1:5432/postgres',
@@ -140,7 +155,8 @@ function readArguments(argv: readonly string[]): Map<string, string> {
 
 /** Whether a chosen row needs the filled tables. */
 export function wantsRecords({ only }: Options): boolean {
-  return only === null || [...only].some((name) => name !== 'events' && !EVENT_GROUPS.some((group) => group === name));
+  const others: readonly string[] = ['events', 'neighbours', ...EVENT_GROUPS];
+  return only === null || [...only].some((name) => !others.includes(name));
 }
 
 /** Names of rows, or of groups of rows. */

@@ -5,6 +5,7 @@
 import { cpus } from 'node:os';
 import type { EventRow } from './events/rows.ts';
 import type { Figure } from './measure.ts';
+import type { NeighbourRow } from './neighbours/neighbours.ts';
 import type { Options } from './options.ts';
 import type { Row } from './rows.ts';
 import type { Scratch } from './scratch.ts';
@@ -28,6 +29,7 @@ export interface Report {
   rows: readonly Row[];
   events: readonly EventRow[];
   gauges: readonly Gauge[];
+  neighbours: readonly NeighbourRow[];
   /** Alternative ways for the bare handler to list records, for comparison only. */
   bare: ReadonlyArray<{ label: string; figure?: Figure; failure?: string }>;
 }
@@ -55,10 +57,9 @@ export function gaugeVerdict(gauge: Gauge): Verdict {
 
 /** The whole document. */
 export function markdown(report: Report): string {
-  const { rows, events, gauges, bare } = report;
-  return [machine(report), comparisonTable(rows), eventTable(events), gaugeTable(gauges), bareTable(bare)]
-    .filter((part) => part !== '')
-    .join('\n\n');
+  const { rows, events, gauges, bare, neighbours } = report;
+  const tables = [comparisonTable(rows), eventTable(events), gaugeTable(gauges), bareTable(bare)];
+  return [machine(report), ...tables, neighbourTable(neighbours)].filter((part) => part !== '').join('\n\n');
 }
 
 /** For programs: every row with its verdict. */
@@ -72,6 +73,7 @@ export function json(report: Report): string {
       events: report.events.map((row) => ({ ...row, verdict: eventVerdict(row) })),
       gauges: report.gauges.map((gauge) => ({ ...gauge, verdict: gaugeVerdict(gauge) })),
       bare: report.bare,
+      neighbours: report.neighbours,
     },
     null,
     2,
@@ -168,6 +170,26 @@ function bareTable(bare: Report['bare']): string {
     ({ label, figure, failure }) => `| ${label} | ${figure ? cells(figure).join(' | ') : `${cell(failure)} | | `} |`,
   );
   return ['| bare, for orientation | req/s | CPU | p50 / p99 |', '|---|--:|--:|--:|', ...lines].join('\n');
+}
+
+function neighbourTable(rows: readonly NeighbourRow[]): string {
+  if (rows.length === 0) return '';
+  const lines = rows.map((row) => {
+    const { label, suffered, peakMiB = 0, afterMiB = 0, statuses = '', failure, isWithin } = row;
+    if (suffered === undefined) return `| ${label} | ${cell(failure)} | | | | | | | FAILED |`;
+    const { p50, p99, max, health, exportMs, definitionMs, failures } = suffered;
+    const failed = Object.entries(failures).map(([what, times]) => `${times} x ${what}`);
+    const times = [p50, p99, max].map(amount).join(' / ');
+    const slow = [exportMs, definitionMs].map(amount).join(', ');
+    const memory = [peakMiB, afterMiB].map(count).join(', ');
+    const cells = [label, times, amount(health), slow, failed.join(', ') || 'none', memory, statuses];
+    return `| ${[...cells, isWithin ? 'within' : 'MISSED'].join(' | ')} |`;
+  });
+  return [
+    '| attack | p50 / p99 / max, ms | /health, max ms | export, definition ms | failed | MiB peak, after | attacker got | |',
+    '|---|--:|--:|--:|---|--:|---|---|',
+    ...lines,
+  ].join('\n');
 }
 
 /** A reason in one cell of a table. */
