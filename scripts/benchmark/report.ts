@@ -182,7 +182,8 @@ function neighbourTable(rows: readonly NeighbourRow[]): string {
     const times = [p50, p99, max].map(amount).join(' / ');
     const slow = [exportMs, definitionMs].map(amount).join(', ');
     const memory = [peakMiB, afterMiB].map(count).join(', ');
-    const cells = [label, times, amount(health), slow, failed.join(', ') || 'none', memory, statuses];
+    const trouble = [...failed, ...(failure === undefined ? [] : [cell(failure)])].join(', ') || 'none';
+    const cells = [label, times, amount(health), slow, trouble, memory, statuses];
     return `| ${[...cells, isWithin ? 'within' : 'MISSED'].join(' | ')} |`;
   });
   return [

@@ -102,7 +102,7 @@ class NeighbourBench {
       }
       const measured = await this.#underAttack(strikes);
       const row = { id, label, ...measured, statuses: statusesOf(attackers) };
-      return { ...row, isWithin: isWithin(measured.suffered, quiet.suffered) };
+      return { ...row, isWithin: measured.failure === undefined && isWithin(measured.suffered, quiet.suffered) };
     } catch (error) {
       return { id, label, failure: (error as Error).message, isWithin: false };
     } finally {
@@ -122,24 +122,34 @@ class NeighbourBench {
       const suffered = await this.#suffer();
       ended.abort();
       await Promise.all(struck);
-      await this.#coolDown();
-      return { suffered, peakMiB, afterMiB: residentMiB(this.pid) };
+      const failure = await this.#coolDown();
+      return { suffered, peakMiB, afterMiB: residentMiB(this.pid), ...(failure === undefined ? {} : { failure }) };
     } finally {
       ended.abort();
       clearInterval(sampler);
     }
   }
 
-  /** Waits until /health responds quickly several times in a row. */
-  async #coolDown(): Promise<void> {
+  /** Waits until /health responds quickly several times in a row; resolves to the reason when it does not. */
+  async #coolDown(): Promise<string | undefined> {
     let inARow = 0;
     const probe = async (): Promise<boolean> => {
       const begun = performance.now();
-      await fetch(`http://127.0.0.1:${this.host.port}/health`).then((answer) => answer.arrayBuffer());
-      inARow = performance.now() - begun < QUIET_MS ? inARow + 1 : 0;
+      const isHealthy = await fetch(`http://127.0.0.1:${this.host.port}/health`, {
+        signal: AbortSignal.timeout(COOL_DOWN_MS),
+      })
+        .then((answer) => answer.arrayBuffer())
+        .then(
+          () => true,
+          () => false,
+        );
+      inARow = isHealthy && performance.now() - begun < QUIET_MS ? inARow + 1 : 0;
       return inARow >= QUIET_PROBES;
     };
-    await until('the service is quiet again', probe, COOL_DOWN_MS, SAMPLE_MS);
+    return until('the service is quiet again', probe, COOL_DOWN_MS, SAMPLE_MS).then(
+      () => undefined,
+      (error: Error) => error.message,
+    );
   }
 
   async #suffer(): Promise<Suffered> {
