@@ -1,4 +1,6 @@
-// What an attack is, and what all attacks share.
+// What an attack is, and what all attacks share: the interface, the path of an entity's records, JSON texts.
+// An attack has a tenant of its own, which it prepares before the victim is measured.
+// Sizes are characters unless stated otherwise.
 
 import type { Attacker } from './attacker.ts';
 

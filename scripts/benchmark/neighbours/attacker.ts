@@ -1,5 +1,6 @@
 // A hostile tenant of the rows about neighbours: its credentials, and loops that send requests until the attack ends.
 // Refusals count as responses: an attack is harmless when it is refused.
+// Times are milliseconds.
 
 import { Api } from '../api.ts';
 import { createTenant } from '../service.ts';

@@ -1,5 +1,6 @@
-// Attacks by reads that are costly for Postgres or large, and by writes at full speed. Sizes are characters unless stated
-// otherwise.
+// Attacks by reads that are costly for Postgres or large, and by writes at full speed.
+// Each works on tables of the attacker's own, filled before the victim is measured.
+// Sizes are characters unless stated otherwise.
 
 import { item } from '../dataset.ts';
 import { createItems, createPeople } from '../service.ts';

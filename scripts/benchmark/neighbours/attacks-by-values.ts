@@ -1,4 +1,6 @@
 // Attacks by values whose processing could be costly, and by rules that multiply values or changes.
+// Each request is small enough for the default body limit.
+// Sizes are characters unless stated otherwise.
 
 import { createPeople } from '../service.ts';
 import { type Attack, json, records, type Strike } from './attack.ts';
