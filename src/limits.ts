@@ -22,7 +22,23 @@ export const LIMITS = {
     errorsReported: 1_000,
     lineBytesMax: 1_048_576,
   },
-  entity: { perTenantMax: 500, fieldsMax: 200, optionsMax: 500, labelMax: 200, descriptionMax: 2_000 },
+  entity: {
+    perTenantMax: 500,
+    fieldsMax: 200,
+    optionsMax: 500,
+    labelMax: 200,
+    descriptionMax: 2_000,
+    defaultBytesMax: 16_384,
+  },
+  /** A record's values as JSON in UTF-8, in bytes. */
+  recordBytesMax: 1_048_576,
+  /** Characters in a `url` field. */
+  urlMax: 8_192,
+  /**
+   * `stepsMax`: instructions times the characters of the longest value. A field with a pattern and without `maxLength`
+   * holds values of `lengthDefault` characters at most.
+   */
+  pattern: { sourceMax: 1_000, instructionsMax: 1_000, stepsMax: 5_000_000, lengthDefault: 10_000 },
   /** Characters in a `unique` or `indexed` text field; always fits a B-tree entry. */
   indexedTextMax: 640,
   /** Nesting levels of a request body. */
@@ -68,6 +84,8 @@ export const LIMITS = {
     /** Attempts of one run, and the waits after each; a run whose process is killed in its last one ends after the last wait. */
     triesMax: 5,
     retryAfterMs: [1_000, 4_000, 16_000, 60_000],
+    /** The values that one rule fills in, together, as JSON in UTF-8. */
+    filledBytesMax: 65_536,
   },
   message: { nameMax: 50, subjectMax: 200, bodyMax: 65_536, listMax: 500 },
   events: { keptDays: 30, partitionsAheadDays: 3 },

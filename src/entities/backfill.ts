@@ -87,13 +87,15 @@ async function backfillPass(
 }
 
 async function replaceBatch(app: App, entity: Entity, rows: readonly StoredRow[]): Promise<number> {
+  const vectors: (string | null)[] = [];
+  for (const { data } of rows) vectors.push(await searchVector(entity, data));
   const replaced = await app.db.slow.rows(sql`
     with input as (
       select * from unnest(
         ${rows.map(({ id }) => id)}::uuid[],
         ${rows.map(({ version }) => version)}::bigint[],
         ${rows.map(({ data }) => JSON.stringify(data))}::text[],
-        ${rows.map(({ data }) => searchVector(entity, data))}::text[]
+        ${vectors}::text[]
       ) as i (id, version, data, search_vector)
     ),
     free as materialized (

@@ -7,14 +7,16 @@ import { LIMITS } from '../limits.ts';
 import { FIELD_TYPE_NAMES } from './field-types.ts';
 
 const { labelMax, descriptionMax, optionsMax, fieldsMax } = LIMITS.entity;
-const PATTERN_MAX = 1_000;
 
 const FieldType = oneOf(FIELD_TYPE_NAMES);
 const Limit = Type.Union([Type.Number(), Type.String()]);
 const Length = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 const OnDelete = oneOf(['restrict', 'set_null', 'cascade']);
 const Target = Type.String({ description: 'the target of a relation' });
-const Pattern = Type.String({ maxLength: PATTERN_MAX, description: 'RE2 syntax, searched anywhere in the value' });
+const Pattern = Type.String({
+  maxLength: LIMITS.pattern.sourceMax,
+  description: 'RE2 syntax, searched anywhere in the value',
+});
 const FIELD_EXAMPLE = { key: 'status', type: 'select', label: 'Status', options: ['open', 'closed'], indexed: true };
 
 export const FieldSchema = Type.Object(

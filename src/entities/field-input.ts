@@ -3,11 +3,14 @@
 // Contract: decisions#entities.
 import type { Problem } from '../errors.ts';
 import { check, given, type Valid } from '../http/check.ts';
+import { LIMITS } from '../limits.ts';
+import { isJsonLarger } from '../runtime/text.ts';
 import type { Catalog } from './catalog.ts';
 import { FieldInput, FieldList } from './definition.ts';
 import { FIELD_RULES, type Field, type FieldRules, type FieldType, RESERVED_KEYS } from './field.ts';
-import { compareLimits, isDecimal, isPattern } from './field-parsers.ts';
+import { compareLimits, isDecimal } from './field-parsers.ts';
 import { fieldRef, specOf, type TypeAttribute } from './field-types.ts';
+import { patternProblem } from './patterns.ts';
 
 /** A field as defined, before it has an id and a slot. */
 export type FieldDraft = Omit<Field, 'id' | 'slot' | 'position' | 'ref'>;
@@ -101,9 +104,8 @@ function readLengths(reader: AttributeReader): FieldRules {
   if (rules.minLength !== undefined && rules.maxLength !== undefined && rules.minLength > rules.maxLength) {
     reader.fail('maxLength', 'must not be less than minLength');
   }
-  if (rules.pattern !== undefined && !isPattern(rules.pattern)) {
-    reader.fail('pattern', 'is not a valid pattern (RE2 syntax)');
-  }
+  const problem = patternProblem(rules);
+  if (problem !== undefined) reader.fail('pattern', problem);
   return rules;
 }
 
@@ -128,6 +130,13 @@ function readDefault(reader: AttributeReader, draft: FieldDraft): void {
   if (!reader.given('default')) return;
   if (draft.targetId !== null) {
     reader.fail('default', 'does not apply to relations');
+    return;
+  }
+  if (isJsonLarger(reader.input.default, LIMITS.entity.defaultBytesMax)) {
+    reader.fail(
+      'default',
+      `must have at most ${LIMITS.entity.defaultBytesMax} bytes as JSON; every new record holds it`,
+    );
     return;
   }
   const parsed = specOf(draft).parse(reader.input.default, fieldOf(draft, '', '', 0));

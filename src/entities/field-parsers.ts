@@ -1,20 +1,25 @@
 // One parser per form of value: returns the stored form of a JSON value or CSV cell, or a problem if it breaks
-// the limits of the field's attributes. Patterns run on RE2, in linear time, so that none can stall the process.
-// Contract: decisions#fields.
-import { RE2JS } from 're2js';
+// the limits of the field's attributes. Lengths are checked before anything whose time grows faster than the length.
+// Contract: decisions#fields, neighbours#fair-shares.
 import { compareDecimal } from '../expression/compare.ts';
 import { parseDate } from '../expression/date-time.ts';
 import { DECIMAL } from '../expression/value-types.ts';
+import { LIMITS } from '../limits.ts';
 import { isUuid } from '../runtime/ids.ts';
-import { textProblem } from '../runtime/text.ts';
+import { codePoints, isLongerThan, textProblem } from '../runtime/text.ts';
 import type { Field } from './field.ts';
+import { mismatch } from './patterns.ts';
 
 export type Parsed = { value: unknown } | { problem: string };
 
 const DECIMAL_TEXT = /^[+-]?\d{1,1000}(\.\d{1,1000})?$/;
 const DATE_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})$/;
 const EMAIL = /^[^\s@"(),:;<>[\\\]]{1,64}@[^\s@"(),:;<>[\\\]]{1,253}\.[^\s@"(),:;<>[\\\].]{2,63}$/;
+/** Of 64 characters, an @ and 253, a dot and 63, as UTF-16 units. */
+const EMAIL_MAX = 2 * (64 + 1 + 253 + 1 + 63);
 const ITEMS_MAX = 1_000;
+/** Options that a message names. */
+const NAMED_MAX = 20;
 
 export function text(input: unknown, field: Field): Parsed {
   if (typeof input !== 'string') return { problem: 'must be a string' };
@@ -23,58 +28,35 @@ export function text(input: unknown, field: Field): Parsed {
 }
 
 export function email(input: unknown, field: Field): Parsed {
-  return formatted(input, field, (value) => EMAIL.test(value), 'must be an e-mail address');
+  const parsed = text(input, field);
+  if ('problem' in parsed) return parsed;
+  const value = parsed.value as string;
+  const isEmail = value.length <= EMAIL_MAX && EMAIL.test(value);
+  return isEmail ? parsed : { problem: 'must be an e-mail address' };
 }
 
 export function url(input: unknown, field: Field): Parsed {
-  return formatted(input, field, isWebUrl, 'must be an http or https URL');
-}
-
-function formatted(input: unknown, field: Field, isValid: (value: string) => boolean, problem: string): Parsed {
   const parsed = text(input, field);
-  return 'value' in parsed && !isValid(parsed.value as string) ? { problem } : parsed;
+  if ('problem' in parsed) return parsed;
+  const value = parsed.value as string;
+  // The time to parse a host name grows with the square of its length.
+  if (value.length > LIMITS.urlMax) return { problem: `must have at most ${LIMITS.urlMax} characters` };
+  return isWebUrl(value) ? parsed : { problem: 'must be an http or https URL' };
 }
 
 function isWebUrl(value: string): boolean {
   return /^https?:\/\//i.test(value) && URL.canParse(value) && !/\s/.test(value);
 }
 
-function lengthProblem(value: string, { minLength, maxLength, pattern }: Field): string | undefined {
-  if (minLength !== undefined || maxLength !== undefined) {
-    const length = characters(value);
-    if (minLength !== undefined && length < minLength) return `must have at least ${minLength} characters`;
-    if (maxLength !== undefined && length > maxLength) return `must have at most ${maxLength} characters`;
-  }
-  if (pattern !== undefined && !patternOf(pattern).matcher(value).find()) return `must match the pattern ${pattern}`;
-  return undefined;
+function lengthProblem(value: string, field: Field): string | undefined {
+  const { minLength, maxLength } = field;
+  if (minLength !== undefined && isShorterThan(value, minLength)) return `must have at least ${minLength} characters`;
+  if (maxLength !== undefined && isLongerThan(value, maxLength)) return `must have at most ${maxLength} characters`;
+  return mismatch(field, value);
 }
 
-/** Unicode code points, as users and Postgres count them. */
-export function characters(value: string): number {
-  let count = 0;
-  for (const _ of value) count += 1;
-  return count;
-}
-
-const patterns = new Map<string, RE2JS>();
-const PATTERNS_CACHED = 10_000;
-
-function patternOf(source: string): RE2JS {
-  const cached = patterns.get(source);
-  if (cached !== undefined) return cached;
-  const compiled = RE2JS.compile(source);
-  if (patterns.size >= PATTERNS_CACHED) patterns.clear();
-  patterns.set(source, compiled);
-  return compiled;
-}
-
-export function isPattern(source: string): boolean {
-  try {
-    patternOf(source);
-    return true;
-  } catch {
-    return false;
-  }
+function isShorterThan(value: string, characters: number): boolean {
+  return value.length < characters || (value.length < 2 * characters && codePoints(value) < characters);
 }
 
 export function uuid(input: unknown): Parsed {
@@ -145,13 +127,20 @@ export function dateTime(input: unknown): Parsed {
 
 export function select(input: unknown, { options = [] }: Field): Parsed {
   const isOption = typeof input === 'string' && options.includes(input);
-  return isOption ? { value: input } : { problem: `must be one of: ${options.join(', ')}` };
+  return isOption ? { value: input } : { problem: `must be one of: ${named(options)}` };
 }
 
 export function multiselect(input: unknown, { options = [] }: Field): Parsed {
   if (!isTextList(input)) return { problem: 'must be a list of strings' };
-  if (!input.every((item) => options.includes(item))) return { problem: `must hold only: ${options.join(', ')}` };
+  const known = new Set(options);
+  if (!input.every((item) => known.has(item))) return { problem: `must hold only: ${named(options)}` };
   return { value: [...new Set(input)] };
+}
+
+/** The options for a message: the first ones, and how many more there are. */
+function named(options: readonly string[]): string {
+  const shown = options.slice(0, NAMED_MAX).join(', ');
+  return options.length > NAMED_MAX ? `${shown} and ${options.length - NAMED_MAX} more` : shown;
 }
 
 export function uuidList(input: unknown): Parsed {

@@ -1,8 +1,10 @@
 // Full-text search. Splitting and folding happen here, not in Postgres, so that every database and locale agrees. A
 // record keeps its terms in one tsvector, in which a term's positions are the numbers of the fields that contain it:
-// one index serves all callers, and for a caller with hidden fields the condition also checks the positions.
-// Contract: decisions#search.
+// one index serves all callers, and for a caller with hidden fields the condition also checks the positions. Long texts
+// are read in pieces, between which the event loop turns.
+// Contract: decisions#search, neighbours#fair-shares.
 import { foldCase, isAscii } from '../expression/case-folding.ts';
+import { giveWay } from '../runtime/event-loop.ts';
 import { join, type Sql, sql } from '../runtime/sql.ts';
 import type { AccessScope } from './access-scope.ts';
 import type { Entity, Field } from './field.ts';
@@ -16,27 +18,63 @@ const WORD_MAX = 200;
 /** A tsvector is limited to a megabyte; terms beyond this size are not searchable. */
 const VECTOR_BYTES_MAX = 900_000;
 
-/** The terms of a text. Compatibility forms and case are folded, accents are kept. */
-function searchTerms(text: string): string[] {
-  const words = isAscii(text) ? text.toLowerCase().match(ASCII_WORD) : foldCase(text.normalize('NFKC')).match(WORD);
-  return (words ?? []).map((word) => (word.length > WORD_MAX ? word.slice(0, WORD_MAX).toWellFormed() : word));
+/** Read at once, in UTF-16 units. Normalizing multiplies the length by up to 18. */
+const PIECE = 4_096;
+/** Texts that together normalize to more are searchable up to here. */
+const READ_MAX = 2_097_152;
+/** Where a text can be cut: no word and no letter continues across a space or a punctuation mark. */
+const BOUNDARY = /[\s\p{P}]/gu;
+/** Sorting a run of combining marks takes the square of its length, so a run has at most 30 (UAX 15, stream-safe text). */
+const LONG_MARKS = /([\p{M}\uff9e\uff9f]{30})[\p{M}\uff9e\uff9f]+/gu;
+
+/** The text in pieces of which none divides a word, unless the word alone is longer than a piece. */
+function* pieces(text: string): Generator<string> {
+  let start = 0;
+  while (text.length - start > PIECE) {
+    BOUNDARY.lastIndex = start + PIECE;
+    const boundary = text.length - start > 2 * PIECE ? BOUNDARY.exec(text.slice(0, start + 2 * PIECE)) : null;
+    const end = boundary?.index ?? Math.min(start + 2 * PIECE, text.length);
+    yield text.slice(start, end).toWellFormed();
+    start = end;
+  }
+  if (start < text.length) yield text.slice(start);
+}
+
+/** The terms of a piece of text. Compatibility forms and case are folded, accents are kept. */
+function termsOf(piece: string): { terms: readonly string[]; read: number } {
+  const folded = isAscii(piece) ? piece.toLowerCase() : foldCase(piece.replace(LONG_MARKS, '$1').normalize('NFKC'));
+  const words = folded.match(isAscii(folded) ? ASCII_WORD : WORD) ?? [];
+  const terms = words.map((word) => (word.length > WORD_MAX ? word.slice(0, WORD_MAX).toWellFormed() : word));
+  return { terms, read: folded.length };
 }
 
 /** The record's tsvector as text; null without terms. */
-export function searchVector(entity: Entity, data: SlotValues): string | null {
-  const positions = new Map<string, string>();
+export async function searchVector(entity: Entity, data: SlotValues): Promise<string | null> {
+  const terms: Terms = { positions: new Map(), read: 0, length: 0 };
   for (const field of entity.fields) {
-    addTerms(positions, field, data);
-    if (field.next !== undefined && field.next.slot !== field.slot) addTerms(positions, field.next, data);
+    const { next } = field;
+    for (const definition of next === undefined || next.slot === field.slot ? [field] : [field, next]) {
+      const reading = addTerms(terms, definition, data);
+      if (reading !== undefined) await reading;
+    }
   }
-  if (positions.size === 0) return null;
+  if (terms.positions.size === 0) return null;
   let vector = '';
-  for (const [word, slots] of positions) {
+  for (const [word, slots] of terms.positions) {
     const entry = `'${word}':${slots} `;
     if (vector.length * 3 + entry.length * 3 > VECTOR_BYTES_MAX) break;
     vector += entry;
   }
   return vector;
+}
+
+interface Terms {
+  /** The numbers of the fields that contain a term, separated by commas. */
+  positions: Map<string, string>;
+  /** UTF-16 units of normalized text. */
+  read: number;
+  /** Of the terms, which the vector must have room for. */
+  length: number;
 }
 
 /** Whether a change keeps the record's search vector; false during a transition of the entity's fields. */
@@ -47,23 +85,44 @@ export function isSearchVectorUnchanged(entity: Entity, before: SlotValues, afte
   );
 }
 
-/** Adds the field's number to each of its terms; a term's numbers are separated by commas. */
-function addTerms(positions: Map<string, string>, field: Field, data: SlotValues): void {
+/** Adds the field's number to each of its terms. */
+function addTerms(terms: Terms, field: Field, data: SlotValues): Promise<void> | undefined {
   const text = data[field.slot];
-  if (!specOf(field).isSearchable || typeof text !== 'string') return;
+  if (!specOf(field).isSearchable || typeof text !== 'string') return undefined;
   const position = field.slot.slice(1);
-  for (const word of searchTerms(text)) {
-    const known = positions.get(word);
-    if (known === undefined) positions.set(word, position);
-    else if (known !== position && !known.endsWith(`,${position}`)) positions.set(word, `${known},${position}`);
+  if (text.length > PIECE) return addPieces(terms, text, position);
+  addPiece(terms, text, position);
+  return undefined;
+}
+
+async function addPieces(terms: Terms, text: string, position: string): Promise<void> {
+  for (const piece of pieces(text)) {
+    if (terms.read > READ_MAX) return;
+    addPiece(terms, piece, position);
+    await giveWay();
+  }
+}
+
+function addPiece(all: Terms, piece: string, position: string): void {
+  const { terms, read } = termsOf(piece);
+  all.read += read;
+  for (const term of terms) {
+    const known = all.positions.get(term);
+    if (known === undefined) {
+      if (all.length * 3 > VECTOR_BYTES_MAX) continue;
+      all.length += term.length;
+      all.positions.set(term, position);
+    } else if (known !== position && !known.endsWith(`,${position}`)) all.positions.set(term, `${known},${position}`);
   }
 }
 
 const QUERY_TERMS_MAX = 32;
+/** In UTF-16 units; a query of 32 terms is seldom longer than 300. */
+const QUERY_MAX = PIECE;
 
 /** The condition that a record of table `r` contains every term; null when the query has none. */
 export function searchCondition(scope: AccessScope, query: string): Sql | null {
-  const terms = [...new Set(searchTerms(query))].slice(0, QUERY_TERMS_MAX);
+  const terms = [...new Set(termsOf(query.slice(0, QUERY_MAX).toWellFormed()).terms)].slice(0, QUERY_TERMS_MAX);
   if (terms.length === 0) return null;
   const indexed = sql`r.search_vector @@ ${terms.map((term) => `'${term}':*`).join(' & ')}::tsquery`;
   const { slots, isAll } = searchedSlots(scope);

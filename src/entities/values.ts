@@ -4,9 +4,9 @@
 // Contract: decisions#records.
 import type { Problem } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
-import type { JsonObject } from '../runtime/text.ts';
+import { isLongerThan, type JsonObject } from '../runtime/text.ts';
 import { type Entity, type Field, RESERVED_KEYS } from './field.ts';
-import { characters, type Parsed } from './field-parsers.ts';
+import type { Parsed } from './field-parsers.ts';
 import { specOf } from './field-types.ts';
 
 /** Values by slot. `null` in a patch clears the field. */
@@ -80,7 +80,7 @@ export function parseInput(field: Field, input: unknown): Parsed {
 
 /** Whether a value is too long for an index entry. */
 export function exceedsIndex(field: Field, value: unknown): boolean {
-  return specOf(field).isFreeText && characters(value as string) > LIMITS.indexedTextMax;
+  return specOf(field).isFreeText && isLongerThan(value as string, LIMITS.indexedTextMax);
 }
 
 /** A stored value of `from` in the stored form of `to`, which must accept it. */

@@ -4,6 +4,7 @@
 // Failures: 400 VALIDATION_ERROR at `path`, with the position. Contract: decisions#expressions.
 
 import { invalidField, type Problem, ServiceError } from '../errors.ts';
+import { isLongerThan } from '../runtime/text.ts';
 import {
   EXPRESSION_MAX_CHARACTERS,
   EXPRESSION_MAX_LEVELS,
@@ -229,10 +230,4 @@ function comparedWithNull(subject: Subject, operator: Operator): Expression {
   if (operator === '=') return comparisonOf(subject, 'null', []);
   if (operator === '!=') return comparisonOf(subject, 'not null', []);
   return comparisonOf(subject, 'in', []);
-}
-
-/** Counts code points only when the number of UTF-16 units leaves the answer open. */
-function isLongerThan(text: string, characters: number): boolean {
-  if (text.length <= characters) return false;
-  return text.length > 2 * characters || [...text].length > characters;
 }

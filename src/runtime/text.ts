@@ -1,6 +1,6 @@
-// Detects strings that Postgres cannot store before they reach it; also the type of a parsed JSON object.
-// Postgres rejects NUL characters and unpaired surrogates.
-// Contract: decisions#responses.
+// Texts and JSON values: whether Postgres can store a text, and whether one is longer or larger than a limit, without
+// counting more than needed. Postgres rejects NUL characters and unpaired surrogates.
+// Contract: decisions#responses, neighbours#byte-budgets.
 
 /** Why Postgres cannot store a text, or undefined. */
 export function textProblem(text: string): string | undefined {
@@ -11,3 +11,39 @@ export function textProblem(text: string): string | undefined {
 
 /** A parsed JSON object. */
 export type JsonObject = Record<string, unknown>;
+
+/** Whether a text has more than this many code points. Counts them only when the number of UTF-16 units leaves it open. */
+export function isLongerThan(text: string, characters: number): boolean {
+  if (text.length <= characters) return false;
+  return text.length > 2 * characters || codePoints(text) > characters;
+}
+
+/** Unicode code points, as users and Postgres count characters. */
+export function codePoints(text: string): number {
+  let count = text.length;
+  for (let i = 1; i < text.length; i++) {
+    const isPair = (text.charCodeAt(i) & 0xfc00) === 0xdc00 && (text.charCodeAt(i - 1) & 0xfc00) === 0xd800;
+    if (isPair) count -= 1;
+  }
+  return count;
+}
+
+/** The bytes of a value as JSON in UTF-8. */
+export function jsonBytes(value: unknown): number {
+  return Buffer.byteLength(JSON.stringify(value) ?? '');
+}
+
+/** Whether a value has more than `bytes` as JSON in UTF-8. Serializes it only if its texts leave that open. */
+export function isJsonLarger(value: unknown, bytes: number): boolean {
+  return jsonBound(value) > bytes && jsonBytes(value) > bytes;
+}
+
+/** At least the bytes of a value as JSON: a UTF-16 unit takes 6 at most, as `\\u001f`; a number 24. */
+function jsonBound(value: unknown): number {
+  if (typeof value === 'string') return 6 * value.length + 2;
+  if (value === null || typeof value !== 'object') return 24;
+  let sum = 2;
+  if (Array.isArray(value)) for (const item of value) sum += jsonBound(item) + 1;
+  else for (const key in value) sum += 6 * key.length + 4 + jsonBound((value as JsonObject)[key]);
+  return sum;
+}

@@ -5,6 +5,7 @@
 import type { AccessScope } from '../../entities/access-scope.ts';
 import type { Entity, Field } from '../../entities/field.ts';
 import { specOf } from '../../entities/field-types.ts';
+import { matchAhead } from '../../entities/patterns.ts';
 import { searchVector } from '../../entities/search-vector.ts';
 import { readPatch, type SlotValues, unwrap } from '../../entities/values.ts';
 import type { Publication } from '../../events/publication.ts';
@@ -24,8 +25,10 @@ export async function blindUpdate(
   body: JsonObject,
 ): Promise<RecordRow | undefined> {
   if (!isUuid(target.id) || rowFilter !== null || hasRules(entity, 'update')) return undefined;
-  const { data, problems } = readPatch(entity, unwrap(entity, body), isVisible);
-  const patch = problems.length > 0 ? undefined : rowPatch(entity, data);
+  const input = unwrap(entity, body);
+  await matchAhead(entity, input);
+  const { data, problems } = readPatch(entity, input, isVisible);
+  const patch = problems.length > 0 ? undefined : await rowPatch(entity, data);
   if (patch === undefined) return undefined;
   return patchRow(publication, entity, target, patch, new Date().toISOString());
 }
@@ -44,7 +47,7 @@ export async function blindDelete(
  * The patch, or undefined when it depends on stored values: during a transition of a field, for relations (an unchanged
  * one is not checked again), and for the search vector unless all or none of the searched fields are set.
  */
-function rowPatch(entity: Entity, data: SlotValues): RowPatch | undefined {
+async function rowPatch(entity: Entity, data: SlotValues): Promise<RowPatch | undefined> {
   if (entity.retiredSlots.length > 0) return undefined;
   const isSet = ({ slot }: Field): boolean => data[slot] !== undefined;
   if (entity.fields.some((field) => field.next !== undefined || (field.targetId !== null && isSet(field)))) {
@@ -59,5 +62,5 @@ function rowPatch(entity: Entity, data: SlotValues): RowPatch | undefined {
     if (value === null) cleared.push(slot);
     else values[slot] = value;
   }
-  return { set: values, cleared, searchVector: setCount === 0 ? undefined : searchVector(entity, values) };
+  return { set: values, cleared, searchVector: setCount === 0 ? undefined : await searchVector(entity, values) };
 }

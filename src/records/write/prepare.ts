@@ -3,6 +3,7 @@
 // Contract: decisions#records, decisions#writes-within-a-role.
 import type { TenantCaller } from '../../access/caller.ts';
 import type { AccessScope } from '../../entities/access-scope.ts';
+import { matchAhead } from '../../entities/patterns.ts';
 import { applyPatch, IS_REQUIRED, readNew, readPatch, type SlotValues, unwrap } from '../../entities/values.ts';
 import { forbidden, invalid, type Problem } from '../../errors.ts';
 import { newId } from '../../runtime/ids.ts';
@@ -16,7 +17,9 @@ import { applyRules, type PreparedRow } from './triggers.ts';
 /** A new record. A before rule may set required fields. */
 export async function prepareCreate(writing: Writing, scope: AccessScope, body: JsonObject): Promise<PreparedRow> {
   const { entity } = scope;
-  const { data, problems } = readNew(entity, unwrap(entity, body), scope.isVisible);
+  const input = unwrap(entity, body);
+  await matchAhead(entity, input);
+  const { data, problems } = readNew(entity, input, scope.isVisible);
   if (entity.rules.length === 0 || problems.some(({ message }) => message !== IS_REQUIRED)) throwProblems(problems);
   const change = { operation: 'create', before: null, after: newRow(writing.caller, data) } as const;
   const row = await applyRules(writing, entity, change);
@@ -32,7 +35,9 @@ export async function prepareUpdate(
   before: RecordRow,
   body: JsonObject,
 ): Promise<{ row: PreparedRow; changed: RelationValues }> {
-  const { data: patch, problems } = readPatch(scope.entity, unwrap(scope.entity, body), scope.isVisible);
+  const input = unwrap(scope.entity, body);
+  await matchAhead(scope.entity, input);
+  const { data: patch, problems } = readPatch(scope.entity, input, scope.isVisible);
   throwProblems(problems);
   const patched: RecordRow = {
     ...before,

@@ -6,6 +6,7 @@ import { searchVector } from '../../entities/search-vector.ts';
 import { dualWrite, type SlotValues } from '../../entities/values.ts';
 import type { RecordEventType } from '../../events/event.ts';
 import type { Publication } from '../../events/publication.ts';
+import { LIMITS } from '../../limits.ts';
 import { cachedPart, EMPTY, identifier, inputRows, join, literal, raw, type Sql, sql } from '../../runtime/sql.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
 import { changedWithEventIds, type EventedRow, startRules, updateCounters, withNewEventIds } from './side-effects.ts';
@@ -42,10 +43,11 @@ export async function insertRows(
   targets: readonly RelationTarget[],
 ): Promise<number> {
   const evented = withNewEventIds(rows);
-  const input = evented.map(({ id, data: given, eventId }) => {
+  const input: unknown[][] = [];
+  for (const { id, data: given, eventId } of evented) {
     const data = dualWrite(entity, given);
-    return [id, JSON.stringify(data), searchVector(entity, data), eventId];
-  });
+    input.push([id, JSON.stringify(data), await searchVector(entity, data), eventId]);
+  }
   const { actor } = publication.cause;
   const ctes = sql`
     with input (id, data, search_vector, event_id) as (
@@ -73,10 +75,12 @@ export async function updateRows(
 ): Promise<number> {
   const isVectorUnchanged = rows.every((row) => row.isSearchVectorUnchanged === true);
   const evented = withNewEventIds(rows);
-  const input = evented.map(({ id, version, data: given, eventId }) => {
+  const input: unknown[][] = [];
+  for (const { id, version, data: given, eventId } of evented) {
     const data = dualWrite(entity, given);
-    return [id, version - 1, JSON.stringify(data), isVectorUnchanged ? null : searchVector(entity, data), eventId];
-  });
+    const vector = isVectorUnchanged ? null : await searchVector(entity, data);
+    input.push([id, version - 1, JSON.stringify(data), vector, eventId]);
+  }
   const ctes = sql`
     with input (id, version, data, search_vector, event_id) as (
       ${inputRows(['uuid', 'bigint', 'text', 'text', 'uuid'], input)}
@@ -93,7 +97,10 @@ export async function updateRows(
   return (await apply(publication, entity, 'record.updated', evented, ctes)).length;
 }
 
-/** Changes one record without reading it. Resolves to its after image, or undefined when none matched. */
+/**
+ * Changes one record without reading it. Resolves to its after image, or undefined when none matched or the record might
+ * become larger than the limit.
+ */
 export async function patchRow(
   publication: Publication,
   entity: Entity,
@@ -102,13 +109,15 @@ export async function patchRow(
   at: string,
 ): Promise<RecordRow | undefined> {
   const { set, cleared, searchVector: words } = patch;
+  const json = JSON.stringify(set);
   const ctes = sql`
     with changed as (
       update ${entity.table} as r
-      set data = (r.data || ${JSON.stringify(set)}::text::jsonb)${cleared.length === 0 ? EMPTY : sql` - ${cleared}::text[]`},
+      set data = (r.data || ${json}::text::jsonb)${cleared.length === 0 ? EMPTY : sql` - ${cleared}::text[]`},
         ${words === undefined ? EMPTY : sql`search_vector = ${words}::text::tsvector,`}
         ${touched(publication, at)}
       where ${matches(target)} and ${isCurrent(entity)}
+        and octet_length(r.data::text) + ${Buffer.byteLength(json)}::int <= ${LIMITS.recordBytesMax}::int
       returning ${RECORD_COLUMNS}
     )`;
   const [changed] = await apply(publication, entity, 'record.updated', withNewEventIds([target]), ctes, RECORD_COLUMNS);

@@ -13,6 +13,7 @@ import type { Queries } from '../../runtime/sql.ts';
 import type { JsonObject } from '../../runtime/text.ts';
 import { meets } from '../read/read.ts';
 import { type RecordRow, storedRow } from '../row.ts';
+import { requireRecordFits } from './record-size.ts';
 import { render } from './template.ts';
 
 /** A row, and the slots that "before" rules have set. */
@@ -52,6 +53,7 @@ export async function applyRules(context: RuleContext, entity: Entity, change: R
     if (rule.trigger !== `after_${operation}`) continue;
     if (await doesAct(context, entity, rule, { ...change, after: row })) starts.push(rule.id);
   }
+  if (operation !== 'delete') requireRecordFits(context, entity, change.before, row);
   if (starts.length > 0) lastStartAt = performance.now();
   return { ...row, starts };
 }
@@ -68,7 +70,7 @@ export function haveStartedWithin(withinMs: number): boolean {
 function applyAction({ caller }: RuleContext, entity: Entity, { name, action }: Rule, row: RuledRow): RuledRow {
   if (action.type === 'reject') throw businessRuleError(action.message);
   if (action.type !== 'set') return row;
-  const { data, problems } = readPatch(entity, render(action.values, entity, row) as JsonObject, () => true);
+  const { data, problems } = readPatch(entity, render(action.values, entity, row, name) as JsonObject, () => true);
   const [problem] = problems;
   if (problem !== undefined) {
     if (!visibleFields(caller, entity).some(({ key }) => key === problem.path))
@@ -133,7 +135,7 @@ export function businessRuleError(message: string): ServiceError {
   return new ServiceError('BUSINESS_RULE_ERROR', message);
 }
 
-/** The action with the placeholders in its texts replaced by the record's values. */
+/** The action with the placeholders in its texts replaced by the record's values. 400 beyond the limit. */
 export function renderAction(action: Action, entity: Entity, row: RecordRow): Action {
   return render(action, entity, row) as Action;
 }
