@@ -19,7 +19,7 @@ import { requestMetrics } from './health/request-metrics.ts';
 import { healthRoutes } from './health/routes.ts';
 import { schemaHealthRoutes } from './health/schema-routes.ts';
 import { countSentBytes } from './health/sent-bytes.ts';
-import { failures, methodNotAllowed } from './http/failures.ts';
+import { failures, isAmbiguousPath, methodNotAllowed, noSuchRoute, pathRefusals } from './http/failures.ts';
 import { failure } from './http/reply.ts';
 import { invitationRoutes } from './invitations/routes.ts';
 import { platformApiRoutes } from './keys/platform-api-routes.ts';
@@ -45,7 +45,7 @@ export type Api = ReturnType<typeof createApi>;
 /** All routes. Throws when one states no access or no operation id. */
 export function createApi(app: App) {
   let routes: Parameters<typeof requireDeclaredAccess>[0] = [];
-  const api = new Elysia({ normalize: false, handler: { standardHostname: false } })
+  const api = new Elysia({ normalize: false, strictPath: true, handler: { standardHostname: false } })
     .use(failures(app))
     .use(preflight(app))
     .use(healthRoutes(app))
@@ -108,6 +108,7 @@ function requireDeclaredAccess(routes: readonly { method: string; path: string; 
 /** The function that answers a request from a client's address. */
 export function handlerOf(app: App, api: Api): (request: Request, address: string) => Promise<Response> {
   const { routeOf, observe } = requestMetrics(app, api.routes);
+  const refusalOfPath = pathRefusals(api);
   return async (request, address) => {
     if (!URL.canParse(request.url)) return failure(invalidField('Host', 'is not a host'), newId());
     const startedAt = performance.now();
@@ -115,7 +116,12 @@ export function handlerOf(app: App, api: Api): (request: Request, address: strin
     let response = await forClient(
       context.address,
       () => request.signal,
-      () => api.fetch(request),
+      async () => {
+        if (isAmbiguousPath(request.url)) return noSuchRoute(app, request);
+        const response = await api.fetch(request);
+        const { refusedBy } = context;
+        return (refusedBy === undefined ? undefined : await refusalOfPath(request, refusedBy)) ?? response;
+      },
     );
     if (response.status === 404) response = methodNotAllowed(app, api.router, request) ?? response;
     response.headers.set('x-request-id', context.requestId);

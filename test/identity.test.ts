@@ -293,9 +293,6 @@ describe('a forgotten password', () => {
     const token = await mailedToken(service, email);
     const reset = (headers = {}) => post(RESET, { token, password: 'a-new-password' }, headers);
     expect((await reset({ 'x-tenant-id': other.slug })).status).toBe(400);
-    await tenant.patch(`/api/users/${id}`, { isActive: false });
-    expect((await reset()).status).toBe(400);
-    await tenant.patch(`/api/users/${id}`, { isActive: true });
     const move = (by: string) =>
       service.app.db.rows(sql`
       update platform.password_resets set expires_at = expires_at + ${by}::interval where user_id = ${id}::uuid`);
@@ -303,6 +300,48 @@ describe('a forgotten password', () => {
     expect((await reset()).status).toBe(400);
     await move('61 minutes');
     expect((await reset({ 'x-tenant-id': null })).status).toBe(200);
+  });
+
+  test('a token is void once the user’s address, role, password or activity has changed, by whichever way', async () => {
+    const changes: ((id: string) => Promise<unknown>)[] = [
+      (id) => tenant.patch(`/api/users/${id}`, { email: `moved-${id}@example.com` }),
+      (id) => tenant.patch(`/api/users/${id}`, { role: 'admin' }),
+      (id) => tenant.patch(`/api/users/${id}`, { password: 'set-by-an-admin' }),
+      (id) =>
+        tenant
+          .patch(`/api/users/${id}`, { isActive: false })
+          .then(() => tenant.patch(`/api/users/${id}`, { isActive: true })),
+      (id) =>
+        service.admin.patch(`/api/users/${id}`, { email: `moved-${id}@example.com` }, { 'x-tenant-id': tenant.slug }),
+      (id) => tenant.delete(`/api/users/${id}`),
+    ];
+    for (const change of changes) {
+      const { id, email } = await person();
+      await post(FORGOT, { email });
+      const token = await mailedToken(service, email);
+      expect(token).not.toBe('');
+      await change(id);
+      expect((await post(RESET, { token, password: 'taken-over-by-mail' })).status).toBe(400);
+      expect((await post(LOGIN, { email, password: 'taken-over-by-mail' })).status).toBe(401);
+    }
+    const { id, email } = await person();
+    await post(FORGOT, { email });
+    const token = await mailedToken(service, email);
+    await tenant.patch(`/api/users/${id}`, { name: 'Another Name' });
+    expect((await post(RESET, { token, password: 'a-new-password' })).status).toBe(200);
+  });
+
+  test('of a reset and a change of the address at once, a later reset never succeeds', async () => {
+    const { id, email } = await person();
+    await post(FORGOT, { email });
+    const token = await mailedToken(service, email);
+    const racing = Array.from({ length: 4 }, (_, i) =>
+      tenant.patch(`/api/users/${id}`, { email: `race-${i}-${id}@example.com` }),
+    );
+    const resets = Array.from({ length: 4 }, () => post(RESET, { token, password: 'raced-password' }));
+    const statuses = (await Promise.all([...racing, ...resets])).map(({ status }) => status);
+    expect(statuses.filter((status) => ![200, 400].includes(status))).toEqual([]);
+    expect((await post(RESET, { token, password: 'much-later-password' })).status).toBe(400);
   });
 });
 

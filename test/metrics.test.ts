@@ -78,7 +78,7 @@ test('promtool, if installed, reports no problem', async () => {
 test('requests are counted by method, route template and status', async () => {
   const before = await text();
   const list = '/api/entities/:entityName/records';
-  await tenant.get('/api/entities/secretive/records?limit=1&x=/a/b');
+  await tenant.get('/api/entities/secretive/records?limit=1&search=/a/b');
   await tenant.get('/api/entities/unknown/records');
   await tenant.post('/api/entities/secretive/records', { title: 'canary-value' });
   await tenant.get('/api/entities/secretive/records/not-an-id');

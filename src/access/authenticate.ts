@@ -16,7 +16,7 @@ import { countRequest, rateWindowsOf } from './rate-limit.ts';
 import { attachCaller, clientAddressOf, redactedPath } from './request-context.ts';
 import { resolveCaller } from './resolve-caller.ts';
 import { FULL_RIGHTS, NO_RIGHTS } from './rights.ts';
-import { namedTenant, requireSameTenant } from './tenant-context.ts';
+import { requireSameTenant, tenantInHeaders } from './tenant-context.ts';
 
 const SAFE_METHODS: readonly string[] = ['GET', 'HEAD'];
 
@@ -59,7 +59,7 @@ const PLATFORM_CALLER = { tenant: null, role: null, email: null, rights: NO_RIGH
 async function superAdminCaller(app: App, request: Request, secret: string, adminKey?: string): Promise<Caller> {
   if (!matchesSecret(secret, app.config.adminSecrets)) throw unauthorized();
   const key = adminKey === undefined ? undefined : await adminKeyCaller(app, request, adminKey);
-  const tenant = await namedTenant(app, request);
+  const tenant = await tenantInHeaders(app, request);
   return {
     ...PLATFORM_CALLER,
     kind: 'super_admin',

@@ -15,6 +15,8 @@ export interface RequestContext {
   address: string;
   /** Set by authentication. */
   caller?: Caller;
+  /** The operation id of the route that refused the query. */
+  refusedBy?: string;
   /** Headers for the response, also when it is an error. */
   responseHeaders?: Record<string, string>;
 }
@@ -42,6 +44,12 @@ export function attachCaller(request: Request, caller: Caller): void {
 export function callerFields({ caller, address }: RequestContext) {
   const credential = caller === undefined ? null : { kind: caller.kind, id: caller.id };
   return { tenant: caller?.tenant?.slug ?? null, credential, address: address.slice(0, ADDRESS_MAX) };
+}
+
+/** Records that the response is a 400 because the route with this operation id refused the query. */
+export function markQueryRefused(request: Request, operationId: string): void {
+  const context = contexts.get(request);
+  if (context !== undefined) context.refusedBy = operationId;
 }
 
 /** Gives another request the same context. */

@@ -4,6 +4,8 @@
 import type { App } from '../app.ts';
 import { forbidden, invalidField, notFound } from '../errors.ts';
 import { type Tenant, tenantByHost, tenantBySlug } from '../tenants/tenants.ts';
+import type { Caller } from './caller.ts';
+import { propertiesOf } from './credential-kinds.ts';
 import { hostOf } from './request-context.ts';
 
 const HEADERS = ['X-Tenant-ID', 'X-Tenant-Slug'] as const;
@@ -17,16 +19,25 @@ export async function requireSameTenant(app: App, request: Request, bound: Tenan
 
 /** The tenant that a request names by header or host; null when it names none, 404 for an unknown slug. */
 export async function namedTenant(app: App, request: Request): Promise<Tenant | null> {
+  return (await tenantInHeaders(app, request)) ?? tenantOfHost(app, request);
+}
+
+/**
+ * The tenant that a request names by header; null when it names none, 404 for an unknown slug. The super-admin acts only
+ * in such a tenant: a host name could belong to a tenant that took it over.
+ */
+export async function tenantInHeaders(app: App, request: Request): Promise<Tenant | null> {
   const slug = slugFromHeaders(request.headers);
-  if (slug === undefined) return tenantOfHost(app, request);
+  if (slug === undefined) return null;
   const tenant = await tenantBySlug(app, slug);
   if (tenant === null) throw notFound('tenant');
   return tenant;
 }
 
-/** Whether the request names a tenant by header or host; the tenant of its credential does not count. */
-export async function namesTenant(app: App, request: Request): Promise<boolean> {
-  return slugFromHeaders(request.headers) !== undefined || (await tenantOfHost(app, request)) !== null;
+/** Whether the request names a tenant by header or, if the caller is bound to one, by host. */
+export async function namesTenant(app: App, request: Request, { kind }: Caller): Promise<boolean> {
+  if (slugFromHeaders(request.headers) !== undefined) return true;
+  return propertiesOf(kind).tenant === 'bound' && (await tenantOfHost(app, request)) !== null;
 }
 
 /** The slug of the first tenant header. 400 for a header with differing values. */

@@ -5,10 +5,9 @@ import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
-import { integerParameter } from '../http/parameters.ts';
+import { integerParameter, parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
-import { open } from '../http/schemas.ts';
 import { keyRoutes } from '../keys/key-routes.ts';
 import { LIMITS } from '../limits.ts';
 import {
@@ -37,7 +36,7 @@ const AUDIT = route({
   tag: TAG,
   summary: 'List the audit entries of an admin key',
   access: 'admin-keys:read',
-  query: open({
+  query: parameters({
     limit: Type.Optional(
       integerParameter(1, auditMax, { default: auditDefault, description: 'number of entries, newest first' }),
     ),

@@ -5,10 +5,10 @@ import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
-import { pageParameters } from '../http/parameters.ts';
+import { pageParameters, parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
-import { Deleted, open, pageSchema } from '../http/schemas.ts';
+import { Deleted, pageSchema } from '../http/schemas.ts';
 import {
   CreatedTenant,
   createTenant,
@@ -42,7 +42,7 @@ const LIST = route({
   tag: TAG,
   summary: 'List tenants',
   access: 'platform:read',
-  query: open(pageParameters()),
+  query: parameters(pageParameters()),
   ok: [200, pageSchema(TenantSchema)],
 });
 const READ = route({
@@ -66,7 +66,7 @@ const DELETE = route({
   tag: TAG,
   summary: 'Delete a tenant and all of its data',
   access: 'tenants:manage',
-  query: open({ confirm: Type.Optional(Type.String({ description: 'repeats the slug', examples: ['acme'] })) }),
+  query: parameters({ confirm: Type.Optional(Type.String({ description: 'repeats the slug', examples: ['acme'] })) }),
   ok: [200, Deleted],
 });
 const READ_OWN = route({

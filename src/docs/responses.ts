@@ -3,6 +3,7 @@
 // after their codes. Contract: decisions#api-document, decisions#status-codes.
 import { type TSchema, Type } from '@sinclair/typebox';
 import { type ErrorCode, STATUS_BY_CODE } from '../errors.ts';
+import { ANY_PARAMETERS } from '../http/parameters.ts';
 import type { Route } from '../http/route.ts';
 import { exampleOf } from './example.ts';
 import { RATE_HEADERS, TEXT_EXAMPLES } from './prose.ts';
@@ -127,7 +128,7 @@ function codesOf({ errors = [], body, rawBody, bodyTypes = [], query }: Route, k
   if (!kind.isOpen || hasBody) add('SERVICE_UNAVAILABLE');
   if (hasBody || bodyTypes.length > 0) add('VALIDATION_ERROR', 'PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE');
   if (kind.hasPathParameters) add('NOT_FOUND');
-  if (query !== undefined) add('VALIDATION_ERROR');
+  if (query !== ANY_PARAMETERS) add('VALIDATION_ERROR');
   return (Object.keys(STATUS_BY_CODE) as ErrorCode[]).filter((code) => codes.has(code));
 }
 

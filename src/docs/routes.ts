@@ -9,6 +9,8 @@ import { gzip } from 'node:zlib';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
+import { guard } from '../http/guard.ts';
+import { ANY_PARAMETERS } from '../http/parameters.ts';
 import { route } from '../http/route.ts';
 import { buildDocument, type ListedRoute } from './document.ts';
 import { INIT_SCRIPT, PAGE } from './page.ts';
@@ -68,6 +70,7 @@ const PAGE_ROUTE = route({
   tag: TAG,
   summary: 'Swagger UI',
   access: 'open',
+  query: ANY_PARAMETERS,
   ok: [200, 'text/html'],
 });
 const DOCUMENT_ROUTE = route({
@@ -75,6 +78,7 @@ const DOCUMENT_ROUTE = route({
   tag: TAG,
   summary: 'This document',
   access: 'open',
+  query: ANY_PARAMETERS,
   ok: [200, 'application/json'],
 });
 const ASSET_ROUTE = route({
@@ -82,6 +86,7 @@ const ASSET_ROUTE = route({
   tag: TAG,
   summary: 'A file of the Swagger UI page',
   access: 'open',
+  query: ANY_PARAMETERS,
   params: { file: 'a script or a style sheet of the page' },
   ok: [200, ['text/javascript', 'text/css']],
 });
@@ -98,6 +103,7 @@ export function docsRoutes(app: App, routes: () => readonly ListedRoute[]) {
     return kept.text;
   };
   return new Elysia({ name: 'docs' })
+    .use(guard(app))
     .get(
       '/swagger',
       async () => new Response(PAGE, { headers: { ...headersOf(HTML), 'content-security-policy': POLICY } }),

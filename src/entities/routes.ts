@@ -5,9 +5,10 @@ import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
+import { parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
-import { Deleted, open } from '../http/schemas.ts';
+import { Deleted } from '../http/schemas.ts';
 import { EntityChange, EntitySchema, FieldInput, FieldPatch, FieldSchema, NewEntity } from './definition.ts';
 import { createEntity, deleteEntity, getEntity, listEntities, updateEntity } from './entities.ts';
 import { createField, deleteField, listFields, updateField } from './fields.ts';
@@ -18,7 +19,7 @@ const FIELDS = '/api/entities/:entityName/fields';
 const FIELD = '/api/entities/:entityName/fields/:key';
 const reading = { tag: 'Entities', access: 'tenant' } as const;
 const changing = { tag: 'Entities', access: 'admin' } as const;
-const confirm = (description: string) => open({ confirm: Type.Optional(Type.String({ description })) });
+const confirm = (description: string) => parameters({ confirm: Type.Optional(Type.String({ description })) });
 
 const LIST = route({ ...reading, id: 'listEntities', summary: 'List entities', ok: [200, Type.Array(EntitySchema)] });
 const CREATE = route({

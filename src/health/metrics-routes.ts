@@ -5,6 +5,8 @@ import { Elysia } from 'elysia';
 import { authenticate } from '../access/authenticate.ts';
 import type { App } from '../app.ts';
 import { forbidden, unauthorized } from '../errors.ts';
+import { guard } from '../http/guard.ts';
+import { ANY_PARAMETERS } from '../http/parameters.ts';
 import { route } from '../http/route.ts';
 import { matchesSecret } from '../runtime/tokens.ts';
 import { registerTenantMetrics } from './tenant-metrics.ts';
@@ -18,13 +20,14 @@ const METRICS = route({
   description:
     'Text format 0.0.4; with several processes on the port, each sample has a label `process`. Also readable with METRICS_TOKEN as bearer token, if configured.',
   access: 'open',
+  query: ANY_PARAMETERS,
   admits: { 'x-access': 'super', security: [{ adminSecret: [] }, { bearer: [] }] },
   ok: [200, 'text/plain'],
 });
 
 export function metricsRoutes(app: App) {
   registerTenantMetrics(app);
-  return new Elysia({ name: 'metrics' }).get(
+  return new Elysia({ name: 'metrics' }).use(guard(app)).get(
     '/metrics',
     async ({ request }) => {
       await admitReader(app, request);

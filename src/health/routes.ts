@@ -5,6 +5,8 @@ import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { unavailable } from '../errors.ts';
+import { guard } from '../http/guard.ts';
+import { ANY_PARAMETERS } from '../http/parameters.ts';
 import { ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { within } from '../runtime/within.ts';
@@ -17,6 +19,7 @@ const HEALTH = route({
   tag: 'Operations',
   summary: 'Whether the process is running',
   access: 'open',
+  query: ANY_PARAMETERS,
   ok: [200, Status],
 });
 const READY = route({
@@ -24,12 +27,14 @@ const READY = route({
   tag: 'Operations',
   summary: 'Whether the process can serve requests',
   access: 'open',
+  query: ANY_PARAMETERS,
   ok: [200, Status],
   errors: ['SERVICE_UNAVAILABLE'],
 });
 
 export function healthRoutes(app: App) {
   return new Elysia({ name: 'health' })
+    .use(guard(app))
     .get('/health', async () => ok({ status: 'ok' }), HEALTH)
     .get('/ready', async () => ok(await readiness(app)), READY);
 }

@@ -3,13 +3,14 @@
 // fixed message. No response reveals SQL, a stack or a table's name.
 import type { TSchema } from '@sinclair/typebox';
 import { Elysia, type ValidationError } from 'elysia';
-import { requestIdOf } from '../access/request-context.ts';
+import { requestIdOf, shareRequestContext } from '../access/request-context.ts';
 import type { App } from '../app.ts';
 import { conflict, invalid, invalidField, notFound, ServiceError } from '../errors.ts';
 import { isDeadlock } from '../runtime/postgres/failures.ts';
 import { problemsOf } from './check.ts';
 import { failure } from './reply.ts';
 
+const NO_SUCH_ROUTE = new ServiceError('NOT_FOUND', 'no such route');
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
 /** The root plugin that turns thrown errors into responses; must precede every route. */
@@ -36,7 +37,7 @@ export function translate(code: unknown, error: unknown): ServiceError | undefin
   // The entity or tenant was dropped while the request ran.
   if (sqlState === '42P01' || sqlState === '3F000' || sqlState === '23503') return notFound('entity');
   if (isDeadlock(error)) return conflict('concurrent modification; try again');
-  if (code === 'NOT_FOUND') return new ServiceError('NOT_FOUND', 'no such route');
+  if (code === 'NOT_FOUND') return NO_SUCH_ROUTE;
   if (code === 'VALIDATION') return validationFailure(error as ValidationError);
   if (code === 'PARSE') return invalidField('body', 'cannot be read');
   return undefined;
@@ -59,6 +60,7 @@ interface Router {
 /** A 405 with `Allow` when the path exists for other methods. */
 export function methodNotAllowed(app: App, router: Router, request: Request): Response | undefined {
   const { pathname } = new URL(request.url);
+  if (isAmbiguousPath(request.url)) return undefined;
   const fixed = Object.hasOwn(router.static, pathname) ? router.static[pathname] : undefined;
   const allowed = METHODS.filter(
     (method) => fixed?.[method] !== undefined || router.http.find(method, pathname) !== null,
@@ -69,4 +71,62 @@ export function methodNotAllowed(app: App, router: Router, request: Request): Re
   });
   app.refusals.count(error.ecode);
   return failure(error, requestIdOf(request));
+}
+
+/** The 404 for a path that no route has. */
+export function noSuchRoute(app: App, request: Request): Response {
+  app.refusals.count(NO_SUCH_ROUTE.ecode);
+  return failure(NO_SUCH_ROUTE, requestIdOf(request));
+}
+
+/**
+ * Whether a URL's path has an empty segment or an encoded slash, backslash or dot. Proxies read such a path in different
+ * ways, so that their rules for paths would not hold; no resource needs one. The runtime resolves plain dot segments.
+ */
+export function isAmbiguousPath(url: string): boolean {
+  const start = url.indexOf('/', url.indexOf('//') + 2);
+  const query = url.indexOf('?', start);
+  return /\/\/|%(?:2f|5c|2e)/i.test(query < 0 ? url.slice(start) : url.slice(start, query));
+}
+
+/** The routes, as far as this file needs them. */
+interface Routes {
+  routes: readonly { method: string; path: string; hooks?: unknown }[];
+  fetch(request: Request): Response | Promise<Response>;
+}
+
+/**
+ * Finds the 401, 403 or 404 that goes before the 400 for a query: the response to a GET of the same path without the
+ * query. Of a path without a GET, the nearest parent is read, and only a 404 counts.
+ */
+export function pathRefusals({ routes, fetch }: Routes) {
+  const readable = new Set(routes.flatMap(({ method, path }) => (method === 'GET' ? [path] : [])));
+  const declared = new Map(routes.map((route) => [operationIdOf(route), route]));
+  return async (request: Request, operationId: string): Promise<Response | undefined> => {
+    const { method, path = '' } = declared.get(operationId) ?? {};
+    let template = path;
+    while (template !== '' && !readable.has(template)) template = template.slice(0, template.lastIndexOf('/'));
+    if (template === '') return undefined;
+    const { origin, pathname } = new URL(request.url);
+    const parts = pathname.split('/').slice(0, template.split('/').length);
+    const probe = new Request(origin + parts.join('/'), {
+      headers: withoutBody(request.headers),
+      signal: request.signal,
+    });
+    shareRequestContext(request, probe);
+    const response = await fetch(probe);
+    if (response.status === 404 || (method === 'GET' && [401, 403].includes(response.status))) return response;
+    await response.body?.cancel();
+    return undefined;
+  };
+}
+
+function operationIdOf({ hooks }: { hooks?: unknown }): string | undefined {
+  return (hooks as { detail?: { operationId?: string } } | undefined)?.detail?.operationId;
+}
+
+function withoutBody(headers: Headers): Headers {
+  const copy = new Headers(headers);
+  for (const name of ['content-length', 'content-type', 'transfer-encoding']) copy.delete(name);
+  return copy;
 }

@@ -1,10 +1,12 @@
-// Admits callers to routes: authentication, then the route's access level, then the JSON body, so that 401
-// precedes 403 and both precede problems of the body. A path parameter that Postgres cannot store is a 404.
+// Admits callers to routes: authentication, then the route's access level, then the query and the JSON body, so that
+// 401 precedes 403 and both precede problems of the query, which precede those of the body. A path parameter that Postgres cannot store is a 404.
 // Hooks are literal `async` functions: the framework reads their source to know what to await.
 // Contract: decisions#responses.
 import { Elysia } from 'elysia';
 import { authenticate } from '../access/authenticate.ts';
-import { type Caller, requireTenant, requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
+import { type Caller, requireRight, requireTenant, requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
+import { markQueryRefused } from '../access/request-context.ts';
+import type { Operation } from '../access/rights.ts';
 import {
   type Access,
   type PlatformAccess,
@@ -17,19 +19,13 @@ import { notFound, unauthorized } from '../errors.ts';
 import { textProblem } from '../runtime/text.ts';
 import { readJson } from './body.ts';
 
-/** The macros of a route: `tenant` or `platform` admits its callers, `json` reads its body. */
+/** The macros of a route: `tenant` or `platform` admits its callers, then `inputs` reads its query and body. */
 export function guard(app: App) {
   return new Elysia({ name: 'guard' })
     .decorate('currentApp', () => app)
     .macro('tenant', (access: TenantAccess) => admission(access, admitToTenant))
     .macro('platform', (access: PlatformAccess) => admission(access, requirePlatformAccess))
-    .macro('json', (_: true) => ({
-      parse: () => null,
-      transform: async (context: Context) => {
-        const { maxBodyBytes } = context.currentApp().config;
-        context.body = await readJson(context.request, maxBodyBytes);
-      },
-    }));
+    .macro('inputs', reading);
 }
 
 /** The framework's context of a hook, with the members that hooks add. */
@@ -37,6 +33,7 @@ interface Context {
   currentApp: () => App;
   request: Request;
   params?: Params;
+  query?: unknown;
   body?: unknown;
   caller?: unknown;
 }
@@ -62,6 +59,33 @@ function admission<A extends Exclude<Access, 'open'>, C extends Caller>(
     resolve: ({ caller }: Context) => ({ caller: caller as C }),
     // biome-ignore lint/suspicious/noExplicitAny: the framework's type for `detail` does not allow extensions
     detail: { 'x-access': access, security: securityOf(access) } as any,
+  };
+}
+
+/** What a route takes. */
+export interface RouteInputs {
+  /** The operation id. */
+  id: string;
+  /** The right that the caller needs on the entity that the path names. */
+  right: Operation | undefined;
+  readQuery(url: string): Readonly<Record<string, unknown>>;
+  hasBody: boolean;
+}
+
+/** The hook that runs after admission: it requires the right, and reads the query, then the JSON body. */
+function reading({ id, right, readQuery, hasBody }: RouteInputs) {
+  return {
+    transform: async (context: Context) => {
+      const { request, caller, params } = context;
+      if (right !== undefined) requireRight(caller as TenantCaller, right, params?.entityName ?? '');
+      try {
+        context.query = readQuery(request.url);
+      } catch (cause) {
+        markQueryRefused(request, id);
+        throw cause;
+      }
+      if (hasBody) context.body = await readJson(request, context.currentApp().config.maxBodyBytes);
+    },
   };
 }
 

@@ -3,9 +3,11 @@
 // operation validates the body (`check`), after its own 403 and 404.
 // Contract: decisions#responses.
 import { type Static, type TObject, type TSchema, type TUnsafe, Type } from '@sinclair/typebox';
+import type { Operation } from '../access/rights.ts';
 import type { Access, PlatformAccess, TenantAccess } from '../access/route-access.ts';
 import type { ErrorCode, STATUS_BY_CODE } from '../errors.ts';
-import { queryConversion } from './parameters.ts';
+import type { RouteInputs } from './guard.ts';
+import { NO_PARAMETERS, queryReader } from './parameters.ts';
 import type { Envelope, Failure } from './reply.ts';
 
 /** Request headers that some operations use; the document describes them. */
@@ -36,7 +38,10 @@ export interface Route<A extends Access = Access, S extends 200 | 201 = 200 | 20
   /** Descriptions of path parameters, besides those that the document knows by name; an open route describes all. */
   params?: Readonly<Record<string, string>>;
   body?: TSchema;
+  /** The parameters; a route without it takes none. */
   query?: TObject;
+  /** What the caller must be allowed to do with the entity that the path names; 403. */
+  right?: Operation;
   /** A JSON body that the handler reads itself; for the document alone. */
   rawBody?: TSchema;
   /** Content types of a request body that is not JSON. */
@@ -53,18 +58,19 @@ interface Inputs<B, Q> {
 type ErrorStatus = (typeof STATUS_BY_CODE)[ErrorCode];
 
 /** The framework's options. `response` is for the types only: handlers return a `Response`, which is not validated. */
-type Options<A, S extends number, D, B, Q> = { detail: object } & (A extends TenantAccess
-  ? { tenant: A }
-  : A extends PlatformAccess
-    ? { platform: A }
-    : unknown) &
-  (B extends TSchema ? { json: true; body: TUnsafe<Static<B>> } : unknown) &
+type Options<A, S extends number, D, B, Q> = {
+  detail: object;
+  parse: () => null;
+  inputs: RouteInputs;
+} & (A extends TenantAccess ? { tenant: A } : A extends PlatformAccess ? { platform: A } : unknown) &
+  (B extends TSchema ? { body: TUnsafe<Static<B>> } : unknown) &
   (Q extends TSchema ? { query: Q } : unknown) &
   (D extends TSchema
     ? { response: { [K in S]: TUnsafe<Envelope<Static<D>>> } & { [K in ErrorStatus]: TUnsafe<Failure> } }
     : unknown);
 
-const ANY_BODY = Type.Any();
+/** The framework checks neither: the query is checked before the handler, the body by the operation. */
+const ANY = Type.Any();
 /** Rejects a path parameter that is not valid UTF-8 with 404, on routes whose macros do not. */
 const PATH_TEXTS = Type.Record(Type.String(), Type.String());
 
@@ -76,11 +82,13 @@ export function route<
   B extends TSchema | undefined = undefined,
   Q extends TObject | undefined = undefined,
 >(declaration: Omit<Route<A, S, D>, 'body' | 'query'> & Inputs<B, Q>): Options<A, S, D, B, Q> {
-  const { id, tag, summary, access, body, query, params } = declaration;
+  const { id, tag, summary, access, body, query = NO_PARAMETERS, params } = declaration;
   return {
     ...(access === 'open' ? {} : isTenantAccess(access) ? { tenant: access } : { platform: access }),
-    ...(body === undefined ? {} : { json: true, body: ANY_BODY }),
-    ...(query === undefined ? {} : { query, transform: queryConversion(query) ?? [] }),
+    // The framework would parse a body that no handler wants.
+    parse: () => null,
+    ...(body === undefined ? {} : { body: ANY }),
+    inputs: { id, right: declaration.right, readQuery: queryReader(query), hasBody: body !== undefined },
     ...(access === 'open' && params !== undefined ? { params: PATH_TEXTS } : {}),
     detail: {
       operationId: id,

@@ -7,9 +7,9 @@ import { namesTenant } from '../access/tenant-context.ts';
 import type { App } from '../app.ts';
 import { conflict, forbidden, notFound } from '../errors.ts';
 import { check } from '../http/check.ts';
-import { pageParameters } from '../http/parameters.ts';
+import { pageParameters, parameters } from '../http/parameters.ts';
 import { type Page, pageOf } from '../http/reply.ts';
-import { closed, nullable, oneOf, open, optional, Timestamp, Uuid } from '../http/schemas.ts';
+import { closed, nullable, oneOf, optional, Timestamp, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid } from '../runtime/ids.ts';
 import { join, type Queries, type Sql, sql } from '../runtime/sql.ts';
@@ -57,8 +57,8 @@ export const InvitationRequest = closed({
 
 const PLATFORM_LIMIT_DEFAULT = 50;
 const status = Type.Optional(oneOf(STATUSES, { description: 'only those with this status' }));
-export const InvitationFilter = open({ status, ...pageParameters() });
-export const PlatformFilter = open({
+export const InvitationFilter = parameters({ status, ...pageParameters() });
+export const PlatformFilter = parameters({
   status,
   ...pageParameters(PLATFORM_LIMIT_DEFAULT),
   tenantId: Type.Optional(Type.String({ description: 'only those of this tenant: its id or its slug' })),
@@ -97,7 +97,7 @@ export async function inviteOrCreateCode(
   request: Request,
   body: Static<typeof InvitationRequest>,
 ): Promise<Static<typeof IssuedInvitation>> {
-  const tenant = (await namesTenant(app, request)) ? requireTenantAdmin(caller).tenant : null;
+  const tenant = (await namesTenant(app, request, caller)) ? requireTenantAdmin(caller).tenant : null;
   if (tenant === null && caller.kind !== 'super_admin') {
     if (caller.tenant === null) throw forbidden('this needs a tenant admin');
     requireTenantAdmin(caller);

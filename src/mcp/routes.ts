@@ -9,6 +9,8 @@ import { requireOwnOrigin } from '../access/origins.ts';
 import { type App, perApp } from '../app.ts';
 import { notFound, ServiceError, unauthorized } from '../errors.ts';
 import { readJson } from '../http/body.ts';
+import { guard } from '../http/guard.ts';
+import { ANY_PARAMETERS, lenientParameters } from '../http/parameters.ts';
 import { ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { oneOf, open } from '../http/schemas.ts';
@@ -27,7 +29,7 @@ import { type DescribeRoutes, type OpenedToolContext, openToolContext } from './
 
 const TAG = 'MCP';
 const Ended = Type.Object({ ended: Type.Literal(true) });
-const Query = open({
+const Query = lenientParameters({
   profile: Type.Optional(
     oneOf(['basic', 'advanced'], {
       description: 'the available tools; `advanced` adds the webhook tools',
@@ -53,24 +55,21 @@ const RpcResponse = Type.Object(
   { $id: 'JsonRpcAnswer', examples: [{ jsonrpc: '2.0', id: 1, result: { tools: [] } }] },
 );
 
-const MESSAGE = {
-  parse: () => null,
-  ...route({
-    id: 'sendMcpMessage',
-    tag: TAG,
-    summary: 'Send a message of the Model Context Protocol',
-    description: `One JSON-RPC message of revision 2026-07-28 or 2025-11-25; the response is JSON or an event stream. Tools need the
+const MESSAGE = route({
+  id: 'sendMcpMessage',
+  tag: TAG,
+  summary: 'Send a message of the Model Context Protocol',
+  description: `One JSON-RPC message of revision 2026-07-28 or 2025-11-25; the response is JSON or an event stream. Tools need the
 same credentials as REST, in the same headers; listing them and \`tenant_login\` need none. Protocol errors are JSON-RPC
 errors.`,
-    access: 'open',
-    query: Query,
-    rawBody: open({ jsonrpc: Type.Literal('2.0'), method: Type.Optional(Type.String({ examples: ['tools/list'] })) }),
-    ok: [200, ['text/event-stream']],
-    rawResponses: { 200: RpcResponse, 400: RpcFailure, 404: RpcFailure, 413: RpcFailure, 415: RpcFailure },
-    emptyResponses: { 202: 'A notification was accepted.' },
-    errors: COMMON_ERRORS,
-  }),
-};
+  access: 'open',
+  query: Query,
+  rawBody: open({ jsonrpc: Type.Literal('2.0'), method: Type.Optional(Type.String({ examples: ['tools/list'] })) }),
+  ok: [200, ['text/event-stream']],
+  rawResponses: { 200: RpcResponse, 400: RpcFailure, 404: RpcFailure, 413: RpcFailure, 415: RpcFailure },
+  emptyResponses: { 202: 'A notification was accepted.' },
+  errors: COMMON_ERRORS,
+});
 
 const END = route({
   id: 'endMcpSession',
@@ -78,6 +77,7 @@ const END = route({
   summary: 'End an MCP session',
   description: 'Ends the session that the header `Mcp-Session-Id` names, for clients of revision 2025-11-25.',
   access: 'open',
+  query: ANY_PARAMETERS,
   ok: [200, Ended],
   errors: [...COMMON_ERRORS, 'VALIDATION_ERROR', 'SERVICE_UNAVAILABLE'],
 });
@@ -87,6 +87,7 @@ export function mcpRoutes(app: App, describeRoutes: DescribeRoutes) {
   const streams = createMcpHandler(serverFor(app), { onerror: (error) => app.log.debug('MCP', { error }) });
   streamHandlersOf(app).add(streams);
   return new Elysia({ name: 'mcp' })
+    .use(guard(app))
     .post(
       '/mcp',
       async ({ request, query }) => {

@@ -5,10 +5,9 @@ import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
-import { flagParameter } from '../http/parameters.ts';
+import { flagParameter, parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
-import { closed } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import {
   listMessages,
@@ -37,7 +36,7 @@ const LIST = route({
   id: 'listAgentMessages',
   summary: 'List messages',
   description: `Without their bodies, newest first, at most ${LIMITS.message.listMax}. A bot sees those addressed to it.`,
-  query: closed({ unread: Type.Optional(flagParameter({ description: 'only unread messages' })) }),
+  query: parameters({ unread: Type.Optional(flagParameter({ description: 'only unread messages' })) }),
   ok: [200, Type.Array(MessageHeadSchema)],
 });
 const READ = route({

@@ -12,7 +12,7 @@ import { forbidden, invalidField, rateLimited } from '../errors.ts';
 import { type CommittedEvent, EVENT_TYPES } from '../events/event.ts';
 import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
 import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
-import { open } from '../http/schemas.ts';
+import { parameters } from '../http/parameters.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
@@ -30,7 +30,7 @@ interface StreamFilter {
   agent: string | null;
 }
 
-export const StreamQuery = open({
+export const StreamQuery = parameters({
   entities: Type.Optional(Type.String({ description: 'comma-separated entity names; default: all' })),
   events: Type.Optional(
     Type.String({ description: `comma-separated event types (${EVENT_TYPES.join(', ')}); default: all` }),

@@ -13,6 +13,8 @@ import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { forbidden, ServiceError, unauthorized } from '../errors.ts';
 import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
+import { NO_PARAMETERS, queryReader } from '../http/parameters.ts';
+import { failure } from '../http/reply.ts';
 import type { SocketHandler, TextSocket } from '../runtime/socket.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import type { AccessSource } from './access-group.ts';
@@ -38,6 +40,7 @@ const AUTH_DEADLINE_MS = 10_000;
 /** The deadline for a new token once the old one has expired; a person may have to sign in first. */
 const RENEWAL_DEADLINE_MS = 60_000;
 const TIMER_MAX_MS = 2_147_483_647;
+const readQuery = queryReader(NO_PARAMETERS);
 const CLOSE = { unauthenticated: 4401, overloaded: 1013, goingAway: 1001 };
 
 export function socketHandler(app: App): SocketHandler<WebSocketConnection> {
@@ -47,7 +50,14 @@ export function socketHandler(app: App): SocketHandler<WebSocketConnection> {
     maxBufferedBytes: BUFFERED_BYTES_MAX,
     idleSeconds: IDLE_S,
     upgrade: (request, peer) => {
-      const { address } = attachRequestContext(request, peer, app.config.trustProxy);
+      const { address, requestId } = attachRequestContext(request, peer, app.config.trustProxy);
+      try {
+        readQuery(request.url);
+      } catch (cause) {
+        if (!(cause instanceof ServiceError)) throw cause;
+        app.refusals.count(cause.ecode);
+        return failure(cause, requestId);
+      }
       return new WebSocketConnection(app, request.headers.get('origin'), address);
     },
     open: (socket) => socket.data.open(socket),

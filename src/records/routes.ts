@@ -2,7 +2,7 @@
 // Bodies contain values by field key; the operations check them against the entity.
 // Contract: interface#records, decisions#records.
 import { Elysia } from 'elysia';
-import { requireRight, type TenantCaller } from '../access/caller.ts';
+import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { okBounded } from '../http/bounded-response.ts';
 import { guard } from '../http/guard.ts';
@@ -51,6 +51,7 @@ const CREATE = route({
   description: `Creates a record from values by field key; \`{ "data": { ... } }\` is unwrapped. For 24 hours a repetition with
 the same \`Idempotency-Key\` gets the first answer.`,
   access: 'tenant',
+  right: 'create',
   body: ValuesSchema,
   ok: [201, RecordSchema],
   responseHeaders: { ...ETAG, 'Idempotent-Replayed': '`true` on a replayed answer' },
@@ -66,6 +67,7 @@ function updateRoute(id: string, description: string) {
     summary: 'Change a record',
     description,
     access: 'tenant',
+    right: 'update',
     body: ValuesSchema,
     ok: [200, RecordSchema],
     responseHeaders: ETAG,
@@ -79,6 +81,7 @@ const DELETE = route({
   tag: TAG,
   summary: 'Delete a record',
   access: 'tenant',
+  right: 'delete',
   ok: [200, Deleted],
   errors: ['CONFLICT', 'PRECONDITION_FAILED', 'BUSINESS_RULE_ERROR'],
   requestHeaders: ['If-Match'],
@@ -113,7 +116,6 @@ export function recordRoutes(app: App) {
       RECORDS,
       async ({ caller, params, body, request }) => {
         const { entityName } = params;
-        requireRight(caller, 'create', entityName);
         return idempotently(app, caller, request, body, { kind: 'records', entityName }, async (context) =>
           created(...shown(await createRecord(context, entityName, body))),
         );

@@ -5,9 +5,10 @@ import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
+import { parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
-import { closed, Deleted } from '../http/schemas.ts';
+import { Deleted } from '../http/schemas.ts';
 import { DryRunRequest, DryRunSchema, NewRule, RuleChange, RuleSchema } from './definition.ts';
 import { testRule } from './dry-run.ts';
 import { createRule, deleteRule, getRule, listRules, updateRule } from './rules.ts';
@@ -20,7 +21,7 @@ const LIST = route({
   ...common,
   id: 'listRules',
   summary: 'List business rules in execution order',
-  query: closed({ entity: Type.Optional(Type.String({ description: 'only rules of this entity' })) }),
+  query: parameters({ entity: Type.Optional(Type.String({ description: 'only rules of this entity' })) }),
   ok: [200, Type.Array(RuleSchema)],
 });
 const CREATE = route({

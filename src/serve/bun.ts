@@ -5,12 +5,12 @@
 import { Connection, OpenConnections, type Transport } from './connection.ts';
 import type { Running, ServeOptions, SocketHandler } from './contract.ts';
 import {
-  bodyTooLarge,
   errorResponse,
   internalError,
   isSocketRequest,
   listenError,
   plainAddress,
+  refusedLength,
   validHandshake,
 } from './request.ts';
 
@@ -53,7 +53,7 @@ function listen<D extends object>(options: ServeOptions<D>, open: OpenConnection
     },
   };
   const answer = (request: Request, server: BunServer<D>): Response | Promise<Response> =>
-    bodyTooLarge(request, maxBody) ?? options.fetch(request, plainAddress(server.requestIP(request)?.address));
+    refusedLength(request, maxBody) ?? options.fetch(request, plainAddress(server.requestIP(request)?.address));
   try {
     if (!socket) return Bun.serve({ ...settings, fetch: answer }) as unknown as BunServer<D>;
     return Bun.serve<SocketState<D>>({

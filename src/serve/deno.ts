@@ -7,12 +7,12 @@ import { ServiceError } from '../errors.ts';
 import { Connection, OpenConnections } from './connection.ts';
 import type { Running, ServeOptions, SocketHandler } from './contract.ts';
 import {
-  bodyTooLarge,
   errorResponse,
   internalError,
   isSocketRequest,
   listenError,
   plainAddress,
+  refusedLength,
   validHandshake,
 } from './request.ts';
 
@@ -72,7 +72,7 @@ function listen<D extends object>(options: ServeOptions<D>, open: OpenConnection
   const handler = (request: Request, info: ConnectionInfo): Response | Promise<Response> => {
     const address = plainAddress(info.remoteAddr.hostname);
     if (socket && isSocketRequest(request, socket.path)) return upgrade(request, address, socket, report, open);
-    return bodyTooLarge(request, maxBody) ?? options.fetch(withBodyLimit(request, maxBody), address);
+    return refusedLength(request, maxBody) ?? options.fetch(withBodyLimit(request, maxBody), address);
   };
   try {
     const reusePort = options.reusePort ?? false;

@@ -36,10 +36,15 @@ export function validHandshake(request: Request): boolean {
   );
 }
 
-/** The 413 for a body whose declared length is over the limit. */
-export function bodyTooLarge(request: Request, maxBody: number): Response | undefined {
-  if (request.method === 'GET' || request.method === 'HEAD') return undefined;
-  if (Number(request.headers.get('content-length') ?? 0) <= maxBody) return undefined;
+/**
+ * The refusal of a declared length: 400 unless it is one number (a repeated header arrives as a list), 413 when it is
+ * over the limit.
+ */
+export function refusedLength(request: Request, maxBody: number): Response | undefined {
+  const declared = request.headers.get('content-length');
+  if (declared === null) return undefined;
+  if (!/^\d+$/.test(declared)) return errorResponse('VALIDATION_ERROR', 'Content-Length must be one number');
+  if (request.method === 'GET' || request.method === 'HEAD' || Number(declared) <= maxBody) return undefined;
   return errorResponse('PAYLOAD_TOO_LARGE', `the body may have at most ${maxBody} bytes`);
 }
 

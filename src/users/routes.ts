@@ -5,10 +5,10 @@ import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
-import { pageParameters } from '../http/parameters.ts';
+import { pageParameters, parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
-import { Deleted, open, pageSchema } from '../http/schemas.ts';
+import { Deleted, pageSchema } from '../http/schemas.ts';
 import { NewUser, UserChange } from './person.ts';
 import { NewRole, RoleChange, RoleSchema } from './role-input.ts';
 import { addRole, changeRole, getRole, listRoles, removeRole } from './roles.ts';
@@ -19,7 +19,7 @@ const LIST_USERS = route({
   ...user,
   id: 'listUsers',
   summary: 'List users',
-  query: open(pageParameters()),
+  query: parameters(pageParameters()),
   ok: [200, pageSchema(UserSchema)],
 });
 const ADD_USER = route({

@@ -14,12 +14,12 @@ import { open, text } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import type { Message } from '../runtime/mail.ts';
-import { sql, type Tx } from '../runtime/sql.ts';
+import { sql } from '../runtime/sql.ts';
 import { newToken, sha256 } from '../runtime/tokens.ts';
 import { type Tenant, tenantById } from '../tenants/tenants.ts';
 import { linkBase } from './create-invitation.ts';
 import { Email, Password, type PersonSchema, Registration, TypedPassword } from './person.ts';
-import { insertUser, usersTable } from './users.ts';
+import { insertUser, usersTable, voidResetTokens } from './users.ts';
 
 type SelfServiceSetting = 'selfRegistration' | 'passwordReset';
 
@@ -63,10 +63,18 @@ async function resetMail(app: App, tenant: Tenant, email: string): Promise<Messa
   const { count } = await app.broker.count(`reset-mails:${tenant.id}:${user.id}`, mailsWindowMs);
   if (count > mailsMax) return undefined;
   const token = newToken(RESET_PREFIX);
-  await app.db.rows(sql`
+  // The lock orders this with a change of the address, which voids the tokens issued before it.
+  const issued = await app.db.first(sql`
+    with addressee as (
+      select id from ${usersTable(tenant)} where id = ${user.id}::uuid and email = ${user.email} and is_active
+      for no key update
+    )
     insert into platform.password_resets (id, tenant_id, user_id, hash, expires_at)
-    values (${newId()}::uuid, ${tenant.id}::uuid, ${user.id}::uuid, decode(${sha256(token).toString('hex')}, 'hex'),
-      now() + make_interval(secs => ${ttlS}::int))`);
+    select ${newId()}::uuid, ${tenant.id}::uuid, addressee.id, decode(${sha256(token).toString('hex')}, 'hex'),
+      now() + make_interval(secs => ${ttlS}::int)
+    from addressee
+    returning id`);
+  if (issued === undefined) return undefined;
   return {
     to: user.email,
     subject: `Your password at ${tenant.name}`,
@@ -89,17 +97,18 @@ export async function resetPassword(
   const tenant = named ?? requireSetting(await tenantById(app, reset.tenant_id), 'passwordReset');
   const passwordHash = await hashPassword(password);
   await app.db.begin(async (tx) => {
-    const used = await tx.first(sql`
-      update platform.password_resets set used_at = now()
-      where id = ${reset.id}::uuid and used_at is null
-      returning id`);
+    // The user first, as every change of a user does: its lock makes the token's state final.
     const user = await tx.first(sql`
       update ${usersTable(tenant)}
       set password_hash = ${passwordHash}, token_version = token_version + 1, updated_at = now()
       where id = ${reset.user_id}::uuid and is_active
       returning id`);
+    const used = await tx.first(sql`
+      update platform.password_resets set used_at = now()
+      where id = ${reset.id}::uuid and used_at is null
+      returning id`);
     if (used === undefined || user === undefined) throw invalidToken();
-    await invalidateResetTokens(tx, tenant, reset.user_id);
+    await voidResetTokens(tx, tenant, reset.user_id);
   });
   await app.invalidations.publish('user', `${tenant.id}:${reset.user_id}`);
   return { reset: true };
@@ -127,17 +136,10 @@ export async function changePassword(
       where id = ${id}::uuid and password_hash = ${before}
       returning id`);
     if (changed === undefined) throw unauthorized('wrong credentials');
-    await invalidateResetTokens(tx, tenant, id);
+    await voidResetTokens(tx, tenant, id);
   });
   await app.invalidations.publish('user', `${tenant.id}:${id}`);
   return { changed: true };
-}
-
-/** A change of password invalidates the reset tokens mailed before it. */
-async function invalidateResetTokens(tx: Tx, tenant: Tenant, userId: string): Promise<void> {
-  await tx.rows(sql`
-    update platform.password_resets set used_at = now()
-    where tenant_id = ${tenant.id}::uuid and user_id = ${userId}::uuid and used_at is null`);
 }
 
 function invalidToken(): ServiceError {

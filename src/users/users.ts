@@ -97,18 +97,22 @@ export async function insertUser(
   return row;
 }
 
-/** Changes a user. A new password and deactivation end the user's tokens. */
+/**
+ * Changes a user. A new password and deactivation end the user's tokens; they, a new address and a new role void the
+ * reset tokens that were mailed before.
+ */
 export async function changeUser(app: App, caller: TenantCaller, id: string, body: UserChange): Promise<User> {
   if (!isUuid(id)) throw notFound('user');
   const { tenant } = caller;
   const { email, name, role, isActive, password } = given(check(UserChange, body));
   const passwordHash = password === undefined ? null : await hashPassword(password);
   const endsTokens = password !== undefined || isActive === false;
+  const voidsResets = [email, role, isActive, password].some((value) => value !== undefined);
   const row = await app.db.begin(async (tx) => {
     if (role !== undefined) await lockRole(tx, tenant, role);
     if ((role !== undefined && role !== 'owner') || isActive === false) await requireAnotherOwner(tx, tenant, id);
     if (email !== undefined) await requireEmailFree(tx, tenant, email, id);
-    return tx.first<User>(sql`
+    const changed = await tx.first<User>(sql`
       update ${usersTable(tenant)}
       set email = coalesce(${email ?? null}, email), name = coalesce(${name ?? null}, name),
         role = coalesce(${role ?? null}, role), is_active = coalesce(${isActive ?? null}::boolean, is_active),
@@ -116,10 +120,22 @@ export async function changeUser(app: App, caller: TenantCaller, id: string, bod
         token_version = token_version + ${endsTokens ? 1 : 0}::int, updated_at = now()
       where id = ${id}::uuid
       returning ${COLUMNS}`);
+    if (voidsResets) await voidResetTokens(tx, tenant, id);
+    return changed;
   });
   if (row === undefined) throw notFound('user');
   await app.invalidations.publish('user', `${tenant.id}:${row.id}`);
   return row;
+}
+
+/**
+ * Voids the reset tokens mailed to a user before. Follows the change of the user's row, whose lock a reset in progress
+ * waits for.
+ */
+export async function voidResetTokens(tx: Tx, { id: tenantId }: Pick<Tenant, 'id'>, userId: string): Promise<void> {
+  await tx.rows(sql`
+    update platform.password_resets set used_at = now()
+    where tenant_id = ${tenantId}::uuid and user_id = ${userId}::uuid and used_at is null`);
 }
 
 /** Removes a user and ends its tokens. Returns its id. */
@@ -127,9 +143,11 @@ export async function removeUser(app: App, { tenant }: TenantCaller, id: string)
   if (!isUuid(id)) throw notFound('user');
   const row = await app.db.begin(async (tx) => {
     await requireAnotherOwner(tx, tenant, id);
+    const removed = await tx.first<{ id: string }>(sql`
+      delete from ${usersTable(tenant)} where id = ${id}::uuid returning id`);
     await tx.rows(sql`
       delete from platform.password_resets where tenant_id = ${tenant.id}::uuid and user_id = ${id}::uuid`);
-    return tx.first<{ id: string }>(sql`delete from ${usersTable(tenant)} where id = ${id}::uuid returning id`);
+    return removed;
   });
   if (row === undefined) throw notFound('user');
   await app.invalidations.publish('user', `${tenant.id}:${row.id}`);

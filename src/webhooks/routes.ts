@@ -5,10 +5,10 @@ import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
-import { integerParameter } from '../http/parameters.ts';
+import { integerParameter, parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
-import { Deleted, open } from '../http/schemas.ts';
+import { Deleted } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { DeliverySchema, listDeliveries, redeliver, sendTest } from './subscriptions/delivery-log.ts';
 import {
@@ -30,7 +30,7 @@ const LIST = route({
   ...common,
   id: 'listWebhookSubscriptions',
   summary: 'List webhook subscriptions',
-  query: open({
+  query: parameters({
     entity: Type.Optional(Type.String({ description: 'only subscriptions to this entity', examples: ['task'] })),
   }),
   ok: [200, Type.Array(SubscriptionSchema)],
@@ -63,7 +63,7 @@ const DELIVERIES = route({
   ...common,
   id: 'listWebhookDeliveries',
   summary: 'List the latest deliveries of a subscription, newest first',
-  query: open({
+  query: parameters({
     limit: Type.Optional(
       integerParameter(1, listMax, { description: 'maximum number of deliveries', default: listDefault }),
     ),

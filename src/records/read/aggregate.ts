@@ -10,25 +10,30 @@ import type { FieldRef, Names } from '../../expression/ast.ts';
 import { columnOf } from '../../expression/to-sql.ts';
 import { isOrdered, NUMBER } from '../../expression/value-types.ts';
 import { receivedBudget, sized } from '../../http/bounded-response.ts';
-import { open } from '../../http/schemas.ts';
+import { parameters } from '../../http/parameters.ts';
 import { LIMITS } from '../../limits.ts';
 import { EMPTY, identifier, join, raw, type Sql, sql } from '../../runtime/sql.ts';
 import { select } from './list.ts';
-import { type ListInput, ListQuery } from './parameters.ts';
+import { LEGACY_FILTER, type ListInput, ListQuery } from './parameters.ts';
 
 const { filters, search } = ListQuery.properties;
-export const AggregateQuery = open({
-  metrics: Type.Optional(
-    Type.String({
-      default: 'count',
-      description: '`count`, and `sum`, `avg`, `min`, `max` or `count` of a field, separated by commas',
-      examples: ['count,sum:amount'],
-    }),
-  ),
-  groupBy: Type.Optional(Type.String({ description: 'up to three fields, separated by commas', examples: ['status'] })),
-  filters,
-  search,
-});
+export const AggregateQuery = parameters(
+  {
+    metrics: Type.Optional(
+      Type.String({
+        default: 'count',
+        description: '`count`, and `sum`, `avg`, `min`, `max` or `count` of a field, separated by commas',
+        examples: ['count,sum:amount'],
+      }),
+    ),
+    groupBy: Type.Optional(
+      Type.String({ description: 'up to three fields, separated by commas', examples: ['status'] }),
+    ),
+    filters,
+    search,
+  },
+  LEGACY_FILTER,
+);
 type AggregateInput = Static<typeof AggregateQuery> & Pick<ListInput, 'equalTo'>;
 
 type Measure = 'count' | 'sum' | 'avg' | 'min' | 'max';

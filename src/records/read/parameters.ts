@@ -2,8 +2,7 @@
 // reports every problem.
 // Contract: interface#list, decisions#lists.
 import { type Static, Type } from '@sinclair/typebox';
-import { flagParameter, integerParameter, pageParameters } from '../../http/parameters.ts';
-import { open } from '../../http/schemas.ts';
+import { flagParameter, integerParameter, pageParameters, parameters } from '../../http/parameters.ts';
 import { LIMITS } from '../../limits.ts';
 
 const Expansion = {
@@ -16,39 +15,45 @@ const Expansion = {
   fields: Type.Optional(Type.String({ description: 'only these fields, separated by commas; system fields always' })),
 };
 
-export const ListQuery = open({
-  ...pageParameters(),
-  sort: Type.Optional(Type.String({ description: 'fields to sort by, separated by commas; `-` sorts one descending' })),
-  order: Type.Optional(
-    Type.Union([Type.Literal('asc'), Type.Literal('desc')], {
-      description: 'direction of sort keys without a sign',
-      error: 'must be asc or desc',
-    }),
-  ),
-  search: Type.Optional(
-    Type.String({
-      maxLength: 1_000,
-      description: 'terms that must all occur, as words or prefixes',
-      error: 'must have at most 1000 characters',
-    }),
-  ),
-  filters: Type.Optional(Type.String({ description: 'a condition, such as `status = "open" AND amount > 10`' })),
-  cursor: Type.Optional(Type.String({ description: 'keyset paging: empty for the first page, then `nextCursor`' })),
-  count: Type.Optional(
-    Type.Union([Type.Literal('exact'), Type.Literal('none')], {
-      description: '`none` omits the total',
-      error: 'must be exact or none',
-    }),
-  ),
-  ...Expansion,
-});
-export const ReadQuery = open(Expansion);
+/** Legacy filters: `filter.{fieldKey}` selects the records with exactly that value. */
+export const LEGACY_FILTER = 'filter.';
+
+export const ListQuery = parameters(
+  {
+    ...pageParameters(),
+    sort: Type.Optional(
+      Type.String({ description: 'fields to sort by, separated by commas; `-` sorts one descending' }),
+    ),
+    order: Type.Optional(
+      Type.Union([Type.Literal('asc'), Type.Literal('desc')], {
+        description: 'direction of sort keys without a sign',
+        error: 'must be asc or desc',
+      }),
+    ),
+    search: Type.Optional(
+      Type.String({
+        maxLength: 1_000,
+        description: 'terms that must all occur, as words or prefixes',
+        error: 'must have at most 1000 characters',
+      }),
+    ),
+    filters: Type.Optional(Type.String({ description: 'a condition, such as `status = "open" AND amount > 10`' })),
+    cursor: Type.Optional(Type.String({ description: 'keyset paging: empty for the first page, then `nextCursor`' })),
+    count: Type.Optional(
+      Type.Union([Type.Literal('exact'), Type.Literal('none')], {
+        description: '`none` omits the total',
+        error: 'must be exact or none',
+      }),
+    ),
+    ...Expansion,
+  },
+  LEGACY_FILTER,
+);
+export const ReadQuery = parameters(Expansion);
 
 export type ReadInput = Static<typeof ReadQuery>;
 /** `equalTo` holds the legacy `filter.{fieldKey}` parameters, by field key. */
 export type ListInput = Static<typeof ListQuery> & { equalTo?: Readonly<Record<string, string>> };
-
-const LEGACY_FILTER = 'filter.';
 
 /** The checked query of a list, with its legacy filters collected. */
 export function listInput<Query extends object>(query: Query): Query & Pick<ListInput, 'equalTo'> {

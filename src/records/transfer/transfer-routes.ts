@@ -7,10 +7,11 @@ import type { App } from '../../app.ts';
 import { invalidField, ServiceError } from '../../errors.ts';
 import { requireIdentityEncoding } from '../../http/body.ts';
 import { guard } from '../../http/guard.ts';
+import { parameters } from '../../http/parameters.ts';
 import { ok } from '../../http/reply.ts';
 import { route } from '../../http/route.ts';
-import { oneOf, open } from '../../http/schemas.ts';
-import { ListQuery, listInput } from '../read/parameters.ts';
+import { oneOf } from '../../http/schemas.ts';
+import { LEGACY_FILTER, ListQuery, listInput } from '../read/parameters.ts';
 import { exportRecords, type Format } from './export.ts';
 import { ImportReport, importRecords } from './import.ts';
 
@@ -22,7 +23,7 @@ const FormatParameter = Type.Optional(
   oneOf(['csv', 'ndjson'], { description: 'the format of the file', error: 'must be csv or ndjson' }),
 );
 const { filters, search, sort, order, fields } = ListQuery.properties;
-const ExportQuery = open({ format: FormatParameter, filters, search, sort, order, fields });
+const ExportQuery = parameters({ format: FormatParameter, filters, search, sort, order, fields }, LEGACY_FILTER);
 
 const EXPORT = route({
   id: 'exportRecords',
@@ -37,22 +38,20 @@ aborted connection means that the file is incomplete.`,
   responseHeaders: { 'Content-Disposition': 'a file name with the name of the entity' },
 });
 
-const IMPORT = {
-  parse: () => null,
-  ...route({
-    id: 'importRecords',
-    tag: TAG,
-    summary: 'Import records',
-    description: `Creates a record for each line of a CSV file (its first line names the columns) or an NDJSON file of any
+const IMPORT = route({
+  id: 'importRecords',
+  tag: TAG,
+  summary: 'Import records',
+  description: `Creates a record for each line of a CSV file (its first line names the columns) or an NDJSON file of any
 size. Rejected lines are skipped and counted, and the first 1000 reported with their numbers. Records are written in batches
 while the file is read: records of an aborted upload are kept.`,
-    access: 'tenant',
-    query: open({ format: FormatParameter }),
-    bodyTypes: ['text/csv', 'application/x-ndjson'],
-    ok: [200, ImportReport],
-    errors: ['UNSUPPORTED_MEDIA_TYPE', 'BUSINESS_RULE_ERROR'],
-  }),
-};
+  access: 'tenant',
+  right: 'create',
+  query: parameters({ format: FormatParameter }),
+  bodyTypes: ['text/csv', 'application/x-ndjson'],
+  ok: [200, ImportReport],
+  errors: ['UNSUPPORTED_MEDIA_TYPE', 'BUSINESS_RULE_ERROR'],
+});
 
 export function transferRoutes(app: App) {
   return new Elysia({ name: 'transfer' })
