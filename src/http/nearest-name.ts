@@ -1,4 +1,5 @@
-// Finds the known name that a misspelt one probably means, for error messages.
+// Finds the known name that a misspelt one probably means, for error messages: the one with the fewest letters to
+// insert, delete or replace, if they are few.
 // Contract: neighbours#strict-requests.
 
 /** Longer names are not compared: the cost grows with the product of the lengths. */
