@@ -7,6 +7,7 @@ import { MemoryBroker } from './runtime/broker/memory.ts';
 import { RedisBroker } from './runtime/broker/redis.ts';
 import { measureEventLoopDelay } from './runtime/event-loop-delay.ts';
 import { Invalidations } from './runtime/invalidations.ts';
+import { LastUsed } from './runtime/last-used.ts';
 import type { Log } from './runtime/log.ts';
 import { Mail } from './runtime/mail.ts';
 import { Metrics, registerProcessMetrics } from './runtime/metrics.ts';
@@ -25,6 +26,7 @@ export interface App {
   readonly metrics: Metrics;
   readonly refusals: Refusals;
   readonly counters: TenantCounters;
+  readonly lastUsed: LastUsed;
   readonly tenantSchema: TenantSchema;
   /** Ends the measurement of the event loop's delay. */
   readonly stopMeasuring: () => void;
@@ -47,6 +49,7 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
     const metrics = new Metrics();
     const refusals = new Refusals(metrics);
     const counters = new TenantCounters();
+    const lastUsed = new LastUsed(db, log);
     registerProcessMetrics(metrics, db);
     metrics.queue('mail', () => mail.length);
     const stopMeasuring = measureEventLoopDelay(metrics);
@@ -61,6 +64,7 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
       metrics,
       refusals,
       counters,
+      lastUsed,
       tenantSchema,
       stopMeasuring,
       ...state,
@@ -88,10 +92,11 @@ export function perApp<T>(make: (app: App) => T) {
   return Object.assign(get, { set: (app: App, value: T) => void values.set(app, value) });
 }
 
-/** Sends queued mail, then closes the broker and the database. Workers and streams must have ended. */
+/** Sends queued mail and stores when credentials were last used, then closes the broker and the database. Workers and streams must have ended. */
 export async function closeApp(app: App): Promise<void> {
   app.stopMeasuring();
   await app.mail.close();
+  await app.lastUsed.close();
   await app.broker.close();
   await app.db.close();
 }

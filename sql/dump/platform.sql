@@ -100,7 +100,8 @@ create table bots (
   created_by text,
   revoked_at timestamp(3) with time zone,
   created_at timestamp(3) with time zone not null default now(),
-  updated_at timestamp(3) with time zone not null default now()
+  updated_at timestamp(3) with time zone not null default now(),
+  last_used_at timestamp(3) with time zone
 );
 
 alter table bots add constraint bots_name_key UNIQUE (tenant_id, name);
@@ -254,7 +255,8 @@ create table owner_keys (
   expires_at timestamp(3) with time zone,
   revoked_at timestamp(3) with time zone,
   created_at timestamp(3) with time zone not null default now(),
-  created_by text
+  created_by text,
+  last_used_at timestamp(3) with time zone
 );
 
 alter table owner_keys add constraint owner_keys_hash_key UNIQUE (hash);
@@ -294,7 +296,8 @@ create table platform_keys (
   expires_at timestamp(3) with time zone,
   revoked_at timestamp(3) with time zone,
   created_at timestamp(3) with time zone not null default now(),
-  created_by text
+  created_by text,
+  last_used_at timestamp(3) with time zone
 );
 
 alter table platform_keys add constraint platform_keys_hash_key UNIQUE (hash);
@@ -323,7 +326,8 @@ create table public_keys (
   expires_at timestamp(3) with time zone not null,
   revoked_at timestamp(3) with time zone,
   created_at timestamp(3) with time zone not null default now(),
-  created_by text
+  created_by text,
+  last_used_at timestamp(3) with time zone
 );
 
 alter table public_keys add constraint public_keys_hash_key UNIQUE (hash);

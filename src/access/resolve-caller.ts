@@ -120,6 +120,7 @@ async function storedCaller(app: App, kind: StoredKind, value: string, scope: Pu
   if (row === undefined || isPast(row.expires_at)) throw unauthorized();
   const tenant = await tenantById(app, row.tenant_id);
   if (tenant === null) throw unauthorized();
+  if (kind !== 'admin_session') app.lastUsed.note(`${kind}s`, row.id);
   return toCaller(app, tenant, row, scope);
 }
 
@@ -205,6 +206,7 @@ async function botCaller(app: App, tenant: Tenant, { subject }: Claims): Promise
       where id = ${subject}::uuid and tenant_id = ${tenant.id}::uuid`),
   );
   if (bot === undefined) throw unauthorized();
+  app.lastUsed.note('bots', bot.id);
   const rights = { isUnlimited: false, permissions: bot.permissions.entities ?? {}, restrictions: {} };
   return { ...API_CALLER, kind: 'bot', id: bot.id, tenant, role: null, name: bot.name, rights };
 }

@@ -13,6 +13,7 @@ import { check } from '../http/check.ts';
 import {
   byNamedResource,
   closed,
+  LastUsedAt,
   nullable,
   Operations,
   optional,
@@ -46,6 +47,7 @@ export const BotSchema = Type.Object(
     permissions: BotPermissionsSchema,
     isActive: Type.Boolean({ examples: [true] }),
     revokedAt: nullable(Timestamp),
+    lastUsedAt: LastUsedAt,
     createdAt: Timestamp,
     updatedAt: Timestamp,
   },
@@ -98,7 +100,7 @@ export async function registerBot(
 export async function listBots(app: App, caller: TenantCaller): Promise<Bot[]> {
   return app.db.rows<Bot>(sql`
     select id, name, ${caller.tenant.slug}::text as "tenantSlug", permissions, revoked_at is null as "isActive",
-      revoked_at as "revokedAt", created_at as "createdAt", updated_at as "updatedAt"
+      revoked_at as "revokedAt", last_used_at as "lastUsedAt", created_at as "createdAt", updated_at as "updatedAt"
     from platform.bots
     where tenant_id = ${caller.tenant.id}::uuid
     order by id desc`);

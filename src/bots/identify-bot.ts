@@ -59,6 +59,7 @@ export async function identifyBot(
   });
   const { id, permissions, revoked_at: revokedAt } = found[0] as BotRow;
   if (revokedAt !== null) throw forbidden('this bot is revoked');
+  app.lastUsed.note('bots', id);
   const expiresIn = LIMITS.bot.ttlS;
   const expiresAtS = Math.floor(Date.now() / 1_000) + expiresIn;
   const token = await tokensOf(app).sign({ kind: 'bot', tenantId: tenant.id, subject: id, version: 0, expiresAtS });

@@ -7,10 +7,13 @@ import type { TenantCaller } from '../access/caller.ts';
 import { CREDENTIAL_KINDS, type KeyKind } from '../access/credential-kinds.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
-import { type Revoked, Timestamp, Uuid } from '../http/schemas.ts';
+import { LastUsedAt, type Revoked, Timestamp, Uuid } from '../http/schemas.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { identifier, join, type Queries, type Sql, sql } from '../runtime/sql.ts';
 import { displayPrefix, newToken, sha256 } from '../runtime/tokens.ts';
+
+/** In the lists of keys of a tenant. */
+export const LAST_USED = { lastUsedAt: LastUsedAt };
 
 type Properties<P extends TProperties> = P & { id: typeof Uuid; keyPrefix: TString; createdAt: typeof Timestamp };
 

@@ -8,10 +8,15 @@ import { check } from '../http/check.ts';
 import { closed, FutureTimestamp, nullable, optional, Timestamp, text } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { type Queries, sql } from '../runtime/sql.ts';
-import { KeyTable, keysOf } from './key-table.ts';
+import { KeyTable, keysOf, LAST_USED } from './key-table.ts';
 
 const Label = text(LIMITS.key.labelMax, { examples: ['nightly import'] });
-export const OWNER_KEYS = new KeyTable('owner_key', 'OwnerKey', { label: Label, expiresAt: nullable(Timestamp) });
+export const OWNER_KEYS = new KeyTable(
+  'owner_key',
+  'OwnerKey',
+  { label: Label, expiresAt: nullable(Timestamp) },
+  LAST_USED,
+);
 type OwnerKey = Static<typeof OWNER_KEYS.schema>;
 type IssuedOwnerKey = Static<typeof OWNER_KEYS.issuedSchema>;
 /** A key without `expiresAt` does not expire. */

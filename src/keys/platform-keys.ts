@@ -10,18 +10,18 @@ import { closed, nullable, optional, Timestamp, text, Uuid } from '../http/schem
 import { LIMITS } from '../limits.ts';
 import { isUuid } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
-import { KeyTable, keysOf } from './key-table.ts';
+import { KeyTable, keysOf, LAST_USED } from './key-table.ts';
 import { getApi } from './platform-apis.ts';
 
 const { roleNameMax, ttlDaysMax } = LIMITS.platformApi;
 const Role = text(roleNameMax, { description: 'one of the API’s roles', examples: ['reader'] });
 const Label = text(LIMITS.key.labelMax, { examples: ['web shop'] });
-export const PLATFORM_KEYS = new KeyTable('platform_key', 'PlatformKey', {
-  apiId: Uuid,
-  role: Role,
-  label: nullable(Label),
-  expiresAt: nullable(Timestamp),
-});
+export const PLATFORM_KEYS = new KeyTable(
+  'platform_key',
+  'PlatformKey',
+  { apiId: Uuid, role: Role, label: nullable(Label), expiresAt: nullable(Timestamp) },
+  LAST_USED,
+);
 type PlatformKey = Static<typeof PLATFORM_KEYS.schema>;
 type IssuedPlatformKey = Static<typeof PLATFORM_KEYS.issuedSchema>;
 const TtlDays = Type.Integer({

@@ -12,7 +12,7 @@ import { check, given, type Valid } from '../http/check.ts';
 import { closed, closedChange, optional, someOf, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { jsonb, type Sql, sql, type Tx } from '../runtime/sql.ts';
-import { KeyTable, keysOf } from './key-table.ts';
+import { KeyTable, keysOf, LAST_USED } from './key-table.ts';
 
 const ORIGINS_RULE = 'must be a list of origins, such as https://app.example.com';
 const { ttlDays: TTL_DAYS, perMinute: PER_MINUTE, perDay: PER_DAY, originsMax } = LIMITS.publicKey;
@@ -34,7 +34,7 @@ const Settings = {
 };
 type Settings = Static<TObject<typeof Settings>>;
 
-export const PUBLIC_KEYS = new KeyTable('public_key', 'PublicKey', { ...Settings, expiresAt: Timestamp });
+export const PUBLIC_KEYS = new KeyTable('public_key', 'PublicKey', { ...Settings, expiresAt: Timestamp }, LAST_USED);
 type PublicKey = Static<typeof PUBLIC_KEYS.schema>;
 type IssuedPublicKey = Static<typeof PUBLIC_KEYS.issuedSchema>;
 const TtlDays = Type.Integer({
