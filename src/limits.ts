@@ -88,7 +88,16 @@ export const LIMITS = {
     filledBytesMax: 65_536,
   },
   message: { nameMax: 50, subjectMax: 200, bodyMax: 65_536, listMax: 500 },
-  events: { keptDays: 30, partitionsAheadDays: 3 },
+  events: {
+    keptDays: 30,
+    partitionsAheadDays: 3,
+    /** A larger event is not copied to the broker: streams read it from the outbox. */
+    inlineBytes: 16_384,
+    /** Events of all tenants that wait for the relay; beyond it, the tenant with the most has its streams closed. */
+    backlogMax: 1_000_000,
+    /** Bytes of one tenant's events that wait in a process for its streams; beyond it, the slowest readers are disconnected. */
+    waitingBytes: 33_554_432,
+  },
   /** WebSockets that have not sent `auth`, per process: per client address, and in total. */
   unauthenticatedSockets: { perAddress: 2_000, total: 10_000 },
   webhook: {

@@ -9,6 +9,7 @@ import { takeSnapshot } from '../src/events/snapshot.ts';
 import { ALL_ENTITIES } from '../src/events/stream-subscriptions.ts';
 import { SseChannel, sseFrame } from '../src/realtime/sse-channel.ts';
 import { type LiveConnection, TenantConnections } from '../src/realtime/tenant-connections.ts';
+import { WaitingBytes } from '../src/realtime/waiting-bytes.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { openDatabase } from '../src/runtime/postgres.ts';
 import { type Queries, sql } from '../src/runtime/sql.ts';
@@ -173,7 +174,7 @@ test('an event goes to the connections that subscribe to its entity, an event of
     connections.add({ key: 'all', load }, await load(), connection, entities);
   const [a, both, whole] = [await join('a'), await join('a', 'b'), await join(ALL_ENTITIES)];
   const expectDelivery = async (entity: string | null, ...expected: string[]): Promise<void> => {
-    connections.event({ ...EVENT, tenantId: tenant.id, entity });
+    connections.event({ ...EVENT, tenantId: tenant.id, entity }, 2);
     await until(
       () => delivered.length >= expected.length,
       10_000,
@@ -221,7 +222,12 @@ test('a snapshot is taken after its request, and requests made while one is bein
 
 test('a client that reads nothing gets BACKPRESSURE as the last event, or IDLE_TIMEOUT after a while', async () => {
   const ended: string[] = [];
-  const stuck = new SseChannel({ maxQueued: 10, idleTimeoutMs: 60_000, onEnd: () => ended.push('stuck') });
+  const stuck = new SseChannel({
+    waiting: new WaitingBytes(),
+    maxQueued: 10,
+    idleTimeoutMs: 60_000,
+    onEnd: () => ended.push('stuck'),
+  });
   for (let i = 0; i < 20; i++) stuck.send(sseFrame('record.created', { i }));
   await until(
     () => ended.length > 0,
@@ -231,13 +237,23 @@ test('a client that reads nothing gets BACKPRESSURE as the last event, or IDLE_T
   const text = await new Response(stuck.stream).text();
   expect(text).toContain('event: error\nid: 1\ndata: {"type":"error","code":"BACKPRESSURE"');
   expect(text).not.toContain('record.created');
-  const idle = new SseChannel({ maxQueued: 10, idleTimeoutMs: 50, onEnd: () => ended.push('idle') });
+  const idle = new SseChannel({
+    waiting: new WaitingBytes(),
+    maxQueued: 10,
+    idleTimeoutMs: 50,
+    onEnd: () => ended.push('idle'),
+  });
   expect(await new Response(idle.stream).text()).toContain('"code":"IDLE_TIMEOUT"');
   expect(ended).toEqual(['stuck', 'idle']);
 });
 
 test('a burst to a client that reads causes neither error', async () => {
-  const channel = new SseChannel({ maxQueued: 10, idleTimeoutMs: 60_000, onEnd: () => undefined });
+  const channel = new SseChannel({
+    waiting: new WaitingBytes(),
+    maxQueued: 10,
+    idleTimeoutMs: 60_000,
+    onEnd: () => undefined,
+  });
   const reading = new Response(channel.stream).text();
   for (let i = 0; i < 400; i++) channel.send(sseFrame('record.created', { i }));
   await delay(300);

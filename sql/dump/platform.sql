@@ -344,7 +344,8 @@ create table relay (
   id integer not null,
   leader uuid,
   watermark bigint not null default 0,
-  heartbeat_at timestamp with time zone not null default now()
+  heartbeat_at timestamp with time zone not null default now(),
+  "position" jsonb
 );
 
 alter table relay add constraint relay_pkey PRIMARY KEY (id);

@@ -13,24 +13,9 @@ import { registerOutboxLag } from './outbox-lag.ts';
 import { type EntityChange, type FastPath, registerOutput } from './publication.ts';
 import { Relay, type Round, streamOf } from './relay.ts';
 import { StreamSubscriptions } from './stream-subscriptions.ts';
+import { lengthOf } from './streamed-event.ts';
+import { type Subscriber, TenantStream } from './tenant-stream.ts';
 
-/** Receives one tenant's live events. */
-export interface Subscriber {
-  /** Called once for every event of the tenant, in order. Must not throw. */
-  event(event: CommittedEvent): void;
-  /** Called after the subscriber was detached, when events may have been lost: close every stream of the tenant. */
-  gap(): void;
-}
-
-/** A tenant's stream as this process reads it. */
-interface TenantStream {
-  lastId: string;
-  subscribers: Set<Subscriber>;
-  /** Ids of the last events passed on: after a change of leader some are relayed twice. */
-  recent: Set<string>;
-}
-
-const RECENT_MAX = 2_000;
 /** Entries read at a time. Few, so that connections can write between the parts of a burst. */
 const READ_COUNT = 3;
 const BLOCK_MS = 5_000;
@@ -40,6 +25,8 @@ const POLL_MS = 1_000;
 const PAUSE_PER_EVENT_MS = 3;
 const PAUSE_MAX_MS = 15;
 const PAUSE_UNRELAYED_MAX_MS = 50;
+/** While events wait for a later round. */
+const PAUSE_WAITING_MS = 3;
 /** After a round that saw more events than this and relayed none, the next follows at once. */
 const MANY_UNRELAYED = 100;
 const CHECK_STREAMS_MS = 5_000;
@@ -103,7 +90,7 @@ export class Hub {
       if (!this.#streams.has(name)) {
         const lastId = await this.app.broker.lastId(name);
         const isNew = !this.#streams.has(name);
-        if (isNew) this.#streams.set(name, { lastId, subscribers: new Set(), recent: new Set() });
+        if (isNew) this.#streams.set(name, this.#newStream(tenantId, lastId));
         this.#streams.get(name)?.subscribers.add(subscriber);
         if (isNew) await this.#wakeReader();
       }
@@ -148,10 +135,10 @@ export class Hub {
   #relayNow(event: CommittedEvent): boolean {
     const name = streamOf(event.tenantId);
     const stream = this.#streams.get(name);
-    const isRead = stream !== undefined && stream.lastId === this.#relay.lastEntryOf(name);
+    const isRead = stream !== undefined && !stream.isBusy && stream.lastId === this.#relay.lastEntryOf(name);
     const appended = this.#relay.relayNow(event);
     if (appended === null) return false;
-    if (isRead && this.#subscriptions.isLeaseValid) this.#handOut(stream, event);
+    if (isRead && this.#subscriptions.isLeaseValid) stream.handOut(event, lengthOf(event));
     void appended.then((isAppended) => isAppended || this.#relayWorker.nudge());
     return true;
   }
@@ -161,9 +148,10 @@ export class Hub {
     const pauseMs = this.#nextRoundAt - performance.now();
     if (pauseMs > 0) await new Promise((resolve) => setTimeout(resolve, pauseMs));
     const round = await this.#relay.once();
-    this.#nextRoundAt = performance.now() + pauseAfter(round);
+    const { waiting } = this.#relay;
+    this.#nextRoundAt = performance.now() + (waiting > 0 ? PAUSE_WAITING_MS : pauseAfter(round));
     if (round === null) await this.app.broker.publish(OUTBOX_CHANNEL, this.#id);
-    return round?.seen ?? 0;
+    return round === null ? 0 : round.seen + waiting;
   }
 
   #detach(name: string, subscriber: Subscriber): void {
@@ -180,7 +168,8 @@ export class Hub {
   async #read(): Promise<void> {
     while (!this.#isClosed) {
       try {
-        const positions = new Map([...this.#streams].map(([name, { lastId }]) => [name, lastId]));
+        const free = [...this.#streams].filter(([, stream]) => !stream.isBusy);
+        const positions = new Map(free.map(([name, { lastId }]) => [name, lastId]));
         const entries = await this.app.broker.read(positions.set(this.#wakeStream, this.#wakeId), BLOCK_MS, READ_COUNT);
         for (const entry of entries) this.#onEntry(entry);
         if (entries.length > 1) await new Promise((resolve) => setTimeout(resolve, 0));
@@ -206,7 +195,8 @@ export class Hub {
     await this.#wakeReader();
   }
 
-  #onEntry({ stream: name, id, fields }: StreamEntry): void {
+  #onEntry(entry: StreamEntry): void {
+    const { stream: name, id, fields } = entry;
     if (name === this.#wakeStream) {
       this.#wakeId = id;
       return;
@@ -219,18 +209,26 @@ export class Hub {
       this.#closeStream(name, stream);
       return;
     }
-    for (const event of JSON.parse(fields.events ?? '[]') as CommittedEvent[]) this.#handOut(stream, event);
+    stream.receive(entry);
   }
 
-  #handOut({ recent, subscribers }: TenantStream, event: CommittedEvent): void {
-    if (recent.has(event.id)) return;
-    remember(recent, event.id);
-    for (const subscriber of [...subscribers]) subscriber.event(event);
+  #newStream(tenantId: string, lastId: string): TenantStream {
+    const name = streamOf(tenantId);
+    const onLost = (cause?: unknown): void => {
+      this.app.log.warn('large events of a tenant cannot be read; its streams are closed', { tenantId, cause });
+      if (this.#streams.get(name) === stream) this.#closeStream(name, stream);
+    };
+    const onCaughtUp = (): void => {
+      // Otherwise the broker is unavailable, and the reader closes the streams.
+      this.#wakeReader().catch(() => undefined);
+    };
+    const stream = new TenantStream(tenantId, lastId, this.app.db, onLost, onCaughtUp);
+    return stream;
   }
 
-  #closeStream(name: string, { subscribers }: TenantStream): void {
+  #closeStream(name: string, stream: TenantStream): void {
     this.#streams.delete(name);
-    for (const subscriber of subscribers) subscriber.gap();
+    stream.close();
   }
 
   #closeAll(): void {
@@ -255,15 +253,6 @@ function pauseAfter(round: Round | null): number {
   const ms = PAUSE_PER_EVENT_MS * round.seen;
   if (round.relayed > 0) return Math.min(ms, PAUSE_MAX_MS);
   return round.seen > MANY_UNRELAYED ? 0 : Math.min(ms, PAUSE_UNRELAYED_MAX_MS);
-}
-
-function remember(recent: Set<string>, id: string): void {
-  recent.add(id);
-  if (recent.size <= RECENT_MAX) return;
-  for (const oldest of recent) {
-    recent.delete(oldest);
-    return;
-  }
 }
 
 export const hubOf = perApp((): Hub => {

@@ -1,34 +1,41 @@
-// The relay's cursor in the outbox. Sequence numbers are assigned before commit, so an event may appear after events with
+// The relay's cursor in the outbox, which reads only the numbers of events, so that it reaches every tenant's newest event
+// soon whatever others have written; backlog.ts decides in which order the events are relayed. Sequence numbers are assigned before commit, so an event may appear after events with
 // higher numbers: the missing numbers are remembered and read again until every transaction that could have them has ended.
 // Contract: decisions#events.
 import { ASYNC_COMMIT, type Queries, sql, type Tx } from '../runtime/sql.ts';
-import { EVENT_COLUMNS, type EventRow } from './event.ts';
+import type { RelayPosition } from './backlog.ts';
 import { hasSubscriber } from './stream-subscriptions.ts';
 
-const BATCH = 500;
+/** Numbers that one read takes. */
+const BATCH = 5_000;
 /** How far below the newest number to look for uncommitted ones when relaying begins. */
 const LOOK_BACK = 10_000;
 
-/** Numbers up to `readTo` are relayed, except the `missing` ones. */
+/** Numbers up to `readTo` are read, except the `missing` ones. */
 export interface Cursor {
   readTo: number;
   missing: Set<number>;
   /** When all transactions before `xid` have ended, the numbers still missing up to `upTo` were rolled back. */
   horizon: { xid: bigint; upTo: number } | null;
+  /** Where the last leader stopped; null once that has been passed. */
+  resumed: RelayPosition | null;
 }
 
 /** The process that relays, the watermark it has stored, and the age of its last heartbeat. */
 export interface LeaderState {
   watermark: number;
+  /** Null, or of another watermark, if a leader of an earlier version has relayed. */
+  position: RelayPosition | null;
   leader: string | null;
   age_s: number;
 }
 
-interface OutboxRead {
+export interface OutboxRead {
   state: LeaderState;
-  /** Events read, and those of them that have a subscriber. */
+  /** How many numbers were read, and those of events that have a subscriber, ascending, by tenant. */
   count: number;
-  rows: EventRow[];
+  isFull: boolean;
+  numbers: { tenantId: string; numbers: number[] }[];
   /** The cursor after the read. */
   readTo: number;
   missing: number[];
@@ -38,7 +45,7 @@ interface OutboxRead {
 }
 
 const LEADER_STATE = sql`
-  select watermark, leader, extract(epoch from clock_timestamp() - heartbeat_at)::float8 as age_s
+  select watermark, position, leader, extract(epoch from clock_timestamp() - heartbeat_at)::float8 as age_s
   from platform.relay where id = 1`;
 
 export function readLeaderState(queries: Queries): Promise<LeaderState | undefined> {
@@ -52,8 +59,9 @@ export async function lockLeaderState(tx: Tx): Promise<LeaderState> {
 }
 
 /** The cursor of a leader that continues where the last one stopped. */
-export function cursorAt(watermark: number): Cursor {
-  return { readTo: watermark, missing: new Set(), horizon: null };
+export function cursorAt({ watermark, position }: LeaderState): Cursor {
+  const resumed = position?.watermark === watermark ? position : null;
+  return { readTo: watermark, missing: new Set(), horizon: null, resumed };
 }
 
 /** A cursor at the end of the outbox; what is uncommitted counts as missing. */
@@ -64,30 +72,23 @@ export async function cursorAtEnd(tx: Tx): Promise<Cursor> {
   const missing = await tx.rows<{ seq: number }>(sql`
     select s.seq from generate_series(greatest(1, ${last - LOOK_BACK}::bigint), ${last}::bigint) as s (seq)
     where not exists (select from platform.events as e where e.seq = s.seq)`);
-  return { readTo: last, missing: new Set(missing.map(({ seq }) => seq)), horizon: null };
-}
-
-/** The number up to which nothing is missing. */
-export function watermarkOf({ readTo, missing }: Cursor): number {
-  let watermark = readTo;
-  for (const seq of missing) watermark = Math.min(watermark, seq - 1);
-  return watermark;
+  return { readTo: last, missing: new Set(missing.map(({ seq }) => seq)), horizon: null, resumed: null };
 }
 
 /**
- * Locks the leader's row and reads the events after the cursor, with missing ones that have appeared, in one statement.
- * The first row is the leader and the new cursor, the others are the events with a subscriber. If the statement had to
- * wait for the lock, its snapshot is older than the lock, and the next read finds what it missed. The commit is
- * asynchronous: after a server crash the stored cursor may be older, and some events are relayed twice.
+ * Locks the leader's row and reads the numbers after the cursor, with missing ones that have appeared, in one statement.
+ * The first row is the leader and the new cursor, the others are the tenants' events with a subscriber. If the statement
+ * had to wait for the lock, its snapshot is older than the lock, and the next read finds what it missed. The commit is
+ * asynchronous: after a server crash the stored position may be older, and some events are relayed twice.
  */
 export async function readOutbox(tx: Tx, { readTo, missing }: Cursor): Promise<OutboxRead> {
   type First = LeaderState & Pick<OutboxRead, 'count' | 'missing'> & { read_to: number; oldest: string; own: string };
-  const [first, ...rows] = await tx.rows<First & EventRow>(sql`
+  const [first, ...numbers] = await tx.rows<First & OutboxRead['numbers'][number]>(sql`
     with state as materialized (${LEADER_STATE} for update),
     seen as materialized (
-      (select * from platform.events where seq = any(${[...missing]}::bigint[]))
+      (select seq, tenant_id, entity from platform.events where seq = any(${[...missing]}::bigint[]))
       union all
-      (select * from platform.events where seq > ${readTo}::bigint order by seq limit ${BATCH})
+      (select seq, tenant_id, entity from platform.events where seq > ${readTo}::bigint order by seq limit ${BATCH})
     ),
     reach as (
       select count(*)::int as count, greatest(max(seq), ${readTo}::bigint) as read_to from seen
@@ -101,16 +102,19 @@ export async function readOutbox(tx: Tx, { readTo, missing }: Cursor): Promise<O
       select *, array(select seq from expected except select seq from seen) as missing from reach
     )
     select l.*, n.*, pg_snapshot_xmin(pg_current_snapshot())::text as oldest, pg_current_xact_id()::text as own,
-      s.setting, ${EVENT_COLUMNS}
+      s.setting, e.tenant_id as "tenantId", e.numbers
     from (state as l cross join next as n cross join (select ${ASYNC_COMMIT} as setting) as s)
-    full join (select * from seen where ${hasSubscriber(sql`seen`)}) as e on false
-    order by e.seq nulls first`);
+    full join (
+      select tenant_id, array_agg(seq order by seq) as numbers from seen where ${hasSubscriber(sql`seen`)} group by tenant_id
+    ) as e on false
+    order by e.tenant_id nulls first`);
   if (!first?.own) throw new Error('platform.relay has no row');
-  const { watermark, leader, age_s, count, oldest, own } = first;
+  const { watermark, position, leader, age_s, count, oldest, own } = first;
   return {
-    state: { watermark, leader, age_s },
+    state: { watermark, position, leader, age_s },
     count,
-    rows,
+    isFull: count >= BATCH,
+    numbers,
     readTo: first.read_to,
     missing: first.missing,
     oldest: BigInt(oldest),
@@ -122,6 +126,7 @@ export async function readOutbox(tx: Tx, { readTo, missing }: Cursor): Promise<O
 export function advance(cursor: Cursor, read: OutboxRead): void {
   cursor.readTo = read.readTo;
   cursor.missing = new Set(read.missing);
+  if (read.count === 0 || cursor.readTo >= (cursor.resumed?.readTo ?? 0)) cursor.resumed = null;
   dropRolledBack(cursor, read);
 }
 

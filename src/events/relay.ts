@@ -1,13 +1,16 @@
 // Relays events from the outbox to the live streams: appends committed events that have a subscriber to their tenant's
-// stream, in the order of their numbers (outbox-cursor.ts). One process relays at a time, the leader in platform.relay;
-// a leader without database connections is replaced at once. The leader relays an event of its own process without
-// reading the outbox. After a change of leader a few events are relayed twice; the hub drops the second by its id.
-// Contract: decisions#events, decisions#guarantees.
+// stream, in the order of their numbers (outbox-cursor.ts), a part of each tenant's in turn (backlog.ts). One process
+// relays at a time, the leader in platform.relay; a leader without database connections is replaced at once. The leader
+// relays an event of its own process without reading the outbox. After a change of leader a few events are relayed
+// twice; the hub drops the second by its id. A backlog that would fill the memory is dropped: its tenant's streams close.
+// Contract: decisions#events, decisions#guarantees, neighbours#fair-shares.
 import type { App } from '../app.ts';
+import { LIMITS } from '../limits.ts';
 import { STREAM_TTL_MS } from '../runtime/broker/broker.ts';
 import { SerialQueue } from '../runtime/concurrency.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
-import { type CommittedEvent, type EventRow, toEvent } from './event.ts';
+import { Backlog, isRelayed } from './backlog.ts';
+import type { CommittedEvent } from './event.ts';
 import {
   advance,
   type Cursor,
@@ -15,15 +18,19 @@ import {
   cursorAtEnd,
   type LeaderState,
   lockLeaderState,
+  type OutboxRead,
   readLeaderState,
   readOutbox,
-  watermarkOf,
 } from './outbox-cursor.ts';
 import { HAS_ANY_SUBSCRIBER } from './stream-subscriptions.ts';
+import { ENTRY_EVENTS, entriesOf, readStreamed } from './streamed-event.ts';
 
-/** Events in one entry of a stream, and entries kept; a reader that is further behind is disconnected. */
-const ENTRY_EVENTS = 20;
+/** Entries kept of a stream; a reader that is further behind is disconnected. */
 const STREAM_MAX = 1_000;
+/** Events relayed in one round. While the cursor is behind, a tenant has only one turn, so that the next read follows soon. */
+const ROUND_EVENTS = 500;
+/** What an entry that no reader accepts names as the entry before it: it closes the tenant's streams. */
+const LOST = 'lost';
 /** How long the last entry of a stream is cached: the broker keeps idle streams for longer. */
 const LAST_ENTRY_MS = STREAM_TTL_MS / 2;
 /** The interval of the leader's heartbeats; after LEASE it may be replaced, after STALE its watermark is too old. */
@@ -39,7 +46,7 @@ export function streamOf(tenantId: string): string {
   return `events:${tenantId}`;
 }
 
-/** Events read from the outbox in one round, and those of them that were relayed. */
+/** Events read from the outbox in one round, and those that were relayed. */
 export interface Round {
   seen: number;
   relayed: number;
@@ -49,6 +56,7 @@ export class Relay {
   readonly #processId: string;
   /** Null unless this process leads. */
   #cursor: Cursor | null = null;
+  readonly #backlog = new Backlog();
   /** One round at a time, so that a read is applied to the cursor that it was made for. */
   readonly #queue = new SerialQueue();
   /** The last leader found to have no connections, and when a leader was last checked. */
@@ -76,6 +84,11 @@ export class Relay {
     return this.#cursor !== null;
   }
 
+  /** Events that have been read and wait for a later round. */
+  get waiting(): number {
+    return this.#backlog.size;
+  }
+
   /** Whether `relayNow` may accept the next event of this process. */
   get canRelayNow(): boolean {
     const isSure = performance.now() - this.#ledAt < SURE_AFTER_READ_MS;
@@ -90,16 +103,16 @@ export class Relay {
 
   /**
    * Relays an event that this process has just committed, if a read of the outbox would find it alone: it is the next
-   * number, none is missing, and no round is under way. Null otherwise; a round will find it. Resolves to false when
-   * the append failed and a round must retry. The next round stores the cursor, so a leader that takes over before it
+   * number, none is missing, and no round is under way. Null otherwise; a round will find it. The next round stores the cursor, so a leader that takes over before it
    * relays a few events twice.
    */
   relayNow(event: CommittedEvent): Promise<boolean> | null {
     const cursor = this.#cursor;
     if (cursor === null || !this.canRelayNow || event.seq !== cursor.readTo + 1) return null;
+    if (this.#backlog.has(event.tenantId)) return null;
     return this.#queue.run(async () => {
       try {
-        await this.#append(streamOf(event.tenantId), [event]);
+        await this.#append(streamOf(event.tenantId), entriesOf([event]));
       } catch (cause) {
         this.app.log.warn('an event could not be relayed at once', { cause });
         return false;
@@ -134,7 +147,7 @@ export class Relay {
     const state = await lockLeaderState(tx);
     if (this.#isLedElsewhere(state)) return false;
     const cursor = await this.#startingCursor(tx, state);
-    await this.#heartbeat(tx, state, cursor);
+    await this.#heartbeat(tx, state, cursor, true);
     this.#cursor = cursor;
     this.#deadLeader = null;
     return true;
@@ -151,10 +164,48 @@ export class Relay {
       return null;
     }
     this.#ledAt = startedAt;
-    await this.#publish(read.rows);
+    this.#remember(cursor, read);
     advance(cursor, read);
-    await this.#heartbeat(tx, read.state, cursor);
-    return { seen: read.count, relayed: read.rows.length };
+    // Until it has passed the last leader's position, no newer one can be stored.
+    const relayed = cursor.resumed === null ? await this.#relayTurns(tx, read.isFull ? 1 : ROUND_EVENTS) : 0;
+    await this.#dropExcess();
+    await this.#heartbeat(tx, read.state, cursor, read.count > 0 || relayed > 0);
+    return { seen: read.count, relayed };
+  }
+
+  /** Adds what was read to the backlog, except what the last leader has relayed. */
+  #remember({ readTo, resumed }: Cursor, { numbers }: OutboxRead): void {
+    for (const { tenantId, numbers: read } of numbers) {
+      const added = resumed === null ? read : read.filter((seq) => !isRelayed(resumed, tenantId, seq));
+      this.#backlog.add(tenantId, added, readTo);
+    }
+  }
+
+  /** Relays up to `turns` entries of each tenant. What cannot be appended stays in the backlog. Resolves to the number of events. */
+  async #relayTurns(tx: Tx, turns: number): Promise<number> {
+    const taken = this.#backlog.next(ROUND_EVENTS, ENTRY_EVENTS, turns);
+    if (taken.size === 0) return 0;
+    const all = [...taken.values()].flat();
+    const events = await readStreamed(tx, all);
+    await Promise.all(
+      [...taken].map(async ([tenantId, numbers]) => {
+        const found = numbers.flatMap((seq) => events.get(seq) ?? []);
+        await this.#append(streamOf(tenantId), entriesOf(found));
+        this.#backlog.relayed(tenantId, numbers.length);
+      }),
+    );
+    return all.length;
+  }
+
+  /** Closes the streams of the tenant with the largest backlog while all of them together are too large. */
+  async #dropExcess(): Promise<void> {
+    while (this.#backlog.size > LIMITS.events.backlogMax) {
+      const tenantId = this.#backlog.dropLargest();
+      if (tenantId === undefined) return;
+      this.app.log.warn('a tenant has changed more than its streams can be sent; they are closed', { tenantId });
+      await this.app.broker.append(streamOf(tenantId), { events: '[]', after: LOST }, STREAM_MAX);
+      this.#lastEntry.delete(streamOf(tenantId));
+    }
   }
 
   /**
@@ -199,34 +250,33 @@ export class Relay {
   }
 
   /** Continues from a recent watermark, else starts at the end of the outbox. */
-  async #startingCursor(tx: Tx, { leader, age_s, watermark }: LeaderState): Promise<Cursor> {
+  async #startingCursor(tx: Tx, state: LeaderState): Promise<Cursor> {
+    const { leader, age_s } = state;
     this.#lastEntry.clear();
-    if (leader !== this.#processId && age_s < STALE_S) return cursorAt(watermark);
+    this.#backlog.clear();
+    if (leader !== this.#processId && age_s < STALE_S) return cursorAt(state);
     if (leader !== null) this.onLost();
     return cursorAtEnd(tx);
   }
 
-  async #heartbeat(tx: Tx, { leader, age_s, watermark: before }: LeaderState, cursor: Cursor): Promise<void> {
-    const watermark = watermarkOf(cursor);
-    if (leader === this.#processId && watermark === before && age_s < HEARTBEAT_S) return;
+  async #heartbeat(tx: Tx, state: LeaderState, { readTo, missing, resumed }: Cursor, hasMoved: boolean): Promise<void> {
+    const { leader, age_s } = state;
+    const position = resumed ?? this.#backlog.position(readTo, missing);
+    const { watermark } = position;
+    if (leader === this.#processId && !hasMoved && watermark === state.watermark && age_s < HEARTBEAT_S) return;
     await tx.rows(sql`
       update platform.relay
-      set watermark = ${watermark}::bigint, leader = ${this.#processId}::uuid, heartbeat_at = clock_timestamp()
+      set watermark = ${watermark}::bigint, position = ${JSON.stringify(position)}::text::jsonb,
+        leader = ${this.#processId}::uuid, heartbeat_at = clock_timestamp()
       where id = 1`);
   }
 
-  /** Appends events to their tenants' streams, in order within each. */
-  async #publish(rows: readonly EventRow[]): Promise<void> {
-    const byStream = Map.groupBy(rows.map(toEvent), ({ tenantId }) => streamOf(tenantId));
-    await Promise.all([...byStream].map(([stream, events]) => this.#append(stream, events)));
-  }
-
-  async #append(stream: string, events: readonly CommittedEvent[]): Promise<void> {
+  async #append(stream: string, entries: Iterable<string>): Promise<void> {
     const { broker } = this.app;
-    for (let at = 0; at < events.length; at += ENTRY_EVENTS) {
+    for (const entry of entries) {
       const after = this.lastEntryOf(stream) ?? (await broker.lastId(stream));
-      const fields = { events: JSON.stringify(events.slice(at, at + ENTRY_EVENTS)), after };
-      this.#lastEntry.set(stream, { id: await broker.append(stream, fields, STREAM_MAX), at: Date.now() });
+      const id = await broker.append(stream, { events: entry, after }, STREAM_MAX);
+      this.#lastEntry.set(stream, { id, at: Date.now() });
     }
   }
 }

@@ -10,6 +10,7 @@ import { LIMITS } from '../limits.ts';
 import type { AccessSource } from './access-group.ts';
 import { ConnectionLeases, UnauthenticatedLimit } from './connection-limits.ts';
 import { type LiveConnection, type Membership, TenantConnections } from './tenant-connections.ts';
+import { WaitingBytes } from './waiting-bytes.ts';
 
 /** How often access is loaded without an invalidation: keys expire, and invalidations may get lost. */
 const REFRESH_MS = 500;
@@ -25,6 +26,7 @@ export class Realtime {
   readonly leases: ConnectionLeases;
   readonly unauthenticated = new UnauthenticatedLimit(LIMITS.unauthenticatedSockets);
   readonly #tenants = new Map<string, OpenTenant>();
+  readonly #waiting = new Map<string, WaitingBytes>();
   readonly #timer: ReturnType<typeof setInterval>;
   #isClosing = false;
 
@@ -38,6 +40,13 @@ export class Realtime {
     for (const topic of ['credential', 'bot'] as const) app.invalidations.on(topic, () => invalidate(null));
     for (const topic of ['tenant', 'role'] as const) app.invalidations.on(topic, invalidate);
     app.invalidations.on('user', (key) => invalidate(key?.split(':')[0] ?? null));
+  }
+
+  /** What the tenant's connections have not read yet. */
+  waitingOf(tenantId: string): WaitingBytes {
+    const waiting = this.#waiting.get(tenantId) ?? new WaitingBytes();
+    this.#waiting.set(tenantId, waiting);
+    return waiting;
   }
 
   /** Throws 503 once the service stops. */
@@ -115,7 +124,7 @@ export class Realtime {
   #openTenant(tenantId: string): OpenTenant {
     const known = this.#tenants.get(tenantId);
     if (known !== undefined) return known;
-    const connections = new TenantConnections(this.app, tenantId);
+    const connections = new TenantConnections(this.app, tenantId, this.waitingOf(tenantId));
     const forget = (): void => {
       if (this.#tenants.get(tenantId) === tenant) this.#tenants.delete(tenantId);
     };
@@ -123,7 +132,11 @@ export class Realtime {
       forget();
       connections.gap();
     };
-    const attached = hubOf(this.app).attach(tenantId, { event: (event) => connections.event(event), gap });
+    const attached = hubOf(this.app).attach(tenantId, {
+      event: (event, length) => connections.event(event, length),
+      drained: () => connections.drained(),
+      gap,
+    });
     const tenant: OpenTenant = { connections, attached, joining: 0 };
     attached.catch(forget);
     this.#tenants.set(tenantId, tenant);
@@ -134,6 +147,7 @@ export class Realtime {
     const { connections, joining, attached } = tenant;
     if (!connections.isEmpty || joining > 0) return;
     if (this.#tenants.get(connections.tenantId) === tenant) this.#tenants.delete(connections.tenantId);
+    if (this.waitingOf(connections.tenantId).readers.size === 0) this.#waiting.delete(connections.tenantId);
     attached.then(
       (detach) => detach(),
       // `join` reports the failure.

@@ -1,21 +1,27 @@
-// One SSE connection: a bounded queue that the client's socket empties by pulling; the whole queue is sent as one
-// chunk. A client that reads may fall behind in a burst, up to a limit. One that does not read gets an error and is
+// One SSE connection: a bounded queue that the client's socket empties by pulling, a chunk at a time. The events in it are
+// shared with the tenant's other connections, so that only the chunk in transit is memory of this one. A client that reads may fall behind in a burst, up to a limit. One that does not read gets an error and is
 // disconnected: BACKPRESSURE when too many events are queued, IDLE_TIMEOUT when it has not read for too long.
 // Times are milliseconds. Nothing here throws. Contract: interface#sse, decisions#sse.
+import { TimeSlice } from '../runtime/time-slice.ts';
+import type { Reader, SharedBytes, WaitingBytes } from './waiting-bytes.ts';
 
 /** An event as bytes; its number on the connection goes between head and tail. */
-export interface SseFrame {
+export interface SseFrame extends SharedBytes {
   head: Uint8Array;
   tail: Uint8Array;
 }
 
 interface SseChannelOptions {
+  /** What the tenant's connections wait for. */
+  waiting: WaitingBytes;
   maxQueued: number;
   idleTimeoutMs: number;
   /** Called exactly once, when the connection has ended or failed. */
   onEnd(): void;
 }
 
+/** Bytes handed to the socket at once: the runtime buffers them for a client that does not read. */
+const CHUNK_BYTES = 65_536;
 /** A client over the limit is checked at this interval, and fails after this many checks in a row without a read. */
 const CHECK_MS = 50;
 const CHECKS = 5;
@@ -27,22 +33,27 @@ const FAIL_GRACE_MS = 15_000;
 const RETRY_MS = 3_000;
 
 const encoder = new TextEncoder();
+/** Of all connections together: their reads follow each other without a turn of the event loop. */
+const slice = new TimeSlice();
 const MESSAGES = {
   BACKPRESSURE: 'too many events are waiting to be read',
   IDLE_TIMEOUT: 'nothing was read for too long',
 };
 
 export function sseFrame(type: string, data: unknown): SseFrame {
-  return {
-    head: encoder.encode(`event: ${type}\nid: `),
-    tail: encoder.encode(`\ndata: ${JSON.stringify(data)}\n\n`),
-  };
+  const head = encoder.encode(`event: ${type}\nid: `);
+  const tail = encoder.encode(`\ndata: ${JSON.stringify(data)}\n\n`);
+  return { head, tail, size: head.length + tail.length, holders: 0 };
 }
 
-export class SseChannel {
+export class SseChannel implements Reader {
+  readonly ownBytes = 0;
   readonly stream: ReadableStream<Uint8Array>;
   readonly #options: SseChannelOptions;
   #queue: SseFrame[] = [];
+  #waitingBytes = 0;
+  /** The rest of an event of which a part has been sent. */
+  #rest: Uint8Array | undefined;
   #number = 0;
   #state: 'open' | 'closing' | 'ended' = 'open';
   #resume: (() => void) | undefined;
@@ -69,6 +80,11 @@ export class SseChannel {
       { highWaterMark: 0 },
     );
     this.#idle = setTimeout(() => this.#checkIdle(), options.idleTimeoutMs);
+    options.waiting.readers.add(this);
+  }
+
+  get waitingBytes(): number {
+    return this.#waitingBytes;
   }
 
   get isOpen(): boolean {
@@ -77,17 +93,22 @@ export class SseChannel {
 
   send(frame: SseFrame): void {
     if (this.#state !== 'open') return;
-    this.#queue.push(frame);
+    this.#push(frame);
     this.#resume?.();
     const { maxQueued } = this.#options;
     if (this.#queue.length > maxQueued * BURST_FACTOR) this.fail('BACKPRESSURE');
     else if (this.#queue.length > maxQueued) this.#watchSlowReader();
   }
 
+  cut(): void {
+    this.fail('BACKPRESSURE');
+  }
+
   /** Drops the queue, sends the error, and ends the connection. */
   fail(code: keyof typeof MESSAGES): void {
     if (this.#state !== 'open') return;
-    this.#queue = [sseFrame('error', { type: 'error', code, message: MESSAGES[code] })];
+    this.#dropUnsent();
+    this.#push(sseFrame('error', { type: 'error', code, message: MESSAGES[code] }));
     this.#close(FAIL_GRACE_MS);
     this.#release();
   }
@@ -116,7 +137,8 @@ export class SseChannel {
       });
       this.#resume = undefined;
     }
-    if (this.#state === 'ended') return;
+    if (slice.isOver) await slice.next();
+    if (this.#isEnded) return;
     if (this.#queue.length > 0) {
       controller.enqueue(this.#chunk());
       this.#pulledAt = performance.now();
@@ -126,13 +148,46 @@ export class SseChannel {
     this.#finish();
   }
 
-  /** The whole queue, numbered. */
+  get #isEnded(): boolean {
+    return this.#state === 'ended';
+  }
+
+  #push(frame: SseFrame): void {
+    this.#queue.push(frame);
+    this.#waitingBytes += frame.size;
+    this.#options.waiting.hold(frame);
+  }
+
+  #shift(): void {
+    const frame = this.#queue.shift();
+    if (frame === undefined) return;
+    this.#waitingBytes -= frame.size;
+    this.#options.waiting.release(frame);
+  }
+
+  /** All but an event of which a part has been sent. */
+  #dropUnsent(): void {
+    const sending = this.#rest === undefined ? undefined : this.#queue[0];
+    if (sending !== undefined) this.#options.waiting.hold(sending);
+    while (this.#queue.length > 0) this.#shift();
+    if (sending === undefined) return;
+    this.#push(sending);
+    this.#options.waiting.release(sending);
+  }
+
+  /** The next numbered events of the queue, or a part of a large one. */
   #chunk(): Uint8Array {
-    const frames = this.#queue;
-    this.#queue = [];
     const parts: Uint8Array[] = [];
     if (this.#number === 0) parts.push(encoder.encode(`retry: ${RETRY_MS}\n\n`));
-    for (const { head, tail } of frames) parts.push(head, encoder.encode(String(++this.#number)), tail);
+    let room = CHUNK_BYTES;
+    for (let frame = this.#queue[0]; frame !== undefined && room > 0; frame = this.#queue[0]) {
+      if (this.#rest === undefined) parts.push(frame.head, encoder.encode(String(++this.#number)));
+      const bytes = this.#rest ?? frame.tail;
+      parts.push(bytes.subarray(0, room));
+      this.#rest = bytes.length > room ? bytes.subarray(room) : undefined;
+      room -= bytes.length + frame.head.length;
+      if (this.#rest === undefined) this.#shift();
+    }
     return joined(parts);
   }
 
@@ -163,7 +218,7 @@ export class SseChannel {
   #finish(): void {
     if (this.#state === 'ended') return;
     this.#state = 'ended';
-    this.#queue = [];
+    while (this.#queue.length > 0) this.#shift();
     clearTimeout(this.#idle);
     clearTimeout(this.#grace);
     this.#resume?.();
@@ -173,6 +228,7 @@ export class SseChannel {
   #release(): void {
     if (this.#isReleased) return;
     this.#isReleased = true;
+    this.#options.waiting.readers.delete(this);
     this.#options.onEnd();
   }
 }

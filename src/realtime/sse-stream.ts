@@ -21,6 +21,7 @@ import type { EventSerializer, Projection } from './projection.ts';
 import { type Realtime, realtimeOf } from './realtime.ts';
 import { SseChannel, sseFrame } from './sse-channel.ts';
 import type { LiveConnection, Membership } from './tenant-connections.ts';
+import type { WaitingBytes } from './waiting-bytes.ts';
 
 /** Null selects everything. */
 interface StreamFilter {
@@ -59,7 +60,7 @@ export async function openStream(
   const { maxPerTenant, maxGlobal } = app.config.sse;
   const lease = await realtime.leases.acquire({ [`sse:${keyHolder.tenant.id}`]: maxPerTenant, sse: maxGlobal });
   if (lease === null) throw rateLimited('too many streams are open', RETRY_AFTER_S);
-  const stream = new SseStream(app, realtime, filter, lease);
+  const stream = new SseStream(app, realtime, filter, lease, realtime.waitingOf(keyHolder.tenant.id));
   try {
     const source = {
       key: `sse ${sha256(credential.value).toString('hex')}`,
@@ -120,6 +121,7 @@ class SseStream implements LiveConnection {
     realtime: Realtime,
     private readonly filter: StreamFilter,
     lease: ConnectionLease,
+    waiting: WaitingBytes,
   ) {
     const { maxQueuedEvents: maxQueued, idleTimeoutMs } = app.config.sse;
     const onEnd = (): void => {
@@ -127,7 +129,7 @@ class SseStream implements LiveConnection {
       if (this.#membership !== undefined) realtime.leave(this.#membership);
       void realtime.leases.release(lease);
     };
-    this.#channel = new SseChannel({ maxQueued, idleTimeoutMs, onEnd });
+    this.#channel = new SseChannel({ waiting, maxQueued, idleTimeoutMs, onEnd });
   }
 
   /**

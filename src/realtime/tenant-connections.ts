@@ -9,10 +9,14 @@ import { type Catalog, catalogOf, forgetCatalog } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { ServiceError } from '../errors.ts';
 import type { CommittedEvent } from '../events/event.ts';
-import type { Subscriber } from '../events/hub.ts';
 import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
+import type { Subscriber } from '../events/tenant-stream.ts';
+import { LIMITS } from '../limits.ts';
+import { TimeSlice } from '../runtime/time-slice.ts';
+import { forTenant } from '../runtime/work.ts';
 import { AccessGroup, type AccessSource } from './access-group.ts';
 import { EventSerializer, type Projection } from './projection.ts';
+import { WaitingBytes } from './waiting-bytes.ts';
 
 /** `gap`: events may have been missed. */
 export type CloseReason = 'revoked' | 'gap' | 'stopping';
@@ -22,6 +26,12 @@ export interface LiveConnection {
   /** `projection` is null when the connection may see nothing of the event's entity. */
   deliver(membership: Membership, serializer: EventSerializer, projection: Projection | null): void;
   disconnect(membership: Membership, reason: CloseReason): void;
+}
+
+interface Waiting {
+  event: CommittedEvent;
+  /** About that of its JSON. */
+  length: number;
 }
 
 /** A connection in the group of its credential. */
@@ -41,6 +51,8 @@ export class Membership {
 
 /** How many events may wait for access or a catalog; if there are more, the connections are closed. */
 const QUEUE_MAX = 5_000;
+/** From this length of an event's JSON on, each waits until the connections have room for it. */
+const LARGE = 16_384;
 /** Events delivered without yielding to the connections' writes. */
 const BATCH_SIZE = 50;
 /**
@@ -56,13 +68,17 @@ export class TenantConnections implements Subscriber {
   /** By subscribed entity, and under ALL_ENTITIES. */
   readonly #byEntity = new Map<string, Set<Membership>>();
   readonly #stale = new Set<AccessGroup<Membership>>();
-  #queue: CommittedEvent[] = [];
-  #isDraining = false;
+  #queue: Waiting[] = [];
+  /** The length of the queued events' JSON. */
+  #queuedLength = 0;
+  #draining: Promise<void> | undefined;
+  readonly #slice = new TimeSlice();
   #nextBatchAt = Number.NEGATIVE_INFINITY;
 
   constructor(
     private readonly app: App,
     readonly tenantId: string,
+    private readonly waiting = new WaitingBytes(),
   ) {}
 
   get isEmpty(): boolean {
@@ -104,10 +120,17 @@ export class TenantConnections implements Subscriber {
     return true;
   }
 
-  event(event: CommittedEvent): void {
+  event(event: CommittedEvent, length: number): void {
     if (!this.#hasRecipients(event)) return;
-    if (this.#queue.push(event) > QUEUE_MAX) this.gap();
-    else if (!this.#isDraining) void this.#drain();
+    this.#queuedLength += length;
+    const isTooMuch = this.#queuedLength > LIMITS.events.waitingBytes && length < this.#queuedLength;
+    if (this.#queue.push({ event, length }) > QUEUE_MAX || isTooMuch) this.gap();
+    else this.#draining ??= forTenant(this.tenantId, () => this.#drain());
+  }
+
+  /** Resolves when all events have been handed to the connections. */
+  async drained(): Promise<void> {
+    await this.#draining;
   }
 
   gap(): void {
@@ -116,6 +139,7 @@ export class TenantConnections implements Subscriber {
 
   closeAll(reason: CloseReason): void {
     this.#queue = [];
+    this.#queuedLength = 0;
     for (const group of [...this.#groups.values()]) this.#close(group, reason);
   }
 
@@ -160,59 +184,74 @@ export class TenantConnections implements Subscriber {
   }
 
   async #drain(): Promise<void> {
-    this.#isDraining = true;
     try {
+      // Events of the same turn are delivered together.
+      await Promise.resolve();
       while (this.#queue.length > 0) {
         const isBehind = this.#queue.length >= BATCH_SIZE;
         const pauseMs = isBehind ? 0 : this.#nextBatchAt - performance.now();
         if (isBehind || pauseMs > 1) await new Promise((resolve) => setTimeout(resolve, pauseMs));
         const startedAt = performance.now();
-        const recipients = await this.#deliverBatch(this.#queue.splice(0, BATCH_SIZE));
+        const recipients = await this.#deliverBatch();
         this.#nextBatchAt = startedAt + Math.min(recipients * PAUSE_PER_RECIPIENT_MS, PAUSE_MAX_MS);
       }
     } catch (cause) {
       this.app.log.error('events could not be delivered to streams', { cause });
       this.gap();
     } finally {
-      this.#isDraining = false;
+      this.#draining = undefined;
     }
   }
 
-  /** Yields only to load access or a catalog. Resolves to the number of recipients of the event with the most. */
-  async #deliverBatch(events: readonly CommittedEvent[]): Promise<number> {
-    let catalog: Catalog | undefined;
+  /** Resolves to the number of recipients of the event with the most. */
+  async #deliverBatch(): Promise<number> {
     let recipients = 0;
-    for (const event of events) {
-      if (this.#stale.size > 0) {
-        await this.#refreshStale();
-        catalog = undefined;
-      }
-      const [first] = this.#groups.values();
-      if (first === undefined) break;
-      const { tenant } = first.caller;
-      catalog ??= await catalogOf(this.app, tenant);
-      if (entityIn(catalog, event) === undefined && event.entity !== null) {
-        // Another process has just created or deleted the entity.
-        forgetCatalog(this.app, tenant);
-        catalog = await catalogOf(this.app, tenant);
-      }
-      recipients = Math.max(recipients, this.#deliver(event, catalog, tenant.slug));
+    for (let i = 0; i < BATCH_SIZE; i++) {
+      const next = this.#queue.shift();
+      if (next === undefined) break;
+      this.#queuedLength -= next.length;
+      if (next.length >= LARGE) await this.waiting.makeRoom();
+      recipients = Math.max(recipients, await this.#deliver(next.event));
     }
     return recipients;
   }
 
-  #deliver(event: CommittedEvent, catalog: Catalog, slug: string): number {
-    const entity = entityIn(catalog, event);
-    const serializer = new EventSerializer(event, slug);
+  /** Gives the event loop a turn between connections, and loads access that has changed meanwhile. Resolves to the number of recipients. */
+  async #deliver(event: CommittedEvent): Promise<number> {
+    let current = await this.#current(event);
+    if (current === null) return 0;
+    const serializer = new EventSerializer(event, current.slug);
     let recipients = 0;
     for (const members of this.#recipientsOf(event)) {
       recipients += members.size;
       for (const member of members) {
+        if (this.#slice.isOver) {
+          await this.#slice.next();
+          if (this.#stale.size > 0) current = await this.#current(event);
+          if (current === null) return recipients;
+          if (!member.group.members.has(member) || !this.#isOpen(member.group)) continue;
+        }
+        const { entity } = current;
         const projection = entity === undefined ? null : member.group.projectionOf(entity);
         member.connection.deliver(member, serializer, projection);
       }
     }
     return recipients;
+  }
+
+  /** The event's entity and the tenant's slug, with all access loaded; null without connections. */
+  async #current(event: CommittedEvent): Promise<{ entity: Entity | undefined; slug: string } | null> {
+    if (this.#stale.size > 0) await this.#refreshStale();
+    const [first] = this.#groups.values();
+    if (first === undefined) return null;
+    const { tenant } = first.caller;
+    let catalog = await catalogOf(this.app, tenant);
+    if (entityIn(catalog, event) === undefined && event.entity !== null) {
+      // Another process has just created or deleted the entity.
+      forgetCatalog(this.app, tenant);
+      catalog = await catalogOf(this.app, tenant);
+    }
+    return { entity: entityIn(catalog, event), slug: tenant.slug };
   }
 
   async #refreshStale(): Promise<void> {

@@ -1,0 +1,141 @@
+// The events that the relay has seen in the outbox and not relayed yet, as their numbers by tenant. Tenants take turns, so
+// that a tenant's single change does not wait behind another's import. Also the relay's position, which says exactly
+// what has been relayed: a leader that takes over relays the rest of each tenant, and nothing before it again.
+// Contract: neighbours#fair-shares, decisions#events.
+
+/** What a leader has relayed: everything up to `readTo`, except the missing numbers and those of `pending`. */
+export interface RelayPosition {
+  watermark: number;
+  readTo: number;
+  /** Ranges of numbers, both ends included. */
+  missing: [from: number, to: number][];
+  /** By tenant: it has been relayed up to `relayedTo`, except the `late` numbers. */
+  pending: Record<string, { relayedTo: number; late: number[] }>;
+}
+
+interface TenantBacklog {
+  /** Ascending; those before `at` are relayed. */
+  numbers: number[];
+  at: number;
+  relayedTo: number;
+}
+
+/** Relayed numbers are cut off once there are this many. */
+const COMPACT_AT = 10_000;
+
+export class Backlog {
+  /** In the order in which the tenants are served. */
+  readonly #tenants = new Map<string, TenantBacklog>();
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  has(tenantId: string): boolean {
+    return this.#tenants.has(tenantId);
+  }
+
+  /** Adds ascending numbers of a tenant. If it has none yet, everything of it up to `relayedTo` has been relayed. */
+  add(tenantId: string, added: readonly number[], relayedTo: number): void {
+    const [first] = added;
+    if (first === undefined) return;
+    const tenant = this.#tenants.get(tenantId) ?? { numbers: [], at: 0, relayedTo };
+    this.#tenants.set(tenantId, tenant);
+    this.#size += added.length;
+    const { numbers, at } = tenant;
+    // Transactions that committed late have lower numbers than some that wait already.
+    let end = numbers.length;
+    while (end > at && (numbers[end - 1] as number) > first) end--;
+    const later = numbers.splice(end);
+    const merged = later.length === 0 ? added : [...added, ...later].sort((a, b) => a - b);
+    for (const seq of merged) numbers.push(seq);
+  }
+
+  /** The numbers to relay next: up to `perTurn` of each tenant in turn, until there are `max`. */
+  next(max: number, perTurn: number, turns: number): Map<string, number[]> {
+    const taken = new Map<string, number[]>();
+    let left = max;
+    for (let turn = 0; turn < turns && left > 0; turn++) {
+      const before = left;
+      for (const [tenantId, { numbers, at }] of this.#tenants) {
+        const from = at + turn * perTurn;
+        const part = numbers.slice(from, from + Math.min(perTurn, left));
+        if (part.length === 0) continue;
+        left -= part.length;
+        const known = taken.get(tenantId);
+        if (known === undefined) taken.set(tenantId, part);
+        else known.push(...part);
+        if (left === 0) break;
+      }
+      if (left === before) break;
+    }
+    return taken;
+  }
+
+  /** The tenant's next numbers, which `next` returned, have been relayed. The tenant goes behind the others. */
+  relayed(tenantId: string, count: number): void {
+    const tenant = this.#tenants.get(tenantId);
+    if (tenant === undefined) return;
+    this.#size -= count;
+    tenant.at += count;
+    tenant.relayedTo = Math.max(tenant.relayedTo, tenant.numbers[tenant.at - 1] ?? 0);
+    this.#tenants.delete(tenantId);
+    if (tenant.at === tenant.numbers.length) return;
+    if (tenant.at > COMPACT_AT) {
+      tenant.numbers.splice(0, tenant.at);
+      tenant.at = 0;
+    }
+    this.#tenants.set(tenantId, tenant);
+  }
+
+  /** Forgets the tenant with the most events. Resolves to its id. */
+  dropLargest(): string | undefined {
+    let largest: string | undefined;
+    let most = 0;
+    for (const [tenantId, { numbers, at }] of this.#tenants) {
+      if (numbers.length - at <= most) continue;
+      most = numbers.length - at;
+      largest = tenantId;
+    }
+    if (largest !== undefined) this.#tenants.delete(largest);
+    this.#size -= most;
+    return largest;
+  }
+
+  clear(): void {
+    this.#tenants.clear();
+    this.#size = 0;
+  }
+
+  /** The position of a leader that has read up to `readTo`, where the `missing` numbers were uncommitted. */
+  position(readTo: number, missing: Iterable<number>): RelayPosition {
+    const pending: RelayPosition['pending'] = {};
+    let watermark = readTo;
+    for (const [tenantId, { numbers, at, relayedTo }] of this.#tenants) {
+      const late: number[] = [];
+      for (let i = at; i < numbers.length && (numbers[i] as number) <= relayedTo; i++) late.push(numbers[i] as number);
+      pending[tenantId] = { relayedTo, late };
+      watermark = Math.min(watermark, (numbers[at] as number) - 1);
+    }
+    const ranges = rangesOf(missing);
+    return { watermark: Math.min(watermark, (ranges[0]?.[0] ?? readTo + 1) - 1), readTo, missing: ranges, pending };
+  }
+}
+
+/** Whether a leader with this position has relayed the tenant's number. */
+export function isRelayed({ readTo, missing, pending }: RelayPosition, tenantId: string, seq: number): boolean {
+  if (seq > readTo || missing.some(([from, to]) => from <= seq && seq <= to)) return false;
+  const tenant = pending[tenantId];
+  return tenant === undefined || (seq <= tenant.relayedTo && !tenant.late.includes(seq));
+}
+
+function rangesOf(numbers: Iterable<number>): [number, number][] {
+  const ranges: [number, number][] = [];
+  for (const seq of [...numbers].sort((a, b) => a - b)) {
+    const last = ranges.at(-1);
+    if (last !== undefined && last[1] === seq - 1) last[1] = seq;
+    else ranges.push([seq, seq]);
+  }
+  return ranges;
+}

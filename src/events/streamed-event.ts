@@ -1,0 +1,101 @@
+// Events as they stand in the entries of a tenant's live stream: small ones in full, large ones as a reference to the
+// outbox, so that no tenant's records fill the broker, and the relay is as fast for large records as for small ones.
+// Contract: neighbours#fair-shares, decisions#events.
+import { LIMITS } from '../limits.ts';
+import { type Queries, sql } from '../runtime/sql.ts';
+import { type CommittedEvent, EVENT_COLUMNS, type EventRow, toEvent } from './event.ts';
+
+const { inlineBytes } = LIMITS.events;
+/** Compressed values above this are not unpacked to find out their size. */
+const COMPRESSED_BYTES = 1_024;
+
+/** Events and characters in one entry of a stream. */
+export const ENTRY_EVENTS = 20;
+const ENTRY_LENGTH = 2 * inlineBytes;
+
+/** An event in the outbox. */
+export interface EventReference {
+  id: string;
+  seq: number;
+  at: string;
+  isReference: true;
+}
+
+export type StreamedEvent = CommittedEvent | EventReference;
+
+export function isReference(event: StreamedEvent): event is EventReference {
+  return 'isReference' in event;
+}
+
+export function referenceTo({ id, seq, at }: CommittedEvent | EventRow): EventReference {
+  return { id, seq, at, isReference: true };
+}
+
+/** About the length of the event's JSON, without making it. */
+export function lengthOf({ row, payload }: CommittedEvent): number {
+  let length = 0;
+  for (const value of Object.values(row?.data ?? payload ?? {})) {
+    if (typeof value === 'object' && value !== null) length += JSON.stringify(value).length;
+    else length += typeof value === 'string' ? value.length : 8;
+  }
+  return length;
+}
+
+/** The events with these numbers, by number. The values of large ones are not read. */
+export async function readStreamed(queries: Queries, numbers: readonly number[]): Promise<Map<number, StreamedEvent>> {
+  const rows = await queries.rows<EventRow & { isLarge: boolean }>(sql`
+    select ${EVENT_COLUMNS}, "isLarge"
+    from (
+      select id, seq, at, tenant_id, type, entity_id, entity, record_id, version, created_at, updated_at, created_by,
+        updated_by, actor, triggered_by, depth, xid, size."isLarge",
+        case when not size."isLarge" then data end as data, case when not size."isLarge" then payload end as payload
+      from platform.events
+      cross join lateral (
+        select case
+          when coalesce(data, payload) is null then false
+          when pg_column_compression(coalesce(data, payload)) is null
+            then pg_column_size(coalesce(data, payload)) > ${inlineBytes}
+          when pg_column_size(coalesce(data, payload)) > ${COMPRESSED_BYTES} then true
+          else octet_length(coalesce(data, payload)::text) > ${inlineBytes}
+        end as "isLarge"
+      ) as size
+      where seq = any(${[...numbers]}::bigint[])
+    ) as e`);
+  return new Map(rows.map(({ isLarge, ...row }) => [row.seq, isLarge ? referenceTo(row) : toEvent(row)]));
+}
+
+/** The events referred to with the length of their JSON, by id; one that is no longer kept is missing. */
+export async function readReferences(
+  queries: Queries,
+  references: readonly EventReference[],
+): Promise<Map<string, { event: CommittedEvent; length: number }>> {
+  const times = references.map(({ at }) => at).sort();
+  const rows = await queries.rows<EventRow & { length: number }>(sql`
+    select ${EVENT_COLUMNS}, octet_length(coalesce(data, payload)::text) as length from platform.events
+    where seq = any(${references.map(({ seq }) => seq)}::bigint[])
+      and at between ${times[0]}::timestamptz and ${times.at(-1)}::timestamptz`);
+  return new Map(rows.map(({ length, ...row }) => [row.id, { event: toEvent(row), length }]));
+}
+
+/** Entries of a stream as JSON, each within the limits of an entry. */
+export function* entriesOf(events: readonly StreamedEvent[]): Generator<string> {
+  let texts: string[] = [];
+  let length = 0;
+  for (const event of events) {
+    const text = textOf(event);
+    if (texts.length > 0 && (texts.length >= ENTRY_EVENTS || length + text.length > ENTRY_LENGTH)) {
+      yield `[${texts.join()}]`;
+      texts = [];
+      length = 0;
+    }
+    texts.push(text);
+    length += text.length;
+  }
+  if (texts.length > 0) yield `[${texts.join()}]`;
+}
+
+function textOf(event: StreamedEvent): string {
+  const text = JSON.stringify(event);
+  if (isReference(event) || text.length <= inlineBytes) return text;
+  return JSON.stringify(referenceTo(event));
+}

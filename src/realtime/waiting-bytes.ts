@@ -1,0 +1,56 @@
+// The bytes of a tenant's events that wait in this process for its connections to read them. An event is serialized once
+// and shared by the streams that queue it, so it counts once; what a socket buffers counts for each. When too much
+// waits, delivery to the tenant pauses, and then those that hold the most are disconnected.
+// Contract: neighbours#fair-shares, decisions#sse.
+import { setTimeout as delay } from 'node:timers/promises';
+import { LIMITS } from '../limits.ts';
+
+/** A piece of an event that several queues may hold. */
+export interface SharedBytes {
+  readonly size: number;
+  /** In how many queues it is. */
+  holders: number;
+}
+
+/** A connection that events wait for. */
+export interface Reader {
+  /** Bytes in its queue. */
+  readonly waitingBytes: number;
+  /** Bytes that only this connection holds. */
+  readonly ownBytes: number;
+  /** Disconnects it as too slow. */
+  cut(): void;
+}
+
+const CHECK_MS = 50;
+const CHECKS = 5;
+const { waitingBytes: MAX } = LIMITS.events;
+
+export class WaitingBytes {
+  readonly readers = new Set<Reader>();
+  #shared = 0;
+
+  hold(bytes: SharedBytes): void {
+    if (bytes.holders++ === 0) this.#shared += bytes.size;
+  }
+
+  release(bytes: SharedBytes): void {
+    if (--bytes.holders === 0) this.#shared -= bytes.size;
+  }
+
+  get total(): number {
+    let total = this.#shared;
+    for (const { ownBytes } of this.readers) total += ownBytes;
+    return total;
+  }
+
+  /** Resolves when there is room for another event, if need be by disconnecting readers. */
+  async makeRoom(): Promise<void> {
+    for (let i = 0; i < CHECKS && this.total > MAX; i++) await delay(CHECK_MS);
+    if (this.total <= MAX) return;
+    for (const reader of [...this.readers].sort((a, b) => b.waitingBytes - a.waitingBytes)) {
+      reader.cut();
+      if (this.total <= MAX) return;
+    }
+  }
+}

@@ -1,0 +1,199 @@
+// Live events are served in turn by tenant: a backlog of one delays no other's, and a leader that takes over relays the
+// rest of each, nothing twice. On a database without a running service, which would relay too.
+// Contract: neighbours#fair-shares, decisions#events.
+import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type App, closeApp, createApp } from '../src/app.ts';
+import { readConfig } from '../src/config.ts';
+import { Backlog, isRelayed } from '../src/events/backlog.ts';
+import type { CommittedEvent } from '../src/events/event.ts';
+import { Relay } from '../src/events/relay.ts';
+import { isReference, type StreamedEvent } from '../src/events/streamed-event.ts';
+import { type Subscriber, TenantStream } from '../src/events/tenant-stream.ts';
+import { MemoryBroker } from '../src/runtime/broker/memory.ts';
+import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
+import { newId } from '../src/runtime/ids.ts';
+import { createLog } from '../src/runtime/log.ts';
+import { sql } from '../src/runtime/sql.ts';
+import { SECRETS } from './support/service.ts';
+import { givenDatabaseUrl } from './support/stores.ts';
+
+/** More than one read of the outbox takes. */
+const BACKLOG = 12_000;
+
+let directory: string;
+let embedded: Embedded | undefined;
+let app: App;
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'fair-streams-'));
+  const log = createLog({ level: 'error', write: () => undefined });
+  const given = givenDatabaseUrl();
+  if (given === undefined) embedded = await startEmbedded(directory, log);
+  const config = readConfig({ ...SECRETS, DATA_DIR: directory, DEMO: '0', PORT: '0' });
+  app = await createApp(config, given ?? (embedded as Embedded).url, log);
+});
+afterAll(async () => {
+  await closeApp(app);
+  await embedded?.stop();
+  await rm(directory, { recursive: true, force: true });
+});
+
+let busy: string;
+let quiet: string;
+beforeEach(async () => {
+  [busy, quiet] = [newId(), newId()];
+  await app.db.rows(sql`delete from platform.stream_processes`);
+  const processId = newId();
+  await app.db.rows(sql`insert into platform.stream_processes (process_id) values (${processId}::uuid)`);
+  await app.db.rows(sql`
+    insert into platform.stream_subscriptions (tenant_id, entity, process_id)
+    select unnest(${[busy, quiet]}::uuid[]), '', ${processId}::uuid`);
+  await app.db.rows(sql`
+    update platform.relay set leader = null, heartbeat_at = now() - interval '1 hour', watermark = 0, position = null`);
+});
+
+/** Commits events with the numbers `from` to `to`, each with `bytes` of text. */
+async function commit(tenantId: string, from: number, to: number, bytes = 0): Promise<void> {
+  await app.db.slow.rows(sql`
+    insert into platform.events (id, tenant_id, type, payload, triggered_by)
+    select platform.uuidv7(), ${tenantId}::uuid, 'rule.executed',
+      jsonb_build_object('n', n, 'text', repeat('x', ${bytes}::int)), 'rule'
+    from generate_series(${from}::int, ${to}::int) as n`);
+}
+
+/** A relay as of another process, which appends to `broker`; and what has been appended, in order. */
+function relayOf(appended: { tenantId: string; events: StreamedEvent[] }[], broker = new MemoryBroker(app.log)) {
+  const recording = new Proxy(broker, {
+    get: (target, name) => {
+      if (name !== 'append') return Reflect.get(target, name).bind(target);
+      return (stream: string, fields: Record<string, string>, max: number) => {
+        appended.push({ tenantId: stream.slice('events:'.length), events: JSON.parse(fields.events ?? '[]') });
+        return target.append(stream, fields, max);
+      };
+    },
+  });
+  return new Relay({ ...app, broker: recording, db: { ...app.db, id: newId() } } as App, () => undefined);
+}
+
+async function endLease(): Promise<void> {
+  await app.db.rows(sql`update platform.relay set heartbeat_at = now() - interval '10 s'`);
+}
+
+const numbersOf = (events: readonly StreamedEvent[]): unknown[] =>
+  events.map((event) => (isReference(event) ? 'reference' : event.payload?.n));
+
+test("a tenant's event is relayed after at most a few hundred of another's backlog", async () => {
+  const appended: { tenantId: string; events: StreamedEvent[] }[] = [];
+  const relay = relayOf(appended);
+  await relay.lead();
+  await commit(busy, 1, BACKLOG);
+  await commit(quiet, 1, 1);
+  do await relay.once();
+  while (relay.waiting > 0);
+  const at = appended.findIndex(({ tenantId }) => tenantId === quiet);
+  expect(appended.slice(0, at).flatMap(({ events }) => events).length).toBeLessThan(600);
+  const numbers = appended.filter(({ tenantId }) => tenantId === busy).flatMap(({ events }) => numbersOf(events));
+  expect(numbers).toEqual(Array.from({ length: BACKLOG }, (_, i) => i + 1));
+});
+
+test('a leader that takes over relays the rest of each tenant, in order and nothing twice', async () => {
+  const appended: { tenantId: string; events: StreamedEvent[] }[] = [];
+  const broker = new MemoryBroker(app.log);
+  const first = relayOf(appended, broker);
+  await first.lead();
+  await commit(busy, 1, BACKLOG);
+  await commit(quiet, 1, 3_000);
+  for (let i = 0; i < 8; i++) await first.once();
+  expect(first.waiting).toBeGreaterThan(0);
+  await commit(quiet, 3_001, 3_001);
+  await endLease();
+  const second = relayOf(appended, broker);
+  do await second.once();
+  while (second.waiting > 0);
+  for (const [tenantId, count] of [
+    [busy, BACKLOG],
+    [quiet, 3_001],
+  ] as const) {
+    const numbers = appended.filter((entry) => entry.tenantId === tenantId).flatMap(({ events }) => numbersOf(events));
+    expect(numbers).toEqual(Array.from({ length: count }, (_, i) => i + 1));
+  }
+});
+
+test('large events are relayed as references, and are passed on in their place', async () => {
+  const broker = new MemoryBroker(app.log);
+  const appended: { tenantId: string; events: StreamedEvent[] }[] = [];
+  const relay = relayOf(appended, broker);
+  await relay.lead();
+  await commit(busy, 1, 2);
+  await commit(busy, 3, 12, 900_000);
+  await commit(busy, 13, 14);
+  while ((await relay.once())?.seen !== 0 || relay.waiting > 0);
+  const numbers = numbersOf(appended.flatMap(({ events }) => events));
+  expect(numbers).toEqual([1, 2, ...Array.from({ length: 10 }, () => 'reference'), 13, 14]);
+  const received: CommittedEvent[] = [];
+  const caughtUp = Promise.withResolvers<void>();
+  const stream = new TenantStream(busy, '0-0', app.db, caughtUp.reject, caughtUp.resolve);
+  const subscriber: Subscriber = {
+    event: (event) => void received.push(event),
+    gap: () => undefined,
+    drained: async () => undefined,
+  };
+  stream.subscribers.add(subscriber);
+  for (const entry of await broker.read(new Map([[`events:${busy}`, '0-0']]), 1_000, 100)) stream.receive(entry);
+  expect(stream.isBusy).toBe(true);
+  await caughtUp.promise;
+  expect(received.map(({ payload }) => payload?.n)).toEqual(Array.from({ length: 14 }, (_, i) => i + 1));
+  expect(received.map(({ payload }) => String(payload?.text).length)).toContain(900_000);
+});
+
+test('a backlog over the limit is dropped for the tenant with the most, and its streams see a gap', () => {
+  const backlog = new Backlog();
+  backlog.add(busy, [1, 2, 3, 5], 0);
+  backlog.add(quiet, [4], 0);
+  expect(backlog.dropLargest()).toBe(busy);
+  expect([backlog.size, backlog.has(busy), backlog.has(quiet)]).toEqual([1, false, true]);
+});
+
+test('a position says of each number whether it has been relayed, for any order of commits', () => {
+  for (let seed = 1; seed <= 200; seed++) {
+    const random = randomOf(seed);
+    const tenants = ['a', 'b', 'c'];
+    const owner = Array.from({ length: 200 }, () => tenants[Math.floor(random() * 3)] as string);
+    const backlog = new Backlog();
+    const relayed = new Set<number>();
+    let missing: number[] = [];
+    let readTo = -1;
+    for (let round = 0; round < 12; round++) {
+      const to = Math.min(owner.length - 1, readTo + Math.floor(random() * 40));
+      const candidates = [...missing, ...Array.from({ length: to - readTo }, (_, i) => readTo + 1 + i)];
+      const appeared = candidates.filter(() => random() < 0.6);
+      missing = candidates.filter((seq) => !appeared.includes(seq));
+      for (const tenant of tenants)
+        backlog.add(
+          tenant,
+          appeared.filter((seq) => owner[seq] === tenant),
+          readTo,
+        );
+      readTo = to;
+      for (const [tenant, numbers] of backlog.next(10, 3, 4)) {
+        for (const seq of numbers) relayed.add(seq);
+        backlog.relayed(tenant, numbers.length);
+      }
+      const position = JSON.parse(JSON.stringify(backlog.position(readTo, missing)));
+      for (const [seq, tenant] of owner.entries()) {
+        expect({ seed, seq, is: isRelayed(position, tenant, seq) }).toEqual({ seed, seq, is: relayed.has(seq) });
+        if (seq <= position.watermark) expect(relayed.has(seq)).toBe(true);
+      }
+    }
+  }
+});
+
+function randomOf(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state * 1_103_515_245 + 12_345) % 2_147_483_648;
+    return state / 2_147_483_648;
+  };
+}
