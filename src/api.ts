@@ -7,6 +7,7 @@ import { preflightHeaders } from './access/origins.ts';
 import { attachRequestContext } from './access/request-context.ts';
 import { adminKeyRoutes } from './admin/admin-key-routes.ts';
 import { adminRoutes } from './admin/routes.ts';
+import { usageRoutes } from './admin/usage-routes.ts';
 import type { App } from './app.ts';
 import { botRoutes } from './bots/routes.ts';
 import { docsRoutes, documentOf } from './docs/routes.ts';
@@ -53,6 +54,7 @@ export function createApi(app: App) {
     .use(metricsRoutes(app))
     .use(adminRoutes(app))
     .use(adminKeyRoutes(app))
+    .use(usageRoutes(app))
     .use(ownerKeyRoutes(app))
     .use(platformApiRoutes(app))
     .use(publicKeyRoutes(app))

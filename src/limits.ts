@@ -98,6 +98,8 @@ export const LIMITS = {
     /** Bytes of one tenant's events that wait in a process for its streams; beyond it, the slowest readers are disconnected. */
     waitingBytes: 33_554_432,
   },
+  /** Days of usage that are kept, today included, and shown without a range. */
+  usage: { keptDays: 400, shownDays: 30 },
   /** WebSockets that have not sent `auth`, per process: per client address, and in total. */
   unauthenticatedSockets: { perAddress: 2_000, total: 10_000 },
   webhook: {

@@ -22,6 +22,8 @@ import { serve } from './serve/serve.ts';
 import { isFirstWorker, isWorkerProcess } from './serve/supervisor.ts';
 import { connectWorker } from './serve/worker-messages.ts';
 import { upgradeTenants } from './tenants/upgrade.ts';
+import { startStorageMeasurement } from './usage/storage.ts';
+import { startUsage } from './usage/usage-writer.ts';
 import { Dispatcher } from './webhooks/dispatch/dispatcher.ts';
 
 /** Seconds without traffic after which a connection is closed. */
@@ -48,7 +50,9 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
   signal.throwIfAborted();
   await upgradeTenants(app, signal);
   await preparePartitions(app);
-  const workers = [startRetention(app), startFieldCleanup(app), startRules(app)];
+  const usage = startUsage(app);
+  stages.add('usage', () => usage.stop());
+  const workers = [startStorageMeasurement(app), startRetention(app), startFieldCleanup(app), startRules(app)];
   stages.add('workers', () => Promise.all(workers.map((worker) => worker.stop())));
   const dispatcher = Dispatcher.start(app);
   stages.add('webhooks', () => dispatcher.stop());

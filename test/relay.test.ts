@@ -226,6 +226,7 @@ test('a client that reads nothing gets BACKPRESSURE as the last event, or IDLE_T
     waiting: new WaitingBytes(),
     maxQueued: 10,
     idleTimeoutMs: 60_000,
+    onSent: () => undefined,
     onEnd: () => ended.push('stuck'),
   });
   for (let i = 0; i < 20; i++) stuck.send(sseFrame('record.created', { i }));
@@ -241,6 +242,7 @@ test('a client that reads nothing gets BACKPRESSURE as the last event, or IDLE_T
     waiting: new WaitingBytes(),
     maxQueued: 10,
     idleTimeoutMs: 50,
+    onSent: () => undefined,
     onEnd: () => ended.push('idle'),
   });
   expect(await new Response(idle.stream).text()).toContain('"code":"IDLE_TIMEOUT"');
@@ -252,6 +254,7 @@ test('a burst to a client that reads causes neither error', async () => {
     waiting: new WaitingBytes(),
     maxQueued: 10,
     idleTimeoutMs: 60_000,
+    onSent: () => undefined,
     onEnd: () => undefined,
   });
   const reading = new Response(channel.stream).text();

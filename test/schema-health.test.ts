@@ -100,6 +100,7 @@ describe('each fault is found and repaired', () => {
     'entity_definitions.version',
     'entity_records.updated_by',
     'entity_counts.v',
+    'entity_counts.bytes',
     'business_rules.priority',
     'chunks.content',
     'roles.entities',

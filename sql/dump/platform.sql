@@ -340,6 +340,18 @@ CREATE INDEX public_keys_origins_idx ON public_keys USING gin (allowed_origins j
 
 CREATE INDEX public_keys_tenant_idx ON public_keys USING btree (tenant_id, id);
 
+create table quota_warnings (
+  tenant_id uuid not null,
+  day date not null,
+  quota text not null
+);
+
+alter table quota_warnings add constraint quota_warnings_pkey PRIMARY KEY (tenant_id, day, quota);
+
+alter table quota_warnings add constraint quota_warnings_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX quota_warnings_age_idx ON quota_warnings USING btree (day);
+
 create table relay (
   id integer not null,
   leader uuid,
@@ -416,7 +428,9 @@ create table tenants (
   settings jsonb not null default '{}'::jsonb,
   schema_version integer not null default 0,
   created_at timestamp(3) with time zone not null default now(),
-  updated_at timestamp(3) with time zone not null default now()
+  updated_at timestamp(3) with time zone not null default now(),
+  quotas jsonb not null default '{}'::jsonb,
+  is_storage_measured boolean not null default true
 );
 
 alter table tenants add constraint tenants_pkey PRIMARY KEY (id);
@@ -426,6 +440,26 @@ alter table tenants add constraint tenants_slug_key UNIQUE (slug);
 alter table tenants add constraint tenants_status_check CHECK ((status = ANY (ARRAY['active'::text, 'suspended'::text])));
 
 CREATE UNIQUE INDEX tenants_custom_domain_key ON tenants USING btree ((settings ->> 'customDomain'::text)) WHERE (settings ->> 'customDomain'::text) IS NOT NULL;
+
+create table usage_days (
+  tenant_id uuid not null,
+  day date not null,
+  requests bigint not null default 0,
+  reads bigint not null default 0,
+  writes bigint not null default 0,
+  events bigint not null default 0,
+  deliveries bigint not null default 0,
+  stream_ms bigint not null default 0,
+  socket_ms bigint not null default 0,
+  sent_bytes bigint not null default 0,
+  claimed_deliveries bigint not null default 0
+) with (fillfactor=50);
+
+alter table usage_days add constraint usage_days_pkey PRIMARY KEY (tenant_id, day);
+
+alter table usage_days add constraint usage_days_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX usage_days_age_idx ON usage_days USING btree (day);
 
 create table webhook_deliveries (
   id uuid not null default uuidv7(),

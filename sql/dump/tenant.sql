@@ -61,7 +61,9 @@ create table entity_counts (
   entity_id uuid not null,
   slot integer not null,
   n bigint not null default 0,
-  v bigint not null default 0
+  v bigint not null default 0,
+  bytes bigint not null default 0,
+  is_measured boolean not null default true
 ) with (fillfactor=40);
 
 alter table entity_counts add constraint entity_counts_pkey PRIMARY KEY (entity_id, slot);

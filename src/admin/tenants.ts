@@ -144,15 +144,18 @@ async function insertOwner(tx: Tx, tenantId: string, owner: Owner, passwordHash:
 }
 
 /** All tenants, newest first, with their counts. */
-export async function listTenants(
-  app: App,
-  { page = 1, limit = LIMITS.list.limitDefault }: Paging,
-): Promise<Page<TenantView>> {
+export async function listTenants(app: App, paging: Paging): Promise<Page<TenantView>> {
+  const { tenants, total, page, limit } = await tenantPage(app, paging);
+  return pageOf(await withCounts(app, tenants), total, page, limit);
+}
+
+/** A page of the tenants, newest first, and the number of all. */
+export async function tenantPage(app: App, { page = 1, limit = LIMITS.list.limitDefault }: Paging) {
   const rows = await app.db.rows<TenantRow>(sql`
     select ${TENANT_COLUMNS} from platform.tenants
     order by id desc limit ${limit}::bigint offset ${(page - 1) * limit}::bigint`);
   const counted = await app.db.first<{ total: number }>(sql`select count(*) as total from platform.tenants`);
-  return pageOf(await withCounts(app, rows.map(toTenant)), counted?.total ?? 0, page, limit);
+  return { tenants: rows.map(toTenant), total: counted?.total ?? 0, page, limit };
 }
 
 /** One tenant by its slug, with its counts. 404. */

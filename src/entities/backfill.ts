@@ -99,7 +99,8 @@ async function replaceBatch(app: App, entity: Entity, rows: readonly StoredRow[]
       ) as i (id, version, data, search_vector)
     ),
     free as materialized (
-      select r.id, i.data, i.search_vector from ${entity.table} as r join input as i on r.id = i.id and r.version = i.version
+      select r.id, i.data, i.search_vector, octet_length(r.data::text) as bytes
+      from ${entity.table} as r join input as i on r.id = i.id and r.version = i.version
       where exists (
         select from ${identifier(entity.schema, 'entity_definitions')} as d
         where d.id = ${entity.id}::uuid and d.version = ${entity.version}::bigint)
@@ -110,11 +111,11 @@ async function replaceBatch(app: App, entity: Entity, rows: readonly StoredRow[]
       set data = f.data::jsonb, search_vector = f.search_vector::tsvector, version = r.version + 1
       from free as f
       where r.id = f.id
-      returning r.id
+      returning r.id, octet_length(r.data::text) - f.bytes as bytes
     ),
     counted as (
       update ${identifier(entity.schema, 'entity_counts')} as n
-      set v = n.v + 1
+      set v = n.v + 1, bytes = n.bytes + (select coalesce(sum(c.bytes), 0)::bigint from changed as c)
       where n.entity_id = ${entity.id}::uuid and n.slot = pg_backend_pid() % ${LIMITS.counterSlots}::int
         and exists (select from changed)
     )

@@ -166,7 +166,8 @@ export async function repairEntities(tx: Tx, tenant: Tenant): Promise<void> {
   for (const entity of entities.filter(({ tableName }) => !tables.has(tableName))) {
     await createRecordTable(tx, entity.schema, entity.id, entity.fields);
     await tx.rows(sql`
-      update ${identifier(tenant.schema, 'entity_counts')} set n = 0, v = v + 1 where entity_id = ${entity.id}::uuid`);
+      update ${identifier(tenant.schema, 'entity_counts')} set n = 0, bytes = 0, v = v + 1
+      where entity_id = ${entity.id}::uuid`);
   }
   const counted = await tx.rows<{ entity_id: string }>(sql`
     select entity_id from ${identifier(tenant.schema, 'entity_counts')}
@@ -185,6 +186,8 @@ async function recount(tx: Tx, entity: Entity): Promise<void> {
     on conflict do nothing`);
   await tx.rows(sql`
     update ${counts}
-    set n = case when slot = 0 then (select count(*) from ${entity.table}) else 0 end, v = v + 1
+    set n = case when slot = 0 then (select count(*) from ${entity.table}) else 0 end, v = v + 1, is_measured = true,
+      bytes = case when slot = 0
+        then (select coalesce(sum(octet_length(data::text)), 0) from ${entity.table}) else 0 end
     where entity_id = ${entity.id}::uuid`);
 }

@@ -3,6 +3,7 @@
 // Contract: decisions#events, decisions#guarantees.
 import { newId } from '../runtime/ids.ts';
 import { EMPTY, literal, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { tallyEvent } from '../usage/tally.ts';
 import type { EventType, RecordEventType, TriggeredBy } from './event.ts';
 
 /** Who makes a change, and the event that led to it; stored with the event of the change. */
@@ -75,5 +76,6 @@ export async function appendEvent(
     values (${id}::uuid, ${cause.tenantId}::uuid, ${type}, ${about?.entity ?? null}, ${about?.recordId ?? null}::uuid,
       ${JSON.stringify(payload)}::text::jsonb, ${cause.actor}, ${cause.triggeredBy}, ${cause.depth}::int,
       ${cause.rootEventId}::uuid)`);
+  tallyEvent(tx, cause.tenantId);
   return id;
 }

@@ -1,12 +1,14 @@
 // Retention: events and deliveries are kept 30 days, responses under an Idempotency-Key and counts of rule chains
-// 24 hours, admin sessions until they expire. Events are partitioned by UTC day, and partitions are added some days ahead. Events of a day without one
-// go to the default partition, from which they are deleted by age. An advisory lock lets one process change partitions.
+// 24 hours, usage 400 days, admin sessions until they expire. Events are partitioned by UTC day, and partitions are
+// added some days ahead. Events of a day without one go to the default partition, from which they are deleted by age.
+// An advisory lock lets one process change partitions.
 // Contract: decisions#retention.
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
 import type { Transaction } from '../runtime/postgres.ts';
 import { identifier, literal, type Sql, sql } from '../runtime/sql.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
+import { utcDay } from '../usage/usage-writer.ts';
 
 const DAY_MS = 86_400_000;
 const POLL_MS = 10 * 60_000;
@@ -111,11 +113,14 @@ function nameOf(day: Date): string {
 function expired(now: Date): Sql[] {
   const before = (ms: number): string => new Date(now.getTime() - ms).toISOString();
   const oldest = new Date(startOfDay(now) - LIMITS.events.keptDays * DAY_MS).toISOString();
+  const oldestDay = utcDay(now.getTime() - (LIMITS.usage.keptDays - 1) * DAY_MS);
   return [
     deletion(sql`platform.events_default`, sql`at < ${oldest}::timestamptz`),
     deletion(sql`platform.idempotency_keys`, sql`created_at < ${before(LIMITS.idempotency.keptMs)}::timestamptz`),
     deletion(sql`platform.webhook_deliveries`, sql`id < ${lowestIdAt(oldest)}::uuid`),
     deletion(sql`platform.rule_chains`, sql`updated_at < ${before(DAY_MS)}::timestamptz`),
+    deletion(sql`platform.usage_days`, sql`day < ${oldestDay}::date`),
+    deletion(sql`platform.quota_warnings`, sql`day < ${before(DAY_MS)}::date`),
     deletion(sql`platform.admin_sessions`, sql`expires_at < ${before(0)}::timestamptz`),
   ];
 }

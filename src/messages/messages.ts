@@ -14,6 +14,7 @@ import { closed, Ignored, nullable, oneOf, optional, Timestamp, text, Uuid } fro
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { beginCounted } from '../usage/tally.ts';
 
 const { chainDepthMax } = LIMITS.rules;
 const { nameMax, subjectMax, bodyMax } = LIMITS.message;
@@ -72,7 +73,7 @@ export async function sendMessage(app: App, caller: TenantCaller, body: NewMessa
   const agent = requireAgent(caller);
   const { to_agent, subject, body: content, priority, in_reply_to = null } = check(NewMessage, body);
   const text = { subject, body: content, priority: priority ?? 'normal' };
-  const sent = await app.db.begin(async (tx) => {
+  const sent = await beginCounted(app, async (tx) => {
     const original = in_reply_to === null ? null : await findOriginal(tx, agent, in_reply_to);
     const chain_depth = original === null ? 0 : original.chain_depth + 1;
     const cause = causeOf(agent, chain_depth);

@@ -16,6 +16,8 @@ interface SseChannelOptions {
   waiting: WaitingBytes;
   maxQueued: number;
   idleTimeoutMs: number;
+  /** Called with the number of bytes that the client takes. */
+  onSent(bytes: number): void;
   /** Called exactly once, when the connection has ended or failed. */
   onEnd(): void;
 }
@@ -140,7 +142,9 @@ export class SseChannel implements Reader {
     if (slice.isOver) await slice.next();
     if (this.#isEnded) return;
     if (this.#queue.length > 0) {
-      controller.enqueue(this.#chunk());
+      const chunk = this.#chunk();
+      this.#options.onSent(chunk.byteLength);
+      controller.enqueue(chunk);
       this.#pulledAt = performance.now();
       return;
     }

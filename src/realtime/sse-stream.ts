@@ -16,6 +16,7 @@ import { parameters } from '../http/parameters.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
+import { openTimeOf } from '../usage/open-time.ts';
 import type { ConnectionLease } from './connection-limits.ts';
 import type { EventSerializer, Projection } from './projection.ts';
 import { type Realtime, realtimeOf } from './realtime.ts';
@@ -60,7 +61,7 @@ export async function openStream(
   const { maxPerTenant, maxGlobal } = app.config.sse;
   const lease = await realtime.leases.acquire({ [`sse:${keyHolder.tenant.id}`]: maxPerTenant, sse: maxGlobal });
   if (lease === null) throw rateLimited('too many streams are open', RETRY_AFTER_S);
-  const stream = new SseStream(app, realtime, filter, lease, realtime.waitingOf(keyHolder.tenant.id));
+  const stream = new SseStream(app, realtime, filter, { lease, tenantId: keyHolder.tenant.id });
   try {
     const source = {
       key: `sse ${sha256(credential.value).toString('hex')}`,
@@ -120,16 +121,21 @@ class SseStream implements LiveConnection {
     private readonly app: App,
     realtime: Realtime,
     private readonly filter: StreamFilter,
-    lease: ConnectionLease,
-    waiting: WaitingBytes,
+    { lease, tenantId }: { lease: ConnectionLease; tenantId: string },
   ) {
     const { maxQueuedEvents: maxQueued, idleTimeoutMs } = app.config.sse;
+    const closed = openTimeOf(app).opened(tenantId, 'stream');
+    const onSent = (bytes: number): void => {
+      app.counters.of(tenantId).sentBytes += bytes;
+    };
     const onEnd = (): void => {
+      closed();
       clearInterval(this.#heartbeat);
       if (this.#membership !== undefined) realtime.leave(this.#membership);
       void realtime.leases.release(lease);
     };
-    this.#channel = new SseChannel({ waiting, maxQueued, idleTimeoutMs, onEnd });
+    const waiting = realtime.waitingOf(tenantId);
+    this.#channel = new SseChannel({ waiting, maxQueued, idleTimeoutMs, onSent, onEnd });
   }
 
   /**

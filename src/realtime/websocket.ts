@@ -17,6 +17,7 @@ import { NO_PARAMETERS, queryReader } from '../http/parameters.ts';
 import { failure } from '../http/reply.ts';
 import type { SocketHandler, TextSocket } from '../runtime/socket.ts';
 import { sha256 } from '../runtime/tokens.ts';
+import { openTimeOf } from '../usage/open-time.ts';
 import type { AccessSource } from './access-group.ts';
 import type { ConnectionLease } from './connection-limits.ts';
 import type { EventSerializer, Projection } from './projection.ts';
@@ -83,6 +84,8 @@ class WebSocketConnection implements LiveConnection {
   /** The tenant of the lease. */
   #tenantId = '';
   #lease: ConnectionLease | undefined;
+  /** Ends the counting of the time that it is open in the tenant. */
+  #endTime: (() => void) | undefined;
   /** When the current token expires, in ms since the epoch. */
   #expiresAt = Number.POSITIVE_INFINITY;
   #subscriptions: readonly EntitySubscription[] = [];
@@ -129,7 +132,7 @@ class WebSocketConnection implements LiveConnection {
     if (membership !== this.#membership || projection === null || serializer.event.row === null) return;
     const since = this.#sinceOf(projection.entity.name);
     if (since === undefined || this.#state.phase !== 'ready' || isSeenIn(since, serializer.xid)) return;
-    this.#socket?.send(serializer.text(projection));
+    this.#sendText(serializer.text(projection));
   }
 
   disconnect(membership: Membership, reason: CloseReason): void {
@@ -173,6 +176,7 @@ class WebSocketConnection implements LiveConnection {
     this.#membership = membership;
     this.#subscriptions = entities.map((entity) => ({ entity, since: this.#sinceOf(entity) ?? since }));
     this.#tenantId = tenant.id;
+    this.#endTime ??= openTimeOf(app).opened(tenant.id, 'socket');
     this.#expiresAt = expiresAt === undefined ? Number.POSITIVE_INFINITY : Date.parse(expiresAt);
     this.#apply(authenticated(this.#state, isSame ? 'same' : 'other'));
     this.#awaitExpiry();
@@ -202,6 +206,8 @@ class WebSocketConnection implements LiveConnection {
     const lease = this.#lease;
     this.#lease = undefined;
     this.#tenantId = '';
+    this.#endTime?.();
+    this.#endTime = undefined;
     if (lease !== undefined) await realtimeOf(this.app).leases.release(lease);
   }
 
@@ -270,7 +276,12 @@ class WebSocketConnection implements LiveConnection {
   }
 
   #send(reply: Reply): void {
-    this.#socket?.send(JSON.stringify(reply));
+    this.#sendText(JSON.stringify(reply));
+  }
+
+  #sendText(text: string): void {
+    this.#socket?.send(text);
+    if (this.#tenantId !== '') this.app.counters.of(this.#tenantId).sentBytes += Buffer.byteLength(text);
   }
 }
 

@@ -17,6 +17,7 @@ import type { Tx } from '../runtime/sql.ts';
 import { forTenant } from '../runtime/work.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import type { Tenant } from '../tenants/tenants.ts';
+import { beginCounted } from '../usage/tally.ts';
 import { perform, type RuleRun, runCause } from './actions.ts';
 import { claimRun, countRuns, giveBack, retryLater, takeRun, tenantsWithDueRuns } from './runs.ts';
 import { TenantTurns } from './tenant-turns.ts';
@@ -144,7 +145,7 @@ async function execute(app: App, run: RuleRun): Promise<void> {
   let hasBegun = false;
   try {
     if (run.attempts > LIMITS.rules.triesMax) throw new Error('the last attempt ended with its process');
-    await app.db.begin(async (tx) => {
+    await beginCounted(app, async (tx) => {
       const tenant = await takeRun(tx, run);
       hasBegun = true;
       if (tenant !== undefined) await act(app, tx, tenant, run);
@@ -204,7 +205,7 @@ async function endAttempt(app: App, run: RuleRun, error: unknown): Promise<void>
   if (!isFinal) app.log.warn('a rule failed', { rule: run.rule_id, attempts: run.attempts, cause: error });
   try {
     if (!isFinal && run.attempts < triesMax) return await retryLater(app.db, run);
-    await app.db.begin(async (tx) => {
+    await beginCounted(app, async (tx) => {
       const tenant = await takeRun(tx, run);
       const known = tenant && (await loadRule(app, tx, tenant, run));
       if (!known) return;

@@ -10,12 +10,27 @@ export interface TenantSettings {
   customDomain?: string | null;
 }
 
+/** The most that a tenant may use; a missing one does not limit. Rates are per minute and per UTC day. */
+export const QUOTAS = [
+  'records',
+  'storageBytes',
+  'requestsPerMin',
+  'writesPerMin',
+  'deliveriesPerDay',
+  'streams',
+  'sockets',
+  'users',
+] as const;
+export type Quota = (typeof QUOTAS)[number];
+export type Quotas = Readonly<Partial<Record<Quota, number>>>;
+
 export interface Tenant {
   id: string;
   slug: string;
   name: string;
   status: 'active' | 'suspended';
   settings: TenantSettings;
+  quotas: Quotas;
   /** The tenant's own Postgres schema. */
   schema: string;
   createdAt: string;
@@ -63,7 +78,7 @@ export interface TenantRow extends Omit<Tenant, 'schema' | 'createdAt' | 'update
   updated_at: string;
 }
 
-export const TENANT_COLUMNS = sql`id, slug, name, status, settings, created_at, updated_at`;
+export const TENANT_COLUMNS = sql`id, slug, name, status, settings, quotas, created_at, updated_at`;
 
 async function find(app: App, condition: Sql): Promise<Tenant | null> {
   const row = await app.db.first<TenantRow>(sql`select ${TENANT_COLUMNS} from platform.tenants where ${condition}`);
@@ -71,9 +86,9 @@ async function find(app: App, condition: Sql): Promise<Tenant | null> {
 }
 
 export function toTenant(row: TenantRow): Tenant {
-  const { id, slug, name, status, created_at: createdAt, updated_at: updatedAt } = row;
+  const { id, slug, name, status, quotas, created_at: createdAt, updated_at: updatedAt } = row;
   const settings = { ...DEFAULT_SETTINGS, ...row.settings };
-  return { id, slug, name, status, settings, schema: schemaOf(id), createdAt, updatedAt };
+  return { id, slug, name, status, settings, quotas, schema: schemaOf(id), createdAt, updatedAt };
 }
 
 /** The schema's name is derived from the id alone, so a slug never becomes SQL text. */

@@ -13,6 +13,7 @@ import { receivedBudget, sized } from '../../http/bounded-response.ts';
 import { parameters } from '../../http/parameters.ts';
 import { LIMITS } from '../../limits.ts';
 import { EMPTY, identifier, join, raw, type Sql, sql } from '../../runtime/sql.ts';
+import { countRead } from '../../usage/tally.ts';
 import { select } from './list.ts';
 import { LEGACY_FILTER, type ListInput, ListQuery } from './parameters.ts';
 
@@ -56,6 +57,7 @@ export async function aggregateRecords(
 ): Promise<{ items: Record<string, unknown>[] }> {
   const scope = await accessScopeFor(app, caller, entityName);
   requireRight(caller, 'read', entityName);
+  countRead(app, caller);
   const { metrics, groups } = parseInput(input, scope.names);
   const { where } = select(scope, input);
   // Scanning a whole entity may take longer than the statement timeout of ordinary requests.

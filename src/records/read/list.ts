@@ -14,6 +14,7 @@ import { receivedBudget, sized } from '../../http/bounded-response.ts';
 import { LIMITS } from '../../limits.ts';
 import type { ByteBudget } from '../../runtime/byte-budget.ts';
 import { join, type Sql, sql } from '../../runtime/sql.ts';
+import { countRead } from '../../usage/tally.ts';
 import type { RecordPage } from '../record.ts';
 import { columnsOf, RECORD_COLUMNS, shape } from '../row.ts';
 import { readSort, type SortKey, writeCursor } from './order.ts';
@@ -49,6 +50,7 @@ export async function listIn(
   scope: AccessScope,
   input: ListInput,
 ): Promise<RecordPage> {
+  countRead(app, caller);
   const { page = LIMITS.list.pageDefault, limit = LIMITS.list.limitDefault } = input;
   const sort = readSort(input.sort, input.order, scope.names);
   const fields = readProjection(scope, input.fields);

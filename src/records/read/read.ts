@@ -14,6 +14,7 @@ import { toSql } from '../../expression/to-sql.ts';
 import { receivedBudget, sized } from '../../http/bounded-response.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { EMPTY, type Queries, type Sql, sql, type Tx } from '../../runtime/sql.ts';
+import { countRead } from '../../usage/tally.ts';
 import type { FlatRecord } from '../record.ts';
 import { etagOf, RECORD_COLUMNS, type RecordRow, shape, storedRow } from '../row.ts';
 import { depthOf, readProjection } from './list.ts';
@@ -45,6 +46,7 @@ export async function readIn(
   id: string,
   input: ReadInput,
 ): Promise<ReadResult> {
+  countRead(app, caller);
   const fields = readProjection(scope, input.fields);
   const row = isUuid(id) ? await findRow(app.db, scope, id) : undefined;
   if (row === undefined) throw notFound('record');

@@ -11,6 +11,7 @@ import { rateLimited } from '../../errors.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { LIMITS } from '../../limits.ts';
 import { sql } from '../../runtime/sql.ts';
+import { countRead } from '../../usage/tally.ts';
 import { readProjection, select } from '../read/list.ts';
 import { orderBy, readSort } from '../read/order.ts';
 import type { ListInput } from '../read/parameters.ts';
@@ -29,6 +30,7 @@ export async function exportRecords(
 ): Promise<ReadableStream<Uint8Array>> {
   const scope = await accessScopeFor(app, caller, entityName);
   requireRight(caller, 'read', entityName);
+  countRead(app, caller);
   const sort = readSort(input.sort, input.order, scope.names);
   const writer = writerOf(format, scope, readProjection(scope, input.fields));
   const { where } = select(scope, input);

@@ -7,6 +7,7 @@ import type { Catalog } from '../../entities/catalog.ts';
 import type { Cause } from '../../events/outbox.ts';
 import { type EntityChange, notifyCommitted, Publication } from '../../events/publication.ts';
 import type { Queries, Tx } from '../../runtime/sql.ts';
+import { beginCounted } from '../../usage/tally.ts';
 
 /** How often a write that keeps conflicting with others is attempted before it fails with 409. */
 export const MAX_ATTEMPTS = 8;
@@ -55,7 +56,7 @@ export async function inTransaction<T>(
   const writeIn = (inner: Tx): Promise<T> =>
     write({ app, caller, tx: inner, queries: inner, publication: Publication.within(inner, causeOf(caller)) });
   if (tx !== null) return writeIn(tx);
-  const written = await app.db.begin(writeIn);
+  const written = await beginCounted(app, writeIn);
   notifyCommitted(app, { tenantId: caller.tenant.id });
   return written;
 }

@@ -30,8 +30,16 @@ export function changedWithEventIds(rows: readonly EventedRow[]): Sql {
 }
 
 const COUNT_CHANGE = { 'record.created': 1, 'record.updated': 0, 'record.deleted': -1 } as const;
+const BYTES_CHANGE = {
+  'record.created': sql`octet_length(c.data::text)`,
+  'record.updated': sql`octet_length(c.data::text) - c.bytes_before`,
+  'record.deleted': sql`-octet_length(c.data::text)`,
+} as const;
 
-/** Updates the entity's counts of records and of writes in this database connection's slot. */
+/**
+ * Updates the entity's counts of records, bytes and writes in this database connection's slot. Rows of an update have
+ * the column `bytes_before`.
+ */
 export function updateCounters(entity: Entity, type: RecordEventType, rowsMax: number): Sql {
   const rows = rowsMax === 1 ? '1' : '(select count(*) from changed)';
   const { id, schema } = entity;
@@ -40,7 +48,8 @@ export function updateCounters(entity: Entity, type: RecordEventType, rowsMax: n
     `counted ${type} ${rows}`,
     () => sql`, counted as (
     update ${identifier(schema, 'entity_counts')} as n
-    set n = n.n + ${raw(String(COUNT_CHANGE[type]))} * ${raw(rows)}, v = n.v + 1
+    set n = n.n + ${raw(String(COUNT_CHANGE[type]))} * ${raw(rows)}, v = n.v + 1,
+      bytes = n.bytes + (select coalesce(sum(${BYTES_CHANGE[type]}), 0)::bigint from changed as c)
     where n.entity_id = ${literal(id)}::uuid and n.slot = pg_backend_pid() % ${raw(String(LIMITS.counterSlots))}
       and exists (select from changed)
   )`,

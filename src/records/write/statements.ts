@@ -91,15 +91,16 @@ export async function updateRows(
         ${isVectorUnchanged ? EMPTY : sql`search_vector = i.search_vector::tsvector,`}
         ${touched(publication, at)}
       from input as i
+      join ${entity.table} as b on b.id = i.id and b.version = i.version
       where r.id = i.id and r.version = i.version and ${isCurrent(entity)} and ${targetsExist(targets)}
-      returning ${RECORD_COLUMNS}
+      returning ${RECORD_COLUMNS}, octet_length(b.data::text) as bytes_before
     )`;
   return (await apply(publication, entity, 'record.updated', evented, ctes)).length;
 }
 
 /**
  * Changes one record without reading it. Resolves to its after image, or undefined when none matched or the record might
- * become larger than the limit.
+ * become larger than the limit. The lock ensures that the bytes before are those of the version that is changed.
  */
 export async function patchRow(
   publication: Publication,
@@ -111,14 +112,18 @@ export async function patchRow(
   const { set, cleared, searchVector: words } = patch;
   const json = JSON.stringify(set);
   const ctes = sql`
-    with changed as (
+    with before as materialized (
+      select r.id, octet_length(r.data::text) as bytes from ${entity.table} as r
+      where ${matches(target)} for no key update
+    ), changed as (
       update ${entity.table} as r
       set data = (r.data || ${json}::text::jsonb)${cleared.length === 0 ? EMPTY : sql` - ${cleared}::text[]`},
         ${words === undefined ? EMPTY : sql`search_vector = ${words}::text::tsvector,`}
         ${touched(publication, at)}
-      where ${matches(target)} and ${isCurrent(entity)}
-        and octet_length(r.data::text) + ${Buffer.byteLength(json)}::int <= ${LIMITS.recordBytesMax}::int
-      returning ${RECORD_COLUMNS}
+      from before as b
+      where r.id = b.id and ${matches(target)} and ${isCurrent(entity)}
+        and b.bytes + ${Buffer.byteLength(json)}::int <= ${LIMITS.recordBytesMax}::int
+      returning ${RECORD_COLUMNS}, b.bytes as bytes_before
     )`;
   const [changed] = await apply(publication, entity, 'record.updated', withNewEventIds([target]), ctes, RECORD_COLUMNS);
   return changed;

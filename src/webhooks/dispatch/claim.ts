@@ -84,7 +84,7 @@ async function lockSubscriptions(tx: Tx, requests: readonly ClaimRequest[]): Pro
   const byId = new Map(requests.map((request) => [request.subscriptionId, request]));
   const rows = await tx.rows<SubscriptionRow>(sql`
     select s.id as subscription_id, s.entity_id, s.url, s.secret, t.id, t.slug, t.name, t.status, t.settings,
-      t.created_at, t.updated_at, ${ASYNC_COMMIT} as setting, ${GENERIC_PLANS} as plans
+      t.quotas, t.created_at, t.updated_at, ${ASYNC_COMMIT} as setting, ${GENERIC_PLANS} as plans
     from platform.webhook_subscriptions as s
     join platform.tenants as t on t.id = s.tenant_id
     where s.id = any(${[...byId.keys()]}::uuid[]) and s.is_active and t.status = 'active'

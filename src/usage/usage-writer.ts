@@ -1,0 +1,137 @@
+// Adds what this process has counted to the usage of the day, for all tenants in one statement. A killed process loses
+// what it has counted since the last one, FLUSH_MS at most. A flush at midnight separates the days.
+// Times are milliseconds. Contract: neighbours#usage-and-quotas.
+import { type App, perApp } from '../app.ts';
+import { SerialQueue } from '../runtime/concurrency.ts';
+import { sql } from '../runtime/sql.ts';
+import type { TenantCounts } from '../runtime/tenant-counters.ts';
+import { startWorker, type Worker } from '../runtime/worker.ts';
+import { openTimeOf } from './open-time.ts';
+
+const FLUSH_MS = 2_000;
+const DAY_MS = 86_400_000;
+const COUNTED = ['requests', 'reads', 'writes', 'events', 'deliveries', 'streamMs', 'socketMs', 'sentBytes'] as const;
+type Counted = Pick<TenantCounts, (typeof COUNTED)[number]>;
+
+/** What a tenant has used since the last flush, in whole units. */
+interface Added extends Counted {
+  tenantId: string;
+}
+
+class UsageWriter {
+  /** What has been stored of each tenant's counts. */
+  readonly #stored = new Map<string, Counted>();
+  readonly #queue = new SerialQueue();
+  /** When the counting of what is not stored yet began. */
+  #since = Date.now();
+
+  constructor(private readonly app: App) {}
+
+  /** Resolves to the number of tenants with new usage. Fails with 503 while the database is unavailable. */
+  flush(now = Date.now()): Promise<number> {
+    return this.#queue.run(() => this.#flush(now));
+  }
+
+  async #flush(now: number): Promise<number> {
+    openTimeOf(this.app).settle();
+    const added = this.#added();
+    if (added.length > 0) {
+      const known = await store(this.app, utcDay(this.#since), added);
+      for (const one of added) this.#markStored(one, known.has(one.tenantId));
+    }
+    this.#since = now;
+    return added.length;
+  }
+
+  #added(): Added[] {
+    const added: Added[] = [];
+    for (const [tenantId, counts] of this.app.counters.entries()) {
+      const stored = this.#stored.get(tenantId);
+      const row = { tenantId } as Added;
+      let sum = 0;
+      for (const name of COUNTED) {
+        row[name] = Math.floor(counts[name] - (stored?.[name] ?? 0));
+        sum += row[name];
+      }
+      if (sum > 0) added.push(row);
+    }
+    return added;
+  }
+
+  #markStored({ tenantId, ...added }: Added, isKnown: boolean): void {
+    if (!isKnown) {
+      this.app.counters.delete(tenantId);
+      this.#stored.delete(tenantId);
+      return;
+    }
+    const stored = this.#stored.get(tenantId);
+    const sums = { ...added };
+    for (const name of COUNTED) sums[name] += stored?.[name] ?? 0;
+    this.#stored.set(tenantId, sums);
+  }
+}
+
+const writerOf = perApp((app) => new UsageWriter(app));
+
+/** Stores what this process has counted so far. */
+export function flushUsage(app: App, now?: number): Promise<number> {
+  return writerOf(app).flush(now);
+}
+
+/** Flushes every FLUSH_MS and at midnight; stopping it flushes for the last time. */
+export function startUsage(app: App): Worker {
+  const writer = writerOf(app);
+  const once = async (): Promise<number> => {
+    await writer.flush();
+    return 0;
+  };
+  const worker = startWorker({ name: 'usage', once, pollMs: FLUSH_MS, log: app.log });
+  let midnight: ReturnType<typeof setTimeout>;
+  const awaitMidnight = (): void => {
+    midnight = setTimeout(
+      () => {
+        worker.nudge();
+        awaitMidnight();
+      },
+      DAY_MS - (Date.now() % DAY_MS),
+    );
+  };
+  awaitMidnight();
+  return {
+    nudge: () => worker.nudge(),
+    stop: async () => {
+      clearTimeout(midnight);
+      await worker.stop();
+      await writer.flush();
+    },
+  };
+}
+
+/** Resolves to the tenants that still exist. */
+async function store(app: App, day: string, added: readonly Added[]): Promise<Set<string>> {
+  const of = (name: keyof Counted): number[] => added.map((row) => row[name]);
+  const rows = await app.db.rows<{ tenant_id: string }>(sql`
+    insert into platform.usage_days as u
+      (tenant_id, day, requests, reads, writes, events, deliveries, stream_ms, socket_ms, sent_bytes)
+    select i.tenant_id, ${day}::date, i.requests, i.reads, i.writes, i.events, i.deliveries, i.stream_ms, i.socket_ms,
+      i.sent_bytes
+    from unnest(
+      ${added.map(({ tenantId }) => tenantId)}::uuid[], ${of('requests')}::bigint[], ${of('reads')}::bigint[],
+      ${of('writes')}::bigint[], ${of('events')}::bigint[], ${of('deliveries')}::bigint[], ${of('streamMs')}::bigint[],
+      ${of('socketMs')}::bigint[], ${of('sentBytes')}::bigint[]
+    ) as i (tenant_id, requests, reads, writes, events, deliveries, stream_ms, socket_ms, sent_bytes)
+    join platform.tenants as t on t.id = i.tenant_id
+    order by i.tenant_id
+    on conflict (tenant_id, day) do update set
+      requests = u.requests + excluded.requests, reads = u.reads + excluded.reads, writes = u.writes + excluded.writes,
+      events = u.events + excluded.events, deliveries = u.deliveries + excluded.deliveries,
+      stream_ms = u.stream_ms + excluded.stream_ms, socket_ms = u.socket_ms + excluded.socket_ms,
+      sent_bytes = u.sent_bytes + excluded.sent_bytes
+    returning tenant_id`);
+  return new Set(rows.map((row) => row.tenant_id));
+}
+
+/** The UTC day of a time, as YYYY-MM-DD. */
+export function utcDay(atMs: number): string {
+  return new Date(atMs).toISOString().slice(0, 10);
+}
