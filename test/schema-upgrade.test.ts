@@ -32,14 +32,18 @@ function appWith(count: number, ...more: string[]): App {
 
 const latest = (): number => service.app.tenantSchema.migrations.length;
 
-/** A tenant with a record, whose schema lacks the last migration. */
+/** The version before rules and views, and before storage was counted. */
+const older = (): number => latest() - 2;
+
+/** A tenant with a record, whose schema is of the older version. */
 async function olderTenant(): Promise<TestTenant> {
   const tenant = await service.tenant();
   await tenant.post('/api/entities', { name: 'notes', fields: [{ key: 'title', type: 'text', unique: true }] });
   await tenant.post('/api/entities/notes/records', { title: 'kept' });
   await runInSchema(service, tenant, 'drop table views; drop table business_rules');
+  await runInSchema(service, tenant, 'alter table entity_counts drop column bytes, drop column is_measured');
   await service.app.db.rows(sql`
-    update platform.tenants set schema_version = ${latest() - 1}::int where id = ${tenant.id}::uuid`);
+    update platform.tenants set schema_version = ${older()}::int where id = ${tenant.id}::uuid`);
   return tenant;
 }
 
@@ -64,7 +68,7 @@ test('a tenant provisioned by an older version is upgraded to the schema of a ne
   const id = newId();
   await service.app.db.slow.begin(async (tx) => {
     await tx.rows(sql`insert into platform.tenants (id, slug, name) values (${id}::uuid, ${`old-${id}`}, 'old')`);
-    await createTenantSchema(appWith(latest() - 1), tx, id);
+    await createTenantSchema(appWith(older()), tx, id);
   });
   expect(await columns({ id })).not.toContain(`${LATEST_TABLE}.id`);
   expect(await upgradeTenants(service.app, NEVER)).toBe(1);

@@ -23,7 +23,9 @@ export async function migrateTenant(app: App, tx: Transaction, tenantId: string,
   const script = [...migrations.slice(version).map(({ text }) => text), seed].join('\n;\n');
   await inSchema(tx, schemaOf(tenantId), () => tx.exec(script));
   await tx.rows(sql`
-    update platform.tenants set schema_version = greatest(schema_version, ${migrations.length}::int)
+    update platform.tenants
+    set schema_version = greatest(schema_version, ${migrations.length}::int),
+      is_storage_measured = is_storage_measured and ${version === 0}::boolean
     where id = ${tenantId}::uuid`);
 }
 
