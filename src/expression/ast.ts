@@ -92,18 +92,19 @@ export function and(...expressions: readonly (Expression | null)[]): Expression 
   return parts.length > 1 ? { kind: 'and', parts } : (parts[0] ?? null);
 }
 
+/** Equal for two expressions only if they are the same condition on the same fields and values. */
+export function canonicalKey(expression: Expression): string {
+  return JSON.stringify(canonical(expression));
+}
+
 /** The distinct keys of the relations that the expression follows; `evaluate` needs their rows. */
 export function relationKeys(expression: Expression): string[] {
   const keys = comparisons(expression).flatMap(({ subject }) => subject.through?.field.key ?? []);
   return [...new Set(keys)];
 }
 
-/** Equal for two expressions only if they are the same condition on the same fields and values. */
-export function canonicalKey(expression: Expression): string {
-  return JSON.stringify(canonical(expression));
-}
-
-function comparisons(expression: Expression): Comparison[] {
+/** The comparisons of the expression, in their order. */
+export function comparisons(expression: Expression): Comparison[] {
   switch (expression.kind) {
     case 'comparison':
       return [expression];

@@ -9,6 +9,7 @@ import { readPatch, type SlotValues } from '../entities/values.ts';
 import { invalid, notFound } from '../errors.ts';
 import { SYSTEM_FIELDS } from '../expression/ast.ts';
 import { check } from '../http/check.ts';
+import { Evaluator } from '../records/read/evaluator.ts';
 import type { RecordRow } from '../records/row.ts';
 import { newRow } from '../records/write/prepare.ts';
 import { conditionHolds, renderAction } from '../records/write/triggers.ts';
@@ -27,7 +28,7 @@ export async function testRule(app: App, caller: TenantCaller, id: string, body:
   const operation = rule.trigger.slice(rule.trigger.indexOf('_') + 1) as RuleOperation;
   const after = rowFrom(caller, entity, record, 'record');
   const before = operation === 'create' ? null : old == null ? after : rowFrom(caller, entity, old, 'old');
-  const context = { queries: app.db, caller, catalog };
+  const context = { evaluator: new Evaluator(app.db, catalog), caller, catalog };
   const matches = await conditionHolds(context, entity, rule, { operation, before, after });
   return { matches, action: matches ? renderAction(rule.action, entity, after) : null };
 }

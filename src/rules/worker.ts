@@ -72,7 +72,7 @@ export function startRules(app: App): Worker {
 function registerQueue(app: App): void {
   const onError = (error: unknown): void => app.log.debug('metrics: cannot count rule runs', { error });
   const count = new BackgroundRead(() => countRuns(app.db.slow), onError);
-  app.metrics.queue('rules', async () => (await count.latest()) ?? null);
+  app.metrics.queue('rules', () => count.latest());
 }
 
 /** Executes due runs; resolves to their number, which is 0 only if none was due. */

@@ -6,6 +6,7 @@ import type { App } from '../../app.ts';
 import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
 import { type Catalog, catalogOf, forgetCatalog } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';
+import { unwrap } from '../../entities/values.ts';
 import { conflict, notFound, ServiceError } from '../../errors.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
@@ -23,6 +24,7 @@ import {
   type WriteContext,
   type Writing,
   type WritingInTransaction,
+  writingWith,
 } from '../write/context.ts';
 import { prepareCreate, prepareUpdate } from '../write/prepare.ts';
 import { deleteWithReferences, type RelationValues, requireTargets, targetsOf } from '../write/references.ts';
@@ -65,9 +67,9 @@ export async function applyBatch(
   { op, items }: Batch,
 ): Promise<RecordRow[]> {
   await forEachItem(items, () => requireRight(context.caller, op, scope.entity.name));
-  if (op === 'update') return inTransaction(context, (open) => updateAll({ ...open, catalog }, scope, items));
-  if (op === 'delete') return inTransaction(context, (open) => deleteAll({ ...open, catalog }, scope, items));
-  const create = (open: OpenWrite) => createAll({ ...open, catalog }, scope, items);
+  if (op === 'update') return inTransaction(context, (open) => updateAll(writingWith(open, catalog), scope, items));
+  if (op === 'delete') return inTransaction(context, (open) => deleteAll(writingWith(open, catalog), scope, items));
+  const create = (open: OpenWrite) => createAll(writingWith(open, catalog), scope, items);
   const change = { entity: scope.entity, type: 'record.created', isSingle: false } as const;
   return context.tx === null ? inStatement(context, change, create) : inTransaction(context, create);
 }
@@ -137,6 +139,8 @@ async function createAll(writing: Writing, scope: AccessScope, items: readonly B
   const { queries, tx, publication } = writing;
   const { entity } = scope;
   const at = new Date().toISOString();
+  const bodies = items.map(({ body }) => unwrap(entity, body));
+  writing.evaluator.expect(entity, (field) => bodies.map((body) => body[field.key] ?? field.default));
   const rows = await forEachItem(items, async ({ body }) => ({
     ...(await prepareCreate(writing, scope, body)),
     created_at: at,
@@ -161,8 +165,11 @@ async function updateAll(
   const { entity } = scope;
   const before = await lockItems(writing.tx, scope, items);
   const at = new Date().toISOString();
+  writing.evaluator.expect(entity, ({ key, slot }) =>
+    items.map(({ id, body }) => unwrap(entity, body)[key] ?? before.get(id.toLowerCase())?.data[slot]),
+  );
   const prepared = await forEachItem(items, async ({ id, body }) => {
-    const { row, changed } = await prepareUpdate(writing, scope, before(id), body);
+    const { row, changed } = await prepareUpdate(writing, scope, rowIn(before, id), body);
     return { row: { ...row, updated_at: at }, changed };
   });
   const rows = prepared.map(({ row }) => row);
@@ -178,20 +185,21 @@ async function deleteAll(
   items: readonly BatchItem[],
 ): Promise<RecordRow[]> {
   const before = await lockItems(writing.tx, scope, items);
-  const rows = await forEachItem(items, ({ id }) => before(id));
+  const rows = await forEachItem(items, ({ id }) => rowIn(before, id));
   await deleteWithReferences(writing, scope.entity, rows);
   return rows;
 }
 
-/** Locks the rows of the items. Resolves to a lookup that throws 404 for a row the caller does not see. */
-async function lockItems(tx: Tx, scope: AccessScope, items: readonly BatchItem[]): Promise<(id: string) => RecordRow> {
+/** Locks the rows of the items. Resolves to those that the caller sees, by id. */
+async function lockItems(tx: Tx, scope: AccessScope, items: readonly BatchItem[]): Promise<Map<string, RecordRow>> {
   const ids = items.map(({ id }) => id.toLowerCase()).filter(isUuid);
-  const rows = new Map((await lockRows(tx, scope, ids)).map((row) => [row.id, row]));
-  return (id) => {
-    const row = rows.get(id.toLowerCase());
-    if (row === undefined) throw notFound('record');
-    return row;
-  };
+  return new Map((await lockRows(tx, scope, ids)).map((row) => [row.id, row]));
+}
+
+function rowIn(rows: ReadonlyMap<string, RecordRow>, id: string): RecordRow {
+  const row = rows.get(id.toLowerCase());
+  if (row === undefined) throw notFound('record');
+  return row;
 }
 
 /** Why a statement changed nothing: relations that point at nothing, or else a changed definition. */

@@ -1,22 +1,17 @@
-// Reads records by id within an access scope: as a response with its entity tag, or as rows, locked if needed. Also
-// evaluates conditions on rows. A record that the caller may not see does not exist.
+// Reads records by id within an access scope: as a response with its entity tag, or as rows, locked if needed. A record that the caller may not see does not exist.
 // Failures: 403 without the right to read, 404 for a record that does not exist.
 // Contract: interface#records, decisions#records, decisions#writes-within-a-role.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts';
-import type { Catalog } from '../../entities/catalog.ts';
-import type { Entity } from '../../entities/field.ts';
 import { notFound } from '../../errors.ts';
-import { type Expression, relationKeys, type StoredRow } from '../../expression/ast.ts';
-import { type EvaluationContext, evaluate } from '../../expression/evaluate.ts';
 import { toSql } from '../../expression/to-sql.ts';
 import { receivedBudget, sized } from '../../http/bounded-response.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { EMPTY, type Queries, type Sql, sql, type Tx } from '../../runtime/sql.ts';
 import { countRead } from '../../usage/tally.ts';
 import type { FlatRecord } from '../record.ts';
-import { etagOf, RECORD_COLUMNS, type RecordRow, shape, storedRow } from '../row.ts';
+import { etagOf, RECORD_COLUMNS, type RecordRow, shape } from '../row.ts';
 import { depthOf, readProjection } from './list.ts';
 import type { ReadInput } from './parameters.ts';
 import { resolveRelations } from './resolve.ts';
@@ -77,36 +72,4 @@ export async function lockRows(tx: Tx, scope: AccessScope, ids: readonly string[
 function rowsWhere({ entity, rowFilter }: AccessScope, condition: Sql): Sql {
   const visible = rowFilter === null ? EMPTY : sql` and ${toSql(rowFilter, sql`r`)}`;
   return sql`select ${RECORD_COLUMNS} from ${entity.table} as r where ${condition}${visible}`;
-}
-
-/**
- * Whether a row, stored or not, matches a condition; reads the related rows that this needs. Only rules pass `change`.
- */
-export async function meets(
-  queries: Queries,
-  catalog: Catalog,
-  entity: Entity,
-  condition: Expression,
-  row: RecordRow,
-  change: Pick<EvaluationContext, 'old' | 'changed'> = {},
-): Promise<boolean> {
-  const related = new Map<string, StoredRow | undefined>();
-  for (const key of relationKeys(condition)) related.set(key, await relatedRow(queries, catalog, entity, key, row));
-  return evaluate(condition, storedRow(row, entity.id), { ...change, related: (key) => related.get(key) });
-}
-
-async function relatedRow(
-  queries: Queries,
-  catalog: Catalog,
-  entity: Entity,
-  key: string,
-  row: RecordRow,
-): Promise<StoredRow | undefined> {
-  const field = entity.byKey.get(key);
-  const id = field === undefined ? undefined : row.data[field.slot];
-  const target = catalog.byId.get(field?.targetId ?? '');
-  if (typeof id !== 'string' || target === undefined) return undefined;
-  const found = await queries.first<RecordRow>(sql`
-    select ${RECORD_COLUMNS} from ${target.table} as r where r.id = ${id}::uuid`);
-  return found && storedRow(found, target.id);
 }

@@ -8,6 +8,7 @@ import type { Cause } from '../../events/outbox.ts';
 import { type EntityChange, notifyCommitted, Publication } from '../../events/publication.ts';
 import type { Queries, Tx } from '../../runtime/sql.ts';
 import { beginCounted } from '../../usage/tally.ts';
+import { Evaluator } from '../read/evaluator.ts';
 
 /** How often a write that keeps conflicting with others is attempted before it fails with 409. */
 export const MAX_ATTEMPTS = 8;
@@ -30,8 +31,12 @@ export interface OpenWrite extends WriteContext {
 export type OpenTransaction = OpenWrite & { tx: Tx };
 
 /** A write, and the definitions that it is made for. */
-export type Writing = OpenWrite & { catalog: Catalog };
-export type WritingInTransaction = OpenTransaction & { catalog: Catalog };
+export type Writing = OpenWrite & { catalog: Catalog; evaluator: Evaluator };
+export type WritingInTransaction = Writing & { tx: Tx };
+
+export function writingWith<Open extends OpenWrite>(open: Open, catalog: Catalog) {
+  return { ...open, catalog, evaluator: new Evaluator(open.queries, catalog) };
+}
 
 export function autocommit(app: App, caller: TenantCaller): WriteContext {
   return { app, caller, tx: null };

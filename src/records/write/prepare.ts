@@ -8,7 +8,6 @@ import { applyPatch, IS_REQUIRED, readNew, readPatch, type SlotValues, unwrap } 
 import { forbidden, invalid, type Problem } from '../../errors.ts';
 import { newId } from '../../runtime/ids.ts';
 import type { JsonObject } from '../../runtime/text.ts';
-import { meets } from '../read/read.ts';
 import type { RecordRow } from '../row.ts';
 import type { Writing } from './context.ts';
 import type { RelationValues } from './references.ts';
@@ -52,12 +51,12 @@ export async function prepareUpdate(
 }
 
 async function requireOwnRows(
-  { queries, catalog }: Writing,
+  { evaluator }: Writing,
   { entity, rowFilter }: AccessScope,
   row: RecordRow,
   message: string,
 ): Promise<void> {
-  if (rowFilter !== null && !(await meets(queries, catalog, entity, rowFilter, row))) throw forbidden(message);
+  if (rowFilter !== null && !(await evaluator.meets(entity, rowFilter, row))) throw forbidden(message);
 }
 
 export function newRow(caller: TenantCaller, data: SlotValues): RecordRow {

@@ -9,9 +9,8 @@ import { applyPatch, readPatch } from '../../entities/values.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Expression } from '../../expression/ast.ts';
 import { parseExpression } from '../../expression/parse.ts';
-import type { Queries } from '../../runtime/sql.ts';
 import type { JsonObject } from '../../runtime/text.ts';
-import { meets } from '../read/read.ts';
+import type { Evaluator } from '../read/evaluator.ts';
 import { type RecordRow, storedRow } from '../row.ts';
 import { requireRecordFits } from './record-size.ts';
 import { render } from './template.ts';
@@ -23,7 +22,7 @@ type RuledRow = RecordRow & { setByRule?: ReadonlySet<string> };
 export type PreparedRow = RuledRow & { starts: readonly string[] };
 
 interface RuleContext {
-  queries: Queries;
+  evaluator: Evaluator;
   caller: TenantCaller;
   catalog: Catalog;
 }
@@ -44,6 +43,7 @@ export function hasRules(entity: Entity, operation: RuleOperation): boolean {
 export async function applyRules(context: RuleContext, entity: Entity, change: RowChange): Promise<PreparedRow> {
   const { operation } = change;
   let row: RuledRow = change.after;
+  if (hasRules(entity, operation)) includeConditions(context, entity, operation);
   for (const rule of entity.rules) {
     if (rule.trigger !== `before_${operation}`) continue;
     if (await doesAct(context, entity, rule, { ...change, after: row })) row = applyAction(context, entity, rule, row);
@@ -100,19 +100,47 @@ async function doesAct(context: RuleContext, entity: Entity, rule: Rule, change:
 
 /** Whether the rule's condition holds for the change. 400 when it does not parse for this entity. */
 export async function conditionHolds(
-  { queries, caller, catalog }: RuleContext,
+  context: RuleContext,
   entity: Entity,
   rule: Rule,
   { operation, before, after }: RowChange,
 ): Promise<boolean> {
-  const condition = conditionOf(catalog, caller, entity, rule);
+  const condition = conditionIn(context, entity, rule);
   if (condition === null) return true;
   const changed = (key: string): boolean => {
     const slot = entity.byKey.get(key)?.slot;
     if (slot === undefined || operation === 'delete') return false;
-    return JSON.stringify(after.data[slot]) !== JSON.stringify(before?.data[slot]);
+    const [now, old] = [after.data[slot], before?.data[slot]];
+    return now !== old && JSON.stringify(now) !== JSON.stringify(old);
   };
-  return meets(queries, catalog, entity, condition, after, { old: before && storedRow(before, entity.id), changed });
+  return context.evaluator.meets(entity, condition, after, { old: before && storedRow(before, entity.id), changed });
+}
+
+/** The conditions of a write, by rule; what failed to parse is thrown again. */
+const conditionsOfWrite = new WeakMap<Evaluator, Map<Rule, Expression | null | ServiceError>>();
+
+/** What all rules of the operation need is read at once. */
+function includeConditions(context: RuleContext, entity: Entity, operation: RuleOperation): void {
+  const { evaluator, catalog, caller } = context;
+  const conditions = conditionsOfWrite.get(evaluator) ?? new Map<Rule, Expression | null | ServiceError>();
+  conditionsOfWrite.set(evaluator, conditions);
+  for (const rule of entity.rules) {
+    if (!rule.trigger.endsWith(`_${operation}`) || conditions.has(rule)) continue;
+    try {
+      const condition = conditionOf(catalog, caller, entity, rule);
+      conditions.set(rule, condition);
+      if (condition !== null) evaluator.include(entity, condition);
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      conditions.set(rule, error);
+    }
+  }
+}
+
+function conditionIn({ evaluator, catalog, caller }: RuleContext, entity: Entity, rule: Rule): Expression | null {
+  const known = conditionsOfWrite.get(evaluator)?.get(rule);
+  if (known instanceof ServiceError) throw known;
+  return known === undefined ? conditionOf(catalog, caller, entity, rule) : known;
 }
 
 const conditions = new WeakMap<Rule, Expression>();

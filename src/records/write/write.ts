@@ -21,6 +21,7 @@ import {
   type OpenWrite,
   type WriteContext,
   type Writing,
+  writingWith,
 } from './context.ts';
 import { prepareCreate, prepareUpdate } from './prepare.ts';
 import { deleteWithReferences, requireTargets, targetsOf } from './references.ts';
@@ -117,7 +118,7 @@ async function attempt<T>(
     const cascades = operation === 'delete' && entity.references.length > 0;
     const isLocked = tx !== null || cascades || (tries > 0 && operation !== 'create');
     const change = { entity, type: EVENTS[operation], isSingle: true };
-    const writeOnce = (open: OpenWrite) => write({ ...open, catalog }, accessScopeOf(catalog, caller, entity));
+    const writeOnce = (open: OpenWrite) => write(writingWith(open, catalog), accessScopeOf(catalog, caller, entity));
     try {
       const written = await (isLocked ? inTransaction(context, writeOnce) : inStatement(context, change, writeOnce));
       if (written !== null) return written;
