@@ -38,7 +38,15 @@ export interface App {
 
 /** Opens the database and the broker and migrates the platform schema. `databaseUrl` may be the embedded database's. */
 export async function createApp(config: Config, databaseUrl: string, log: Log): Promise<App> {
-  const db = openDatabase({ url: databaseUrl, log });
+  const counters = new TenantCounters();
+  const db = openDatabase({
+    url: databaseUrl,
+    log,
+    canCancel: config.databaseUrl !== null,
+    onStatements: (tenantId, ms) => {
+      counters.of(tenantId).statementMs += ms;
+    },
+  });
   const broker = config.redisUrl === null ? new MemoryBroker(log) : new RedisBroker(config.redisUrl, 'svc:', log);
   try {
     const tenantSchema = await migratePlatform(db, log);
@@ -48,7 +56,6 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
     const mail = new Mail({ smtpUrl, from, dataDir, log });
     const metrics = new Metrics();
     const refusals = new Refusals(metrics);
-    const counters = new TenantCounters();
     const lastUsed = new LastUsed(db, log);
     registerProcessMetrics(metrics, db);
     metrics.queue('mail', () => mail.length);

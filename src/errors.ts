@@ -17,6 +17,7 @@ export const STATUS_BY_CODE = {
   UNSUPPORTED_MEDIA_TYPE: 415,
   IDEMPOTENCY_MISMATCH: 422,
   RATE_LIMITED: 429,
+  CLIENT_GONE: 499,
   INTERNAL_ERROR: 500,
   SERVICE_UNAVAILABLE: 503,
 } as const;
@@ -83,6 +84,11 @@ export function conflict(message: string, details?: readonly Problem[]): Service
 /** 503 with `Retry-After`, when Postgres or Redis is unavailable. */
 export function unavailable(message: string, cause?: unknown): ServiceError {
   return new ServiceError('SERVICE_UNAVAILABLE', message, { headers: { 'retry-after': '2' }, cause });
+}
+
+/** 499: the client closed the connection before the response, which is sent to no one; only logs and metrics show it. */
+export function clientGone(): ServiceError {
+  return new ServiceError('CLIENT_GONE', 'the client has gone');
 }
 
 /** 429; `retryAfterS` is rounded up to whole seconds, at least 1. */

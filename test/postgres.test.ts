@@ -11,6 +11,7 @@ import { createLog } from '../src/runtime/log.ts';
 import { isoTimestamp, parseArray } from '../src/runtime/postgres/values.ts';
 import { type Database, openDatabase } from '../src/runtime/postgres.ts';
 import { sql } from '../src/runtime/sql.ts';
+import { forTenant } from '../src/runtime/work.ts';
 import { type CuttingProxy, cuttingProxy } from './support/cutting-proxy.ts';
 import { answersWithin, burst, sleep, writeWhile } from './support/database-faults.ts';
 import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
@@ -162,7 +163,7 @@ describe('streams', () => {
   test('stalled stream readers do not block slow work', async () => {
     const query = sql`select n from generate_series(1, 100) n`;
     const stalled = Array.from({ length: 4 }, () => db.stream(query, 10)[Symbol.asyncIterator]());
-    await Promise.all(stalled.map((stream) => stream.next()));
+    await Promise.all(stalled.map((stream, i) => forTenant(`tenant ${i % 2}`, () => stream.next())));
     expect(await db.slow.first(sql`select 1 as n`)).toMatchObject({ n: 1 });
     await Promise.all(stalled.map((stream) => stream.return?.()));
   });

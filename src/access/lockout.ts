@@ -8,6 +8,7 @@ import { LIMITS } from '../limits.ts';
 import { KeyedLock } from '../runtime/concurrency.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
+import { withoutSignal } from '../runtime/work.ts';
 import type { AccountKind } from './credential-kinds.ts';
 import { countRequest } from './rate-limit.ts';
 import { clientAddressOf } from './request-context.ts';
@@ -55,7 +56,7 @@ async function countedAttempt(app: App, account: Sql, verify: () => Promise<bool
   try {
     isCorrect = await verify();
   } catch (error) {
-    await uncountFailure(app, account);
+    await withoutSignal(() => uncountFailure(app, account));
     throw error;
   }
   if (!isCorrect) throw unauthorized('wrong credentials');

@@ -10,9 +10,15 @@ const HASH_BYTES = 32;
 const SALT_BYTES = 16;
 /** Half of the CPUs, so that the others keep serving. */
 const CONCURRENCY = Math.max(1, Math.floor(availableParallelism() / 2));
-/** About two seconds of work per slot. */
+/** Of one share: about two seconds of work per slot. */
 const WAITING_MAX = 50 * CONCURRENCY;
-const semaphore = new Semaphore(CONCURRENCY, WAITING_MAX);
+const WAIT_MS = 10_000;
+const semaphore = new Semaphore({
+  name: 'passwords',
+  slots: CONCURRENCY,
+  shareWaitingMax: WAITING_MAX,
+  waitMs: WAIT_MS,
+});
 
 /** A hash that no password matches; verifying it takes as long as verifying a real one. */
 const UNMATCHABLE = encode(Buffer.alloc(SALT_BYTES), Buffer.alloc(HASH_BYTES));

@@ -32,6 +32,7 @@ const ERROR_TEXTS: Readonly<Record<ErrorCode, [description: string, message: str
     'this Idempotency-Key was used with another body',
   ],
   RATE_LIMITED: ['Too many requests; `Retry-After` says when to retry.', 'too many requests'],
+  CLIENT_GONE: ['The client closed the connection; only logs and metrics show it.', 'the client has gone'],
   INTERNAL_ERROR: ['An unexpected failure; the log has it under the request id.', 'internal server error'],
   SERVICE_UNAVAILABLE: ['Postgres or Redis is unreachable.', 'the database cannot be reached'],
 };

@@ -7,6 +7,7 @@ import type { App } from '../app.ts';
 import { conflict } from '../errors.ts';
 import { newId } from '../runtime/ids.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
+import { withoutSignal } from '../runtime/work.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { type Catalog, loadCatalog } from './catalog.ts';
 import { lockDefinitions } from './entities.ts';
@@ -29,12 +30,19 @@ export interface DefinitionLock {
   transaction<T>(work: (tx: Tx, catalog: Catalog) => Promise<T>): Promise<T>;
 }
 
-/** Runs a change under the lock. 409 when the lock is not free within five seconds. */
-export async function withDefinitionLock<T>(
+/**
+ * Runs a change under the lock. 409 when the lock is not free within five seconds. A change that has begun goes on when
+ * its client has gone.
+ */
+export function withDefinitionLock<T>(
   app: App,
   tenant: Tenant,
   change: (lock: DefinitionLock) => Promise<T>,
 ): Promise<T> {
+  return withoutSignal(() => runUnderLock(app, tenant, change));
+}
+
+async function runUnderLock<T>(app: App, tenant: Tenant, change: (lock: DefinitionLock) => Promise<T>): Promise<T> {
   const holder = newId();
   const wasInterrupted = await acquire(app, tenant.id, holder);
   const renewal = setInterval(() => {

@@ -2,6 +2,7 @@
 // snapshot taken when it started identifies them.
 // Failures: the database's own. Contract: decisions#events.
 import { type Queries, sql } from '../runtime/sql.ts';
+import { detached } from '../runtime/work.ts';
 
 /** The transactions that had ended: all below `xmin`, none from `xmax` on, and between them all except `running`. */
 export interface Snapshot {
@@ -18,13 +19,15 @@ const NONE: ReadonlySet<bigint> = new Set();
 export function takeSnapshot(queries: Queries): Promise<Snapshot> {
   const queue = queues.get(queries) ?? { last: Promise.resolve(), next: undefined };
   queues.set(queries, queue);
-  queue.next ??= queue.last.then(() => {
-    queue.next = undefined;
-    const taken = readSnapshot(queries);
-    // The callers get the failure; the queue only waits.
-    queue.last = taken.catch(() => undefined);
-    return taken;
-  });
+  queue.next ??= detached(() =>
+    queue.last.then(() => {
+      queue.next = undefined;
+      const taken = readSnapshot(queries);
+      // The callers get the failure; the queue only waits.
+      queue.last = taken.catch(() => undefined);
+      return taken;
+    }),
+  );
   return queue.next;
 }
 

@@ -1,50 +1,123 @@
-// Limits on what runs at once within a process: a semaphore with a bounded queue, a serial queue, and
-// a loop with bounded concurrency. All are first come, first served. A full semaphore rejects with 503
-// at once, so other requests do not wait behind a burst of password hashes or mails.
-import { unavailable } from '../errors.ts';
+// Limits on what runs at once within a process: a semaphore that serves its waiting callers fairly, a lock per key, a
+// serial queue, and a loop with bounded concurrency. A share whose queue is full gets 503 at once; the others do not
+// notice. A client that has gone leaves the queue. Times are milliseconds. Contract: neighbours#fair-shares.
+import { clientGone, unavailable } from '../errors.ts';
+import { FairQueue, type Ticket } from './fair-queue.ts';
+import { currentWork, isGone, type Work } from './work.ts';
 
-export class Semaphore {
-  #running = 0;
-  readonly #waiting: (() => void)[] = [];
+/** How often queues look for tickets that have waited too long, or whose client has gone. */
+export const WATCH_MS = 100;
 
-  /** `slots` tasks run at once; `maxWaiting` more wait. */
-  constructor(
-    private readonly slots: number,
-    private readonly maxWaiting: number,
-  ) {}
+/** What a queue needs to know of waiting work. */
+export interface Waiter {
+  readonly work: Work;
+  readonly enteredAt: number;
+  readonly expiresAt: number;
+  reject(error: unknown): void;
+}
 
-  get isIdle(): boolean {
-    return this.#running === 0 && this.#waiting.length === 0;
-  }
-
-  /** Runs the task as soon as a slot is free. Rejects with 503 when the queue is full. */
-  async run<T>(task: () => Promise<T>): Promise<T> {
-    if (this.#running >= this.slots) await this.#slot();
-    else this.#running += 1;
-    try {
-      return await task();
-    } finally {
-      const next = this.#waiting.shift();
-      if (next === undefined) this.#running -= 1;
-      else next();
-    }
-  }
-
-  /** Resolves when a finished task hands over its slot. */
-  #slot(): Promise<void> {
-    if (this.#waiting.length >= this.maxWaiting) throw unavailable('too many requests of this kind at once; try later');
-    return new Promise((resolve) => this.#waiting.push(resolve));
+/** Takes out of the queue what has waited too long, and what no client waits for any more. */
+export function expireWaiting<T extends Waiter>(queue: FairQueue<T>, now: number, message: string): void {
+  for (const ticket of queue.waiting()) {
+    const { work, enteredAt, expiresAt, reject } = ticket.item;
+    const error =
+      now >= expiresAt ? unavailable(message) : now - enteredAt >= WATCH_MS && isGone(work) ? clientGone() : undefined;
+    if (error === undefined) continue;
+    queue.end(ticket, 0);
+    reject(error);
   }
 }
 
-/** Runs one task at a time per key; `maxWaiting` more wait, and further ones reject with 503. */
+export interface SemaphoreOptions {
+  /** For `waitingIn`, of a semaphore that the process has one of. */
+  name?: string;
+  slots: number;
+  /** Further slots, for operators' work alone. */
+  operatorSlots?: number;
+  /** Callers of one share that may wait. */
+  shareWaitingMax: number;
+  /** How long one may wait; without it, for ever. */
+  waitMs?: number;
+}
+
+interface WaitingTask extends Waiter {
+  resolve(): void;
+}
+
+const named = new Map<string, Semaphore>();
+
+/** How many callers wait in the semaphore with this name. */
+export function waitingIn(name: string): number {
+  return named.get(name)?.waiting ?? 0;
+}
+
+export class Semaphore {
+  readonly #queue: FairQueue<WaitingTask>;
+  readonly #waitMs: number;
+  #clock: ReturnType<typeof setInterval> | undefined;
+
+  constructor({ name, slots, operatorSlots = 1, shareWaitingMax, waitMs }: SemaphoreOptions) {
+    this.#waitMs = waitMs ?? Number.POSITIVE_INFINITY;
+    const shareSlots = Math.max(1, slots >> 1);
+    this.#queue = new FairQueue({ slots, operatorSlots, shareSlots, shareWaitingMax });
+    if (name !== undefined) named.set(name, this);
+  }
+
+  get isIdle(): boolean {
+    return this.#queue.running + this.#queue.length === 0;
+  }
+
+  /** Callers that wait for a slot. */
+  get waiting(): number {
+    return this.#queue.length;
+  }
+
+  /** Runs the task as soon as a slot is free. Rejects with 503 when the share's queue is full or the wait too long. */
+  async run<T>(task: () => Promise<T>): Promise<T> {
+    const ticket = await this.#enter(currentWork());
+    const startedAt = performance.now();
+    try {
+      return await task();
+    } finally {
+      this.#queue.end(ticket, performance.now() - startedAt);
+      this.#startWaiting();
+    }
+  }
+
+  /** Resolves when the ticket holds a slot. */
+  async #enter(work: Work): Promise<Ticket<WaitingTask>> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const enteredAt = Date.now();
+    const task = { work, enteredAt, expiresAt: enteredAt + this.#waitMs, resolve, reject };
+    const ticket = this.#queue.enter(work.share, work.isOperator, task);
+    if (ticket === null) throw unavailable('too many requests of this kind at once; try later');
+    this.#startWaiting();
+    if (ticket.state === 'waiting') this.#clock ??= setInterval(() => this.#watch(), WATCH_MS);
+    await promise;
+    return ticket;
+  }
+
+  #startWaiting(): void {
+    for (let ticket = this.#queue.start(); ticket !== undefined; ticket = this.#queue.start()) ticket.item.resolve();
+  }
+
+  #watch(): void {
+    expireWaiting(this.#queue, Date.now(), 'too many requests of this kind at once; try later');
+    if (this.#queue.length > 0) return;
+    clearInterval(this.#clock);
+    this.#clock = undefined;
+  }
+}
+
+/** Runs one task at a time per key; `shareWaitingMax` more of each share wait, and further ones reject with 503. */
 export class KeyedLock {
   readonly #semaphores = new Map<string, Semaphore>();
 
-  constructor(private readonly maxWaiting: number) {}
+  constructor(private readonly shareWaitingMax: number) {}
 
   async run<T>(key: string, task: () => Promise<T>): Promise<T> {
-    const semaphore = this.#semaphores.get(key) ?? new Semaphore(1, this.maxWaiting);
+    const options = { slots: 1, operatorSlots: 0, shareWaitingMax: this.shareWaitingMax };
+    const semaphore = this.#semaphores.get(key) ?? new Semaphore(options);
     this.#semaphores.set(key, semaphore);
     try {
       return await semaphore.run(task);

@@ -10,6 +10,7 @@ import { LIMITS } from '../limits.ts';
 import { Semaphore } from './concurrency.ts';
 import { newId } from './ids.ts';
 import type { Log } from './log.ts';
+import { withoutSignal } from './work.ts';
 
 /** A plain-text mail. */
 export interface Message {
@@ -35,7 +36,7 @@ export class Mail {
   readonly #options: MailOptions;
   readonly #retryAfterMs: readonly number[];
   readonly #smtp: Transporter | null;
-  readonly #semaphore = new Semaphore(concurrent, queuedMax);
+  readonly #semaphore = new Semaphore({ slots: concurrent, shareWaitingMax: queuedMax });
   readonly #pending = new Map<Promise<void>, Message | null>();
   readonly #closing = new AbortController();
 
@@ -52,8 +53,7 @@ export class Mail {
       return;
     }
     const made = typeof message === 'function' ? message : async () => message;
-    const task: Promise<void> = Promise.resolve()
-      .then(() => this.#semaphore.run(made))
+    const task: Promise<void> = withoutSignal(() => Promise.resolve().then(() => this.#semaphore.run(made)))
       .then((ready) =>
         ready === undefined ? undefined : this.#deliver(ready, (sending) => this.#pending.set(task, sending)),
       )

@@ -1,19 +1,21 @@
 // Access to Postgres: a pool for requests with short deadlines, small pools for slow work and for streams,
-// and transactions on the first two. No call hangs or is retried: it ends with rows, a Postgres error
+// and transactions on the first two. Each pool serves the tenants fairly; a client that has gone takes its statement
+// with it. No call hangs or is retried: it ends with rows, a Postgres error
 // (code, constraint_name, column_name, detail), or 503 when the database is unavailable or too slow. The
 // outcome of a write whose connection broke is unknown; it is reported as failed. Times are milliseconds.
-// Contract: decisions#responses, decisions#operations.
+// Contract: decisions#responses, decisions#operations, neighbours#fair-shares.
 import postgres from 'postgres';
 
 import { unavailable } from '../errors.ts';
 import type { ByteBudget } from './byte-budget.ts';
 import { newId } from './ids.ts';
 import type { Log } from './log.ts';
-import type { Connection } from './postgres/connection.ts';
 import { guardAgainstLateWrites } from './postgres/failures.ts';
-import { Pool } from './postgres/pool.ts';
+import type { Lease } from './postgres/lease.ts';
+import { Pool, type PoolStats } from './postgres/pool.ts';
 import { bindValues } from './postgres/values.ts';
 import { compile, type Queries, type Sql, sql, type Tx } from './sql.ts';
+import { detached } from './work.ts';
 
 /** A transaction that can also run scripts. */
 export interface Transaction extends Tx {
@@ -26,6 +28,8 @@ export interface PooledQueries extends Queries {
   /** Commits when `work` resolves; rolls back and rethrows when it rejects or when a query in it failed. */
   begin<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
 }
+
+export type PoolName = 'requests' | 'slow' | 'streams';
 
 export interface Database extends PooledQueries {
   /** Identifies this process's connections on the server. */
@@ -40,8 +44,8 @@ export interface Database extends PooledQueries {
   exec(text: string): Promise<void>;
   /** Resolves when the database answers. */
   ping(): Promise<void>;
-  /** The request pool: open connections, those in use, and calls waiting for one. */
-  stats(): { size: number; inUse: number; waiting: number };
+  /** A pool's open connections, those in use, and calls waiting for one; without a name, those of the request pool. */
+  stats(pool?: PoolName): PoolStats;
   /** Waits up to five seconds for calls in flight, then closes every connection. */
   close(): Promise<void>;
 }
@@ -54,26 +58,45 @@ export interface DatabaseOptions {
   /** Connections for streams, each held until its reader finishes. */
   streamMax?: number;
   queryTimeoutMs?: number;
+  /** How long a transaction of the request pool may take in all. */
+  transactionTimeoutMs?: number;
+  /** False for a server whose connections share one session, as the embedded database's: a statement then ends by itself. */
+  canCancel?: boolean;
+  /** Counts the time of statements that ran for a tenant. */
+  onStatements?(tenantId: string, ms: number): void;
   log: Log;
 }
 
 const CONNECT_TIMEOUT_MS = 3_000;
+const CANCEL_TIMEOUT_MS = 2_000;
 const SLOW_TIMEOUT_MS = 600_000;
 const IDLE_IN_TRANSACTION_MS = 60_000;
 const CLOSE_GRACE_MS = 5_000;
 
 /** Creates the pools; connections open on demand. Throws only for a malformed address. */
 export function openDatabase(options: DatabaseOptions): Database {
-  const { url, log, max = 8, slowMax = 2, streamMax = 4, queryTimeoutMs = 4_000 } = options;
+  const { url, log, max = 8, slowMax = 4, streamMax = 6, queryTimeoutMs = 4_000 } = options;
+  const { transactionTimeoutMs = 15_000, onStatements = () => {} } = options;
   guardAgainstLateWrites(log);
-  const base = { url, log, connectTimeoutMs: CONNECT_TIMEOUT_MS };
   const id = newId();
   const session = { timezone: 'UTC', application_name: applicationName(id) };
+  const base = { url, log, session, connectTimeoutMs: CONNECT_TIMEOUT_MS, onStatements };
+  const control = new Pool({
+    ...base,
+    name: 'control',
+    max: 1,
+    timeoutMs: CANCEL_TIMEOUT_MS,
+    shareWaitingMax: 1_000,
+    cancel: async () => {},
+  });
+  const cancel = options.canCancel === false ? async () => {} : (pid: number) => cancelStatement(control, pid, log);
   const fast = new Pool({
     ...base,
     name: 'requests',
     max,
     timeoutMs: queryTimeoutMs,
+    shareWaitingMax: 2_000,
+    cancel,
     session: {
       ...session,
       statement_timeout: Math.max(1, queryTimeoutMs - 250),
@@ -83,22 +106,37 @@ export function openDatabase(options: DatabaseOptions): Database {
   const slowOptions = {
     ...base,
     timeoutMs: SLOW_TIMEOUT_MS,
+    shareWaitingMax: 200,
+    cancel,
     session: { ...session, idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS, cursor_tuple_fraction: 1 },
   };
   const slow = new Pool({ ...slowOptions, name: 'slow work', max: slowMax });
   const streamed = new Pool({ ...slowOptions, name: 'streams', max: streamMax });
-  const requests = pooledQueries(fast);
+  const pools = { requests: fast, slow, streams: streamed };
+  const requests = pooledQueries(fast, transactionTimeoutMs);
   return {
     ...requests,
     id,
     isConnected: (other) => isConnected(requests, other),
-    slow: pooledQueries(slow),
+    slow: pooledQueries(slow, SLOW_TIMEOUT_MS),
     stream: (query, batchRows) => streamRows(streamed, query, batchRows),
-    exec: (text) => slow.lease((connection) => connection.exec(text)),
+    exec: (text) => slow.lease((lease) => lease.exec(text)),
     ping: async () => void (await requests.rows(sql`select 1`)),
-    stats: () => fast.stats(),
-    close: async () => void (await Promise.all([fast, slow, streamed].map((pool) => pool.close(CLOSE_GRACE_MS)))),
+    stats: (pool = 'requests') => pools[pool].stats(),
+    close: async () => {
+      await Promise.all([fast, slow, streamed].map((pool) => pool.close(CLOSE_GRACE_MS)));
+      await control.close(CLOSE_GRACE_MS);
+    },
   };
+}
+
+/** Resolves when the signal has been sent: the server ignores one that arrives between two statements. */
+async function cancelStatement(control: Pool, pid: number, log: Log): Promise<void> {
+  try {
+    await detached(() => control.lease((lease) => lease.run('select pg_cancel_backend($1::int)', [pid])));
+  } catch (error) {
+    log.warn('a statement that no client waits for could not be cancelled', { error });
+  }
 }
 
 function applicationName(id: string): string {
@@ -111,69 +149,61 @@ async function isConnected(queries: Queries, id: string): Promise<boolean> {
   return found !== undefined;
 }
 
-type Run = (work: (connection: Connection) => Promise<unknown>) => Promise<unknown>;
+type Run = (work: (lease: Lease) => Promise<unknown>) => Promise<unknown>;
 
-/** Queries on the connection that `run` provides. */
+/** Queries on the lease that `run` provides. */
 function queriesOn(run: Run): Queries {
   const rows = async <T>(query: Sql, budget?: ByteBudget): Promise<T[]> => {
     const { text, parameters } = compile(query);
     bindValues(parameters);
-    return run((connection) => connection.run(text, parameters, true, budget)) as Promise<T[]>;
+    return run((lease) => lease.run(text, parameters, true, budget)) as Promise<T[]>;
   };
   return { rows, first: async <T>(query: Sql): Promise<T | undefined> => (await rows<T>(query))[0] };
 }
 
-function pooledQueries(pool: Pool): PooledQueries {
+function pooledQueries(pool: Pool, transactionTimeoutMs: number): PooledQueries {
   const queries = queriesOn((work) => pool.lease(work));
-  return { ...queries, begin: (work) => pool.lease((connection) => inTransaction(pool, connection, work)) };
+  return {
+    ...queries,
+    begin: (work) =>
+      pool.lease((lease) => {
+        lease.limitTransaction(transactionTimeoutMs);
+        return inTransaction(lease, work);
+      }),
+  };
 }
 
-async function inTransaction<T>(pool: Pool, connection: Connection, work: (tx: Transaction) => Promise<T>): Promise<T> {
-  await connection.exec('begin');
-  const { tx, failure } = transaction(pool, connection);
-  let result: T;
+async function inTransaction<T>(lease: Lease, work: (tx: Transaction) => Promise<T>): Promise<T> {
+  await lease.exec('begin');
+  const { tx, failure } = transaction(lease);
   try {
-    result = await work(tx);
+    const result = await work(tx);
+    const failed = failure();
+    if (failed !== undefined) throw failed;
+    await lease.commit();
+    return result;
   } catch (error) {
-    await rollback(connection);
+    await lease.rollback();
     throw error;
   }
-  const failed = failure();
-  if (failed !== undefined) {
-    await rollback(connection);
-    throw failed;
-  }
-  pool.extendDeadline(connection);
-  await connection.exec('commit');
-  return result;
 }
 
 /** The queries of one transaction, and the first failure among them, after which Postgres only rolls back. */
-function transaction(pool: Pool, connection: Connection): { tx: Transaction; failure: () => unknown } {
+function transaction(lease: Lease): { tx: Transaction; failure: () => unknown } {
   let failed: unknown;
   const step: Run = async (work) => {
-    pool.extendDeadline(connection);
+    lease.extendDeadline();
     try {
-      return await work(connection);
+      return await work(lease);
     } catch (error) {
       failed ??= error;
       throw error;
     } finally {
-      pool.extendDeadline(connection);
+      lease.extendDeadline();
     }
   };
-  const exec = async (text: string): Promise<void> => void (await step(() => connection.exec(text)));
+  const exec = async (text: string): Promise<void> => void (await step(() => lease.exec(text)));
   return { tx: { transaction: true, ...queriesOn(step), exec }, failure: () => failed };
-}
-
-/** Closes a connection that cannot roll back, which makes the server roll back. */
-async function rollback(connection: Connection): Promise<void> {
-  if (connection.broken) return;
-  try {
-    await connection.exec('rollback');
-  } catch (error) {
-    connection.fail(unavailable('a transaction could not be rolled back', error));
-  }
 }
 
 let cursors = 0;
@@ -186,23 +216,25 @@ async function* streamRows<T>(pool: Pool, query: Sql, batchRows: number): AsyncG
   const { text, parameters } = compile(query);
   bindValues(parameters);
   const cursor = `rows_${++cursors}`;
-  const lease = await openLease(pool);
+  const { lease, end } = await openLease(pool);
   try {
-    await lease.connection.run(`declare ${cursor} no scroll cursor with hold for ${text}`, parameters, false);
+    await lease.run(`declare ${cursor} no scroll cursor with hold for ${text}`, parameters, false);
     for (;;) {
-      pool.extendDeadline(lease.connection);
-      const batch = await lease.connection.run(`fetch forward ${Math.trunc(batchRows)} from ${cursor}`, [], false);
+      lease.extendDeadline();
+      const batch = await lease.run(`fetch forward ${Math.trunc(batchRows)} from ${cursor}`, [], false);
       if (batch.length > 0) yield batch as unknown as T[];
       if (batch.length < batchRows) return;
     }
   } finally {
-    await closeCursor(lease.connection, cursor);
-    await lease.end();
+    await closeCursor(lease, cursor);
+    await end();
   }
 }
 
 /** Closes the cursor, or the connection when that fails. A failed `declare` left no cursor. */
-async function closeCursor(connection: Connection, cursor: string): Promise<void> {
+async function closeCursor(lease: Lease, cursor: string): Promise<void> {
+  const { connection } = lease;
+  await lease.settled();
   if (connection.broken) return;
   try {
     await connection.exec(`close ${cursor}`);
@@ -216,18 +248,18 @@ function isMissingCursor(error: unknown): boolean {
 }
 
 /** Borrows a connection until `end` is called. */
-async function openLease(pool: Pool): Promise<{ connection: Connection; end: () => Promise<void> }> {
-  const opened = Promise.withResolvers<Connection>();
+async function openLease(pool: Pool): Promise<{ lease: Lease; end: () => Promise<void> }> {
+  const opened = Promise.withResolvers<Lease>();
   const finished = Promise.withResolvers<void>();
-  const leased = pool.lease(async (connection) => {
-    opened.resolve(connection);
+  const leased = pool.lease(async (lease) => {
+    opened.resolve(lease);
     await finished.promise;
   });
   leased.catch(opened.reject);
-  const connection = await opened.promise;
+  const lease = await opened.promise;
   const end = (): Promise<void> => {
     finished.resolve();
     return leased;
   };
-  return { connection, end };
+  return { lease, end };
 }

@@ -14,10 +14,12 @@ export interface Work {
   /** Operators' work goes first and counts for no share. */
   isOperator: boolean;
   /** Aborts when the client has gone; undefined for work that no client waits for. A function, since reading it costs. */
-  readonly signal: (() => AbortSignal) | undefined;
+  signal: (() => AbortSignal) | undefined;
+  /** The client was seen to have gone: nothing more of this work needs to start. */
+  isGone: boolean;
 }
 
-const SERVICE: Work = { tenantId: null, share: 'service', isOperator: false, signal: undefined };
+const SERVICE: Work = { tenantId: null, share: 'service', isOperator: false, signal: undefined, isGone: false };
 const current = new AsyncLocalStorage<Work>();
 
 /** The work that the calling code belongs to; the service's own if it belongs to none. */
@@ -25,9 +27,23 @@ export function currentWork(): Work {
   return current.getStore() ?? SERVICE;
 }
 
-/** Runs a client's work. It counts for the client's address until authentication names the tenant (`countFor`). */
-export function forClient<T>(address: string, signal: () => AbortSignal, run: () => T): T {
-  return current.run({ tenantId: null, share: `address:${address}`, isOperator: false, signal }, run);
+/**
+ * Runs a client's work. It counts for the client's address until authentication names the tenant (`countFor`). The
+ * client waits for it until it resolves; what the work has started and goes on later is not stopped.
+ */
+export async function forClient<T>(address: string, signal: () => AbortSignal, run: () => T | Promise<T>): Promise<T> {
+  const work = { tenantId: null, share: `address:${address}`, isOperator: false, signal, isGone: false };
+  try {
+    return await current.run(work, run);
+  } finally {
+    Object.assign(work, { signal: undefined, isGone: false });
+  }
+}
+
+/** Whether the client of this work has gone. Costs a few microseconds at the first call: ask only after a while. */
+export function isGone(work: Work): boolean {
+  if (!work.isGone && work.signal?.().aborted === true) work.isGone = true;
+  return work.isGone;
 }
 
 /** The rest of the client's work counts for this tenant, or is an operator's. */
@@ -41,7 +57,7 @@ export function countFor(tenantId: string | null, isOperator: boolean): void {
 
 /** Runs background work of a tenant. */
 export function forTenant<T>(tenantId: string, run: () => T): T {
-  return current.run({ tenantId, share: tenantId, isOperator: false, signal: undefined }, run);
+  return current.run({ tenantId, share: tenantId, isOperator: false, signal: undefined, isGone: false }, run);
 }
 
 /** Runs something as the service's own work, whatever it is called from. */
@@ -52,5 +68,5 @@ export function detached<T>(run: () => T): T {
 /** Runs something whose result others wait for too, so that it goes on when the client has gone. */
 export function withoutSignal<T>(run: () => T): T {
   const work = currentWork();
-  return work.signal === undefined ? run() : current.run({ ...work, signal: undefined }, run);
+  return work.signal === undefined ? run() : current.run({ ...work, signal: undefined, isGone: false }, run);
 }

@@ -40,8 +40,8 @@ export const DeveloperTokenSchema = Type.Object({
   user: Type.Pick(PersonSchema, ['id', 'email']),
 });
 
-/** Sign-ins use at most 4 database connections at once; 100 more wait, and the others get 503. */
-const semaphore = new Semaphore(4, 100);
+/** Sign-ins use at most 4 database connections at once; 100 more of each address wait, and the others get 503. */
+const semaphore = new Semaphore({ name: 'sign-ins', slots: 4, shareWaitingMax: 100, waitMs: 10_000 });
 
 /** A session token. 401 for wrong credentials or a locked account, 403 for a suspended tenant, 429 past the address's limit. */
 export async function signIn(

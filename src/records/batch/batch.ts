@@ -117,7 +117,7 @@ function partsToRetry(
 
 /** Whether an error is the operation's own, rather than the service's. */
 export function isRejection(error: unknown): error is ServiceError {
-  return error instanceof ServiceError && error.status < 500;
+  return error instanceof ServiceError && error.status < 500 && error.ecode !== 'CLIENT_GONE';
 }
 
 async function tryBatch(app: App, caller: TenantCaller, entityName: string, batch: Batch): Promise<RecordRow[]> {

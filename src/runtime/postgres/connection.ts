@@ -27,6 +27,12 @@ export class Connection {
   deadlineAt = 0;
   /** Statements prepared on the server so far. */
   prepared = 0;
+  /** Time that statements have taken so far, in milliseconds. */
+  busyMs = 0;
+  /** The server process. */
+  pid = 0;
+  /** Random; decides which shares prefer this connection. */
+  readonly seed = Math.trunc(Math.random() * 2 ** 32);
   #current: Running | undefined;
   /** Of the query in flight. */
   #budget: ByteBudget | undefined;
@@ -49,6 +55,17 @@ export class Connection {
       socket: (target: Target) => this.#connect(target),
     };
     this.#sql = postgres(options.url, given as unknown as postgres.Options<Record<string, never>>);
+  }
+
+  /** Whether a statement is running. */
+  get isBusy(): boolean {
+    return this.#current !== undefined;
+  }
+
+  /** Connects. Rejects when the server cannot be reached or refuses. */
+  async open(): Promise<void> {
+    const [row] = await this.run('select pg_backend_pid() as pid', [], false);
+    this.pid = (row as { pid: number } | undefined)?.pid ?? 0;
   }
 
   /**
@@ -93,6 +110,7 @@ export class Connection {
   async #await(query: unknown): Promise<Rows> {
     if (this.broken) throw unavailable('the connection to the database was lost');
     const running = query as Running;
+    const startedAt = performance.now();
     this.#current = running;
     try {
       const rows = await running;
@@ -103,6 +121,7 @@ export class Connection {
       throw callerError(error);
     } finally {
       this.#current = undefined;
+      this.busyMs += performance.now() - startedAt;
       this.#budget = undefined;
     }
   }

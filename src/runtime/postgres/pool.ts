@@ -1,39 +1,57 @@
-// A pool of connections: a bounded first-come, first-served queue with a deadline. Broken connections are
-// replaced on demand. While the database is down, one connection attempt is made every 250 ms; calls wait
+// A pool of connections, lent to calls in the order of a fair queue, with a deadline. Broken connections are replaced on
+// demand. While the database is down, one connection attempt is made every 250 ms; calls wait
 // through the first two seconds of an outage and are then rejected at once until an attempt succeeds.
-// All times are milliseconds. Why not the driver's pool: see connection.ts.
+// All times are milliseconds. Why not the driver's pool: see connection.ts. Contract: neighbours#fair-shares.
 import { setTimeout as delay } from 'node:timers/promises';
-import { unavailable } from '../../errors.ts';
+import { clientGone, unavailable } from '../../errors.ts';
+import { expireWaiting, WATCH_MS, type Waiter } from '../concurrency.ts';
+import { FairQueue, type Ticket } from '../fair-queue.ts';
 import type { Log } from '../log.ts';
+import { currentWork, type Work } from '../work.ts';
 import { Connection, type ConnectionOptions } from './connection.ts';
 import { callerError, isDenied } from './failures.ts';
+import { Lease } from './lease.ts';
 
 export interface PoolOptions extends ConnectionOptions {
   name: string;
+  /** Connections besides the one for operators' calls. A share has at most half of them. */
   max: number;
   /** A call's deadline, including the wait for a connection; a running statement gets at least 900 ms. */
   timeoutMs: number;
+  /** Calls of one share that may wait. */
+  shareWaitingMax: number;
+  /** Cancels what runs on the connection with this server process; settles when that can hit no later statement. */
+  cancel(pid: number): Promise<void>;
+  /** Counts the time of statements that ran for a tenant. */
+  onStatements(tenantId: string, ms: number): void;
   log: Log;
 }
 
-interface Waiter {
+/** A call that waits for a connection. */
+export interface PoolWaiter extends Waiter {
   resolve(connection: Connection): void;
-  reject(error: unknown): void;
-  expiresAt: number;
 }
 
-const MAX_WAITING = 4_000;
+/** Connections open, those in use, and calls waiting for one. */
+export interface PoolStats {
+  size: number;
+  inUse: number;
+  waiting: number;
+}
+
+const OPERATOR_CONNECTIONS = 1;
 const RETRY_MS = 250;
 const OUTAGE_TOLERANCE_MS = 2_000;
-const TICK_MS = 100;
+const TICK_MS = WATCH_MS;
 const MIN_RUN_MS = 900;
 const MAX_PREPARED = 2_000;
 
 export class Pool {
-  #options: PoolOptions;
-  #connections = new Set<Connection>();
-  #idle: Connection[] = [];
-  #waiting: Waiter[] = [];
+  readonly #options: PoolOptions;
+  readonly #connections = new Set<Connection>();
+  readonly #idle: Connection[] = [];
+  readonly #queue: FairQueue<PoolWaiter>;
+  readonly #leases = new Set<Lease>();
   #opening = 0;
   #downSince = 0;
   #retryAt = 0;
@@ -44,29 +62,39 @@ export class Pool {
 
   constructor(options: PoolOptions) {
     this.#options = options;
+    this.#queue = new FairQueue({
+      slots: options.max,
+      operatorSlots: OPERATOR_CONNECTIONS,
+      shareSlots: Math.max(1, options.max >> 1),
+      shareWaitingMax: options.shareWaitingMax,
+    });
   }
 
-  /** Lends a connection to `work`. Rejects with 503 when none becomes free in time. */
-  async lease<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
+  /** Lends a connection to `call`. Rejects with 503 when none becomes free in time. */
+  async lease<T>(call: (lease: Lease) => Promise<T>): Promise<T> {
+    const work = currentWork();
+    if (work.isGone) throw clientGone();
     const calledAt = Date.now();
-    const connection = this.#idle.pop() ?? (await this.#wait(calledAt));
-    connection.deadlineAt = Math.max(calledAt + this.#options.timeoutMs, Date.now() + MIN_RUN_MS);
+    const { promise, resolve, reject } = Promise.withResolvers<Connection>();
+    const expiresAt = calledAt + this.#options.timeoutMs;
+    const ticket = this.#enter({ work, enteredAt: calledAt, expiresAt, resolve, reject });
+    const connection = await promise;
+    const lease = new Lease(connection, work, this.#options.timeoutMs);
+    this.#leases.add(lease);
+    connection.deadlineAt = Math.max(expiresAt, Date.now() + MIN_RUN_MS);
     try {
-      return await work(connection);
+      return await call(lease);
+    } catch (error) {
+      throw lease.errorFor(error);
     } finally {
-      connection.deadlineAt = 0;
-      this.#release(connection);
+      await lease.settled();
+      this.#end(lease, ticket);
     }
   }
 
-  /** Restarts the deadline, for each statement of a transaction. */
-  extendDeadline(connection: Connection): void {
-    connection.deadlineAt = Date.now() + this.#options.timeoutMs;
-  }
-
-  stats(): { size: number; inUse: number; waiting: number } {
+  stats(): PoolStats {
     const size = this.#connections.size;
-    return { size, inUse: size - this.#idle.length, waiting: this.#waiting.length };
+    return { size, inUse: size - this.#idle.length, waiting: this.#queue.length };
   }
 
   /** Rejects new calls, waits up to `graceMs` for those in flight, then closes every connection. */
@@ -79,33 +107,65 @@ export class Pool {
     for (const connection of [...this.#connections]) connection.fail(unavailable('the service is stopping'));
   }
 
-  #wait(now: number): Promise<Connection> {
+  /** Queues a call, and starts what may start. */
+  #enter(waiter: PoolWaiter): Ticket<PoolWaiter> {
+    const now = waiter.enteredAt;
     if (this.#closed) throw unavailable('the service is stopping');
-    if (this.#waiting.length >= MAX_WAITING) throw unavailable('too many calls are waiting for the database');
-    if (this.#downSince && now - this.#downSince > OUTAGE_TOLERANCE_MS && now < this.#retryAt) throw this.#downError();
-    const connection = new Promise<Connection>((resolve, reject) => {
-      this.#waiting.push({ resolve, reject, expiresAt: now + this.#options.timeoutMs });
-    });
+    const { share, isOperator } = waiter.work;
+    const ticket = this.#queue.enter(share, isOperator, waiter);
+    if (ticket === null) throw unavailable('too many of your calls are waiting for the database; send fewer at once');
+    this.#dispatch();
+    if (ticket.state !== 'waiting') return ticket;
+    if (this.#isDown(now)) {
+      this.#queue.end(ticket, 0);
+      throw this.#downError();
+    }
     this.#grow(now);
-    return connection;
+    return ticket;
+  }
+
+  /** Whether calls are to be rejected rather than to wait for the next attempt to connect. */
+  #isDown(now: number): boolean {
+    return this.#downSince > 0 && now - this.#downSince > OUTAGE_TOLERANCE_MS && now < this.#retryAt;
+  }
+
+  /** Gives idle connections to the calls whose turn it is. */
+  #dispatch(): void {
+    while (this.#idle.length > 0) {
+      const ticket = this.#queue.start();
+      if (ticket === undefined) return;
+      ticket.item.resolve(takeFor(ticket.item.work, this.#idle));
+    }
+  }
+
+  #end(lease: Lease, ticket: Ticket<PoolWaiter>): void {
+    const { connection, statementMs } = lease;
+    const { tenantId } = ticket.item.work;
+    this.#leases.delete(lease);
+    this.#queue.end(ticket, performance.now() - lease.startedAt);
+    if (tenantId !== null) this.#options.onStatements(tenantId, statementMs);
+    connection.deadlineAt = 0;
+    this.#release(connection);
   }
 
   #release(connection: Connection): void {
-    if (connection.broken) return;
-    if (connection.prepared >= MAX_PREPARED) this.#retire(connection);
-    else if (this.#waiting.length > 0) this.#waiting.shift()?.resolve(connection);
-    else this.#idle.push(connection);
+    if (connection.broken || connection.prepared >= MAX_PREPARED) this.#retire(connection);
+    else {
+      this.#idle.push(connection);
+      this.#dispatch();
+    }
   }
 
   #retire(connection: Connection): void {
     this.#connections.delete(connection);
-    connection.end();
+    if (!connection.broken) connection.end();
     this.#grow(Date.now());
   }
 
-  /** Opens a connection for each waiting call; one at a time while the database is down. */
+  /** Opens a connection for each call that could start; one at a time while the database is down. */
   #grow(now: number): void {
-    while (!this.#closed && this.#waiting.length > this.#opening && this.#connections.size < this.#options.max) {
+    const max = this.#options.max + OPERATOR_CONNECTIONS;
+    while (!this.#closed && this.#connections.size < max && this.#queue.startable > this.#opening) {
       if (this.#downSince && (now < this.#retryAt || this.#opening > 0)) return;
       void this.#open(now);
     }
@@ -118,7 +178,7 @@ export class Pool {
     this.#opening++;
     this.#startClock(now);
     try {
-      await connection.exec('select 1');
+      await connection.open();
       this.#opening--;
       this.#onOpened(connection);
     } catch (error) {
@@ -156,11 +216,14 @@ export class Pool {
     this.#connections.delete(connection);
     const at = this.#idle.indexOf(connection);
     if (at >= 0) this.#idle.splice(at, 1);
-    if (this.#waiting.length > 0) this.#grow(Date.now());
+    if (this.#queue.length > 0) this.#grow(Date.now());
   }
 
   #rejectWaiting(error: unknown): void {
-    for (const waiter of this.#waiting.splice(0)) waiter.reject(error);
+    for (const ticket of this.#queue.waiting()) {
+      this.#queue.end(ticket, 0);
+      ticket.item.reject(error);
+    }
   }
 
   #startClock(now: number): void {
@@ -180,9 +243,38 @@ export class Pool {
       this.#options.log.warn('the database missed a deadline', { pool: this.#options.name });
       connection.fail(unavailable('the database took too long to answer'));
     }
-    while (this.#waiting[0] && this.#waiting[0].expiresAt <= now) {
-      this.#waiting.shift()?.reject(unavailable('no database connection became free in time'));
+    const longRunning = performance.now() - WATCH_MS;
+    for (const lease of this.#leases) {
+      if (lease.startedAt <= longRunning) lease.watch(now, this.#options.cancel);
     }
+    expireWaiting(this.#queue, now, 'no database connection became free in time');
     this.#grow(now);
   }
+}
+
+/**
+ * Takes the connection that suits the work best. A share prefers the same few connections: each then keeps the catalog
+ * and the prepared statements of few tenants.
+ */
+function takeFor({ share }: Work, idle: Connection[]): Connection {
+  let best = idle.length - 1;
+  if (best > 0) {
+    const hash = hashOf(share);
+    let bestWeight = -1;
+    for (const [i, { seed }] of idle.entries()) {
+      const weight = Math.imul(hash ^ seed, 0x9e3779b1) >>> 0;
+      if (weight > bestWeight) {
+        best = i;
+        bestWeight = weight;
+      }
+    }
+  }
+  const [taken] = idle.splice(best, 1);
+  return taken as Connection;
+}
+
+function hashOf(text: string): number {
+  let hash = 0;
+  for (let i = 0; i < text.length; i++) hash = (Math.imul(hash, 31) + text.charCodeAt(i)) | 0;
+  return hash;
 }

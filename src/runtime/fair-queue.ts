@@ -1,0 +1,252 @@
+// Decides whose work starts next when work of many tenants waits for a few slots: connections, hashing threads, locks.
+// Work of the same share waits in order; among the shares, the one that has had the least time comes first, and each
+// holds at most half of the slots, so that a slot is free when another share arrives. A share that was idle starts at
+// the level of the others: idle time is no credit. Operators' work comes first and has slots of its own. Idle shares take
+// no memory, but for the few that have had most. Without clock and promises; times are milliseconds.
+// Contract: neighbours#fair-shares.
+
+export interface FairQueueOptions {
+  slots: number;
+  /** Further slots, which only operators' work may take. */
+  operatorSlots: number;
+  /** What one share may hold, at least 1. */
+  shareSlots: number;
+  /** Waiting tickets of one share; further ones are refused. */
+  shareWaitingMax: number;
+}
+
+/** Work that waits for a slot or holds one. */
+export interface Ticket<T> {
+  readonly item: T;
+  readonly share: Share<T>;
+  state: 'waiting' | 'running' | 'ended';
+  /** What the share was charged when the ticket started; the end corrects it. */
+  charged: number;
+  sequence: number;
+  next: Ticket<T> | undefined;
+  previous: Ticket<T> | undefined;
+}
+
+interface Share<T> {
+  readonly name: string;
+  /** Time had, counted from the level at which the share became active. */
+  used: number;
+  /** What a ticket of this share is expected to cost, from the last ones. */
+  expected: number;
+  running: number;
+  waiting: number;
+  first: Ticket<T> | undefined;
+  last: Ticket<T> | undefined;
+  /** Its position among the shares with waiting work; -1 without any. */
+  at: number;
+}
+
+const FIRST_EXPECTED_MS = 1;
+/** Idle shares that are remembered for having had more time than the others. */
+const IDLE_KEPT = 32;
+
+export class FairQueue<T> {
+  readonly #options: FairQueueOptions;
+  readonly #operators: Share<T> = newShare('operators', 0);
+  readonly #shares = new Map<string, Share<T>>();
+  /** The shares that have waiting work, in no order. */
+  readonly #ready: Share<T>[] = [];
+  /** The least time that a starting share has had; never falls while work runs. */
+  #level = 0;
+  #running = 0;
+  #waiting = 0;
+  #sequence = 0;
+  #sweepAt = IDLE_KEPT;
+
+  constructor(options: FairQueueOptions) {
+    this.#options = options;
+  }
+
+  /** Waiting tickets, operators' included. */
+  get length(): number {
+    return this.#waiting;
+  }
+
+  /** Tickets that hold a slot. */
+  get running(): number {
+    return this.#running;
+  }
+
+  /** Shares in memory. */
+  get size(): number {
+    return this.#shares.size;
+  }
+
+  /** Adds waiting work; null when its share has too much waiting already. */
+  enter(shareName: string, isOperator: boolean, item: T): Ticket<T> | null {
+    const share = isOperator ? this.#operators : this.#activate(shareName);
+    if (share.waiting >= this.#options.shareWaitingMax) return null;
+    const ticket: Ticket<T> = {
+      item,
+      share,
+      state: 'waiting',
+      charged: 0,
+      sequence: ++this.#sequence,
+      next: undefined,
+      previous: share.last,
+    };
+    if (share.last === undefined) share.first = ticket;
+    else share.last.next = ticket;
+    share.last = ticket;
+    this.#waiting++;
+    if (share.waiting++ === 0 && !isOperator) share.at = this.#ready.push(share) - 1;
+    return ticket;
+  }
+
+  /** Starts the ticket whose turn it is; undefined when none may start now. */
+  start(): Ticket<T> | undefined {
+    const share = this.#nextShare();
+    const ticket = share?.first;
+    if (share === undefined || ticket === undefined) return undefined;
+    this.#unlink(ticket);
+    this.#level = share === this.#operators ? this.#level : Math.max(this.#level, share.used);
+    ticket.state = 'running';
+    ticket.charged = share.expected;
+    share.used += ticket.charged;
+    share.running++;
+    this.#running++;
+    return ticket;
+  }
+
+  /** Ends a ticket: frees its slot and charges its share for `costMs`, or takes it out of the queue. */
+  end(ticket: Ticket<T>, costMs: number): void {
+    const { share, state } = ticket;
+    if (state === 'ended') return;
+    if (state === 'waiting') this.#unlink(ticket);
+    else {
+      share.used += costMs - ticket.charged;
+      share.expected += (costMs - share.expected) / 8;
+      share.running--;
+      this.#running--;
+    }
+    ticket.state = 'ended';
+    this.#forgetIdle(share);
+  }
+
+  /** How many waiting tickets may start now. */
+  get startable(): number {
+    const { slots, operatorSlots, shareSlots } = this.#options;
+    const { waiting, running } = this.#operators;
+    const reserved = Math.max(0, operatorSlots - running);
+    const free = slots - this.#held();
+    const operators = Math.min(waiting, reserved + free, this.#operatorLimit() - running);
+    const left = free - Math.max(0, operators - reserved);
+    let others = 0;
+    for (const share of this.#ready) {
+      if (others >= left) break;
+      others += Math.min(share.waiting, shareSlots - share.running);
+    }
+    return operators + Math.min(others, left);
+  }
+
+  /** The waiting tickets, in no order across shares. */
+  *waiting(): Generator<Ticket<T>> {
+    for (const share of [this.#operators, ...this.#ready]) {
+      for (let ticket = share.first; ticket !== undefined; ) {
+        const { next } = ticket;
+        yield ticket;
+        ticket = next;
+      }
+    }
+  }
+
+  /** Slots that are taken, besides those reserved for operators. */
+  #held(): number {
+    const { running } = this.#operators;
+    return this.#running - Math.min(running, this.#options.operatorSlots);
+  }
+
+  /** Operators, too, leave slots to the tenants. */
+  #operatorLimit(): number {
+    return this.#options.operatorSlots + this.#options.shareSlots;
+  }
+
+  #nextShare(): Share<T> | undefined {
+    const isFull = this.#held() >= this.#options.slots;
+    const operators = this.#operators;
+    if (operators.waiting > 0 && operators.running < this.#operatorLimit()) {
+      if (!isFull || operators.running < this.#options.operatorSlots) return operators;
+    }
+    if (isFull) return undefined;
+    let best: Share<T> | undefined;
+    for (const share of this.#ready) {
+      if (share.running < this.#options.shareSlots && (best === undefined || comesBefore(share, best))) best = share;
+    }
+    return best;
+  }
+
+  /** The share by its name; one that has been idle starts at the current level. */
+  #activate(name: string): Share<T> {
+    const known = this.#shares.get(name);
+    if (known !== undefined) {
+      if (known.running + known.waiting === 0) known.used = Math.max(known.used, this.#level);
+      return known;
+    }
+    const share = newShare<T>(name, this.#level);
+    this.#shares.set(name, share);
+    return share;
+  }
+
+  #unlink(ticket: Ticket<T>): void {
+    const { share, previous, next } = ticket;
+    if (previous === undefined) share.first = next;
+    else previous.next = next;
+    if (next === undefined) share.last = previous;
+    else next.previous = previous;
+    ticket.previous = undefined;
+    ticket.next = undefined;
+    this.#waiting--;
+    share.waiting--;
+    if (share.waiting === 0 && share.at >= 0) this.#unready(share);
+  }
+
+  #unready(share: Share<T>): void {
+    const last = this.#ready.pop();
+    if (last !== undefined && last !== share) {
+      this.#ready[share.at] = last;
+      last.at = share.at;
+    }
+    share.at = -1;
+  }
+
+  /** Forgets the share when it is idle and has had no more time than the others. */
+  #forgetIdle(share: Share<T>): void {
+    if (share === this.#operators || share.running + share.waiting > 0) return;
+    if (this.#running + this.#waiting === 0) this.#shares.clear();
+    else if (share.used <= this.#level) this.#shares.delete(share.name);
+    else if (this.#shares.size >= this.#sweepAt) this.#sweep();
+  }
+
+  /** Forgets the idle shares but for those that have had most. */
+  #sweep(): void {
+    const idle = [...this.#shares.values()].filter(({ running, waiting }) => running + waiting === 0);
+    idle.sort((a, b) => b.used - a.used);
+    for (const { name } of idle.slice(IDLE_KEPT)) this.#shares.delete(name);
+    this.#sweepAt = this.#shares.size + IDLE_KEPT;
+  }
+}
+
+/** Least time had, then fewest running, then longest waiting. */
+function comesBefore<T>(a: Share<T>, b: Share<T>): boolean {
+  if (a.used !== b.used) return a.used < b.used;
+  if (a.running !== b.running) return a.running < b.running;
+  return (a.first?.sequence ?? 0) < (b.first?.sequence ?? 0);
+}
+
+function newShare<T>(name: string, used: number): Share<T> {
+  return {
+    name,
+    used,
+    expected: FIRST_EXPECTED_MS,
+    running: 0,
+    waiting: 0,
+    first: undefined,
+    last: undefined,
+    at: -1,
+  };
+}

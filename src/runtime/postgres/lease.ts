@@ -1,0 +1,106 @@
+// A connection lent to a call. Each statement has a deadline of its own, and a transaction one for all of it. A call whose
+// client has gone, or whose transaction is past its deadline, is stopped: its running statement is cancelled on the
+// server, and no further one starts. The connection is not used again before a cancellation has settled, so that it
+// cannot hit a later statement. Times are milliseconds. Contract: neighbours#fair-shares.
+import { clientGone, unavailable } from '../../errors.ts';
+import type { ByteBudget } from '../byte-budget.ts';
+import { isGone, type Work } from '../work.ts';
+import type { Connection } from './connection.ts';
+
+/** Rows as the driver returns them. */
+type Rows = Awaited<ReturnType<Connection['run']>>;
+
+export class Lease {
+  readonly startedAt = performance.now();
+  readonly #busyMsBefore: number;
+  #endsAt = Number.POSITIVE_INFINITY;
+  #isCommitting = false;
+  #stopped: 'gone' | 'late' | undefined;
+  #cancelling: Promise<void> | undefined;
+
+  constructor(
+    readonly connection: Connection,
+    readonly work: Work,
+    private readonly timeoutMs: number,
+  ) {
+    this.#busyMsBefore = connection.busyMs;
+  }
+
+  /** Time that the lease's statements have taken. */
+  get statementMs(): number {
+    return this.connection.busyMs - this.#busyMsBefore;
+  }
+
+  /** Runs one statement with bound values; see `Connection.run` for the budget. */
+  async run(text: string, parameters: unknown[], prepare = true, budget?: ByteBudget): Promise<Rows> {
+    await this.#requireGoing();
+    return this.connection.run(text, parameters, prepare, budget);
+  }
+
+  /** Runs several statements without values in one round trip. */
+  async exec(text: string): Promise<void> {
+    await this.#requireGoing();
+    return this.connection.exec(text);
+  }
+
+  /** Restarts the deadline of a statement. */
+  extendDeadline(): void {
+    this.connection.deadlineAt = Date.now() + this.timeoutMs;
+  }
+
+  /** The whole transaction must end within this time. */
+  limitTransaction(ms: number): void {
+    this.#endsAt = Date.now() + ms;
+  }
+
+  /** Commits; from here on nothing stops the call. */
+  async commit(): Promise<void> {
+    await this.#requireGoing();
+    this.#isCommitting = true;
+    this.extendDeadline();
+    await this.connection.exec('commit');
+  }
+
+  /** Rolls back, or closes the connection if that fails, which makes the server roll back. */
+  async rollback(): Promise<void> {
+    await this.settled();
+    if (this.connection.broken) return;
+    this.extendDeadline();
+    try {
+      await this.connection.exec('rollback');
+    } catch (error) {
+      this.connection.fail(unavailable('a transaction could not be rolled back', error));
+    }
+  }
+
+  /** Resolves when no cancellation is on its way to the server. */
+  async settled(): Promise<void> {
+    if (this.#cancelling !== undefined) await this.#cancelling;
+  }
+
+  /** Stops the call when its client has gone or its transaction is late. `cancel` cancels the running statement. */
+  watch(now: number, cancel: (pid: number) => Promise<void>): void {
+    if (this.#stopped !== undefined || this.#isCommitting) return;
+    if (isGone(this.work)) this.#stopped = 'gone';
+    else if (now >= this.#endsAt) this.#stopped = 'late';
+    else return;
+    if (this.connection.isBusy) this.#cancelling = cancel(this.connection.pid);
+  }
+
+  /** The error of a stopped call, else the error itself. */
+  errorFor(error: unknown): unknown {
+    return this.#stopped === undefined ? error : this.#stopError();
+  }
+
+  #stopError(): unknown {
+    if (this.#stopped === 'gone') return clientGone();
+    return unavailable('the call took too long in one transaction and was undone; split it into smaller calls');
+  }
+
+  async #requireGoing(): Promise<void> {
+    if (this.#stopped === undefined && Date.now() >= this.#endsAt) this.#stopped = 'late';
+    if (this.#stopped === undefined) return;
+    await this.settled();
+    throw this.#stopError();
+  }
+}

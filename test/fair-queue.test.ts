@@ -1,0 +1,231 @@
+// The fair queue against a model: random shares, costs, cancellations and operators, step by step with a clock of its
+// own. The seed of a failed run is in its message.
+import { describe, expect, test } from 'bun:test';
+
+import { FairQueue, type Ticket } from '../src/runtime/fair-queue.ts';
+import { seededRandom } from './support/random.ts';
+
+const SLOTS = 8;
+const SHARE_SLOTS = 4;
+const OPERATOR_SLOTS = 1;
+const SHARE_WAITING_MAX = 9;
+
+interface Item {
+  share: string;
+  isOperator: boolean;
+  costMs: number;
+}
+
+function newQueue(options: Partial<ConstructorParameters<typeof FairQueue>[0]> = {}): FairQueue<Item> {
+  const defaults = {
+    slots: SLOTS,
+    operatorSlots: OPERATOR_SLOTS,
+    shareSlots: SHARE_SLOTS,
+    shareWaitingMax: SHARE_WAITING_MAX,
+  };
+  return new FairQueue<Item>({ ...defaults, ...options });
+}
+
+/** Runs a queue in simulated time. */
+class Simulation {
+  nowMs = 0;
+  readonly running = new Map<Ticket<Item>, number>();
+  readonly hadMs = new Map<string, number>();
+
+  constructor(readonly queue: FairQueue<Item>) {}
+
+  enter(item: Item): Ticket<Item> | null {
+    return this.queue.enter(item.share, item.isOperator, item);
+  }
+
+  start(): Ticket<Item>[] {
+    const started: Ticket<Item>[] = [];
+    for (let ticket = this.queue.start(); ticket !== undefined; ticket = this.queue.start()) {
+      this.running.set(ticket, this.nowMs + ticket.item.costMs);
+      started.push(ticket);
+    }
+    return started;
+  }
+
+  /** Advances to the end of the ticket that ends next. */
+  endNext(): Ticket<Item> | undefined {
+    const [first] = [...this.running].sort(([, a], [, b]) => a - b);
+    if (first === undefined) return undefined;
+    const [ticket, endsAt] = first;
+    this.nowMs = endsAt;
+    this.running.delete(ticket);
+    const { share, costMs } = ticket.item;
+    this.hadMs.set(share, (this.hadMs.get(share) ?? 0) + costMs);
+    this.queue.end(ticket, costMs);
+    return ticket;
+  }
+
+  held(isOf: (item: Item) => boolean): number {
+    return [...this.running.keys()].filter(({ item }) => isOf(item)).length;
+  }
+}
+
+describe('the fair queue', () => {
+  test.each([1, 2, 3, 4, 5])(
+    'of thousands of random steps, nothing is lost or run twice, and no share holds more than half (seed %d)',
+    (seed) => {
+      const random = seededRandom(seed);
+      const simulation = new Simulation(newQueue());
+      const { queue } = simulation;
+      const waiting = new Set<Ticket<Item>>();
+      const seen = new Set<Ticket<Item>>();
+      const started = (): void => {
+        for (const ticket of simulation.start()) {
+          expect(waiting.delete(ticket)).toBe(true);
+          expect(seen.has(ticket)).toBe(false);
+          seen.add(ticket);
+        }
+      };
+      for (let step = 0; step < 5_000; step++) {
+        const dice = random();
+        if (dice < 0.55) {
+          const isOperator = random() < 0.05;
+          const share = `t${Math.floor(random() ** 2 * 12)}`;
+          const ticket = simulation.enter({ share, isOperator, costMs: random() < 0.1 ? 500 : random() * 10 });
+          if (ticket !== null) waiting.add(ticket);
+        } else if (dice < 0.65) {
+          const [cancelled] = [...waiting].slice(Math.floor(random() * waiting.size));
+          if (cancelled !== undefined) {
+            queue.end(cancelled, 0);
+            queue.end(cancelled, 0);
+            waiting.delete(cancelled);
+          }
+        } else simulation.endNext();
+        expect(queue.startable).toBe(startableIn(simulation, waiting));
+        started();
+        expect(queue.length).toBe(waiting.size);
+        expect(new Set(queue.waiting())).toEqual(waiting);
+        expect(queue.running).toBe(simulation.running.size);
+        for (const { item } of simulation.running.keys()) {
+          const limit = item.isOperator ? SHARE_SLOTS + OPERATOR_SLOTS : SHARE_SLOTS;
+          const isSame = (other: Item): boolean =>
+            item.isOperator ? other.isOperator : !other.isOperator && other.share === item.share;
+          expect(simulation.held(isSame)).toBeLessThanOrEqual(limit);
+        }
+        expect(simulation.held(({ isOperator }) => !isOperator)).toBeLessThanOrEqual(SLOTS);
+        expect(simulation.running.size).toBeLessThanOrEqual(SLOTS + OPERATOR_SLOTS);
+      }
+      while (simulation.running.size > 0) {
+        simulation.endNext();
+        started();
+      }
+      expect([waiting.size, queue.length, queue.running, queue.size]).toEqual([0, 0, 0, 0]);
+    },
+  );
+
+  test.each([11, 12, 13])(
+    'shares that always have work waiting get the same time, whatever their work costs (seed %d)',
+    (seed) => {
+      const random = seededRandom(seed);
+      const simulation = new Simulation(newQueue());
+      const shares = [5, 5, 10, 20, 100, 400].map((costMs, i) => ({ share: `t${i}`, costMs }));
+      while (simulation.nowMs < 60_000) {
+        for (const { share, costMs } of shares) {
+          let waiting = 0;
+          while (waiting < SHARE_WAITING_MAX) {
+            const cost = costMs * (0.5 + random());
+            waiting = simulation.enter({ share, isOperator: false, costMs: cost })?.share.waiting ?? SHARE_WAITING_MAX;
+          }
+        }
+        simulation.start();
+        simulation.endNext();
+      }
+      const had = shares.map(({ share }) => simulation.hadMs.get(share) ?? 0);
+      // A share is ahead or behind by what its slots may run at once.
+      expect(Math.max(...had) - Math.min(...had)).toBeLessThan(2 * SHARE_SLOTS * 600);
+    },
+  );
+
+  test('a share that arrives while another holds its half and waits starts at once', () => {
+    const simulation = new Simulation(newQueue());
+    for (let i = 0; i < 40; i++) simulation.enter({ share: 'heavy', isOperator: false, costMs: 4_000 });
+    expect(simulation.start()).toHaveLength(SHARE_SLOTS);
+    simulation.enter({ share: 'light', isOperator: false, costMs: 1 });
+    expect(simulation.start().map(({ item }) => item.share)).toEqual(['light']);
+  });
+
+  test('time spent idle is no credit, and time had is not forgotten while others work', () => {
+    const simulation = new Simulation(newQueue({ slots: 1, shareSlots: 1 }));
+    const order: string[] = [];
+    const enter = (share: string, costMs: number) => simulation.enter({ share, isOperator: false, costMs });
+    for (let i = 0; i < 10; i++) enter('busy', 10);
+    const run = (steps: number): void => {
+      for (let i = 0; i < steps; i++) {
+        simulation.start();
+        order.push(simulation.endNext()?.item.share ?? '');
+      }
+    };
+    run(5);
+    for (let i = 0; i < 5; i++) enter('late', 10);
+    run(6);
+    // Without credit for its idle time, the late share takes turns.
+    expect(order.slice(5).filter((share) => share === 'late').length).toBeLessThanOrEqual(4);
+    enter('greedy', 1_000);
+    run(2);
+    expect(order).toContain('greedy');
+    enter('greedy', 1_000);
+    for (let i = 0; i < 10; i++) enter('busy', 10);
+    run(5);
+    expect(order.slice(-5)).not.toContain('greedy');
+  });
+
+  test("operators start first and on a slot of their own, and their work counts for no tenant's half", () => {
+    const simulation = new Simulation(newQueue());
+    for (const share of ['a', 'b']) {
+      for (let i = 0; i < 10; i++) simulation.enter({ share, isOperator: false, costMs: 100 });
+    }
+    expect(simulation.start()).toHaveLength(SLOTS);
+    for (let i = 0; i < 10; i++) simulation.enter({ share: 'a', isOperator: true, costMs: 1 });
+    expect(simulation.start().map(({ item }) => item.isOperator)).toEqual([true]);
+    simulation.endNext();
+    expect(simulation.start().map(({ item }) => item.isOperator)).toEqual([true]);
+  });
+
+  test('a full queue refuses its own share alone', () => {
+    const { queue } = new Simulation(newQueue({ shareWaitingMax: 3 }));
+    const enter = (share: string) => queue.enter(share, false, { share, isOperator: false, costMs: 1 });
+    expect([1, 2, 3, 4].map(() => enter('flood') !== null)).toEqual([true, true, true, false]);
+    expect(enter('other')).not.toBeNull();
+  });
+
+  test('shares that have become idle take no memory', () => {
+    const simulation = new Simulation(newQueue());
+    simulation.enter({ share: 'long', isOperator: false, costMs: 1e9 });
+    simulation.start();
+    let most = 0;
+    for (let i = 0; i < 20_000; i++) {
+      simulation.enter({ share: `once ${i}`, isOperator: false, costMs: 3 });
+      simulation.start();
+      simulation.endNext();
+      most = Math.max(most, simulation.queue.size);
+    }
+    expect(most).toBeLessThan(200);
+    simulation.endNext();
+    expect(simulation.queue.size).toBe(0);
+  });
+});
+
+/** How many waiting tickets the model would start now. */
+function startableIn(simulation: Simulation, waiting: ReadonlySet<Ticket<Item>>): number {
+  const operatorsRunning = simulation.held(({ isOperator }) => isOperator);
+  const free = SLOTS - simulation.running.size + Math.min(operatorsRunning, OPERATOR_SLOTS);
+  const shares = new Map<string, number>();
+  let operators = 0;
+  for (const { item } of waiting) {
+    if (item.isOperator) operators++;
+    else shares.set(item.share, (shares.get(item.share) ?? 0) + 1);
+  }
+  let others = 0;
+  for (const [share, count] of shares) {
+    const held = simulation.held((item) => !item.isOperator && item.share === share);
+    others += Math.min(count, SHARE_SLOTS - held);
+  }
+  const reserved = Math.max(0, OPERATOR_SLOTS - operatorsRunning);
+  const started = Math.min(operators, reserved + free, SHARE_SLOTS + OPERATOR_SLOTS - operatorsRunning);
+  return started + Math.min(others, free - Math.max(0, started - reserved));
+}
