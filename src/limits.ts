@@ -29,6 +29,9 @@ export const LIMITS = {
     labelMax: 200,
     descriptionMax: 2_000,
     defaultBytesMax: 16_384,
+    /** The fields of an entity, and the fields and rules of a tenant, as JSON in UTF-8. */
+    fieldBytesMax: 262_144,
+    definitionBytesMax: 8_388_608,
   },
   /** A record's values as JSON in UTF-8, in bytes. */
   recordBytesMax: 1_048_576,
@@ -39,6 +42,18 @@ export const LIMITS = {
    * holds values of `lengthDefault` characters at most.
    */
   pattern: { sourceMax: 1_000, instructionsMax: 1_000, stepsMax: 5_000_000, lengthDefault: 10_000 },
+  /** Active ones, without the system roles and the first owner key. */
+  perTenant: {
+    roles: 200,
+    views: 500,
+    users: 10_000,
+    platformApis: 100,
+    publicKeys: 100,
+    bots: 500,
+    ownerKeys: 100,
+  },
+  /** The text of one role, view or rule as JSON in UTF-8, in bytes. */
+  definitionBytesMax: 65_536,
   /** Characters in a `unique` or `indexed` text field; always fits a B-tree entry. */
   indexedTextMax: 640,
   /** Nesting levels of a request body. */

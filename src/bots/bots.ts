@@ -26,6 +26,7 @@ import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { jsonb, sql } from '../runtime/sql.ts';
 import { newToken, sha256 } from '../runtime/tokens.ts';
+import { requireRoom } from '../tenants/definition-counts.ts';
 
 const SECRET_PREFIX = 'svc_bot_';
 
@@ -85,6 +86,7 @@ export async function registerBot(
   const secret = newToken(SECRET_PREFIX);
   const row = await app.db.begin(async (tx) => {
     await lockEntities(tx, tenant, entities, 'permissions.entities');
+    await requireRoom(tx, tenant, 'bots');
     return tx.first<{ id: string }>(sql`
       insert into platform.bots (id, tenant_id, name, secret_hash, permissions, created_by)
       values (${newId()}::uuid, ${tenant.id}::uuid, ${name}, decode(${sha256(secret).toString('hex')}, 'hex'),

@@ -14,6 +14,7 @@ import type { Tenant } from '../tenants/tenants.ts';
 import { visibleFields } from './access-scope.ts';
 import { type Catalog, catalogOf, entityFor, insertFields, loadCatalog } from './catalog.ts';
 import { EntityChange, type EntityView, type FieldView, type NewEntity, NewEntityNames } from './definition.ts';
+import { requireFieldsFit } from './definition-size.ts';
 import { type Entity, type Field, tableNameOf } from './field.ts';
 import { type FieldDraft, fieldOf, readFields } from './field-input.ts';
 import { createIndex, indexKinds } from './indexes.ts';
@@ -80,6 +81,7 @@ async function insertEntity(tx: Tx, schema: string, entity: EntityNames, drafts:
     insert into ${identifier(schema, 'entity_counts')} (entity_id, slot)
     select ${id}::uuid, slot from generate_series(0, ${LIMITS.counterSlots - 1}::int) as slot`);
   const fields = drafts.map((draft, i) => fieldOf(draft, newId(), `f${i + 1}`, i + 1));
+  await requireFieldsFit(tx, schema, { before: [], after: fields });
   await createRecordTable(tx, schema, id, fields);
   if (fields.length > 0) await insertFields(tx, schema, id, fields);
 }

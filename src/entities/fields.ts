@@ -10,6 +10,7 @@ import { type Catalog, catalogOf } from './catalog.ts';
 import { cleanUpInterrupted } from './cleanup.ts';
 import type { FieldInput, FieldPatch, FieldView } from './definition.ts';
 import { type DefinitionLock, withDefinitionLock } from './definition-lock.ts';
+import { requireFieldsFit } from './definition-size.ts';
 import { requireNoDependents } from './dependents.ts';
 import { fieldView, getEntity } from './entities.ts';
 import type { Entity, Field } from './field.ts';
@@ -32,7 +33,7 @@ export async function createField(
   input: FieldInput,
 ): Promise<FieldView> {
   return changeField(app, caller, async (lock) => {
-    const change = await lock.transaction(async (_, catalog) => {
+    const change = await lock.transaction(async (tx, catalog) => {
       const entity = changeable(catalog, entityName);
       if (entity.fields.length >= LIMITS.entity.fieldsMax || entity.nextSlot > SLOT_MAX) {
         throw conflict(`an entity has at most ${LIMITS.entity.fieldsMax} fields`);
@@ -40,7 +41,9 @@ export async function createField(
       const draft = readField(input, { catalog, self: entity });
       if (entity.byKey.has(draft.key)) throw keyTaken(draft.key);
       const position = Math.max(0, ...entity.fields.map((other) => other.position)) + 1;
-      return { entity, field: fieldOf(draft, newId(), `f${entity.nextSlot}`, position) };
+      const field = fieldOf(draft, newId(), `f${entity.nextSlot}`, position);
+      await requireFieldsFit(tx, entity.schema, { before: entity.fields, after: [...entity.fields, field] });
+      return { entity, field };
     });
     await addField(lock, change.entity, change.field);
     return change;
@@ -59,6 +62,8 @@ export async function updateField(
     const { newKey, ...change } = await lock.transaction(async (tx, catalog) => {
       const entity = changeable(catalog, entityName);
       const { next, ...planned } = plan(catalog, entity, fieldIn(entity, key), input);
+      const after = entity.fields.map((field) => (field.id === next.id ? next : field));
+      await requireFieldsFit(tx, entity.schema, { before: entity.fields, after });
       if (next.key !== key || next.type !== planned.field.type) await requireNoDependents(tx, entity, planned.field);
       // The rename is a separate, last change: if the first one conflicts, the field keeps its old key.
       return { ...planned, next: { ...next, key, ref: { ...next.ref, key } }, newKey: next.key };

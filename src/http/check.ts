@@ -5,7 +5,8 @@
 import type { Static, TSchema } from '@sinclair/typebox';
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler';
 import { Value } from '@sinclair/typebox/value';
-import { invalid, type Problem } from '../errors.ts';
+import { invalid, invalidField, type Problem } from '../errors.ts';
+import { isJsonLarger, jsonBytes } from '../runtime/text.ts';
 
 /** A value without its invalid members; an invalid item of a list is undefined. */
 export type Valid<T> = T extends readonly (infer Item)[]
@@ -32,6 +33,12 @@ export function check<T extends TSchema>(
   }
   if (problems.length > 0) throw invalid(problems);
   return value as Static<T>;
+}
+
+/** 400 when a definition takes more than `bytes` as JSON. */
+export function requireFits(definition: object, what: string, bytes: number): void {
+  if (!isJsonLarger(definition, bytes)) return;
+  throw invalidField('body', `${what} takes at most ${bytes} bytes as JSON, and this one ${jsonBytes(definition)}`);
 }
 
 /** The problems of a value, as the response shows them. */

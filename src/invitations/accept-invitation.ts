@@ -71,10 +71,10 @@ function requirePending(
 type NewUser = Omit<Registration, 'password'> & { passwordHash: string };
 
 async function joinTenant(app: App, token: string, { tenant_id, role }: FoundInvitation, user: NewUser): Promise<User> {
-  const schema = schemaOf(tenant_id ?? '');
+  const id = tenant_id ?? '';
   return app.db.begin(async (tx) => {
     await claim(tx, token, user);
-    return insertUser(tx, { schema }, { ...user, role });
+    return insertUser(tx, { id, schema: schemaOf(id) }, { ...user, role });
   });
 }
 
@@ -89,7 +89,7 @@ async function createInvitedTenant(
     await claim(tx, token, user);
     await insertTenant(app, tx, { id, slug, name, settings: {} });
     await tx.rows(sql`update platform.invitations as i set tenant_id = ${id}::uuid where ${hasToken(token)}`);
-    return insertUser(tx, { schema: schemaOf(id) }, { ...user, role: 'owner' });
+    return insertUser(tx, { id, schema: schemaOf(id) }, { ...user, role: 'owner' });
   });
   await app.invalidations.publish('tenant', id);
   return owner;

@@ -15,6 +15,8 @@ interface KeyRoutes<L extends Access, C extends Access, R extends Access, B exte
   /** The kind in summaries: with an article, and in the plural. */
   one: string;
   many: string;
+  /** The tenant has a limit of active keys. */
+  isLimited?: boolean;
 }
 
 export const FOR_ADMINS = { list: 'admin', create: 'admin', revoke: 'admin' } as const;
@@ -26,7 +28,7 @@ export function keyRoutes<
   const C extends Access,
   const R extends Access,
   B extends TSchema,
->({ name, schema, issuedSchema }: KeyTable<P, S>, { tag, access, body, one, many }: KeyRoutes<L, C, R, B>) {
+>({ name, schema, issuedSchema }: KeyTable<P, S>, { tag, access, body, one, many, isLimited }: KeyRoutes<L, C, R, B>) {
   return {
     LIST: route({
       id: `list${name}s`,
@@ -42,6 +44,7 @@ export function keyRoutes<
       access: access.create,
       body,
       ok: [201, issuedSchema],
+      errors: isLimited === true ? ['CONFLICT'] : [],
     }),
     REVOKE: route({
       id: `revoke${name}`,

@@ -8,6 +8,7 @@ import { check } from '../http/check.ts';
 import { closed, FutureTimestamp, nullable, optional, Timestamp, text } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { type Queries, sql } from '../runtime/sql.ts';
+import { requireRoom } from '../tenants/definition-counts.ts';
 import { KeyTable, keysOf, LAST_USED } from './key-table.ts';
 
 const Label = text(LIMITS.key.labelMax, { examples: ['nightly import'] });
@@ -25,7 +26,10 @@ export type NewOwnerKey = Static<typeof NewOwnerKey>;
 
 export async function createOwnerKey(app: App, caller: TenantCaller, body: NewOwnerKey): Promise<IssuedOwnerKey> {
   const { label, expiresAt } = check(NewOwnerKey, body);
-  return issueOwnerKey(app.db, caller.tenant.id, { label, expiresAt, createdBy: caller.id });
+  return app.db.begin(async (tx) => {
+    await requireRoom(tx, caller.tenant, 'ownerKeys');
+    return issueOwnerKey(tx, caller.tenant.id, { label, expiresAt, createdBy: caller.id });
+  });
 }
 
 /** Issues a key. `expiresAt` is any text that `Date` parses. */

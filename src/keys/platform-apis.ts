@@ -11,6 +11,7 @@ import { byResource, closed, closedChange, type Deleted, Operations, Timestamp, 
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { jsonb, sql, type Tx } from '../runtime/sql.ts';
+import { requireRoom } from '../tenants/definition-counts.ts';
 
 const { rolesMax, roleNameMax } = LIMITS.platformApi;
 
@@ -53,6 +54,7 @@ export async function createPlatformApi(
 ): Promise<PlatformApi> {
   const row = await app.db.begin(async (tx) => {
     const { name, slug, roles, permissions } = check(PlatformApiDefinition, body, await roleProblems(tx, caller, body));
+    await requireRoom(tx, caller.tenant, 'platformApis');
     return tx.first<PlatformApi>(sql`
       insert into platform.apis (id, tenant_id, name, slug, roles, permissions)
       values (${newId()}::uuid, ${caller.tenant.id}::uuid, ${name}, ${slug}, ${jsonb(roles)}, ${jsonb(permissions)})

@@ -12,6 +12,7 @@ import { check, given, type Valid } from '../http/check.ts';
 import { closed, closedChange, optional, someOf, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { jsonb, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { requireRoom } from '../tenants/definition-counts.ts';
 import { KeyTable, keysOf, LAST_USED } from './key-table.ts';
 
 const ORIGINS_RULE = 'must be a list of origins, such as https://app.example.com';
@@ -70,7 +71,10 @@ export async function issuePublicKey(app: App, caller: TenantCaller, body: NewPu
     expires_at: sql`now() + make_interval(days => ${ttlDays}::int)`,
     created_by: sql`${caller.id}`,
   };
-  return withRoleLocked(app, caller, settings.roleId, (tx) => PUBLIC_KEYS.issue(tx, values));
+  return withRoleLocked(app, caller, settings.roleId, async (tx) => {
+    await requireRoom(tx, caller.tenant, 'publicKeys');
+    return PUBLIC_KEYS.issue(tx, values);
+  });
 }
 
 function columnsOf(settings: Settings): Readonly<Record<string, Sql>> {

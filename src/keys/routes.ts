@@ -1,5 +1,5 @@
 // The routes of owner API keys and public keys, all for tenant admins: list, issue, change, revoke.
-// Failures: 400 with every problem, 404.
+// Failures: 400 with every problem, 404, 409 at the limit.
 // Contract: interface#public-key, decisions#keys.
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
@@ -24,6 +24,7 @@ const OWNER = keyRoutes(OWNER_KEYS, {
   body: NewOwnerKey,
   one: 'an owner API key',
   many: 'owner API keys',
+  isLimited: true,
 });
 
 export function ownerKeyRoutes(app: App) {
@@ -44,6 +45,7 @@ const PUBLIC = keyRoutes(PUBLIC_KEYS, {
   body: NewPublicKey,
   one: 'a public key',
   many: 'public keys',
+  isLimited: true,
 });
 const UPDATE_PUBLIC = route({
   id: 'updatePublicKey',

@@ -10,7 +10,7 @@ import { readNew, readPatch } from '../entities/values.ts';
 import type { Problem } from '../errors.ts';
 import { SYSTEM_FIELDS } from '../expression/ast.ts';
 import { expressionProblems } from '../expression/parse.ts';
-import { check, type Valid } from '../http/check.ts';
+import { check, requireFits, type Valid } from '../http/check.ts';
 import { closed, nullable, oneOf, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { placeholdersIn } from '../records/write/template.ts';
@@ -108,6 +108,7 @@ export type DryRun = Static<typeof DryRunSchema>;
 
 /** The rule with its defaults. 400 with every problem. */
 export function readRule(catalog: Catalog, caller: TenantCaller, body: NewRule) {
+  requireFits(body, 'a rule', LIMITS.definitionBytesMax);
   const rule = check(NewRule, body, (valid) => ruleProblems(catalog, caller, valid));
   const { name, trigger, condition = null, action, priority, isActive } = rule;
   return {

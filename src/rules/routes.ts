@@ -41,6 +41,7 @@ const UPDATE = route({
   summary: 'Change a business rule',
   body: RuleChange,
   ok: [200, RuleSchema],
+  errors: ['CONFLICT'],
 });
 const DELETE = route({ ...common, id: 'deleteRule', summary: 'Delete a business rule', ok: [200, Deleted] });
 const TEST = route({

@@ -4,11 +4,13 @@
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { type Catalog, catalogOf, loadCatalog } from '../entities/catalog.ts';
+import { requireDefinitionsFit } from '../entities/definition-size.ts';
 import { lockDefinitions } from '../entities/entities.ts';
 import { conflict, invalidField, notFound } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { identifier, type Queries, sql, type Tx } from '../runtime/sql.ts';
+import { jsonBytes } from '../runtime/text.ts';
 import { type NewRule, type RuleChange, type RuleDefinition, readRule } from './definition.ts';
 
 type RuleRow = Omit<RuleDefinition, 'entity'> & { entity_id: string };
@@ -36,6 +38,7 @@ export async function getRule(app: App, caller: TenantCaller, id: string): Promi
 export async function createRule(app: App, caller: TenantCaller, body: NewRule): Promise<RuleDefinition> {
   return changeDefinition(app, caller, async (tx, catalog) => {
     const rule = readRule(catalog, caller, body);
+    await requireDefinitionsFit(tx, caller.tenant.schema, jsonBytes(body));
     const table = identifier(caller.tenant.schema, 'business_rules');
     const row = await tx.first<RuleRow>(sql`
       insert into ${table} (id, name, entity_id, trigger, condition, action, priority, is_active)
@@ -60,6 +63,8 @@ export async function updateRule(
     if (body.entity !== undefined && body.entity !== before.entity) throw invalidField('entity', 'cannot be changed');
     const { id: _, createdAt, updatedAt, ...definition } = before;
     const rule = readRule(catalog, caller, { ...definition, ...body });
+    const added = jsonBytes({ ...definition, ...body }) - jsonBytes(definition);
+    if (added > 0) await requireDefinitionsFit(tx, caller.tenant.schema, added);
     const row = await tx.first<RuleRow>(sql`
       update ${identifier(caller.tenant.schema, 'business_rules')}
       set name = ${rule.name}, trigger = ${rule.trigger}, condition = ${rule.condition},

@@ -20,10 +20,11 @@ const Permissions = byResource(Operations, {
   description: 'operations by entity, *, view:<slug>, view:* or agent:<name>',
   examples: [{ '*': ['read'] }],
 });
+const FieldKeys = Type.Array(Type.String(), { uniqueItems: true, error: 'must be a list of different field keys' });
 const Restriction = Type.Unsafe<EntityRestriction>(
   closed({
-    fields: Type.Optional(Type.Array(Type.String())),
-    excludeFields: Type.Optional(Type.Array(Type.String())),
+    fields: Type.Optional(FieldKeys),
+    excludeFields: Type.Optional(FieldKeys),
     rowFilter: Type.Optional(Type.String({ examples: ['owner = $currentUser.id'] })),
   }),
 );

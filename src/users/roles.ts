@@ -8,9 +8,11 @@ import { isAdminRole, type Role, rolesOf } from '../access/role-store.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { conflict, notFound } from '../errors.ts';
-import { check } from '../http/check.ts';
+import { check, requireFits } from '../http/check.ts';
+import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { identifier, jsonb, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { requireRoom } from '../tenants/definition-counts.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { NewRole, RoleChange, roleProblems } from './role-input.ts';
 import { usersTable } from './users.ts';
@@ -31,11 +33,13 @@ export async function getRole(app: App, { tenant }: TenantCaller, name: string):
 export async function addRole(app: App, caller: TenantCaller, body: NewRole): Promise<Role> {
   const { tenant } = caller;
   const catalog = await catalogOf(app, tenant);
+  requireFits(body, 'a role', LIMITS.definitionBytesMax);
   const { name, description, permissions, entities } = check(NewRole, body, (valid) =>
     roleProblems(valid, catalog, caller),
   );
   const row = await app.db.begin(async (tx) => {
     await lockEntities(tx, tenant, permissions, 'permissions');
+    await requireRoom(tx, tenant, 'roles');
     return tx.first(sql`
       insert into ${rolesTable(tenant)} (id, name, description, permissions, entities)
       values (${newId()}::uuid, ${name}, ${description ?? null}, ${jsonb(permissions)}, ${jsonb(entities ?? {})})
@@ -50,9 +54,10 @@ export async function addRole(app: App, caller: TenantCaller, body: NewRole): Pr
 /** Changes the members in the body; `permissions` and `entities` are replaced as a whole. The name is fixed. */
 export async function changeRole(app: App, caller: TenantCaller, name: string, body: RoleChange): Promise<Role> {
   const { tenant } = caller;
-  await getRole(app, caller, name);
+  const { id: _, isSystem, createdAt, updatedAt, ...rest } = await getRole(app, caller, name);
   if (isAdminRole(name)) throw conflict(`the role ${name} cannot be changed`);
   const catalog = await catalogOf(app, tenant);
+  requireFits({ ...rest, ...body }, 'a role', LIMITS.definitionBytesMax);
   const { description, permissions, entities } = check(RoleChange, body, (valid) => [
     ...((valid.name ?? name) === name ? [] : [{ path: 'name', message: 'cannot be changed' }]),
     ...roleProblems(valid, catalog, caller),

@@ -14,7 +14,8 @@ import { type Page, pageOf } from '../http/reply.ts';
 import { Timestamp } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
-import { identifier, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { identifier, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { requireRoom } from '../tenants/definition-counts.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { createInvitation } from './create-invitation.ts';
 import { NewUser, PersonSchema, UserChange } from './person.ts';
@@ -82,13 +83,14 @@ export async function addUser(app: App, caller: TenantCaller, body: NewUser): Pr
   });
 }
 
-/** Stores a new, active user. 409 for a taken address. */
+/** Stores a new, active user. 409 for a taken address, and at the limit of users. */
 export async function insertUser(
-  queries: Queries,
-  tenant: Pick<Tenant, 'schema'>,
+  tx: Tx,
+  tenant: Pick<Tenant, 'id' | 'schema'>,
   { email, name, role, passwordHash }: { email: string; name: string; role: string; passwordHash: string },
 ): Promise<User> {
-  const row = await queries.first<User>(sql`
+  await requireRoom(tx, tenant, 'users');
+  const row = await tx.first<User>(sql`
     insert into ${usersTable(tenant)} (id, email, name, role, password_hash)
     values (${newId()}::uuid, ${email}, ${name}, ${role}, ${passwordHash})
     on conflict ((lower(email))) do nothing
@@ -112,6 +114,7 @@ export async function changeUser(app: App, caller: TenantCaller, id: string, bod
     if (role !== undefined) await lockRole(tx, tenant, role);
     if ((role !== undefined && role !== 'owner') || isActive === false) await requireAnotherOwner(tx, tenant, id);
     if (email !== undefined) await requireEmailFree(tx, tenant, email, id);
+    if (isActive === true) await requireRoomToActivate(tx, tenant, id);
     const changed = await tx.first<User>(sql`
       update ${usersTable(tenant)}
       set email = coalesce(${email ?? null}, email), name = coalesce(${name ?? null}, name),
@@ -136,6 +139,13 @@ export async function voidResetTokens(tx: Tx, { id: tenantId }: Pick<Tenant, 'id
   await tx.rows(sql`
     update platform.password_resets set used_at = now()
     where tenant_id = ${tenantId}::uuid and user_id = ${userId}::uuid and used_at is null`);
+}
+
+/** 409 at the limit of active users, unless the user is one of them. */
+async function requireRoomToActivate(tx: Tx, tenant: Tenant, id: string): Promise<void> {
+  const inactive = await tx.first(sql`
+    select from ${usersTable(tenant)} where id = ${id}::uuid and not is_active for update`);
+  if (inactive !== undefined) await requireRoom(tx, tenant, 'users');
 }
 
 /** Removes a user and ends its tokens. Returns its id. */

@@ -8,9 +8,11 @@ import { type App, perApp } from '../app.ts';
 import { type Catalog, catalogOf } from '../entities/catalog.ts';
 import type { Entity } from '../entities/field.ts';
 import { conflict, notFound } from '../errors.ts';
-import { check } from '../http/check.ts';
+import { check, requireFits } from '../http/check.ts';
+import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { identifier, sql } from '../runtime/sql.ts';
+import { requireRoom } from '../tenants/definition-counts.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { dslProblems, visibleDsl } from './dsl.ts';
 import { type FilterDsl, NewView, type View, ViewChange } from './view.ts';
@@ -59,17 +61,21 @@ export async function listViews(app: App, caller: TenantCaller): Promise<View[]>
 export async function createView(app: App, caller: TenantCaller, body: NewView): Promise<View> {
   const catalog = await catalogOf(app, caller.tenant);
   const entity = catalog.byName.get(body.entitySlug);
+  requireFits(body, 'a view', LIMITS.definitionBytesMax);
   const input = check(NewView, body, ({ filterDsl }) =>
     entity === undefined ? [] : dslProblems(filterDsl, catalog, caller, entity),
   );
   if (entity === undefined) throw notFound('entity');
   const { slug, name, description, filterDsl } = input;
-  const row = await app.db.first<ViewRow>(sql`
-    insert into ${identifier(entity.schema, 'views')} (id, slug, entity_id, name, description, filter_dsl)
-    values (${newId()}::uuid, ${slug}, ${entity.id}::uuid, ${name}, ${description ?? null},
-      ${JSON.stringify(storedDsl(filterDsl))}::text::jsonb)
-    on conflict (slug) do nothing
-    returning ${COLUMNS}`);
+  const row = await app.db.begin(async (tx) => {
+    await requireRoom(tx, caller.tenant, 'views');
+    return tx.first<ViewRow>(sql`
+      insert into ${identifier(entity.schema, 'views')} (id, slug, entity_id, name, description, filter_dsl)
+      values (${newId()}::uuid, ${slug}, ${entity.id}::uuid, ${name}, ${description ?? null},
+        ${JSON.stringify(storedDsl(filterDsl))}::text::jsonb)
+      on conflict (slug) do nothing
+      returning ${COLUMNS}`);
+  });
   if (row === undefined) throw conflict(`a view ${slug} already exists`);
   await app.invalidations.publish('catalog', caller.tenant.id);
   return visibleView(row, catalog, caller, entity);
@@ -78,6 +84,8 @@ export async function createView(app: App, caller: TenantCaller, body: NewView):
 /** Changes name, description and conditions; the slug is fixed, because permissions name it. 400, 404. */
 export async function updateView(app: App, caller: TenantCaller, slug: string, body: ViewChange): Promise<View> {
   const { view, entity, catalog } = await viewFor(app, caller, slug);
+  const { id: _, entity_id: __, createdAt, updatedAt, ...rest } = view;
+  requireFits({ ...rest, ...body }, 'a view', LIMITS.definitionBytesMax);
   const { name, description, filterDsl } = check(ViewChange, body, (valid) => {
     const fixed = { slug: view.slug, entitySlug: entity.name };
     const changed = (['slug', 'entitySlug'] as const).filter((path) => (valid[path] ?? fixed[path]) !== fixed[path]);

@@ -1,0 +1,61 @@
+// How many roles, views, users, keys and bots a tenant may have. Whoever adds one first holds a lock until the end of the
+// transaction, so that of two at the edge one is refused.
+// Failures: 409 naming the limit. Contract: neighbours#byte-budgets.
+import { conflict } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
+import { identifier, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import type { Tenant } from './tenants.ts';
+
+interface Counted {
+  noun: string;
+  wayOut: string;
+  /** The statement's rows that count; `own` is a table of the tenant's schema. */
+  from(tenant: Pick<Tenant, 'id'>, own: (table: string) => Sql): Sql;
+}
+
+const IS_ACTIVE_KEY = sql`revoked_at is null and (expires_at is null or expires_at > now())`;
+
+const COUNTED = {
+  roles: { noun: 'roles', wayOut: 'delete one', from: (_, own) => sql`${own('roles')} where not is_system` },
+  views: { noun: 'views', wayOut: 'delete one', from: (_, own) => sql`${own('views')}` },
+  users: {
+    noun: 'active users',
+    wayOut: 'deactivate or remove one',
+    from: (_, own) => sql`${own('users')} where is_active`,
+  },
+  platformApis: {
+    noun: 'platform APIs',
+    wayOut: 'delete one',
+    from: ({ id }) => sql`platform.apis where tenant_id = ${id}::uuid`,
+  },
+  publicKeys: {
+    noun: 'public keys',
+    wayOut: 'revoke one',
+    from: ({ id }) => sql`platform.public_keys where tenant_id = ${id}::uuid and ${IS_ACTIVE_KEY}`,
+  },
+  bots: {
+    noun: 'bots',
+    wayOut: 'revoke one',
+    from: ({ id }) => sql`platform.bots where tenant_id = ${id}::uuid and revoked_at is null`,
+  },
+  ownerKeys: {
+    noun: 'owner keys beside its first one',
+    wayOut: 'revoke one',
+    from: ({ id }) => sql`platform.owner_keys where tenant_id = ${id}::uuid and ${IS_ACTIVE_KEY}
+      and id <> (select min(id::text)::uuid from platform.owner_keys where tenant_id = ${id}::uuid)`,
+  },
+} as const satisfies Record<keyof typeof LIMITS.perTenant, Counted>;
+
+/** 409 when the tenant has as many as it may have; otherwise the caller may add one in this transaction. */
+export async function requireRoom(
+  tx: Tx,
+  tenant: Pick<Tenant, 'id' | 'schema'>,
+  kind: keyof typeof COUNTED,
+): Promise<void> {
+  const { noun, wayOut, from }: Counted = COUNTED[kind];
+  const max = LIMITS.perTenant[kind];
+  await tx.rows(sql`select pg_advisory_xact_lock(hashtext(${kind}), hashtext(${tenant.schema}))`);
+  const counted = await tx.first<{ n: number }>(sql`
+    select count(*) as n from ${from(tenant, (table) => identifier(tenant.schema, table))}`);
+  if ((counted?.n ?? 0) >= max) throw conflict(`a tenant has at most ${max} ${noun}; ${wayOut} first`);
+}

@@ -1,0 +1,209 @@
+// How much a tenant may define: numbers of roles, views, users, keys and bots, and the text of each definition.
+// Contract: neighbours#byte-budgets, neighbours#fair-shares.
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { LIMITS } from '../src/limits.ts';
+import { createEntity, fields } from './support/entities.ts';
+import { type Answer, startService, type TestService, type TestTenant } from './support/service.ts';
+import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
+import { runInSchema } from './support/tenant-database.ts';
+
+let service: TestService;
+let tenant: TestTenant;
+let schema: TestTenant;
+
+beforeAll(async () => {
+  service = await startService({ MAX_BODY_BYTES: '8388608' });
+  tenant = await service.tenant();
+  schema = tenant;
+  await createEntity(tenant, 'task', fields('title text', 'status text'));
+});
+afterAll(() => service?.stop());
+
+let made = 0;
+const next = () => `n${++made}`;
+
+interface Kind {
+  kind: keyof typeof LIMITS.perTenant;
+  add: () => Promise<Answer>;
+  /** Fills the tenant up to one less than the limit; `$n` is the number of rows to add. */
+  fill: string;
+  free: () => Promise<unknown>;
+}
+
+const series = (columns: string) => `select ${columns} from generate_series(1, $n) as i`;
+const own = () => `'${tenant.id}'`;
+
+function kinds(): Kind[] {
+  const idOf = async (path: string) => (await tenant.get(path)).body.data[0].id as string;
+  return [
+    {
+      kind: 'roles',
+      add: () => tenant.post('/api/roles', { name: next(), permissions: {} }),
+      fill: `insert into roles (id, name, permissions, entities) ${series("gen_random_uuid(), 'r' || i, '{}', '{}'")}`,
+      free: () => tenant.delete('/api/roles/r1'),
+    },
+    {
+      kind: 'views',
+      add: () => tenant.post('/api/views', { entitySlug: 'task', slug: next(), name: 'view' }),
+      fill: `insert into views (id, slug, entity_id, name, filter_dsl)
+        ${series("gen_random_uuid(), 'v' || i, (select id from entity_definitions where name = 'task'), 'v', '{\"validate\":[]}'")}`,
+      free: () => tenant.delete('/api/views/v1'),
+    },
+    {
+      kind: 'users',
+      add: () =>
+        tenant.post('/api/users', {
+          email: `${next()}@example.com`,
+          name: 'P',
+          role: 'viewer',
+          password: 'a-long-password',
+        }),
+      fill: `insert into users (id, email, name, role) ${series("gen_random_uuid(), 'u' || i || '@example.com', 'P', 'viewer'")}`,
+      free: async () => tenant.delete(`/api/users/${(await tenant.get('/api/users')).body.data.items[0].id}`),
+    },
+    {
+      kind: 'platformApis',
+      add: () =>
+        tenant.post('/api/apis', { name: 'api', slug: next(), roles: ['r'], permissions: { '*': { r: ['read'] } } }),
+      fill: `insert into platform.apis (id, tenant_id, name, slug, roles) ${series(`gen_random_uuid(), ${own()}, 'a', 'a' || i, '["r"]'`)}`,
+      free: async () => tenant.delete(`/api/apis/${await idOf('/api/apis')}`),
+    },
+    {
+      kind: 'publicKeys',
+      add: async () =>
+        tenant.post('/api/auth/public-keys', {
+          label: 'k',
+          roleId: (await tenant.get('/api/roles/viewer')).body.data.id,
+          scopes: ['records:read'],
+        }),
+      fill: `insert into platform.public_keys (id, tenant_id, prefix, hash, label, role_id, scopes, rate_limit_per_min,
+        rate_limit_per_day, expires_at) ${series(
+          `gen_random_uuid(), ${own()}, 'p', sha256(('${'x'}' || random()::text)::bytea), 'l',
+          (select id from roles where name = 'viewer'), '["records:read"]', 1, 1, now() + interval '1 day'`,
+        )}`,
+      free: async () => tenant.delete(`/api/auth/public-keys/${await idOf('/api/auth/public-keys')}`),
+    },
+    {
+      kind: 'bots',
+      add: () => tenant.post('/api/auth/bots/register', { name: `bot-${next()}`, tenantSlug: tenant.slug }),
+      fill: `insert into platform.bots (id, tenant_id, name, secret_hash, permissions)
+        ${series(`gen_random_uuid(), ${own()}, 'b-' || i, sha256(i::text::bytea), '{"entities":{}}'`)}`,
+      free: async () => tenant.post(`/api/auth/bots/${await idOf('/api/auth/bots')}/revoke`),
+    },
+    {
+      kind: 'ownerKeys',
+      add: () => tenant.post('/api/keys', { label: 'k' }),
+      fill: `insert into platform.owner_keys (id, tenant_id, prefix, hash, label)
+        ${series(`('ffffffff' || substr(gen_random_uuid()::text, 9))::uuid, ${own()}, 'p', sha256(('o' || random()::text)::bytea), 'l'`)}`,
+      free: async () => tenant.delete(`/api/keys/${await idOf('/api/keys')}`),
+    },
+  ];
+}
+
+describe('numbers', () => {
+  test.each(Object.keys(LIMITS.perTenant))(
+    '%s: the last one is added, the next refused, also of two at once',
+    async (name) => {
+      const { kind, add, fill, free } = kinds().find((candidate) => candidate.kind === name) as Kind;
+      const max = LIMITS.perTenant[kind];
+      await runInSchema(service, schema, fill.replace('$n', String(max - 1)));
+      const both = await Promise.all([add(), add()]);
+      expect(both.map(({ status }) => status).sort()).toEqual([201, 409]);
+      const refused = await add();
+      expect([refused.body.error.code, refused.body.error.message]).toEqual([
+        'CONFLICT',
+        expect.stringContaining(`at most ${max} `),
+      ]);
+      await free();
+      expect((await add()).status).toBe(201);
+    },
+  );
+
+  test('an invitation is not accepted, nor a user activated, beyond the limit of users', async () => {
+    const users = (await tenant.get('/api/users')).body.data.items;
+    const email = `${next()}@example.com`;
+    const invited = await tenant.post('/api/invitations', { email }, { 'x-tenant-slug': tenant.slug });
+    expect(invited.status).toBe(201);
+    const accept = () =>
+      service.anonymous.post('/auth/invite/accept', {
+        token: invited.body.data.token,
+        email,
+        name: 'P',
+        password: 'a-long-password',
+      });
+    expect((await accept()).status).toBe(409);
+    const user = `/api/users/${users[0].id}`;
+    expect((await tenant.patch(user, { isActive: false })).status).toBe(200);
+    expect((await accept()).status).toBe(201);
+    expect((await tenant.patch(user, { isActive: true })).status).toBe(409);
+    expect((await tenant.patch(`/api/users/${users[1].id}`, { isActive: true })).status).toBe(200);
+  });
+});
+
+describe('texts', () => {
+  const condition = (n: number) => Array.from({ length: n }, () => ({ condition: `title = "${'x'.repeat(1_900)}"` }));
+
+  test('a role has at most 64 KiB', async () => {
+    const other = await service.tenant();
+    await createEntity(other, 'task', fields('title text'));
+    const role = (length: number) => ({
+      name: next(),
+      permissions: { '*': ['read'] },
+      entities: { task: { fields: ['title'], excludeFields: [], rowFilter: `title != "${'é'.repeat(length)}"` } },
+    });
+    expect((await other.post('/api/roles', role(1_900))).status).toBe(201);
+    const refused = await other.post('/api/roles', role(33_000));
+    expect([refused.status, refused.body.error.message]).toEqual([400, expect.stringContaining('65536 bytes')]);
+    const doubled = { ...role(10), entities: { task: { fields: Array(1_000).fill('title') } } };
+    expect((await other.post('/api/roles', doubled)).status).toBe(400);
+  });
+
+  test('a view and a rule have at most 64 KiB', async () => {
+    const other = await service.tenant();
+    await createEntity(other, 'task', fields('title text', 'note text'));
+    const view = { entitySlug: 'task', slug: 'v', name: 'v', filterDsl: { validate: condition(20) } };
+    expect((await other.post('/api/views', view)).status).toBe(201);
+    const tooLong = { ...view, slug: 'w', filterDsl: { validate: condition(40) } };
+    expect((await other.post('/api/views', tooLong)).body.error.message).toContain('65536 bytes');
+    const rule = (length: number) =>
+      other.post('/api/rules', {
+        name: 'r',
+        entity: 'task',
+        trigger: 'before_create',
+        action: { type: 'set', values: { note: 'x'.repeat(length) } },
+      });
+    expect((await rule(65_000)).status).toBe(201);
+    expect((await rule(66_000)).body.error.message).toContain('65536 bytes');
+  });
+
+  test('the fields of an entity have at most 256 KiB, and a larger stored definition can be made smaller', async () => {
+    const other = await service.tenant();
+    const options = (n: number) => Array.from({ length: n }, (_, i) => String(i).padStart(200, 'o'));
+    const choice = (key: string, n: number) => ({ key, type: 'select', options: options(n) });
+    await createEntity(other, 'task', [choice('a', 500), choice('b', 500)]);
+    const refused = await other.post('/api/entities/task/fields', choice('c', 500));
+    expect([refused.status, refused.body.error.message]).toEqual([400, expect.stringContaining('262144 bytes')]);
+    await runInSchema(service, other, `update field_definitions set description = repeat('d', 200000) where key = 'a'`);
+    await service.app.invalidations.publish('catalog', other.id);
+    expect((await other.post('/api/entities/task/fields', choice('c', 1))).status).toBe(400);
+    expect((await other.patch('/api/entities/task/fields/a', { description: 'short' })).status).toBe(200);
+    expect((await other.post('/api/entities/task/fields', choice('c', 1))).status).toBe(201);
+  });
+
+  test('the fields and rules of a tenant have at most 8 MiB, and their lists do not stall the service', async () => {
+    const full = await service.tenant();
+    const wide = { key: 'a', type: 'text', default: 'd'.repeat(16_000) };
+    const definitions = Array.from({ length: 15 }, (_, i) => ({ ...wide, key: `k${i}` }));
+    for (let i = 0; i < 34; i++) await createEntity(full, `e${i}`, definitions);
+    const { result, stallMs } = await measureStall(async () => ({
+      refused: await full.post('/api/entities', { name: 'more', fields: [...definitions, wide] }),
+      listed: await full.get('/api/entities'),
+    }));
+    expect([result.refused.status, result.refused.body.error.message]).toEqual([
+      409,
+      expect.stringContaining('8388608'),
+    ]);
+    expect(result.listed.body.data).toHaveLength(34);
+    expect(stallMs).toBeLessThan(STALL_MAX_MS);
+  });
+});
