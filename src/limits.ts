@@ -14,8 +14,10 @@ export const LIMITS = {
   bulk: { operationsMax: 1_000 },
   aggregate: { metricsMax: 20, groupByMax: 3, groupsMax: 10_000 },
   transfer: {
+    /** `batchBytesMax` is for records with defaults and what rules set; `lockedBytesMax` for those that a bulk call reads. */
     batchRows: 500,
-    batchBytesMax: 4_194_304,
+    batchBytesMax: 1_048_576,
+    lockedBytesMax: 8_388_608,
     /** Per process: an export holds a database connection until its client has read everything. */
     exportsPerTenant: 2,
     exportBatchRows: 1_000,

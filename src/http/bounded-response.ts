@@ -5,7 +5,7 @@
 import { invalidField, type ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { ByteBudget } from '../runtime/byte-budget.ts';
-import { TimeSlice } from '../runtime/time-slice.ts';
+import { giveWay } from '../runtime/event-loop.ts';
 import { type Envelope, jsonBytes, ok } from './reply.ts';
 
 const { bytesMax, receivedMax, largeFrom } = LIMITS.response;
@@ -58,7 +58,6 @@ export async function textOfTwice(data: object): Promise<string> {
 
 /** The JSON of a value. Throws when it needs more bytes than the budget has. */
 async function written(value: unknown, budget: ByteBudget): Promise<Uint8Array[]> {
-  const slice = new TimeSlice();
   const chunks: Uint8Array[] = [];
   let text = '';
   const flush = (): void => {
@@ -70,7 +69,8 @@ async function written(value: unknown, budget: ByteBudget): Promise<Uint8Array[]
   for (const piece of piecesOf(value, 0)) {
     text += piece;
     if (text.length >= CHUNK_CHARACTERS) flush();
-    if (slice.isOver) await slice.next();
+    const turn = giveWay();
+    if (turn !== undefined) await turn;
   }
   flush();
   return chunks;

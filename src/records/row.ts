@@ -8,6 +8,10 @@ import type { FlatRecord } from './record.ts';
 
 export { RECORD_COLUMNS, type RecordRow } from '../events/event.ts';
 
+/** The columns of a RecordRow whose data is not needed, in a table with the alias `r`. */
+export const COLUMNS_WITHOUT_DATA = sql`r.id, r.version, '{}'::jsonb as data, r.created_at, r.updated_at, r.created_by,
+  r.updated_by`;
+
 /** The columns of a RecordRow with the data of some fields only, in a table with the alias `r`. */
 export function columnsOf(fields: readonly { readonly slot: string }[]): Sql {
   return sql`r.id, r.version,

@@ -7,7 +7,7 @@ import { problemsOf } from '../../http/check.ts';
 import { closed, nullable, oneOf } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
 import { RecordSchema, ValuesSchema } from '../record.ts';
-import type { BatchItem, OperationKind } from './batch.ts';
+import type { BatchItem, OperationKind } from './items.ts';
 
 const Id = Type.String({ description: 'of the record to update or delete', error: 'must be the id of a record' });
 const Kind = oneOf(['create', 'update', 'delete']);

@@ -4,8 +4,8 @@
 import { Elysia } from 'elysia';
 import type { App } from '../../app.ts';
 import { invalidField } from '../../errors.ts';
+import { okBounded } from '../../http/bounded-response.ts';
 import { guard } from '../../http/guard.ts';
-import { ok } from '../../http/reply.ts';
 import { route } from '../../http/route.ts';
 import { LIMITS } from '../../limits.ts';
 import { idempotently } from '../write/idempotency.ts';
@@ -37,11 +37,11 @@ export function bulkRoutes(app: App) {
         if (request.headers.has('idempotency-key')) {
           throw invalidField('Idempotency-Key', 'applies only to operations that are all or nothing');
         }
-        return ok(await bulkEach(app, caller, entityName, operations));
+        return okBounded(await bulkEach(app, caller, entityName, operations));
       }
       return bulkAtomic(app, caller, entityName, operations, (work) =>
         idempotently(app, caller, request, body, { kind: 'bulk', entityName }, async (context) =>
-          ok(await work(context)),
+          okBounded(await work(context)),
         ),
       );
     },

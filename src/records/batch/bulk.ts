@@ -4,18 +4,17 @@
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
-import { type AccessScope, accessScopeFor, accessScopeOf } from '../../entities/access-scope.ts';
+import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
 import { type Catalog, catalogWithin, entityFor, forgetCatalog } from '../../entities/catalog.ts';
 import { conflict, forbidden, invalid, notFound, type Problem, ServiceError } from '../../errors.ts';
-import { errorBody } from '../../http/reply.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
-import { type RecordRow, shape } from '../row.ts';
 import { translateViolation } from '../write/constraints.ts';
 import { inTransaction, MAX_ATTEMPTS, type OpenTransaction, type WriteContext } from '../write/context.ts';
-import { applyBatch, applyIndependently, type Batch, isRejection, RejectedItems, StaleDefinition } from './batch.ts';
-import type { BulkAnswer, BulkResult, Operation } from './bulk-request.ts';
-
-type Outcomes = ReadonlyMap<number, RecordRow | ServiceError>;
+import { applyBatch } from './batch.ts';
+import type { BulkAnswer, Operation } from './bulk-request.ts';
+import { BulkResults } from './bulk-results.ts';
+import { applyIndependently } from './independent.ts';
+import { type Batch, BatchTooLarge, isRejection, RejectedItems, StaleDefinition } from './items.ts';
 
 /** 404 for an unknown entity; 403 when the caller may do none of the operations. */
 export async function admitBulk(
@@ -37,14 +36,17 @@ export async function bulkEach(
   entityName: string,
   operations: readonly Operation[],
 ): Promise<BulkAnswer> {
-  const outcomes = new Map<number, RecordRow | ServiceError>();
-  for (const { index, fault } of operations) if (fault !== undefined) outcomes.set(index, fault);
+  const results = new BulkResults(operations.length);
+  for (const { index, op, id, fault } of operations) if (fault !== undefined) results.failed({ index, op, id }, fault);
   const valid = operations.filter(({ fault }) => fault === undefined);
   for (const batch of batchesOf(valid, valid.length)) {
-    const applied = await applyIndependently(app, caller, entityName, batch);
-    for (const [index, outcome] of applied) outcomes.set(index, outcome);
+    const applied = await applyIndependently(app, caller, entityName, batch, results.of(batch.op));
+    for (const item of batch.items) {
+      const outcome = applied.get(item.index);
+      if (outcome instanceof ServiceError) results.failed({ ...item, op: batch.op }, outcome);
+    }
   }
-  return answer(await accessScopeFor(app, caller, entityName), operations, outcomes);
+  return results.answer();
 }
 
 /**
@@ -68,12 +70,16 @@ export async function bulkAtomic<T>(
     } catch (error) {
       if (error instanceof RejectedItems) throw rejectedRequest(error);
       if (error instanceof StaleDefinition) forgetCatalog(app, caller.tenant);
+      else if (error instanceof BatchTooLarge && batchMax > 1) batchMax = batchMax > LARGE_BATCH ? LARGE_BATCH : 1;
       else if (error instanceof UnattributedFailure && batchMax > 1) batchMax = 1;
       else if (!isDeadlock(error)) throw error;
     }
   }
   throw conflict('concurrent modification; try again');
 }
+
+/** Records of the largest size: as many as can be read together. */
+const LARGE_BATCH = 4;
 
 /** A batch failed, and the error names no operation. */
 class UnattributedFailure extends Error {}
@@ -89,12 +95,11 @@ async function applyAll(
   const entity = catalog.byName.get(entityName);
   if (entity === undefined) throw notFound('entity');
   const scope = accessScopeOf(catalog, caller, entity);
-  const outcomes = new Map<number, RecordRow>();
+  const results = new BulkResults();
   const rejected = new Map<number, ServiceError>();
   for (const batch of batchesOf(operations, batchMax)) {
     try {
-      const rows = await applyAttributed(open, catalog, scope, batch);
-      batch.items.forEach(({ index }, i) => void outcomes.set(index, rows[i] as RecordRow));
+      await applyAttributed(open, catalog, scope, batch, results);
     } catch (error) {
       // The other batches run too, so that the answer names their failures, unless the transaction has failed.
       if (!(error instanceof RejectedItems)) throw rejected.size > 0 ? new RejectedItems(rejected) : error;
@@ -103,7 +108,7 @@ async function applyAll(
     }
   }
   if (rejected.size > 0) throw new RejectedItems(rejected);
-  return answer(scope, operations, outcomes);
+  return results.answer();
 }
 
 async function applyAttributed(
@@ -111,9 +116,10 @@ async function applyAttributed(
   catalog: Catalog,
   scope: AccessScope,
   batch: Batch,
-): Promise<RecordRow[]> {
+  results: BulkResults,
+): Promise<void> {
   try {
-    return await applyBatch(context, catalog, scope, batch);
+    await applyBatch(context, catalog, scope, batch, results.of(batch.op));
   } catch (raw) {
     const error = translateViolation(raw, scope.entity);
     if (!isRejection(error)) throw error;
@@ -151,17 +157,4 @@ function batchesOf(operations: readonly Operation[], max: number): Batch[] {
     if (operation.op !== 'create') ids.add(id);
   }
   return batches;
-}
-
-function answer(scope: AccessScope, operations: readonly Operation[], outcomes: Outcomes): BulkAnswer {
-  const results = operations.map(({ index, op, id }): BulkResult => {
-    const outcome = outcomes.get(index) as RecordRow | ServiceError;
-    if (outcome instanceof ServiceError) {
-      return { index, op, id: id === '' ? null : id, success: false, error: errorBody(outcome) };
-    }
-    const data = op === 'delete' ? {} : { data: shape(outcome, scope.entity, scope.fields) };
-    return { index, op, id: outcome.id, success: true, ...data };
-  });
-  const succeeded = results.filter(({ success }) => success).length;
-  return { results, succeeded, failed: results.length - succeeded };
 }

@@ -7,6 +7,7 @@ import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts
 import { notFound } from '../../errors.ts';
 import { toSql } from '../../expression/to-sql.ts';
 import { receivedBudget, sized } from '../../http/bounded-response.ts';
+import type { ByteBudget } from '../../runtime/byte-budget.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { EMPTY, type Queries, type Sql, sql, type Tx } from '../../runtime/sql.ts';
 import { countRead } from '../../usage/tally.ts';
@@ -62,14 +63,19 @@ export async function lockRow(tx: Tx, scope: AccessScope, id: string): Promise<R
   return tx.first<RecordRow>(sql`${rowsWhere(scope, sql`r.id = ${id}::uuid`)} for update of r`);
 }
 
-/** The rows among `ids` that the caller can see, locked in id order. */
-export async function lockRows(tx: Tx, scope: AccessScope, ids: readonly string[]): Promise<RecordRow[]> {
-  return tx.rows<RecordRow>(
-    sql`${rowsWhere(scope, sql`r.id = any(${[...ids]}::uuid[])`)} order by r.id for update of r`,
-  );
+/** The rows among `ids` that the caller can see, locked in id order; `columns` are those of a RecordRow. */
+export async function lockRows(
+  tx: Tx,
+  scope: AccessScope,
+  ids: readonly string[],
+  columns: Sql,
+  received: ByteBudget,
+): Promise<RecordRow[]> {
+  const wanted = rowsWhere(scope, sql`r.id = any(${[...ids]}::uuid[])`, columns);
+  return tx.rows<RecordRow>(sql`${wanted} order by r.id for update of r`, received);
 }
 
-function rowsWhere({ entity, rowFilter }: AccessScope, condition: Sql): Sql {
+function rowsWhere({ entity, rowFilter }: AccessScope, condition: Sql, columns = RECORD_COLUMNS): Sql {
   const visible = rowFilter === null ? EMPTY : sql` and ${toSql(rowFilter, sql`r`)}`;
-  return sql`select ${RECORD_COLUMNS} from ${entity.table} as r where ${condition}${visible}`;
+  return sql`select ${columns} from ${entity.table} as r where ${condition}${visible}`;
 }

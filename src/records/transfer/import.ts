@@ -14,7 +14,8 @@ import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { inspectJson } from '../../http/body.ts';
 import { LIMITS } from '../../limits.ts';
 import type { JsonObject } from '../../runtime/text.ts';
-import { applyIndependently, type BatchItem } from '../batch/batch.ts';
+import { applyIndependently } from '../batch/independent.ts';
+import type { BatchItem } from '../batch/items.ts';
 import { cellsOf } from './csv.ts';
 import type { Format } from './export.ts';
 import { type Line, LineReader } from './lines.ts';
@@ -119,7 +120,8 @@ class BatchWriter {
   }
 
   async #write(items: readonly BatchItem[]): Promise<void> {
-    const outcomes = await applyIndependently(this.app, this.caller, this.entityName, { op: 'create', items });
+    const batch = { op: 'create', items } as const;
+    const outcomes = await applyIndependently(this.app, this.caller, this.entityName, batch, () => null);
     for (const [line, outcome] of outcomes) {
       if (outcome instanceof ServiceError) this.#refuse(line, sentence(outcome));
       else this.#created += 1;

@@ -1,0 +1,90 @@
+// Batches in which each operation succeeds or fails by itself, for imports and for bulk requests that are not atomic.
+// Contract: decisions#bulk, decisions#import.
+import type { TenantCaller } from '../../access/caller.ts';
+import type { App } from '../../app.ts';
+import { accessScopeOf } from '../../entities/access-scope.ts';
+import { catalogOf, forgetCatalog } from '../../entities/catalog.ts';
+import { conflict, notFound, type ServiceError } from '../../errors.ts';
+import { isDeadlock } from '../../runtime/postgres/failures.ts';
+import { translateViolation } from '../write/constraints.ts';
+import { autocommit, MAX_ATTEMPTS } from '../write/context.ts';
+import { applyBatch } from './batch.ts';
+import {
+  type Batch,
+  type BatchItem,
+  BatchTooLarge,
+  isRejection,
+  RejectedItems,
+  StaleDefinition,
+  type ToResult,
+} from './items.ts';
+
+/** Applies each operation that succeeds. Resolves to the result or error of each, by index. */
+export async function applyIndependently<T>(
+  app: App,
+  caller: TenantCaller,
+  entityName: string,
+  { op, items }: Batch,
+  toResult: ToResult<T>,
+): Promise<Map<number, T | ServiceError>> {
+  const outcomes = new Map<number, T | ServiceError>();
+  const pending = [items];
+  for (let part = pending.pop(); part !== undefined; part = pending.pop()) {
+    if (part.length === 0) continue;
+    try {
+      const results = await tryBatch(app, caller, entityName, { op, items: part }, toResult);
+      results.forEach((result, i) => void outcomes.set((part as BatchItem[])[i]?.index ?? 0, result));
+      pending.push(part.slice(results.length));
+    } catch (error) {
+      pending.push(...partsToRetry(part, error, outcomes));
+    }
+  }
+  return outcomes;
+}
+
+/** Records the failures. Returns what to try next: the other items, or halves while the failing item is unknown. */
+function partsToRetry<T>(
+  items: readonly BatchItem[],
+  error: unknown,
+  outcomes: Map<number, T | ServiceError>,
+): (readonly BatchItem[])[] {
+  if (error instanceof RejectedItems) {
+    for (const [index, rejection] of error.byIndex) outcomes.set(index, rejection);
+    return [items.filter(({ index }) => !error.byIndex.has(index))];
+  }
+  if (!isRejection(error) && !(error instanceof BatchTooLarge)) throw error;
+  const [only] = items;
+  if (items.length === 1 && only !== undefined) {
+    outcomes.set(only.index, error);
+    return [];
+  }
+  const half = items.length >> 1;
+  return [items.slice(half), items.slice(0, half)];
+}
+
+async function tryBatch<T>(
+  app: App,
+  caller: TenantCaller,
+  entityName: string,
+  batch: Batch,
+  toResult: ToResult<T>,
+): Promise<T[]> {
+  for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
+    const catalog = await catalogOf(app, caller.tenant);
+    const entity = catalog.byName.get(entityName);
+    if (entity === undefined) throw notFound('entity');
+    try {
+      return await applyBatch(
+        autocommit(app, caller),
+        catalog,
+        accessScopeOf(catalog, caller, entity),
+        batch,
+        toResult,
+      );
+    } catch (error) {
+      if (error instanceof StaleDefinition) forgetCatalog(app, caller.tenant);
+      else if (!isDeadlock(error)) throw translateViolation(error, entity);
+    }
+  }
+  throw conflict('concurrent modification; try again');
+}

@@ -1,0 +1,126 @@
+// The items of a batch: preparing each of them, in slices of the event loop, and collecting their rejections.
+// Contract: decisions#bulk, decisions#import, neighbours#byte-budgets.
+import type { AccessScope } from '../../entities/access-scope.ts';
+import { ServiceError } from '../../errors.ts';
+import { LIMITS } from '../../limits.ts';
+import { giveWay } from '../../runtime/event-loop.ts';
+import type { JsonObject } from '../../runtime/text.ts';
+import type { RecordRow } from '../row.ts';
+import type { RelationValues } from '../write/references.ts';
+import type { PreparedRow } from '../write/triggers.ts';
+
+export type OperationKind = 'create' | 'update' | 'delete';
+
+/** One operation; results and failures carry its `index`. A creation has no id, a deletion an empty body. */
+export interface BatchItem {
+  index: number;
+  id: string;
+  body: JsonObject;
+}
+
+export interface Batch {
+  op: OperationKind;
+  /** No two items have the same id. */
+  items: readonly BatchItem[];
+}
+
+/** Makes an item's result from its row, before the row is written, or throws to reject the item. */
+export type ToResult<T> = (scope: AccessScope, item: BatchItem, row: RecordRow) => T;
+
+/** The operations of a batch that fail, by index. Nothing of the batch was applied. */
+export class RejectedItems extends Error {
+  constructor(
+    readonly byIndex: ReadonlyMap<number, ServiceError>,
+    /** The transaction has failed too. */
+    readonly endsTransaction = false,
+  ) {
+    super('some operations were rejected');
+  }
+}
+
+/** The definition has changed since the batch was prepared. Nothing of the batch was applied. */
+export class StaleDefinition extends Error {}
+
+/** The rows of a batch have more bytes than are read at once. Its transaction has failed; a smaller batch may succeed. */
+export class BatchTooLarge extends ServiceError {
+  constructor() {
+    super(
+      'SERVICE_UNAVAILABLE',
+      'the records of this request are too large to be changed together; send fewer at once',
+    );
+  }
+}
+
+/** Whether an error is the operation's own, rather than the service's. */
+export function isRejection(error: unknown): error is ServiceError {
+  return error instanceof ServiceError && error.status < 500 && error.ecode !== 'CLIENT_GONE';
+}
+
+export interface Prepared<T> {
+  row: PreparedRow;
+  /** The values to check: all of a new record, those that a change changes. */
+  changed: RelationValues;
+  result: T;
+}
+
+/** The results of prepared items. */
+export function resultsOf<T>(prepared: readonly { result: T }[]): T[] {
+  return prepared.map(({ result }) => result);
+}
+
+/**
+ * Prepares the first items: as many as have `LIMITS.transfer.batchBytesMax` bytes together, with defaults and what rules
+ * set. After a rejection, all of them are prepared, to throw the rejections together, and no row is kept.
+ */
+export async function prepareSome<T>(
+  scope: AccessScope,
+  items: readonly BatchItem[],
+  toResult: ToResult<T>,
+  prepare: (item: BatchItem) => Promise<Omit<Prepared<T>, 'result'>>,
+): Promise<Prepared<T>[]> {
+  const rejections = new Map<number, ServiceError>();
+  const prepared: Prepared<T>[] = [];
+  let size = 0;
+  for (const [i, item] of items.entries()) {
+    await giveWay();
+    try {
+      const { row, changed } = await prepare(item);
+      const result = toResult(scope, item, row);
+      if (rejections.size > 0) continue;
+      prepared.push({ row, changed, result });
+      size += JSON.stringify(row.data).length;
+      if (size >= LIMITS.transfer.batchBytesMax) break;
+    } catch (error) {
+      if (!isRejection(error)) throw error;
+      rejections.set(i, error);
+    }
+  }
+  reject(items, rejections);
+  return prepared;
+}
+
+/** Runs `work` for each item; throws the rejections of all of them together. */
+export async function forEachItem<T>(
+  items: readonly BatchItem[],
+  work: (item: BatchItem, i: number) => T | Promise<T>,
+): Promise<T[]> {
+  const done: T[] = [];
+  const rejections = new Map<number, ServiceError>();
+  for (const [i, item] of items.entries()) {
+    await giveWay();
+    try {
+      done.push(await work(item, i));
+    } catch (error) {
+      if (!isRejection(error)) throw error;
+      rejections.set(i, error);
+    }
+  }
+  reject(items, rejections);
+  return done;
+}
+
+/** Throws the rejections, keyed by the items' indexes instead of their positions; returns when there are none. */
+export function reject(items: readonly BatchItem[], byPosition: ReadonlyMap<number, ServiceError>): void {
+  if (byPosition.size === 0) return;
+  throw new RejectedItems(new Map([...byPosition].map(([i, error]) => [items[i]?.index ?? i, error])));
+}
