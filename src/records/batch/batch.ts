@@ -5,6 +5,7 @@ import { requireRight } from '../../access/caller.ts';
 import type { AccessScope } from '../../entities/access-scope.ts';
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';
+import { unwrap } from '../../entities/values.ts';
 import { notFound } from '../../errors.ts';
 import { LIMITS } from '../../limits.ts';
 import { ByteBudget } from '../../runtime/byte-budget.ts';
@@ -19,6 +20,7 @@ import {
   type WriteContext,
   type Writing,
   type WritingInTransaction,
+  writingWith,
 } from '../write/context.ts';
 import { prepareCreate, prepareUpdate } from '../write/prepare.ts';
 import { deleteWithReferences, type RelationValues, requireTargets, targetsOf } from '../write/references.ts';
@@ -50,16 +52,16 @@ export async function applyBatch<T>(
 ): Promise<T[]> {
   await forEachItem(items, () => requireRight(context.caller, op, scope.entity.name));
   if (op === 'update') {
-    return inTransaction(context, (open) => updateAll({ ...open, catalog }, scope, items, toResult));
+    return inTransaction(context, (open) => updateAll(writingWith(open, catalog), scope, items, toResult));
   }
   if (op === 'delete') {
-    return inTransaction(context, (open) => deleteAll({ ...open, catalog }, scope, items, toResult));
+    return inTransaction(context, (open) => deleteAll(writingWith(open, catalog), scope, items, toResult));
   }
   if (context.tx !== null) {
-    return inTransaction(context, (open) => createAll({ ...open, catalog }, scope, items, toResult));
+    return inTransaction(context, (open) => createAll(writingWith(open, catalog), scope, items, toResult));
   }
   const change = { entity: scope.entity, type: 'record.created', isSingle: false } as const;
-  return inStatement(context, change, (open) => createSome({ ...open, catalog }, scope, items, toResult));
+  return inStatement(context, change, (open) => createSome(writingWith(open, catalog), scope, items, toResult));
 }
 
 /** In a transaction: as many statements as the items need. */
@@ -86,6 +88,8 @@ async function createSome<T>(
   const { queries, tx, publication } = writing;
   const { entity } = scope;
   const at = new Date().toISOString();
+  const bodies = items.map(({ body }) => unwrap(entity, body));
+  writing.evaluator.expect(entity, (field) => bodies.map((body) => body[field.key] ?? field.default));
   const prepared = await prepareSome(scope, items, toResult, async ({ body }) => {
     const row = { ...(await prepareCreate(writing, scope, body)), created_at: at, updated_at: at };
     return { row, changed: row };
@@ -110,12 +114,15 @@ async function updateAll<T>(
 ): Promise<T[]> {
   const { entity } = scope;
   const before = await lockItems(writing.tx, scope, items, RECORD_COLUMNS);
+  writing.evaluator.expect(entity, ({ key, slot }) =>
+    items.map(({ id, body }) => unwrap(entity, body)[key] ?? before.get(id.toLowerCase())?.data[slot]),
+  );
   const results: T[] = [];
   while (results.length < items.length) {
     const rest = items.slice(results.length);
     const at = new Date().toISOString();
     const prepared = await prepareSome(scope, rest, toResult, async ({ id, body }) => {
-      const { row, changed } = await prepareUpdate(writing, scope, before(id), body);
+      const { row, changed } = await prepareUpdate(writing, scope, rowIn(before, id), body);
       return { row: { ...row, updated_at: at }, changed };
     });
     const rows = prepared.map(({ row }) => row);
@@ -141,10 +148,10 @@ async function deleteAll<T>(
     items,
     hasRules(entity, 'delete') ? RECORD_COLUMNS : COLUMNS_WITHOUT_DATA,
   );
-  const prepared = await forEachItem(items, (item) => ({
-    row: before(item.id),
-    result: toResult(scope, item, before(item.id)),
-  }));
+  const prepared = await forEachItem(items, (item) => {
+    const row = rowIn(before, item.id);
+    return { row, result: toResult(scope, item, row) };
+  });
   await deleteWithReferences(
     writing,
     entity,
@@ -153,22 +160,23 @@ async function deleteAll<T>(
   return resultsOf(prepared);
 }
 
-/** Locks the rows of the items. Resolves to a lookup that throws 404 for a row the caller does not see. */
+/** Locks the rows of the items. Resolves to those that the caller sees, by id. */
 async function lockItems(
   tx: Tx,
   scope: AccessScope,
   items: readonly BatchItem[],
   columns: Sql,
-): Promise<(id: string) => RecordRow> {
+): Promise<Map<string, RecordRow>> {
   const ids = items.map(({ id }) => id.toLowerCase()).filter(isUuid);
   const max = ids.length === 1 ? Number.POSITIVE_INFINITY : LIMITS.transfer.lockedBytesMax;
   const found = await lockRows(tx, scope, ids, columns, new ByteBudget(max, () => new BatchTooLarge()));
-  const rows = new Map(found.map((row) => [row.id, row]));
-  return (id) => {
-    const row = rows.get(id.toLowerCase());
-    if (row === undefined) throw notFound('record');
-    return row;
-  };
+  return new Map(found.map((row) => [row.id, row]));
+}
+
+function rowIn(rows: ReadonlyMap<string, RecordRow>, id: string): RecordRow {
+  const row = rows.get(id.toLowerCase());
+  if (row === undefined) throw notFound('record');
+  return row;
 }
 
 /** Why a statement changed nothing: relations that point at nothing, or else a changed definition. */
