@@ -1,4 +1,5 @@
 // Batches in which each operation succeeds or fails by itself, for imports and for bulk requests that are not atomic.
+// A batch that fails is repeated without the operations at fault, or in halves while they are unknown.
 // Contract: decisions#bulk, decisions#import.
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';

@@ -1,4 +1,5 @@
-// The items of a batch: preparing each of them, in slices of the event loop, and collecting their rejections.
+// The items of a batch: preparing each of them, giving way to others in between, and collecting their rejections. Few
+// prepared rows are in memory at once, however much defaults and rules add to the request.
 // Contract: decisions#bulk, decisions#import, neighbours#byte-budgets.
 import type { AccessScope } from '../../entities/access-scope.ts';
 import { ServiceError } from '../../errors.ts';
