@@ -2,12 +2,12 @@
 // soon whatever others have written; backlog.ts decides in which order the events are relayed. Sequence numbers are assigned before commit, so an event may appear after events with
 // higher numbers: the missing numbers are remembered and read again until every transaction that could have them has ended.
 // Contract: decisions#events.
-import { ASYNC_COMMIT, type Queries, sql, type Tx } from '../runtime/sql.ts';
+import { ASYNC_COMMIT, type Queries, raw, sql, type Tx } from '../runtime/sql.ts';
 import type { RelayPosition } from './backlog.ts';
 import { hasSubscriber } from './stream-subscriptions.ts';
 
-/** Numbers that one read takes. */
-const BATCH = 5_000;
+/** Numbers that one read takes: many, so that the cursor is faster than any writers. */
+const BATCH = 20_000;
 /** How far below the newest number to look for uncommitted ones when relaying begins. */
 const LOOK_BACK = 10_000;
 
@@ -44,6 +44,12 @@ export interface OutboxRead {
   own: bigint;
 }
 
+/**
+ * For a transaction that finds events by their numbers. A new partition has no statistics, and the planner would read all
+ * of it: with millions of events a stream then opened only after seconds, or not at all.
+ */
+export const BY_INDEX = raw(`set_config('enable_seqscan', 'off', true)`);
+
 const LEADER_STATE = sql`
   select watermark, position, leader, extract(epoch from clock_timestamp() - heartbeat_at)::float8 as age_s
   from platform.relay where id = 1`;
@@ -67,11 +73,13 @@ export function cursorAt({ watermark, position }: LeaderState): Cursor {
 /** A cursor at the end of the outbox; what is uncommitted counts as missing. */
 export async function cursorAtEnd(tx: Tx): Promise<Cursor> {
   const end = await tx.first<{ last: number }>(sql`
-    select coalesce(max(seq), 0)::bigint as last from platform.events`);
+    select coalesce(max(seq), 0)::bigint as last, ${BY_INDEX} as setting from platform.events`);
   const last = end?.last ?? 0;
+  const from = Math.max(1, last - LOOK_BACK);
   const missing = await tx.rows<{ seq: number }>(sql`
-    select s.seq from generate_series(greatest(1, ${last - LOOK_BACK}::bigint), ${last}::bigint) as s (seq)
-    where not exists (select from platform.events as e where e.seq = s.seq)`);
+    select generate_series(${from}::bigint, ${last}::bigint) as seq
+    except
+    select seq from platform.events where seq between ${from}::bigint and ${last}::bigint`);
   return { readTo: last, missing: new Set(missing.map(({ seq }) => seq)), horizon: null, resumed: null };
 }
 
@@ -82,6 +90,8 @@ export async function cursorAtEnd(tx: Tx): Promise<Cursor> {
  * asynchronous: after a server crash the stored position may be older, and some events are relayed twice.
  */
 export async function readOutbox(tx: Tx, { readTo, missing }: Cursor): Promise<OutboxRead> {
+  // The setting of the statement itself comes too late for its own plan.
+  if (missing.size > 0) await tx.rows(sql`select ${BY_INDEX}`);
   type First = LeaderState & Pick<OutboxRead, 'count' | 'missing'> & { read_to: number; oldest: string; own: string };
   const [first, ...numbers] = await tx.rows<First & OutboxRead['numbers'][number]>(sql`
     with state as materialized (${LEADER_STATE} for update),
@@ -99,11 +109,16 @@ export async function readOutbox(tx: Tx, { readTo, missing }: Cursor): Promise<O
       select generate_series(${readTo}::bigint + 1, read_to) from reach
     ),
     next as (
-      select *, array(select seq from expected except select seq from seen) as missing from reach
+      select *,
+        case
+          when count = read_to - ${readTo}::bigint + ${missing.size}::int then '{}'
+          else array(select seq from expected except select seq from seen)
+        end as missing
+      from reach
     )
     select l.*, n.*, pg_snapshot_xmin(pg_current_snapshot())::text as oldest, pg_current_xact_id()::text as own,
       s.setting, e.tenant_id as "tenantId", e.numbers
-    from (state as l cross join next as n cross join (select ${ASYNC_COMMIT} as setting) as s)
+    from (state as l cross join next as n cross join (select ${ASYNC_COMMIT} || ${BY_INDEX} as setting) as s)
     full join (
       select tenant_id, array_agg(seq order by seq) as numbers from seen where ${hasSubscriber(sql`seen`)} group by tenant_id
     ) as e on false

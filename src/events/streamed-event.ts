@@ -2,8 +2,10 @@
 // outbox, so that no tenant's records fill the broker, and the relay is as fast for large records as for small ones.
 // Contract: neighbours#fair-shares, decisions#events.
 import { LIMITS } from '../limits.ts';
-import { type Queries, sql } from '../runtime/sql.ts';
+import type { PooledQueries } from '../runtime/postgres.ts';
+import { sql, type Tx } from '../runtime/sql.ts';
 import { type CommittedEvent, EVENT_COLUMNS, type EventRow, toEvent } from './event.ts';
+import { BY_INDEX } from './outbox-cursor.ts';
 
 const { inlineBytes } = LIMITS.events;
 /** Compressed values above this are not unpacked to find out their size. */
@@ -41,9 +43,9 @@ export function lengthOf({ row, payload }: CommittedEvent): number {
   return length;
 }
 
-/** The events with these numbers, by number. The values of large ones are not read. */
-export async function readStreamed(queries: Queries, numbers: readonly number[]): Promise<Map<number, StreamedEvent>> {
-  const rows = await queries.rows<EventRow & { isLarge: boolean }>(sql`
+/** The events with these numbers, by number; the transaction has the setting BY_INDEX. The values of large ones are not read. */
+export async function readStreamed(tx: Tx, numbers: readonly number[]): Promise<Map<number, StreamedEvent>> {
+  const rows = await tx.rows<EventRow & { isLarge: boolean }>(sql`
     select ${EVENT_COLUMNS}, "isLarge"
     from (
       select id, seq, at, tenant_id, type, entity_id, entity, record_id, version, created_at, updated_at, created_by,
@@ -66,14 +68,17 @@ export async function readStreamed(queries: Queries, numbers: readonly number[])
 
 /** The events referred to with the length of their JSON, by id; one that is no longer kept is missing. */
 export async function readReferences(
-  queries: Queries,
+  db: PooledQueries,
   references: readonly EventReference[],
 ): Promise<Map<string, { event: CommittedEvent; length: number }>> {
   const times = references.map(({ at }) => at).sort();
-  const rows = await queries.rows<EventRow & { length: number }>(sql`
-    select ${EVENT_COLUMNS}, octet_length(coalesce(data, payload)::text) as length from platform.events
-    where seq = any(${references.map(({ seq }) => seq)}::bigint[])
-      and at between ${times[0]}::timestamptz and ${times.at(-1)}::timestamptz`);
+  const rows = await db.begin(async (tx) => {
+    await tx.rows(sql`select ${BY_INDEX}`);
+    return tx.rows<EventRow & { length: number }>(sql`
+      select ${EVENT_COLUMNS}, octet_length(coalesce(data, payload)::text) as length from platform.events
+      where seq = any(${references.map(({ seq }) => seq)}::bigint[])
+        and at between ${times[0]}::timestamptz and ${times.at(-1)}::timestamptz`);
+  });
   return new Map(rows.map(({ length, ...row }) => [row.id, { event: toEvent(row), length }]));
 }
 

@@ -3,7 +3,7 @@
 // until then no further entry of this stream is read, and other tenants' streams go on.
 // Contract: decisions#events, neighbours#fair-shares.
 import type { StreamEntry } from '../runtime/broker/broker.ts';
-import type { Queries } from '../runtime/sql.ts';
+import type { PooledQueries } from '../runtime/postgres.ts';
 import { forTenant } from '../runtime/work.ts';
 import type { CommittedEvent } from './event.ts';
 import { type EventReference, isReference, readReferences, type StreamedEvent } from './streamed-event.ts';
@@ -33,7 +33,7 @@ export class TenantStream {
   constructor(
     readonly tenantId: string,
     public lastId: string,
-    private readonly queries: Queries,
+    private readonly db: PooledQueries,
     private readonly onLost: (cause?: unknown) => void,
     private readonly onCaughtUp: () => void,
   ) {}
@@ -82,7 +82,7 @@ export class TenantStream {
 
   async #handOutDeferred(part: readonly { event: StreamedEvent; length: number }[]): Promise<void> {
     const references = part.map(({ event }) => event).filter((event): event is EventReference => isReference(event));
-    const found = references.length === 0 ? new Map() : await readReferences(this.queries, references);
+    const found = references.length === 0 ? new Map() : await readReferences(this.db, references);
     for (const { event, length } of part) {
       // The stream has been closed meanwhile.
       if (this.#deferred.shift() === undefined) return;
