@@ -41,6 +41,10 @@ export interface Config {
   metricsTenants: number;
   shutdownTimeoutMs: number;
   trustProxy: number;
+  /** Host names that no tenant may claim, in lower case. */
+  reservedHosts: readonly string[];
+  /** Addresses of DNS servers, with an optional port; empty for the system's. */
+  dnsServers: readonly string[];
   logLevel: LogLevel;
 }
 
@@ -135,6 +139,10 @@ export function readConfig(env: Environment): Config {
     metricsTenants: reader.integer('METRICS_TENANTS', 50, 0, 1_000),
     shutdownTimeoutMs: reader.integer('SHUTDOWN_TIMEOUT_MS', 10_000, 100, 600_000),
     trustProxy: reader.integer('TRUST_PROXY', 0, 0, 32),
+    reservedHosts: reader
+      .list('RESERVED_HOSTS', 'host names separated by commas', (host) => /^[A-Za-z0-9.:_-]+$/.test(host))
+      .map((host) => host.toLowerCase().replace(/\.$/, '')),
+    dnsServers: reader.list('DNS_SERVERS', 'IP addresses separated by commas, each with an optional port', isDnsServer),
     logLevel: reader.read<LogLevel>('LOG_LEVEL', 'info', 'debug, info, warn or error', (text) =>
       LOG_LEVELS.find((level) => level === text),
     ),
@@ -171,6 +179,12 @@ function readChannels(reader: Reader): Pick<Config, 'sse' | 'ws' | 'webhook'> {
       ),
     },
   };
+}
+
+/** `1.1.1.1`, `1.1.1.1:53`, `2606::1` or `[2606::1]:53`. */
+function isDnsServer(text: string): boolean {
+  const [, bracketed, plain] = /^(?:\[([^\]]+)\](?::\d{1,5})?|([\d.]+)(?::\d{1,5})?)$/.exec(text) ?? [];
+  return ipaddr.isValid(bracketed ?? plain ?? text);
 }
 
 const SECRET_MIN = 8;

@@ -61,6 +61,7 @@ export const LIMITS = {
   /** Nesting levels of a request body. */
   json: { depthMax: 32 },
   tenant: { nameMax: 200 },
+  customDomain: { lookupMs: 2_000, checkEveryMs: 10_000, recheckMs: 300_000, checksPerRound: 20 },
   session: { ttlMs: 12 * 60 * 60 * 1_000 },
   key: { labelMax: 100 },
   platformApi: { rolesMax: 50, roleNameMax: 100, ttlDaysMax: 3_650 },

@@ -21,6 +21,7 @@ import { addressOf } from './serve/request.ts';
 import { serve } from './serve/serve.ts';
 import { isFirstWorker, isWorkerProcess } from './serve/supervisor.ts';
 import { connectWorker } from './serve/worker-messages.ts';
+import { checkClaimsOnce } from './tenants/custom-domains.ts';
 import { upgradeTenants } from './tenants/upgrade.ts';
 import { startStorageMeasurement } from './usage/storage.ts';
 import { startUsage } from './usage/usage-writer.ts';
@@ -52,7 +53,13 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
   await preparePartitions(app);
   const usage = startUsage(app);
   stages.add('usage', () => usage.stop());
-  const workers = [startStorageMeasurement(app), startRetention(app), startFieldCleanup(app), startRules(app)];
+  const workers = [
+    startStorageMeasurement(app),
+    startRetention(app),
+    startFieldCleanup(app),
+    startRules(app),
+    startDomainChecks(app),
+  ];
   stages.add('workers', () => Promise.all(workers.map((worker) => worker.stop())));
   const dispatcher = Dispatcher.start(app);
   stages.add('webhooks', () => dispatcher.stop());
@@ -75,6 +82,11 @@ function startFieldCleanup(app: App): Worker {
     pollMs: 60_000,
     log: app.log,
   });
+}
+
+/** Verifies custom domains whose DNS record has appeared. */
+function startDomainChecks(app: App): Worker {
+  return startWorker({ name: 'custom domains', once: () => checkClaimsOnce(app), pollMs: 60_000, log: app.log });
 }
 
 /** A backup may lock the table. The service starts anyway: events go to the default partition meanwhile. */

@@ -30,7 +30,7 @@ beforeAll(async () => {
   a = await service.tenant();
   b = await service.tenant({ slug: `${CANARY}-b`, name: `${CANARY} b` });
   await service.admin.patch(`/api/admin/platform/tenants/${b.slug}`, {
-    settings: { customDomain: `${CANARY}.example` },
+    settings: { customDomain: `${CANARY}.example`, customDomainVerified: true },
   });
   for (const tenant of [a, b]) {
     await tenant.post('/api/entities', { name: 'task', fields: [{ key: 'title', type: 'text' }] });

@@ -95,11 +95,12 @@ describe('custom domains', () => {
       const [one, other] = [await named.tenant(), await named.tenant()];
       const claim = async (customDomain: string) =>
         (await one.patch('/api/tenant', { settings: { customDomain } })).status;
-      expect(await claim(`API.service.${zone}`)).toBe(409);
-      expect(await claim(`app.service.${zone}`)).toBe(409);
+      expect(await claim(`API.service.${zone}`)).toBe(400);
+      expect(await claim(`app.service.${zone}`)).toBe(400);
       const made = { slug: 'takes-it', name: 'x', settings: { customDomain: `api.service.${zone}` } };
-      expect((await named.admin.post('/api/admin/platform/tenants', made)).status).toBe(409);
+      expect((await named.admin.post('/api/admin/platform/tenants', made)).status).toBe(400);
       expect(await claim(`data.one.${zone}`)).toBe(200);
+      await named.admin.patch(`/api/admin/platform/tenants/${one.slug}`, { settings: { customDomainVerified: true } });
       const taken = await other.patch('/api/tenant', { settings: { customDomain: `Data.One.${zone}` } });
       expect(taken.status).toBe(409);
       expect((await other.get('/api/auth/whoami', { host: `data.one.${zone}` })).status).toBe(403);

@@ -430,7 +430,10 @@ create table tenants (
   created_at timestamp(3) with time zone not null default now(),
   updated_at timestamp(3) with time zone not null default now(),
   quotas jsonb not null default '{}'::jsonb,
-  is_storage_measured boolean not null default true
+  is_storage_measured boolean not null default true,
+  domain_token text,
+  domain_verified_at timestamp(3) with time zone,
+  domain_checked_at timestamp(3) with time zone
 );
 
 alter table tenants add constraint tenants_pkey PRIMARY KEY (id);
@@ -439,7 +442,9 @@ alter table tenants add constraint tenants_slug_key UNIQUE (slug);
 
 alter table tenants add constraint tenants_status_check CHECK ((status = ANY (ARRAY['active'::text, 'suspended'::text])));
 
-CREATE UNIQUE INDEX tenants_custom_domain_key ON tenants USING btree ((settings ->> 'customDomain'::text)) WHERE (settings ->> 'customDomain'::text) IS NOT NULL;
+CREATE UNIQUE INDEX tenants_custom_domain_key ON tenants USING btree ((settings ->> 'customDomain'::text)) WHERE domain_verified_at IS NOT NULL AND (settings ->> 'customDomain'::text) IS NOT NULL;
+
+CREATE INDEX tenants_pending_domain_idx ON tenants USING btree (domain_checked_at) WHERE domain_verified_at IS NULL AND (settings ->> 'customDomain'::text) IS NOT NULL;
 
 create table usage_days (
   tenant_id uuid not null,

@@ -13,7 +13,7 @@ import type { Caller } from './caller.ts';
 import { CREDENTIAL_KINDS, credentialsIn, propertiesOf } from './credential-kinds.ts';
 import { requireAllowedOrigin } from './origins.ts';
 import { countRequest, rateWindowsOf } from './rate-limit.ts';
-import { attachCaller, clientAddressOf, redactedPath } from './request-context.ts';
+import { attachCaller, clientAddressOf, continuedCaller, redactedPath } from './request-context.ts';
 import { resolveCaller } from './resolve-caller.ts';
 import { FULL_RIGHTS, NO_RIGHTS } from './rights.ts';
 import { requireSameTenant, tenantInHeaders } from './tenant-context.ts';
@@ -25,6 +25,8 @@ const SAFE_METHODS: readonly string[] = ['GET', 'HEAD'];
  * when the request names another tenant or comes from an origin that the key does not allow, 429 over a rate limit.
  */
 export async function authenticate(app: App, request: Request): Promise<Caller | null> {
+  const continued = continuedCaller(request);
+  if (continued !== undefined) return continued;
   const caller = await identify(app, request);
   if (caller === null) return null;
   attachCaller(request, caller);

@@ -52,6 +52,20 @@ export function markQueryRefused(request: Request, operationId: string): void {
   if (context !== undefined) context.refusedBy = operationId;
 }
 
+/** Requests that continue an authenticated one. */
+const continuations = new WeakSet<Request>();
+
+/** Lets another request continue this one: with its context, and without another authentication. */
+export function continueRequest(from: Request, to: Request): void {
+  shareRequestContext(from, to);
+  continuations.add(to);
+}
+
+/** The caller of a request that continues an authenticated one. */
+export function continuedCaller(request: Request): Caller | undefined {
+  return continuations.has(request) ? contexts.get(request)?.caller : undefined;
+}
+
 /** Gives another request the same context. */
 export function shareRequestContext(from: Request, to: Request): void {
   const context = contexts.get(from);
@@ -79,11 +93,11 @@ function forwardedFor(request: Request, peerAddress: string, trustedProxies: num
   return chain[Math.max(0, chain.length - 1 - trustedProxies)] ?? peerAddress;
 }
 
-/** The requested host: X-Forwarded-Host behind trusted proxies, else Host; lower case, without port. */
+/** The requested host: X-Forwarded-Host behind trusted proxies, else Host; lower case, without port and final dot. */
 export function hostOf(request: Request, trustedProxies: number): string {
   const forwarded = trustedProxies > 0 ? request.headers.get('x-forwarded-host') : null;
   const host = forwarded?.split(',').at(-1)?.trim() || (request.headers.get('host') ?? '');
-  return host.toLowerCase().replace(/:\d+$/, '');
+  return host.toLowerCase().replace(/\.?(:\d+)?$/, '');
 }
 
 /** Paths that contain an invitation token, which is secret. Group 1 is the part before it. */

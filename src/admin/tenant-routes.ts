@@ -13,6 +13,7 @@ import {
   CreatedTenant,
   createTenant,
   deleteTenant,
+  getOwnTenant,
   getTenant,
   listTenants,
   NewTenant,
@@ -109,6 +110,6 @@ export function tenantRoutes(app: App) {
       async ({ params, query }) => ok({ id: await deleteTenant(app, params.slug, query.confirm), deleted: true }),
       DELETE,
     )
-    .get(OWN, async ({ caller }) => ok(ownView(caller.tenant)), READ_OWN)
+    .get(OWN, async ({ caller }) => ok(ownView(await getOwnTenant(app, caller))), READ_OWN)
     .patch(OWN, async ({ caller, body }) => ok(ownView(await updateOwnTenant(app, caller, body))), UPDATE_OWN);
 }

@@ -17,41 +17,38 @@ import { newId } from '../runtime/ids.ts';
 import { isDeadlock } from '../runtime/postgres/failures.ts';
 import type { Transaction } from '../runtime/postgres.ts';
 import { identifier, join, jsonb, sql, type Tx } from '../runtime/sql.ts';
+import { checkClaim, lockTenantNames } from '../tenants/custom-domains.ts';
 import { createTenantSchema, dropTenantSchema } from '../tenants/provision.ts';
 import {
-  isServiceHost,
   schemaOf,
   TENANT_COLUMNS,
   type Tenant,
   type TenantRow,
   type TenantSettings,
+  tenantById,
   toTenant,
 } from '../tenants/tenants.ts';
 import { Email, Password, PersonName } from '../users/person.ts';
+import { changeDomain, domainProblems, OperatorSettings, Settings } from './tenant-settings.ts';
 
 /** Few are needed: a retry can deadlock only with writes that began before it. */
 const DROP_TRIES = 10;
-const HOST = '^(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+$';
-
 export const TenantSlug = Type.String({ pattern: '^[a-z][a-z0-9-]{1,46}[a-z0-9]$', examples: ['acme'] });
 export const TenantName = text(LIMITS.tenant.nameMax, { examples: ['Acme Ltd'] });
 const Status = oneOf(['active', 'suspended']);
-const Settings = closed(
-  {
-    selfRegistration: Type.Optional(Type.Boolean({ examples: [false] })),
-    passwordReset: Type.Optional(Type.Boolean({ examples: [false] })),
-    customDomain: Type.Optional(
-      nullable(Type.String({ pattern: HOST }), { error: 'must be a host name, or null', examples: ['data.acme.test'] }),
-    ),
-  },
-  { $id: 'TenantSettings' },
-);
 const Shown = {
   id: Uuid,
   slug: TenantSlug,
   name: TenantName,
   status: Status,
   settings: Settings,
+  customDomainStatus: nullable(oneOf(['pending', 'verified']), { examples: ['pending'] }),
+  customDomainToken: nullable(
+    Type.String({
+      description: 'the TXT record of _svc-verify.<domain> that verifies it',
+      examples: ['svc-verify-4hQ...'],
+    }),
+  ),
   createdAt: Timestamp,
   updatedAt: Timestamp,
 };
@@ -71,7 +68,7 @@ export const CreatedTenant = Type.Object({
 const Owner = Type.Object({ email: Email, password: Password, name: PersonName });
 type Owner = Static<typeof Owner>;
 export const NewTenant = closed(
-  { slug: TenantSlug, name: TenantName, settings: optional(Settings), owner: optional(Owner) },
+  { slug: TenantSlug, name: TenantName, settings: optional(OperatorSettings), owner: optional(Owner) },
   { $id: 'NewTenant' },
 );
 export type NewTenant = Static<typeof NewTenant>;
@@ -79,16 +76,21 @@ const OwnChanges = { name: Type.Optional(TenantName), settings: optional(Setting
 /** Missing settings keep their values. */
 export const OwnTenantChange = closed(OwnChanges);
 export type OwnTenantChange = Static<typeof OwnTenantChange>;
-export const TenantChange = closed({ ...OwnChanges, status: Type.Optional(Status) });
+export const TenantChange = closed({
+  ...OwnChanges,
+  settings: optional(OperatorSettings),
+  status: Type.Optional(Status),
+});
 export type TenantChange = Static<typeof TenantChange>;
 
 /** Creates a tenant. 400 with every problem, 409 when slug or domain is taken. `apiKey` is shown once. */
 export async function createTenant(app: App, body: NewTenant): Promise<Static<typeof CreatedTenant>> {
-  const { slug, name, settings, owner = null } = check(NewTenant, body);
+  const { slug, name, settings, owner = null } = check(NewTenant, body, domainProblems(app));
   const passwordHash = owner === null ? null : await hashPassword(owner.password);
   const id = newId();
   const apiKey = await app.db.slow.begin(async (tx) => {
     await insertTenant(app, tx, { id, slug, name, settings: storedSettings(settings) });
+    await changeDomain(tx, { id, settings: {}, isVerified: false }, settings ?? {});
     if (owner !== null) await insertOwner(tx, id, owner, passwordHash);
     const { key } = await issueOwnerKey(tx, id, { label: 'first key', createdBy: null });
     return key;
@@ -97,44 +99,25 @@ export async function createTenant(app: App, body: NewTenant): Promise<Static<ty
   return { id, slug, name, apiKey };
 }
 
-/**
- * Stores a tenant and creates its schema. 409 when slug or domain is taken. The caller publishes the change after
- * commit.
- */
+/** Stores a tenant and creates its schema. 409 when the slug is taken. The caller publishes the change after commit. */
 export async function insertTenant(
   app: App,
   tx: Transaction,
   { id, slug, name, settings }: Pick<Tenant, 'id' | 'slug' | 'name' | 'settings'>,
 ): Promise<void> {
-  await requireNamesFree(app, tx, { slug, domain: settings.customDomain ?? null });
+  await lockTenantNames(tx);
+  const taken = await tx.first(sql`select from platform.tenants where slug = ${slug}`);
+  if (taken !== undefined) throw conflict(`a tenant ${slug} already exists`);
   await tx.rows(sql`
     insert into platform.tenants (id, slug, name, settings)
     values (${id}::uuid, ${slug}, ${name}, ${jsonb(settings)})`);
   await createTenantSchema(app, tx, id);
 }
 
-function storedSettings(settings: NewTenant['settings']): TenantSettings {
-  const { customDomain, ...switches } = settings ?? {};
+/** The settings as they are stored; the domain has columns of its own for its verification. */
+function storedSettings(settings: OperatorSettings | null | undefined): TenantSettings {
+  const { customDomain, customDomainVerified: _, ...switches } = settings ?? {};
   return customDomain === undefined ? switches : { ...switches, customDomain: customDomain?.toLowerCase() ?? null };
-}
-
-/**
- * 409 when another tenant has the slug or domain, or the service itself has the domain. Holds a lock on all names until
- * the commit.
- */
-async function requireNamesFree(
-  app: App,
-  tx: Tx,
-  { slug, domain, owner }: { slug?: string; domain: string | null; owner?: string },
-): Promise<void> {
-  const domainTaken = `the domain ${domain} is taken`;
-  if (domain !== null && isServiceHost(app, domain)) throw conflict(domainTaken);
-  await tx.rows(sql`select pg_advisory_xact_lock(hashtext('tenant names'))`);
-  const taken = await tx.first<{ slug: string }>(sql`
-    select slug from platform.tenants
-    where (slug = ${slug ?? null} or settings ->> 'customDomain' = ${domain})
-      and slug is distinct from ${owner ?? null}`);
-  if (taken !== undefined) throw conflict(taken.slug === slug ? `a tenant ${slug} already exists` : domainTaken);
 }
 
 async function insertOwner(tx: Tx, tenantId: string, owner: Owner, passwordHash: string | null): Promise<void> {
@@ -183,8 +166,15 @@ async function withCounts(app: App, tenants: readonly Tenant[]): Promise<TenantV
 }
 
 /** A tenant as its own admins see it. */
-export function ownView({ id, slug, name, status, settings, createdAt, updatedAt }: Tenant) {
-  return { id, slug, name, status, settings, createdAt, updatedAt };
+export function ownView({ id, slug, name, status, settings, domain, createdAt, updatedAt }: Tenant) {
+  const [customDomainStatus, customDomainToken] = [domain?.status ?? null, domain?.token ?? null];
+  return { id, slug, name, status, settings, customDomainStatus, customDomainToken, createdAt, updatedAt };
+}
+
+/** The caller's own tenant. A pending domain is checked first, at most every few seconds. */
+export async function getOwnTenant(app: App, { tenant }: TenantCaller): Promise<Tenant> {
+  const isVerified = tenant.domain?.status === 'pending' && (await checkClaim(app, tenant.id));
+  return (isVerified ? await tenantById(app, tenant.id) : null) ?? tenant;
 }
 
 /** Changes the caller's own tenant: name and settings. 400 with every problem, 409 for a taken domain. */
@@ -192,17 +182,22 @@ export function updateOwnTenant(app: App, { tenant }: TenantCaller, body: OwnTen
   return updateTenant(app, tenant.slug, check(OwnTenantChange, body));
 }
 
-/** Changes name, settings and status. 400 with every problem, 404, 409 for a taken domain. */
+/** Changes name, settings and status. A suspension ends the verification of the domain. 400 with every problem, 404, 409 for a taken domain. */
 export async function updateTenant(app: App, slug: string, body: TenantChange): Promise<Tenant> {
-  const { name, status, settings: given } = check(TenantChange, body);
-  const settings = storedSettings(given);
+  const { name, status, settings } = check(TenantChange, body, domainProblems(app));
   const row = await app.db.begin(async (tx) => {
-    if (settings.customDomain) await requireNamesFree(app, tx, { domain: settings.customDomain, owner: slug });
+    await lockTenantNames(tx);
+    const before = await tx.first<TenantRow>(sql`
+      select ${TENANT_COLUMNS} from platform.tenants where slug = ${slug} for no key update`);
+    if (before === undefined) throw notFound('tenant');
+    const verified = { id: before.id, settings: before.settings, isVerified: before.domain_verified_at != null };
+    await changeDomain(tx, verified, settings ?? {});
     return tx.first<TenantRow>(sql`
       update platform.tenants
       set name = coalesce(${name ?? null}, name), status = coalesce(${status ?? null}, status),
-        settings = settings || ${jsonb(settings)}, updated_at = now()
-      where slug = ${slug}
+        settings = settings || ${jsonb(storedSettings(settings))}, updated_at = now(),
+        domain_verified_at = case when ${status ?? ''} <> 'suspended' then domain_verified_at end
+      where id = ${before.id}::uuid
       returning ${TENANT_COLUMNS}`);
   });
   if (row === undefined) throw notFound('tenant');

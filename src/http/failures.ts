@@ -3,7 +3,7 @@
 // fixed message. No response reveals SQL, a stack or a table's name.
 import type { TSchema } from '@sinclair/typebox';
 import { Elysia, type ValidationError } from 'elysia';
-import { requestIdOf, shareRequestContext } from '../access/request-context.ts';
+import { continueRequest, requestIdOf } from '../access/request-context.ts';
 import type { App } from '../app.ts';
 import { conflict, invalid, invalidField, notFound, ServiceError } from '../errors.ts';
 import { isDeadlock } from '../runtime/postgres/failures.ts';
@@ -113,7 +113,7 @@ export function pathRefusals({ routes, fetch }: Routes) {
       headers: withoutBody(request.headers),
       signal: request.signal,
     });
-    shareRequestContext(request, probe);
+    continueRequest(request, probe);
     const response = await fetch(probe);
     if (response.status === 404 || (method === 'GET' && [401, 403].includes(response.status))) return response;
     await response.body?.cancel();

@@ -31,6 +31,8 @@ export interface Tenant {
   status: 'active' | 'suspended';
   settings: TenantSettings;
   quotas: Quotas;
+  /** Of the custom domain; null without one. */
+  domain: { status: 'pending' | 'verified'; token: string } | null;
   /** The tenant's own Postgres schema. */
   schema: string;
   createdAt: string;
@@ -48,10 +50,10 @@ const cacheOf = perApp((app) => {
   return cache;
 });
 
-/** Host names of the service itself. */
-const serviceHosts = perApp(({ config: { host, baseUrl, appUrl } }): ReadonlySet<string> => {
+/** Host names of the service itself, and reserved ones. */
+const serviceHosts = perApp(({ config: { host, baseUrl, appUrl, reservedHosts } }): ReadonlySet<string> => {
   const urls = [baseUrl, appUrl].filter((url) => url !== null);
-  return new Set([host.toLowerCase(), ...urls.map((url) => new URL(url).hostname)]);
+  return new Set([host.toLowerCase(), ...reservedHosts, ...urls.map((url) => new URL(url).hostname)]);
 });
 
 export async function tenantBySlug(app: App, slug: string): Promise<Tenant | null> {
@@ -62,23 +64,28 @@ export async function tenantById(app: App, id: string): Promise<Tenant | null> {
   return cacheOf(app).get(`id:${id}`, () => find(app, sql`id = ${id}::uuid`));
 }
 
-/** Whether this is a host name of the service itself: a tenant with this custom domain would capture every other tenant's requests. */
+/** Whether this is a host name of the service itself or reserved: a tenant with this custom domain would capture every other tenant's requests. */
 export function isServiceHost(app: App, host: string): boolean {
   return serviceHosts(app).has(host);
 }
 
-/** The tenant with this custom domain. */
+/** The active tenant whose verified custom domain this is. */
 export async function tenantByHost(app: App, host: string): Promise<Tenant | null> {
   if (isServiceHost(app, host)) return null;
-  return cacheOf(app).get(`host:${host}`, () => find(app, sql`settings ->> 'customDomain' = ${host}`));
+  return cacheOf(app).get(`host:${host}`, () =>
+    find(app, sql`settings ->> 'customDomain' = ${host} and domain_verified_at is not null`),
+  );
 }
 
-export interface TenantRow extends Omit<Tenant, 'schema' | 'createdAt' | 'updatedAt'> {
+export interface TenantRow extends Omit<Tenant, 'schema' | 'createdAt' | 'updatedAt' | 'domain'> {
+  domain_token?: string | null;
+  domain_verified_at?: string | null;
   created_at: string;
   updated_at: string;
 }
 
-export const TENANT_COLUMNS = sql`id, slug, name, status, settings, quotas, created_at, updated_at`;
+export const TENANT_COLUMNS = sql`
+  id, slug, name, status, settings, quotas, domain_token, domain_verified_at, created_at, updated_at`;
 
 async function find(app: App, condition: Sql): Promise<Tenant | null> {
   const row = await app.db.first<TenantRow>(sql`select ${TENANT_COLUMNS} from platform.tenants where ${condition}`);
@@ -88,7 +95,10 @@ async function find(app: App, condition: Sql): Promise<Tenant | null> {
 export function toTenant(row: TenantRow): Tenant {
   const { id, slug, name, status, quotas, created_at: createdAt, updated_at: updatedAt } = row;
   const settings = { ...DEFAULT_SETTINGS, ...row.settings };
-  return { id, slug, name, status, settings, quotas, schema: schemaOf(id), createdAt, updatedAt };
+  const token = row.domain_token ?? null;
+  const isVerified = (row.domain_verified_at ?? null) !== null;
+  const domain = token === null ? null : { status: isVerified ? ('verified' as const) : ('pending' as const), token };
+  return { id, slug, name, status, settings, quotas, domain, schema: schemaOf(id), createdAt, updatedAt };
 }
 
 /** The schema's name is derived from the id alone, so a slug never becomes SQL text. */

@@ -50,7 +50,7 @@ export function contractCheck(document: Json): Check {
 /** A path of the document as a pattern. Paths with fewer variables take precedence, as in the router. */
 function templateOf(path: string): { path: string; pattern: RegExp; variables: number } {
   const parts = path.split(/\{\w+\}/).map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
-  return { path, pattern: new RegExp(`^${parts.join('[^/]*')}/?$`), variables: parts.length - 1 };
+  return { path, pattern: new RegExp(`^${parts.join('[^/]+')}$`), variables: parts.length - 1 };
 }
 
 /** What is wrong with the answer to an undocumented path. */
