@@ -99,3 +99,77 @@ describe('rule events of an after rule that writes to another entity', () => {
     expect(detailed.get('rule.executed').result).toMatchObject({ entity: 'xvault' });
   });
 });
+
+describe('a required field that the caller may not see', () => {
+  test('is not named when it is missing, also beside unknown names', async () => {
+    const required = { key: 'xsecret_code', type: 'text', required: true, default: 'none' };
+    expect((await tenant.post('/api/entities/task/fields', required)).status).toBe(201);
+    expect((await tenant.patch('/api/entities/task/fields/xsecret_code', { default: null })).status).toBe(200);
+    const clerk = await clerkOf({ fields: ['title'] });
+    const message = 'records of this entity cannot be created with these permissions; ask an administrator';
+    const operations = [{ op: 'create', data: { title: 'a' } }];
+    for (const refused of [
+      await clerk.post(TASKS, { title: 'a' }),
+      await clerk.post(`${TASKS}/bulk`, { operations }),
+      await clerk.post(`${TASKS}/bulk`, { operations, atomic: false }),
+    ]) {
+      expect(refused.text).toContain(message);
+      expect(refused.text).not.toMatch(HIDDEN);
+    }
+    const hidden = await clerk.post(TASKS, { xsecret_code: 'a' });
+    const unknown = await clerk.post(TASKS, { unknown_code: 'a' });
+    const problems = (answer: Json): Json[] =>
+      JSON.parse(JSON.stringify(answer.body.error.details).replace(/\w+_code/g, '_'));
+    expect(problems(hidden)).toEqual(problems(unknown));
+    const named = await tenant.post(TASKS, { title: 'a' });
+    expect(named.body.error.details).toEqual([{ path: 'xsecret_code', message: 'is required' }]);
+  });
+});
+
+describe('deleting a record that others refer to', () => {
+  test('names what refers to it only to those who may see that', async () => {
+    await define('xvault_link', [{ key: 'xsecret_task', type: 'relation', entity: 'task', onDelete: 'restrict' }]);
+    const { id } = (await tenant.post(TASKS, { title: 'a' })).body.data;
+    expect((await tenant.post('/api/entities/xvault_link/records', { xsecret_task: id })).status).toBe(201);
+    const permissions = { task: [...ALL], xvault_link: ['read' as const] };
+    const restrictions = [{ excludeFields: ['xsecret_task'] }, { rowFilter: 'createdBy = $currentUser.id' }];
+    const clerks = [
+      await clerkOf(),
+      ...(await Promise.all(
+        restrictions.map((xvault_link) => withRole(service, tenant, { permissions, entities: { xvault_link } })),
+      )),
+    ];
+    const operations = [{ op: 'delete', id }];
+    for (const clerk of clerks) {
+      for (const refused of [
+        await clerk.delete(`${TASKS}/${id}`),
+        await clerk.post(`${TASKS}/bulk`, { operations }),
+        await clerk.post(`${TASKS}/bulk`, { operations, atomic: false }),
+      ]) {
+        expect(refused.text).toContain('other records still refer to this one');
+        expect(refused.text).not.toMatch(HIDDEN);
+      }
+    }
+    const named = await tenant.delete(`${TASKS}/${id}`);
+    expect([named.status, named.body.error.message]).toEqual([
+      409,
+      expect.stringMatching(/^still referred to by 1 record\(s\) of xvault_link/),
+    ]);
+  });
+});
+
+describe('a field that was dropped and added again', () => {
+  test('is hidden by a role that listed the dropped one, and by a role that hides its key', async () => {
+    const listing = await clerkOf({ fields: ['title', 'xsecret'] });
+    const hiding = await clerkOf({ excludeFields: ['xsecret'] });
+    expect((await listing.get('/api/entities/task')).text).toMatch(HIDDEN);
+    expect((await tenant.delete('/api/entities/task/fields/xsecret?confirm=xsecret')).status).toBe(200);
+    expect((await tenant.post('/api/entities/task/fields', { key: 'xsecret', type: 'text' })).status).toBe(201);
+    expect((await tenant.post(TASKS, { title: 'a', xsecret: 'xsecret_b' })).status).toBe(201);
+    for (const clerk of [listing, hiding]) {
+      for (const path of ['/api/entities/task', '/api/entities', TASKS, `${TASKS}/export?format=csv`]) {
+        expect((await clerk.get(path)).text).not.toMatch(HIDDEN);
+      }
+    }
+  });
+});

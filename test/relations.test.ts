@@ -167,6 +167,35 @@ describe('deleting referenced records', () => {
     });
   }
 
+  test('a deletion reaches more records than are read at once, through several levels, and is one transaction', async () => {
+    const target = await entity([text]);
+    const middle = await entity(reference(target, 'cascade'));
+    const cleared = await entity(reference(middle, 'set_null'));
+    const last = await entity(reference(middle, 'restrict'));
+    const parent = await record(target, {});
+    const make = async (name: string, data: (i: number) => object, count: number): Promise<string[]> => {
+      const operations = Array.from({ length: count }, (_, i) => ({ op: 'create', data: data(i) }));
+      const { body } = await tenant.post(`${recordsOf(name)}/bulk`, { operations });
+      return body.data.results.map(({ id }: Json) => id);
+    };
+    const middles = [
+      ...(await make(middle, () => ({ to: parent }), 700)),
+      ...(await make(middle, () => ({ to: parent }), 600)),
+    ];
+    // More bytes than are read at once.
+    for (let i = 0; i < 9; i++) await record(middle, { to: parent, title: 'x'.repeat(600_000) });
+    await make(cleared, (i) => ({ to: middles[i] }), 900);
+    const [refusing] = await make(last, () => ({ to: middles.at(-1) }), 1);
+    const total = async (name: string): Promise<number> => (await tenant.get(recordsOf(name))).body.data.total;
+    expect((await tenant.delete(`${recordsOf(target)}/${parent}`)).status).toBe(409);
+    expect([await total(target), await total(middle)]).toEqual([1, 1_309]);
+    expect((await tenant.delete(`${recordsOf(last)}/${refusing}`)).status).toBe(200);
+    expect((await tenant.delete(`${recordsOf(target)}/${parent}`)).status).toBe(200);
+    expect([await total(target), await total(middle), await total(cleared)]).toEqual([0, 0, 900]);
+    const left = await tenant.get(`${recordsOf(cleared)}?filters=${encodeURIComponent('to is not null')}`);
+    expect(left.body.data.total).toBe(0);
+  }, 60_000);
+
   test('cyclic cascades end, and a restrict anywhere in them undoes the deletion', async () => {
     const name = await entity(reference(SELF, 'cascade'));
     const first = await record(name, {});

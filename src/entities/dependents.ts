@@ -1,4 +1,4 @@
-// What depends on a field's key: field lists and row filters of roles, conditions of views and rules. A rename
+// What depends on a field's key: field lists and row filters of roles, conditions of views and rules. A rename or drop
 // updates the lists, so that a hidden field stays hidden; conditions that name the key must be changed first.
 // Contract: decisions#field-changes, decisions#roles.
 import { conflict } from '../errors.ts';
@@ -37,15 +37,16 @@ export async function replaceKeyInRoles(
   entity: Entity,
   key: string,
   replacements: readonly string[],
+  lists: readonly ('fields' | 'excludeFields')[] = ['fields', 'excludeFields'],
 ): Promise<number> {
   const roles = await tx.rows<{ id: string; entities: Record<string, Record<string, unknown>> }>(sql`
     select id, entities from ${identifier(entity.schema, 'roles')}
-    where entities -> ${entity.name}::text -> 'fields' ? ${key}::text
-      or entities -> ${entity.name}::text -> 'excludeFields' ? ${key}::text
+    where exists (
+      select from unnest(${[...lists]}::text[]) as l (name) where entities -> ${entity.name}::text -> l.name ? ${key}::text)
     for update`);
   for (const { id, entities } of roles) {
     const rule = { ...entities[entity.name] };
-    for (const name of ['fields', 'excludeFields']) {
+    for (const name of lists) {
       const list = rule[name];
       if (Array.isArray(list)) rule[name] = list.flatMap((item) => (item === key ? replacements : [item]));
     }

@@ -96,7 +96,10 @@ export async function renameField(lock: DefinitionLock, entity: Entity, field: F
   await replaceInRoles([]);
 }
 
-/** Drops a field with all its values. 409 with their count if there are any, unless confirmed. */
+/**
+ * Drops a field with all its values. 409 with their count if there are any, unless confirmed. Roles that list its key as
+ * visible no longer do, so that they do not show a later field of that key; where they hide the key, it stays hidden.
+ */
 export async function dropField(
   lock: DefinitionLock,
   entity: Entity,
@@ -139,10 +142,15 @@ async function makeCurrent(lock: DefinitionLock, entity: Entity, field: Field, n
 }
 
 async function removeField(lock: DefinitionLock, entity: Entity, field: Field): Promise<void> {
-  await onEntity(lock, entity, async (tx, current) => {
+  const changedRoles = await onEntity(lock, entity, async (tx, current) => {
     await deleteFieldRow(tx, current, field.id);
     await bumpVersion(tx, current, { retiredSlots: [...current.retiredSlots, field.slot] });
+    return replaceKeyInRoles(tx, current, field.key, [], ['fields']);
   });
+  if (changedRoles === 0) return;
+  await lock.app.invalidations.publish('role', lock.tenant.id);
+  // No process has the old roles when the next field is added.
+  await delay(LIMITS.cacheStaleMs);
 }
 
 async function convertValues({ app }: DefinitionLock, changing: Entity, field: Field, next: Field): Promise<void> {

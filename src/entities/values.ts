@@ -26,13 +26,16 @@ export const IS_REQUIRED = 'is required';
 /** The stored form of a new record: the values of the body, and defaults for the rest. */
 export function readNew(entity: Entity, input: JsonObject, isVisible: FieldFilter): ReadValues {
   const { data, problems } = readPatch(entity, input, isVisible);
+  const named = [...problems];
+  // A hidden field is missing even if the body names it, as it would be if the name were unknown.
+  const isFaulty = (field: Field): boolean => isVisible(field) && hasProblem(named, field.key);
   for (const field of entity.fields) {
     if (data[field.slot] === null) delete data[field.slot];
-    else if (data[field.slot] !== undefined || hasProblem(problems, field.key)) continue;
+    else if (data[field.slot] !== undefined || isFaulty(field)) continue;
     else if (field.default !== undefined && !Object.hasOwn(input, field.key) && field.next?.isClosed !== true) {
       data[field.slot] = field.default;
     }
-    if (isRequired(field) && data[field.slot] === undefined && !hasProblem(problems, field.key)) {
+    if (isRequired(field) && data[field.slot] === undefined && !isFaulty(field)) {
       problems.push({ path: field.key, message: IS_REQUIRED });
     }
   }

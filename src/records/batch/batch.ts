@@ -22,8 +22,9 @@ import {
   type WritingInTransaction,
   writingWith,
 } from '../write/context.ts';
+import { deleteWithReferences } from '../write/deletion.ts';
 import { prepareCreate, prepareUpdate } from '../write/prepare.ts';
-import { deleteWithReferences, type RelationValues, requireTargets, targetsOf } from '../write/references.ts';
+import { type RelationValues, requireTargets, targetsOf } from '../write/references.ts';
 import { insertRows, updateRows } from '../write/statements.ts';
 import { hasRules } from '../write/triggers.ts';
 

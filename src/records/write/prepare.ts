@@ -19,10 +19,13 @@ export async function prepareCreate(writing: Writing, scope: AccessScope, body: 
   const input = unwrap(entity, body);
   await matchAhead(entity, input);
   const { data, problems } = readNew(entity, input, scope.isVisible);
-  if (entity.rules.length === 0 || problems.some(({ message }) => message !== IS_REQUIRED)) throwProblems(problems);
+  if (entity.rules.length === 0 || problems.some(({ message }) => message !== IS_REQUIRED)) {
+    throwProblems(withoutHidden(scope, problems));
+  }
   const change = { operation: 'create', before: null, after: newRow(writing.caller, data) } as const;
   const row = await applyRules(writing, entity, change);
-  throwProblems(problems.filter(({ path }) => row.data[entity.byKey.get(path)?.slot ?? ''] === undefined));
+  const missing = problems.filter(({ path }) => row.data[entity.byKey.get(path)?.slot ?? ''] === undefined);
+  throwProblems(withoutHidden(scope, missing));
   await requireOwnRows(writing, scope, row, 'a record outside your rows cannot be created');
   return row;
 }
@@ -79,6 +82,17 @@ function changedOnly(before: SlotValues, after: SlotValues): SlotValues {
     if (value !== before[slot] && JSON.stringify(value) !== JSON.stringify(before[slot])) changed[slot] = value;
   }
   return changed;
+}
+
+/** The problems without the names of required fields that the caller may not see. */
+function withoutHidden({ entity, isVisible }: AccessScope, problems: readonly Problem[]): readonly Problem[] {
+  const shown = problems.filter(({ path, message }) => {
+    const field = entity.byKey.get(path);
+    return message !== IS_REQUIRED || field === undefined || isVisible(field);
+  });
+  if (shown.length === problems.length) return problems;
+  const message = 'records of this entity cannot be created with these permissions; ask an administrator';
+  return [...shown, { path: 'request', message }];
 }
 
 function throwProblems(problems: readonly Problem[]): void {

@@ -1,17 +1,16 @@
-// Relations between records: the target of a relation must exist, and deleting a record deletes or clears what refers
-// to it. Rows are locked as they are read, so that no reference to a deleted record remains. Failures: 409 under
-// `restrict`. Contract: decisions#fields.
+// Relations between records: the target of a relation must exist, and the caller must see it, unless a rule has set the
+// relation. The statement of a write locks the targets, so that they exist until it is committed.
+// Failures: 400. Contract: decisions#fields, decisions#writes-within-a-role.
 import { allows } from '../../access/rights.ts';
 import { accessScopeOf } from '../../entities/access-scope.ts';
-import type { Entity, Field, Reference } from '../../entities/field.ts';
+import type { Entity, Field } from '../../entities/field.ts';
 import type { SlotValues } from '../../entities/values.ts';
-import { conflict, invalid, type Problem } from '../../errors.ts';
-import { columnOf, toSql } from '../../expression/to-sql.ts';
-import { type Sql, sql, type Tx } from '../../runtime/sql.ts';
-import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
-import type { Writing, WritingInTransaction } from './context.ts';
-import { deleteRows, type RelationTarget, updateRows } from './statements.ts';
-import { applyRules, businessRuleError, type PreparedRow } from './triggers.ts';
+import { invalid, type Problem } from '../../errors.ts';
+import { toSql } from '../../expression/to-sql.ts';
+import { type Sql, sql } from '../../runtime/sql.ts';
+import type { Writing } from './context.ts';
+import type { RelationTarget } from './statements.ts';
+import { businessRuleError } from './triggers.ts';
 
 const R = sql`r`;
 
@@ -67,68 +66,4 @@ export async function requireTargets(writing: Writing, entity: Entity, values: R
     problems.push({ path: field.key, message: `no such record: ${missing.slice(0, 5).join(', ')}` });
   }
   if (problems.length > 0) throw invalid(problems);
-}
-
-/**
- * Deletes locked rows of an entity. Records that refer to them are first deleted under `cascade` and cleared under
- * `set_null`, even if the caller may not change them; under `restrict` they are a 409. `deleted` holds the ids deleted
- * so far, so that a cycle of cascades ends.
- */
-export async function deleteWithReferences(
-  writing: WritingInTransaction,
-  entity: Entity,
-  rows: readonly RecordRow[],
-  deleted: Set<string> = new Set(),
-): Promise<void> {
-  for (const row of rows) deleted.add(row.id);
-  const prepared: PreparedRow[] = [];
-  for (const row of rows) {
-    prepared.push(await applyRules(writing, entity, { operation: 'delete', before: row, after: row }));
-  }
-  for (const reference of entity.references) {
-    const referring = (await rowsReferring(writing.tx, reference, rows)).filter((row) => !deleted.has(row.id));
-    if (referring.length === 0) continue;
-    const from = writing.catalog.byId.get(reference.entity.id) ?? reference.entity;
-    const { onDelete } = reference.field;
-    if (onDelete === 'cascade') await deleteWithReferences(writing, from, referring, deleted);
-    else if (onDelete === 'set_null') await clearReferences(writing, from, reference.field, referring, rows);
-    else throw conflict(`still referred to by ${referring.length} record(s) of ${from.name}`);
-  }
-  const count = await deleteRows(writing.publication, entity, prepared);
-  if (count < rows.length) throw conflict('concurrent modification; try again');
-}
-
-async function rowsReferring(tx: Tx, { entity, field }: Reference, rows: readonly RecordRow[]): Promise<RecordRow[]> {
-  return tx.rows<RecordRow>(sql`
-    select ${RECORD_COLUMNS} from ${entity.table} as r where ${pointsAt(field, rows)} order by r.id for update`);
-}
-
-function pointsAt(field: Field, rows: readonly RecordRow[]): Sql {
-  const ids = rows.map(({ id }) => id);
-  if (field.type === 'relation') return sql`${columnOf(field.ref, R)} = any(${ids}::text[])`;
-  return sql`r.data -> ${field.slot}::text ?| ${ids}::text[]`;
-}
-
-async function clearReferences(
-  writing: WritingInTransaction,
-  entity: Entity,
-  field: Field,
-  referring: readonly RecordRow[],
-  deleted: readonly RecordRow[],
-): Promise<void> {
-  const ids = new Set(deleted.map(({ id }) => id));
-  if (field.required && field.type === 'relation') {
-    throw conflict(
-      `still referred to by ${referring.length} record(s) of ${entity.name}, where ${field.key} is required`,
-    );
-  }
-  const cleared: PreparedRow[] = [];
-  for (const before of referring) {
-    const { [field.slot]: value, ...rest } = before.data;
-    const kept = Array.isArray(value) ? { [field.slot]: value.filter((item) => !ids.has(item)) } : {};
-    const after = { ...before, version: before.version + 1, data: { ...rest, ...kept } };
-    cleared.push(await applyRules(writing, entity, { operation: 'update', before, after }));
-  }
-  const count = await updateRows(writing.publication, entity, cleared, new Date().toISOString());
-  if (count < cleared.length) throw conflict('concurrent modification; try again');
 }

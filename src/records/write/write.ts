@@ -23,8 +23,9 @@ import {
   type Writing,
   writingWith,
 } from './context.ts';
+import { deleteWithReferences } from './deletion.ts';
 import { prepareCreate, prepareUpdate } from './prepare.ts';
-import { deleteWithReferences, requireTargets, targetsOf } from './references.ts';
+import { requireTargets, targetsOf } from './references.ts';
 import { deleteRows, insertRows, type RecordTarget, updateRows } from './statements.ts';
 import { applyRules } from './triggers.ts';
 

@@ -1,0 +1,160 @@
+// Deleting records together with what refers to them: under `cascade` the referring records are deleted too, under
+// `set_null` the reference is cleared, under `restrict` the deletion is refused. Referring records are read, locked and
+// changed in batches, so that a deletion of any size takes little memory; all of it is one transaction.
+// Failures: 409 under `restrict`, 503 at the transaction's deadline. Contract: decisions#fields.
+import { allows } from '../../access/rights.ts';
+import { accessScopeOf } from '../../entities/access-scope.ts';
+import type { Entity, Field, Reference } from '../../entities/field.ts';
+import { conflict, type ServiceError } from '../../errors.ts';
+import { columnOf } from '../../expression/to-sql.ts';
+import { type Sql, sql } from '../../runtime/sql.ts';
+import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
+import type { WritingInTransaction } from './context.ts';
+import { deleteRows, updateRows } from './statements.ts';
+import { applyRules, type PreparedRow } from './triggers.ts';
+
+/** Referring records read at once, and bytes of their values. */
+const BATCH = { rows: 500, bytes: 4_194_304 };
+const LOWEST_ID = '00000000-0000-0000-0000-000000000000';
+const R = sql`r`;
+
+/**
+ * Deletes locked rows of an entity. Records that refer to them are first deleted under `cascade` and cleared under
+ * `set_null`, even if the caller may not change them. `deleting` holds the ids whose deletion has begun and not ended, so
+ * that a cycle of cascades ends.
+ */
+export async function deleteWithReferences(
+  writing: WritingInTransaction,
+  entity: Entity,
+  rows: readonly RecordRow[],
+  deleting: Set<string> = new Set(),
+): Promise<void> {
+  for (const row of rows) deleting.add(row.id);
+  const prepared = await prepareAll(writing, entity, rows, (row) => ({ operation: 'delete', before: row, after: row }));
+  for (const reference of entity.references) {
+    const { onDelete, required, type } = reference.field;
+    const isRefused = onDelete === 'restrict' || (onDelete === 'set_null' && required && type === 'relation');
+    if (isRefused) await requireNoReferring(writing, reference, rows, deleting);
+    else await changeReferring(writing, reference, rows, deleting);
+  }
+  const count = await deleteRows(writing.publication, entity, prepared);
+  if (count < rows.length) throw conflict('concurrent modification; try again');
+  for (const row of rows) deleting.delete(row.id);
+}
+
+async function prepareAll(
+  writing: WritingInTransaction,
+  entity: Entity,
+  rows: readonly RecordRow[],
+  changeOf: (row: RecordRow) => Parameters<typeof applyRules>[2],
+): Promise<PreparedRow[]> {
+  writing.evaluator.expect(entity, ({ slot }) => rows.map(({ data }) => data[slot]));
+  const prepared: PreparedRow[] = [];
+  for (const row of rows) prepared.push(await applyRules(writing, entity, changeOf(row)));
+  return prepared;
+}
+
+/** Deletes or clears what refers to the rows, in batches by id. */
+async function changeReferring(
+  writing: WritingInTransaction,
+  reference: Reference,
+  rows: readonly RecordRow[],
+  deleting: Set<string>,
+): Promise<void> {
+  const entity = entityOf(writing, reference);
+  for (let after = LOWEST_ID; ; ) {
+    const batch = await nextReferring(writing, reference, rows, after);
+    const last = batch.at(-1);
+    if (last === undefined) return;
+    after = last.id;
+    const referring = batch.filter(({ id }) => !deleting.has(id));
+    if (referring.length === 0) continue;
+    if (reference.field.onDelete === 'cascade') await deleteWithReferences(writing, entity, referring, deleting);
+    else await clearReferences(writing, entity, reference.field, referring, rows);
+  }
+}
+
+/** Locks the next batch of records that refer to the rows. None can be added, since the rows are locked. */
+async function nextReferring(
+  { tx }: WritingInTransaction,
+  { entity, field }: Reference,
+  rows: readonly RecordRow[],
+  after: string,
+): Promise<RecordRow[]> {
+  const refers = pointsAt(field, rows);
+  return tx.rows<RecordRow>(sql`
+    select ${RECORD_COLUMNS} from ${entity.table} as r
+    where ${refers} and r.id in (
+      select b.id
+      from (
+        select n.id, sum(n.bytes) over (order by n.id) - n.bytes as bytes_before
+        from (
+          select r.id, octet_length(r.data::text) as bytes from ${entity.table} as r
+          where ${refers} and r.id > ${after}::uuid
+          order by r.id
+          limit ${BATCH.rows}::int
+        ) as n
+      ) as b
+      where b.bytes_before < ${BATCH.bytes}::int
+    )
+    order by r.id
+    for update`);
+}
+
+/** 409 when records refer to the rows. Their entity, field and number are named to those who may see them. */
+async function requireNoReferring(
+  writing: WritingInTransaction,
+  reference: Reference,
+  rows: readonly RecordRow[],
+  deleting: ReadonlySet<string>,
+): Promise<void> {
+  const { table } = reference.entity;
+  const counted = await writing.tx.first<{ n: number }>(sql`
+    select count(*)::int as n from ${table} as r
+    where ${pointsAt(reference.field, rows)} and not r.id = any(${[...deleting]}::uuid[])`);
+  const count = counted?.n ?? 0;
+  if (count > 0) throw stillReferredTo(writing, reference, count);
+}
+
+function stillReferredTo(writing: WritingInTransaction, reference: Reference, count: number): ServiceError {
+  const { catalog, caller } = writing;
+  const entity = entityOf(writing, reference);
+  const { key, onDelete } = reference.field;
+  const scope = accessScopeOf(catalog, caller, entity);
+  if (!allows(caller.rights, 'read', entity.name) || scope.rowFilter !== null || !scope.isVisible(reference.field)) {
+    return conflict('other records still refer to this one');
+  }
+  const reason = onDelete === 'restrict' ? '' : `, where ${key} is required`;
+  return conflict(`still referred to by ${count} record(s) of ${entity.name}${reason}`);
+}
+
+function entityOf({ catalog }: WritingInTransaction, { entity }: Reference): Entity {
+  return catalog.byId.get(entity.id) ?? entity;
+}
+
+function pointsAt(field: Field, rows: readonly RecordRow[]): Sql {
+  const ids = rows.map(({ id }) => id);
+  if (field.type === 'relation') return sql`${columnOf(field.ref, R)} = any(${ids}::text[])`;
+  return sql`r.data -> ${field.slot}::text ?| ${ids}::text[]`;
+}
+
+async function clearReferences(
+  writing: WritingInTransaction,
+  entity: Entity,
+  field: Field,
+  referring: readonly RecordRow[],
+  deleted: readonly RecordRow[],
+): Promise<void> {
+  const ids = new Set(deleted.map(({ id }) => id));
+  const cleared = await prepareAll(writing, entity, referring, (before) => {
+    const { [field.slot]: value, ...rest } = before.data;
+    const kept = Array.isArray(value) ? { [field.slot]: value.filter((item) => !ids.has(item)) } : {};
+    return {
+      operation: 'update',
+      before,
+      after: { ...before, version: before.version + 1, data: { ...rest, ...kept } },
+    };
+  });
+  const count = await updateRows(writing.publication, entity, cleared, new Date().toISOString());
+  if (count < cleared.length) throw conflict('concurrent modification; try again');
+}
