@@ -17,6 +17,7 @@ import { invalidField } from './errors.ts';
 import { metricsRoutes } from './health/metrics-routes.ts';
 import { logRequest } from './health/request-log.ts';
 import { requestMetrics } from './health/request-metrics.ts';
+import { endRequestSpan, startRequestSpan } from './health/request-span.ts';
 import { healthRoutes } from './health/routes.ts';
 import { schemaHealthRoutes } from './health/schema-routes.ts';
 import { countSentBytes } from './health/sent-bytes.ts';
@@ -115,9 +116,11 @@ export function handlerOf(app: App, api: Api): (request: Request, address: strin
     if (!URL.canParse(request.url)) return failure(invalidField('Host', 'is not a host'), newId());
     const startedAt = performance.now();
     const context = attachRequestContext(request, address, app.config.trustProxy);
+    const span = startRequestSpan(app, request, context);
     let response = await forClient(
       context.address,
       () => request.signal,
+      context.trace,
       async () => {
         if (isAmbiguousPath(request.url)) return noSuchRoute(app, request);
         const response = await api.fetch(request);
@@ -133,6 +136,7 @@ export function handlerOf(app: App, api: Api): (request: Request, address: strin
     const route = routeOf(request.url);
     observe(request.method, route, status, durationMs);
     logRequest(app, { request, context, route, status, durationMs });
+    if (span !== null) endRequestSpan(span, { request, context, route, status, durationMs });
     const tenant = context.caller?.tenant;
     if (tenant == null) return response;
     const counts = app.counters.of(tenant.id);

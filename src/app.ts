@@ -14,7 +14,9 @@ import { Metrics, registerProcessMetrics } from './runtime/metrics.ts';
 import { addVectorExtension, migratePlatform, type TenantSchema } from './runtime/migrate.ts';
 import { type Database, openDatabase } from './runtime/postgres.ts';
 import { Refusals } from './runtime/refusals.ts';
+import { traceStatements } from './runtime/statement-spans.ts';
 import { TenantCounters } from './runtime/tenant-counters.ts';
+import type { Tracing } from './runtime/tracing.ts';
 
 export interface App {
   readonly config: Config;
@@ -27,6 +29,8 @@ export interface App {
   readonly refusals: Refusals;
   readonly counters: TenantCounters;
   readonly lastUsed: LastUsed;
+  /** Null unless spans are exported. */
+  readonly tracing: Tracing | null;
   readonly tenantSchema: TenantSchema;
   /** Ends the measurement of the event loop's delay. */
   readonly stopMeasuring: () => void;
@@ -39,6 +43,7 @@ export interface App {
 /** Opens the database and the broker and migrates the platform schema. `databaseUrl` may be the embedded database's. */
 export async function createApp(config: Config, databaseUrl: string, log: Log): Promise<App> {
   const counters = new TenantCounters();
+  const tracing = await startTracing(config, log);
   const db = openDatabase({
     url: databaseUrl,
     log,
@@ -46,6 +51,7 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
     onStatements: (tenantId, ms) => {
       counters.of(tenantId).statementMs += ms;
     },
+    ...(tracing === null ? {} : { onStatement: traceStatements(tracing) }),
   });
   const broker = config.redisUrl === null ? new MemoryBroker(log) : new RedisBroker(config.redisUrl, 'svc:', log);
   try {
@@ -72,6 +78,7 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
       refusals,
       counters,
       lastUsed,
+      tracing,
       tenantSchema,
       stopMeasuring,
       ...state,
@@ -81,6 +88,13 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
     await db.close();
     throw cause;
   }
+}
+
+/** Loads the OpenTelemetry SDK only when spans are exported. */
+async function startTracing({ telemetry }: Config, log: Log): Promise<Tracing | null> {
+  if (telemetry === null) return null;
+  const { Tracing } = await import('./runtime/tracing.ts');
+  return new Tracing(telemetry, log);
 }
 
 /**
@@ -106,4 +120,5 @@ export async function closeApp(app: App): Promise<void> {
   await app.lastUsed.close();
   await app.broker.close();
   await app.db.close();
+  await app.tracing?.close();
 }

@@ -39,6 +39,8 @@ export interface Config {
   metricsToken: string | null;
   /** Tenants with metrics of their own. */
   metricsTenants: number;
+  /** The variables OTEL_*, when spans are exported. */
+  telemetry: Readonly<Record<string, string>> | null;
   shutdownTimeoutMs: number;
   trustProxy: number;
   /** Host names that no tenant may claim, in lower case. */
@@ -100,7 +102,7 @@ class Reader {
 
 /** Values that may contain secrets are never shown, not even malformed ones. */
 function describe(name: string, text: string): string {
-  return /SECRET|TOKEN|_URL$/.test(name) ? 'the value' : JSON.stringify(text);
+  return /SECRET|TOKEN|_URL$|ENDPOINT$/.test(name) ? 'the value' : JSON.stringify(text);
 }
 
 /** Parses the environment, which includes the `.env` file. Throws a `ConfigError` with every fault. */
@@ -137,6 +139,7 @@ export function readConfig(env: Environment): Config {
       (text) => (/^[\x21-\x7e]+$/.test(text) ? text : undefined),
     ),
     metricsTenants: reader.integer('METRICS_TENANTS', 50, 0, 1_000),
+    telemetry: readTelemetry(reader, env),
     shutdownTimeoutMs: reader.integer('SHUTDOWN_TIMEOUT_MS', 10_000, 100, 600_000),
     trustProxy: reader.integer('TRUST_PROXY', 0, 0, 32),
     reservedHosts: reader
@@ -185,6 +188,16 @@ function readChannels(reader: Reader): Pick<Config, 'sse' | 'ws' | 'webhook'> {
 function isDnsServer(text: string): boolean {
   const [, bracketed, plain] = /^(?:\[([^\]]+)\](?::\d{1,5})?|([\d.]+)(?::\d{1,5})?)$/.exec(text) ?? [];
   return ipaddr.isValid(bracketed ?? plain ?? text);
+}
+
+/** Null unless an endpoint is set. The OpenTelemetry SDK reads the variables itself. */
+function readTelemetry(reader: Reader, env: Environment): Readonly<Record<string, string>> | null {
+  const names = ['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'];
+  const endpoints = names.map((name) => reader.url(name, ['http://', 'https://']));
+  const isOff = env.OTEL_SDK_DISABLED?.trim().toLowerCase() === 'true' || env.OTEL_TRACES_EXPORTER?.trim() === 'none';
+  if (isOff || endpoints.every((endpoint) => endpoint === null)) return null;
+  const given = Object.entries(env).filter(([name, value]) => name.startsWith('OTEL_') && value !== undefined);
+  return Object.fromEntries(given as [string, string][]);
 }
 
 const SECRET_MIN = 8;

@@ -3,6 +3,7 @@
 // Contract: decisions#configuration, decisions#responses.
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
+import { type Trace, traceOf } from '../runtime/trace.ts';
 import type { Caller } from './caller.ts';
 
 const REQUEST_ID = new RegExp(`^[A-Za-z0-9._-]{1,${LIMITS.requestId.max}}$`);
@@ -13,6 +14,8 @@ const ADDRESS_MAX = 64;
 export interface RequestContext {
   requestId: string;
   address: string;
+  /** The trace that the request continues or begins; null without one. */
+  trace: Trace | null;
   /** Set by authentication. */
   caller?: Caller;
   /** The operation id of the route that refused the query. */
@@ -29,6 +32,7 @@ export function attachRequestContext(request: Request, peerAddress: string, trus
   const context: RequestContext = {
     requestId: given !== null && REQUEST_ID.test(given) ? given : newId(),
     address: trustedProxies === 0 ? peerAddress : forwardedFor(request, peerAddress, trustedProxies),
+    trace: traceOf(request.headers),
   };
   contexts.set(request, context);
   return context;

@@ -32,6 +32,13 @@ export class Backlog {
     return this.#size;
   }
 
+  /** The lowest number that waits; null when none does. */
+  oldest(): number | null {
+    let oldest = Number.POSITIVE_INFINITY;
+    for (const { numbers, at } of this.#tenants.values()) oldest = Math.min(oldest, numbers[at] ?? oldest);
+    return oldest === Number.POSITIVE_INFINITY ? null : oldest;
+  }
+
   has(tenantId: string): boolean {
     return this.#tenants.has(tenantId);
   }

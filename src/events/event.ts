@@ -53,6 +53,8 @@ export interface CommittedEvent {
   depth: number;
   /** The transaction that made the change. */
   xid: string;
+  /** The trace of the request that caused it (runtime/trace.ts); absent without one. */
+  trace?: string | null;
 }
 
 /** An event as a row of platform.events, with the record's columns beside its own. */
@@ -61,12 +63,13 @@ export type EventRow = Omit<CommittedEvent, 'row'> & (Omit<RecordRow, 'id'> | { 
 /** The columns of an EventRow. */
 export const EVENT_COLUMNS: Sql = sql`id, seq, at, tenant_id as "tenantId", type, entity_id as "entityId", entity,
   record_id as "recordId", version, data, created_at, updated_at, created_by, updated_by, payload, actor,
-  triggered_by as "triggeredBy", depth, xid::text as xid`;
+  triggered_by as "triggeredBy", depth, xid::text as xid, trace`;
 
 export function toEvent(stored: EventRow): CommittedEvent {
   const { id, seq, at, tenantId, type, entityId, entity, recordId, payload, actor, triggeredBy, depth, xid } = stored;
   const row = rowOf(stored);
-  return { id, seq, at, tenantId, type, entityId, entity, recordId, row, payload, actor, triggeredBy, depth, xid };
+  const event = { id, seq, at, tenantId, type, entityId, entity, recordId, row, payload, actor, triggeredBy, depth, xid };
+  return stored.trace == null ? event : { ...event, trace: stored.trace };
 }
 
 function rowOf(stored: EventRow): RecordRow | null {

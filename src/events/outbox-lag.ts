@@ -4,20 +4,18 @@
 // Contract: neighbours#who-does-what.
 import type { App } from '../app.ts';
 import { BackgroundRead } from '../runtime/background-read.ts';
-import { type Sql, sql } from '../runtime/sql.ts';
-import type { Cursor } from './outbox-cursor.ts';
+import { sql } from '../runtime/sql.ts';
 
 /** What `Relay` shows of itself. */
-interface RelayPosition {
-  /** Null unless this process leads. */
-  readonly cursor: Readonly<Pick<Cursor, 'readTo' | 'missing'>> | null;
+interface RelayState {
+  readonly unrelayed: { readTo: number; others: number[] } | null;
 }
 
 /** A leader without a heartbeat for this long is dead. Seconds. */
 const DEAD_AFTER_S = 5;
 const SHOWN_FOR_MS = 10_000;
 
-export function registerOutboxLag(app: App, relay: RelayPosition): void {
+export function registerOutboxLag(app: App, relay: RelayState): void {
   const lag = new BackgroundRead(
     () => readLag(app, relay),
     (error) => app.log.debug('metrics: cannot read the lag of the relay', { error }),
@@ -33,27 +31,23 @@ export function registerOutboxLag(app: App, relay: RelayPosition): void {
 }
 
 /** Resolves to null for `lagS` while another process leads. */
-async function readLag(app: App, { cursor }: RelayPosition): Promise<{ at: number; lagS: number | null }> {
+async function readLag(app: App, { unrelayed }: RelayState): Promise<{ at: number; lagS: number | null }> {
   const at = performance.now();
-  if (cursor !== null) {
-    const { readTo, missing } = cursor;
-    const relayed = sql`seq > ${readTo}::bigint`;
-    return { at, lagS: await ageOfOldest(app, relayed, [...missing]) };
-  }
+  if (unrelayed !== null) return { at, lagS: await ageOfOldest(app, unrelayed.readTo, unrelayed.others) };
   const state = await app.db.first<{ leader: string | null; watermark: number; age_s: number }>(sql`
     select leader, watermark, extract(epoch from clock_timestamp() - heartbeat_at)::float8 as age_s
     from platform.relay where id = 1`);
   if (state?.leader == null) return { at, lagS: 0 };
   if (state.age_s < DEAD_AFTER_S) return { at, lagS: null };
-  return { at, lagS: await ageOfOldest(app, sql`seq > ${state.watermark}::bigint`, []) };
+  return { at, lagS: await ageOfOldest(app, state.watermark, []) };
 }
 
 /** Seconds; 0 when there is none. */
-async function ageOfOldest(app: App, unread: Sql, missing: readonly number[]): Promise<number> {
+async function ageOfOldest(app: App, readTo: number, others: readonly number[]): Promise<number> {
   const found = await app.db.first<{ age_s: number }>(sql`
     select greatest(0, extract(epoch from clock_timestamp() - least(
-      (select at from platform.events where ${unread} order by seq limit 1),
-      (select min(at) from platform.events where seq = any(${[...missing]}::bigint[]))
+      (select at from platform.events where seq > ${readTo}::bigint order by seq limit 1),
+      (select min(at) from platform.events where seq = any(${[...others]}::bigint[]))
     )))::float8 as age_s`);
   return found?.age_s ?? 0;
 }

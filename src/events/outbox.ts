@@ -4,6 +4,8 @@
 import { newId } from '../runtime/ids.ts';
 import { EMPTY, literal, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { tallyEvent } from '../usage/tally.ts';
+import { storedTrace } from '../runtime/trace.ts';
+import { currentWork } from '../runtime/work.ts';
 import type { EventType, RecordEventType, TriggeredBy } from './event.ts';
 
 /** Who makes a change, and the event that led to it; stored with the event of the change. */
@@ -20,6 +22,12 @@ export interface Cause {
   chainRuns: number;
 }
 
+/** The trace of the request under way, as events keep it; null without one. */
+export function currentTrace(): string | null {
+  const { trace } = currentWork();
+  return trace === null ? null : storedTrace(trace);
+}
+
 /** Subscriptions whose deliveries are inserted already claimed by the process that makes the change. */
 export interface Reservation {
   claimId: string;
@@ -33,24 +41,31 @@ export function appendEvents(
   type: RecordEventType,
   entity: { id: string; name: string },
   cause: Cause,
+  trace: string | null,
 ): Sql {
+  const [traceColumn, traceValue] = trace === null ? [EMPTY, EMPTY] : [sql`, trace`, sql`, ${trace}::text`];
   return sql`
     insert into platform.events (id, tenant_id, entity_id, entity, record_id, type, version, data,
-      created_at, updated_at, created_by, updated_by, actor, triggered_by, depth, root_event_id)
+      created_at, updated_at, created_by, updated_by, actor, triggered_by, depth, root_event_id${traceColumn})
     select c.event_id, ${cause.tenantId}::uuid, ${literal(entity.id)}::uuid, ${literal(entity.name)}, c.id, ${literal(type)},
       c.version, c.data, c.created_at, c.updated_at, c.created_by, c.updated_by, ${cause.actor}, ${cause.triggeredBy},
-      ${cause.depth}::int, ${cause.rootEventId}::uuid
+      ${cause.depth}::int, ${cause.rootEventId}::uuid${traceValue}
     from ${changed} as c`;
 }
 
 /** Inserts one delivery for every event of the CTE `evented` and every subscription of the checked definition. */
-export function appendDeliveries(subscriptionIds: readonly string[], reservation?: Reservation): Sql {
+export function appendDeliveries(
+  subscriptionIds: readonly string[],
+  trace: string | null,
+  reservation?: Reservation,
+): Sql {
   const columns = sql`subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type`;
   const [claimColumns, claim] =
     reservation === undefined ? [EMPTY, EMPTY] : [sql`, claim_id, next_at`, sql`, ${claimOf(reservation)}`];
+  const [traceColumn, traceValue] = trace === null ? [EMPTY, EMPTY] : [sql`, trace`, sql`, ${trace}::text`];
   return sql`
-    insert into platform.webhook_deliveries (${columns}${claimColumns})
-    select s.id, e.tenant_id, e.id, e.seq, e.at, e.record_id, e.type${claim}
+    insert into platform.webhook_deliveries (${columns}${claimColumns}${traceColumn})
+    select s.id, e.tenant_id, e.id, e.seq, e.at, e.record_id, e.type${claim}${traceValue}
     from evented as e
     cross join unnest(${literal(`{${subscriptionIds.join()}}`)}::uuid[]) as s (id)`;
 }

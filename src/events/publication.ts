@@ -9,7 +9,7 @@ import { cachedPart, EMPTY, type Queries, type Sql, sql, type Tx } from '../runt
 import { detached } from '../runtime/work.ts';
 import { countChanges, tallyChanges } from '../usage/tally.ts';
 import { type CommittedEvent, RECORD_COLUMNS, type RecordEventType, type RecordRow } from './event.ts';
-import { appendDeliveries, appendEvents, type Cause, type Reservation } from './outbox.ts';
+import { appendDeliveries, appendEvents, type Cause, currentTrace, type Reservation } from './outbox.ts';
 
 /** The parts of an entity's definition that outputs need. */
 export interface PublishedEntity {
@@ -146,8 +146,9 @@ export class Publication {
     const { entity, type } = changed;
     const { queries, cause, fastPaths } = this;
     const reservation = [...fastPaths.values()].find((path) => path.reservation)?.reservation;
-    const events = appendEvents(changed.withEventIds, type, entity, cause);
-    const delivered = deliveriesOf(changed, reservation);
+    const trace = currentTrace();
+    const events = appendEvents(changed.withEventIds, type, entity, cause, trace);
+    const delivered = deliveriesOf(changed, trace, reservation);
     if (fastPaths.size === 0) {
       const returned = delivered === EMPTY ? EMPTY : EVENT_RETURNED;
       const rows = await queries.rows<RecordRow>(sql`
@@ -161,7 +162,7 @@ export class Publication {
       from changed as r, evented as e`);
     if (row === undefined) return [];
     this.count(1);
-    this.#committed = committedChange(row, { entity, type }, cause);
+    this.#committed = committedChange(row, { entity, type }, cause, trace);
     return [this.#committed.event.row];
   }
 
@@ -186,21 +187,27 @@ function openFastPaths(app: App, tenantId: string, change: EntityChange): Readon
 }
 
 /** The CTE `delivered`, if the definition has subscriptions to the change. */
-function deliveriesOf({ entity, type }: EntityChange, reservation: Reservation | undefined): Sql {
+function deliveriesOf({ entity, type }: EntityChange, trace: string | null, reservation: Reservation | undefined): Sql {
   const subscriptionIds = entity.subscribed[type];
   if (subscriptionIds === undefined) return EMPTY;
   if (reservation !== undefined) {
-    const deliveries = appendDeliveries(subscriptionIds, reservation);
+    const deliveries = appendDeliveries(subscriptionIds, trace, reservation);
     return sql`, delivered as (${deliveries} returning id, subscription_id, claim_id)`;
   }
-  return cachedPart(entity, `deliveries of ${type}`, () => sql`, delivered as (${appendDeliveries(subscriptionIds)})`);
+  const build = (): Sql => sql`, delivered as (${appendDeliveries(subscriptionIds, trace)})`;
+  return trace === null ? cachedPart(entity, `deliveries of ${type}`, build) : build();
 }
 
-function committedChange(published: PublishedRow, change: EntityChange, cause: Cause): CommittedChange {
+function committedChange(
+  published: PublishedRow,
+  change: EntityChange,
+  cause: Cause,
+  trace: string | null,
+): CommittedChange {
   const { event_id: id, event_seq: seq, event_at: at, event_xid: xid, deliveries, ...row } = published;
   const { entity, type } = change;
   const { rootEventId: _, chainRuns: __, ...origin } = cause;
   const about = { entityId: entity.id, entity: entity.name, recordId: row.id };
-  const event = { id, seq, at, xid, type, ...about, ...origin, row, payload: null };
+  const event = { id, seq, at, xid, type, ...about, ...origin, row, payload: null, ...(trace === null ? {} : { trace }) };
   return { ...change, event, deliveries: deliveries ?? [] };
 }

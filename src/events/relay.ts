@@ -9,6 +9,7 @@ import { LIMITS } from '../limits.ts';
 import { STREAM_TTL_MS } from '../runtime/broker/broker.ts';
 import { SerialQueue } from '../runtime/concurrency.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
+import { parseStored } from '../runtime/trace.ts';
 import { Backlog, isRelayed } from './backlog.ts';
 import type { CommittedEvent } from './event.ts';
 import {
@@ -23,7 +24,7 @@ import {
   readOutbox,
 } from './outbox-cursor.ts';
 import { HAS_ANY_SUBSCRIBER } from './stream-subscriptions.ts';
-import { ENTRY_EVENTS, entriesOf, readStreamed } from './streamed-event.ts';
+import { ENTRY_EVENTS, entriesOf, readStreamed, type StreamedEvent } from './streamed-event.ts';
 
 /** Entries kept of a stream; a reader that is further behind is disconnected. */
 const STREAM_MAX = 1_000;
@@ -75,9 +76,12 @@ export class Relay {
     this.#processId = app.db.id;
   }
 
-  /** What has been relayed; null unless this process leads. */
-  get cursor(): Readonly<Cursor> | null {
-    return this.#cursor;
+  /** What is not relayed: what is after `readTo`, and `others` as soon as they are committed. Null unless this process leads. */
+  get unrelayed(): { readTo: number; others: number[] } | null {
+    if (this.#cursor === null) return null;
+    const { readTo, missing } = this.#cursor;
+    const waiting = this.#backlog.oldest();
+    return { readTo, others: waiting === null ? [...missing] : [...missing, waiting] };
   }
 
   get isLeader(): boolean {
@@ -112,7 +116,7 @@ export class Relay {
     if (this.#backlog.has(event.tenantId)) return null;
     return this.#queue.run(async () => {
       try {
-        await this.#append(streamOf(event.tenantId), entriesOf([event]));
+        await this.#append(streamOf(event.tenantId), [event]);
       } catch (cause) {
         this.app.log.warn('an event could not be relayed at once', { cause });
         return false;
@@ -190,7 +194,7 @@ export class Relay {
     await Promise.all(
       [...taken].map(async ([tenantId, numbers]) => {
         const found = numbers.flatMap((seq) => events.get(seq) ?? []);
-        await this.#append(streamOf(tenantId), entriesOf(found));
+        await this.#append(streamOf(tenantId), found);
         this.#backlog.relayed(tenantId, numbers.length);
       }),
     );
@@ -271,12 +275,23 @@ export class Relay {
       where id = 1`);
   }
 
-  async #append(stream: string, entries: Iterable<string>): Promise<void> {
+  async #append(stream: string, events: readonly StreamedEvent[]): Promise<void> {
     const { broker } = this.app;
-    for (const entry of entries) {
+    const startedAt = performance.now();
+    for (const entry of entriesOf(events)) {
       const after = this.lastEntryOf(stream) ?? (await broker.lastId(stream));
       const id = await broker.append(stream, { events: entry, after }, STREAM_MAX);
       this.#lastEntry.set(stream, { id, at: Date.now() });
+    }
+    this.#traceRelayed(events, performance.now() - startedAt);
+  }
+
+  #traceRelayed(events: readonly StreamedEvent[], durationMs: number): void {
+    const { tracing } = this.app;
+    if (tracing === null) return;
+    for (const { trace, id } of events) {
+      const parent = parseStored(trace);
+      if (parent !== null) tracing.record('producer', 'relay', parent, durationMs, { 'svc.event.id': id });
     }
   }
 }

@@ -21,6 +21,8 @@ export interface EventReference {
   seq: number;
   at: string;
   isReference: true;
+  /** As of the event. */
+  trace?: string | null;
 }
 
 export type StreamedEvent = CommittedEvent | EventReference;
@@ -29,8 +31,8 @@ export function isReference(event: StreamedEvent): event is EventReference {
   return 'isReference' in event;
 }
 
-export function referenceTo({ id, seq, at }: CommittedEvent | EventRow): EventReference {
-  return { id, seq, at, isReference: true };
+export function referenceTo({ id, seq, at, trace }: CommittedEvent | EventRow): EventReference {
+  return { id, seq, at, isReference: true, ...(trace == null ? {} : { trace }) };
 }
 
 /** About the length of the event's JSON, without making it. */
@@ -49,7 +51,7 @@ export async function readStreamed(tx: Tx, numbers: readonly number[]): Promise<
     select ${EVENT_COLUMNS}, "isLarge"
     from (
       select id, seq, at, tenant_id, type, entity_id, entity, record_id, version, created_at, updated_at, created_by,
-        updated_by, actor, triggered_by, depth, xid, size."isLarge",
+        updated_by, actor, triggered_by, depth, xid, trace, size."isLarge",
         case when not size."isLarge" then data end as data, case when not size."isLarge" then payload end as payload
       from platform.events
       cross join lateral (

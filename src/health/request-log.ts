@@ -19,6 +19,7 @@ export function logRequest(app: App, { request, context, route, status, duration
   if (level === 'debug' && app.config.logLevel !== 'debug') return;
   app.log[level]('request', {
     requestId: context.requestId,
+    ...(context.trace === null ? {} : { traceId: context.trace.traceId }),
     ...callerFields(context),
     method: request.method,
     route: route.path === '' ? null : route.path,

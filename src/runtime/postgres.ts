@@ -14,6 +14,7 @@ import { guardAgainstLateWrites } from './postgres/failures.ts';
 import type { Lease } from './postgres/lease.ts';
 import { Pool, type PoolStats } from './postgres/pool.ts';
 import { bindValues } from './postgres/values.ts';
+import type { StatementObserver } from './statement-spans.ts';
 import { compile, type Queries, type Sql, sql, type Tx } from './sql.ts';
 import { detached } from './work.ts';
 
@@ -65,6 +66,8 @@ export interface DatabaseOptions {
   /** Counts the time of statements that ran for a tenant. */
   onStatements?(tenantId: string, ms: number): void;
   log: Log;
+  /** Called when a statement with bound values has ended, in the work that ran it. */
+  onStatement?: StatementObserver;
 }
 
 const CONNECT_TIMEOUT_MS = 3_000;
@@ -80,7 +83,8 @@ export function openDatabase(options: DatabaseOptions): Database {
   guardAgainstLateWrites(log);
   const id = newId();
   const session = { timezone: 'UTC', application_name: applicationName(id) };
-  const base = { url, log, session, connectTimeoutMs: CONNECT_TIMEOUT_MS, onStatements };
+  const { onStatement } = options;
+  const base = { url, log, session, connectTimeoutMs: CONNECT_TIMEOUT_MS, onStatements, onStatement };
   const control = new Pool({
     ...base,
     name: 'control',

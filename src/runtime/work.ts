@@ -5,6 +5,7 @@
 // Costs 0.1 µs a request on Bun, 0.4 µs on Deno.
 // Contract: neighbours#fair-shares.
 import { AsyncLocalStorage } from 'node:async_hooks';
+import type { Trace } from './trace.ts';
 
 export interface Work {
   /** The tenant that the work is for; null when it is not known yet, and for the service's own work. */
@@ -17,9 +18,12 @@ export interface Work {
   signal: (() => AbortSignal) | undefined;
   /** The client was seen to have gone: nothing more of this work needs to start. */
   isGone: boolean;
+  /** The span that the work belongs to; events that it appends keep it. Null without a trace. */
+  readonly trace: Trace | null;
 }
 
-const SERVICE: Work = { tenantId: null, share: 'service', isOperator: false, signal: undefined, isGone: false };
+const BACKGROUND = { isOperator: false, signal: undefined, isGone: false, trace: null } as const;
+const SERVICE: Work = { tenantId: null, share: 'service', ...BACKGROUND };
 const current = new AsyncLocalStorage<Work>();
 
 /** The work that the calling code belongs to; the service's own if it belongs to none. */
@@ -31,8 +35,13 @@ export function currentWork(): Work {
  * Runs a client's work. It counts for the client's address until authentication names the tenant (`countFor`). The
  * client waits for it until it resolves; what the work has started and goes on later is not stopped.
  */
-export async function forClient<T>(address: string, signal: () => AbortSignal, run: () => T | Promise<T>): Promise<T> {
-  const work = { tenantId: null, share: `address:${address}`, isOperator: false, signal, isGone: false };
+export async function forClient<T>(
+  address: string,
+  signal: () => AbortSignal,
+  trace: Trace | null,
+  run: () => T | Promise<T>,
+): Promise<T> {
+  const work = { tenantId: null, share: `address:${address}`, isOperator: false, signal, isGone: false, trace };
   try {
     return await current.run(work, run);
   } finally {
@@ -57,7 +66,7 @@ export function countFor(tenantId: string | null, isOperator: boolean): void {
 
 /** Runs background work of a tenant. */
 export function forTenant<T>(tenantId: string, run: () => T): T {
-  return current.run({ tenantId, share: tenantId, isOperator: false, signal: undefined, isGone: false }, run);
+  return current.run({ tenantId, share: tenantId, ...BACKGROUND }, run);
 }
 
 /** Runs something as the service's own work, whatever it is called from. */

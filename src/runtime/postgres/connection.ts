@@ -8,6 +8,7 @@ import postgres from 'postgres';
 
 import { unavailable } from '../../errors.ts';
 import type { ByteBudget } from '../byte-budget.ts';
+import type { StatementObserver } from '../statement-spans.ts';
 import { callerError, endsConnection } from './failures.ts';
 import { WIRE_TYPES } from './values.ts';
 
@@ -16,6 +17,8 @@ export interface ConnectionOptions {
   connectTimeoutMs: number;
   /** Run-time parameters of the session: statement_timeout and the like. */
   session: Record<string, string | number>;
+  /** Called when a statement with bound values has ended, in the work that ran it. */
+  onStatement?: StatementObserver | undefined;
 }
 
 type Rows = postgres.RowList<postgres.Row[]>;
@@ -39,9 +42,11 @@ export class Connection {
   #socket: Socket | undefined;
   #sql: postgres.Sql;
   #onBroken: (connection: Connection) => void;
+  readonly #onStatement: StatementObserver | undefined;
 
   constructor(options: ConnectionOptions, onBroken: (connection: Connection) => void) {
     this.#onBroken = onBroken;
+    this.#onStatement = options.onStatement;
     const given = {
       max: 1,
       fetch_types: false,
@@ -76,7 +81,8 @@ export class Connection {
     while (this.#current) await Promise.allSettled([this.#current]);
     const options = { prepare, simple: false } as postgres.UnsafeQueryOptions;
     this.#budget = budget;
-    return this.#await(this.#sql.unsafe(text, parameters as never[], options));
+    const running = this.#await(this.#sql.unsafe(text, parameters as never[], options));
+    return this.#onStatement === undefined ? running : this.#observed(this.#onStatement, text, running);
   }
 
   /** Runs several statements without values in one round trip. */
@@ -105,6 +111,18 @@ export class Connection {
       () => socket?.destroy(),
     );
     if (socket) setTimeout(() => socket.destroy(), 1_000).unref();
+  }
+
+  async #observed(observe: StatementObserver, text: string, running: Promise<Rows>): Promise<Rows> {
+    const startedAt = performance.now();
+    try {
+      const rows = await running;
+      observe(text, performance.now() - startedAt, undefined);
+      return rows;
+    } catch (error) {
+      observe(text, performance.now() - startedAt, error);
+      throw error;
+    }
   }
 
   async #await(query: unknown): Promise<Rows> {

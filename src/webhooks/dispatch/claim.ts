@@ -27,6 +27,8 @@ export interface ClaimedDelivery {
   tenantId: string;
   eventId: string;
   type: RecordEventType;
+  /** Of the request that caused the change, as events keep it. */
+  trace: string | null;
   attempts: number;
   /** Attempts since the last manual redelivery: these count against the retry limit. */
   attemptsSinceReset: number;
@@ -158,6 +160,7 @@ function toClaimed(
     tenantId: tenant.id,
     eventId: row.event_id,
     type: row.type,
+    trace: row.trace,
     attempts: row.attempt_count,
     attemptsSinceReset: row.attempt_count - row.attempts_before,
     body,

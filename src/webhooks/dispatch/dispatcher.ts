@@ -7,6 +7,7 @@ import type { Histogram } from 'prom-client';
 import type { App } from '../../app.ts';
 import { registerOutput } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
+import { traceHeaders } from '../../runtime/trace.ts';
 import { startWorker, type Worker } from '../../runtime/worker.ts';
 import { post } from '../transport/http-post.ts';
 import { KeepAliveAgents } from '../transport/keep-alive.ts';
@@ -18,6 +19,7 @@ import { InlineDeliveries } from './inline-deliveries.ts';
 import { LoadShedding } from './load-shedding.ts';
 import { type AttemptResult, ResultWriter, resultOf } from './results.ts';
 import { Schedule } from './schedule.ts';
+import { startAttempt } from './traced-attempt.ts';
 import { InFlightWindows } from './window.ts';
 
 const POLL_MS = 500;
@@ -153,10 +155,13 @@ export class Dispatcher {
     if ('fault' in receiver) {
       return resultOf(config, delivery, { status: null, error: receiver.fault, isFinal: receiver.isForbidden });
     }
-    const headers = requestHeaders({ deliveryId, eventId, type, number: attempts + 1, body, secret });
+    const span = startAttempt(this.app, delivery, receiver.url);
+    const traced = span.trace === null ? {} : traceHeaders(span.trace);
+    const headers = { ...requestHeaders({ deliveryId, eventId, type, number: attempts + 1, body, secret }), ...traced };
     const remainingMs = Math.max(1, timeoutMs - (performance.now() - startedAt));
     const agent = this.#agents.lease(delivery.subscriptionId, receiver);
     const outcome = await post(receiver, agent, headers, body, remainingMs);
+    span.end(outcome);
     return resultOf(config, delivery, outcome);
   }
 

@@ -92,6 +92,7 @@ function claimedFrom(
     tenantId: event.tenantId,
     eventId: event.id,
     type,
+    trace: event.trace ?? null,
     attempts: 0,
     attemptsSinceReset: 0,
     body,

@@ -39,6 +39,7 @@ export interface PendingRow {
   /** How many deliveries this claim may take from the subscription. */
   room: number;
   record_id: string;
+  trace: string | null;
   at: string;
   version: number | null;
   data: Record<string, unknown> | null;
@@ -120,7 +121,7 @@ export async function findPending(
       where r.room > 0
     )
     select r.id as subscription_id, r.room, r.tenant_in_flight, d.id, d.event_id, d.type, d.attempt_count,
-      d.attempts_before, d.body, d.is_blocked, d.next_at::text as due_at, d.record_id, d.event_at as at, e.version,
+      d.attempts_before, d.body, d.is_blocked, d.next_at::text as due_at, d.record_id, d.trace, d.event_at as at, e.version,
       e.data, e.created_at, e.updated_at, e.created_by, e.updated_by,
       least(${FULL_RECHECK_MAX_MS}::int, greatest(${FULL_RECHECK_MIN_MS}::int, r.age_ms)) as full_recheck_ms
     from request as r
