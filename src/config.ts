@@ -196,7 +196,7 @@ function readTelemetry(reader: Reader, env: Environment): Readonly<Record<string
   const endpoints = names.map((name) => reader.url(name, ['http://', 'https://']));
   const isOff = env.OTEL_SDK_DISABLED?.trim().toLowerCase() === 'true' || env.OTEL_TRACES_EXPORTER?.trim() === 'none';
   if (isOff || endpoints.every((endpoint) => endpoint === null)) return null;
-  const given = Object.entries(env).filter(([name, value]) => name.startsWith('OTEL_') && value !== undefined);
+  const given = Object.entries(env).filter(([name, value]) => /^OTEL_/.test(name) && value !== undefined);
   return Object.fromEntries(given as [string, string][]);
 }
 

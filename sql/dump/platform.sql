@@ -141,7 +141,8 @@ create table events (
   actor text,
   triggered_by text not null,
   depth integer not null default 0,
-  root_event_id uuid
+  root_event_id uuid,
+  trace text
 ) partition by RANGE (at);
 
 CREATE INDEX events_seq_idx ON ONLY events USING btree (seq);
@@ -484,7 +485,8 @@ create table webhook_deliveries (
   claim_id uuid,
   next_at timestamp with time zone not null default now(),
   created_at timestamp(3) with time zone not null default now(),
-  completed_at timestamp(3) with time zone
+  completed_at timestamp(3) with time zone,
+  trace text
 ) with (fillfactor=80);
 
 alter table webhook_deliveries add constraint webhook_deliveries_pkey PRIMARY KEY (subscription_id, id);

@@ -68,7 +68,22 @@ export const EVENT_COLUMNS: Sql = sql`id, seq, at, tenant_id as "tenantId", type
 export function toEvent(stored: EventRow): CommittedEvent {
   const { id, seq, at, tenantId, type, entityId, entity, recordId, payload, actor, triggeredBy, depth, xid } = stored;
   const row = rowOf(stored);
-  const event = { id, seq, at, tenantId, type, entityId, entity, recordId, row, payload, actor, triggeredBy, depth, xid };
+  const event = {
+    id,
+    seq,
+    at,
+    tenantId,
+    type,
+    entityId,
+    entity,
+    recordId,
+    row,
+    payload,
+    actor,
+    triggeredBy,
+    depth,
+    xid,
+  };
   return stored.trace == null ? event : { ...event, trace: stored.trace };
 }
 

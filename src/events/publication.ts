@@ -208,6 +208,17 @@ function committedChange(
   const { entity, type } = change;
   const { rootEventId: _, chainRuns: __, ...origin } = cause;
   const about = { entityId: entity.id, entity: entity.name, recordId: row.id };
-  const event = { id, seq, at, xid, type, ...about, ...origin, row, payload: null, ...(trace === null ? {} : { trace }) };
+  const event = {
+    id,
+    seq,
+    at,
+    xid,
+    type,
+    ...about,
+    ...origin,
+    row,
+    payload: null,
+    ...(trace === null ? {} : { trace }),
+  };
   return { ...change, event, deliveries: deliveries ?? [] };
 }

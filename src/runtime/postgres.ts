@@ -14,8 +14,8 @@ import { guardAgainstLateWrites } from './postgres/failures.ts';
 import type { Lease } from './postgres/lease.ts';
 import { Pool, type PoolStats } from './postgres/pool.ts';
 import { bindValues } from './postgres/values.ts';
-import type { StatementObserver } from './statement-spans.ts';
 import { compile, type Queries, type Sql, sql, type Tx } from './sql.ts';
+import type { StatementObserver } from './statement-spans.ts';
 import { detached } from './work.ts';
 
 /** A transaction that can also run scripts. */

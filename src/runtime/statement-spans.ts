@@ -35,7 +35,8 @@ export function traceStatements(tracing: Tracing): StatementObserver {
 }
 
 /** The operations with their tables, such as `UPDATE platform.tenants`; those on CTEs are left out. */
-export function summarize(text: string): string {
+export function summarize(statement: string): string {
+  const text = statement.replaceAll(/'(?:[^']|'')*'/g, "''");
   const found: string[] = [];
   for (const [, operation = '', table] of text.matchAll(OPERATION)) {
     const verb = operation.split(/\s/, 1)[0]?.toUpperCase() ?? '';
@@ -44,7 +45,9 @@ export function summarize(text: string): string {
     if (found.length === OPERATIONS_MAX) break;
   }
   if (found.length > 0) return found.join(' ');
-  const from = /\bfrom\s+(?:only\s+)?((?:"(?:[^"]|"")+"|[a-z_]\w*)(?:\.(?:"(?:[^"]|"")+"|[a-z_]\w*))+)/i.exec(text)?.[1];
+  const from = /\bfrom\s+(?:only\s+)?((?:"(?:[^"]|"")+"|[a-z_]\w*)(?:\.(?:"(?:[^"]|"")+"|[a-z_]\w*))+)/i.exec(
+    text,
+  )?.[1];
   const verb = /^\s*([a-z]+)/i.exec(text)?.[1]?.toUpperCase() ?? 'STATEMENT';
   return from === undefined ? verb : `SELECT ${from.replaceAll('"', '')}`;
 }
