@@ -3,9 +3,9 @@
 // Contract: decisions#events, decisions#guarantees.
 import { newId } from '../runtime/ids.ts';
 import { EMPTY, literal, type Sql, sql, type Tx } from '../runtime/sql.ts';
-import { tallyEvent } from '../usage/tally.ts';
 import { storedTrace } from '../runtime/trace.ts';
 import { currentWork } from '../runtime/work.ts';
+import { tallyEvent } from '../usage/tally.ts';
 import type { EventType, RecordEventType, TriggeredBy } from './event.ts';
 
 /** Who makes a change, and the event that led to it; stored with the event of the change. */
