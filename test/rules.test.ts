@@ -7,7 +7,7 @@ import { identifier, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { withRole } from './support/credentials.ts';
 import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
-import { storedEvents } from './support/tenant-database.ts';
+import { runInSchema, storedEvents } from './support/tenant-database.ts';
 
 let service: TestService;
 beforeAll(async () => {
@@ -381,6 +381,27 @@ describe('after rules', () => {
     await runAll(busy);
     expect(await logged(busy)).toHaveLength(40);
   });
+
+  test('a tenant whose runs take long does not delay another', async () => {
+    const [slow, quick] = [await newTenant(), await newTenant()];
+    for (const tenant of [slow, quick]) await rule(tenant, 'after_create', APPEND);
+    const operations = Array.from({ length: 30 }, (_, n) => ({ op: 'create', data: { title: `t${n}` } }));
+    expect((await slow.post(`${TASKS}/bulk`, { operations })).status).toBe(200);
+    await runInSchema(
+      service,
+      slow,
+      `create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(0.3); return new; end $$;
+       create trigger slow before insert on entity_records for each row execute function slow();`,
+    );
+    const running = runRulesOnce(service.app, new AbortController().signal);
+    while ((await runsOf(slow)) > 28) await new Promise((resolve) => setTimeout(resolve, 20));
+    await create(quick, { title: 'one' });
+    while ((await runsOf(quick)) > 0) await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(await runsOf(slow)).toBeGreaterThan(10);
+    await running;
+    await runAll(slow);
+    expect([(await logged(slow)).length, (await logged(quick)).length]).toEqual([30, 1]);
+  }, 60_000);
 
   test('concurrent workers execute each rule once per event, in the order of a record’s changes', async () => {
     const tenant = await newTenant();

@@ -1,74 +1,48 @@
 // Whose run a worker's loop executes next: of the tenants with due runs, the one whose runs have taken the least time in
-// this process. A tenant holds at most half of the loops while another waits, and never all of them: a run cannot be
-// interrupted, so the last loop stays free for the tenant that comes next. Times are milliseconds.
+// this process. A tenant holds at most half of the loops, since a run cannot be interrupted for another tenant's. Each
+// tenant that may have due runs has one ticket in the fair queue, and gets a new one when that starts.
 // Contract: neighbours#fair-shares.
+import { FairQueue, type Ticket } from '../runtime/fair-queue.ts';
 
-interface Use {
-  /** The time of the runs that have ended. A tenant that was idle starts with the least of the others. */
-  usedMs: number;
-  /** The runs in progress, by their start. */
-  running: Set<{ startedAt: number }>;
+/** The turn of a tenant; `end` must be called once. */
+export interface Turn {
+  tenantId: string;
+  end(): void;
 }
 
 export class TenantTurns {
-  readonly #uses = new Map<string, Use>();
-  readonly #waiting = new Set<string>();
+  readonly #queue: FairQueue<string>;
+  readonly #waiting = new Map<string, Ticket<string>>();
 
   /** `loops` is the number of runs at once. */
-  constructor(private readonly loops: number) {}
+  constructor(loops: number) {
+    const shareSlots = Math.max(1, Math.floor(loops / 2));
+    this.#queue = new FairQueue({ slots: loops, operatorSlots: 0, shareSlots, shareWaitingMax: 1 });
+  }
 
   /** The tenant may have due runs. */
   add(tenantId: string): void {
     if (this.#waiting.has(tenantId)) return;
-    const least = this.#leastUsed();
-    const use = this.#uses.get(tenantId);
-    if (use === undefined) this.#uses.set(tenantId, { usedMs: least, running: new Set() });
-    else if (use.running.size === 0) use.usedMs = Math.max(use.usedMs, least);
-    this.#waiting.add(tenantId);
+    const ticket = this.#queue.enter(tenantId, false, tenantId);
+    if (ticket !== null) this.#waiting.set(tenantId, ticket);
   }
 
   /** The tenant has no run that can be claimed now. */
   remove(tenantId: string): void {
+    const ticket = this.#waiting.get(tenantId);
+    if (ticket === undefined) return;
     this.#waiting.delete(tenantId);
-    if (this.#waiting.size > 0) return;
-    for (const [id, { running }] of this.#uses) if (running.size === 0) this.#uses.delete(id);
+    this.#queue.end(ticket, 0);
   }
 
-  /** Begins a turn of the next tenant; undefined when none may have one. `end` must be called once. */
-  begin(): { tenantId: string; end: () => void } | undefined {
-    const now = performance.now();
-    let next: { tenantId: string; use: Use; usedMs: number } | undefined;
-    for (const tenantId of this.#waiting) {
-      const use = this.#uses.get(tenantId) as Use;
-      if (use.running.size >= this.#most()) continue;
-      const usedMs = totalOf(use, now);
-      if (next === undefined || usedMs < next.usedMs) next = { tenantId, use, usedMs };
-    }
-    if (next === undefined) return undefined;
-    const { tenantId, use } = next;
-    const run = { startedAt: now };
-    use.running.add(run);
-    const end = (): void => {
-      use.running.delete(run);
-      use.usedMs += performance.now() - now;
-    };
-    return { tenantId, end };
+  /** Begins the next turn; undefined when no tenant may have one. */
+  begin(): Turn | undefined {
+    const ticket = this.#queue.start();
+    if (ticket === undefined) return undefined;
+    const tenantId = ticket.item;
+    this.#waiting.delete(tenantId);
+    this.add(tenantId);
+    const startedAt = performance.now();
+    return { tenantId, end: () => this.#queue.end(ticket, performance.now() - startedAt) };
   }
-
-  #most(): number {
-    const share = this.#waiting.size > 1 ? this.loops / 2 : this.loops - 1;
-    return Math.max(1, Math.floor(share));
-  }
-
-  #leastUsed(): number {
-    const now = performance.now();
-    const active = [...this.#uses].filter(([id, { running }]) => running.size > 0 || this.#waiting.has(id));
-    return active.length === 0 ? 0 : Math.min(...active.map(([, use]) => totalOf(use, now)));
-  }
-}
-
-function totalOf({ usedMs, running }: Use, now: number): number {
-  let total = usedMs;
-  for (const { startedAt } of running) total += now - startedAt;
-  return total;
 }

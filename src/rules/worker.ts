@@ -22,8 +22,8 @@ import { perform, type RuleRun, runCause } from './actions.ts';
 import { claimRun, countRuns, giveBack, retryLater, takeRun, tenantsWithDueRuns } from './runs.ts';
 import { TenantTurns } from './tenant-turns.ts';
 
-/** Parallel loops in a process. */
-const LOOPS = 4;
+/** Parallel loops in a process, of which a tenant holds half at most. */
+const LOOPS = 6;
 /** Runs of each loop in one `runRulesOnce`. */
 const ROUND_RUNS = 100;
 const POLL_MS = 1_000;
