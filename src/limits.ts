@@ -21,6 +21,9 @@ export const LIMITS = {
     /** Per process: an export holds a database connection until its client has read everything. */
     exportsPerTenant: 2,
     exportBatchRows: 1_000,
+    /** How long the reader of an export may take nothing; `stalledWaitedForMs` while others wait for its connection. */
+    stalledMs: 600_000,
+    stalledWaitedForMs: 30_000,
     errorsReported: 1_000,
     lineBytesMax: 1_048_576,
   },

@@ -39,7 +39,10 @@ export interface Database extends PooledQueries {
   isConnected(id: string): Promise<boolean>;
   /** For index builds, scans and exports: no statement_timeout, ten minutes per call. */
   readonly slow: PooledQueries;
-  /** Batches of `batchRows` rows from one snapshot, in constant memory. Ends when the reader stops early. */
+  /**
+   * Batches of at most `batchRows` rows and about a megabyte, from one snapshot, in constant memory. Ends when the reader
+   * stops early.
+   */
   stream<T>(query: Sql, batchRows: number): AsyncIterable<T[]>;
   /** Several statements without values, outside a transaction, on the slow pool. */
   exec(text: string): Promise<void>;
@@ -212,6 +215,11 @@ function transaction(lease: Lease): { tx: Transaction; failure: () => unknown } 
 
 let cursors = 0;
 
+/** Bytes of a stream's rows that are in memory at once, about. */
+const STREAM_BATCH_BYTES = 1_048_576;
+/** Later fetches are for as many rows as one batch probably has: the embedded database holds a fetch in memory. */
+const FIRST_FETCH_ROWS = 16;
+
 /**
  * Uses a cursor `with hold`: Postgres materialises the result, so no transaction stays open while the reader is
  * slow. An open one would hold back vacuum and, on the embedded database, block every other connection.
@@ -223,11 +231,18 @@ async function* streamRows<T>(pool: Pool, query: Sql, batchRows: number): AsyncG
   const { lease, end } = await openLease(pool);
   try {
     await lease.run(`declare ${cursor} no scroll cursor with hold for ${text}`, parameters, false);
-    for (;;) {
+    let rows = Math.min(batchRows, FIRST_FETCH_ROWS);
+    for (let isOver = false; !isOver; ) {
+      const fetched = { rows: 0, bytes: 0 };
       lease.extendDeadline();
-      const batch = await lease.run(`fetch forward ${Math.trunc(batchRows)} from ${cursor}`, [], false);
-      if (batch.length > 0) yield batch as unknown as T[];
-      if (batch.length < batchRows) return;
+      for await (const batch of lease.batches(`fetch forward ${Math.trunc(rows)} from ${cursor}`, STREAM_BATCH_BYTES)) {
+        fetched.rows += batch.rows.length;
+        fetched.bytes += batch.bytes;
+        yield batch.rows as T[];
+        lease.extendDeadline();
+      }
+      isOver = fetched.rows < rows;
+      rows = Math.min(batchRows, rows * 4, Math.ceil((rows * STREAM_BATCH_BYTES) / Math.max(1, fetched.bytes)));
     }
   } finally {
     await closeCursor(lease, cursor);

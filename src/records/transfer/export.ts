@@ -1,7 +1,6 @@
-// Exports the records that a list would return, as CSV or NDJSON, from one snapshot and in constant memory. A batch is
-// fetched when the client has read the one before. A failure after the first byte aborts the connection, so that a
-// truncated file never looks complete.
-// Contract: decisions#export.
+// Exports the records that a list would return, as CSV or NDJSON, from one snapshot and in constant memory.
+// Failures: 400 for invalid parameters, 429 for too many exports at once; later ones abort the connection.
+// Contract: decisions#export, neighbours#byte-budgets.
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts';
@@ -17,6 +16,7 @@ import { orderBy, readSort } from '../read/order.ts';
 import type { ListInput } from '../read/parameters.ts';
 import { RECORD_COLUMNS, type RecordRow, shape } from '../row.ts';
 import { csvLine } from './csv.ts';
+import { exportStream, type LineWriter } from './export-stream.ts';
 
 export type Format = 'csv' | 'ndjson';
 
@@ -38,7 +38,11 @@ export async function exportRecords(
     select ${RECORD_COLUMNS} from ${scope.entity.table} as r where ${where} order by ${orderBy(sort)}`;
   const batches = limited(caller.tenant.id, app.db.stream<RecordRow>(query, LIMITS.transfer.exportBatchRows));
   // Fetch the first batch now, while an error can still set the status.
-  return streamOf(app, writer, batches, await batches.next());
+  return exportStream(writer, batches, await batches.next(), {
+    ...LIMITS.transfer,
+    isWaitedFor: () => app.db.stats('streams').waiting > 0,
+    onAborted: (cause) => app.log.error('an export was aborted', { cause }),
+  });
 }
 
 /** Running exports in this process by tenant: slow clients of one tenant must not hold all connections. */
@@ -58,13 +62,7 @@ async function* limited<T>(tenantId: string, batches: AsyncIterable<T>): AsyncGe
   }
 }
 
-interface Writer {
-  /** The text before the first record. */
-  head: string;
-  line(row: RecordRow): string;
-}
-
-function writerOf(format: Format, scope: AccessScope, fields: readonly Field[]): Writer {
+function writerOf(format: Format, scope: AccessScope, fields: readonly Field[]): LineWriter<RecordRow> {
   const { entity } = scope;
   if (format === 'ndjson') return { head: '', line: (row) => `${JSON.stringify(shape(row, entity, fields))}\n` };
   const { id, entityId, createdAt, updatedAt, createdBy, updatedBy } = SYSTEM_FIELDS;
@@ -76,38 +74,4 @@ function writerOf(format: Format, scope: AccessScope, fields: readonly Field[]):
       return csvLine(columns.map((column) => cellOf(column, record[column.key])));
     },
   };
-}
-
-/** A stream that fetches a batch on demand, and closes the database cursor when the client disconnects. */
-function streamOf(
-  app: App,
-  { head, line }: Writer,
-  batches: AsyncIterator<RecordRow[]>,
-  first: IteratorResult<RecordRow[]>,
-): ReadableStream<Uint8Array> {
-  const encoder = new TextEncoder();
-  let ahead: IteratorResult<RecordRow[]> | null = first;
-  let before = head;
-  return new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        const batch = ahead ?? (await batches.next().catch((cause: unknown) => aborted(app, cause)));
-        ahead = null;
-        const text = before + (batch.done === true ? '' : batch.value.map(line).join(''));
-        before = '';
-        if (text !== '') controller.enqueue(encoder.encode(text));
-        if (batch.done === true) controller.close();
-      },
-      async cancel() {
-        await batches.return?.();
-      },
-    },
-    { highWaterMark: 0 },
-  );
-}
-
-/** The status has been sent: aborting the connection is the only signal left. */
-function aborted(app: App, cause: unknown): never {
-  app.log.error('an export was aborted', { cause });
-  throw cause;
 }

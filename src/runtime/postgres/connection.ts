@@ -23,6 +23,12 @@ export interface ConnectionOptions {
 
 type Rows = postgres.RowList<postgres.Row[]>;
 type Running = Promise<Rows> & { reject(error: unknown): void; prepare?: boolean; prepared?: boolean };
+/** Rows, and the bytes received for them. */
+export interface Batch {
+  rows: unknown[];
+  bytes: number;
+}
+
 type Target = { path?: string | false; host: string[]; port: number[] };
 
 export class Connection {
@@ -37,8 +43,8 @@ export class Connection {
   /** Random; decides which shares prefer this connection. */
   readonly seed = Math.trunc(Math.random() * 2 ** 32);
   #current: Running | undefined;
-  /** Of the query in flight. */
-  #budget: ByteBudget | undefined;
+  /** Of the query in flight: called for what arrives, before it is parsed. */
+  #onReceived: ((bytes: number) => void) | undefined;
   #socket: Socket | undefined;
   #sql: postgres.Sql;
   #onBroken: (connection: Connection) => void;
@@ -80,9 +86,44 @@ export class Connection {
   async run(text: string, parameters: unknown[], prepare = true, budget?: ByteBudget): Promise<Rows> {
     while (this.#current) await Promise.allSettled([this.#current]);
     const options = { prepare, simple: false } as postgres.UnsafeQueryOptions;
-    this.#budget = budget;
+    if (budget !== undefined) this.#onReceived = (bytes) => this.#spend(budget, bytes);
     const running = this.#await(this.#sql.unsafe(text, parameters as never[], options));
     return this.#onStatement === undefined ? running : this.#observed(this.#onStatement, text, running);
+  }
+
+  /**
+   * The rows of a statement without values, in batches of about `batchBytes` received bytes. While a batch is not taken,
+   * the socket is not read, so that the server waits and few rows are in memory, however large they are. A reader that
+   * ends early closes the connection.
+   */
+  async *batches(text: string, batchBytes: number): AsyncGenerator<Batch> {
+    while (this.#current) await Promise.allSettled([this.#current]);
+    let batch: Batch = { rows: [], bytes: 0 };
+    let full = Promise.withResolvers<false>();
+    const query = this.#sql.unsafe(text, [], { prepare: false, simple: false } as postgres.UnsafeQueryOptions);
+    this.#onReceived = (bytes) => {
+      batch.bytes += bytes;
+      if (batch.bytes < batchBytes) return;
+      this.#socket?.pause();
+      full.resolve(false);
+    };
+    let isDone = false;
+    const done = this.#await(query.forEach((row) => void batch.rows.push(row))).then(() => true);
+    try {
+      while (!isDone) {
+        isDone = await Promise.race([done, full.promise]);
+        const taken = batch;
+        batch = { rows: [], bytes: 0 };
+        full = Promise.withResolvers();
+        if (taken.rows.length > 0) yield taken;
+        if (!isDone) this.#socket?.resume();
+      }
+    } finally {
+      // The last bytes may have filled a batch too.
+      this.#socket?.resume();
+      if (!isDone) this.fail(unavailable('the reader of the rows has left'));
+      await done.catch(() => undefined);
+    }
   }
 
   /** Runs several statements without values in one round trip. */
@@ -140,13 +181,13 @@ export class Connection {
     } finally {
       this.#current = undefined;
       this.busyMs += performance.now() - startedAt;
-      this.#budget = undefined;
+      this.#onReceived = undefined;
     }
   }
 
-  #receive(bytes: number): void {
+  #spend(budget: ByteBudget, bytes: number): void {
     try {
-      this.#budget?.take(bytes);
+      budget.take(bytes);
     } catch (refusal) {
       this.fail(refusal);
     }
@@ -166,7 +207,7 @@ export class Connection {
       socket.once('close', () => reject(Object.assign(new Error('connection closed'), { code: 'CONNECTION_CLOSED' })));
     });
     socket.setNoDelay(true);
-    socket.on('data', ({ length }) => this.#receive(length));
+    socket.on('data', ({ length }) => this.#onReceived?.(length));
     socket.on('close', () => this.fail(unavailable('the connection to the database was lost')));
     return socket;
   }

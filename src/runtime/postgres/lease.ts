@@ -5,7 +5,7 @@
 import { clientGone, unavailable } from '../../errors.ts';
 import type { ByteBudget } from '../byte-budget.ts';
 import { isGone, type Work } from '../work.ts';
-import type { Connection } from './connection.ts';
+import type { Batch, Connection } from './connection.ts';
 
 /** Rows as the driver returns them. */
 type Rows = Awaited<ReturnType<Connection['run']>>;
@@ -35,6 +35,12 @@ export class Lease {
   async run(text: string, parameters: unknown[], prepare = true, budget?: ByteBudget): Promise<Rows> {
     await this.#requireGoing();
     return this.connection.run(text, parameters, prepare, budget);
+  }
+
+  /** The rows of a statement without values, in batches of about this many bytes; see `Connection.batches`. */
+  async *batches(text: string, batchBytes: number): AsyncGenerator<Batch> {
+    await this.#requireGoing();
+    yield* this.connection.batches(text, batchBytes);
   }
 
   /** Runs several statements without values in one round trip. */

@@ -1,0 +1,94 @@
+// The body of an export: reads rows while the client reads lines, and holds few of either. A failure after the first byte
+// aborts the connection, so that a truncated file never looks complete. So does a reader that takes nothing for long: it
+// holds a database connection that others may be waiting for.
+// Contract: decisions#export, neighbours#byte-budgets.
+import { giveWay } from '../../runtime/event-loop.ts';
+
+export interface LineWriter<Row> {
+  /** The text before the first record. */
+  head: string;
+  line(row: Row): string;
+}
+
+export interface ReaderLimits {
+  /** How long a reader may take nothing, and how long while others wait for its connection, in milliseconds. */
+  stalledMs: number;
+  stalledWaitedForMs: number;
+  /** Whether others wait for a connection such as this export's. */
+  isWaitedFor(): boolean;
+  /** Called once when the export fails. */
+  onAborted(cause: unknown): void;
+}
+
+const CHUNK_CHARACTERS = 131_072;
+const CHECK_MS = 1_000;
+
+/** A stream that fetches batches on demand, `first` being the first one, and ends them when the client disconnects. */
+export function exportStream<Row>(
+  writer: LineWriter<Row>,
+  batches: AsyncIterator<Row[]>,
+  first: IteratorResult<Row[]>,
+  limits: ReaderLimits,
+): ReadableStream<Uint8Array> {
+  const chunks = chunksOf(writer, batches, first);
+  let waitsSince = Date.now();
+  let timer: ReturnType<typeof setInterval>;
+  const end = async (): Promise<void> => {
+    clearInterval(timer);
+    await chunks.return(undefined);
+    await batches.return?.();
+  };
+  const abort = async (controller: ReadableStreamDefaultController, cause: unknown): Promise<void> => {
+    limits.onAborted(cause);
+    controller.error(cause);
+    await end();
+  };
+  return new ReadableStream<Uint8Array>(
+    {
+      start(controller) {
+        const { stalledMs, stalledWaitedForMs } = limits;
+        const check = (): void => {
+          const idleMs = Date.now() - waitsSince;
+          if (idleMs < stalledWaitedForMs || (idleMs < stalledMs && !limits.isWaitedFor())) return;
+          void abort(controller, new Error(`the reader took nothing for ${Math.round(idleMs / 1_000)} s`));
+        };
+        timer = setInterval(check, Math.min(CHECK_MS, stalledWaitedForMs));
+        timer.unref?.();
+      },
+      async pull(controller) {
+        waitsSince = Number.POSITIVE_INFINITY;
+        try {
+          const { done, value } = await chunks.next();
+          if (done === true) {
+            clearInterval(timer);
+            controller.close();
+          } else controller.enqueue(value);
+        } catch (cause) {
+          await abort(controller, cause);
+        }
+        waitsSince = Date.now();
+      },
+      cancel: end,
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+async function* chunksOf<Row>(
+  { head, line }: LineWriter<Row>,
+  batches: AsyncIterator<Row[]>,
+  first: IteratorResult<Row[]>,
+): AsyncGenerator<Uint8Array> {
+  const encoder = new TextEncoder();
+  let text = head;
+  for (let batch = first; batch.done !== true; batch = await batches.next()) {
+    for (const row of batch.value) {
+      text += line(row);
+      if (text.length < CHUNK_CHARACTERS) continue;
+      yield encoder.encode(text);
+      text = '';
+      await giveWay();
+    }
+  }
+  if (text !== '') yield encoder.encode(text);
+}
