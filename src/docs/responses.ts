@@ -52,7 +52,9 @@ export function responsesOf(
   const [status] = route.ok;
   const responses: JsonSchema = { [status]: successResponse(route, kind, schemas) };
   for (const [empty, description] of Object.entries(route.emptyResponses ?? {})) {
-    responses[empty] = { description, headers: headersOf(route, kind) };
+    const answer = { description, headers: headersOf(route, kind) };
+    const raw = route.rawResponses?.[Number(empty)];
+    responses[empty] = raw === undefined ? answer : withRaw({ ...answer, content: {} }, raw, schemas);
   }
   for (const [error, codes] of byStatus(codesOf(route, kind))) {
     const name = codes.map(pascal).join('Or');

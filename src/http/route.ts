@@ -29,7 +29,7 @@ export interface Route<A extends Access = Access, S extends 200 | 201 = 200 | 20
   errors?: readonly ErrorCode[];
   /** JSON responses outside the envelope, by status, besides those inside it. */
   rawResponses?: Readonly<Record<number, TSchema>>;
-  /** Descriptions of responses without a body, by status, such as 304. */
+  /** Descriptions of responses without a body or with a raw one, by status, such as 304. */
   emptyResponses?: Readonly<Record<number, string>>;
   /** Headers of the successful response, with their descriptions. */
   responseHeaders?: Readonly<Record<string, string>>;

@@ -66,8 +66,18 @@ errors.`,
   query: Query,
   rawBody: open({ jsonrpc: Type.Literal('2.0'), method: Type.Optional(Type.String({ examples: ['tools/list'] })) }),
   ok: [200, ['text/event-stream']],
-  rawResponses: { 200: RpcResponse, 400: RpcFailure, 404: RpcFailure, 413: RpcFailure, 415: RpcFailure },
-  emptyResponses: { 202: 'A notification was accepted.' },
+  rawResponses: {
+    200: RpcResponse,
+    400: RpcFailure,
+    404: RpcFailure,
+    406: RpcFailure,
+    413: RpcFailure,
+    415: RpcFailure,
+  },
+  emptyResponses: {
+    202: 'A notification was accepted.',
+    406: 'The client does not accept both JSON and event streams.',
+  },
   errors: COMMON_ERRORS,
 });
 
