@@ -123,6 +123,8 @@ export const LIMITS = {
   usage: { keptDays: 400, shownDays: 30 },
   /** WebSockets that have not sent `auth`, per process: per client address, and in total. */
   unauthenticatedSockets: { perAddress: 2_000, total: 10_000 },
+  /** Messages of WebSockets that a process handles: of a socket, and of a tenant or, before `auth`, of an address. */
+  socketMessages: { perSecond: 1_000, burst: 2_000, tenantPerSecond: 2_000, tenantBurst: 10_000 },
   webhook: {
     urlMax: 2_048,
     secretMax: 256,

@@ -1,6 +1,8 @@
 // Hostile clients on the WebSocket with complete messages: they do not affect other connections and leak no lease. Clients
 // that do not read are in hostile-readers, forged tokens in hostile-tokens. Contract: decisions#websocket.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { LIMITS } from '../src/limits.ts';
+import { MessagePaces, Pace } from '../src/realtime/message-pace.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { adminSession, botToken } from './support/credentials.ts';
 import { fields, tenantWithEntities } from './support/entities.ts';
@@ -150,6 +152,23 @@ describe('floods', () => {
     socket.close();
     await expectAllLeasesFree(tenant);
   });
+});
+
+test('messages beyond the pace wait: of a socket, and of all sockets of a tenant, but not those of another tenant', () => {
+  const { perSecond, burst, tenantPerSecond, tenantBurst } = LIMITS.socketMessages;
+  const paces = new MessagePaces();
+  const newPace = (): Pace => new Pace(perSecond, burst);
+  const one = newPace();
+  const waits = Array.from({ length: burst + 1 }, () => paces.take(one, 'a', 'x', 0));
+  expect(waits.slice(0, 1_000)).toEqual(Array.from({ length: 1_000 }, () => 0));
+  expect(waits.at(-1)).toBeGreaterThan(0);
+  expect(paces.take(one, 'a', 'x', 60_000)).toBe(0);
+  const frames = Math.ceil(tenantBurst / 65);
+  for (let i = 0; i < frames; i++) paces.take(newPace(), 'b', 'x'.repeat(65_536), 60_000);
+  const waitMs = paces.take(newPace(), 'b', 'x', 60_000);
+  expect(waitMs).toBeGreaterThan(0);
+  expect(waitMs).toBeLessThan(1_000 * (200 / tenantPerSecond));
+  expect(paces.take(newPace(), 'c', 'x', 60_000)).toBe(0);
 });
 
 describe('connections are isolated', () => {

@@ -6,6 +6,7 @@
 import type { App } from '../app.ts';
 import { SerialQueue } from '../runtime/concurrency.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
+import { detached } from '../runtime/work.ts';
 
 /** In place of an entity's name: all events of the tenant, including those without an entity. */
 export const ALL_ENTITIES = '';
@@ -97,7 +98,7 @@ export class StreamSubscriptions {
     const names = [...entities];
     for (const name of names) this.#count(tenantId, name, 1);
     try {
-      await this.#queue.run(() => this.#store(tenantId, names));
+      await detached(() => this.#queue.run(() => this.#store(tenantId, names)));
     } catch (cause) {
       this.remove(tenantId, names);
       throw cause;

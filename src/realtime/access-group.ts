@@ -3,6 +3,7 @@
 // Contract: decisions#changes-of-rights.
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import type { Entity } from '../entities/field.ts';
+import { withoutSignal } from '../runtime/work.ts';
 import { type Projection, projectionOf } from './projection.ts';
 
 export interface AccessSource {
@@ -37,7 +38,7 @@ export class AccessGroup<Member> {
 
   /** Resolves at once when the access is not stale. */
   refresh(): Promise<void> {
-    this.#refreshing ??= this.#reload().finally(() => {
+    this.#refreshing ??= withoutSignal(() => this.#reload()).finally(() => {
       this.#refreshing = undefined;
     });
     return this.#refreshing;

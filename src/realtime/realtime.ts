@@ -9,6 +9,7 @@ import { type Snapshot, takeSnapshot } from '../events/snapshot.ts';
 import { LIMITS } from '../limits.ts';
 import type { AccessSource } from './access-group.ts';
 import { ConnectionLeases, UnauthenticatedLimit } from './connection-limits.ts';
+import { MessagePaces } from './message-pace.ts';
 import { type LiveConnection, type Membership, TenantConnections } from './tenant-connections.ts';
 import { WaitingBytes } from './waiting-bytes.ts';
 
@@ -24,6 +25,7 @@ interface OpenTenant {
 
 export class Realtime {
   readonly leases: ConnectionLeases;
+  readonly paces = new MessagePaces();
   readonly unauthenticated = new UnauthenticatedLimit(LIMITS.unauthenticatedSockets);
   readonly #tenants = new Map<string, OpenTenant>();
   readonly #waiting = new Map<string, WaitingBytes>();

@@ -22,7 +22,6 @@ import type { EventSerializer, Projection } from './projection.ts';
 import { type Realtime, realtimeOf } from './realtime.ts';
 import { SseChannel, sseFrame } from './sse-channel.ts';
 import type { LiveConnection, Membership } from './tenant-connections.ts';
-import type { WaitingBytes } from './waiting-bytes.ts';
 
 /** Null selects everything. */
 interface StreamFilter {

@@ -30,6 +30,11 @@ export class WaitingBytes {
   readonly readers = new Set<Reader>();
   #shared = 0;
 
+  added(reader: Reader): this {
+    this.readers.add(reader);
+    return this;
+  }
+
   hold(bytes: SharedBytes): void {
     if (bytes.holders++ === 0) this.#shared += bytes.size;
   }

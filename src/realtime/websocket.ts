@@ -1,28 +1,28 @@
 // The WebSocket endpoint: runs the protocol of websocket-protocol.ts on real connections, with its lookups, deadlines and
-// connection limits. Tokens arrive in messages, never in cookies, so another site's page cannot use a visitor's
-// rights; a public key also requires an allowed origin. Times are milliseconds.
+// connection limits. Times are milliseconds.
 // Failures: close codes 4401 (no or revoked access), 1013 (limit, lost events, slow reader), 1001 (stopping).
 // Contract: interface#websocket, decisions#websocket.
-import { requireTenant, type TenantCaller } from '../access/caller.ts';
-import { propertiesOf, recognize } from '../access/credential-kinds.ts';
-import { isOriginAllowed } from '../access/origins.ts';
+import type { TenantCaller } from '../access/caller.ts';
 import { attachRequestContext } from '../access/request-context.ts';
-import { resolveCaller } from '../access/resolve-caller.ts';
 import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
-import { forbidden, ServiceError, unauthorized } from '../errors.ts';
+import { ServiceError } from '../errors.ts';
 import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
 import { NO_PARAMETERS, queryReader } from '../http/parameters.ts';
 import { failure } from '../http/reply.ts';
 import type { SocketHandler, TextSocket } from '../runtime/socket.ts';
 import { sha256 } from '../runtime/tokens.ts';
+import { countFor } from '../runtime/work.ts';
 import { openTimeOf } from '../usage/open-time.ts';
 import type { AccessSource } from './access-group.ts';
 import type { ConnectionLease } from './connection-limits.ts';
+import { SocketMessages } from './message-pace.ts';
 import type { EventSerializer, Projection } from './projection.ts';
 import { realtimeOf } from './realtime.ts';
+import { acceptedCallerOf, callerOf } from './socket-caller.ts';
 import type { CloseReason, LiveConnection, Membership } from './tenant-connections.ts';
+import type { Reader, WaitingBytes } from './waiting-bytes.ts';
 import {
   authenticated,
   entityLookedUp,
@@ -74,7 +74,7 @@ interface EntitySubscription {
 }
 
 /** Many connections may be open and idle, so each keeps little state. */
-class WebSocketConnection implements LiveConnection {
+class WebSocketConnection implements LiveConnection, Reader {
   /** Counted against the limit of unauthenticated connections. */
   #isUnauthenticated = false;
   #socket: TextSocket<WebSocketConnection> | undefined;
@@ -91,6 +91,8 @@ class WebSocketConnection implements LiveConnection {
   #subscriptions: readonly EntitySubscription[] = [];
   #deadline: ReturnType<typeof setTimeout> | undefined;
   #isClosed = false;
+  #messages: SocketMessages | undefined;
+  #waiting: WaitingBytes | undefined;
 
   constructor(
     private readonly app: App,
@@ -105,7 +107,24 @@ class WebSocketConnection implements LiveConnection {
     else this.#reject('too many unauthenticated connections', 'limit_exceeded', CLOSE.overloaded);
   }
 
-  async message(text: string): Promise<void> {
+  message(text: string): Promise<void> {
+    this.#messages ??= new SocketMessages(realtimeOf(this.app).paces, this.address);
+    return this.#messages.handle(this.#tenantId, text, () => this.#handle(text));
+  }
+
+  get ownBytes(): number {
+    return this.#socket?.buffered ?? 0;
+  }
+
+  get waitingBytes(): number {
+    return this.ownBytes;
+  }
+
+  cut(): void {
+    this.#socket?.close(CLOSE.overloaded, 'reading too slowly');
+  }
+
+  async #handle(text: string): Promise<void> {
     const transition = receive(this.#state, text, this.app.config.ws.maxSubscriptions);
     this.#apply(transition);
     const { lookup } = transition;
@@ -122,6 +141,8 @@ class WebSocketConnection implements LiveConnection {
   /** Called once the socket is closed. */
   close(): void {
     this.#isClosed = true;
+    this.#messages?.close();
+    this.#waiting?.readers.delete(this);
     this.#releaseUnauthenticated();
     this.#clearDeadline();
     this.#leave();
@@ -158,9 +179,10 @@ class WebSocketConnection implements LiveConnection {
   }
 
   async #authenticate(token: string): Promise<void> {
-    const caller = await this.#acceptedCaller(token);
+    const caller = await acceptedCallerOf(this.app, token, this.origin);
     if (caller === null) return this.#apply(authenticated(this.#state, 'rejected'));
     const { tenant, expiresAt } = caller;
+    countFor(tenant.id, false);
     const isSame = this.#tenantId === tenant.id;
     if (!isSame && !(await this.#acquireLease(tenant.id))) return;
     // The group outlives the connection, so `load` must not capture it.
@@ -173,6 +195,8 @@ class WebSocketConnection implements LiveConnection {
     if (this.#isClosed) return realtime.leave(membership);
     this.#leave();
     this.#releaseUnauthenticated();
+    this.#waiting?.readers.delete(this);
+    this.#waiting = realtime.waitingOf(tenant.id).added(this);
     this.#membership = membership;
     this.#subscriptions = entities.map((entity) => ({ entity, since: this.#sinceOf(entity) ?? since }));
     this.#tenantId = tenant.id;
@@ -180,16 +204,6 @@ class WebSocketConnection implements LiveConnection {
     this.#expiresAt = expiresAt === undefined ? Number.POSITIVE_INFINITY : Date.parse(expiresAt);
     this.#apply(authenticated(this.#state, isSame ? 'same' : 'other'));
     this.#awaitExpiry();
-  }
-
-  /** Null for a token that is not accepted. */
-  async #acceptedCaller(token: string): Promise<TenantCaller | null> {
-    try {
-      return await callerOf(this.app, token, this.origin);
-    } catch (cause) {
-      if (cause instanceof ServiceError && (cause.status === 401 || cause.status === 403)) return null;
-      throw cause;
-    }
   }
 
   async #acquireLease(tenantId: string): Promise<boolean> {
@@ -283,17 +297,4 @@ class WebSocketConnection implements LiveConnection {
     this.#socket?.send(text);
     if (this.#tenantId !== '') this.app.counters.of(this.#tenantId).sentBytes += Buffer.byteLength(text);
   }
-}
-
-/** `origin` is the page's origin when a browser connects. 401 and 403 for a token that does not open the WebSocket. */
-async function callerOf(app: App, token: string, origin: string | null): Promise<TenantCaller> {
-  const credential = recognize('bearer', token);
-  if (credential.kind !== 'token' && !propertiesOf(credential.kind).opensWebSocket) throw unauthorized();
-  const caller = requireTenant(await resolveCaller(app, credential, 'channels:read'));
-  const { kind, scopes, publicKey } = caller;
-  if (!propertiesOf(kind).opensWebSocket) throw forbidden();
-  if (publicKey === undefined) return caller;
-  if (scopes?.includes('channels:read') !== true) throw forbidden();
-  if (!isOriginAllowed(publicKey.allowedOrigins, origin)) throw forbidden();
-  return caller;
 }

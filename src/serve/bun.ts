@@ -118,4 +118,8 @@ class BunTransport<D extends object> implements Transport {
   close(code: number, reason: string): void {
     this.ws.close(code, reason);
   }
+
+  terminate(): void {
+    this.ws.terminate();
+  }
 }

@@ -22,6 +22,8 @@ export interface Transport {
   send(text: string): void;
   buffered(): number;
   close(code: number, reason: string): void;
+  /** Drops the connection with everything that has not been sent, if the runtime can. */
+  terminate?(): void;
 }
 
 export class Connection<D extends object> implements TextSocket<D> {
@@ -58,7 +60,10 @@ export class Connection<D extends object> implements TextSocket<D> {
   close(code: number, reason = ''): void {
     if (!this.#open) return;
     this.#open = false;
-    this.#closeTimer = setTimeout(() => this.finish(1006), CLOSE_TIMEOUT_MS);
+    this.#closeTimer = setTimeout(() => {
+      this.transport.terminate?.();
+      this.finish(1006);
+    }, CLOSE_TIMEOUT_MS);
     this.transport.close(code, reason);
   }
 
