@@ -9,6 +9,7 @@ import { parseExpression } from '../src/expression/parse.ts';
 import { Evaluator } from '../src/records/read/evaluator.ts';
 import { newRow } from '../src/records/write/prepare.ts';
 import type { Queries } from '../src/runtime/sql.ts';
+import { forClient } from '../src/runtime/work.ts';
 import { schemaOf, type Tenant } from '../src/tenants/tenants.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
@@ -93,4 +94,19 @@ test('related rows are read in parts within the budget, and without the fields t
   expect([seen.statements, seen.bytesMax < 100_000]).toEqual([1, true]);
   expect(await count('mother.text startsWith x')).toBe(60);
   expect(seen.bytesMax).toBeLessThan(5_000_000);
+}, 60_000);
+
+test('a write whose client has gone ends, and lets other work run meanwhile', async () => {
+  const { evaluator, child, caller, condition, slots } = await family(1, '');
+  const rows = Array.from({ length: 1_000 }, () => newRow(caller, { [slots.mother]: null }));
+  const each = condition('mother.n = 1');
+  let turns = 0;
+  const timer = setInterval(() => turns++, 1);
+  const evaluateForever = async (): Promise<never> => {
+    for (;;) for (const row of rows) await evaluator.meets(child, each, row);
+  };
+  const signal = AbortSignal.timeout(100);
+  await expect(forClient('client', () => signal, null, evaluateForever)).rejects.toThrow('the client has gone');
+  clearInterval(timer);
+  expect(turns).toBeGreaterThan(1);
 }, 60_000);

@@ -173,3 +173,29 @@ describe('a field that was dropped and added again', () => {
     }
   });
 });
+
+describe('a duplicate in a unique field that the caller may not see', () => {
+  test('gets 409 without the name of the field', async () => {
+    expect(
+      (await tenant.post('/api/entities/task/fields', { key: 'xsecret_no', type: 'text', unique: true })).status,
+    ).toBe(201);
+    const clerk = await clerkOf({ fields: ['title'] });
+    const other = (await tenant.post(TASKS, { title: 'other' })).body.data.id;
+    for (const trigger of ['before_create', 'before_update']) {
+      await rule(trigger, { type: 'set', values: { xsecret_no: '{{title}}' } });
+    }
+    expect((await clerk.post(TASKS, { title: 'taken' })).status).toBe(201);
+    const operations = ['taken', 'free'].map((title) => ({ op: 'create', data: { title } }));
+    for (const refused of [
+      await clerk.post(TASKS, { title: 'taken' }),
+      await clerk.patch(`${TASKS}/${other}`, { title: 'taken' }),
+      await clerk.post(`${TASKS}/bulk`, { operations }),
+      await clerk.post(`${TASKS}/bulk`, { operations, atomic: false }),
+    ]) {
+      expect(refused.text).toContain('a record with one of these values already exists');
+      expect(refused.text).not.toMatch(HIDDEN);
+    }
+    const named = await tenant.post(TASKS, { title: 'taken' });
+    expect(named.body.error.details).toEqual([{ path: 'xsecret_no', message: 'already exists' }]);
+  });
+});

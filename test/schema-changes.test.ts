@@ -1,11 +1,12 @@
 // Field changes while records are being written, and cleanup after a crash.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { systemCaller } from '../src/access/caller.ts';
 import { cleanUpInterruptedTenants } from '../src/entities/cleanup.ts';
 import type { Entity } from '../src/entities/field.ts';
 import { indexName } from '../src/entities/indexes.ts';
 import { translateViolation } from '../src/records/write/constraints.ts';
 import { identifier, raw, sql } from '../src/runtime/sql.ts';
-import { schemaOf } from '../src/tenants/tenants.ts';
+import { schemaOf, type Tenant } from '../src/tenants/tenants.ts';
 import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { fastest, retryWhenDelayed } from './support/timing.ts';
 
@@ -317,7 +318,11 @@ describe('while records are being written', () => {
     const busy = { tableName: 'r_1', fields: [{ key: 'title', slot: 'f2' }, code] } as unknown as Entity;
     for (const slot of ['f1', 'f7']) {
       const violation = { code: '23505', constraint_name: indexName(busy, { slot }, 'unique') };
-      expect(translateViolation(violation, busy)).toMatchObject({ ecode: 'CONFLICT', details: [{ path: 'code' }] });
+      const caller = systemCaller({} as Tenant, { triggeredBy: 'system' });
+      expect(translateViolation(violation, busy, caller)).toMatchObject({
+        ecode: 'CONFLICT',
+        details: [{ path: 'code' }],
+      });
     }
   });
 

@@ -6,7 +6,8 @@ import type { TenantCaller } from '../access/caller.ts';
 import { lockEntities } from '../access/grants.ts';
 import { isAdminRole, type Role, rolesOf } from '../access/role-store.ts';
 import type { App } from '../app.ts';
-import { catalogOf } from '../entities/catalog.ts';
+import { type Catalog, loadCatalog } from '../entities/catalog.ts';
+import { lockDefinitions } from '../entities/entities.ts';
 import { conflict, notFound } from '../errors.ts';
 import { check, requireFits } from '../http/check.ts';
 import { LIMITS } from '../limits.ts';
@@ -32,12 +33,12 @@ export async function getRole(app: App, { tenant }: TenantCaller, name: string):
 /** Adds a role. */
 export async function addRole(app: App, caller: TenantCaller, body: NewRole): Promise<Role> {
   const { tenant } = caller;
-  const catalog = await catalogOf(app, tenant);
   requireFits(body, 'a role', LIMITS.definitionBytesMax);
-  const { name, description, permissions, entities } = check(NewRole, body, (valid) =>
-    roleProblems(valid, catalog, caller),
-  );
   const row = await app.db.begin(async (tx) => {
+    const catalog = await lockCatalog(tx, tenant);
+    const { name, description, permissions, entities } = check(NewRole, body, (valid) =>
+      roleProblems(valid, catalog, caller),
+    );
     await lockEntities(tx, tenant, permissions, 'permissions');
     await requireRoom(tx, tenant, 'roles');
     return tx.first(sql`
@@ -48,7 +49,13 @@ export async function addRole(app: App, caller: TenantCaller, body: NewRole): Pr
   });
   if (row === undefined) throw conflict('a role with this name exists', [{ path: 'name', message: 'is taken' }]);
   await app.invalidations.publish('role', tenant.id);
-  return getRole(app, caller, name);
+  return getRole(app, caller, body.name);
+}
+
+/** Until the transaction ends, no field that the role may list is dropped or renamed. */
+async function lockCatalog(tx: Tx, tenant: Tenant): Promise<Catalog> {
+  await lockDefinitions(tx, tenant.schema);
+  return loadCatalog(tx, tenant);
 }
 
 /** Changes the members in the body; `permissions` and `entities` are replaced as a whole. The name is fixed. */
@@ -56,13 +63,13 @@ export async function changeRole(app: App, caller: TenantCaller, name: string, b
   const { tenant } = caller;
   const { id: _, isSystem, createdAt, updatedAt, ...rest } = await getRole(app, caller, name);
   if (isAdminRole(name)) throw conflict(`the role ${name} cannot be changed`);
-  const catalog = await catalogOf(app, tenant);
   requireFits({ ...rest, ...body }, 'a role', LIMITS.definitionBytesMax);
-  const { description, permissions, entities } = check(RoleChange, body, (valid) => [
-    ...((valid.name ?? name) === name ? [] : [{ path: 'name', message: 'cannot be changed' }]),
-    ...roleProblems(valid, catalog, caller),
-  ]);
   const row = await app.db.begin(async (tx) => {
+    const catalog = await lockCatalog(tx, tenant);
+    const { description, permissions, entities } = check(RoleChange, body, (valid) => [
+      ...((valid.name ?? name) === name ? [] : [{ path: 'name', message: 'cannot be changed' }]),
+      ...roleProblems(valid, catalog, caller),
+    ]);
     await lockEntities(tx, tenant, permissions ?? {}, 'permissions');
     return tx.first(sql`
       update ${rolesTable(tenant)}

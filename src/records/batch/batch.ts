@@ -86,7 +86,7 @@ async function createSome<T>(
   items: readonly BatchItem[],
   toResult: ToResult<T>,
 ): Promise<T[]> {
-  const { queries, tx, publication } = writing;
+  const { tx, publication } = writing;
   const { entity } = scope;
   const at = new Date().toISOString();
   const bodies = items.map(({ body }) => unwrap(entity, body));
@@ -101,7 +101,7 @@ async function createSome<T>(
     if ((await insertRows(publication, entity, rows, at, targets)) === rows.length) return resultsOf(prepared);
   } catch (error) {
     // A failed transaction takes no more queries.
-    if (tx === null && isDuplicate(error)) reject(items, await duplicatesAmong(queries, entity, rows));
+    if (tx === null && isDuplicate(error)) reject(items, await duplicatesAmong(writing, entity, rows));
     throw error;
   }
   return rejectOrStale(writing, entity, items, rows);

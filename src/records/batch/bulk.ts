@@ -121,7 +121,7 @@ async function applyAttributed(
   try {
     await applyBatch(context, catalog, scope, batch, results.of(batch.op));
   } catch (raw) {
-    const error = translateViolation(raw, scope.entity);
+    const error = translateViolation(raw, scope.entity, context.caller);
     if (!isRejection(error)) throw error;
     const [only] = batch.items;
     if (batch.items.length > 1 || only === undefined) throw new UnattributedFailure();

@@ -84,7 +84,7 @@ async function tryBatch<T>(
       );
     } catch (error) {
       if (error instanceof StaleDefinition) forgetCatalog(app, caller.tenant);
-      else if (!isDeadlock(error)) throw translateViolation(error, entity);
+      else if (!isDeadlock(error)) throw translateViolation(error, entity, caller);
     }
   }
   throw conflict('concurrent modification; try again');

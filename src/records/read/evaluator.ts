@@ -4,13 +4,13 @@
 // Contract: decisions#expressions, neighbours#fair-shares.
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity, Field } from '../../entities/field.ts';
-import { unavailable } from '../../errors.ts';
+import { clientGone } from '../../errors.ts';
 import { comparisons, type Expression, relationKeys, type StoredRow } from '../../expression/ast.ts';
 import { type EvaluationContext, evaluate } from '../../expression/evaluate.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { type Queries, sql } from '../../runtime/sql.ts';
 import { TimeSlice } from '../../runtime/time-slice.ts';
-import { currentWork } from '../../runtime/work.ts';
+import { currentWork, isGone } from '../../runtime/work.ts';
 import { type RecordRow, storedRow } from '../row.ts';
 
 /** Bytes of the related rows kept, and of those read at once: half of these for each of an entity's targets. */
@@ -89,7 +89,7 @@ export class Evaluator {
 
   async #pause(): Promise<void> {
     await this.#slice.next();
-    if (currentWork().signal?.().aborted === true) throw unavailable('the client has gone');
+    if (isGone(currentWork())) throw clientGone();
   }
 
   #targetOf(entity: Entity, relation: Field): Target | undefined {

@@ -2,21 +2,24 @@
 // large for an index. The name of an index determines its field; responses do not show it. When the insert of a batch
 // fails, one query per unique field finds the duplicates among its records, so that the others can be inserted.
 // Contract: decisions#status-codes, decisions#field-changes.
+import type { TenantCaller } from '../../access/caller.ts';
+import { visibleFields } from '../../entities/access-scope.ts';
 import type { Entity, Field } from '../../entities/field.ts';
 import { indexName } from '../../entities/indexes.ts';
 import { conflict, invalidField, type ServiceError } from '../../errors.ts';
 import { columnOf } from '../../expression/to-sql.ts';
 import { type Queries, sql } from '../../runtime/sql.ts';
 import type { RecordRow } from '../row.ts';
+import type { Writing } from './context.ts';
 
-/** The service's error for a known violation, else the error itself. */
-export function translateViolation(error: unknown, entity: Entity): unknown {
+/** The service's error for a known violation, else the error itself. It names only a field that the caller may see. */
+export function translateViolation(error: unknown, entity: Entity, caller: TenantCaller): unknown {
   const { code, constraint_name: name } = (error ?? {}) as { code?: string; constraint_name?: string };
   if (code === '23505') {
     const isOf = (field: Field): boolean => name === indexName(entity, field, 'unique');
     // During a transition of the field, either form may be the duplicate.
     const field = entity.fields.find((candidate) => isOf(candidate) || (candidate.next && isOf(candidate.next)));
-    return duplicateOf(field?.key ?? 'id');
+    return duplicateOf(field, entity, caller);
   }
   if (code === '54000') return invalidField('request', 'holds a value too large for an index or for search');
   return error;
@@ -26,7 +29,10 @@ export function isDuplicate(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === '23505';
 }
 
-function duplicateOf(key: string): ServiceError {
+function duplicateOf(field: Field | undefined, entity: Entity, caller: TenantCaller): ServiceError {
+  const isHidden = field !== undefined && !visibleFields(caller, entity).some(({ id }) => id === field.id);
+  if (isHidden) return conflict('a record with one of these values already exists');
+  const key = field?.key ?? 'id';
   return conflict(`a record with this ${key} already exists`, [{ path: key, message: 'already exists' }]);
 }
 
@@ -42,7 +48,7 @@ interface UniqueValue {
 
 /** The rows with a unique value that is already stored, or that an accepted row before them has; by position. */
 export async function duplicatesAmong(
-  queries: Queries,
+  { queries, caller }: Pick<Writing, 'queries' | 'caller'>,
   entity: Entity,
   rows: readonly RecordRow[],
 ): Promise<Map<number, ServiceError>> {
@@ -57,7 +63,7 @@ export async function duplicatesAmong(
       const value = byRow.get(n);
       return value !== undefined && (value.is_taken || taken.has(value.rank));
     });
-    if (duplicate !== undefined) duplicates.set(n, duplicateOf(duplicate.field.key));
+    if (duplicate !== undefined) duplicates.set(n, duplicateOf(duplicate.field, entity, caller));
     else for (const { byRow, taken } of fields) taken.add(byRow.get(n)?.rank ?? -1);
   });
   return duplicates;

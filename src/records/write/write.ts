@@ -125,7 +125,7 @@ async function attempt<T>(
       if (written !== null) return written;
       if (isLocked || operation === 'create') forgetCatalog(app, caller.tenant);
     } catch (error) {
-      if (!isDeadlock(error) || tx !== null) throw translateViolation(error, entity);
+      if (!isDeadlock(error) || tx !== null) throw translateViolation(error, entity, caller);
     }
   }
   throw conflict('concurrent modification; try again');
