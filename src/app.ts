@@ -47,7 +47,7 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
   const db = openDatabase({
     url: databaseUrl,
     log,
-    canCancel: config.databaseUrl !== null,
+    isEmbedded: config.databaseUrl === null,
     onStatements: (tenantId, ms) => {
       counters.of(tenantId).statementMs += ms;
     },

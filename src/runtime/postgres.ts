@@ -64,8 +64,8 @@ export interface DatabaseOptions {
   queryTimeoutMs?: number;
   /** How long a transaction of the request pool may take in all. */
   transactionTimeoutMs?: number;
-  /** False for a server whose connections share one session, as the embedded database's: a statement then ends by itself. */
-  canCancel?: boolean;
+  /** The embedded database: its connections share one session, so that few are of use and no statement can be cancelled. */
+  isEmbedded?: boolean;
   /** Counts the time of statements that ran for a tenant. */
   onStatements?(tenantId: string, ms: number): void;
   log: Log;
@@ -79,10 +79,15 @@ const SLOW_TIMEOUT_MS = 600_000;
 const IDLE_IN_TRANSACTION_MS = 60_000;
 const CLOSE_GRACE_MS = 5_000;
 
+/** Connections of the pools; one share has at most half of a pool. */
+const SIZES = { requests: 8, slow: 4, streams: 6 };
+const EMBEDDED_SIZES = { requests: 4, slow: 2, streams: 4 };
+
 /** Creates the pools; connections open on demand. Throws only for a malformed address. */
 export function openDatabase(options: DatabaseOptions): Database {
-  const { url, log, max = 8, slowMax = 4, streamMax = 6, queryTimeoutMs = 4_000 } = options;
-  const { transactionTimeoutMs = 15_000, onStatements = () => {} } = options;
+  const { url, log, isEmbedded = false, queryTimeoutMs = 4_000, transactionTimeoutMs = 15_000 } = options;
+  const sizes = isEmbedded ? EMBEDDED_SIZES : SIZES;
+  const { max = sizes.requests, slowMax = sizes.slow, streamMax = sizes.streams, onStatements = () => {} } = options;
   guardAgainstLateWrites(log);
   const id = newId();
   const session = { timezone: 'UTC', application_name: applicationName(id) };
@@ -96,7 +101,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     shareWaitingMax: 1_000,
     cancel: async () => {},
   });
-  const cancel = options.canCancel === false ? async () => {} : (pid: number) => cancelStatement(control, pid, log);
+  const cancel = isEmbedded ? async () => {} : (pid: number) => cancelStatement(control, pid, log);
   const fast = new Pool({
     ...base,
     name: 'requests',
@@ -140,7 +145,12 @@ export function openDatabase(options: DatabaseOptions): Database {
 /** Resolves when the signal has been sent: the server ignores one that arrives between two statements. */
 async function cancelStatement(control: Pool, pid: number, log: Log): Promise<void> {
   try {
-    await detached(() => control.lease((lease) => lease.run('select pg_cancel_backend($1::int)', [pid])));
+    await detached(() =>
+      control.lease(async (lease) => {
+        // Connections that share one session have the same process.
+        if (lease.connection.pid !== pid) await lease.run('select pg_cancel_backend($1::int)', [pid]);
+      }),
+    );
   } catch (error) {
     log.warn('a statement that no client waits for could not be cancelled', { error });
   }

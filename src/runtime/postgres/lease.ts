@@ -34,7 +34,7 @@ export class Lease {
   /** Runs one statement with bound values; see `Connection.run` for the budget. */
   async run(text: string, parameters: unknown[], prepare = true, budget?: ByteBudget): Promise<Rows> {
     await this.#requireGoing();
-    return this.connection.run(text, parameters, prepare, budget);
+    return this.connection.run(text, parameters, prepare, budget).catch((error: unknown) => this.#fail(error));
   }
 
   /** The rows of a statement without values, in batches of about this many bytes; see `Connection.batches`. */
@@ -46,7 +46,7 @@ export class Lease {
   /** Runs several statements without values in one round trip. */
   async exec(text: string): Promise<void> {
     await this.#requireGoing();
-    return this.connection.exec(text);
+    return this.connection.exec(text).catch((error: unknown) => this.#fail(error));
   }
 
   /** Restarts the deadline of a statement. */
@@ -93,9 +93,9 @@ export class Lease {
     if (this.connection.isBusy) this.#cancelling = cancel(this.connection.pid);
   }
 
-  /** The error of a stopped call, else the error itself. */
-  errorFor(error: unknown): unknown {
-    return this.#stopped === undefined ? error : this.#stopError();
+  /** Throws the error of a stopped call, else the error itself. */
+  #fail(error: unknown): never {
+    throw this.#stopped === undefined ? error : this.#stopError();
   }
 
   #stopError(): unknown {

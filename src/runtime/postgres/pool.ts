@@ -84,8 +84,6 @@ export class Pool {
     connection.deadlineAt = Math.max(expiresAt, Date.now() + MIN_RUN_MS);
     try {
       return await call(lease);
-    } catch (error) {
-      throw lease.errorFor(error);
     } finally {
       await lease.settled();
       this.#end(lease, ticket);

@@ -1,0 +1,269 @@
+// Tenants that share the connections to Postgres: one whose statements never end leaves the others, and operators, as
+// they were; clients that have gone take their statements with them; a transaction has one deadline. On a real server if
+// one is installed, where a lock makes the statements of the heavy tenant wait; on the embedded database they are short.
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import postgres from 'postgres';
+
+import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
+import { createLog } from '../src/runtime/log.ts';
+import { type Database, openDatabase } from '../src/runtime/postgres.ts';
+import { sql } from '../src/runtime/sql.ts';
+import { forClient, forTenant } from '../src/runtime/work.ts';
+import { schemaOf } from '../src/tenants/tenants.ts';
+import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
+import { startService, type TestService, type TestTenant } from './support/service.ts';
+
+const log = createLog({ level: 'error' });
+const PATH = '/api/entities/notes/records';
+const HEAVY_FILTER = encodeURIComponent(Array.from({ length: 40 }, (_, i) => `text contains "x${i}y"`).join(' or '));
+
+let server: PrivatePostgres | undefined;
+let embedded: Embedded | undefined;
+let directory: string;
+let url: string;
+let service: TestService;
+let heavy: TestTenant;
+let victim: TestTenant;
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'fair-pools-test-'));
+  server = await privatePostgres();
+  if (server === undefined) embedded = await startEmbedded(directory, log);
+  url = server?.url ?? embedded?.url ?? '';
+  service = await startService({ DATABASE_URL: url, LOG_LEVEL: 'info' });
+  [heavy, victim] = [await service.tenant(), await service.tenant()];
+  for (const tenant of [heavy, victim]) {
+    await tenant.post('/api/entities', { name: 'notes', fields: [{ key: 'text', type: 'text' }] });
+    const operations = Array.from({ length: 500 }, (_, i) => ({
+      op: 'create',
+      data: { text: `note ${i}`.repeat(20) },
+    }));
+    expect((await tenant.post(`${PATH}/bulk`, { operations })).status).toBe(200);
+  }
+});
+
+afterAll(async () => {
+  await service.stop();
+  await embedded?.stop();
+  await server?.remove();
+  await rm(directory, { recursive: true, force: true });
+});
+
+/** While `work` runs, no statement on the tenant's records ends. */
+async function whileLocked(tenant: TestTenant, work: () => Promise<void>): Promise<void> {
+  if (server === undefined) return work();
+  const locking = postgres(url, { max: 1, onnotice() {} });
+  try {
+    await locking.begin(async (tx) => {
+      await tx.unsafe(`lock table "${schemaOf(tenant.id)}".entity_records in access exclusive mode`);
+      await work();
+    });
+  } finally {
+    await locking.end();
+  }
+}
+
+/** Sends requests whose clients go when the returned function is called. */
+function sendMany(tenant: TestTenant, count: number, path: string): { settled: Promise<unknown>; leave(): void } {
+  const clients = Array.from({ length: count }, () => new AbortController());
+  const headers = { 'x-api-key': tenant.key };
+  const calls = clients.map(({ signal }) =>
+    fetch(`${service.url}${path}`, { headers, signal }).then((response) => response.arrayBuffer()),
+  );
+  const leave = (): void => {
+    for (const client of clients) client.abort();
+  };
+  return { settled: Promise.allSettled(calls), leave };
+}
+
+/** Statements of the service that the server is running. */
+async function runningStatements(like: string): Promise<number> {
+  const [row] = await service.app.db.rows<{ n: number }>(sql`
+    select count(*) as n from pg_stat_activity
+    where state = 'active' and pid <> pg_backend_pid() and query like ${`%${like}%`}`);
+  return row?.n ?? 0;
+}
+
+/** Resolves once the condition holds; rejects after `ms`. */
+async function within(ms: number, condition: () => boolean | Promise<boolean>): Promise<void> {
+  const until = performance.now() + ms;
+  while (!(await condition())) {
+    if (performance.now() > until) throw new Error(`not within ${ms} ms: ${condition}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+/** What the victim and operators do while another tenant is at its worst. */
+async function expectUndisturbed(): Promise<void> {
+  for (let i = 0; i < 20; i++) {
+    const listed = await victim.get(`${PATH}?limit=5`);
+    expect([listed.status, listed.body.data?.total]).toEqual([200, 500]);
+  }
+  const counted = await victim.get(`${PATH}/aggregate?metrics=count`);
+  expect(counted.body.data.items).toEqual([{ count: 500 }]);
+  const exported = await victim.get(`${PATH}/export?format=ndjson`);
+  expect(exported.text.trim().split('\n')).toHaveLength(500);
+  const key = `f${Date.now()}`;
+  const field = { key, type: 'text', required: true, default: 'x' };
+  expect((await victim.post('/api/entities/notes/fields', field)).status).toBe(201);
+  expect((await victim.delete(`/api/entities/notes/fields/${key}?confirm=${key}`)).status).toBe(200);
+  const slug = `t${Date.now().toString(36)}`;
+  expect((await service.admin.post('/api/admin/platform/tenants', { slug, name: slug })).status).toBe(201);
+  expect((await service.anonymous.get('/ready')).status).toBe(200);
+}
+
+describe('fair shares of the connections', () => {
+  test.each([
+    ['24 lists with 40 terms each', 24, `?filters=${HEAVY_FILTER}`, 'requests'],
+    ['20 aggregates', 20, '/aggregate?metrics=count,max:text&groupBy=text', 'slow'],
+    ['20 exports', 20, '/export?format=csv', 'streams'],
+  ] as const)(
+    "while one tenant's %s wait, the calls of others and of operators succeed",
+    async (_, count, path, pool) => {
+      await whileLocked(heavy, async () => {
+        const attack = sendMany(heavy, count, `${PATH}${path}`);
+        const { db } = service.app;
+        try {
+          if (server !== undefined) await within(5_000, () => db.stats(pool).inUse > 0);
+          await expectUndisturbed();
+        } finally {
+          attack.leave();
+          await attack.settled;
+        }
+      });
+    },
+  );
+
+  test('the queues and the time of statements are shown', async () => {
+    const { app } = service;
+    const before = app.counters.of(victim.id).statementMs;
+    await victim.get(PATH);
+    expect(app.counters.of(victim.id).statementMs).toBeGreaterThan(before);
+    const shown = (await app.metrics.render()).split('\n');
+    for (const queue of ['requests', 'slow', 'streams', 'passwords', 'sign-ins', 'mail']) {
+      expect(shown.filter((line) => line.startsWith(`svc_queue_length{queue="${queue}"}`))).toHaveLength(1);
+    }
+  });
+});
+
+describe('clients that have gone', () => {
+  test.each([
+    ['lists', `?filters=${HEAVY_FILTER}`, 'requests'],
+    ['aggregates', '/aggregate?metrics=count,max:text', 'slow'],
+    ['exports', '/export?format=csv', 'streams'],
+  ] as const)(
+    'their %s end on the server within a second, and are no failure of the service',
+    async (_, path, pool) => {
+      const { db } = service.app;
+      const logged = service.logged.length;
+      await whileLocked(heavy, async () => {
+        const attack = sendMany(heavy, 20, `${PATH}${path}`);
+        if (server !== undefined)
+          await within(
+            5_000,
+            async () => (await runningStatements('entity_records')) + (await runningStatements(schemaOf(heavy.id))) > 0,
+          );
+        await new Promise((resolve) => setTimeout(resolve, 300));
+        attack.leave();
+        const leftAt = performance.now();
+        await within(5_000, () => db.stats(pool).inUse === 0 && db.stats(pool).waiting === 0);
+        await within(5_000, async () => (await runningStatements(schemaOf(heavy.id))) === 0);
+        expect(performance.now() - leftAt).toBeLessThan(2_000);
+        await attack.settled;
+      });
+      const lines = service.logged.slice(logged).map((line) => JSON.parse(line));
+      expect(lines.filter(({ level }) => level === 'error')).toEqual([]);
+    },
+  );
+
+  test('a transaction whose client has gone rolls back at its next statement, and its connection is not lost', async () => {
+    const one = openDatabase({ url, log, max: 1 });
+    await one.exec('create table if not exists left_behind (n int); truncate left_behind');
+    const client = new AbortController();
+    const steps: number[] = [];
+    const call = forClient(
+      '1.2.3.4',
+      () => client.signal,
+      () =>
+        one.begin(async (tx) => {
+          for (let i = 0; i < 100; i++) {
+            await tx.rows(sql`insert into left_behind values (${i})`);
+            steps.push(i);
+            if (i === 3) client.abort();
+            await tx.rows(sql`select pg_sleep(0.05)`);
+          }
+        }),
+    );
+    expect(await call.catch((error) => error)).toMatchObject({ ecode: 'CLIENT_GONE' });
+    expect(steps.length).toBeLessThan(50);
+    expect(await one.rows(sql`select n from left_behind`)).toHaveLength(0);
+    expect(one.stats().size).toBe(1);
+    await one.close();
+  });
+
+  test('a cancellation never hits the statement of another call', async () => {
+    const one = openDatabase({ url, log, max: 1 });
+    await one.ping();
+    let cancelled = 0;
+    for (let i = 0; i < 30; i++) {
+      const client = new AbortController();
+      const seconds = 0.08 + (i % 10) * 0.008;
+      const gone = forClient(
+        '1.2.3.4',
+        () => client.signal,
+        () => one.rows(sql`select pg_sleep(${seconds}::float)`),
+      );
+      setTimeout(() => client.abort(), 60);
+      const others = Array.from({ length: 3 }, (_, n) => one.first<{ n: number }>(sql`select ${n}::int as n`));
+      cancelled += (await gone.then(() => 0).catch(() => 1)) as number;
+      expect(await Promise.all(others)).toEqual([{ n: 0 }, { n: 1 }, { n: 2 }]);
+    }
+    if (server !== undefined) expect(cancelled).toBeGreaterThan(0);
+    await one.close();
+  });
+});
+
+describe('transactions', () => {
+  let db: Database;
+  beforeAll(async () => {
+    db = openDatabase({ url, log, max: 2, transactionTimeoutMs: 400 });
+    await db.exec('create table if not exists overdue (n int); truncate overdue');
+  });
+  afterAll(async () => db.close());
+
+  const failureOf = (call: Promise<unknown>): Promise<unknown> => call.then(() => 'success').catch((error) => error);
+
+  test('one deadline applies to all statements together, and the failure says what to do', async () => {
+    const call = db.begin(async (tx) => {
+      for (let i = 0; i < 100; i++) {
+        await tx.rows(sql`insert into overdue values (${i})`);
+        await tx.rows(sql`select pg_sleep(0.05)`);
+      }
+    });
+    const failure = (await failureOf(call)) as Error;
+    expect(failure).toMatchObject({ status: 503 });
+    expect(failure.message).toContain('split it into smaller calls');
+    expect(await db.rows(sql`select n from overdue`)).toHaveLength(0);
+  });
+
+  test('time without a statement counts, and a running statement is cancelled', async () => {
+    const idle = db.begin(async (tx) => {
+      await tx.rows(sql`insert into overdue values (1)`);
+      await new Promise((resolve) => setTimeout(resolve, 600));
+      await tx.rows(sql`select 1`);
+    });
+    const running = db.begin(async (tx) => {
+      await tx.rows(sql`insert into overdue values (2)`);
+      await tx.rows(sql`select pg_sleep(2)`);
+    });
+    const failures = await Promise.all([
+      forTenant('a', () => failureOf(idle)),
+      forTenant('b', () => failureOf(running)),
+    ]);
+    for (const failure of failures) expect(failure).toMatchObject({ status: 503 });
+    expect(await db.rows(sql`select n from overdue`)).toHaveLength(0);
+  });
+});
