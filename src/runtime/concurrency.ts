@@ -13,18 +13,19 @@ export interface Waiter {
   readonly work: Work;
   readonly enteredAt: number;
   readonly expiresAt: number;
+  /** Called once the call waits. */
   reject(error: unknown): void;
 }
 
 /** Takes out of the queue what has waited too long, and what no client waits for any more. */
 export function expireWaiting<T extends Waiter>(queue: FairQueue<T>, now: number, message: string): void {
   for (const ticket of queue.waiting()) {
-    const { work, enteredAt, expiresAt, reject } = ticket.item;
+    const { work, enteredAt, expiresAt } = ticket.item;
     const error =
       now >= expiresAt ? unavailable(message) : now - enteredAt >= WATCH_MS && isGone(work) ? clientGone() : undefined;
     if (error === undefined) continue;
     queue.end(ticket, 0);
-    reject(error);
+    ticket.item.reject(error);
   }
 }
 

@@ -254,6 +254,8 @@ async function* streamRows<T>(pool: Pool, query: Sql, batchRows: number): AsyncG
       isOver = fetched.rows < rows;
       rows = Math.min(batchRows, rows * 4, Math.ceil((rows * STREAM_BATCH_BYTES) / Math.max(1, fetched.bytes)));
     }
+  } catch (error) {
+    throw lease.errorFor(error);
   } finally {
     await closeCursor(lease, cursor);
     await end();

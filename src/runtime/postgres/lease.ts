@@ -33,8 +33,8 @@ export class Lease {
 
   /** Runs one statement with bound values; see `Connection.run` for the budget. */
   async run(text: string, parameters: unknown[], prepare = true, budget?: ByteBudget): Promise<Rows> {
-    await this.#requireGoing();
-    return this.connection.run(text, parameters, prepare, budget).catch((error: unknown) => this.#fail(error));
+    if (this.#mustStop()) await this.#stop();
+    return this.connection.run(text, parameters, prepare, budget);
   }
 
   /** The rows of a statement without values, in batches of about this many bytes; see `Connection.batches`. */
@@ -45,8 +45,8 @@ export class Lease {
 
   /** Runs several statements without values in one round trip. */
   async exec(text: string): Promise<void> {
-    await this.#requireGoing();
-    return this.connection.exec(text).catch((error: unknown) => this.#fail(error));
+    if (this.#mustStop()) await this.#stop();
+    return this.connection.exec(text);
   }
 
   /** Restarts the deadline of a statement. */
@@ -61,7 +61,7 @@ export class Lease {
 
   /** Commits; from here on nothing stops the call. */
   async commit(): Promise<void> {
-    await this.#requireGoing();
+    if (this.#mustStop()) await this.#stop();
     this.#isCommitting = true;
     this.extendDeadline();
     await this.connection.exec('commit');
@@ -79,9 +79,9 @@ export class Lease {
     }
   }
 
-  /** Resolves when no cancellation is on its way to the server. */
-  async settled(): Promise<void> {
-    if (this.#cancelling !== undefined) await this.#cancelling;
+  /** Resolves when no cancellation is on its way to the server; undefined if none was sent. */
+  settled(): Promise<void> | undefined {
+    return this.#cancelling;
   }
 
   /** Stops the call when its client has gone or its transaction is late. `cancel` cancels the running statement. */
@@ -93,9 +93,9 @@ export class Lease {
     if (this.connection.isBusy) this.#cancelling = cancel(this.connection.pid);
   }
 
-  /** Throws the error of a stopped call, else the error itself. */
-  #fail(error: unknown): never {
-    throw this.#stopped === undefined ? error : this.#stopError();
+  /** The error of a stopped call, else the error itself. */
+  errorFor(error: unknown): unknown {
+    return this.#stopped === undefined ? error : this.#stopError();
   }
 
   #stopError(): unknown {
@@ -103,9 +103,12 @@ export class Lease {
     return unavailable('the call took too long in one transaction and was undone; split it into smaller calls');
   }
 
-  async #requireGoing(): Promise<void> {
-    if (this.#stopped === undefined && Date.now() >= this.#endsAt) this.#stopped = 'late';
-    if (this.#stopped === undefined) return;
+  #mustStop(): boolean {
+    if (this.#endsAt !== Number.POSITIVE_INFINITY && Date.now() >= this.#endsAt) this.#stopped ??= 'late';
+    return this.#stopped !== undefined;
+  }
+
+  async #stop(): Promise<never> {
     await this.settled();
     throw this.#stopError();
   }

@@ -29,6 +29,8 @@ export interface PoolOptions extends ConnectionOptions {
 
 /** A call that waits for a connection. */
 export interface PoolWaiter extends Waiter {
+  /** Set when it is the call's turn. */
+  connection: Connection | undefined;
   resolve(connection: Connection): void;
 }
 
@@ -75,17 +77,27 @@ export class Pool {
     const work = currentWork();
     if (work.isGone) throw clientGone();
     const calledAt = Date.now();
-    const { promise, resolve, reject } = Promise.withResolvers<Connection>();
     const expiresAt = calledAt + this.#options.timeoutMs;
-    const ticket = this.#enter({ work, enteredAt: calledAt, expiresAt, resolve, reject });
-    const connection = await promise;
+    const waiter: PoolWaiter = {
+      work,
+      enteredAt: calledAt,
+      expiresAt,
+      connection: undefined,
+      resolve: ignore,
+      reject: ignore,
+    };
+    const ticket = this.#enter(waiter);
+    const connection = waiter.connection ?? (await turnOf(waiter));
     const lease = new Lease(connection, work, this.#options.timeoutMs);
     this.#leases.add(lease);
     connection.deadlineAt = Math.max(expiresAt, Date.now() + MIN_RUN_MS);
     try {
       return await call(lease);
+    } catch (error) {
+      throw lease.errorFor(error);
     } finally {
-      await lease.settled();
+      const settled = lease.settled();
+      if (settled !== undefined) await settled;
       this.#end(lease, ticket);
     }
   }
@@ -132,7 +144,9 @@ export class Pool {
     while (this.#idle.length > 0) {
       const ticket = this.#queue.start();
       if (ticket === undefined) return;
-      ticket.item.resolve(takeFor(ticket.item.work, this.#idle));
+      const waiter = ticket.item;
+      waiter.connection = takeFor(waiter.work, this.#idle);
+      waiter.resolve(waiter.connection);
     }
   }
 
@@ -248,6 +262,13 @@ export class Pool {
     expireWaiting(this.#queue, now, 'no database connection became free in time');
     this.#grow(now);
   }
+}
+
+function ignore(): void {}
+
+/** Resolves when the call has a connection. */
+function turnOf(waiter: PoolWaiter): Promise<Connection> {
+  return new Promise((resolve, reject) => Object.assign(waiter, { resolve, reject }));
 }
 
 /**
