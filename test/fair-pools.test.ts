@@ -187,6 +187,7 @@ describe('clients that have gone', () => {
     const call = forClient(
       '1.2.3.4',
       () => client.signal,
+      null,
       () =>
         one.begin(async (tx) => {
           for (let i = 0; i < 100; i++) {
@@ -214,6 +215,7 @@ describe('clients that have gone', () => {
       const gone = forClient(
         '1.2.3.4',
         () => client.signal,
+        null,
         () => one.rows(sql`select pg_sleep(${seconds}::float)`),
       );
       setTimeout(() => client.abort(), 60);

@@ -4,15 +4,13 @@
 // (code, constraint_name, column_name, detail), or 503 when the database is unavailable or too slow. The
 // outcome of a write whose connection broke is unknown; it is reported as failed. Times are milliseconds.
 // Contract: decisions#responses, decisions#operations, neighbours#fair-shares.
-import postgres from 'postgres';
-
-import { unavailable } from '../errors.ts';
 import type { ByteBudget } from './byte-budget.ts';
 import { newId } from './ids.ts';
 import type { Log } from './log.ts';
 import { guardAgainstLateWrites } from './postgres/failures.ts';
 import type { Lease } from './postgres/lease.ts';
 import { Pool, type PoolStats } from './postgres/pool.ts';
+import { streamRows } from './postgres/streams.ts';
 import { bindValues } from './postgres/values.ts';
 import { compile, type Queries, type Sql, sql, type Tx } from './sql.ts';
 import type { StatementObserver } from './statement-spans.ts';
@@ -221,76 +219,4 @@ function transaction(lease: Lease): { tx: Transaction; failure: () => unknown } 
   };
   const exec = async (text: string): Promise<void> => void (await step(() => lease.exec(text)));
   return { tx: { transaction: true, ...queriesOn(step), exec }, failure: () => failed };
-}
-
-let cursors = 0;
-
-/** Bytes of a stream's rows that are in memory at once, about. */
-const STREAM_BATCH_BYTES = 1_048_576;
-/** Later fetches are for as many rows as one batch probably has: the embedded database holds a fetch in memory. */
-const FIRST_FETCH_ROWS = 16;
-
-/**
- * Uses a cursor `with hold`: Postgres materialises the result, so no transaction stays open while the reader is
- * slow. An open one would hold back vacuum and, on the embedded database, block every other connection.
- */
-async function* streamRows<T>(pool: Pool, query: Sql, batchRows: number): AsyncGenerator<T[]> {
-  const { text, parameters } = compile(query);
-  bindValues(parameters);
-  const cursor = `rows_${++cursors}`;
-  const { lease, end } = await openLease(pool);
-  try {
-    await lease.run(`declare ${cursor} no scroll cursor with hold for ${text}`, parameters, false);
-    let rows = Math.min(batchRows, FIRST_FETCH_ROWS);
-    for (let isOver = false; !isOver; ) {
-      const fetched = { rows: 0, bytes: 0 };
-      lease.extendDeadline();
-      for await (const batch of lease.batches(`fetch forward ${Math.trunc(rows)} from ${cursor}`, STREAM_BATCH_BYTES)) {
-        fetched.rows += batch.rows.length;
-        fetched.bytes += batch.bytes;
-        yield batch.rows as T[];
-        lease.extendDeadline();
-      }
-      isOver = fetched.rows < rows;
-      rows = Math.min(batchRows, rows * 4, Math.ceil((rows * STREAM_BATCH_BYTES) / Math.max(1, fetched.bytes)));
-    }
-  } catch (error) {
-    throw lease.errorFor(error);
-  } finally {
-    await closeCursor(lease, cursor);
-    await end();
-  }
-}
-
-/** Closes the cursor, or the connection when that fails. A failed `declare` left no cursor. */
-async function closeCursor(lease: Lease, cursor: string): Promise<void> {
-  const { connection } = lease;
-  await lease.settled();
-  if (connection.broken) return;
-  try {
-    await connection.exec(`close ${cursor}`);
-  } catch (error) {
-    if (!isMissingCursor(error)) connection.fail(unavailable('a cursor could not be closed', error));
-  }
-}
-
-function isMissingCursor(error: unknown): boolean {
-  return error instanceof postgres.PostgresError && error.code === '34000';
-}
-
-/** Borrows a connection until `end` is called. */
-async function openLease(pool: Pool): Promise<{ lease: Lease; end: () => Promise<void> }> {
-  const opened = Promise.withResolvers<Lease>();
-  const finished = Promise.withResolvers<void>();
-  const leased = pool.lease(async (lease) => {
-    opened.resolve(lease);
-    await finished.promise;
-  });
-  leased.catch(opened.reject);
-  const lease = await opened.promise;
-  const end = (): Promise<void> => {
-    finished.resolve();
-    return leased;
-  };
-  return { lease, end };
 }

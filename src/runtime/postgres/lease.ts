@@ -39,7 +39,7 @@ export class Lease {
 
   /** The rows of a statement without values, in batches of about this many bytes; see `Connection.batches`. */
   async *batches(text: string, batchBytes: number): AsyncGenerator<Batch> {
-    await this.#requireGoing();
+    if (this.#mustStop()) await this.#stop();
     yield* this.connection.batches(text, batchBytes);
   }
 

@@ -1,0 +1,82 @@
+// Streams of rows: a query's rows in batches, from one snapshot. Each stream has a connection of its own until it ends, and
+// its reader sets the pace.
+// Failures: those of the query, before the first batch and after it. Contract: decisions#export.
+import postgres from 'postgres';
+
+import { unavailable } from '../../errors.ts';
+import { compile, type Sql } from '../sql.ts';
+import type { Lease } from './lease.ts';
+import type { Pool } from './pool.ts';
+import { bindValues } from './values.ts';
+
+let cursors = 0;
+
+/** Bytes of a stream's rows that are in memory at once, about. */
+const STREAM_BATCH_BYTES = 1_048_576;
+/** Later fetches are for as many rows as one batch probably has: the embedded database holds a fetch in memory. */
+const FIRST_FETCH_ROWS = 16;
+
+/**
+ * Uses a cursor `with hold`: Postgres materialises the result, so no transaction stays open while the reader is
+ * slow. An open one would hold back vacuum and, on the embedded database, block every other connection.
+ */
+export async function* streamRows<T>(pool: Pool, query: Sql, batchRows: number): AsyncGenerator<T[]> {
+  const { text, parameters } = compile(query);
+  bindValues(parameters);
+  const cursor = `rows_${++cursors}`;
+  const { lease, end } = await openLease(pool);
+  try {
+    await lease.run(`declare ${cursor} no scroll cursor with hold for ${text}`, parameters, false);
+    let rows = Math.min(batchRows, FIRST_FETCH_ROWS);
+    for (let isOver = false; !isOver; ) {
+      const fetched = { rows: 0, bytes: 0 };
+      lease.extendDeadline();
+      for await (const batch of lease.batches(`fetch forward ${Math.trunc(rows)} from ${cursor}`, STREAM_BATCH_BYTES)) {
+        fetched.rows += batch.rows.length;
+        fetched.bytes += batch.bytes;
+        yield batch.rows as T[];
+        lease.extendDeadline();
+      }
+      isOver = fetched.rows < rows;
+      rows = Math.min(batchRows, rows * 4, Math.ceil((rows * STREAM_BATCH_BYTES) / Math.max(1, fetched.bytes)));
+    }
+  } catch (error) {
+    throw lease.errorFor(error);
+  } finally {
+    await closeCursor(lease, cursor);
+    await end();
+  }
+}
+
+/** Closes the cursor, or the connection when that fails. A failed `declare` left no cursor. */
+async function closeCursor(lease: Lease, cursor: string): Promise<void> {
+  const { connection } = lease;
+  await lease.settled();
+  if (connection.broken) return;
+  try {
+    await connection.exec(`close ${cursor}`);
+  } catch (error) {
+    if (!isMissingCursor(error)) connection.fail(unavailable('a cursor could not be closed', error));
+  }
+}
+
+function isMissingCursor(error: unknown): boolean {
+  return error instanceof postgres.PostgresError && error.code === '34000';
+}
+
+/** Borrows a connection until `end` is called. */
+async function openLease(pool: Pool): Promise<{ lease: Lease; end: () => Promise<void> }> {
+  const opened = Promise.withResolvers<Lease>();
+  const finished = Promise.withResolvers<void>();
+  const leased = pool.lease(async (lease) => {
+    opened.resolve(lease);
+    await finished.promise;
+  });
+  leased.catch(opened.reject);
+  const lease = await opened.promise;
+  const end = (): Promise<void> => {
+    finished.resolve();
+    return leased;
+  };
+  return { lease, end };
+}
