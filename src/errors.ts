@@ -1,6 +1,7 @@
 // The service's only error class and its closed set of codes. `details` lists every invalid field of a
 // request, by JSON path. Factories for the common codes.
 // Contract: interface#errors, decisions#responses.
+import { LIMITS } from './limits.ts';
 
 /** Every error code, with its HTTP status. */
 export const STATUS_BY_CODE = {
@@ -53,11 +54,12 @@ export class ServiceError extends Error {
   }
 }
 
-/** 400 with every problem in `details`; the message is that of the first. */
+/** 400 with the problems in `details`, the first thousand of more; the message is that of the first. */
 export function invalid(problems: readonly Problem[]): ServiceError {
   const first = problems[0];
   const more = problems.length > 1 ? ` (and ${problems.length - 1} more)` : '';
-  return new ServiceError('VALIDATION_ERROR', `${first?.path}: ${first?.message}${more}`, { details: problems });
+  const details = problems.slice(0, LIMITS.problemsMax);
+  return new ServiceError('VALIDATION_ERROR', `${first?.path}: ${first?.message}${more}`, { details });
 }
 
 /** 400 for one field or parameter. */

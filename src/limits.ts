@@ -61,8 +61,10 @@ export const LIMITS = {
   definitionBytesMax: 65_536,
   /** Characters in a `unique` or `indexed` text field; always fits a B-tree entry. */
   indexedTextMax: 640,
-  /** Nesting levels of a request body. */
-  json: { depthMax: 32 },
+  /** Nesting levels and different names of a request body. */
+  json: { depthMax: 32, namesMax: 20_000 },
+  /** Problems that a response lists. */
+  problemsMax: 1_000,
   tenant: { nameMax: 200 },
   customDomain: { lookupMs: 2_000, checkEveryMs: 10_000, recheckMs: 300_000, checksPerRound: 20 },
   session: { ttlMs: 12 * 60 * 60 * 1_000 },

@@ -1,7 +1,20 @@
-// What the limits admit does not hold the event loop: each value, definition and request below is the worst of its kind.
+// What the limits admit does not hold the event loop: each request below is the worst of its kind.
 // Contract: neighbours#fair-shares.
-import { expect, test } from 'bun:test';
-import { measureStall } from './support/stalls.ts';
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { foldCase, includesText } from '../src/expression/case-folding.ts';
+import { fields, newEntity } from './support/entities.ts';
+import { startService, type TestService, type TestTenant } from './support/service.ts';
+import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
+
+const MIB = 1_048_576;
+let service: TestService;
+let tenant: TestTenant;
+
+beforeAll(async () => {
+  service = await startService();
+  tenant = await service.tenant();
+});
+afterAll(() => service?.stop());
 
 test('a stall of the event loop is measured, and an idle wait is none', async () => {
   const busy = await measureStall(() => {
@@ -12,4 +25,101 @@ test('a stall of the event loop is measured, and an idle wait is none', async ()
   // On a busy machine the loop gets part of the time.
   expect(busy.stallMs).toBeGreaterThan(100);
   expect(idle.stallMs).toBeLessThan(100);
+});
+
+const list = (count: number, item: (i: number) => string): string =>
+  Array.from({ length: count }, (_, i) => item(i)).join();
+
+describe('bodies of 1 MiB', () => {
+  const bodies: [string, string, string][] = [
+    ['nested arrays', `{"a":${'['.repeat(500_000)}${']'.repeat(500_000)}}`, 'nested deeper than 32 levels'],
+    ['nested objects', `${'{"a":'.repeat(150_000)}1${'}'.repeat(150_000)}`, 'nested deeper than 32 levels'],
+    ['different names', `{${list(75_000, (i) => `"k${i}":1`)}}`, 'more than 20000 different names'],
+    ['one name many times', `{${list(170_000, () => '"a":1')}}`, 'duplicate member'],
+    ['a long list', `{"a":[${list(500_000, () => '1')}]}`, 'is not a field'],
+    ['a list of empty objects', `{"a":[${list(340_000, () => '{}')}]}`, 'is not a field'],
+    ['unknown fields', `{${list(19_999, (i) => `"k${i}":1`)}}`, 'is not a field'],
+    ['a long number', `{"a":${'9'.repeat(1_000_000)}}`, 'out of range'],
+  ];
+  test.each(bodies)('%s', async (_, body, problem) => {
+    const { path } = await newEntity(tenant, fields('v text'));
+    const { result, stallMs } = await measureStall(() => tenant.post(path, body));
+    expect([result.status, result.body.error.message]).toEqual([400, expect.stringContaining(problem)]);
+    expect(result.body.error.details.length).toBeLessThanOrEqual(1_000);
+    expect(result.text.length).toBeLessThan(MIB);
+    expect(stallMs).toBeLessThan(STALL_MAX_MS);
+  });
+
+  const invalid: [string, string, string][] = [
+    [
+      'entity',
+      '/api/entities',
+      `{"name":"a","fields":[${list(200, (i) => `{"key":"k${i}",${list(100, (n) => `"z${n}":1`)}}`)}]}`,
+    ],
+    [
+      'entity of many options',
+      '/api/entities',
+      `{"name":"a","fields":[${list(200, (i) => `{"key":"k${i}","type":"select","options":[${list(150, (n) => `"${n}"`)},"0"]}`)}]}`,
+    ],
+    [
+      'role',
+      '/api/roles',
+      `{"name":"a","permissions":{},"entities":{"e":{"fields":[${list(100_000, (i) => `"${i}"`)}]}}}`,
+    ],
+    ['role of many resources', '/api/roles', `{"name":"a","permissions":{${list(3_000, (i) => `"-${i}":[1]`)}}}`],
+    [
+      'view',
+      '/api/views',
+      `{"entitySlug":"a","slug":"a","name":"a","filterDsl":{"validate":[${list(200_000, () => '{}')}]}}`,
+    ],
+    ['public key', '/api/auth/public-keys', `{"label":"a","scopes":[${list(60_000, () => '"records:read"')}]}`],
+  ];
+  test.each(invalid)('a definition that breaks its schema in every member: %s', async (_, path, body) => {
+    const { result, stallMs } = await measureStall(() => tenant.post(path, body));
+    expect(result.status).toBe(400);
+    expect(result.text.length).toBeLessThan(MIB);
+    expect(stallMs).toBeLessThan(STALL_MAX_MS);
+  });
+
+  test('a body of 20,000 different names is accepted', async () => {
+    const { path } = await newEntity(tenant, fields('v json'));
+    const names = Object.fromEntries(Array.from({ length: 19_999 }, (_, i) => [`k${i}`, i]));
+    expect((await tenant.post(path, { v: names })).status).toBe(201);
+    const more = Object.fromEntries(Array.from({ length: 500 }, (_, i) => [`more${i}`, i]));
+    expect((await tenant.post(path, { v: { ...names, ...more } })).status).toBe(400);
+  });
+});
+
+describe('conditions on long values', () => {
+  test('twenty rules of forty terms on a text of 1 MB', async () => {
+    const { name, path } = await newEntity(tenant, fields('v text'));
+    const condition = list(39, (i) => `v contains "${'ab'.repeat(15)}${i}"`).replaceAll(',', ' OR ');
+    const rule = { entity: name, trigger: 'before_create', condition, action: { type: 'reject', message: 'no' } };
+    for (let i = 0; i < 20; i++) await tenant.post('/api/rules', { ...rule, name: `r${i}` });
+    const { result, stallMs } = await measureStall(() => tenant.post(path, { v: `é${'ab'.repeat(500_000)}` }));
+    expect(result.status).toBe(201);
+    expect(stallMs).toBeLessThan(STALL_MAX_MS);
+  });
+
+  test('contains finds a part in the time of one pass', async () => {
+    const part = `${'ab'.repeat(500)}ba${'ab'.repeat(400)}`;
+    const text = 'ab'.repeat(524_288);
+    const { result, stallMs } = await measureStall(() => [includesText(text, part), includesText(text + part, part)]);
+    expect(result).toEqual([false, true]);
+    expect(stallMs).toBeLessThan(STALL_MAX_MS);
+  });
+
+  test('contains finds what includes finds', () => {
+    for (let i = 0; i < 2_000; i++) {
+      const text = Array.from({ length: 1_100 }, (_, at) => 'ab'[((at * at * (i + 3)) >> 4) % 2]).join('');
+      for (const part of [text.slice(i % 900, (i % 900) + 140), `${text.slice(i % 900, (i % 900) + 140)}b`]) {
+        expect(includesText(text, part)).toBe(text.includes(part));
+      }
+    }
+  });
+
+  test('a long text is folded by letter', () => {
+    const text = 'ÀÉσς😀𐐀Kﬀ'.repeat(200);
+    expect(foldCase(text)).toBe('àéσσ😀𐐨kﬀ'.repeat(200));
+  });
 });

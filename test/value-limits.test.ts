@@ -191,17 +191,17 @@ describe('records', () => {
   });
 
   test('a refusal names no field that the caller may not see', async () => {
-    const { name, path } = await newEntity(tenant, [
-      { key: 'shown', type: 'text' },
-      ...Array.from({ length: 70 }, (_, i) => ({ key: `hidden${i}`, type: 'text', default: 'y'.repeat(16_000) })),
-    ]);
-    const refused = await tenant.post(path, { shown: 'x' });
-    expect(refused.body.error.details[0].path).toMatch(/^hidden/);
+    const hidden = 'y'.repeat(MIB - 200);
+    const { name, path } = await newEntity(tenant, fields('shown text', 'hidden text'), [{ hidden }]);
+    const record = `${path}/${(await tenant.get(path)).body.data.items[0].id}`;
+    const shown = 'x'.repeat(300);
+    const refused = await tenant.patch(record, { shown });
+    expect([refused.status, refused.body.error.details[0].path]).toEqual([400, 'hidden']);
     const client = await withRole(service, tenant, {
-      permissions: { [name]: ['create', 'read'] },
+      permissions: { [name]: ['update', 'read'] },
       entities: { [name]: { fields: ['shown'] } },
     });
-    const asRole = await client.post(path, { shown: 'x' });
+    const asRole = await client.patch(record, { shown });
     expect([asRole.status, asRole.body.error.details[0].path]).toEqual([400, 'shown']);
     expect(asRole.text).not.toContain('hidden');
   });

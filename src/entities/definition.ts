@@ -2,7 +2,7 @@
 // the field's type or on the catalog.
 // Contract: decisions#entities, decisions#fields.
 import { type Static, Type } from '@sinclair/typebox';
-import { closed, nullable, oneOf, open, optional, Timestamp, Uuid } from '../http/schemas.ts';
+import { closed, nullable, oneOf, open, optional, Timestamp, textSet, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { FIELD_TYPE_NAMES } from './field-types.ts';
 
@@ -71,10 +71,9 @@ const Attributes = {
   maxLength: optional(Length),
   pattern: optional(Pattern),
   options: optional(
-    Type.Array(Type.String({ minLength: 1, maxLength: labelMax }), {
+    textSet(Type.String({ minLength: 1, maxLength: labelMax }), {
       minItems: 1,
       maxItems: optionsMax,
-      uniqueItems: true,
       error: `must be a list of 1 to ${optionsMax} different strings`,
     }),
   ),

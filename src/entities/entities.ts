@@ -6,7 +6,7 @@ import { publishRevokedGrants, revokeGrants } from '../access/grants.ts';
 import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { conflict, forbidden, invalidField, notFound } from '../errors.ts';
-import { check } from '../http/check.ts';
+import { check, requireFits } from '../http/check.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { identifier, literal, sql, type Tx } from '../runtime/sql.ts';
@@ -49,6 +49,7 @@ export function fieldView(catalog: Catalog, field: Field): FieldView {
 /** Creates an entity with its fields. 400 with every problem, 409 when the name is taken. */
 export async function createEntity(app: App, caller: TenantCaller, body: NewEntity): Promise<EntityView> {
   const { tenant } = caller;
+  requireFits(body, 'an entity', LIMITS.entity.fieldBytesMax);
   const { name, label = null, description = null } = check(NewEntityNames, body);
   const id = newId();
   await app.db.begin(async (tx) => {

@@ -4,6 +4,7 @@
 // Contract: decisions#fields.
 import type { FieldRef } from '../expression/ast.ts';
 import * as types from '../expression/value-types.ts';
+import { parseValue } from '../http/json-object.ts';
 import type { Field, FieldRules, FieldType } from './field.ts';
 import * as convert from './field-conversions.ts';
 import * as parse from './field-parsers.ts';
@@ -43,11 +44,7 @@ const BOOLEAN_CELL: Cell = {
 const JSON_CELL: Cell = {
   write: (value) => JSON.stringify(value),
   read: (cell) => {
-    try {
-      return JSON.parse(cell);
-    } catch {
-      return cell;
-    }
+    return parseValue(cell) ?? cell;
   },
 };
 

@@ -26,9 +26,9 @@ export const IS_REQUIRED = 'is required';
 /** The stored form of a new record: the values of the body, and defaults for the rest. */
 export function readNew(entity: Entity, input: JsonObject, isVisible: FieldFilter): ReadValues {
   const { data, problems } = readPatch(entity, input, isVisible);
-  const named = [...problems];
+  const refused = new Set(problems.map(({ path }) => path));
   // A hidden field is missing even if the body names it, as it would be if the name were unknown.
-  const isFaulty = (field: Field): boolean => isVisible(field) && hasProblem(named, field.key);
+  const isFaulty = (field: Field): boolean => isVisible(field) && refused.has(field.key);
   for (const field of entity.fields) {
     if (data[field.slot] === null) delete data[field.slot];
     else if (data[field.slot] !== undefined || isFaulty(field)) continue;
@@ -126,10 +126,6 @@ function unknownMessage(key: string): string {
   return RESERVED_KEYS.has(key) && key !== 'name'
     ? 'is a system field and cannot be written'
     : 'is not a field of this entity';
-}
-
-function hasProblem(problems: readonly Problem[], key: string): boolean {
-  return problems.some(({ path }) => path === key);
 }
 
 /**

@@ -5,7 +5,7 @@
 // Contract: decisions#expressions.
 
 const DOTTED_CAPITAL_I = '\u0130';
-const CASED = /\p{Changes_When_Casemapped}/u;
+const CASED = /\p{Changes_When_Casemapped}/gu;
 /** The last code point that can have case. */
 const LAST_CASED = 0x1ffff;
 
@@ -14,6 +14,8 @@ interface Letters {
   folded: ReadonlyMap<string, string>;
   /** Folded letters, with all letters that fold to them. */
   variants: ReadonlyMap<string, readonly string[]>;
+  /** The folded form of each UTF-16 unit that is a letter by itself; of another one the unit. */
+  units: Uint16Array;
 }
 
 let known: Letters | undefined;
@@ -23,15 +25,28 @@ function letters(): Letters {
   if (known !== undefined) return known;
   const folded = new Map<string, string>();
   const variants = new Map<string, string[]>();
-  for (let point = 0; point <= LAST_CASED; point++) {
-    const letter = String.fromCodePoint(point);
-    const changed = CASED.test(letter) ? foldLetter(letter) : letter;
+  const units = new Uint16Array(0x10000);
+  for (let unit = 0; unit < units.length; unit++) units[unit] = unit;
+  for (const letter of casedLetters()) {
+    const changed = foldLetter(letter);
     if (changed === letter) continue;
     folded.set(letter, changed);
     variants.set(changed, [...(variants.get(changed) ?? []), letter]);
+    if (letter.length === 1) units[letter.charCodeAt(0)] = changed.charCodeAt(0);
   }
-  known = { folded, variants };
+  known = { folded, variants, units };
   return known;
+}
+
+function casedLetters(): string[] {
+  const units = new Uint16Array(0x10000 + 2 * (LAST_CASED - 0xffff));
+  let at = 0;
+  for (let unit = 0; unit <= 0xffff; unit++) if (unit < 0xd800 || unit > 0xdfff) units[at++] = unit;
+  for (let point = 0; point <= LAST_CASED - 0x10000; point++) {
+    units[at++] = 0xd800 + (point >> 10);
+    units[at++] = 0xdc00 + (point & 0x3ff);
+  }
+  return textOf(units.subarray(0, at)).match(CASED) ?? [];
 }
 
 const ONLY_ASCII = /^[\0-\x7f]*$/;
@@ -40,14 +55,76 @@ export function isAscii(text: string): boolean {
   return ONLY_ASCII.test(text);
 }
 
+/** A condition may fold the same long value in each of its terms, so the last ones are kept, up to this many UTF-16 units. */
+const KEPT_MAX = 2_097_152;
+const LONG = 1_024;
+const kept = new Map<string, string>();
+let keptUnits = 0;
+
 /** Keeps the number of code points. */
 export function foldCase(text: string): string {
+  if (text.length < LONG) return fold(text);
+  const known = kept.get(text);
+  if (known !== undefined) return known;
+  const folded = fold(text);
+  if (keptUnits + text.length > KEPT_MAX) {
+    kept.clear();
+    keptUnits = 0;
+  }
+  kept.set(text, folded);
+  keptUnits += text.length;
+  return folded;
+}
+
+function fold(text: string): string {
   if (isAscii(text)) return text.toLowerCase();
-  const { folded } = letters();
+  const { folded, units } = letters();
+  const written = new Uint16Array(text.length);
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    if (unit < 0xd800 || unit > 0xdbff) written[i] = units[unit] as number;
+    else {
+      const pair = text.slice(i, i + 2);
+      const changed = folded.get(pair) ?? pair;
+      for (let k = 0; k < changed.length; k++) written[i + k] = changed.charCodeAt(k);
+      i += changed.length - 1;
+    }
+  }
+  return textOf(written);
+}
+
+/** Units that one call can take as arguments. */
+const PART = 8_192;
+
+function textOf(units: Uint16Array): string {
   let all = '';
-  for (const letter of text) all += folded.get(letter) ?? letter;
+  for (let at = 0; at < units.length; at += PART) {
+    const part: ArrayLike<number> = units.subarray(at, at + PART);
+    all += String.fromCharCode.apply(null, part as number[]);
+  }
   return all;
 }
+
+/** Whether a text contains another one: the time of `includes` is the product of the lengths, and here it is their sum. */
+export function includesText(text: string, part: string): boolean {
+  if (part.length < SHORT || text.length < LONG) return text.includes(part);
+  // Knuth, Morris, Pratt: for each length of a match, that of the longest shorter one that ends at the same place.
+  const shorter = new Uint32Array(part.length + 1);
+  for (let i = 1, length = 0; i < part.length; i++) {
+    while (length > 0 && part.charCodeAt(i) !== part.charCodeAt(length)) length = shorter[length] as number;
+    if (part.charCodeAt(i) === part.charCodeAt(length)) length += 1;
+    shorter[i + 1] = length;
+  }
+  for (let i = 0, length = 0; i < text.length; i++) {
+    while (length > 0 && text.charCodeAt(i) !== part.charCodeAt(length)) length = shorter[length] as number;
+    if (text.charCodeAt(i) === part.charCodeAt(length)) length += 1;
+    if (length === part.length) return true;
+  }
+  return false;
+}
+
+/** Comparing this much at every place takes no longer than the search below. */
+const SHORT = 128;
 
 /**
  * Replacements (`from[i]` by `to[i]`, by code point) for Postgres's `translate`. Only letters that occur in `folded` need

@@ -3,7 +3,7 @@
 // operators with `matchesNull`. Contract: decisions#expressions.
 
 import { join, raw, type Sql, sql } from '../runtime/sql.ts';
-import { foldCase, foldingTranslation } from './case-folding.ts';
+import { foldCase, foldingTranslation, includesText } from './case-folding.ts';
 import { isOrdered, type Operator, type Value, type ValueType } from './value-types.ts';
 
 interface OperatorSpec {
@@ -40,7 +40,7 @@ export const OPERATORS: Readonly<Record<Operator, OperatorSpec>> = {
   contains: {
     matchesNull: false,
     matches: (_, stored, [value = '']) =>
-      Array.isArray(stored) ? stored.includes(value) : foldCase(String(stored)).includes(foldCase(String(value))),
+      Array.isArray(stored) ? stored.includes(value) : includesText(foldCase(String(stored)), foldCase(String(value))),
     condition: (type, column, [value = '']) =>
       isOrdered(type) ? containsText(column, String(value)) : sql`${column} @> jsonb_build_array(${value}::text)`,
   },

@@ -1,9 +1,9 @@
-// Reads a JSON request body: size, content type, encoding, and what JSON.parse accepts but the service does not:
-// deep nesting, duplicate or dangerous names, strings that Postgres cannot store.
+// Reads a JSON request body: size, content type, encoding. What JSON.parse accepts but the service does not is in
+// json-object.ts.
 // Failures: 400, 413, 415. Contract: decisions#responses.
-import { invalid, invalidField, type Problem, ServiceError } from '../errors.ts';
-import { LIMITS } from '../limits.ts';
-import { type JsonObject, textProblem } from '../runtime/text.ts';
+import { invalid, invalidField, ServiceError } from '../errors.ts';
+import type { JsonObject } from '../runtime/text.ts';
+import { parseObject } from './json-object.ts';
 
 const JSON_TYPE = /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
 
@@ -12,14 +12,9 @@ export async function readJson(request: Request, maxBytes: number): Promise<Json
   if (!JSON_TYPE.test(request.headers.get('content-type') ?? '')) {
     throw new ServiceError('UNSUPPORTED_MEDIA_TYPE', 'send the body as Content-Type: application/json');
   }
-  const text = decode(await readBytes(request, maxBytes));
-  const value = parse(text);
-  if (value === null || typeof value !== 'object' || Array.isArray(value)) {
-    throw invalidField('body', 'must be a JSON object');
-  }
-  const problems = inspectJson(value as JsonObject, text);
-  if (problems.length > 0) throw invalid(problems);
-  return value as JsonObject;
+  const parsed = parseObject(decode(await readBytes(request, maxBytes)));
+  if ('problems' in parsed) throw invalid(parsed.problems);
+  return parsed.value;
 }
 
 /** The raw bytes. Stops reading at `maxBytes`; rejects a compressed body. */
@@ -68,70 +63,4 @@ function decode(bytes: Uint8Array): string {
   } catch {
     throw invalidField('body', 'is not valid UTF-8');
   }
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw invalidField('body', 'is not valid JSON');
-  }
-}
-
-/** The problems of a parsed body. Iterative, so that nesting cannot overflow the stack. */
-export function inspectJson(root: JsonObject, text: string): Problem[] {
-  const problems: Problem[] = [];
-  let members = 0;
-  const open: { value: object; path: string; depth: number }[] = [{ value: root, path: '', depth: 1 }];
-  for (let at = open.pop(); at !== undefined && problems.length < 20; at = open.pop()) {
-    if (at.depth > LIMITS.json.depthMax) {
-      return [{ path: 'body', message: `is nested deeper than ${LIMITS.json.depthMax} levels` }];
-    }
-    const isArray = Array.isArray(at.value);
-    for (const [key, value] of Object.entries(at.value)) {
-      if (!isArray) members += 1;
-      const path = at.path === '' ? key : `${at.path}.${key}`;
-      const message = (isArray ? undefined : nameProblem(key)) ?? valueProblem(value);
-      if (message !== undefined) problems.push({ path: printable(path), message });
-      if (value !== null && typeof value === 'object') open.push({ value, path, depth: at.depth + 1 });
-    }
-  }
-  if (problems.length === 0 && members !== countMembers(text)) {
-    problems.push({ path: 'body', message: 'has a duplicate member' });
-  }
-  return problems;
-}
-
-function nameProblem(key: string): string | undefined {
-  if (key === '__proto__') return 'is not allowed as a name';
-  return textProblem(key);
-}
-
-function valueProblem(value: unknown): string | undefined {
-  if (typeof value === 'string') return textProblem(value);
-  if (typeof value === 'number' && !Number.isFinite(value)) return 'is a number out of range';
-  return undefined;
-}
-
-function printable(path: string): string {
-  return path.toWellFormed().replaceAll('\0', '\\0').slice(0, 200);
-}
-
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const COLON = 0x3a;
-
-/** The number of members in the text: colons outside strings. If parsing finds fewer, a name is duplicated. */
-function countMembers(text: string): number {
-  let count = 0;
-  let inString = false;
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i);
-    if (inString) {
-      if (code === BACKSLASH) i += 1;
-      else if (code === QUOTE) inString = false;
-    } else if (code === QUOTE) inString = true;
-    else if (code === COLON) count += 1;
-  }
-  return count;
 }

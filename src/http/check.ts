@@ -6,6 +6,7 @@ import type { Static, TSchema } from '@sinclair/typebox';
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler';
 import { Value } from '@sinclair/typebox/value';
 import { invalid, invalidField, type Problem } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
 import { isJsonLarger, jsonBytes } from '../runtime/text.ts';
 
 /** A value without its invalid members; an invalid item of a list is undefined. */
@@ -24,9 +25,9 @@ export function check<T extends TSchema>(
   value: unknown,
   further?: (valid: Valid<Static<T>>) => readonly Problem[],
 ): Static<T> {
-  const violations = isValid(schema, value) ? [] : violationsIn(schema as Schema, value, []);
+  const violations = violationsOf(schema, value);
   const problems = violations.map(toProblem);
-  if (further !== undefined) {
+  if (further !== undefined && violations.length <= LIMITS.problemsMax) {
     const known = new Set(problems.map(({ path }) => path));
     const others = further(validPart(value, violations) as Valid<Static<T>>);
     problems.push(...others.filter(({ path }) => !known.has(path)));
@@ -43,7 +44,12 @@ export function requireFits(definition: object, what: string, bytes: number): vo
 
 /** The problems of a value, as the response shows them. */
 export function problemsOf(schema: TSchema, value: unknown): Problem[] {
-  return isValid(schema, value) ? [] : violationsIn(schema as Schema, value, []).map(toProblem);
+  return violationsOf(schema, value).map(toProblem);
+}
+
+/** The violations of a value; of very many one more than a response lists. */
+function violationsOf(schema: TSchema, value: unknown): Violation[] {
+  return isValid(schema, value) ? [] : [...violationsIn(schema as Schema, value, []).take(LIMITS.problemsMax + 1)];
 }
 
 const compiled = new WeakMap<TSchema, TypeCheck<TSchema>>();
@@ -85,66 +91,67 @@ interface Schema extends TSchema {
   items?: Schema;
 }
 
-function violationsIn(schema: Schema, value: unknown, keys: readonly string[]): Violation[] {
-  if (Value.Check(schema, value)) return [];
+function* violationsIn(schema: Schema, value: unknown, keys: readonly string[]): Generator<Violation> {
+  if (Value.Check(schema, value)) return;
+  let isExplained = false;
   if (schema.error === undefined) {
     const inner =
       schema.anyOf === undefined ? innerViolations(schema, value, keys) : branchViolations(schema.anyOf, value, keys);
-    if (inner.length > 0) return inner;
+    for (const violation of inner) {
+      isExplained = true;
+      yield violation;
+    }
   }
-  return [{ keys, message: expected(schema) }];
+  if (!isExplained) yield { keys, message: expected(schema) };
 }
 
 /** The violations of the intended branch: the only one besides null, or the one whose literal member matches. */
-function branchViolations(branches: readonly Schema[], value: unknown, keys: readonly string[]): Violation[] {
+function* branchViolations(branches: readonly Schema[], value: unknown, keys: readonly string[]): Generator<Violation> {
   const [first, ...others] = branches.filter(({ type }) => type !== 'null');
-  if (first === undefined || others.length === 0) return first === undefined ? [] : violationsIn(first, value, keys);
+  if (first === undefined) return;
+  if (others.length === 0) return yield* violationsIn(first, value, keys);
   const tag = Object.entries(first.properties ?? {}).find(([, member]) => member.const !== undefined)?.[0];
-  if (tag === undefined || value === null || typeof value !== 'object' || Array.isArray(value)) return [];
+  if (tag === undefined || value === null || typeof value !== 'object' || Array.isArray(value)) return;
   const tags = [first, ...others].map((branch) => branch.properties?.[tag] as Schema);
   const index = tags.findIndex((member) => member.const === (value as Record<string, unknown>)[tag]);
-  if (index < 0) {
-    const known = new Set([first, ...others].flatMap(({ properties = {} }) => Object.keys(properties)));
-    const unknown = Object.keys(value).filter((name) => !known.has(name));
-    return [
-      { keys: [...keys, tag], message: expected({ anyOf: tags } as Schema) },
-      ...unknown.map((name) => ({ keys: [...keys, name], message: UNKNOWN })),
-    ];
-  }
-  return violationsIn([first, ...others][index] as Schema, value, keys);
+  if (index >= 0) return yield* violationsIn([first, ...others][index] as Schema, value, keys);
+  yield { keys: [...keys, tag], message: expected({ anyOf: tags } as Schema) };
+  const known = new Set([first, ...others].flatMap(({ properties = {} }) => Object.keys(properties)));
+  for (const name of Object.keys(value)) if (!known.has(name)) yield { keys: [...keys, name], message: UNKNOWN };
 }
 
-function innerViolations(schema: Schema, value: unknown, keys: readonly string[]): Violation[] {
+function* innerViolations(schema: Schema, value: unknown, keys: readonly string[]): Generator<Violation> {
   const { items, properties, patternProperties } = schema;
   if (Array.isArray(value)) {
     const isTooLong = value.length > (schema.maxItems ?? value.length);
-    return items === undefined || isTooLong
-      ? []
-      : value.flatMap((item, i) => violationsIn(items, item, [...keys, String(i)]));
+    if (items === undefined || isTooLong) return;
+    for (let i = 0; i < value.length; i++) yield* violationsIn(items, value[i], [...keys, String(i)]);
+    return;
   }
-  if (value === null || typeof value !== 'object') return [];
+  if (value === null || typeof value !== 'object') return;
   const [[pattern, any] = []] = Object.entries(patternProperties ?? {});
   if (pattern !== undefined && any !== undefined) {
     const isKey = new RegExp(pattern);
-    return Object.entries(value).flatMap(([name, item]) =>
-      isKey.test(name)
-        ? violationsIn(any, item, [...keys, name])
-        : [{ keys: [...keys, name], message: schema.keyError ?? UNKNOWN }],
-    );
-  }
-  return properties === undefined ? [] : memberViolations(schema, value, keys);
+    for (const [name, item] of Object.entries(value)) {
+      if (isKey.test(name)) yield* violationsIn(any, item, [...keys, name]);
+      else yield { keys: [...keys, name], message: schema.keyError ?? UNKNOWN };
+    }
+  } else if (properties !== undefined) yield* memberViolations(schema, value, keys);
 }
 
-function memberViolations(schema: Schema, value: object, keys: readonly string[]): Violation[] {
+function* memberViolations(schema: Schema, value: object, keys: readonly string[]): Generator<Violation> {
   const { properties = {}, required = [], additionalProperties } = schema;
-  const known = Object.entries(properties).flatMap(([name, member]) => {
+  for (const [name, member] of Object.entries(properties)) {
     const at = [...keys, name];
-    if (Object.hasOwn(value, name)) return violationsIn(member, (value as Record<string, unknown>)[name], at);
-    return required.includes(name) ? [{ keys: at, message: member.error ?? `is required: ${expected(member)}` }] : [];
-  });
-  const others =
-    additionalProperties === false ? Object.keys(value).filter((name) => !Object.hasOwn(properties, name)) : [];
-  return [...known, ...others.map((name) => ({ keys: [...keys, name], message: UNKNOWN }))];
+    if (Object.hasOwn(value, name)) yield* violationsIn(member, (value as Record<string, unknown>)[name], at);
+    else if (required.includes(name)) {
+      yield { keys: at, message: member.error ?? `is required: ${expected(member)}` };
+    }
+  }
+  if (additionalProperties !== false) return;
+  for (const name of Object.keys(value)) {
+    if (!Object.hasOwn(properties, name)) yield { keys: [...keys, name], message: UNKNOWN };
+  }
 }
 
 /** What a schema accepts: the message after the path. */

@@ -11,7 +11,7 @@ import type { Problem } from '../errors.ts';
 import { SYSTEM_FIELDS } from '../expression/ast.ts';
 import { expressionProblems } from '../expression/parse.ts';
 import type { Valid } from '../http/check.ts';
-import { byResource, closed, nullable, Operations, Timestamp, Uuid } from '../http/schemas.ts';
+import { byResource, closed, nullable, Operations, Timestamp, textSet, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 
 const Name = Type.String({ pattern: '^[A-Za-z][A-Za-z0-9_.-]{0,49}$', examples: ['clerk'] });
@@ -20,7 +20,10 @@ const Permissions = byResource(Operations, {
   description: 'operations by entity, *, view:<slug>, view:* or agent:<name>',
   examples: [{ '*': ['read'] }],
 });
-const FieldKeys = Type.Array(Type.String(), { uniqueItems: true, error: 'must be a list of different field keys' });
+const FieldKeys = textSet(Type.String(), {
+  maxItems: LIMITS.entity.fieldsMax + Object.keys(SYSTEM_FIELDS).length,
+  error: 'must be a list of different field keys',
+});
 const Restriction = Type.Unsafe<EntityRestriction>(
   closed({
     fields: Type.Optional(FieldKeys),

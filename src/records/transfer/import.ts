@@ -11,7 +11,7 @@ import type { Field } from '../../entities/field.ts';
 import { specOf } from '../../entities/field-types.ts';
 import { invalid, invalidField, type Problem, ServiceError } from '../../errors.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
-import { inspectJson } from '../../http/body.ts';
+import { parseObject } from '../../http/json-object.ts';
 import { LIMITS } from '../../limits.ts';
 import type { JsonObject } from '../../runtime/text.ts';
 import { applyIndependently } from '../batch/independent.ts';
@@ -202,16 +202,12 @@ function parseCells(columns: readonly Column[], text: string): ParsedLine {
 
 function parseJsonLine(text: string): ParsedLine {
   if (text.trim() === '') return null;
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return { problem: 'is not valid JSON' };
+  const parsed = parseObject(text);
+  if ('problems' in parsed) {
+    const [{ path, message } = { path: '', message: '' }] = parsed.problems;
+    return { problem: path === 'body' ? message : `${path}: ${message}` };
   }
-  if (value === null || typeof value !== 'object' || Array.isArray(value)) return { problem: 'is not a JSON object' };
-  const [problem] = inspectJson(value as JsonObject, text);
-  if (problem !== undefined) return { problem: `${problem.path}: ${problem.message}` };
-  const values = value as JsonObject;
+  const values = parsed.value;
   for (const key of Object.keys(SYSTEM_FIELDS)) delete values[key];
   return { values };
 }

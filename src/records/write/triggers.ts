@@ -9,6 +9,7 @@ import { applyPatch, readPatch } from '../../entities/values.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Expression } from '../../expression/ast.ts';
 import { parseExpression } from '../../expression/parse.ts';
+import { giveWay } from '../../runtime/event-loop.ts';
 import type { JsonObject } from '../../runtime/text.ts';
 import type { Evaluator } from '../read/evaluator.ts';
 import { type RecordRow, storedRow } from '../row.ts';
@@ -46,11 +47,13 @@ export async function applyRules(context: RuleContext, entity: Entity, change: R
   if (hasRules(entity, operation)) includeConditions(context, entity, operation);
   for (const rule of entity.rules) {
     if (rule.trigger !== `before_${operation}`) continue;
+    await giveWay();
     if (await doesAct(context, entity, rule, { ...change, after: row })) row = applyAction(context, entity, rule, row);
   }
   const starts: string[] = [];
   for (const rule of entity.rules) {
     if (rule.trigger !== `after_${operation}`) continue;
+    await giveWay();
     if (await doesAct(context, entity, rule, { ...change, after: row })) starts.push(rule.id);
   }
   if (operation !== 'delete') requireRecordFits(context, entity, change.before, row);
@@ -111,7 +114,8 @@ export async function conditionHolds(
     const slot = entity.byKey.get(key)?.slot;
     if (slot === undefined || operation === 'delete') return false;
     const [now, old] = [after.data[slot], before?.data[slot]];
-    return now !== old && JSON.stringify(now) !== JSON.stringify(old);
+    if (now === old || typeof now !== 'object' || typeof old !== 'object') return now !== old;
+    return JSON.stringify(now) !== JSON.stringify(old);
   };
   return context.evaluator.meets(entity, condition, after, { old: before && storedRow(before, entity.id), changed });
 }
