@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { blanked, functionsOf, ROOT, resolved, type Source, sourcesIn } from './support/source.ts';
 
 /** In order: a file imports from its own folder and from those before it. */
-const ORDER = `errors.ts limits.ts config.ts runtime expression app.ts tenants usage events access http entities records
+const ORDER = `limits.ts errors.ts config.ts runtime expression app.ts tenants usage events access http entities records
   messages rules views webhooks realtime users bots keys admin invitations health mcp console docs api.ts demo demo.ts serve service.ts mcp-stdio.ts main.ts`.split(
   /\s+/,
 );
