@@ -66,10 +66,13 @@ export async function fuzz({ seed, requests, stallMs, onRound }: FuzzOptions): P
 }
 
 function runRound(worker: Worker, round: Round): Promise<RoundReport> {
-  return new Promise((resolve, reject) => {
-    worker.once('message', resolve);
-    worker.once('error', reject);
-    worker.postMessage(round);
+  const { promise, resolve, reject } = Promise.withResolvers<RoundReport>();
+  worker.once('message', resolve);
+  worker.once('error', reject);
+  worker.postMessage(round);
+  return promise.finally(() => {
+    worker.off('message', resolve);
+    worker.off('error', reject);
   });
 }
 

@@ -86,14 +86,18 @@ export function queryReader(schema: TObject): (url: string) => Query {
     const query: Query = {};
     const problems: Problem[] = [];
     const seen = new Set<string>();
-    for (const [name, value] of start < 0 ? [] : pairsOf(url.slice(start + 1))) {
-      const message = isLenient ? undefined : nameProblem(name, { names, isKnown, isRepeated: seen.has(name) });
-      if (message !== undefined) problems.push({ path: shownName(name), message });
-      else if (isKnown(name)) {
-        const problem = value === null ? 'is not valid UTF-8 in percent-encoding' : textProblem(value);
-        if (problem !== undefined) problems.push({ path: shownName(name), message: problem });
-        else if (name !== '__proto__') query[name] = converted(properties[name], value as string);
-      }
+    for (const part of start < 0 ? [] : partsOf(url, start + 1)) {
+      if (part === '') continue;
+      const at = part.indexOf('=');
+      const text = at < 0 ? part : part.slice(0, at);
+      const name = decoded(text) ?? text;
+      const value = at < 0 ? '' : decoded(part.slice(at + 1));
+      const message = isLenient
+        ? undefined
+        : nameProblem(name, { names, isKnown: isKnown(name), isRepeated: seen.has(name) });
+      const problem = message ?? (isKnown(name) ? valueProblem(value) : undefined);
+      if (problem !== undefined) problems.push({ path: shownName(name), message: problem });
+      else if (isKnown(name) && name !== '__proto__') query[name] = converted(properties[name], value as string);
       seen.add(name);
     }
     problems.push(...problemsOf(schema, query));
@@ -102,15 +106,10 @@ export function queryReader(schema: TObject): (url: string) => Query {
   };
 }
 
-/** The parameters in order. A name or value that cannot be decoded is kept as it is, or null. */
-function* pairsOf(search: string): Generator<[name: string, value: string | null]> {
-  const end = search.indexOf('#');
-  for (const part of (end < 0 ? search : search.slice(0, end)).split('&')) {
-    if (part === '') continue;
-    const at = part.indexOf('=');
-    const name = at < 0 ? part : part.slice(0, at);
-    yield [decoded(name) ?? name, at < 0 ? '' : decoded(part.slice(at + 1))];
-  }
+/** The encoded parameters from an index on; a fragment, which some clients send, is not part of them. */
+function partsOf(url: string, from: number): string[] {
+  const end = url.indexOf('#', from);
+  return url.slice(from, end < 0 ? url.length : end).split('&');
 }
 
 function decoded(text: string): string | null {
@@ -131,12 +130,16 @@ function converted(schema: TSchema | undefined, value: string): unknown {
 
 interface Names {
   names: readonly string[];
-  isKnown(name: string): boolean;
+  isKnown: boolean;
   isRepeated: boolean;
 }
 
+function valueProblem(value: string | null): string | undefined {
+  return value === null ? 'is not valid UTF-8 in percent-encoding' : textProblem(value);
+}
+
 function nameProblem(name: string, { names, isKnown, isRepeated }: Names): string | undefined {
-  if (isKnown(name)) return isRepeated ? 'is given more than once' : undefined;
+  if (isKnown) return isRepeated ? 'is given more than once' : undefined;
   if (names.length === 0) return 'unknown; this route takes no parameters';
   const near = nearestName(name, names);
   return near === undefined ? 'unknown' : `unknown; did you mean ${near}?`;
