@@ -90,6 +90,7 @@ function failureResult(app: App, error: unknown, requestId: string | undefined):
     app.log.error('unexpected tool failure', { requestId, cause: error });
     known = new ServiceError('INTERNAL_ERROR', 'internal server error');
   }
+  app.refusals.count(known.ecode);
   const text = JSON.stringify({ success: false, error: errorBody(known, requestId) });
   return { content: [{ type: 'text', text }], isError: true };
 }

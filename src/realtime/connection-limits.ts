@@ -29,6 +29,7 @@ export class ConnectionLeases {
     try {
       for (const [set, limit] of Object.entries(limits)) {
         if (!(await this.app.broker.lease(set, member, limit, TTL_MS))) {
+          this.app.refusals.count('CONNECTION_LIMIT');
           await this.release({ member, sets: acquired });
           return null;
         }
@@ -84,7 +85,10 @@ export class UnauthenticatedLimit {
   readonly #counts = new Map<string, number>();
   #size = 0;
 
-  constructor(private readonly limits: { perAddress: number; total: number }) {}
+  constructor(
+    private readonly limits: { perAddress: number; total: number },
+    private readonly onRefused: () => void = () => {},
+  ) {}
 
   get size(): number {
     return this.#size;
@@ -93,7 +97,10 @@ export class UnauthenticatedLimit {
   /** False at the limit. Each success must be released exactly once. */
   acquire(address: string): boolean {
     const count = this.#counts.get(address) ?? 0;
-    if (this.#size >= this.limits.total || count >= this.limits.perAddress) return false;
+    if (this.#size >= this.limits.total || count >= this.limits.perAddress) {
+      this.onRefused();
+      return false;
+    }
     this.#counts.set(address, count + 1);
     this.#size++;
     return true;

@@ -26,7 +26,7 @@ interface OpenTenant {
 export class Realtime {
   readonly leases: ConnectionLeases;
   readonly paces = new MessagePaces();
-  readonly unauthenticated = new UnauthenticatedLimit(LIMITS.unauthenticatedSockets);
+  readonly unauthenticated: UnauthenticatedLimit;
   readonly #tenants = new Map<string, OpenTenant>();
   readonly #waiting = new Map<string, WaitingBytes>();
   readonly #timer: ReturnType<typeof setInterval>;
@@ -34,6 +34,8 @@ export class Realtime {
 
   constructor(private readonly app: App) {
     this.leases = new ConnectionLeases(app);
+    const onRefused = (): void => app.refusals.count('CONNECTION_LIMIT');
+    this.unauthenticated = new UnauthenticatedLimit(LIMITS.unauthenticatedSockets, onRefused);
     app.metrics.gauge('svc_sse_connections', 'Open event streams.', () => this.leases.count('sse:'));
     app.metrics.gauge('svc_ws_connections', 'Authenticated WebSockets.', () => this.leases.count('ws:'));
     app.metrics.gauge('svc_ws_waiting', 'WebSockets not authenticated yet.', () => this.unauthenticated.size);

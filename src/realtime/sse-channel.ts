@@ -18,6 +18,8 @@ interface SseChannelOptions {
   idleTimeoutMs: number;
   /** Called with the number of bytes that the client takes. */
   onSent(bytes: number): void;
+  /** Called when a client that does not read is disconnected. */
+  onSlowReader?(): void;
   /** Called exactly once, when the connection has ended or failed. */
   onEnd(): void;
 }
@@ -109,6 +111,7 @@ export class SseChannel implements Reader {
   /** Drops the queue, sends the error, and ends the connection. */
   fail(code: keyof typeof MESSAGES): void {
     if (this.#state !== 'open') return;
+    this.#options.onSlowReader?.();
     this.#dropUnsent();
     this.#push(sseFrame('error', { type: 'error', code, message: MESSAGES[code] }));
     this.#close(FAIL_GRACE_MS);

@@ -133,8 +133,9 @@ class SseStream implements LiveConnection {
       if (this.#membership !== undefined) realtime.leave(this.#membership);
       void realtime.leases.release(lease);
     };
+    const onSlowReader = (): void => app.refusals.count('SLOW_READER');
     const waiting = realtime.waitingOf(tenantId);
-    this.#channel = new SseChannel({ waiting, maxQueued, idleTimeoutMs, onSent, onEnd });
+    this.#channel = new SseChannel({ waiting, maxQueued, idleTimeoutMs, onSent, onSlowReader, onEnd });
   }
 
   /**

@@ -29,4 +29,6 @@ export interface SocketHandler<D extends object> {
   message(socket: TextSocket<D>, text: string): void | Promise<void>;
   /** Called exactly once per opened connection; no message follows. 1006 when the connection broke. */
   close(socket: TextSocket<D>, code: number): void;
+  /** Called when a client that does not read is disconnected. */
+  onSlowReader?(): void;
 }

@@ -137,6 +137,7 @@ export class Connection<D extends object> implements TextSocket<D> {
   }
 
   #closeSlowReader(): false {
+    this.handler.onSlowReader?.();
     this.close(1013, 'reading too slowly');
     return false;
   }
