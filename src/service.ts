@@ -132,7 +132,7 @@ export async function serveApp(app: App): Promise<Running> {
       return response;
     },
     report: (error) => log.error('the server reported an error', { cause: error }),
-    socket: socketHandler(app),
+    socket: { ...socketHandler(app), onSlowReader: () => app.refusals.count('SLOW_READER') },
   });
   app.address = addressOf(config.host, running.port);
   return running;

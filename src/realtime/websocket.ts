@@ -64,7 +64,6 @@ export function socketHandler(app: App): SocketHandler<WebSocketConnection> {
     open: (socket) => socket.data.open(socket),
     message: (socket, text) => socket.data.message(text),
     close: (socket) => socket.data.close(),
-    onSlowReader: () => app.refusals.count('SLOW_READER'),
   };
 }
 
