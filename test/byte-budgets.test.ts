@@ -1,9 +1,12 @@
 // Byte budgets: responses of at most 16 MiB, and imports, exports and bulk requests in bounded memory.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
+import { exportStream } from '../src/records/transfer/export-stream.ts';
+import { sql } from '../src/runtime/sql.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
+import { until } from './support/streams.ts';
 
 const { bytesMax } = LIMITS.response;
 const LARGE = 900_000;
@@ -107,4 +110,61 @@ describe('responses', () => {
     expect([isError, content[0].text]).toEqual([true, expect.stringContaining('fewer records, fields or relations')]);
     expect((await query({ limit: 8 })).structuredContent.items).toHaveLength(8);
   }, 60_000);
+});
+
+describe('bulk requests', () => {
+  test('each operation whose result does not fit is refused and not applied; all or nothing is refused as a whole', async () => {
+    tenant = await service.tenant();
+    const fill = Array.from({ length: 15 }, (_, i) => ({ key: `d${i}`, type: 'text', default: 'x'.repeat(16_000) }));
+    const path = await createEntity(tenant, 'heavy', fill);
+    const operations = Array.from({ length: 72 }, () => ({ op: 'create', data: {} }));
+    const refused = await tenant.post(`${path}/bulk`, { operations });
+    expect(refused.status).toBe(400);
+    expect(refused.body.error.details[0]).toEqual({
+      path: 'operations.69',
+      message: 'the response would be larger than 16777216 bytes; send fewer operations at once',
+    });
+    expect((await tenant.get(`${path}?fields=d0`)).body.data.total).toBe(0);
+    const { status, text, body } = await tenant.post(`${path}/bulk`, { atomic: false, operations });
+    expect(status).toBe(200);
+    expect(Buffer.byteLength(text)).toBeLessThanOrEqual(bytesMax);
+    const failed = body.data.results.filter(({ success }: Json) => !success);
+    expect([body.data.succeeded, failed.length]).toEqual([69, 3]);
+    expect(failed[0].error.message).toContain('send fewer operations at once');
+    expect((await tenant.get(`${path}?fields=d0`)).body.data.total).toBe(69);
+  }, 60_000);
+});
+
+describe('exports', () => {
+  const rows = sql`select repeat('x', 100000) as line from generate_series(1, 100)`;
+  const writer = { head: '', line: ({ line }: { line: string }) => `${line}\n` };
+
+  test('a reader that takes nothing is cut sooner while others wait, and frees its connection', async () => {
+    const { db } = service.app;
+    const batches = db.stream<{ line: string }>(rows, 10)[Symbol.asyncIterator]();
+    const asked = Promise.withResolvers<void>();
+    const aborted = Promise.withResolvers<unknown>();
+    let isWaitedFor = false;
+    const stream = exportStream(writer, batches, await batches.next(), {
+      stalledMs: 60_000,
+      stalledWaitedForMs: 20,
+      isWaitedFor: () => {
+        asked.resolve();
+        return isWaitedFor;
+      },
+      onAborted: aborted.resolve,
+    });
+    const reader = stream.getReader();
+    await reader.read();
+    await asked.promise;
+    expect((await reader.read()).done).toBe(false);
+    isWaitedFor = true;
+    expect(String(await aborted.promise)).toMatch(/the reader took nothing for/);
+    await expect(reader.read()).rejects.toThrow('the reader took nothing');
+    await until(
+      () => db.stats('streams').inUse === 0,
+      5_000,
+      () => 'the connection is still in use',
+    );
+  });
 });
