@@ -20,6 +20,9 @@ export interface ReaderLimits {
   onAborted(cause: unknown): void;
 }
 
+/** The reader has taken nothing for too long. */
+export class ReaderStalled extends Error {}
+
 const CHUNK_CHARACTERS = 131_072;
 const CHECK_MS = 1_000;
 
@@ -50,7 +53,7 @@ export function exportStream<Row>(
         const check = (): void => {
           const idleMs = Date.now() - waitsSince;
           if (idleMs < stalledWaitedForMs || (idleMs < stalledMs && !limits.isWaitedFor())) return;
-          void abort(controller, new Error(`the reader took nothing for ${Math.round(idleMs / 1_000)} s`));
+          void abort(controller, new ReaderStalled(`the reader took nothing for ${Math.round(idleMs / 1_000)} s`));
         };
         timer = setInterval(check, Math.min(CHECK_MS, stalledWaitedForMs));
         timer.unref?.();

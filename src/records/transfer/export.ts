@@ -16,7 +16,7 @@ import { orderBy, readSort } from '../read/order.ts';
 import type { ListInput } from '../read/parameters.ts';
 import { RECORD_COLUMNS, type RecordRow, shape } from '../row.ts';
 import { csvLine } from './csv.ts';
-import { exportStream, type LineWriter } from './export-stream.ts';
+import { exportStream, type LineWriter, ReaderStalled } from './export-stream.ts';
 
 export type Format = 'csv' | 'ndjson';
 
@@ -41,7 +41,10 @@ export async function exportRecords(
   return exportStream(writer, batches, await batches.next(), {
     ...LIMITS.transfer,
     isWaitedFor: () => app.db.stats('streams').waiting > 0,
-    onAborted: (cause) => app.log.error('an export was aborted', { cause }),
+    onAborted: (cause) => {
+      if (cause instanceof ReaderStalled) app.log.info('an export was cut', { reason: cause.message });
+      else app.log.error('an export was aborted', { cause });
+    },
   });
 }
 
