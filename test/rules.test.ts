@@ -354,10 +354,6 @@ describe('after rules', () => {
     expect(failed.map(({ payload }) => payload.data.error)).toEqual([
       'the chain of rules has started 1,000 runs, the most that one change may start',
     ]);
-    // Another change begins a chain of its own.
-    await create(tenant, { title: 'y' });
-    expect(await runsOf(tenant)).toBe(8);
-    await service.app.db.rows(sql`delete from platform.rule_runs where tenant_id = ${tenant.id}::uuid`);
   }, 120_000);
 
   test('tenants are served round robin: one with many runs delays no other', async () => {
