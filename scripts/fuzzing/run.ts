@@ -50,11 +50,12 @@ export async function fuzz({ seed, requests, stallMs, onRound }: FuzzOptions): P
         report.statuses[Number(status)] = (report.statuses[Number(status)] ?? 0) + times;
       }
       for (const operation of seen.operations) used.add(operation);
-      const findings = [...seen.findings];
-      if (longest > stallMs) findings.push(`the event loop stood still for ${Math.round(longest)} ms`);
+      const found = [...seen.findings];
+      if (longest > stallMs) found.push(`the event loop stood still for ${Math.round(longest)} ms`);
       if (service.logged.some((line) => line.includes(CANARY)))
-        findings.push('the log shows a secret of the other tenant');
-      report.findings.push(...findings.map((finding) => `round ${seed + round}: ${finding}`));
+        found.push('the log shows a secret of the other tenant');
+      const findings = found.map((finding) => `round ${seed + round}: ${finding}`);
+      report.findings.push(...findings);
       onRound?.(report.requests, findings);
     }
     stalls.stop();
