@@ -165,7 +165,12 @@ function labelOf(slug: string): string {
   return slug === OTHER ? `slug:${slug}` : slug;
 }
 
-/** Must be called once. */
+/** The registries that have these metrics. */
+const registered = new WeakSet<App['metrics']>();
+
+/** Registers the metrics, once for each registry: several APIs may be created for one App. */
 export function registerTenantMetrics(app: App): void {
+  if (registered.has(app.metrics)) return;
+  registered.add(app.metrics);
   new TenantMetrics(app);
 }
