@@ -2,6 +2,7 @@
 // Contract: neighbours#byte-budgets, neighbours#fair-shares.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
+import { invalidationsReceived } from './support/credentials.ts';
 import { createEntity, fields } from './support/entities.ts';
 import { type Answer, startService, type TestService, type TestTenant } from './support/service.ts';
 import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
@@ -185,6 +186,7 @@ describe('texts', () => {
     expect([refused.status, refused.body.error.message]).toEqual([400, expect.stringContaining('262144 bytes')]);
     await runInSchema(service, other, `update field_definitions set description = repeat('d', 200000) where key = 'a'`);
     await service.app.invalidations.publish('catalog', other.id);
+    await invalidationsReceived(service, other.id);
     expect((await other.post('/api/entities/task/fields', choice('c', 1))).status).toBe(400);
     expect((await other.patch('/api/entities/task/fields/a', { description: 'short' })).status).toBe(200);
     expect((await other.post('/api/entities/task/fields', choice('c', 1))).status).toBe(201);

@@ -3,7 +3,7 @@
 // Contract: neighbours#byte-budgets, neighbours#fair-shares.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { runRulesOnce } from '../src/rules/worker.ts';
-import { withRole } from './support/credentials.ts';
+import { invalidationsReceived, withRole } from './support/credentials.ts';
 import { fields, newEntity } from './support/entities.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
@@ -139,6 +139,7 @@ describe('patterns', () => {
          and entity_id = (select id from entity_definitions where name = '${name}')`,
     );
     await service.app.invalidations.publish('catalog', tenant.id);
+    await invalidationsReceived(service, tenant.id);
     const refused = await expectNoStall(() => tenant.post(path, { v: 'x'.repeat(9_000) }));
     expect(refused.body.error.details).toEqual([{ path: 'v', message: message('cannot be checked') }]);
     expect((await tenant.get(`/api/entities/${name}`)).body.data.fields[0].pattern).toBe('x{999}');
@@ -257,5 +258,18 @@ describe('templates', () => {
     });
     const [failed, ...others] = await storedEvents(service, tenant, 'rule.failed');
     expect([failed?.payload.data.error, others]).toEqual([expect.stringContaining('65536 bytes'), []]);
+  });
+});
+
+describe('changes of a definition', () => {
+  test('stored values are matched against a costly pattern without a stall', async () => {
+    const { name, path } = await newEntity(tenant, [{ key: 'v', type: 'text', maxLength: 5_518 }]);
+    const value = Array.from({ length: 5_500 }, (_, i) => 'ab'[((i * i) >> 3) % 2]).join('');
+    const operations = Array.from({ length: 20 }, (_, i) => ({ op: 'create', data: { v: `${i}${value}` } }));
+    expect((await tenant.post(`${path}/bulk`, { operations })).status).toBe(200);
+    const answer = await expectNoStall(() =>
+      tenant.patch(`/api/entities/${name}/fields/v`, { pattern: '[ab]*a[ab]{900}[cd]' }),
+    );
+    expect([answer.status, answer.body.error.message]).toEqual([409, expect.stringContaining('20 record(s)')]);
   });
 });

@@ -6,6 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
 import { conflict } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
+import { giveWay } from '../runtime/event-loop.ts';
 import { identifier, type Sql, sql } from '../runtime/sql.ts';
 import type { Entity, Field } from './field.ts';
 import { searchVector } from './search-vector.ts';
@@ -77,11 +78,12 @@ async function backfillPass(
     const last = rows.at(-1);
     if (last === undefined) return done;
     done.read += rows.length;
-    done.written += await replaceBatch(
-      app,
-      entity,
-      rows.map((row) => ({ ...row, data: change(row.data) })),
-    );
+    const changed: StoredRow[] = [];
+    for (const row of rows) {
+      await giveWay();
+      changed.push({ ...row, data: change(row.data) });
+    }
+    done.written += await replaceBatch(app, entity, changed);
     after = last.id;
   }
 }

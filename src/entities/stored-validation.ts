@@ -4,6 +4,7 @@
 import type { App } from '../app.ts';
 import { conflict, type Problem, type ServiceError } from '../errors.ts';
 import { columnOf } from '../expression/to-sql.ts';
+import { giveWay } from '../runtime/event-loop.ts';
 import { sql } from '../runtime/sql.ts';
 import { countValues, valuesOf } from './backfill.ts';
 import { type Entity, FIELD_RULES, type Field, type FieldRules } from './field.ts';
@@ -57,7 +58,10 @@ export async function validateStored(app: App, entity: Entity, before: Field, af
   const violations = violationsOf(before, after, checks);
   if (violations.length > 0) {
     for await (const values of valuesOf(app, entity, before)) {
-      for (const violation of violations) violation.count += values.filter(violation.isViolated).length;
+      for (const value of values) {
+        await giveWay();
+        for (const violation of violations) if (violation.isViolated(value)) violation.count += 1;
+      }
     }
     for (const { path, count, message } of violations) add(path, count, message);
   }
