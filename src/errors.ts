@@ -18,12 +18,16 @@ export const STATUS_BY_CODE = {
   UNSUPPORTED_MEDIA_TYPE: 415,
   IDEMPOTENCY_MISMATCH: 422,
   RATE_LIMITED: 429,
+  QUOTA_EXCEEDED: 429,
   CLIENT_GONE: 499,
   INTERNAL_ERROR: 500,
   SERVICE_UNAVAILABLE: 503,
 } as const;
 
 export type ErrorCode = keyof typeof STATUS_BY_CODE;
+
+/** The other status of a code that has two: waiting does not help against a quota of what is stored. */
+export const SECOND_STATUS: Readonly<Partial<Record<ErrorCode, 403>>> = { QUOTA_EXCEEDED: 403 };
 
 /** One problem of a request; `path` is a JSON path or the name of a parameter. */
 export interface Problem {
@@ -36,21 +40,19 @@ export class ServiceError extends Error {
   readonly ecode: ErrorCode;
   readonly details: readonly Problem[] | undefined;
   readonly headers: Readonly<Record<string, string>>;
+  readonly status: number;
 
   constructor(
     ecode: ErrorCode,
     message: string,
-    options: { details?: readonly Problem[]; headers?: Record<string, string>; cause?: unknown } = {},
+    options: { details?: readonly Problem[]; headers?: Record<string, string>; cause?: unknown; status?: number } = {},
   ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.name = 'ServiceError';
     this.ecode = ecode;
     this.details = options.details;
     this.headers = options.headers ?? {};
-  }
-
-  get status(): number {
-    return STATUS_BY_CODE[this.ecode];
+    this.status = options.status ?? STATUS_BY_CODE[ecode];
   }
 }
 
@@ -94,8 +96,38 @@ export function clientGone(): ServiceError {
 }
 
 /** 429; `retryAfterS` is rounded up to whole seconds, at least 1. */
-export function rateLimited(message: string, retryAfterS: number): ServiceError {
+export function rateLimited(message: string, retryAfterS: number, details?: readonly Problem[]): ServiceError {
   return new ServiceError('RATE_LIMITED', message, {
-    headers: { 'retry-after': String(Math.max(1, Math.ceil(retryAfterS))) },
+    ...(details === undefined ? {} : { details }),
+    headers: retryAfter(retryAfterS),
   });
+}
+
+/** A quota of a tenant, and how much of it was used before the request. */
+export interface QuotaUse {
+  quota: string;
+  limit: number;
+  used: number;
+}
+
+/** Names the quota, its limit and its use. */
+export function quotaProblem({ quota, limit, used }: QuotaUse): Problem & QuotaUse {
+  return { path: quota, message: `the quota is ${limit}, of which ${used} are used`, quota, limit, used };
+}
+
+/** 403 for a quota of what is stored; 429 for a rate, with the seconds until it begins again. */
+export function quotaExceeded(use: QuotaUse, retryAfterS?: number): ServiceError {
+  const details = [quotaProblem(use)];
+  const { quota, limit, used } = use;
+  const facts = `this tenant's quota of ${limit} ${quota} is exceeded: ${used} are used`;
+  if (retryAfterS === undefined) {
+    const message = `${facts}; delete something or ask the operator for a higher quota`;
+    return new ServiceError('QUOTA_EXCEEDED', message, { details, status: 403 });
+  }
+  const message = `${facts}; try again later, with less at once, or ask the operator for a higher quota`;
+  return new ServiceError('QUOTA_EXCEEDED', message, { details, headers: retryAfter(retryAfterS) });
+}
+
+function retryAfter(seconds: number): Record<string, string> {
+  return { 'retry-after': String(Math.max(1, Math.ceil(seconds))) };
 }

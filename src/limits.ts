@@ -123,6 +123,11 @@ export const LIMITS = {
   },
   /** Days of usage that are kept, today included, and shown without a range. */
   usage: { keptDays: 400, shownDays: 30 },
+  /**
+   * Closer than this to a quota, transactions of the tenant check it one after the other. More than all transactions of
+   * a tenant that run at the same time can add.
+   */
+  quota: { recordsAhead: 100_000, bytesAhead: 268_435_456 },
   /** WebSockets that have not sent `auth`, per process: per client address, and in total. */
   unauthenticatedSockets: { perAddress: 2_000, total: 10_000 },
   /** Messages of WebSockets that a process handles: of a socket, and of a tenant or, before `auth`, of an address. */

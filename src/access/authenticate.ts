@@ -12,7 +12,7 @@ import { countFor } from '../runtime/work.ts';
 import type { Caller } from './caller.ts';
 import { CREDENTIAL_KINDS, credentialsIn, propertiesOf } from './credential-kinds.ts';
 import { requireAllowedOrigin } from './origins.ts';
-import { countRequest, rateWindowsOf } from './rate-limit.ts';
+import { countRequest, rateWindowsOf, requestQuotaOf } from './rate-limit.ts';
 import { attachCaller, clientAddressOf, continuedCaller, redactedPath } from './request-context.ts';
 import { resolveCaller } from './resolve-caller.ts';
 import { FULL_RIGHTS, NO_RIGHTS } from './rights.ts';
@@ -36,7 +36,7 @@ export async function authenticate(app: App, request: Request): Promise<Caller |
     throw unauthorized('public keys can only read');
   }
   if (caller.publicKey !== undefined) requireAllowedOrigin(request, caller.publicKey.allowedOrigins);
-  if (hasOwnRateLimits || app.config.rateLimitPerMin > 0) {
+  if (hasOwnRateLimits || app.config.rateLimitPerMin > 0 || requestQuotaOf(caller) !== undefined) {
     await countRequest(app, request, rateWindowsOf(app, caller));
   }
   return caller;

@@ -3,8 +3,10 @@
 // draft-ietf-httpapi-ratelimit-headers. Failures: 429 over a limit, 503 while Redis is unavailable.
 // Contract: interface#limits, decisions#keys.
 import type { App } from '../app.ts';
-import { rateLimited } from '../errors.ts';
+import { quotaExceeded, rateLimited } from '../errors.ts';
+import { noticeUse } from '../usage/near-quota.ts';
 import type { Caller } from './caller.ts';
+import { propertiesOf } from './credential-kinds.ts';
 import { addResponseHeaders } from './request-context.ts';
 
 /** A quota of requests per window, counted under a key. `name` appears in the headers. */
@@ -13,6 +15,8 @@ export interface RateWindow {
   key: string;
   quota: number;
   windowS: number;
+  /** The tenant whose quota of requests it is. */
+  tenantId?: string;
 }
 
 interface Usage extends RateWindow {
@@ -24,7 +28,12 @@ interface Usage extends RateWindow {
 const MINUTE_S = 60;
 const DAY_S = 86_400;
 
-/** The limits of a caller: the general one, if configured, and a public key's own. */
+/** The quota of requests that the caller shares with all of its tenant; operators have none. */
+export function requestQuotaOf({ kind, tenant }: Caller): number | undefined {
+  return propertiesOf(kind).tenant === 'bound' ? tenant?.quotas.requestsPerMin : undefined;
+}
+
+/** The limits of a caller: the general one, if configured, a public key's own, and the quota of its tenant. */
 export function rateWindowsOf(app: App, caller: Caller): RateWindow[] {
   const { rateLimitPerMin } = app.config;
   const id = `${caller.kind}:${caller.id ?? ''}`;
@@ -36,6 +45,11 @@ export function rateWindowsOf(app: App, caller: Caller): RateWindow[] {
     const { perMinute, perDay } = caller.publicKey;
     windows.push({ name: 'permin', key: `minute:${id}`, quota: perMinute, windowS: MINUTE_S });
     windows.push({ name: 'perday', key: `day:${id}`, quota: perDay, windowS: DAY_S });
+  }
+  const tenantQuota = requestQuotaOf(caller);
+  if (tenantQuota !== undefined && caller.tenant !== null) {
+    const { id: tenantId } = caller.tenant;
+    windows.push({ name: 'tenant', key: `tenant:${tenantId}`, quota: tenantQuota, windowS: MINUTE_S, tenantId });
   }
   return windows;
 }
@@ -54,7 +68,13 @@ export async function countRequest(app: App, request: Request, windows: readonly
   });
   addResponseHeaders(request, rateHeaders(windows, usage));
   const exceeded = usage.find(({ left }) => left < 0);
-  if (exceeded !== undefined) throw rateLimited('too many requests', exceeded.resetS);
+  for (const { tenantId, quota, left } of usage) {
+    if (tenantId !== undefined) noticeUse(app, tenantId, 'requestsPerMin', quota, Math.min(quota, quota - left));
+  }
+  if (exceeded === undefined) return;
+  const { tenantId, quota, resetS } = exceeded;
+  if (tenantId === undefined) throw rateLimited('too many requests', resetS);
+  throw quotaExceeded({ quota: 'requestsPerMin', limit: quota, used: quota }, resetS);
 }
 
 /**

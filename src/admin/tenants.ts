@@ -29,6 +29,8 @@ import {
   toTenant,
 } from '../tenants/tenants.ts';
 import { Email, Password, PersonName } from '../users/person.ts';
+import { releaseWaiting } from '../webhooks/dispatch/delivery-quota.ts';
+import { QuotaChange, QuotasSchema, shownQuotas } from './quotas.ts';
 import { changeDomain, domainProblems, OperatorSettings, Settings } from './tenant-settings.ts';
 
 /** Few are needed: a retry can deadlock only with writes that began before it. */
@@ -42,6 +44,7 @@ const Shown = {
   name: TenantName,
   status: Status,
   settings: Settings,
+  quotas: QuotasSchema,
   customDomainStatus: nullable(oneOf(['pending', 'verified']), { examples: ['pending'] }),
   customDomainToken: nullable(
     Type.String({
@@ -80,6 +83,7 @@ export const TenantChange = closed({
   ...OwnChanges,
   settings: optional(OperatorSettings),
   status: Type.Optional(Status),
+  quotas: Type.Optional(QuotaChange),
 });
 export type TenantChange = Static<typeof TenantChange>;
 
@@ -166,9 +170,10 @@ async function withCounts(app: App, tenants: readonly Tenant[]): Promise<TenantV
 }
 
 /** A tenant as its own admins see it. */
-export function ownView({ id, slug, name, status, settings, domain, createdAt, updatedAt }: Tenant) {
+export function ownView({ id, slug, name, status, settings, quotas, domain, createdAt, updatedAt }: Tenant) {
   const [customDomainStatus, customDomainToken] = [domain?.status ?? null, domain?.token ?? null];
-  return { id, slug, name, status, settings, customDomainStatus, customDomainToken, createdAt, updatedAt };
+  const domainView = { customDomainStatus, customDomainToken };
+  return { id, slug, name, status, settings, quotas: shownQuotas(quotas), ...domainView, createdAt, updatedAt };
 }
 
 /** The caller's own tenant. A pending domain is checked first, at most every few seconds. */
@@ -182,9 +187,9 @@ export function updateOwnTenant(app: App, { tenant }: TenantCaller, body: OwnTen
   return updateTenant(app, tenant.slug, check(OwnTenantChange, body));
 }
 
-/** Changes name, settings and status. A suspension ends the verification of the domain. 400 with every problem, 404, 409 for a taken domain. */
+/** Changes name, settings, quotas and status. A suspension ends the verification of the domain. 400 with every problem, 404, 409 for a taken domain. */
 export async function updateTenant(app: App, slug: string, body: TenantChange): Promise<Tenant> {
-  const { name, status, settings } = check(TenantChange, body, domainProblems(app));
+  const { name, status, settings, quotas = {} } = check(TenantChange, body, domainProblems(app));
   const row = await app.db.begin(async (tx) => {
     await lockTenantNames(tx);
     const before = await tx.first<TenantRow>(sql`
@@ -195,13 +200,18 @@ export async function updateTenant(app: App, slug: string, body: TenantChange): 
     return tx.first<TenantRow>(sql`
       update platform.tenants
       set name = coalesce(${name ?? null}, name), status = coalesce(${status ?? null}, status),
-        settings = settings || ${jsonb(storedSettings(settings))}, updated_at = now(),
+        settings = settings || ${jsonb(storedSettings(settings))}, quotas = jsonb_strip_nulls(quotas || ${jsonb(quotas)}),
+        updated_at = now(),
         domain_verified_at = case when ${status ?? ''} <> 'suspended' then domain_verified_at end
       where id = ${before.id}::uuid
       returning ${TENANT_COLUMNS}`);
   });
   if (row === undefined) throw notFound('tenant');
   await app.invalidations.publish('tenant', row.id);
+  if (quotas.deliveriesPerDay !== undefined) {
+    await releaseWaiting(app.db, row.id);
+    await app.invalidations.publish('webhook', row.id);
+  }
   return toTenant(row);
 }
 

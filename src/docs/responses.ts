@@ -2,9 +2,10 @@
 // the route names and those that every route of its kind may return. Error responses are components named
 // after their codes. Contract: decisions#api-document, decisions#status-codes.
 import { type TSchema, Type } from '@sinclair/typebox';
-import { type ErrorCode, STATUS_BY_CODE } from '../errors.ts';
+import { type ErrorCode, SECOND_STATUS, STATUS_BY_CODE } from '../errors.ts';
 import { ANY_PARAMETERS } from '../http/parameters.ts';
 import type { Route } from '../http/route.ts';
+import { ProblemSchema } from '../http/schemas.ts';
 import { exampleOf } from './example.ts';
 import { RATE_HEADERS, TEXT_EXAMPLES } from './prose.ts';
 import type { JsonSchema, Schemas } from './schema.ts';
@@ -33,14 +34,13 @@ const ERROR_TEXTS: Readonly<Record<ErrorCode, [description: string, message: str
   ],
   RATE_LIMITED: ['Too many requests; `Retry-After` says when to retry.', 'too many requests'],
   CLIENT_GONE: ['The client closed the connection; only logs and metrics show it.', 'the client has gone'],
+  QUOTA_EXCEEDED: [
+    'The tenant’s quota is exceeded; `details` names it, its limit and its use.',
+    "this tenant's quota of 1000 records is exceeded: 1000 are used",
+  ],
   INTERNAL_ERROR: ['An unexpected failure; the log has it under the request id.', 'internal server error'],
   SERVICE_UNAVAILABLE: ['Postgres or Redis is unreachable.', 'the database cannot be reached'],
 };
-
-const ProblemSchema = Type.Object(
-  { path: Type.String({ examples: ['title'] }), message: Type.String({ examples: ['is required'] }) },
-  { $id: 'Problem', description: 'A problem of a request: where, and what' },
-);
 
 /** The `responses` member of an operation; adds new error responses to `components`. */
 export function responsesOf(
@@ -58,10 +58,10 @@ export function responsesOf(
   }
   for (const [error, codes] of byStatus(codesOf(route, kind))) {
     const name = codes.map(pascal).join('Or');
-    components[name] ??= errorResponse(codes, schemas);
+    components[name] ??= errorResponse(error, codes, schemas);
     responses[error] = { $ref: `#/components/responses/${name}` };
     const raw = route.rawResponses?.[error];
-    if (raw !== undefined) responses[error] = withRaw(errorResponse(codes, schemas), raw, schemas);
+    if (raw !== undefined) responses[error] = withRaw(errorResponse(error, codes, schemas), raw, schemas);
   }
   const raw = route.rawResponses?.[status];
   if (raw !== undefined) responses[status] = withRaw(responses[status] as JsonSchema, raw, schemas);
@@ -127,7 +127,9 @@ function codesOf({ errors = [], body, rawBody, bodyTypes = [], query }: Route, k
   const codes = new Set<ErrorCode>(['INTERNAL_ERROR', ...errors]);
   const add = (...more: ErrorCode[]): void => more.forEach((code) => void codes.add(code));
   // A tenant header can be malformed or name no tenant, whatever the operation.
-  if (!kind.isOpen) add('VALIDATION_ERROR', 'UNAUTHORIZED', 'FORBIDDEN', 'NOT_FOUND', 'RATE_LIMITED');
+  if (!kind.isOpen) {
+    add('VALIDATION_ERROR', 'UNAUTHORIZED', 'FORBIDDEN', 'NOT_FOUND', 'RATE_LIMITED', 'QUOTA_EXCEEDED');
+  }
   if (!kind.isOpen || hasBody) add('SERVICE_UNAVAILABLE');
   if (hasBody || bodyTypes.length > 0) add('VALIDATION_ERROR', 'PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE');
   if (kind.hasPathParameters) add('NOT_FOUND');
@@ -136,11 +138,16 @@ function codesOf({ errors = [], body, rawBody, bodyTypes = [], query }: Route, k
 }
 
 function byStatus(codes: ErrorCode[]): Map<number, ErrorCode[]> {
-  return Map.groupBy(codes, (code) => STATUS_BY_CODE[code]);
+  const byStatus = new Map<number, ErrorCode[]>();
+  for (const code of codes) {
+    for (const status of [STATUS_BY_CODE[code], SECOND_STATUS[code]]) {
+      if (status !== undefined) byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
+    }
+  }
+  return byStatus;
 }
 
-function errorResponse(codes: ErrorCode[], schemas: Schemas): JsonSchema {
-  const status = STATUS_BY_CODE[codes[0] as ErrorCode];
+function errorResponse(status: number, codes: ErrorCode[], schemas: Schemas): JsonSchema {
   const schema = schemas.of(errorSchema(codes));
   const examples = codes.map((code) => [code, { value: { success: false, error: errorExample(code) } }]);
   return {

@@ -17,6 +17,7 @@ export const EVENT_TYPES = [
   'rule.failed',
   'message.received',
   'message.chain_limit',
+  'quota.warning',
 ] as const;
 export type EventType = (typeof EVENT_TYPES)[number];
 

@@ -11,6 +11,7 @@ import { startWorker, type Worker } from '../runtime/worker.ts';
 import type { CommittedEvent } from './event.ts';
 import { registerOutboxLag } from './outbox-lag.ts';
 import { type EntityChange, type FastPath, registerOutput } from './publication.ts';
+import { sendQuotaWarnings } from './quota-warnings.ts';
 import { Relay, type Round, streamOf } from './relay.ts';
 import { StreamSubscriptions } from './stream-subscriptions.ts';
 import { lengthOf } from './streamed-event.ts';
@@ -261,6 +262,7 @@ export const hubOf = perApp((): Hub => {
 
 /** Opens the process's hub; once, at start. */
 export async function openHub(app: App): Promise<Hub> {
+  sendQuotaWarnings(app);
   const hub = await Hub.open(app);
   hubOf.set(app, hub);
   return hub;

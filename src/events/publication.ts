@@ -7,7 +7,7 @@
 import { type App, perApp } from '../app.ts';
 import { cachedPart, EMPTY, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { detached } from '../runtime/work.ts';
-import { countChanges, tallyChanges } from '../usage/tally.ts';
+import { type Changes, countChanges, needsBytes, tallyChanges } from '../usage/tally.ts';
 import { type CommittedEvent, RECORD_COLUMNS, type RecordEventType, type RecordRow } from './event.ts';
 import { appendDeliveries, appendEvents, type Cause, currentTrace, type Reservation } from './outbox.ts';
 
@@ -82,6 +82,9 @@ export interface ChangedRows extends EntityChange {
   ctes: Sql;
   /** The rows of `changed` with a column `event_id`. */
   withEventIds: Sql;
+  /** By how much the number of records grows for each row, and a query of the bytes by which their values do. */
+  recordsPerRow: number;
+  bytesGrown: Sql;
 }
 
 /** The result of a statement whose change a fast path takes. */
@@ -112,13 +115,16 @@ export class Publication {
     private readonly queries: Queries,
     readonly cause: Cause,
     private readonly fastPaths: ReadonlyMap<Output, FastPath>,
-    /** Counts the changed rows of a statement. */
-    private readonly count: (changes: number) => void,
+    private readonly count: (changes: Changes) => void,
+    /** Whether a statement must return by how many bytes the changed rows grow, as `grown` of each. */
+    private readonly isMeasured: () => boolean,
   ) {}
 
   /** In a transaction. Its owner notifies the outputs after the commit. */
   static within(tx: Tx, cause: Cause): Publication {
-    return new Publication(tx, cause, NO_FAST_PATHS, (changes) => tallyChanges(tx, cause.tenantId, changes));
+    const { tenantId } = cause;
+    const count = (changes: Changes): void => tallyChanges(tx, tenantId, changes);
+    return new Publication(tx, cause, NO_FAST_PATHS, count, () => needsBytes(tx, tenantId));
   }
 
   /** Runs a write that is one statement, of one record if `isSingle`. `write` resolves to null if nothing changed. */
@@ -129,8 +135,8 @@ export class Publication {
     write: (publication: Publication) => Promise<T>,
   ): Promise<T> {
     const fastPaths = change.isSingle ? openFastPaths(app, cause.tenantId, change) : NO_FAST_PATHS;
-    const count = (changes: number): void => countChanges(app, cause.tenantId, changes);
-    const publication = new Publication(app.db, cause, fastPaths, count);
+    const count = (changes: Changes): void => countChanges(app, cause.tenantId, changes);
+    const publication = new Publication(app.db, cause, fastPaths, count, () => false);
     let isWritten = false;
     try {
       const written = await write(publication);
@@ -151,9 +157,10 @@ export class Publication {
     const delivered = deliveriesOf(changed, trace, reservation);
     if (fastPaths.size === 0) {
       const returned = delivered === EMPTY ? EMPTY : EVENT_RETURNED;
-      const rows = await queries.rows<RecordRow>(sql`
-        ${changed.ctes}, evented as (${events} ${returned})${delivered} select ${columns} from changed as r`);
-      this.count(rows.length);
+      const grown = this.isMeasured() ? sql`, (${changed.bytesGrown}) as bytes_grown` : EMPTY;
+      const rows = await queries.rows<RecordRow & { bytes_grown?: number }>(sql`
+        ${changed.ctes}, evented as (${events} ${returned})${delivered} select ${columns}${grown} from changed as r`);
+      this.#countRows(changed, rows.length, rows[0]?.bytes_grown);
       return rows;
     }
     const [row] = await queries.rows<PublishedRow>(sql`
@@ -161,9 +168,13 @@ export class Publication {
       select ${PUBLISHED_COLUMNS}, ${reservation === undefined ? sql`null` : DELIVERIES} as deliveries
       from changed as r, evented as e`);
     if (row === undefined) return [];
-    this.count(1);
+    this.#countRows(changed, 1);
     this.#committed = committedChange(row, { entity, type }, cause, trace);
     return [this.#committed.event.row];
+  }
+
+  #countRows({ recordsPerRow }: ChangedRows, rows: number, bytes = 0): void {
+    if (rows > 0) this.count({ writes: rows, records: recordsPerRow * rows, bytes });
   }
 
   #close(app: App, change: EntityChange, isWritten: boolean): void {

@@ -140,3 +140,15 @@ function keyed<T extends TSchema>(key: RegExp, value: T, keyError: string, optio
     Record<string, T['static']>
   >;
 }
+
+/** An item of an error's `details`. */
+export const ProblemSchema = Type.Object(
+  {
+    path: Type.String({ examples: ['title'] }),
+    message: Type.String({ examples: ['is required'] }),
+    quota: Type.Optional(Type.String({ description: 'the quota that is exceeded', examples: ['records'] })),
+    limit: Type.Optional(Type.Integer({ minimum: 0, description: 'the limit of the quota', examples: [1_000] })),
+    used: Type.Optional(Type.Integer({ minimum: 0, description: 'how much of it is used', examples: [1_000] })),
+  },
+  { $id: 'Problem', description: 'A problem of a request: where, and what' },
+);

@@ -14,7 +14,7 @@ import { KeyedLock } from '../runtime/concurrency.ts';
 import { newId } from '../runtime/ids.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
-import { schemaOf } from '../tenants/tenants.ts';
+import { schemaOf, tenantById } from '../tenants/tenants.ts';
 import { type PersonSchema, Registration } from '../users/person.ts';
 import { insertUser, type User } from '../users/users.ts';
 import { type FoundInvitation, findByToken, hasToken, IS_PENDING } from './invitations.ts';
@@ -71,10 +71,11 @@ function requirePending(
 type NewUser = Omit<Registration, 'password'> & { passwordHash: string };
 
 async function joinTenant(app: App, token: string, { tenant_id, role }: FoundInvitation, user: NewUser): Promise<User> {
-  const id = tenant_id ?? '';
+  const tenant = await tenantById(app, tenant_id ?? '');
+  if (tenant === null) throw notFound('invitation');
   return app.db.begin(async (tx) => {
     await claim(tx, token, user);
-    return insertUser(tx, { id, schema: schemaOf(id) }, { ...user, role });
+    return insertUser(app, tx, tenant, { ...user, role });
   });
 }
 
@@ -89,7 +90,7 @@ async function createInvitedTenant(
     await claim(tx, token, user);
     await insertTenant(app, tx, { id, slug, name, settings: {} });
     await tx.rows(sql`update platform.invitations as i set tenant_id = ${id}::uuid where ${hasToken(token)}`);
-    return insertUser(tx, { id, schema: schemaOf(id) }, { ...user, role: 'owner' });
+    return insertUser(app, tx, { id, schema: schemaOf(id), quotas: {} }, { ...user, role: 'owner' });
   });
   await app.invalidations.publish('tenant', id);
   return owner;

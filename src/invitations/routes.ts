@@ -84,7 +84,7 @@ const ACCEPT = route({
   body: Acceptance,
   ok: [201, PersonSchema],
   responseHeaders: SECRET,
-  errors: ['FORBIDDEN', 'NOT_FOUND', 'CONFLICT', 'GONE'],
+  errors: ['FORBIDDEN', 'NOT_FOUND', 'CONFLICT', 'GONE', 'QUOTA_EXCEEDED'],
 });
 
 export function invitationRoutes(app: App) {

@@ -3,10 +3,14 @@
 // counted in this process, in total and by client address. Times are milliseconds.
 // Failures: 503 while the broker is unavailable. Contract: interface#limits, decisions#websocket.
 import type { App } from '../app.ts';
+import type { QuotaUse } from '../errors.ts';
 import { newId } from '../runtime/ids.ts';
+import type { Tenant } from '../tenants/tenants.ts';
+import { noticeUse } from '../usage/near-quota.ts';
 
 const TTL_MS = 30_000;
 const RENEW_MS = 10_000;
+const PREFIXES = { streams: 'sse', sockets: 'ws' } as const;
 
 /** The leases of one connection: one in each of the sets, all under the same member id. */
 export interface ConnectionLease {
@@ -42,6 +46,25 @@ export class ConnectionLeases {
       throw cause;
     }
     return { member, sets: acquired };
+  }
+
+  /**
+   * Acquires a lease for a connection of a tenant, within its quota and the limit `max` of every tenant; null when it has
+   * as many. `use` is that of the quota.
+   */
+  async acquireInTenant(
+    { id, quotas }: Tenant,
+    quota: 'streams' | 'sockets',
+    max: number,
+    further: Readonly<Record<string, number>> = {},
+  ): Promise<{ lease: ConnectionLease | null; use: QuotaUse | undefined }> {
+    const set = `${PREFIXES[quota]}:${id}`;
+    const limit = quotas[quota];
+    const lease = await this.acquire({ [set]: Math.min(max, limit ?? max), ...further });
+    if (limit === undefined) return { lease, use: undefined };
+    const used = await this.app.broker.leaseCount(set);
+    noticeUse(this.app, id, quota, limit, used);
+    return { lease, use: { quota, limit, used } };
   }
 
   async release({ member, sets }: ConnectionLease): Promise<void> {

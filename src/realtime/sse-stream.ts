@@ -8,7 +8,7 @@ import { type Credential, propertiesOf } from '../access/credential-kinds.ts';
 import { resolveCaller } from '../access/resolve-caller.ts';
 import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
-import { forbidden, invalidField, rateLimited } from '../errors.ts';
+import { forbidden, invalidField, quotaProblem, rateLimited } from '../errors.ts';
 import { type CommittedEvent, EVENT_TYPES } from '../events/event.ts';
 import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
 import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
@@ -57,9 +57,7 @@ export async function openStream(
   const filter = await readFilter(app, keyHolder, query);
   const realtime = realtimeOf(app);
   realtime.requireOpen();
-  const { maxPerTenant, maxGlobal } = app.config.sse;
-  const lease = await realtime.leases.acquire({ [`sse:${keyHolder.tenant.id}`]: maxPerTenant, sse: maxGlobal });
-  if (lease === null) throw rateLimited('too many streams are open', RETRY_AFTER_S);
+  const lease = await acquireLease(app, realtime, keyHolder);
   const stream = new SseStream(app, realtime, filter, { lease, tenantId: keyHolder.tenant.id });
   try {
     const source = {
@@ -73,6 +71,15 @@ export async function openStream(
     stream.abandon();
     throw cause;
   }
+}
+
+/** 429 when the tenant or the service has as many streams as it may have. */
+async function acquireLease(app: App, realtime: Realtime, { tenant }: TenantCaller): Promise<ConnectionLease> {
+  const { maxPerTenant, maxGlobal } = app.config.sse;
+  const { lease, use } = await realtime.leases.acquireInTenant(tenant, 'streams', maxPerTenant, { sse: maxGlobal });
+  if (lease !== null) return lease;
+  const details = use !== undefined && use.used >= use.limit ? [quotaProblem(use)] : undefined;
+  throw rateLimited('too many streams are open', RETRY_AFTER_S, details);
 }
 
 /** 403 for any other credential, even when the tenant does not exist. */
@@ -182,6 +189,7 @@ class SseStream implements LiveConnection {
     const { entities, agent } = this.filter;
     const canRead = (name: unknown): boolean => allows(caller.rights, 'read', `agent:${String(name)}`);
     if (type === 'message.received') return agent !== null && payload?.to_agent === agent && canRead(agent);
+    if (type === 'quota.warning') return caller.isTenantAdmin;
     if (type === 'message.chain_limit') return canRead(payload?.to_agent);
     if (entities !== null && !entities.has(entity ?? '')) return false;
     return caller.rights.isUnlimited || projection?.isComplete === true;

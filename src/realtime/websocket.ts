@@ -7,13 +7,14 @@ import { attachRequestContext } from '../access/request-context.ts';
 import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
-import { ServiceError } from '../errors.ts';
+import { quotaProblem, ServiceError } from '../errors.ts';
 import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
 import { NO_PARAMETERS, queryReader } from '../http/parameters.ts';
 import { failure } from '../http/reply.ts';
 import type { SocketHandler, TextSocket } from '../runtime/socket.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import { countFor } from '../runtime/work.ts';
+import type { Tenant } from '../tenants/tenants.ts';
 import { openTimeOf } from '../usage/open-time.ts';
 import type { AccessSource } from './access-group.ts';
 import type { ConnectionLease } from './connection-limits.ts';
@@ -184,7 +185,7 @@ class WebSocketConnection implements LiveConnection, Reader {
     const { tenant, expiresAt } = caller;
     countFor(tenant.id, false);
     const isSame = this.#tenantId === tenant.id;
-    if (!isSame && !(await this.#acquireLease(tenant.id))) return;
+    if (!isSame && !(await this.#acquireLease(tenant))) return;
     // The group outlives the connection, so `load` must not capture it.
     const { app, origin } = this;
     const load = (): Promise<TenantCaller> => callerOf(app, token, origin);
@@ -206,13 +207,14 @@ class WebSocketConnection implements LiveConnection, Reader {
     this.#awaitExpiry();
   }
 
-  async #acquireLease(tenantId: string): Promise<boolean> {
+  async #acquireLease(tenant: Tenant): Promise<boolean> {
     await this.#release();
     const { maxPerTenant } = this.app.config.ws;
-    const lease = await realtimeOf(this.app).leases.acquire({ [`ws:${tenantId}`]: maxPerTenant });
+    const { lease, use } = await realtimeOf(this.app).leases.acquireInTenant(tenant, 'sockets', maxPerTenant);
     this.#lease = lease ?? undefined;
     if (this.#isClosed) await this.#release();
-    if (lease === null) this.#reject('too many connections are open', 'limit_exceeded', CLOSE.overloaded);
+    const why = use === undefined ? '' : `; ${quotaProblem(use).message}`;
+    if (lease === null) this.#reject(`too many connections are open${why}`, 'limit_exceeded', CLOSE.overloaded);
     return lease !== null && !this.#isClosed;
   }
 

@@ -201,7 +201,8 @@ async function loadRule(app: App, tx: Tx, tenant: Tenant, run: RuleRun) {
 /** After the rollback of a failed attempt: appends rule.failed, or sets the time of the next attempt. */
 async function endAttempt(app: App, run: RuleRun, error: unknown): Promise<void> {
   const { triesMax } = LIMITS.rules;
-  const isFinal = error instanceof ServiceError && error.status < 500;
+  // A rate limit passes.
+  const isFinal = error instanceof ServiceError && error.status < 500 && error.status !== 429;
   if (!isFinal) app.log.warn('a rule failed', { rule: run.rule_id, attempts: run.attempts, cause: error });
   try {
     if (!isFinal && run.attempts < triesMax) return await retryLater(app.db, run);

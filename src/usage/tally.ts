@@ -1,59 +1,85 @@
 // What a commit writes: records, bytes and events by tenant. A single statement is counted when it has run, a
-// transaction when it has committed; one that fails counts nothing.
+// transaction when it has committed; one that fails counts nothing. Before a transaction commits, what it has written
+// must be within the tenant's quotas.
 // Contract: neighbours#usage-and-quotas.
 import type { App } from '../app.ts';
 import type { Transaction } from '../runtime/postgres.ts';
 import type { Tx } from '../runtime/sql.ts';
+import { currentWork } from '../runtime/work.ts';
 import type { Tenant } from '../tenants/tenants.ts';
+import { limitsWrites, requireWithinQuotas, type WrittenInTenant } from './write-quotas.ts';
 
-/** What a transaction has written in one tenant so far. */
-interface Written {
+/** The changes of records by one statement. */
+export interface Changes {
   writes: number;
+  /** By how much the number of records and the bytes of their values grow. */
+  records: number;
+  bytes: number;
+}
+
+interface Written extends WrittenInTenant {
   events: number;
 }
 
-class Tally {
-  readonly byTenant = new Map<string, Written>();
+const tallies = new WeakMap<Tx, Map<string, Written>>();
 
-  of(tenantId: string): Written {
-    const known = this.byTenant.get(tenantId);
-    if (known !== undefined) return known;
-    const written = { writes: 0, events: 0 };
-    this.byTenant.set(tenantId, written);
-    return written;
-  }
-}
-
-const tallies = new WeakMap<Tx, Tally>();
-
-/** Runs a transaction and counts what it has written, once it has committed. */
+/** Runs a transaction and counts what it has written, once it has committed. 403 and 429 beyond a quota. */
 export async function beginCounted<T>(app: App, work: (tx: Transaction) => Promise<T>): Promise<T> {
-  const tally = new Tally();
-  const result = await app.db.begin((tx) => {
+  const tally = new Map<string, Written>();
+  const notices: (() => void)[] = [];
+  const result = await app.db.begin(async (tx) => {
     tallies.set(tx, tally);
-    return work(tx);
+    const done = await work(tx);
+    for (const [tenantId, written] of tally) {
+      if (limitsWrites(written.quotas)) notices.push(await requireWithinQuotas(app, tx, tenantId, written));
+    }
+    return done;
   });
-  for (const [tenantId, { writes, events }] of tally.byTenant) count(app, tenantId, writes, events);
+  for (const [tenantId, { writes, events }] of tally) count(app, tenantId, writes, events);
+  for (const notice of notices) notice();
   return result;
 }
 
+/** The quotas of the tenant apply to what the transaction writes from now on. */
+export function applyQuotas(tx: Tx, { id, quotas }: Pick<Tenant, 'id' | 'quotas'>): void {
+  const written = writtenIn(tx, id);
+  if (written !== undefined) written.quotas = quotas;
+}
+
+/** Whether the bytes that the transaction adds must be known. */
+export function needsBytes(tx: Tx, tenantId: string): boolean {
+  return tallies.get(tx)?.get(tenantId)?.quotas.storageBytes !== undefined;
+}
+
 /** Counts the changes of records that a statement has committed. Each has an event. */
-export function countChanges(app: App, tenantId: string, changes: number): void {
-  count(app, tenantId, changes, changes);
+export function countChanges(app: App, tenantId: string, { writes }: Changes): void {
+  count(app, tenantId, writes, writes);
 }
 
 /** Counts changes of records when the transaction commits. Each has an event. */
-export function tallyChanges(tx: Tx, tenantId: string, changes: number): void {
-  const written = tallies.get(tx)?.of(tenantId);
+export function tallyChanges(tx: Tx, tenantId: string, { writes, records, bytes }: Changes): void {
+  const written = writtenIn(tx, tenantId);
   if (written === undefined) return;
-  written.writes += changes;
-  written.events += changes;
+  written.writes += writes;
+  written.events += writes;
+  written.records += records;
+  written.bytes += bytes;
 }
 
 /** Counts an event that is not the change of a record, when the transaction commits. */
 export function tallyEvent(tx: Tx, tenantId: string): void {
-  const written = tallies.get(tx)?.of(tenantId);
+  const written = writtenIn(tx, tenantId);
   if (written !== undefined) written.events += 1;
+}
+
+function writtenIn(tx: Tx, tenantId: string): Written | undefined {
+  const tally = tallies.get(tx);
+  const known = tally?.get(tenantId);
+  if (known !== undefined || tally === undefined) return known;
+  const { isOperator } = currentWork();
+  const written = { writes: 0, records: 0, bytes: 0, events: 0, isOperator, quotas: {} };
+  tally.set(tenantId, written);
+  return written;
 }
 
 function count(app: App, tenantId: string, writes: number, events: number): void {

@@ -50,7 +50,7 @@ const REGISTER = route({
   summary: 'Register as a viewer, where the tenant allows it',
   body: Registration,
   ok: [201, PersonSchema],
-  errors: ['FORBIDDEN', 'CONFLICT', 'RATE_LIMITED'],
+  errors: ['FORBIDDEN', 'CONFLICT', 'RATE_LIMITED', 'QUOTA_EXCEEDED'],
 });
 const FORGOT = route({
   ...open,

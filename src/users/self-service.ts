@@ -39,7 +39,7 @@ export async function register(app: App, request: Request, body: Registration): 
   await limitAttempts(app, request, 'registrations');
   const { email, name, password } = check(Registration, body);
   const passwordHash = await hashPassword(password);
-  const user = await app.db.begin((tx) => insertUser(tx, tenant, { email, name, role: 'viewer', passwordHash }));
+  const user = await app.db.begin((tx) => insertUser(app, tx, tenant, { email, name, role: 'viewer', passwordHash }));
   return { id: user.id, email: user.email, name: user.name, role: user.role };
 }
 

@@ -17,6 +17,7 @@ import { isUuid, newId } from '../runtime/ids.ts';
 import { identifier, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { requireRoom } from '../tenants/definition-counts.ts';
 import type { Tenant } from '../tenants/tenants.ts';
+import { requireRoomForUser } from '../usage/user-quota.ts';
 import { createInvitation } from './create-invitation.ts';
 import { NewUser, PersonSchema, UserChange } from './person.ts';
 
@@ -79,17 +80,19 @@ export async function addUser(app: App, caller: TenantCaller, body: NewUser): Pr
   const passwordHash = await hashPassword(password);
   return app.db.begin(async (tx) => {
     await lockRole(tx, tenant, role);
-    return insertUser(tx, tenant, { email, name, role, passwordHash });
+    return insertUser(app, tx, tenant, { email, name, role, passwordHash });
   });
 }
 
-/** Stores a new, active user. 409 for a taken address, and at the limit of users. */
+/** Stores a new, active user. 409 for a taken address, and at the limit of users; 403 beyond the quota. */
 export async function insertUser(
+  app: App,
   tx: Tx,
-  tenant: Pick<Tenant, 'id' | 'schema'>,
+  tenant: Pick<Tenant, 'id' | 'schema' | 'quotas'>,
   { email, name, role, passwordHash }: { email: string; name: string; role: string; passwordHash: string },
 ): Promise<User> {
   await requireRoom(tx, tenant, 'users');
+  await requireRoomForUser(app, tx, tenant);
   const row = await tx.first<User>(sql`
     insert into ${usersTable(tenant)} (id, email, name, role, password_hash)
     values (${newId()}::uuid, ${email}, ${name}, ${role}, ${passwordHash})

@@ -11,12 +11,14 @@ import { LIMITS } from '../../limits.ts';
 import { ByteBudget } from '../../runtime/byte-budget.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import type { Sql, Tx } from '../../runtime/sql.ts';
+import { limitsWrites } from '../../usage/write-quotas.ts';
 import { lockRows } from '../read/read.ts';
 import { COLUMNS_WITHOUT_DATA, RECORD_COLUMNS, type RecordRow } from '../row.ts';
 import { duplicatesAmong, isDuplicate } from '../write/constraints.ts';
 import {
   inStatement,
   inTransaction,
+  type OpenWrite,
   type WriteContext,
   type Writing,
   type WritingInTransaction,
@@ -61,8 +63,10 @@ export async function applyBatch<T>(
   if (context.tx !== null) {
     return inTransaction(context, (open) => createAll(writingWith(open, catalog), scope, items, toResult));
   }
+  const create = (open: OpenWrite) => createSome(writingWith(open, catalog), scope, items, toResult);
+  if (limitsWrites(context.caller.tenant.quotas)) return inTransaction(context, create);
   const change = { entity: scope.entity, type: 'record.created', isSingle: false } as const;
-  return inStatement(context, change, (open) => createSome(writingWith(open, catalog), scope, items, toResult));
+  return inStatement(context, change, create);
 }
 
 /** In a transaction: as many statements as the items need. */

@@ -4,7 +4,7 @@
 import { type Static, type TSchema, Type } from '@sinclair/typebox';
 import { invalid, type Problem, type ServiceError } from '../../errors.ts';
 import { problemsOf } from '../../http/check.ts';
-import { closed, nullable, oneOf } from '../../http/schemas.ts';
+import { closed, nullable, oneOf, ProblemSchema } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
 import { RecordSchema, ValuesSchema } from '../record.ts';
 import type { BatchItem, OperationKind } from './items.ts';
@@ -39,7 +39,7 @@ const Strict = closed({
 const OperationError = Type.Object({
   code: Type.String(),
   message: Type.String(),
-  details: Type.Optional(Type.Array(Type.Object({ path: Type.String(), message: Type.String() }))),
+  details: Type.Optional(Type.Array(ProblemSchema)),
 });
 const BulkResultSchema = Type.Object({
   index: Type.Integer({ minimum: 0, description: "the operation's position in the request" }),

@@ -8,6 +8,7 @@ import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts'
 import { type Catalog, catalogWithin, entityFor, forgetCatalog } from '../../entities/catalog.ts';
 import { conflict, forbidden, invalid, notFound, type Problem, ServiceError } from '../../errors.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
+import { isQuotaExceeded } from '../../usage/write-quotas.ts';
 import { translateViolation } from '../write/constraints.ts';
 import { inTransaction, MAX_ATTEMPTS, type OpenTransaction, type WriteContext } from '../write/context.ts';
 import { applyBatch } from './batch.ts';
@@ -122,7 +123,7 @@ async function applyAttributed(
     await applyBatch(context, catalog, scope, batch, results.of(batch.op));
   } catch (raw) {
     const error = translateViolation(raw, scope.entity, context.caller);
-    if (!isRejection(error)) throw error;
+    if (!isRejection(error) || isQuotaExceeded(error)) throw error;
     const [only] = batch.items;
     if (batch.items.length > 1 || only === undefined) throw new UnattributedFailure();
     throw new RejectedItems(new Map([[only.index, error]]), true);

@@ -7,6 +7,7 @@ import { accessScopeOf } from '../../entities/access-scope.ts';
 import { catalogOf, forgetCatalog } from '../../entities/catalog.ts';
 import { conflict, notFound, type ServiceError } from '../../errors.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
+import { isQuotaExceeded, roomLeft } from '../../usage/write-quotas.ts';
 import { translateViolation } from '../write/constraints.ts';
 import { autocommit, MAX_ATTEMPTS } from '../write/context.ts';
 import { applyBatch } from './batch.ts';
@@ -38,6 +39,8 @@ export async function applyIndependently<T>(
       pending.push(part.slice(results.length));
     } catch (error) {
       pending.push(...partsToRetry(part, error, outcomes));
+      // All later ones would have to wait for room too.
+      if (part.length === 1 && isQuotaExceeded(error)) refuseAll(pending.splice(0), error, outcomes);
     }
   }
   return outcomes;
@@ -54,6 +57,11 @@ function partsToRetry<T>(
     return [items.filter(({ index }) => !error.byIndex.has(index))];
   }
   if (!isRejection(error) && !(error instanceof BatchTooLarge)) throw error;
+  const room = roomLeft(error);
+  if (room !== undefined && room < items.length) {
+    refuseAll([items.slice(room)], error, outcomes);
+    return [items.slice(0, room)];
+  }
   const [only] = items;
   if (items.length === 1 && only !== undefined) {
     outcomes.set(only.index, error);
@@ -61,6 +69,14 @@ function partsToRetry<T>(
   }
   const half = items.length >> 1;
   return [items.slice(half), items.slice(0, half)];
+}
+
+function refuseAll<T>(
+  parts: readonly (readonly BatchItem[])[],
+  error: ServiceError,
+  outcomes: Map<number, T | ServiceError>,
+): void {
+  for (const { index } of parts.flat()) outcomes.set(index, error);
 }
 
 async function tryBatch<T>(

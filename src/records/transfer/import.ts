@@ -14,6 +14,7 @@ import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { parseObject } from '../../http/json-object.ts';
 import { LIMITS } from '../../limits.ts';
 import type { JsonObject } from '../../runtime/text.ts';
+import { isQuotaExceeded } from '../../usage/write-quotas.ts';
 import { applyIndependently } from '../batch/independent.ts';
 import type { BatchItem } from '../batch/items.ts';
 import { cellsOf } from './csv.ts';
@@ -96,10 +97,11 @@ class BatchWriter {
   async stopped(error: unknown): Promise<unknown> {
     await this.#writing;
     if (!(error instanceof ServiceError) || this.#created === 0) return error;
-    const { ecode, message, details, headers } = error;
+    const { ecode, message, details, headers, status } = error;
     return new ServiceError(ecode, `${message}; ${this.#created} records were imported before and are kept`, {
       ...(details === undefined ? {} : { details }),
       headers: { ...headers },
+      status,
       cause: error,
     });
   }
@@ -122,10 +124,14 @@ class BatchWriter {
   async #write(items: readonly BatchItem[]): Promise<void> {
     const batch = { op: 'create', items } as const;
     const outcomes = await applyIndependently(this.app, this.caller, this.entityName, batch, () => null);
+    let exceeded: ServiceError | null = null;
     for (const [line, outcome] of outcomes) {
       if (outcome instanceof ServiceError) this.#refuse(line, sentence(outcome));
       else this.#created += 1;
+      if (isQuotaExceeded(outcome)) exceeded ??= outcome;
     }
+    // The following batches would be refused too.
+    if (exceeded !== null) throw exceeded;
   }
 
   #refuse(line: number, message: string): void {

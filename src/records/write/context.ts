@@ -7,7 +7,7 @@ import type { Catalog } from '../../entities/catalog.ts';
 import type { Cause } from '../../events/outbox.ts';
 import { type EntityChange, notifyCommitted, Publication } from '../../events/publication.ts';
 import type { Queries, Tx } from '../../runtime/sql.ts';
-import { beginCounted } from '../../usage/tally.ts';
+import { applyQuotas, beginCounted } from '../../usage/tally.ts';
 import { Evaluator } from '../read/evaluator.ts';
 
 /** How often a write that keeps conflicting with others is attempted before it fails with 409. */
@@ -48,7 +48,9 @@ export function inStatement<T>(
   change: EntityChange & { isSingle: boolean },
   write: (open: OpenWrite) => Promise<T>,
 ): Promise<T> {
-  return Publication.run(app, causeOf(caller), change, (publication) =>
+  // The quota of deliveries is checked by claims.
+  const isSingle = change.isSingle && caller.tenant.quotas.deliveriesPerDay === undefined;
+  return Publication.run(app, causeOf(caller), { ...change, isSingle }, (publication) =>
     write({ app, caller, tx: null, queries: app.db, publication }),
   );
 }
@@ -58,8 +60,10 @@ export async function inTransaction<T>(
   { app, caller, tx }: WriteContext,
   write: (open: OpenTransaction) => Promise<T>,
 ): Promise<T> {
-  const writeIn = (inner: Tx): Promise<T> =>
-    write({ app, caller, tx: inner, queries: inner, publication: Publication.within(inner, causeOf(caller)) });
+  const writeIn = (inner: Tx): Promise<T> => {
+    applyQuotas(inner, caller.tenant);
+    return write({ app, caller, tx: inner, queries: inner, publication: Publication.within(inner, causeOf(caller)) });
+  };
   if (tx !== null) return writeIn(tx);
   const written = await beginCounted(app, writeIn);
   notifyCommitted(app, { tenantId: caller.tenant.id });

@@ -29,12 +29,17 @@ export function changedWithEventIds(rows: readonly EventedRow[]): Sql {
     : sql`(select c.*, i.event_id from changed as c join input as i using (id))`;
 }
 
-const COUNT_CHANGE = { 'record.created': 1, 'record.updated': 0, 'record.deleted': -1 } as const;
+export const COUNT_CHANGE = { 'record.created': 1, 'record.updated': 0, 'record.deleted': -1 } as const;
 const BYTES_CHANGE = {
   'record.created': sql`octet_length(c.data::text)`,
   'record.updated': sql`octet_length(c.data::text) - c.bytes_before`,
   'record.deleted': sql`-octet_length(c.data::text)`,
 } as const;
+
+/** A query of the bytes by which the values of the changed rows have grown. */
+export function bytesGrown(type: RecordEventType): Sql {
+  return sql`select coalesce(sum(${BYTES_CHANGE[type]}), 0)::bigint from changed as c`;
+}
 
 /**
  * Updates the entity's counts of records, bytes and writes in this database connection's slot. Rows of an update have
@@ -49,7 +54,7 @@ export function updateCounters(entity: Entity, type: RecordEventType, rowsMax: n
     () => sql`, counted as (
     update ${identifier(schema, 'entity_counts')} as n
     set n = n.n + ${raw(String(COUNT_CHANGE[type]))} * ${raw(rows)}, v = n.v + 1,
-      bytes = n.bytes + (select coalesce(sum(${BYTES_CHANGE[type]}), 0)::bigint from changed as c)
+      bytes = n.bytes + (${bytesGrown(type)})
     where n.entity_id = ${literal(id)}::uuid and n.slot = pg_backend_pid() % ${raw(String(LIMITS.counterSlots))}
       and exists (select from changed)
   )`,

@@ -9,7 +9,15 @@ import type { Publication } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import { cachedPart, EMPTY, identifier, inputRows, join, literal, raw, type Sql, sql } from '../../runtime/sql.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
-import { changedWithEventIds, type EventedRow, startRules, updateCounters, withNewEventIds } from './side-effects.ts';
+import {
+  bytesGrown,
+  COUNT_CHANGE,
+  changedWithEventIds,
+  type EventedRow,
+  startRules,
+  updateCounters,
+  withNewEventIds,
+} from './side-effects.ts';
 import type { PreparedRow } from './triggers.ts';
 
 /** The record that a request names, and the versions that it accepts; null for any. */
@@ -176,7 +184,8 @@ function apply(
   const withEventIds = changedWithEventIds(rows);
   const counters = updateCounters(entity, type, rows.length);
   const ctes = sql`${changed}${counters}${startRules(entity, rows, withEventIds, publication.cause)}`;
-  return publication.change({ entity, type, ctes, withEventIds }, columns);
+  const growth = { recordsPerRow: COUNT_CHANGE[type], bytesGrown: bytesGrown(type) };
+  return publication.change({ entity, type, ctes, withEventIds, ...growth }, columns);
 }
 
 function touched({ cause }: Publication, at: string): Sql {

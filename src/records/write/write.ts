@@ -10,6 +10,7 @@ import { conflict, notFound, ServiceError } from '../../errors.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import type { JsonObject } from '../../runtime/text.ts';
+import { limitsWrites } from '../../usage/write-quotas.ts';
 import { findRow, lockRow } from '../read/read.ts';
 import type { RecordRow } from '../row.ts';
 import { blindDelete, blindUpdate } from './blind-write.ts';
@@ -117,7 +118,8 @@ async function attempt<T>(
     const entity = catalog.byName.get(entityName);
     if (entity === undefined) throw notFound('entity');
     const cascades = operation === 'delete' && entity.references.length > 0;
-    const isLocked = tx !== null || cascades || (tries > 0 && operation !== 'create');
+    const isLocked =
+      tx !== null || cascades || limitsWrites(caller.tenant.quotas) || (tries > 0 && operation !== 'create');
     const change = { entity, type: EVENTS[operation], isSingle: true };
     const writeOnce = (open: OpenWrite) => write(writingWith(open, catalog), accessScopeOf(catalog, caller, entity));
     try {

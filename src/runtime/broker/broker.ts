@@ -59,6 +59,11 @@ export interface Broker {
   /** Counts a hit in each window in order, atomically, up to and including the first whose quota it exceeds. */
   countAll(windows: readonly QuotaWindow[]): Promise<WindowCount[]>;
 
+  /**
+   * Counts `hits` in a window, all or none: none when they exceed its quota. `count` is the number of hits before, so
+   * that `quota - count` would have fitted.
+   */
+  take(window: QuotaWindow, hits: number): Promise<WindowCount & { isTaken: boolean }>;
   /** Takes one of `limit` leases for `ttlMs`, or renews the member's own; false when all are taken. */
   lease(set: string, member: string, limit: number, ttlMs: number): Promise<boolean>;
   /** Renews leases for `ttlMs`, including expired ones. */

@@ -125,12 +125,18 @@ export class MemoryBroker implements Broker {
   #countHit(key: string, windowMs: number): WindowCount {
     this.#check();
     const now = Date.now();
+    const window = this.#windowOf(key, windowMs, now);
+    window.count++;
+    return { count: window.count, resetMs: window.endsAt - now };
+  }
+
+  /** The current window of a key. */
+  #windowOf(key: string, windowMs: number, now: number): { count: number; endsAt: number } {
     if (++this.#hits % SWEEP_EVERY === 0) this.#expireWindows(now);
     const known = this.#windows.get(key);
     const window = known && known.endsAt > now ? known : { count: 0, endsAt: now + windowMs };
-    window.count++;
     this.#windows.set(key, window);
-    return { count: window.count, resetMs: window.endsAt - now };
+    return window;
   }
 
   async countAll(windows: readonly QuotaWindow[]): Promise<WindowCount[]> {
@@ -141,6 +147,16 @@ export class MemoryBroker implements Broker {
       if (hit.count > quota) break;
     }
     return counts;
+  }
+
+  async take({ key, quota, windowMs }: QuotaWindow, hits: number): Promise<WindowCount & { isTaken: boolean }> {
+    this.#check();
+    const now = Date.now();
+    const window = this.#windowOf(key, windowMs, now);
+    const { count, endsAt } = window;
+    const isTaken = count + hits <= quota;
+    if (isTaken) window.count += hits;
+    return { isTaken, count, resetMs: endsAt - now };
   }
 
   async lease(set: string, member: string, limit: number, ttlMs: number): Promise<boolean> {

@@ -15,7 +15,7 @@ import {
   type WindowCount,
 } from './broker.ts';
 import { QuotaCounter } from './quota-windows.ts';
-import { COUNT, LEASE, LEASE_COUNT, RENEW, TAKE_DUE } from './scripts.ts';
+import { COUNT, LEASE, LEASE_COUNT, RENEW, TAKE, TAKE_DUE } from './scripts.ts';
 
 const COMMAND_TIMEOUT_MS = 2_000;
 const GRACE_MS = 50;
@@ -133,6 +133,12 @@ export class RedisBroker implements Broker {
 
   countAll(windows: readonly QuotaWindow[]): Promise<WindowCount[]> {
     return this.#quotas.count(windows);
+  }
+
+  async take({ key, quota, windowMs }: QuotaWindow, hits: number): Promise<WindowCount & { isTaken: boolean }> {
+    const reply = (await this.#eval(TAKE, key, hits, quota, Math.ceil(windowMs))) as [number, number, number];
+    const [isTaken, count, resetMs] = reply;
+    return { isTaken: isTaken === 1, count, resetMs };
   }
 
   async lease(set: string, member: string, limit: number, ttlMs: number): Promise<boolean> {

@@ -9,6 +9,7 @@ import { newId } from '../../runtime/ids.ts';
 import { ASYNC_COMMIT, GENERIC_PLANS, inputRows, sql, type Tx } from '../../runtime/sql.ts';
 import { type Tenant, type TenantRow, toTenant } from '../../tenants/tenants.ts';
 import { payloadOf } from '../transport/payload.ts';
+import { withinQuotas } from './delivery-quota.ts';
 import {
   type ClaimRequest,
   findPending,
@@ -73,8 +74,10 @@ export async function claimPending(app: App, requests: readonly ClaimRequest[], 
     const ready = pending.filter((row) => !row.is_blocked);
     const taken = withinLimits(ready, locked, capacity);
     const overLimit = ready.filter((row) => !taken.includes(row)).map((row) => row.subscription_id);
-    const claimed = await markClaimed(app, tx, taken, locked);
-    return { claimed, rechecks: [...lockedElsewhere, ...rechecks, ...postponed, ...recheckIn(RETRY_MS, overLimit)] };
+    const { admitted, waiting } = await withinQuotas(app, tx, taken, tenantsOf(locked));
+    const claimed = await markClaimed(app, tx, admitted, locked);
+    const later = [...postponed, ...recheckIn(RETRY_MS, overLimit), ...waiting];
+    return { claimed, rechecks: [...lockedElsewhere, ...rechecks, ...later] };
   });
 }
 
@@ -120,6 +123,11 @@ function withinLimits(ready: readonly PendingRow[], locked: Locked, capacity: nu
     counts.set(tenantId, count + 1);
     return count < LIMITS.webhook.perTenant;
   });
+}
+
+/** The tenant of each locked subscription. */
+function tenantsOf(locked: Locked): ReadonlyMap<string, Tenant> {
+  return new Map([...locked].map(([id, { tenant }]) => [id, tenant]));
 }
 
 async function markClaimed(app: App, tx: Tx, rows: readonly PendingRow[], locked: Locked): Promise<ClaimedDelivery[]> {

@@ -12,6 +12,7 @@ import { closed, Ignored, nullable, oneOf, optional, Timestamp, Uuid } from '../
 import { LIMITS } from '../../limits.ts';
 import { isUuid, newId } from '../../runtime/ids.ts';
 import { identifier, join, type Sql, sql } from '../../runtime/sql.ts';
+import { isDayUsedUp } from '../dispatch/delivery-quota.ts';
 import { resolveReceiver, urlFault } from '../transport/receiver.ts';
 
 const { urlMax, secretMax, descriptionMax, subscriptionsMax } = LIMITS.webhook;
@@ -25,12 +26,17 @@ export const SubscriptionSchema = Type.Object(
     description: nullable(Type.String()),
     is_active: Type.Boolean(),
     has_secret: Type.Boolean({ description: 'the secret itself is never returned' }),
+    health: oneOf(['ok', 'quota_exceeded'], {
+      description: '`quota_exceeded`: further deliveries wait for the next UTC day',
+      examples: ['ok'],
+    }),
     created_at: Timestamp,
     updated_at: Timestamp,
   },
   { $id: 'WebhookSubscription' },
 );
 type Subscription = Static<typeof SubscriptionSchema>;
+type SubscriptionRow = Omit<Subscription, 'health'>;
 
 const Members = {
   event_types: Type.Array(EventType, {
@@ -62,6 +68,7 @@ export const SubscriptionChange = Type.Partial(
     ...Members,
     id: Ignored,
     has_secret: Ignored,
+    health: Ignored,
     created_at: Ignored,
     updated_at: Ignored,
   }),
@@ -90,15 +97,26 @@ export async function createSubscription(app: App, caller: TenantCaller, body: N
         select count(*) from platform.webhook_subscriptions where tenant_id = ${caller.tenant.id}::uuid)`,
   );
   if (row === undefined) throw conflict(`a tenant has at most ${subscriptionsMax} subscriptions`);
-  return row;
+  return shown(app, caller, row);
 }
 
 /** Newest first; of one entity when `entity` is given. */
-export function listSubscriptions(app: App, caller: TenantCaller, entity?: string): Promise<Subscription[]> {
-  return app.db.rows<Subscription>(sql`
+export async function listSubscriptions(app: App, caller: TenantCaller, entity?: string): Promise<Subscription[]> {
+  const rows = await app.db.rows<SubscriptionRow>(sql`
     select ${COLUMNS} from platform.webhook_subscriptions
     where tenant_id = ${caller.tenant.id}::uuid and (${entity ?? null}::text is null or entity = ${entity ?? null})
     order by id desc`);
+  const health = await healthOf(app, caller);
+  return rows.map((row) => ({ ...row, health }));
+}
+
+async function shown(app: App, caller: TenantCaller, row: SubscriptionRow): Promise<Subscription> {
+  return { ...row, health: await healthOf(app, caller) };
+}
+
+/** Of all the tenant's subscriptions: they share its quota of deliveries. */
+async function healthOf(app: App, { tenant }: TenantCaller): Promise<Subscription['health']> {
+  return (await isDayUsedUp(app.db, tenant)) ? 'quota_exceeded' : 'ok';
 }
 
 /** 404 for another tenant's subscription, 409 for a duplicate. */
@@ -128,7 +146,7 @@ export async function updateSubscription(
       where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`,
   );
   if (row === undefined) throw notFound('subscription');
-  return row;
+  return shown(app, caller, row);
 }
 
 /** Deletes the subscription with its deliveries. 404 for another tenant's. */
@@ -145,9 +163,9 @@ export async function deleteSubscription(app: App, caller: TenantCaller, id: str
  * Runs the statement and increments the version of the entity's definition. Writes take the subscribed event types from
  * the definition and check its version, so that they miss no committed subscription.
  */
-async function writeSubscription(app: App, caller: TenantCaller, statement: Sql): Promise<Subscription | undefined> {
+async function writeSubscription(app: App, caller: TenantCaller, statement: Sql): Promise<SubscriptionRow | undefined> {
   const { id, schema } = caller.tenant;
-  const written = app.db.first<Subscription>(sql`
+  const written = app.db.first<SubscriptionRow>(sql`
     with changed as (${statement} returning *),
     definition as (
       update ${identifier(schema, 'entity_definitions')} as d set version = d.version + 1
@@ -165,9 +183,9 @@ async function writeSubscription(app: App, caller: TenantCaller, statement: Sql)
 }
 
 /** 404 for another tenant's subscription. */
-export async function findSubscription(app: App, caller: TenantCaller, id: string): Promise<Subscription> {
+export async function findSubscription(app: App, caller: TenantCaller, id: string): Promise<SubscriptionRow> {
   if (!isUuid(id)) throw notFound('subscription');
-  const row = await app.db.first<Subscription>(sql`
+  const row = await app.db.first<SubscriptionRow>(sql`
     select ${COLUMNS} from platform.webhook_subscriptions
     where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`);
   if (row === undefined) throw notFound('subscription');

@@ -1,0 +1,103 @@
+// The quotas of what a transaction writes: records, bytes of their values, and writes in a minute. They are checked
+// before the commit, so that nothing is half done. Close to a limit, transactions of the tenant check and commit one
+// after the other: each sees what the others have committed, so that the counts are exact. The lock is the last one
+// that a transaction takes, so its holder waits for nobody.
+// Failures: 403 and 429 QUOTA_EXCEEDED; 503 while the broker is unavailable. Contract: neighbours#usage-and-quotas.
+import type { App } from '../app.ts';
+import { quotaExceeded, ServiceError } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
+import { identifier, sql, type Tx } from '../runtime/sql.ts';
+import { type Quotas, schemaOf } from '../tenants/tenants.ts';
+import { noticeUse } from './near-quota.ts';
+
+/** What a transaction has written in a tenant: the changes of its records and bytes, and the number of writes. */
+export interface WrittenInTenant {
+  records: number;
+  bytes: number;
+  writes: number;
+  /** Operators are not limited by rates. */
+  isOperator: boolean;
+  quotas: Quotas;
+}
+
+const WINDOW_MS = 60_000;
+
+interface Stored {
+  records: number;
+  bytes: number;
+}
+
+/** Whether writes of the tenant are limited. They must be made in transactions. */
+export function limitsWrites({ records, storageBytes, writesPerMin }: Quotas): boolean {
+  return records !== undefined || storageBytes !== undefined || writesPerMin !== undefined;
+}
+
+export function isQuotaExceeded(error: unknown): error is ServiceError {
+  return error instanceof ServiceError && error.ecode === 'QUOTA_EXCEEDED';
+}
+
+/** How many writes still fit, from a refusal by a quota that counts them; undefined for any other error. */
+export function roomLeft(error: unknown): number | undefined {
+  if (!isQuotaExceeded(error)) return undefined;
+  const [use] = (error.details ?? []) as readonly { quota?: string; limit?: number; used?: number }[];
+  if (use?.limit === undefined || use.used === undefined) return undefined;
+  const room = Math.max(0, use.limit - use.used);
+  return use.quota === 'storageBytes' && room > 0 ? undefined : room;
+}
+
+/** Refuses what exceeds a quota, as the last step of a transaction. Resolves to what to do after the commit. */
+export async function requireWithinQuotas(
+  app: App,
+  tx: Tx,
+  tenantId: string,
+  written: WrittenInTenant,
+): Promise<() => void> {
+  const stored = await requireRoom(tx, tenantId, written);
+  const { quotas, writes, isOperator } = written;
+  const { writesPerMin } = quotas;
+  let writesInMinute = 0;
+  if (writesPerMin !== undefined && writes > 0 && !isOperator) {
+    const window = { key: `quota:writes:${tenantId}`, windowMs: WINDOW_MS, quota: writesPerMin };
+    const { isTaken, count, resetMs } = await app.broker.take(window, writes);
+    if (!isTaken) throw quotaExceeded({ quota: 'writesPerMin', limit: writesPerMin, used: count }, resetMs / 1_000);
+    writesInMinute = count + writes;
+  }
+  return () => {
+    if (writesPerMin !== undefined) noticeUse(app, tenantId, 'writesPerMin', writesPerMin, writesInMinute);
+    if (stored === undefined) return;
+    if (quotas.records !== undefined) noticeUse(app, tenantId, 'records', quotas.records, stored.records);
+    if (quotas.storageBytes !== undefined) noticeUse(app, tenantId, 'storageBytes', quotas.storageBytes, stored.bytes);
+  };
+}
+
+/** Resolves to what is stored, if the transaction adds to something that is limited. */
+async function requireRoom(tx: Tx, tenantId: string, written: WrittenInTenant): Promise<Stored | undefined> {
+  const { quotas } = written;
+  const maxRecords = written.records > 0 ? quotas.records : undefined;
+  const maxBytes = written.bytes > 0 ? quotas.storageBytes : undefined;
+  if (maxRecords === undefined && maxBytes === undefined) return undefined;
+  const { recordsAhead, bytesAhead } = LIMITS.quota;
+  let stored = await readStored(tx, tenantId);
+  const isNear =
+    (maxRecords !== undefined && stored.records > maxRecords - recordsAhead) ||
+    (maxBytes !== undefined && stored.bytes > maxBytes - bytesAhead);
+  if (isNear) {
+    await tx.rows(sql`select pg_advisory_xact_lock(hashtext('quotas'), hashtext(${tenantId}))`);
+    stored = await readStored(tx, tenantId);
+  }
+  if (maxRecords !== undefined && stored.records > maxRecords) {
+    throw quotaExceeded({ quota: 'records', limit: maxRecords, used: stored.records - written.records });
+  }
+  if (maxBytes !== undefined && stored.bytes > maxBytes) {
+    throw quotaExceeded({ quota: 'storageBytes', limit: maxBytes, used: stored.bytes - written.bytes });
+  }
+  return stored;
+}
+
+/** What others have committed, and what the transaction has written. */
+async function readStored(tx: Tx, tenantId: string): Promise<Stored> {
+  const row = await tx.first<Stored>(sql`
+    select coalesce(sum(n), 0)::bigint as records, coalesce(sum(bytes), 0)::bigint as bytes
+    from ${identifier(schemaOf(tenantId), 'entity_counts')}`);
+  return row ?? { records: 0, bytes: 0 };
+}

@@ -1,0 +1,95 @@
+// The quota of deliveries in a UTC day. A delivery counts when it is claimed for its first attempt, in the transaction of
+// the claim; its retries do not count again. Deliveries beyond the quota wait for the next day, or until the quota is
+// raised; those of one record stay in order, because later ones wait for the first.
+// Contract: neighbours#usage-and-quotas, decisions#deliveries.
+import type { App } from '../../app.ts';
+import { inputRows, type Queries, sql, type Tx } from '../../runtime/sql.ts';
+import type { Tenant } from '../../tenants/tenants.ts';
+import { noticeUse } from '../../usage/near-quota.ts';
+import { utcDay } from '../../usage/usage-writer.ts';
+import { IS_PENDING, type PendingRow, type Recheck } from './pending.ts';
+
+const DAY_MS = 86_400_000;
+/** The `error` of a delivery that waits. */
+const WAITING = 'quota_exceeded';
+
+/** Counts first attempts and postpones those beyond the quota of their tenant. `tenants` is by subscription. */
+export async function withinQuotas(
+  app: App,
+  tx: Tx,
+  rows: readonly PendingRow[],
+  tenants: ReadonlyMap<string, Tenant>,
+): Promise<{ admitted: readonly PendingRow[]; waiting: readonly Recheck[] }> {
+  const limited = [...new Map([...tenants.values()].map((tenant) => [tenant.id, tenant])).values()]
+    .filter(({ quotas }) => quotas.deliveriesPerDay !== undefined)
+    .sort((a, b) => (a.id < b.id ? -1 : 1));
+  const refused = new Set<PendingRow>();
+  for (const tenant of limited) {
+    const firsts = rows.filter(
+      (row) => tenants.get(row.subscription_id)?.id === tenant.id && row.attempt_count === row.attempts_before,
+    );
+    if (firsts.length === 0) continue;
+    const granted = await count(app, tx, tenant, firsts.length);
+    for (const row of firsts.slice(granted)) refused.add(row);
+  }
+  if (refused.size === 0) return { admitted: rows, waiting: [] };
+  return { admitted: rows.filter((row) => !refused.has(row)), waiting: await postpone(tx, [...refused]) };
+}
+
+/** Counts as many of `wanted` deliveries as fit; resolves to their number. */
+async function count(app: App, tx: Tx, { id, quotas }: Tenant, wanted: number): Promise<number> {
+  const limit = quotas.deliveriesPerDay ?? Number.POSITIVE_INFINITY;
+  const day = utcDay(Date.now());
+  await tx.rows(sql`
+    insert into platform.usage_days (tenant_id, day) values (${id}::uuid, ${day}::date) on conflict do nothing`);
+  const row = await tx.first<{ used: number }>(sql`
+    select claimed_deliveries as used from platform.usage_days
+    where tenant_id = ${id}::uuid and day = ${day}::date
+    for no key update`);
+  const used = row?.used ?? 0;
+  const granted = Math.max(0, Math.min(wanted, limit - used));
+  if (granted > 0) {
+    await tx.rows(sql`
+      update platform.usage_days set claimed_deliveries = claimed_deliveries + ${granted}::bigint
+      where tenant_id = ${id}::uuid and day = ${day}::date`);
+  }
+  noticeUse(app, id, 'deliveriesPerDay', limit, used + granted);
+  return granted;
+}
+
+async function postpone(tx: Tx, rows: readonly PendingRow[]): Promise<Recheck[]> {
+  const untilTomorrowMs = DAY_MS - (Date.now() % DAY_MS);
+  const input = inputRows(
+    ['uuid', 'uuid', 'text'],
+    rows.map((row) => [row.subscription_id, row.id, row.due_at]),
+  );
+  await tx.rows(sql`
+    with input (subscription_id, id, due_at) as (${input})
+    update platform.webhook_deliveries as d
+    set claim_id = null, next_at = now() + ${untilTomorrowMs}::int * interval '1 ms', error = ${WAITING}
+    from input as i
+    where d.subscription_id = i.subscription_id and d.id = i.id and ${IS_PENDING}
+      and d.next_at + interval '0' = i.due_at::timestamptz`);
+  const ids = [...new Set(rows.map((row) => row.subscription_id))];
+  return ids.map((subscriptionId) => ({ subscriptionId, inMs: untilTomorrowMs }));
+}
+
+/** Makes the tenant's deliveries that wait for the next day due. The caller publishes a change of webhooks. */
+export async function releaseWaiting(queries: Queries, tenantId: string): Promise<void> {
+  await queries.rows(sql`
+    update platform.webhook_deliveries as d
+    set next_at = now(), error = null
+    from platform.webhook_subscriptions as s
+    where s.tenant_id = ${tenantId}::uuid and d.subscription_id = s.id and ${IS_PENDING} and d.error = ${WAITING}
+      and d.claim_id is null`);
+}
+
+/** Whether further deliveries of the tenant wait for the next day. */
+export async function isDayUsedUp(queries: Queries, { id, quotas }: Pick<Tenant, 'id' | 'quotas'>): Promise<boolean> {
+  const limit = quotas.deliveriesPerDay;
+  if (limit === undefined) return false;
+  const row = await queries.first<{ used: number }>(sql`
+    select claimed_deliveries as used from platform.usage_days
+    where tenant_id = ${id}::uuid and day = ${utcDay(Date.now())}::date`);
+  return (row?.used ?? 0) >= limit;
+}
