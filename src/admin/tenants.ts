@@ -209,7 +209,7 @@ export async function updateTenant(app: App, slug: string, body: TenantChange): 
   if (row === undefined) throw notFound('tenant');
   await app.invalidations.publish('tenant', row.id);
   if (quotas.deliveriesPerDay !== undefined) {
-    await releaseWaiting(app.db, row.id);
+    await releaseWaiting(app, row.id);
     await app.invalidations.publish('webhook', row.id);
   }
   return toTenant(row);

@@ -49,17 +49,18 @@ export class ConnectionLeases {
   }
 
   /**
-   * Acquires a lease for a connection of a tenant, within its quota and the limit `max` of every tenant; null when it has
-   * as many. `use` is that of the quota.
+   * Acquires a lease for a connection of a tenant, within its quota and the limit of every tenant; null when it has as
+   * many. `use` is that of the quota.
    */
   async acquireInTenant(
     { id, quotas }: Tenant,
     quota: 'streams' | 'sockets',
-    max: number,
     further: Readonly<Record<string, number>> = {},
   ): Promise<{ lease: ConnectionLease | null; use: QuotaUse | undefined }> {
     const set = `${PREFIXES[quota]}:${id}`;
     const limit = quotas[quota];
+    const { sse, ws } = this.app.config;
+    const max = (quota === 'streams' ? sse : ws).maxPerTenant;
     const lease = await this.acquire({ [set]: Math.min(max, limit ?? max), ...further });
     if (limit === undefined) return { lease, use: undefined };
     const used = await this.app.broker.leaseCount(set);

@@ -75,8 +75,8 @@ export async function openStream(
 
 /** 429 when the tenant or the service has as many streams as it may have. */
 async function acquireLease(app: App, realtime: Realtime, { tenant }: TenantCaller): Promise<ConnectionLease> {
-  const { maxPerTenant, maxGlobal } = app.config.sse;
-  const { lease, use } = await realtime.leases.acquireInTenant(tenant, 'streams', maxPerTenant, { sse: maxGlobal });
+  const { maxGlobal } = app.config.sse;
+  const { lease, use } = await realtime.leases.acquireInTenant(tenant, 'streams', { sse: maxGlobal });
   if (lease !== null) return lease;
   const details = use !== undefined && use.used >= use.limit ? [quotaProblem(use)] : undefined;
   throw rateLimited('too many streams are open', RETRY_AFTER_S, details);

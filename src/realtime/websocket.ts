@@ -86,7 +86,7 @@ class WebSocketConnection implements LiveConnection, Reader {
   #tenantId = '';
   #lease: ConnectionLease | undefined;
   /** Ends the counting of the time that it is open in the tenant. */
-  #endTime: (() => void) | undefined;
+  #endTime = (): void => {};
   /** When the current token expires, in ms since the epoch. */
   #expiresAt = Number.POSITIVE_INFINITY;
   #subscriptions: readonly EntitySubscription[] = [];
@@ -201,7 +201,7 @@ class WebSocketConnection implements LiveConnection, Reader {
     this.#membership = membership;
     this.#subscriptions = entities.map((entity) => ({ entity, since: this.#sinceOf(entity) ?? since }));
     this.#tenantId = tenant.id;
-    this.#endTime ??= openTimeOf(app).opened(tenant.id, 'socket');
+    if (!isSame) this.#endTime = openTimeOf(app).opened(tenant.id, 'socket');
     this.#expiresAt = expiresAt === undefined ? Number.POSITIVE_INFINITY : Date.parse(expiresAt);
     this.#apply(authenticated(this.#state, isSame ? 'same' : 'other'));
     this.#awaitExpiry();
@@ -209,8 +209,7 @@ class WebSocketConnection implements LiveConnection, Reader {
 
   async #acquireLease(tenant: Tenant): Promise<boolean> {
     await this.#release();
-    const { maxPerTenant } = this.app.config.ws;
-    const { lease, use } = await realtimeOf(this.app).leases.acquireInTenant(tenant, 'sockets', maxPerTenant);
+    const { lease, use } = await realtimeOf(this.app).leases.acquireInTenant(tenant, 'sockets');
     this.#lease = lease ?? undefined;
     if (this.#isClosed) await this.#release();
     const why = use === undefined ? '' : `; ${quotaProblem(use).message}`;
@@ -222,8 +221,7 @@ class WebSocketConnection implements LiveConnection, Reader {
     const lease = this.#lease;
     this.#lease = undefined;
     this.#tenantId = '';
-    this.#endTime?.();
-    this.#endTime = undefined;
+    this.#endTime();
     if (lease !== undefined) await realtimeOf(this.app).leases.release(lease);
   }
 

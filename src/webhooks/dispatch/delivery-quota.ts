@@ -74,14 +74,21 @@ async function postpone(tx: Tx, rows: readonly PendingRow[]): Promise<Recheck[]>
   return ids.map((subscriptionId) => ({ subscriptionId, inMs: untilTomorrowMs }));
 }
 
-/** Makes the tenant's deliveries that wait for the next day due. The caller publishes a change of webhooks. */
-export async function releaseWaiting(queries: Queries, tenantId: string): Promise<void> {
-  await queries.rows(sql`
-    update platform.webhook_deliveries as d
-    set next_at = now(), error = null
-    from platform.webhook_subscriptions as s
-    where s.tenant_id = ${tenantId}::uuid and d.subscription_id = s.id and ${IS_PENDING} and d.error = ${WAITING}
-      and d.claim_id is null`);
+/**
+ * Makes the tenant's deliveries that wait for the next day due, once a change of its quota has been committed. The locks
+ * wait for claims that have read the old quota. The caller publishes a change of webhooks.
+ */
+export async function releaseWaiting(app: App, tenantId: string): Promise<void> {
+  await app.db.begin(async (tx) => {
+    await tx.rows(sql`
+      select id from platform.webhook_subscriptions where tenant_id = ${tenantId}::uuid order by id for no key update`);
+    await tx.rows(sql`
+      update platform.webhook_deliveries as d
+      set next_at = now(), error = null
+      from platform.webhook_subscriptions as s
+      where s.tenant_id = ${tenantId}::uuid and d.subscription_id = s.id and ${IS_PENDING} and d.error = ${WAITING}
+        and d.claim_id is null`);
+  });
 }
 
 /** Whether further deliveries of the tenant wait for the next day. */
