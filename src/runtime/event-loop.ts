@@ -9,13 +9,22 @@ let sliceStartedAt: number | null = null;
 /** Resolves after the event loop has turned; undefined when it is not due. Costs 0.1 µs. */
 export function giveWay(): Promise<void> | undefined {
   if (sliceStartedAt === null) {
-    sliceStartedAt = performance.now();
-    setImmediate(endSlice);
+    startSlice();
     return undefined;
   }
-  if (performance.now() - sliceStartedAt < SLICE_MS) return undefined;
-  // Two turns: the first one runs before timers and sockets that became due meanwhile.
-  return new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+  return performance.now() - sliceStartedAt < SLICE_MS ? undefined : turn();
+}
+
+/** Two turns: the first one runs before timers and sockets that became due meanwhile. */
+async function turn(): Promise<void> {
+  await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+  startSlice();
+}
+
+function startSlice(): void {
+  if (sliceStartedAt !== null) return;
+  sliceStartedAt = performance.now();
+  setImmediate(endSlice);
 }
 
 function endSlice(): void {
