@@ -74,6 +74,7 @@ export class Relay {
     private readonly onLost: () => void,
   ) {
     this.#processId = app.db.id;
+    app.metrics.queue('relay', () => this.#backlog.size);
   }
 
   /** What is not relayed: what is after `readTo`, and `others` as soon as they are committed. Null unless this process leads. */
