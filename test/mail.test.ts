@@ -7,6 +7,7 @@ import { SMTPServer } from 'smtp-server';
 import { LIMITS } from '../src/limits.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { Mail } from '../src/runtime/mail.ts';
+import { forTenant } from '../src/runtime/work.ts';
 import { freePort } from './support/private-servers.ts';
 import { startService, type TestService } from './support/service.ts';
 import { durationOf, fastest, retryWhenDelayed } from './support/timing.ts';
@@ -161,11 +162,17 @@ describe('mail', () => {
     await smtp.stop();
   });
 
-  test('beyond a thousand in the queue is dropped and logged', async () => {
+  test('of one tenant beyond half of the queue is dropped and logged, while those of others are queued', async () => {
     const { mail, logged } = await open(null);
     const never = new Promise<undefined>(() => undefined);
-    for (let i = 0; i < LIMITS.mail.queuedMax + 5; i++) mail.send(() => never);
+    const half = LIMITS.mail.queuedMax / 2;
+    forTenant('flooding', () => {
+      for (let i = 0; i < half + 5; i++) mail.send(() => never);
+    });
     expect(logged.join('').match(/mail dropped/g)).toHaveLength(5);
+    for (let i = 0; i < 100; i++) forTenant(`other ${i}`, () => mail.send(() => never));
+    expect(logged.join('').match(/mail dropped/g)).toHaveLength(5);
+    expect(mail.length).toBe(half + 100);
   });
 });
 

@@ -10,7 +10,7 @@ import { LIMITS } from '../limits.ts';
 import { Semaphore } from './concurrency.ts';
 import { newId } from './ids.ts';
 import type { Log } from './log.ts';
-import { withoutSignal } from './work.ts';
+import { currentWork, withoutSignal } from './work.ts';
 
 /** A plain-text mail. */
 export interface Message {
@@ -38,6 +38,8 @@ export class Mail {
   readonly #smtp: Transporter | null;
   readonly #semaphore = new Semaphore({ slots: concurrent, shareWaitingMax: queuedMax });
   readonly #pending = new Map<Promise<void>, Message | null>();
+  /** Pending messages by the share that sent them (work.ts). */
+  readonly #queued = new Map<string, number>();
   readonly #closing = new AbortController();
 
   constructor(options: MailOptions) {
@@ -48,18 +50,31 @@ export class Mail {
 
   /** Queues a message, or a function that produces one; undefined sends nothing. */
   send(message: Message | (() => Promise<Message | undefined>)): void {
-    if (this.#pending.size >= queuedMax) {
-      this.#options.log.error('mail dropped: the queue is full', { waiting: this.#pending.size });
+    const { share } = currentWork();
+    const queued = this.#queued.get(share) ?? 0;
+    // A share may have as many as are still free, so that there is room for another one's first.
+    if (queued >= queuedMax - this.#pending.size) {
+      this.#options.log.error('mail dropped: the queue is full', { waiting: this.#pending.size, queued, share });
       return;
     }
+    this.#queued.set(share, queued + 1);
     const made = typeof message === 'function' ? message : async () => message;
     const task: Promise<void> = withoutSignal(() => Promise.resolve().then(() => this.#semaphore.run(made)))
       .then((ready) =>
         ready === undefined ? undefined : this.#deliver(ready, (sending) => this.#pending.set(task, sending)),
       )
       .catch((error: unknown) => this.#options.log.error('a mail could not be produced or written', { error }))
-      .finally(() => this.#pending.delete(task));
+      .finally(() => {
+        this.#pending.delete(task);
+        this.#leaveQueue(share);
+      });
     this.#pending.set(task, null);
+  }
+
+  #leaveQueue(share: string): void {
+    const queued = (this.#queued.get(share) ?? 0) - 1;
+    if (queued > 0) this.#queued.set(share, queued);
+    else this.#queued.delete(share);
   }
 
   /** Sends queued mails without further pauses; after a grace period, writes the unsent ones to files. */

@@ -16,6 +16,7 @@ import { newId } from '../runtime/ids.ts';
 import type { Message } from '../runtime/mail.ts';
 import { sql } from '../runtime/sql.ts';
 import { newToken, sha256 } from '../runtime/tokens.ts';
+import { forTenant } from '../runtime/work.ts';
 import { type Tenant, tenantById } from '../tenants/tenants.ts';
 import { linkBase } from './create-invitation.ts';
 import { Email, Password, type PersonSchema, Registration, TypedPassword } from './person.ts';
@@ -51,7 +52,8 @@ export async function forgetPassword(
 ): Promise<{ sent: true }> {
   const { email } = check(ResetRequest, body);
   const tenant = await tenantWithSetting(app, request, 'passwordReset');
-  app.mail.send(() => resetMail(app, tenant, email));
+  // Counts for the tenant, wherever the request comes from.
+  forTenant(tenant.id, () => app.mail.send(() => resetMail(app, tenant, email)));
   return { sent: true };
 }
 
