@@ -151,6 +151,8 @@ export const LIMITS = {
     perSubscription: 32,
     perTenant: 200,
     perProcess: 1_000,
+    /** Bytes of the bodies in flight; a tenant's are at most half. */
+    bytesPerProcess: 67_108_864,
     /** Idle time of a connection to a receiver; servers keep theirs for 2 s or more. */
     idleMs: 500,
     /** DNS lookup of a receiver when a subscription is created. */

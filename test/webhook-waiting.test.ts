@@ -9,6 +9,7 @@ import { newId } from '../src/runtime/ids.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { Dispatcher } from '../src/webhooks/dispatch/dispatcher.ts';
+import { InFlight } from '../src/webhooks/dispatch/in-flight.ts';
 import { Schedule } from '../src/webhooks/dispatch/schedule.ts';
 import { subscribe } from './support/deliveries.ts';
 import { type Receiver, startReceiver } from './support/receiver.ts';
@@ -151,4 +152,15 @@ test('a scheduled claim is not lost to an earlier one of its subscription', asyn
   }
   expect(await schedule.takeDue(1_000)).toContain(id);
   schedule.close();
+});
+
+test('some places stay free for a tenant that has none, however many tenants wait for their receivers', () => {
+  const inFlight = new InFlight();
+  for (let turn = 0; turn < 300; turn++) for (let t = 0; t < 20; t++) inFlight.take(`slow ${t}`, 1_000);
+  expect(inFlight.admits('slow 1', 0)).toBe(false);
+  for (let i = 0; i < 10; i++) expect(inFlight.take('quick', 1_000)).toBe(true);
+  const large = new InFlight();
+  for (let i = 0; i < 200; i++) large.take('large', 1_048_576);
+  expect(large.admits('large', 1_048_576)).toBe(false);
+  expect(large.take('other', 1_048_576)).toBe(true);
 });

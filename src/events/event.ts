@@ -1,7 +1,7 @@
 // The events of the outbox, as the relay and the streams pass them on. Record values are keyed by slot, as stored: each
 // output decides what its reader may see. Times are ISO 8601 UTC text.
 // Contract: decisions#events.
-import { type Sql, sql } from '../runtime/sql.ts';
+import { raw, type Sql, sql } from '../runtime/sql.ts';
 
 /** By which interface or mechanism a change was made. */
 export type TriggeredBy = 'mcp' | 'api' | 'flow' | 'webhook' | 'ui' | 'rule' | 'system';
@@ -65,6 +65,21 @@ export type EventRow = Omit<CommittedEvent, 'row'> & (Omit<RecordRow, 'id'> | { 
 export const EVENT_COLUMNS: Sql = sql`id, seq, at, tenant_id as "tenantId", type, entity_id as "entityId", entity,
   record_id as "recordId", version, data, created_at, updated_at, created_by, updated_by, payload, actor,
   triggered_by as "triggeredBy", depth, xid::text as xid, trace`;
+
+/** Compressed values above this are not unpacked to find out their size; pglz makes values up to 91 times smaller. */
+const UNPACKED_BYTES = 1_024;
+const RATIO_MAX = 91;
+const VALUE_BYTES_MAX = 1_048_576;
+
+/** At least about the length of a stored value's JSON; 0 for null. Large values are not read. */
+export function storedSize(value: Sql): Sql {
+  return sql`(case
+    when ${value} is null then 0
+    when pg_column_compression(${value}) is null then pg_column_size(${value})
+    when pg_column_size(${value}) <= ${raw(String(UNPACKED_BYTES))} then octet_length(${value}::text)
+    else least(${raw(String(VALUE_BYTES_MAX))}, pg_column_size(${value}) * ${raw(String(RATIO_MAX))})
+  end)`;
+}
 
 export function toEvent(stored: EventRow): CommittedEvent {
   const { id, seq, at, tenantId, type, entityId, entity, recordId, payload, actor, triggeredBy, depth, xid } = stored;

@@ -4,12 +4,10 @@
 import { LIMITS } from '../limits.ts';
 import type { PooledQueries } from '../runtime/postgres.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
-import { type CommittedEvent, EVENT_COLUMNS, type EventRow, toEvent } from './event.ts';
+import { type CommittedEvent, EVENT_COLUMNS, type EventRow, storedSize, toEvent } from './event.ts';
 import { BY_INDEX } from './outbox-cursor.ts';
 
 const { inlineBytes } = LIMITS.events;
-/** Compressed values above this are not unpacked to find out their size. */
-const COMPRESSED_BYTES = 1_024;
 
 /** Events and characters in one entry of a stream. */
 export const ENTRY_EVENTS = 20;
@@ -55,13 +53,7 @@ export async function readStreamed(tx: Tx, numbers: readonly number[]): Promise<
         case when not size."isLarge" then data end as data, case when not size."isLarge" then payload end as payload
       from platform.events
       cross join lateral (
-        select case
-          when coalesce(data, payload) is null then false
-          when pg_column_compression(coalesce(data, payload)) is null
-            then pg_column_size(coalesce(data, payload)) > ${inlineBytes}
-          when pg_column_size(coalesce(data, payload)) > ${COMPRESSED_BYTES} then true
-          else octet_length(coalesce(data, payload)::text) > ${inlineBytes}
-        end as "isLarge"
+        select ${storedSize(sql`coalesce(data, payload)`)} > ${inlineBytes} as "isLarge"
       ) as size
       where seq = any(${[...numbers]}::bigint[])
     ) as e`);

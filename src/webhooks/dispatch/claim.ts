@@ -10,6 +10,7 @@ import { ASYNC_COMMIT, GENERIC_PLANS, inputRows, sql, type Tx } from '../../runt
 import { type Tenant, type TenantRow, toTenant } from '../../tenants/tenants.ts';
 import { payloadOf } from '../transport/payload.ts';
 import { withinQuotas } from './delivery-quota.ts';
+import type { InFlight } from './in-flight.ts';
 import {
   type ClaimRequest,
   findPending,
@@ -62,8 +63,8 @@ interface SubscriptionRow extends TenantRow {
 type LockedSubscription = ClaimRequest & { tenant: Tenant; entityId: string; url: string; secret: string | null };
 type Locked = ReadonlyMap<string, LockedSubscription>;
 
-/** Claims at most `capacity` deliveries that are due. */
-export async function claimPending(app: App, requests: readonly ClaimRequest[], capacity: number): Promise<Claim> {
+/** Claims deliveries that are due, as many as `inFlight`, a plan of its own, has places for. */
+export async function claimPending(app: App, requests: readonly ClaimRequest[], inFlight: InFlight): Promise<Claim> {
   return app.db.begin(async (tx) => {
     const locked = await lockSubscriptions(tx, requests);
     const lockedElsewhere = recheckIn(RETRY_MS, await findLockedElsewhere(tx, requests, locked));
@@ -72,9 +73,9 @@ export async function claimPending(app: App, requests: readonly ClaimRequest[], 
     const blocked = pending.filter((row) => row.is_blocked);
     const postponed = blocked.length > 0 ? await postponeBlocked(tx, blocked) : [];
     const ready = pending.filter((row) => !row.is_blocked);
-    const taken = withinLimits(ready, locked, capacity);
-    const overLimit = ready.filter((row) => !taken.includes(row)).map((row) => row.subscription_id);
-    const { admitted, waiting } = await withinQuotas(app, tx, taken, tenantsOf(locked));
+    const taken = withinLimits(ready, locked, inFlight);
+    const overLimit = ready.filter((row) => !taken.has(row)).map((row) => row.subscription_id);
+    const { admitted, waiting } = await withinQuotas(app, tx, [...taken], tenantsOf(locked));
     const claimed = await markClaimed(app, tx, admitted, locked);
     const later = [...postponed, ...recheckIn(RETRY_MS, overLimit), ...waiting];
     return { claimed, rechecks: [...lockedElsewhere, ...rechecks, ...later] };
@@ -114,15 +115,23 @@ async function findLockedElsewhere(tx: Tx, requests: readonly ClaimRequest[], lo
   return rows.map(({ id }) => id);
 }
 
-/** Applies the tenant's limit over all its subscriptions, and the capacity of this process. */
-function withinLimits(ready: readonly PendingRow[], locked: Locked, capacity: number): PendingRow[] {
+/** Applies the tenant's limit over all processes, and the places in this one. */
+function withinLimits(ready: readonly PendingRow[], locked: Locked, inFlight: InFlight): Set<PendingRow> {
   const counts = new Map<string, number>();
-  return ready.slice(0, capacity).filter((row) => {
+  const taken = new Set<PendingRow>();
+  for (const row of ready) {
     const tenantId = locked.get(row.subscription_id)?.tenant.id as string;
     const count = counts.get(tenantId) ?? row.tenant_in_flight;
+    if (count >= LIMITS.webhook.perTenant || !inFlight.take(tenantId, sizeOf(row))) continue;
     counts.set(tenantId, count + 1);
-    return count < LIMITS.webhook.perTenant;
-  });
+    taken.add(row);
+  }
+  return taken;
+}
+
+/** About the length of the delivery's body. */
+function sizeOf({ body, data }: PendingRow): number {
+  return body?.length ?? JSON.stringify(data).length;
 }
 
 /** The tenant of each locked subscription. */

@@ -8,6 +8,7 @@ import type { App } from '../../app.ts';
 import { registerOutput } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import { traceHeaders } from '../../runtime/trace.ts';
+import { forTenant } from '../../runtime/work.ts';
 import { startWorker, type Worker } from '../../runtime/worker.ts';
 import { post } from '../transport/http-post.ts';
 import { KeepAliveAgents } from '../transport/keep-alive.ts';
@@ -15,6 +16,7 @@ import { requestHeaders } from '../transport/payload.ts';
 import { resolveReceiver } from '../transport/receiver.ts';
 import { registerBacklogMetrics } from './backlog.ts';
 import { type ClaimedDelivery, claimPending } from './claim.ts';
+import { InFlight } from './in-flight.ts';
 import { InlineDeliveries } from './inline-deliveries.ts';
 import { LoadShedding } from './load-shedding.ts';
 import { type AttemptResult, ResultWriter, resultOf } from './results.ts';
@@ -25,6 +27,8 @@ import { InFlightWindows } from './window.ts';
 const POLL_MS = 500;
 /** How many subscriptions one round claims deliveries for. */
 const ROUND_SUBSCRIPTIONS = 64;
+/** Until the next claim of a subscription whose tenant has no free place. */
+const NO_PLACE_MS = 250;
 /** How often a round that load shedding is delaying checks whether it may begin. */
 const SHEDDING_POLL_MS = 5;
 /** The part of SHUTDOWN_TIMEOUT_MS that attempts in flight may take. */
@@ -33,6 +37,7 @@ const SHUTDOWN_SHARE = 0.25;
 export class Dispatcher {
   readonly #schedule: Schedule;
   readonly #windows = new InFlightWindows();
+  readonly #places = new InFlight();
   readonly #inFlight = new Set<Promise<void>>();
   readonly #abort = new AbortController();
   readonly #results: ResultWriter;
@@ -80,7 +85,7 @@ export class Dispatcher {
     const limit = this.#loadShedding.claimLimit(ids.length, Date.now());
     const requests = ids.map((id) => ({ subscriptionId: id, window: this.#windows.sizeOf(id), limit }));
     try {
-      const { claimed, rechecks } = await claimPending(this.app, requests, capacity);
+      const { claimed, rechecks } = await claimPending(this.app, requests, this.#places.plan());
       for (const delivery of claimed) {
         this.#windows.started(delivery.subscriptionId, Date.now());
         this.#send(delivery);
@@ -107,9 +112,14 @@ export class Dispatcher {
     this.#agents.close();
   }
 
-  /** False when the claim must wait for the subscription's window. */
+  /** False when the claim must wait for the subscription's window, or for a place of the tenant. */
   #mayClaim(subscriptionId: string): boolean {
     const now = Date.now();
+    const tenantId = this.#schedule.tenantOf(subscriptionId);
+    if (tenantId !== undefined && !this.#places.admits(tenantId, 0)) {
+      this.#schedule.add(subscriptionId, now + NO_PLACE_MS);
+      return false;
+    }
     const at = this.#windows.nextClaimAt(subscriptionId, now);
     if (at !== null && at > now) this.#schedule.add(subscriptionId, at);
     return at === now;
@@ -117,7 +127,9 @@ export class Dispatcher {
 
   #send(delivery: ClaimedDelivery): void {
     const startedAt = performance.now();
-    const { isInline, subscriptionId } = delivery;
+    const { isInline, subscriptionId, tenantId } = delivery;
+    const bytes = delivery.body?.length ?? 0;
+    this.#places.started(tenantId, bytes);
     const sending = this.#attempt(delivery)
       .then((result) => {
         this.#durations.labels(result.state).observe((performance.now() - startedAt) / 1_000);
@@ -128,6 +140,7 @@ export class Dispatcher {
       .finally(() => {
         if (this.#inFlight.size === LIMITS.webhook.perProcess) this.#worker.nudge();
         this.#inFlight.delete(sending);
+        this.#places.ended(tenantId, bytes);
         if (this.#windows.finished(subscriptionId, isInline)) this.#schedule.add(subscriptionId, Date.now());
       });
     this.#inFlight.add(sending);

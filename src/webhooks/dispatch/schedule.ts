@@ -23,6 +23,8 @@ export class Schedule {
   readonly #due = new Map<string, readonly number[]>();
   /** Committed changes by tenant whose subscriptions are not scheduled yet. */
   readonly #changed = new Map<string, Set<ChangeKey>>();
+  /** The tenants of subscriptions, as far as they are known. */
+  readonly #tenants = new Map<string, string>();
   /** Active subscriptions by tenant and by the changes they match. */
   readonly #subscriptions = new Map<string, ReadonlyMap<ChangeKey, readonly string[]>>();
   #invalidations = 0;
@@ -57,24 +59,46 @@ export class Schedule {
       .catch((error) => this.app.log.debug('a delivery is missing from the shared schedule', { error }));
   }
 
-  /** Takes at most `limit` subscriptions whose claim is due. */
+  /** The subscription's tenant; undefined until this process has read it. */
+  tenantOf(subscriptionId: string): string | undefined {
+    return this.#tenants.get(subscriptionId);
+  }
+
+  /** Takes at most `limit` subscriptions whose claim is due, of each tenant in turn. */
   async takeDue(limit: number): Promise<string[]> {
     if (Date.now() >= this.#sweepAt) await this.#sweep();
     if (this.#changed.size > 0) await this.#scheduleChanged();
     // Not awaited: claims must not wait for an unavailable broker.
     if (Date.now() >= this.#pollAt) void this.#pollShared(limit);
     const now = Date.now();
-    const taken: string[] = [];
-    for (const [id, times] of this.#due) {
-      if ((times[0] as number) > now) continue;
-      taken.push(id);
-      const later = times.filter((atMs) => atMs > now);
+    const taken = this.#dueInTurn(limit, now);
+    for (const id of taken) {
+      const later = (this.#due.get(id) ?? []).filter((atMs) => atMs > now);
       // Goes behind the subscriptions that are already waiting.
       this.#due.delete(id);
       if (later.length > 0) this.#due.set(id, later);
-      if (taken.length === limit) break;
     }
     this.#setTimer();
+    return taken;
+  }
+
+  #dueInTurn(limit: number, now: number): string[] {
+    const byTenant = new Map<string, string[]>();
+    for (const [id, times] of this.#due) {
+      if ((times[0] as number) > now) continue;
+      const tenant = this.#tenants.get(id) ?? id;
+      const known = byTenant.get(tenant);
+      if (known === undefined) byTenant.set(tenant, [id]);
+      else known.push(id);
+    }
+    const taken: string[] = [];
+    for (let turn = 0; byTenant.size > 0 && taken.length < limit; turn++) {
+      for (const [tenant, ids] of byTenant) {
+        const id = ids[turn];
+        if (id === undefined) byTenant.delete(tenant);
+        else if (taken.length < limit) taken.push(id);
+      }
+    }
     return taken;
   }
 
@@ -134,7 +158,11 @@ export class Schedule {
       where tenant_id = any(${[...tenants]}::uuid[]) and is_active`);
     // A subscription created during the query may be missing.
     if (this.#invalidations !== invalidations) return this.#loadSubscriptions(tenants);
-    if (this.#subscriptions.size > TENANTS_CACHED) this.#subscriptions.clear();
+    if (this.#subscriptions.size > TENANTS_CACHED) {
+      this.#subscriptions.clear();
+      this.#tenants.clear();
+    }
+    for (const { id, tenant_id } of rows) this.#tenants.set(id, tenant_id);
     const byTenant = Map.groupBy(rows, (row) => row.tenant_id);
     for (const tenant of tenants) {
       const byChange = new Map<ChangeKey, string[]>();
@@ -160,8 +188,8 @@ export class Schedule {
 
   /** Schedules every subscription with a pending delivery. */
   async #sweep(): Promise<void> {
-    const rows = await this.app.db.rows<{ id: string; due_at: string }>(sql`
-      select s.id, d.due_at
+    const rows = await this.app.db.rows<{ id: string; tenant_id: string; due_at: string }>(sql`
+      select s.id, s.tenant_id, d.due_at
       from platform.webhook_subscriptions as s
       cross join lateral (
         select min(d.next_at) as due_at from platform.webhook_deliveries as d
@@ -169,7 +197,10 @@ export class Schedule {
       ) as d
       where s.is_active and d.due_at is not null`);
     this.#sweepAt = Date.now() + LIMITS.webhook.sweepMs * (0.9 + Math.random() * 0.2);
-    for (const { id, due_at } of rows) this.#insert(id, Date.parse(due_at) + 1);
+    for (const { id, tenant_id, due_at } of rows) {
+      this.#tenants.set(id, tenant_id);
+      this.#insert(id, Date.parse(due_at) + 1);
+    }
   }
 
   /** Wakes the worker at the next scheduled time. */
