@@ -18,6 +18,10 @@ export const LIMITS = {
     batchRows: 500,
     batchBytesMax: 1_048_576,
     lockedBytesMax: 8_388_608,
+    /** Batches of imports that a process writes at once, half of them for one tenant, and a tenant's that wait. */
+    batchesWriting: 4,
+    batchesWaiting: 1_000,
+    headerProblemsMax: 100,
     /** Per process: an export holds a database connection until its client has read everything. */
     exportsPerTenant: 2,
     exportBatchRows: 1_000,

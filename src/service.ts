@@ -9,6 +9,7 @@ import { prepareDemo } from './demo.ts';
 import { cleanUpInterruptedTenants } from './entities/cleanup.ts';
 import { openHub } from './events/hub.ts';
 import { ensurePartitions, startRetention } from './events/retention.ts';
+import { served } from './http/own-idle.ts';
 import { closeMcpStreams } from './mcp/routes.ts';
 import { openRealtime } from './realtime/realtime.ts';
 import { socketHandler } from './realtime/websocket.ts';
@@ -129,6 +130,7 @@ export async function serveApp(app: App): Promise<Running> {
     fetch: async (request, address) => {
       const response = await answer(request, address);
       if (isEventStream(response)) running.idle(request, streamIdleSeconds(config));
+      else served(request, (seconds) => running.idle(request, seconds));
       return response;
     },
     report: (error) => log.error('the server reported an error', { cause: error }),

@@ -6,6 +6,7 @@ import { parse } from 'csv-parse/sync';
 import { FIELD_TYPES } from '../src/entities/field-types.ts';
 import { cellsOf, csvLine } from '../src/records/transfer/csv.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
 
 interface Airport {
   iata: string;
@@ -78,6 +79,15 @@ const query = (path: string, parameters: Record<string, string>): string =>
   `${path}?${new URLSearchParams(parameters)}`;
 
 describe('export and import', () => {
+  test('a header of 300,000 columns is refused at once, with some of its problems', async () => {
+    const path = await make('wide');
+    const { result, stallMs } = await measureStall(() =>
+      tenant.post(`${path}/import`, `${'ab,'.repeat(300_000)}\n`, CSV),
+    );
+    expect([result.status, result.body.error.details.length]).toEqual([400, 100]);
+    expect(stallMs).toBeLessThan(STALL_MAX_MS);
+  });
+
   test('an NDJSON import is exported unchanged', async () => {
     const file = await tenant.get(`${PORTS}/export?format=ndjson`);
     expect(file.headers.get('content-disposition')).toBe('attachment; filename="ports.ndjson"');

@@ -20,13 +20,14 @@ import { exportStream, type LineWriter, ReaderStalled } from './export-stream.ts
 
 export type Format = 'csv' | 'ndjson';
 
-/** Rejects before the first byte for invalid parameters or an unavailable database. */
+/** `onCut` is called when the export is aborted. Rejects before the first byte for invalid parameters or an unavailable database. */
 export async function exportRecords(
   app: App,
   caller: TenantCaller,
   entityName: string,
   format: Format,
   input: ListInput,
+  onCut: () => void = () => {},
 ): Promise<ReadableStream<Uint8Array>> {
   const scope = await accessScopeFor(app, caller, entityName);
   requireRight(caller, 'read', entityName);
@@ -42,6 +43,7 @@ export async function exportRecords(
     ...LIMITS.transfer,
     isWaitedFor: () => app.db.stats('streams').waiting > 0,
     onAborted: (cause) => {
+      onCut();
       if (cause instanceof ReaderStalled) app.log.info('an export was cut', { reason: cause.message });
       else app.log.error('an export was aborted', { cause });
     },

@@ -4,7 +4,7 @@
 // Contract: decisions#import.
 import { type Static, Type } from '@sinclair/typebox';
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
-import type { App } from '../../app.ts';
+import { type App, perApp } from '../../app.ts';
 import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts';
 import { entityFor } from '../../entities/catalog.ts';
 import type { Field } from '../../entities/field.ts';
@@ -13,6 +13,8 @@ import { invalid, invalidField, type Problem, ServiceError } from '../../errors.
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { parseObject } from '../../http/json-object.ts';
 import { LIMITS } from '../../limits.ts';
+import { Semaphore } from '../../runtime/concurrency.ts';
+import { giveWay } from '../../runtime/event-loop.ts';
 import type { JsonObject } from '../../runtime/text.ts';
 import { isQuotaExceeded } from '../../usage/write-quotas.ts';
 import { applyIndependently } from '../batch/independent.ts';
@@ -28,7 +30,7 @@ export const ImportReport = Type.Object({
 });
 type ImportReport = Static<typeof ImportReport>;
 
-const { batchRows, batchBytesMax, errorsReported } = LIMITS.transfer;
+const { batchRows, batchBytesMax, batchesWriting, batchesWaiting, errorsReported, headerProblemsMax } = LIMITS.transfer;
 
 /** 400 for a header with unknown columns, before anything is written; other problems are in the report. */
 export async function importRecords(
@@ -45,7 +47,10 @@ export async function importRecords(
   const read = await lineParser(app, caller, entityName, format);
   try {
     for await (const chunk of uploaded(body)) {
-      for (const line of lines.push(chunk)) await writer.add(line.line, line.bytes, read(line));
+      for (const line of lines.push(chunk)) {
+        await writer.add(line.line, line.bytes, read(line));
+        await giveWay();
+      }
     }
     for (const line of lines.end()) await writer.add(line.line, line.bytes, read(line));
     return await writer.end();
@@ -62,6 +67,11 @@ async function* uploaded(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8A
     throw new ServiceError('VALIDATION_ERROR', 'the upload was aborted', { cause });
   }
 }
+
+/** Batches in writing: a batch may take several megabytes, and a tenant may upload many files at once. */
+const writersOf = perApp(
+  () => new Semaphore({ name: 'imports', slots: batchesWriting, shareWaitingMax: batchesWaiting }),
+);
 
 /** Writes records in batches: collects one while at most one is being written. */
 class BatchWriter {
@@ -123,7 +133,9 @@ class BatchWriter {
 
   async #write(items: readonly BatchItem[]): Promise<void> {
     const batch = { op: 'create', items } as const;
-    const outcomes = await applyIndependently(this.app, this.caller, this.entityName, batch, () => null);
+    const outcomes = await writersOf(this.app).run(() =>
+      applyIndependently(this.app, this.caller, this.entityName, batch, () => null),
+    );
     let exceeded: ServiceError | null = null;
     for (const [line, outcome] of outcomes) {
       if (outcome instanceof ServiceError) this.#refuse(line, sentence(outcome));
@@ -180,15 +192,17 @@ function parseHeader(scope: AccessScope, line: Line): Column[] {
   if (cells === null) throw invalidField('header', 'problem' in line ? line.problem : MISPLACED_QUOTES);
   const keys = cells.map((cell) => cell.trim());
   const problems: Problem[] = [];
-  const columns = keys.map((key, i): Column => {
+  const known = new Set<string>();
+  const columns = keys.map((key): Column => {
     const field = scope.entity.byKey.get(key);
-    if (keys.indexOf(key) < i) problems.push({ path: key.slice(0, 200), message: 'names two columns' });
+    if (known.has(key)) problems.push({ path: key.slice(0, 200), message: 'names two columns' });
+    known.add(key);
     if (Object.hasOwn(SYSTEM_FIELDS, key)) return null;
     if (field !== undefined && scope.isVisible(field)) return field;
     problems.push({ path: key.slice(0, 200), message: 'is not a field of this entity' });
     return null;
   });
-  if (problems.length > 0) throw invalid(problems);
+  if (problems.length > 0) throw invalid(problems.slice(0, headerProblemsMax));
   return columns;
 }
 

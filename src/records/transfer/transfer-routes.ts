@@ -7,16 +7,20 @@ import type { App } from '../../app.ts';
 import { invalidField, ServiceError } from '../../errors.ts';
 import { requireIdentityEncoding } from '../../http/body.ts';
 import { guard } from '../../http/guard.ts';
+import { keepOwnIdle, type SetIdle } from '../../http/own-idle.ts';
 import { parameters } from '../../http/parameters.ts';
 import { ok } from '../../http/reply.ts';
 import { route } from '../../http/route.ts';
 import { oneOf } from '../../http/schemas.ts';
+import { LIMITS } from '../../limits.ts';
 import { LEGACY_FILTER, ListQuery, listInput } from '../read/parameters.ts';
 import { exportRecords, type Format } from './export.ts';
 import { ImportReport, importRecords } from './import.ts';
 
 const CSV = 'text/csv; charset=utf-8';
 const NDJSON = 'application/x-ndjson; charset=utf-8';
+/** A reader that takes nothing does not see the end either: the server then closes its connection. */
+const CUT_IDLE_S = 1;
 const TAG = 'Records';
 
 const FormatParameter = Type.Optional(
@@ -58,10 +62,17 @@ export function transferRoutes(app: App) {
     .use(guard(app))
     .get(
       '/api/entities/:entityName/records/export',
-      async ({ caller, params, query }) => {
+      async ({ caller, params, query, request }) => {
         const { entityName } = params;
         const format = query.format ?? 'ndjson';
-        return download(await exportRecords(app, caller, entityName, format, listInput(query)), entityName, format);
+        let setIdle: SetIdle | undefined;
+        const closeSoon = (): void => setIdle?.(CUT_IDLE_S);
+        const body = await exportRecords(app, caller, entityName, format, listInput(query), closeSoon);
+        keepOwnIdle(request, (set) => {
+          setIdle = set;
+          set(LIMITS.transfer.stalledMs / 1_000);
+        });
+        return download(body, entityName, format);
       },
       EXPORT,
     )
