@@ -128,6 +128,11 @@ export class FairQueue<T> {
     this.#forgetIdle(share);
   }
 
+  /** Whether the ticket's share holds all that it may. */
+  isAtLimit({ share }: Ticket<T>): boolean {
+    return share.running >= (share === this.#operators ? this.#operatorLimit() : this.#options.shareSlots);
+  }
+
   /** How many waiting tickets may start now. */
   get startable(): number {
     const { slots, operatorSlots, shareSlots } = this.#options;

@@ -130,7 +130,7 @@ export class Pool {
       this.#queue.end(ticket, 0);
       throw this.#downError();
     }
-    this.#grow(now);
+    if (!this.#queue.isAtLimit(ticket)) this.#grow(now);
     return ticket;
   }
 
