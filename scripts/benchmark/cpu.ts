@@ -87,6 +87,17 @@ export function residentMiB(pid: number): number {
   return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1] ?? 0) / 1024;
 }
 
+/** Private memory of the backends of a database, in MiB each. Needs the right to read their `smaps_rollup`. */
+export function backendsMiB(postmaster: number, database: string): number[] {
+  const backends = postgresProcesses(postmaster).filter(({ title }) => servesDatabase(title, database));
+  return backends.flatMap(({ pid }) => {
+    const memory = readText(`/proc/${pid}/smaps_rollup`);
+    if (memory === null) return [];
+    const parts = [...memory.matchAll(/^Private_(?:Clean|Dirty):\s+(\d+) kB/gm)];
+    return [parts.reduce((sum, [, kB]) => sum + Number(kB), 0) / 1024];
+  });
+}
+
 function servesDatabase(title: string, database: string): boolean {
   return BACKEND.test(title) && title.split(/\s+/).includes(database);
 }

@@ -21,6 +21,7 @@ import { bareComparisons, type Comparison, measureRows } from './rows.ts';
 import type { Run } from './run.ts';
 import { openScratch, type Scratch } from './scratch.ts';
 import { measureService } from './service-rows.ts';
+import { measureTenants } from './tenant-rows.ts';
 
 const SIGNALS = { SIGINT: 130, SIGTERM: 143 } as const;
 
@@ -60,8 +61,10 @@ async function bench(options: Options): Promise<number> {
   const records = wantsRecords(options) ? await measureRecords(run) : { rows: [], gauges: [], bare: [] };
   const events = options.events ? await measureEvents(run, options.events) : { events: [], gauges: [] };
   const neighbours = options.only?.has('neighbours') ? await measureNeighbours(run) : [];
-  const gauges = [...records.gauges, ...events.gauges];
-  const report = { options, scratch, ...records, events: events.events, gauges, neighbours };
+  const tenants = options.tenants ? await measureTenants(run, options.tenants) : { rows: [], gauges: [] };
+  const rows = [...records.rows, ...tenants.rows];
+  const gauges = [...records.gauges, ...tenants.gauges, ...events.gauges];
+  const report = { options, scratch, rows, bare: records.bare, events: events.events, gauges, neighbours };
   if (stoppedBy) return SIGNALS[stoppedBy];
   console.log(markdown(report));
   if (options.json) await writeFile(options.json, json(report));

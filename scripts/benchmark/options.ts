@@ -51,8 +51,8 @@ export interface Options {
   only: Set<string> | null;
   /** Records of the large entity of the scale rows, or null to leave those rows out. */
   scale: number | null;
-  /** Tenants of the many-tenants rows, or null to leave those rows out. */
-  tenants: number | null;
+  /** Numbers of tenants of the many-tenants rows, ascending, or null to leave those rows out. */
+  tenants: readonly number[] | null;
   /** Deliveries of the backlog to drain, or null to leave out all rows about events. */
   events: number | null;
   json: string | null;
@@ -67,7 +67,8 @@ export interface Options {
 }
 
 const NUMBERS = { '--records': 100_000, '--rounds': 5, '--seconds': 3, '--connections': 16 } as const;
-const OPTIONAL_NUMBERS = { '--scale': 1_000_000, '--tenants': 1_000, '--events': 10_000 } as const;
+const OPTIONAL_NUMBERS = { '--scale': 1_000_000, '--events': 10_000 } as const;
+const DEFAULT_TENANTS = '1,100,1000';
 const TEXTS = ['--only', '--json', '--against', '--attacks'] as const;
 const NAMES_INDENT = 20;
 const NAME_COLUMNS = 90;
@@ -86,7 +87,7 @@ Options:
   --only NAME,...   only these rows or groups:
                     ${wrapped([...OPERATIONS, ...GROUPS, ...EVENT_GROUPS])}
   --scale [N]       also compare a small entity with one of N records (1000000)
-  --tenants [N]     also compare one tenant with N tenants (1000)
+  --tenants [N,...] also compare one tenant with N tenants, for each N (1,100,1000)
   --events [N]      also measure events; drain a backlog of N deliveries (10000)
   --attacks NAME,... with --only neighbours: only these attacks
   --json FILE       also write the result as JSON
@@ -124,7 +125,7 @@ export function readOptions(argv: readonly string[], env: Record<string, string 
     connections: number('--connections'),
     only,
     scale: optional('--scale'),
-    tenants: optional('--tenants'),
+    tenants: readTenants(given, only),
     events: events ?? optional('--events'),
     json: given.get('--json') ?? null,
     attacks: given.has('--attacks') ? new Set(given.get('--attacks')?.split(',')) : null,
@@ -133,6 +134,14 @@ export function readOptions(argv: readonly string[], env: Record<string, string 
     databaseUrl: env.DATABASE_URL ?? 'postgres://postgres@127.0.0.1:5432/postgres',
     redisUrl: env.REDIS_URL ?? 'redis://127.0.0.1:6379',
   };
+}
+
+/** The numbers of tenants, ascending; null when these rows are not wanted. */
+function readTenants(given: ReadonlyMap<string, string>, only: Set<string> | null): number[] | null {
+  if (!given.has('--tenants') && !only?.has('tenants')) return null;
+  only?.add('tenants');
+  const counts = (given.get('--tenants') || DEFAULT_TENANTS).split(',').map((count) => positive('--tenants', count));
+  return counts.sort((a, b) => a - b);
 }
 
 function readArguments(argv: readonly string[]): Map<string, string> {
@@ -145,7 +154,7 @@ function readArguments(argv: readonly string[]): Map<string, string> {
       given.set(name, '');
       continue;
     }
-    if (name in OPTIONAL_NUMBERS) given.set(name, hasValue ? next : '');
+    if (name in OPTIONAL_NUMBERS || name === '--tenants') given.set(name, hasValue ? next : '');
     else if (hasValue && (name in NUMBERS || TEXTS.some((text) => text === name))) given.set(name, next);
     else throw new Error(`${name}: unknown, or without its value\n\n${USAGE}`);
     if (hasValue) at++;
@@ -155,7 +164,7 @@ function readArguments(argv: readonly string[]): Map<string, string> {
 
 /** Whether a chosen row needs the filled tables. */
 export function wantsRecords({ only }: Options): boolean {
-  const others: readonly string[] = ['events', 'neighbours', ...EVENT_GROUPS];
+  const others: readonly string[] = ['events', 'neighbours', 'tenants', ...EVENT_GROUPS];
   return only === null || [...only].some((name) => !others.includes(name));
 }
 

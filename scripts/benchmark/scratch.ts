@@ -54,7 +54,7 @@ export async function openScratch(options: Options, cleanup: Cleanup): Promise<S
     service,
     redisUrl: redis.url,
     openSecondStore: async () => {
-      const second = await createDatabase(admin, options.databaseUrl, `${name}_second`, cleanup);
+      const second = await createDatabase(admin, options.databaseUrl, `${name}_${databases.length}`, cleanup);
       databases.push(second);
       return { ...second, redisUrl: (await openRedis(options.redisUrl, cleanup, redis.number - 1)).url };
     },

@@ -1,5 +1,5 @@
 // All result rows for the service: against the bare handler, with a role-limited key, with each kind of credential,
-// through a view, on a large entity, with many tenants; and the gauges (import, start, memory). A group whose endpoints
+// through a view, on a large entity; and the gauges (import, start, memory). A group whose endpoints
 // the service lacks becomes one row with the reason.
 
 import { roleComparisons, viewComparisons } from './access-rows.ts';
@@ -14,7 +14,6 @@ import type { Bench, ServiceRun } from './run.ts';
 import { scaleComparisons } from './scale-rows.ts';
 import { fillService, serviceEnv, startService } from './service.ts';
 import { serviceWorkloads } from './service-workloads.ts';
-import { tenantComparisons } from './tenant-rows.ts';
 
 /** Measures the chosen rows and gauges. */
 export async function measureService(run: ServiceRun): Promise<Pick<Report, 'rows' | 'gauges'>> {
@@ -46,8 +45,6 @@ async function compareAll(bench: Bench, wanted: (id: string) => boolean): Promis
     { ids: ['view'], prepare: () => viewComparisons(bench, service) },
   ];
   if (options.scale) groups.push({ ids: ['scale'], prepare: () => scaleComparisons(bench, options.scale as number) });
-  if (options.tenants)
-    groups.push({ ids: ['tenants'], prepare: () => tenantComparisons(bench, options.tenants as number) });
   const rows: Row[] = [];
   for (const { ids, prepare } of groups) {
     if (ids.length > 0 && !ids.some(wanted)) continue;

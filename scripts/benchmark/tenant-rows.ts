@@ -1,17 +1,24 @@
-// How cost grows with the number of tenants: the same requests to one tenant and spread over all tenants. Every tenant
-// has the same small entity, so only the number of tenants differs.
-// All counts are numbers of tenants.
+// How cost grows with the number of tenants, on a service and a database of their own: the same requests to one tenant
+// and spread over all tenants; memory of the backends; time to start and to make a tenant. Every tenant has the same
+// small entities, so only the number of tenants differs.
+// A count is a number of tenants, times are milliseconds unless named.
 
+import postgres from 'postgres';
 import { Api } from './api.ts';
+import { backendsMiB } from './cpu.ts';
 import { item } from './dataset.ts';
 import type { Target } from './generator.ts';
-import type { Workload } from './measure.ts';
-import type { Comparison } from './rows.ts';
-import type { Bench } from './run.ts';
-import { createItems, createPeople, createTenant } from './service.ts';
+import { median, type Workload } from './measure.ts';
+import { type Gauge, progressLine } from './report.ts';
+import { type Comparison, measureRows, type Row } from './rows.ts';
+import type { Run } from './run.ts';
+import type { ServiceStore } from './scratch.ts';
+import { createItems, createPeople, createTenant, type ServiceEnv, serviceEnv, startService } from './service.ts';
 
 const RECORDS = 10;
 const AT_ONCE = 4;
+/** Tenants that are made one after the other, for the time that one takes. */
+const TIMED = 20;
 const PATH = '/api/entities/items/records';
 
 interface SmallTenant {
@@ -20,61 +27,142 @@ interface SmallTenant {
   ids: string[];
 }
 
-/** Creates `count` tenants with one entity each, and compares requests to one tenant with requests to all of them. */
-export async function tenantComparisons(bench: Bench, count: number): Promise<Comparison[]> {
-  bench.log(`creating ${count} tenants`);
-  const all = await createSmallTenants(bench, count);
-  await bench.scratch.vacuum();
-  const one = all.slice(0, 1);
-  const rows = [
-    ['get', (tenants: SmallTenant[]) => getWorkload(bench, tenants)],
-    ['create', (tenants: SmallTenant[]) => createWorkload(bench, tenants)],
-  ] as const;
-  return rows.map(([name, workload]) => ({
-    id: `tenants-${name}`,
-    label: `${name}, ${count.toLocaleString('en-US')} tenants`,
-    against: '1 tenant',
-    baseline: workload(one),
-    subject: workload(all),
-    must: 1.2,
-    goal: 1.1,
-  }));
+/** The running service, and the tenants that it has so far. */
+interface Fixture {
+  env: ServiceEnv;
+  store: ServiceStore;
+  server: Awaited<ReturnType<typeof startService>>;
+  tenants: SmallTenant[];
 }
 
-async function createSmallTenants(bench: Bench, count: number): Promise<SmallTenant[]> {
-  const made: SmallTenant[] = [];
-  let next = 0;
+/** Measures with each number of tenants, ascending: rows for more than one, gauges for each. */
+export async function measureTenants(run: Run, counts: readonly number[]): Promise<{ rows: Row[]; gauges: Gauge[] }> {
+  const store = await run.scratch.openSecondStore();
+  const env = serviceEnv(run.directory, { database: store.url, redis: store.redisUrl });
+  const fixture: Fixture = { env, store, server: await startService(env, run.cleanup), tenants: [] };
+  const rows: Row[] = [];
+  const gauges: Gauge[] = [];
+  for (const count of counts) {
+    run.log(`making tenants, up to ${count}`);
+    gauges.push(...(await makeTenants(fixture, count)));
+    await run.scratch.vacuum();
+    // A service that has just started, so that its backends have cached nothing yet.
+    await fixture.server.stop();
+    fixture.server = await startService(env, run.cleanup);
+    gauges.push(gauge('start', `start to listening, ${named(count)}`, 's', fixture.server.startMs / 1_000, 1));
+    const measured = await measureRows(comparisons(fixture), run.options, run.scratch, (row) =>
+      run.log(progressLine(row)),
+    );
+    rows.push(...measured);
+    gauges.push(...memoryGauges(run, fixture));
+  }
+  await fixture.server.stop();
+  return { rows, gauges };
+}
+
+/** Makes tenants up to `count`, the last ones one after the other. */
+async function makeTenants(fixture: Fixture, count: number): Promise<Gauge[]> {
+  const { server, env, store, tenants } = fixture;
+  const timed = Math.min(TIMED, count - tenants.length);
+  let next = tenants.length;
+  const make = () => createTenant(server.port, env.ADMIN_SECRET, `bench-${next++}`);
   const worker = async () => {
-    while (next < count) made.push(await createSmallTenant(bench, `bench-${next++}`));
+    while (next < count - timed) tenants.push(await fillTenant(server.port, await make()));
   };
   await Promise.all(Array.from({ length: AT_ONCE }, worker));
-  return made;
+  const before = await relations(store.url);
+  const keys: string[] = [];
+  const took: number[] = [];
+  for (let i = 0; i < timed; i++) {
+    const startedAt = performance.now();
+    keys.push(await make());
+    took.push(performance.now() - startedAt);
+  }
+  const perTenant = ((await relations(store.url)) - before) / timed;
+  for (const key of keys) tenants.push(await fillTenant(server.port, key));
+  return [
+    gauge('make', `make a tenant, p50 of the last ${timed} of ${count}`, 'ms', median(took), 80),
+    gauge('relations', `relations of an idle tenant, ${named(count)}`, '', perTenant, 30),
+  ];
 }
 
-async function createSmallTenant({ fixture, env }: Bench, slug: string): Promise<SmallTenant> {
-  const key = await createTenant(fixture.server.port, env.ADMIN_SECRET, slug);
-  const api = new Api(fixture.server.port, { key });
+async function fillTenant(port: number, key: string): Promise<SmallTenant> {
+  const api = new Api(port, { key });
   const people = await createPeople(api, 1);
   await createItems(api, 'items');
   const records = Array.from({ length: RECORDS }, (_, at) => item(at, RECORDS, people));
   return { key, people, ids: await api.createMany('items', records) };
 }
 
+/** Tables, indexes, sequences and TOAST tables of the database. */
+async function relations(url: string): Promise<number> {
+  const sql = postgres(url, { max: 1, onnotice: () => {} });
+  const [row] = await sql`select count(*)::int as n from pg_class`;
+  await sql.end();
+  return row?.n;
+}
+
+/** Requests to one tenant against requests to all of them. */
+function comparisons(fixture: Fixture): Comparison[] {
+  const { tenants } = fixture;
+  if (tenants.length === 1) return [];
+  const workloads = { get: getWorkload, list: listWorkload, create: createWorkload };
+  return Object.entries(workloads).map(([name, workload]) => ({
+    id: `tenants-${name}`,
+    label: `${name}, ${named(tenants.length)}`,
+    against: '1 tenant',
+    baseline: workload(fixture, tenants.slice(0, 1)),
+    subject: workload(fixture, tenants),
+    must: 1.2,
+    goal: 1.1,
+  }));
+}
+
+/** Private memory of the service's Postgres backends after the rows. */
+function memoryGauges({ scratch }: Run, { store, tenants }: Fixture): Gauge[] {
+  const sizes = backendsMiB(scratch.postmaster, store.database);
+  const sum = sizes.reduce((total, size) => total + size, 0);
+  const after = `after ${named(tenants.length)}`;
+  return [
+    gauge('memory', `private memory of the largest backend, ${after}`, 'MiB', Math.max(...sizes), 60),
+    gauge('memory', `private memory of ${sizes.length} backends, ${after}`, 'MiB', sum, 60 * sizes.length),
+  ];
+}
+
+function gauge(id: string, label: string, unit: string, value: number, must: number): Gauge {
+  return { id: `tenants-${id}`, label, unit, value, must, goal: must };
+}
+
+function named(count: number): string {
+  return count === 1 ? '1 tenant' : `${count.toLocaleString('en-US')} tenants`;
+}
+
 /** Cycles through the tenants: consecutive requests belong to different ones. */
-function getWorkload({ fixture }: Bench, tenants: readonly SmallTenant[]): Workload {
+function getWorkload({ server, store }: Fixture, tenants: readonly SmallTenant[]): Workload {
   const rounds = Array.from({ length: RECORDS }, (_, at) => at);
   const targets = rounds.flatMap((at) =>
     tenants.map(({ key, ids }): Target => ({ method: 'GET', path: `${PATH}/${ids[at]}`, key })),
   );
   const problem: Workload['problem'] = (data, { path }) =>
     path.endsWith((data as { id: string }).id) ? null : 'another record than the one asked for';
-  return { server: fixture.server, targets: () => targets, problem };
+  return { server: metered(server, store), targets: () => targets, problem };
 }
 
-function createWorkload({ fixture }: Bench, tenants: readonly SmallTenant[]): Workload {
+function listWorkload({ server, store }: Fixture, tenants: readonly SmallTenant[]): Workload {
+  const targets = tenants.map(({ key }): Target => ({ method: 'GET', path: `${PATH}?limit=${RECORDS}`, key }));
+  const problem: Workload['problem'] = (data) =>
+    (data as { items: unknown[] }).items.length === RECORDS ? null : 'another number of records';
+  return { server: metered(server, store), targets: () => targets, problem };
+}
+
+function createWorkload({ server, store }: Fixture, tenants: readonly SmallTenant[]): Workload {
   const targets = tenants.map(({ key, people }, at): Target => {
     return { method: 'POST', path: PATH, key, body: JSON.stringify(item(at, tenants.length, people)) };
   });
   const problem: Workload['problem'] = (data) => ((data as { title?: string }).title ? null : 'not the record created');
-  return { server: fixture.server, targets: () => targets, problem };
+  return { server: metered(server, store), targets: () => targets, problem };
+}
+
+function metered({ pid, port }: Fixture['server'], { database }: ServiceStore): Workload['server'] {
+  return { pid, port, database };
 }
