@@ -12,6 +12,7 @@ import type { Log } from './runtime/log.ts';
 import { Mail } from './runtime/mail.ts';
 import { Metrics, registerProcessMetrics } from './runtime/metrics.ts';
 import { addVectorExtension, migratePlatform, type TenantSchema } from './runtime/migrate.ts';
+import { endPatternThread } from './runtime/pattern-thread.ts';
 import { type Database, openDatabase } from './runtime/postgres.ts';
 import { Refusals } from './runtime/refusals.ts';
 import { traceStatements } from './runtime/statement-spans.ts';
@@ -121,4 +122,5 @@ export async function closeApp(app: App): Promise<void> {
   await app.broker.close();
   await app.db.close();
   await app.tracing?.close();
+  await endPatternThread();
 }

@@ -49,7 +49,7 @@ export async function backfill(
   app: App,
   entity: Entity,
   where: Sql,
-  change: (data: SlotValues) => SlotValues,
+  change: (data: SlotValues) => SlotValues | Promise<SlotValues>,
 ): Promise<void> {
   let deadline = performance.now() + WAIT_MS;
   for (;;) {
@@ -65,7 +65,7 @@ async function backfillPass(
   app: App,
   entity: Entity,
   where: Sql,
-  change: (data: SlotValues) => SlotValues,
+  change: (data: SlotValues) => SlotValues | Promise<SlotValues>,
 ): Promise<{ read: number; written: number }> {
   const done = { read: 0, written: 0 };
   let after = '00000000-0000-0000-0000-000000000000';
@@ -81,7 +81,7 @@ async function backfillPass(
     const changed: StoredRow[] = [];
     for (const row of rows) {
       await giveWay();
-      changed.push({ ...row, data: change(row.data) });
+      changed.push({ ...row, data: await change(row.data) });
     }
     done.written += await replaceBatch(app, entity, changed);
     after = last.id;

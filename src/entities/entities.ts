@@ -16,8 +16,9 @@ import { type Catalog, catalogOf, entityFor, insertFields, loadCatalog } from '.
 import { EntityChange, type EntityView, type FieldView, type NewEntity, NewEntityNames } from './definition.ts';
 import { requireFieldsFit } from './definition-size.ts';
 import { type Entity, type Field, tableNameOf } from './field.ts';
-import { type FieldDraft, fieldOf, readFields } from './field-input.ts';
+import { definitionValues, type FieldDraft, fieldOf, readFields } from './field-input.ts';
 import { createIndex, indexKinds } from './indexes.ts';
+import { matchAhead, using } from './patterns.ts';
 
 /** The entities that the caller may read. */
 export async function listEntities(app: App, caller: TenantCaller): Promise<EntityView[]> {
@@ -52,6 +53,7 @@ export async function createEntity(app: App, caller: TenantCaller, body: NewEnti
   requireFits(body, 'an entity', LIMITS.entity.fieldBytesMax);
   const { name, label = null, description = null } = check(NewEntityNames, body);
   const id = newId();
+  const matches = await matchAhead(definitionValues(body.fields));
   await app.db.begin(async (tx) => {
     await lockDefinitions(tx, tenant.schema);
     const catalog = await loadCatalog(tx, tenant);
@@ -59,7 +61,7 @@ export async function createEntity(app: App, caller: TenantCaller, body: NewEnti
     if (catalog.byName.size >= LIMITS.entity.perTenantMax) {
       throw conflict(`a tenant has at most ${LIMITS.entity.perTenantMax} entities`);
     }
-    const drafts = readFields(body, { catalog, self: { id, name } });
+    const drafts = using(matches, () => readFields(body, { catalog, self: { id, name } }));
     await insertEntity(tx, tenant.schema, { id, name, label, description }, drafts);
   });
   await app.invalidations.publish('catalog', tenant.id);

@@ -155,8 +155,8 @@ async function removeField(lock: DefinitionLock, entity: Entity, field: Field): 
 
 async function convertValues({ app }: DefinitionLock, changing: Entity, field: Field, next: Field): Promise<void> {
   const where = sql`r.data ? ${field.slot}::text and not r.data ? ${next.slot}::text`;
-  await backfill(app, changing, where, (data) => {
-    const converted = dualWrite(changing, data);
+  await backfill(app, changing, where, async (data) => {
+    const converted = await dualWrite(changing, data);
     if (converted[next.slot] === undefined) throw conflict('a stored value cannot be converted');
     return converted;
   });

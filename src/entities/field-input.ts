@@ -10,7 +10,7 @@ import { FieldInput, FieldList } from './definition.ts';
 import { FIELD_RULES, type Field, type FieldRules, type FieldType, RESERVED_KEYS } from './field.ts';
 import { compareLimits, isDecimal } from './field-parsers.ts';
 import { fieldRef, specOf, type TypeAttribute } from './field-types.ts';
-import { patternProblem } from './patterns.ts';
+import { type PatternValue, patternProblem } from './patterns.ts';
 
 /** A field as defined, before it has an id and a slot. */
 export type FieldDraft = Omit<Field, 'id' | 'slot' | 'position' | 'ref'>;
@@ -147,6 +147,16 @@ function readDefault(reader: AttributeReader, draft: FieldDraft): void {
 /** The draft as a field of an entity. */
 export function fieldOf(draft: FieldDraft, id: string, slot: string, position: number): Field {
   return { ...draft, id, slot, position, ref: fieldRef({ ...draft, slot }) };
+}
+
+/** What parsing these definitions, which are not checked yet, compiles and matches. */
+export function definitionValues(definitions: unknown): PatternValue[] {
+  const list = Array.isArray(definitions) ? definitions.slice(0, LIMITS.entity.fieldsMax) : [];
+  return list.flatMap((definition: Partial<FieldInput> | null) => {
+    const { pattern, maxLength, default: value } = definition ?? {};
+    if (typeof pattern !== 'string') return [];
+    return [{ pattern, maxLength: typeof maxLength === 'number' ? maxLength : undefined, value }];
+  });
 }
 
 /** Parses one definition. 400 with the problems of its schema, its type and its target. */

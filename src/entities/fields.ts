@@ -15,8 +15,9 @@ import { requireNoDependents } from './dependents.ts';
 import { fieldView, getEntity } from './entities.ts';
 import type { Entity, Field } from './field.ts';
 import { addField, alterField, dropField, type FieldChange, renameField, SLOT_MAX } from './field-changes.ts';
-import { attributeApplies, type FieldDraft, fieldOf, readField } from './field-input.ts';
+import { attributeApplies, definitionValues, type FieldDraft, fieldOf, readField } from './field-input.ts';
 import { FIELD_TYPE_NAMES, specOf } from './field-types.ts';
+import { withMatches } from './patterns.ts';
 import { stricterAttributes } from './stored-validation.ts';
 import { convertValue } from './values.ts';
 
@@ -38,7 +39,7 @@ export async function createField(
       if (entity.fields.length >= LIMITS.entity.fieldsMax || entity.nextSlot > SLOT_MAX) {
         throw conflict(`an entity has at most ${LIMITS.entity.fieldsMax} fields`);
       }
-      const draft = readField(input, { catalog, self: entity });
+      const draft = await withMatches(definitionValues([input]), () => readField(input, { catalog, self: entity }));
       if (entity.byKey.has(draft.key)) throw keyTaken(draft.key);
       const position = Math.max(0, ...entity.fields.map((other) => other.position)) + 1;
       const field = fieldOf(draft, newId(), `f${entity.nextSlot}`, position);
@@ -61,7 +62,9 @@ export async function updateField(
   return changeField(app, caller, async (lock) => {
     const { newKey, ...change } = await lock.transaction(async (tx, catalog) => {
       const entity = changeable(catalog, entityName);
-      const { next, ...planned } = plan(catalog, entity, fieldIn(entity, key), input);
+      const current = fieldIn(entity, key);
+      const matched = definitionValues([{ ...current, ...input }]);
+      const { next, ...planned } = await withMatches(matched, () => plan(catalog, entity, current, input));
       const after = entity.fields.map((field) => (field.id === next.id ? next : field));
       await requireFieldsFit(tx, entity.schema, { before: entity.fields, after });
       if (next.key !== key || next.type !== planned.field.type) await requireNoDependents(tx, entity, planned.field);

@@ -1,30 +1,44 @@
-// Patterns of text fields, on RE2: the time of a match is at most the instructions of the pattern's program times the
-// characters of the value, so a definition bounds both. A match takes 8 to 30 ns for each instruction and character;
-// writes match ahead of parsing (`matchAhead`), so that the event loop turns between the values of a record.
+// Patterns of text fields, on RE2: a definition bounds the instructions of a pattern's program, and their product with the
+// characters of the longest value. Parsers match synchronously; what would take long is matched ahead of them, in steps or
+// in the pattern thread, and they find the result (`withMatches`).
 // Contract: neighbours#byte-budgets, neighbours#fair-shares.
-import { RE2JS } from 're2js';
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
+import { runInThread } from '../runtime/pattern-thread.ts';
+import { expandedSize, isSimple, Programs } from '../runtime/patterns/program.ts';
 import { isLongerThan } from '../runtime/text.ts';
 import type { Entity, Field } from './field.ts';
 
 const { instructionsMax, stepsMax, lengthDefault } = LIMITS.pattern;
 /** Compiling a pattern that may expand to more would itself take long. */
 const EXPANDED_MAX = 10_000;
-/** A pattern's cache of states, in bytes. Beyond it RE2 matches without one. */
-const STATES_BYTES = 262_144;
 const COMPILED_MAX = 400;
+const SIZES_MAX = 4_000;
+/** Instructions times characters: a parser may match this many by itself (0.1 ms), and the event loop's thread these (3 ms). */
+const STEPS = { inParser: 2_000, inThisThread: 100_000 };
 
 type Limited = Pick<Field, 'pattern' | 'maxLength'>;
+
+/** A value, and the pattern that it will be matched against. */
+export interface PatternValue extends Limited {
+  value: unknown;
+}
+
+/** Why the values do not match, by value and then by pattern; undefined where one does. */
+export type Matches = ReadonlyMap<string, ReadonlyMap<string, string | undefined>>;
+
+const NONE: Matches = new Map();
+/** What the parsers that run now need not match. */
+let current = NONE;
 
 /** Why a definition cannot have this pattern; undefined when it can. */
 export function patternProblem({ pattern, maxLength }: Limited): string | undefined {
   if (pattern === undefined) return undefined;
-  const compiled = compile(pattern);
-  return typeof compiled === 'string' ? compiled : budgetProblem(compiled, maxLength ?? lengthDefault);
+  const size = sizeOf(pattern);
+  return typeof size === 'string' ? size : budgetProblem(size, maxLength ?? lengthDefault);
 }
 
-function budgetProblem({ size }: Compiled, longest: number): string | undefined {
+function budgetProblem(size: number, longest: number): string | undefined {
   if (size > instructionsMax) return tooLarge(`${size}`);
   if (size * longest <= stepsMax) return undefined;
   return (
@@ -33,133 +47,128 @@ function budgetProblem({ size }: Compiled, longest: number): string | undefined 
   );
 }
 
+function tooLarge(size: string): string {
+  return `has ${size} instructions, more than ${instructionsMax}; use smaller repeat counts or a simpler pattern`;
+}
+
 /** Why a value does not match the field's pattern; undefined when it does, or there is none. */
-export function mismatch(field: Field, value: string): string | undefined {
-  const { pattern } = field;
+export function mismatch({ pattern, maxLength }: Limited, value: string): string | undefined {
   if (pattern === undefined) return undefined;
-  const longest = field.maxLength ?? lengthDefault;
+  const longest = maxLength ?? lengthDefault;
   if (isLongerThan(value, longest)) return `must have at most ${longest} characters, since the field has a pattern`;
-  const known = lastMatch.get(field);
-  if (known !== undefined && known.value === value) return known.problem;
-  return match(field, pattern, longest, value);
+  const known = current.get(value);
+  if (known?.has(pattern) === true) return known.get(pattern);
+  const beyond = patternProblem({ pattern, maxLength });
+  if (beyond !== undefined) return `cannot be checked: the pattern of the field ${beyond}`;
+  return problemOf(pattern, programs.get(pattern)?.test(value) === true);
 }
 
-function match(field: Field, pattern: string, longest: number, value: string): string | undefined {
-  const compiled = compile(pattern);
-  const beyond = typeof compiled === 'string' ? compiled : budgetProblem(compiled, longest);
-  if (beyond !== undefined || typeof compiled === 'string') {
-    return `cannot be checked: the pattern of the field ${beyond}`;
+function problemOf(pattern: string, matches: boolean): string | undefined {
+  return matches ? undefined : `must match the pattern ${pattern}`;
+}
+
+/** Runs parsers of these values and of definitions with these patterns. What takes long is matched before. */
+export function withMatches<T>(values: readonly PatternValue[], parse: () => T): T | Promise<T> {
+  return values.every(isQuick) ? parse() : matchAhead(values).then((matches) => using(matches, parse));
+}
+
+/** Runs parsers of values that `matchAhead` has matched. */
+export function using<T>(matches: Matches, parse: () => T): T {
+  current = matches;
+  try {
+    return parse();
+  } finally {
+    current = NONE;
   }
-  const problem = compiled.program.test(value) ? undefined : `must match the pattern ${pattern}`;
-  if (compiled.size * value.length > REMEMBERED_STEPS) lastMatch.set(field, { value, problem });
-  return problem;
 }
 
-/** The last costly match of each field, so that parsing does not repeat what `matchAhead` has done. */
-const lastMatch = new WeakMap<Field, { value: string; problem: string | undefined }>();
-const REMEMBERED_STEPS = 10_000;
+/** Compiles the patterns and matches the values that would take a parser long; others are served meanwhile. */
+export async function matchAhead(values: readonly PatternValue[]): Promise<Matches> {
+  const matches = new Map<string, Map<string, string | undefined>>();
+  for (const given of values) {
+    if (isQuick(given)) continue;
+    await giveWay();
+    const { pattern = '', value } = given;
+    const size = await learnSize(pattern);
+    if (typeof value !== 'string' || typeof size === 'string' || isRefused(given, value, size)) continue;
+    const known = matches.get(value) ?? new Map<string, string | undefined>();
+    if (!known.has(pattern)) known.set(pattern, problemOf(pattern, await doesMatch(pattern, size, value)));
+    matches.set(value, known);
+  }
+  return matches;
+}
+
+/** Whether a parser refuses the value without matching it. */
+function isRefused({ maxLength }: Limited, value: string, size: number): boolean {
+  const longest = maxLength ?? lengthDefault;
+  return isLongerThan(value, longest) || budgetProblem(size, longest) !== undefined;
+}
+
+async function doesMatch(pattern: string, size: number, value: string): Promise<boolean> {
+  if (size * value.length <= STEPS.inThisThread && isSimple(pattern))
+    return programs.get(pattern)?.test(value) === true;
+  return (await runInThread(pattern, value)).matches === true;
+}
+
+/** Whether a parser may compile the pattern and match the value by itself. */
+function isQuick({ pattern, value }: PatternValue): boolean {
+  if (pattern === undefined) return true;
+  const size = sizes.get(pattern);
+  if (size === undefined || typeof value !== 'string' || typeof size === 'string') return size !== undefined;
+  return size * value.length <= STEPS.inParser && programs.has(pattern);
+}
 
 const fieldsWithPattern = new WeakMap<Entity, readonly Field[]>();
 
-/** Matches the values of a body that its fields' patterns apply to; the event loop turns between them. */
-export function matchAhead(entity: Entity, input: Readonly<Record<string, unknown>>): Promise<void> | undefined {
+/** The values of a body that its fields' patterns apply to. */
+export function patternValues(entity: Entity, input: Readonly<Record<string, unknown>>): PatternValue[] {
   let fields = fieldsWithPattern.get(entity);
   if (fields === undefined) {
     fields = entity.fields.filter(({ pattern, next }) => pattern !== undefined || next?.pattern !== undefined);
     fieldsWithPattern.set(entity, fields);
   }
-  return fields.length === 0 ? undefined : matchEach(fields, input);
-}
-
-async function matchEach(fields: readonly Field[], input: Readonly<Record<string, unknown>>): Promise<void> {
-  for (const field of fields) {
+  return fields.flatMap((field) => {
     const value = Object.hasOwn(input, field.key) ? input[field.key] : undefined;
-    if (typeof value !== 'string') continue;
-    for (const definition of field.next === undefined ? [field] : [field, field.next]) {
-      await giveWay();
-      mismatch(definition, value);
-    }
-  }
+    if (value === undefined || value === null) return [];
+    return field.next === undefined ? [{ ...patternOf(field), value }] : bothDefinitions(field, field.next, value);
+  });
 }
 
-interface Compiled {
-  program: RE2JS;
-  /** In instructions. */
-  size: number;
+function bothDefinitions(field: Limited, next: Limited, value: unknown): PatternValue[] {
+  return [field, next].map((definition) => ({ ...patternOf(definition), value }));
 }
 
-const cache = new Map<string, Compiled | string>();
-
-/** The compiled pattern, or why it does not compile. */
-function compile(source: string): Compiled | string {
-  const known = cache.get(source);
-  if (known !== undefined) {
-    cache.delete(source);
-    cache.set(source, known);
-    return known;
-  }
-  const compiled = compileNew(source);
-  cache.set(source, compiled);
-  const oldest = cache.size > COMPILED_MAX ? cache.keys().next().value : undefined;
-  if (oldest !== undefined) cache.delete(oldest);
-  return compiled;
+function patternOf({ pattern, maxLength }: Limited): Limited {
+  return { pattern, maxLength };
 }
 
-function compileNew(source: string): Compiled | string {
-  const expanded = source.length > LIMITS.pattern.sourceMax ? Number.POSITIVE_INFINITY : expandedSize(source);
-  if (expanded > EXPANDED_MAX) return tooLarge(`more than ${EXPANDED_MAX}`);
-  try {
-    const program = RE2JS.compile(source);
-    const { dfa } = program.re2Input;
-    dfa.maxMem = dfa.stateBudget = dfa.memBudget = STATES_BYTES;
-    return { program, size: program.programSize() };
-  } catch {
-    return 'is not a valid pattern (RE2 syntax)';
-  }
+/** Sizes of programs in instructions, or why a pattern has none. */
+const sizes = new Map<string, number | string>();
+const programs = new Programs(COMPILED_MAX);
+
+/** The size of a pattern's program, from the pattern thread unless it is known or compiles quickly. */
+async function learnSize(source: string): Promise<number | string> {
+  const known = sizes.get(source) ?? estimate(source);
+  if (known !== undefined || isSimple(source)) return sizeOf(source);
+  const { size } = await runInThread(source, null);
+  return keepSize(source, size);
 }
 
-function tooLarge(size: string): string {
-  return `has ${size} instructions, more than ${instructionsMax}; use smaller repeat counts or a simpler pattern`;
+function sizeOf(source: string): number | string {
+  const known = sizes.get(source) ?? estimate(source);
+  return known ?? keepSize(source, programs.get(source)?.size ?? null);
 }
 
-const LITERAL = /\\Q[\s\S]*?(?:\\E|$)/y;
-const ESCAPE = /\\(?:x\{[^}]*\}|[pP]\{[^}]*\}|[pP]?[\s\S]?)/y;
-const CLASS = /\[\^?\]?(?:\[:\^?[a-z]*:\]|\\[\s\S]|[^\]\\])*\]?/y;
-const COUNT = /\{(\d{1,8})(?:,(\d{0,8}))?\}/y;
+/** Why the pattern will have too many instructions. */
+function estimate(source: string): string | undefined {
+  const isShort = source.length <= LIMITS.pattern.sourceMax;
+  return isShort && expandedSize(source) <= EXPANDED_MAX ? undefined : tooLarge(`more than ${EXPANDED_MAX}`);
+}
 
-/** About how many instructions a pattern compiles to, with every counted repeat written out. Linear time. */
-function expandedSize(source: string): number {
-  /** The sizes of the open groups without their last atom, and that atom. */
-  const open: number[] = [0];
-  let atom = 0;
-  const begin = (size: number): void => {
-    open.push((open.pop() ?? 0) + atom);
-    atom = size;
-  };
-  let at = 0;
-  const take = (pattern: RegExp): RegExpExecArray | null => {
-    pattern.lastIndex = at;
-    const found = pattern.exec(source);
-    if (found !== null) at += found[0].length;
-    return found;
-  };
-  while (at < source.length) {
-    const literal = take(LITERAL);
-    const count = literal === null && source[at] === '{' ? take(COUNT) : null;
-    if (literal !== null) begin(literal[0].length);
-    else if (count !== null)
-      atom *= Math.max(Number(count[1]), Number(count[2] ?? 0), 1) * (count[2] === undefined ? 1 : 2);
-    else if (take(ESCAPE) !== null || take(CLASS) !== null) begin(1);
-    else {
-      const symbol = source[at++];
-      if (symbol === '(') {
-        begin(0);
-        open.push(2);
-      } else if (symbol === ')' && open.length > 1) {
-        atom += open.pop() ?? 0;
-      } else if (symbol === '*' || symbol === '+' || symbol === '?') atom += 1;
-      else begin(1);
-    }
-  }
-  return open.reduce((sum, size) => sum + size, atom);
+function keepSize(source: string, size: number | null): number | string {
+  const kept = size ?? 'is not a valid pattern (RE2 syntax)';
+  sizes.set(source, kept);
+  const oldest = sizes.size > SIZES_MAX ? sizes.keys().next().value : undefined;
+  if (oldest !== undefined) sizes.delete(oldest);
+  return kept;
 }

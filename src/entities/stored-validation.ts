@@ -10,7 +10,8 @@ import { countValues, valuesOf } from './backfill.ts';
 import { type Entity, FIELD_RULES, type Field, type FieldRules } from './field.ts';
 import { compareLimits } from './field-parsers.ts';
 import { specOf } from './field-types.ts';
-import { convertValue, exceedsIndex } from './values.ts';
+import { withMatches } from './patterns.ts';
+import { conversionValue, convertValue, exceedsIndex } from './values.ts';
 
 /** An attribute that stored values may violate. */
 export type Check = 'required' | 'unique' | 'indexed' | 'type' | keyof FieldRules;
@@ -60,7 +61,9 @@ export async function validateStored(app: App, entity: Entity, before: Field, af
     for await (const values of valuesOf(app, entity, before)) {
       for (const value of values) {
         await giveWay();
-        for (const violation of violations) if (violation.isViolated(value)) violation.count += 1;
+        await withMatches([conversionValue(before, after, value)], () => {
+          for (const violation of violations) if (violation.isViolated(value)) violation.count += 1;
+        });
       }
     }
     for (const { path, count, message } of violations) add(path, count, message);

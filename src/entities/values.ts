@@ -8,6 +8,7 @@ import { isLongerThan, type JsonObject } from '../runtime/text.ts';
 import { type Entity, type Field, RESERVED_KEYS } from './field.ts';
 import type { Parsed } from './field-parsers.ts';
 import { specOf } from './field-types.ts';
+import { type PatternValue, withMatches } from './patterns.ts';
 
 /** Values by slot. `null` in a patch clears the field. */
 export type SlotValues = Record<string, unknown>;
@@ -88,10 +89,21 @@ export function exceedsIndex(field: Field, value: unknown): boolean {
 
 /** A stored value of `from` in the stored form of `to`, which must accept it. */
 export function convertValue(from: Field, to: Field, value: unknown): Parsed {
+  const converted = converts(from, to, value);
+  return converted === undefined ? { problem: `cannot be converted to ${to.type}` } : parseInput(to, converted);
+}
+
+/** What the parser of `to` takes for a stored value of `from`; undefined when there is none. */
+function converts(from: Field, to: Field, value: unknown): unknown {
   const isSameTarget = from.targetId === null || to.targetId === null || from.targetId === to.targetId;
   const convert = from.type === to.type ? (same: unknown) => same : specOf(to).convertsFrom[from.type];
-  const converted = isSameTarget ? convert?.(value) : undefined;
-  return converted === undefined ? { problem: `cannot be converted to ${to.type}` } : parseInput(to, converted);
+  return isSameTarget ? convert?.(value) : undefined;
+}
+
+/** What `convertValue` will match against the pattern of `to`. */
+export function conversionValue(from: Field, to: Field, value: unknown): PatternValue {
+  const { pattern, maxLength } = to;
+  return { pattern, maxLength, value: pattern === undefined ? null : converts(from, to, value) };
 }
 
 function isRequired({ required, next }: Field): boolean {
@@ -102,7 +114,16 @@ function isRequired({ required, next }: Field): boolean {
  * The values to store while a transition moves fields to other slots: converted values go beside the old ones. A value
  * that does not convert stays in the old slot only; the transition finds it there and fails.
  */
-export function dualWrite(entity: Entity, data: SlotValues): SlotValues {
+export function dualWrite(entity: Entity, data: SlotValues): SlotValues | Promise<SlotValues> {
+  const matched: PatternValue[] = [];
+  for (const field of entity.fields) {
+    const { next, slot } = field;
+    if (next !== undefined && data[slot] !== undefined) matched.push(conversionValue(field, next, data[slot]));
+  }
+  return withMatches(matched, () => bothForms(entity, data));
+}
+
+function bothForms(entity: Entity, data: SlotValues): SlotValues {
   let stored = data;
   for (const field of entity.fields) {
     const { next } = field;

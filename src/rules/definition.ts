@@ -6,6 +6,7 @@ import type { TenantCaller } from '../access/caller.ts';
 import { validationNames } from '../entities/access-scope.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import { type Action, type Entity, PRIORITIES, TRIGGERS, type Trigger } from '../entities/field.ts';
+import { type PatternValue, patternValues, withMatches } from '../entities/patterns.ts';
 import { readNew, readPatch } from '../entities/values.ts';
 import type { Problem } from '../errors.ts';
 import { SYSTEM_FIELDS } from '../expression/ast.ts';
@@ -107,9 +108,11 @@ export const DryRunSchema = Type.Object({
 export type DryRun = Static<typeof DryRunSchema>;
 
 /** The rule with its defaults. 400 with every problem. */
-export function readRule(catalog: Catalog, caller: TenantCaller, body: NewRule) {
+export async function readRule(catalog: Catalog, caller: TenantCaller, body: NewRule) {
   requireFits(body, 'a rule', LIMITS.definitionBytesMax);
-  const rule = check(NewRule, body, (valid) => ruleProblems(catalog, caller, valid));
+  const rule = await withMatches(constantsOf(catalog, body), () =>
+    check(NewRule, body, (valid) => ruleProblems(catalog, caller, valid)),
+  );
   const { name, trigger, condition = null, action, priority, isActive } = rule;
   return {
     name,
@@ -120,6 +123,13 @@ export function readRule(catalog: Catalog, caller: TenantCaller, body: NewRule) 
     priority: priority ?? 0,
     isActive: isActive ?? true,
   };
+}
+
+/** The values of an action that is not checked yet, which parsing matches against patterns. */
+function constantsOf(catalog: Catalog, { entity, action }: NewRule): PatternValue[] {
+  if (!(action instanceof Object) || !('values' in action) || !(action.values instanceof Object)) return [];
+  const target = catalog.byName.get(action.type === 'create_record' ? action.entity : entity);
+  return target === undefined ? [] : patternValues(target, action.values);
 }
 
 function ruleProblems(

@@ -5,6 +5,7 @@ import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import type { Entity, RuleOperation } from '../entities/field.ts';
+import { patternValues, withMatches } from '../entities/patterns.ts';
 import { readPatch, type SlotValues } from '../entities/values.ts';
 import { invalid, notFound } from '../errors.ts';
 import { SYSTEM_FIELDS } from '../expression/ast.ts';
@@ -26,19 +27,22 @@ export async function testRule(app: App, caller: TenantCaller, id: string, body:
   if (entity === undefined) throw notFound('entity');
   const { record, old } = check(DryRunRequest, body);
   const operation = rule.trigger.slice(rule.trigger.indexOf('_') + 1) as RuleOperation;
-  const after = rowFrom(caller, entity, record, 'record');
-  const before = operation === 'create' ? null : old == null ? after : rowFrom(caller, entity, old, 'old');
+  const after = await rowFrom(caller, entity, record, 'record');
+  const before = operation === 'create' ? null : old == null ? after : await rowFrom(caller, entity, old, 'old');
   const context = { evaluator: new Evaluator(app.db, catalog), caller, catalog };
   const matches = await conditionHolds(context, entity, rule, { operation, before, after });
   return { matches, action: matches ? renderAction(rule.action, entity, after) : null };
 }
 
 /** The stored form of a flat record, which may come from the API or be made up. */
-function rowFrom(caller: TenantCaller, entity: Entity, record: JsonObject, at: string): RecordRow {
+async function rowFrom(caller: TenantCaller, entity: Entity, record: JsonObject, at: string): Promise<RecordRow> {
   const values = Object.entries(record).filter(([key]) => !Object.hasOwn(SYSTEM_FIELDS, key));
   const cleared = values.filter(([, value]) => value === null).map(([key]) => key);
   const given = values.filter(([key]) => !cleared.includes(key) || !entity.byKey.has(key));
-  const { data, problems } = readPatch(entity, Object.fromEntries(given), () => true);
+  const input = Object.fromEntries(given);
+  const { data, problems } = await withMatches(patternValues(entity, input), () =>
+    readPatch(entity, input, () => true),
+  );
   if (problems.length > 0) throw invalid(problems.map(({ path, message }) => ({ path: `${at}.${path}`, message })));
   const row = newRow(caller, data as SlotValues);
   const text = (key: string): string | undefined => {

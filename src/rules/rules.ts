@@ -37,7 +37,7 @@ export async function getRule(app: App, caller: TenantCaller, id: string): Promi
 /** Creates a rule, which takes effect with the next write. */
 export async function createRule(app: App, caller: TenantCaller, body: NewRule): Promise<RuleDefinition> {
   return changeDefinition(app, caller, async (tx, catalog) => {
-    const rule = readRule(catalog, caller, body);
+    const rule = await readRule(catalog, caller, body);
     await requireDefinitionsFit(tx, caller.tenant.schema, jsonBytes(body));
     const table = identifier(caller.tenant.schema, 'business_rules');
     const row = await tx.first<RuleRow>(sql`
@@ -62,7 +62,7 @@ export async function updateRule(
     const before = toDefinition(await ruleRow(tx, caller, id), catalog);
     if (body.entity !== undefined && body.entity !== before.entity) throw invalidField('entity', 'cannot be changed');
     const { id: _, createdAt, updatedAt, ...definition } = before;
-    const rule = readRule(catalog, caller, { ...definition, ...body });
+    const rule = await readRule(catalog, caller, { ...definition, ...body });
     const added = jsonBytes({ ...definition, ...body }) - jsonBytes(definition);
     if (added > 0) await requireDefinitionsFit(tx, caller.tenant.schema, added);
     const row = await tx.first<RuleRow>(sql`

@@ -5,7 +5,7 @@
 import type { AccessScope } from '../../entities/access-scope.ts';
 import type { Entity, Field } from '../../entities/field.ts';
 import { specOf } from '../../entities/field-types.ts';
-import { matchAhead } from '../../entities/patterns.ts';
+import { patternValues, withMatches } from '../../entities/patterns.ts';
 import { searchVector } from '../../entities/search-vector.ts';
 import { readPatch, type SlotValues, unwrap } from '../../entities/values.ts';
 import type { Publication } from '../../events/publication.ts';
@@ -26,8 +26,8 @@ export async function blindUpdate(
 ): Promise<RecordRow | undefined> {
   if (!isUuid(target.id) || rowFilter !== null || hasRules(entity, 'update')) return undefined;
   const input = unwrap(entity, body);
-  await matchAhead(entity, input);
-  const { data, problems } = readPatch(entity, input, isVisible);
+  const read = () => readPatch(entity, input, isVisible);
+  const { data, problems } = await withMatches(patternValues(entity, input), read);
   const patch = problems.length > 0 ? undefined : await rowPatch(entity, data);
   if (patch === undefined) return undefined;
   return patchRow(publication, entity, target, patch, new Date().toISOString());

@@ -3,7 +3,7 @@
 // Contract: decisions#records, decisions#writes-within-a-role.
 import type { TenantCaller } from '../../access/caller.ts';
 import type { AccessScope } from '../../entities/access-scope.ts';
-import { matchAhead } from '../../entities/patterns.ts';
+import { patternValues, withMatches } from '../../entities/patterns.ts';
 import { applyPatch, IS_REQUIRED, readNew, readPatch, type SlotValues, unwrap } from '../../entities/values.ts';
 import { forbidden, invalid, type Problem } from '../../errors.ts';
 import { newId } from '../../runtime/ids.ts';
@@ -17,8 +17,8 @@ import { applyRules, type PreparedRow } from './triggers.ts';
 export async function prepareCreate(writing: Writing, scope: AccessScope, body: JsonObject): Promise<PreparedRow> {
   const { entity } = scope;
   const input = unwrap(entity, body);
-  await matchAhead(entity, input);
-  const { data, problems } = readNew(entity, input, scope.isVisible);
+  const read = () => readNew(entity, input, scope.isVisible);
+  const { data, problems } = await withMatches(patternValues(entity, input), read);
   if (entity.rules.length === 0 || problems.some(({ message }) => message !== IS_REQUIRED)) {
     throwProblems(withoutHidden(scope, problems));
   }
@@ -38,8 +38,8 @@ export async function prepareUpdate(
   body: JsonObject,
 ): Promise<{ row: PreparedRow; changed: RelationValues }> {
   const input = unwrap(scope.entity, body);
-  await matchAhead(scope.entity, input);
-  const { data: patch, problems } = readPatch(scope.entity, input, scope.isVisible);
+  const read = () => readPatch(scope.entity, input, scope.isVisible);
+  const { data: patch, problems } = await withMatches(patternValues(scope.entity, input), read);
   throwProblems(problems);
   const patched: RecordRow = {
     ...before,

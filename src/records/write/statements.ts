@@ -53,7 +53,7 @@ export async function insertRows(
   const evented = withNewEventIds(rows);
   const input: unknown[][] = [];
   for (const { id, data: given, eventId } of evented) {
-    const data = dualWrite(entity, given);
+    const data = await dualWrite(entity, given);
     input.push([id, JSON.stringify(data), await searchVector(entity, data), eventId]);
   }
   const { actor } = publication.cause;
@@ -85,7 +85,7 @@ export async function updateRows(
   const evented = withNewEventIds(rows);
   const input: unknown[][] = [];
   for (const { id, version, data: given, eventId } of evented) {
-    const data = dualWrite(entity, given);
+    const data = await dualWrite(entity, given);
     const vector = isVectorUnchanged ? null : await searchVector(entity, data);
     input.push([id, version - 1, JSON.stringify(data), vector, eventId]);
   }

@@ -5,6 +5,7 @@ import type { TenantCaller } from '../../access/caller.ts';
 import { allNames, visibleFields } from '../../entities/access-scope.ts';
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Action, Entity, Rule, RuleOperation } from '../../entities/field.ts';
+import { patternValues, withMatches } from '../../entities/patterns.ts';
 import { applyPatch, readPatch } from '../../entities/values.ts';
 import { ServiceError } from '../../errors.ts';
 import type { Expression } from '../../expression/ast.ts';
@@ -48,7 +49,8 @@ export async function applyRules(context: RuleContext, entity: Entity, change: R
   for (const rule of entity.rules) {
     if (rule.trigger !== `before_${operation}`) continue;
     await giveWay();
-    if (await doesAct(context, entity, rule, { ...change, after: row })) row = applyAction(context, entity, rule, row);
+    if (await doesAct(context, entity, rule, { ...change, after: row }))
+      row = await applyAction(context, entity, rule, row);
   }
   const starts: string[] = [];
   for (const rule of entity.rules) {
@@ -70,10 +72,18 @@ export function haveStartedWithin(withinMs: number): boolean {
 }
 
 /** The failure names the field only if the caller may see it. */
-function applyAction({ caller }: RuleContext, entity: Entity, { name, action }: Rule, row: RuledRow): RuledRow {
+async function applyAction(
+  { caller }: RuleContext,
+  entity: Entity,
+  { name, action }: Rule,
+  row: RuledRow,
+): Promise<RuledRow> {
   if (action.type === 'reject') throw businessRuleError(action.message);
   if (action.type !== 'set') return row;
-  const { data, problems } = readPatch(entity, render(action.values, entity, row, name) as JsonObject, () => true);
+  const values = render(action.values, entity, row, name) as JsonObject;
+  const { data, problems } = await withMatches(patternValues(entity, values), () =>
+    readPatch(entity, values, () => true),
+  );
   const [problem] = problems;
   if (problem !== undefined) {
     if (!visibleFields(caller, entity).some(({ key }) => key === problem.path))
