@@ -55,8 +55,8 @@ export function isAscii(text: string): boolean {
   return ONLY_ASCII.test(text);
 }
 
-/** A condition may fold the same long value in each of its terms, so the last ones are kept, up to this many UTF-16 units. */
-const KEPT_MAX = 2_097_152;
+/** A condition may fold the same long value in each of its terms, so those folded last are kept, up to this many UTF-16 units. */
+const KEPT_MAX = 4_194_304;
 const LONG = 1_024;
 const kept = new Map<string, string>();
 let keptUnits = 0;
@@ -67,12 +67,13 @@ export function foldCase(text: string): string {
   const known = kept.get(text);
   if (known !== undefined) return known;
   const folded = fold(text);
-  if (keptUnits + text.length > KEPT_MAX) {
-    kept.clear();
-    keptUnits = 0;
-  }
   kept.set(text, folded);
   keptUnits += text.length;
+  for (const oldest of kept.keys()) {
+    if (keptUnits <= KEPT_MAX) break;
+    kept.delete(oldest);
+    keptUnits -= oldest.length;
+  }
   return folded;
 }
 

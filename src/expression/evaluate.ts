@@ -1,7 +1,8 @@
 // Evaluates an expression on one row in memory, for events, streams and rules, with the same result as
 // the SQL of to-sql.ts. Two-valued: a comparison with a missing value is false, `!=` is true, and NOT is
 // plain negation. Failures: a plain Error when the context lacks what the expression needs, because false
-// would grant access under NOT. Contract: decisions#expressions.
+// would grant access under NOT. A comparison with a long value takes milliseconds, so that the caller may evaluate in steps.
+// Contract: decisions#expressions, neighbours#fair-shares.
 
 import type { Comparison, Expression, FieldRef, StoredRow } from './ast.ts';
 import { OPERATORS } from './operators.ts';
@@ -15,16 +16,35 @@ export interface EvaluationContext {
   changed?(key: string): boolean;
 }
 
+/** Whether the row matches. */
 export function evaluate(expression: Expression, row: StoredRow, context: EvaluationContext = {}): boolean {
+  const steps = evaluateInSteps(expression, row, context);
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
+}
+
+/** The same, one comparison a step. */
+export function* evaluateInSteps(
+  expression: Expression,
+  row: StoredRow,
+  context: EvaluationContext = {},
+): Generator<void, boolean> {
   switch (expression.kind) {
     case 'and':
-      return expression.parts.every((part) => evaluate(part, row, context));
+      for (const part of expression.parts) if (!(yield* evaluateInSteps(part, row, context))) return false;
+      return true;
     case 'or':
-      return expression.parts.some((part) => evaluate(part, row, context));
+      for (const part of expression.parts) if (yield* evaluateInSteps(part, row, context)) return true;
+      return false;
     case 'not':
-      return !evaluate(expression.part, row, context);
-    case 'comparison':
-      return evaluateComparison(expression, row, context);
+      return !(yield* evaluateInSteps(expression.part, row, context));
+    case 'comparison': {
+      const matches = evaluateComparison(expression, row, context);
+      yield;
+      return matches;
+    }
   }
 }
 

@@ -1,12 +1,12 @@
 // Evaluates conditions on the rows of one write, stored or not. The related rows that conditions need are read for many
 // rows at once, without the fields that no condition names, and kept within a byte budget: a write of a thousand records
-// costs few queries and little memory. Between conditions it lets other work run, and ends when the client has gone.
+// costs few queries and little memory. Between comparisons it lets others run, and ends when the client has gone.
 // Contract: decisions#expressions, neighbours#fair-shares.
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity, Field } from '../../entities/field.ts';
 import { clientGone } from '../../errors.ts';
 import { comparisons, type Expression, relationKeys, type StoredRow } from '../../expression/ast.ts';
-import { type EvaluationContext, evaluate } from '../../expression/evaluate.ts';
+import { type EvaluationContext, evaluateInSteps } from '../../expression/evaluate.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { type Queries, sql } from '../../runtime/sql.ts';
 import { TimeSlice } from '../../runtime/time-slice.ts';
@@ -84,7 +84,13 @@ export class Evaluator {
     if (this.#slice.isOver) await this.#pause();
     const related = new Map<string, StoredRow | undefined>();
     for (const key of this.include(entity, condition)) related.set(key, await this.#relatedRow(entity, key, row));
-    return evaluate(condition, storedRow(row, entity.id), { ...change, related: (key) => related.get(key) });
+    const context = { ...change, related: (key: string) => related.get(key) };
+    const steps = evaluateInSteps(condition, storedRow(row, entity.id), context);
+    for (;;) {
+      const step = steps.next();
+      if (step.done === true) return step.value;
+      if (this.#slice.isOver) await this.#pause();
+    }
   }
 
   async #pause(): Promise<void> {

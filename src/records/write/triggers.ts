@@ -45,7 +45,7 @@ export function hasRules(entity: Entity, operation: RuleOperation): boolean {
 export async function applyRules(context: RuleContext, entity: Entity, change: RowChange): Promise<PreparedRow> {
   const { operation } = change;
   let row: RuledRow = change.after;
-  if (hasRules(entity, operation)) includeConditions(context, entity, operation);
+  if (hasRules(entity, operation)) await includeConditions(context, entity, operation);
   for (const rule of entity.rules) {
     if (rule.trigger !== `before_${operation}`) continue;
     await giveWay();
@@ -134,12 +134,13 @@ export async function conditionHolds(
 const conditionsOfWrite = new WeakMap<Evaluator, Map<Rule, Expression | null | ServiceError>>();
 
 /** What all rules of the operation need is read at once. */
-function includeConditions(context: RuleContext, entity: Entity, operation: RuleOperation): void {
+async function includeConditions(context: RuleContext, entity: Entity, operation: RuleOperation): Promise<void> {
   const { evaluator, catalog, caller } = context;
   const conditions = conditionsOfWrite.get(evaluator) ?? new Map<Rule, Expression | null | ServiceError>();
   conditionsOfWrite.set(evaluator, conditions);
   for (const rule of entity.rules) {
     if (!rule.trigger.endsWith(`_${operation}`) || conditions.has(rule)) continue;
+    await giveWay();
     try {
       const condition = conditionOf(catalog, caller, entity, rule);
       conditions.set(rule, condition);

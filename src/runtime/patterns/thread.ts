@@ -1,5 +1,6 @@
 // The thread that compiles and matches costly patterns: pattern-thread.ts posts `{ source, value }`, and the thread posts
-// `{ size, matches }`; both are null for a pattern that is not valid.
+// `{ size, matches }`; both are null for a pattern that is not valid. Matching blocks this thread only.
+// Contract: neighbours#fair-shares.
 import { parentPort } from 'node:worker_threads';
 
 import { Programs } from './program.ts';
