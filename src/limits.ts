@@ -61,7 +61,7 @@ export const LIMITS = {
     bots: 500,
     ownerKeys: 100,
   },
-  /** The text of one role, view or rule as JSON in UTF-8, in bytes. */
+  /** The text of one role, view, rule, bot or platform API as JSON in UTF-8, in bytes. */
   definitionBytesMax: 65_536,
   /** Characters in a `unique` or `indexed` text field; always fits a B-tree entry. */
   indexedTextMax: 640,
@@ -81,7 +81,7 @@ export const LIMITS = {
     originsMax: 50,
   },
   adminKey: { auditDefault: 100, auditMax: 500 },
-  bot: { ttlS: 60 * 60, entitiesMax: 500 },
+  bot: { ttlS: 60 * 60, entitiesMax: 500, revokedShown: 500 },
   password: { min: 10, max: 200 },
   /** `failuresMax` failed sign-ins within `windowS` lock an account for `windowS`; `perAddress` is per client address. */
   attempts: { failuresMax: 5, windowS: 15 * 60, perAddress: 20, perAddressWindowS: 60 },

@@ -208,4 +208,72 @@ describe('texts', () => {
     expect(result.listed.body.data).toHaveLength(34);
     expect(stallMs).toBeLessThan(STALL_MAX_MS);
   });
+
+  test('40,000 fields are loaded, listed many times at once, and described for MCP without a stall', async () => {
+    const full = await service.tenant();
+    await runInSchema(
+      service,
+      full,
+      `insert into entity_definitions (id, name, next_slot)
+        select gen_random_uuid(), 'e' || i, 201 from generate_series(1, 200) as i;
+      insert into field_definitions (id, entity_id, key, slot, type, position)
+        select gen_random_uuid(), e.id, 'k' || i, 'f' || i, 'text', i
+        from entity_definitions as e, generate_series(1, 200) as i`,
+    );
+    await service.app.invalidations.publish('catalog', full.id);
+    await invalidationsReceived(service, full.id);
+    const headers = { authorization: `Bearer ${full.key}`, accept: 'application/json, text/event-stream' };
+    const sizeOf = async (path: string, init: RequestInit = {}) =>
+      (await (await fetch(`${service.url}${path}`, { headers, ...init })).arrayBuffer()).byteLength;
+    const call = (name: string) =>
+      sizeOf('/mcp', {
+        method: 'POST',
+        headers: { ...headers, 'content-type': 'application/json' },
+        body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: {} } }),
+      });
+    const { result, stallMs } = await measureStall(async () => [
+      await sizeOf('/api/entities'),
+      ...(await Promise.all(Array.from({ length: 10 }, () => sizeOf('/api/entities')))),
+      await call('get_rest_api_spec'),
+      await call('generate_api_client'),
+    ]);
+    expect(Math.min(...result.slice(0, 11))).toBeGreaterThan(4_000_000);
+    expect(stallMs).toBeLessThan(STALL_MAX_MS);
+  }, 60_000);
+
+  test('a bot and a platform API have at most 64 KiB, and the bots revoked last are listed', async () => {
+    const other = await service.tenant();
+    const resources = (n: number) => Array.from({ length: n }, (_, i) => `agent:${String(i).padStart(20, 'x')}`);
+    const bot = (n: number) => ({
+      name: next(),
+      tenantSlug: other.slug,
+      permissions: { entities: Object.fromEntries(resources(n).map((resource) => [resource, ['read']])) },
+    });
+    expect((await other.post('/api/auth/bots/register', { ...bot(1_000), name: 'fits' })).status).toBe(201);
+    const refusedBot = await other.post('/api/auth/bots/register', { ...bot(2_000), name: 'large' });
+    expect([refusedBot.status, refusedBot.body.error.message]).toEqual([400, expect.stringContaining('65536 bytes')]);
+    const api = (n: number, slug: string) => ({
+      name: slug,
+      slug,
+      roles: ['reader'],
+      permissions: Object.fromEntries(resources(n).map((resource) => [resource, { reader: ['read'] }])),
+    });
+    const fitting = await other.post('/api/apis', api(1_000, 'fits'));
+    expect(fitting.status).toBe(201);
+    expect((await other.post('/api/apis', api(2_000, 'large'))).body.error.message).toContain('65536 bytes');
+    const { permissions } = api(2_000, 'large');
+    const changed = await other.patch(`/api/apis/${fitting.body.data.id}`, { permissions });
+    expect([changed.status, changed.body.error.message]).toEqual([400, expect.stringContaining('65536 bytes')]);
+    await runInSchema(
+      service,
+      other,
+      `insert into platform.bots (id, tenant_id, name, secret_hash, permissions, revoked_at)
+        select gen_random_uuid(), '${other.id}', 'old-' || i, '\\x00', '{"entities":{}}', now() - make_interval(secs => i)
+        from generate_series(1, 600) as i`,
+    );
+    const listed = (await other.get('/api/auth/bots')).body.data as { name: string }[];
+    expect(listed).toHaveLength(LIMITS.bot.revokedShown + 1);
+    expect(listed.map(({ name }) => name)).toContain('old-1');
+    expect(listed.map(({ name }) => name)).not.toContain('old-501');
+  });
 });

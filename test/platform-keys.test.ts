@@ -104,7 +104,7 @@ describe('platform keys', () => {
     const { key, ...rest } = await issue(api);
     expect(key).toMatch(/^svc_pkey_[0-9a-f]{48}$/);
     const list = await tenant.get(`/api/apis/${api.id}/keys`);
-    expect(list.body.data).toEqual([rest]);
+    expect(list.body.data).toEqual([{ ...rest, lastUsedAt: null }]);
     expect(key.startsWith(rest.keyPrefix)).toBe(true);
     expect(list.text).not.toContain(key);
     expect(service.logged.join('\n')).not.toContain(key);

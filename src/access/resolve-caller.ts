@@ -60,8 +60,8 @@ interface StoredCredential<Row extends StoredRow = StoredRow> {
 
 interface PlatformKeyRow extends StoredRow {
   role: string;
-  /** Operations by resource and role, from the API's definition; null when the API no longer has the role. */
-  permissions: Record<string, Record<string, Operation[]>> | null;
+  /** Operations by resource, from the API's definition; null when it grants the role none. */
+  permissions: Record<string, Operation[]> | null;
 }
 
 interface PublicKeyRow extends StoredRow {
@@ -88,7 +88,11 @@ const STORED: { readonly [Kind in StoredKind]: StoredCredential } = {
   platform_key: stored<PlatformKeyRow>({
     select: sql`
       select k.id, k.tenant_id, k.expires_at, k.role,
-        case when a.roles @> to_jsonb(k.role) then a.permissions end as permissions
+        case when a.roles @> to_jsonb(k.role) then (
+          select jsonb_object_agg(p.resource, p.by_role -> k.role)
+          from jsonb_each(a.permissions) as p (resource, by_role)
+          where p.by_role ? k.role
+        ) end as permissions
       from platform.platform_keys as k
       join platform.apis as a on a.id = k.api_id
       where k.revoked_at is null and k.hash =`,
@@ -135,8 +139,7 @@ function ownerCaller(kind: 'owner_key' | 'admin_session', tenant: Tenant, { id }
 /** Operations come from the API's definition, restrictions from the tenant's role of that name. */
 async function platformKeyCaller(app: App, tenant: Tenant, row: PlatformKeyRow): Promise<TenantCaller> {
   const { id, role } = row;
-  const granted = Object.entries(row.permissions ?? {}).filter(([, byRole]) => Object.hasOwn(byRole, role));
-  const permissions = Object.fromEntries(granted.map(([resource, byRole]) => [resource, byRole[role] ?? []]));
+  const permissions = row.permissions ?? {};
   const restrictions = (await rolesOf(app, tenant)).byName.get(role)?.entities ?? {};
   const rights = { isUnlimited: false, permissions, restrictions };
   return { ...API_CALLER, kind: 'platform_key', id, tenant, role, rights };

@@ -9,7 +9,7 @@ import { isEntityName } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { conflict, forbidden, notFound } from '../errors.ts';
-import { check } from '../http/check.ts';
+import { check, requireFits } from '../http/check.ts';
 import {
   byNamedResource,
   closed,
@@ -76,6 +76,7 @@ export async function registerBot(
   if (typeof body.tenantSlug === 'string' && body.tenantSlug !== tenant.slug) {
     throw forbidden('tenantSlug names another tenant');
   }
+  requireFits(body, 'a bot', LIMITS.definitionBytesMax);
   const { byName } = await catalogOf(app, tenant);
   const { name, permissions } = check(NewBot, body, (valid) =>
     Object.keys(valid.permissions?.entities ?? {})
@@ -98,13 +99,18 @@ export async function registerBot(
   return { id: row.id, name, secret, tenantSlug: tenant.slug };
 }
 
-/** The tenant's bots, revoked ones included, newest first. */
+/** The tenant's bots, newest first, with those revoked last. */
 export async function listBots(app: App, caller: TenantCaller): Promise<Bot[]> {
   return app.db.rows<Bot>(sql`
     select id, name, ${caller.tenant.slug}::text as "tenantSlug", permissions, revoked_at is null as "isActive",
       revoked_at as "revokedAt", last_used_at as "lastUsedAt", created_at as "createdAt", updated_at as "updatedAt"
     from platform.bots
-    where tenant_id = ${caller.tenant.id}::uuid
+    where tenant_id = ${caller.tenant.id}::uuid and (revoked_at is null or id in (
+      select id from platform.bots
+      where tenant_id = ${caller.tenant.id}::uuid and revoked_at is not null
+      order by revoked_at desc, id desc
+      limit ${LIMITS.bot.revokedShown}::int
+    ))
     order by id desc`);
 }
 

@@ -4,6 +4,7 @@
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
+import { okList } from '../http/bounded-response.ts';
 import { guard } from '../http/guard.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
@@ -56,7 +57,7 @@ const RESET = route({
 export function botRoutes(app: App) {
   return new Elysia({ name: 'bots' })
     .use(guard(app))
-    .get('/api/auth/bots', async ({ caller }) => ok(await listBots(app, caller)), LIST)
+    .get('/api/auth/bots', async ({ caller }) => okList(await listBots(app, caller)), LIST)
     .post(
       '/api/auth/bots/register',
       async ({ caller, body }) => created(await registerBot(app, caller, body)),

@@ -5,6 +5,7 @@
 import type { TenantCaller } from '../access/caller.ts';
 import { type App, perApp } from '../app.ts';
 import { notFound } from '../errors.ts';
+import { giveWay } from '../runtime/event-loop.ts';
 import { identifier, join, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { type Entity, type Field, type FieldRules, type Reference, type Rule, tableNameOf } from './field.ts';
@@ -50,6 +51,7 @@ type FieldRow = Omit<Field, keyof FieldRules | 'ref' | 'next'> & {
   next: Field | null;
 };
 
+/** Reads the definitions. There may be many: fields arrive as one JSON text for each entity, and the event loop turns between entities. */
 export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Catalog> {
   const entityRows = await queries.rows<EntityRow>(sql`
     select d.id, d.name, d.label, d.description, d.is_system as "isSystem", d.version, d.next_slot as "nextSlot",
@@ -65,19 +67,22 @@ export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Cat
       ) as subscribed
     from ${identifier(tenant.schema, 'entity_definitions')} as d
     order by d.name collate "C"`);
-  const fieldRows = await queries.rows<FieldRow>(sql`
-    select id, entity_id, key, slot, type, label, description, is_required as required, is_unique as unique,
-      is_indexed as indexed, default_value as default, rules, target_id as "targetId", on_delete as "onDelete",
-      position, next
-    from ${identifier(tenant.schema, 'field_definitions')}
-    order by position, id`);
+  const fieldRows = await queries.rows<{ entity_id: string; fields: FieldRow[] }>(sql`
+    select f.entity_id, json_agg(f order by f.position, f.id) as fields
+    from (
+      select id, entity_id, key, slot, type, label, description, is_required as required, is_unique as unique,
+        is_indexed as indexed, default_value as default, rules, target_id as "targetId", on_delete as "onDelete",
+        position, next
+      from ${identifier(tenant.schema, 'field_definitions')}
+    ) as f
+    group by f.entity_id`);
   const ruleRows = await queries.rows<Rule & { entity_id: string }>(sql`
     select id, name, entity_id, trigger, condition, action
     from ${identifier(tenant.schema, 'business_rules')}
     where is_active
     order by priority, id`);
   const rulesOf = Map.groupBy(ruleRows, (row) => row.entity_id);
-  const fieldsOf = Map.groupBy(fieldRows, (row) => row.entity_id);
+  const fieldsOf = new Map(fieldRows.map((row) => [row.entity_id, row.fields]));
   const references = new Map<string, Reference[]>(entityRows.map(({ id }) => [id, []]));
   const byId = new Map<string, Entity>();
   for (const row of entityRows) {
@@ -85,6 +90,7 @@ export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Cat
     const entity = toEntity(tenant, row, fields, references.get(row.id) ?? [], rulesOf.get(row.id) ?? []);
     byId.set(row.id, entity);
     for (const field of fields) if (field.targetId !== null) references.get(field.targetId)?.push({ entity, field });
+    await giveWay();
   }
   return { byId, byName: new Map([...byId.values()].map((entity) => [entity.name, entity])) };
 }

@@ -8,6 +8,7 @@ import type { App } from '../app.ts';
 import { conflict, forbidden, invalidField, notFound } from '../errors.ts';
 import { check, requireFits } from '../http/check.ts';
 import { LIMITS } from '../limits.ts';
+import { giveWay } from '../runtime/event-loop.ts';
 import { newId } from '../runtime/ids.ts';
 import { identifier, literal, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
@@ -23,8 +24,12 @@ import { matchAhead, using } from './patterns.ts';
 /** The entities that the caller may read. */
 export async function listEntities(app: App, caller: TenantCaller): Promise<EntityView[]> {
   const catalog = await catalogOf(app, caller.tenant);
-  const readable = [...catalog.byName.values()].filter(({ name }) => allows(caller.rights, 'read', name));
-  return readable.map((entity) => viewOf(catalog, caller, entity));
+  const views: EntityView[] = [];
+  for (const entity of catalog.byName.values()) {
+    if (allows(caller.rights, 'read', entity.name)) views.push(viewOf(catalog, caller, entity));
+    await giveWay();
+  }
+  return views;
 }
 
 export async function getEntity(app: App, caller: TenantCaller, name: string): Promise<EntityView> {

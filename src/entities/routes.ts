@@ -4,6 +4,7 @@
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
+import { okList } from '../http/bounded-response.ts';
 import { guard } from '../http/guard.ts';
 import { parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
@@ -83,7 +84,7 @@ const DELETE_FIELD = route({
 export function entityRoutes(app: App) {
   return new Elysia({ name: 'entities' })
     .use(guard(app))
-    .get(ENTITIES, async ({ caller }) => ok(await listEntities(app, caller)), LIST)
+    .get(ENTITIES, async ({ caller }) => okList(await listEntities(app, caller)), LIST)
     .post(ENTITIES, async ({ caller, body }) => created(await createEntity(app, caller, body)), CREATE)
     .get(ENTITY, async ({ caller, params }) => ok(await getEntity(app, caller, params.entityName)), READ)
     .patch(
@@ -97,7 +98,7 @@ export function entityRoutes(app: App) {
         ok({ id: await deleteEntity(app, caller, params.entityName, query.confirm), deleted: true }),
       DELETE,
     )
-    .get(FIELDS, async ({ caller, params }) => ok(await listFields(app, caller, params.entityName)), LIST_FIELDS)
+    .get(FIELDS, async ({ caller, params }) => okList(await listFields(app, caller, params.entityName)), LIST_FIELDS)
     .post(
       FIELDS,
       async ({ caller, params, body }) => created(await createField(app, caller, params.entityName, body)),

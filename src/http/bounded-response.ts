@@ -44,20 +44,34 @@ export async function okBounded<const T extends object>(
   return jsonBytes(Buffer.concat(await written({ success: true, data }, responseBudget())), headers);
 }
 
+/** 200 with a list of definitions or keys, which may be long; each item takes little time to write. */
+export async function okList<const T extends object>(items: readonly T[]): Promise<Envelope<T[]>> {
+  return jsonBytes(
+    Buffer.concat(
+      await written(
+        { success: true, data: items },
+        new ByteBudget(Number.POSITIVE_INFINITY, responseTooLarge),
+        LIST_LEVELS,
+      ),
+    ),
+  );
+}
+
 /**
  * The JSON text of a result that a response contains twice, as MCP's does: as it is, and as a text in which it is escaped
  * once more. 400 when both together exceed `LIMITS.response.bytesMax`.
  */
 export async function textOfTwice(data: object): Promise<string> {
   const budget = responseBudget();
-  const text = large.has(data) ? Buffer.concat(await written(data, budget)).toString() : JSON.stringify(data);
-  if (!large.has(data)) budget.take(Buffer.byteLength(text));
+  const half = new ByteBudget(bytesMax / 2, responseTooLarge);
+  const text = large.has(data) ? Buffer.concat(await written(data, half)).toString() : JSON.stringify(data);
+  budget.take(large.has(data) ? half.taken : Buffer.byteLength(text));
   if (text.length >= SURELY_FITS_TWICE) budget.take(Buffer.byteLength(JSON.stringify(text)));
   return text;
 }
 
 /** The JSON of a value. Throws when it needs more bytes than the budget has. */
-async function written(value: unknown, budget: ByteBudget): Promise<Uint8Array[]> {
+async function written(value: unknown, budget: ByteBudget, levels = LEVELS): Promise<Uint8Array[]> {
   const chunks: Uint8Array[] = [];
   let text = '';
   const flush = (): void => {
@@ -66,7 +80,7 @@ async function written(value: unknown, budget: ByteBudget): Promise<Uint8Array[]
     chunks.push(chunk);
     text = '';
   };
-  for (const piece of piecesOf(value, 0)) {
+  for (const piece of piecesOf(value, levels)) {
     text += piece;
     if (text.length >= CHUNK_CHARACTERS) flush();
     const turn = giveWay();
@@ -81,10 +95,12 @@ const SURELY_FITS_TWICE = largeFrom;
 const CHUNK_CHARACTERS = 262_144;
 /** The envelope, a page, its items, a record, its relations, and the same of a related record: what is deeper is one piece. */
 const LEVELS = 8;
+/** The envelope and the list. */
+const LIST_LEVELS = 2;
 
 /** The JSON text of a value, in pieces of at most one stored value each. */
-function* piecesOf(value: unknown, level: number): Generator<string> {
-  if (value === null || typeof value !== 'object' || level >= LEVELS) {
+function* piecesOf(value: unknown, levels: number): Generator<string> {
+  if (value === null || typeof value !== 'object' || levels === 0) {
     yield JSON.stringify(value ?? null);
     return;
   }
@@ -93,7 +109,7 @@ function* piecesOf(value: unknown, level: number): Generator<string> {
   for (const [key, member] of isArray ? value.entries() : Object.entries(value)) {
     if (member === undefined && !isArray) continue;
     yield isArray ? separator : `${separator}${JSON.stringify(key)}:`;
-    yield* piecesOf(member, level + 1);
+    yield* piecesOf(member, levels - 1);
     separator = ',';
   }
   yield separator === ',' ? (isArray ? ']' : '}') : isArray ? '[]' : '{}';

@@ -4,6 +4,7 @@
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
+import { okList } from '../http/bounded-response.ts';
 import { guard } from '../http/guard.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
@@ -73,12 +74,12 @@ const KEY_ROUTES = keyRoutes(PLATFORM_KEYS, {
 export function platformApiRoutes(app: App) {
   return new Elysia({ name: 'platform-apis' })
     .use(guard(app))
-    .get(APIS, async ({ caller }) => ok(await listApis(app, caller)), LIST)
+    .get(APIS, async ({ caller }) => okList(await listApis(app, caller)), LIST)
     .post(APIS, async ({ caller, body }) => created(await createPlatformApi(app, caller, body)), CREATE)
     .get(API, async ({ caller, params }) => ok(await getApi(app, caller, params.apiId)), GET)
     .patch(API, async ({ caller, params, body }) => ok(await updateApi(app, caller, params.apiId, body)), UPDATE)
     .delete(API, async ({ caller, params }) => ok(await deleteApi(app, caller, params.apiId)), DELETE)
-    .get(KEYS, async ({ caller, params }) => ok(await listPlatformKeys(app, caller, params.apiId)), KEY_ROUTES.LIST)
+    .get(KEYS, async ({ caller, params }) => okList(await listPlatformKeys(app, caller, params.apiId)), KEY_ROUTES.LIST)
     .post(
       KEYS,
       async ({ caller, params, body }) => created(await issuePlatformKey(app, caller, params.apiId, body)),

@@ -6,7 +6,7 @@ import type { TenantCaller } from '../access/caller.ts';
 import { lockRoles } from '../access/grants.ts';
 import type { App } from '../app.ts';
 import { conflict, notFound, type Problem } from '../errors.ts';
-import { check, given, type Valid } from '../http/check.ts';
+import { check, given, requireFits, type Valid } from '../http/check.ts';
 import { byResource, closed, closedChange, type Deleted, Operations, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
@@ -52,6 +52,7 @@ export async function createPlatformApi(
   caller: TenantCaller,
   body: PlatformApiDefinition,
 ): Promise<PlatformApi> {
+  requireFits(body, 'a platform API', LIMITS.definitionBytesMax);
   const row = await app.db.begin(async (tx) => {
     const { name, slug, roles, permissions } = check(PlatformApiDefinition, body, await roleProblems(tx, caller, body));
     await requireRoom(tx, caller.tenant, 'platformApis');
@@ -88,6 +89,8 @@ export async function updateApi(
   body: PlatformApiChange,
 ): Promise<PlatformApi> {
   const current = await getApi(app, caller, id);
+  const { id: _, createdAt, updatedAt, ...definition } = current;
+  requireFits({ ...definition, ...body }, 'a platform API', LIMITS.definitionBytesMax);
   const update = async (tx: Tx) => {
     const change = given(check(PlatformApiChange, body, await roleProblems(tx, caller, body, current)));
     const { name, slug, roles, permissions } = { ...current, ...change };

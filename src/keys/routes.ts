@@ -3,6 +3,7 @@
 // Contract: interface#public-key, decisions#keys.
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
+import { okList } from '../http/bounded-response.ts';
 import { guard } from '../http/guard.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
@@ -30,7 +31,7 @@ const OWNER = keyRoutes(OWNER_KEYS, {
 export function ownerKeyRoutes(app: App) {
   return new Elysia({ name: 'owner-keys' })
     .use(guard(app))
-    .get('/api/keys', async ({ caller }) => ok(await listOwnerKeys(app, caller)), OWNER.LIST)
+    .get('/api/keys', async ({ caller }) => okList(await listOwnerKeys(app, caller)), OWNER.LIST)
     .post('/api/keys', async ({ caller, body }) => created(await createOwnerKey(app, caller, body)), OWNER.CREATE)
     .delete(
       '/api/keys/:id',
@@ -63,7 +64,7 @@ const PUBLIC_KEY_PATH = '/api/auth/public-keys/:id';
 export function publicKeyRoutes(app: App) {
   return new Elysia({ name: 'public-keys' })
     .use(guard(app))
-    .get(PUBLIC_PATH, async ({ caller }) => ok(await listPublicKeys(app, caller)), PUBLIC.LIST)
+    .get(PUBLIC_PATH, async ({ caller }) => okList(await listPublicKeys(app, caller)), PUBLIC.LIST)
     .post(PUBLIC_PATH, async ({ caller, body }) => created(await issuePublicKey(app, caller, body)), PUBLIC.CREATE)
     .patch(
       PUBLIC_KEY_PATH,

@@ -3,28 +3,42 @@
 // reads the event stream. Pure: the same entities give the same source. Contract: interface#mcp.
 import type { Field } from '../entities/field.ts';
 import { specOf } from '../entities/field-types.ts';
+import { giveWay } from '../runtime/event-loop.ts';
 import { CLIENT_EVENTS } from './client-events.ts';
 import { CLIENT_RUNTIME } from './client-runtime.ts';
 import type { VisibleEntity } from './visible-entities.ts';
 
 /** The source of the client. `baseUrl` is its default address, `slug` its tenant. */
-export function clientSource(
+export async function clientSource(
   entities: readonly VisibleEntity[],
   { baseUrl, slug }: { baseUrl: string; slug: string },
-): string {
+): Promise<string> {
   return [
     `// Client of the tenant ${slug}, with the entities, fields and operations permitted to the credential that generated it.`,
     '// Generated code: do not edit; generate it again.',
     CLIENT_RUNTIME.trim(),
-    ...entities.map(typesOf),
+    ...(await eachOf(entities, typesOf)),
     `const BASE_URL = ${JSON.stringify(baseUrl)};`,
     `const TENANT = ${JSON.stringify(slug)};`,
     recordsOf(entities),
     CLIENT_EVENTS.trim(),
-    factoryOf(entities),
+    await factoryOf(entities),
   ]
     .join('\n\n')
     .concat('\n');
+}
+
+/** The texts of the entities; the event loop turns between them. */
+async function eachOf(
+  entities: readonly VisibleEntity[],
+  textOf: (entity: VisibleEntity) => string,
+): Promise<string[]> {
+  const texts: string[] = [];
+  for (const entity of entities) {
+    texts.push(textOf(entity));
+    await giveWay();
+  }
+  return texts;
 }
 
 function recordsOf(entities: readonly VisibleEntity[]): string {
@@ -66,12 +80,12 @@ function inputOf({ type, options, required }: Field): string {
   return required ? clientInput : `${clientInput} | null`;
 }
 
-function factoryOf(entities: readonly VisibleEntity[]): string {
+async function factoryOf(entities: readonly VisibleEntity[]): Promise<string> {
   return `/** Creates a client that sends the credential in these headers, such as \`{ authorization: "Bearer ..." }\`. */
 export function createClient(options: ClientOptions) {
   const send = requestSender({ baseUrl: BASE_URL, tenant: TENANT, ...options });
   return {
-${entities.map(methodsOf).join('\n')}
+${(await eachOf(entities, methodsOf)).join('\n')}
   };
 }
 

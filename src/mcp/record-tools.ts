@@ -4,6 +4,7 @@
 import { Type } from '@sinclair/typebox';
 import { EntitySchema } from '../entities/definition.ts';
 import { listEntities } from '../entities/entities.ts';
+import { sized } from '../http/bounded-response.ts';
 import { Deleted } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { listRecords } from '../records/read/list.ts';
@@ -59,7 +60,7 @@ export const RECORD_TOOLS: readonly Tool[] = [
     hints: READS,
     input: toolInput({}),
     output: Type.Object({ entities: Type.Array(EntitySchema) }),
-    run: async ({ app, caller }) => ({ entities: await listEntities(app, caller) }),
+    run: async ({ app, caller }) => sized({ entities: await listEntities(app, caller) }, LIMITS.response.largeFrom),
   }),
   defineTool({
     name: 'query_records',

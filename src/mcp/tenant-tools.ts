@@ -78,7 +78,7 @@ dependencies, to be saved and imported.`,
     run: async ({ app, caller }) => {
       const { slug } = caller.tenant;
       const entities = visibleEntities(await catalogOf(app, caller.tenant), caller);
-      const source = clientSource(entities, { baseUrl: app.config.baseUrl ?? app.address, slug });
+      const source = await clientSource(entities, { baseUrl: app.config.baseUrl ?? app.address, slug });
       return { language: 'typescript', filename: `${slug}-client.ts`, source };
     },
   }),

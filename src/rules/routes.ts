@@ -4,6 +4,7 @@
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
+import { okList } from '../http/bounded-response.ts';
 import { guard } from '../http/guard.ts';
 import { parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
@@ -57,7 +58,7 @@ const TEST = route({
 export function ruleRoutes(app: App) {
   return new Elysia({ name: 'rules' })
     .use(guard(app))
-    .get(RULES, async ({ caller, query }) => ok(await listRules(app, caller, query.entity)), LIST)
+    .get(RULES, async ({ caller, query }) => okList(await listRules(app, caller, query.entity)), LIST)
     .post(RULES, async ({ caller, body }) => created(await createRule(app, caller, body)), CREATE)
     .get(RULE, async ({ caller, params }) => ok(await getRule(app, caller, params.id)), GET)
     .patch(RULE, async ({ caller, params, body }) => ok(await updateRule(app, caller, params.id, body)), UPDATE)

@@ -4,6 +4,7 @@
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
+import { okList } from '../http/bounded-response.ts';
 import { guard } from '../http/guard.ts';
 import { pageParameters, parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
@@ -90,7 +91,7 @@ export function userRoutes(app: App) {
       async ({ caller, params }) => ok({ id: await removeUser(app, caller, params.id), deleted: true }),
       REMOVE_USER,
     )
-    .get('/api/roles', async ({ caller }) => ok(await listRoles(app, caller)), LIST_ROLES)
+    .get('/api/roles', async ({ caller }) => okList(await listRoles(app, caller)), LIST_ROLES)
     .post('/api/roles', async ({ caller, body }) => created(await addRole(app, caller, body)), ADD_ROLE)
     .get(ROLE, async ({ caller, params }) => ok(await getRole(app, caller, params.name)), GET_ROLE)
     .patch(ROLE, async ({ caller, params, body }) => ok(await changeRole(app, caller, params.name, body)), CHANGE_ROLE)

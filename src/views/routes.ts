@@ -5,7 +5,7 @@
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
-import { okBounded } from '../http/bounded-response.ts';
+import { okBounded, okList } from '../http/bounded-response.ts';
 import { guard } from '../http/guard.ts';
 import { created, notModified, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
@@ -81,7 +81,7 @@ const READ_RECORD = route({
 export function viewRoutes(app: App) {
   return new Elysia({ name: 'views' })
     .use(guard(app))
-    .get(VIEWS, async ({ caller }) => ok(await listViews(app, caller)), LIST)
+    .get(VIEWS, async ({ caller }) => okList(await listViews(app, caller)), LIST)
     .post(VIEWS, async ({ caller, body }) => created(await createView(app, caller, body)), CREATE)
     .put(VIEW, async ({ caller, params, body }) => ok(await updateView(app, caller, params.slug, body)), UPDATE)
     .delete(

@@ -4,6 +4,7 @@
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
+import { okList } from '../http/bounded-response.ts';
 import { guard } from '../http/guard.ts';
 import { integerParameter, parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
@@ -89,7 +90,7 @@ const REDELIVER = route({
 export function webhookRoutes(app: App) {
   return new Elysia({ name: 'webhooks' })
     .use(guard(app))
-    .get(SUBSCRIPTIONS, async ({ caller, query }) => ok(await listSubscriptions(app, caller, query.entity)), LIST)
+    .get(SUBSCRIPTIONS, async ({ caller, query }) => okList(await listSubscriptions(app, caller, query.entity)), LIST)
     .post(SUBSCRIPTIONS, async ({ caller, body }) => created(await createSubscription(app, caller, body)), CREATE)
     .put(
       SUBSCRIPTION,
@@ -106,7 +107,8 @@ export function webhookRoutes(app: App) {
     )
     .get(
       `${SUBSCRIPTION}/deliveries`,
-      async ({ caller, params, query }) => ok(await listDeliveries(app, caller, params.id, query.limit ?? listDefault)),
+      async ({ caller, params, query }) =>
+        okList(await listDeliveries(app, caller, params.id, query.limit ?? listDefault)),
       DELIVERIES,
     )
     .post(`${SUBSCRIPTION}/test`, async ({ caller, params }) => created(await sendTest(app, caller, params.id)), TEST)
