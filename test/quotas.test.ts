@@ -296,14 +296,14 @@ test('deliveries beyond those of a day wait, in order, until the next day or a h
   for (let i = 1; i < 12; i++) await tenant.patch(`${NOTES}/${id}`, { title: `${i}` });
   await receiver.waitFor(5);
   const list = async (): Promise<Json[]> => (await tenant.get('/api/webhooks/subscriptions')).body.data;
-  expect((await list())[0].health).toBe('quota_exceeded');
+  expect((await list())[0].health).toEqual({ state: 'quota_exceeded' });
   await setQuotas(tenant, { deliveriesPerDay: 6 });
   await receiver.waitFor(6);
-  expect((await list())[0].health).toBe('quota_exceeded');
+  expect((await list())[0].health).toEqual({ state: 'quota_exceeded' });
   expect(receiver.received).toHaveLength(6);
   await setQuotas(tenant, { deliveriesPerDay: null });
   await receiver.waitFor(12);
-  expect((await list())[0].health).toBe('ok');
+  expect((await list())[0].health).toEqual({ state: 'ok' });
   expect(receiver.received.map(({ body }) => body.data.title)).toEqual(Array.from({ length: 12 }, (_, i) => `${i}`));
   await receiver.stop();
 });

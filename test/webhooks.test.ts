@@ -212,6 +212,7 @@ describe('subscriptions', () => {
       event_types: ['record.created', 'record.updated', 'record.deleted'],
       url: `${receiver.url}/hook`,
       description: 'words',
+      health: { state: 'ok' },
       is_active: true,
       has_secret: true,
       created_at: expect.any(String),

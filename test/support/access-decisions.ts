@@ -44,6 +44,7 @@ inviter         POST /api/invitations
 session         DELETE /api/admin/sessions/current
 super           POST /api/admin/sessions; GET /api/admin/platform/invitations; GET /health/schema; POST /health/schema/fix
 platform:read   GET /api/admin/platform/tenants; GET /api/admin/platform/tenants/:slug
+platform:read   GET /api/admin/platform/usage
 tenants:manage  POST /api/admin/platform/tenants; PATCH /api/admin/platform/tenants/:slug
 tenants:manage  DELETE /api/admin/platform/tenants/:slug
 both            GET /api/admin/platform/keys; POST /api/admin/platform/keys; DELETE /api/admin/platform/keys/:id
@@ -59,7 +60,7 @@ delete          DELETE /api/entities/:entityName/records/:id
 view            GET /api/views/:slug/records; GET /api/views/:slug/records/:id
 agent           POST /agent-messages; GET /agent-messages; GET /agent-messages/:messageId/read
 
-admin           GET /api/tenant; PATCH /api/tenant; GET /api/keys; POST /api/keys; DELETE /api/keys/:id
+admin           GET /api/tenant; PATCH /api/tenant; GET /api/tenant/usage; GET /api/keys; POST /api/keys; DELETE /api/keys/:id
 admin           POST /api/entities; PATCH /api/entities/:entityName; DELETE /api/entities/:entityName
 admin           POST /api/entities/:entityName/fields; PATCH /api/entities/:entityName/fields/:key
 admin           DELETE /api/entities/:entityName/fields/:key

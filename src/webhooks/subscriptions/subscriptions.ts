@@ -26,9 +26,11 @@ export const SubscriptionSchema = Type.Object(
     description: nullable(Type.String()),
     is_active: Type.Boolean(),
     has_secret: Type.Boolean({ description: 'the secret itself is never returned' }),
-    health: oneOf(['ok', 'quota_exceeded'], {
-      description: '`quota_exceeded`: further deliveries wait for the next UTC day',
-      examples: ['ok'],
+    health: Type.Object({
+      state: oneOf(['ok', 'quota_exceeded'], {
+        description: '`quota_exceeded`: further deliveries wait for the next UTC day',
+        examples: ['ok'],
+      }),
     }),
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -116,7 +118,7 @@ async function shown(app: App, caller: TenantCaller, row: SubscriptionRow): Prom
 
 /** Of all the tenant's subscriptions: they share its quota of deliveries. */
 async function healthOf(app: App, { tenant }: TenantCaller): Promise<Subscription['health']> {
-  return (await isDayUsedUp(app.db, tenant)) ? 'quota_exceeded' : 'ok';
+  return { state: (await isDayUsedUp(app.db, tenant)) ? 'quota_exceeded' : 'ok' };
 }
 
 /** 404 for another tenant's subscription, 409 for a duplicate. */
