@@ -2,7 +2,7 @@
 // shared with the tenant's other connections, so that only the chunk in transit is memory of this one. A client that reads may fall behind in a burst, up to a limit. One that does not read gets an error and is
 // disconnected: BACKPRESSURE when too many events are queued, IDLE_TIMEOUT when it has not read for too long.
 // Times are milliseconds. Nothing here throws. Contract: interface#sse, decisions#sse.
-import { TimeSlice } from '../runtime/time-slice.ts';
+import { giveWay } from '../runtime/event-loop.ts';
 import type { Reader, SharedBytes, WaitingBytes } from './waiting-bytes.ts';
 
 /** An event as bytes; its number on the connection goes between head and tail. */
@@ -37,8 +37,6 @@ const FAIL_GRACE_MS = 15_000;
 const RETRY_MS = 3_000;
 
 const encoder = new TextEncoder();
-/** Of all connections together: their reads follow each other without a turn of the event loop. */
-const slice = new TimeSlice();
 const MESSAGES = {
   BACKPRESSURE: 'too many events are waiting to be read',
   IDLE_TIMEOUT: 'nothing was read for too long',
@@ -142,7 +140,8 @@ export class SseChannel implements Reader {
       });
       this.#resume = undefined;
     }
-    if (slice.isOver) await slice.next();
+    // The reads of many connections follow each other without a turn of the event loop.
+    await giveWay();
     if (this.#isEnded) return;
     if (this.#queue.length > 0) {
       const chunk = this.#chunk();

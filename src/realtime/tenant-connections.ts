@@ -12,7 +12,7 @@ import type { CommittedEvent } from '../events/event.ts';
 import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
 import type { Subscriber } from '../events/tenant-stream.ts';
 import { LIMITS } from '../limits.ts';
-import { TimeSlice } from '../runtime/time-slice.ts';
+import { giveWay } from '../runtime/event-loop.ts';
 import { forTenant } from '../runtime/work.ts';
 import { AccessGroup, type AccessSource } from './access-group.ts';
 import { EventSerializer, type Projection } from './projection.ts';
@@ -72,7 +72,6 @@ export class TenantConnections implements Subscriber {
   /** The length of the queued events' JSON. */
   #queuedLength = 0;
   #draining: Promise<void> | undefined;
-  readonly #slice = new TimeSlice();
   #nextBatchAt = Number.NEGATIVE_INFINITY;
 
   constructor(
@@ -225,8 +224,9 @@ export class TenantConnections implements Subscriber {
     for (const members of this.#recipientsOf(event)) {
       recipients += members.size;
       for (const member of members) {
-        if (this.#slice.isOver) {
-          await this.#slice.next();
+        const turn = giveWay();
+        if (turn !== undefined) {
+          await turn;
           if (this.#stale.size > 0) current = await this.#current(event);
           if (current === null) return recipients;
           if (!member.group.members.has(member) || !this.#isOpen(member.group)) continue;

@@ -7,9 +7,9 @@ import type { Entity, Field } from '../../entities/field.ts';
 import { clientGone } from '../../errors.ts';
 import { comparisons, type Expression, relationKeys, type StoredRow } from '../../expression/ast.ts';
 import { type EvaluationContext, evaluateInSteps } from '../../expression/evaluate.ts';
+import { giveWay } from '../../runtime/event-loop.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { type Queries, sql } from '../../runtime/sql.ts';
-import { TimeSlice } from '../../runtime/time-slice.ts';
 import { currentWork, isGone } from '../../runtime/work.ts';
 import { type RecordRow, storedRow } from '../row.ts';
 
@@ -42,7 +42,6 @@ export class Evaluator {
   readonly #relations = new Map<Expression, readonly string[]>();
   /** By entity id. */
   readonly #expected = new Map<string, ValuesOf>();
-  readonly #slice = new TimeSlice();
 
   constructor(
     private readonly queries: Queries,
@@ -81,7 +80,8 @@ export class Evaluator {
     row: RecordRow,
     change: Pick<EvaluationContext, 'old' | 'changed'> = {},
   ): Promise<boolean> {
-    if (this.#slice.isOver) await this.#pause();
+    const turn = giveWay();
+    if (turn !== undefined) await resume(turn);
     const related = new Map<string, StoredRow | undefined>();
     for (const key of this.include(entity, condition)) related.set(key, await this.#relatedRow(entity, key, row));
     const context = { ...change, related: (key: string) => related.get(key) };
@@ -89,13 +89,9 @@ export class Evaluator {
     for (;;) {
       const step = steps.next();
       if (step.done === true) return step.value;
-      if (this.#slice.isOver) await this.#pause();
+      const turn = giveWay();
+      if (turn !== undefined) await resume(turn);
     }
-  }
-
-  async #pause(): Promise<void> {
-    await this.#slice.next();
-    if (isGone(currentWork())) throw clientGone();
   }
 
   #targetOf(entity: Entity, relation: Field): Target | undefined {
@@ -185,4 +181,10 @@ function windowFrom({ rows, expected, positions, windowRows }: Target, id: strin
     if (!rows.has(next)) ids.push(next);
   }
   return ids;
+}
+
+/** Throws when the client has gone meanwhile. */
+async function resume(turn: Promise<void>): Promise<void> {
+  await turn;
+  if (isGone(currentWork())) throw clientGone();
 }
