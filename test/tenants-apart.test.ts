@@ -295,7 +295,8 @@ describe('every route', () => {
       'tenant',
     ];
     const answers = await Promise.all([...paths, 'invitations'].map((path) => b.get(`/api/${path}`)));
-    return answers.map(({ body }) => body);
+    // This very look counts as a use of B's key.
+    return answers.map(({ text }) => JSON.parse(text, (name, value) => (name === 'lastUsedAt' ? null : value)));
   }
 });
 
