@@ -107,8 +107,9 @@ export async function updateRows(
 }
 
 /**
- * Changes one record without reading it. Resolves to its after image, or undefined when none matched or the record might
- * become larger than the limit. The lock ensures that the bytes before are those of the version that is changed.
+ * Changes one record without reading it. Resolves to its after image, or undefined when none matched, when it was changed
+ * meanwhile, or when it might become larger than the limit. `b` is the record as the statement found it: the bytes before
+ * are those of the version that is changed, without a lock.
  */
 export async function patchRow(
   publication: Publication,
@@ -119,19 +120,17 @@ export async function patchRow(
 ): Promise<RecordRow | undefined> {
   const { set, cleared, searchVector: words } = patch;
   const json = JSON.stringify(set);
+  const bytesBefore = sql`octet_length(b.data::text)`;
   const ctes = sql`
-    with before as materialized (
-      select r.id, octet_length(r.data::text) as bytes from ${entity.table} as r
-      where ${matches(target)} for no key update
-    ), changed as (
+    with changed as (
       update ${entity.table} as r
       set data = (r.data || ${json}::text::jsonb)${cleared.length === 0 ? EMPTY : sql` - ${cleared}::text[]`},
         ${words === undefined ? EMPTY : sql`search_vector = ${words}::text::tsvector,`}
         ${touched(publication, at)}
-      from before as b
-      where r.id = b.id and ${matches(target)} and ${isCurrent(entity)}
-        and b.bytes + ${Buffer.byteLength(json)}::int <= ${LIMITS.recordBytesMax}::int
-      returning ${RECORD_COLUMNS}, b.bytes as bytes_before
+      from ${entity.table} as b
+      where ${matches(target)} and b.id = r.id and b.version = r.version and ${isCurrent(entity)}
+        and ${bytesBefore} + ${Buffer.byteLength(json)}::int <= ${LIMITS.recordBytesMax}::int
+      returning ${RECORD_COLUMNS}, ${bytesBefore} as bytes_before
     )`;
   const [changed] = await apply(publication, entity, 'record.updated', withNewEventIds([target]), ctes, RECORD_COLUMNS);
   return changed;
