@@ -4,12 +4,14 @@ import { afterAll, describe, expect, test } from 'bun:test';
 import { runRulesOnce } from '../src/rules/worker.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { closeAfterEach } from './support/connections.ts';
+import { adminSession } from './support/credentials.ts';
 import { subscribe } from './support/deliveries.ts';
 import { createEntity, fields } from './support/entities.ts';
 import { addUser, invite, newEmail, PASSWORD, signIn } from './support/people.ts';
 import { startReceiver } from './support/receiver.ts';
 import { type Answer, type Client, type Json, startService, type TestTenant } from './support/service.ts';
-import { connectEvents, openEvents } from './support/streams.ts';
+import { connectEvents, openEvents, openSocket } from './support/streams.ts';
+import { runInSchema } from './support/tenant-database.ts';
 
 const service = await startService({ WEBHOOK_ALLOWED_CIDRS: '127.0.0.1/32' });
 afterAll(() => service.stop());
@@ -220,6 +222,42 @@ describe('rates', () => {
     expect((await tenant.post(NOTES, { title: 'one' })).status).toBe(201);
   });
 
+  test('writes whose commit fails are given back', async () => {
+    const tenant = await limited({ writesPerMin: 3 });
+    await runInSchema(
+      service,
+      tenant,
+      `create function refuse() returns trigger language plpgsql as $$ begin raise 'refused at commit'; end $$;
+       create constraint trigger refused after insert on entity_records deferrable initially deferred
+         for each row execute function refuse()`,
+    );
+    for (let i = 0; i < 4; i++) expect((await bulk(tenant, 3)).status).toBe(500);
+    await runInSchema(service, tenant, 'drop function refuse cascade');
+    expect((await bulk(tenant, 3)).status).toBe(200);
+    expectRefused(await bulk(tenant, 1), 429, { quota: 'writesPerMin', limit: 3, used: 3 });
+  });
+
+  test('while the minute is known to be exhausted, a refused request does no work', async () => {
+    const tenant = await limited({ writesPerMin: 3 });
+    expect((await bulk(tenant, 3)).status).toBe(200);
+    expectRefused(await bulk(tenant, 1), 429, { quota: 'writesPerMin', limit: 3, used: 3 });
+    const { begin } = service.app.db;
+    let transactions = 0;
+    service.app.db.begin = (work) => {
+      transactions += 1;
+      return begin(work);
+    };
+    try {
+      expectRefused(await bulk(tenant, 500), 429, { quota: 'writesPerMin', limit: 3, used: 3 });
+      expectRefused(await tenant.post(NOTES, { title: 'one' }), 429, { quota: 'writesPerMin', limit: 3, used: 3 });
+    } finally {
+      service.app.db.begin = begin;
+    }
+    expect(transactions).toBe(0);
+    await setQuotas(tenant, { writesPerMin: 5 });
+    expect((await bulk(tenant, 2)).status).toBe(200);
+  });
+
   test('the records that a cascade deletes are writes; an invalid one is none', async () => {
     const tenant = await limited({});
     await createEntity(tenant, 'parts', [{ key: 'note', type: 'relation', entity: 'notes', onDelete: 'cascade' }]);
@@ -269,6 +307,21 @@ describe('connections and warnings', () => {
     expect(refused.status).toBe(429);
     const { error } = JSON.parse(refused.text);
     expect(error).toMatchObject({ code: 'RATE_LIMITED', details: [{ quota: 'streams', limit: 2, used: 2 }] });
+  });
+
+  test('WebSockets beyond the quota are closed like those beyond the limit of the service', async () => {
+    const tenant = await limited({ sockets: 2 });
+    const token = await adminSession(service, tenant);
+    const ask = async (): Promise<Json> => {
+      const socket = keep(await openSocket(service.url));
+      return { socket, reply: await socket.ask({ type: 'auth', token }) };
+    };
+    const [first] = [await ask(), await ask()];
+    const { socket, reply } = await ask();
+    expect(reply.code).toBe('limit_exceeded');
+    expect(await socket.ended()).toBe(1013);
+    first.socket.close();
+    while ((await ask()).reply.type !== 'auth_ok');
   });
 
   test('at 80 % of a quota, one warning a day is sent on the stream to admins', async () => {

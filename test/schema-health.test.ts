@@ -7,6 +7,7 @@ import { checkSchemas } from '../src/health/schema-check.ts';
 import { repairSchemas } from '../src/health/schema-repair.ts';
 import { compile, identifier, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
+import { measureStorageOnce } from '../src/usage/storage.ts';
 import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { runInSchema } from './support/tenant-database.ts';
@@ -236,6 +237,17 @@ describe('the repair', () => {
     expect(await fix()).toEqual({ fixed: 1, errors: [] });
     await tenant.post('/api/entities/notes/records', { title: 'three' });
     expect((await tenant.get('/api/entities/notes/records')).body.data.total).toBe(3);
+  });
+
+  test('measures the bytes of the records again', async () => {
+    const storageBytes = async (): Promise<number> =>
+      (await tenant.get('/api/tenant/usage')).body.data.now.storageBytes;
+    const before = await storageBytes();
+    expect(before).toBeGreaterThan(0);
+    await runInSchema(service, tenant, 'alter table entity_counts drop column bytes');
+    expect(await fix()).toEqual({ fixed: 1, errors: [] });
+    while ((await measureStorageOnce(service.app, new AbortController().signal)) > 0);
+    expect(await storageBytes()).toBe(before);
   });
 
   test('reports what it cannot repair per tenant, and repairs the others', async () => {

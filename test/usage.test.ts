@@ -1,6 +1,7 @@
 // What a tenant uses: each request, write and byte is counted once, by UTC day; what it uses now is exact. Each test
 // compares the counts with a model of what it did. Contract: neighbours#usage-and-quotas.
 import { afterAll, describe, expect, test } from 'bun:test';
+import { ServiceError } from '../src/errors.ts';
 import { cleanUpOnce } from '../src/events/retention.ts';
 import { runRulesOnce } from '../src/rules/worker.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
@@ -216,6 +217,37 @@ describe('days', () => {
     const { days } = await usageOf(tenant, `?from=${dayOf(Date.now())}&to=${dayOf(midnight)}`);
     expect(days.map(({ writes }: Json) => writes)).toEqual([1, 2]);
   });
+});
+
+test('a flush that was stored, but lost its confirmation with its connection, is counted once', async () => {
+  const tenant = await withNotes();
+  await flushUsage(service.app);
+  await tenant.post(NOTES, { title: 'one' });
+  const { db } = service.app;
+  const begin = db.begin;
+  const lost = new ServiceError('SERVICE_UNAVAILABLE', 'the connection to the database was lost');
+  const failures = [
+    // Committed, and rolled back.
+    async (work: Parameters<typeof begin>[0]) => {
+      await begin(work);
+      throw lost;
+    },
+    (work: Parameters<typeof begin>[0]) =>
+      begin(async (tx) => {
+        await work(tx);
+        throw lost;
+      }),
+  ];
+  for (const [i, failing] of failures.entries()) {
+    db.begin = failing as typeof begin;
+    try {
+      await expect(flushUsage(service.app)).rejects.toThrow('was lost');
+    } finally {
+      db.begin = begin;
+    }
+    await tenant.post(NOTES, { title: 'later' });
+    expect(await today(tenant)).toMatchObject({ writes: i + 2, events: i + 2 });
+  }
 });
 
 test('a stream counts while it is open, and so do the bytes that it sends', async () => {

@@ -184,6 +184,9 @@ export async function repairEntities(tx: Tx, tenant: Tenant): Promise<void> {
     group by entity_id having count(*) = ${LIMITS.counterSlots}::int`);
   const complete = new Set(counted.map(({ entity_id: id }) => id));
   for (const entity of entities) if (!complete.has(entity.id)) await recount(tx, entity);
+  // A restored column has lost the bytes; writers need not wait while they are measured.
+  await tx.rows(sql`update ${identifier(tenant.schema, 'entity_counts')} set is_measured = false where slot = 0`);
+  await tx.rows(sql`update platform.tenants set is_storage_measured = false where id = ${tenant.id}::uuid`);
 }
 
 /** Recounts the records into the counters. Blocks writers. */

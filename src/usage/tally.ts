@@ -7,7 +7,7 @@ import type { Transaction } from '../runtime/postgres.ts';
 import type { Tx } from '../runtime/sql.ts';
 import { currentWork } from '../runtime/work.ts';
 import type { Tenant } from '../tenants/tenants.ts';
-import { limitsWrites, requireWithinQuotas, type WrittenInTenant } from './write-quotas.ts';
+import { limitsWrites, requireWithinQuotas, type WithinQuotas, type WrittenInTenant } from './write-quotas.ts';
 
 /** The changes of records by one statement. */
 export interface Changes {
@@ -26,18 +26,24 @@ const tallies = new WeakMap<Tx, Map<string, Written>>();
 /** Runs a transaction and counts what it has written, once it has committed. 403 and 429 beyond a quota. */
 export async function beginCounted<T>(app: App, work: (tx: Transaction) => Promise<T>): Promise<T> {
   const tally = new Map<string, Written>();
-  const notices: (() => void)[] = [];
-  const result = await app.db.begin(async (tx) => {
+  const checked: WithinQuotas[] = [];
+  const run = async (tx: Transaction): Promise<T> => {
     tallies.set(tx, tally);
     const done = await work(tx);
     for (const [tenantId, written] of tally) {
-      if (limitsWrites(written.quotas)) notices.push(await requireWithinQuotas(app, tx, tenantId, written));
+      if (limitsWrites(written.quotas)) checked.push(await requireWithinQuotas(app, tx, tenantId, written));
     }
     return done;
-  });
-  for (const [tenantId, { writes, events }] of tally) count(app, tenantId, writes, events);
-  for (const notice of notices) notice();
-  return result;
+  };
+  try {
+    const result = await app.db.begin(run);
+    for (const [tenantId, { writes, events }] of tally) count(app, tenantId, writes, events);
+    for (const { committed } of checked) committed();
+    return result;
+  } catch (error) {
+    for (const { failed } of checked) await failed(error);
+    throw error;
+  }
 }
 
 /** The quotas of the tenant apply to what the transaction writes from now on. */

@@ -2,8 +2,9 @@
 // what it has counted since the last one, FLUSH_MS at most. A flush at midnight separates the days.
 // Times are milliseconds. Contract: neighbours#usage-and-quotas.
 import { type App, perApp } from '../app.ts';
+import { unavailable } from '../errors.ts';
 import { SerialQueue } from '../runtime/concurrency.ts';
-import { sql } from '../runtime/sql.ts';
+import { sql, type Tx } from '../runtime/sql.ts';
 import type { TenantCounts } from '../runtime/tenant-counters.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import { openTimeOf } from './open-time.ts';
@@ -18,10 +19,23 @@ interface Added extends Counted {
   tenantId: string;
 }
 
+interface StoredTenant {
+  tenantId: string;
+  /** The transaction. */
+  xid: string;
+}
+
+interface Flush {
+  xid: string;
+  added: readonly Added[];
+}
+
 class UsageWriter {
   /** What has been stored of each tenant's counts. */
   readonly #stored = new Map<string, Counted>();
   readonly #queue = new SerialQueue();
+  /** A flush whose commit was not confirmed: it may have been stored. */
+  #unconfirmed: Flush | undefined;
   /** When the counting of what is not stored yet began. */
   #since = Date.now();
 
@@ -34,13 +48,36 @@ class UsageWriter {
 
   async #flush(now: number): Promise<number> {
     openTimeOf(this.app).settle();
+    await this.#confirm();
     const added = this.#added();
-    if (added.length > 0) {
-      const known = await store(this.app, utcDay(this.#since), added);
-      for (const one of added) this.#markStored(one, known.has(one.tenantId));
-    }
+    if (added.length > 0) await this.#store(utcDay(this.#since), added);
     this.#since = now;
     return added.length;
+  }
+
+  async #store(day: string, added: readonly Added[]): Promise<void> {
+    const stored: StoredTenant[] = [];
+    try {
+      await this.app.db.begin(async (tx) => void stored.push(...(await store(tx, day, added))));
+    } catch (error) {
+      const [first] = stored;
+      if (first !== undefined) this.#unconfirmed = { xid: first.xid, added };
+      throw error;
+    }
+    const known = new Set(stored.map(({ tenantId }) => tenantId));
+    for (const one of added) this.#markStored(one, known.has(one.tenantId));
+  }
+
+  /** Finds out whether an unconfirmed flush was committed, so that nothing is counted twice. 503 while it is running. */
+  async #confirm(): Promise<void> {
+    if (this.#unconfirmed === undefined) return;
+    const { xid, added } = this.#unconfirmed;
+    const row = await this.app.db.first<{ status: string | null }>(sql`
+      select case when ${xid}::xid8 < pg_current_xact_id() then pg_xact_status(${xid}::xid8) else 'aborted' end as status`);
+    const status = row?.status;
+    if (status === 'in progress') throw unavailable('a flush of the usage has not ended yet');
+    this.#unconfirmed = undefined;
+    if (status !== 'aborted') for (const one of added) this.#markStored(one, true);
   }
 
   #added(): Added[] {
@@ -108,9 +145,9 @@ export function startUsage(app: App): Worker {
 }
 
 /** Resolves to the tenants that still exist. */
-async function store(app: App, day: string, added: readonly Added[]): Promise<Set<string>> {
+function store(tx: Tx, day: string, added: readonly Added[]): Promise<StoredTenant[]> {
   const of = (name: keyof Counted): number[] => added.map((row) => row[name]);
-  const rows = await app.db.rows<{ tenant_id: string }>(sql`
+  return tx.rows<StoredTenant>(sql`
     insert into platform.usage_days as u
       (tenant_id, day, requests, reads, writes, events, deliveries, stream_ms, socket_ms, sent_bytes)
     select i.tenant_id, ${day}::date, i.requests, i.reads, i.writes, i.events, i.deliveries, i.stream_ms, i.socket_ms,
@@ -127,8 +164,7 @@ async function store(app: App, day: string, added: readonly Added[]): Promise<Se
       events = u.events + excluded.events, deliveries = u.deliveries + excluded.deliveries,
       stream_ms = u.stream_ms + excluded.stream_ms, socket_ms = u.socket_ms + excluded.socket_ms,
       sent_bytes = u.sent_bytes + excluded.sent_bytes
-    returning tenant_id`);
-  return new Set(rows.map((row) => row.tenant_id));
+    returning tenant_id as "tenantId", pg_current_xact_id()::text as xid`);
 }
 
 /** The UTC day of a time, as YYYY-MM-DD. */

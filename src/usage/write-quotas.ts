@@ -9,6 +9,7 @@ import { LIMITS } from '../limits.ts';
 import { identifier, sql, type Tx } from '../runtime/sql.ts';
 import { type Quotas, schemaOf } from '../tenants/tenants.ts';
 import { noticeUse } from './near-quota.ts';
+import { countWrites } from './write-rate.ts';
 
 /** What a transaction has written in a tenant: the changes of its records and bytes, and the number of writes. */
 export interface WrittenInTenant {
@@ -19,8 +20,6 @@ export interface WrittenInTenant {
   isOperator: boolean;
   quotas: Quotas;
 }
-
-const WINDOW_MS = 60_000;
 
 interface Stored {
   records: number;
@@ -45,29 +44,32 @@ export function roomLeft(error: unknown): number | undefined {
   return use.quota === 'storageBytes' && room > 0 ? undefined : room;
 }
 
-/** Refuses what exceeds a quota, as the last step of a transaction. Resolves to what to do after the commit. */
+/** What follows the end of a transaction that is within the quotas. */
+export interface WithinQuotas {
+  committed(): void;
+  failed(error: unknown): Promise<void>;
+}
+
+/** Refuses what exceeds a quota, as the last step of a transaction. */
 export async function requireWithinQuotas(
   app: App,
   tx: Tx,
   tenantId: string,
   written: WrittenInTenant,
-): Promise<() => void> {
+): Promise<WithinQuotas> {
   const stored = await requireRoom(tx, tenantId, written);
   const { quotas, writes, isOperator } = written;
   const { writesPerMin } = quotas;
-  let writesInMinute = 0;
-  if (writesPerMin !== undefined && writes > 0 && !isOperator) {
-    const window = { key: `quota:writes:${tenantId}`, windowMs: WINDOW_MS, quota: writesPerMin };
-    const { isTaken, count, resetMs } = await app.broker.take(window, writes);
-    if (!isTaken) throw quotaExceeded({ quota: 'writesPerMin', limit: writesPerMin, used: count }, resetMs / 1_000);
-    writesInMinute = count + writes;
-  }
-  return () => {
-    if (writesPerMin !== undefined) noticeUse(app, tenantId, 'writesPerMin', writesPerMin, writesInMinute);
-    if (stored === undefined) return;
-    if (quotas.records !== undefined) noticeUse(app, tenantId, 'records', quotas.records, stored.records);
-    if (quotas.storageBytes !== undefined) noticeUse(app, tenantId, 'storageBytes', quotas.storageBytes, stored.bytes);
+  const isCounted = writesPerMin !== undefined && writes > 0 && !isOperator;
+  const counted = isCounted ? await countWrites(app, tenantId, writesPerMin, writes) : undefined;
+  const committed = (): void => {
+    const uses = { records: stored?.records, storageBytes: stored?.bytes, writesPerMin: counted?.used };
+    for (const [quota, used] of Object.entries(uses) as [keyof typeof uses, number | undefined][]) {
+      const limit = quotas[quota];
+      if (limit !== undefined && used !== undefined) noticeUse(app, tenantId, quota, limit, used);
+    }
   };
+  return { committed, failed: async (error) => counted?.undo(error) };
 }
 
 /** Resolves to what is stored, if the transaction adds to something that is limited. */

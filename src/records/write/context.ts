@@ -8,6 +8,7 @@ import type { Cause } from '../../events/outbox.ts';
 import { type EntityChange, notifyCommitted, Publication } from '../../events/publication.ts';
 import type { Queries, Tx } from '../../runtime/sql.ts';
 import { applyQuotas, beginCounted } from '../../usage/tally.ts';
+import { requireRoomForWrites } from '../../usage/write-rate.ts';
 import { Evaluator } from '../read/evaluator.ts';
 
 /** How often a write that keeps conflicting with others is attempted before it fails with 409. */
@@ -64,6 +65,7 @@ export async function inTransaction<T>(
     applyQuotas(inner, caller.tenant);
     return write({ app, caller, tx: inner, queries: inner, publication: Publication.within(inner, causeOf(caller)) });
   };
+  requireRoomForWrites(app, caller.tenant);
   if (tx !== null) return writeIn(tx);
   const written = await beginCounted(app, writeIn);
   notifyCommitted(app, { tenantId: caller.tenant.id });

@@ -25,6 +25,12 @@ export interface WindowCount {
   resetMs: number;
 }
 
+export interface TakenHits extends WindowCount {
+  isTaken: boolean;
+  /** When the window ends, by the broker's clock. */
+  endsAt: number;
+}
+
 /** A stream expires this long after its last entry. */
 export const STREAM_TTL_MS = 3_600_000;
 
@@ -63,7 +69,9 @@ export interface Broker {
    * Counts `hits` in a window, all or none: none when they exceed its quota. `count` is the number of hits before, so
    * that `quota - count` would have fitted.
    */
-  take(window: QuotaWindow, hits: number): Promise<WindowCount & { isTaken: boolean }>;
+  take(window: QuotaWindow, hits: number): Promise<TakenHits>;
+  /** Uncounts hits that were taken, unless their window has ended. */
+  giveBack(key: string, hits: number, taken: TakenHits): Promise<void>;
   /** Takes one of `limit` leases for `ttlMs`, or renews the member's own; false when all are taken. */
   lease(set: string, member: string, limit: number, ttlMs: number): Promise<boolean>;
   /** Renews leases for `ttlMs`, including expired ones. */

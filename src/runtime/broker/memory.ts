@@ -9,6 +9,7 @@ import {
   type QuotaWindow,
   STREAM_TTL_MS,
   type StreamEntry,
+  type TakenHits,
   type WindowCount,
 } from './broker.ts';
 
@@ -149,14 +150,20 @@ export class MemoryBroker implements Broker {
     return counts;
   }
 
-  async take({ key, quota, windowMs }: QuotaWindow, hits: number): Promise<WindowCount & { isTaken: boolean }> {
+  async take({ key, quota, windowMs }: QuotaWindow, hits: number): Promise<TakenHits> {
     this.#check();
     const now = Date.now();
     const window = this.#windowOf(key, windowMs, now);
     const { count, endsAt } = window;
     const isTaken = count + hits <= quota;
     if (isTaken) window.count += hits;
-    return { isTaken, count, resetMs: endsAt - now };
+    return { isTaken, count, resetMs: endsAt - now, endsAt };
+  }
+
+  async giveBack(key: string, hits: number, { endsAt }: TakenHits): Promise<void> {
+    this.#check();
+    const window = this.#windows.get(key);
+    if (window?.endsAt === endsAt) window.count -= hits;
   }
 
   async lease(set: string, member: string, limit: number, ttlMs: number): Promise<boolean> {

@@ -12,10 +12,11 @@ import {
   type QuotaWindow,
   STREAM_TTL_MS,
   type StreamEntry,
+  type TakenHits,
   type WindowCount,
 } from './broker.ts';
 import { QuotaCounter } from './quota-windows.ts';
-import { COUNT, LEASE, LEASE_COUNT, RENEW, TAKE, TAKE_DUE } from './scripts.ts';
+import { COUNT, LEASE, LEASE_COUNT, RENEW, RETURN_HITS, TAKE, TAKE_DUE } from './scripts.ts';
 
 const COMMAND_TIMEOUT_MS = 2_000;
 const GRACE_MS = 50;
@@ -135,10 +136,14 @@ export class RedisBroker implements Broker {
     return this.#quotas.count(windows);
   }
 
-  async take({ key, quota, windowMs }: QuotaWindow, hits: number): Promise<WindowCount & { isTaken: boolean }> {
-    const reply = (await this.#eval(TAKE, key, hits, quota, Math.ceil(windowMs))) as [number, number, number];
-    const [isTaken, count, resetMs] = reply;
-    return { isTaken: isTaken === 1, count, resetMs };
+  async take({ key, quota, windowMs }: QuotaWindow, hits: number): Promise<TakenHits> {
+    const reply = (await this.#eval(TAKE, key, hits, quota, Math.ceil(windowMs))) as [number, number, number, number];
+    const [isTaken, count, resetMs, endsAt] = reply;
+    return { isTaken: isTaken === 1, count, resetMs, endsAt };
+  }
+
+  async giveBack(key: string, hits: number, { endsAt }: TakenHits): Promise<void> {
+    await this.#eval(RETURN_HITS, key, hits, endsAt);
   }
 
   async lease(set: string, member: string, limit: number, ttlMs: number): Promise<boolean> {

@@ -23,15 +23,19 @@ if left < 0 then
 end
 return { count, left }`;
 
-/** ARGV: hits, quota, window. Returns 1 when the hits were counted, the count before, and the time left in the window. */
+/**
+ * ARGV: hits, quota, window. Returns 1 when the hits were counted, the count before, the time left in the window, and the
+ * window's end.
+ */
 export const TAKE = `
 local before = tonumber(redis.call('get', KEYS[1]) or 0)
 local left = redis.call('pttl', KEYS[1])
-if left < 0 then left = tonumber(ARGV[3]) end
-if before + tonumber(ARGV[1]) > tonumber(ARGV[2]) then return { 0, before, left } end
+local isNew = left < 0
+if isNew then left = tonumber(ARGV[3]) end
+if before + tonumber(ARGV[1]) > tonumber(ARGV[2]) then return { 0, before, left, 0 } end
 redis.call('incrby', KEYS[1], ARGV[1])
-redis.call('pexpire', KEYS[1], left)
-return { 1, before, left }`;
+if isNew then redis.call('pexpire', KEYS[1], left) end
+return { 1, before, left, redis.call('pexpiretime', KEYS[1]) }`;
 
 /**
  * KEYS: a marker of outstanding prefetches, then the counters. ARGV: hits, hits to prefetch, lifetime of the marker,
