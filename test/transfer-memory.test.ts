@@ -102,3 +102,18 @@ test('an import of short lines that become large records holds few of them at on
   expect(result.body.data).toEqual({ created: 250, refused: 0, errors: [] });
   expect(grownMiB).toBeLessThan(GROWTH_MAX_MIB);
 }, 120_000);
+
+test('changes of a definition read and rewrite few large records at once', async () => {
+  const count = 300;
+  const { path } = await largeRecords('changing', count);
+  const definition = path.replace('/records', '/fields');
+  const checked = await growth(() => tenant.patch(`${definition}/body`, { maxLength: 449_999 }));
+  expect(checked.result.body.error.details).toEqual([{ path: 'maxLength', message: `${count} record(s) violate it` }]);
+  expect(checked.grownMiB).toBeLessThan(GROWTH_MAX_MIB);
+  const filled = await growth(() =>
+    tenant.post(definition, { key: 'state', type: 'text', required: true, default: 'new' }),
+  );
+  expect(filled.result.status).toBe(201);
+  expect(filled.grownMiB).toBeLessThan(GROWTH_MAX_MIB);
+  expect((await tenant.get(`${path}?filters=state = "new"&limit=1&fields=state`)).body.data.total).toBe(count);
+}, 240_000);

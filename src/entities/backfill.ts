@@ -1,7 +1,8 @@
-// Scans stored values, and rewrites them in small batches while records are being written. A batch skips locked
+// Scans stored values, and rewrites them in small batches, bounded by rows and bytes, while records are being written. A batch skips locked
 // rows, and replaces rows only if neither they nor the entity's definition have changed since it read them: no write
 // is lost, and no writer waits longer than one batch. Readers see the same records afterwards, so a backfill emits no
 // events and keeps `updatedAt`; ETags change.
+// Contract: decisions#field-changes, neighbours#byte-budgets.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
 import { conflict } from '../errors.ts';
@@ -14,6 +15,9 @@ import type { SlotValues } from './values.ts';
 
 const BATCH_ROWS = 200;
 const PAGE_ROWS = 1_000;
+/** Bytes of the values read at once; one record alone may have more. */
+const PAGE_BYTES = 2_097_152;
+const FIRST_ROWS = 16;
 const PAUSE_MS = 50;
 const WAIT_MS = 10_000;
 const POLL_MS = 20;
@@ -68,15 +72,7 @@ async function backfillPass(
   change: (data: SlotValues) => SlotValues | Promise<SlotValues>,
 ): Promise<{ read: number; written: number }> {
   const done = { read: 0, written: 0 };
-  let after = '00000000-0000-0000-0000-000000000000';
-  for (;;) {
-    const rows = await app.db.slow.rows<StoredRow>(sql`
-      select r.id, r.version, r.data from ${entity.table} as r
-      where r.id > ${after}::uuid and (${where})
-      order by r.id
-      limit ${BATCH_ROWS}`);
-    const last = rows.at(-1);
-    if (last === undefined) return done;
+  for await (const rows of pagesOf<StoredRow>(app, entity, where, sql`r.version, r.data`, sql`r.data`, BATCH_ROWS)) {
     done.read += rows.length;
     const changed: StoredRow[] = [];
     for (const row of rows) {
@@ -84,7 +80,45 @@ async function backfillPass(
       changed.push({ ...row, data: await change(row.data) });
     }
     done.written += await replaceBatch(app, entity, changed);
+  }
+  return done;
+}
+
+/**
+ * The rows `r` that match `where`, by id, in pages of at most `rowsMax` rows and, unless it is one row, about `PAGE_BYTES`
+ * bytes of `measured`. Where values are large the pages get shorter, since the server reads all rows of a page to measure them.
+ */
+async function* pagesOf<T extends { id: string }>(
+  app: App,
+  entity: Entity,
+  where: Sql,
+  columns: Sql,
+  measured: Sql,
+  rowsMax: number,
+): AsyncGenerator<T[]> {
+  let after = '00000000-0000-0000-0000-000000000000';
+  let rows = FIRST_ROWS;
+  for (;;) {
+    const page = await app.db.slow.rows<T & { bytesBefore: number }>(sql`
+      with sized as materialized (
+        select r.id, octet_length((${measured})::text) as bytes
+        from ${entity.table} as r
+        where r.id > ${after}::uuid and (${where})
+        order by r.id
+        limit ${rows}::int
+      ), page as (
+        select id, sum(bytes) over (order by id) - bytes as before from sized
+      )
+      select r.id, p.before::float8 as "bytesBefore", ${columns}
+      from page as p
+      join ${entity.table} as r on r.id = p.id
+      where p.before < ${PAGE_BYTES}::int
+      order by r.id`);
+    const last = page.at(-1);
+    if (last === undefined) return;
+    yield page;
     after = last.id;
+    rows = Math.min(rowsMax, rows * 4, Math.ceil((page.length * PAGE_BYTES) / Math.max(1, last.bytesBefore)));
   }
 }
 
@@ -125,19 +159,19 @@ async function replaceBatch(app: App, entity: Entity, rows: readonly StoredRow[]
   return replaced.length;
 }
 
-/** The stored values of a field, in pages. */
-export async function* valuesOf(app: App, entity: Entity, field: Field): AsyncGenerator<unknown[]> {
-  let after = '00000000-0000-0000-0000-000000000000';
-  for (;;) {
-    const rows = await app.db.slow.rows<{ id: string; value: unknown }>(sql`
-      select r.id, r.data -> ${field.slot}::text as value from ${entity.table} as r
-      where r.id > ${after}::uuid and r.data ? ${field.slot}::text
-      order by r.id
-      limit ${PAGE_ROWS}`);
-    const last = rows.at(-1);
-    if (last === undefined) return;
-    yield rows.map(({ value }) => value);
-    after = last.id;
+/** The stored values of a field, in pages bounded by rows and bytes. */
+export async function* valuesOf(app: App, entity: Entity, { slot }: Field): AsyncGenerator<unknown[]> {
+  const value = sql`r.data -> ${slot}::text`;
+  const where = sql`r.data ? ${slot}::text`;
+  for await (const rows of pagesOf<{ id: string; value: unknown }>(
+    app,
+    entity,
+    where,
+    sql`${value} as value`,
+    value,
+    PAGE_ROWS,
+  )) {
+    yield rows.map((row) => row.value);
   }
 }
 
