@@ -104,7 +104,7 @@ test('an import of short lines that become large records holds few of them at on
 }, 120_000);
 
 test('changes of a definition read and rewrite few large records at once', async () => {
-  const count = 300;
+  const count = 100;
   const { path } = await largeRecords('changing', count);
   const definition = path.replace('/records', '/fields');
   const checked = await growth(() => tenant.patch(`${definition}/body`, { maxLength: 449_999 }));

@@ -17,7 +17,7 @@ const BATCH_ROWS = 200;
 const PAGE_ROWS = 1_000;
 /** Bytes of the values read at once; one record alone may have more. */
 const PAGE_BYTES = 2_097_152;
-const FIRST_ROWS = 16;
+const MEASURED_ROWS = 1_000;
 const PAUSE_MS = 50;
 const WAIT_MS = 10_000;
 const POLL_MS = 20;
@@ -85,10 +85,10 @@ async function backfillPass(
 }
 
 /**
- * The rows `r` that match `where`, by id, in pages of at most `rowsMax` rows and, unless it is one row, about `PAGE_BYTES`
- * bytes of `measured`. Where values are large the pages get shorter, since the server reads all rows of a page to measure them.
+ * The rows `r` that match `where`, by id, in pages of at most `rowsMax` rows and, unless it is one row, `PAGE_BYTES` bytes
+ * of `measured`.
  */
-async function* pagesOf<T extends { id: string }>(
+async function* pagesOf<T>(
   app: App,
   entity: Entity,
   where: Sql,
@@ -96,29 +96,45 @@ async function* pagesOf<T extends { id: string }>(
   measured: Sql,
   rowsMax: number,
 ): AsyncGenerator<T[]> {
+  for await (const ids of idsOf(app, entity, where, measured, rowsMax)) {
+    const page = await app.db.slow.rows<T>(sql`
+      select r.id, ${columns} from ${entity.table} as r
+      where r.id = any(${ids}::uuid[]) and (${where})
+      order by r.id`);
+    if (page.length > 0) yield page;
+  }
+}
+
+/** The ids of such pages. Few scans measure many rows, since each of them may visit all rows after the last one. */
+async function* idsOf(app: App, entity: Entity, where: Sql, measured: Sql, rowsMax: number): AsyncGenerator<string[]> {
   let after = '00000000-0000-0000-0000-000000000000';
-  let rows = FIRST_ROWS;
   for (;;) {
-    const page = await app.db.slow.rows<T & { bytesBefore: number }>(sql`
-      with sized as materialized (
-        select r.id, octet_length((${measured})::text) as bytes
-        from ${entity.table} as r
+    const rows = await app.db.slow.rows<{ id: string; bytes: number }>(sql`
+      with page as materialized (
+        select r.id from ${entity.table} as r
         where r.id > ${after}::uuid and (${where})
         order by r.id
-        limit ${rows}::int
-      ), page as (
-        select id, sum(bytes) over (order by id) - bytes as before from sized
+        limit ${MEASURED_ROWS}::int
       )
-      select r.id, p.before::float8 as "bytesBefore", ${columns}
+      select r.id, octet_length((${measured})::text) as bytes
       from page as p
       join ${entity.table} as r on r.id = p.id
-      where p.before < ${PAGE_BYTES}::int
       order by r.id`);
-    const last = page.at(-1);
+    const last = rows.at(-1);
     if (last === undefined) return;
-    yield page;
     after = last.id;
-    rows = Math.min(rowsMax, rows * 4, Math.ceil((page.length * PAGE_BYTES) / Math.max(1, last.bytesBefore)));
+    let ids: string[] = [];
+    let bytes = 0;
+    for (const row of rows) {
+      if (ids.length > 0 && (ids.length >= rowsMax || bytes + row.bytes > PAGE_BYTES)) {
+        yield ids;
+        ids = [];
+        bytes = 0;
+      }
+      ids.push(row.id);
+      bytes += row.bytes;
+    }
+    yield ids;
   }
 }
 
