@@ -132,6 +132,21 @@ describe('records', () => {
     expect(await recordsIn(tenant)).toBe(700);
   });
 
+  test('a quota that is set while an import runs holds for the rest of it', async () => {
+    const tenant = await limited({});
+    const { readable, writable } = new TransformStream<Uint8Array>();
+    const writer = writable.getWriter();
+    const line = new TextEncoder().encode(`${JSON.stringify({ title: 'one' })}\n`.repeat(2_000));
+    const importing = tenant.post(`${NOTES}/import`, readable, { 'content-type': 'application/x-ndjson' });
+    await writer.write(line);
+    while ((await recordsIn(tenant)) === 0);
+    await setQuotas(tenant, { records: 2_100 });
+    await writer.write(line);
+    await writer.close();
+    expectRefused(await importing, 403, { quota: 'records', limit: 2_100 });
+    expect(await recordsIn(tenant)).toBe(2_100);
+  });
+
   test('records of rules count, and a rule beyond the quota fails', async () => {
     const tenant = await limited({ records: 3 });
     await createEntity(tenant, 'copies', fields('title text'));

@@ -3,19 +3,20 @@
 // The first line of a CSV file names its columns; columns of system fields are ignored.
 // Contract: decisions#import.
 import { type Static, Type } from '@sinclair/typebox';
-import { requireRight, type TenantCaller } from '../../access/caller.ts';
+import { requireRight, requireTenant, type TenantCaller } from '../../access/caller.ts';
 import { type App, perApp } from '../../app.ts';
 import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts';
 import { entityFor } from '../../entities/catalog.ts';
 import type { Field } from '../../entities/field.ts';
 import { specOf } from '../../entities/field-types.ts';
-import { invalid, invalidField, type Problem, ServiceError } from '../../errors.ts';
+import { invalid, invalidField, notFound, type Problem, ServiceError } from '../../errors.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { parseObject } from '../../http/json-object.ts';
 import { LIMITS } from '../../limits.ts';
 import { Semaphore } from '../../runtime/concurrency.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
 import type { JsonObject } from '../../runtime/text.ts';
+import { tenantById } from '../../tenants/tenants.ts';
 import { isQuotaExceeded } from '../../usage/write-quotas.ts';
 import { applyIndependently } from '../batch/independent.ts';
 import type { BatchItem } from '../batch/items.ts';
@@ -133,8 +134,8 @@ class BatchWriter {
 
   async #write(items: readonly BatchItem[]): Promise<void> {
     const batch = { op: 'create', items } as const;
-    const outcomes = await writersOf(this.app).run(() =>
-      applyIndependently(this.app, this.caller, this.entityName, batch, () => null),
+    const outcomes = await writersOf(this.app).run(async () =>
+      applyIndependently(this.app, await this.#currentCaller(), this.entityName, batch, () => null),
     );
     let exceeded: ServiceError | null = null;
     for (const [line, outcome] of outcomes) {
@@ -144,6 +145,13 @@ class BatchWriter {
     }
     // The following batches would be refused too.
     if (exceeded !== null) throw exceeded;
+  }
+
+  /** The caller with its tenant as it is now: an upload may take long, and a quota or suspension applies at once. */
+  async #currentCaller(): Promise<TenantCaller> {
+    const tenant = await tenantById(this.app, this.caller.tenant.id);
+    if (tenant === null) throw notFound('tenant');
+    return requireTenant({ ...this.caller, tenant });
   }
 
   #refuse(line: number, message: string): void {
