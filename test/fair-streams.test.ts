@@ -9,6 +9,7 @@ import { type App, closeApp, createApp } from '../src/app.ts';
 import { readConfig } from '../src/config.ts';
 import { Backlog, isRelayed } from '../src/events/backlog.ts';
 import type { CommittedEvent } from '../src/events/event.ts';
+import { rangesOf } from '../src/events/number-ranges.ts';
 import { cursorAtEnd, readOutbox } from '../src/events/outbox-cursor.ts';
 import { Relay } from '../src/events/relay.ts';
 import { isReference, readStreamed, type StreamedEvent } from '../src/events/streamed-event.ts';
@@ -17,7 +18,7 @@ import { MemoryBroker } from '../src/runtime/broker/memory.ts';
 import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { createLog } from '../src/runtime/log.ts';
-import { sql } from '../src/runtime/sql.ts';
+import { type Queries, sql } from '../src/runtime/sql.ts';
 import { SECRETS } from './support/service.ts';
 import { givenDatabaseUrl } from './support/stores.ts';
 
@@ -56,8 +57,14 @@ beforeEach(async () => {
 });
 
 /** Commits events with the numbers `from` to `to`, each with `bytes` of text. */
-async function commit(tenantId: string, from: number, to: number, bytes = 0): Promise<void> {
-  await app.db.slow.rows(sql`
+async function commit(
+  tenantId: string,
+  from: number,
+  to: number,
+  bytes = 0,
+  queries: Queries = app.db.slow,
+): Promise<void> {
+  await queries.rows(sql`
     insert into platform.events (id, tenant_id, type, payload, triggered_by)
     select platform.uuidv7(), ${tenantId}::uuid, 'rule.executed',
       jsonb_build_object('n', n, 'text', repeat('x', ${bytes}::int)), 'rule'
@@ -154,7 +161,7 @@ test('a leader that starts reads the end of the outbox only, also from a partiti
   const rowsRead = await app.db.begin(async (tx) => {
     const { readTo } = await cursorAtEnd(tx);
     expect(readTo).toBeGreaterThanOrEqual(30_000);
-    await readOutbox(tx, { readTo, missing: new Set([readTo]), horizon: null, resumed: null });
+    await readOutbox(tx, { readTo, missing: [{ ranges: [[readTo, readTo]], owners: [3n] }], resumed: null });
     await readStreamed(tx, [readTo]);
     const read = await tx.first<{ rows: number }>(sql`
       select coalesce(sum(seq_tup_read), 0)::int as rows from pg_stat_xact_user_tables where relname like 'events%'`);
@@ -162,6 +169,41 @@ test('a leader that starts reads the end of the outbox only, also from a partiti
   });
   expect(rowsRead).toBe(0);
 });
+
+// The embedded database has one session, so no transaction runs beside another.
+if (process.env.DATABASE_URL) {
+  test("beside another tenant's transaction with 100,000 events, each event is relayed once, in the next round", async () => {
+    const appended: { tenantId: string; events: StreamedEvent[] }[] = [];
+    const relay = relayOf(appended);
+    await relay.lead();
+    const relayedOf = (id: string): unknown[] =>
+      appended.filter(({ tenantId }) => tenantId === id).flatMap(({ events }) => numbersOf(events));
+    const round = async (): Promise<Record<string, unknown>> => {
+      await relay.once();
+      const state = await app.db.first<{ position: Record<string, unknown> }>(sql`select position from platform.relay`);
+      return state?.position ?? {};
+    };
+    for (const outcome of ['committed', 'rolled back']) {
+      appended.length = 0;
+      const long = app.db.slow.begin(async (tx) => {
+        for (let n = 1; n <= 20; n++) {
+          await commit(busy, (n - 1) * 5_000 + 1, n * 5_000, 0, tx);
+          await commit(quiet, n, n, 0, app.db);
+          const { missing } = await round();
+          expect(relayedOf(quiet)).toEqual(Array.from({ length: n }, (_, i) => i + 1));
+          expect((missing as unknown[]).length).toBe(n);
+        }
+        if (outcome === 'rolled back') throw new Error(outcome);
+      });
+      await long.catch(() => undefined);
+      do await relay.once();
+      while (relay.waiting > 0);
+      const expected = outcome === 'committed' ? Array.from({ length: 100_000 }, (_, i) => i + 1) : [];
+      expect(relayedOf(busy)).toEqual(expected);
+      expect((await round()).missing).toEqual([]);
+    }
+  });
+}
 
 test('a backlog over the limit is dropped for the tenant with the most, and its streams see a gap', () => {
   const backlog = new Backlog();
@@ -196,7 +238,7 @@ test('a position says of each number whether it has been relayed, for any order 
         for (const seq of numbers) relayed.add(seq);
         backlog.relayed(tenant, numbers.length);
       }
-      const position = JSON.parse(JSON.stringify(backlog.position(readTo, missing)));
+      const position = JSON.parse(JSON.stringify(backlog.position(readTo, rangesOf(missing))));
       for (const [seq, tenant] of owner.entries()) {
         expect({ seed, seq, is: isRelayed(position, tenant, seq) }).toEqual({ seed, seq, is: relayed.has(seq) });
         if (seq <= position.watermark) expect(relayed.has(seq)).toBe(true);

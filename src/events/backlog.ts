@@ -2,13 +2,13 @@
 // that a tenant's single change does not wait behind another's import. Also the relay's position, which says exactly
 // what has been relayed: a leader that takes over relays the rest of each tenant, and nothing before it again.
 // Contract: neighbours#fair-shares, decisions#events.
+import { includes, type NumberRanges } from './number-ranges.ts';
 
 /** What a leader has relayed: everything up to `readTo`, except the missing numbers and those of `pending`. */
 export interface RelayPosition {
   watermark: number;
   readTo: number;
-  /** Ranges of numbers, both ends included. */
-  missing: [from: number, to: number][];
+  missing: NumberRanges;
   /** By tenant: it has been relayed up to `relayedTo`, except the `late` numbers. */
   pending: Record<string, { relayedTo: number; late: number[] }>;
 }
@@ -116,7 +116,7 @@ export class Backlog {
   }
 
   /** The position of a leader that has read up to `readTo`, where the `missing` numbers were uncommitted. */
-  position(readTo: number, missing: Iterable<number>): RelayPosition {
+  position(readTo: number, missing: NumberRanges): RelayPosition {
     const pending: RelayPosition['pending'] = {};
     let watermark = readTo;
     for (const [tenantId, { numbers, at, relayedTo }] of this.#tenants) {
@@ -125,24 +125,13 @@ export class Backlog {
       pending[tenantId] = { relayedTo, late };
       watermark = Math.min(watermark, (numbers[at] as number) - 1);
     }
-    const ranges = rangesOf(missing);
-    return { watermark: Math.min(watermark, (ranges[0]?.[0] ?? readTo + 1) - 1), readTo, missing: ranges, pending };
+    return { watermark: Math.min(watermark, (missing[0]?.[0] ?? readTo + 1) - 1), readTo, missing, pending };
   }
 }
 
 /** Whether a leader with this position has relayed the tenant's number. */
 export function isRelayed({ readTo, missing, pending }: RelayPosition, tenantId: string, seq: number): boolean {
-  if (seq > readTo || missing.some(([from, to]) => from <= seq && seq <= to)) return false;
+  if (seq > readTo || includes(missing, seq)) return false;
   const tenant = pending[tenantId];
   return tenant === undefined || (seq <= tenant.relayedTo && !tenant.late.includes(seq));
-}
-
-function rangesOf(numbers: Iterable<number>): [number, number][] {
-  const ranges: [number, number][] = [];
-  for (const seq of [...numbers].sort((a, b) => a - b)) {
-    const last = ranges.at(-1);
-    if (last !== undefined && last[1] === seq - 1) last[1] = seq;
-    else ranges.push([seq, seq]);
-  }
-  return ranges;
 }

@@ -5,10 +5,11 @@
 import type { App } from '../app.ts';
 import { BackgroundRead } from '../runtime/background-read.ts';
 import { sql } from '../runtime/sql.ts';
+import { type NumberRanges, toMultirange } from './number-ranges.ts';
 
 /** What `Relay` shows of itself. */
 interface RelayState {
-  readonly unrelayed: { readTo: number; others: number[] } | null;
+  readonly unrelayed: { readTo: number; others: NumberRanges } | null;
 }
 
 /** A leader without a heartbeat for this long is dead. Seconds. */
@@ -43,11 +44,12 @@ async function readLag(app: App, { unrelayed }: RelayState): Promise<{ at: numbe
 }
 
 /** Seconds; 0 when there is none. */
-async function ageOfOldest(app: App, readTo: number, others: readonly number[]): Promise<number> {
+async function ageOfOldest(app: App, readTo: number, others: NumberRanges): Promise<number> {
   const found = await app.db.first<{ age_s: number }>(sql`
     select greatest(0, extract(epoch from clock_timestamp() - least(
       (select at from platform.events where seq > ${readTo}::bigint order by seq limit 1),
-      (select min(at) from platform.events where seq = any(${[...others]}::bigint[]))
+      (select min(e.at) from unnest(${toMultirange(others)}::text::int8multirange) as o (numbers)
+      join platform.events as e on e.seq >= lower(o.numbers) and e.seq < upper(o.numbers))
     )))::float8 as age_s`);
   return found?.age_s ?? 0;
 }

@@ -12,6 +12,7 @@ import { sql, type Tx } from '../runtime/sql.ts';
 import { parseStored } from '../runtime/trace.ts';
 import { Backlog, isRelayed } from './backlog.ts';
 import type { CommittedEvent } from './event.ts';
+import type { NumberRanges } from './number-ranges.ts';
 import {
   advance,
   type Cursor,
@@ -19,6 +20,7 @@ import {
   cursorAtEnd,
   type LeaderState,
   lockLeaderState,
+  missingOf,
   type OutboxRead,
   readLeaderState,
   readOutbox,
@@ -78,11 +80,11 @@ export class Relay {
   }
 
   /** What is not relayed: what is after `readTo`, and `others` as soon as they are committed. Null unless this process leads. */
-  get unrelayed(): { readTo: number; others: number[] } | null {
+  get unrelayed(): { readTo: number; others: NumberRanges } | null {
     if (this.#cursor === null) return null;
-    const { readTo, missing } = this.#cursor;
-    const waiting = this.#backlog.oldest();
-    return { readTo, others: waiting === null ? [...missing] : [...missing, waiting] };
+    const [missing, waiting] = [missingOf(this.#cursor), this.#backlog.oldest()];
+    const others: NumberRanges = waiting === null ? missing : [...missing, [waiting, waiting]];
+    return { readTo: this.#cursor.readTo, others };
   }
 
   get isLeader(): boolean {
@@ -97,7 +99,7 @@ export class Relay {
   /** Whether `relayNow` may accept the next event of this process. */
   get canRelayNow(): boolean {
     const isSure = performance.now() - this.#ledAt < SURE_AFTER_READ_MS;
-    return this.#cursor !== null && this.#cursor.missing.size === 0 && isSure && this.#queue.isIdle;
+    return this.#cursor !== null && this.#cursor.missing.length === 0 && isSure && this.#queue.isIdle;
   }
 
   /** The id of the stream's last entry; undefined when this process does not know it. */
@@ -264,9 +266,9 @@ export class Relay {
     return cursorAtEnd(tx);
   }
 
-  async #heartbeat(tx: Tx, state: LeaderState, { readTo, missing, resumed }: Cursor, hasMoved: boolean): Promise<void> {
+  async #heartbeat(tx: Tx, state: LeaderState, cursor: Cursor, hasMoved: boolean): Promise<void> {
     const { leader, age_s } = state;
-    const position = resumed ?? this.#backlog.position(readTo, missing);
+    const position = cursor.resumed ?? this.#backlog.position(cursor.readTo, missingOf(cursor));
     const { watermark } = position;
     if (leader === this.#processId && !hasMoved && watermark === state.watermark && age_s < HEARTBEAT_S) return;
     await tx.rows(sql`

@@ -33,7 +33,12 @@ export function takeSnapshot(queries: Queries): Promise<Snapshot> {
 
 async function readSnapshot(queries: Queries): Promise<Snapshot> {
   const row = await queries.first<{ snapshot: string }>(sql`select pg_current_snapshot()::text as snapshot`);
-  const [xmin = '0', xmax = '0', running = ''] = (row?.snapshot ?? '').split(':');
+  return parseSnapshot(row?.snapshot ?? '');
+}
+
+/** From the text that Postgres shows of a snapshot. */
+export function parseSnapshot(text: string): Snapshot {
+  const [xmin = '0', xmax = '0', running = ''] = text.split(':');
   const ids = running === '' ? NONE : new Set(running.split(',').map(BigInt));
   return { xmin: BigInt(xmin), xmax: BigInt(xmax), running: ids };
 }
