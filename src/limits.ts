@@ -142,8 +142,13 @@ export const LIMITS = {
     descriptionMax: 500,
     listDefault: 50,
     listMax: 500,
-    /** Each change creates a delivery for every matching subscription. */
+    /**
+     * Each change creates a delivery for every matching subscription. A statement that creates more than
+     * `createdPerStatement` is divided by records, a transaction that creates more than `createdPerTransaction` refused.
+     */
     subscriptionsMax: 1_000,
+    createdPerStatement: 10_000,
+    createdPerTransaction: 100_000,
     /** At most this much of a receiver's body and headers is read, and at most this many 1xx responses. */
     responseBytes: 65_536,
     responseHeaderBytes: 16_384,
@@ -155,8 +160,9 @@ export const LIMITS = {
     perSubscription: 32,
     perTenant: 200,
     perProcess: 1_000,
-    /** Bytes of the bodies in flight; a tenant's are at most half. */
+    /** Bytes of the bodies in flight; a tenant's are at most half. A claim reads at most `bytesPerClaim` and one body. */
     bytesPerProcess: 67_108_864,
+    bytesPerClaim: 8_388_608,
     /** Idle time of a connection to a receiver; servers keep theirs for 2 s or more. */
     idleMs: 500,
     /** DNS lookup of a receiver when a subscription is created. */

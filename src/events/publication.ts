@@ -5,6 +5,8 @@
 // insert: streams 1.7x to 2.0x (3.3x without the fast path), webhooks 2.4x (6.5x without).
 // Contract: decisions#events, decisions#guarantees.
 import { type App, perApp } from '../app.ts';
+import { ServiceError } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
 import { cachedPart, EMPTY, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { detached } from '../runtime/work.ts';
 import { type Changes, countChanges, needsBytes, tallyChanges } from '../usage/tally.ts';
@@ -82,6 +84,8 @@ export interface ChangedRows extends EntityChange {
   ctes: Sql;
   /** The rows of `changed` with a column `event_id`. */
   withEventIds: Sql;
+  /** How many rows `changed` returns at most. */
+  rowsMax: number;
   /** By how much the number of records grows for each row, and a query of the bytes by which their values do. */
   recordsPerRow: number;
   bytesGrown: Sql;
@@ -107,8 +111,33 @@ const DELIVERIES = sql`(
 
 const NO_FAST_PATHS: ReadonlyMap<Output, FastPath> = new Map();
 
+/** 409: a transaction would create more deliveries than `LIMITS.webhook.createdPerTransaction`. */
+export class TooManyDeliveries extends ServiceError {
+  constructor({ entity }: EntityChange) {
+    const max = LIMITS.webhook.createdPerTransaction.toLocaleString('en');
+    super(
+      'CONFLICT',
+      `with the webhook subscriptions of ${entity.name}, these changes create more than ${max} deliveries at once; ` +
+        'change fewer records in one request, or send a bulk request with atomic: false',
+    );
+  }
+}
+
+/** The deliveries that the change of one record creates. */
+function deliveriesPerRow({ entity, type }: EntityChange): number {
+  return entity.subscribed[type]?.length ?? 0;
+}
+
+/** How many records one statement may change, by the deliveries that it creates for them. */
+export function rowsPerStatement(change: EntityChange): number {
+  const perRow = deliveriesPerRow(change);
+  return perRow === 0 ? Number.POSITIVE_INFINITY : Math.max(1, Math.floor(LIMITS.webhook.createdPerStatement / perRow));
+}
+
 /** One commit: a single statement, or the statements of a transaction. */
 export class Publication {
+  /** Deliveries created so far, at most. */
+  #deliveries = 0;
   #committed: CommittedChange | undefined;
 
   private constructor(
@@ -147,9 +176,20 @@ export class Publication {
     }
   }
 
-  /** Adds events and deliveries to a statement and runs it. Resolves to at least `columns` of each changed row. */
+  /** Refuses changes of so many further records if they would create too many deliveries. */
+  requireFewDeliveries(change: EntityChange, rows: number): void {
+    const deliveries = this.#deliveries + rows * deliveriesPerRow(change);
+    if (deliveries > LIMITS.webhook.createdPerTransaction) throw new TooManyDeliveries(change);
+  }
+
+  /**
+   * Adds events and deliveries to a statement and runs it. Resolves to at least `columns` of each changed row. Rejects with
+   * `TooManyDeliveries`.
+   */
   async change(changed: ChangedRows, columns: Sql): Promise<RecordRow[]> {
     const { entity, type } = changed;
+    this.requireFewDeliveries(changed, changed.rowsMax);
+    this.#deliveries += changed.rowsMax * deliveriesPerRow(changed);
     const { queries, cause, fastPaths } = this;
     const reservation = [...fastPaths.values()].find((path) => path.reservation)?.reservation;
     const trace = currentTrace();

@@ -48,6 +48,9 @@ export class StreamSubscriptions {
   /** Tenants with subscriptions elsewhere: as last read, and as announced since. */
   #otherTenants: ReadonlySet<string> = new Set();
   readonly #announcedTenants = new Set<string>();
+  /** Keys of the next statement that stores subscriptions, and its result. */
+  readonly #adding = new Set<string>();
+  #storing: Promise<void> | undefined;
   /** The read that an announcement has queued. */
   #reading: Promise<void> | undefined;
   #isEnrolled = false;
@@ -97,8 +100,10 @@ export class StreamSubscriptions {
   async add(tenantId: string, entities: Iterable<string>): Promise<void> {
     const names = [...entities];
     for (const name of names) this.#count(tenantId, name, 1);
+    const keys = names.map((name) => keyOf(tenantId, name)).filter((key) => !this.#stored.has(key));
+    if (keys.length === 0) return;
     try {
-      await detached(() => this.#queue.run(() => this.#store(tenantId, names)));
+      await this.#storeWithOthers(keys);
     } catch (cause) {
       this.remove(tenantId, names);
       throw cause;
@@ -148,24 +153,42 @@ export class StreamSubscriptions {
     else this.#counts.delete(tenantId);
   }
 
-  async #store(tenantId: string, names: readonly string[]): Promise<void> {
-    const { processId } = this.options;
-    const missing = names.filter((name) => !this.#stored.has(keyOf(tenantId, name)));
+  /** One statement stores what is added while another runs, of all tenants: none waits behind the others of another. */
+  #storeWithOthers(keys: readonly string[]): Promise<void> {
+    for (const key of keys) this.#adding.add(key);
+    this.#storing ??= detached(() =>
+      this.#queue.run(() => {
+        const added = [...this.#adding];
+        this.#adding.clear();
+        this.#storing = undefined;
+        return this.#store(added);
+      }),
+    );
+    return this.#storing;
+  }
+
+  async #store(keys: readonly string[]): Promise<void> {
+    const { processId, app } = this.options;
+    const missing = keys.filter((key) => !this.#stored.has(key));
     if (missing.length === 0) return;
+    const entries = missing.map(tenantAndName);
     const isFirst = !this.#isEnrolled;
     if (isFirst) await this.#enrol();
-    const rows = await this.options.app.db.rows(sql`
+    const rows = await app.db.rows(sql`
       insert into platform.stream_subscriptions (tenant_id, entity, process_id)
-      select ${tenantId}::uuid, e.name, p.process_id
-      from platform.stream_processes as p cross join unnest(${missing}::text[]) as e (name)
+      select e.tenant_id, e.name, p.process_id
+      from platform.stream_processes as p
+      cross join unnest(${entries.map(([tenantId]) => tenantId)}::uuid[], ${entries.map(([, name]) => name)}::text[])
+        as e (tenant_id, name)
       where p.process_id = ${processId}::uuid
       on conflict on constraint stream_subscriptions_pkey do update set entity = excluded.entity
       returning entity`);
     if (rows.length === 0) return this.#onLeaseLost();
     if (isFirst) await this.options.onFirst();
     this.#isEnrolled = true;
-    for (const name of missing) this.#stored.add(keyOf(tenantId, name));
-    await this.options.app.broker.publish(CHANNEL, `${processId} ${tenantId}`);
+    for (const key of missing) this.#stored.add(key);
+    const tenants = new Set(entries.map(([tenantId]) => tenantId));
+    await Promise.all([...tenants].map((tenantId) => app.broker.publish(CHANNEL, `${processId} ${tenantId}`)));
   }
 
   /** Stores the process, and deletes the subscriptions of an earlier attempt that failed. */
@@ -207,7 +230,7 @@ export class StreamSubscriptions {
   }
 
   #isSubscribed(key: string): boolean {
-    const [tenantId = '', name = ''] = key.split(' ');
+    const [tenantId, name] = tenantAndName(key);
     return this.#counts.get(tenantId)?.has(name) ?? false;
   }
 
@@ -247,4 +270,9 @@ export class StreamSubscriptions {
 
 function keyOf(tenantId: string, name: string): string {
   return `${tenantId} ${name}`;
+}
+
+function tenantAndName(key: string): [tenantId: string, name: string] {
+  const [tenantId = '', name = ''] = key.split(' ');
+  return [tenantId, name];
 }

@@ -7,6 +7,7 @@ import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';
 import { unwrap } from '../../entities/values.ts';
 import { notFound } from '../../errors.ts';
+import { rowsPerStatement } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import { ByteBudget } from '../../runtime/byte-budget.ts';
 import { isUuid } from '../../runtime/ids.ts';
@@ -44,15 +45,17 @@ import {
 
 /**
  * Applies the first items of a batch, all of them or none. Resolves to their results, in order: of all items, except that
- * of creations outside a transaction only as many are applied as fit into one statement.
+ * outside a transaction only as many are applied as fit into one statement.
  */
 export async function applyBatch<T>(
   context: WriteContext,
   catalog: Catalog,
   scope: AccessScope,
-  { op, items }: Batch,
+  { op, items: given }: Batch,
   toResult: ToResult<T>,
 ): Promise<T[]> {
+  const type = `record.${op}d` as const;
+  const items = context.tx === null ? given.slice(0, rowsPerStatement({ entity: scope.entity, type })) : given;
   await forEachItem(items, () => requireRight(context.caller, op, scope.entity.name));
   if (op === 'update') {
     return inTransaction(context, (open) => updateAll(writingWith(open, catalog), scope, items, toResult));
@@ -95,10 +98,16 @@ async function createSome<T>(
   const at = new Date().toISOString();
   const bodies = items.map(({ body }) => unwrap(entity, body));
   writing.evaluator.expect(entity, (field) => bodies.map((body) => body[field.key] ?? field.default));
-  const prepared = await prepareSome(scope, items, toResult, async ({ body }) => {
-    const row = { ...(await prepareCreate(writing, scope, body)), created_at: at, updated_at: at };
-    return { row, changed: row };
-  });
+  const prepared = await prepareSome(
+    scope,
+    items,
+    rowsPerStatement({ entity, type: 'record.created' }),
+    toResult,
+    async ({ body }) => {
+      const row = { ...(await prepareCreate(writing, scope, body)), created_at: at, updated_at: at };
+      return { row, changed: row };
+    },
+  );
   const rows = prepared.map(({ row }) => row);
   try {
     const targets = targetsOf(writing, entity, rows);
@@ -126,7 +135,7 @@ async function updateAll<T>(
   while (results.length < items.length) {
     const rest = items.slice(results.length);
     const at = new Date().toISOString();
-    const prepared = await prepareSome(scope, rest, toResult, async ({ id, body }) => {
+    const prepared = await prepareSome(scope, rest, rest.length, toResult, async ({ id, body }) => {
       const { row, changed } = await prepareUpdate(writing, scope, rowIn(before, id), body);
       return { row: { ...row, updated_at: at }, changed };
     });

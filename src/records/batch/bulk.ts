@@ -6,7 +6,9 @@ import { allows } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
 import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
 import { type Catalog, catalogWithin, entityFor, forgetCatalog } from '../../entities/catalog.ts';
+import type { Entity } from '../../entities/field.ts';
 import { conflict, forbidden, invalid, notFound, type Problem, ServiceError } from '../../errors.ts';
+import { TooManyDeliveries } from '../../events/publication.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import { isQuotaExceeded } from '../../usage/write-quotas.ts';
 import { translateViolation } from '../write/constraints.ts';
@@ -98,6 +100,7 @@ async function applyAll(
   const scope = accessScopeOf(catalog, caller, entity);
   const results = new BulkResults();
   const rejected = new Map<number, ServiceError>();
+  requireFewDeliveries(open, entity, operations);
   for (const batch of batchesOf(operations, batchMax)) {
     try {
       await applyAttributed(open, catalog, scope, batch, results);
@@ -112,6 +115,17 @@ async function applyAll(
   return results.answer();
 }
 
+/** Refuses at once what a transaction would refuse after it has written most of it. */
+function requireFewDeliveries(
+  { publication }: OpenTransaction,
+  entity: Entity,
+  operations: readonly Operation[],
+): void {
+  for (const [op, { length }] of Map.groupBy(operations, ({ op }) => op)) {
+    publication.requireFewDeliveries({ entity, type: `record.${op}d` }, length);
+  }
+}
+
 async function applyAttributed(
   context: WriteContext,
   catalog: Catalog,
@@ -123,7 +137,7 @@ async function applyAttributed(
     await applyBatch(context, catalog, scope, batch, results.of(batch.op));
   } catch (raw) {
     const error = translateViolation(raw, scope.entity, context.caller);
-    if (!isRejection(error) || isQuotaExceeded(error)) throw error;
+    if (error instanceof TooManyDeliveries || !isRejection(error) || isQuotaExceeded(error)) throw error;
     const [only] = batch.items;
     if (batch.items.length > 1 || only === undefined) throw new UnattributedFailure();
     throw new RejectedItems(new Map([[only.index, error]]), true);

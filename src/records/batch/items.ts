@@ -70,12 +70,13 @@ export function resultsOf<T>(prepared: readonly { result: T }[]): T[] {
 }
 
 /**
- * Prepares the first items: as many as have `LIMITS.transfer.batchBytesMax` bytes together, with defaults and what rules
- * set. After a rejection, all of them are prepared, to throw the rejections together, and no row is kept.
+ * Prepares the first items: at most `max`, and as many as have `LIMITS.transfer.batchBytesMax` bytes together, with
+ * defaults and what rules set. After a rejection, all of them are prepared, to throw the rejections together, and no row is kept.
  */
 export async function prepareSome<T>(
   scope: AccessScope,
   items: readonly BatchItem[],
+  max: number,
   toResult: ToResult<T>,
   prepare: (item: BatchItem) => Promise<Omit<Prepared<T>, 'result'>>,
 ): Promise<Prepared<T>[]> {
@@ -90,7 +91,7 @@ export async function prepareSome<T>(
       if (rejections.size > 0) continue;
       prepared.push({ row, changed, result });
       size += JSON.stringify(row.data).length;
-      if (size >= LIMITS.transfer.batchBytesMax) break;
+      if (size >= LIMITS.transfer.batchBytesMax || prepared.length >= max) break;
     } catch (error) {
       if (!isRejection(error)) throw error;
       rejections.set(i, error);

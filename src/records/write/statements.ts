@@ -5,7 +5,7 @@ import type { Entity } from '../../entities/field.ts';
 import { searchVector } from '../../entities/search-vector.ts';
 import { dualWrite, type SlotValues } from '../../entities/values.ts';
 import type { RecordEventType } from '../../events/event.ts';
-import type { Publication } from '../../events/publication.ts';
+import { type EntityChange, type Publication, rowsPerStatement } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import { cachedPart, EMPTY, identifier, inputRows, join, literal, raw, type Sql, sql } from '../../runtime/sql.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
@@ -73,13 +73,44 @@ export async function insertRows(
   return (await apply(publication, entity, 'record.created', evented, ctes)).length;
 }
 
+/** A row to be replaced with its after image. */
+type ChangedRow = PreparedRow & { isSearchVectorUnchanged?: boolean };
+
 /** Replaces rows with their after images, if they still have the version before. Resolves to the number of changed rows. */
-export async function updateRows(
+export function updateRows(
   publication: Publication,
   entity: Entity,
-  rows: readonly (PreparedRow & { isSearchVectorUnchanged?: boolean })[],
+  rows: readonly ChangedRow[],
   at: string,
   targets: readonly RelationTarget[] = [],
+): Promise<number> {
+  return inParts(publication, { entity, type: 'record.updated' }, rows, (part) =>
+    updatePart(publication, entity, part, at, targets),
+  );
+}
+
+/** Runs as many statements as the deliveries of the rows need; none after one that changes fewer rows than it has. */
+async function inParts<R>(
+  publication: Publication,
+  change: EntityChange,
+  rows: readonly R[],
+  write: (part: readonly R[]) => Promise<number>,
+): Promise<number> {
+  publication.requireFewDeliveries(change, rows.length);
+  const size = Math.min(rows.length, rowsPerStatement(change));
+  let count = 0;
+  for (let start = 0; start < rows.length && count === start; start += size) {
+    count += await write(rows.slice(start, start + size));
+  }
+  return count;
+}
+
+async function updatePart(
+  publication: Publication,
+  entity: Entity,
+  rows: readonly ChangedRow[],
+  at: string,
+  targets: readonly RelationTarget[],
 ): Promise<number> {
   const isVectorUnchanged = rows.every((row) => row.isSearchVectorUnchanged === true);
   const evented = withNewEventIds(rows);
@@ -153,11 +184,13 @@ export async function deleteRow(
 }
 
 /** Deletes the records that still have these versions. Resolves to the number deleted. */
-export async function deleteRows(
-  publication: Publication,
-  entity: Entity,
-  rows: readonly PreparedRow[],
-): Promise<number> {
+export function deleteRows(publication: Publication, entity: Entity, rows: readonly PreparedRow[]): Promise<number> {
+  return inParts(publication, { entity, type: 'record.deleted' }, rows, (part) =>
+    deletePart(publication, entity, part),
+  );
+}
+
+async function deletePart(publication: Publication, entity: Entity, rows: readonly PreparedRow[]): Promise<number> {
   const evented = withNewEventIds(rows);
   const input = evented.map(({ id, version, eventId }) => [id, version, eventId]);
   const ctes = sql`
@@ -184,7 +217,7 @@ function apply(
   const counters = updateCounters(entity, type, rows.length);
   const ctes = sql`${changed}${counters}${startRules(entity, rows, withEventIds, publication.cause)}`;
   const growth = { recordsPerRow: COUNT_CHANGE[type], bytesGrown: bytesGrown(type) };
-  return publication.change({ entity, type, ctes, withEventIds, ...growth }, columns);
+  return publication.change({ entity, type, ctes, withEventIds, rowsMax: rows.length, ...growth }, columns);
 }
 
 function touched({ cause }: Publication, at: string): Sql {

@@ -5,6 +5,7 @@ import type { App } from '../../app.ts';
 import { catalogWithin, loadCatalog } from '../../entities/catalog.ts';
 import type { RecordEventType } from '../../events/event.ts';
 import { LIMITS } from '../../limits.ts';
+import { giveWay } from '../../runtime/event-loop.ts';
 import { newId } from '../../runtime/ids.ts';
 import { ASYNC_COMMIT, GENERIC_PLANS, inputRows, sql, type Tx } from '../../runtime/sql.ts';
 import { type Tenant, type TenantRow, toTenant } from '../../tenants/tenants.ts';
@@ -72,12 +73,14 @@ export async function claimPending(app: App, requests: readonly ClaimRequest[], 
     const { pending, rechecks } = await findPending(tx, [...locked.values()], leaseMsOf(app));
     const blocked = pending.filter((row) => row.is_blocked);
     const postponed = blocked.length > 0 ? await postponeBlocked(tx, blocked) : [];
-    const ready = pending.filter((row) => !row.is_blocked);
+    const unread = pending.filter((row) => row.is_unread).map((row) => row.subscription_id);
+    const ready = pending.filter((row) => !row.is_blocked && !row.is_unread);
     const taken = withinLimits(ready, locked, inFlight);
     const overLimit = ready.filter((row) => !taken.has(row)).map((row) => row.subscription_id);
     const { admitted, waiting } = await withinQuotas(app, tx, [...taken], tenantsOf(locked));
     const claimed = await markClaimed(app, tx, admitted, locked);
-    const later = [...postponed, ...recheckIn(RETRY_MS, overLimit), ...waiting];
+    const nextPart = recheckIn(overLimit.length === 0 ? 0 : RETRY_MS, unread);
+    const later = [...postponed, ...recheckIn(RETRY_MS, overLimit), ...nextPart, ...waiting];
     return { claimed, rechecks: [...lockedElsewhere, ...rechecks, ...later] };
   });
 }
@@ -122,16 +125,11 @@ function withinLimits(ready: readonly PendingRow[], locked: Locked, inFlight: In
   for (const row of ready) {
     const tenantId = locked.get(row.subscription_id)?.tenant.id as string;
     const count = counts.get(tenantId) ?? row.tenant_in_flight;
-    if (count >= LIMITS.webhook.perTenant || !inFlight.take(tenantId, sizeOf(row))) continue;
+    if (count >= LIMITS.webhook.perTenant || !inFlight.take(tenantId, row.size)) continue;
     counts.set(tenantId, count + 1);
     taken.add(row);
   }
   return taken;
-}
-
-/** About the length of the delivery's body. */
-function sizeOf({ body, data }: PendingRow): number {
-  return body?.length ?? JSON.stringify(data).length;
 }
 
 /** The tenant of each locked subscription. */
@@ -145,6 +143,7 @@ async function markClaimed(app: App, tx: Tx, rows: readonly PendingRow[], locked
   const claimed: ClaimedDelivery[] = [];
   for (const row of rows) {
     const subscription = locked.get(row.subscription_id) as LockedSubscription;
+    await giveWay();
     const body = row.body ?? (await renderBody(app, tx, row, subscription));
     claimed.push(toClaimed(row, claimId, subscription, body));
   }

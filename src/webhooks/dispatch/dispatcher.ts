@@ -130,7 +130,7 @@ export class Dispatcher {
     const { isInline, subscriptionId, tenantId } = delivery;
     const bytes = delivery.body?.length ?? 0;
     this.#places.started(tenantId, bytes);
-    const sending = this.#attempt(delivery)
+    const sending = forTenant(tenantId, () => this.#attempt(delivery))
       .then((result) => {
         this.#durations.labels(result.state).observe((performance.now() - startedAt) / 1_000);
         this.#windows.answered(subscriptionId, result.state === 'delivered', isInline);

@@ -8,6 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../../app.ts';
 import type { Config } from '../../config.ts';
 import { GENERIC_PLANS, inputRows, type Sql, sql } from '../../runtime/sql.ts';
+import { detached } from '../../runtime/work.ts';
 import type { PostResult } from '../transport/http-post.ts';
 import type { ClaimedDelivery } from './claim.ts';
 import { IS_PENDING } from './pending.ts';
@@ -71,7 +72,8 @@ export class ResultWriter {
   write(result: AttemptResult): Promise<void> {
     return new Promise((done) => {
       this.#queue.push({ result, done });
-      if (!this.#isWriting) void this.#drain();
+      // A statement stores the results of many tenants.
+      if (!this.#isWriting) void detached(() => this.#drain());
     });
   }
 
