@@ -162,7 +162,7 @@ export const LIMITS = {
     perProcess: 1_000,
     /** Bytes of the bodies in flight; a tenant's are at most half. A claim reads at most `bytesPerClaim` and one body. */
     bytesPerProcess: 67_108_864,
-    bytesPerClaim: 8_388_608,
+    bytesPerClaim: 16_777_216,
     /** Idle time of a connection to a receiver; servers keep theirs for 2 s or more. */
     idleMs: 500,
     /** DNS lookup of a receiver when a subscription is created. */

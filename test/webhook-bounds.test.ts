@@ -117,8 +117,8 @@ test('a deletion that would create more than 100,000 deliveries by its cascade i
   await unsubscribeAll();
 });
 
-test('a claim reads at most 8 MiB of events and one more, and the next ones read the rest', async () => {
-  const count = 20;
+test('a claim reads at most 16 MiB of events and one more, and the next ones read the rest', async () => {
+  const count = 30;
   const { id } = await subscribe(tenant, `${receiver.url}/large`, { event_types: ['record.updated'] });
   const rows = (await bulk('create', created(count))).body.data.results as Json[];
   const noise = Buffer.from(crypto.getRandomValues(new Uint8Array(60_000))).toString('hex');
@@ -136,7 +136,7 @@ test('a claim reads at most 8 MiB of events and one more, and the next ones read
       )
       insert into platform.webhook_deliveries (subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type)
       select ${id}::uuid, tenant_id, id, seq, at, record_id, type from evented`);
-    const request = { subscriptionId: id, window: 32, limit: 32, tenant: { id: tenant.id } as never };
+    const request = { subscriptionId: id, window: count, limit: count, tenant: { id: tenant.id } as never };
     const { pending } = await findPending(tx, [request], 60_000);
     await tx.rows(sql`delete from platform.webhook_deliveries where subscription_id = ${id}::uuid`);
     return pending;

@@ -142,7 +142,8 @@ create table events (
   triggered_by text not null,
   depth integer not null default 0,
   root_event_id uuid,
-  trace text
+  trace text,
+  data_bytes integer
 ) partition by RANGE (at);
 
 CREATE INDEX events_seq_idx ON ONLY events USING btree (seq);

@@ -71,6 +71,11 @@ const UNPACKED_BYTES = 1_024;
 const RATIO_MAX = 91;
 const VALUE_BYTES_MAX = 1_048_576;
 
+/** `storedSize` of the values of an event, whose table has this alias. */
+export function eventSize(event: Sql): Sql {
+  return sql`coalesce(${event}.data_bytes, ${storedSize(sql`coalesce(${event}.data, ${event}.payload)`)})`;
+}
+
 /** At least about the length of a stored value's JSON; 0 for null. Large values are not read. */
 export function storedSize(value: Sql): Sql {
   return sql`(case

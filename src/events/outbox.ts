@@ -46,9 +46,10 @@ export function appendEvents(
   const [traceColumn, traceValue] = trace === null ? [EMPTY, EMPTY] : [sql`, trace`, sql`, ${trace}::text`];
   return sql`
     insert into platform.events (id, tenant_id, entity_id, entity, record_id, type, version, data,
-      created_at, updated_at, created_by, updated_by, actor, triggered_by, depth, root_event_id${traceColumn})
+      created_at, updated_at, created_by, updated_by, data_bytes, actor, triggered_by, depth, root_event_id${traceColumn})
     select c.event_id, ${cause.tenantId}::uuid, ${literal(entity.id)}::uuid, ${literal(entity.name)}, c.id, ${literal(type)},
-      c.version, c.data, c.created_at, c.updated_at, c.created_by, c.updated_by, ${cause.actor}, ${cause.triggeredBy},
+      c.version, c.data, c.created_at, c.updated_at, c.created_by, c.updated_by,
+      case when pg_column_compression(c.data) is null then pg_column_size(c.data) end, ${cause.actor}, ${cause.triggeredBy},
       ${cause.depth}::int, ${cause.rootEventId}::uuid${traceValue}
     from ${changed} as c`;
 }

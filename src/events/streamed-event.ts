@@ -4,7 +4,7 @@
 import { LIMITS } from '../limits.ts';
 import type { PooledQueries } from '../runtime/postgres.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
-import { type CommittedEvent, EVENT_COLUMNS, type EventRow, storedSize, toEvent } from './event.ts';
+import { type CommittedEvent, EVENT_COLUMNS, type EventRow, eventSize, toEvent } from './event.ts';
 import { BY_INDEX } from './outbox-cursor.ts';
 
 const { inlineBytes } = LIMITS.events;
@@ -51,9 +51,9 @@ export async function readStreamed(tx: Tx, numbers: readonly number[]): Promise<
       select id, seq, at, tenant_id, type, entity_id, entity, record_id, version, created_at, updated_at, created_by,
         updated_by, actor, triggered_by, depth, xid, trace, size."isLarge",
         case when not size."isLarge" then data end as data, case when not size."isLarge" then payload end as payload
-      from platform.events
+      from platform.events as s
       cross join lateral (
-        select ${storedSize(sql`coalesce(data, payload)`)} > ${inlineBytes} as "isLarge"
+        select ${eventSize(sql`s`)} > ${inlineBytes} as "isLarge"
       ) as size
       where seq = any(${[...numbers]}::bigint[])
     ) as e`);

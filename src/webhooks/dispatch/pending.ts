@@ -1,7 +1,7 @@
 // The query for pending deliveries. Deliveries of one record are sent one at a time, in the order of the changes. A
 // delivery blocked by an earlier one is postponed by its own age, and released when the earlier one finishes.
 // The caller must hold the locks of the subscriptions' rows. Contract: decisions#deliveries.
-import { type RecordEventType, storedSize } from '../../events/event.ts';
+import { eventSize, type RecordEventType } from '../../events/event.ts';
 import { LIMITS } from '../../limits.ts';
 import { inputRows, sql, type Tx } from '../../runtime/sql.ts';
 import type { Tenant } from '../../tenants/tenants.ts';
@@ -129,7 +129,7 @@ export async function findPending(
         d.attempts_before, d.body, d.is_blocked, d.next_at, d.event_seq, d.record_id, d.trace, d.event_at, e.version,
         e.data, e.created_at, e.updated_at, e.created_by, e.updated_by,
         least(${FULL_RECHECK_MAX_MS}::int, greatest(${FULL_RECHECK_MIN_MS}::int, r.age_ms)) as full_recheck_ms,
-        case when d.is_blocked then 0 else greatest(${storedSize(sql`d.body`)}, ${storedSize(sql`e.data`)}) end as size
+        case when d.is_blocked then 0 else coalesce(octet_length(d.body), ${eventSize(sql`e`)}) end as size
       from request as r
       left join due as d on d.subscription_id = r.id and (d.is_blocked or d.rank <= r.room)
       left join lateral (
