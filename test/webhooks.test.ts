@@ -215,7 +215,6 @@ describe('subscriptions', () => {
       health: { state: 'ok' },
       is_active: true,
       has_secret: true,
-      health: 'ok',
       created_at: expect.any(String),
       updated_at: expect.any(String),
     });
