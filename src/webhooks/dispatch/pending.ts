@@ -3,7 +3,7 @@
 // The caller must hold the locks of the subscriptions' rows. Contract: decisions#deliveries.
 import { eventSize, type RecordEventType } from '../../events/event.ts';
 import { LIMITS } from '../../limits.ts';
-import { inputRows, sql, type Tx } from '../../runtime/sql.ts';
+import { inputRows, type Sql, sql, type Tx } from '../../runtime/sql.ts';
 import type { Tenant } from '../../tenants/tenants.ts';
 
 export interface ClaimRequest {
@@ -87,8 +87,45 @@ export async function findPending(
   requests: readonly (ClaimRequest & { tenant: Tenant })[],
   leaseMs: number,
 ): Promise<{ pending: PendingRow[]; rechecks: Recheck[] }> {
-  const tenantIds = requests.map(({ tenant }) => tenant.id);
   const found = await tx.rows<FoundRow>(sql`
+    ${dueDeliveries(requests, leaseMs)}, sized as (
+      select r.id as subscription_id, r.tenant_id, r.room, r.tenant_in_flight, d.id, d.event_id, d.type, d.attempt_count,
+        d.attempts_before, d.body, d.is_blocked, d.next_at, d.event_seq, d.record_id, d.trace, d.event_at, e.version,
+        e.data, e.created_at, e.updated_at, e.created_by, e.updated_by,
+        least(${FULL_RECHECK_MAX_MS}::int, greatest(${FULL_RECHECK_MIN_MS}::int, r.age_ms)) as full_recheck_ms,
+        case when d.is_blocked then 0 else coalesce(octet_length(d.body), ${eventSize(sql`e`)}) end as size
+      from request as r
+      left join due as d on d.subscription_id = r.id and (d.is_blocked or d.rank <= r.room)
+      left join lateral (
+        select * from platform.events as e
+        where d.body is null and not d.is_blocked and e.seq = d.event_seq and e.at = d.event_at
+        limit 1
+      ) as e on true
+    ), summed as (
+      select s.*, sum(s.size) over (partition by s.tenant_id order by s.next_at, s.event_seq, s.id) - s.size as of_tenant
+      from sized as s
+    )
+    -- Of the tenants in turn, by bytes. Values that are not read stay where they are stored.
+    select s.subscription_id, s.room, s.tenant_in_flight, s.id, s.event_id, s.type, s.attempt_count, s.attempts_before,
+      s.is_blocked, s.next_at::text as due_at, s.record_id, s.trace, s.event_at as at, s.version, s.created_at,
+      s.updated_at, s.created_by, s.updated_by, s.full_recheck_ms, s.size, u.is_unread,
+      case when not u.is_unread then s.body end as body, case when not u.is_unread then s.data end as data
+    from (
+      select s.*, sum(s.size) over (order by s.of_tenant, s.next_at, s.event_seq, s.id) - s.size as before
+      from summed as s
+    ) as s
+    cross join lateral (select s.size > 0 and s.before >= ${LIMITS.webhook.bytesPerClaim}::int as is_unread) as u
+    order by s.next_at, s.event_seq`);
+  const pending = found.filter((row): row is PendingRow & FoundRow => row.id !== null);
+  const full = found.filter(({ room }) => room <= 0);
+  const fullRechecks = full.map((row) => ({ subscriptionId: row.subscription_id, inMs: row.full_recheck_ms }));
+  return { pending, rechecks: [...fullRechecks, ...recheckIn(0, withMorePending(pending))] };
+}
+
+/** The CTEs `request`, with the room of each subscription, and `due`, ranked within their subscriptions. */
+function dueDeliveries(requests: readonly (ClaimRequest & { tenant: Tenant })[], leaseMs: number): Sql {
+  const tenantIds = requests.map(({ tenant }) => tenant.id);
+  return sql`
     with in_flight as materialized (
       select c.tenant_id, c.subscription_id, count(*)::int as claimed,
         ${leaseMs}::int - (extract(epoch from min(c.next_at) - now()) * 1000)::int as age_ms
@@ -124,38 +161,7 @@ export async function findPending(
         ) as is_blocked
       ) as b
       where r.room > 0
-    ), sized as (
-      select r.id as subscription_id, r.tenant_id, r.room, r.tenant_in_flight, d.id, d.event_id, d.type, d.attempt_count,
-        d.attempts_before, d.body, d.is_blocked, d.next_at, d.event_seq, d.record_id, d.trace, d.event_at, e.version,
-        e.data, e.created_at, e.updated_at, e.created_by, e.updated_by,
-        least(${FULL_RECHECK_MAX_MS}::int, greatest(${FULL_RECHECK_MIN_MS}::int, r.age_ms)) as full_recheck_ms,
-        case when d.is_blocked then 0 else coalesce(octet_length(d.body), ${eventSize(sql`e`)}) end as size
-      from request as r
-      left join due as d on d.subscription_id = r.id and (d.is_blocked or d.rank <= r.room)
-      left join lateral (
-        select * from platform.events as e
-        where d.body is null and not d.is_blocked and e.seq = d.event_seq and e.at = d.event_at
-        limit 1
-      ) as e on true
-    ), summed as (
-      select s.*, sum(s.size) over (partition by s.tenant_id order by s.next_at, s.event_seq, s.id) - s.size as of_tenant
-      from sized as s
-    )
-    -- Of the tenants in turn, by bytes. Values that are not read stay where they are stored.
-    select s.subscription_id, s.room, s.tenant_in_flight, s.id, s.event_id, s.type, s.attempt_count, s.attempts_before,
-      s.is_blocked, s.next_at::text as due_at, s.record_id, s.trace, s.event_at as at, s.version, s.created_at,
-      s.updated_at, s.created_by, s.updated_by, s.full_recheck_ms, s.size, u.is_unread,
-      case when not u.is_unread then s.body end as body, case when not u.is_unread then s.data end as data
-    from (
-      select s.*, sum(s.size) over (order by s.of_tenant, s.next_at, s.event_seq, s.id) - s.size as before
-      from summed as s
-    ) as s
-    cross join lateral (select s.size > 0 and s.before >= ${LIMITS.webhook.bytesPerClaim}::int as is_unread) as u
-    order by s.next_at, s.event_seq`);
-  const pending = found.filter((row): row is PendingRow & FoundRow => row.id !== null);
-  const full = found.filter(({ room }) => room <= 0);
-  const fullRechecks = full.map((row) => ({ subscriptionId: row.subscription_id, inMs: row.full_recheck_ms }));
-  return { pending, rechecks: [...fullRechecks, ...recheckIn(0, withMorePending(pending))] };
+    )`;
 }
 
 /** Subscriptions that may have further due deliveries: the room is filled, or the look-ahead is. */
