@@ -81,6 +81,16 @@ describe('bodies of 1 MiB', () => {
     expect(stallMs).toBeLessThan(STALL_MAX_MS);
   });
 
+  test('fifty bodies at once take turns', async () => {
+    const { path } = await newEntity(tenant, fields('v text'));
+    const body = `{${list(19_999, (i) => `"${'k'.repeat(30)}${i}":1`)}}`;
+    const headers = { authorization: `Bearer ${tenant.key}`, 'content-type': 'application/json' };
+    const send = async () => (await fetch(`${service.url}${path}`, { method: 'POST', headers, body })).status;
+    const { result, stallMs } = await measureStall(() => Promise.all(Array.from({ length: 50 }, send)));
+    expect(new Set(result)).toEqual(new Set([400]));
+    expect(stallMs).toBeLessThan(STALL_MAX_MS);
+  }, 30_000);
+
   test('a body of 20,000 different names is accepted', async () => {
     const { path } = await newEntity(tenant, fields('v json'));
     const names = Object.fromEntries(Array.from({ length: 19_999 }, (_, i) => [`k${i}`, i]));
@@ -89,6 +99,26 @@ describe('bodies of 1 MiB', () => {
     expect((await tenant.post(path, { v: { ...names, ...more } })).status).toBe(400);
   });
 });
+
+test.each([
+  ['ndjson', '\n'.repeat(5_000_000)],
+  ['csv', `v\n"${'\n'.repeat(5_000_000)}`],
+  ['csv', `v\n${'"'.repeat(5_000_000)}`],
+  ['csv', `v\n${'"a\n'.repeat(500_000)}`],
+])(
+  'an import of short lines: %s',
+  async (format, body) => {
+    const { path } = await newEntity(tenant, fields('v text'));
+    const { result, stallMs } = await measureStall(() =>
+      tenant.post(`${path}/import?format=${format}`, body, {
+        'content-type': format === 'csv' ? 'text/csv' : 'application/x-ndjson',
+      }),
+    );
+    expect([result.status, result.body.data.created]).toEqual([200, 0]);
+    expect(stallMs).toBeLessThan(STALL_MAX_MS);
+  },
+  30_000,
+);
 
 describe('conditions on long values', () => {
   test('a hundred rules of forty terms on a text of 1 MB', async () => {

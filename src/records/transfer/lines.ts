@@ -29,12 +29,17 @@ export class LineReader {
   push(chunk: Uint8Array): Line[] {
     const lines: Line[] = [];
     let from = 0;
-    for (let end = chunk.indexOf(LINE_FEED); end >= 0; end = chunk.indexOf(LINE_FEED, from)) {
-      this.#take(chunk.subarray(from, end + 1));
-      from = end + 1;
+    let at = 0;
+    for (let end = chunk.indexOf(LINE_FEED); end >= 0; end = chunk.indexOf(LINE_FEED, at)) {
+      this.#countQuotes(chunk.subarray(at, end));
+      at = end + 1;
       this.#at += 1;
-      if (!this.#inQuotes) this.#finish(lines);
+      if (this.#inQuotes) continue;
+      this.#take(chunk.subarray(from, at));
+      from = at;
+      this.#finish(lines);
     }
+    this.#countQuotes(chunk.subarray(at));
     // The sender may reuse the chunk's memory: copy.
     if (from < chunk.length) this.#take(chunk.slice(from));
     return lines;
@@ -48,10 +53,12 @@ export class LineReader {
     return lines;
   }
 
+  #countQuotes(part: Uint8Array): void {
+    if (!this.#isCsv) return;
+    for (let at = part.indexOf(QUOTE); at >= 0; at = part.indexOf(QUOTE, at + 1)) this.#inQuotes = !this.#inQuotes;
+  }
+
   #take(part: Uint8Array): void {
-    if (this.#isCsv) {
-      for (let at = part.indexOf(QUOTE); at >= 0; at = part.indexOf(QUOTE, at + 1)) this.#inQuotes = !this.#inQuotes;
-    }
     this.#bytes += part.length;
     if (this.#bytes > LIMITS.transfer.lineBytesMax) this.#parts = [];
     else this.#parts.push(part);
