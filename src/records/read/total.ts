@@ -4,6 +4,7 @@
 import { type App, perApp } from '../../app.ts';
 import type { Entity } from '../../entities/field.ts';
 import { identifier, type Sql, sql } from '../../runtime/sql.ts';
+import { sha256 } from '../../runtime/tokens.ts';
 
 /** The counters: records (n) and writes so far (v). */
 export interface Counters {
@@ -19,8 +20,12 @@ export interface CachedTotal {
 }
 
 const CACHED_TOTALS_MAX = 20_000;
+const TENANT_TOTALS_MAX = 1_000;
 const KEY_MAX = 4_000;
-const totalsOf = perApp(() => new Map<string, CachedTotal>());
+/** Longer names are kept as their hashes. */
+const NAME_MAX = 100;
+/** By tenant, so that one with many conditions evicts its own totals; the tenant and the total cached last are last. */
+const totalsOf = perApp(() => ({ size: 0, byTenant: new Map<string, Map<string, CachedTotal>>() }));
 
 /** A one-row query of an entity's counters. */
 export function countersOf(entity: Entity): Sql {
@@ -33,7 +38,7 @@ export function countersOf(entity: Entity): Sql {
 /** The cached total of a condition, current or not. */
 export function cachedTotal(app: App, entity: Entity, key: string | null): CachedTotal | undefined {
   const name = cacheKey(entity, key);
-  return name === null ? undefined : totalsOf(app).get(name);
+  return name === null ? undefined : totalsOf(app).byTenant.get(entity.schema)?.get(name);
 }
 
 /** Caches a total counted in the same snapshot as the counters. */
@@ -41,10 +46,24 @@ export function cacheTotal(app: App, entity: Entity, key: string | null, total: 
   const name = cacheKey(entity, key);
   if (name === null) return;
   const totals = totalsOf(app);
-  totals.delete(name);
-  totals.set(name, { total, writes: v, records: n });
-  const oldest = totals.keys().next().value;
-  if (totals.size > CACHED_TOTALS_MAX && oldest !== undefined) totals.delete(oldest);
+  const own = totals.byTenant.get(entity.schema) ?? new Map<string, CachedTotal>();
+  totals.size -= own.size;
+  own.delete(name);
+  own.set(name, { total, writes: v, records: n });
+  if (own.size > TENANT_TOTALS_MAX) deleteFirst(own);
+  totals.size += own.size;
+  totals.byTenant.delete(entity.schema);
+  totals.byTenant.set(entity.schema, own);
+  while (totals.size > CACHED_TOTALS_MAX) totals.size -= deleteFirst(totals.byTenant)?.size ?? totals.size;
+}
+
+/** Deletes the first entry of a map, and returns its value. */
+function deleteFirst<V>(map: Map<string, V>): V | undefined {
+  for (const [key, value] of map) {
+    map.delete(key);
+    return value;
+  }
+  return undefined;
 }
 
 /**
@@ -69,5 +88,7 @@ export async function filteredTotal(
 }
 
 function cacheKey(entity: Entity, key: string | null): string | null {
-  return key === null || key.length > KEY_MAX ? null : `${entity.id} ${entity.version} ${key}`;
+  if (key === null || key.length > KEY_MAX) return null;
+  const name = `${entity.id} ${entity.version} ${key}`;
+  return name.length > NAME_MAX ? sha256(name).toString('base64') : name;
 }
