@@ -11,13 +11,18 @@ export const LIMITS = {
    * `largeFrom` received bytes on it is written in pieces.
    */
   response: { bytesMax: 16_777_216, receivedMax: 33_554_432, largeFrom: 524_288 },
+  /**
+   * Calls that hold `bytesFrom` bytes or more: how many a process runs at once, half of them for one tenant; a tenant's
+   * that wait, and for how long.
+   */
+  largeCalls: { bytesFrom: 1_048_576, running: 4, waitingMax: 100, waitMs: 15_000 },
   bulk: { operationsMax: 1_000 },
   aggregate: { metricsMax: 20, groupByMax: 3, groupsMax: 10_000 },
   transfer: {
     /** `batchBytesMax` is for records with defaults and what rules set; `lockedBytesMax` for those that a bulk call reads. */
     batchRows: 500,
     batchBytesMax: 1_048_576,
-    lockedBytesMax: 8_388_608,
+    lockedBytesMax: 4_194_304,
     /** Batches of imports that a process writes at once, half of them for one tenant, and a tenant's that wait. */
     batchesWriting: 4,
     batchesWaiting: 1_000,

@@ -11,6 +11,7 @@ import { textOfTwice } from '../http/bounded-response.ts';
 import { check } from '../http/check.ts';
 import { translate } from '../http/failures.ts';
 import { errorBody } from '../http/reply.ts';
+import { asCall } from '../runtime/work.ts';
 import { BOT_TOOLS } from './bot-tools.ts';
 import { RECORD_TOOLS } from './record-tools.ts';
 import { plainSchema } from './schema.ts';
@@ -48,7 +49,8 @@ export function mcpServer(app: App, profile: Profile, open: OpenToolContext): Mc
     server.registerTool(
       name,
       { title, description, inputSchema, outputSchema, annotations: { title, ...hints } },
-      async (input: unknown) => callTool(app, tool, open, input ?? {}),
+      // The request's call has ended once its response is a stream.
+      async (input: unknown) => asCall(() => callTool(app, tool, open, input ?? {})),
     );
   }
   return server;

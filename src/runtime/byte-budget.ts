@@ -2,9 +2,13 @@
 // statements take those that they receive while they receive them.
 // Contract: neighbours#byte-budgets.
 import type { ServiceError } from '../errors.ts';
+import { holdBytes } from './large-calls.ts';
+import { currentWork } from './work.ts';
 
 export class ByteBudget {
   #left: number;
+  /** Bytes may be taken outside the work's context, such as while they are received. */
+  readonly #work = currentWork();
 
   /** `refusal` makes the error for an operation that needs more than `max` bytes. */
   constructor(
@@ -23,9 +27,15 @@ export class ByteBudget {
     return this.#left < 0;
   }
 
-  /** Throws the refusal when the budget does not suffice. */
+  /** Throws the refusal when the budget does not suffice, and `PlaceNeeded` when the call has to wait before it takes more. */
   take(bytes: number): void {
     this.#left -= bytes;
     if (this.#left < 0) throw this.refusal();
+    holdBytes(this.#work, this.taken);
+  }
+
+  /** Gives back what has been taken since `taken` was this. */
+  returnTo(taken: number): void {
+    this.#left = this.max - taken;
   }
 }

@@ -75,27 +75,47 @@ export class Semaphore {
 
   /** Runs the task as soon as a slot is free. Rejects with 503 when the share's queue is full or the wait too long. */
   async run<T>(task: () => Promise<T>): Promise<T> {
-    const ticket = await this.#enter(currentWork());
-    const startedAt = performance.now();
+    const leave = await this.enter(currentWork());
     try {
       return await task();
     } finally {
-      this.#queue.end(ticket, performance.now() - startedAt);
-      this.#startWaiting();
+      leave();
     }
   }
 
-  /** Resolves when the ticket holds a slot. */
-  async #enter(work: Work): Promise<Ticket<WaitingTask>> {
+  /** Resolves when the work holds a slot, to a function that frees it. Rejects as `run` does. */
+  async enter(work: Work): Promise<() => void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const ticket = this.#ticket(work, resolve, reject);
+    if (ticket === null) throw unavailable('too many requests of this kind at once; try later');
+    if (ticket.state === 'waiting') this.#clock ??= setInterval(() => this.#watch(), WATCH_MS);
+    await promise;
+    return this.#leaving(ticket);
+  }
+
+  /** The same if the work may have a slot now; otherwise null. */
+  tryEnter(work: Work): (() => void) | null {
+    const ignore = (): void => undefined;
+    const ticket = this.#ticket(work, ignore, ignore);
+    if (ticket?.state === 'running') return this.#leaving(ticket);
+    if (ticket !== null) this.#queue.end(ticket, 0);
+    return null;
+  }
+
+  #ticket(work: Work, resolve: () => void, reject: (error: unknown) => void): Ticket<WaitingTask> | null {
     const enteredAt = Date.now();
     const task = { work, enteredAt, expiresAt: enteredAt + this.#waitMs, resolve, reject };
     const ticket = this.#queue.enter(work.share, work.isOperator, task);
-    if (ticket === null) throw unavailable('too many requests of this kind at once; try later');
-    this.#startWaiting();
-    if (ticket.state === 'waiting') this.#clock ??= setInterval(() => this.#watch(), WATCH_MS);
-    await promise;
+    if (ticket !== null) this.#startWaiting();
     return ticket;
+  }
+
+  #leaving(ticket: Ticket<WaitingTask>): () => void {
+    const startedAt = performance.now();
+    return () => {
+      this.#queue.end(ticket, performance.now() - startedAt);
+      this.#startWaiting();
+    };
   }
 
   #startWaiting(): void {

@@ -6,6 +6,7 @@
 // Contract: decisions#responses, decisions#operations, neighbours#fair-shares.
 import type { ByteBudget } from './byte-budget.ts';
 import { newId } from './ids.ts';
+import { PlaceNeeded, waitForPlace } from './large-calls.ts';
 import type { Log } from './log.ts';
 import { guardAgainstLateWrites } from './postgres/failures.ts';
 import type { Lease } from './postgres/lease.ts';
@@ -176,10 +177,25 @@ function queriesOn(run: Run): Queries {
   return { rows, first: async <T>(query: Sql): Promise<T | undefined> => (await rows<T>(query))[0] };
 }
 
+/** Queries outside a transaction: a large one that has to wait for a place does so without a connection. */
+function repeatable(queries: Queries): Queries {
+  const rows = async <T>(query: Sql, budget?: ByteBudget): Promise<T[]> => {
+    const taken = budget?.taken ?? 0;
+    try {
+      return await queries.rows<T>(query, budget);
+    } catch (error) {
+      if (!(error instanceof PlaceNeeded)) throw error;
+      await waitForPlace();
+      budget?.returnTo(taken);
+      return queries.rows<T>(query, budget);
+    }
+  };
+  return { ...queries, rows };
+}
+
 function pooledQueries(pool: Pool, transactionTimeoutMs: number): PooledQueries {
-  const queries = queriesOn((work) => pool.lease(work));
   return {
-    ...queries,
+    ...repeatable(queriesOn((work) => pool.lease(work))),
     begin: (work) =>
       pool.lease((lease) => {
         lease.limitTransaction(transactionTimeoutMs);

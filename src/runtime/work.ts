@@ -20,9 +20,18 @@ export interface Work {
   isGone: boolean;
   /** The span that the work belongs to; events that it appends keep it. Null without a trace. */
   readonly trace: Trace | null;
+  /** The call that the work is part of; undefined for work that no client waits for. */
+  readonly call: Call | undefined;
 }
 
-const BACKGROUND = { isOperator: false, signal: undefined, isGone: false, trace: null } as const;
+/** A client's call: what is done before its response exists. */
+interface Call {
+  /** Frees its place among the large calls; undefined while it has none. */
+  leave: (() => void) | undefined;
+  hasEnded: boolean;
+}
+
+const BACKGROUND = { isOperator: false, signal: undefined, isGone: false, trace: null, call: undefined } as const;
 const SERVICE: Work = { tenantId: null, share: 'service', ...BACKGROUND };
 const current = new AsyncLocalStorage<Work>();
 
@@ -41,12 +50,30 @@ export async function forClient<T>(
   trace: Trace | null,
   run: () => T | Promise<T>,
 ): Promise<T> {
-  const work = { tenantId: null, share: `address:${address}`, isOperator: false, signal, isGone: false, trace };
+  const share = `address:${address}`;
+  const call: Call = { leave: undefined, hasEnded: false };
+  const work = { tenantId: null, share, isOperator: false, signal, isGone: false, trace, call };
   try {
     return await current.run(work, run);
   } finally {
     Object.assign(work, { signal: undefined, isGone: false });
+    end(call);
   }
+}
+
+/** Runs a part of a client's work that may end later than the call, as a call of its own. */
+export async function asCall<T>(run: () => Promise<T>): Promise<T> {
+  const call: Call = { leave: undefined, hasEnded: false };
+  try {
+    return await current.run({ ...currentWork(), call }, run);
+  } finally {
+    end(call);
+  }
+}
+
+function end(call: Call): void {
+  call.hasEnded = true;
+  call.leave?.();
 }
 
 /** Whether the client of this work has gone. Costs a few microseconds at the first call: ask only after a while. */

@@ -6,6 +6,8 @@ import { ServiceError } from '../../errors.ts';
 import { sized } from '../../http/bounded-response.ts';
 import { errorBody } from '../../http/reply.ts';
 import { LIMITS } from '../../limits.ts';
+import { holdBytes } from '../../runtime/large-calls.ts';
+import { currentWork } from '../../runtime/work.ts';
 import { shape } from '../row.ts';
 import type { BulkAnswer, BulkResult, Operation } from './bulk-request.ts';
 import type { OperationKind, ToResult } from './items.ts';
@@ -55,6 +57,7 @@ export class BulkResults {
     this.#remove(result.index);
     const bytes = Buffer.byteLength(JSON.stringify(result)) + 1;
     if (this.#bytes + bytes > bytesMax) return false;
+    holdBytes(currentWork(), this.#bytes + bytes);
     this.#set(result, bytes);
     return true;
   }

@@ -9,6 +9,7 @@ import { type Catalog, catalogWithin, entityFor, forgetCatalog } from '../../ent
 import type { Entity } from '../../entities/field.ts';
 import { conflict, forbidden, invalid, notFound, type Problem, ServiceError } from '../../errors.ts';
 import { TooManyDeliveries } from '../../events/publication.ts';
+import { PlaceNeeded, waitForPlace } from '../../runtime/large-calls.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import { isQuotaExceeded } from '../../usage/write-quotas.ts';
 import { translateViolation } from '../write/constraints.ts';
@@ -73,6 +74,7 @@ export async function bulkAtomic<T>(
     } catch (error) {
       if (error instanceof RejectedItems) throw rejectedRequest(error);
       if (error instanceof StaleDefinition) forgetCatalog(app, caller.tenant);
+      else if (error instanceof PlaceNeeded) await waitForPlace();
       else if (error instanceof BatchTooLarge && batchMax > 1) batchMax = batchMax > LARGE_BATCH ? LARGE_BATCH : 1;
       else if (error instanceof UnattributedFailure && batchMax > 1) batchMax = 1;
       else if (!isDeadlock(error)) throw error;
@@ -82,7 +84,7 @@ export async function bulkAtomic<T>(
 }
 
 /** Records of the largest size: as many as can be read together. */
-const LARGE_BATCH = 4;
+const LARGE_BATCH = 3;
 
 /** A batch failed, and the error names no operation. */
 class UnattributedFailure extends Error {}

@@ -6,6 +6,7 @@ import type { App } from '../../app.ts';
 import { accessScopeOf } from '../../entities/access-scope.ts';
 import { catalogOf, forgetCatalog } from '../../entities/catalog.ts';
 import { conflict, notFound, type ServiceError } from '../../errors.ts';
+import { PlaceNeeded, waitForPlace } from '../../runtime/large-calls.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import { isQuotaExceeded, roomLeft } from '../../usage/write-quotas.ts';
 import { translateViolation } from '../write/constraints.ts';
@@ -100,6 +101,7 @@ async function tryBatch<T>(
       );
     } catch (error) {
       if (error instanceof StaleDefinition) forgetCatalog(app, caller.tenant);
+      else if (error instanceof PlaceNeeded) await waitForPlace();
       else if (!isDeadlock(error)) throw translateViolation(error, entity, caller);
     }
   }

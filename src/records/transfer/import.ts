@@ -1,4 +1,4 @@
-// Imports a body of any size in constant memory. While one batch is written, the next is read. A batch is one
+// Imports a body of any size in constant memory. While one batch is written, the next is read; not while it waits. A batch is one
 // statement and is kept when a later one fails or the upload is aborted; rejected lines are skipped and reported.
 // The first line of a CSV file names its columns; columns of system fields are ignored.
 // Contract: decisions#import.
@@ -16,6 +16,7 @@ import { LIMITS } from '../../limits.ts';
 import { Semaphore } from '../../runtime/concurrency.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
 import type { JsonObject } from '../../runtime/text.ts';
+import { currentWork } from '../../runtime/work.ts';
 import { tenantById } from '../../tenants/tenants.ts';
 import { isQuotaExceeded } from '../../usage/write-quotas.ts';
 import { applyIndependently } from '../batch/independent.ts';
@@ -130,9 +131,12 @@ class BatchWriter {
     this.#batch = [];
     this.#bytes = 0;
     await this.#settled();
-    this.#writing = this.#write(batch).catch((error: unknown) => {
-      this.#failure = { error };
-    });
+    const leave = await writersOf(this.app).enter(currentWork());
+    this.#writing = this.#write(batch)
+      .catch((error: unknown) => {
+        this.#failure = { error };
+      })
+      .finally(leave);
   }
 
   async #settled(): Promise<void> {
@@ -142,9 +146,8 @@ class BatchWriter {
 
   async #write(items: readonly BatchItem[]): Promise<void> {
     const batch = { op: 'create', items } as const;
-    const outcomes = await writersOf(this.app).run(async () =>
-      applyIndependently(this.app, await this.#currentCaller(), this.entityName, batch, () => null),
-    );
+    const caller = await this.#currentCaller();
+    const outcomes = await applyIndependently(this.app, caller, this.entityName, batch, () => null);
     let exceeded: ServiceError | null = null;
     for (const [line, outcome] of outcomes) {
       if (outcome instanceof ServiceError) this.#refuse(line, sentence(outcome));
