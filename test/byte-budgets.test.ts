@@ -2,7 +2,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
 import { exportStream } from '../src/records/transfer/export-stream.ts';
+import { waitingIn } from '../src/runtime/concurrency.ts';
+import { waitForPlace } from '../src/runtime/large-calls.ts';
 import { sql } from '../src/runtime/sql.ts';
+import { countFor, forClient } from '../src/runtime/work.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
@@ -109,6 +112,51 @@ describe('responses', () => {
     const { isError, content } = await query({ limit: 12 });
     expect([isError, content[0].text]).toEqual([true, expect.stringContaining('fewer records, fields or relations')]);
     expect((await query({ limit: 8 })).structuredContent.items).toHaveLength(8);
+  }, 60_000);
+});
+
+describe('large calls at once', () => {
+  test('those of a tenant that has its places wait, while its small calls and other tenants go on', async () => {
+    tenant = await service.tenant();
+    const mine = tenant;
+    const path = await largeRecords(2);
+    tenant = await service.tenant();
+    const others = tenant;
+    await largeRecords(2);
+    const ended = Promise.withResolvers<void>();
+    const placed = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const holding = placed.map(({ resolve }) =>
+      forClient(
+        '192.0.2.1',
+        () => new AbortController().signal,
+        null,
+        async () => {
+          countFor(mine.id, false);
+          await waitForPlace();
+          resolve();
+          await ended.promise;
+        },
+      ),
+    );
+    await Promise.all(placed.map(({ promise }) => promise));
+    const ids = (await mine.get(`${path}?fields=title`)).body.data.items.map(({ id }: Json) => id);
+    const operations = ids.map((id: string) => ({ op: 'update', id, data: { title: 'changed' } }));
+    const large = [
+      mine.get(path),
+      mine.post(`${path}/bulk`, { operations }),
+      mine.post(`${path}/bulk`, { operations, atomic: false }),
+    ];
+    await until(
+      () => waitingIn('large calls') === 3,
+      10_000,
+      () => `${waitingIn('large calls')} calls wait`,
+    );
+    expect((await mine.get(`${path}?limit=1`)).status).toBe(200);
+    expect((await others.get(path)).body.data.items).toHaveLength(2);
+    ended.resolve();
+    await Promise.all(holding);
+    expect((await Promise.all(large)).map(({ status }) => status)).toEqual([200, 200, 200]);
+    expect((await mine.get(`${path}?filters=title = "changed"`)).body.data.total).toBe(2);
   }, 60_000);
 });
 

@@ -25,8 +25,8 @@ export function responseBudget(): ByteBudget {
 }
 
 /** For the bytes that statements receive for a response: stored data is written less tightly than a response. */
-export function receivedBudget(): ByteBudget {
-  return new ByteBudget(receivedMax, responseTooLarge);
+export function receivedBudget(max: number = receivedMax): ByteBudget {
+  return new ByteBudget(max, responseTooLarge);
 }
 
 /** Marks a result as large if this many bytes were read for it. */

@@ -84,19 +84,20 @@ export async function listIn(
 }
 
 /**
- * Reads whole records, which costs least; only the fields in question when the whole records have more bytes than a
- * response may have.
+ * Reads whole records, which costs least; only the fields in question, if they are not all, when the whole records are
+ * large.
  */
 async function readWithinBudget<T>(
   { entity }: AccessScope,
   fields: readonly Field[],
   read: (columns: Sql, received: ByteBudget) => Promise<T>,
 ): Promise<T & { received: ByteBudget }> {
-  let received = receivedBudget();
+  const isPart = fields.length < entity.fields.length;
+  let received = receivedBudget(isPart ? LIMITS.largeCalls.bytesFrom - 1 : undefined);
   try {
     return { ...(await read(RECORD_COLUMNS, received)), received };
   } catch (error) {
-    if (!received.isExceeded || fields.length >= entity.fields.length) throw error;
+    if (!received.isExceeded || !isPart) throw error;
     received = receivedBudget();
     return { ...(await read(columnsOf(fields), received)), received };
   }
