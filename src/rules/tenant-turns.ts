@@ -16,8 +16,7 @@ export class TenantTurns {
 
   /** `loops` is the number of runs at once. */
   constructor(loops: number) {
-    const shareSlots = Math.max(1, Math.floor(loops / 2));
-    this.#queue = new FairQueue({ slots: loops, operatorSlots: 0, shareSlots, shareWaitingMax: 1 });
+    this.#queue = new FairQueue({ slots: loops, operatorSlots: 0, shareWaitingMax: 1 });
   }
 
   /** The tenant may have due runs. */

@@ -59,8 +59,7 @@ export class Semaphore {
 
   constructor({ name, slots, operatorSlots = 1, shareWaitingMax, waitMs }: SemaphoreOptions) {
     this.#waitMs = waitMs ?? Number.POSITIVE_INFINITY;
-    const shareSlots = Math.max(1, slots >> 1);
-    this.#queue = new FairQueue({ slots, operatorSlots, shareSlots, shareWaitingMax });
+    this.#queue = new FairQueue({ slots, operatorSlots, shareWaitingMax });
     if (name !== undefined) named.set(name, this);
   }
 

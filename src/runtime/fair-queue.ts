@@ -1,16 +1,15 @@
 // Decides whose work starts next when work of many tenants waits for a few slots: connections, hashing threads, locks.
-// Work of the same share waits in order; among the shares, the one that has had the least time comes first, and each
-// holds at most half of the slots, so that a slot is free when another share arrives. A share that was idle starts at
-// the level of the others: idle time is no credit. Operators' work comes first and has slots of its own. Idle shares take
-// no memory, but for the few that have had most. Without clock and promises; times are milliseconds.
+// Work of the same share waits in order; among the shares, the one that has had the least time comes first. A share takes
+// a further slot only while more are free than it holds, and never more than half: with k busy shares, each has about
+// 1/(k + 1) of the slots, and one that arrives finds a free one. A share that was idle starts at the level of the
+// others: idle time is no credit. Operators' work comes first and has slots of its own. Idle shares take no memory, but
+// for the few that have had most. Without clock and promises; times are milliseconds.
 // Contract: neighbours#fair-shares.
 
 export interface FairQueueOptions {
   slots: number;
   /** Further slots, which only operators' work may take. */
   operatorSlots: number;
-  /** What one share may hold, at least 1. */
-  shareSlots: number;
   /** Waiting tickets of one share; further ones are refused. */
   shareWaitingMax: number;
 }
@@ -26,6 +25,14 @@ export interface Ticket<T> {
   next: Ticket<T> | undefined;
   previous: Ticket<T> | undefined;
 }
+
+/**
+ * How much later than its turn a waiting ticket is to start now, in milliseconds of time had; infinite: not now. The
+ * second parameter is how many tickets its share runs.
+ */
+export type Postponement<T> = (item: T, running: number) => number;
+
+const unpostponed = (): number => 0;
 
 interface Share<T> {
   readonly name: string;
@@ -47,6 +54,8 @@ const IDLE_KEPT = 32;
 
 export class FairQueue<T> {
   readonly #options: FairQueueOptions;
+  /** What one share may hold at most. */
+  readonly #shareSlots: number;
   readonly #operators: Share<T> = newShare('operators', 0);
   readonly #shares = new Map<string, Share<T>>();
   /** The shares that have waiting work, in no order. */
@@ -60,6 +69,7 @@ export class FairQueue<T> {
 
   constructor(options: FairQueueOptions) {
     this.#options = options;
+    this.#shareSlots = Math.max(1, options.slots >> 1);
   }
 
   /** Waiting tickets, operators' included. */
@@ -98,9 +108,9 @@ export class FairQueue<T> {
     return ticket;
   }
 
-  /** Starts the ticket whose turn it is; undefined when none may start now. */
-  start(): Ticket<T> | undefined {
-    const share = this.#nextShare();
+  /** Starts the ticket whose turn it is, given what is postponed; undefined when none may start now. */
+  start(postponement: Postponement<T> = unpostponed): Ticket<T> | undefined {
+    const share = this.#nextShare(postponement);
     const ticket = share?.first;
     if (share === undefined || ticket === undefined) return undefined;
     this.#unlink(ticket);
@@ -111,6 +121,13 @@ export class FairQueue<T> {
     share.running++;
     this.#running++;
     return ticket;
+  }
+
+  /** Charges a running ticket's share for the time that it has taken so far. */
+  charge(ticket: Ticket<T>, costMs: number): void {
+    if (ticket.state !== 'running' || costMs <= ticket.charged) return;
+    ticket.share.used += costMs - ticket.charged;
+    ticket.charged = costMs;
   }
 
   /** Ends a ticket: frees its slot and charges its share for `costMs`, or takes it out of the queue. */
@@ -130,23 +147,28 @@ export class FairQueue<T> {
 
   /** Whether the ticket's share holds all that it may. */
   isAtLimit({ share }: Ticket<T>): boolean {
-    return share.running >= (share === this.#operators ? this.#operatorLimit() : this.#options.shareSlots);
+    if (share === this.#operators) return share.running >= this.#operatorLimit();
+    return !this.#mayTake(share.running, this.#options.slots - this.#held());
   }
 
-  /** How many waiting tickets may start now. */
+  /** How many waiting tickets may start now, at most. */
   get startable(): number {
-    const { slots, operatorSlots, shareSlots } = this.#options;
+    const { slots, operatorSlots } = this.#options;
     const { waiting, running } = this.#operators;
     const reserved = Math.max(0, operatorSlots - running);
     const free = slots - this.#held();
     const operators = Math.min(waiting, reserved + free, this.#operatorLimit() - running);
-    const left = free - Math.max(0, operators - reserved);
+    let left = free - Math.max(0, operators - reserved);
     let others = 0;
-    for (const share of this.#ready) {
-      if (others >= left) break;
-      others += Math.min(share.waiting, shareSlots - share.running);
+    for (const { waiting: more, running: held } of this.#ready) {
+      for (let i = 0; i < more && this.#mayTake(held + i, left); i++, left--) others++;
     }
-    return operators + Math.min(others, left);
+    return operators + others;
+  }
+
+  /** Whether a share that holds `held` slots may take one of the `free` ones. */
+  #mayTake(held: number, free: number): boolean {
+    return held === 0 ? free > 0 : held < this.#shareSlots && held < free;
   }
 
   /** The waiting tickets, in no order across shares. */
@@ -168,19 +190,26 @@ export class FairQueue<T> {
 
   /** Operators, too, leave slots to the tenants. */
   #operatorLimit(): number {
-    return this.#options.operatorSlots + this.#options.shareSlots;
+    return this.#options.operatorSlots + this.#shareSlots;
   }
 
-  #nextShare(): Share<T> | undefined {
-    const isFull = this.#held() >= this.#options.slots;
+  #nextShare(postponement: Postponement<T>): Share<T> | undefined {
+    const free = this.#options.slots - this.#held();
+    const isFull = free <= 0;
     const operators = this.#operators;
     if (operators.waiting > 0 && operators.running < this.#operatorLimit()) {
       if (!isFull || operators.running < this.#options.operatorSlots) return operators;
     }
     if (isFull) return undefined;
     let best: Share<T> | undefined;
+    let bestAt = Number.POSITIVE_INFINITY;
     for (const share of this.#ready) {
-      if (share.running < this.#options.shareSlots && (best === undefined || comesBefore(share, best))) best = share;
+      if (share.first === undefined || !this.#mayTake(share.running, free)) continue;
+      const at = share.used + postponement(share.first.item, share.running);
+      if (at < bestAt || (at === bestAt && best !== undefined && precedes(share, best))) {
+        best = share;
+        bestAt = at;
+      }
     }
     return best;
   }
@@ -236,9 +265,8 @@ export class FairQueue<T> {
   }
 }
 
-/** Least time had, then fewest running, then longest waiting. */
-function comesBefore<T>(a: Share<T>, b: Share<T>): boolean {
-  if (a.used !== b.used) return a.used < b.used;
+/** Of shares that have had the same time: fewest running, then longest waiting. */
+function precedes<T>(a: Share<T>, b: Share<T>): boolean {
   if (a.running !== b.running) return a.running < b.running;
   return (a.first?.sequence ?? 0) < (b.first?.sequence ?? 0);
 }

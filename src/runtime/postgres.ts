@@ -91,7 +91,15 @@ export function openDatabase(options: DatabaseOptions): Database {
   const id = newId();
   const session = { timezone: 'UTC', application_name: applicationName(id) };
   const { onStatement } = options;
-  const base = { url, log, session, connectTimeoutMs: CONNECT_TIMEOUT_MS, onStatements, onStatement };
+  const base = {
+    url,
+    log,
+    session,
+    connectTimeoutMs: CONNECT_TIMEOUT_MS,
+    hasHomes: !isEmbedded,
+    onStatements,
+    onStatement,
+  };
   const control = new Pool({
     ...base,
     name: 'control',

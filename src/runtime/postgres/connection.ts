@@ -31,6 +31,10 @@ export interface Batch {
 
 type Target = { path?: string | false; host: string[]; port: number[] };
 
+/** Statements and tenants that a server process caches at most: about 100 MiB. */
+const MAX_PREPARED = 2_000;
+const MAX_TENANTS = 250;
+
 export class Connection {
   broken = false;
   deadlineAt = 0;
@@ -40,8 +44,10 @@ export class Connection {
   busyMs = 0;
   /** The server process. */
   pid = 0;
-  /** Random; decides which shares prefer this connection. */
-  readonly seed = Math.trunc(Math.random() * 2 ** 32);
+  /** Since when it is lent, by `performance.now()`; 0 while it is idle. */
+  lentAt = 0;
+  /** Tenants served so far: the server process caches the catalog of each. */
+  readonly #tenants = new Set<string>();
   #current: Running | undefined;
   /** Of the query in flight: called for what arrives, before it is parsed. */
   #onReceived: ((bytes: number) => void) | undefined;
@@ -66,6 +72,16 @@ export class Connection {
       socket: (target: Target) => this.#connect(target),
     };
     this.#sql = postgres(options.url, given as unknown as postgres.Options<Record<string, never>>);
+  }
+
+  /** Whether the server process has cached so much that a new one is to replace it. */
+  get hasCachedMuch(): boolean {
+    return this.prepared >= MAX_PREPARED || this.#tenants.size >= MAX_TENANTS;
+  }
+
+  /** Notes for whom it is lent. */
+  willServe(tenantId: string | null): void {
+    if (tenantId !== null) this.#tenants.add(tenantId);
   }
 
   /** Whether a statement is running. */

@@ -7,8 +7,9 @@ import { clientGone, unavailable } from '../../errors.ts';
 import { expireWaiting, WATCH_MS, type Waiter } from '../concurrency.ts';
 import { FairQueue, type Ticket } from '../fair-queue.ts';
 import type { Log } from '../log.ts';
-import { currentWork, type Work } from '../work.ts';
+import { currentWork } from '../work.ts';
 import { Connection, type ConnectionOptions } from './connection.ts';
+import { Connections } from './connections.ts';
 import { callerError, isDenied } from './failures.ts';
 import { Lease } from './lease.ts';
 
@@ -16,6 +17,8 @@ export interface PoolOptions extends ConnectionOptions {
   name: string;
   /** Connections besides the one for operators' calls. A share has at most half of them. */
   max: number;
+  /** Whether connections have server processes of their own, so that each tenant keeps to few. */
+  hasHomes: boolean;
   /** A call's deadline, including the wait for a connection; a running statement gets at least 900 ms. */
   timeoutMs: number;
   /** Calls of one share that may wait. */
@@ -29,6 +32,8 @@ export interface PoolOptions extends ConnectionOptions {
 
 /** A call that waits for a connection. */
 export interface PoolWaiter extends Waiter {
+  /** The slot of the connection that suits it best. */
+  readonly home: number;
   /** Set when it is the call's turn. */
   connection: Connection | undefined;
   resolve(connection: Connection): void;
@@ -46,14 +51,16 @@ const RETRY_MS = 250;
 const OUTAGE_TOLERANCE_MS = 2_000;
 const TICK_MS = WATCH_MS;
 const MIN_RUN_MS = 900;
-const MAX_PREPARED = 2_000;
+/** How long a call waits for a connection that suits it while others are idle. */
+const PATIENCE_MS = 10;
+/** Other shares' calls go first on a connection that suits them, unless they have had so much more time. */
+const UNSUITED_MS = 50;
 
 export class Pool {
   readonly #options: PoolOptions;
-  readonly #connections = new Set<Connection>();
-  readonly #idle: Connection[] = [];
+  readonly #connections: Connections;
   readonly #queue: FairQueue<PoolWaiter>;
-  readonly #leases = new Set<Lease>();
+  readonly #leases = new Map<Lease, Ticket<PoolWaiter>>();
   #opening = 0;
   #downSince = 0;
   #retryAt = 0;
@@ -61,15 +68,16 @@ export class Pool {
   #closed = false;
   #lastTickAt = 0;
   #clock: ReturnType<typeof setInterval> | undefined;
+  #later: ReturnType<typeof setTimeout> | undefined;
 
   constructor(options: PoolOptions) {
     this.#options = options;
     this.#queue = new FairQueue({
       slots: options.max,
       operatorSlots: OPERATOR_CONNECTIONS,
-      shareSlots: Math.max(1, options.max >> 1),
       shareWaitingMax: options.shareWaitingMax,
     });
+    this.#connections = new Connections(options.hasHomes ? options.max : 0, options.max + OPERATOR_CONNECTIONS);
   }
 
   /** Lends a connection to `call`. Rejects with 503 when none becomes free in time. */
@@ -80,6 +88,7 @@ export class Pool {
     const expiresAt = calledAt + this.#options.timeoutMs;
     const waiter: PoolWaiter = {
       work,
+      home: this.#connections.homeOf(work.share, work.tenantId !== null && !work.isOperator),
       enteredAt: calledAt,
       expiresAt,
       connection: undefined,
@@ -89,7 +98,7 @@ export class Pool {
     const ticket = this.#enter(waiter);
     const connection = waiter.connection ?? (await turnOf(waiter));
     const lease = new Lease(connection, work, this.#options.timeoutMs);
-    this.#leases.add(lease);
+    this.#leases.set(lease, ticket);
     connection.deadlineAt = Math.max(expiresAt, Date.now() + MIN_RUN_MS);
     try {
       return await call(lease);
@@ -103,8 +112,8 @@ export class Pool {
   }
 
   stats(): PoolStats {
-    const size = this.#connections.size;
-    return { size, inUse: size - this.#idle.length, waiting: this.#queue.length };
+    const { size, idle } = this.#connections;
+    return { size, inUse: size - idle, waiting: this.#queue.length };
   }
 
   /** Rejects new calls, waits up to `graceMs` for those in flight, then closes every connection. */
@@ -112,8 +121,9 @@ export class Pool {
     this.#closed = true;
     this.#rejectWaiting(unavailable('the service is stopping'));
     const until = Date.now() + graceMs;
-    while (this.#connections.size > this.#idle.length && Date.now() < until) await delay(10);
+    while (this.#connections.size > this.#connections.idle && Date.now() < until) await delay(10);
     clearInterval(this.#clock);
+    clearTimeout(this.#later);
     for (const connection of [...this.#connections]) connection.fail(unavailable('the service is stopping'));
   }
 
@@ -125,6 +135,7 @@ export class Pool {
     const ticket = this.#queue.enter(share, isOperator, waiter);
     if (ticket === null) throw unavailable('too many of your calls are waiting for the database; send fewer at once');
     this.#dispatch();
+    if (this.#connections.lacks(waiter.home) && !this.#downSince) void this.#open(now, waiter.home);
     if (ticket.state !== 'waiting') return ticket;
     if (this.#isDown(now)) {
       this.#queue.end(ticket, 0);
@@ -139,15 +150,34 @@ export class Pool {
     return this.#downSince > 0 && now - this.#downSince > OUTAGE_TOLERANCE_MS && now < this.#retryAt;
   }
 
-  /** Gives idle connections to the calls whose turn it is. */
+  /** Gives idle connections to the calls whose turn it is; a call waits a little for one that suits it. */
   #dispatch(): void {
-    while (this.#idle.length > 0) {
-      const ticket = this.#queue.start();
-      if (ticket === undefined) return;
+    const connections = this.#connections;
+    if (connections.idle === 0 || this.#queue.length === 0) return;
+    const now = performance.now();
+    let isPatient = false;
+    const postponement = ({ home, enteredAt }: PoolWaiter, running: number): number => {
+      if (connections.suited(home, running, now) !== undefined) return 0;
+      if (Date.now() - enteredAt >= PATIENCE_MS) return UNSUITED_MS;
+      isPatient = true;
+      return Number.POSITIVE_INFINITY;
+    };
+    while (connections.idle > 0 && this.#queue.length > 0) {
+      const ticket = this.#queue.start(postponement);
+      if (ticket === undefined) break;
       const waiter = ticket.item;
-      waiter.connection = takeFor(waiter.work, this.#idle);
+      waiter.connection = connections.take(waiter.home, ticket.share.running - 1, now);
+      waiter.connection.willServe(waiter.work.tenantId);
       waiter.resolve(waiter.connection);
     }
+    if (isPatient) this.#dispatchLater();
+  }
+
+  #dispatchLater(): void {
+    this.#later ??= setTimeout(() => {
+      this.#later = undefined;
+      this.#dispatch();
+    }, PATIENCE_MS);
   }
 
   #end(lease: Lease, ticket: Ticket<PoolWaiter>): void {
@@ -161,32 +191,31 @@ export class Pool {
   }
 
   #release(connection: Connection): void {
-    if (connection.broken || connection.prepared >= MAX_PREPARED) this.#retire(connection);
+    if (connection.broken || connection.hasCachedMuch) this.#retire(connection);
     else {
-      this.#idle.push(connection);
+      this.#connections.release(connection);
       this.#dispatch();
     }
   }
 
   #retire(connection: Connection): void {
-    this.#connections.delete(connection);
+    this.#connections.remove(connection);
     if (!connection.broken) connection.end();
     this.#grow(Date.now());
   }
 
   /** Opens a connection for each call that could start; one at a time while the database is down. */
   #grow(now: number): void {
-    const max = this.#options.max + OPERATOR_CONNECTIONS;
-    while (!this.#closed && this.#connections.size < max && this.#queue.startable > this.#opening) {
+    while (!this.#closed && !this.#connections.isFull && this.#queue.startable > this.#opening) {
       if (this.#downSince && (now < this.#retryAt || this.#opening > 0)) return;
       void this.#open(now);
     }
   }
 
-  async #open(now: number): Promise<void> {
+  async #open(now: number, home?: number): Promise<void> {
     const connection = new Connection(this.#options, (broken) => this.#remove(broken));
     connection.deadlineAt = now + this.#options.connectTimeoutMs;
-    this.#connections.add(connection);
+    this.#connections.add(connection, performance.now(), home);
     this.#opening++;
     this.#startClock(now);
     try {
@@ -225,10 +254,8 @@ export class Pool {
   }
 
   #remove(connection: Connection): void {
-    this.#connections.delete(connection);
-    const at = this.#idle.indexOf(connection);
-    if (at >= 0) this.#idle.splice(at, 1);
-    if (this.#queue.length > 0) this.#grow(Date.now());
+    this.#connections.remove(connection);
+    this.#grow(Date.now());
   }
 
   #rejectWaiting(error: unknown): void {
@@ -255,45 +282,19 @@ export class Pool {
       this.#options.log.warn('the database missed a deadline', { pool: this.#options.name });
       connection.fail(unavailable('the database took too long to answer'));
     }
-    const longRunning = performance.now() - WATCH_MS;
-    for (const lease of this.#leases) {
-      if (lease.startedAt <= longRunning) lease.watch(now, this.#options.cancel);
+    const watchedAt = performance.now();
+    for (const [lease, ticket] of this.#leases) {
+      const heldMs = watchedAt - lease.startedAt;
+      if (heldMs < WATCH_MS) continue;
+      this.#queue.charge(ticket, heldMs);
+      lease.watch(now, this.#options.cancel);
     }
     expireWaiting(this.#queue, now, 'no database connection became free in time');
     this.#grow(now);
   }
 }
 
-function ignore(): void {}
-
+const ignore = (): void => {};
 /** Resolves when the call has a connection. */
-function turnOf(waiter: PoolWaiter): Promise<Connection> {
-  return new Promise((resolve, reject) => Object.assign(waiter, { resolve, reject }));
-}
-
-/**
- * Takes the connection that suits the work best. A share prefers the same few connections: each then keeps the catalog
- * and the prepared statements of few tenants.
- */
-function takeFor({ share }: Work, idle: Connection[]): Connection {
-  let best = idle.length - 1;
-  if (best > 0) {
-    const hash = hashOf(share);
-    let bestWeight = -1;
-    for (const [i, { seed }] of idle.entries()) {
-      const weight = Math.imul(hash ^ seed, 0x9e3779b1) >>> 0;
-      if (weight > bestWeight) {
-        best = i;
-        bestWeight = weight;
-      }
-    }
-  }
-  const [taken] = idle.splice(best, 1);
-  return taken as Connection;
-}
-
-function hashOf(text: string): number {
-  let hash = 0;
-  for (let i = 0; i < text.length; i++) hash = (Math.imul(hash, 31) + text.charCodeAt(i)) | 0;
-  return hash;
-}
+const turnOf = (waiter: PoolWaiter): Promise<Connection> =>
+  new Promise((resolve, reject) => Object.assign(waiter, { resolve, reject }));

@@ -1,0 +1,110 @@
+// The connections of a pool, and which of them suits a share. A Postgres backend caches the catalog of each tenant that it
+// serves, about half a megabyte with the plans, and a tenant that is new to it costs several milliseconds of CPU. So each
+// share has a home: the slot that its name hashes to, and the next ones for what it runs at once. A connection that has
+// been lent for long is passed over. Connections that share one session suit everybody. Times are milliseconds.
+import type { Connection } from './connection.ts';
+
+/** A home that has been lent for this long is passed over. */
+const LENT_LONG_MS = 25;
+/** Of work for no tenant: any connection suits it. */
+const NO_HOME = -1;
+
+export class Connections {
+  /** By slot; those from `homes` on are nobody's home, but for operators. */
+  readonly #slots: (Connection | undefined)[];
+  readonly #idle: Connection[] = [];
+  #size = 0;
+
+  /** `homes` slots are homes; without homes, all connections suit everybody. */
+  constructor(
+    private readonly homes: number,
+    slots: number,
+  ) {
+    this.#slots = Array(slots).fill(undefined);
+  }
+
+  /** Connections that are open or being opened. */
+  get size(): number {
+    return this.#size;
+  }
+
+  get idle(): number {
+    return this.#idle.length;
+  }
+
+  get isFull(): boolean {
+    return this.#size >= this.#slots.length;
+  }
+
+  [Symbol.iterator](): IterableIterator<Connection> {
+    return this.#slots.filter((connection) => connection !== undefined).values();
+  }
+
+  /** The slot that a share prefers. */
+  homeOf(share: string, isTenants: boolean): number {
+    return isTenants && this.homes > 0 ? (hashOf(share) >>> 0) % this.homes : NO_HOME;
+  }
+
+  /** Whether the home has no connection. */
+  lacks(home: number): boolean {
+    return home !== NO_HOME && this.#slots[home] === undefined;
+  }
+
+  /** Adds a connection, lent, in this slot or else in the first free one. */
+  add(connection: Connection, now: number, home = NO_HOME): void {
+    const slot = this.lacks(home) ? home : this.#slots.indexOf(undefined);
+    connection.lentAt = now;
+    this.#slots[slot] = connection;
+    this.#size++;
+  }
+
+  remove(connection: Connection): void {
+    const slot = this.#slots.indexOf(connection);
+    if (slot < 0) return;
+    this.#slots[slot] = undefined;
+    this.#size--;
+    const at = this.#idle.indexOf(connection);
+    if (at >= 0) this.#idle.splice(at, 1);
+  }
+
+  release(connection: Connection): void {
+    connection.lentAt = 0;
+    this.#idle.push(connection);
+  }
+
+  /** An idle connection that suits a share with this home, which already has `held` connections. */
+  suited(home: number, held: number, now: number): Connection | undefined {
+    if (home === NO_HOME) return this.#idle.at(-1);
+    let busy = 0;
+    for (let i = 0; i < this.homes; i++) {
+      const connection = this.#slots[(home + i) % this.homes];
+      if (connection === undefined) continue;
+      if (connection.lentAt === 0) return connection;
+      if (now - connection.lentAt < LENT_LONG_MS && ++busy > held) return undefined;
+    }
+    return undefined;
+  }
+
+  /** Takes the idle connection that suits the share best; there must be an idle one. */
+  take(home: number, held: number, now: number): Connection {
+    const connection = this.suited(home, held, now) ?? this.#nextIdle(home);
+    this.#idle.splice(this.#idle.lastIndexOf(connection), 1);
+    connection.lentAt = now;
+    return connection;
+  }
+
+  /** The idle connection that comes next after the home, so that a share keeps to few. */
+  #nextIdle(home: number): Connection {
+    for (let i = 0; i < this.homes; i++) {
+      const connection = this.#slots[(home + i) % this.homes];
+      if (connection?.lentAt === 0) return connection;
+    }
+    return this.#idle[0] as Connection;
+  }
+}
+
+function hashOf(text: string): number {
+  let hash = 0;
+  for (let i = 0; i < text.length; i++) hash = (Math.imul(hash, 31) + text.charCodeAt(i)) | 0;
+  return Math.imul(hash ^ (hash >>> 15), 0x9e3779b1);
+}
