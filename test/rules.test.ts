@@ -420,3 +420,28 @@ describe('after rules', () => {
     expect(left).toHaveLength(0);
   });
 });
+
+describe('the queue of rule runs', () => {
+  test('holds a large record once, however many rules its change starts, until the last of them has run', async () => {
+    const tenant = await newTenant();
+    for (let i = 0; i < 40; i++) await rule(tenant, 'after_create', { ...APPEND, values: { line: `{{status}} ${i}` } });
+    const note = Array.from({ length: 8_000 }, () => newId()).join('');
+    expect((await create(tenant, { note })).status).toBe(201);
+    const images = sql`
+      select octet_length(i.data::text) as bytes from platform.rule_images as i
+      where i.event_id in (select r.event_id from platform.rule_runs as r where r.tenant_id = ${tenant.id}::uuid)`;
+    const copies = sql`
+      select count(*)::int as n from platform.rule_runs where tenant_id = ${tenant.id}::uuid and data is not null`;
+    expect(await runsOf(tenant)).toBe(40);
+    expect(await service.app.db.rows(images)).toHaveLength(1);
+    expect((await service.app.db.first<{ n: number }>(copies))?.n).toBe(0);
+    const event = await service.app.db.first<{ event_id: string }>(sql`
+      select event_id from platform.rule_runs where tenant_id = ${tenant.id}::uuid limit 1`);
+    await runAll(tenant);
+    expect((await logged(tenant)).map(({ line }) => line).sort()).toEqual(
+      Array.from({ length: 40 }, (_, i) => `open ${i}`).sort(),
+    );
+    const left = sql`select from platform.rule_images where event_id = ${event?.event_id ?? null}::uuid`;
+    expect(await service.app.db.rows(left)).toEqual([]);
+  });
+});

@@ -374,6 +374,13 @@ create table rule_chains (
 
 alter table rule_chains add constraint rule_chains_pkey PRIMARY KEY (root_event_id);
 
+create table rule_images (
+  event_id uuid not null,
+  data jsonb not null
+);
+
+alter table rule_images add constraint rule_images_pkey PRIMARY KEY (event_id);
+
 create table rule_runs (
   "position" bigint generated always as identity not null,
   event_id uuid not null,
@@ -382,7 +389,7 @@ create table rule_runs (
   entity_id uuid not null,
   record_id uuid not null,
   version bigint not null,
-  data jsonb not null,
+  data jsonb,
   created_at timestamp(3) with time zone not null,
   updated_at timestamp(3) with time zone not null,
   created_by text,
@@ -399,9 +406,7 @@ alter table rule_runs add constraint rule_runs_once_key UNIQUE (event_id, rule_i
 
 alter table rule_runs add constraint rule_runs_pkey PRIMARY KEY ("position");
 
-CREATE INDEX rule_runs_record_idx ON rule_runs USING btree (record_id, "position");
-
-CREATE INDEX rule_runs_tenant_idx ON rule_runs USING btree (tenant_id, "position");
+CREATE INDEX rule_runs_next_idx ON rule_runs USING btree (tenant_id, record_id, "position");
 
 create table stream_processes (
   process_id uuid not null,

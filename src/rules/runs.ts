@@ -50,7 +50,8 @@ export async function claimRun(queries: Queries, tenantId: string): Promise<Rule
       for update skip locked
     ) as due
     where r.position = due.position
-    returning r.position, r.event_id, r.rule_id, r.tenant_id, r.entity_id, r.record_id as id, r.version, r.data,
+    returning r.position, r.event_id, r.rule_id, r.tenant_id, r.entity_id, r.record_id as id, r.version,
+      coalesce(r.data, (select i.data from platform.rule_images as i where i.event_id = r.event_id)) as data,
       r.created_at, r.updated_at, r.created_by, r.updated_by, r.depth, r.root_event_id, r.runs, r.attempts, due.setting`);
 }
 
@@ -62,7 +63,12 @@ export async function takeRun(tx: Tx, { position, attempts }: RuleRun): Promise<
   const row = await tx.first<TenantRow>(sql`
     with taken as (
       delete from platform.rule_runs where position = ${position}::bigint and attempts = ${attempts}::int
-      returning tenant_id
+      returning tenant_id, event_id
+    ), image as (
+      delete from platform.rule_images as i
+      using taken as t
+      where i.event_id = t.event_id and not exists (
+        select from platform.rule_runs as r where r.event_id = i.event_id and r.position <> ${position}::bigint)
     )
     select ${TENANT_COLUMNS} from platform.tenants where id in (select tenant_id from taken)`);
   return row && toTenant(row);

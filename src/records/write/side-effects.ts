@@ -69,19 +69,24 @@ export function startRules(entity: Entity, rows: readonly EventedRow[], changes:
   const runs = rows.flatMap(({ id, starts = [] }) => starts.map((ruleId) => [id, ruleId, starts.length] as const));
   if (runs.length === 0) return EMPTY;
   const queued = sql`
-    select c.*, s.rule_id, s.position, s.runs
+    select c.id, c.event_id, c.version, c.created_at, c.updated_at, c.created_by, c.updated_by, s.rule_id, s.position, s.runs
     from unnest(${runs.map(([id]) => id)}::uuid[], ${runs.map(([, ruleId]) => ruleId)}::uuid[],
       ${runs.map(([, , count]) => count)}::int[]) with ordinality as s (id, rule_id, runs, position)
     join ${changes} as c on c.id = s.id`;
   const insert = sql`
-    insert into platform.rule_runs (event_id, rule_id, tenant_id, entity_id, record_id, version, data, created_at,
+    insert into platform.rule_runs (event_id, rule_id, tenant_id, entity_id, record_id, version, created_at,
       updated_at, created_by, updated_by, actor, depth, root_event_id, runs)
-    select c.event_id, c.rule_id, ${cause.tenantId}::uuid, ${entity.id}::uuid, c.id, c.version, c.data, c.created_at,
+    select c.event_id, c.rule_id, ${cause.tenantId}::uuid, ${entity.id}::uuid, c.id, c.version, c.created_at,
       c.updated_at, c.created_by, c.updated_by, ${cause.actor}, ${cause.depth}::int,
       coalesce(${cause.rootEventId}::uuid, c.event_id)`;
+  // A change may start many runs of a large record: they share its image.
+  const images = sql`, images as (
+    insert into platform.rule_images (event_id, data)
+    select c.event_id, c.data from ${changes} as c where c.event_id in (select event_id from started)
+  )`;
   // At depth 0 each record's change begins a chain of its own, with fewer runs than the limit.
   if (cause.rootEventId === null) {
-    return sql`, started as (${insert}, c.runs from (${queued}) as c order by c.position)`;
+    return sql`, started as (${insert}, c.runs from (${queued}) as c order by c.position returning event_id)${images}`;
   }
   return sql`, queued as (${queued}), chain as (
     insert into platform.rule_chains as h (root_event_id, runs)
@@ -92,11 +97,12 @@ export function startRules(entity: Entity, rows: readonly EventedRow[], changes:
   ), started as (
     ${insert}, c.runs
     from (
-      select q.id, q.event_id, q.version, q.data, q.created_at, q.updated_at, q.created_by, q.updated_by, q.rule_id,
+      select q.id, q.event_id, q.version, q.created_at, q.updated_at, q.created_by, q.updated_by, q.rule_id,
         q.position, h.runs - count(*) over () + row_number() over (order by q.position) as runs
       from queued as q cross join chain as h
     ) as c
     where c.runs <= ${LIMITS.rules.chainChangesMax + 1}::int
     order by c.position
-  )`;
+    returning event_id
+  )${images}`;
 }
