@@ -1,0 +1,101 @@
+// Live streams under the worst that one tenant may do: large events to many readers, some of which read nothing, and
+// streams that open while others write. Contract: neighbours#fair-shares, decisions#events, decisions#sse.
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import process from 'node:process';
+import { setTimeout as delay } from 'node:timers/promises';
+import { LIMITS } from '../src/limits.ts';
+import { realtimeOf } from '../src/realtime/realtime.ts';
+import { closeAfterEach } from './support/connections.ts';
+import { fields, tenantWithEntities } from './support/entities.ts';
+import { rawStream } from './support/raw.ts';
+import { startService, type TestService, type TestTenant } from './support/service.ts';
+import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
+import { connectEvents, until } from './support/streams.ts';
+
+const RECORDS = '/api/entities/articles/records';
+const LARGE = 900_000;
+
+let service: TestService;
+beforeAll(async () => {
+  // Only bytes end a stream here: no count of events, and no time.
+  service = await startService({ SSE_MAX_QUEUED_EVENTS: '10000' });
+});
+afterAll(() => service.stop());
+
+const keep = closeAfterEach();
+const newTenant = (): Promise<TestTenant> => tenantWithEntities(service, ['articles'], fields('body json'));
+
+/** Creates records of `LARGE` bytes, one after the other, until `isEnough`. Resolves to their number. */
+async function writeLarge(tenant: TestTenant, max: number, isEnough: () => boolean = () => false): Promise<number> {
+  let count = 0;
+  for (; count < max && !isEnough(); count++) {
+    const answer = await tenant.post(RECORDS, { body: 'x'.repeat(LARGE) });
+    expect(answer.status).toBe(201);
+  }
+  return count;
+}
+
+test('the events that wait for a tenant’s readers take at most 32 MiB; a client that reads gets every event', async () => {
+  const tenant = await newTenant();
+  for (let i = 0; i < 8; i++) keep(await rawStream(service.url, tenant.slug, tenant.key)).socket.pause();
+  const reading = keep(await connectEvents(service.url, tenant.slug, tenant.key));
+  let most = 0;
+  const sample = setInterval(() => {
+    most = Math.max(most, realtimeOf(service.app).waitingOf(tenant.id).total);
+  }, 5);
+  const count = await writeLarge(tenant, 60);
+  const received = (): number => reading.text.split('event: record.created').length - 1;
+  await until(
+    () => received() === count && (process.env.SERVICE_RUNTIME === 'deno' || most > 0),
+    60_000,
+    () => `${received()} of ${count}, ${most} bytes waited`,
+  );
+  clearInterval(sample);
+  expect(reading.hasEnded).toBe(false);
+  // Events are handed out a few at a time before the room is looked at again.
+  expect(most).toBeLessThan(LIMITS.events.waitingBytes + 8 * LIMITS.recordBytesMax);
+}, 120_000);
+
+test('events of 900 KB to 20 streams do not stall the service', async () => {
+  const tenant = await newTenant();
+  const streams = await Promise.all(
+    Array.from({ length: 20 }, async () => keep(await rawStream(service.url, tenant.slug, tenant.key))),
+  );
+  let bytes = 0;
+  for (const { socket } of streams) socket.on('data', (chunk) => (bytes += chunk.length));
+  for (const { socket } of streams.slice(15)) socket.pause();
+  const { stallMs } = await measureStall(async () => {
+    const count = await writeLarge(tenant, 4);
+    await until(
+      () => bytes >= count * 15 * LARGE,
+      60_000,
+      () => `${bytes} bytes`,
+    );
+  });
+  expect(stallMs).toBeLessThan(STALL_MAX_MS);
+}, 120_000);
+
+test('each of 50 streams that open while other tenants write in bulk gets its first event', async () => {
+  const [tenant, busy] = [await newTenant(), await newTenant()];
+  keep(await connectEvents(service.url, busy.slug, busy.key));
+  let isOver = false;
+  const operations = Array.from({ length: 100 }, (_, i) => ({ op: 'create', data: { body: i } }));
+  const writing = (async () => {
+    for (; !isOver; await delay(5)) await busy.post(`${RECORDS}/bulk`, { operations });
+  })();
+  try {
+    for (let i = 0; i < 50; i++) {
+      const stream = await connectEvents(service.url, tenant.slug, tenant.key);
+      try {
+        const { id } = (await tenant.post(RECORDS, { body: i })).body.data;
+        // Far above what it takes, and far below the wait of a stream whose subscription was missed.
+        expect((await stream.next(10_000)).data.record_id).toBe(id);
+      } finally {
+        stream.close();
+      }
+    }
+  } finally {
+    isOver = true;
+    await writing;
+  }
+}, 120_000);
