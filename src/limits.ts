@@ -66,6 +66,8 @@ export const LIMITS = {
     bots: 500,
     ownerKeys: 100,
   },
+  /** The stored text of a tenant's roles, and that of its views, in bytes: a list of them is one response. */
+  perTenantBytes: { roles: 8_388_608, views: 8_388_608 },
   /** The text of one role, view, rule, bot or platform API as JSON in UTF-8, in bytes. */
   definitionBytesMax: 65_536,
   /** Characters in a `unique` or `indexed` text field; always fits a B-tree entry. */

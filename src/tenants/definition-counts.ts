@@ -46,6 +46,26 @@ const COUNTED = {
   },
 } as const satisfies Record<keyof typeof LIMITS.perTenant, Counted>;
 
+/** 409 when the tenant's roles or views, with `added` bytes more, would have more text than they may have together. */
+export async function requireTextFits(
+  tx: Tx,
+  tenant: Pick<Tenant, 'schema'>,
+  kind: keyof typeof LIMITS.perTenantBytes,
+  added: number,
+): Promise<void> {
+  if (added <= 0) return;
+  const max = LIMITS.perTenantBytes[kind];
+  await lockKind(tx, tenant, kind);
+  const stored = await tx.first<{ bytes: number }>(sql`
+    select coalesce(sum(octet_length(t::text)), 0) as bytes from ${identifier(tenant.schema, kind)} as t`);
+  if (Number(stored?.bytes ?? 0) + added <= max) return;
+  throw conflict(`the ${kind} of a tenant take at most ${max} bytes together; shorten or delete some first`);
+}
+
+async function lockKind(tx: Tx, tenant: Pick<Tenant, 'schema'>, kind: string): Promise<void> {
+  await tx.rows(sql`select pg_advisory_xact_lock(hashtext(${kind}), hashtext(${tenant.schema}))`);
+}
+
 /** 409 when the tenant has as many as it may have; otherwise the caller may add one in this transaction. */
 export async function requireRoom(
   tx: Tx,
@@ -54,7 +74,7 @@ export async function requireRoom(
 ): Promise<void> {
   const { noun, wayOut, from }: Counted = COUNTED[kind];
   const max = LIMITS.perTenant[kind];
-  await tx.rows(sql`select pg_advisory_xact_lock(hashtext(${kind}), hashtext(${tenant.schema}))`);
+  await lockKind(tx, tenant, kind);
   const counted = await tx.first<{ n: number }>(sql`
     select count(*) as n from ${from(tenant, (table) => identifier(tenant.schema, table))}`);
   if ((counted?.n ?? 0) >= max) throw conflict(`a tenant has at most ${max} ${noun}; ${wayOut} first`);

@@ -13,7 +13,8 @@ import { check, requireFits } from '../http/check.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { identifier, jsonb, type Sql, sql, type Tx } from '../runtime/sql.ts';
-import { requireRoom } from '../tenants/definition-counts.ts';
+import { jsonBytes } from '../runtime/text.ts';
+import { requireRoom, requireTextFits } from '../tenants/definition-counts.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { NewRole, RoleChange, roleProblems } from './role-input.ts';
 import { usersTable } from './users.ts';
@@ -41,6 +42,7 @@ export async function addRole(app: App, caller: TenantCaller, body: NewRole): Pr
     );
     await lockEntities(tx, tenant, permissions, 'permissions');
     await requireRoom(tx, tenant, 'roles');
+    await requireTextFits(tx, tenant, 'roles', jsonBytes(body));
     return tx.first(sql`
       insert into ${rolesTable(tenant)} (id, name, description, permissions, entities)
       values (${newId()}::uuid, ${name}, ${description ?? null}, ${jsonb(permissions)}, ${jsonb(entities ?? {})})
@@ -71,6 +73,7 @@ export async function changeRole(app: App, caller: TenantCaller, name: string, b
       ...roleProblems(valid, catalog, caller),
     ]);
     await lockEntities(tx, tenant, permissions ?? {}, 'permissions');
+    await requireTextFits(tx, tenant, 'roles', jsonBytes({ ...rest, ...body }) - jsonBytes(rest));
     return tx.first(sql`
       update ${rolesTable(tenant)}
       set description = case when ${description === undefined}::boolean then description else ${description ?? null} end,

@@ -10,9 +10,11 @@ import type { Entity } from '../entities/field.ts';
 import { conflict, notFound } from '../errors.ts';
 import { check, requireFits } from '../http/check.ts';
 import { LIMITS } from '../limits.ts';
+import { giveWay } from '../runtime/event-loop.ts';
 import { newId } from '../runtime/ids.ts';
 import { identifier, sql } from '../runtime/sql.ts';
-import { requireRoom } from '../tenants/definition-counts.ts';
+import { jsonBytes } from '../runtime/text.ts';
+import { requireRoom, requireTextFits } from '../tenants/definition-counts.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { dslProblems, visibleDsl } from './dsl.ts';
 import { type FilterDsl, NewView, type View, ViewChange } from './view.ts';
@@ -51,10 +53,13 @@ export async function listViews(app: App, caller: TenantCaller): Promise<View[]>
   const readable = [...(await viewsOf(app, caller.tenant)).values()].filter(({ slug }) =>
     allows(caller.rights, 'read', `view:${slug}`),
   );
-  return readable.flatMap((row) => {
+  const views: View[] = [];
+  for (const row of readable) {
+    await giveWay();
     const entity = catalog.byId.get(row.entity_id);
-    return entity === undefined ? [] : [visibleView(row, catalog, caller, entity)];
-  });
+    if (entity !== undefined) views.push(visibleView(row, catalog, caller, entity));
+  }
+  return views;
 }
 
 /** Creates a view. 400 with every problem, 404 for an unknown entity, 409 for a duplicate slug. */
@@ -69,6 +74,7 @@ export async function createView(app: App, caller: TenantCaller, body: NewView):
   const { slug, name, description, filterDsl } = input;
   const row = await app.db.begin(async (tx) => {
     await requireRoom(tx, caller.tenant, 'views');
+    await requireTextFits(tx, caller.tenant, 'views', jsonBytes(body));
     return tx.first<ViewRow>(sql`
       insert into ${identifier(entity.schema, 'views')} (id, slug, entity_id, name, description, filter_dsl)
       values (${newId()}::uuid, ${slug}, ${entity.id}::uuid, ${name}, ${description ?? null},
@@ -93,14 +99,17 @@ export async function updateView(app: App, caller: TenantCaller, slug: string, b
     return [...changed.map((path) => ({ path, message: 'cannot be changed' })), ...problems];
   });
   const dsl = filterDsl === undefined ? null : JSON.stringify(storedDsl(filterDsl));
-  const row = await app.db.first<ViewRow>(sql`
-    update ${identifier(entity.schema, 'views')}
-    set name = coalesce(${name ?? null}, name),
-      description = case when ${description === undefined}::boolean then description else ${description ?? null} end,
-      filter_dsl = coalesce(${dsl}::text::jsonb, filter_dsl),
-      updated_at = now()
-    where id = ${view.id}::uuid
-    returning ${COLUMNS}`);
+  const row = await app.db.begin(async (tx) => {
+    await requireTextFits(tx, caller.tenant, 'views', jsonBytes({ ...rest, ...body }) - jsonBytes(rest));
+    return tx.first<ViewRow>(sql`
+      update ${identifier(entity.schema, 'views')}
+      set name = coalesce(${name ?? null}, name),
+        description = case when ${description === undefined}::boolean then description else ${description ?? null} end,
+        filter_dsl = coalesce(${dsl}::text::jsonb, filter_dsl),
+        updated_at = now()
+      where id = ${view.id}::uuid
+      returning ${COLUMNS}`);
+  });
   await app.invalidations.publish('catalog', caller.tenant.id);
   if (row === undefined) throw notFound('view');
   return visibleView(row, catalog, caller, entity);
