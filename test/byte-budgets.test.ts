@@ -146,8 +146,10 @@ describe('large calls at once', () => {
       mine.post(`${path}/bulk`, { operations }),
       mine.post(`${path}/bulk`, { operations, atomic: false }),
     ];
+    // With the service in a process of its own, the places held here are not its places: there only the results count.
+    const waitingMin = process.env.SERVICE_RUNTIME === 'deno' ? 0 : 3;
     await until(
-      () => waitingIn('large calls') === 3,
+      () => waitingIn('large calls') === waitingMin,
       10_000,
       () => `${waitingIn('large calls')} calls wait`,
     );
