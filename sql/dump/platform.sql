@@ -406,7 +406,9 @@ alter table rule_runs add constraint rule_runs_once_key UNIQUE (event_id, rule_i
 
 alter table rule_runs add constraint rule_runs_pkey PRIMARY KEY ("position");
 
-CREATE INDEX rule_runs_next_idx ON rule_runs USING btree (tenant_id, record_id, "position");
+CREATE INDEX rule_runs_record_idx ON rule_runs USING btree (record_id, "position");
+
+CREATE INDEX rule_runs_tenant_idx ON rule_runs USING btree (tenant_id, "position");
 
 create table stream_processes (
   process_id uuid not null,
