@@ -108,7 +108,7 @@ async function expectUndisturbed(): Promise<void> {
   const exported = await victim.get(`${PATH}/export?format=ndjson`);
   expect(exported.text.trim().split('\n')).toHaveLength(500);
   const key = `f${Date.now()}`;
-  const field = { key, type: 'text', required: true, default: 'x' };
+  const field = { key, type: 'text', required: true, default: 'x', indexed: true };
   expect((await victim.post('/api/entities/notes/fields', field)).status).toBe(201);
   expect((await victim.delete(`/api/entities/notes/fields/${key}?confirm=${key}`)).status).toBe(200);
   const slug = `t${Date.now().toString(36)}`;

@@ -1,6 +1,7 @@
 // The database indexes of a field: unique, by value, by member of a list. They use the same SQL expressions as
 // conditions, so that Postgres matches them.
 // Contract: decisions#field-changes.
+import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
 import { conflict } from '../errors.ts';
 import { columnOf } from '../expression/to-sql.ts';
@@ -8,6 +9,13 @@ import { identifier, literal, raw, type Sql, sql } from '../runtime/sql.ts';
 import type { Entity, Field } from './field.ts';
 import { specOf } from './field-types.ts';
 import { countDuplicates, storedConflict } from './stored-validation.ts';
+
+/** Building the index of so much takes about 100 ms. */
+const SMALL_RECORDS = 20_000;
+const SMALL_BYTES = 16_777_216;
+const LOCK_TIMEOUT_MS = 100;
+const LOCK_ATTEMPTS = 10;
+const LOCK_NOT_AVAILABLE = '55P03';
 
 type IndexKind = 'unique' | 'value' | 'members';
 
@@ -39,7 +47,7 @@ export function createIndex(entity: Entity, field: Field, kind: IndexKind, concu
 export async function buildIndexes(app: App, entity: Entity, field: Field, kinds: readonly IndexKind[]): Promise<void> {
   for (const kind of kinds) {
     try {
-      await app.db.slow.rows(createIndex(entity, field, kind, true));
+      await buildIndex(app, entity, field, kind);
     } catch (error) {
       const { code } = (error ?? {}) as { code?: string };
       if (code === '54000') throw conflict('stored values are too large for an index');
@@ -48,6 +56,34 @@ export async function buildIndexes(app: App, entity: Entity, field: Field, kinds
       throw storedConflict([{ path: 'unique', message: `${count} record(s) share a value with another` }]);
     }
   }
+}
+
+/**
+ * `concurrently` waits for every older snapshot of the database, those of other tenants too. So the index of a small
+ * entity is built while its writes wait; a lock that is not free at once is tried again, so that they wait no longer.
+ */
+async function buildIndex(app: App, entity: Entity, field: Field, kind: IndexKind): Promise<void> {
+  for (let attempt = 0; attempt < LOCK_ATTEMPTS && (await isSmall(app, entity)); attempt++) {
+    try {
+      await app.db.slow.begin(async (tx) => {
+        await tx.rows(sql`select set_config('lock_timeout', ${`${LOCK_TIMEOUT_MS}ms`}, true)`);
+        await tx.rows(createIndex(entity, field, kind));
+      });
+      return;
+    } catch (error) {
+      if ((error as { code?: string } | null)?.code !== LOCK_NOT_AVAILABLE) throw error;
+      await delay(LOCK_TIMEOUT_MS);
+    }
+  }
+  await app.db.slow.rows(createIndex(entity, field, kind, true));
+}
+
+async function isSmall(app: App, entity: Entity): Promise<boolean> {
+  const size = await app.db.first<{ records: number; bytes: number }>(sql`
+    select coalesce(sum(n), 0)::bigint as records, coalesce(sum(bytes), 0)::bigint as bytes
+    from ${identifier(entity.schema, 'entity_counts')}
+    where entity_id = ${entity.id}::uuid`);
+  return size !== undefined && size.records <= SMALL_RECORDS && size.bytes <= SMALL_BYTES;
 }
 
 /** Drops indexes that no field requires, and invalid ones that a failed build left behind. */
