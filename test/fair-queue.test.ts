@@ -122,7 +122,7 @@ describe('the fair queue', () => {
   );
 
   test.each([11, 12, 13])(
-    'shares that always have work waiting get the same time, whatever their work costs (seed %d)',
+    'shares that always have work waiting get the same time, however costly their work is (seed %d)',
     (seed) => {
       const random = seededRandom(seed);
       const simulation = new Simulation(newQueue());

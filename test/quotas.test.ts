@@ -1,4 +1,4 @@
-// Quotas: the last use that fits succeeds and the next is refused, whoever is first and however many at once; what a
+// Quotas: the last use that fits succeeds and the next is refused, in any order and however many at once; what a
 // refused request did is undone. Contract: neighbours#usage-and-quotas.
 import { afterAll, describe, expect, test } from 'bun:test';
 import { runRulesOnce } from '../src/rules/worker.ts';

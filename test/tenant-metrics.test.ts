@@ -72,7 +72,7 @@ test('a place goes to a tenant that is twice as busy; no series decreases, and t
   expect(await requests()).toEqual({ [slugOf(2)]: 30, [slugOf(0)]: 210, other: 15 });
 });
 
-test('whatever tenants do, no series decreases', async () => {
+test('no series decreases when busy tenants change places', async () => {
   let before: Record<string, number> = {};
   let used = 0;
   const ended: Record<string, number> = {};

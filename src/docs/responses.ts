@@ -126,7 +126,7 @@ function codesOf({ errors = [], body, rawBody, bodyTypes = [], query }: Route, k
   const hasBody = body !== undefined || rawBody !== undefined;
   const codes = new Set<ErrorCode>(['INTERNAL_ERROR', ...errors]);
   const add = (...more: ErrorCode[]): void => more.forEach((code) => void codes.add(code));
-  // A tenant header can be malformed or name no tenant, whatever the operation.
+  // On any operation, a tenant header can be malformed or name no tenant.
   if (!kind.isOpen) {
     add('VALIDATION_ERROR', 'UNAUTHORIZED', 'FORBIDDEN', 'NOT_FOUND', 'RATE_LIMITED', 'QUOTA_EXCEEDED');
   }

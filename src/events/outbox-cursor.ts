@@ -1,5 +1,5 @@
 // The relay's cursor in the outbox, which reads only the numbers of events, so that it reaches every tenant's newest event
-// soon whatever others have written; backlog.ts decides in which order the events are relayed. Sequence numbers are
+// soon, however much others have written; backlog.ts decides in which order the events are relayed. Sequence numbers are
 // assigned before commit, so an event may appear after events with higher numbers: the missing numbers are remembered
 // with the transactions that could have them, and read again when one of these has ended. So a long transaction of one
 // tenant, however many events it has, costs the others' events nothing until it ends.

@@ -29,7 +29,7 @@ export function isReference(event: StreamedEvent): event is EventReference {
   return 'isReference' in event;
 }
 
-export function referenceTo({ id, seq, at, trace }: CommittedEvent | EventRow): EventReference {
+function referenceTo({ id, seq, at, trace }: CommittedEvent | EventRow): EventReference {
   return { id, seq, at, isReference: true, ...(trace == null ? {} : { trace }) };
 }
 

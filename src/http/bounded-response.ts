@@ -6,7 +6,7 @@ import { invalidField, type ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { ByteBudget } from '../runtime/byte-budget.ts';
 import { giveWay } from '../runtime/event-loop.ts';
-import { type Envelope, jsonBytes, ok } from './reply.ts';
+import { type Envelope, ok, okBytes } from './reply.ts';
 
 const { bytesMax, receivedMax, largeFrom } = LIMITS.response;
 const large = new WeakSet<object>();
@@ -41,12 +41,12 @@ export async function okBounded<const T extends object>(
   headers?: Record<string, string>,
 ): Promise<Envelope<T>> {
   if (!large.has(data)) return ok(data, headers);
-  return jsonBytes(Buffer.concat(await written({ success: true, data }, responseBudget())), headers);
+  return okBytes(Buffer.concat(await written({ success: true, data }, responseBudget())), headers);
 }
 
 /** 200 with a list of definitions or keys, which may be long; each item takes little time to write. */
 export async function okList<const T extends object>(items: readonly T[]): Promise<Envelope<T[]>> {
-  return jsonBytes(
+  return okBytes(
     Buffer.concat(
       await written(
         { success: true, data: items },
@@ -90,7 +90,7 @@ async function written(value: unknown, budget: ByteBudget, levels = LEVELS): Pro
   return chunks;
 }
 
-/** Characters: a text of fewer fits with its escaped copy, whatever it contains. */
+/** Characters: a text of fewer fits with its escaped copy, even if every character is escaped. */
 const SURELY_FITS_TWICE = largeFrom;
 const CHUNK_CHARACTERS = 262_144;
 /** The envelope, a page, its items, a record, its relations, and the same of a related record: what is deeper is one piece. */

@@ -55,7 +55,7 @@ function enveloped<T>(data: T, status: number, headers?: Record<string, string>)
 }
 
 /** 200 with these bytes of JSON, an envelope. */
-export function jsonBytes<T>(bytes: Uint8Array, headers?: Record<string, string>): Envelope<T> {
+export function okBytes<T>(bytes: Uint8Array, headers?: Record<string, string>): Envelope<T> {
   return typed(json(bytes, 200, headers));
 }
 

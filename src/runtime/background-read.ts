@@ -2,6 +2,7 @@
 // takes long (a twentieth of the time at most). A scrape waits for it only briefly, and gets the last value when that is
 // recent, else null. Never rejects. Times are milliseconds.
 // Contract: neighbours#who-does-what.
+import { within } from './within.ts';
 import { detached } from './work.ts';
 
 const EVERY_MS = 5_000;
@@ -24,7 +25,7 @@ export class BackgroundRead<T> {
 
   async latest(): Promise<T | null> {
     if (this.#reading === null && performance.now() >= this.#dueAt) this.#reading = this.#start();
-    if (this.#reading !== null) await this.#waitFor(this.#reading);
+    if (this.#reading !== null) await within(WAIT_MS, this.#reading).catch(() => undefined);
     return performance.now() - this.#readAt < KEEP_MS ? this.#value : null;
   }
 
@@ -40,14 +41,5 @@ export class BackgroundRead<T> {
     const tookMs = performance.now() - startedAt;
     this.#dueAt = performance.now() + Math.max(EVERY_MS, REST_FACTOR * tookMs);
     this.#reading = null;
-  }
-
-  async #waitFor(reading: Promise<void>): Promise<void> {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const late = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, WAIT_MS);
-    });
-    await Promise.race([reading, late]);
-    clearTimeout(timer);
   }
 }

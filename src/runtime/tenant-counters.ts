@@ -1,5 +1,5 @@
 // What each tenant has used in this process since the process started. Requests, statements, streams and deliveries add
-// to it as they end; metrics show it, and the usage room adds what is new to the usage of the day.
+// to it as they end; metrics show it, and usage-writer.ts adds what is new to the usage of the day.
 // Contract: neighbours#who-does-what, neighbours#usage-and-quotas.
 
 /** Durations are milliseconds. */

@@ -96,7 +96,7 @@ export function forTenant<T>(tenantId: string, run: () => T): T {
   return current.run({ tenantId, share: tenantId, ...BACKGROUND }, run);
 }
 
-/** Runs something as the service's own work, whatever it is called from. */
+/** Runs something as the service's own work, also when a request calls it. */
 export function detached<T>(run: () => T): T {
   return current.run(SERVICE, run);
 }

@@ -6,9 +6,9 @@ import { Resolver } from 'node:dns/promises';
 import { type App, perApp } from '../app.ts';
 import { conflict } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
-import type { Queries } from '../runtime/sql.ts';
-import { sql, type Tx } from '../runtime/sql.ts';
+import { type Queries, sql, type Tx } from '../runtime/sql.ts';
 import { newToken } from '../runtime/tokens.ts';
+import { within } from '../runtime/within.ts';
 
 const TOKEN_PREFIX = 'svc-verify-';
 const { lookupMs, checkEveryMs, recheckMs, checksPerRound } = LIMITS.customDomain;
@@ -111,12 +111,7 @@ const resolverOf = perApp(({ config: { dnsServers } }) => {
 
 /** The TXT records of the domain's verification name; empty when they cannot be read in time. */
 async function recordsOf(app: App, domain: string): Promise<string[]> {
-  const { promise: late, resolve } = Promise.withResolvers<string[][]>();
-  const timer = setTimeout(() => resolve([]), lookupMs);
-  const found = resolverOf(app)
-    .resolveTxt(`_svc-verify.${domain}`)
-    .catch((): string[][] => []);
-  const records = await Promise.race([found, late]);
-  clearTimeout(timer);
+  const lookup = resolverOf(app).resolveTxt(`_svc-verify.${domain}`);
+  const records = await within(lookupMs, lookup).catch((): string[][] => []);
   return records.map((chunks) => chunks.join(''));
 }

@@ -1,7 +1,7 @@
 // The quotas of what a transaction writes: records, bytes of their values, and writes in a minute. They are checked
 // before the commit, so that nothing is half done. Close to a limit, transactions of the tenant check and commit one
 // after the other: each sees what the others have committed, so that the counts are exact. The lock is the last one
-// that a transaction takes, so its holder waits for nobody.
+// that a transaction takes, so its holder never waits for another one.
 // Failures: 403 and 429 QUOTA_EXCEEDED; 503 while the broker is unavailable. Contract: neighbours#usage-and-quotas.
 import type { App } from '../app.ts';
 import { quotaExceeded, ServiceError } from '../errors.ts';

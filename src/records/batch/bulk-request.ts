@@ -55,7 +55,7 @@ export const BulkSchema = Type.Object({
   succeeded: Type.Integer({ minimum: 0 }),
   failed: Type.Integer({ minimum: 0 }),
 });
-export type BulkAnswer = Static<typeof BulkSchema>;
+export type BulkResponse = Static<typeof BulkSchema>;
 
 /** An operation of a request. The id of a creation is ''. */
 export interface Operation extends BatchItem {

@@ -1,15 +1,15 @@
 // The results of a bulk request, within the bytes of one response. A result is made before its operation is applied, so that
 // an operation whose result does not fit is rejected instead.
 // Contract: decisions#bulk, neighbours#byte-budgets.
-import { Buffer } from 'node:buffer';
 import { ServiceError } from '../../errors.ts';
 import { sized } from '../../http/bounded-response.ts';
 import { errorBody } from '../../http/reply.ts';
 import { LIMITS } from '../../limits.ts';
 import { holdBytes } from '../../runtime/large-calls.ts';
+import { jsonBytes } from '../../runtime/text.ts';
 import { currentWork } from '../../runtime/work.ts';
 import { shape } from '../row.ts';
-import type { BulkAnswer, BulkResult, Operation } from './bulk-request.ts';
+import type { BulkResponse, BulkResult, Operation } from './bulk-request.ts';
 import type { OperationKind, ToResult } from './items.ts';
 
 const { bytesMax } = LIMITS.response;
@@ -45,7 +45,7 @@ export class BulkResults {
   }
 
   /** In the order of the operations. */
-  answer(): BulkAnswer {
+  response(): BulkResponse {
     const kept = [...this.#results.values()].sort((a, b) => a.result.index - b.result.index);
     const results = kept.map(({ result }) => result);
     const succeeded = results.filter(({ success }) => success).length;
@@ -55,7 +55,7 @@ export class BulkResults {
   /** False when the result does not fit. */
   #add(result: BulkResult): boolean {
     this.#remove(result.index);
-    const bytes = Buffer.byteLength(JSON.stringify(result)) + 1;
+    const bytes = jsonBytes(result) + 1;
     if (this.#bytes + bytes > bytesMax) return false;
     holdBytes(currentWork(), this.#bytes + bytes);
     this.#set(result, bytes);

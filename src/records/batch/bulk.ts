@@ -15,7 +15,7 @@ import { isQuotaExceeded } from '../../usage/write-quotas.ts';
 import { translateViolation } from '../write/constraints.ts';
 import { inTransaction, MAX_ATTEMPTS, type OpenTransaction, type WriteContext } from '../write/context.ts';
 import { applyBatch } from './batch.ts';
-import type { BulkAnswer, Operation } from './bulk-request.ts';
+import type { BulkResponse, Operation } from './bulk-request.ts';
 import { BulkResults } from './bulk-results.ts';
 import { applyIndependently } from './independent.ts';
 import { type Batch, BatchTooLarge, isRejection, RejectedItems, StaleDefinition } from './items.ts';
@@ -39,7 +39,7 @@ export async function bulkEach(
   caller: TenantCaller,
   entityName: string,
   operations: readonly Operation[],
-): Promise<BulkAnswer> {
+): Promise<BulkResponse> {
   const results = new BulkResults(operations.length);
   for (const { index, op, id, fault } of operations) if (fault !== undefined) results.failed({ index, op, id }, fault);
   const valid = operations.filter(({ fault }) => fault === undefined);
@@ -50,7 +50,7 @@ export async function bulkEach(
       if (outcome instanceof ServiceError) results.failed({ ...item, op: batch.op }, outcome);
     }
   }
-  return results.answer();
+  return results.response();
 }
 
 /**
@@ -63,7 +63,7 @@ export async function bulkAtomic<T>(
   caller: TenantCaller,
   entityName: string,
   operations: readonly Operation[],
-  within: (attempt: (context: WriteContext) => Promise<BulkAnswer>) => Promise<T>,
+  within: (attempt: (context: WriteContext) => Promise<BulkResponse>) => Promise<T>,
 ): Promise<T> {
   let batchMax = operations.length;
   for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
@@ -94,7 +94,7 @@ async function applyAll(
   entityName: string,
   operations: readonly Operation[],
   batchMax: number,
-): Promise<BulkAnswer> {
+): Promise<BulkResponse> {
   const { app, caller, tx } = open;
   const catalog = await catalogWithin(app, tx, caller.tenant);
   const entity = catalog.byName.get(entityName);
@@ -114,7 +114,7 @@ async function applyAll(
     }
   }
   if (rejected.size > 0) throw new RejectedItems(rejected);
-  return results.answer();
+  return results.response();
 }
 
 /** Refuses at once what a transaction would refuse after it has written most of it. */

@@ -13,6 +13,7 @@ import { responseBudget } from '../../http/bounded-response.ts';
 import { LIMITS } from '../../limits.ts';
 import type { ByteBudget } from '../../runtime/byte-budget.ts';
 import { EMPTY, sql } from '../../runtime/sql.ts';
+import { jsonBytes } from '../../runtime/text.ts';
 import type { FlatRecord } from '../record.ts';
 import { RECORD_COLUMNS, type RecordRow, shape } from '../row.ts';
 
@@ -93,7 +94,7 @@ async function expandTarget(
   const isMeasured = (budget.received.taken - taken) * named.length > LIMITS.response.largeFrom;
   const bytesById = new Map<string, number>();
   const bytesOf = (record: FlatRecord): number => {
-    const bytes = bytesById.get(record.id) ?? Buffer.byteLength(JSON.stringify(record));
+    const bytes = bytesById.get(record.id) ?? jsonBytes(record);
     bytesById.set(record.id, bytes);
     return bytes;
   };

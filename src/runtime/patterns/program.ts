@@ -20,7 +20,7 @@ export interface Program {
 }
 
 /** The compiled pattern; null when it is not valid. */
-export function compileProgram(source: string): Program | null {
+function compileProgram(source: string): Program | null {
   try {
     const program = RE2JS.compile(source);
     const { dfa } = program.re2Input;

@@ -3,10 +3,10 @@
 // addresses: the name is not resolved again. Addresses are compared as numbers, so their notation does not matter.
 // Faults are messages of a 400, or short labels on a delivery. Contract: decisions#webhook-requests.
 import { lookup } from 'node:dns/promises';
-import { setTimeout as delay } from 'node:timers/promises';
 import ipaddr from 'ipaddr.js';
 import { type App, perApp } from '../../app.ts';
 import { LIMITS } from '../../limits.ts';
+import { within } from '../../runtime/within.ts';
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
 
@@ -72,13 +72,8 @@ export async function resolveReceiver(app: App, text: string, timeoutMs: number)
 async function addressesOf(app: App, url: URL, timeoutMs: number): Promise<readonly ResolvedAddress[]> {
   const literal = addressLiteral(url);
   if (literal !== undefined) return [{ address: literal, family: literal.includes(':') ? 6 : 4 }];
-  const finished = new AbortController();
-  const deadline = delay(timeoutMs, [], { signal: finished.signal }).catch(() => []);
   // A delivery is retried alike for an unknown name and an unreachable resolver.
-  const found = resolverOf(app)(url.hostname).catch(() => []);
-  const addresses = await Promise.race([found, deadline]);
-  finished.abort();
-  return addresses;
+  return within(timeoutMs, resolverOf(app)(url.hostname)).catch(() => []);
 }
 
 /** The URL's host if it is an IP address; undefined for a name. */
