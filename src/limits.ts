@@ -88,7 +88,7 @@ export const LIMITS = {
     originsMax: 50,
   },
   adminKey: { auditDefault: 100, auditMax: 500 },
-  bot: { ttlS: 60 * 60, entitiesMax: 500, revokedShown: 500 },
+  bot: { ttlS: 60 * 60, revokedShown: 500 },
   password: { min: 10, max: 200 },
   /** `failuresMax` failed sign-ins within `windowS` lock an account for `windowS`; `perAddress` is per client address. */
   attempts: { failuresMax: 5, windowS: 15 * 60, perAddress: 20, perAddressWindowS: 60 },

@@ -1,5 +1,5 @@
 // The quotas of a tenant as operators set them and as its admins see them: a whole number, or null for no limit.
-// Raising the deliveries of a day releases those that wait for the next one.
+// Failures: 400.
 // Contract: neighbours#usage-and-quotas.
 import { type Static, Type } from '@sinclair/typebox';
 import { closed, nullable } from '../http/schemas.ts';

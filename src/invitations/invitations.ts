@@ -49,18 +49,17 @@ export const TokenCheck = Type.Object({
   tenantSlug: nullable(Slug),
 });
 
-const { daysDefault, daysMax } = LIMITS.invitation;
+const { daysDefault, daysMax, pageLimitDefault } = LIMITS.invitation;
 export const InvitationRequest = closed({
   email: optional(Email),
   expiresInDays: optional(Type.Integer({ minimum: 1, maximum: daysMax, default: daysDefault })),
 });
 
-const PLATFORM_LIMIT_DEFAULT = 50;
 const status = Type.Optional(oneOf(STATUSES, { description: 'only those with this status' }));
 export const InvitationFilter = parameters({ status, ...pageParameters() });
 export const PlatformFilter = parameters({
   status,
-  ...pageParameters(PLATFORM_LIMIT_DEFAULT),
+  ...pageParameters(pageLimitDefault),
   tenantId: Type.Optional(Type.String({ description: 'only those of this tenant: its id or its slug' })),
 });
 
@@ -122,7 +121,7 @@ export async function listOwnInvitations(
 /** Every tenant's invitations and all platform codes, newest first. */
 export async function listAllInvitations(
   app: App,
-  { status, tenantId, page = 1, limit = PLATFORM_LIMIT_DEFAULT }: Static<typeof PlatformFilter>,
+  { status, tenantId, page = 1, limit = pageLimitDefault }: Static<typeof PlatformFilter>,
 ): Promise<Page<Invitation>> {
   const ofTenant =
     tenantId === undefined ? [] : [isUuid(tenantId) ? sql`t.id = ${tenantId}::uuid` : sql`t.slug = ${tenantId}`];

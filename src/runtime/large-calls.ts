@@ -9,7 +9,7 @@ import { Semaphore } from './concurrency.ts';
 import { currentWork, type Work } from './work.ts';
 
 const { running: slots, waitingMax: shareWaitingMax, waitMs } = LIMITS.largeCalls;
-const places = new Semaphore({ name: 'large calls', slots, shareWaitingMax, waitMs });
+const places = new Semaphore({ name: 'large-calls', slots, shareWaitingMax, waitMs });
 
 /** The call is large and has to wait for a place (`waitForPlace`) before it begins again. Nothing of it has been done. */
 export class PlaceNeeded extends ServiceError {

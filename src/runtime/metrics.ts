@@ -102,7 +102,9 @@ export function registerProcessMetrics(metrics: Metrics, db: Pick<Database, 'sta
   metrics.gauge('svc_db_pool_in_use', 'Connections to Postgres that requests hold.', () => db.stats().inUse);
   metrics.gauge('svc_db_pool_waiting', 'Calls that wait for a connection to Postgres.', () => db.stats().waiting);
   for (const pool of ['requests', 'slow', 'streams'] as const) metrics.queue(pool, () => db.stats(pool).waiting);
-  for (const name of ['passwords', 'sign-ins', 'patterns']) metrics.queue(name, () => waitingIn(name));
+  for (const name of ['passwords', 'sign-ins', 'patterns', 'imports', 'large-calls']) {
+    metrics.queue(name, () => waitingIn(name));
+  }
   metrics.gauge('process_start_time_seconds', 'Start of the process, in Unix time.', () => startedAt);
   metrics.gauge('process_resident_memory_bytes', 'Resident memory.', () => process.memoryUsage().rss);
   metrics.gauge('process_heap_bytes', 'Memory of the JavaScript heap in use.', () => process.memoryUsage().heapUsed);

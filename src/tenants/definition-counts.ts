@@ -1,5 +1,5 @@
-// How many roles, views, users, keys and bots a tenant may have. Whoever adds one first holds a lock until the end of the
-// transaction, so that of two at the edge one is refused.
+// How many roles, views, users, keys and bots a tenant may have, and how much text its roles and views. What adds to them
+// holds a lock from the check to the end of its transaction, so that of two at the edge one is refused.
 // Failures: 409 naming the limit. Contract: neighbours#byte-budgets.
 import { conflict } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
