@@ -1,19 +1,14 @@
 // Random choices from a seed: the same seed gives the same sequence, so that a finding can be repeated.
-// Mulberry32: 32 bits of state, good enough to pick test values, not for secrets.
+// Not for secrets.
 // Numbers are from 0 (included) to 1 (excluded).
+import { seededRandom } from '../../test/support/random.ts';
 
 export class Random {
-  #state: number;
+  /** The next number. */
+  readonly next: () => number;
 
   constructor(seed: number) {
-    this.#state = seed >>> 0;
-  }
-
-  next(): number {
-    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+    this.next = seededRandom(seed);
   }
 
   /** True with this probability. */

@@ -96,7 +96,7 @@ export class Backlog {
     this.#tenants.set(tenantId, tenant);
   }
 
-  /** Forgets the tenant with the most events. Resolves to its id. */
+  /** Forgets the tenant with the most events. Returns its id. */
   dropLargest(): string | undefined {
     let largest: string | undefined;
     let most = 0;

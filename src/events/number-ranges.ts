@@ -8,16 +8,6 @@ export type NumberRange = [from: number, to: number];
 /** Ascending, without overlaps. */
 export type NumberRanges = readonly NumberRange[];
 
-export function rangesOf(numbers: Iterable<number>): NumberRange[] {
-  const ranges: NumberRange[] = [];
-  for (const seq of [...numbers].sort((a, b) => a - b)) {
-    const last = ranges.at(-1);
-    if (last !== undefined && last[1] === seq - 1) last[1] = seq;
-    else ranges.push([seq, seq]);
-  }
-  return ranges;
-}
-
 /** The ranges of disjoint sets together. */
 export function union(sets: readonly NumberRanges[]): NumberRange[] {
   const all: NumberRange[] = [];

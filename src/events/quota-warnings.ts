@@ -18,8 +18,7 @@ export function sendQuotaWarnings(app: App): void {
         returning quota`);
       if (first === undefined) return false;
       const origin = { actor: null, triggeredBy: 'system', depth: 0, rootEventId: null, chainRuns: 0 } as const;
-      const cause = { tenantId, ...origin };
-      await appendEvent(tx, 'quota.warning', cause, { ...use });
+      await appendEvent(tx, 'quota.warning', { tenantId, ...origin }, { ...use });
       return true;
     });
     if (isSent) notifyCommitted(app, { tenantId, change: null });

@@ -6,6 +6,7 @@ import { invalidField, type ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { ByteBudget } from '../runtime/byte-budget.ts';
 import { giveWay } from '../runtime/event-loop.ts';
+import { jsonBytes } from '../runtime/text.ts';
 import { type Envelope, ok, okBytes } from './reply.ts';
 
 const { bytesMax, receivedMax, largeFrom } = LIMITS.response;
@@ -46,15 +47,8 @@ export async function okBounded<const T extends object>(
 
 /** 200 with a list of definitions or keys, which may be long; each item takes little time to write. */
 export async function okList<const T extends object>(items: readonly T[]): Promise<Envelope<T[]>> {
-  return okBytes(
-    Buffer.concat(
-      await written(
-        { success: true, data: items },
-        new ByteBudget(Number.POSITIVE_INFINITY, responseTooLarge),
-        LIST_LEVELS,
-      ),
-    ),
-  );
+  const unlimited = new ByteBudget(Number.POSITIVE_INFINITY, responseTooLarge);
+  return okBytes(Buffer.concat(await written({ success: true, data: items }, unlimited, LIST_LEVELS)));
 }
 
 /**
@@ -66,7 +60,7 @@ export async function textOfTwice(data: object): Promise<string> {
   const half = new ByteBudget(bytesMax / 2, responseTooLarge);
   const text = large.has(data) ? Buffer.concat(await written(data, half)).toString() : JSON.stringify(data);
   budget.take(large.has(data) ? half.taken : Buffer.byteLength(text));
-  if (text.length >= SURELY_FITS_TWICE) budget.take(Buffer.byteLength(JSON.stringify(text)));
+  if (text.length >= SURELY_FITS_TWICE) budget.take(jsonBytes(text));
   return text;
 }
 
