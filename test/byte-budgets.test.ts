@@ -149,12 +149,13 @@ describe('large calls at once', () => {
     // With the service in a process of its own, the places held here are not its places: there only the results count.
     const waitingMin = process.env.SERVICE_RUNTIME === 'deno' ? 0 : 3;
     await until(
-      () => waitingIn('large calls') === waitingMin,
+      () => waitingIn('large-calls') === waitingMin,
       10_000,
-      () => `${waitingIn('large calls')} calls wait`,
+      () => `${waitingIn('large-calls')} calls wait`,
     );
     expect((await mine.get(`${path}?fields=title`)).body.data.items).toHaveLength(2);
     expect((await mine.get(`${path}/${ids[0]}`)).status).toBe(200);
+    expect((await mine.get('/api/entities')).status).toBe(200);
     expect((await others.get(path)).body.data.items).toHaveLength(2);
     ended.resolve();
     await Promise.all(holding);

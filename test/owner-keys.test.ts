@@ -32,7 +32,7 @@ describe('owner API keys', () => {
     expect(key).toMatch(/^svc_ak_[0-9a-f]{48}$/);
     expect(rest).toMatchObject({ label: 'program', expiresAt: null });
     const list = await tenant.get('/api/keys');
-    expect(list.body.data).toContainEqual(rest);
+    expect(list.body.data).toContainEqual({ ...rest, lastUsedAt: null });
     expect(list.text).not.toContain(key);
     expect(key.startsWith(rest.keyPrefix)).toBe(true);
     for (const client of [withKey(key), clientOf(service.url, { authorization: `Bearer ${key}` })]) {

@@ -55,7 +55,7 @@ describe('keys', () => {
     expect(days).toBeGreaterThan(89.9);
     expect(days).toBeLessThanOrEqual(90);
     const list = await tenant.get('/api/auth/public-keys');
-    expect(list.body.data[0]).toEqual(rest);
+    expect(list.body.data[0]).toEqual({ ...rest, lastUsedAt: null });
     expect(list.text).not.toContain(key);
     expect(service.logged.join('\n')).not.toContain(key);
   });

@@ -47,7 +47,7 @@ export async function okBounded<const T extends object>(
 
 /** 200 with a list of definitions or keys, which may be long; each item takes little time to write. */
 export async function okList<const T extends object>(items: readonly T[]): Promise<Envelope<T[]>> {
-  const unlimited = new ByteBudget(Number.POSITIVE_INFINITY, responseTooLarge);
+  const unlimited = new ByteBudget(Number.MAX_SAFE_INTEGER, responseTooLarge);
   return okBytes(Buffer.concat(await written({ success: true, data: items }, unlimited, LIST_LEVELS)));
 }
 
@@ -68,19 +68,19 @@ export async function textOfTwice(data: object): Promise<string> {
 async function written(value: unknown, budget: ByteBudget, levels = LEVELS): Promise<Uint8Array[]> {
   const chunks: Uint8Array[] = [];
   let text = '';
-  const flush = (): void => {
+  const flush = async (): Promise<void> => {
     const chunk = Buffer.from(text);
-    budget.take(chunk.length);
-    chunks.push(chunk);
     text = '';
+    await budget.takeWaiting(chunk.length);
+    chunks.push(chunk);
   };
   for (const piece of piecesOf(value, levels)) {
     text += piece;
-    if (text.length >= CHUNK_CHARACTERS) flush();
+    if (text.length >= CHUNK_CHARACTERS) await flush();
     const turn = giveWay();
     if (turn !== undefined) await turn;
   }
-  flush();
+  await flush();
   return chunks;
 }
 

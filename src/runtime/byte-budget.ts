@@ -2,7 +2,7 @@
 // statements take those that they receive while they receive them.
 // Contract: neighbours#byte-budgets.
 import type { ServiceError } from '../errors.ts';
-import { holdBytes } from './large-calls.ts';
+import { holdBytes, PlaceNeeded, waitForPlace } from './large-calls.ts';
 import { currentWork } from './work.ts';
 
 export class ByteBudget {
@@ -32,6 +32,16 @@ export class ByteBudget {
     this.#left -= bytes;
     if (this.#left < 0) throw this.refusal();
     holdBytes(this.#work, this.taken);
+  }
+
+  /** The same, for what can wait where it is: waits for a place when the call needs one. */
+  async takeWaiting(bytes: number): Promise<void> {
+    try {
+      this.take(bytes);
+    } catch (error) {
+      if (!(error instanceof PlaceNeeded)) throw error;
+      await waitForPlace();
+    }
   }
 
   /** Gives back what has been taken since `taken` was this. */

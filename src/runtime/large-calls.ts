@@ -14,7 +14,8 @@ const places = new Semaphore({ name: 'large-calls', slots, shareWaitingMax, wait
 /** The call is large and has to wait for a place (`waitForPlace`) before it begins again. Nothing of it has been done. */
 export class PlaceNeeded extends ServiceError {
   constructor() {
-    super('SERVICE_UNAVAILABLE', 'too many large requests at once; try later, or ask for less at once');
+    const message = 'too many large requests at once; try later, or ask for less at once';
+    super('SERVICE_UNAVAILABLE', message, { headers: { 'retry-after': '2' } });
   }
 }
 
