@@ -201,7 +201,8 @@ if (process.env.DATABASE_URL) {
       while (relay.waiting > 0);
       const expected = outcome === 'committed' ? Array.from({ length: 100_000 }, (_, i) => i + 1) : [];
       expect(relayedOf(busy)).toEqual(expected);
-      expect((await round()).missing).toEqual([]);
+      // A number is given up once every transaction that is older than it has ended, those of other databases included.
+      while (((await round()).missing as unknown[]).length > 0) await Bun.sleep(20);
     }
   });
 }

@@ -3,6 +3,7 @@
 // Failures: 400, 403, 404. Contract: interface#tenant-context, decisions#tenant-context.
 import type { App } from '../app.ts';
 import { forbidden, invalidField, notFound } from '../errors.ts';
+import { countFor } from '../runtime/work.ts';
 import { type Tenant, tenantByHost, tenantBySlug } from '../tenants/tenants.ts';
 import type { Caller } from './caller.ts';
 import { propertiesOf } from './credential-kinds.ts';
@@ -17,9 +18,15 @@ export async function requireSameTenant(app: App, request: Request, bound: Tenan
   if (named !== undefined && named !== bound.slug) throw forbidden('this credential belongs to another tenant');
 }
 
-/** The tenant that a request names by header or host; null when it names none, 404 for an unknown slug. */
+/**
+ * The tenant that a request without a credential names by header or host; null when it names none, 404 for an unknown
+ * slug. The rest of the request counts for this tenant, so that a burst of its sign-ins, from whichever addresses, fills
+ * its own queues only.
+ */
 export async function namedTenant(app: App, request: Request): Promise<Tenant | null> {
-  return (await tenantInHeaders(app, request)) ?? tenantOfHost(app, request);
+  const tenant = (await tenantInHeaders(app, request)) ?? (await tenantOfHost(app, request));
+  if (tenant !== null) countFor(tenant.id, false);
+  return tenant;
 }
 
 /**
