@@ -292,17 +292,20 @@ test('a committed change has one delivery per subscription, a rolled back one ha
   for (const { id } of [first, second]) expect(await settledDeliveries(tenant, id)).toHaveLength(1);
 });
 
-test('a delivery that has ended is counted once, and as failed if it failed for good', async () => {
-  const statuses = [500, 200, 500, 500];
-  receiver.answer = (_, response) => void response.writeHead(statuses.shift() ?? 200).end();
-  const { id } = await subscribe(tenant, receiver.url);
-  for (const count of [1, 2]) {
-    await tenant.post(RECORDS, { title: 'x' });
-    await settledDeliveries(tenant, id, count);
-  }
-  const { deliveries, failedDeliveries } = service.app.counters.of(tenant.id);
-  expect({ deliveries, failedDeliveries }).toEqual({ deliveries: 2, failedDeliveries: 1 });
-});
+// The counters are those of the service's own process.
+if (process.env.SERVICE_RUNTIME !== 'deno') {
+  test('a delivery that has ended is counted once, and as failed if it failed for good', async () => {
+    const statuses = [500, 200, 500, 500];
+    receiver.answer = (_, response) => void response.writeHead(statuses.shift() ?? 200).end();
+    const { id } = await subscribe(tenant, receiver.url);
+    for (const count of [1, 2]) {
+      await tenant.post(RECORDS, { title: 'x' });
+      await settledDeliveries(tenant, id, count);
+    }
+    const { deliveries, failedDeliveries } = service.app.counters.of(tenant.id);
+    expect({ deliveries, failedDeliveries }).toEqual({ deliveries: 2, failedDeliveries: 1 });
+  });
+}
 
 test('due deliveries do not wait for a broker that does not answer', async () => {
   const broker = { ...service.app.broker, takeDue: () => new Promise(() => undefined) };
