@@ -204,7 +204,7 @@ if (process.env.DATABASE_URL) {
       // A number is given up once every transaction that is older than it has ended, those of other databases included.
       while (((await round()).missing as unknown[]).length > 0) await Bun.sleep(20);
     }
-  });
+  }, 60_000);
 }
 
 test('a backlog over the limit is dropped for the tenant with the most, and its streams see a gap', () => {

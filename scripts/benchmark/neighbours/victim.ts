@@ -87,7 +87,7 @@ class Victim {
 
   async #changeDefinition(): Promise<number> {
     const begun = performance.now();
-    const key = `extra${Math.floor(begun)}`;
+    const key = `extra${Date.now()}`;
     await this.#send('POST', '/api/entities/items/fields', { key, type: 'integer', indexed: true });
     return performance.now() - begun;
   }
