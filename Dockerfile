@@ -5,6 +5,16 @@ WORKDIR /app
 COPY package.json package-lock.json ./
 RUN npm ci --omit=dev --no-audit --no-fund
 
+# The console is built from packages that the service itself does not need.
+FROM node:22-bookworm-slim AS console
+WORKDIR /app
+COPY package.json package-lock.json ./
+RUN npm ci --no-audit --no-fund
+COPY src src
+COPY scripts/console scripts/console
+COPY console console
+RUN ./scripts/console && test -f dist/console/index.html
+
 FROM debian:bookworm-slim
 WORKDIR /app
 RUN useradd --system --home-dir /app --shell /usr/sbin/nologin service && install -d -o service /data
@@ -13,6 +23,7 @@ RUN ln -s /app/node_modules/.bin/bun /usr/local/bin/bun
 COPY package.json bunfig.toml ./
 COPY sql sql
 COPY src src
+COPY --from=console /app/dist dist
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=3000 DATA_DIR=/data
 USER service
 EXPOSE 3000

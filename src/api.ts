@@ -1,19 +1,21 @@
 // All routes, as one chain of plugins. `handlerOf` adds what every request has: an id, a log line, a duration,
 // and a 405 for a wrong method. A route without declared access makes the start fail.
 // Contract: decisions#responses, decisions#status-codes.
+import { setTimeout as delay } from 'node:timers/promises';
 import { Elysia } from 'elysia';
-import type { Caller } from './access/caller.ts';
-import { preflightHeaders } from './access/origins.ts';
-import { attachRequestContext } from './access/request-context.ts';
+import { addCorsHeaders, preflightHeaders } from './access/cors.ts';
+import { attachRequestContext, type RequestContext } from './access/request-context.ts';
 import { adminKeyRoutes } from './admin/admin-key-routes.ts';
 import { adminRoutes } from './admin/routes.ts';
 import { usageRoutes } from './admin/usage-routes.ts';
 import type { App } from './app.ts';
 import { botRoutes } from './bots/routes.ts';
-import { docsRoutes, documentOf } from './docs/routes.ts';
-import type { JsonSchema } from './docs/schema.ts';
+import { changesRoutes } from './changes/routes.ts';
+import { consoleRoutes, isOfConsole } from './console/routes.ts';
+import { rootRoutes } from './docs/root-routes.ts';
+import { docsRoutes } from './docs/routes.ts';
 import { entityRoutes } from './entities/routes.ts';
-import { invalidField } from './errors.ts';
+import { invalidField, type ServiceError } from './errors.ts';
 import { metricsRoutes } from './health/metrics-routes.ts';
 import { logRequest } from './health/request-log.ts';
 import { requestMetrics } from './health/request-metrics.ts';
@@ -21,12 +23,13 @@ import { endRequestSpan, startRequestSpan } from './health/request-span.ts';
 import { healthRoutes } from './health/routes.ts';
 import { schemaHealthRoutes } from './health/schema-routes.ts';
 import { countSentBytes } from './health/sent-bytes.ts';
+import { asRead } from './http/body-as-read.ts';
 import { failures, isAmbiguousPath, methodNotAllowed, noSuchRoute, pathRefusals } from './http/failures.ts';
 import { failure } from './http/reply.ts';
 import { invitationRoutes } from './invitations/routes.ts';
 import { platformApiRoutes } from './keys/platform-api-routes.ts';
 import { ownerKeyRoutes, publicKeyRoutes } from './keys/routes.ts';
-import { type ListedRoute, mayUseRoute } from './mcp/api-view.ts';
+import { LIMITS } from './limits.ts';
 import { mcpRoutes } from './mcp/routes.ts';
 import { messageRoutes } from './messages/routes.ts';
 import { realtimeRoutes } from './realtime/routes.ts';
@@ -36,9 +39,12 @@ import { recordRoutes } from './records/routes.ts';
 import { transferRoutes } from './records/transfer/transfer-routes.ts';
 import { ruleRoutes } from './rules/routes.ts';
 import { newId } from './runtime/ids.ts';
+import { SharePaces } from './runtime/pace.ts';
+import { RequestPlaces, tooManyRequests } from './runtime/request-places.ts';
 import { forClient } from './runtime/work.ts';
 import { identityRoutes } from './users/identity-routes.ts';
 import { userRoutes } from './users/routes.ts';
+import { sessionRoutes } from './users/session-routes.ts';
 import { viewRoutes } from './views/routes.ts';
 import { webhookRoutes } from './webhooks/routes.ts';
 
@@ -68,31 +74,36 @@ export function createApi(app: App) {
     .use(ruleRoutes(app))
     .use(messageRoutes(app))
     .use(viewRoutes(app))
+    .use(changesRoutes(app))
     .use(webhookRoutes(app))
     .use(realtimeRoutes(app))
     .use(userRoutes(app))
     .use(identityRoutes(app))
+    .use(sessionRoutes(app))
     .use(invitationRoutes(app))
-    .use(mcpRoutes(app, (caller) => documentFor(app, routes, caller)))
+    .use(mcpRoutes(app, () => routes))
+    .use(consoleRoutes(app))
+    .use(rootRoutes(app))
     .use(docsRoutes(app, () => routes));
-  routes = api.routes.filter(({ method }) => method !== 'OPTIONS');
-  requireDeclaredAccess(routes);
+  requireDeclaredAccess(withoutPreflight(api.routes));
+  routes = documentedRoutes(api.routes);
   return api;
 }
 
-/** OPTIONS on every path: 204, with CORS headers for the origins of public keys. Needs no credential; 503 without a database. */
+/** The routes of the API document: neither preflights nor the console's pages. */
+export function documentedRoutes<T extends { method: string; path: string }>(routes: readonly T[]): T[] {
+  return withoutPreflight(routes).filter(({ path }) => !isOfConsole(path));
+}
+
+function withoutPreflight<T extends { method: string }>(routes: readonly T[]): T[] {
+  return routes.filter(({ method }) => method !== 'OPTIONS');
+}
+
+/** OPTIONS on every path: 204, with CORS headers for listed origins. Needs no credential; 503 without a database. */
 function preflight(app: App) {
   return new Elysia({ name: 'preflight' }).options(
     '/*',
     async ({ request }) => new Response(null, { status: 204, headers: await preflightHeaders(app, request) }),
-  );
-}
-
-/** The API document of the routes that a caller may use. */
-export function documentFor(app: App, routes: readonly ListedRoute[], caller: Caller): JsonSchema {
-  return documentOf(
-    app,
-    routes.filter((route) => route.method !== 'OPTIONS' && mayUseRoute(caller, route)),
   );
 }
 
@@ -108,27 +119,53 @@ function requireDeclaredAccess(routes: readonly { method: string; path: string; 
   );
 }
 
-/** The function that answers a request from a client's address. */
-export function handlerOf(app: App, api: Api): (request: Request, address: string) => Promise<Response> {
+/**
+ * Whether the process had no room for a request without a verified credential. A client that reconnects at once after each
+ * refusal would keep the process busy: 1,900 connections, refused 3,500 times a second, delayed other tenants by seconds.
+ */
+function isStrangersRefusal({ status, headers }: Response, { caller }: RequestContext): boolean {
+  return status === 503 && caller === undefined && headers.get('connection') === 'close';
+}
+
+/** Answers a request from a client's address; with `refusal`, as the server has refused it. */
+type Handler = (request: Request, address: string, refusal?: ServiceError) => Promise<Response>;
+
+export function handlerOf(app: App, api: Api): Handler {
   const { routeOf, observe } = requestMetrics(app, api.routes);
   const refusalOfPath = pathRefusals(api);
-  return async (request, address) => {
+  const places = new RequestPlaces(app.config);
+  const refusals = new SharePaces(LIMITS.connection.refusals);
+  app.metrics.gauge('svc_requests_in_flight', 'Requests without a response yet.', () => places.requests);
+  app.metrics.gauge('svc_request_body_bytes', 'Bytes of incomplete request bodies.', () => places.bodyBytes);
+  const answer = async (request: Request, context: RequestContext, refusal?: ServiceError): Promise<Response> => {
+    if (refusal !== undefined) {
+      app.refusals.count(refusal.ecode);
+      return failure(refusal, context.requestId);
+    }
+    if (isAmbiguousPath(request.url)) return noSuchRoute(app, request);
+    let response = await api.fetch(request);
+    const { refusedBy } = context;
+    if (refusedBy !== undefined) response = (await refusalOfPath(request, refusedBy)) ?? response;
+    return (response.status === 404 ? methodNotAllowed(app, api.router, request) : undefined) ?? response;
+  };
+  return async (request, address, refusal) => {
     if (!URL.canParse(request.url)) return failure(invalidField('Host', 'is not a host'), newId());
     const startedAt = performance.now();
     const context = attachRequestContext(request, address, app.config.trustProxy);
+    const place = places.enter(context.network);
+    if (place !== undefined) context.place = place;
     const span = startRequestSpan(app, request, context);
-    let response = await forClient(
-      context.address,
+    const response = await forClient(
+      context.network,
       () => request.signal,
       context.trace,
       async () => {
-        if (isAmbiguousPath(request.url)) return noSuchRoute(app, request);
-        const response = await api.fetch(request);
-        const { refusedBy } = context;
-        return (refusedBy === undefined ? undefined : await refusalOfPath(request, refusedBy)) ?? response;
+        const response = await answer(request, context, place === undefined ? tooManyRequests() : refusal);
+        await addCorsHeaders(app, request, context, response);
+        return response;
       },
-    );
-    if (response.status === 404) response = methodNotAllowed(app, api.router, request) ?? response;
+    ).finally(() => place?.leave());
+    if (isStrangersRefusal(response, context)) await delay(refusals.take(context.network, 1));
     response.headers.set('x-request-id', context.requestId);
     for (const name in context.responseHeaders) response.headers.set(name, context.responseHeaders[name] as string);
     const durationMs = performance.now() - startedAt;
@@ -141,6 +178,9 @@ export function handlerOf(app: App, api: Api): (request: Request, address: strin
     if (tenant == null) return response;
     const counts = app.counters.of(tenant.id);
     counts.requests += 1;
-    return countSentBytes(response, counts);
+    return countSentBytes(
+      asRead(response, tenant.id, () => app.refusals.count('SLOW_READER')),
+      counts,
+    );
   };
 }

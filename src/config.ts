@@ -25,6 +25,8 @@ export interface Config {
   mailFrom: string;
   demo: boolean;
   workers: number;
+  /** Of the thread that serves requests, as for `nice`. */
+  niceness: number;
   sse: { maxPerTenant: number; maxGlobal: number; heartbeatMs: number; idleTimeoutMs: number; maxQueuedEvents: number };
   ws: { maxPerTenant: number; maxSubscriptions: number };
   webhook: {
@@ -35,10 +37,14 @@ export interface Config {
     allowedCidrs: readonly string[];
   };
   maxBodyBytes: number;
+  /** Requests that a process handles at once. */
+  maxConnections: number;
   rateLimitPerMin: number;
   metricsToken: string | null;
   /** Tenants with metrics of their own. */
   metricsTenants: number;
+  /** Days for which events and finished deliveries are kept. */
+  eventRetentionDays: number;
   /** The variables OTEL_*, when spans are exported. */
   telemetry: Readonly<Record<string, string>> | null;
   shutdownTimeoutMs: number;
@@ -77,7 +83,7 @@ class Reader {
 
   integer(name: string, fallback: number, min: number, max: number): number {
     return this.read(name, fallback, `a whole number from ${min} to ${max}`, (text) => {
-      const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
+      const value = /^-?\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
       return value >= min && value <= max ? value : undefined;
     });
   }
@@ -129,8 +135,10 @@ export function readConfig(env: Environment): Config {
     ),
     demo: reader.flag('DEMO', embedded),
     workers: reader.integer('WORKERS', 1, 1, 64),
+    niceness: reader.integer('NICENESS', -10, -20, 19),
     ...readChannels(reader),
     maxBodyBytes: reader.integer('MAX_BODY_BYTES', 1_048_576, 1_024, 1_073_741_824),
+    maxConnections: reader.integer('MAX_CONNECTIONS', 10_000, 2, 1_000_000),
     rateLimitPerMin: reader.integer('RATE_LIMIT_PER_MIN', 0, 0, 100_000_000),
     metricsToken: reader.read<string | null>(
       'METRICS_TOKEN',
@@ -139,6 +147,7 @@ export function readConfig(env: Environment): Config {
       (text) => (/^[\x21-\x7e]+$/.test(text) ? text : undefined),
     ),
     metricsTenants: reader.integer('METRICS_TENANTS', 50, 0, 1_000),
+    eventRetentionDays: reader.integer('EVENT_RETENTION_DAYS', 30, 1, 3_650),
     telemetry: readTelemetry(reader, env),
     shutdownTimeoutMs: reader.integer('SHUTDOWN_TIMEOUT_MS', 10_000, 100, 600_000),
     trustProxy: reader.integer('TRUST_PROXY', 0, 0, 32),

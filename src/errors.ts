@@ -11,6 +11,7 @@ export const STATUS_BY_CODE = {
   FORBIDDEN: 403,
   NOT_FOUND: 404,
   METHOD_NOT_ALLOWED: 405,
+  REQUEST_TIMEOUT: 408,
   CONFLICT: 409,
   GONE: 410,
   PRECONDITION_FAILED: 412,
@@ -33,6 +34,8 @@ export const SECOND_STATUS: Readonly<Partial<Record<ErrorCode, 403>>> = { QUOTA_
 export interface Problem {
   path: string;
   message: string;
+  /** The code of the error, where it is not that of the response. */
+  code?: ErrorCode;
 }
 
 /** An error reported to the caller. `ecode`, because the HTTP framework gives `code` a meaning of its own. */

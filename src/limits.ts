@@ -8,20 +8,38 @@ export const LIMITS = {
   resolve: { recordsMax: 1_000, occurrencesMax: 10_000 },
   /**
    * A response of records, in bytes of JSON. `receivedMax` is for the bytes that statements receive for it, and from
-   * `largeFrom` received bytes on it is written in pieces.
+   * `largeFrom` received bytes on it is written in pieces. Those of `unreadFrom` bytes or more count until they are read: a
+   * tenant with `unreadPerTenant` gets no further large one; of more than `unreadMax` in a process, some are cut.
    */
-  response: { bytesMax: 16_777_216, receivedMax: 33_554_432, largeFrom: 524_288 },
+  response: {
+    bytesMax: 16_777_216,
+    receivedMax: 33_554_432,
+    largeFrom: 524_288,
+    unreadFrom: 262_144,
+    unreadPerTenant: 67_108_864,
+    unreadMax: 134_217_728,
+  },
   /**
    * Calls that hold `bytesFrom` bytes or more: how many a process runs at once, half of them for one tenant; a tenant's
-   * that wait, and for how long.
+   * that wait, and for how long. Smaller ones hold `smallBytes` in all, from `countedFrom` bytes on; further ones are large.
    */
-  largeCalls: { bytesFrom: 1_048_576, running: 4, waitingMax: 100, waitMs: 15_000 },
-  bulk: { operationsMax: 1_000 },
+  largeCalls: {
+    bytesFrom: 1_048_576,
+    countedFrom: 65_536,
+    smallBytes: 134_217_728,
+    running: 4,
+    waitingMax: 100,
+    waitMs: 15_000,
+  },
+  /** API documents by credential: bytes kept and how many are made at once, half of each for one tenant; a tenant's that wait. */
+  apiDocument: { keptBytes: 33_554_432, making: 4, waitingMax: 100, waitMs: 15_000 },
+  /** `problemCharacters`: of the problems of one of many records; further ones are counted. */
+  bulk: { operationsMax: 1_000, problemCharacters: 4_096 },
   aggregate: { metricsMax: 20, groupByMax: 3, groupsMax: 10_000 },
   transfer: {
     /** `batchBytesMax` is for records with defaults and what rules set; `lockedBytesMax` for those that a bulk call reads. */
     batchRows: 500,
-    batchBytesMax: 1_048_576,
+    batchBytesMax: 524_288,
     lockedBytesMax: 4_194_304,
     /** Batches of imports that a process writes at once, half of them for one tenant, and a tenant's that wait. */
     batchesWriting: 4,
@@ -34,6 +52,8 @@ export const LIMITS = {
     stalledMs: 600_000,
     stalledWaitedForMs: 30_000,
     errorsReported: 1_000,
+    /** Characters of a line's message in the report. */
+    errorCharacters: 500,
     lineBytesMax: 1_048_576,
   },
   entity: {
@@ -43,18 +63,16 @@ export const LIMITS = {
     labelMax: 200,
     descriptionMax: 2_000,
     defaultBytesMax: 16_384,
-    /** The fields of an entity, and the fields and rules of a tenant, as JSON in UTF-8. */
+    /** The fields of an entity, and the fields and rules of a tenant, as JSON in UTF-8; those of all tenants that a process caches. */
     fieldBytesMax: 262_144,
     definitionBytesMax: 8_388_608,
+    cachedBytesMax: 67_108_864,
   },
   /** A record's values as JSON in UTF-8, in bytes. */
   recordBytesMax: 1_048_576,
   /** Characters in a `url` field. */
   urlMax: 8_192,
-  /**
-   * `stepsMax`: instructions times the characters of the longest value. A field with a pattern and without `maxLength`
-   * holds values of `lengthDefault` characters at most.
-   */
+  /** `stepsMax`: instructions times characters of the longest value, which are `lengthDefault` without a `maxLength`. */
   pattern: { sourceMax: 1_000, instructionsMax: 1_000, stepsMax: 5_000_000, lengthDefault: 10_000 },
   /** Active ones, without the system roles and the first owner key. */
   perTenant: {
@@ -72,6 +90,31 @@ export const LIMITS = {
   definitionBytesMax: 65_536,
   /** Characters in a `unique` or `indexed` text field; always fits a B-tree entry. */
   indexedTextMax: 640,
+  /**
+   * An entity is small up to so many records and bytes, whose index takes about 100 ms to build: its writes wait for it. A
+   * busy table is tried `lockAttempts` times, each for `lockWaitMs`, before the index is built beside them.
+   */
+  indexBuild: { smallRecords: 20_000, smallBytes: 16_777_216, lockWaitMs: 100, lockAttempts: 10 },
+  /**
+   * A request body has had `bytesPerSecond` on average after `graceMs`. Up to `wholeMax` declared bytes it is checked once, when
+   * all of it should have arrived.
+   */
+  body: {
+    graceMs: 30_000,
+    bytesPerSecond: 1_024,
+    wholeMax: 65_536,
+    /** A body of a request that needs no credential and has none. */
+    openMax: 16_384,
+    /** Bytes that have arrived of all incomplete bodies of a process: without a verified credential, and with one; more with a large MAX_BODY_BYTES. */
+    strangersBytes: 67_108_864,
+    tenantsBytes: 268_435_456,
+  },
+  /** `refusals`: 503 responses that close connections of a network's strangers. `openings`: a tenant's streams and sockets. */
+  connection: {
+    silentMs: 10_000,
+    refusals: { perSecond: 50, burst: 100, waitMaxMs: 10_000 },
+    openings: { perSecond: 100, burst: 1_000, waitMaxMs: 5_000 },
+  },
   /** Nesting levels and different names of a request body. */
   json: { depthMax: 32, namesMax: 20_000 },
   /** Problems that a response lists. */
@@ -80,36 +123,70 @@ export const LIMITS = {
   customDomain: { lookupMs: 2_000, checkEveryMs: 10_000, recheckMs: 300_000, checksPerRound: 20 },
   session: { ttlMs: 12 * 60 * 60 * 1_000 },
   key: { labelMax: 100 },
-  platformApi: { rolesMax: 50, roleNameMax: 100, ttlDaysMax: 3_650 },
+  platformApi: { rolesMax: 50, roleNameMax: 100, ttlDaysMax: 3_650, keysMax: 500 },
   publicKey: {
     ttlDays: { default: 90, max: 365 },
     perMinute: { default: 60, max: 1_000_000 },
     perDay: { default: 1_000, max: 1_000_000_000 },
     originsMax: 50,
   },
+  /** MCP sessions of one credential or user; a further one ends its oldest. */
+  mcpSession: { perCaller: 1_000, ttlHours: 24 },
   adminKey: { auditDefault: 100, auditMax: 500 },
   bot: { ttlS: 60 * 60, revokedShown: 500 },
   password: { min: 10, max: 200 },
   /** `failuresMax` failed sign-ins within `windowS` lock an account for `windowS`; `perAddress` is per client address. */
   attempts: { failuresMax: 5, windowS: 15 * 60, perAddress: 20, perAddressWindowS: 60 },
   login: { ttlS: 24 * 60 * 60 },
+  /**
+   * Sign-ins of a user: beyond `perUser`, the one unused for longest ends. A token can be refreshed until `refreshedForS`
+   * after its sign-in and ends `supersededS` later. `refreshesPerMin` are of a session, in fixed windows, so that at most
+   * `supersededMax` of its tokens work besides the current one. Characters of a user agent.
+   */
+  userSession: {
+    perUser: 200,
+    refreshedForS: 30 * 24 * 60 * 60,
+    supersededS: 60,
+    refreshesPerMin: 30,
+    supersededMax: 60,
+    userAgentMax: 300,
+  },
+  /** Tickets that are neither used nor expired: of one user, bot or key, and of a tenant. `namesMax` entities or events each. */
+  ticket: { ttlS: 30, perCaller: 100, perTenant: 1_000, namesMax: 500, nameMax: 100 },
+  /** Origins that a tenant lists; characters of an origin; origins whose listing a process remembers. */
+  origins: { perTenant: 50, lengthMax: 300, remembered: 5_000 },
   developerToken: { daysDefault: 360, daysMax: 365 },
-  passwordReset: { ttlS: 60 * 60, mailsMax: 5, mailsWindowMs: 15 * 60_000 },
-  invitation: { daysDefault: 7, daysMax: 90, pageLimitDefault: 50 },
+  passwordReset: { ttlS: 60 * 60, mailsMax: 5, mailsWindowMs: 15 * 60_000, keptDays: 30 },
+  /** `perTenantMax` in any state, `codesMax` platform codes of one creator; ended ones are deleted `keptDays` after their end. */
+  invitation: {
+    daysDefault: 7,
+    daysMax: 90,
+    pageLimitDefault: 50,
+    perTenantMax: 10_000,
+    codesMax: 1_000,
+    tenantsMax: 20,
+    keptDays: 30,
+  },
   mail: { queuedMax: 1_000, concurrent: 2, retryAfterMs: [1_000, 5_000, 30_000], closeMs: 3_000 },
   email: { max: 254 },
   view: { conditionsMax: 20 },
-  idempotency: { keyMax: 255, keptMs: 24 * 60 * 60 * 1_000 },
+  /** `bytesMax`: a tenant's stored responses, each with its key. */
+  idempotency: { keyMax: 255, keptMs: 24 * 60 * 60 * 1_000, bytesMax: 4_294_967_296 },
   requestId: { max: 128 },
   /** Lifetime of cached rights and definitions while invalidations cannot arrive. */
   cacheStaleMs: 500,
   /** Counter rows per entity, so that concurrent writers seldom lock the same one. */
   counterSlots: 16,
+  /** Waiting deliveries and rule runs that the metrics count; beyond, they show an estimate. */
+  metrics: { countedMax: 100_000 },
   /** `chainDepthMax`: a change at this depth starts no further rules, and a deeper message is not delivered. */
   rules: {
     chainDepthMax: 5,
     /** Runs that the change of one record may start, all depths together. */
     chainChangesMax: 1_000,
+    /** A tenant's runs that wait for their turn, their record or a retry, and the bytes of their records. */
+    pendingMax: 200_000,
+    pendingBytesMax: 1_073_741_824,
     perEntityMax: 100,
     nameMax: 200,
     conditionMax: 2_000,
@@ -121,24 +198,57 @@ export const LIMITS = {
     /** The values that one rule fills in, together, as JSON in UTF-8. */
     filledBytesMax: 65_536,
   },
-  message: { nameMax: 50, subjectMax: 200, bodyMax: 65_536, listMax: 500 },
-  events: {
+  /** A tenant keeps `countMax` messages of `bytesMax` in all; read ones are deleted after `keptDays`, or earlier to make room. */
+  message: {
+    nameMax: 50,
+    subjectMax: 200,
+    bodyMax: 65_536,
+    listMax: 500,
+    countMax: 100_000,
+    bytesMax: 268_435_456,
     keptDays: 30,
+  },
+  events: {
     partitionsAheadDays: 3,
     /** A larger event is not copied to the broker: streams read it from the outbox. */
     inlineBytes: 16_384,
+    /** Entries and bytes kept of a tenant's live stream in the broker, and bytes of all; a process further behind closes its streams. */
+    streamEntries: 1_000,
+    streamBytes: 16_777_216,
+    streamsBytes: 268_435_456,
     /** Events of all tenants that wait for the relay; beyond it, the tenant with the most has its streams closed. */
     backlogMax: 1_000_000,
     /** Bytes of one tenant's events that wait in a process for its streams; beyond it, the slowest readers are disconnected. */
     waitingBytes: 33_554_432,
   },
+  /**
+   * The feed of changes. A page has at most `limitMax` items and `pageBytes` of them as JSON; what a caller may not see
+   * counts too: after `scannedMax` events, or `scanMs`, a page ends and another follows. One statement reads at most
+   * `stepEvents` events, `stepNumbers` numbers of all tenants' events and `stepBytes` of values; for a stream `streamBytes`.
+   */
+  changes: {
+    limitDefault: 100,
+    limitMax: 1_000,
+    pageBytes: 15_728_640,
+    scannedMax: 10_000,
+    scanMs: 1_000,
+    stepEvents: 1_000,
+    stepNumbers: 50_000,
+    stepBytes: 4_194_304,
+    streamBytes: 262_144,
+    /** Seconds that a request may wait for a change, and how many of a tenant do so in a process. */
+    waitMaxS: 30,
+    waitingPerTenant: 1_000,
+    /** How long a process goes on listening to a tenant's changes when nobody waits for them. */
+    lingerMs: 10_000,
+    cursorMax: 16_384,
+  },
   /** Days of usage that are kept, today included, and shown without a range. */
   usage: { keptDays: 400, shownDays: 30 },
-  /**
-   * Closer than this to a quota, transactions of the tenant check it one after the other. More than all transactions of
-   * a tenant that run at the same time can add.
-   */
+  /** Closer than this to a quota, a tenant's transactions check it one by one; more than all that run at once can add. */
   quota: { recordsAhead: 100_000, bytesAhead: 268_435_456 },
+  /** Streams of a tenant that are never closed to make room for another tenant's. */
+  streams: { keptPerTenant: 10 },
   /** WebSockets that have not sent `auth`, per process: per client address, and in total. */
   unauthenticatedSockets: { perAddress: 2_000, total: 10_000 },
   /** Messages of WebSockets that a process handles: of a socket, and of a tenant or, before `auth`, of an address. */
@@ -147,6 +257,9 @@ export const LIMITS = {
     urlMax: 2_048,
     secretMax: 256,
     descriptionMax: 500,
+    /** How long the secret before a new one may sign too; deliveries of a replay. */
+    keepSecretHoursMax: 72,
+    replayMax: 100_000,
     listDefault: 50,
     listMax: 500,
     /**
@@ -158,12 +271,13 @@ export const LIMITS = {
     createdPerTransaction: 100_000,
     /** At most this much of a receiver's body and headers is read, and at most this many 1xx responses. */
     responseBytes: 65_536,
+    /** Of which a delivery keeps so many, for each of its latest attempts. */
+    responseTextBytes: 1_024,
+    attemptsKept: 20,
     responseHeaderBytes: 16_384,
     informationalMax: 20,
-    /**
-     * Attempts in flight per subscription, tenant and process. A claim counts those of all processes; inline deliveries
-     * are counted by their own process only.
-     */
+    /** Attempts in flight; `windowMin` however many fail. A claim counts all processes; inline deliveries count in their own alone. */
+    windowMin: 4,
     perSubscription: 32,
     perTenant: 200,
     perProcess: 1_000,
@@ -178,5 +292,8 @@ export const LIMITS = {
     leaseSlackMs: 15_000,
     /** Maximum interval of the search for due deliveries in the database, in case a wake-up is lost. */
     sweepMs: 20_000,
+    /** A last retry not made for so long is given up; a subscription whose attempts all fail for so long is disabled. */
+    overdueMs: 24 * 60 * 60 * 1_000,
+    disabledAfterMs: 5 * 24 * 60 * 60 * 1_000,
   },
 } as const;

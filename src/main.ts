@@ -1,6 +1,7 @@
 // The entry point: configuration, one serving process or several, signals, exit codes.
 // The first SIGTERM or SIGINT stops in stages, even during the start; the second exits immediately.
 // Exit codes: 0 after a clean stop, 1 when the service cannot start, fails, or exceeds the shutdown timeout.
+import { setPriority } from 'node:os';
 import process from 'node:process';
 import { type Config, ConfigError, readConfig, readEnvironment, withGeneratedSecrets } from './config.ts';
 import { createLog, type Log } from './runtime/log.ts';
@@ -19,6 +20,7 @@ async function main(): Promise<number> {
 /** Serves until the signal aborts; resolves to the exit code. */
 async function serveUntil(stopping: AbortSignal, config: Config, log: Log): Promise<number> {
   const stages = new Stages();
+  preferThisThread(config, log);
   try {
     // The supervisor of several processes never loads the application.
     const { startService } = await import('./service.ts');
@@ -33,6 +35,18 @@ async function serveUntil(stopping: AbortSignal, config: Config, log: Log): Prom
     log.info('start cancelled');
   }
   return (await stages.close(log)) ? 0 : 1;
+}
+
+/**
+ * All tenants wait for the thread of the event loop, so it goes before the statements of a PostgreSQL on the same machine:
+ * with 8 attacks at once, a request beside them took 6 ms instead of 80. Only the superuser may have a negative niceness.
+ */
+function preferThisThread({ niceness }: Config, log: Log): void {
+  try {
+    setPriority(niceness);
+  } catch (error) {
+    log.debug('the niceness stays as it is', { niceness, error });
+  }
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

@@ -7,12 +7,13 @@ import process from 'node:process';
 import type { JSONRPCMessage } from '@modelcontextprotocol/server';
 import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio';
 import { attachRequestContext } from './access/request-context.ts';
-import { createApi, documentFor } from './api.ts';
+import { createApi, documentedRoutes } from './api.ts';
 import { type App, closeApp, createApp } from './app.ts';
 import { ConfigError, readConfig, readEnvironment, withGeneratedSecrets } from './config.ts';
 import { mcpServer } from './mcp/server.ts';
 import type { Profile } from './mcp/tool.ts';
-import { type DescribeRoutes, type OpenToolContext, openToolContext } from './mcp/tool-context.ts';
+import { type OpenToolContext, openToolContext } from './mcp/tool-context.ts';
+import { wholeResult } from './mcp/tool-results.ts';
 import { createLog } from './runtime/log.ts';
 import { Stages } from './runtime/stages.ts';
 
@@ -37,7 +38,7 @@ async function main(): Promise<number> {
     app.address = config.baseUrl ?? `http://${config.host}:${config.port}`;
     const open = contextOpener(app, headersOf(environment));
     const transport = new DrainingTransport();
-    const connection = serveStdio(() => mcpServer(app, profile, open), {
+    const connection = serveStdio(() => mcpServer(app, profile, open, wholeResult), {
       transport,
       onerror: (error) => log.warn('invalid message on standard input', { error }),
     });
@@ -67,8 +68,7 @@ function headersOf({ SVC_CREDENTIAL, SVC_ADMIN_SECRET, SVC_TENANT }: Environment
 
 /** Authenticates every call. The connection is one session. */
 function contextOpener(app: App, headers: Record<string, string>): OpenToolContext {
-  const { routes } = createApi(app);
-  const describe: DescribeRoutes = (caller) => documentFor(app, routes, caller);
+  const routes = documentedRoutes(createApi(app).routes);
   let selected: string | undefined;
   const selectTenant = async (slug: string): Promise<boolean> => {
     selected = slug;
@@ -77,7 +77,7 @@ function contextOpener(app: App, headers: Record<string, string>): OpenToolConte
   return async (slug) => {
     const request = new Request(`${app.address}/mcp`, { method: 'POST', headers });
     attachRequestContext(request, 'stdio', 0);
-    return openToolContext(app, request, slug ?? selected, describe, selectTenant);
+    return openToolContext(app, request, slug ?? selected, () => routes, selectTenant);
   };
 }
 

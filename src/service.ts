@@ -7,12 +7,14 @@ import { type App, closeApp, createApp } from './app.ts';
 import type { Config } from './config.ts';
 import { prepareDemo } from './demo.ts';
 import { cleanUpInterruptedTenants } from './entities/cleanup.ts';
+import { completeIndexesOnce } from './entities/index-completion.ts';
 import { openHub } from './events/hub.ts';
 import { ensurePartitions, startRetention } from './events/retention.ts';
 import { served } from './http/own-idle.ts';
+import { LIMITS } from './limits.ts';
 import { closeMcpStreams } from './mcp/routes.ts';
 import { openRealtime } from './realtime/realtime.ts';
-import { socketHandler } from './realtime/websocket.ts';
+import { socketHandler } from './realtime/websocket-endpoint.ts';
 import { startRules } from './rules/worker.ts';
 import type { Log } from './runtime/log.ts';
 import type { Stages } from './runtime/stages.ts';
@@ -75,11 +77,11 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
   return { app, lines };
 }
 
-/** Cleans up after interrupted field changes, of this process or another. */
+/** Cleans up after interrupted field changes, and completes indexes, of this process or another. */
 function startFieldCleanup(app: App): Worker {
   return startWorker({
     name: 'field changes',
-    once: () => cleanUpInterruptedTenants(app),
+    once: async () => (await cleanUpInterruptedTenants(app)) + (await completeIndexesOnce(app)),
     pollMs: 60_000,
     log: app.log,
   });
@@ -126,9 +128,10 @@ export async function serveApp(app: App): Promise<Running> {
     port: config.port,
     maxBody: BODY_CEILING_BYTES,
     idleSeconds: IDLE_SECONDS,
+    silentSeconds: LIMITS.connection.silentMs / 1_000,
     reusePort: config.workers > 1,
-    fetch: async (request, address) => {
-      const response = await answer(request, address);
+    fetch: async (request, address, refusal) => {
+      const response = await answer(request, address, refusal);
       if (isEventStream(response)) running.idle(request, streamIdleSeconds(config));
       else served(request, (seconds) => running.idle(request, seconds));
       return response;

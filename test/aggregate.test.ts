@@ -138,12 +138,17 @@ describe('a restricted caller', () => {
     }
   });
 
+  function exportAs(caller: TenantCaller, input: object): Promise<ReadableStream<Uint8Array>> {
+    const running = { onCut: () => undefined, callerNow: async () => caller };
+    return exportRecords(service.app, caller, 'sales', 'csv', input, running);
+  }
+
   test('exports its own rows and fields only', async () => {
-    const file = await exportRecords(service.app, await confined(), 'sales', 'csv', {});
+    const file = await exportAs(await confined(), {});
     const text = await new Response(file).text();
     expect(text.split('\n')).toHaveLength(4);
     expect(text.split('\n')[0]).not.toContain('amount');
-    const hidden = await failure(exportRecords(service.app, await confined(), 'sales', 'csv', { fields: 'amount' }));
+    const hidden = await failure(exportAs(await confined(), { fields: 'amount' }));
     expect(hidden.details).toEqual([{ path: 'fields', message: 'unknown field "amount"' }]);
   });
 
@@ -151,8 +156,10 @@ describe('a restricted caller', () => {
     const body = async function* () {
       yield new TextEncoder().encode('{"status":"won"}\n{"status":"open"}\n{"status":"won","amount":1}\n');
     };
-    const report = await importRecords(service.app, await confined(), 'sales', 'ndjson', body());
+    const caller = await confined();
+    const report = await importRecords(service.app, caller, 'sales', 'ndjson', body(), async () => caller);
     expect(report).toEqual({
+      importId: expect.any(String),
       created: 1,
       refused: 2,
       errors: [

@@ -145,6 +145,18 @@ describe('identification', () => {
       expect(refused.headers.get('ratelimit')).toMatch(/^"attempts";r=0;t=\d+$/);
     });
   });
+
+  test('the addresses of an IPv6 network count as one', async () => {
+    const tenant = await service.tenant();
+    const { secret } = await register(tenant);
+    await retryWhenDelayed(60_000, async () => {
+      const network = String(newAddress()['x-forwarded-for']).split(':').slice(0, 4).join(':');
+      const attempt = (host: string) =>
+        tenant.post('/api/auth/bots/identify', { name: 'agent', secret }, { 'x-forwarded-for': `${network}::${host}` });
+      for (let i = 0; i < 20; i++) expect((await attempt(i.toString(16))).status).toBe(200);
+      expect((await attempt('ffff:1:2')).status).toBe(429);
+    });
+  });
 });
 
 describe('revocation and reset', () => {

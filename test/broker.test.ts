@@ -116,6 +116,21 @@ describe.each(brokers)('the broker %s', (_, url) => {
     expect(await one.read(new Map([['s', '0-0']]), 60_000, 1)).toHaveLength(1);
   });
 
+  test('appends entries that each name the one before, all at once', async () => {
+    const one = broker(url);
+    const first = await one.append('chain', { n: 'a' }, 100);
+    const last = await one.appendChain('chain', 'n', ['b', 'ä\n', 'd'], first, 100);
+    const entries = await one.read(new Map([['chain', first]]), 60_000, 10);
+    expect(entries.map(({ fields }) => fields.n)).toEqual(['b', 'ä\n', 'd']);
+    expect(entries.map(({ fields }) => fields.after)).toEqual([
+      first,
+      entries[0]?.id as string,
+      entries[1]?.id as string,
+    ]);
+    expect([entries.at(-1)?.id, await one.lastId('chain')]).toEqual([last, last]);
+    expect(await one.appendChain('chain', 'n', ['e', 'f'], last, 1)).toBe(await one.lastId('chain'));
+  });
+
   test('a read ends empty at its timeout, and with an error when the broker closes', async () => {
     const one = broker(url);
     const startedAt = performance.now();
@@ -240,6 +255,24 @@ describe.each(brokers)('the broker %s', (_, url) => {
     await one.renew('l', ['late'], 3_600_000);
     await Bun.sleep(ms + 30);
     expect(await one.leaseCount('l')).toBe(1);
+  });
+
+  test('a full set makes room at the oldest lease of the share with the most, for a share that has fewer', async () => {
+    const one = broker(url);
+    for (const member of ['a:2', 'a:1', 'a:3', 'b:1']) await one.lease('shared', member, 4, 60_000);
+    expect(await one.makeRoom('shared', 'c', 5, 0)).toBeNull();
+    expect(await one.makeRoom('shared', 'a', 4, 0)).toBeNull();
+    expect(await one.makeRoom('shared', 'c', 4, 3)).toBeNull();
+    expect(await one.makeRoom('shared', 'c', 4, 2)).toBe('a:1');
+    expect(await one.lease('shared', 'c:1', 4, 60_000)).toBe(true);
+    expect(await one.makeRoom('shared', 'b', 4, 0)).toBeNull();
+    expect(await one.makeRoom('shared', 'd', 4, 0)).toBe('a:2');
+    // Ten shares that keep all that they have would leave none to an eleventh.
+    const members = [...'abcdefghij'].flatMap((share) => [1, 2, 3].map((at) => `${share}:${at}`));
+    for (const member of members) await one.lease('crowded', member, 30, 60_000);
+    expect(await one.makeRoom('crowded', 'k', 30, 4)).toBeNull();
+    expect(await one.makeRoom('crowded', 'k', 30, 3)).toMatch(/^[a-j]:1$/);
+    expect(await one.leaseCount('shared')).toBe(3);
   });
 
   test('a closed broker rejects every call with 503', async () => {

@@ -246,3 +246,91 @@ const confined = (entityName: string): Promise<TenantCaller> =>
     permissions: { [entityName]: ['read', 'create', 'update'] },
     restrictions: { [entityName]: { excludeFields: ['code'], rowFilter: 'n < 10' } },
   });
+
+describe('operations with an etag', () => {
+  const lost = { code: 'PRECONDITION_FAILED', message: 'the record has changed since the version in its etag' };
+  const three = async () => {
+    const { path } = await entity();
+    const made = await tenant.post(`${path}/bulk`, {
+      operations: [create({ n: 1 }), create({ n: 2 }), create({ n: 3 })],
+    });
+    const ids: string[] = made.body.data.results.map(({ id }: Json) => id);
+    await tenant.patch(`${path}/${ids[1]}`, { n: 20 });
+    return { path, ids };
+  };
+  const valuesIn = async (path: string) => (await tenant.get(`${path}?sort=n`)).body.data.items.map(({ n }: Json) => n);
+
+  test('take effect when the record still has it, all or nothing or each by itself', async () => {
+    const { path, ids } = await three();
+    const { etags, items } = (await tenant.get(`${path}?with=etags`)).body.data;
+    const operations = items.map(({ id }: Json, i: number) => ({ op: 'update', id, etag: etags[i], data: { n: 9 } }));
+    const written = (await tenant.post(`${path}/bulk`, { operations })).body.data;
+    expect(written.succeeded).toBe(3);
+    const now = (await tenant.get(`${path}?with=etags`)).body.data.etags;
+    expect(written.results.map(({ etag }: Json) => etag)).toEqual(now);
+    const second = [
+      { op: 'delete', id: ids[0], etag: '"2"' },
+      { op: 'update', id: ids[1], etag: '"7", "3"', data: { n: 8 } },
+    ];
+    const each = await tenant.post(`${path}/bulk`, { atomic: false, operations: second });
+    expect(each.body.data.succeeded).toBe(2);
+    expect(await valuesIn(path)).toEqual([8, 9]);
+  });
+
+  test('a lost race is PRECONDITION_FAILED in its result', async () => {
+    const { path, ids } = await three();
+    const operations = [
+      { op: 'update', id: ids[0], etag: '"1"', data: { n: 5 } },
+      { op: 'update', id: ids[1], etag: '"1"', data: { n: 6 } },
+      { op: 'delete', id: ids[2], etag: 'W/"1"' },
+    ];
+    const { body, status } = await tenant.post(`${path}/bulk`, { atomic: false, operations });
+    expect([status, body.data.succeeded, body.data.failed]).toEqual([200, 1, 2]);
+    expect(body.data.results.map(({ error }: Json) => error)).toEqual([undefined, lost, lost]);
+    expect(await valuesIn(path)).toEqual([3, 5, 20]);
+  });
+
+  test('all or nothing, lost races alone are a 412 that names each; nothing is written', async () => {
+    const { path, ids } = await three();
+    const operations = [
+      { op: 'update', id: ids[0], etag: '"1"', data: { n: 5 } },
+      { op: 'update', id: ids[1], etag: '"1"', data: { n: 6 } },
+      { op: 'delete', id: ids[2], etag: '"4"' },
+    ];
+    const { status, body } = await tenant.post(`${path}/bulk`, { operations });
+    expect([status, body.error.code]).toEqual([412, 'PRECONDITION_FAILED']);
+    expect(body.error.details).toEqual([1, 2].map((i) => ({ path: `operations.${i}`, ...lost })));
+    const mixed = await tenant.post(`${path}/bulk`, { operations: [...operations, create({ n: 'x' })] });
+    expect([mixed.status, mixed.body.error.code]).toEqual([400, 'VALIDATION_ERROR']);
+    expect(mixed.body.error.details.map(({ path, code }: Json) => [path, code])).toEqual([
+      ['operations.1', 'PRECONDITION_FAILED'],
+      ['operations.2', 'PRECONDITION_FAILED'],
+      ['operations.3.data.n', undefined],
+    ]);
+    expect(await valuesIn(path)).toEqual([1, 3, 20]);
+  });
+
+  test('one that is not a text, or on a creation, is a 400', async () => {
+    const { path, ids } = await three();
+    const operations = [
+      { op: 'update', id: ids[0], etag: 1, data: {} },
+      { op: 'create', etag: '"1"', data: {} },
+    ];
+    const { status, body } = await tenant.post(`${path}/bulk`, { operations });
+    expect(status).toBe(400);
+    expect(body.error.details.map(({ path }: Json) => path)).toEqual(['operations.0.etag', 'operations.1.etag']);
+    const each = await tenant.post(`${path}/bulk`, { atomic: false, operations: operations.slice(1) });
+    expect(each.body.data.results.map(({ error }: Json) => error.details[0].path)).toEqual(['etag']);
+  });
+
+  test('concurrent calls with the same etag: one wins', async () => {
+    const { path, ids } = await three();
+    const call = (n: number, atomic: boolean) =>
+      tenant.post(`${path}/bulk`, { atomic, operations: [{ op: 'update', id: ids[0], etag: '"1"', data: { n } }] });
+    const answers = await Promise.all([call(5, true), call(6, true), call(7, false), call(8, false)]);
+    const won = answers.filter(({ status, body }) => status === 200 && body.data.succeeded === 1);
+    expect(won).toHaveLength(1);
+    expect(answers.filter(({ status }) => status === 412).length).toBeLessThanOrEqual(2);
+    expect((await tenant.get(`${path}/${ids[0]}`)).headers.get('etag')).toBe('"2"');
+  });
+});

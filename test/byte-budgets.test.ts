@@ -1,11 +1,15 @@
 // Byte budgets: responses of at most 16 MiB, and imports, exports and bulk requests in bounded memory.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { loadCatalog } from '../src/entities/catalog.ts';
 import { LIMITS } from '../src/limits.ts';
 import { exportStream } from '../src/records/transfer/export-stream.ts';
+import { Cache } from '../src/runtime/cache.ts';
 import { waitingIn } from '../src/runtime/concurrency.ts';
-import { waitForPlace } from '../src/runtime/large-calls.ts';
+import { holdBytes, PlaceNeeded, waitForPlace } from '../src/runtime/large-calls.ts';
+import type { RawRow } from '../src/runtime/postgres.ts';
 import { sql } from '../src/runtime/sql.ts';
-import { countFor, forClient } from '../src/runtime/work.ts';
+import { countFor, currentWork, forClient } from '../src/runtime/work.ts';
+import { type Tenant, tenantById } from '../src/tenants/tenants.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
@@ -164,6 +168,35 @@ describe('large calls at once', () => {
   }, 60_000);
 });
 
+test('small calls of a tenant hold half of what small calls may hold; further ones need a place, those of others do not', async () => {
+  const { smallBytes, bytesFrom, running } = LIMITS.largeCalls;
+  const ended = Promise.withResolvers<void>();
+  const signal = new AbortController().signal;
+  /** Whether a call of the tenant may hold almost as much as a large one. It holds that until all have ended. */
+  const held: Promise<void>[] = [];
+  const holds = (tenantId: string): Promise<boolean> =>
+    new Promise((resolve) => {
+      const call = async (): Promise<void> => {
+        countFor(tenantId, false);
+        try {
+          holdBytes(currentWork(), bytesFrom / 2);
+          holdBytes(currentWork(), bytesFrom - 1);
+          resolve(true);
+        } catch (error) {
+          resolve(!(error instanceof PlaceNeeded));
+        }
+        await ended.promise;
+      };
+      held.push(forClient('192.0.2.1', () => signal, null, call));
+    });
+  const fitting = smallBytes / 2 / bytesFrom;
+  for (let i = 0; i < fitting + running / 2; i++) expect(await holds('one')).toBe(true);
+  expect([await holds('one'), await holds('other')]).toEqual([false, true]);
+  ended.resolve();
+  await Promise.all(held);
+  expect(await holds('one')).toBe(true);
+});
+
 describe('bulk requests', () => {
   test('each operation whose result does not fit is refused and not applied; all or nothing is refused as a whole', async () => {
     tenant = await service.tenant();
@@ -187,13 +220,44 @@ describe('bulk requests', () => {
   }, 60_000);
 });
 
+describe('caches', () => {
+  test('a cache keeps what was used last, within its bytes; a single larger value is kept until another one is loaded', async () => {
+    const cache = new Cache<string>(10, () => true, { max: 100, of: (value) => value.length });
+    const loaded = (key: string, bytes: number) => cache.get(key, async () => 'x'.repeat(bytes));
+    for (const key of ['a', 'b', 'c']) await loaded(key, 30);
+    expect(cache.size).toEqual({ entries: 3, bytes: 90 });
+    cache.get('a', async () => 'never');
+    await loaded('d', 30);
+    expect(['a', 'b', 'c', 'd'].map((key) => cache.peek(key)?.length)).toEqual([30, undefined, 30, 30]);
+    await loaded('e', 500);
+    expect(cache.size).toEqual({ entries: 1, bytes: 500 });
+    await loaded('f', 1);
+    expect(cache.size).toEqual({ entries: 1, bytes: 1 });
+    cache.drop('f');
+    await loaded('g', 40);
+    cache.clear();
+    expect(cache.size).toEqual({ entries: 0, bytes: 0 });
+  });
+
+  test('the definitions of a tenant count with their bytes', async () => {
+    tenant = await service.tenant();
+    const options = Array.from({ length: 500 }, (_, i) => `option ${i} ${'o'.repeat(80)}`);
+    await createEntity(tenant, 'chosen', [{ key: 'a', type: 'select', options }]);
+    if (process.env.SERVICE_RUNTIME === 'deno') return;
+    const found = await tenantById(service.app, tenant.id);
+    const catalog = await loadCatalog(service.app.db, found as Tenant);
+    expect(catalog.bytes).toBeGreaterThan(JSON.stringify(options).length);
+    expect(catalog.bytes).toBeLessThan(2 * JSON.stringify(options).length);
+  });
+});
+
 describe('exports', () => {
   const rows = sql`select repeat('x', 100000) as line from generate_series(1, 100)`;
-  const writer = { head: '', line: ({ line }: { line: string }) => `${line}\n` };
+  const writer = { head: '', line: ([line]: RawRow) => [`${line}\n`] };
 
   test('a reader that takes nothing is cut sooner while others wait, and frees its connection', async () => {
     const { db } = service.app;
-    const batches = db.stream<{ line: string }>(rows, 10)[Symbol.asyncIterator]();
+    const batches = db.stream(rows, 10)[Symbol.asyncIterator]();
     const asked = Promise.withResolvers<void>();
     const aborted = Promise.withResolvers<unknown>();
     let isWaitedFor = false;
@@ -218,5 +282,43 @@ describe('exports', () => {
       5_000,
       () => 'the connection is still in use',
     );
+  });
+});
+
+describe('refused records', () => {
+  /** Each value is refused with a message that names options of 200 characters. */
+  const wordy = async (): Promise<{ path: string; values: Json }> => {
+    const options = Array.from({ length: 20 }, (_, i) => `${i} `.padEnd(200, 'y'));
+    const own = Array.from({ length: 60 }, (_, i) => ({ key: `f${i}`, type: 'select', options }));
+    tenant = await service.tenant();
+    return {
+      path: await createEntity(tenant, 'wordy', own),
+      values: Object.fromEntries(own.map(({ key }) => [key, 'q'])),
+    };
+  };
+
+  test('the report of an import whose every line has many problems stays small', async () => {
+    const { path, values } = await wordy();
+    const file = `${JSON.stringify(values)}\n`.repeat(1_500);
+    const { status, body, text } = await tenant.post(`${path}/import`, file, {
+      'content-type': 'application/x-ndjson',
+    });
+    expect([status, body.data.refused, body.data.errors.length]).toEqual([200, 1_500, 1_000]);
+    expect(body.data.errors[0].message).toStartWith('f0: must be one of: 0 y');
+    expect(body.data.errors[0].message).toHaveLength(LIMITS.transfer.errorCharacters);
+    expect(text.length).toBeLessThan(600_000);
+  });
+
+  test('each operation of a bulk call states its first problems and counts the others', async () => {
+    const { path, values } = await wordy();
+    const operations = Array.from({ length: 500 }, () => ({ op: 'create', data: values }));
+    const each = await tenant.post(`${path}/bulk`, { operations, atomic: false });
+    expect([each.status, each.body.data.failed]).toEqual([200, 500]);
+    for (const { error } of each.body.data.results) {
+      expect(error.details.at(-1).message).toMatch(new RegExp(` \\(and ${60 - error.details.length} more\\)$`));
+    }
+    expect(each.text.length).toBeLessThan(4_000_000);
+    const single = await tenant.post(path, values);
+    expect(single.body.error.details).toHaveLength(60);
   });
 });

@@ -28,6 +28,7 @@ describe('defaults', () => {
       dataDir: '.data',
       demo: true,
       workers: 1,
+      niceness: -10,
       maxBodyBytes: 1_048_576,
       rateLimitPerMin: 0,
       shutdownTimeoutMs: 10_000,

@@ -143,7 +143,7 @@ test('an outage under load loses nothing, and service recovers within 10 s', asy
   await through.close();
 });
 
-test('a burst of calls behind slow ones loses no write', async () => {
+test('a burst of calls behind slow ones loses no write of the embedded database', async () => {
   // One engine processes the whole queue, which on a slow machine takes longer than a request may.
   const small = openDatabase({ url: embedded.url, log, max: 3, queryTimeoutMs: 60_000 });
   await burst(small, () => sleep(50));

@@ -2,7 +2,8 @@
 // own. The seed of a failed run is in its message.
 import { describe, expect, test } from 'bun:test';
 
-import { FairQueue, type Ticket } from '../src/runtime/fair-queue.ts';
+import { FairQueue } from '../src/runtime/fair-queue.ts';
+import type { Ticket } from '../src/runtime/fair-share.ts';
 import { seededRandom } from './support/random.ts';
 
 const SLOTS = 8;
@@ -170,6 +171,64 @@ describe('the fair queue', () => {
       expect(simulation.start().map(({ item }) => item.share)).toEqual(canStart ? ['light'] : []);
     },
   );
+
+  test('a share whose tickets run long has a quarter of the slots while others are active', () => {
+    let areOthersActive = false;
+    const simulation = new Simulation(newQueue({ long: { areOthersActive: () => areOthersActive } }));
+    const enter = () => simulation.enter({ share: 'long', isOperator: false, costMs: 4_000 });
+    for (let i = 0; i < SHARE_WAITING_MAX; i++) enter();
+    expect(simulation.start()).toHaveLength(SHARE_SLOTS);
+    for (let i = 0; i < SHARE_SLOTS; i++) simulation.endNext();
+    areOthersActive = true;
+    expect(simulation.start()).toHaveLength(SLOTS / 4);
+    areOthersActive = false;
+    expect(simulation.start()).toHaveLength(SHARE_SLOTS - SLOTS / 4);
+  });
+
+  test('a quarter of the slots is kept for shares whose tickets are short', () => {
+    const simulation = new Simulation(newQueue({ long: { areOthersActive: () => false } }));
+    const enter = (share: string, costMs: number) => simulation.enter({ share, isOperator: false, costMs });
+    const shares = Array.from({ length: SLOTS }, (_, at) => `long ${at}`);
+    for (const share of shares) enter(share, 4_000);
+    const running = simulation.start();
+    expect(running).toHaveLength(SLOTS);
+    for (const ticket of running) simulation.queue.charge(ticket, 3_000);
+    for (const share of shares) enter(share, 4_000);
+    for (let i = 0; i < SLOTS; i++) simulation.endNext();
+    const isLong = ({ item }: Ticket<Item>) => item.share.startsWith('long');
+    expect(simulation.start().filter(isLong)).toHaveLength(SLOTS - SLOTS / 4);
+    for (const share of ['a', 'b', 'c']) enter(share, 1);
+    expect(simulation.start().map(({ item }) => item.share)).toEqual(['a', 'b']);
+  });
+
+  test('of long tickets, only the admitted part runs, and always one', () => {
+    let admitted = 1;
+    const simulation = new Simulation(newQueue({ long: { areOthersActive: () => false, admitted: () => admitted } }));
+    const enter = (share: string) => simulation.enter({ share, isOperator: false, costMs: 4_000 });
+    const shares = Array.from({ length: SLOTS }, (_, at) => `long ${at}`);
+    for (const share of shares) enter(share);
+    for (const ticket of simulation.start()) simulation.queue.charge(ticket, 3_000);
+    for (const share of shares) enter(share);
+    for (let i = 0; i < SLOTS; i++) simulation.endNext();
+    admitted = 0;
+    expect(simulation.start()).toHaveLength(1);
+    admitted = 0.5;
+    expect(simulation.start()).toHaveLength((SLOTS - SLOTS / 4) / 2 - 1);
+  });
+
+  test('a share that starts out of turn does not put newcomers behind it', () => {
+    const simulation = new Simulation(newQueue({ slots: 1 }));
+    const enter = (share: string) => simulation.enter({ share, isOperator: false, costMs: 1 });
+    const isAhead = ({ share }: Item) => (share === 'ahead' ? 0 : Number.POSITIVE_INFINITY);
+    enter('ahead');
+    const [ahead] = simulation.start();
+    enter('behind');
+    enter('ahead');
+    if (ahead !== undefined) simulation.queue.end(ahead, 10_000);
+    const outOfTurn = simulation.queue.start(isAhead);
+    expect(outOfTurn?.share.used).toBeGreaterThan(10_000);
+    expect(enter('new')?.share.used).toBeLessThan(10_000);
+  });
 
   test('what a share is running counts while it runs', () => {
     const simulation = new Simulation(newQueue({ slots: 3 }));

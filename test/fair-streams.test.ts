@@ -2,46 +2,32 @@
 // rest of each, nothing twice. On a database without a running service, which would relay too.
 // Contract: neighbours#fair-shares, decisions#events.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { type App, closeApp, createApp } from '../src/app.ts';
-import { readConfig } from '../src/config.ts';
+import type { App } from '../src/app.ts';
 import { Backlog, isRelayed } from '../src/events/backlog.ts';
 import type { CommittedEvent } from '../src/events/event.ts';
 import { union } from '../src/events/number-ranges.ts';
 import { cursorAtEnd, readOutbox } from '../src/events/outbox-cursor.ts';
 import { Relay } from '../src/events/relay.ts';
+import { StreamTails } from '../src/events/stream-tails.ts';
 import { isReference, readStreamed, type StreamedEvent } from '../src/events/streamed-event.ts';
 import { type Subscriber, TenantStream } from '../src/events/tenant-stream.ts';
+import { LIMITS } from '../src/limits.ts';
 import { MemoryBroker } from '../src/runtime/broker/memory.ts';
-import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
 import { newId } from '../src/runtime/ids.ts';
-import { createLog } from '../src/runtime/log.ts';
 import { type Queries, sql } from '../src/runtime/sql.ts';
+import { type AppAlone, openAppAlone } from './support/app-alone.ts';
 import { seededRandom } from './support/random.ts';
-import { SECRETS } from './support/service.ts';
-import { givenDatabaseUrl } from './support/stores.ts';
 
 /** More than one read of the outbox takes. */
 const BACKLOG = 45_000;
 
-let directory: string;
-let embedded: Embedded | undefined;
 let app: App;
+let opened: AppAlone;
 beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'fair-streams-'));
-  const log = createLog({ level: 'error', write: () => undefined });
-  const given = givenDatabaseUrl();
-  if (given === undefined) embedded = await startEmbedded(directory, log);
-  const config = readConfig({ ...SECRETS, DATA_DIR: directory, DEMO: '0', PORT: '0' });
-  app = await createApp(config, given ?? (embedded as Embedded).url, log);
+  opened = await openAppAlone();
+  app = opened.app;
 });
-afterAll(async () => {
-  await closeApp(app);
-  await embedded?.stop();
-  await rm(directory, { recursive: true, force: true });
-});
+afterAll(async () => opened.close());
 
 let busy: string;
 let quiet: string;
@@ -76,10 +62,10 @@ async function commit(
 function relayOf(appended: { tenantId: string; events: StreamedEvent[] }[], broker = new MemoryBroker(app.log)) {
   const recording = new Proxy(broker, {
     get: (target, name) => {
-      if (name !== 'append') return Reflect.get(target, name).bind(target);
-      return (stream: string, fields: Record<string, string>, max: number) => {
-        appended.push({ tenantId: stream.slice('events:'.length), events: JSON.parse(fields.events ?? '[]') });
-        return target.append(stream, fields, max);
+      if (name !== 'appendChain') return Reflect.get(target, name).bind(target);
+      return (stream: string, field: string, texts: string[], after: string, max: number) => {
+        for (const text of texts) appended.push({ tenantId: stream.slice('events:'.length), events: JSON.parse(text) });
+        return target.appendChain(stream, field, texts, after, max);
       };
     },
   });
@@ -249,4 +235,24 @@ test('a position says of each number whether it has been relayed, for any order 
       }
     }
   }
+});
+
+test('a stream keeps at most 16 MiB, all together 256 MiB, and the largest gives up its older half first', () => {
+  const { streamBytes, streamsBytes, streamEntries } = LIMITS.events;
+  const tails = new StreamTails();
+  const append = (stream: string, bytes: number): number => tails.add(stream, bytes, stream !== 'unknown');
+  let kept = 0;
+  for (let i = 0; i < 2_000; i++) kept = append('small', 100);
+  expect(kept).toBe(streamEntries);
+  for (let i = 0; i < 2_000; i++) kept = append('large', 90_000);
+  expect([kept, tails.bytes]).toEqual([Math.floor(streamBytes / 90_000), kept * 90_000 + streamEntries * 100]);
+  // An earlier leader may have appended entries of any size; few readers are so far behind.
+  const first = append('unknown', 100);
+  expect([first > 100, (first - 1) * 98_304 <= streamBytes]).toEqual([true, true]);
+  expect([...tails.dropExcess()]).toEqual([]);
+  for (let tenant = 0; tenant < 20; tenant++) for (let i = 0; i < 200; i++) append(`t${tenant}`, 90_000);
+  expect(tails.bytes).toBeGreaterThan(streamsBytes);
+  expect([...tails.dropExcess()].map(({ stream }) => stream)).not.toContain('small');
+  expect(tails.bytes).toBeLessThanOrEqual(streamsBytes);
+  expect(tails.bytes).toBeGreaterThan(streamsBytes - streamBytes);
 });

@@ -6,11 +6,13 @@ import process from 'node:process';
 import { setImmediate } from 'node:timers/promises';
 import { tokensOf } from '../src/access/resolve-caller.ts';
 import { notifyCommitted } from '../src/events/publication.ts';
+import { LIMITS } from '../src/limits.ts';
 import { realtimeOf } from '../src/realtime/realtime.ts';
-import { socketHandler } from '../src/realtime/websocket.ts';
+import { socketHandler } from '../src/realtime/websocket-endpoint.ts';
 import { newId } from '../src/runtime/ids.ts';
 import type { SocketHandler, TextSocket } from '../src/runtime/socket.ts';
 import { sql } from '../src/runtime/sql.ts';
+import { UnreadResponses, unreadResponses } from '../src/runtime/unread-responses.ts';
 import { Connection } from '../src/serve/connection.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { adminSession } from './support/credentials.ts';
@@ -133,6 +135,63 @@ describe('event streams', () => {
     };
     expect(await fastest(MEMORY, grown)).toBeLessThan(MEMORY);
     while ((await service.app.broker.leaseCount(`sse:${tenant.id}`)) > 0) await Bun.sleep(10);
+  });
+});
+
+describe('large responses', () => {
+  const WIDE = '/api/entities/wide/records';
+  const LARGE = `${WIDE}?limit=16`;
+  const wideTenant = async (): Promise<TestTenant> => {
+    const tenant = await tenantWithEntities(service, ['wide'], fields('text text'));
+    const text = 'x'.repeat(900_000);
+    for (let i = 0; i < 16; i++) expect((await tenant.post(WIDE, { text })).status).toBe(201);
+    return tenant;
+  };
+
+  test('a tenant that leaves much unread gets 429 until it has read it or gone; other tenants get theirs', async () => {
+    const [slow, other] = [await wideTenant(), await wideTenant()];
+    const connections: RawConnection[] = [];
+    const open = async (): Promise<number> => {
+      const connection = keep(await rawGet(service.url, LARGE, { Authorization: `Bearer ${slow.key}` }));
+      connections.push(connection);
+      await connection.received('HTTP/1.1');
+      connection.socket.pause();
+      return connection.status;
+    };
+    const statuses: number[] = [];
+    while (statuses.at(-1) !== 429 && statuses.length < 30) statuses.push(await open());
+    expect(new Set(statuses)).toEqual(new Set([200, 429]));
+    expect(connections.at(-1)?.text).toMatch(/retry-after: \d+/i);
+    expect((await slow.get(`${WIDE}?limit=1&fields=id`)).status).toBe(200);
+    const read = await other.get(LARGE);
+    expect([read.status, read.body.data.items.length]).toEqual([200, 16]);
+    expect(unreadResponses.bytes).toBeLessThanOrEqual(LIMITS.response.unreadMax);
+    for (const connection of connections) connection.close();
+    await until(
+      () => unreadResponses.bytes === 0,
+      60_000,
+      () => `${unreadResponses.bytes} bytes are unread`,
+    );
+    expect((await slow.get(LARGE)).status).toBe(200);
+  }, 120_000);
+
+  test('beyond the limit of all, the tenant with the most loses what has been read least recently', () => {
+    const cut: string[] = [];
+    const responses = new UnreadResponses(100, 60);
+    const add = (share: string, name: string, bytes: number) =>
+      responses.add(share, bytes, () => void cut.push(`${share} ${name}`));
+    const first = add('a', 'first', 30);
+    add('a', 'second', 30);
+    add('b', 'first', 30);
+    expect([responses.bytes, responses.isFull('a'), responses.isFull('b')]).toEqual([90, true, false]);
+    responses.taken('a', first, 5);
+    expect([responses.bytes, responses.isFull('a')]).toEqual([85, false]);
+    add('b', 'second', 20);
+    expect([responses.bytes, ...cut]).toEqual([75, 'a second']);
+    responses.taken('a', first);
+    expect([responses.bytes, responses.isFull('a')]).toEqual([50, false]);
+    responses.taken('a', first);
+    expect(responses.bytes).toBe(50);
   });
 });
 

@@ -2,7 +2,8 @@
 // that do not read are in hostile-readers, forged tokens in hostile-tokens. Contract: decisions#websocket.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
-import { MessagePaces, Pace } from '../src/realtime/message-pace.ts';
+import { MessagePaces, SocketMessages } from '../src/realtime/message-pace.ts';
+import { Pace } from '../src/runtime/pace.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { adminSession, botToken } from './support/credentials.ts';
 import { fields, tenantWithEntities } from './support/entities.ts';
@@ -157,7 +158,7 @@ describe('floods', () => {
 test('messages beyond the pace wait: of a socket, and of all sockets of a tenant, but not those of another tenant', () => {
   const { perSecond, burst, tenantPerSecond, tenantBurst } = LIMITS.socketMessages;
   const paces = new MessagePaces();
-  const newPace = (): Pace => new Pace(perSecond, burst);
+  const newPace = (): Pace => new Pace({ perSecond, burst });
   const one = newPace();
   const waits = Array.from({ length: burst + 1 }, () => paces.take(one, 'a', 'x', 0));
   expect(waits.slice(0, 1_000)).toEqual(Array.from({ length: 1_000 }, () => 0));
@@ -278,4 +279,25 @@ describe('a page of another origin', () => {
     keep(socket);
     expect((await socket.ask({ type: 'subscribe', entity: 'articles' })).code).toBe('not_authenticated');
   });
+});
+
+test('messages within the burst are handled in pieces: the event loop turns between those of many sockets', async () => {
+  const paces = new MessagePaces();
+  const sockets = Array.from({ length: 40 }, () => new SocketMessages(paces, '192.0.2.7'));
+  let turns = 0;
+  let isDone = false;
+  const count = (): void => {
+    turns += 1;
+    if (!isDone) setImmediate(count);
+  };
+  setImmediate(count);
+  const busy = async (): Promise<void> => {
+    for (const until = performance.now() + 1; performance.now() < until; );
+  };
+  const handleAll = async (socket: SocketMessages): Promise<void> => {
+    for (let i = 0; i < 10; i++) await socket.handle('a tenant', '{"type":"ping"}', busy);
+  };
+  await Promise.all(sockets.map(handleAll));
+  isDone = true;
+  expect(turns).toBeGreaterThan(20);
 });

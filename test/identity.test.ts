@@ -259,7 +259,7 @@ describe('a forgotten password', () => {
     await post(FORGOT, { email: email.toLowerCase() });
     const token = await mailedToken(service, email, 2);
     expect(token).not.toBe(first);
-    expect((await mailsTo(service, email))[0]?.text).toContain(`${service.app.address}/app/reset-password?token=`);
+    expect((await mailsTo(service, email))[0]?.text).toContain(`${service.app.address}/reset-password?token=`);
     expect((await post(RESET, { token, password: 'short' })).status).toBe(400);
     const answers = await Promise.all(
       Array.from({ length: 10 }, () => post(RESET, { token, password: 'a-new-password' })),

@@ -439,3 +439,62 @@ describe('search', () => {
     expect(await list(path, { search: 'x'.repeat(900) })).toMatchObject({ total: 1 });
   });
 });
+
+describe('with=', () => {
+  const twelve = () =>
+    entity(
+      [
+        { key: 'n', type: 'integer', indexed: true },
+        { key: 'note', type: 'text' },
+      ],
+      Array.from({ length: 12 }, (_, n) => ({ n: n % 5 === 4 ? null : n % 3, note: `note ${n}` })),
+    );
+
+  test('etags adds the ETag of each record in the order of the items, also of parts and of expanded ones', async () => {
+    const path = await twelve();
+    const [, second] = (await list(path)).items;
+    await tenant.patch(`${path}/${second.id}`, { note: 'changed' });
+    const queries = [{}, { fields: 'n' }, { resolve: 'true' }, { cursor: '' }, { search: 'note' }];
+    for (const query of queries as Record<string, string>[]) {
+      const { items, etags } = await list(path, { ...query, with: 'etags' });
+      expect(etags).toHaveLength(items.length);
+      for (const [i, { id }] of items.entries()) {
+        expect((await tenant.get(`${path}/${id}`)).headers.get('etag')).toBe(etags[i]);
+      }
+    }
+    expect(Object.keys(await list(path))).not.toContain('etags');
+    const lost = await tenant.patch(`${path}/${second.id}`, { note: 'lost' }, { 'if-match': '"1"' });
+    expect(lost.status).toBe(412);
+  });
+
+  test('nextCursor on a numbered page goes on after that page, whatever the order, filter and search', async () => {
+    const path = await twelve();
+    const queries = [{}, { sort: 'n' }, { sort: '-n,note' }, { filters: 'n < 2' }, { search: 'note', sort: '-note' }];
+    for (const query of queries as Record<string, string>[]) {
+      const all = (await list(path, { ...query, limit: '100' })).items.map(({ id }: Json) => id);
+      const numbered = await list(path, { ...query, page: '2', limit: '3', with: 'nextCursor,etags' });
+      expect([numbered.page, numbered.total, numbered.etags.length]).toEqual([2, all.length, 3]);
+      const seen = numbered.items.map(({ id }: Json) => id);
+      let { nextCursor } = numbered;
+      while (nextCursor !== null) {
+        const next = await list(path, { ...query, limit: '3', cursor: nextCursor });
+        seen.push(...next.items.map(({ id }: Json) => id));
+        nextCursor = next.nextCursor;
+      }
+      expect(seen).toEqual(all.slice(3));
+    }
+    expect(await list(path, { page: '4', limit: '4', with: 'nextCursor' })).toMatchObject({
+      items: [],
+      nextCursor: null,
+    });
+    expect(Object.keys(await list(path, { page: '1' }))).not.toContain('nextCursor');
+  });
+
+  test('anything else is a 400 that names what there is', async () => {
+    const path = await twelve();
+    for (const wrong of ['etag', 'etags,', 'etags;nextCursor', 'ETAGS', ',']) {
+      const answer = await tenant.get(`${path}?${new URLSearchParams({ with: wrong })}`);
+      expect(answer.body.error.details).toEqual([{ path: 'with', message: 'must be a list of etags, nextCursor' }]);
+    }
+  });
+});

@@ -1,9 +1,12 @@
 // Rights of open connections: a revoked right ends on every open stream within a second.
-import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { afterAll, beforeAll, expect, setSystemTime, spyOn, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
+import { recognize } from '../src/access/credential-kinds.ts';
+import { callerOfOpener, isKnownGood, openerOf } from '../src/access/resolve-opener.ts';
+import { AccessGroup } from '../src/realtime/access-group.ts';
 import { type LiveConnection, TenantConnections } from '../src/realtime/tenant-connections.ts';
 import { closeAfterEach } from './support/connections.ts';
-import { addRole, adminSession, bearer, changeRole, platformKey } from './support/credentials.ts';
+import { addRole, adminSession, bearer, botToken, changeRole, platformKey, userToken } from './support/credentials.ts';
 import { fields, tenantWithEntities } from './support/entities.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 import { connectEvents, type EventStream, openEvents, subscribeSocket } from './support/streams.ts';
@@ -141,13 +144,117 @@ test('invalidated rights are loaded again only after every cache has dropped the
     (role) => ({ kind: 'bot', role, tenant: { status: 'active' } }) as TenantCaller,
   );
   let known = before as TenantCaller;
-  connections.add({ key: 'k', load: async () => known }, known, connection, []);
+  connections.add({ key: 'k', load: async () => known, isKnownGood: () => true }, known, connection, []);
   // Listeners of an invalidation run in any order: streams may be notified before a cache.
   connections.invalidateAccess(true);
   known = after as TenantCaller;
   expect(await connections.currentCaller('k')).toBe(known);
   connections.closeAll('stopping');
 });
+
+test('changes that are announced together load the rights of each stream once', async () => {
+  const connections = new TenantConnections(service.app, 'some tenant');
+  const connection: LiveConnection = { deliver: () => undefined, disconnect: () => undefined };
+  const caller = { kind: 'bot', tenant: { status: 'active' } } as TenantCaller;
+  for (let i = 0; i < 50; i++) {
+    connections.add({ key: `k${i}`, load: async () => caller, isKnownGood: () => true }, caller, connection, []);
+  }
+  const refresh = spyOn(AccessGroup.prototype, 'refresh');
+  for (let i = 0; i < 500; i++) connections.invalidateAccess(true);
+  expect(await connections.currentCaller('k49')).toBe(caller);
+  expect(refresh.mock.calls.length).toBeLessThan(200);
+  refresh.mockRestore();
+  connections.closeAll('stopping');
+});
+
+test('unannounced, only rights whose credential is not known to be good are loaded again', async () => {
+  const connections = new TenantConnections(service.app, 'some tenant');
+  const connection: LiveConnection = { deliver: () => undefined, disconnect: () => undefined };
+  const caller = { kind: 'bot', tenant: { status: 'active' } } as TenantCaller;
+  const loaded: string[] = [];
+  const good = new Set(['a', 'b']);
+  for (const key of ['a', 'b', 'c']) {
+    const load = async (): Promise<TenantCaller> => {
+      loaded.push(key);
+      return caller;
+    };
+    connections.add({ key, load, isKnownGood: () => good.has(key) }, caller, connection, []);
+  }
+  connections.invalidateAccess(false);
+  await connections.currentCaller('c');
+  expect(loaded).toEqual(['c']);
+  good.delete('b');
+  connections.invalidateAccess(false);
+  await Promise.all(['b', 'c'].map((key) => connections.currentCaller(key)));
+  expect(loaded.toSorted()).toEqual(['b', 'c', 'c']);
+  connections.invalidateAccess(true);
+  await Promise.all([...'abc'].map((key) => connections.currentCaller(key)));
+  expect(loaded.toSorted()).toEqual(['a', 'b', 'b', 'c', 'c', 'c']);
+  connections.closeAll('stopping');
+});
+
+// What is announced is known in the service's own process only.
+if (process.env.SERVICE_RUNTIME !== 'deno') {
+  test('a credential is known to be good until it ends, and while ends can be announced', async () => {
+    const { app } = service;
+    const tenant = await newTenant();
+    const role = await addRole(service, tenant, READ_ALL);
+    const issue = { label: 'a', roleId: role.id, scopes: ['channels:read'], ttlDays: 1 };
+    const { id, key } = (await tenant.post('/api/auth/public-keys', issue)).body.data;
+    const session = await adminSession(service, tenant);
+    const token = await userToken(service, tenant, 'viewer');
+    const openers = await Promise.all(
+      [recognize('bearer', session), recognize('bearer', token), recognize('bearer', key)].map((credential) =>
+        openerOf(app, tenant.id, credential),
+      ),
+    );
+    const known = (): boolean[] => openers.map((opener) => isKnownGood(app, opener));
+    await Promise.all(openers.map((opener) => callerOfOpener(app, opener)));
+    expect(known()).toEqual([true, true, true]);
+    const connected = spyOn(app.broker, 'connected').mockReturnValue(false);
+    expect(known()).toEqual([false, false, false]);
+    connected.mockRestore();
+    await tenant.delete(`/api/auth/public-keys/${id}`);
+    expect(known()).toEqual([true, true, false]);
+    setSystemTime(new Date(Date.now() + 48 * 3_600_000));
+    try {
+      expect(known()).toEqual([false, false, false]);
+    } finally {
+      setSystemTime();
+    }
+  });
+
+  test('an entity whose end revokes grants of keys and bots makes only streams of its own tenant load their rights again', async () => {
+    const [ours, theirs] = [await newTenant(), await newTenant()];
+    const key = await platformKey(service, ours, 'viewer', { articles: ['read'] });
+    await botToken(service, ours, { articles: ['read'] });
+    await stream(ours, key);
+    await stream(theirs, theirs.key);
+    const invalidate = spyOn(TenantConnections.prototype, 'invalidateAccess');
+    expect((await ours.delete('/api/entities/articles')).status).toBe(200);
+    const { calls, contexts } = invalidate.mock;
+    const announced = (contexts as TenantConnections[]).flatMap(({ tenantId }, i) =>
+      calls[i]?.[0] === true ? [tenantId] : [],
+    );
+    expect(new Set(announced)).toEqual(new Set([ours.id]));
+    invalidate.mockRestore();
+  });
+
+  test('a key that ends makes only the streams of its own tenant load their rights again', async () => {
+    const [ours, theirs] = [await newTenant(), await newTenant()];
+    const { id } = (await ours.post('/api/keys', { label: 'short-lived' })).body.data;
+    await stream(ours, ours.key);
+    await stream(theirs, theirs.key);
+    const invalidate = spyOn(TenantConnections.prototype, 'invalidateAccess');
+    await ours.delete(`/api/keys/${id}`);
+    const { calls, contexts } = invalidate.mock;
+    const announced = (contexts as TenantConnections[]).flatMap(({ tenantId }, i) =>
+      calls[i]?.[0] === true ? [tenantId] : [],
+    );
+    expect(new Set(announced)).toEqual(new Set([ours.id]));
+    invalidate.mockRestore();
+  });
+}
 
 test('only keys of the tenant open its stream; the stream of another tenant and that of an unknown one get the same 403', async () => {
   const tenant = await newTenant();

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import Ajv2020 from 'ajv/dist/2020.js';
 import { closeMcpStreams } from '../src/mcp/routes.ts';
 import { sql } from '../src/runtime/sql.ts';
+import { newAddress } from './support/addresses.ts';
 import { addRole, botToken, platformKey, publicKey, userToken } from './support/credentials.ts';
 import { startReceiver } from './support/receiver.ts';
 import { ADMIN_SECRET, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
@@ -23,6 +24,7 @@ const BASIC = [
   'create_record',
   'update_record',
   'delete_record',
+  'get_changes',
   'register_bot',
   'identify_bot',
   'list_bots',
@@ -51,7 +53,7 @@ let other: TestTenant;
 let owner: HeaderMap;
 
 beforeAll(async () => {
-  service = await startService({ WEBHOOK_ALLOWED_CIDRS: '127.0.0.1/32' });
+  service = await startService({ WEBHOOK_ALLOWED_CIDRS: '127.0.0.1/32', TRUST_PROXY: '1' });
   [tenant, other] = await Promise.all([service.tenant(), service.tenant()]);
   owner = { 'x-api-key': tenant.key };
   await tenant.post('/api/entities', { name: 'customer', fields: [{ key: 'name_of', type: 'text', required: true }] });
@@ -73,10 +75,18 @@ beforeAll(async () => {
 });
 afterAll(async () => service.stop());
 
+/** Sign-ins are counted by address. */
+const ADDRESS = newAddress();
+
 async function send(message: Json, headers: HeaderMap = {}, query = ''): Promise<Reply> {
   const response = await fetch(`${service.url}/mcp${query}`, {
     method: 'POST',
-    headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...headers },
+    headers: {
+      'content-type': 'application/json',
+      accept: 'application/json, text/event-stream',
+      ...ADDRESS,
+      ...headers,
+    },
     body: JSON.stringify({ jsonrpc: '2.0', id: 1, ...message }),
   });
   const text = await response.text();
@@ -186,6 +196,7 @@ describe('the tools', () => {
       list_bots: {},
       whoami_bot: {},
       get_rest_api_spec: {},
+      get_changes: { since: 'earliest' },
       generate_api_client: {},
       query_records: { entity_name: 'customer' },
       get_record: { entity_name: 'customer', record_id: record.id },
@@ -477,7 +488,8 @@ describe('generated', () => {
     expect(Object.keys(all.paths['/api/entities/order_item/records'])).toEqual(['get', 'post']);
     expect(Object.keys(all.paths).filter((path) => path.includes('{entityName}/records'))).toEqual([]);
     expect(all.components.schemas.OrderItemRecord.properties.status).toEqual({
-      anyOf: [{ type: 'string', enum: ['open', 'it"s closed'] }, { type: 'null' }],
+      type: 'string',
+      enum: ['open', 'it"s closed'],
     });
     expect(all.paths['/api/auth/bots']).toBeDefined();
     expect(all.paths['/api/admin/platform/tenants']).toBeUndefined();
@@ -650,6 +662,12 @@ describe('over stdio', () => {
     );
     expect(found.result.supportedVersions).toContain(MODERN);
     expect(JSON.parse(mine.result.content[0].text).error.code).toBe('UNAUTHORIZED');
+  });
+
+  test('the API document is that of the service', async () => {
+    const call = { method: 'tools/call', params: { name: 'get_rest_api_spec', arguments: {}, _meta: META } };
+    const [read] = await run([call], { SVC_CREDENTIAL: tenant.key });
+    expect([read.result.isError, read.result.structuredContent?.openapi]).toEqual([undefined, '3.1.0']);
   });
 
   test('records are written, and their events reach streams of the service', async () => {

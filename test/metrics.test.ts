@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs';
 import { Counter } from 'prom-client';
 import { requestMetrics } from '../src/health/request-metrics.ts';
 import { Metrics, renderSnapshots } from '../src/runtime/metrics.ts';
+import { readBacklog } from '../src/webhooks/dispatch/backlog.ts';
 import { startReceiver } from './support/receiver.ts';
 import { ADMIN_SECRET, startService, type TestService, type TestTenant } from './support/service.ts';
 import { connectEvents, openSocket, until } from './support/streams.ts';
@@ -168,6 +169,8 @@ test('they show queues, the event loop’s delay, and what is not relayed or del
   await refusing.waitFor(1);
   await becomesTrue('svc_webhook_deliveries_pending', (value) => value > 0);
   await becomesTrue('svc_webhook_delivery_oldest_seconds', (value) => value > 0 && value < 600);
+  const estimated = await service.app.db.slow.begin((tx) => readBacklog(tx, 0));
+  expect([estimated.pending >= 1, estimated.oldest_s > 0 && estimated.oldest_s < 600]).toEqual([true, true]);
   await becomesTrue('svc_outbox_lag_seconds', (value) => value < 600);
   stream.close();
   await refusing.stop();

@@ -187,7 +187,7 @@ async function deleteOthers(owner: TestTenant, ids: readonly string[]): Promise<
   await service.app.db.rows(sql`
     delete from ${identifier(schema, tableNameOf(entityId))} where id = any(${[...ids]}::uuid[])`);
   await service.app.db.rows(sql`
-    update ${identifier(schema, 'entity_counts')} set n = n - ${ids.length}::bigint, v = v + 1
+    update platform.entity_counts set n = n - ${ids.length}::bigint, v = v + 1
     where entity_id = ${entityId}::uuid and slot = 0`);
 }
 

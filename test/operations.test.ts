@@ -4,6 +4,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { App } from '../src/app.ts';
 import { cleanUpOnce, ensurePartitions } from '../src/events/retention.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
@@ -102,29 +103,33 @@ describe('partitions of events', () => {
     await drop(...[0, 2, 3].map(dayOf));
   });
 
-  test('events are kept 30 days in any partition, and then dropped', async () => {
-    // A year back: everything that other tests write is newer.
-    const now = new Date(Date.now() - 365 * DAY_MS);
-    const daysBefore = (days: number): Date => new Date(now.getTime() - days * DAY_MS);
-    await ensurePartitions(service.app, daysBefore(33));
-    const kept = `events_${daysBefore(30).toISOString().slice(0, 10).replaceAll('-', '')}`;
-    await insertEvent(daysBefore(32).toISOString());
-    await insertEvent(daysBefore(40).toISOString());
-    await insertEvent(daysBefore(29).toISOString());
-    let rounds = 0;
-    while ((await cleanUpOnce(service.app, NEVER, now)) > 0) rounds++;
-    expect(rounds).toBe(1);
-    const left = await service.app.db.rows<{ at: string }>(sql`
+  test.each([30, 7])(
+    'events are kept EVENT_RETENTION_DAYS, such as %d, in any partition, and then dropped',
+    async (keptDays) => {
+      // A year back: everything that other tests write is newer.
+      const now = new Date(Date.now() - 365 * DAY_MS);
+      const app = { ...service.app, config: { ...service.app.config, eventRetentionDays: keptDays } } as App;
+      const daysBefore = (days: number): Date => new Date(now.getTime() - days * DAY_MS);
+      await ensurePartitions(service.app, daysBefore(keptDays + 3));
+      const kept = `events_${daysBefore(keptDays).toISOString().slice(0, 10).replaceAll('-', '')}`;
+      await insertEvent(daysBefore(keptDays + 2).toISOString());
+      await insertEvent(daysBefore(keptDays + 10).toISOString());
+      await insertEvent(daysBefore(keptDays - 1).toISOString());
+      let rounds = 0;
+      while ((await cleanUpOnce(app, NEVER, now)) > 0) rounds++;
+      expect(rounds).toBe(1);
+      const left = await service.app.db.rows<{ at: string }>(sql`
       select at from platform.events where at < ${now.toISOString()}::timestamptz`);
-    expect(left.map(({ at }) => at)).toEqual([daysBefore(29).toISOString()]);
-    const old = (await partitions()).filter((name) => /^events_\d{8}$/.test(name) && name <= kept);
-    expect(old).toEqual([kept]);
-    await service.app.db.rows(sql`delete from platform.events where at < ${now.toISOString()}::timestamptz`);
-    await drop(
-      kept,
-      ...[0, 1, 2, 3].map((d) => `events_${daysBefore(-d).toISOString().slice(0, 10).replaceAll('-', '')}`),
-    );
-  });
+      expect(left.map(({ at }) => at)).toEqual([daysBefore(keptDays - 1).toISOString()]);
+      const old = (await partitions()).filter((name) => /^events_\d{8}$/.test(name) && name <= kept);
+      expect(old).toEqual([kept]);
+      await service.app.db.rows(sql`delete from platform.events where at < ${now.toISOString()}::timestamptz`);
+      await drop(
+        kept,
+        ...[0, 1, 2, 3].map((d) => `events_${daysBefore(-d).toISOString().slice(0, 10).replaceAll('-', '')}`),
+      );
+    },
+  );
 });
 
 describe('retention', () => {

@@ -11,6 +11,7 @@ import { createLog } from '../src/runtime/log.ts';
 import { isoTimestamp, parseArray } from '../src/runtime/postgres/values.ts';
 import { type Database, openDatabase } from '../src/runtime/postgres.ts';
 import { sql } from '../src/runtime/sql.ts';
+import { jsonBytes } from '../src/runtime/text.ts';
 import { forTenant } from '../src/runtime/work.ts';
 import { type CuttingProxy, cuttingProxy } from './support/cutting-proxy.ts';
 import { answersWithin, burst, sleep, writeWhile } from './support/database-faults.ts';
@@ -109,6 +110,27 @@ describe('values', () => {
       [null, 'NULL'],
     ]);
     expect(parseArray('[0:1]={1,2}', Number)).toEqual([1, 2]);
+  });
+
+  test('long texts are bound in arrays as short ones are, with everything that needs an escape', async () => {
+    const long = 'x'.repeat(20_000);
+    const texts = ['"\\', `${long}"\\ж😀`, `a\n\t\u0001"\\${long}`, JSON.stringify({ a: `"\\\n${long}` })];
+    expect(await db.rows(sql`select t from unnest(${texts}::text[]) as t`)).toEqual(texts.map((t) => ({ t })) as never);
+  });
+
+  test('the bytes of a value as JSON are counted exactly', () => {
+    const long = 'ж😀x'.repeat(9_000);
+    const values = [long, `${long}"`, `${long}\ud800`, { a: long, b: undefined, c: [1, { x: '"' }], d: null }];
+    for (const value of [
+      ...values,
+      { 'k"': `${long}\n`, n: 1e21 },
+      { a: undefined, b: long },
+      { a: { b: long } },
+      [long],
+      5,
+    ]) {
+      expect(jsonBytes(value)).toBe(Buffer.byteLength(JSON.stringify(value)));
+    }
   });
 });
 

@@ -89,6 +89,31 @@ describe('records', () => {
     expect(await recordsIn(tenant)).toBe(20);
   });
 
+  test('from far below a large quota up to it, every creation that fits succeeds and the next is refused', async () => {
+    const tenant = await limited({ records: 250_000, storageBytes: 1_000_000_000, writesPerMin: 1_000_000 });
+    const counted = async (records: number): Promise<void> => {
+      const entity = `(select id from entity_definitions where name = 'notes')`;
+      await runInSchema(
+        service,
+        tenant,
+        `update platform.entity_counts set n = case slot when 0 then ${records} else 0 end where entity_id = ${entity}`,
+      );
+    };
+    // Far from it, where a write checks it in its own statement; across the border to where a transaction does; at the end.
+    for (const [from, fits] of [
+      [0, 12],
+      [149_990, 12],
+      [199_994, 12],
+      [249_988, 12],
+    ] as const) {
+      await counted(from);
+      const answers = await Promise.all(Array.from({ length: fits }, () => tenant.post(NOTES, { title: 'one' })));
+      expect([from, answers.map(({ status }) => status)]).toEqual([from, Array(fits).fill(201)]);
+      expect(await recordsIn(tenant)).toBe(from + fits);
+    }
+    expectRefused(await tenant.post(NOTES, { title: 'one' }), 403, { quota: 'records', limit: 250_000, used: 250_000 });
+  });
+
   test('bulk requests and imports at once never exceed it together', async () => {
     const tenant = await limited({ records: 25 });
     const lines = creations(10)

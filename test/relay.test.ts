@@ -171,7 +171,7 @@ test('an event goes to the connections that subscribe to its entity, an event of
     disconnect: () => undefined,
   };
   const join = async (...entities: string[]) =>
-    connections.add({ key: 'all', load }, await load(), connection, entities);
+    connections.add({ key: 'all', load, isKnownGood: () => true }, await load(), connection, entities);
   const [a, both, whole] = [await join('a'), await join('a', 'b'), await join(ALL_ENTITIES)];
   const expectDelivery = async (entity: string | null, ...expected: string[]): Promise<void> => {
     connections.event({ ...EVENT, tenantId: tenant.id, entity }, 2);

@@ -21,7 +21,7 @@ beforeAll(async () => {
 afterAll(async () => service.stop());
 
 const NEVER = new AbortController().signal;
-const LATEST_TABLE = 'views';
+const LATER_TABLE = 'business_rules';
 
 /** The app with other tenant migrations: the first `count` of the current ones, then `more`. */
 function appWith(count: number, ...more: string[]): App {
@@ -32,18 +32,64 @@ function appWith(count: number, ...more: string[]): App {
 
 const latest = (): number => service.app.tenantSchema.migrations.length;
 
-/** The version before rules and views, and before storage was counted. */
-const older = (): number => latest() - 2;
+/** The version before rules and views, and before storage was counted; and the last one with counters and views of its own. */
+const OLDER = 3;
+const WITH_OWN_COUNTERS = 5;
+const older = (): number => OLDER;
 
-/** A tenant with a record, whose schema is of the older version. */
-async function olderTenant(): Promise<TestTenant> {
+/** Undoes migration 0006. */
+const OWN_COUNTERS = `
+  create table entity_counts (
+    entity_id uuid not null constraint entity_counts_entity_id_fkey references entity_definitions (id) on delete cascade,
+    slot int not null, n bigint not null default 0, v bigint not null default 0, bytes bigint not null default 0,
+    is_measured boolean not null default true,
+    constraint entity_counts_pkey primary key (entity_id, slot));
+  insert into entity_counts
+  select entity_id, slot, n, v, bytes, is_measured from platform.entity_counts
+  where tenant_id = substr(current_schema(), 3)::uuid;
+  delete from platform.entity_counts where tenant_id = substr(current_schema(), 3)::uuid;
+  create table views (
+    id uuid constraint views_pkey primary key, slug text not null constraint views_slug_key unique,
+    entity_id uuid not null constraint views_entity_id_fkey references entity_definitions (id) on delete cascade,
+    name text not null, description text, filter_dsl jsonb not null default '{"validate": []}',
+    created_at timestamptz(3) not null default now(), updated_at timestamptz(3) not null default now());
+  insert into views
+  select id, slug, entity_id, name, description, filter_dsl, created_at, updated_at from platform.views
+  where tenant_id = substr(current_schema(), 3)::uuid;
+  delete from platform.views where tenant_id = substr(current_schema(), 3)::uuid;
+  alter table field_definitions drop constraint field_definitions_pkey;
+  alter table field_definitions add constraint field_definitions_pkey primary key (id);
+  create unique index field_definitions_key_key on field_definitions (entity_id, key);
+  create unique index field_definitions_slot_key on field_definitions (entity_id, slot);
+  create index field_definitions_target_idx on field_definitions (target_id);
+  alter table roles drop constraint roles_pkey;
+  alter table roles add constraint roles_pkey primary key (id), add constraint roles_name_key unique (name);
+  alter table chunks drop constraint chunks_pkey;
+  alter table chunks add constraint chunks_pkey primary key (id);
+  create index chunks_document_idx on chunks (document_id, position);
+  alter table users drop column search;`;
+
+/** A tenant with a record, whose schema is of an older version. */
+async function olderTenant(version = OLDER): Promise<TestTenant> {
   const tenant = await service.tenant();
   await tenant.post('/api/entities', { name: 'notes', fields: [{ key: 'title', type: 'text', unique: true }] });
   await tenant.post('/api/entities/notes/records', { title: 'kept' });
-  await runInSchema(service, tenant, 'drop table views; drop table business_rules');
-  await runInSchema(service, tenant, 'alter table entity_counts drop column bytes, drop column is_measured');
+  if (version === WITH_OWN_COUNTERS) {
+    const view = {
+      entitySlug: 'notes',
+      slug: 'kept',
+      name: 'Kept',
+      filterDsl: { validate: [{ condition: 'title == kept' }] },
+    };
+    await tenant.post('/api/views', view);
+  }
+  await runInSchema(service, tenant, OWN_COUNTERS);
+  if (version === OLDER) {
+    await runInSchema(service, tenant, 'drop table views; drop table business_rules');
+    await runInSchema(service, tenant, 'alter table entity_counts drop column bytes, drop column is_measured');
+  }
   await service.app.db.rows(sql`
-    update platform.tenants set schema_version = ${older()}::int where id = ${tenant.id}::uuid`);
+    update platform.tenants set schema_version = ${version}::int where id = ${tenant.id}::uuid`);
   return tenant;
 }
 
@@ -70,7 +116,7 @@ test('a tenant provisioned by an older version is upgraded to the schema of a ne
     await tx.rows(sql`insert into platform.tenants (id, slug, name) values (${id}::uuid, ${`old-${id}`}, 'old')`);
     await createTenantSchema(appWith(older()), tx, id);
   });
-  expect(await columns({ id })).not.toContain(`${LATEST_TABLE}.id`);
+  expect(await columns({ id })).not.toContain(`${LATER_TABLE}.id`);
   expect(await upgradeTenants(service.app, NEVER)).toBe(1);
   expect(await columns({ id })).toEqual(await required());
   await service.app.db.rows(sql`delete from platform.tenants where id = ${id}::uuid`);
@@ -78,14 +124,44 @@ test('a tenant provisioned by an older version is upgraded to the schema of a ne
 
 test('an older tenant gets the columns and tables it lacks, keeps its records, and works as before', async () => {
   const tenant = await olderTenant();
-  expect((await tenant.get('/api/views')).status).not.toBe(200);
+  expect((await tenant.get('/api/rules')).status).not.toBe(200);
   expect(await upgradeTenants(service.app, NEVER)).toBe(1);
   expect(await columns(tenant)).toEqual(await required());
   const list = await tenant.get('/api/entities/notes/records');
   expect(list.body.data.items.map(({ title }: { title: string }) => title)).toEqual(['kept']);
-  expect((await tenant.get('/api/views')).status).toBe(200);
+  expect((await tenant.get('/api/rules')).status).toBe(200);
   expect((await tenant.post('/api/entities/notes/records', { title: 'kept' })).status).toBe(409);
   expect(await upgradeTenants(service.app, NEVER)).toBe(0);
+});
+
+test('counters and views of an older tenant are kept where all tenants have theirs', async () => {
+  const tenant = await olderTenant(WITH_OWN_COUNTERS);
+  expect((await tenant.get('/api/entities/notes/records')).body.data.total).toBe(0);
+  expect(await upgradeTenants(service.app, NEVER)).toBe(1);
+  await service.app.invalidations.publish('catalog', tenant.id);
+  expect((await tenant.get('/api/entities/notes/records')).body.data.total).toBe(1);
+  expect((await tenant.get('/api/views/kept/records')).body.data.total).toBe(1);
+  expect((await tenant.get('/api/tenant/usage')).body.data.now.storageBytes).toBeGreaterThan(0);
+  expect((await tenant.post('/api/entities/notes/records', { title: 'second' })).status).toBe(201);
+  expect((await tenant.get('/api/entities/notes/records')).body.data.total).toBe(2);
+  expect((await tenant.delete('/api/entities/notes?confirm=notes')).status).toBe(200);
+  expect((await tenant.get('/api/views')).body.data).toEqual([]);
+  const left = sql`
+    select from platform.entity_counts where tenant_id = ${tenant.id}::uuid
+    union all select from platform.views where tenant_id = ${tenant.id}::uuid`;
+  expect(await service.app.db.rows(left)).toEqual([]);
+});
+
+test('an idle tenant has at most 30 relations', async () => {
+  const tenant = await service.tenant();
+  const found = await service.app.db.first<{ n: number }>(sql`
+    select count(*)::int as n from pg_class as c
+    where c.relnamespace = ${schemaOf(tenant.id)}::regnamespace
+      or c.oid in (
+        select unnest(array[t.reltoastrelid, i.indexrelid]) from pg_class as t
+        left join pg_index as i on i.indrelid = t.reltoastrelid
+        where t.relnamespace = ${schemaOf(tenant.id)}::regnamespace and t.reltoastrelid <> 0)`);
+  expect(found?.n).toBeLessThanOrEqual(30);
 });
 
 /** Tenants of newer versions would be errors of every later repair. */
@@ -133,12 +209,12 @@ test('a damaged tenant of an older version is repaired to its own version, then 
 test('every missing column is added if its table is empty', async () => {
   const tenant = await service.tenant();
   const before = await columns(tenant);
-  const keys = new Set(['id', 'entity_counts.entity_id', 'entity_counts.slot', 'entity_records.entity_id']);
+  const keys = new Set(['id', 'entity_records.entity_id']);
   for (const [table = '', name = ''] of before.map((column) => column.split('.'))) {
     await service.app.db.rows(sql`truncate ${identifier(schemaOf(tenant.id), table)} cascade`);
     if (keys.has(name) || keys.has(`${table}.${name}`)) continue;
     const where = identifier(schemaOf(tenant.id), table);
-    await service.app.db.rows(sql`alter table ${where} drop column ${identifier(name)} cascade`);
+    await service.app.db.rows(sql`alter table ${where} drop column if exists ${identifier(name)} cascade`);
   }
   expect((await columns(tenant)).length).toBeLessThan(20);
   expect(await repairSchemas(service.app)).toEqual({ fixed: 1, errors: [] });

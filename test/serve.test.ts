@@ -47,6 +47,26 @@ for (const runtime of ['Bun', 'Deno'] as RuntimeName[]) {
       expect(answer).toStartWith('HTTP/1.1 413');
     });
 
+    test('on Bun, a connection that sends no request, or a byte of one now and then, is closed', async () => {
+      if (runtime !== 'Bun') return;
+      const [silent, slow] = [server.dial(), server.dial()];
+      slow.write('GET / HTTP/1.1\r\nX-Slow: ');
+      slow.on('error', () => undefined);
+      const dripping = setInterval(() => slow.write('a'), 200);
+      await Promise.all([silent, slow].map((socket) => once(socket, 'close')));
+      clearInterval(dripping);
+    }, 60_000);
+
+    test('on Bun, idle connections make room for new ones when file descriptors run short', async () => {
+      if (runtime !== 'Bun') return;
+      const own = await Served.startWith(128, runtime);
+      const sockets = Array.from({ length: 200 }, () => own.dial());
+      for (const socket of sockets) socket.write(lines('GET /address HTTP/1.1', 'Host: 127.0.0.1'));
+      await Promise.all(sockets.map((socket) => once(socket, 'data')));
+      for (const socket of sockets) socket.destroy();
+      await own.end();
+    }, 20_000);
+
     test('an unhandled error is reported and gets a fixed answer', async () => {
       const answer = await fetch(`${server.url}/fail`);
       expect(answer.status).toBe(500);

@@ -1,5 +1,6 @@
 // The SSE stream: wire format, filters and connection limits. Contract: interface#sse, decisions#sse.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { sql } from '../src/runtime/sql.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { fields, tenantWithEntities } from './support/entities.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
@@ -70,6 +71,14 @@ test('a created, updated and deleted record yields three events; earlier changes
   expect([deleted.event, deleted.data.record_id]).toEqual(['record.deleted', id]);
 });
 
+test('a stream names at most as many entities as a tenant can have: one more is 400', async () => {
+  const tenant = await newTenant();
+  const names = (count: number): string => `?entities=${Array.from({ length: count }, (_, i) => `e${i}`).join()}`;
+  await connect(tenant, names(500));
+  const refused = keep(await openEvents(service.url, tenant.slug, tenant.key, names(501)));
+  expect([refused.status, refused.text.includes('more than 500')]).toEqual([400, true]);
+});
+
 test('`entities` and `events` filter the stream; an unknown event type is 400, an unknown entity never matches', async () => {
   const tenant = await newTenant();
   const notes = await connect(tenant, '?entities=notes,nothing');
@@ -81,6 +90,24 @@ test('`entities` and `events` filter the stream; an unknown event type is 400, a
   expect((await notes.next()).data.entity).toBe('notes');
   const rejected = await openEvents(service.url, tenant.slug, tenant.key, '?events=record.nothing');
   expect(rejected.status).toBe(400);
+});
+
+test('streams that name unknown entities store nothing of these, and get the events of one that is created later', async () => {
+  const tenant = await newTenant();
+  const unknown = Array.from({ length: 100 }, (_, i) => `unknown_${i}`);
+  const [later, known] = [
+    await connect(tenant, `?entities=later,${unknown}`),
+    await connect(tenant, '?entities=notes'),
+  ];
+  const stored = await service.app.db.rows<{ entity: string }>(sql`
+    select distinct entity from platform.stream_subscriptions where tenant_id = ${tenant.id}::uuid order by entity`);
+  expect(stored).toEqual([{ entity: '' }, { entity: 'notes' }]);
+  expect((await tenant.post('/api/entities', { name: 'later' })).status).toBe(201);
+  await tenant.post('/api/entities/notes/records', { title: 'n' });
+  const { body } = await tenant.post('/api/entities/later/records', {});
+  const created = await later.next();
+  expect([created.event, created.data.record_id]).toEqual(['record.created', body.data.id]);
+  expect((await known.next()).data.entity).toBe('notes');
 });
 
 test('a bulk request yields one event per record, in order', async () => {

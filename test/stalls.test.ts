@@ -1,12 +1,15 @@
 // What the limits admit does not hold the event loop: each request below is the worst of its kind.
 // Contract: neighbours#fair-shares.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { Type } from '@sinclair/typebox';
 import { foldCase, includesText } from '../src/expression/case-folding.ts';
+import { pageParameters, parameters, queryReader } from '../src/http/parameters.ts';
 import { fields, newEntity } from './support/entities.ts';
-import { startService, type TestService, type TestTenant } from './support/service.ts';
+import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
 
 const MIB = 1_048_576;
+const TEXT = Type.Optional(Type.String());
 let service: TestService;
 let tenant: TestTenant;
 
@@ -25,6 +28,17 @@ test('a stall of the event loop is measured, and an idle wait is none', async ()
   // On a busy machine the loop gets part of the time.
   expect(busy.stallMs).toBeGreaterThan(100);
   expect(idle.stallMs).toBeLessThan(100);
+});
+
+test('a query of thousands of unknown names', async () => {
+  const read = queryReader(
+    parameters({ ...pageParameters(), search: TEXT, resolve_depth: TEXT, filters: TEXT, cursor: TEXT }),
+  );
+  const url = `http://service/?${Array.from({ length: 1_200 }, (_, i) => `resolvedep${i}`).join('&')}`;
+  const { stallMs } = await measureStall(() => {
+    for (let i = 0; i < 50; i++) expect(() => read(url)).toThrow('resolvedep0: unknown');
+  });
+  expect(stallMs).toBeLessThan(2 * STALL_MAX_MS);
 });
 
 const list = (count: number, item: (i: number) => string): string =>
@@ -119,6 +133,80 @@ test.each([
   },
   30_000,
 );
+
+test('forty imports whose first line arrives at once take turns', async () => {
+  const { path } = await newEntity(tenant, fields('v json'));
+  const line = `{"v":[${list(400_000, () => '1')}]}`;
+  const lineEnds = Promise.withResolvers<void>();
+  const upload = (): ReadableStream<Uint8Array> =>
+    new ReadableStream({
+      start: async (controller) => {
+        controller.enqueue(Buffer.from(line));
+        await lineEnds.promise;
+        controller.enqueue(Buffer.from('x\n'));
+        controller.close();
+      },
+    });
+  const uploads = Array.from({ length: 40 }, () =>
+    tenant.post(`${path}/import?format=ndjson`, upload(), { 'content-type': 'application/x-ndjson' }),
+  );
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  const { result, stallMs } = await measureStall(() => {
+    lineEnds.resolve();
+    return Promise.all(uploads);
+  });
+  expect(result.map(({ body }) => body.data.refused)).toEqual(uploads.map(() => 1));
+  expect(stallMs).toBeLessThan(STALL_MAX_MS);
+}, 60_000);
+
+test('three hundred MCP calls that arrive together', async () => {
+  const call = () =>
+    service.anonymous.post(
+      '/mcp?profile=advanced',
+      { jsonrpc: '2.0', id: 1, method: 'tools/list', params: {} },
+      { accept: 'application/json, text/event-stream', 'mcp-protocol-version': '2025-11-25' },
+    );
+  const { result, stallMs } = await measureStall(() => Promise.all(Array.from({ length: 300 }, call)));
+  expect(new Set(result.map(({ status }) => status))).toEqual(new Set([200]));
+  expect(stallMs).toBeLessThan(STALL_MAX_MS);
+}, 60_000);
+
+describe('large values in responses', () => {
+  const members = (at: number) => Object.fromEntries(Array.from({ length: 9_000 }, (_, i) => [`k${at}_${i}`, i]));
+  const callTool = (name: string, input: object) => {
+    const headers = {
+      authorization: `Bearer ${tenant.key}`,
+      'content-type': 'application/json',
+      accept: 'application/json, text/event-stream',
+    };
+    const params = { name, arguments: input };
+    const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params });
+    return fetch(`${service.url}/mcp`, { method: 'POST', headers, body });
+  };
+
+  test('a page of forty records with thousands of names each', async () => {
+    const { path } = await newEntity(tenant, fields('v json'));
+    for (let i = 0; i < 40; i++) await tenant.post(path, { v: members(i) });
+    const { result, stallMs } = await measureStall(() =>
+      fetch(`${service.url}${path}?limit=40`, { headers: { authorization: `Bearer ${tenant.key}` } }),
+    );
+    expect([result.status, ((await result.json()) as Json).data.items.length]).toEqual([200, 40]);
+    expect(stallMs).toBeLessThan(STALL_MAX_MS);
+  }, 30_000);
+
+  test('a tool’s result of 7 MiB, which the response contains twice', async () => {
+    const { name, path } = await newEntity(tenant, fields('v text'));
+    const text = `"quoted" é 😀 \\ \n{"a":1}${'lorem ipsum '.repeat(8_000)}`;
+    for (let i = 0; i < 70; i++) await tenant.post(path, { v: text });
+    const { result, stallMs } = await measureStall(() => callTool('query_records', { entity_name: name, limit: 70 }));
+    const answer = await result.text();
+    const data = answer.startsWith('{') ? answer : (/^data: (.*)$/m.exec(answer)?.[1] ?? '');
+    const { content, structuredContent } = JSON.parse(data).result;
+    expect(structuredContent.items.map(({ v }: Json) => v)).toEqual(Array.from({ length: 70 }, () => text));
+    expect(JSON.parse(content[0].text)).toEqual(structuredContent);
+    expect(stallMs).toBeLessThan(STALL_MAX_MS);
+  }, 30_000);
+});
 
 describe('conditions on long values', () => {
   test('a hundred rules of forty terms on a text of 1 MB', async () => {

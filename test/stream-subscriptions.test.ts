@@ -1,38 +1,22 @@
 // Stream subscriptions and the relay that reads them, on a database without a running service, which would relay too.
 import { afterAll, beforeAll, expect, setSystemTime, test } from 'bun:test';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { type App, closeApp, createApp } from '../src/app.ts';
-import { readConfig } from '../src/config.ts';
+import type { App } from '../src/app.ts';
 import { type CommittedEvent, EVENT_COLUMNS, type EventRow, toEvent } from '../src/events/event.ts';
 import { Relay, streamOf } from '../src/events/relay.ts';
 import { ALL_ENTITIES, StreamSubscriptions } from '../src/events/stream-subscriptions.ts';
 import { MemoryBroker } from '../src/runtime/broker/memory.ts';
-import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
 import { newId } from '../src/runtime/ids.ts';
-import { createLog } from '../src/runtime/log.ts';
 import { sql } from '../src/runtime/sql.ts';
-import { SECRETS } from './support/service.ts';
-import { givenDatabaseUrl } from './support/stores.ts';
+import { type AppAlone, openAppAlone } from './support/app-alone.ts';
 
-let directory: string;
-let embedded: Embedded | undefined;
 let app: App;
+let opened: AppAlone;
 beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'stream-subscriptions-'));
-  const log = createLog({ level: 'error', write: () => undefined });
-  const given = givenDatabaseUrl();
-  if (given === undefined) embedded = await startEmbedded(directory, log);
-  const config = readConfig({ ...SECRETS, DATA_DIR: directory, DEMO: '0', PORT: '0' });
-  app = await createApp(config, given ?? (embedded as Embedded).url, log);
+  opened = await openAppAlone();
+  app = opened.app;
 });
-afterAll(async () => {
-  await closeApp(app);
-  await embedded?.stop();
-  await rm(directory, { recursive: true, force: true });
-});
+afterAll(async () => opened.close());
 
 /** Stores these subscriptions as those of one process, and deletes all others. */
 async function storeSubscriptions(...subscriptions: { tenantId: string; entity: string }[]): Promise<void> {
@@ -53,9 +37,10 @@ test('an event committed between the end of one leader and the start of the next
   const relayed: number[] = [];
   const broker = new Proxy(app.broker, {
     get: (target, name) => {
-      if (name !== 'append') return Reflect.get(target, name).bind(target);
-      return async (_: string, { events = '[]' }: Record<string, string>) => {
-        relayed.push(...JSON.parse(events).map(({ payload }: { payload: { n: number } }) => payload.n));
+      if (name !== 'appendChain') return Reflect.get(target, name).bind(target);
+      return async (_: string, __: string, texts: string[]) => {
+        const events = texts.flatMap((text) => JSON.parse(text));
+        relayed.push(...events.map(({ payload }: { payload: { n: number } }) => payload.n));
         return '1-1';
       };
     },
@@ -125,11 +110,11 @@ async function leadingRelay() {
   const fails = { next: 0 };
   const watched = new Proxy(broker, {
     get: (target, name) => {
-      if (name !== 'append') return Reflect.get(target, name).bind(target);
-      return (stream: string, fields: Record<string, string>, max: number) => {
+      if (name !== 'appendChain') return Reflect.get(target, name).bind(target);
+      return (stream: string, field: string, texts: string[], after: string, max: number) => {
         if (fails.next-- > 0) return Promise.reject(new Error('the broker is unavailable'));
-        appended.push(...JSON.parse(fields.events ?? '[]').map(({ id }: { id: string }) => id));
-        return target.append(stream, fields, max);
+        appended.push(...texts.flatMap((text) => JSON.parse(text)).map(({ id }: { id: string }) => id));
+        return target.appendChain(stream, field, texts, after, max);
       };
     },
   });

@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { afterAll, beforeAll, describe, expect, spyOn, test } from 'bun:test';
+import { tenantByHost, tenantBySlug } from '../src/tenants/tenants.ts';
 import { ADMIN_SECRET, startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
@@ -14,6 +15,20 @@ beforeAll(async () => {
   }
 });
 afterAll(async () => service.stop());
+
+test('a name that is too long for a tenant is neither looked up nor kept', async () => {
+  const { app } = service;
+  const lookedUp = spyOn(app.db, 'first');
+  const long = 'a'.repeat(254);
+  expect([await tenantBySlug(app, long.slice(0, 49)), await tenantByHost(app, long)]).toEqual([null, null]);
+  expect(lookedUp).not.toHaveBeenCalled();
+  expect([await tenantBySlug(app, long.slice(0, 48)), await tenantByHost(app, long.slice(0, 253))]).toEqual([
+    null,
+    null,
+  ]);
+  expect(lookedUp).toHaveBeenCalledTimes(2);
+  lookedUp.mockRestore();
+});
 
 describe('tenant context', () => {
   test('a tenant-bound credential needs no header, but may name its own tenant', async () => {

@@ -23,7 +23,7 @@ describe('tenants', () => {
 
   test('its settings are returned with their defaults', async () => {
     const tenant = await service.tenant({ settings: { passwordReset: true } });
-    const settings = { selfRegistration: false, passwordReset: true, customDomain: null };
+    const settings = { selfRegistration: false, passwordReset: true, customDomain: null, allowedOrigins: [] };
     expect((await tenant.get('/api/tenant')).body.data.settings).toEqual(settings);
     expect((await service.admin.get(`/api/admin/platform/tenants/${tenant.slug}`)).body.data.settings).toEqual(
       settings,
@@ -43,6 +43,18 @@ describe('tenants', () => {
     expect((await tenant.get('/api/tenant')).body.data.name).not.toBe('Other');
     const made = await service.admin.post('/api/admin/platform/tenants', { slug: 'abc', name: 'A', owners: {} });
     expect(made.body.error.details).toMatchObject([{ path: 'owners' }]);
+  });
+
+  test('search finds tenants by a part of their slug or name, in any case, on every page', async () => {
+    const tenant = await service.tenant({ name: `Nordlicht & Söhne ${crypto.randomUUID()}` });
+    const { name } = (await tenant.get('/api/tenant')).body.data;
+    for (const search of [tenant.slug.slice(1), tenant.slug.toUpperCase(), name.toUpperCase().slice(3)]) {
+      const query = new URLSearchParams({ search, limit: '1' });
+      const { items, total } = (await service.admin.get(`/api/admin/platform/tenants?${query}`)).body.data;
+      expect([total, items.map(({ slug }: { slug: string }) => slug)]).toEqual([1, [tenant.slug]]);
+    }
+    const none = await service.admin.get('/api/admin/platform/tenants?search=%25_%25');
+    expect(none.body.data).toMatchObject({ total: 0, items: [] });
   });
 
   test('all list parameters out of range are reported together', async () => {

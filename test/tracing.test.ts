@@ -194,6 +194,21 @@ describe('with export', () => {
     expect(byName(spans, 'GET')?.parentSpanId).toBeUndefined();
   });
 
+  test('the ticket in the address of a stream is in no span and no log line', async () => {
+    const { ticket } = (await tenant.post(`/api/v1/tenants/${tenant.slug}/events/tickets`)).body.data;
+    const traceId = newTraceId();
+    const path = `/api/v1/tenants/${tenant.slug}/events/stream?ticket=${ticket}`;
+    const headers = { traceparent: `00-${traceId}-${SPAN}-01` };
+    const { body } = await fetch(service.url + path, { headers });
+    await body?.cancel();
+    expect((await fetch(service.url + path, { headers })).status).toBe(401);
+    const isServer = ({ kind }: CollectedSpan): boolean => kind === 2;
+    await collector.trace(traceId, (all) => all.filter(isServer).length === 2);
+    const seen = JSON.stringify([collector.spans, service.logged]);
+    expect(seen).toContain('/events/stream');
+    expect(seen).not.toContain(ticket.slice('svc_tkt_'.length));
+  });
+
   test('a trace that is not sampled is passed on and not exported', async () => {
     const traceId = newTraceId();
     const before = receiver.received.length;

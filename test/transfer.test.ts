@@ -5,6 +5,7 @@ import airports from 'airports';
 import { parse } from 'csv-parse/sync';
 import { FIELD_TYPES } from '../src/entities/field-types.ts';
 import { cellsOf, csvLine } from '../src/records/transfer/csv.ts';
+import { sql } from '../src/runtime/sql.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
 
@@ -58,7 +59,7 @@ beforeAll(async () => {
   await make('ports');
   const body = rows.map((row) => `${JSON.stringify(row)}\n`).join('');
   const answer = await tenant.post(`${PORTS}/import`, body, NDJSON);
-  expect(answer.body.data).toEqual({ created: rows.length, refused: 0, errors: [] });
+  expect(answer.body.data).toMatchObject({ created: rows.length, refused: 0, errors: [] });
 });
 afterAll(async () => service.stop());
 
@@ -90,7 +91,10 @@ describe('export and import', () => {
 
   test('an NDJSON import is exported unchanged', async () => {
     const file = await tenant.get(`${PORTS}/export?format=ndjson`);
-    expect(file.headers.get('content-disposition')).toBe('attachment; filename="ports.ndjson"');
+    expect([file.status, file.headers.get('content-disposition')], file.text.slice(0, 500)).toEqual([
+      200,
+      'attachment; filename="ports.ndjson"',
+    ]);
     expect(linesOf(file.text).map(own).sort(byCode)).toEqual([...rows].sort(byCode));
   });
 
@@ -101,10 +105,10 @@ describe('export and import', () => {
     expect(table[0]).toEqual(['id', 'entityId', ...KEYS, 'createdAt', 'updatedAt', 'createdBy', 'updatedBy']);
     expect(table).toHaveLength(rows.length + 1);
     const lines = file.text.split('\n').slice(0, -1);
-    expect(lines.map((line) => cellsOf(line))).toEqual(table);
+    expect(lines.map((line) => cellsOf(line, 1_000))).toEqual(table);
     const copy = await make('copied');
     const answer = await tenant.post(`${copy}/import`, `\u{feff}${file.text.replaceAll('\n', '\r\n')}`, CSV);
-    expect(answer.body.data).toEqual({ created: rows.length, refused: 0, errors: [] });
+    expect(answer.body.data).toMatchObject({ created: rows.length, refused: 0, errors: [] });
     const again = await tenant.get(`${copy}/export?fields=${KEYS}`);
     expect(linesOf(again.text).map(own).sort(byCode)).toEqual([...rows].sort(byCode));
   });
@@ -128,6 +132,18 @@ describe('export and import', () => {
     expect(linesOf(file.text)[0]).not.toHaveProperty('title');
   });
 
+  test('of a line with a million cells only as many are read as it may have, and one more', async () => {
+    for (const text of [','.repeat(1_000_000), '"",'.repeat(300_000)]) expect(cellsOf(text, 4)).toHaveLength(4);
+    const path = await make('cells');
+    const header = await tenant.post(`${path}/import`, ','.repeat(1_000_000), CSV);
+    expect([header.status, header.body.error.details.length]).toEqual([400, 100]);
+    const lines = await tenant.post(`${path}/import`, `iata,title\nAAA${','.repeat(1_000_000)}\nBBB,b`, CSV);
+    expect(lines.body.data).toMatchObject({
+      created: 1,
+      errors: [{ line: 2, message: 'has more cells, but the header has 2' }],
+    });
+  });
+
   test('rejected lines are reported with their numbers in the file', async () => {
     const path = await make('lines');
     const csv =
@@ -135,6 +151,7 @@ describe('export and import', () => {
     const answer = await tenant.post(`${path}/import`, csv, CSV);
     expect(answer.status).toBe(200);
     expect(answer.body.data).toEqual({
+      importId: expect.any(String),
       created: 3,
       refused: 4,
       errors: [
@@ -217,7 +234,7 @@ describe('export and import', () => {
       'é',
     ];
     for (const value of texts) {
-      const [cell = ''] = cellsOf(csvLine([FIELD_TYPES.text.cell.write(value), 'end']).slice(0, -1)) ?? [];
+      const [cell = ''] = cellsOf(csvLine([FIELD_TYPES.text.cell.write(value), 'end']).slice(0, -1), 2) ?? [];
       expect(cell).not.toMatch(/^[=+\-@\t\r]/);
       expect(FIELD_TYPES.text.cell.read(cell)).toBe(value);
     }
@@ -233,6 +250,52 @@ describe('export and import', () => {
     }
     expect(FIELD_TYPES.number.cell.write(-5)).toBe('-5');
   });
+});
+
+test('large records are exported as they are read: with all characters that JSON escapes, nested values and numbers', async () => {
+  const path = await make('large', [
+    ...['a', 'b', 'c'].map((key) => ({ key, type: 'text' })),
+    { key: 'j', type: 'json' },
+    { key: 'n', type: 'number' },
+    { key: 'yes', type: 'boolean' },
+    { key: 'none', type: 'text' },
+  ]);
+  const controls = String.fromCharCode(...Array.from({ length: 31 }, (_, i) => i + 1));
+  const escaped = `${controls}"\\/\u007f\u2028ж😀`;
+  const j = { text: escaped.repeat(2_000), '"}],{[': [1, -0.5, 1e21, 1e-7, null, true, { deep: [[], {}, ''] }], o: {} };
+  const values = {
+    a: escaped.repeat(2_000),
+    b: `${'x'.repeat(9_000)}\\`,
+    c: '"'.repeat(80_000),
+    j,
+    n: 1.5,
+    yes: false,
+  };
+  for (const record of [values, { a: values.a }, { j }, { a: escaped, n: 7 }, { c: values.c, n: -1e21 }]) {
+    expect((await tenant.post(path, record)).status).toBe(201);
+  }
+  const { items } = (await tenant.get(`${path}?sort=createdAt,id`)).body.data;
+  expect(items).toHaveLength(5);
+  const line = (record: Json): string => `${JSON.stringify(record)}\n`;
+  expect((await tenant.get(`${path}/export?sort=createdAt,id`)).text).toBe(items.map(line).join(''));
+  const some = items.map(({ id, entityId, a, n, createdAt, updatedAt, createdBy, updatedBy }: Json) =>
+    line({ id, entityId, a, n, createdAt, updatedAt, createdBy, updatedBy }),
+  );
+  expect((await tenant.get(`${path}/export?sort=createdAt,id&fields=n,a`)).text).toBe(some.join(''));
+
+  const guarded = [`''=${'x'.repeat(140_000)}`, "'".repeat(140_000), `\t${'😀ж'.repeat(30_000)}`];
+  for (const b of guarded) expect((await tenant.post(path, { b })).status).toBe(201);
+  const csv = (await tenant.get(`${path}/export?sort=createdAt,id&format=csv`)).text;
+  const records = parse(csv) as string[][];
+  const column = (key: string): number => records[0]?.indexOf(key) ?? -1;
+  const all = (await tenant.get(`${path}?sort=createdAt,id`)).body.data.items;
+  expect(records).toHaveLength(1 + all.length);
+  for (const [i, item] of all.entries()) {
+    for (const [key, type] of Object.entries({ a: 'text', b: 'text', c: 'text', j: 'json', n: 'number' } as const)) {
+      const cell = records[i + 1]?.[column(key)] ?? '';
+      expect(cell).toBe(item[key] === null ? '' : FIELD_TYPES[type].cell.write(item[key]));
+    }
+  }
 });
 
 describe('memory', () => {
@@ -364,3 +427,49 @@ function sumOf(texts: readonly (string | null)[]): bigint | null {
   const given = texts.filter((text) => text !== null);
   return given.length === 0 ? null : given.reduce((sum, text) => sum + exact(text), 0n);
 }
+
+describe('the id of an import', () => {
+  const eventsOf = (importId: string) =>
+    service.app.db.rows<Json>(sql`
+      select e.record_id, e.seq between i.first_seq and coalesce(i.last_seq, e.seq) as "isWithin", i.last_seq is null as "isOpen"
+      from platform.imports as i
+      left join platform.events as e on e.import_id = i.id and e.tenant_id = i.tenant_id
+      where i.id = ${importId}::uuid
+      order by e.seq`);
+
+  test('is in its report, and finds the events of its records and no others', async () => {
+    const path = await make('traced');
+    const lines = (from: number) => Array.from({ length: 700 }, (_, i) => `{"iata":"t${from + i}"}\n`).join('');
+    const [first, second, other] = await Promise.all([
+      tenant.post(`${path}/import`, lines(0), NDJSON),
+      tenant.post(`${path}/import`, lines(10_000), NDJSON),
+      tenant.post(path, { iata: 'by hand' }),
+    ]);
+    const ids = [first, second].map(({ body }) => body.data.importId as string);
+    expect(new Set(ids).size).toBe(2);
+    const found = await Promise.all(ids.map(eventsOf));
+    for (const events of found) {
+      expect(events).toHaveLength(700);
+      expect(events.filter(({ isWithin, isOpen }) => !isWithin || isOpen)).toEqual([]);
+    }
+    const records = new Set(found.flat().map(({ record_id }) => record_id));
+    expect(records.size).toBe(1_400);
+    expect(records.has(other.body.data.id)).toBe(false);
+  });
+
+  test('is named when the import ends early, with what is kept', async () => {
+    const path = await make('cut');
+    const body = new ReadableStream({
+      start(controller) {
+        const lines = Array.from({ length: 600 }, (_, i) => `{"iata":"c${i}"}\n`).join('');
+        controller.enqueue(new TextEncoder().encode(`${lines}{"iata":"`));
+        controller.enqueue(new TextEncoder().encode('x'.repeat(2_000_000)));
+        controller.close();
+      },
+    });
+    const answer = await tenant.post(`${path}/import`, body, NDJSON);
+    expect(answer.body.data ?? answer.body.error).toBeDefined();
+    const [, importId = answer.body.data?.importId] = /importId ([0-9a-f-]{36})/.exec(answer.text) ?? [];
+    expect((await eventsOf(importId)).length).toBe(600);
+  });
+});

@@ -4,8 +4,7 @@ import { afterAll, describe, expect, test } from 'bun:test';
 import { ServiceError } from '../src/errors.ts';
 import { cleanUpOnce } from '../src/events/retention.ts';
 import { runRulesOnce } from '../src/rules/worker.ts';
-import { identifier, sql } from '../src/runtime/sql.ts';
-import { schemaOf } from '../src/tenants/tenants.ts';
+import { sql } from '../src/runtime/sql.ts';
 import { measureStorageOnce } from '../src/usage/storage.ts';
 import { flushUsage } from '../src/usage/usage-writer.ts';
 import { closeAfterEach } from './support/connections.ts';
@@ -150,8 +149,8 @@ describe('storageBytes', () => {
   test('records that are older than their counters are measured, once', async () => {
     const tenant = await withNotes();
     for (let i = 0; i < 3; i++) await tenant.post(NOTES, { title: long });
-    const counts = identifier(schemaOf(tenant.id), 'entity_counts');
-    await service.app.db.rows(sql`update ${counts} set bytes = 0, is_measured = false`);
+    await service.app.db.rows(sql`
+      update platform.entity_counts set bytes = 0, is_measured = false where tenant_id = ${tenant.id}::uuid`);
     await service.app.db.rows(sql`
       update platform.tenants set is_storage_measured = false where id = ${tenant.id}::uuid`);
     await tenant.post(NOTES, { title: long });

@@ -337,7 +337,7 @@ describe('subscriptions', () => {
     expect(answer.status).toBe(201);
     expect(answer.body.data).toMatchObject({ event: 'record.updated', status: 'pending', attempt_count: 0 });
     const [sent] = await receiver.waitFor(1);
-    expect(sent?.body).toMatchObject({ event: 'record.updated', entity: 'task', data: { title: null } });
+    expect(sent?.body).toMatchObject({ event: 'record.updated', entity: 'task', data: { title: 'title' }, test: true });
     expect(sent?.body.data.id).toBe(sent?.body.record_id.slice('rec_'.length));
   });
 

@@ -3,7 +3,7 @@
 // Contract: decisions#websocket.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
-import { UnauthenticatedLimit } from '../src/realtime/connection-limits.ts';
+import { UnauthenticatedSockets } from '../src/realtime/unauthenticated-sockets.ts';
 import { newAddress } from './support/addresses.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { adminSession } from './support/credentials.ts';
@@ -75,16 +75,19 @@ test('only the address that the proxy appends counts', async () => {
   expect(await isRejected(forged())).toBe(true);
 });
 
-test('the total is limited over all addresses, and released addresses are not kept', () => {
-  const limit = new UnauthenticatedLimit({ perAddress: 2, total: 3 });
-  expect(['a', 'a', 'a', 'b', 'b', 'c'].map((address) => limit.acquire(address))).toEqual([
-    ...[true, true, false],
-    ...[true, false, false],
-  ]);
-  expect(limit.size).toBe(3);
-  limit.release('b');
-  expect(['a', 'c', 'b'].map((address) => limit.acquire(address))).toEqual([false, true, false]);
-  for (const address of ['a', 'a', 'c']) limit.release(address);
-  expect(limit.size).toBe(0);
-  expect(['b', 'b'].map((address) => limit.acquire(address))).toEqual([true, true]);
+test('when all places are taken, the address with the most gives up its oldest for an address that has fewer', () => {
+  const sockets = new UnauthenticatedSockets({ perAddress: 3, total: 4 });
+  const givenUp: string[] = [];
+  const acquire = (name: string) => sockets.acquire(name[0] as string, () => givenUp.push(name));
+  const [, a2] = ['a1', 'a2', 'a3'].map(acquire);
+  expect([acquire('a4'), sockets.size]).toEqual([null, 3]);
+  const b1 = acquire('b1');
+  expect([acquire('c1') === null, givenUp, sockets.size]).toEqual([false, ['a1'], 4]);
+  expect([acquire('b2'), acquire('c2'), acquire('a5')]).toEqual([null, null, null]);
+  expect([acquire('d1') === null, givenUp]).toEqual([false, ['a1', 'a2']]);
+  if (a2 != null) sockets.release(a2);
+  expect(sockets.size).toBe(4);
+  if (b1 != null) for (let i = 0; i < 2; i++) sockets.release(b1);
+  expect(sockets.size).toBe(3);
+  expect([acquire('e1') === null, givenUp]).toEqual([false, ['a1', 'a2']]);
 });

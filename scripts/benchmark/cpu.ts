@@ -87,14 +87,20 @@ export function residentMiB(pid: number): number {
   return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1] ?? 0) / 1024;
 }
 
-/** Private memory of the backends of a database, in MiB each. Needs the right to read their `smaps_rollup`. */
-export function backendsMiB(postmaster: number, database: string): number[] {
+/** Memory of a process in MiB: what it has alone, and with its part of what it shares, such as the shared buffers. */
+export interface ProcessMemory {
+  own: number;
+  proportional: number;
+}
+
+/** Memory of the backends of a database. Needs the right to read their `smaps_rollup`. */
+export function backendsMemory(postmaster: number, database: string): ProcessMemory[] {
   const backends = postgresProcesses(postmaster).filter(({ title }) => servesDatabase(title, database));
   return backends.flatMap(({ pid }) => {
     const memory = readText(`/proc/${pid}/smaps_rollup`);
     if (memory === null) return [];
-    const parts = [...memory.matchAll(/^Private_(?:Clean|Dirty):\s+(\d+) kB/gm)];
-    return [parts.reduce((sum, [, kB]) => sum + Number(kB), 0) / 1024];
+    const sumOf = (parts: RegExp) => [...memory.matchAll(parts)].reduce((sum, [, kB]) => sum + Number(kB), 0) / 1024;
+    return [{ own: sumOf(/^Private_(?:Clean|Dirty):\s+(\d+) kB/gm), proportional: sumOf(/^Pss:\s+(\d+) kB/gm) }];
   });
 }
 

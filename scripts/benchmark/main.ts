@@ -10,6 +10,7 @@ import { fillBare } from './bare-store.ts';
 import { bareWorkloads, otherBareWorkloads } from './bare-workloads.ts';
 import { pinSelf, startServer } from './children.ts';
 import { Cleanup } from './cleanup.ts';
+import { measureConsole } from './console.ts';
 import { SAMPLE } from './dataset.ts';
 import { measureEvents } from './events/events.ts';
 import type { BareFixture } from './fixture.ts';
@@ -53,7 +54,9 @@ async function main(): Promise<number> {
 }
 
 async function bench(options: Options): Promise<number> {
-  pinSelf();
+  const hasConsole = options.only?.has('console') ?? false;
+  // A browser needs more than one core.
+  if (!hasConsole) pinSelf();
   const directory = await mkdtemp(join(tmpdir(), 'svc-bench-'));
   cleanup.later('remove the work directory', () => rm(directory, { recursive: true, force: true }));
   const scratch = await openScratch(options, cleanup);
@@ -62,8 +65,9 @@ async function bench(options: Options): Promise<number> {
   const events = options.events ? await measureEvents(run, options.events) : { events: [], gauges: [] };
   const neighbours = options.only?.has('neighbours') ? await measureNeighbours(run) : [];
   const tenants = options.tenants ? await measureTenants(run, options.tenants) : { rows: [], gauges: [] };
+  const page = hasConsole ? await measureConsole(run) : [];
   const rows = [...records.rows, ...tenants.rows];
-  const gauges = [...records.gauges, ...tenants.gauges, ...events.gauges];
+  const gauges = [...records.gauges, ...tenants.gauges, ...events.gauges, ...page];
   const report = { options, scratch, rows, bare: records.bare, events: events.events, gauges, neighbours };
   if (stoppedBy) return SIGNALS[stoppedBy];
   console.log(markdown(report));

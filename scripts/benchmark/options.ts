@@ -41,6 +41,7 @@ const GROUPS = [
   'bare',
   'events',
   'neighbours',
+  'console',
 ] as const;
 
 export interface Options {
@@ -164,7 +165,7 @@ function readArguments(argv: readonly string[]): Map<string, string> {
 
 /** Whether a chosen row needs the filled tables. */
 export function wantsRecords({ only }: Options): boolean {
-  const others: readonly string[] = ['events', 'neighbours', 'tenants', ...EVENT_GROUPS];
+  const others: readonly string[] = ['events', 'neighbours', 'tenants', 'console', ...EVENT_GROUPS];
   return only === null || [...only].some((name) => !others.includes(name));
 }
 

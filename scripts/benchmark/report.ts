@@ -176,19 +176,19 @@ function neighbourTable(rows: readonly NeighbourRow[]): string {
   if (rows.length === 0) return '';
   const lines = rows.map((row) => {
     const { label, suffered, peakMiB = 0, afterMiB = 0, statuses = '', failure, isWithin } = row;
-    if (suffered === undefined) return `| ${label} | ${cell(failure)} | | | | | | | FAILED |`;
-    const { p50, p99, max, health, exportMs, definitionMs, failures } = suffered;
+    if (suffered === undefined) return `| ${label} | ${cell(failure)} | | | | | | | | FAILED |`;
+    const { p50, p99, max, lateP99, health, exportMs, definitionMs, failures } = suffered;
     const failed = Object.entries(failures).map(([what, times]) => `${times} x ${what}`);
     const times = [p50, p99, max].map(amount).join(' / ');
     const slow = [exportMs, definitionMs].map(amount).join(', ');
     const memory = [peakMiB, afterMiB].map(count).join(', ');
     const trouble = [...failed, ...(failure === undefined ? [] : [cell(failure)])].join(', ') || 'none';
-    const cells = [label, times, amount(health), slow, trouble, memory, statuses];
+    const cells = [label, times, amount(lateP99), amount(health), slow, trouble, memory, statuses];
     return `| ${[...cells, isWithin ? 'within' : 'MISSED'].join(' | ')} |`;
   });
   return [
-    '| attack | p50 / p99 / max, ms | /health, max ms | export, definition ms | failed | MiB peak, after | attacker got | |',
-    '|---|--:|--:|--:|---|--:|---|---|',
+    '| attack | p50 / p99 / max, ms | sent late, p99 ms | /health, max ms | export, definition ms | failed | MiB peak, after | attacker got | |',
+    '|---|--:|--:|--:|--:|---|--:|---|---|',
     ...lines,
   ].join('\n');
 }

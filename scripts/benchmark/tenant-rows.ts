@@ -1,11 +1,11 @@
 // How cost grows with the number of tenants, on a service and a database of their own: the same requests to one tenant
 // and spread over all tenants; memory of the backends; time to start and to make a tenant. Every tenant has the same
-// small entities, so only the number of tenants differs.
+// small entities, so only the number of tenants differs. Each has been served once before the rows are measured.
 // A count is a number of tenants, times are milliseconds unless named.
 
 import postgres from 'postgres';
 import { Api } from './api.ts';
-import { backendsMiB } from './cpu.ts';
+import { backendsMemory } from './cpu.ts';
 import { item } from './dataset.ts';
 import type { Target } from './generator.ts';
 import { median, type Workload } from './measure.ts';
@@ -50,6 +50,8 @@ export async function measureTenants(run: Run, counts: readonly number[]): Promi
     await fixture.server.stop();
     fixture.server = await startService(env, run.cleanup);
     gauges.push(gauge('start', `start to listening, ${named(count)}`, 's', fixture.server.startMs / 1_000, 1));
+    run.log('serving each tenant once');
+    await serveOnce(fixture);
     const measured = await measureRows(comparisons(fixture), run.options, run.scratch, (row) =>
       run.log(progressLine(row)),
     );
@@ -102,6 +104,21 @@ async function relations(url: string): Promise<number> {
   return row?.n;
 }
 
+/** Sends each tenant one request of each kind: what a tenant's first requests cost is not the cost of many tenants. */
+async function serveOnce({ server, tenants }: Fixture): Promise<void> {
+  let next = 0;
+  const worker = async () => {
+    for (let at = next++; at < tenants.length; at = next++) {
+      const { key, people, ids } = tenants[at] as SmallTenant;
+      const api = new Api(server.port, { key });
+      await api.call('GET', `${PATH}/${ids[0]}`);
+      await api.call('GET', `${PATH}?limit=${RECORDS}`);
+      await api.call('POST', PATH, item(at, tenants.length, people));
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+}
+
 /** Requests to one tenant against requests to all of them. */
 function comparisons(fixture: Fixture): Comparison[] {
   const { tenants } = fixture;
@@ -118,14 +135,17 @@ function comparisons(fixture: Fixture): Comparison[] {
   }));
 }
 
-/** Private memory of the service's Postgres backends after the rows. */
+/** Memory of the service's Postgres backends after the rows. */
 function memoryGauges({ scratch }: Run, { store, tenants }: Fixture): Gauge[] {
-  const sizes = backendsMiB(scratch.postmaster, store.database);
-  const sum = sizes.reduce((total, size) => total + size, 0);
+  const backends = backendsMemory(scratch.postmaster, store.database);
+  const own = backends.map((memory) => memory.own);
+  const sum = own.reduce((total, size) => total + size, 0);
   const after = `after ${named(tenants.length)}`;
+  const proportional = Math.max(...backends.map((memory) => memory.proportional));
   return [
-    gauge('memory', `private memory of the largest backend, ${after}`, 'MiB', Math.max(...sizes), 60),
-    gauge('memory', `private memory of ${sizes.length} backends, ${after}`, 'MiB', sum, 60 * sizes.length),
+    gauge('memory', `private memory of the largest backend, ${after}`, 'MiB', Math.max(...own), 60),
+    gauge('memory', `the largest with its part of shared memory (Pss), ${after}`, 'MiB', proportional, 60),
+    gauge('memory', `private memory of ${own.length} backends, ${after}`, 'MiB', sum, 60 * own.length),
   ];
 }
 

@@ -1,11 +1,56 @@
 -- The platform schema: what the migrations produce; generated, see test/schema-dump.test.ts. Names are unqualified.
 
+CREATE OR REPLACE FUNCTION count_added()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  execute format('
+    insert into platform.stored as s (tenant_id, kind, slot, n, bytes)
+    select tenant_id, $1, pg_backend_pid() %% 16, count(*), sum(%s)
+    from added
+    group by tenant_id
+    on conflict (tenant_id, kind, slot) do update set n = s.n + excluded.n, bytes = s.bytes + excluded.bytes', tg_argv[0])
+  using tg_table_name;
+  return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION count_removed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  execute format('
+    update platform.stored as s set n = s.n - r.n, bytes = s.bytes - r.bytes
+    from (select tenant_id, count(*) as n, sum(%s) as bytes from removed group by tenant_id) as r
+    where s.tenant_id = r.tenant_id and s.kind = $1 and s.slot = (
+      select min(f.slot) from platform.stored as f where f.tenant_id = r.tenant_id and f.kind = $1)', tg_argv[0])
+  using tg_table_name;
+  return null;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION drop_deliveries()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
 begin
   delete from platform.webhook_deliveries where subscription_id = old.id;
+  delete from platform.webhook_health where subscription_id = old.id;
+  delete from platform.webhook_replays where subscription_id = old.id;
+  return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION unblock_next_run()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  update platform.rule_runs as r set is_blocked = false
+  where r.position = (select min(n.position) from platform.rule_runs as n where n.record_id = old.record_id)
+    and r.is_blocked;
   return null;
 end
 $function$;
@@ -120,6 +165,20 @@ alter table definition_locks add constraint definition_locks_pkey PRIMARY KEY (t
 
 alter table definition_locks add constraint definition_locks_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
 
+create table entity_counts (
+  tenant_id uuid not null,
+  entity_id uuid not null,
+  slot integer not null,
+  n bigint not null default 0,
+  v bigint not null default 0,
+  bytes bigint not null default 0,
+  is_measured boolean not null default true
+) with (fillfactor=40);
+
+alter table entity_counts add constraint entity_counts_pkey PRIMARY KEY (tenant_id, entity_id, slot);
+
+alter table entity_counts add constraint entity_counts_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
 create table events (
   seq bigint not null default nextval('events_seq'::regclass),
   id uuid not null,
@@ -143,10 +202,13 @@ create table events (
   depth integer not null default 0,
   root_event_id uuid,
   trace text,
-  data_bytes integer
+  data_bytes integer,
+  import_id uuid
 ) partition by RANGE (at);
 
 CREATE INDEX events_seq_idx ON ONLY events USING btree (seq);
+
+CREATE INDEX events_tenant_seq_idx ON ONLY events USING btree (tenant_id, seq);
 
 create table events_default partition of events default;
 
@@ -166,6 +228,29 @@ alter table idempotency_keys add constraint idempotency_keys_pkey PRIMARY KEY (t
 
 CREATE INDEX idempotency_keys_age_idx ON idempotency_keys USING btree (created_at);
 
+CREATE OR REPLACE TRIGGER idempotency_keys_added AFTER INSERT ON idempotency_keys REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added('300 + octet_length(key) + octet_length(answer)');
+
+CREATE OR REPLACE TRIGGER idempotency_keys_changed AFTER UPDATE ON idempotency_keys REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added('300 + octet_length(key) + octet_length(answer)');
+
+CREATE OR REPLACE TRIGGER idempotency_keys_removed AFTER DELETE ON idempotency_keys REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed('300 + octet_length(key) + octet_length(answer)');
+
+CREATE OR REPLACE TRIGGER idempotency_keys_replaced AFTER UPDATE ON idempotency_keys REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed('300 + octet_length(key) + octet_length(answer)');
+
+create table imports (
+  id uuid not null,
+  tenant_id uuid not null,
+  entity_id uuid not null,
+  actor text,
+  first_seq bigint not null,
+  last_seq bigint
+);
+
+alter table imports add constraint imports_pkey PRIMARY KEY (id);
+
+alter table imports add constraint imports_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX imports_tenant_idx ON imports USING btree (tenant_id);
+
 create table invitations (
   id uuid not null,
   hash bytea not null,
@@ -177,7 +262,8 @@ create table invitations (
   expires_at timestamp(3) with time zone not null,
   accepted_at timestamp(3) with time zone,
   revoked_at timestamp(3) with time zone,
-  created_at timestamp(3) with time zone not null default now()
+  created_at timestamp(3) with time zone not null default now(),
+  inviting_tenant uuid
 );
 
 alter table invitations add constraint invitations_hash_key UNIQUE (hash);
@@ -187,6 +273,10 @@ alter table invitations add constraint invitations_kind_check CHECK ((kind = ANY
 alter table invitations add constraint invitations_pkey PRIMARY KEY (id);
 
 alter table invitations add constraint invitations_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX invitations_ended_idx ON invitations USING btree (COALESCE(revoked_at, accepted_at, expires_at));
+
+CREATE INDEX invitations_inviter_idx ON invitations USING btree (inviter, id) WHERE kind = 'platform'::text;
 
 CREATE INDEX invitations_tenant_idx ON invitations USING btree (tenant_id, id DESC);
 
@@ -212,6 +302,8 @@ alter table mcp_sessions add constraint mcp_sessions_pkey PRIMARY KEY (id_hash);
 
 CREATE INDEX mcp_sessions_age_idx ON mcp_sessions USING btree (created_at);
 
+CREATE INDEX mcp_sessions_owner_idx ON mcp_sessions USING btree (owner, created_at);
+
 create table messages (
   id uuid not null,
   tenant_id uuid not null,
@@ -236,9 +328,17 @@ alter table messages add constraint messages_tenant_id_fkey FOREIGN KEY (tenant_
 
 CREATE INDEX messages_agent_idx ON messages USING btree (tenant_id, to_agent, id DESC);
 
+CREATE INDEX messages_read_idx ON messages USING btree (read_at) WHERE read_at IS NOT NULL;
+
+CREATE INDEX messages_room_idx ON messages USING btree (tenant_id, read_at) WHERE read_at IS NOT NULL;
+
 CREATE INDEX messages_tenant_idx ON messages USING btree (tenant_id, id DESC);
 
 CREATE INDEX messages_unread_idx ON messages USING btree (tenant_id, to_agent, id DESC) WHERE read_at IS NULL;
+
+CREATE OR REPLACE TRIGGER messages_added AFTER INSERT ON messages REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_added('200 + octet_length(subject) + octet_length(body)');
+
+CREATE OR REPLACE TRIGGER messages_removed AFTER DELETE ON messages REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION count_removed('200 + octet_length(subject) + octet_length(body)');
 
 create table migrations (
   name text not null,
@@ -284,6 +384,8 @@ alter table password_resets add constraint password_resets_hash_key UNIQUE (hash
 alter table password_resets add constraint password_resets_pkey PRIMARY KEY (id);
 
 alter table password_resets add constraint password_resets_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX password_resets_age_idx ON password_resets USING btree (expires_at);
 
 CREATE INDEX password_resets_user_idx ON password_resets USING btree (tenant_id, user_id);
 
@@ -376,10 +478,14 @@ alter table rule_chains add constraint rule_chains_pkey PRIMARY KEY (root_event_
 
 create table rule_images (
   event_id uuid not null,
-  data jsonb not null
+  data jsonb not null,
+  tenant_id uuid,
+  bytes integer
 );
 
 alter table rule_images add constraint rule_images_pkey PRIMARY KEY (event_id);
+
+CREATE INDEX rule_images_tenant_idx ON rule_images USING btree (tenant_id) INCLUDE (bytes);
 
 create table rule_runs (
   "position" bigint generated always as identity not null,
@@ -399,16 +505,33 @@ create table rule_runs (
   root_event_id uuid not null,
   attempts integer not null default 0,
   next_at timestamp(3) with time zone not null default now(),
-  runs integer not null default 1
+  runs integer not null default 1,
+  is_blocked boolean not null default false
 );
 
 alter table rule_runs add constraint rule_runs_once_key UNIQUE (event_id, rule_id);
 
 alter table rule_runs add constraint rule_runs_pkey PRIMARY KEY ("position");
 
+CREATE INDEX rule_runs_due_idx ON rule_runs USING btree (tenant_id, is_blocked, next_at, "position");
+
 CREATE INDEX rule_runs_record_idx ON rule_runs USING btree (record_id, "position");
 
-CREATE INDEX rule_runs_tenant_idx ON rule_runs USING btree (tenant_id, "position");
+CREATE OR REPLACE TRIGGER rule_runs_ended AFTER DELETE ON rule_runs FOR EACH ROW EXECUTE FUNCTION unblock_next_run();
+
+create table stored (
+  tenant_id uuid not null,
+  kind text not null,
+  slot integer not null,
+  n bigint not null,
+  bytes bigint not null
+);
+
+alter table stored add constraint stored_kind_check CHECK ((kind = ANY (ARRAY['messages'::text, 'idempotency_keys'::text])));
+
+alter table stored add constraint stored_pkey PRIMARY KEY (tenant_id, kind, slot);
+
+alter table stored add constraint stored_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
 
 create table stream_processes (
   process_id uuid not null,
@@ -429,6 +552,25 @@ alter table stream_subscriptions add constraint stream_subscriptions_process_fke
 
 CREATE INDEX stream_subscriptions_process_idx ON stream_subscriptions USING btree (process_id);
 
+create table stream_tickets (
+  hash bytea not null,
+  tenant_id uuid not null,
+  opener jsonb not null,
+  maker text not null,
+  entities jsonb,
+  events jsonb,
+  expires_at timestamp(3) with time zone not null,
+  follow jsonb
+);
+
+alter table stream_tickets add constraint stream_tickets_pkey PRIMARY KEY (hash);
+
+alter table stream_tickets add constraint stream_tickets_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX stream_tickets_expiry_idx ON stream_tickets USING btree (expires_at);
+
+CREATE INDEX stream_tickets_maker_idx ON stream_tickets USING btree (tenant_id, maker);
+
 create table tenants (
   id uuid not null,
   slug text not null,
@@ -442,7 +584,8 @@ create table tenants (
   is_storage_measured boolean not null default true,
   domain_token text,
   domain_verified_at timestamp(3) with time zone,
-  domain_checked_at timestamp(3) with time zone
+  domain_checked_at timestamp(3) with time zone,
+  made_by_tenant uuid
 );
 
 alter table tenants add constraint tenants_pkey PRIMARY KEY (id);
@@ -452,6 +595,10 @@ alter table tenants add constraint tenants_slug_key UNIQUE (slug);
 alter table tenants add constraint tenants_status_check CHECK ((status = ANY (ARRAY['active'::text, 'suspended'::text])));
 
 CREATE UNIQUE INDEX tenants_custom_domain_key ON tenants USING btree ((settings ->> 'customDomain'::text)) WHERE domain_verified_at IS NOT NULL AND (settings ->> 'customDomain'::text) IS NOT NULL;
+
+CREATE INDEX tenants_made_by_idx ON tenants USING btree (made_by_tenant) WHERE made_by_tenant IS NOT NULL;
+
+CREATE INDEX tenants_origins_idx ON tenants USING gin ((settings -> 'allowedOrigins'::text) jsonb_path_ops) WHERE status = 'active'::text;
 
 CREATE INDEX tenants_pending_domain_idx ON tenants USING btree (domain_checked_at) WHERE domain_verified_at IS NULL AND (settings ->> 'customDomain'::text) IS NOT NULL;
 
@@ -475,6 +622,45 @@ alter table usage_days add constraint usage_days_tenant_fkey FOREIGN KEY (tenant
 
 CREATE INDEX usage_days_age_idx ON usage_days USING btree (day);
 
+create table user_sessions (
+  id uuid not null,
+  tenant_id uuid not null,
+  user_id uuid not null,
+  generation integer not null default 1,
+  ends jsonb not null default '[]'::jsonb,
+  user_agent text,
+  address text not null,
+  expires_at timestamp(3) with time zone not null,
+  created_at timestamp(3) with time zone not null default now(),
+  last_used_at timestamp(3) with time zone not null default now()
+);
+
+alter table user_sessions add constraint user_sessions_pkey PRIMARY KEY (id);
+
+alter table user_sessions add constraint user_sessions_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX user_sessions_expiry_idx ON user_sessions USING btree (expires_at);
+
+CREATE INDEX user_sessions_user_idx ON user_sessions USING btree (tenant_id, user_id);
+
+create table views (
+  id uuid not null,
+  tenant_id uuid not null,
+  slug text not null,
+  entity_id uuid not null,
+  name text not null,
+  description text,
+  filter_dsl jsonb not null default '{"validate": []}'::jsonb,
+  created_at timestamp(3) with time zone not null default now(),
+  updated_at timestamp(3) with time zone not null default now()
+);
+
+alter table views add constraint views_pkey PRIMARY KEY (id);
+
+alter table views add constraint views_slug_key UNIQUE (tenant_id, slug);
+
+alter table views add constraint views_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
 create table webhook_deliveries (
   id uuid not null default uuidv7(),
   subscription_id uuid not null,
@@ -494,7 +680,8 @@ create table webhook_deliveries (
   next_at timestamp with time zone not null default now(),
   created_at timestamp(3) with time zone not null default now(),
   completed_at timestamp(3) with time zone,
-  trace text
+  trace text,
+  attempts jsonb
 ) with (fillfactor=80);
 
 alter table webhook_deliveries add constraint webhook_deliveries_pkey PRIMARY KEY (subscription_id, id);
@@ -507,7 +694,32 @@ CREATE INDEX webhook_deliveries_claimed_idx ON webhook_deliveries USING btree (t
 
 CREATE INDEX webhook_deliveries_due_idx ON webhook_deliveries USING btree (subscription_id, next_at) WHERE status = 'pending'::text;
 
+CREATE INDEX webhook_deliveries_failed_idx ON webhook_deliveries USING btree (subscription_id, id) WHERE status = 'failed'::text;
+
 CREATE INDEX webhook_deliveries_order_idx ON webhook_deliveries USING btree (subscription_id, record_id, event_seq) WHERE status = 'pending'::text;
+
+create table webhook_health (
+  subscription_id uuid not null,
+  failing_since timestamp(3) with time zone,
+  last_success_at timestamp(3) with time zone,
+  last_failure_at timestamp(3) with time zone,
+  last_error text
+) with (fillfactor=50);
+
+alter table webhook_health add constraint webhook_health_pkey PRIMARY KEY (subscription_id);
+
+create table webhook_replays (
+  subscription_id uuid not null,
+  tenant_id uuid not null,
+  from_at timestamp(3) with time zone not null,
+  to_at timestamp(3) with time zone not null,
+  is_of_failed boolean not null,
+  "position" uuid not null,
+  last_id uuid not null,
+  created_at timestamp(3) with time zone not null default now()
+);
+
+alter table webhook_replays add constraint webhook_replays_pkey PRIMARY KEY (subscription_id);
 
 create table webhook_subscriptions (
   id uuid not null,
@@ -521,7 +733,14 @@ create table webhook_subscriptions (
   is_active boolean not null default true,
   created_by text,
   created_at timestamp(3) with time zone not null default now(),
-  updated_at timestamp(3) with time zone not null default now()
+  updated_at timestamp(3) with time zone not null default now(),
+  disabled_reason text,
+  role text,
+  filters text,
+  field_ids uuid[],
+  is_judged boolean not null generated always as (((role IS NOT NULL) OR (filters IS NOT NULL))) stored,
+  secret_previous text,
+  secret_previous_until timestamp(3) with time zone
 );
 
 alter table webhook_subscriptions add constraint webhook_subscriptions_key UNIQUE (tenant_id, entity_id, url, event_types);
@@ -531,6 +750,8 @@ alter table webhook_subscriptions add constraint webhook_subscriptions_pkey PRIM
 alter table webhook_subscriptions add constraint webhook_subscriptions_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
 
 CREATE INDEX webhook_subscriptions_active_idx ON webhook_subscriptions USING btree (entity_id) WHERE is_active;
+
+CREATE INDEX webhook_subscriptions_judged_idx ON webhook_subscriptions USING btree (tenant_id) WHERE is_judged;
 
 CREATE OR REPLACE TRIGGER webhook_subscriptions_deleted AFTER DELETE ON webhook_subscriptions FOR EACH ROW EXECUTE FUNCTION drop_deliveries();
 

@@ -38,11 +38,9 @@ create table chunks (
   embedding vector(1536)
 );
 
-alter table chunks add constraint chunks_pkey PRIMARY KEY (id);
+alter table chunks add constraint chunks_pkey PRIMARY KEY (document_id, "position", id);
 
 alter table chunks add constraint chunks_document_id_fkey FOREIGN KEY (document_id) REFERENCES documents(id) ON DELETE CASCADE;
-
-CREATE INDEX chunks_document_idx ON chunks USING btree (document_id, "position");
 
 CREATE INDEX chunks_embedding_hnsw ON chunks USING hnsw (embedding vector_cosine_ops);
 
@@ -56,19 +54,6 @@ create table documents (
 );
 
 alter table documents add constraint documents_pkey PRIMARY KEY (id);
-
-create table entity_counts (
-  entity_id uuid not null,
-  slot integer not null,
-  n bigint not null default 0,
-  v bigint not null default 0,
-  bytes bigint not null default 0,
-  is_measured boolean not null default true
-) with (fillfactor=40);
-
-alter table entity_counts add constraint entity_counts_pkey PRIMARY KEY (entity_id, slot);
-
-alter table entity_counts add constraint entity_counts_entity_id_fkey FOREIGN KEY (entity_id) REFERENCES entity_definitions(id) ON DELETE CASCADE;
 
 create table entity_definitions (
   id uuid not null,
@@ -122,17 +107,11 @@ create table field_definitions (
   created_at timestamp(3) with time zone not null default now()
 );
 
-alter table field_definitions add constraint field_definitions_pkey PRIMARY KEY (id);
+alter table field_definitions add constraint field_definitions_pkey PRIMARY KEY (entity_id, key);
 
 alter table field_definitions add constraint field_definitions_entity_id_fkey FOREIGN KEY (entity_id) REFERENCES entity_definitions(id) ON DELETE CASCADE;
 
 alter table field_definitions add constraint field_definitions_target_id_fkey FOREIGN KEY (target_id) REFERENCES entity_definitions(id);
-
-CREATE UNIQUE INDEX field_definitions_key_key ON field_definitions USING btree (entity_id, key);
-
-CREATE UNIQUE INDEX field_definitions_slot_key ON field_definitions USING btree (entity_id, slot);
-
-CREATE INDEX field_definitions_target_idx ON field_definitions USING btree (target_id);
 
 create table roles (
   id uuid not null,
@@ -145,9 +124,7 @@ create table roles (
   updated_at timestamp(3) with time zone not null default now()
 );
 
-alter table roles add constraint roles_name_key UNIQUE (name);
-
-alter table roles add constraint roles_pkey PRIMARY KEY (id);
+alter table roles add constraint roles_pkey PRIMARY KEY (name);
 
 create table users (
   id uuid not null,
@@ -158,26 +135,10 @@ create table users (
   is_active boolean not null default true,
   token_version integer not null default 1,
   created_at timestamp(3) with time zone not null default now(),
-  updated_at timestamp(3) with time zone not null default now()
+  updated_at timestamp(3) with time zone not null default now(),
+  search text not null generated always as (lower(((email || chr(10)) || name))) stored
 );
 
 alter table users add constraint users_pkey PRIMARY KEY (id);
 
 CREATE UNIQUE INDEX users_email_key ON users USING btree (lower(email));
-
-create table views (
-  id uuid not null,
-  slug text not null,
-  entity_id uuid not null,
-  name text not null,
-  description text,
-  filter_dsl jsonb not null default '{"validate": []}'::jsonb,
-  created_at timestamp(3) with time zone not null default now(),
-  updated_at timestamp(3) with time zone not null default now()
-);
-
-alter table views add constraint views_pkey PRIMARY KEY (id);
-
-alter table views add constraint views_slug_key UNIQUE (slug);
-
-alter table views add constraint views_entity_id_fkey FOREIGN KEY (entity_id) REFERENCES entity_definitions(id) ON DELETE CASCADE;

@@ -16,7 +16,9 @@ attribute as (
       || case when a.attcollation <> t.typcollation then format(' collate %I', l.collname) else '' end
       || case when a.attidentity = 'a' then ' generated always as identity' else '' end
       || case when a.attnotnull then ' not null' else '' end
-      || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '') as definition
+      || coalesce(
+        case a.attgenerated when 's' then format(' generated always as (%s) stored', pg_get_expr(d.adbin, d.adrelid))
+          else ' default ' || pg_get_expr(d.adbin, d.adrelid) end, '') as definition
   from relation as r
   join pg_attribute as a on a.attrelid = r.oid and a.attnum > 0 and not a.attisdropped
   join pg_type as t on t.oid = a.atttypid

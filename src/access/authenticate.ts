@@ -9,37 +9,73 @@ import { newId } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
 import { displayPrefix, matchesSecret, sha256 } from '../runtime/tokens.ts';
 import { countFor } from '../runtime/work.ts';
-import type { Caller } from './caller.ts';
-import { CREDENTIAL_KINDS, credentialsIn, propertiesOf } from './credential-kinds.ts';
+import { tenantById } from '../tenants/tenants.ts';
+import { type Caller, requireTenant, type TenantCaller } from './caller.ts';
+import { CREDENTIAL_KINDS, credentialsIn, propertiesOf, severalCredentials } from './credential-kinds.ts';
+import { markedCaller } from './marks.ts';
 import { requireAllowedOrigin } from './origins.ts';
 import { countRequest, rateWindowsOf, requestQuotaOf } from './rate-limit.ts';
-import { attachCaller, clientAddressOf, continuedCaller, redactedPath } from './request-context.ts';
+import {
+  attachCaller,
+  attachedCaller,
+  clientAddressOf,
+  continuedCaller,
+  placeOf,
+  redactedPath,
+} from './request-context.ts';
 import { resolveCaller } from './resolve-caller.ts';
 import { FULL_RIGHTS, NO_RIGHTS } from './rights.ts';
+import { type Access, admitsPublicKeys } from './route-access.ts';
 import { requireSameTenant, tenantInHeaders } from './tenant-context.ts';
-
-const SAFE_METHODS: readonly string[] = ['GET', 'HEAD'];
+import { useTicket } from './tickets.ts';
 
 /**
  * The caller; null when the request has no credential. 401 for an invalid credential or a public key that writes, 403
- * when the request names another tenant or comes from an origin that the key does not allow, 429 over a rate limit.
+ * when the request names another tenant, comes from an origin that the credential does not allow, or may not read as a
+ * role, 429 over a rate limit. A route with the access `stream` takes a ticket as well.
  */
-export async function authenticate(app: App, request: Request): Promise<Caller | null> {
-  const continued = continuedCaller(request);
-  if (continued !== undefined) return continued;
-  const caller = await identify(app, request);
+export async function authenticate(app: App, request: Request, access: Access = 'any'): Promise<Caller | null> {
+  const caller = continuedCaller(request) ?? (await admitted(app, request, access));
+  return caller && markedCaller(app, request, caller);
+}
+
+/** The caller of a request that has not been authenticated yet. */
+async function admitted(app: App, request: Request, access: Access): Promise<Caller | null> {
+  const caller = access === 'stream' ? await identifyForStream(app, request) : await identify(app, request);
   if (caller === null) return null;
   attachCaller(request, caller);
   const { rights, hasOwnRateLimits, tenant: binding } = propertiesOf(caller.kind);
   countFor(caller.tenant?.id ?? null, binding !== 'bound');
-  if (rights === 'role-reads' && !SAFE_METHODS.includes(request.method)) {
+  if (binding === 'bound' && caller.tenant !== null) placeOf(request)?.moveTo(caller.tenant.id);
+  if (rights === 'role-reads' && !admitsPublicKeys(request.method, access)) {
     throw unauthorized('public keys can only read');
   }
-  if (caller.publicKey !== undefined) requireAllowedOrigin(request, caller.publicKey.allowedOrigins);
+  requireAllowedOrigin(app, request, caller);
   if (hasOwnRateLimits || app.config.rateLimitPerMin > 0 || requestQuotaOf(caller) !== undefined) {
     await countRequest(app, request, rateWindowsOf(app, caller));
   }
   return caller;
+}
+
+/** The caller of a request as it is now. */
+export type CallerNow = () => Promise<TenantCaller>;
+
+/**
+ * Resolves to the caller of a request with the rights that it has now, for a request that takes long. Rejects with 401
+ * and 403 once its credential is revoked or its tenant suspended or deleted. It is not counted as another request.
+ */
+export function callerNow(app: App, request: Request, caller: TenantCaller): CallerNow {
+  const [credential] = credentialsIn(request.headers);
+  // An admin may read as a role.
+  const admitted = attachedCaller(request) ?? caller;
+  const isBound = propertiesOf(admitted.kind).tenant === 'bound';
+  const now = async (): Promise<Caller> => {
+    if (credential !== undefined && isBound) return resolveCaller(app, credential);
+    const tenant = await tenantById(app, caller.tenant.id);
+    if (tenant === null) throw unauthorized();
+    return { ...admitted, tenant };
+  };
+  return async () => requireTenant(await markedCaller(app, request, requireTenant(await now())));
 }
 
 async function identify(app: App, request: Request): Promise<Caller | null> {
@@ -51,6 +87,17 @@ async function identify(app: App, request: Request): Promise<Caller | null> {
   if (secret !== undefined) return superAdminCaller(app, request, secret, adminKey);
   if (adminKey !== undefined) return adminKeyCaller(app, request, adminKey);
   const caller = await resolveCaller(app, first);
+  await requireSameTenant(app, request, caller.tenant);
+  return caller;
+}
+
+/** The caller of a key, or of the ticket in the query. */
+async function identifyForStream(app: App, request: Request): Promise<Caller | null> {
+  const tickets = new URL(request.url).searchParams.getAll('ticket');
+  const [ticket] = tickets;
+  if (ticket === undefined) return identify(app, request);
+  if (tickets.length > 1 || credentialsIn(request.headers).length > 0) throw severalCredentials();
+  const caller = await useTicket(app, ticket);
   await requireSameTenant(app, request, caller.tenant);
   return caller;
 }

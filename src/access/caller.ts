@@ -5,6 +5,8 @@ import { forbidden, invalidField, unauthorized } from '../errors.ts';
 import type { TriggeredBy } from '../events/event.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { type CredentialKind, propertiesOf } from './credential-kinds.ts';
+import type { SessionClaim } from './jwt.ts';
+import type { UsedTicket } from './opener.ts';
 import { allows, FULL_RIGHTS, type Operation, type Rights } from './rights.ts';
 
 export interface Caller {
@@ -22,12 +24,22 @@ export interface Caller {
   readonly scopes?: readonly string[];
   /** Super-admin: the admin key sent along. */
   readonly adminKeyId?: string;
+  /** Platform keys: the API that they belong to. */
+  readonly apiId?: string;
   /** Bots: the name that messages are addressed to. */
   readonly name?: string;
   /** Rules: the event that triggered the rule, and the runs of its chain so far. The rule's writes are one level deeper. */
   readonly chain?: { depth: number; rootEventId: string; runs: number };
+  /** A tenant admin that reads as one of its tenant's roles: the role's name. */
+  readonly asRole?: string;
+  /** Imports: the id that their events carry. */
+  readonly importId?: string;
   /** Tokens: when the token expires, ISO 8601. */
   readonly expiresAt?: string;
+  /** User tokens: the sign-in that they belong to. */
+  readonly session?: SessionClaim;
+  /** Set when a ticket has opened the stream: what it refers to, and what it narrows the stream to. */
+  readonly ticket?: UsedTicket;
   /** Public keys: their origins and rate limits. */
   readonly publicKey?: { allowedOrigins: readonly string[]; perMinute: number; perDay: number };
 }

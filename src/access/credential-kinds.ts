@@ -25,6 +25,8 @@ interface KindProperties {
   /** The push channels that accept it. */
   opensEventStream: boolean;
   opensWebSocket: boolean;
+  /** Whether people use it in the console, which marks its changes as made there. */
+  opensConsole: boolean;
   /** Its security scheme in the API document. */
   scheme: keyof typeof SECURITY_SCHEMES;
 }
@@ -44,6 +46,12 @@ export const SECURITY_SCHEMES = {
     name: 'X-Admin-Secret',
     description: 'the super-admin secret; with a tenant header it acts as that tenant’s admin',
   },
+  ticket: {
+    type: 'apiKey',
+    in: 'query',
+    name: 'ticket',
+    description: 'a ticket for one stream, valid once within 30 seconds; the only credential that a query may have',
+  },
 } as const;
 
 const BOUND = {
@@ -53,6 +61,7 @@ const BOUND = {
   hasOwnRateLimits: false,
   opensEventStream: false,
   opensWebSocket: false,
+  opensConsole: false,
 } as const;
 const TOKEN = { ...BOUND, format: 'jwt', carriers: ['bearer'], scheme: 'bearer' } as const;
 
@@ -64,6 +73,7 @@ export const CREDENTIAL_KINDS = {
     table: 'owner_keys',
     rights: 'all',
     opensEventStream: true,
+    opensConsole: true,
     scheme: 'apiKey',
   },
   platform_key: {
@@ -86,7 +96,7 @@ export const CREDENTIAL_KINDS = {
     opensWebSocket: true,
     scheme: 'publicKey',
   },
-  user: { ...TOKEN, rights: 'role', account: 'user' },
+  user: { ...TOKEN, rights: 'role', account: 'user', opensConsole: true },
   developer: { ...TOKEN, rights: 'role', account: 'user' },
   bot: { ...TOKEN, rights: 'permissions', account: 'bot', opensWebSocket: true },
   admin_session: {
@@ -96,6 +106,7 @@ export const CREDENTIAL_KINDS = {
     table: 'admin_sessions',
     rights: 'all',
     opensWebSocket: true,
+    opensConsole: true,
     scheme: 'bearer',
   },
   admin_key: {
@@ -155,7 +166,11 @@ export function credentialsIn(headers: Headers): Credential[] {
   if (found.length <= 1) return found;
   const kinds = found.map(({ kind }) => kind).sort();
   if (found.length === 2 && kinds[0] === 'admin_key' && kinds[1] === 'super_admin') return found;
-  throw unauthorized('send one credential, not several');
+  throw severalCredentials();
+}
+
+export function severalCredentials(): Error {
+  return unauthorized('send one credential, not several');
 }
 
 const OWN_HEADERS = KINDS.flatMap((kind) => propertiesOf(kind).carriers).filter((carrier) => carrier.startsWith('x-'));

@@ -48,8 +48,8 @@ export async function lockEntities(tx: Tx, { schema }: Schema, granted: object, 
   if (missing !== undefined) throw invalidField(`${path}.${missing}`, 'is not an entity');
 }
 
-/** The invalidations to publish once the transaction has committed. */
-export type RevokedGrants = readonly (readonly [Topic, string])[];
+/** The invalidations to publish once the transaction has committed: keys by topic, all of one tenant. */
+export type RevokedGrants = readonly (readonly [Topic, readonly string[], tenantId: string])[];
 
 /** Revokes every grant on these resources, in roles, platform APIs and bots. */
 export async function revokeGrants(
@@ -76,14 +76,14 @@ export async function revokeGrants(
     select encode(k.hash, 'hex') as hash from platform.platform_keys as k
     where k.api_id in (select id from changed) and k.revoked_at is null`);
   return [
-    ...(roles.length > 0 ? [['role', id] as const] : []),
-    ...bots.map((bot) => ['bot', bot.id] as const),
-    ...keys.map(({ hash }) => ['credential', hash] as const),
+    ['role', roles.length > 0 ? [id] : [], id],
+    ['bot', bots.map((bot) => bot.id), id],
+    ['credential', keys.map(({ hash }) => hash), id],
   ];
 }
 
 export async function publishRevokedGrants(app: App, revoked: RevokedGrants): Promise<void> {
-  await Promise.all(revoked.map(([topic, key]) => app.invalidations.publish(topic, key)));
+  await Promise.all(revoked.map(([topic, keys, tenantId]) => app.invalidations.publish(topic, keys, tenantId)));
 }
 
 function listed(names: readonly string[]): Sql {

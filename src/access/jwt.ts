@@ -19,6 +19,14 @@ export interface Claims {
   version: number;
   /** Unix time in seconds. */
   expiresAtS: number;
+  /** User tokens: the sign-in that they belong to; those issued before sessions were stored have none. */
+  session?: SessionClaim;
+}
+
+/** `generation` counts the refreshes of the session. */
+export interface SessionClaim {
+  id: string;
+  generation: number;
 }
 
 const ISSUER = 'tenant-data-service';
@@ -48,7 +56,7 @@ export class Tokens {
     this.#signers = Object.fromEntries(signers) as Record<TokenKind, Signer[]>;
   }
 
-  async sign({ kind, tenantId, subject, version, expiresAtS }: Claims): Promise<string> {
+  async sign({ kind, tenantId, subject, version, expiresAtS, session }: Claims): Promise<string> {
     const [signer] = this.#signers[kind];
     return (signer as Signer).sign({
       iss: ISSUER,
@@ -59,6 +67,7 @@ export class Tokens {
       exp: expiresAtS,
       tenant: tenantId,
       version,
+      ...(session === undefined ? {} : { session: session.id, generation: session.generation }),
     });
   }
 
@@ -97,7 +106,7 @@ function audienceOf(token: string): unknown {
 }
 
 function claimsFrom(kind: TokenKind, payload: Record<string, unknown>): Claims | undefined {
-  const { sub, tenant, version, exp } = payload;
+  const { sub, tenant, version, exp, session, generation } = payload;
   const isValid =
     typeof sub === 'string' &&
     isUuid(sub) &&
@@ -107,5 +116,9 @@ function claimsFrom(kind: TokenKind, payload: Record<string, unknown>): Claims |
     typeof exp === 'number' &&
     Number.isSafeInteger(exp) &&
     exp <= EXPIRY_MAX_S;
-  return isValid ? { kind, tenantId: tenant, subject: sub, version, expiresAtS: exp } : undefined;
+  if (!isValid) return undefined;
+  const claims: Claims = { kind, tenantId: tenant, subject: sub, version, expiresAtS: exp };
+  if (session === undefined) return claims;
+  if (typeof session !== 'string' || !isUuid(session) || typeof generation !== 'number') return undefined;
+  return { ...claims, session: { id: session, generation } };
 }

@@ -11,7 +11,7 @@ import { sha256 } from '../runtime/tokens.ts';
 import { withoutSignal } from '../runtime/work.ts';
 import type { AccountKind } from './credential-kinds.ts';
 import { countRequest } from './rate-limit.ts';
-import { clientAddressOf } from './request-context.ts';
+import { clientNetworkOf } from './request-context.ts';
 
 /** An account whose attempts are counted, whether it exists or not. */
 export interface Account {
@@ -30,14 +30,21 @@ const { failuresMax, windowS, perAddress, perAddressWindowS } = LIMITS.attempts;
 const accounts = new KeyedLock(WAITING_MAX);
 let attempts = 0;
 
-/** Counts an attempt or a registration, separately, by client address. 429 over the limit. */
+/** Counts an attempt or a registration, separately, by the client's network. 429 over the limit. */
 export async function limitAttempts(
   app: App,
   request: Request,
   name: 'attempts' | 'registrations' = 'attempts',
 ): Promise<void> {
-  const key = `${name}:${clientAddressOf(request)}`;
+  const key = `${name}:${clientNetworkOf(request)}`;
   await countRequest(app, request, [{ name, key, quota: perAddress, windowS: perAddressWindowS }]);
+}
+
+/** Counts a request for a mail in the same way; false over the limit, which the response must not show. */
+export async function isWithinLimit(app: App, request: Request, name: 'resets'): Promise<boolean> {
+  const key = `rate:${name}:${clientNetworkOf(request)}`;
+  const { count } = await app.broker.count(key, perAddressWindowS * 1_000);
+  return count <= perAddress;
 }
 
 /**

@@ -1,78 +1,75 @@
-// Which web pages may use the service. A public key lists its origins, which must equal the browser's Origin
-// header: no wildcard, no credentials, no `null`. A preflight carries no key and succeeds for an origin that at
-// least one key lists. A key without origins is for programs: it works everywhere, without CORS headers.
-// MCP accepts only the service's own origin. Failures: 403. Contract: decisions#keys, decisions#mcp.
-import { type App, perApp } from '../app.ts';
+// Which web pages may use a credential, by the Origin header that browsers send. A public key's own list decides alone: a
+// key without one is for programs and works everywhere. For all other credentials it is the tenant's `allowedOrigins`,
+// which cors.ts grants to pages; tickets and WebSockets, which CORS does not guard, are refused here. Origins are compared
+// as text: no wildcard, no `null`. MCP accepts the service's own origin and listed ones. Failures: 403.
+// Contract: browsers#origins, decisions#keys, decisions#mcp.
+import type { App } from '../app.ts';
 import { forbidden } from '../errors.ts';
-import { Cache } from '../runtime/cache.ts';
-import { jsonb, sql } from '../runtime/sql.ts';
+import { LIMITS } from '../limits.ts';
 import { tenantByHost } from '../tenants/tenants.ts';
-import { addResponseHeaders, hostOf } from './request-context.ts';
+import type { Caller } from './caller.ts';
+import { isListedAnywhere } from './listed-origins.ts';
+import { authorityOf, hostOf } from './request-context.ts';
 
-const EXPOSED =
-  'ETag, RateLimit, RateLimit-Policy, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-Request-Id, Idempotent-Replayed';
-const ALLOWED_HEADERS =
-  'Authorization, Content-Type, If-None-Match, X-Anon-Key, X-Public-Key, X-Request-Id, X-Tenant-ID, X-Tenant-Slug';
-const PREFLIGHT_MAX_AGE_S = 600;
+/** What a list of origins contains otherwise is refused with this message. */
+export const ORIGINS_RULE = 'must be a list of origins, such as https://app.example.com';
 
-/** Adds the CORS headers for the key's own origins. 403 for a request from another origin. */
-export function requireAllowedOrigin(request: Request, allowedOrigins: readonly string[]): void {
-  const origin = request.headers.get('origin');
-  const isListed = origin !== null && allowedOrigins.includes(origin);
-  addResponseHeaders(request, {
-    vary: 'Origin',
-    ...(isListed ? { 'access-control-allow-origin': origin, 'access-control-expose-headers': EXPOSED } : {}),
-  });
-  if (!isOriginAllowed(allowedOrigins, origin)) throw forbidden('this key may not be used from this origin');
-}
-
-/** Whether a key may be used by a page of this origin; null for a program, which sends none. */
-export function isOriginAllowed(allowedOrigins: readonly string[], origin: string | null): boolean {
-  return origin === null || allowedOrigins.length === 0 || allowedOrigins.includes(origin);
-}
+/** A URL's host may contain more, such as `*`. */
+const HOST_NAME = /^(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])$/;
 
 /** Whether a string is an origin as browsers send it: scheme, host, and the port unless it is the default. */
 export function isOrigin(text: string): boolean {
+  if (text.length > LIMITS.origins.lengthMax) return false;
   const url = URL.parse(text);
-  return url !== null && /^https?:$/.test(url.protocol) && url.origin === text;
+  return url !== null && /^https?:$/.test(url.protocol) && HOST_NAME.test(url.hostname) && url.origin === text;
 }
 
-/** The headers that answer a preflight request: CORS headers only for an origin that some key lists. */
-export async function preflightHeaders(app: App, request: Request): Promise<Record<string, string>> {
-  const vary = { vary: 'Origin, Access-Control-Request-Method, Access-Control-Request-Headers' };
-  const origin = request.headers.get('origin');
-  if (origin === null || !isOrigin(origin) || !(await isListedByAnyKey(app, origin))) return vary;
-  return {
-    ...vary,
-    'access-control-allow-origin': origin,
-    'access-control-allow-methods': 'GET',
-    'access-control-allow-headers': ALLOWED_HEADERS,
-    'access-control-max-age': String(PREFLIGHT_MAX_AGE_S),
-  };
+/** The page that sends a request; a program has no origin. */
+export interface Page {
+  origin: string | null;
+  /** Whether the service itself serves it. */
+  isOwn: boolean;
 }
 
-const CACHED_ORIGINS = 5_000;
+export function pageOf(app: App, { headers }: Request): Page {
+  const origin = headers.get('origin');
+  const url = origin === null ? null : URL.parse(origin);
+  if (url === null) return { origin, isOwn: false };
+  const own = [app.config.baseUrl, app.address].map((address) => URL.parse(address ?? '')?.origin);
+  return { origin, isOwn: own.includes(url.origin) || url.host === authorityOf(headers, app.config.trustProxy) };
+}
 
-/** Preflights need no credential, so the lookup is cached, for half a second. */
-const cacheOf = perApp(() => new Cache<boolean>(CACHED_ORIGINS, () => false));
+/** The origins whose pages may use the caller's credential. */
+export function originsOf({ publicKey, tenant }: Pick<Caller, 'publicKey' | 'tenant'>): readonly string[] {
+  return publicKey?.allowedOrigins ?? tenant?.settings.allowedOrigins ?? [];
+}
 
-async function isListedByAnyKey(app: App, origin: string): Promise<boolean> {
-  return cacheOf(app).get(origin, async () => {
-    const row = await app.db.first(sql`
-      select from platform.public_keys
-      where allowed_origins @> ${jsonb([origin])} and revoked_at is null and expires_at > now()
-      limit 1`);
-    return row !== undefined;
-  });
+/**
+ * Whether a page may use a credential where CORS does not guard it. A tenant without origins has not said who may use its
+ * other credentials than tickets.
+ */
+export function isPageAllowed(caller: Caller, { origin, isOwn }: Page, isByTicket: boolean): boolean {
+  const origins = originsOf(caller);
+  if (origin === null || origins.includes(origin)) return true;
+  if (caller.publicKey !== undefined) return origins.length === 0;
+  return isOwn || (!isByTicket && origins.length === 0);
+}
+
+/** 403 for a page that may not use the public key or the ticket of the request. */
+export function requireAllowedOrigin(app: App, request: Request, caller: Caller): void {
+  if (caller.publicKey === undefined && caller.ticket === undefined) return;
+  if (isPageAllowed(caller, pageOf(app, request), caller.ticket !== undefined)) return;
+  throw forbidden('this credential may not be used from this origin');
 }
 
 const LOOPBACK: readonly string[] = ['localhost', '127.0.0.1', '[::1]', '::1'];
 
 /**
- * 403 unless the request's host is the service's, and its origin too, if it has one: a defence against DNS rebinding.
- * A service that listens on a public address without BASE_URL accepts every host name.
+ * 403 unless the request's host is the service's, and its origin, if it has one, the service's or a listed one: a defence
+ * against DNS rebinding. A service that listens on a public address without BASE_URL accepts every host name. True when the
+ * origin is the service's own; otherwise the caller's tenant must list it.
  */
-export async function requireOwnOrigin(app: App, request: Request): Promise<void> {
+export async function requireKnownOrigin(app: App, request: Request): Promise<boolean> {
   const { baseUrl, host: boundTo, trustProxy } = app.config;
   const names = new Set([...LOOPBACK, boundTo, ...(baseUrl === null ? [] : [new URL(baseUrl).hostname])]);
   const host = hostOf(request, trustProxy);
@@ -81,8 +78,19 @@ export async function requireOwnOrigin(app: App, request: Request): Promise<void
     throw forbidden('this host name does not belong to the service');
   }
   const origin = request.headers.get('origin');
-  if (origin === null) return;
+  if (origin === null) return true;
   const page = URL.parse(origin)?.hostname;
-  if (page === undefined || (page !== host && !names.has(page)))
-    throw forbidden('requests from this origin are not allowed');
+  if (page !== undefined && (page === host || names.has(page))) return true;
+  if (!isOrigin(origin) || !(await isListedAnywhere(app, origin))) throw unknownOrigin();
+  return false;
+}
+
+/** 403 unless the caller's own list has the request's origin. */
+export function requireListedOrigin(request: Request, caller: Caller): void {
+  const origin = request.headers.get('origin');
+  if (origin === null || !originsOf(caller).includes(origin)) throw unknownOrigin();
+}
+
+function unknownOrigin(): Error {
+  return forbidden('requests from this origin are not allowed');
 }

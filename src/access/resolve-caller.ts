@@ -11,6 +11,7 @@ import type { Credential, StoredKind, TokenKind } from './credential-kinds.ts';
 import { type Claims, Tokens } from './jwt.ts';
 import { FULL_RIGHTS, NO_RIGHTS, type Operation, readRightsOf } from './rights.ts';
 import { isAdminRole, rightsOf, rolesOf } from './role-store.ts';
+import { requireLiveSession } from './user-sessions.ts';
 
 const CACHED_CREDENTIALS = 20_000;
 const cachesOf = perApp((app) => ({
@@ -34,7 +35,7 @@ export async function resolveCaller(
 ): Promise<TenantCaller> {
   if (kind === 'token') return tokenCaller(app, value);
   if (!isStored(kind)) throw unauthorized();
-  return storedCaller(app, kind, value, scope);
+  return storedCaller(app, kind, sha256(value).toString('hex'), scope);
 }
 
 /** Signs and verifies this App's tokens. */
@@ -42,6 +43,8 @@ export function tokensOf(app: App): Tokens {
   return cachesOf(app).tokens;
 }
 
+/** The same object each time, so that what is derived from rights can be kept by it. */
+const NONE = {};
 const API_CALLER = { email: null, isTenantAdmin: false, triggeredBy: 'api' } as const;
 
 // Keys and sessions, found by their hash.
@@ -59,6 +62,7 @@ interface StoredCredential<Row extends StoredRow = StoredRow> {
 }
 
 interface PlatformKeyRow extends StoredRow {
+  api_id: string;
   role: string;
   /** Operations by resource, from the API's definition; null when it grants the role none. */
   permissions: Record<string, Operation[]> | null;
@@ -87,7 +91,7 @@ const STORED: { readonly [Kind in StoredKind]: StoredCredential } = {
   },
   platform_key: stored<PlatformKeyRow>({
     select: sql`
-      select k.id, k.tenant_id, k.expires_at, k.role,
+      select k.id, k.tenant_id, k.expires_at, k.role, k.api_id,
         case when a.roles @> to_jsonb(k.role) then (
           select jsonb_object_agg(p.resource, p.by_role -> k.role)
           from jsonb_each(a.permissions) as p (resource, by_role)
@@ -113,19 +117,32 @@ function stored<Row extends StoredRow>(credential: StoredCredential<Row>): Store
   return credential as unknown as StoredCredential;
 }
 
-function isStored(kind: string): kind is StoredKind {
+export function isStored(kind: string): kind is StoredKind {
   return Object.hasOwn(STORED, kind);
 }
 
-async function storedCaller(app: App, kind: StoredKind, value: string, scope: PublicScope): Promise<TenantCaller> {
+/** The caller of the key or session with this hash, in hexadecimal. 401. */
+export async function storedCaller(
+  app: App,
+  kind: StoredKind,
+  hash: string,
+  scope: PublicScope,
+): Promise<TenantCaller> {
   const { select, toCaller } = STORED[kind];
-  const hash = sha256(value).toString('hex');
   const row = await cachesOf(app).stored.get(hash, () => app.db.first(sql`${select} decode(${hash}, 'hex')`));
   if (row === undefined || isPast(row.expires_at)) throw unauthorized();
   const tenant = await tenantById(app, row.tenant_id);
   if (tenant === null) throw unauthorized();
   if (kind !== 'admin_session') app.lastUsed.note(`${kind}s`, row.id);
   return toCaller(app, tenant, row, scope);
+}
+
+/** Whether the cached key or session with this hash is good now; false when it is not cached. */
+export function isStoredKnownGood(app: App, kind: StoredKind, hash: string): boolean {
+  const row = cachesOf(app).stored.peek(hash);
+  if (row === undefined || isPast(row.expires_at)) return false;
+  if (kind !== 'admin_session') app.lastUsed.note(`${kind}s`, row.id);
+  return true;
 }
 
 function isPast(time: string | null): boolean {
@@ -138,11 +155,11 @@ function ownerCaller(kind: 'owner_key' | 'admin_session', tenant: Tenant, { id }
 
 /** Operations come from the API's definition, restrictions from the tenant's role of that name. */
 async function platformKeyCaller(app: App, tenant: Tenant, row: PlatformKeyRow): Promise<TenantCaller> {
-  const { id, role } = row;
-  const permissions = row.permissions ?? {};
-  const restrictions = (await rolesOf(app, tenant)).byName.get(role)?.entities ?? {};
+  const { id, role, api_id: apiId } = row;
+  const permissions = row.permissions ?? NONE;
+  const restrictions = (await rolesOf(app, tenant)).byName.get(role)?.entities ?? NONE;
   const rights = { isUnlimited: false, permissions, restrictions };
-  return { ...API_CALLER, kind: 'platform_key', id, tenant, role, rights };
+  return { ...API_CALLER, kind: 'platform_key', id, apiId, tenant, role, rights };
 }
 
 /** Has the read permissions of its role. */
@@ -183,13 +200,21 @@ const TOKEN_CALLERS: { readonly [Kind in TokenKind]: ToCaller } = {
 
 async function tokenCaller(app: App, token: string): Promise<TenantCaller> {
   const claims = await tokensOf(app).verify(token);
-  const tenant = claims === undefined ? null : await tenantById(app, claims.tenantId);
-  if (claims === undefined || tenant === null) throw unauthorized();
+  if (claims === undefined) throw unauthorized();
+  return callerOfClaims(app, claims);
+}
+
+/** The caller of a verified token. 401 when it has expired or ended. */
+export async function callerOfClaims(app: App, claims: Claims): Promise<TenantCaller> {
+  const tenant = await tenantById(app, claims.tenantId);
+  if (tenant === null || claims.expiresAtS * 1_000 <= Date.now()) throw unauthorized();
   const caller = await TOKEN_CALLERS[claims.kind](app, tenant, claims);
   return { ...caller, expiresAt: new Date(claims.expiresAtS * 1_000).toISOString() };
 }
 
-async function userCaller(app: App, tenant: Tenant, { kind, subject, version }: Claims): Promise<TenantCaller> {
+async function userCaller(app: App, tenant: Tenant, claims: Claims): Promise<TenantCaller> {
+  const { kind, subject, version, session } = claims;
+  if (session !== undefined) await requireLiveSession(app, { tenantId: tenant.id, userId: subject }, session);
   const user = await cachesOf(app).users.get(`${tenant.id}:${subject}`, () =>
     app.db.first<UserRow>(sql`
       select id, email, role, is_active, token_version from ${identifier(tenant.schema, 'users')}
@@ -198,7 +223,9 @@ async function userCaller(app: App, tenant: Tenant, { kind, subject, version }: 
   if (user === undefined || !user.is_active || user.token_version !== version) throw unauthorized();
   const { id, email, role } = user;
   const rights = rightsOf((await rolesOf(app, tenant)).byName.get(role));
-  return { ...API_CALLER, kind, id, tenant, role, email, rights, isTenantAdmin: isAdminRole(role) };
+  const isTenantAdmin = isAdminRole(role);
+  const known = { kind, id, tenant, role, email, rights, isTenantAdmin } as const;
+  return { ...API_CALLER, ...known, ...(session === undefined ? {} : { session }) };
 }
 
 /** Tokens of a revoked bot stay valid until they expire; those of a deleted tenant do not. */
@@ -210,6 +237,6 @@ async function botCaller(app: App, tenant: Tenant, { subject }: Claims): Promise
   );
   if (bot === undefined) throw unauthorized();
   app.lastUsed.note('bots', bot.id);
-  const rights = { isUnlimited: false, permissions: bot.permissions.entities ?? {}, restrictions: {} };
+  const rights = { isUnlimited: false, permissions: bot.permissions.entities ?? NONE, restrictions: NONE };
   return { ...API_CALLER, kind: 'bot', id: bot.id, tenant, role: null, name: bot.name, rights };
 }

@@ -2,7 +2,7 @@
 // process within a second; a deleted role grants none.
 // Contract: decisions#roles, decisions#changes-of-rights.
 import { type App, perApp } from '../app.ts';
-import { identifier, sql } from '../runtime/sql.ts';
+import { identifier, notKept, sql } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { type EntityRestriction, FULL_RIGHTS, NO_RIGHTS, type Operation, type Rights } from './rights.ts';
 
@@ -42,11 +42,13 @@ export async function rolesOf(app: App, tenant: Tenant): Promise<TenantRoles> {
 }
 
 async function loadRoles(app: App, tenant: Tenant): Promise<TenantRoles> {
-  const roles = await app.db.rows<Role>(sql`
+  const roles = await app.db.rows<Role>(
+    notKept(sql`
     select id, name, description, is_system as "isSystem", permissions, entities, created_at as "createdAt",
       updated_at as "updatedAt"
     from ${identifier(tenant.schema, 'roles')}
-    order by is_system desc, name`);
+    order by is_system desc, name`),
+  );
   return {
     byName: new Map(roles.map((role) => [role.name, role])),
     byId: new Map(roles.map((role) => [role.id, role])),

@@ -13,6 +13,8 @@ export const ROUTE_ACCESS = {
   any: 'Any credential.',
   tenant: 'Any credential of a tenant whose role permits it.',
   admin: 'Tenant admins only.',
+  stream: 'An owner key or platform key of the tenant, or a ticket, which every credential of the tenant can get.',
+  ticket: 'Any credential of the tenant; a public key needs the scope `channels:read`.',
   session: 'An admin session token.',
   super: 'The super-admin only.',
   'platform:read': 'The super-admin, or an admin key with the scope `platform:read`.',
@@ -26,7 +28,7 @@ export const ROUTE_ACCESS = {
 
 export type Access = keyof typeof ROUTE_ACCESS;
 /** Routes in a tenant; their handlers get a `TenantCaller`. */
-export type TenantAccess = 'tenant' | 'admin';
+export type TenantAccess = 'tenant' | 'admin' | 'ticket';
 /** Routes of the platform, whose caller may have no tenant. */
 export type PlatformAccess = Exclude<Access, TenantAccess | 'open'>;
 
@@ -46,7 +48,7 @@ function isKeyAccess(access: Access): access is KeyAccess {
 /** The caller, if it may use a platform route of this access level. */
 export async function requirePlatformAccess(app: App, caller: Caller, access: PlatformAccess): Promise<Caller> {
   // A suspended tenant always gets 403; platform credentials need no tenant.
-  if (access === 'any') return caller.tenant === null ? caller : requireTenant(caller);
+  if (access === 'any' || access === 'stream') return caller.tenant === null ? caller : requireTenant(caller);
   if (isKeyAccess(access)) await requireBothCredentials(app, caller, access);
   else if (!mayUse(caller, access)) {
     throw access === 'session' ? forbidden('this needs an admin session token') : forbidden();
@@ -57,7 +59,7 @@ export async function requirePlatformAccess(app: App, caller: Caller, access: Pl
 /** Whether the caller may use routes of this access, apart from its permissions on resources. */
 export function mayUse(caller: Caller, access: Access): boolean {
   if (access === 'open' || access === 'any') return true;
-  if (access === 'tenant') return caller.tenant !== null;
+  if (access === 'tenant' || access === 'stream' || access === 'ticket') return caller.tenant !== null;
   if (access === 'admin') return caller.isTenantAdmin;
   if (access === 'session') return caller.kind === 'admin_session';
   return caller.kind === 'super_admin' || caller.scopes?.includes(access) === true;
@@ -97,14 +99,21 @@ export function securityOf(access: Access): object[] {
   }
   const kinds = (Object.keys(CREDENTIAL_KINDS) as CredentialKind[]).filter((kind) => isAccepted(kind, access));
   const accepted = new Set<string>(kinds.map((kind) => propertiesOf(kind).scheme));
+  if (access === 'stream') accepted.add('ticket');
   return Object.keys(SECURITY_SCHEMES).flatMap((scheme) => (accepted.has(scheme) ? [{ [scheme]: [] }] : []));
+}
+
+/** Whether a public key may use routes of this access with a method that usually writes. */
+export function admitsPublicKeys(method: string, access: Access): boolean {
+  return method === 'GET' || method === 'HEAD' || access === 'ticket';
 }
 
 /** Whether some credentials of a kind have this access. */
 function isAccepted(kind: CredentialKind, access: Exclude<Access, KeyAccess | 'open'>): boolean {
-  const { tenant, rights } = propertiesOf(kind);
+  const { tenant, rights, opensEventStream } = propertiesOf(kind);
   if (access === 'any') return true;
-  if (access === 'tenant') return tenant !== 'none';
+  if (access === 'stream') return opensEventStream;
+  if (access === 'tenant' || access === 'ticket') return tenant !== 'none';
   if (access === 'admin') return rights === 'all' || rights === 'role';
   if (access === 'session') return kind === 'admin_session';
   return kind === 'super_admin' || (access !== 'super' && rights === 'scopes');

@@ -3,11 +3,11 @@
 // Failures: 400, 403, 404. Contract: interface#tenant-context, decisions#tenant-context.
 import type { App } from '../app.ts';
 import { forbidden, invalidField, notFound } from '../errors.ts';
-import { countFor } from '../runtime/work.ts';
+import { countForStrangers } from '../runtime/work.ts';
 import { type Tenant, tenantByHost, tenantBySlug } from '../tenants/tenants.ts';
 import type { Caller } from './caller.ts';
 import { propertiesOf } from './credential-kinds.ts';
-import { hostOf } from './request-context.ts';
+import { attachNamedTenant, hostOf } from './request-context.ts';
 
 const HEADERS = ['X-Tenant-ID', 'X-Tenant-Slug'] as const;
 
@@ -20,12 +20,14 @@ export async function requireSameTenant(app: App, request: Request, bound: Tenan
 
 /**
  * The tenant that a request without a credential names by header or host; null when it names none, 404 for an unknown
- * slug. The rest of the request counts for this tenant, so that a burst of its sign-ins, from whichever addresses, fills
- * its own queues only.
+ * slug. The rest of the request counts for the strangers who name this tenant: a burst of sign-ins, from whichever addresses,
+ * delays further ones to the same tenant, and neither the tenant's own calls nor other tenants.
  */
 export async function namedTenant(app: App, request: Request): Promise<Tenant | null> {
   const tenant = (await tenantInHeaders(app, request)) ?? (await tenantOfHost(app, request));
-  if (tenant !== null) countFor(tenant.id, false);
+  if (tenant === null) return null;
+  countForStrangers(tenant.id);
+  attachNamedTenant(request, tenant);
   return tenant;
 }
 

@@ -39,11 +39,11 @@ export async function openAdminSession(
 
 /** Ends the caller's session, on every process. Returns its id. */
 export async function endAdminSession(app: App, caller: Caller): Promise<string> {
-  const row = await app.db.first<{ id: string; hash: string }>(sql`
+  const row = await app.db.first<{ id: string; hash: string; tenant_id: string }>(sql`
     update platform.admin_sessions set ended_at = now()
     where id = ${caller.id}::uuid and ended_at is null
-    returning id, encode(hash, 'hex') as hash`);
+    returning id, encode(hash, 'hex') as hash, tenant_id`);
   if (row === undefined) throw notFound('session');
-  await app.invalidations.publish('credential', row.hash);
+  await app.invalidations.publish('credential', row.hash, row.tenant_id);
   return row.id;
 }

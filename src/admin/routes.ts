@@ -44,6 +44,7 @@ const OPEN_SESSION = route({
   summary: 'Open an admin session in a tenant',
   access: 'super',
   body: NewAdminSession,
+  example: { tenantSlug: 'demo' },
   ok: [201, AdminSessionSchema],
 });
 const END_SESSION = route({

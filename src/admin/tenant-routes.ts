@@ -5,7 +5,7 @@ import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
-import { pageParameters, parameters } from '../http/parameters.ts';
+import { parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { Deleted, pageSchema } from '../http/schemas.ts';
@@ -21,6 +21,7 @@ import {
   OwnTenantSchema,
   ownView,
   TenantChange,
+  TenantFilter,
   TenantSchema,
   updateOwnTenant,
   updateTenant,
@@ -43,10 +44,11 @@ const LIST = route({
   tag: TAG,
   summary: 'List tenants',
   access: 'platform:read',
-  query: parameters(pageParameters()),
+  query: TenantFilter,
   ok: [200, pageSchema(TenantSchema)],
 });
 const READ = route({
+  pathExamples: { slug: 'demo' },
   id: 'getTenantBySlug',
   tag: TAG,
   summary: 'Get a tenant',
@@ -59,6 +61,8 @@ const UPDATE = route({
   summary: 'Change a tenant',
   access: 'tenants:manage',
   body: TenantChange,
+  example: { name: 'Demo', status: 'active', settings: { passwordReset: true }, quotas: { requestsPerMin: 60_000 } },
+  pathExamples: { slug: 'demo' },
   ok: [200, TenantSchema],
   errors: ['CONFLICT'],
 });
@@ -83,6 +87,7 @@ const UPDATE_OWN = route({
   summary: 'Change the caller’s tenant',
   access: 'admin',
   body: OwnTenantChange,
+  example: { name: 'Demo', settings: { selfRegistration: true, passwordReset: true, customDomain: 'demo.acme.test' } },
   ok: [200, OwnTenantSchema],
   errors: ['CONFLICT'],
 });

@@ -2,9 +2,11 @@
 // Operators may also confirm or take back a domain.
 // Failures: 400, 409. Contract: decisions#custom-domains, neighbours#custom-domains.
 import { type Static, Type } from '@sinclair/typebox';
+import { isOrigin, ORIGINS_RULE } from '../access/origins.ts';
 import type { App } from '../app.ts';
 import { invalidField, type Problem } from '../errors.ts';
-import { closed, nullable } from '../http/schemas.ts';
+import { closed, nullable, textSet } from '../http/schemas.ts';
+import { LIMITS } from '../limits.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { endOtherClaims, newDomainToken, requireDomainFree } from '../tenants/custom-domains.ts';
 import { isServiceHost, type TenantSettings } from '../tenants/tenants.ts';
@@ -19,6 +21,14 @@ const SETTINGS = {
   customDomain: Type.Optional(
     nullable(Type.String({ pattern: HOST }), { error: 'must be a host name, or null', examples: ['data.acme.test'] }),
   ),
+  allowedOrigins: Type.Optional(
+    textSet(Type.String({ maxLength: LIMITS.origins.lengthMax }), {
+      maxItems: LIMITS.origins.perTenant,
+      error: `${ORIGINS_RULE}; at most ${LIMITS.origins.perTenant}`,
+      description: 'whose pages may use the tenant’s credentials; compared as text with the Origin header',
+      examples: [['https://app.example.com']],
+    }),
+  ),
 };
 export const Settings = closed(SETTINGS, { $id: 'TenantSettings' });
 const customDomainVerified = Type.Optional(
@@ -27,24 +37,44 @@ const customDomainVerified = Type.Optional(
 export const OperatorSettings = closed({ ...SETTINGS, customDomainVerified }, { $id: 'OperatorSettings' });
 export type OperatorSettings = Static<typeof OperatorSettings>;
 
-/** The problem of a domain that the service itself has or reserves. */
-export function domainProblems(app: App) {
-  return ({ settings }: { settings?: { customDomain?: unknown } | null | undefined }): Problem[] => {
-    const domain = settings?.customDomain;
-    if (typeof domain !== 'string' || !isServiceHost(app, domain.toLowerCase())) return [];
-    return [{ path: 'settings.customDomain', message: 'is reserved for the service' }];
+interface GivenSettings {
+  settings?:
+    | { customDomain?: unknown; allowedOrigins?: readonly (string | undefined)[] | undefined }
+    | null
+    | undefined;
+}
+
+/** What a schema cannot find: a domain that the service itself has or reserves, and text that is not an origin. */
+export function settingProblems(app: App) {
+  return ({ settings }: GivenSettings): Problem[] => {
+    const { customDomain: domain, allowedOrigins = [] } = settings ?? {};
+    const isReserved = typeof domain === 'string' && isServiceHost(app, domain.toLowerCase());
+    return [
+      ...(isReserved ? [{ path: 'settings.customDomain', message: 'is reserved for the service' }] : []),
+      ...allowedOrigins.flatMap((origin, i) =>
+        origin === undefined || isOrigin(origin)
+          ? []
+          : [{ path: `settings.allowedOrigins.${i}`, message: 'must be an origin, such as https://app.example.com' }],
+      ),
+    ];
   };
+}
+
+/** Whether settings may start or end the claim of a domain. */
+export function touchesDomain(given: OperatorSettings | null | undefined): boolean {
+  return given?.customDomain !== undefined || given?.customDomainVerified !== undefined;
 }
 
 /**
  * Starts or ends the claim of a tenant's domain when it changed, and verifies it for an operator. Must hold the lock on
- * names. 400 for a verification without a domain, 409 when another tenant has verified the domain.
+ * names. Resolves to the ids of tenants that have lost their claim. 400 for a verification without a domain, 409 when
+ * another tenant has verified the domain.
  */
 export async function changeDomain(
   tx: Tx,
   before: { id: string; settings: TenantSettings; isVerified: boolean },
   given: OperatorSettings,
-): Promise<void> {
+): Promise<string[]> {
   const { id } = before;
   const former = before.settings.customDomain ?? null;
   const domain = given.customDomain === undefined ? former : (given.customDomain?.toLowerCase() ?? null);
@@ -60,9 +90,9 @@ export async function changeDomain(
       set domain_token = ${newDomainToken(domain)}, domain_verified_at = null, domain_checked_at = null
       where id = ${id}::uuid`);
   }
-  if (given.customDomainVerified === undefined && !isChanged) return;
+  if (given.customDomainVerified === undefined && !isChanged) return [];
   await tx.rows(sql`
     update platform.tenants set domain_verified_at = case when ${isVerified} then coalesce(domain_verified_at, now()) end
     where id = ${id}::uuid`);
-  if (isVerified && domain !== null) await endOtherClaims(tx, domain, id);
+  return isVerified && domain !== null ? endOtherClaims(tx, domain, id) : [];
 }

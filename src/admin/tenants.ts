@@ -3,12 +3,13 @@
 // Failures: 400 with every problem, 404, 409. Contract: decisions#tenants.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
+import { listedBy, publishOrigins } from '../access/listed-origins.ts';
 import { hashPassword } from '../access/passwords.ts';
 import type { App } from '../app.ts';
 import { lockDefinitions } from '../entities/entities.ts';
 import { conflict, invalidField, notFound } from '../errors.ts';
 import { check } from '../http/check.ts';
-import type { Paging } from '../http/parameters.ts';
+import { pageParameters, parameters } from '../http/parameters.ts';
 import { type Page, pageOf } from '../http/reply.ts';
 import { closed, nullable, oneOf, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { issueOwnerKey } from '../keys/owner-keys.ts';
@@ -20,6 +21,8 @@ import { identifier, join, jsonb, sql, type Tx } from '../runtime/sql.ts';
 import { checkClaim, lockTenantNames } from '../tenants/custom-domains.ts';
 import { createTenantSchema, dropTenantSchema } from '../tenants/provision.ts';
 import {
+  type FoundBy,
+  publishTenants,
   schemaOf,
   TENANT_COLUMNS,
   type Tenant,
@@ -31,7 +34,7 @@ import {
 import { Email, Password, PersonName } from '../users/person.ts';
 import { releaseWaiting } from '../webhooks/dispatch/delivery-quota.ts';
 import { QuotaChange, QuotasSchema, shownQuotas } from './quotas.ts';
-import { changeDomain, domainProblems, OperatorSettings, Settings } from './tenant-settings.ts';
+import { changeDomain, OperatorSettings, Settings, settingProblems, touchesDomain } from './tenant-settings.ts';
 
 /** Few are needed: a retry can deadlock only with writes that began before it. */
 const DROP_TRIES = 10;
@@ -89,18 +92,28 @@ export type TenantChange = Static<typeof TenantChange>;
 
 /** Creates a tenant. 400 with every problem, 409 when slug or domain is taken. `apiKey` is shown once. */
 export async function createTenant(app: App, body: NewTenant): Promise<Static<typeof CreatedTenant>> {
-  const { slug, name, settings, owner = null } = check(NewTenant, body, domainProblems(app));
+  const { slug, name, settings, owner = null } = check(NewTenant, body, settingProblems(app));
   const passwordHash = owner === null ? null : await hashPassword(owner.password);
   const id = newId();
-  const apiKey = await app.db.slow.begin(async (tx) => {
-    await insertTenant(app, tx, { id, slug, name, settings: storedSettings(settings) });
-    await changeDomain(tx, { id, settings: {}, isVerified: false }, settings ?? {});
+  const stored = storedSettings(settings);
+  const { key, others } = await app.db.slow.begin(async (tx) => {
+    await insertTenant(app, tx, { id, slug, name, settings: stored });
+    const others = await changeDomain(tx, { id, settings: {}, isVerified: false }, settings ?? {});
     if (owner !== null) await insertOwner(tx, id, owner, passwordHash);
     const { key } = await issueOwnerKey(tx, id, { label: 'first key', createdBy: null });
-    return key;
+    return { key, others };
   });
-  await app.invalidations.publish('tenant', id);
-  return { id, slug, name, apiKey };
+  await publishTenants(app, [id, ...others], namesOf({ slug, settings: stored }));
+  await publishOrigins(app, id, stored.allowedOrigins ?? []);
+  return { id, slug, name, apiKey: key };
+}
+
+/** What the tenant may be found by. */
+function namesOf(...tenants: Pick<Tenant, 'slug' | 'settings'>[]): FoundBy[] {
+  return tenants.flatMap(({ slug, settings: { customDomain = null } }): FoundBy[] => [
+    `slug:${slug}`,
+    ...(customDomain === null ? [] : [`host:${customDomain}` as const]),
+  ]);
 }
 
 /** Stores a tenant and creates its schema. 409 when the slug is taken. The caller publishes the change after commit. */
@@ -130,18 +143,30 @@ async function insertOwner(tx: Tx, tenantId: string, owner: Owner, passwordHash:
     values (${newId()}::uuid, ${owner.email}, ${owner.name}, 'owner', ${passwordHash})`);
 }
 
-/** All tenants, newest first, with their counts. */
-export async function listTenants(app: App, paging: Paging): Promise<Page<TenantView>> {
-  const { tenants, total, page, limit } = await tenantPage(app, paging);
+export const TenantFilter = parameters({
+  ...pageParameters(),
+  search: Type.Optional(
+    Type.String({ maxLength: LIMITS.tenant.nameMax, description: 'only those whose slug or name contains this text' }),
+  ),
+});
+
+/** The tenants, newest first, with their counts; with `search` those whose slug or name contains it, in any case. */
+export async function listTenants(app: App, filter: Static<typeof TenantFilter>): Promise<Page<TenantView>> {
+  const { tenants, total, page, limit } = await tenantPage(app, filter);
   return pageOf(await withCounts(app, tenants), total, page, limit);
 }
 
-/** A page of the tenants, newest first, and the number of all. */
-export async function tenantPage(app: App, { page = 1, limit = LIMITS.list.limitDefault }: Paging) {
+/** A page of the tenants, newest first, and the number of all; with `search` of those that contain it. */
+export async function tenantPage(
+  app: App,
+  { page = 1, limit = LIMITS.list.limitDefault, search = '' }: Static<typeof TenantFilter>,
+) {
+  const found = sql`platform.tenants where ${search} = ''
+    or strpos(slug, lower(${search})) > 0 or strpos(lower(name), lower(${search})) > 0`;
   const rows = await app.db.rows<TenantRow>(sql`
-    select ${TENANT_COLUMNS} from platform.tenants
+    select ${TENANT_COLUMNS} from ${found}
     order by id desc limit ${limit}::bigint offset ${(page - 1) * limit}::bigint`);
-  const counted = await app.db.first<{ total: number }>(sql`select count(*) as total from platform.tenants`);
+  const counted = await app.db.first<{ total: number }>(sql`select count(*) as total from ${found}`);
   return { tenants: rows.map(toTenant), total: counted?.total ?? 0, page, limit };
 }
 
@@ -160,7 +185,7 @@ async function withCounts(app: App, tenants: readonly Tenant[]): Promise<TenantV
     ({ id, schema }) => sql`
       select ${id} as id,
         (select count(*) from ${identifier(schema, 'entity_definitions')}) as entities,
-        (select coalesce(sum(n), 0)::bigint from ${identifier(schema, 'entity_counts')}) as records,
+        (select coalesce(sum(n), 0)::bigint from platform.entity_counts where tenant_id = ${id}::uuid) as records,
         (select count(*) from ${identifier(schema, 'users')}) as users`,
   );
   const counted = await app.db.slow.rows<TenantView['counts'] & { id: string }>(join(parts, ' union all '));
@@ -189,15 +214,16 @@ export function updateOwnTenant(app: App, { tenant }: TenantCaller, body: OwnTen
 
 /** Changes name, settings, quotas and status. A suspension ends the verification of the domain. 400 with every problem, 404, 409 for a taken domain. */
 export async function updateTenant(app: App, slug: string, body: TenantChange): Promise<Tenant> {
-  const { name, status, settings, quotas = {} } = check(TenantChange, body, domainProblems(app));
-  const row = await app.db.begin(async (tx) => {
-    await lockTenantNames(tx);
+  const { name, status, settings, quotas = {} } = check(TenantChange, body, settingProblems(app));
+  const { row, before, others } = await app.db.begin(async (tx) => {
+    // All tenants share the lock: who changes nothing of a domain neither takes it nor waits for it.
+    if (touchesDomain(settings)) await lockTenantNames(tx);
     const before = await tx.first<TenantRow>(sql`
       select ${TENANT_COLUMNS} from platform.tenants where slug = ${slug} for no key update`);
     if (before === undefined) throw notFound('tenant');
     const verified = { id: before.id, settings: before.settings, isVerified: before.domain_verified_at != null };
-    await changeDomain(tx, verified, settings ?? {});
-    return tx.first<TenantRow>(sql`
+    const others = touchesDomain(settings) ? await changeDomain(tx, verified, settings ?? {}) : [];
+    const row = await tx.first<TenantRow>(sql`
       update platform.tenants
       set name = coalesce(${name ?? null}, name), status = coalesce(${status ?? null}, status),
         settings = settings || ${jsonb(storedSettings(settings))}, quotas = jsonb_strip_nulls(quotas || ${jsonb(quotas)}),
@@ -205,9 +231,16 @@ export async function updateTenant(app: App, slug: string, body: TenantChange): 
         domain_verified_at = case when ${status ?? ''} <> 'suspended' then domain_verified_at end
       where id = ${before.id}::uuid
       returning ${TENANT_COLUMNS}`);
+    return { row, before, others };
   });
   if (row === undefined) throw notFound('tenant');
-  await app.invalidations.publish('tenant', row.id);
+  await publishTenants(
+    app,
+    [row.id, ...others],
+    touchesDomain(settings) || status !== undefined ? namesOf(before, row) : [],
+  );
+  if (status !== undefined) await publishOrigins(app, row.id, await listedBy(app, row.id));
+  else if (settings?.allowedOrigins != null) await publishOrigins(app, row.id, settings.allowedOrigins);
   if (quotas.deliveriesPerDay !== undefined) {
     await releaseWaiting(app, row.id);
     await app.invalidations.publish('webhook', row.id);
@@ -218,14 +251,18 @@ export async function updateTenant(app: App, slug: string, body: TenantChange): 
 /** Deletes a tenant and all of its data. 400 unless `confirm` repeats the slug. */
 export async function deleteTenant(app: App, slug: string, confirm: string | undefined): Promise<string> {
   if (confirm !== slug) throw invalidField('confirm', 'must repeat the slug of the tenant to delete');
-  const id = await dropTenant(app, slug);
-  await app.invalidations.publish('tenant', id);
+  const dropped = await dropTenant(app, slug);
+  const { id } = dropped;
+  await publishTenants(app, [id], namesOf(dropped));
+  await publishOrigins(app, id, []);
   await app.invalidations.publish('catalog', id);
   return id;
 }
 
+type Dropped = Pick<Tenant, 'id' | 'slug' | 'settings'>;
+
 /** Retries on deadlock: a write may hold one table of the tenant and wait for another. */
-async function dropTenant(app: App, slug: string): Promise<string> {
+async function dropTenant(app: App, slug: string): Promise<Dropped> {
   for (let tries = 1; ; tries++) {
     try {
       return await app.db.slow.begin((tx) => dropIn(tx, slug));
@@ -236,15 +273,16 @@ async function dropTenant(app: App, slug: string): Promise<string> {
 }
 
 /** Takes the definition lock first; otherwise this and a change of definitions could deadlock. */
-async function dropIn(tx: Tx, slug: string): Promise<string> {
+async function dropIn(tx: Tx, slug: string): Promise<Dropped> {
   const found = await tx.first<{ id: string }>(sql`select id from platform.tenants where slug = ${slug}`);
   if (found === undefined) throw notFound('tenant');
   const { id } = found;
   await lockDefinitions(tx, schemaOf(id));
-  const deleted = await tx.first(sql`delete from platform.tenants where id = ${id}::uuid returning id`);
+  const deleted = await tx.first<Dropped>(sql`
+    delete from platform.tenants where id = ${id}::uuid returning id, slug, settings`);
   if (deleted === undefined) throw notFound('tenant');
   await dropTenantSchema(tx, id);
   await tx.rows(sql`delete from platform.events where tenant_id = ${id}::uuid`);
   await tx.rows(sql`delete from platform.idempotency_keys where tenant_id = ${id}::uuid`);
-  return id;
+  return deleted;
 }

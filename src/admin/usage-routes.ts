@@ -18,7 +18,7 @@ import { tenantPage } from './tenants.ts';
 
 const { keptDays, shownDays } = LIMITS.usage;
 const DAY_MS = 86_400_000;
-const Day = (description: string) => Type.Optional(Type.String({ description, examples: ['2026-01-31'] }));
+const Day = (description: string) => Type.Optional(Type.String({ description }));
 const Range = {
   from: Day(`the first UTC day; default: ${shownDays} days up to \`to\``),
   to: Day('the last UTC day; default: today'),
@@ -69,7 +69,7 @@ const PLATFORM = route({
   access: 'platform:read',
   query: open({
     ...Range,
-    tenant: Type.Optional(Type.String({ description: 'the slug of one tenant', examples: ['acme'] })),
+    tenant: Type.Optional(Type.String({ description: 'the slug of one tenant', examples: ['demo'] })),
     ...pageParameters(),
   }),
   ok: [200, Type.Union([Usage, pageSchema(Usage)])],

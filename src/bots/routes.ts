@@ -29,6 +29,11 @@ const REGISTER = route({
   id: 'registerBot',
   summary: 'Register a bot',
   body: NewBot,
+  example: {
+    name: 'order-agent',
+    tenantSlug: 'demo',
+    permissions: { entities: { companies: ['read', 'update'] } },
+  },
   ok: [201, BotWithSecret],
   errors: ['CONFLICT'],
 });

@@ -16,7 +16,8 @@ export function firstCalls(app: App, slug: string, keys: DemoKeys & { owner: str
   return [
     '',
     `The demo tenant "${slug}" is ready. Its owner key, shown only once: ${key}`,
-    'Paste one of these:',
+    `Sign in with it in a browser: ${app.address}/app`,
+    'Or paste one of these into a shell:',
     '',
     ...titled('who am I', get(owner, `${app.address}/api/auth/whoami`, [])),
     ...titled('filter and sort', call('', 'filters=stage = won AND amount > 50000', 'sort=-amount', 'limit=5')),
@@ -68,7 +69,7 @@ function secretReference({ config }: App): string {
 }
 
 function apiDocument(app: App): string[] {
-  return ['', `API: ${app.address}/swagger`];
+  return ['', `console: ${app.address}/app`, `API: ${app.address}/swagger`];
 }
 
 function titled(title: string, command: string): string[] {

@@ -1,8 +1,9 @@
 // Builds the API document, OpenAPI 3.1, from the declaration of each route: access, schemas, responses, descriptions.
 // Throws on a route without a declaration, so that the document is complete.
 // Contract: decisions#api-document.
+import { readFileSync } from 'node:fs';
 import { SECURITY_SCHEMES } from '../access/credential-kinds.ts';
-import { type Access, ROUTE_ACCESS } from '../access/route-access.ts';
+import { type Access, admitsPublicKeys, ROUTE_ACCESS } from '../access/route-access.ts';
 import type { Route } from '../http/route.ts';
 import { exampleOf } from './example.ts';
 import { HEADER_PARAMETERS, INTRODUCTION, PARAMETER_OF, RESPONSE_HEADERS, TAGS, TITLE } from './prose.ts';
@@ -72,7 +73,7 @@ function operationOf({ hooks, method, path }: ListedRoute, schemas: Schemas, res
   const { 'x-svc': route, 'x-access': access, security } = (hooks as { detail: Detail }).detail;
   const isOpen = access === 'open';
   const parameters = [
-    ...pathParameters(path, route),
+    ...pathParameters(path, method, route),
     ...queryParameters(route, schemas),
     ...headerParameters(route, isOpen),
   ];
@@ -81,22 +82,30 @@ function operationOf({ hooks, method, path }: ListedRoute, schemas: Schemas, res
     tags: [route.tag],
     summary: route.summary,
     description: `${route.description ?? `${route.summary}.`}\n\n${ROUTE_ACCESS[access]}`,
-    security: method === 'GET' ? security : security.filter((scheme) => !('publicKey' in scheme)),
+    security: admitsPublicKeys(method, access) ? security : security.filter((scheme) => !('publicKey' in scheme)),
     ...(parameters.length === 0 ? {} : { parameters }),
     ...bodyOf(route, schemas),
     responses: responsesOf(route, { isOpen, hasPathParameters: path.includes(':') }, schemas, responses),
   };
 }
 
-function pathParameters(path: string, { params }: Route): JsonSchema[] {
-  return [...path.matchAll(/:(\w+)/g)].map(([, name = '']) => ({
-    name,
-    in: 'path',
-    required: true,
-    description: params?.[name] ?? PATH_DESCRIPTIONS[name] ?? `the ${name}`,
-    schema: { type: 'string' },
-  }));
+function pathParameters(path: string, method: string, { params, pathExamples = {} }: Route): JsonSchema[] {
+  return [...path.matchAll(/:(\w+)/g)].map(([, name = '']) => {
+    // A page that fills in examples must not offer to delete something.
+    const example = method === 'DELETE' ? undefined : (pathExamples[name] ?? PATH_EXAMPLES[name]);
+    return {
+      name,
+      in: 'path',
+      required: true,
+      description: params?.[name] ?? PATH_DESCRIPTIONS[name] ?? `the ${name}`,
+      schema: { type: 'string' },
+      ...(example === undefined ? {} : { example }),
+    };
+  });
 }
+
+/** Of the demo tenant. */
+const PATH_EXAMPLES: Readonly<Record<string, string>> = { entityName: 'companies', key: 'country' };
 
 const PATH_DESCRIPTIONS: Readonly<Record<string, string>> = {
   entityName: 'the name of the entity',
@@ -119,13 +128,24 @@ function headerParameters({ requestHeaders = [] }: Route, isOpen: boolean): Json
   return names.map((name) => ({ $ref: `#/components/parameters/${name}` }));
 }
 
-function bodyOf({ body, rawBody, bodyTypes = [] }: Route, schemas: Schemas): JsonSchema {
+function bodyOf(
+  { body, rawBody, example, bodyTypes = [], isBodyOptional = false }: Route,
+  schemas: Schemas,
+): JsonSchema {
   const schema = body ?? rawBody;
   const content: JsonSchema = {};
   if (schema !== undefined) {
     const json = schemas.of(schema);
-    content['application/json'] = { schema: json, example: exampleOf(json, schemas.components) };
+    content['application/json'] = { schema: json, example: example ?? exampleOf(json, schemas.components) };
   }
   for (const type of bodyTypes) content[type] = textContent(type);
-  return Object.keys(content).length === 0 ? {} : { requestBody: { required: true, content } };
+  return Object.keys(content).length === 0 ? {} : { requestBody: { required: !isBodyOptional, content } };
+}
+
+/** The version of the service. */
+let version: string | undefined;
+export function versionOfPackage(): string {
+  version ??= (JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as { version: string })
+    .version;
+  return version;
 }

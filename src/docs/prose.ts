@@ -115,7 +115,7 @@ export const RATE_HEADERS: JsonSchema = {
 
 /** Bodies that are not JSON, by content type. */
 export const TEXT_EXAMPLES: Readonly<Record<string, string>> = {
-  'text/csv': 'title,status,amount\r\nReplace the pump,open,120.5\r\n',
-  'application/x-ndjson': '{"title":"Replace the pump","status":"open","amount":120.5}\n',
+  'text/csv': 'title,country,employees\r\nNordlicht,DE,12\r\n',
+  'application/x-ndjson': '{"title":"Nordlicht","country":"DE","employees":12}\n',
   'text/event-stream': 'event: heartbeat\nid: 1\ndata: {"type":"heartbeat","timestamp":"2026-03-01T09:30:00.000Z"}\n\n',
 };

@@ -23,8 +23,9 @@ const ERROR_TEXTS: Readonly<Record<ErrorCode, [description: string, message: str
   FORBIDDEN: ['The credential does not permit this.', 'no permission for this operation'],
   NOT_FOUND: ['It does not exist, or the caller may not see it.', 'record not found'],
   METHOD_NOT_ALLOWED: ['The path has other methods; `Allow` lists them.', 'PUT is not allowed here'],
+  REQUEST_TIMEOUT: ['The body arrives too slowly; the connection is closed.', 'the request body arrives too slowly'],
   CONFLICT: ['The current state does not allow it.', 'a record with this sku already exists'],
-  GONE: ['It has expired.', 'this invitation has expired'],
+  GONE: ['It has expired, or is no longer kept.', 'this invitation has expired'],
   PRECONDITION_FAILED: ['The record has changed since its ETag was read.', 'the record has changed'],
   PAYLOAD_TOO_LARGE: ['The body is larger than allowed.', 'the body is larger than 1048576 bytes'],
   UNSUPPORTED_MEDIA_TYPE: ['The body’s type or encoding is not accepted.', 'send the body as application/json'],
@@ -39,7 +40,10 @@ const ERROR_TEXTS: Readonly<Record<ErrorCode, [description: string, message: str
     "this tenant's quota of 1000 records is exceeded: 1000 are used",
   ],
   INTERNAL_ERROR: ['An unexpected failure; the log has it under the request id.', 'internal server error'],
-  SERVICE_UNAVAILABLE: ['Postgres or Redis is unreachable.', 'the database cannot be reached'],
+  SERVICE_UNAVAILABLE: [
+    'Postgres or Redis is unreachable, or the process has too many requests.',
+    'the database cannot be reached',
+  ],
 };
 
 /** The `responses` member of an operation; adds new error responses to `components`. */
@@ -83,6 +87,7 @@ function withRaw(answer: JsonSchema, raw: TSchema, schemas: Schemas): JsonSchema
 
 function successResponse(route: Route, kind: Kind, schemas: Schemas): JsonSchema {
   const [status, data] = route.ok;
+  if (status === 101) return { description: 'The connection is a WebSocket.' };
   return {
     description: status === 201 ? 'Created.' : 'OK.',
     headers: headersOf(route, kind),
@@ -124,14 +129,16 @@ function headersOf({ responseHeaders = {} }: Route, { isOpen }: Kind): JsonSchem
 /** The codes that an operation may return, in the order of the code table. */
 function codesOf({ errors = [], body, rawBody, bodyTypes = [], query }: Route, kind: Kind): ErrorCode[] {
   const hasBody = body !== undefined || rawBody !== undefined;
-  const codes = new Set<ErrorCode>(['INTERNAL_ERROR', ...errors]);
+  // A process with too many requests refuses further ones on every route.
+  const codes = new Set<ErrorCode>(['INTERNAL_ERROR', 'SERVICE_UNAVAILABLE', ...errors]);
   const add = (...more: ErrorCode[]): void => more.forEach((code) => void codes.add(code));
   // On any operation, a tenant header can be malformed or name no tenant.
   if (!kind.isOpen) {
     add('VALIDATION_ERROR', 'UNAUTHORIZED', 'FORBIDDEN', 'NOT_FOUND', 'RATE_LIMITED', 'QUOTA_EXCEEDED');
   }
-  if (!kind.isOpen || hasBody) add('SERVICE_UNAVAILABLE');
-  if (hasBody || bodyTypes.length > 0) add('VALIDATION_ERROR', 'PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE');
+  if (hasBody || bodyTypes.length > 0) {
+    add('VALIDATION_ERROR', 'REQUEST_TIMEOUT', 'PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE');
+  }
   if (kind.hasPathParameters) add('NOT_FOUND');
   if (query !== ANY_PARAMETERS) add('VALIDATION_ERROR');
   return (Object.keys(STATUS_BY_CODE) as ErrorCode[]).filter((code) => codes.has(code));

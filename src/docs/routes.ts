@@ -1,20 +1,21 @@
-// The API document at /swagger/json and Swagger UI at /swagger. The page's assets come from the installed package;
+// The API document at /swagger/json, in general or for a credential, and Swagger UI at /swagger. The page's assets come from the installed package;
 // the content security policy forbids other hosts and inline scripts.
 // Contract: decisions#api-document.
-import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { promisify } from 'node:util';
-import { gzip } from 'node:zlib';
+import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
+import { authenticate } from '../access/authenticate.ts';
+import { securityOf } from '../access/route-access.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
 import { guard } from '../http/guard.ts';
-import { ANY_PARAMETERS } from '../http/parameters.ts';
+import { ANY_PARAMETERS, lenientParameters } from '../http/parameters.ts';
 import { route } from '../http/route.ts';
-import { buildDocument, type ListedRoute } from './document.ts';
-import { INIT_SCRIPT, PAGE } from './page.ts';
-import type { JsonSchema } from './schema.ts';
+import { documentText } from './caller-document.ts';
+import { Compressed } from './compressed.ts';
+import { buildDocument, type ListedRoute, versionOfPackage } from './document.ts';
+import { INIT_SCRIPT, PAGE, PAGE_STYLE } from './page.ts';
 
 const HTML = 'text/html; charset=utf-8';
 const SCRIPT = 'text/javascript; charset=utf-8';
@@ -32,36 +33,15 @@ const POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-const compress = promisify(gzip);
-
-type Text = string | Uint8Array<ArrayBuffer>;
-
-/** A large static text, compressed once for clients that accept gzip. `load` must return the same text each time. */
-export class Compressed {
-  #compressed: Promise<Uint8Array<ArrayBuffer>> | undefined;
-
-  constructor(private readonly load: () => Promise<Text>) {}
-
-  /** The text in the encoding that the client accepts. */
-  async answer(request: Request, headers: Record<string, string>): Promise<Response> {
-    const both = { ...headers, vary: 'Accept-Encoding' };
-    if (!acceptsGzip(request)) return new Response(await this.load(), { headers: both });
-    this.#compressed ??= this.load().then(compress) as Promise<Uint8Array<ArrayBuffer>>;
-    return new Response(await this.#compressed, { headers: { ...both, 'content-encoding': 'gzip' } });
-  }
-}
-
-function acceptsGzip(request: Request): boolean {
-  const accepted = request.headers.get('accept-encoding') ?? '';
-  return accepted.split(',').some((coding) => /^\s*gzip\s*(;\s*q=(1|0?\.0*[1-9])[\d.]*\s*)?$/i.test(coding));
-}
-
 /** The files of the package that the page uses. */
 const ASSETS: Readonly<Record<string, { type: string; text: Compressed }>> = {
   'swagger-ui-bundle.js': { type: SCRIPT, text: installed('swagger-ui-bundle.js') },
   'swagger-ui.css': { type: STYLE, text: installed('swagger-ui.css') },
 };
-const INIT_NAME = 'init.js';
+const OWN_ASSETS: Readonly<Record<string, { type: string; text: string }>> = {
+  'init.js': { type: SCRIPT, text: INIT_SCRIPT },
+  'page.css': { type: STYLE, text: PAGE_STYLE },
+};
 const A_DAY = 'public, max-age=86400';
 const TAG = 'API document';
 
@@ -77,9 +57,28 @@ const DOCUMENT_ROUTE = route({
   id: 'getApiDocument',
   tag: TAG,
   summary: 'This document',
+  description: `Without a credential, all routes of the service. With one, the routes that it may use, where the generic record
+routes are replaced by those of the tenant's own entities, with their types.`,
   access: 'open',
-  query: ANY_PARAMETERS,
+  admits: { 'x-access': 'open', security: [{}, ...securityOf('any')] },
+  query: lenientParameters({
+    entity: Type.Optional(
+      Type.String({
+        description: 'with a credential: only these entities, separated by commas',
+        examples: ['companies'],
+      }),
+    ),
+  }),
   ok: [200, 'application/json'],
+  errors: [
+    'VALIDATION_ERROR',
+    'UNAUTHORIZED',
+    'FORBIDDEN',
+    'NOT_FOUND',
+    'RATE_LIMITED',
+    'QUOTA_EXCEEDED',
+    'SERVICE_UNAVAILABLE',
+  ],
 });
 const ASSET_ROUTE = route({
   id: 'getApiDocumentAsset',
@@ -95,7 +94,7 @@ const ASSET_ROUTE = route({
 export function docsRoutes(app: App, routes: () => readonly ListedRoute[]) {
   const version = versionOfPackage();
   let kept: { server: string; text: Compressed } | undefined;
-  const document = (): Compressed => {
+  const generic = (): Compressed => {
     const server = app.config.baseUrl ?? app.address;
     if (kept?.server === server) return kept.text;
     const text = JSON.stringify(buildDocument(routes(), version, server));
@@ -109,17 +108,26 @@ export function docsRoutes(app: App, routes: () => readonly ListedRoute[]) {
       async () => new Response(PAGE, { headers: { ...headersOf(HTML), 'content-security-policy': POLICY } }),
       PAGE_ROUTE,
     )
-    .get('/swagger/json', async ({ request }) => document().answer(request, headersOf(JSON_TYPE)), DOCUMENT_ROUTE)
+    .get(
+      '/swagger/json',
+      async ({ request, query }) => {
+        const caller = await authenticate(app, request);
+        if (caller === null) return generic().answer(request, headersOf(JSON_TYPE));
+        const names = query.entity?.split(',').map((name) => name.trim()) ?? null;
+        const text = await documentText(app, routes(), caller, names);
+        return text.answer(request, {
+          ...headersOf(JSON_TYPE),
+          'cache-control': 'no-store',
+        });
+      },
+      DOCUMENT_ROUTE,
+    )
     .get('/swagger/assets/:file', async ({ params, request }) => asset(params.file, request), ASSET_ROUTE);
 }
 
-/** The document of the given routes. */
-export function documentOf(app: App, routes: readonly ListedRoute[]): JsonSchema {
-  return buildDocument(routes, versionOfPackage(), app.config.baseUrl ?? app.address);
-}
-
 async function asset(name: string, request: Request): Promise<Response> {
-  if (name === INIT_NAME) return new Response(INIT_SCRIPT, { headers: headersOf(SCRIPT) });
+  const own = Object.hasOwn(OWN_ASSETS, name) ? OWN_ASSETS[name] : undefined;
+  if (own !== undefined) return new Response(own.text, { headers: headersOf(own.type) });
   const file = Object.hasOwn(ASSETS, name) ? ASSETS[name] : undefined;
   if (file === undefined) throw notFound('file');
   return file.text.answer(request, { ...headersOf(file.type), 'cache-control': A_DAY });
@@ -136,9 +144,4 @@ function headersOf(type: string): Record<string, string> {
     'x-content-type-options': 'nosniff',
     'referrer-policy': 'no-referrer',
   };
-}
-
-function versionOfPackage(): string {
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
-  return (JSON.parse(text) as { version: string }).version;
 }

@@ -19,7 +19,7 @@ const Payload = Type.Object(
   {
     id: prefixed('evt', 'the event; the same on every attempt'),
     event: Type.Union(RECORD_EVENTS.map((type) => Type.Literal(type))),
-    entity: Type.String({ description: 'the name of the entity', examples: ['task'] }),
+    entity: Type.String({ description: 'the name of the entity', examples: ['companies'] }),
     record_id: prefixed('rec', 'the record'),
     data: RecordSchema,
     timestamp: Timestamp,
@@ -35,7 +35,12 @@ const HEADERS: readonly [name: string, required: boolean, description: string, e
   ['X-Svc-Signature', false, 'with a secret: lowercase hex HMAC-SHA256 of the body, the secret as key', '0'.repeat(64)],
   ['webhook-id', false, 'with a secret: the id of the event, as in Standard Webhooks', `evt_${ID}`],
   ['webhook-timestamp', false, 'with a secret: when it was sent, in seconds since 1970', '1772357400'],
-  ['webhook-signature', false, 'with a secret: `v1,` and the base64 HMAC-SHA256 of id, timestamp and body', 'v1,...'],
+  [
+    'webhook-signature',
+    false,
+    'with a secret: `v1,` and the base64 HMAC-SHA256 of id, timestamp and body; two values while the secret is being changed',
+    'v1,...',
+  ],
 ];
 
 /** The `webhooks` member of the document, by event type. */
@@ -57,7 +62,7 @@ export function webhooksOf(schemas: Schemas): JsonSchema {
         operationId: `onRecord${verb.charAt(0).toUpperCase()}${verb.slice(1)}`,
         tags: ['Webhooks'],
         summary: `A record was ${verb}`,
-        description: `Sent to the subscriptions of the entity that name \`${event}\`, at least once.`,
+        description: `Sent to the subscriptions of the entity that name \`${event}\`, at least once. A test has \`"test": true\` and the header \`X-Svc-Test: true\` besides; a subscription with a role or fields sends fewer fields.`,
         security: [],
         parameters,
         requestBody: { required: true, content: { 'application/json': { schema, example: { ...example, event } } } },

@@ -85,6 +85,9 @@ const ANY_USER: Names['user'] = {
   kind: 'user',
 };
 
+/** An admin who reads as a role is no user of it. */
+const NO_USER: Names['user'] = { id: null, email: null, role: null, kind: null };
+
 /** The names for validating a condition that other users evaluate: `$currentUser` has every attribute. */
 export function validationNames(catalog: Catalog, caller: TenantCaller, entity: Entity): Names {
   return { ...allNames(catalog, caller, entity, new Date()), user: ANY_USER };
@@ -93,7 +96,7 @@ export function validationNames(catalog: Catalog, caller: TenantCaller, entity: 
 /** The names of visible fields; `related` returns the names and rows of a relation's target, or undefined when it is not readable. */
 function namesOf(
   catalog: Catalog,
-  { id, email, role, kind }: TenantCaller,
+  { id, email, role, kind, asRole }: TenantCaller,
   entity: Entity,
   now: Date,
   isVisible: (field: Field) => boolean,
@@ -109,7 +112,7 @@ function namesOf(
       const reached = target && related(target);
       return target && reached && { table: target.table, ...reached };
     },
-    user: { id, email, role, kind },
+    user: asRole === undefined ? { id, email, role, kind } : NO_USER,
     now,
   };
 }

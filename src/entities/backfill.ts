@@ -166,19 +166,24 @@ async function replaceBatch(app: App, entity: Entity, rows: readonly StoredRow[]
       returning r.id, octet_length(r.data::text) - f.bytes as bytes
     ),
     counted as (
-      update ${identifier(entity.schema, 'entity_counts')} as n
+      update platform.entity_counts as n
       set v = n.v + 1, bytes = n.bytes + (select coalesce(sum(c.bytes), 0)::bigint from changed as c)
-      where n.entity_id = ${entity.id}::uuid and n.slot = pg_backend_pid() % ${LIMITS.counterSlots}::int
-        and exists (select from changed)
+      where n.tenant_id = ${entity.tenantId}::uuid and n.entity_id = ${entity.id}::uuid
+        and n.slot = pg_backend_pid() % ${LIMITS.counterSlots}::int and exists (select from changed)
     )
     select id from changed`);
   return replaced.length;
 }
 
-/** The stored values of a field, in pages bounded by rows and bytes. */
-export async function* valuesOf(app: App, entity: Entity, { slot }: Field): AsyncGenerator<unknown[]> {
+/** The stored values of a field that have more bytes than `bytesOver` as JSON, in pages bounded by rows and bytes. */
+export async function* valuesOf(
+  app: App,
+  entity: Entity,
+  { slot }: Field,
+  bytesOver: number,
+): AsyncGenerator<unknown[]> {
   const value = sql`r.data -> ${slot}::text`;
-  const where = sql`r.data ? ${slot}::text`;
+  const where = bytesOver === 0 ? sql`r.data ? ${slot}::text` : sql`octet_length((${value})::text) > ${bytesOver}::int`;
   for await (const rows of pagesOf<{ id: string; value: unknown }>(
     app,
     entity,

@@ -5,8 +5,10 @@
 import type { TenantCaller } from '../access/caller.ts';
 import { type App, perApp } from '../app.ts';
 import { notFound } from '../errors.ts';
+import { EVERY_ENTITY } from '../events/publication.ts';
+import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
-import { identifier, join, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { identifier, join, notKept, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { type Entity, type Field, type FieldRules, type Reference, type Rule, tableNameOf } from './field.ts';
 import { fieldRef } from './field-types.ts';
@@ -14,10 +16,17 @@ import { fieldRef } from './field-types.ts';
 export interface Catalog {
   byName: ReadonlyMap<string, Entity>;
   byId: ReadonlyMap<string, Entity>;
+  /** Of the definitions as JSON, about. */
+  bytes: number;
 }
 
 const CACHED_TENANTS = 2_000;
-const cacheOf = perApp((app) => app.invalidations.cache<Catalog>('catalog', CACHED_TENANTS));
+const cacheOf = perApp((app) =>
+  app.invalidations.cache<Catalog>('catalog', CACHED_TENANTS, {
+    max: LIMITS.entity.cachedBytesMax,
+    of: ({ bytes }) => bytes,
+  }),
+);
 
 /** The tenant's catalog, from the cache where possible. */
 export function catalogOf(app: App, tenant: Tenant): Catalog | Promise<Catalog> {
@@ -44,7 +53,10 @@ export async function entityFor(app: App, caller: TenantCaller, name: string): P
   return entity;
 }
 
-type EntityRow = Omit<Entity, 'fields' | 'byKey' | 'references' | 'rules' | 'table' | 'tableName' | 'schema'>;
+type EntityRow = Omit<
+  Entity,
+  'fields' | 'byKey' | 'references' | 'rules' | 'table' | 'tableName' | 'tenantId' | 'schema'
+>;
 type FieldRow = Omit<Field, keyof FieldRules | 'ref' | 'next'> & {
   entity_id: string;
   rules: FieldRules;
@@ -53,21 +65,24 @@ type FieldRow = Omit<Field, keyof FieldRules | 'ref' | 'next'> & {
 
 /** Reads the definitions. There may be many: fields arrive as one JSON text for each entity, and the event loop turns between entities. */
 export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Catalog> {
-  const entityRows = await queries.rows<EntityRow>(sql`
+  const entityRows = await queries.rows<EntityRow>(
+    notKept(sql`
     select d.id, d.name, d.label, d.description, d.is_system as "isSystem", d.version, d.next_slot as "nextSlot",
       d.retired_slots as "retiredSlots", d.created_at as "createdAt", d.updated_at as "updatedAt", (
         select coalesce(jsonb_object_agg(a.type, a.ids), '{}')
         from (
-          select t.type, jsonb_agg(s.id order by s.id) as ids
+          select t.type, jsonb_agg(distinct case when s.is_judged then d.id else s.id end) as ids
           from platform.webhook_subscriptions as s
           cross join unnest(s.event_types) as t (type)
-          where s.entity_id = d.id and s.is_active
+          where s.tenant_id = ${tenant.id}::uuid and s.entity_id in (d.id, ${EVERY_ENTITY}::uuid) and s.is_active
           group by t.type
         ) as a
       ) as subscribed
     from ${identifier(tenant.schema, 'entity_definitions')} as d
-    order by d.name collate "C"`);
-  const fieldRows = await queries.rows<{ entity_id: string; fields: FieldRow[] }>(sql`
+    order by d.name collate "C"`),
+  );
+  const fieldRows = await queries.rows<{ entity_id: string; fields: FieldRow[] }>(
+    notKept(sql`
     select f.entity_id, json_agg(f order by f.position, f.id) as fields
     from (
       select id, entity_id, key, slot, type, label, description, is_required as required, is_unique as unique,
@@ -75,24 +90,29 @@ export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Cat
         position, next
       from ${identifier(tenant.schema, 'field_definitions')}
     ) as f
-    group by f.entity_id`);
-  const ruleRows = await queries.rows<Rule & { entity_id: string }>(sql`
+    group by f.entity_id`),
+  );
+  const ruleRows = await queries.rows<Rule & { entity_id: string }>(
+    notKept(sql`
     select id, name, entity_id, trigger, condition, action
     from ${identifier(tenant.schema, 'business_rules')}
     where is_active
-    order by priority, id`);
+    order by priority, id`),
+  );
   const rulesOf = Map.groupBy(ruleRows, (row) => row.entity_id);
   const fieldsOf = new Map(fieldRows.map((row) => [row.entity_id, row.fields]));
   const references = new Map<string, Reference[]>(entityRows.map(({ id }) => [id, []]));
   const byId = new Map<string, Entity>();
+  let bytes = 0;
   for (const row of entityRows) {
     const fields = (fieldsOf.get(row.id) ?? []).map(toField);
     const entity = toEntity(tenant, row, fields, references.get(row.id) ?? [], rulesOf.get(row.id) ?? []);
     byId.set(row.id, entity);
+    bytes += JSON.stringify([row, fieldsOf.get(row.id), entity.rules]).length;
     for (const field of fields) if (field.targetId !== null) references.get(field.targetId)?.push({ entity, field });
     await giveWay();
   }
-  return { byId, byName: new Map([...byId.values()].map((entity) => [entity.name, entity])) };
+  return { byId, byName: new Map([...byId.values()].map((entity) => [entity.name, entity])), bytes };
 }
 
 function toEntity(tenant: Tenant, row: EntityRow, fields: Field[], references: Reference[], rules: Rule[]): Entity {
@@ -105,6 +125,7 @@ function toEntity(tenant: Tenant, row: EntityRow, fields: Field[], references: R
     rules,
     table: identifier(tenant.schema, tableName),
     tableName,
+    tenantId: tenant.id,
     schema: tenant.schema,
   };
 }
@@ -133,12 +154,12 @@ export async function insertFields(tx: Tx, schema: string, entityId: string, fie
 }
 
 /** Updates all attributes of a field, and its next definition. */
-export async function updateFieldRow(tx: Tx, schema: string, field: Field): Promise<void> {
+export async function updateFieldRow(tx: Tx, entity: Pick<Entity, 'id' | 'schema'>, field: Field): Promise<void> {
   const columns = Object.entries(columnsOf(field)).map(([name, value]) => sql`${identifier(name)} = ${value}`);
   await tx.rows(sql`
-    update ${identifier(schema, 'field_definitions')}
+    update ${identifier(entity.schema, 'field_definitions')}
     set ${join(columns, ', ')}
-    where id = ${field.id}::uuid`);
+    where entity_id = ${entity.id}::uuid and id = ${field.id}::uuid`);
 }
 
 function columnsOf(field: Field): Record<string, Sql> {
@@ -165,7 +186,9 @@ function json(value: unknown): Sql {
 }
 
 export async function deleteFieldRow(tx: Tx, entity: Entity, fieldId: string): Promise<void> {
-  await tx.rows(sql`delete from ${identifier(entity.schema, 'field_definitions')} where id = ${fieldId}::uuid`);
+  await tx.rows(sql`
+    delete from ${identifier(entity.schema, 'field_definitions')}
+    where entity_id = ${entity.id}::uuid and id = ${fieldId}::uuid`);
 }
 
 /** Increments the entity's version, and sets the given slots. */

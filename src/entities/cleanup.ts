@@ -18,7 +18,7 @@ export async function cleanUp(lock: DefinitionLock, entityId: string): Promise<v
     const found = catalog.byId.get(entityId);
     const pending = found?.fields.filter(({ next }) => next !== undefined) ?? [];
     if (found === undefined || pending.length === 0) return found;
-    for (const { next: _, ...field } of pending) await updateFieldRow(tx, found.schema, field);
+    for (const { next: _, ...field } of pending) await updateFieldRow(tx, found, field);
     await bumpVersion(tx, found, {});
     return (await loadCatalog(tx, lock.tenant)).byId.get(entityId);
   });

@@ -1,4 +1,4 @@
-// What depends on a field's key: field lists and row filters of roles, conditions of views and rules. A rename or drop
+// What depends on a field's key: field lists and row filters of roles, conditions of views, rules and webhooks. A rename or drop
 // updates the lists, so that a hidden field stays hidden; conditions that name the key must be changed first.
 // Contract: decisions#field-changes, decisions#roles.
 import { conflict } from '../errors.ts';
@@ -16,12 +16,16 @@ export async function requireNoDependents(tx: Tx, entity: Entity, field: Pick<Fi
     where e.value ->> 'rowFilter' ~ case when e.key = ${entity.name} then ${own} else ${related} end
     union all
     select 'view', v.slug
-    from ${table('views')} as v
-    where v.filter_dsl::text ~ case when v.entity_id = ${entity.id}::uuid then ${own} else ${related} end
+    from platform.views as v
+    where v.tenant_id = ${entity.tenantId}::uuid and v.filter_dsl::text ~ case when v.entity_id = ${entity.id}::uuid then ${own} else ${related} end
     union all
     select 'rule', b.name
     from ${table('business_rules')} as b
     where concat(b.condition, ' ', b.action) ~ case when b.entity_id = ${entity.id}::uuid then ${own} else ${related} end
+    union all
+    select 'webhook', w.id::text
+    from platform.webhook_subscriptions as w
+    where w.tenant_id = ${entity.tenantId}::uuid and w.entity_id = ${entity.id}::uuid and w.filters ~ ${own}
     limit 20`);
   if (dependents.length === 0) return;
   const list = dependents.map(({ kind, name }) => `${kind} ${name}`).join(', ');

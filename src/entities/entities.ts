@@ -1,18 +1,21 @@
 // Creates, reads, updates, drops and repairs entities. An entity is a partition of entity_records with its own
 // indexes and counters. Its name is part of paths and roles and cannot change. Failures: 400, 403, 404, 409.
 // Contract: decisions#entities, interface#schema-health.
-import type { TenantCaller } from '../access/caller.ts';
+import { requireRight, type TenantCaller } from '../access/caller.ts';
 import { publishRevokedGrants, revokeGrants } from '../access/grants.ts';
 import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { conflict, forbidden, invalidField, notFound } from '../errors.ts';
+import { notifyCommitted } from '../events/publication.ts';
 import { check, requireFits } from '../http/check.ts';
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { newId } from '../runtime/ids.ts';
+import { cancelWaitingBuilds } from '../runtime/index-builds.ts';
 import { identifier, literal, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { visibleFields } from './access-scope.ts';
+import { announceDrop, changerOf } from './announcement.ts';
 import { type Catalog, catalogOf, entityFor, insertFields, loadCatalog } from './catalog.ts';
 import { EntityChange, type EntityView, type FieldView, type NewEntity, NewEntityNames } from './definition.ts';
 import { requireFieldsFit } from './definition-size.ts';
@@ -33,8 +36,8 @@ export async function listEntities(app: App, caller: TenantCaller): Promise<Enti
 }
 
 export async function getEntity(app: App, caller: TenantCaller, name: string): Promise<EntityView> {
+  requireRight(caller, 'read', name);
   const entity = await entityFor(app, caller, name);
-  if (!allows(caller.rights, 'read', name)) throw forbidden(`no read permission on ${name}`);
   return viewOf(await catalogOf(app, caller.tenant), caller, entity);
 }
 
@@ -67,7 +70,7 @@ export async function createEntity(app: App, caller: TenantCaller, body: NewEnti
       throw conflict(`a tenant has at most ${LIMITS.entity.perTenantMax} entities`);
     }
     const drafts = using(matches, () => readFields(body, { catalog, self: { id, name } }));
-    await insertEntity(tx, tenant.schema, { id, name, label, description }, drafts);
+    await insertEntity(tx, tenant, { id, name, label, description }, drafts);
   });
   await app.invalidations.publish('catalog', tenant.id);
   return getEntity(app, caller, name);
@@ -80,18 +83,24 @@ export async function lockDefinitions(tx: Tx, schema: string): Promise<void> {
 
 type EntityNames = Pick<Entity, 'id' | 'name' | 'label' | 'description'>;
 
-async function insertEntity(tx: Tx, schema: string, entity: EntityNames, drafts: FieldDraft[]) {
+async function insertEntity(tx: Tx, { id: tenantId, schema }: Tenant, entity: EntityNames, drafts: FieldDraft[]) {
   const { id, name, label, description } = entity;
   await tx.rows(sql`
     insert into ${identifier(schema, 'entity_definitions')} (id, name, label, description, next_slot)
     values (${id}::uuid, ${name}, ${label}, ${description}, ${drafts.length + 1}::int)`);
-  await tx.rows(sql`
-    insert into ${identifier(schema, 'entity_counts')} (entity_id, slot)
-    select ${id}::uuid, slot from generate_series(0, ${LIMITS.counterSlots - 1}::int) as slot`);
+  await insertCounters(tx, { id, tenantId });
   const fields = drafts.map((draft, i) => fieldOf(draft, newId(), `f${i + 1}`, i + 1));
   await requireFieldsFit(tx, schema, { before: [], after: fields });
   await createRecordTable(tx, schema, id, fields);
   if (fields.length > 0) await insertFields(tx, schema, id, fields);
+}
+
+/** Adds the entity's counters that are missing. */
+async function insertCounters(tx: Tx, { id, tenantId }: Pick<Entity, 'id' | 'tenantId'>): Promise<void> {
+  await tx.rows(sql`
+    insert into platform.entity_counts (tenant_id, entity_id, slot)
+    select ${tenantId}::uuid, ${id}::uuid, slot from generate_series(0, ${LIMITS.counterSlots - 1}::int) as slot
+    on conflict do nothing`);
 }
 
 /** Creates the partition for an entity's records, with the indexes of its fields. */
@@ -144,17 +153,23 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
       throw conflict(`field ${foreign.field.key} of ${foreign.entity.name} refers to this entity; drop it first`);
     }
     await requireConfirmation(tx, entity, confirm);
-    const views = await tx.rows<{ slug: string }>(sql`
-      select slug from ${identifier(tenant.schema, 'views')} where entity_id = ${entity.id}::uuid for update`);
     // A write in progress checks the definition's version, finds it gone and fails with 404.
     await tx.rows(sql`delete from ${identifier(tenant.schema, 'entity_definitions')} where id = ${entity.id}::uuid`);
+    await cancelWaitingBuilds(tx, entity.schema, entity.tableName);
     await tx.rows(sql`drop table ${entity.table}`);
+    const own = sql`tenant_id = ${tenant.id}::uuid and entity_id = ${entity.id}::uuid`;
+    await tx.rows(sql`delete from platform.entity_counts where ${own}`);
+    const views = await tx.rows<{ slug: string }>(sql`delete from platform.views where ${own} returning slug`);
     await tx.rows(sql`delete from platform.webhook_subscriptions where entity_id = ${entity.id}::uuid`);
+    // Changes that subscriptions have not judged yet.
+    await tx.rows(sql`delete from platform.webhook_deliveries where subscription_id = ${entity.id}::uuid`);
+    await announceDrop(tx, changerOf(caller), tenant, entity);
     const resources = [entity.name, ...views.map(({ slug }) => `view:${slug}`)];
     return { id: entity.id, revoked: await revokeGrants(tx, tenant, resources) };
   });
   await app.invalidations.publish('catalog', tenant.id);
   await publishRevokedGrants(app, revoked);
+  notifyCommitted(app, { tenantId: tenant.id, change: null });
   return id;
 }
 
@@ -176,31 +191,29 @@ export async function repairEntities(tx: Tx, tenant: Tenant): Promise<void> {
   for (const entity of entities.filter(({ tableName }) => !tables.has(tableName))) {
     await createRecordTable(tx, entity.schema, entity.id, entity.fields);
     await tx.rows(sql`
-      update ${identifier(tenant.schema, 'entity_counts')} set n = 0, bytes = 0, v = v + 1
-      where entity_id = ${entity.id}::uuid`);
+      update platform.entity_counts set n = 0, bytes = 0, v = v + 1
+      where tenant_id = ${tenant.id}::uuid and entity_id = ${entity.id}::uuid`);
   }
   const counted = await tx.rows<{ entity_id: string }>(sql`
-    select entity_id from ${identifier(tenant.schema, 'entity_counts')}
+    select entity_id from platform.entity_counts
+    where tenant_id = ${tenant.id}::uuid
     group by entity_id having count(*) = ${LIMITS.counterSlots}::int`);
   const complete = new Set(counted.map(({ entity_id: id }) => id));
   for (const entity of entities) if (!complete.has(entity.id)) await recount(tx, entity);
-  // A restored column has lost the bytes; writers need not wait while they are measured.
-  await tx.rows(sql`update ${identifier(tenant.schema, 'entity_counts')} set is_measured = false where slot = 0`);
+  // Lost records have lost their bytes too; writers need not wait while the others are measured.
+  await tx.rows(sql`
+    update platform.entity_counts set is_measured = false where tenant_id = ${tenant.id}::uuid and slot = 0`);
   await tx.rows(sql`update platform.tenants set is_storage_measured = false where id = ${tenant.id}::uuid`);
 }
 
 /** Recounts the records into the counters. Blocks writers. */
 async function recount(tx: Tx, entity: Entity): Promise<void> {
-  const counts = identifier(entity.schema, 'entity_counts');
   await tx.rows(sql`lock table ${entity.table} in share row exclusive mode`);
+  await insertCounters(tx, entity);
   await tx.rows(sql`
-    insert into ${counts} (entity_id, slot)
-    select ${entity.id}::uuid, slot from generate_series(0, ${LIMITS.counterSlots - 1}::int) as slot
-    on conflict do nothing`);
-  await tx.rows(sql`
-    update ${counts}
+    update platform.entity_counts
     set n = case when slot = 0 then (select count(*) from ${entity.table}) else 0 end, v = v + 1, is_measured = true,
       bytes = case when slot = 0
         then (select coalesce(sum(octet_length(data::text)), 0) from ${entity.table}) else 0 end
-    where entity_id = ${entity.id}::uuid`);
+    where tenant_id = ${entity.tenantId}::uuid and entity_id = ${entity.id}::uuid`);
 }

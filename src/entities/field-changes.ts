@@ -6,8 +6,10 @@
 // runs under the definition lock, whose next holder cleans up after a crash. Contract: decisions#field-changes.
 import { setTimeout as delay } from 'node:timers/promises';
 import { conflict, notFound } from '../errors.ts';
+import type { Cause } from '../events/outbox.ts';
 import { LIMITS } from '../limits.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
+import { announceChange } from './announcement.ts';
 import { backfill, countValues, waitForOlderWrites } from './backfill.ts';
 import { bumpVersion, type Catalog, deleteFieldRow, insertFields, loadCatalog, updateFieldRow } from './catalog.ts';
 import { cleanUp } from './cleanup.ts';
@@ -31,7 +33,7 @@ export interface FieldChange {
 export const SLOT_MAX = 16_000;
 
 /** Adds a field. A required one is filled with its default in existing records; 409 when that is impossible. */
-export async function addField(lock: DefinitionLock, entity: Entity, field: Field): Promise<void> {
+export async function addField(lock: DefinitionLock, entity: Entity, field: Field, cause: Cause): Promise<void> {
   const { app } = lock;
   const kinds = indexKinds(field);
   const optional: Field = { ...field, required: false };
@@ -50,16 +52,20 @@ export async function addField(lock: DefinitionLock, entity: Entity, field: Fiel
     try {
       const changing = await beginTransition(lock, entity, optional, field, verify);
       await fillWithDefault(lock, changing, field);
-      await makeCurrent(lock, entity, optional, field);
+      await makeCurrent(lock, entity, optional, field, cause);
     } catch (error) {
-      await removeField(lock, entity, field);
+      await removeField(lock, entity, field, null);
       throw error;
     }
   });
 }
 
 /** Alters a field's attributes, its type included. 409 with the counts of violating records leaves it unchanged. */
-export async function alterField(lock: DefinitionLock, { entity, field, next, checks }: FieldChange): Promise<void> {
+export async function alterField(
+  lock: DefinitionLock,
+  { entity, field, next, checks }: FieldChange,
+  cause: Cause,
+): Promise<void> {
   const isMoved = next.slot !== field.slot;
   const missing = indexKinds(next).filter((kind) => isMoved || !indexKinds(field).includes(kind));
   const verify = (at: Entity) => validateStored(lock.app, at, field, next, checks);
@@ -70,7 +76,7 @@ export async function alterField(lock: DefinitionLock, { entity, field, next, ch
       if (isMoved) await convertValues(lock, changing, field, next);
       await buildIndexes(lock.app, changing, next, missing);
     }
-    await makeCurrent(lock, entity, field, next);
+    await makeCurrent(lock, entity, field, next, isMoved || next.type !== field.type ? cause : null);
   });
 }
 
@@ -78,7 +84,13 @@ export async function alterField(lock: DefinitionLock, { entity, field, next, ch
  * Changes a field's key. Meanwhile, roles that list the old key list both, so that no process ever shows a field that a
  * role hides.
  */
-export async function renameField(lock: DefinitionLock, entity: Entity, field: Field, key: string): Promise<void> {
+export async function renameField(
+  lock: DefinitionLock,
+  entity: Entity,
+  field: Field,
+  key: string,
+  cause: Cause,
+): Promise<void> {
   const replaceInRoles = async (keys: readonly string[]): Promise<boolean> => {
     const replaced = await onEntity(lock, entity, (tx, current) => replaceKeyInRoles(tx, current, field.key, keys));
     if (replaced > 0) await lock.app.invalidations.publish('role', lock.tenant.id);
@@ -89,8 +101,9 @@ export async function renameField(lock: DefinitionLock, entity: Entity, field: F
   await onEntity(lock, entity, async (tx, current) => {
     const found = current.fields.find(({ id }) => id === field.id);
     if (found === undefined) throw notFound('field');
-    await updateFieldRow(tx, current.schema, { ...found, key });
+    await updateFieldRow(tx, current, { ...found, key });
     await bumpVersion(tx, current, {});
+    await announceChange(tx, cause, current);
   });
   if (isInRoles) await delay(LIMITS.cacheStaleMs);
   await replaceInRoles([]);
@@ -105,12 +118,13 @@ export async function dropField(
   entity: Entity,
   field: Field,
   isConfirmed: boolean,
+  cause: Cause,
 ): Promise<void> {
   const verify = (at: Entity) => requireEmpty(lock, at, field);
   if (!isConfirmed) await verify(entity);
   await withCleanup(lock, entity, async () => {
     if (!isConfirmed) await beginTransition(lock, entity, field, { ...field, required: false, isClosed: true }, verify);
-    await removeField(lock, entity, field);
+    await removeField(lock, entity, field, cause);
   });
 }
 
@@ -123,7 +137,7 @@ async function beginTransition(
   verify: (changing: Entity) => Promise<void>,
 ): Promise<Entity> {
   const changing = await onEntity(lock, entity, async (tx, current) => {
-    await updateFieldRow(tx, current.schema, { ...field, next });
+    await updateFieldRow(tx, current, { ...field, next });
     await bumpVersion(tx, current, next.slot === field.slot ? {} : reserve(current, next.slot));
     return requireEntity(await loadCatalog(tx, lock.tenant), entity);
   });
@@ -132,19 +146,28 @@ async function beginTransition(
   return changing;
 }
 
-/** Stage 5. */
-async function makeCurrent(lock: DefinitionLock, entity: Entity, field: Field, next: Field): Promise<void> {
+/** Stage 5. With a cause, the change is announced. */
+async function makeCurrent(
+  lock: DefinitionLock,
+  entity: Entity,
+  field: Field,
+  next: Field,
+  cause: Cause | null,
+): Promise<void> {
   await onEntity(lock, entity, async (tx, current) => {
-    await updateFieldRow(tx, current.schema, next);
+    await updateFieldRow(tx, current, next);
     const retired = without(current, next.slot);
     await bumpVersion(tx, current, { retiredSlots: next.slot === field.slot ? retired : [...retired, field.slot] });
+    if (cause !== null) await announceChange(tx, cause, current);
   });
 }
 
-async function removeField(lock: DefinitionLock, entity: Entity, field: Field): Promise<void> {
+/** With a cause, the change is announced. */
+async function removeField(lock: DefinitionLock, entity: Entity, field: Field, cause: Cause | null): Promise<void> {
   const changedRoles = await onEntity(lock, entity, async (tx, current) => {
     await deleteFieldRow(tx, current, field.id);
     await bumpVersion(tx, current, { retiredSlots: [...current.retiredSlots, field.slot] });
+    if (cause !== null) await announceChange(tx, cause, current);
     return replaceKeyInRoles(tx, current, field.key, [], ['fields']);
   });
   if (changedRoles === 0) return;

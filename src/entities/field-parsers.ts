@@ -18,8 +18,9 @@ const EMAIL = /^[^\s@"(),:;<>[\\\]]{1,64}@[^\s@"(),:;<>[\\\]]{1,253}\.[^\s@"(),:
 /** Of 64 characters, an @ and 253, a dot and 63, as UTF-16 units. */
 const EMAIL_MAX = 2 * (64 + 1 + 253 + 1 + 63);
 const ITEMS_MAX = 1_000;
-/** Options that a message names. */
+/** Options that a message names, and their characters together; the first one is always named. */
 const NAMED_MAX = 20;
+const NAMED_CHARACTERS = 500;
 
 export function text(input: unknown, field: Field): Parsed {
   if (typeof input !== 'string') return { problem: 'must be a string' };
@@ -139,8 +140,13 @@ export function multiselect(input: unknown, { options = [] }: Field): Parsed {
 
 /** The options for a message: the first ones, and how many more there are. */
 function named(options: readonly string[]): string {
-  const shown = options.slice(0, NAMED_MAX).join(', ');
-  return options.length > NAMED_MAX ? `${shown} and ${options.length - NAMED_MAX} more` : shown;
+  let count = 0;
+  for (let room = NAMED_CHARACTERS; count < Math.min(options.length, NAMED_MAX); count++) {
+    room -= (options[count] as string).length;
+    if (room < 0 && count > 0) break;
+  }
+  const shown = options.slice(0, count).join(', ');
+  return options.length > count ? `${shown} and ${options.length - count} more` : shown;
 }
 
 export function uuidList(input: unknown): Parsed {

@@ -71,11 +71,9 @@ interface FieldTypeSpec {
   /** The types that convert to this one, and how. A type always converts to itself. */
   convertsFrom: convert.Conversions;
   cell: Cell;
-  /** The TypeScript type of values in generated clients; `clientInput` if input accepts more. */
-  clientType(options: readonly string[]): string;
-  clientInput?: string;
-  /** The JSON Schema of values. */
+  /** The JSON Schema of values; `inputType` are the types that input may have, if they are more. */
   schema(options: readonly string[]): Record<string, unknown>;
+  inputType?: readonly string[];
 }
 
 const SCALAR = {
@@ -86,7 +84,6 @@ const SCALAR = {
   isFreeText: false,
   isSearchable: false,
   cell: PLAIN_CELL,
-  clientType: () => 'string',
   schema: () => ({ type: 'string' }),
 } as const;
 
@@ -107,7 +104,6 @@ const NUMERIC = {
   family: 'number',
   convertsFrom: convert.toNumber,
   cell: NUMBER_CELL,
-  clientType: () => 'number',
 } as const;
 
 /** Values without an order in Postgres: neither unique nor sort keys. */
@@ -136,8 +132,7 @@ export const FIELD_TYPES = {
     family: 'decimal',
     convertsFrom: convert.toDecimal,
     cell: PLAIN_CELL,
-    clientType: () => 'string',
-    clientInput: 'string | number',
+    inputType: ['string', 'number'],
     schema: () => ({ type: 'string' }),
   },
   boolean: {
@@ -148,7 +143,6 @@ export const FIELD_TYPES = {
     family: 'boolean',
     convertsFrom: convert.toBoolean,
     cell: BOOLEAN_CELL,
-    clientType: () => 'boolean',
     schema: () => ({ type: 'boolean' }),
   },
   date: {
@@ -176,7 +170,6 @@ export const FIELD_TYPES = {
     family: 'select',
     convertsFrom: convert.toSelect,
     cell: FREE_TEXT_CELL,
-    clientType: choiceType,
     schema: choiceSchema,
   },
   multiselect: {
@@ -187,7 +180,6 @@ export const FIELD_TYPES = {
     index: 'members',
     family: 'multiselect',
     convertsFrom: convert.toMultiselect,
-    clientType: (options) => `(${choiceType(options)})[]`,
     schema: (options) => ({ type: 'array', items: choiceSchema(options) }),
   },
   json: {
@@ -197,7 +189,6 @@ export const FIELD_TYPES = {
     index: null,
     family: 'json',
     convertsFrom: convert.toJson,
-    clientType: () => 'Json',
     schema: () => ({}),
   },
   relation: {
@@ -217,7 +208,6 @@ export const FIELD_TYPES = {
     index: 'members',
     family: 'relations',
     convertsFrom: convert.toRelations,
-    clientType: () => 'string[]',
     schema: () => ({ type: 'array', items: { type: 'string', format: 'uuid' } }),
   },
 } as const satisfies Readonly<Record<FieldType, FieldTypeSpec>>;
@@ -236,10 +226,6 @@ export function fieldRef({ key, type, slot }: Pick<Field, 'key' | 'type' | 'slot
 /** A value as a CSV cell; no value is an empty cell. */
 export function cellOf(field: Pick<Field, 'type'>, value: unknown): string {
   return value === null || value === undefined ? '' : specOf(field).cell.write(value);
-}
-
-function choiceType(options: readonly string[]): string {
-  return options.length === 0 ? 'string' : options.map((option) => JSON.stringify(option)).join(' | ');
 }
 
 function choiceSchema(options: readonly string[]): Record<string, unknown> {

@@ -107,7 +107,10 @@ export interface Entity {
   nextSlot: number;
   /** Slots of retired fields: records may still hold their values, which cleanup removes. */
   retiredSlots: readonly string[];
-  /** Ids of the active webhook subscriptions by event type. A change increments the version. */
+  /**
+   * Ids of the active webhook subscriptions by event type; the entity's own id stands for all that judge its changes first
+   * (webhooks/dispatch/fan-out.ts). A change increments the version.
+   */
   subscribed: Readonly<Partial<Record<RecordEventType, readonly string[]>>>;
   fields: readonly Field[];
   byKey: ReadonlyMap<string, Field>;
@@ -118,6 +121,7 @@ export interface Entity {
   /** The entity's own partition of entity_records. */
   table: Sql;
   tableName: string;
+  tenantId: string;
   schema: string;
   createdAt: string;
   updatedAt: string;

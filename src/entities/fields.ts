@@ -4,8 +4,10 @@
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { conflict, forbidden, invalidField, notFound } from '../errors.ts';
+import { notifyCommitted } from '../events/publication.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
+import { changerOf } from './announcement.ts';
 import { type Catalog, catalogOf } from './catalog.ts';
 import { cleanUpInterrupted } from './cleanup.ts';
 import type { FieldInput, FieldPatch, FieldView } from './definition.ts';
@@ -46,7 +48,7 @@ export async function createField(
       await requireFieldsFit(tx, entity.schema, { before: entity.fields, after: [...entity.fields, field] });
       return { entity, field };
     });
-    await addField(lock, change.entity, change.field);
+    await addField(lock, change.entity, change.field, changerOf(caller));
     return change;
   });
 }
@@ -71,8 +73,9 @@ export async function updateField(
       // The rename is a separate, last change: if the first one conflicts, the field keeps its old key.
       return { ...planned, next: { ...next, key, ref: { ...next.ref, key } }, newKey: next.key };
     });
-    await alterField(lock, change);
-    if (newKey !== key) await renameField(lock, change.entity, change.field, newKey);
+    const cause = changerOf(caller);
+    await alterField(lock, change, cause);
+    if (newKey !== key) await renameField(lock, change.entity, change.field, newKey, cause);
     return change;
   });
 }
@@ -80,12 +83,13 @@ export async function updateField(
 /** Drops a field and its values. 409 with their count unless `confirm` is the key. Resolves to the field's id. */
 export async function deleteField(
   app: App,
-  { tenant }: TenantCaller,
+  caller: TenantCaller,
   entityName: string,
   key: string,
   confirm?: string,
 ): Promise<string> {
-  return withDefinitionLock(app, tenant, async (lock) => {
+  const { tenant } = caller;
+  const id = await withDefinitionLock(app, tenant, async (lock) => {
     await cleanUpInterrupted(lock);
     const { entity, field } = await lock.transaction(async (tx, catalog) => {
       const found = changeable(catalog, entityName);
@@ -94,9 +98,11 @@ export async function deleteField(
       await requireNoDependents(tx, found, dropped);
       return { entity: found, field: dropped };
     });
-    await dropField(lock, entity, field, confirm !== undefined);
+    await dropField(lock, entity, field, confirm !== undefined, changerOf(caller));
     return field.id;
   });
+  notifyCommitted(app, { tenantId: tenant.id, change: null });
+  return id;
 }
 
 /** Runs a change under the definition lock and returns the resulting field. */
@@ -109,6 +115,7 @@ async function changeField(
     await cleanUpInterrupted(lock);
     return change(lock);
   });
+  notifyCommitted(app, { tenantId: tenant.id, change: null });
   const catalog = await catalogOf(app, tenant);
   const changed = catalog.byId.get(entity.id)?.fields.find(({ id }) => id === field.id);
   if (changed === undefined) throw notFound('field');

@@ -5,16 +5,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
 import { conflict } from '../errors.ts';
 import { columnOf } from '../expression/to-sql.ts';
+import { LIMITS } from '../limits.ts';
+import { buildIndexBeside, cancelWaitingBuilds } from '../runtime/index-builds.ts';
 import { identifier, literal, raw, type Sql, sql } from '../runtime/sql.ts';
 import type { Entity, Field } from './field.ts';
 import { specOf } from './field-types.ts';
 import { countDuplicates, storedConflict } from './stored-validation.ts';
 
-/** Building the index of so much takes about 100 ms. */
-const SMALL_RECORDS = 20_000;
-const SMALL_BYTES = 16_777_216;
-const LOCK_TIMEOUT_MS = 100;
-const LOCK_ATTEMPTS = 10;
+const { smallRecords, smallBytes, lockWaitMs, lockAttempts } = LIMITS.indexBuild;
 const LOCK_NOT_AVAILABLE = '55P03';
 
 type IndexKind = 'unique' | 'value' | 'members';
@@ -43,9 +41,13 @@ export function createIndex(entity: Entity, field: Field, kind: IndexKind, concu
   return sql`create ${kindOfIndex} ${name} on ${entity.table} (${columns})`;
 }
 
-/** Builds indexes while records are being written. 409 with the count when values are not unique. */
+/**
+ * Builds indexes while records are being written. 409 with the count when values are not unique. Queries may use the index of
+ * a large entity only later, when the older statements of all tenants have ended.
+ */
 export async function buildIndexes(app: App, entity: Entity, field: Field, kinds: readonly IndexKind[]): Promise<void> {
   for (const kind of kinds) {
+    await cancelWaitingBuilds(app.db, entity.schema, entity.tableName);
     try {
       await buildIndex(app, entity, field, kind);
     } catch (error) {
@@ -59,46 +61,47 @@ export async function buildIndexes(app: App, entity: Entity, field: Field, kinds
 }
 
 /**
- * `concurrently` waits for every older snapshot of the database, those of other tenants too. So the index of a small
- * entity is built while its writes wait; a lock that is not free at once is tried again, so that they wait no longer.
+ * The index of a small entity is built while its writes wait, and can be used at once; a lock that is not free at once is
+ * tried again, so that they wait no longer.
  */
 async function buildIndex(app: App, entity: Entity, field: Field, kind: IndexKind): Promise<void> {
-  for (let attempt = 0; attempt < LOCK_ATTEMPTS && (await isSmall(app, entity)); attempt++) {
+  for (let attempt = 0; attempt < lockAttempts && (await isSmall(app, entity)); attempt++) {
     try {
       await app.db.slow.begin(async (tx) => {
-        await tx.rows(sql`select set_config('lock_timeout', ${`${LOCK_TIMEOUT_MS}ms`}, true)`);
+        await tx.rows(sql`select set_config('lock_timeout', ${`${lockWaitMs}ms`}, true)`);
         await tx.rows(createIndex(entity, field, kind));
       });
       return;
     } catch (error) {
       if ((error as { code?: string } | null)?.code !== LOCK_NOT_AVAILABLE) throw error;
-      await delay(LOCK_TIMEOUT_MS);
+      await delay(lockWaitMs);
     }
   }
-  await app.db.slow.rows(createIndex(entity, field, kind, true));
+  await buildIndexBeside(app.db, createIndex(entity, field, kind, true));
 }
 
 async function isSmall(app: App, entity: Entity): Promise<boolean> {
   const size = await app.db.first<{ records: number; bytes: number }>(sql`
     select coalesce(sum(n), 0)::bigint as records, coalesce(sum(bytes), 0)::bigint as bytes
-    from ${identifier(entity.schema, 'entity_counts')}
-    where entity_id = ${entity.id}::uuid`);
-  return size !== undefined && size.records <= SMALL_RECORDS && size.bytes <= SMALL_BYTES;
+    from platform.entity_counts
+    where tenant_id = ${entity.tenantId}::uuid and entity_id = ${entity.id}::uuid`);
+  return size !== undefined && size.records <= smallRecords && size.bytes <= smallBytes;
 }
 
-/** Drops indexes that no field requires, and invalid ones that a failed build left behind. */
+/** Drops indexes that no field requires, also those that a failed build left behind. */
 export async function dropUnusedIndexes(app: App, entity: Entity): Promise<void> {
   const required = new Set(
     entity.fields.flatMap((field) => indexKinds(field).map((kind) => indexName(entity, field, kind))),
   );
-  const found = await app.db.slow.rows<{ name: string; is_valid: boolean }>(sql`
-    select c.relname as name, i.indisvalid as is_valid
+  const found = await app.db.slow.rows<{ name: string }>(sql`
+    select c.relname as name
     from pg_index as i
     join pg_class as c on c.oid = i.indexrelid
     where i.indrelid = to_regclass(${`"${entity.schema}"."${entity.tableName}"`})
-      and c.relname ~ '_f[0-9]+_(unique|value|members)$'`);
-  for (const { name, is_valid: isValid } of found) {
-    if (required.has(name) && isValid) continue;
+      and c.relname ~ '_f[0-9]+_(unique|value|members)(_cc(new|old)[0-9]*)?$'`);
+  const unused = found.filter(({ name }) => !required.has(name));
+  if (unused.length > 0) await cancelWaitingBuilds(app.db, entity.schema, entity.tableName);
+  for (const { name } of unused) {
     await app.db.slow.rows(sql`drop index concurrently if exists ${identifier(entity.schema, name)}`);
   }
 }

@@ -37,6 +37,7 @@ const UPDATE = route({
   id: 'updateEntity',
   summary: 'Change label and description of an entity',
   body: EntityChange,
+  example: { label: 'Companies', description: 'Who buys from us' },
   ok: [200, EntitySchema],
 });
 const DELETE = route({
@@ -69,6 +70,8 @@ const UPDATE_FIELD = route({
   description:
     'Changes the attributes given; null removes one. A change that stored records violate is a 409 with their count.',
   body: FieldPatch,
+  example: { label: 'Country', description: 'where the company is registered', indexed: true },
+  pathExamples: { key: 'country' },
   ok: [200, FieldSchema],
   errors: ['CONFLICT'],
 });

@@ -4,6 +4,7 @@
 import type { App } from '../app.ts';
 import { conflict, type Problem, type ServiceError } from '../errors.ts';
 import { columnOf } from '../expression/to-sql.ts';
+import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { sql } from '../runtime/sql.ts';
 import { countValues, valuesOf } from './backfill.ts';
@@ -58,7 +59,9 @@ export async function validateStored(app: App, entity: Entity, before: Field, af
     add('unique', await countDuplicates(app, entity, before), 'share a value with another');
   const violations = violationsOf(before, after, checks);
   if (violations.length > 0) {
-    for await (const values of valuesOf(app, entity, before)) {
+    // A text of more characters has more bytes too: of a large entity, few values are read.
+    const isForIndexOnly = violations.every(({ path }) => path === 'unique' || path === 'indexed');
+    for await (const values of valuesOf(app, entity, before, isForIndexOnly ? LIMITS.indexedTextMax : 0)) {
       for (const value of values) {
         await giveWay();
         await withMatches([conversionValue(before, after, value)], () => {

@@ -151,12 +151,16 @@ function unknownMessage(key: string): string {
 
 /**
  * The flat body of a record. A body whose only member is `data` with an object in it is unwrapped,
- * unless the entity has a field of that name.
+ * unless the writer sees a field of that name.
  */
-export function unwrap(entity: Entity, body: JsonObject): JsonObject {
+export function unwrap(
+  { entity, isVisible }: { entity: Entity; isVisible: FieldFilter },
+  body: JsonObject,
+): JsonObject {
   const keys = Object.keys(body);
   const inner = body.data;
-  const isWrapped = keys.length === 1 && isObject(inner) && !entity.byKey.has('data');
+  const field = entity.byKey.get('data');
+  const isWrapped = keys.length === 1 && isObject(inner) && (field === undefined || !isVisible(field));
   return isWrapped ? inner : body;
 }
 

@@ -18,8 +18,15 @@ export const EVENT_TYPES = [
   'message.received',
   'message.chain_limit',
   'quota.warning',
+  'webhook.disabled',
 ] as const;
-export type EventType = (typeof EVENT_TYPES)[number];
+
+/** An entity was dropped, or a field renamed, retyped or dropped: only the feed shows it. */
+export const DEFINITION_CHANGED = 'definition.changed';
+export type EventType = (typeof EVENT_TYPES)[number] | typeof DEFINITION_CHANGED;
+
+/** About the tenant itself: only its admins see them. */
+export const ADMIN_EVENTS: readonly EventType[] = ['quota.warning', 'webhook.disabled'];
 
 /** A record's row: `data` by slot. */
 export interface RecordRow {

@@ -20,6 +20,8 @@ export interface Cause {
   rootEventId: string | null;
   /** The rule runs that the chain has started, as far as known; 0 for the event that begins it. */
   chainRuns: number;
+  /** The import that makes the change. */
+  importId?: string;
 }
 
 /** The trace of the request under way, as events keep it; null without one. */
@@ -35,7 +37,7 @@ export interface Reservation {
   subscriptionIds: readonly string[];
 }
 
-/** Inserts one event for every row of `changed`, which has the column event_id and those of a RecordRow. */
+/** Inserts one event for every row of `changed`, which has the column event_id and those of a RecordRow; `old` of an update. */
 export function appendEvents(
   changed: Sql,
   type: RecordEventType,
@@ -43,14 +45,19 @@ export function appendEvents(
   cause: Cause,
   trace: string | null,
 ): Sql {
+  const { importId } = cause;
   const [traceColumn, traceValue] = trace === null ? [EMPTY, EMPTY] : [sql`, trace`, sql`, ${trace}::text`];
+  const [importColumn, importValue] =
+    importId === undefined ? [EMPTY, EMPTY] : [sql`, import_id`, sql`, ${importId}::uuid`];
+  const [oldColumn, oldValue] = type === 'record.updated' ? [sql`, old`, sql`, c.old`] : [EMPTY, EMPTY];
   return sql`
     insert into platform.events (id, tenant_id, entity_id, entity, record_id, type, version, data,
-      created_at, updated_at, created_by, updated_by, data_bytes, actor, triggered_by, depth, root_event_id${traceColumn})
+      created_at, updated_at, created_by, updated_by, data_bytes, actor, triggered_by, depth,
+      root_event_id${oldColumn}${traceColumn}${importColumn})
     select c.event_id, ${cause.tenantId}::uuid, ${literal(entity.id)}::uuid, ${literal(entity.name)}, c.id, ${literal(type)},
       c.version, c.data, c.created_at, c.updated_at, c.created_by, c.updated_by,
       case when pg_column_compression(c.data) is null then pg_column_size(c.data) end, ${cause.actor}, ${cause.triggeredBy},
-      ${cause.depth}::int, ${cause.rootEventId}::uuid${traceValue}
+      ${cause.depth}::int, ${cause.rootEventId}::uuid${oldValue}${traceValue}${importValue}
     from ${changed} as c`;
 }
 
@@ -83,15 +90,19 @@ export async function appendEvent(
   type: Exclude<EventType, RecordEventType>,
   cause: Cause,
   payload: Record<string, unknown>,
-  about: { entity: string; recordId: string } | null = null,
+  about: { entity: string; entityId?: string; recordId: string | null } | null = null,
 ): Promise<string> {
   const id = newId();
+  // The transaction has its id before the event has its number: feed-heads.ts depends on it. A change of records does so by
+  // itself, since its events are made of the rows that it has changed.
   await tx.rows(sql`
-    insert into platform.events (id, tenant_id, type, entity, record_id, payload, actor, triggered_by, depth,
+    with own as materialized (select pg_current_xact_id() as xid)
+    insert into platform.events (id, xid, tenant_id, type, entity_id, entity, record_id, payload, actor, triggered_by, depth,
       root_event_id)
-    values (${id}::uuid, ${cause.tenantId}::uuid, ${type}, ${about?.entity ?? null}, ${about?.recordId ?? null}::uuid,
-      ${JSON.stringify(payload)}::text::jsonb, ${cause.actor}, ${cause.triggeredBy}, ${cause.depth}::int,
-      ${cause.rootEventId}::uuid)`);
+    select ${id}::uuid, own.xid, ${cause.tenantId}::uuid, ${type}, ${about?.entityId ?? null}::uuid, ${about?.entity ?? null},
+      ${about?.recordId ?? null}::uuid, ${JSON.stringify(payload)}::text::jsonb, ${cause.actor}, ${cause.triggeredBy},
+      ${cause.depth}::int, ${cause.rootEventId}::uuid
+    from own`);
   tallyEvent(tx, cause.tenantId);
   return id;
 }

@@ -7,7 +7,7 @@
 import { type App, perApp } from '../app.ts';
 import { ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
-import { cachedPart, EMPTY, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { cachedPart, EMPTY, plannedOnce, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { detached } from '../runtime/work.ts';
 import { type Changes, countChanges, needsBytes, tallyChanges } from '../usage/tally.ts';
 import { type CommittedEvent, RECORD_COLUMNS, type RecordEventType, type RecordRow } from './event.ts';
@@ -18,9 +18,12 @@ export interface PublishedEntity {
   readonly id: string;
   readonly name: string;
   readonly fields: readonly { readonly key: string; readonly slot: string }[];
-  /** The active webhook subscriptions by event type. */
+  /** The active webhook subscriptions by event type; the entity's own id stands for those that judge its changes first. */
   readonly subscribed: Readonly<Partial<Record<RecordEventType, readonly string[]>>>;
 }
+
+/** In place of an entity's id: a webhook subscription to all entities. */
+export const EVERY_ENTITY = '00000000-0000-0000-0000-000000000000';
 
 export interface EntityChange {
   entity: PublishedEntity;
@@ -56,13 +59,13 @@ export interface CommittedChange extends EntityChange {
   deliveries: readonly InsertedDelivery[];
 }
 
-/** `url` and `secret` are the subscription's if the delivery is claimed, else null. */
+/** `url` and `secrets` are the subscription's if the delivery is claimed, else null. */
 export interface InsertedDelivery {
   id: string;
   subscriptionId: string;
   isClaimed: boolean;
   url: string | null;
-  secret: string | null;
+  secrets: readonly string[] | null;
 }
 
 const outputsOf = perApp<Output[]>(() => []);
@@ -100,12 +103,23 @@ interface PublishedRow extends RecordRow {
   deliveries: InsertedDelivery[] | null;
 }
 
+/** The secrets that sign a subscription's deliveries now, the newest first; `subscription` is its table's alias. */
+export function signingSecrets(subscription: Sql): Sql {
+  const { secret, previous, until } = {
+    secret: sql`${subscription}.secret`,
+    previous: sql`${subscription}.secret_previous`,
+    until: sql`${subscription}.secret_previous_until`,
+  };
+  return sql`case when ${secret} is not null then
+    array_remove(array[${secret}, case when ${until} > now() then ${previous} end], null) end`;
+}
+
 const EVENT_RETURNED = sql`returning id, seq, at, tenant_id, record_id, type, xid`;
 const PUBLISHED_COLUMNS = sql`${RECORD_COLUMNS}, e.id as event_id, e.seq as event_seq, e.at as event_at,
   e.xid::text as event_xid`;
 const DELIVERIES = sql`(
   select json_agg(json_build_object('id', d.id, 'subscriptionId', d.subscription_id,
-    'isClaimed', d.claim_id is not null, 'url', s.url, 'secret', s.secret))
+    'isClaimed', d.claim_id is not null, 'url', s.url, 'secrets', ${signingSecrets(sql`s`)}))
   from delivered as d
   left join platform.webhook_subscriptions as s on s.id = d.subscription_id and d.claim_id is not null)`;
 
@@ -147,25 +161,27 @@ export class Publication {
     private readonly count: (changes: Changes) => void,
     /** Whether a statement must return by how many bytes the changed rows grow, as `grown` of each. */
     private readonly isMeasured: () => boolean,
+    /** A condition of changes that may grow what is stored. */
+    readonly room: Sql,
   ) {}
 
   /** In a transaction. Its owner notifies the outputs after the commit. */
   static within(tx: Tx, cause: Cause): Publication {
     const { tenantId } = cause;
     const count = (changes: Changes): void => tallyChanges(tx, tenantId, changes);
-    return new Publication(tx, cause, NO_FAST_PATHS, count, () => needsBytes(tx, tenantId));
+    return new Publication(tx, cause, NO_FAST_PATHS, count, () => needsBytes(tx, tenantId), sql`true`);
   }
 
   /** Runs a write that is one statement, of one record if `isSingle`. `write` resolves to null if nothing changed. */
   static async run<T>(
     app: App,
     cause: Cause,
-    change: EntityChange & { isSingle: boolean },
+    change: EntityChange & { isSingle: boolean; room: Sql },
     write: (publication: Publication) => Promise<T>,
   ): Promise<T> {
     const fastPaths = change.isSingle ? openFastPaths(app, cause.tenantId, change) : NO_FAST_PATHS;
     const count = (changes: Changes): void => countChanges(app, cause.tenantId, changes);
-    const publication = new Publication(app.db, cause, fastPaths, count, () => false);
+    const publication = new Publication(app.db, cause, fastPaths, count, () => false, change.room);
     let isWritten = false;
     try {
       const written = await write(publication);
@@ -198,15 +214,18 @@ export class Publication {
     if (fastPaths.size === 0) {
       const returned = delivered === EMPTY ? EMPTY : EVENT_RETURNED;
       const grown = this.isMeasured() ? sql`, (${changed.bytesGrown}) as bytes_grown` : EMPTY;
-      const rows = await queries.rows<RecordRow & { bytes_grown?: number }>(sql`
-        ${changed.ctes}, evented as (${events} ${returned})${delivered} select ${columns}${grown} from changed as r`);
+      const statement = sql`
+        ${changed.ctes}, evented as (${events} ${returned})${delivered} select ${columns}${grown} from changed as r`;
+      const isOne = changed.rowsMax === 1;
+      const rows = await queries.rows<RecordRow & { bytes_grown?: number }>(isOne ? plannedOnce(statement) : statement);
       this.#countRows(changed, rows.length, rows[0]?.bytes_grown);
       return rows;
     }
-    const [row] = await queries.rows<PublishedRow>(sql`
+    const statement = sql`
       ${changed.ctes}, evented as (${events} ${EVENT_RETURNED})${delivered}
       select ${PUBLISHED_COLUMNS}, ${reservation === undefined ? sql`null` : DELIVERIES} as deliveries
-      from changed as r, evented as e`);
+      from changed as r, evented as e`;
+    const [row] = await queries.rows<PublishedRow>(plannedOnce(statement));
     if (row === undefined) return [];
     this.#countRows(changed, 1);
     this.#committed = committedChange(row, { entity, type }, cause, trace);
@@ -257,7 +276,7 @@ function committedChange(
 ): CommittedChange {
   const { event_id: id, event_seq: seq, event_at: at, event_xid: xid, deliveries, ...row } = published;
   const { entity, type } = change;
-  const { rootEventId: _, chainRuns: __, ...origin } = cause;
+  const { rootEventId: _, chainRuns: __, importId: ___, ...origin } = cause;
   const about = { entityId: entity.id, entity: entity.name, recordId: row.id };
   const event = {
     id,

@@ -6,7 +6,6 @@
 // Contract: decisions#events, decisions#guarantees, neighbours#fair-shares.
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
-import { STREAM_TTL_MS } from '../runtime/broker/broker.ts';
 import { SerialQueue } from '../runtime/concurrency.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { parseStored } from '../runtime/trace.ts';
@@ -26,16 +25,13 @@ import {
   readOutbox,
 } from './outbox-cursor.ts';
 import { HAS_ANY_SUBSCRIBER } from './stream-subscriptions.ts';
-import { ENTRY_EVENTS, entriesOf, readStreamed, type StreamedEvent } from './streamed-event.ts';
+import { StreamTails } from './stream-tails.ts';
+import { chained, ENTRY_EVENTS, entriesOf, readStreamed, type StreamedEvent } from './streamed-event.ts';
 
-/** Entries kept of a stream; a reader that is further behind is disconnected. */
-const STREAM_MAX = 1_000;
 /** Events relayed in one round. While the cursor is behind, a tenant has only one turn, so that the next read follows soon. */
 const ROUND_EVENTS = 500;
 /** What an entry that no reader accepts names as the entry before it: it closes the tenant's streams. */
 const LOST = 'lost';
-/** How long the last entry of a stream is cached: the broker keeps idle streams for longer. */
-const LAST_ENTRY_MS = STREAM_TTL_MS / 2;
 /** The interval of the leader's heartbeats; after LEASE it may be replaced, after STALE its watermark is too old. */
 const HEARTBEAT_S = 1;
 const LEASE_S = 3;
@@ -67,8 +63,7 @@ export class Relay {
   #checkedAt = Number.NEGATIVE_INFINITY;
   /** When this process last confirmed that it leads. */
   #ledAt = Number.NEGATIVE_INFINITY;
-  /** The last entry of each tenant's stream, which the next entry names. */
-  readonly #lastEntry = new Map<string, { id: string; at: number }>();
+  readonly #tails = new StreamTails();
 
   /** `onLost` is called when events may not have been relayed, because the last leader stopped too long ago. */
   constructor(
@@ -104,8 +99,7 @@ export class Relay {
 
   /** The id of the stream's last entry; undefined when this process does not know it. */
   lastEntryOf(stream: string): string | undefined {
-    const last = this.#lastEntry.get(stream);
-    return last !== undefined && Date.now() - last.at < LAST_ENTRY_MS ? last.id : undefined;
+    return this.#tails.lastOf(stream);
   }
 
   /**
@@ -210,8 +204,8 @@ export class Relay {
       const tenantId = this.#backlog.dropLargest();
       if (tenantId === undefined) return;
       this.app.log.warn('a tenant has changed more than its streams can be sent; they are closed', { tenantId });
-      await this.app.broker.append(streamOf(tenantId), { events: '[]', after: LOST }, STREAM_MAX);
-      this.#lastEntry.delete(streamOf(tenantId));
+      await this.app.broker.append(streamOf(tenantId), { events: '[]', after: LOST }, 1);
+      this.#tails.forget(streamOf(tenantId));
     }
   }
 
@@ -251,7 +245,7 @@ export class Relay {
   async #isAlive(leader: string): Promise<boolean> {
     if (performance.now() - this.#checkedAt < CHECK_LEADER_MS) return true;
     this.#checkedAt = performance.now();
-    if (await this.app.db.isConnected(leader)) return true;
+    if ((await this.app.db.connectedIds()).includes(leader)) return true;
     this.#deadLeader = leader;
     return false;
   }
@@ -259,7 +253,7 @@ export class Relay {
   /** Continues from a recent watermark, else starts at the end of the outbox. */
   async #startingCursor(tx: Tx, state: LeaderState): Promise<Cursor> {
     const { leader, age_s } = state;
-    this.#lastEntry.clear();
+    this.#tails.clear();
     this.#backlog.clear();
     if (leader !== this.#processId && age_s < STALE_S) return cursorAt(state);
     if (leader !== null) this.onLost();
@@ -281,11 +275,13 @@ export class Relay {
   async #append(stream: string, events: readonly StreamedEvent[]): Promise<void> {
     const { broker } = this.app;
     const startedAt = performance.now();
-    for (const entry of entriesOf(events)) {
+    for (const entries of chained(entriesOf(events))) {
       const after = this.lastEntryOf(stream) ?? (await broker.lastId(stream));
-      const id = await broker.append(stream, { events: entry, after }, STREAM_MAX);
-      this.#lastEntry.set(stream, { id, at: Date.now() });
+      let kept = 0;
+      for (const entry of entries) kept = this.#tails.add(stream, Buffer.byteLength(entry), after === '0-0');
+      this.#tails.appended(stream, await broker.appendChain(stream, 'events', entries, after, kept));
     }
+    for (const { stream: largest, kept } of this.#tails.dropExcess()) await broker.trim(largest, kept);
     this.#traceRelayed(events, performance.now() - startedAt);
   }
 

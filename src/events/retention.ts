@@ -1,10 +1,11 @@
-// Retention: events and deliveries are kept 30 days, responses under an Idempotency-Key and counts of rule chains
-// 24 hours, usage 400 days, admin sessions until they expire. Events are partitioned by UTC day, and partitions are
-// added some days ahead. Events of a day without one go to the default partition, from which they are deleted by age.
-// An advisory lock lets one process change partitions.
+// Retention: events and deliveries are kept EVENT_RETENTION_DAYS; read messages, ended invitations and password resets 30 days
+// from then; responses under an Idempotency-Key and counts of rule chains 24 hours, usage 400 days, sessions and tickets until
+// they expire. Events are partitioned by UTC day, and partitions are added some days ahead. Events of a day without one go to
+// the default partition, from which they are deleted by age. An advisory lock lets one process change partitions.
 // Contract: decisions#retention.
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
+import { lowestIdAt } from '../runtime/ids.ts';
 import type { Transaction } from '../runtime/postgres.ts';
 import { identifier, literal, type Sql, sql } from '../runtime/sql.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
@@ -27,7 +28,7 @@ export async function cleanUpOnce(app: App, signal: AbortSignal, now?: Date): Pr
   const at = now ?? (await databaseTime(app));
   let done = await ensurePartitions(app, at);
   done += await dropOldPartitions(app, at);
-  for (const statement of expired(at)) {
+  for (const statement of expired(at, app.config.eventRetentionDays)) {
     if (signal.aborted) break;
     done += (await app.db.slow.rows(statement)).length;
   }
@@ -73,7 +74,8 @@ async function addPartition(app: App, day: Date): Promise<boolean> {
 }
 
 async function dropOldPartitions(app: App, now: Date): Promise<number> {
-  const oldest = nameOf(new Date(startOfDay(now) - LIMITS.events.keptDays * DAY_MS));
+  const keptDays = app.config.eventRetentionDays;
+  const oldest = nameOf(new Date(startOfDay(now) - keptDays * DAY_MS));
   const old = (await dayPartitions(app)).filter((name) => name < oldest);
   for (const name of old) {
     await withPartitionLock(app, (tx) => tx.rows(sql`drop table if exists ${identifier('platform', name)}`));
@@ -110,25 +112,35 @@ function nameOf(day: Date): string {
 }
 
 /** The deletions of a round. The worker runs rounds until nothing is left. */
-function expired(now: Date): Sql[] {
+function expired(now: Date, keptDays: number): Sql[] {
   const before = (ms: number): string => new Date(now.getTime() - ms).toISOString();
-  const oldest = new Date(startOfDay(now) - LIMITS.events.keptDays * DAY_MS).toISOString();
+  const oldest = new Date(startOfDay(now) - keptDays * DAY_MS).toISOString();
   const oldestDay = utcDay(now.getTime() - (LIMITS.usage.keptDays - 1) * DAY_MS);
   return [
     deletion(sql`platform.events_default`, sql`at < ${oldest}::timestamptz`),
     deletion(sql`platform.idempotency_keys`, sql`created_at < ${before(LIMITS.idempotency.keptMs)}::timestamptz`),
     deletion(sql`platform.webhook_deliveries`, sql`id < ${lowestIdAt(oldest)}::uuid`),
+    deletion(sql`platform.imports`, sql`id < ${lowestIdAt(oldest)}::uuid`),
     deletion(sql`platform.rule_chains`, sql`updated_at < ${before(DAY_MS)}::timestamptz`),
     deletion(sql`platform.usage_days`, sql`day < ${oldestDay}::date`),
     deletion(sql`platform.quota_warnings`, sql`day < ${before(DAY_MS)}::date`),
+    deletion(sql`platform.messages`, sql`read_at < ${before(LIMITS.message.keptDays * DAY_MS)}::timestamptz`),
+    deletion(
+      sql`platform.invitations`,
+      sql`coalesce(revoked_at, accepted_at, expires_at) < ${before(LIMITS.invitation.keptDays * DAY_MS)}::timestamptz`,
+    ),
+    deletion(
+      sql`platform.password_resets`,
+      sql`expires_at < ${before(LIMITS.passwordReset.keptDays * DAY_MS)}::timestamptz`,
+    ),
     deletion(sql`platform.admin_sessions`, sql`expires_at < ${before(0)}::timestamptz`),
+    deletion(sql`platform.user_sessions`, sql`expires_at < ${before(0)}::timestamptz`),
+    deletion(
+      sql`platform.mcp_sessions`,
+      sql`created_at < ${before(LIMITS.mcpSession.ttlHours * 3_600_000)}::timestamptz`,
+    ),
+    deletion(sql`platform.stream_tickets`, sql`expires_at < ${before(0)}::timestamptz`),
   ];
-}
-
-/** The lowest UUIDv7 of a time: ids rise with time, and are indexed. */
-function lowestIdAt(at: string): string {
-  const ms = Date.parse(at).toString(16).padStart(12, '0');
-  return `${ms.slice(0, 8)}-${ms.slice(8)}-7000-8000-000000000000`;
 }
 
 /** Deletes at most a batch, without rows that another process is deleting. */

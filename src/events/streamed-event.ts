@@ -12,6 +12,8 @@ const { inlineBytes } = LIMITS.events;
 /** Events and characters in one entry of a stream. */
 export const ENTRY_EVENTS = 20;
 const ENTRY_LENGTH = 2 * inlineBytes;
+/** Characters of the entries that are appended together, so that neither process nor broker is busy with them for long. */
+const CHAIN_LENGTH = 262_144;
 
 /** An event in the outbox. */
 export interface EventReference {
@@ -91,6 +93,22 @@ export function* entriesOf(events: readonly StreamedEvent[]): Generator<string> 
     length += text.length;
   }
   if (texts.length > 0) yield `[${texts.join()}]`;
+}
+
+/** The entries in parts that are appended together. */
+export function* chained(entries: Iterable<string>): Generator<string[]> {
+  let part: string[] = [];
+  let length = 0;
+  for (const entry of entries) {
+    if (length + entry.length > CHAIN_LENGTH && part.length > 0) {
+      yield part;
+      part = [];
+      length = 0;
+    }
+    part.push(entry);
+    length += entry.length;
+  }
+  if (part.length > 0) yield part;
 }
 
 function textOf(event: StreamedEvent): string {

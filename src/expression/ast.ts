@@ -36,10 +36,12 @@ export interface Names {
   field(key: string): FieldRef | undefined;
   /** The target of a `relation` field; undefined when the caller may not read it. */
   related(key: string): Related | undefined;
-  user: { id: string | null; email: string | null; role: string | null; kind: string };
+  user: { id: string | null; email: string | null; role: string | null; kind: string | null };
   now: Date;
   /** Rules only: `$old.field` and `$changed.field` are allowed on the left. */
   allowOld?: boolean;
+  /** For editors: what a tree holds for a variable in place of its value, which is only checked. */
+  keepVariable?(variable: string): Value;
 }
 
 /** A record as it is stored: `data` by slot; times are ISO 8601 UTC with milliseconds. */

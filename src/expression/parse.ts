@@ -197,7 +197,9 @@ class Parser {
     if (written.text.toLowerCase() === 'null') return null;
     if (!written.text.startsWith('$')) return this.typed(field, written);
     const text = this.variable(field, written);
-    return text === null ? ABSENT : this.typed(field, { ...written, text });
+    if (text === null) return ABSENT;
+    const value = this.typed(field, { ...written, text });
+    return this.names.keepVariable?.(written.text) ?? value;
   }
 
   private typed(field: FieldRef, written: Written): Value {

@@ -14,6 +14,9 @@ export interface FinishedRequest {
   durationMs: number;
 }
 
+/** Characters of a path that are logged: refused requests are logged too, and cost their sender little. */
+const PATH_LOGGED = 256;
+
 export function logRequest(app: App, { request, context, route, status, durationMs }: FinishedRequest): void {
   const level = status >= 500 ? 'error' : status >= 400 ? 'info' : 'debug';
   if (level === 'debug' && app.config.logLevel !== 'debug') return;
@@ -23,7 +26,7 @@ export function logRequest(app: App, { request, context, route, status, duration
     ...callerFields(context),
     method: request.method,
     route: route.path === '' ? null : route.path,
-    path: redactedPath(request.url),
+    path: redactedPath(request.url).slice(0, PATH_LOGGED),
     status,
     durationMs: Math.round(durationMs * 10) / 10,
   });

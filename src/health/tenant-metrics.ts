@@ -56,8 +56,11 @@ class TenantMetrics {
       new Counter({ name, help, labelNames: ['tenant'], collect, registers: [registry] });
     }
     // A deleted tenant gives up its place: its slug is read again, and not found.
-    app.invalidations.on('tenant', (id) => {
-      for (const [key, tracked] of this.#tracked) if (id === null || id === key) tracked.slug = null;
+    app.invalidations.on('tenant', (ids) => {
+      for (const id of ids ?? this.#tracked.keys()) {
+        const tracked = this.#tracked.get(id);
+        if (tracked !== undefined) tracked.slug = null;
+      }
     });
   }
 

@@ -6,7 +6,6 @@ import { invalidField, type ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { ByteBudget } from '../runtime/byte-budget.ts';
 import { giveWay } from '../runtime/event-loop.ts';
-import { jsonBytes } from '../runtime/text.ts';
 import { type Envelope, ok, okBytes } from './reply.ts';
 
 const { bytesMax, receivedMax, largeFrom } = LIMITS.response;
@@ -42,31 +41,49 @@ export async function okBounded<const T extends object>(
   headers?: Record<string, string>,
 ): Promise<Envelope<T>> {
   if (!large.has(data)) return ok(data, headers);
-  return okBytes(Buffer.concat(await written({ success: true, data }, responseBudget())), headers);
+  return okBytes(await written({ success: true, data }, responseBudget()), headers);
 }
 
 /** 200 with a list of definitions or keys, which may be long; each item takes little time to write. */
 export async function okList<const T extends object>(items: readonly T[]): Promise<Envelope<T[]>> {
   const unlimited = new ByteBudget(Number.MAX_SAFE_INTEGER, responseTooLarge);
-  return okBytes(Buffer.concat(await written({ success: true, data: items }, unlimited, LIST_LEVELS)));
+  return okBytes(await written({ success: true, data: items }, unlimited, LIST_LEVELS));
 }
 
-/**
- * The JSON text of a result that a response contains twice, as MCP's does: as it is, and as a text in which it is escaped
- * once more. 400 when both together exceed `LIMITS.response.bytesMax`.
- */
-export async function textOfTwice(data: object): Promise<string> {
+/** The JSON of a result in UTF-8, and the same as the content of a JSON string. */
+export interface JsonTwice {
+  json: Uint8Array[];
+  escaped: Uint8Array[];
+}
+
+/** For a response that contains a result twice, as MCP's does. 400 when both together exceed `LIMITS.response.bytesMax`. */
+export async function jsonTwice(data: object): Promise<JsonTwice> {
   const budget = responseBudget();
   const half = new ByteBudget(bytesMax / 2, responseTooLarge);
-  const text = large.has(data) ? Buffer.concat(await written(data, half)).toString() : JSON.stringify(data);
-  budget.take(large.has(data) ? half.taken : Buffer.byteLength(text));
-  if (text.length >= SURELY_FITS_TWICE) budget.take(jsonBytes(text));
-  return text;
+  const json = large.has(data) ? await written(data, half) : [Buffer.from(JSON.stringify(data))];
+  const escaped: Uint8Array[] = [];
+  for (const chunk of json) {
+    budget.take(chunk.length);
+    const turn = giveWay();
+    if (turn !== undefined) await turn;
+    escaped.push(Buffer.from(JSON.stringify(chunk.toString()).slice(1, -1)));
+    await budget.takeWaiting(escaped.at(-1)?.length ?? 0);
+  }
+  return { json, escaped };
+}
+
+/** The JSON of a value that is not a response's data, of so many levels; what is deeper is one piece. */
+export async function jsonInPieces(
+  value: object,
+  budget: ByteBudget,
+  levels: number,
+): Promise<Uint8Array<ArrayBuffer>> {
+  return Buffer.concat(await written(value, budget, levels));
 }
 
 /** The JSON of a value. Throws when it needs more bytes than the budget has. */
-async function written(value: unknown, budget: ByteBudget, levels = LEVELS): Promise<Uint8Array[]> {
-  const chunks: Uint8Array[] = [];
+async function written(value: unknown, budget: ByteBudget, levels = LEVELS): Promise<Buffer[]> {
+  const chunks: Buffer[] = [];
   let text = '';
   const flush = async (): Promise<void> => {
     const chunk = Buffer.from(text);
@@ -84,8 +101,6 @@ async function written(value: unknown, budget: ByteBudget, levels = LEVELS): Pro
   return chunks;
 }
 
-/** Characters: a text of fewer fits with its escaped copy, even if every character is escaped. */
-const SURELY_FITS_TWICE = largeFrom;
 const CHUNK_CHARACTERS = 262_144;
 /** The envelope, a page, its items, a record, its relations, and the same of a related record: what is deeper is one piece. */
 const LEVELS = 8;

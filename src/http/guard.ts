@@ -16,8 +16,9 @@ import {
 } from '../access/route-access.ts';
 import type { App } from '../app.ts';
 import { notFound, unauthorized } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
 import { textProblem } from '../runtime/text.ts';
-import { readJson } from './body.ts';
+import { hasNoBody, readJson } from './body.ts';
 
 /** The macros of a route: `tenant` or `platform` admits its callers, then `inputs` reads its query and body. */
 export function guard(app: App) {
@@ -50,7 +51,7 @@ function admission<A extends Exclude<Access, 'open'>, C extends Caller>(
     // Every App of the process shares these hooks, so the App comes from the context.
     transform: async (context: Context) => {
       const app = context.currentApp();
-      const caller = await authenticate(app, context.request);
+      const caller = await authenticate(app, context.request, access);
       if (caller === null) throw unauthorized();
       context.caller = await admit(app, caller, access);
       for (const name in context.params) requireStorable(context.params[name] ?? null);
@@ -69,11 +70,11 @@ export interface RouteInputs {
   /** The right that the caller needs on the entity that the path names. */
   right: Operation | undefined;
   readQuery(url: string): Readonly<Record<string, unknown>>;
-  hasBody: boolean;
+  body: 'none' | 'optional' | 'required';
 }
 
 /** The hook that runs after admission: it requires the right, and reads the query, then the JSON body. */
-function reading({ id, right, readQuery, hasBody }: RouteInputs) {
+function reading({ id, right, readQuery, body }: RouteInputs) {
   return {
     transform: async (context: Context) => {
       const { request, caller, params } = context;
@@ -84,9 +85,19 @@ function reading({ id, right, readQuery, hasBody }: RouteInputs) {
         markQueryRefused(request, id);
         throw cause;
       }
-      if (hasBody) context.body = await readJson(request, context.currentApp().config.maxBodyBytes);
+      if (body === 'none') return;
+      const isMissing = body === 'optional' && hasNoBody(request);
+      const { maxBodyBytes } = context.currentApp().config;
+      context.body = isMissing
+        ? {}
+        : await readJson(request, caller === undefined ? openMax(maxBodyBytes) : maxBodyBytes);
     },
   };
+}
+
+/** The largest body of a request without a credential. */
+export function openMax(maxBodyBytes: number): number {
+  return Math.min(LIMITS.body.openMax, maxBodyBytes);
 }
 
 /** Path parameters; null for one that is not valid UTF-8. */

@@ -4,7 +4,6 @@
 // Contract: neighbours#strict-requests, interface#list.
 import {
   Kind,
-  type Static,
   type TObject,
   type TProperties,
   type TSchema,
@@ -63,7 +62,6 @@ export function pageParameters(defaultLimit: number = limitDefault) {
     limit: Type.Optional(integerParameter(1, limitMax, { default: defaultLimit, description: 'items per page' })),
   };
 }
-export type Paging = Static<TObject<ReturnType<typeof pageParameters>>>;
 
 type Query = Record<string, unknown>;
 
@@ -94,7 +92,13 @@ export function queryReader(schema: TObject): (url: string) => Query {
       const value = at < 0 ? '' : decoded(part.slice(at + 1));
       const message = isLenient
         ? undefined
-        : nameProblem(name, { names, isKnown: isKnown(name), isRepeated: seen.has(name) });
+        : nameProblem(name, {
+            // Looking for the nearest name takes long, and a URL has room for thousands of names.
+            names: problems.length < PROBLEMS_MAX ? names : [],
+            isKnown: isKnown(name),
+            isRepeated: seen.has(name),
+            takesAny: names.length > 0,
+          });
       const problem = message ?? (isKnown(name) ? valueProblem(value) : undefined);
       if (problem !== undefined) problems.push({ path: shownName(name), message: problem });
       else if (isKnown(name) && name !== '__proto__') query[name] = converted(properties[name], value as string);
@@ -129,7 +133,10 @@ function converted(schema: TSchema | undefined, value: string): unknown {
 }
 
 interface Names {
+  /** The names that it may mean. */
   names: readonly string[];
+  /** Whether the route takes any. */
+  takesAny: boolean;
   isKnown: boolean;
   isRepeated: boolean;
 }
@@ -138,9 +145,9 @@ function valueProblem(value: string | null): string | undefined {
   return value === null ? 'is not valid UTF-8 in percent-encoding' : textProblem(value);
 }
 
-function nameProblem(name: string, { names, isKnown, isRepeated }: Names): string | undefined {
+function nameProblem(name: string, { names, takesAny, isKnown, isRepeated }: Names): string | undefined {
   if (isKnown) return isRepeated ? 'is given more than once' : undefined;
-  if (names.length === 0) return 'unknown; this route takes no parameters';
+  if (!takesAny) return 'unknown; this route takes no parameters';
   const near = nearestName(name, names);
   return near === undefined ? 'unknown' : `unknown; did you mean ${near}?`;
 }

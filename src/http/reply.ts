@@ -6,13 +6,25 @@ import type { ErrorCode, Problem, ServiceError } from '../errors.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
+/** A body in memory, in pieces; none when it is one text. */
+interface Body {
+  bytes: number;
+  chunks: readonly Uint8Array[];
+}
+
 /** A property of the response: reading its body would turn it into a stream, and a WeakMap costs microseconds on Deno. */
-const BODY_BYTES = Symbol('bytes of the body');
-type Sized = Response & { [BODY_BYTES]?: number };
+const BODY = Symbol('body');
+type WithBody = Response & { [BODY]?: Body };
 
 /** Bytes of the body; undefined when it is streamed or was not built here. */
 export function bodyBytesOf(response: Response): number | undefined {
-  return (response as Sized)[BODY_BYTES];
+  return (response as WithBody)[BODY]?.bytes;
+}
+
+/** The body, if it was built here in pieces. */
+export function bodyOf(response: Response): Body | undefined {
+  const body = (response as WithBody)[BODY];
+  return body?.chunks.length === 0 ? undefined : body;
 }
 
 /** A response with this JSON text; null for a status without a body. */
@@ -20,18 +32,61 @@ export function jsonText(text: string | null, status = 200, headers: Record<stri
   return json(text, status, headers);
 }
 
-function json(body: string | Uint8Array | null, status: number, headers: Record<string, string> = {}): Response {
-  const response = new Response(body as BodyInit | null, {
+function json(
+  body: string | readonly Uint8Array[] | null,
+  status: number,
+  headers: Record<string, string> = {},
+): Response {
+  const isText = typeof body === 'string' || body === null;
+  const response = new Response(isText ? body : inPieces(body), {
     status,
     headers: {
       'content-type': JSON_TYPE,
       'cache-control': 'no-store',
       'x-content-type-options': 'nosniff',
+      'referrer-policy': 'no-referrer',
       ...headers,
     },
   });
-  (response as Sized)[BODY_BYTES] = typeof body === 'string' ? Buffer.byteLength(body) : (body?.byteLength ?? 0);
+  (response as WithBody)[BODY] = isText
+    ? { bytes: body === null ? 0 : Buffer.byteLength(body), chunks: [] }
+    : { bytes: lengthOf(body), chunks: body };
   return response;
+}
+
+function lengthOf(chunks: readonly Uint8Array[]): number {
+  return chunks.reduce((sum, { length }) => sum + length, 0);
+}
+
+/** A stream that is made of the pieces when it is read: without a copy of all of them. */
+function inPieces(chunks: readonly Uint8Array[]): BodyInit {
+  const [only] = chunks;
+  if (chunks.length === 1) return only as BodyInit;
+  const left = chunks.values();
+  return new ReadableStream<Uint8Array>(
+    {
+      pull(controller) {
+        const { done, value } = left.next();
+        if (done === true) controller.close();
+        else controller.enqueue(value);
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+/** The same response with another body. */
+export function withBody(response: Response, chunks: readonly Uint8Array[]): Response {
+  const replaced = new Response(inPieces(chunks), response);
+  (replaced as WithBody)[BODY] = { bytes: lengthOf(chunks), chunks };
+  return replaced;
+}
+
+/** The same response whose body is sent from this stream of the same bytes. */
+export function withStream(response: Response, stream: ReadableStream<Uint8Array>): Response {
+  const replaced = new Response(stream, response);
+  (replaced as WithBody)[BODY] = { bytes: bodyBytesOf(response) ?? 0, chunks: [] };
+  return replaced;
 }
 
 /** The body of a successful response. */
@@ -55,7 +110,7 @@ function enveloped<T>(data: T, status: number, headers?: Record<string, string>)
 }
 
 /** 200 with these bytes of JSON, an envelope. */
-export function okBytes<T>(bytes: Uint8Array, headers?: Record<string, string>): Envelope<T> {
+export function okBytes<T>(bytes: readonly Uint8Array[], headers?: Record<string, string>): Envelope<T> {
   return typed(json(bytes, 200, headers));
 }
 

@@ -3,6 +3,7 @@
 // operation validates the body (`check`), after its own 403 and 404.
 // Contract: decisions#responses.
 import { type Static, type TObject, type TSchema, type TUnsafe, Type } from '@sinclair/typebox';
+import type { Caller } from '../access/caller.ts';
 import type { Operation } from '../access/rights.ts';
 import type { Access, PlatformAccess, TenantAccess } from '../access/route-access.ts';
 import type { ErrorCode, STATUS_BY_CODE } from '../errors.ts';
@@ -16,7 +17,10 @@ export type RequestHeader = 'If-Match' | 'If-None-Match' | 'Idempotency-Key';
 /** The schema of a response's `data`, or the content types of a response outside the envelope. */
 export type Data = TSchema | string | readonly string[];
 
-export interface Route<A extends Access = Access, S extends 200 | 201 = 200 | 201, D extends Data = Data> {
+/** The status of a success; 101 for a WebSocket. */
+type Success = 101 | 200 | 201;
+
+export interface Route<A extends Access = Access, S extends Success = Success, D extends Data = Data> {
   /** The operation id: camelCase verb and noun, unique, never changed. */
   id: string;
   tag: string;
@@ -38,8 +42,16 @@ export interface Route<A extends Access = Access, S extends 200 | 201 = 200 | 20
   /** Descriptions of path parameters, besides those that the document knows by name; an open route describes all. */
   params?: Readonly<Record<string, string>>;
   body?: TSchema;
+  /** The example of the body, where the one made of its schema would not do: the demo tenant accepts it as it is. */
+  example?: unknown;
+  /** Examples of path parameters, by name: of the demo tenant. */
+  pathExamples?: Readonly<Record<string, string>>;
+  /** A request without a body means an empty object. */
+  isBodyOptional?: boolean;
   /** The parameters; a route without it takes none. */
   query?: TObject;
+  /** For the document: whether a caller of the access level may use it, where that depends on more. */
+  mayCall?: (caller: Caller) => boolean;
   /** What the caller must be allowed to do with the entity that the path names; 403. */
   right?: Operation;
   /** A JSON body that the handler reads itself; for the document alone. */
@@ -77,7 +89,7 @@ const PATH_TEXTS = Type.Record(Type.String(), Type.String());
 /** The framework's options for a route. */
 export function route<
   const A extends Access,
-  const S extends 200 | 201,
+  const S extends Success,
   const D extends Data,
   B extends TSchema | undefined = undefined,
   Q extends TObject | undefined = undefined,
@@ -88,7 +100,12 @@ export function route<
     // The framework would parse a body that no handler wants.
     parse: () => null,
     ...(body === undefined ? {} : { body: ANY }),
-    inputs: { id, right: declaration.right, readQuery: queryReader(query), hasBody: body !== undefined },
+    inputs: {
+      id,
+      right: declaration.right,
+      readQuery: queryReader(query),
+      body: body === undefined ? 'none' : declaration.isBodyOptional === true ? 'optional' : 'required',
+    },
     ...(access === 'open' && params !== undefined ? { params: PATH_TEXTS } : {}),
     detail: {
       operationId: id,
@@ -101,5 +118,5 @@ export function route<
 }
 
 function isTenantAccess(access: Access): access is TenantAccess {
-  return access === 'tenant' || access === 'admin';
+  return access === 'tenant' || access === 'admin' || access === 'ticket';
 }

@@ -146,6 +146,12 @@ export const ProblemSchema = Type.Object(
   {
     path: Type.String({ examples: ['title'] }),
     message: Type.String({ examples: ['is required'] }),
+    code: Type.Optional(
+      Type.String({
+        description: 'the code of the error, where it is not that of the response',
+        examples: ['PRECONDITION_FAILED'],
+      }),
+    ),
     quota: Type.Optional(Type.String({ description: 'the quota that is exceeded', examples: ['records'] })),
     limit: Type.Optional(Type.Integer({ minimum: 0, description: 'the limit of the quota', examples: [1_000] })),
     used: Type.Optional(Type.Integer({ minimum: 0, description: 'how much of it is used', examples: [1_000] })),

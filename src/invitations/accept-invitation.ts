@@ -10,11 +10,12 @@ import type { App } from '../app.ts';
 import { conflict, forbidden, notFound, ServiceError } from '../errors.ts';
 import { check } from '../http/check.ts';
 import { open } from '../http/schemas.ts';
+import { LIMITS } from '../limits.ts';
 import { KeyedLock } from '../runtime/concurrency.ts';
 import { newId } from '../runtime/ids.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
-import { schemaOf, tenantById } from '../tenants/tenants.ts';
+import { publishTenants, schemaOf, tenantById } from '../tenants/tenants.ts';
 import { type PersonSchema, Registration } from '../users/person.ts';
 import { insertUser, type User } from '../users/users.ts';
 import { type FoundInvitation, findByToken, hasToken, IS_PENDING } from './invitations.ts';
@@ -31,6 +32,7 @@ export const Acceptance = open({
 });
 
 /** Serializes the requests for a token in a process, so that only one of them hashes a password. */
+const { tenantsMax } = LIMITS.invitation;
 const acceptances = new KeyedLock(Number.POSITIVE_INFINITY);
 
 /** Accepts for the person in the body. Ignores `role`, and the new tenant's slug and name unless the token is a platform code. */
@@ -89,11 +91,31 @@ async function createInvitedTenant(
   const owner = await app.db.slow.begin(async (tx) => {
     await claim(tx, token, user);
     await insertTenant(app, tx, { id, slug, name, settings: {} });
+    await countForMaker(tx, token, id);
     await tx.rows(sql`update platform.invitations as i set tenant_id = ${id}::uuid where ${hasToken(token)}`);
     return insertUser(app, tx, { id, schema: schemaOf(id), quotas: {} }, { ...user, role: 'owner' });
   });
-  await app.invalidations.publish('tenant', id);
+  await publishTenants(app, [id], [`slug:${slug}`]);
   return owner;
+}
+
+/**
+ * Notes from which tenant the new one comes, through however many codes. 409 when that one has made as many as it may: each
+ * tenant has a share of connections, streams and storage of its own. Must hold the lock of the tenants' names.
+ */
+async function countForMaker(tx: Tx, token: string, id: string): Promise<void> {
+  const made = await tx.first<{ count: number }>(sql`
+    with maker as (
+      select coalesce(t.made_by_tenant, i.inviting_tenant) as id
+      from platform.invitations as i left join platform.tenants as t on t.id = i.inviting_tenant
+      where ${hasToken(token)}
+    ), noted as (
+      update platform.tenants set made_by_tenant = maker.id
+      from maker where tenants.id = ${id}::uuid and maker.id is not null
+    )
+    select count(t.id)::int as count from maker join platform.tenants as t on t.made_by_tenant = maker.id`);
+  if ((made?.count ?? 0) < tenantsMax) return;
+  throw conflict(`the codes of one tenant make at most ${tenantsMax} tenants: ask the operator for further ones`);
 }
 
 /** Marks the invitation as accepted; a concurrent claim waits and then fails. */

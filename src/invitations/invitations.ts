@@ -15,7 +15,7 @@ import { isUuid } from '../runtime/ids.ts';
 import { join, type Queries, type Sql, sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import { createInvitation } from '../users/create-invitation.ts';
-import { Email } from '../users/person.ts';
+import { Email, Mailed } from '../users/person.ts';
 
 const STATUSES = ['pending', 'accepted', 'expired', 'revoked'] as const;
 type Status = (typeof STATUSES)[number];
@@ -42,6 +42,7 @@ type Invitation = Static<typeof InvitationSchema>;
 export const IssuedInvitation = Type.Object({
   token: Type.String({ description: 'shown once' }),
   inviteUrl: Type.String({ format: 'uri' }),
+  mailed: Mailed,
 });
 export const TokenCheck = Type.Object({
   valid: Type.Boolean(),
@@ -104,9 +105,17 @@ export async function inviteOrCreateCode(
   const { email = null, expiresInDays } = check(InvitationRequest, body);
   const invited =
     tenant === null ? ({ kind: 'platform', role: 'owner' } as const) : ({ kind: 'member', role: 'member' } as const);
-  const invitation = { ...invited, tenant, email, inviter: caller.id, expiresInDays: expiresInDays ?? undefined };
-  const { token, inviteUrl } = await createInvitation(app, invitation);
-  return { token, inviteUrl };
+  const invitingTenant = caller.kind === 'super_admin' ? null : caller.tenant;
+  const invitation = {
+    ...invited,
+    tenant,
+    invitingTenant,
+    email,
+    inviter: caller.id,
+    expiresInDays: expiresInDays ?? undefined,
+  };
+  const { token, inviteUrl, mailed } = await createInvitation(app, invitation);
+  return { token, inviteUrl, mailed };
 }
 
 /** The tenant's invitations and the caller's platform codes, newest first. */

@@ -46,7 +46,9 @@ code, which creates a tenant when it is accepted. Needs a tenant admin or the su
 address may accept, and the link is mailed there.`,
   access: 'any',
   body: InvitationRequest,
+  example: { email: 'alan@example.com', expiresInDays: 7 },
   ok: [201, IssuedInvitation],
+  errors: ['CONFLICT'],
 });
 const REVOKE = route({
   id: 'revokeInvitation',
@@ -82,6 +84,14 @@ const ACCEPT = route({
   description: 'Makes the person a member of the tenant or, with a platform code, the owner of a new tenant.',
   access: 'open',
   body: Acceptance,
+  example: {
+    token: 'the token of the invitation',
+    email: 'alan@example.com',
+    name: 'Alan',
+    password: 'correct horse battery',
+    tenantSlug: 'bletchley',
+    tenantName: 'Bletchley',
+  },
   ok: [201, PersonSchema],
   responseHeaders: SECRET,
   errors: ['FORBIDDEN', 'NOT_FOUND', 'CONFLICT', 'GONE', 'QUOTA_EXCEEDED'],

@@ -12,6 +12,7 @@ interface KeyRoutes<L extends Access, C extends Access, R extends Access, B exte
   access: { list: L; create: C; revoke: R };
   /** The body that issues a key. */
   body: B;
+  example?: unknown;
   /** The kind in summaries: with an article, and in the plural. */
   one: string;
   many: string;
@@ -28,7 +29,10 @@ export function keyRoutes<
   const C extends Access,
   const R extends Access,
   B extends TSchema,
->({ name, schema, issuedSchema }: KeyTable<P, S>, { tag, access, body, one, many, isLimited }: KeyRoutes<L, C, R, B>) {
+>(
+  { name, schema, issuedSchema }: KeyTable<P, S>,
+  { tag, access, body, example, one, many, isLimited }: KeyRoutes<L, C, R, B>,
+) {
   return {
     LIST: route({
       id: `list${name}s`,
@@ -43,6 +47,7 @@ export function keyRoutes<
       summary: `Issue ${one}`,
       access: access.create,
       body,
+      ...(example === undefined ? {} : { example }),
       ok: [201, issuedSchema],
       errors: isLimited === true ? ['CONFLICT'] : [],
     }),

@@ -93,14 +93,14 @@ export class KeyTable<const P extends TProperties, const L extends TProperties =
     if (!isUuid(id)) throw notFound('key');
     const assignments = Object.entries(values).map(([name, value]) => sql`${identifier(name)} = ${value}`);
     const row = await run((queries) =>
-      queries.first<{ hash: string }>(sql`
+      queries.first<{ hash: string; tenant_id: string }>(sql`
         update ${this.#table} set ${join(assignments, ', ')}
         where id = ${id}::uuid and ${condition}
-        returning ${columns({ ...this.shown, ...this.listed })}, encode(hash, 'hex') as hash`),
+        returning ${columns({ ...this.shown, ...this.listed })}, encode(hash, 'hex') as hash, tenant_id`),
     );
     if (row === undefined) throw notFound('key');
-    const { hash, ...key } = row;
-    await app.invalidations.publish('credential', hash);
+    const { hash, tenant_id: tenantId, ...key } = row;
+    await app.invalidations.publish('credential', hash, tenantId);
     return key as unknown as Key<P & L>;
   }
 

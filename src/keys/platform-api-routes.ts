@@ -44,6 +44,12 @@ const CREATE = route({
   id: 'createPlatformApi',
   summary: 'Define a platform API',
   body: PlatformApiDefinition,
+  example: {
+    name: 'Shop',
+    slug: 'shop',
+    roles: ['partner'],
+    permissions: { companies: { partner: ['read', 'update'] }, 'view:won-deals': { partner: ['read'] } },
+  },
   ok: [201, PlatformApiSchema],
   errors: ['CONFLICT'],
 });
@@ -54,6 +60,7 @@ const UPDATE = route({
   summary: 'Change a platform API',
   description: 'Changes the given members. The change takes effect on the API’s keys within a second.',
   body: PlatformApiChange,
+  example: { name: 'Shops', roles: ['partner'], permissions: { '*': { partner: ['read'] } } },
   ok: [200, PlatformApiSchema],
   errors: ['CONFLICT'],
 });
@@ -67,8 +74,10 @@ const KEY_ROUTES = keyRoutes(PLATFORM_KEYS, {
   tag: common.tag,
   access: FOR_ADMINS,
   body: NewPlatformKey,
+  example: { role: 'partner', label: 'web shop', ttlDays: 90 },
   one: 'a platform key',
   many: 'the keys of a platform API',
+  isLimited: true,
 });
 
 export function platformApiRoutes(app: App) {

@@ -105,7 +105,7 @@ export async function updateApi(
     throw error?.constraint_name === 'apis_slug_key' ? taken(body.slug) : error;
   });
   if (row === undefined) throw notFound('API');
-  await invalidateKeys(app, await keyHashes(app, id));
+  await invalidateKeys(app, caller, await keyHashes(app, id));
   return row;
 }
 
@@ -115,7 +115,7 @@ export async function deleteApi(app: App, caller: TenantCaller, id: string): Pro
   const hashes = await keyHashes(app, id);
   await app.db.rows(sql`
     delete from platform.apis where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`);
-  await invalidateKeys(app, hashes);
+  await invalidateKeys(app, caller, hashes);
   return { id: id.toLowerCase(), deleted: true };
 }
 
@@ -150,6 +150,6 @@ async function keyHashes(app: App, apiId: string): Promise<string[]> {
   return rows.map(({ hash }) => hash);
 }
 
-async function invalidateKeys(app: App, hashes: readonly string[]): Promise<void> {
-  await Promise.all(hashes.map((hash) => app.invalidations.publish('credential', hash)));
+async function invalidateKeys(app: App, { tenant }: TenantCaller, hashes: readonly string[]): Promise<void> {
+  await app.invalidations.publish('credential', hashes, tenant.id);
 }

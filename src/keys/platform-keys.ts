@@ -1,15 +1,16 @@
 // The keys of a platform API, each with one of the API's roles. `ttlDays` counts from now. Failures: 400 with every
-// problem, 404.
-// Contract: interface#platform-key, decisions#keys.
+// problem, 404, 409 for more than an API may have.
+// Contract: interface#platform-key, decisions#keys, neighbours#byte-budgets.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
-import { notFound } from '../errors.ts';
+import { conflict, notFound } from '../errors.ts';
 import { check } from '../http/check.ts';
 import { closed, nullable, optional, Timestamp, text, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid } from '../runtime/ids.ts';
-import { sql } from '../runtime/sql.ts';
+import { sql, type Tx } from '../runtime/sql.ts';
+import { IS_ACTIVE_KEY } from '../tenants/definition-counts.ts';
 import { KeyTable, keysOf, LAST_USED } from './key-table.ts';
 import { getApi } from './platform-apis.ts';
 
@@ -33,7 +34,7 @@ const TtlDays = Type.Integer({
 export const NewPlatformKey = closed({ role: Role, label: optional(Label), ttlDays: optional(TtlDays) });
 export type NewPlatformKey = Static<typeof NewPlatformKey>;
 
-/** Issues a key. 400 for a role that the API does not have, 404 for an unknown API. */
+/** Issues a key. 400 for a role that the API does not have, 404 for an unknown API, 409 when the API has too many. */
 export async function issuePlatformKey(
   app: App,
   caller: TenantCaller,
@@ -50,21 +51,28 @@ export async function issuePlatformKey(
       ? []
       : [{ path: 'role', message: `must be one of the API's roles: ${api.roles.join(', ')}` }],
   );
-  return PLATFORM_KEYS.issue(
-    app.db,
-    {
-      tenant_id: sql`a.tenant_id`,
-      api_id: sql`a.id`,
-      role: sql`${role}::text`,
-      label: sql`${label}::text`,
-      expires_at: sql`now() + make_interval(days => ${ttlDays}::int)`,
-      created_by: sql`${caller.id}::text`,
-    },
-    {
-      from: sql`from platform.apis as a where a.id = ${api.id}::uuid and a.roles @> to_jsonb(${role}::text) for share`,
-      noun: 'API',
-    },
-  );
+  const values = {
+    tenant_id: sql`a.tenant_id`,
+    api_id: sql`a.id`,
+    role: sql`${role}::text`,
+    label: sql`${label}::text`,
+    expires_at: sql`now() + make_interval(days => ${ttlDays}::int)`,
+    created_by: sql`${caller.id}::text`,
+  };
+  const from = sql`from platform.apis as a where a.id = ${api.id}::uuid and a.roles @> to_jsonb(${role}::text) for share`;
+  return app.db.begin(async (tx) => {
+    await requireRoomForKey(tx, api.id);
+    return PLATFORM_KEYS.issue(tx, values, { from, noun: 'API' });
+  });
+}
+
+/** Of two that issue the last key at once, one waits for the other, and is refused. */
+async function requireRoomForKey(tx: Tx, apiId: string): Promise<void> {
+  await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform keys'), hashtext(${apiId}))`);
+  const counted = await tx.first<{ n: number }>(sql`
+    select count(*)::int as n from platform.platform_keys where api_id = ${apiId}::uuid and ${IS_ACTIVE_KEY}`);
+  const max = LIMITS.platformApi.keysMax;
+  if ((counted?.n ?? 0) >= max) throw conflict(`a platform API has at most ${max} active keys; revoke one first`);
 }
 
 export async function listPlatformKeys(app: App, caller: TenantCaller, apiId: string): Promise<PlatformKey[]> {

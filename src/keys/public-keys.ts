@@ -4,7 +4,8 @@
 import { type Static, type TObject, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import { lockRoleById } from '../access/grants.ts';
-import { isOrigin } from '../access/origins.ts';
+import { publishOrigins } from '../access/listed-origins.ts';
+import { isOrigin, ORIGINS_RULE } from '../access/origins.ts';
 import { rolesOf } from '../access/role-store.ts';
 import type { App } from '../app.ts';
 import type { Problem } from '../errors.ts';
@@ -15,7 +16,6 @@ import { jsonb, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { requireRoom } from '../tenants/definition-counts.ts';
 import { KeyTable, keysOf, LAST_USED } from './key-table.ts';
 
-const ORIGINS_RULE = 'must be a list of origins, such as https://app.example.com';
 const { ttlDays: TTL_DAYS, perMinute: PER_MINUTE, perDay: PER_DAY, originsMax } = LIMITS.publicKey;
 
 /** What an admin may set, at creation and later. */
@@ -71,10 +71,12 @@ export async function issuePublicKey(app: App, caller: TenantCaller, body: NewPu
     expires_at: sql`now() + make_interval(days => ${ttlDays}::int)`,
     created_by: sql`${caller.id}`,
   };
-  return withRoleLocked(app, caller, settings.roleId, async (tx) => {
+  const key = await withRoleLocked(app, caller, settings.roleId, async (tx) => {
     await requireRoom(tx, caller.tenant, 'publicKeys');
     return PUBLIC_KEYS.issue(tx, values);
   });
+  await publishOrigins(app, caller.tenant.id, settings.allowedOrigins);
+  return key;
 }
 
 function columnsOf(settings: Settings): Readonly<Record<string, Sql>> {
@@ -106,9 +108,11 @@ export async function updatePublicKey(
     ...columnsOf(settings),
     expires_at: sql`coalesce(now() + make_interval(days => ${ttlDays}::int), expires_at)`,
   };
-  return PUBLIC_KEYS.update(app, keysOf(caller), id, values, (statement) =>
+  const key = await PUBLIC_KEYS.update(app, keysOf(caller), id, values, (statement) =>
     withRoleLocked(app, caller, settings.roleId, statement),
   );
+  await publishOrigins(app, caller.tenant.id, settings.allowedOrigins);
+  return key;
 }
 
 /** Runs a statement in a transaction in which the role cannot be deleted. */
@@ -124,8 +128,10 @@ function withRoleLocked<T>(
   });
 }
 
-export function revokePublicKey(app: App, caller: TenantCaller, id: string) {
-  return PUBLIC_KEYS.revoke(app, keysOf(caller), id);
+export async function revokePublicKey(app: App, caller: TenantCaller, id: string) {
+  const revoked = await PUBLIC_KEYS.revoke(app, keysOf(caller), id);
+  await publishOrigins(app, caller.tenant.id, []);
+  return revoked;
 }
 
 /** Finds the problems that a schema cannot: an unknown role, and text that is not an origin. */

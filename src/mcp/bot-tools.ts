@@ -13,7 +13,9 @@ import {
   revokeBot,
 } from '../bots/bots.ts';
 import { IdentifiedBotSchema, identifyBot } from '../bots/identify-bot.ts';
+import { sized } from '../http/bounded-response.ts';
 import { Revoked } from '../http/schemas.ts';
+import { LIMITS } from '../limits.ts';
 import { ADDS, defineTool, READS, REPLACES, type Tool, toolInput } from './tool.ts';
 
 const Name = Type.String({
@@ -57,7 +59,7 @@ export const BOT_TOOLS: readonly Tool[] = [
     hints: READS,
     input: toolInput({}),
     output: Type.Object({ bots: Type.Array(BotSchema) }),
-    run: async ({ app, caller }) => ({ bots: await listBots(app, caller) }),
+    run: async ({ app, caller }) => sized({ bots: await listBots(app, caller) }, LIMITS.response.largeFrom),
   }),
   defineTool({
     name: 'whoami_bot',

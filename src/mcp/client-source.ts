@@ -1,12 +1,20 @@
 // Generates a TypeScript client for a tenant's entities: one file without dependencies that compiles under
 // `strict`. It has a record type, input types and the permitted operations for each entity, verifies webhooks and
 // reads the event stream. Pure: the same entities give the same source. Contract: interface#mcp.
-import type { Field } from '../entities/field.ts';
-import { specOf } from '../entities/field-types.ts';
+import { type EntitySchemas, schemasOf } from '../docs/entity-schemas.ts';
+import type { JsonSchema } from '../docs/schema.ts';
+import type { VisibleEntity } from '../docs/visible-entities.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { CLIENT_EVENTS } from './client-events.ts';
 import { CLIENT_RUNTIME } from './client-runtime.ts';
-import type { VisibleEntity } from './visible-entities.ts';
+
+interface TypedEntity {
+  entity: VisibleEntity;
+  schemas: EntitySchemas;
+}
+
+/** The client has no types of expanded relations. */
+const NO_TYPES = new Map();
 
 /** The source of the client. `baseUrl` is its default address, `slug` its tenant. */
 export async function clientSource(
@@ -17,7 +25,7 @@ export async function clientSource(
     `// Client of the tenant ${slug}, with the entities, fields and operations permitted to the credential that generated it.`,
     '// Generated code: do not edit; generate it again.',
     CLIENT_RUNTIME.trim(),
-    ...(await eachOf(entities, typesOf)),
+    ...(await eachOf(entities, (entity) => typesOf({ entity, schemas: schemasOf(entity, NO_TYPES) }))),
     `const BASE_URL = ${JSON.stringify(baseUrl)};`,
     `const TENANT = ${JSON.stringify(slug)};`,
     recordsOf(entities),
@@ -46,38 +54,60 @@ function recordsOf(entities: readonly VisibleEntity[]): string {
   return `/** Record types by entity name. */\nexport interface Records {\n${members.join('\n')}\n}`;
 }
 
-function typesOf({ name, description, typeName, fields, operations }: VisibleEntity): string {
-  const record = fields.map((field) => `  ${field.key}: ${specOf(field).clientType(field.options ?? [])} | null;`);
-  const created = fields.map((field) => `  ${field.key}${isRequired(field) ? '' : '?'}: ${inputOf(field)};`);
+function typesOf({ entity, schemas }: TypedEntity): string {
+  const { name, description, typeName, operations } = entity;
+  const system = new Set<string>(SYSTEM_MEMBERS);
   const blocks = [
-    `/** ${commentText(description ?? `A record of ${name}.`)} */\nexport interface ${typeName}Record extends SystemFields {\n${record.join('\n')}\n}`,
+    `/** ${commentText(description ?? `A record of ${name}.`)} */\nexport interface ${typeName}Record extends SystemFields ${membersOf(schemas.record, system)}`,
   ];
   if (operations.has('create')) {
     blocks.push(
-      `/** The values of a new record of ${name}. */\nexport interface New${typeName} {\n${created.join('\n')}\n}`,
+      `/** The values of a new record of ${name}. */\nexport interface ${typeName}Create ${membersOf(schemas.create)}`,
     );
   }
   if (operations.has('update')) {
-    const changed = fields.map((field) => `  ${field.key}?: ${inputOf(field)};`);
     blocks.push(
-      `/** Changes to a record of ${name}; null clears a field. */\nexport interface ${typeName}Changes {\n${changed.join('\n')}\n}`,
+      `/** Changes to a record of ${name}; null clears a field. */\nexport interface ${typeName}Update ${membersOf(schemas.update)}`,
     );
   }
   return blocks.join('\n\n');
 }
 
+/** The members of `SystemFields`, which every record has. */
+const SYSTEM_MEMBERS = ['id', 'entityId', 'createdAt', 'updatedAt', 'createdBy', 'updatedBy'] as const;
+
+function membersOf({ properties, required = [] }: JsonSchema, left: ReadonlySet<string> = new Set()): string {
+  const isRequired = new Set(required as string[]);
+  const lines = Object.entries(properties as Record<string, JsonSchema>)
+    .filter(([key]) => !left.has(key))
+    .map(([key, schema]) => `  ${key}${isRequired.has(key) ? '' : '?'}: ${typeOf(schema)};`);
+  return `{\n${lines.join('\n')}\n}`;
+}
+
+const TYPES: Readonly<Record<string, string>> = {
+  string: 'string',
+  integer: 'number',
+  number: 'number',
+  boolean: 'boolean',
+  null: 'null',
+};
+
+/** The TypeScript type of a schema. Relations are ids: the client does not expand them. */
+function typeOf({ type, enum: values, anyOf, items, $ref }: JsonSchema): string {
+  if ($ref !== undefined) return '';
+  if (anyOf !== undefined) {
+    const types = (anyOf as JsonSchema[]).map(typeOf).filter((one) => one !== '');
+    return types.join(' | ');
+  }
+  if (values !== undefined) return (values as unknown[]).map((value) => JSON.stringify(value)).join(' | ');
+  if (type === undefined) return 'Json';
+  const types = [type].flat() as string[];
+  return types.map((one) => (one === 'array' ? `(${typeOf(items as JsonSchema)})[]` : TYPES[one])).join(' | ');
+}
+
 /** The text on one line, changed so that it cannot end the comment around it. */
 function commentText(text: string): string {
   return text.replaceAll('*/', '* /').replaceAll(/\s+/g, ' ');
-}
-
-function isRequired({ required, default: fallback }: Field): boolean {
-  return required && fallback === undefined;
-}
-
-function inputOf({ type, options, required }: Field): string {
-  const { clientType, clientInput = clientType(options ?? []) } = specOf({ type });
-  return required ? clientInput : `${clientInput} | null`;
 }
 
 async function factoryOf(entities: readonly VisibleEntity[]): Promise<string> {
@@ -105,11 +135,11 @@ function methodsOf({ name, typeName, operations, fields }: VisibleEntity): strin
     );
   }
   if (operations.has('create')) {
-    lines.push(`create: (values: New${typeName}) => send<${record}>("POST", ${path}, {}, values),`);
+    lines.push(`create: (values: ${typeName}Create) => send<${record}>("POST", ${path}, {}, values),`);
   }
   if (operations.has('update')) {
     lines.push(
-      `update: (id: string, changes: ${typeName}Changes) =>\n        send<${record}>("PATCH", \`\${${path}}/\${encodeURIComponent(id)}\`, {}, changes),`,
+      `update: (id: string, changes: ${typeName}Update) =>\n        send<${record}>("PATCH", \`\${${path}}/\${encodeURIComponent(id)}\`, {}, changes),`,
     );
   }
   if (operations.has('delete')) {

@@ -4,6 +4,7 @@
 import type { Caller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
 import { sql } from '../runtime/sql.ts';
 import { newToken, sha256 } from '../runtime/tokens.ts';
 
@@ -13,20 +14,20 @@ export interface McpSession {
   tenantSlug: string | null;
 }
 
-const TTL_HOURS = 24;
-
 const hashOf = (id: string) => sql`decode(${sha256(id).toString('hex')}, 'hex')`;
 
 function ownerOf({ kind, id }: Caller): string {
   return `${kind}:${id ?? ''}`;
 }
 
-/** Opens a session and returns its id. Deletes expired sessions. */
+/** Opens a session and returns its id. Ends the caller's oldest beyond the limit; expired ones are deleted in the background. */
 export async function openMcpSession(app: App, caller: Caller): Promise<string> {
   const id = newToken('mcp_');
   await app.db.rows(sql`
-    with expired as (
-      delete from platform.mcp_sessions where created_at < now() - make_interval(hours => ${TTL_HOURS})
+    with excess as (
+      delete from platform.mcp_sessions where id_hash = any(array(
+        select id_hash from platform.mcp_sessions where owner = ${ownerOf(caller)}
+        order by created_at desc offset ${LIMITS.mcpSession.perCaller - 1}::int))
     )
     insert into platform.mcp_sessions (id_hash, owner) values (${hashOf(id)}, ${ownerOf(caller)})`);
   return id;
@@ -38,7 +39,7 @@ export async function mcpSessionOf(app: App, headers: Headers): Promise<McpSessi
   if (id === null) return null;
   const row = await app.db.first<Omit<McpSession, 'id'>>(sql`
     select owner, tenant_slug as "tenantSlug" from platform.mcp_sessions
-    where id_hash = ${hashOf(id)} and created_at >= now() - make_interval(hours => ${TTL_HOURS})`);
+    where id_hash = ${hashOf(id)} and created_at >= now() - make_interval(hours => ${LIMITS.mcpSession.ttlHours}::int)`);
   if (row === undefined) throw notFound('session');
   return { id, ...row };
 }

@@ -5,15 +5,17 @@ import { createMcpHandler, type McpHttpHandler, type McpServerFactory } from '@m
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { Caller } from '../access/caller.ts';
-import { requireOwnOrigin } from '../access/origins.ts';
+import { credentialsIn } from '../access/credential-kinds.ts';
+import { requireKnownOrigin, requireListedOrigin } from '../access/origins.ts';
 import { type App, perApp } from '../app.ts';
 import { notFound, ServiceError, unauthorized } from '../errors.ts';
 import { readJson } from '../http/body.ts';
-import { guard } from '../http/guard.ts';
+import { guard, openMax } from '../http/guard.ts';
 import { ANY_PARAMETERS, lenientParameters } from '../http/parameters.ts';
 import { ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { oneOf, open } from '../http/schemas.ts';
+import { giveWay } from '../runtime/event-loop.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import {
   endMcpSession,
@@ -25,7 +27,8 @@ import {
 } from './mcp-sessions.ts';
 import { mcpServer } from './server.ts';
 import type { Profile } from './tool.ts';
-import { type DescribeRoutes, type OpenedToolContext, openToolContext } from './tool-context.ts';
+import { type OpenedToolContext, openToolContext, type Routes } from './tool-context.ts';
+import { ToolResults } from './tool-results.ts';
 
 const TAG = 'MCP';
 const Ended = Type.Object({ ended: Type.Literal(true) });
@@ -64,6 +67,7 @@ same credentials as REST, in the same headers; listing them and \`tenant_login\`
 errors.`,
   access: 'open',
   query: Query,
+  example: { jsonrpc: '2.0', id: 1, method: 'tools/list', params: {} },
   rawBody: open({ jsonrpc: Type.Literal('2.0'), method: Type.Optional(Type.String({ examples: ['tools/list'] })) }),
   ok: [200, ['text/event-stream']],
   rawResponses: {
@@ -92,7 +96,7 @@ const END = route({
   errors: [...COMMON_ERRORS, 'VALIDATION_ERROR', 'SERVICE_UNAVAILABLE'],
 });
 
-export function mcpRoutes(app: App, describeRoutes: DescribeRoutes) {
+export function mcpRoutes(app: App, routes: Routes) {
   const calls = createMcpHandler(serverFor(app));
   const streams = createMcpHandler(serverFor(app), { onerror: (error) => app.log.debug('MCP', { error }) });
   streamHandlersOf(app).add(streams);
@@ -101,27 +105,37 @@ export function mcpRoutes(app: App, describeRoutes: DescribeRoutes) {
     .post(
       '/mcp',
       async ({ request, query }) => {
-        await requireOwnOrigin(app, request);
+        const isOwnPage = await requireKnownOrigin(app, request);
         const message = await readMessage(app, request);
         if (message instanceof Response) return message;
         const session = await mcpSessionOf(app, request.headers);
-        const opened = await openContext(app, request, session, describeRoutes, message);
-        const extra: RequestAuth = { opened, profile: query.profile ?? 'basic' };
+        const opened = await openContext(app, request, session, routes, message);
+        if (!isOwnPage && opened.context.caller !== null) requireListedOrigin(request, opened.context.caller);
+        const results = new ToolResults();
+        const extra: RequestAuth = { opened, profile: query.profile ?? 'basic', results };
         const authInfo = { token: '', clientId: '', scopes: [], extra: { ...extra } };
+        // A call takes a millisecond or two of making its server, and many may have arrived together.
+        await giveWay();
         const isSubscription = message.method === 'subscriptions/listen';
         if (isSubscription && opened.context.caller === null) throw opened.failure ?? unauthorized();
         const response = await (isSubscription ? streams : calls).fetch(request, { parsedBody: message, authInfo });
-        return withSession(app, message, opened.context.caller, response);
+        return withSession(
+          app,
+          message,
+          opened.context.caller,
+          isSubscription ? response : await results.fill(response),
+        );
       },
       MESSAGE,
     )
     .delete(
       '/mcp',
       async ({ request }) => {
-        await requireOwnOrigin(app, request);
+        const isOwnPage = await requireKnownOrigin(app, request);
         const session = await mcpSessionOf(app, request.headers);
         if (session === null) throw notFound('session');
-        await openContext(app, request, session, describeRoutes, {});
+        const { context } = await openContext(app, request, session, routes, {});
+        if (!isOwnPage && context.caller !== null) requireListedOrigin(request, context.caller);
         await endMcpSession(app, session);
         return ok({ ended: true });
       },
@@ -134,7 +148,7 @@ function serverFor(app: App): McpServerFactory {
   return ({ authInfo }) => {
     const auth = authInfo?.extra as RequestAuth | undefined;
     if (auth === undefined) throw new Error('MCP request without authentication');
-    return mcpServer(app, auth.profile, async () => auth.opened);
+    return mcpServer(app, auth.profile, async () => auth.opened, auth.results.toCallResult);
   };
 }
 
@@ -150,6 +164,7 @@ export async function closeMcpStreams(app: App): Promise<void> {
 type RequestAuth = {
   opened: OpenedToolContext;
   profile: Profile;
+  results: ToolResults;
 };
 
 /** The context in the tenant that the message or the session names. A 401 carries `WWW-Authenticate`. */
@@ -157,7 +172,7 @@ async function openContext(
   app: App,
   request: Request,
   session: McpSession | null,
-  describeRoutes: DescribeRoutes,
+  routes: Routes,
   message: JsonObject,
 ): Promise<OpenedToolContext> {
   const selectTenant = async (slug: string): Promise<boolean> => {
@@ -167,7 +182,7 @@ async function openContext(
   const isNamed = request.headers.has('x-tenant-id') || request.headers.has('x-tenant-slug');
   const slug = slugIn(message) ?? (isNamed ? undefined : (session?.tenantSlug ?? undefined));
   try {
-    const opened = await openToolContext(app, request, slug, describeRoutes, selectTenant);
+    const opened = await openToolContext(app, request, slug, routes, selectTenant);
     if (session !== null && opened.failure === undefined) requireSessionOwner(session, opened.context.caller);
     return opened;
   } catch (error) {
@@ -186,7 +201,8 @@ function slugIn({ method, params }: JsonObject): string | undefined {
 /** The message, or a JSON-RPC parse error for an invalid body. */
 async function readMessage(app: App, request: Request): Promise<JsonObject | Response> {
   try {
-    return await readJson(request, app.config.maxBodyBytes);
+    const { maxBodyBytes } = app.config;
+    return await readJson(request, credentialsIn(request.headers).length > 0 ? maxBodyBytes : openMax(maxBodyBytes));
   } catch (error) {
     if (!(error instanceof ServiceError) || error.status !== 400) throw error;
     const body = { jsonrpc: '2.0', id: null, error: { code: -32700, message: error.message } };

@@ -7,20 +7,21 @@ import { requireTenant, requireTenantAdmin, type TenantCaller } from '../access/
 import { requestIdOf } from '../access/request-context.ts';
 import type { App } from '../app.ts';
 import { ServiceError, unauthorized } from '../errors.ts';
-import { textOfTwice } from '../http/bounded-response.ts';
 import { check } from '../http/check.ts';
 import { translate } from '../http/failures.ts';
 import { errorBody } from '../http/reply.ts';
 import { asCall } from '../runtime/work.ts';
 import { BOT_TOOLS } from './bot-tools.ts';
+import { CHANGE_TOOLS } from './change-tools.ts';
 import { RECORD_TOOLS } from './record-tools.ts';
 import { plainSchema } from './schema.ts';
 import { TENANT_TOOLS } from './tenant-tools.ts';
 import type { Profile, Tool, ToolContext } from './tool.ts';
 import type { OpenToolContext } from './tool-context.ts';
+import type { ToCallResult } from './tool-results.ts';
 import { WEBHOOK_TOOLS } from './webhook-tools.ts';
 
-const BASIC: readonly Tool[] = [...TENANT_TOOLS, ...RECORD_TOOLS, ...BOT_TOOLS];
+const BASIC: readonly Tool[] = [...TENANT_TOOLS, ...RECORD_TOOLS, ...CHANGE_TOOLS, ...BOT_TOOLS];
 const INFO = { name: 'tenant-data-service', title: 'Tenant Data Service', version: '0.1.0' };
 const LIST_TTL_MS = 60_000;
 const INSTRUCTIONS = `Records of a tenant's entities. Start with list_entities; query_records finds records by a condition. A super-admin
@@ -37,7 +38,7 @@ function withSchemas(tool: Tool) {
 }
 
 /** A server with the profile's tools. */
-export function mcpServer(app: App, profile: Profile, open: OpenToolContext): McpServer {
+export function mcpServer(app: App, profile: Profile, open: OpenToolContext, toCallResult: ToCallResult): McpServer {
   const cacheHint = { ttlMs: LIST_TTL_MS, cacheScope: 'private' } as const;
   const server = new McpServer(INFO, {
     instructions: INSTRUCTIONS,
@@ -50,7 +51,7 @@ export function mcpServer(app: App, profile: Profile, open: OpenToolContext): Mc
       name,
       { title, description, inputSchema, outputSchema, annotations: { title, ...hints } },
       // The request's call has ended once its response is a stream.
-      async (input: unknown) => asCall(() => callTool(app, tool, open, input ?? {})),
+      async (input: unknown) => asCall(() => callTool(app, tool, open, toCallResult, input ?? {})),
     );
   }
   return server;
@@ -69,7 +70,13 @@ function sdkSchema(schema: TSchema): StandardSchemaWithJSON {
   };
 }
 
-async function callTool(app: App, tool: Tool, open: OpenToolContext, input: unknown): Promise<CallToolResult> {
+async function callTool(
+  app: App,
+  tool: Tool,
+  open: OpenToolContext,
+  toCallResult: ToCallResult,
+  input: unknown,
+): Promise<CallToolResult> {
   let requestId: string | undefined;
   try {
     const slug = (input as { tenantSlug?: unknown }).tenantSlug;
@@ -79,8 +86,7 @@ async function callTool(app: App, tool: Tool, open: OpenToolContext, input: unkn
     const checked = check(tool.input, input);
     if (tool.access === 'tenant') requireTenant(context.caller);
     if (tool.access === 'admin') requireTenantAdmin(context.caller);
-    const result = (await tool.run(context as ToolContext<TenantCaller>, checked)) as Record<string, unknown>;
-    return { content: [{ type: 'text', text: await textOfTwice(result) }], structuredContent: result };
+    return await toCallResult(await tool.run(context as ToolContext<TenantCaller>, checked));
   } catch (error) {
     return failureResult(app, error, requestId);
   }

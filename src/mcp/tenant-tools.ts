@@ -2,12 +2,12 @@
 // what the caller may use. Failures are those of the operations.
 // Contract: interface#mcp.
 import { Type } from '@sinclair/typebox';
+import { visibleEntities } from '../docs/visible-entities.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { Uuid } from '../http/schemas.ts';
 import { signIn } from '../users/sign-in.ts';
 import { clientSource } from './client-source.ts';
-import { ADDS, defineTool, READS, REPLACES, TENANT_SLUG, type Tool, toolInput } from './tool.ts';
-import { visibleEntities } from './visible-entities.ts';
+import { ADDS, defineTool, EntityName, READS, REPLACES, TENANT_SLUG, type Tool, toolInput } from './tool.ts';
 
 const Text = (max: number, description: string) => Type.String({ minLength: 1, maxLength: max, description });
 const User = Type.Object({ id: Uuid, email: Type.String(), name: Type.String(), role: Type.String() });
@@ -52,10 +52,10 @@ in each call instead.`,
     name: 'get_rest_api_spec',
     title: 'Get the REST API document',
     description:
-      'The OpenAPI 3.1 document of the REST routes that you may use, with a route for each entity that you may use.',
+      'The OpenAPI 3.1 document of the REST routes that you may use, with routes and types of each entity that you may use.',
     access: 'any',
     hints: READS,
-    input: toolInput({}),
+    input: toolInput({ entity_name: Type.Optional(EntityName) }),
     output: Type.Object(
       {
         openapi: Type.String(),
@@ -64,7 +64,7 @@ in each call instead.`,
       },
       { additionalProperties: true },
     ),
-    run: async ({ describeApi }) => describeApi(),
+    run: async ({ describeApi }, { entity_name: entityName }) => describeApi(entityName),
   }),
   defineTool({
     name: 'generate_api_client',

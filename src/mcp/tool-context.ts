@@ -5,16 +5,15 @@ import { authenticate } from '../access/authenticate.ts';
 import type { Caller } from '../access/caller.ts';
 import { shareRequestContext } from '../access/request-context.ts';
 import type { App } from '../app.ts';
-import { catalogOf } from '../entities/catalog.ts';
+import { documentFor } from '../docs/caller-document.ts';
+import type { ListedRoute } from '../docs/document.ts';
 import { invalidField, ServiceError } from '../errors.ts';
-import { withEntities } from './api-view.ts';
+import { sized } from '../http/bounded-response.ts';
+import { LIMITS } from '../limits.ts';
 import { TENANT_SLUG, type ToolContext } from './tool.ts';
-import { visibleEntities } from './visible-entities.ts';
 
-type Json = Record<string, unknown>;
-
-/** The API document of the routes that a caller may use. */
-export type DescribeRoutes = (caller: Caller) => Json;
+/** The routes of the service, for the API document. */
+export type Routes = () => readonly ListedRoute[];
 
 /** A context; with a `failure`, every tool that needs a credential fails with it. */
 export interface OpenedToolContext {
@@ -32,14 +31,14 @@ export async function openToolContext(
   app: App,
   request: Request,
   slug: string | undefined,
-  describe: DescribeRoutes,
+  routes: Routes,
   selectTenant: ToolContext['selectTenant'],
 ): Promise<OpenedToolContext> {
   const contextOf = (authenticated: Request, caller: Caller | null): ToolContext => ({
     app,
     request: authenticated,
     caller: caller === null ? null : { ...caller, triggeredBy: 'mcp' },
-    describeApi: async () => describeApi(app, caller as Caller, describe),
+    describeApi: async (entityName) => describeApi(app, routes(), caller as Caller, entityName),
     selectTenant,
   });
   let inTenant = request;
@@ -65,8 +64,18 @@ function inTenantOf(request: Request, slug: string): Request {
   return named;
 }
 
-async function describeApi(app: App, caller: Caller, describe: DescribeRoutes): Promise<Json> {
-  const { tenant } = caller;
-  const entities = tenant === null ? [] : visibleEntities(await catalogOf(app, tenant), { ...caller, tenant });
-  return withEntities(describe(caller), entities);
+/** The result of a tool contains its document twice. */
+async function describeApi(
+  app: App,
+  routes: readonly ListedRoute[],
+  caller: Caller,
+  entityName: string | undefined,
+): Promise<object & Record<string, unknown>> {
+  const { document, bytes } = await documentFor(app, routes, {
+    caller,
+    entityNames: entityName === undefined ? null : [entityName],
+    bytesMax: LIMITS.response.bytesMax / 2,
+    remedy: 'name the entity that it shall describe in entity_name',
+  });
+  return sized(document, bytes);
 }

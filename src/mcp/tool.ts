@@ -16,8 +16,8 @@ export interface ToolContext<C extends Caller | null = Caller | null> {
   /** Carries the credential, the tenant header and the client's address. */
   readonly request: Request;
   readonly caller: C;
-  /** The API document, limited to what the caller may use. */
-  describeApi(): Promise<Record<string, unknown>>;
+  /** The API document, limited to what the caller may use, with one entity or all. */
+  describeApi(entityName: string | undefined): Promise<Record<string, unknown>>;
   /** Sets the session's tenant; false without a session. */
   selectTenant(slug: string): Promise<boolean>;
 }

@@ -2,6 +2,7 @@
 // them need a tenant admin, as over REST. Failures are those of the operations.
 // Contract: interface#mcp, interface#subscription.
 import { Type } from '@sinclair/typebox';
+import { sized } from '../http/bounded-response.ts';
 import { Deleted } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import {
@@ -42,7 +43,8 @@ export const WEBHOOK_TOOLS: readonly Tool[] = [
     hints: READS,
     input: toolInput({ entity_name: Type.Optional(EntityName) }),
     output: Type.Object({ webhooks: Type.Array(SubscriptionSchema) }),
-    run: async ({ app, caller }, { entity_name: name }) => ({ webhooks: await listSubscriptions(app, caller, name) }),
+    run: async ({ app, caller }, { entity_name: name }) =>
+      sized({ webhooks: await listSubscriptions(app, caller, name) }, LIMITS.response.largeFrom),
   }),
   defineTool({
     name: 'delete_webhook',

@@ -14,10 +14,11 @@ import { closed, Ignored, nullable, oneOf, optional, Timestamp, text, Uuid } fro
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { storedOf } from '../tenants/stored.ts';
 import { beginCounted } from '../usage/tally.ts';
 
 const { chainDepthMax } = LIMITS.rules;
-const { nameMax, subjectMax, bodyMax } = LIMITS.message;
+const { nameMax, subjectMax, bodyMax, countMax, bytesMax } = LIMITS.message;
 const Depth = Type.Integer({ minimum: 0, maximum: chainDepthMax, examples: [0] });
 const Agent = Type.String({ examples: ['order-agent'] });
 const Subject = text(subjectMax, { examples: ['Order 17 is late'] });
@@ -96,12 +97,29 @@ function causeOf({ tenant, id, triggeredBy }: TenantCaller, depth: number): Caus
   return { tenantId: tenant.id, actor: id, triggeredBy, depth, rootEventId: null, chainRuns: 0 };
 }
 
-/** Stores the message and its event. */
+/** Messages deleted at once to make room for new ones. */
+const ROOM = 100;
+
+/** 409 when the tenant's unread messages leave no room for another; read ones make room, those read first before others. */
+async function requireRoom(tx: Tx, tenantId: string): Promise<void> {
+  const { count, bytes } = await storedOf(tx, tenantId, 'messages');
+  if (count < countMax && bytes < bytesMax) return;
+  const deleted = await tx.rows(sql`
+    delete from platform.messages where id = any(array(
+      select id from platform.messages where tenant_id = ${tenantId}::uuid and read_at is not null
+      order by read_at limit ${ROOM}::int for update skip locked))
+    returning id`);
+  if (deleted.length > 0) return;
+  throw conflict(`the tenant has ${countMax} unread messages, or ${bytesMax} bytes of them: read some first`);
+}
+
+/** Stores the message and its event. 409 without room for it. */
 export async function storeMessage(
   tx: Tx,
   cause: Cause,
   { from_agent, to_agent, subject, body, priority, in_reply_to, chain_depth }: Draft,
 ): Promise<SentMessage> {
+  await requireRoom(tx, cause.tenantId);
   const message_id = newId();
   await tx.rows(sql`
     insert into platform.messages (id, tenant_id, from_agent, to_agent, subject, body, priority, in_reply_to, chain_depth)

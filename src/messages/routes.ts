@@ -3,6 +3,7 @@
 // Contract: interface#event-channels, decisions#messages.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
+import type { Caller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
 import { flagParameter, parameters } from '../http/parameters.ts';
@@ -21,17 +22,28 @@ import {
 
 const common = { tag: 'Messages', access: 'tenant' } as const;
 
+/** Bots and tenant admins are agents. */
+const mayCall = ({ kind, isTenantAdmin }: Caller): boolean => kind === 'bot' || isTenantAdmin;
+
 const SEND = route({
+  mayCall,
   ...common,
   id: 'sendAgentMessage',
   summary: 'Send a message to an agent',
   description: `For bots and tenant admins. A reply is one level deeper than the message it answers; a reply deeper
 than ${LIMITS.rules.chainDepthMax} is not delivered.`,
   body: NewMessage,
+  example: {
+    to_agent: 'order-agent',
+    subject: 'Order 17 is late',
+    body: 'The carrier has not answered since Monday.',
+    priority: 'normal',
+  },
   ok: [201, SentMessageSchema],
   errors: ['NOT_FOUND', 'CONFLICT'],
 });
 const LIST = route({
+  mayCall,
   ...common,
   id: 'listAgentMessages',
   summary: 'List messages',
@@ -40,6 +52,7 @@ const LIST = route({
   ok: [200, Type.Array(MessageHeadSchema)],
 });
 const READ = route({
+  mayCall,
   ...common,
   id: 'readAgentMessage',
   summary: 'Read a message',

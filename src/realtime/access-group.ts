@@ -11,9 +11,11 @@ export interface AccessSource {
   key: string;
   /** Rejects with 401 or 403 when access is revoked. */
   load(): Promise<TenantCaller>;
+  /** Whether the credential is known to be good now, without loading it. What its rights depend on is announced. */
+  isKnownGood(): boolean;
 }
 
-export class AccessGroup<Member> {
+export class AccessGroup<Member extends { connection: { accessLoaded?(): void } }> {
   readonly members = new Set<Member>();
   #isStale = false;
   #invalidations = 0;
@@ -30,10 +32,14 @@ export class AccessGroup<Member> {
     return this.#isStale;
   }
 
-  /** Access may have changed. `isAnnounced`: something did change, so a load in progress is repeated. */
+  /**
+   * Access may have changed. `isAnnounced`: something did change, so a load in progress is repeated. Otherwise nothing is
+   * loaded for a credential that is known to be good: the loads of many idle streams would take the time of all tenants.
+   */
   invalidate(isAnnounced: boolean): void {
-    this.#isStale = true;
     if (isAnnounced) this.#invalidations++;
+    else if (this.source.isKnownGood()) return;
+    this.#isStale = true;
   }
 
   /** Resolves at once when the access is not stale. */
@@ -62,6 +68,7 @@ export class AccessGroup<Member> {
       this.caller = caller;
       this.#projections.clear();
       this.#isStale = false;
+      for (const { connection } of this.members) connection.accessLoaded?.();
     }
   }
 }

@@ -1,67 +1,67 @@
-// The two limits on open connections. Authenticated ones hold leases in the broker, shared by all processes; a lease is
-// renewed while its connection lasts, and expires if its process dies. WebSockets that have not authenticated yet are
-// counted in this process, in total and by client address. Times are milliseconds.
-// Failures: 503 while the broker is unavailable. Contract: interface#limits, decisions#websocket.
+// The limit on open connections. They hold leases in the broker, shared by all processes; a lease is renewed while its
+// connection lasts, and expires if its process dies. When the places of all tenants are taken, the tenant with the most
+// gives up its oldest connection for a tenant that has fewer, so that two tenants cannot take them all for good.
+// Times are milliseconds. Failures: 503 while the broker is unavailable.
+// Contract: interface#limits, neighbours#fair-shares.
+import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
 import type { QuotaUse } from '../errors.ts';
+import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
+import { SharePaces } from '../runtime/pace.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { noticeUse } from '../usage/near-quota.ts';
 
 const TTL_MS = 30_000;
 const RENEW_MS = 10_000;
+/** After looking in vain for a connection to give up, a tenant is refused for this long: each look reads all leases. */
+const NO_ROOM_MS = 250;
 const PREFIXES = { streams: 'sse', sockets: 'ws' } as const;
+/** The broker's channel of leases that were given up for another tenant. */
+const GIVEN_UP_CHANNEL = 'leases-given-up';
 
-/** The leases of one connection: one in each of the sets, all under the same member id. */
+/** The leases of one connection: one in each of the sets, all under the same member: the tenant's id and the connection's. */
 export interface ConnectionLease {
-  member: string;
+  readonly member: string;
   sets: readonly string[];
+  /** Called once when the connection must make room for another tenant's; its leases are gone then. */
+  onGivenUp?: () => void;
 }
 
 export class ConnectionLeases {
   readonly #members = new Map<string, Set<string>>();
+  readonly #held = new Map<string, ConnectionLease>();
+  /** Until when a tenant that found no room is refused. Cleared with each renewal. */
+  readonly #noRoomUntil = new Map<string, number>();
+  /** Openings by tenant: a client that opens a stream again and again costs others more than its open streams do. */
+  readonly #openings = new SharePaces(LIMITS.connection.openings);
   readonly #timer: ReturnType<typeof setInterval>;
 
   constructor(private readonly app: App) {
     this.#timer = setInterval(() => void this.#renew(), RENEW_MS);
-  }
-
-  /** Acquires a lease in every set, or in none; null when one is full. */
-  async acquire(limits: Readonly<Record<string, number>>): Promise<ConnectionLease | null> {
-    const member = newId();
-    const acquired: string[] = [];
-    try {
-      for (const [set, limit] of Object.entries(limits)) {
-        if (!(await this.app.broker.lease(set, member, limit, TTL_MS))) {
-          this.app.refusals.count('CONNECTION_LIMIT');
-          await this.release({ member, sets: acquired });
-          return null;
-        }
-        acquired.push(set);
-        const members = this.#members.get(set) ?? new Set();
-        this.#members.set(set, members.add(member));
-      }
-    } catch (cause) {
-      await this.release({ member, sets: acquired });
-      throw cause;
-    }
-    return { member, sets: acquired };
+    app.broker
+      .subscribe(GIVEN_UP_CHANNEL, (member) => this.#giveUp(member))
+      .catch((cause: unknown) => app.log.error('connections cannot make room for other tenants', { cause }));
   }
 
   /**
-   * Acquires a lease for a connection of a tenant, within its quota and the limit of every tenant; null when it has as
-   * many. `use` is that of the quota.
+   * Acquires a lease for a connection of a tenant, when its pace admits one more: within its quota and the limit of every
+   * tenant, and within that of `shared` sets, which all tenants share; null when one of them is full. `use` is that of the
+   * quota.
    */
-  async acquireInTenant(
+  async acquire(
     { id, quotas }: Tenant,
     quota: 'streams' | 'sockets',
-    further: Readonly<Record<string, number>> = {},
+    shared: Readonly<Record<string, number>> = {},
   ): Promise<{ lease: ConnectionLease | null; use: QuotaUse | undefined }> {
+    const waitMs = this.#openings.take(id, 1);
+    if (waitMs > 0) await delay(waitMs);
     const set = `${PREFIXES[quota]}:${id}`;
     const limit = quotas[quota];
     const { sse, ws } = this.app.config;
     const max = (quota === 'streams' ? sse : ws).maxPerTenant;
-    const lease = await this.acquire({ [set]: Math.min(max, limit ?? max), ...further });
+    const lease = await this.#acquire(id, { [set]: Math.min(max, limit ?? max) }, shared);
+    if (lease === null) this.app.refusals.count('CONNECTION_LIMIT');
     if (limit === undefined) return { lease, use: undefined };
     const used = await this.app.broker.leaseCount(set);
     noticeUse(this.app, id, quota, limit, used);
@@ -69,6 +69,7 @@ export class ConnectionLeases {
   }
 
   async release({ member, sets }: ConnectionLease): Promise<void> {
+    this.#held.delete(member);
     await Promise.all(sets.map((set) => this.#release(set, member)));
   }
 
@@ -83,6 +84,50 @@ export class ConnectionLeases {
     clearInterval(this.#timer);
   }
 
+  /** A lease in every set, or in none. */
+  async #acquire(
+    tenantId: string,
+    own: Readonly<Record<string, number>>,
+    shared: Readonly<Record<string, number>>,
+  ): Promise<ConnectionLease | null> {
+    const lease: ConnectionLease = { member: `${tenantId}:${newId()}`, sets: [] };
+    this.#held.set(lease.member, lease);
+    try {
+      for (const [set, limit] of [...Object.entries(own), ...Object.entries(shared)]) {
+        const isTaken = await this.app.broker.lease(set, lease.member, limit, TTL_MS);
+        if (!isTaken && !(set in shared && (await this.#takeOver(set, limit, tenantId, lease.member)))) {
+          await this.release(lease);
+          return null;
+        }
+        lease.sets = [...lease.sets, set];
+        this.#members.set(set, (this.#members.get(set) ?? new Set()).add(lease.member));
+      }
+    } catch (cause) {
+      await this.release(lease);
+      throw cause;
+    }
+    return lease;
+  }
+
+  /** Takes a lease that the tenant with the most gives up; false when there is none. */
+  async #takeOver(set: string, limit: number, tenantId: string, member: string): Promise<boolean> {
+    const { broker } = this.app;
+    const noRoomUntil = this.#noRoomUntil.get(tenantId) ?? Number.NEGATIVE_INFINITY;
+    if (performance.now() < noRoomUntil) return false;
+    const givenUp = await broker.makeRoom(set, tenantId, limit, LIMITS.streams.keptPerTenant);
+    if (givenUp !== null) await broker.publish(GIVEN_UP_CHANNEL, givenUp);
+    if (await broker.lease(set, member, limit, TTL_MS)) return true;
+    this.#noRoomUntil.set(tenantId, performance.now() + NO_ROOM_MS);
+    return false;
+  }
+
+  #giveUp(member: string): void {
+    const lease = this.#held.get(member);
+    if (lease === undefined) return;
+    void this.release(lease);
+    lease.onGivenUp?.();
+  }
+
   async #release(set: string, member: string): Promise<void> {
     const members = this.#members.get(set);
     members?.delete(member);
@@ -95,45 +140,12 @@ export class ConnectionLeases {
   }
 
   async #renew(): Promise<void> {
+    this.#noRoomUntil.clear();
     try {
       const sets = [...this.#members];
       await Promise.all(sets.map(([set, members]) => this.app.broker.renew(set, [...members], TTL_MS)));
     } catch (cause) {
       this.app.log.warn('cannot renew the connection leases', { cause });
     }
-  }
-}
-
-export class UnauthenticatedLimit {
-  /** By address; never 0. */
-  readonly #counts = new Map<string, number>();
-  #size = 0;
-
-  constructor(
-    private readonly limits: { perAddress: number; total: number },
-    private readonly onRefused: () => void = () => {},
-  ) {}
-
-  get size(): number {
-    return this.#size;
-  }
-
-  /** False at the limit. Each success must be released exactly once. */
-  acquire(address: string): boolean {
-    const count = this.#counts.get(address) ?? 0;
-    if (this.#size >= this.limits.total || count >= this.limits.perAddress) {
-      this.onRefused();
-      return false;
-    }
-    this.#counts.set(address, count + 1);
-    this.#size++;
-    return true;
-  }
-
-  release(address: string): void {
-    const count = this.#counts.get(address) ?? 0;
-    if (count > 1) this.#counts.set(address, count - 1);
-    else this.#counts.delete(address);
-    this.#size--;
   }
 }

@@ -4,58 +4,26 @@
 // Contract: neighbours#fair-shares, decisions#websocket.
 import { setTimeout as delay } from 'node:timers/promises';
 import { LIMITS } from '../limits.ts';
-import { countFor, forClient } from '../runtime/work.ts';
+import { giveWay } from '../runtime/event-loop.ts';
+import { Pace, SharePaces } from '../runtime/pace.ts';
+import { addressShare, countFor, forClient } from '../runtime/work.ts';
 
 const { perSecond, burst, tenantPerSecond, tenantBurst } = LIMITS.socketMessages;
 const LENGTH_PER_MESSAGE = 1_024;
-/** Shares remembered before those at rest are forgotten. */
-const SHARES_KEPT = 1_000;
-
-/** Allows `burst` at once, and `perSecond` in the long run. */
-export class Pace {
-  #used = 0;
-  #at = 0;
-
-  constructor(
-    private readonly perSecond: number,
-    private readonly burst: number,
-  ) {}
-
-  /** Counts a cost. Returns how long to wait before the work. */
-  take(cost: number, nowMs: number): number {
-    this.#used = Math.max(0, this.#used - ((nowMs - this.#at) * this.perSecond) / 1_000) + cost;
-    this.#at = nowMs;
-    return Math.max(0, ((this.#used - this.burst) / this.perSecond) * 1_000);
-  }
-
-  isAtRest(nowMs: number): boolean {
-    return (this.#used * 1_000) / this.perSecond <= nowMs - this.#at;
-  }
-}
 
 export class MessagePaces {
-  readonly #shares = new Map<string, Pace>();
+  readonly #shares = new SharePaces({ perSecond: tenantPerSecond, burst: tenantBurst });
 
   /** How long a message must wait. */
   take(socket: Pace, share: string, text: string, nowMs = performance.now()): number {
     const cost = 1 + text.length / LENGTH_PER_MESSAGE;
-    const known = this.#shares.get(share) ?? this.#newShare(share, nowMs);
-    return Math.max(socket.take(cost, nowMs), known.take(cost, nowMs));
-  }
-
-  #newShare(share: string, nowMs: number): Pace {
-    if (this.#shares.size >= SHARES_KEPT) {
-      for (const [name, pace] of this.#shares) if (pace.isAtRest(nowMs)) this.#shares.delete(name);
-    }
-    const pace = new Pace(tenantPerSecond, tenantBurst);
-    this.#shares.set(share, pace);
-    return pace;
+    return Math.max(socket.take(cost, nowMs), this.#shares.take(share, cost, nowMs));
   }
 }
 
 /** The messages of one socket, each handled as work of its tenant, or of the client's address before `auth`. */
 export class SocketMessages {
-  readonly #pace = new Pace(perSecond, burst);
+  readonly #pace = new Pace({ perSecond, burst });
   #gone: AbortController | undefined;
   #isClosed = false;
 
@@ -68,6 +36,8 @@ export class SocketMessages {
   async handle(tenantId: string, text: string, handle: () => Promise<void>): Promise<void> {
     const waitMs = this.paces.take(this.#pace, tenantId || this.address, text);
     if (waitMs > 0) await delay(waitMs);
+    // Within its burst a socket may have many messages waiting, and a tenant many sockets.
+    await giveWay(tenantId || addressShare(this.address));
     if (this.#isClosed) return;
     await forClient(
       this.address,

@@ -52,11 +52,9 @@ export class EventSerializer {
 
   /** Any other event: its payload, for rule events without what the caller may not see. */
   payloadFrame(caller: TenantCaller): SseFrame {
-    const isNeutral = isRuleEvent(this.event) && !seesTarget(caller, this.event);
-    return cached(this.#frames, isNeutral ? 'neutral' : '', () => {
-      const { target: _, ...payload } = this.event.payload ?? {};
-      return this.#frame(isNeutral ? neutral(payload) : payload);
-    });
+    return cached(this.#frames, isNeutralFor(caller, this.event) ? 'neutral' : '', () =>
+      this.#frame(payloadFor(caller, this.event)),
+    );
   }
 
   /** A record event in the WebSocket format. */
@@ -73,6 +71,16 @@ export class EventSerializer {
     const { id, type, at } = this.event;
     return sseFrame(type, { id: `evt_${id}`, type, timestamp: at, tenant: this.tenantSlug, ...members });
   }
+}
+
+function isNeutralFor(caller: TenantCaller, event: CommittedEvent): boolean {
+  return isRuleEvent(event) && !seesTarget(caller, event);
+}
+
+/** What the caller may see of an event that is not of a record. */
+export function payloadFor(caller: TenantCaller, event: CommittedEvent): Record<string, unknown> {
+  const { target: _, ...payload } = event.payload ?? {};
+  return isNeutralFor(caller, event) ? neutral(payload) : payload;
 }
 
 function isRuleEvent({ type }: CommittedEvent): boolean {
@@ -96,11 +104,14 @@ function neutral(payload: Record<string, unknown>): Record<string, unknown> {
   return { ...payload, data: { ...data, ...outcome } };
 }
 
-function fieldsOf(row: RecordRow | null, { fields }: Projection): Record<string, unknown> {
+export function fieldsOf(row: RecordRow | null, { fields }: Pick<Projection, 'fields'>): Record<string, unknown> {
   return Object.fromEntries(fields.map(({ key, slot }) => [key, row?.data[slot] ?? null]));
 }
 
-function flat(row: RecordRow, { entity, fields }: Projection): Record<string, unknown> {
+export function flat(
+  row: RecordRow,
+  { entity, fields }: Pick<Projection, 'entity' | 'fields'>,
+): Record<string, unknown> {
   return { ...shape(row, entity, fields), created_at: row.created_at, updated_at: row.updated_at };
 }
 

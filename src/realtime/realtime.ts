@@ -3,17 +3,19 @@
 // Failures: 503 while the service stops or the broker is unavailable. Contract: decisions#sse, decisions#websocket.
 import type { TenantCaller } from '../access/caller.ts';
 import { type App, perApp } from '../app.ts';
+import { type ChangeWaits, changeWaitsOf } from '../changes/waits.ts';
 import { unavailable } from '../errors.ts';
 import { hubOf } from '../events/hub.ts';
 import { type Snapshot, takeSnapshot } from '../events/snapshot.ts';
 import { LIMITS } from '../limits.ts';
 import type { AccessSource } from './access-group.ts';
-import { ConnectionLeases, UnauthenticatedLimit } from './connection-limits.ts';
+import { ConnectionLeases } from './connection-limits.ts';
 import { MessagePaces } from './message-pace.ts';
 import { type LiveConnection, type Membership, TenantConnections } from './tenant-connections.ts';
+import { UnauthenticatedSockets } from './unauthenticated-sockets.ts';
 import { WaitingBytes } from './waiting-bytes.ts';
 
-/** How often access is loaded without an invalidation: keys expire, and invalidations may get lost. */
+/** How often access is checked without an invalidation: keys expire, and invalidations may get lost. */
 const REFRESH_MS = 500;
 
 interface OpenTenant {
@@ -26,24 +28,23 @@ interface OpenTenant {
 export class Realtime {
   readonly leases: ConnectionLeases;
   readonly paces = new MessagePaces();
-  readonly unauthenticated: UnauthenticatedLimit;
+  readonly unauthenticated: UnauthenticatedSockets;
   readonly #tenants = new Map<string, OpenTenant>();
   readonly #waiting = new Map<string, WaitingBytes>();
   readonly #timer: ReturnType<typeof setInterval>;
+  readonly #waits: ChangeWaits;
   #isClosing = false;
 
   constructor(private readonly app: App) {
     this.leases = new ConnectionLeases(app);
+    this.#waits = changeWaitsOf(app);
     const onRefused = (): void => app.refusals.count('CONNECTION_LIMIT');
-    this.unauthenticated = new UnauthenticatedLimit(LIMITS.unauthenticatedSockets, onRefused);
+    this.unauthenticated = new UnauthenticatedSockets(LIMITS.unauthenticatedSockets, onRefused);
     app.metrics.gauge('svc_sse_connections', 'Open event streams.', () => this.leases.count('sse:'));
     app.metrics.gauge('svc_ws_connections', 'Authenticated WebSockets.', () => this.leases.count('ws:'));
     app.metrics.gauge('svc_ws_waiting', 'WebSockets not authenticated yet.', () => this.unauthenticated.size);
     this.#timer = setInterval(() => this.#invalidateAccess(null, false), REFRESH_MS);
-    const invalidate = (tenantId: string | null): void => this.#invalidateAccess(tenantId, true);
-    for (const topic of ['credential', 'bot'] as const) app.invalidations.on(topic, () => invalidate(null));
-    for (const topic of ['tenant', 'role'] as const) app.invalidations.on(topic, invalidate);
-    app.invalidations.on('user', (key) => invalidate(key?.split(':')[0] ?? null));
+    app.invalidations.onRights((tenantId) => this.#invalidateAccess(tenantId, true));
   }
 
   /** What the tenant's connections have not read yet. */
@@ -123,6 +124,7 @@ export class Realtime {
     clearInterval(this.#timer);
     for (const { connections } of [...this.#tenants.values()]) connections.closeAll('stopping');
     this.leases.close();
+    this.#waits.close();
   }
 
   #openTenant(tenantId: string): OpenTenant {
@@ -160,9 +162,8 @@ export class Realtime {
   }
 
   #invalidateAccess(tenantId: string | null, isAnnounced: boolean): void {
-    for (const [id, { connections }] of [...this.#tenants]) {
-      if (tenantId === null || tenantId === id) connections.invalidateAccess(isAnnounced);
-    }
+    const tenants = tenantId === null ? [...this.#tenants.values()] : [this.#tenants.get(tenantId)];
+    for (const tenant of tenants) tenant?.connections.invalidateAccess(isAnnounced);
   }
 }
 

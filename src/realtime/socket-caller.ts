@@ -1,30 +1,61 @@
-// The caller of a token that a WebSocket sends. Tokens arrive in messages, never in cookies, so another site's page cannot
-// use a visitor's rights; a public key also requires an allowed origin.
-// Failures: 401 and 403. Contract: interface#websocket, decisions#websocket.
+// The access of a token or ticket that a WebSocket sends. They arrive in messages, never in cookies, so another site's page
+// cannot use a visitor's rights; the page must also be one that may use the credential.
+// Failures: 401 and 403. Contract: interface#websocket, decisions#websocket, browsers#tickets, browsers#origins.
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
 import { propertiesOf, recognize } from '../access/credential-kinds.ts';
-import { isOriginAllowed } from '../access/origins.ts';
+import { type Narrowing, NOT_NARROWED, type Opener, openerKey } from '../access/opener.ts';
+import { isPageAllowed, type Page } from '../access/origins.ts';
 import { resolveCaller } from '../access/resolve-caller.ts';
+import { callerOfOpener, isKnownGood, openerOf } from '../access/resolve-opener.ts';
+import { isTicket, useTicket } from '../access/tickets.ts';
 import type { App } from '../app.ts';
 import { forbidden, ServiceError, unauthorized } from '../errors.ts';
+import type { AccessSource } from './access-group.ts';
 
-/** `origin` is the page's origin when a browser connects. 401 and 403 for a token that does not open the WebSocket. */
-export async function callerOf(app: App, token: string, origin: string | null): Promise<TenantCaller> {
+/** What a connection may receive, and how its access is loaded again. */
+export interface SocketAccess {
+  caller: TenantCaller;
+  source: AccessSource;
+  narrowing: Narrowing;
+}
+
+/** 401 and 403 for a token that does not open the WebSocket from this page. */
+async function accessOf(app: App, token: string, page: Page): Promise<SocketAccess> {
+  if (!isTicket(token)) return withToken(app, token, page);
+  const caller = await useTicket(app, token);
+  const { opener, narrowing } = caller.ticket;
+  return { caller: requireAccess(caller, page, true), source: sourceOf(app, opener, page, true), narrowing };
+}
+
+async function withToken(app: App, token: string, page: Page): Promise<SocketAccess> {
   const credential = recognize('bearer', token);
   if (credential.kind !== 'token' && !propertiesOf(credential.kind).opensWebSocket) throw unauthorized();
-  const caller = requireTenant(await resolveCaller(app, credential, 'channels:read'));
-  const { kind, scopes, publicKey } = caller;
-  if (!propertiesOf(kind).opensWebSocket) throw forbidden();
-  if (publicKey === undefined) return caller;
-  if (scopes?.includes('channels:read') !== true) throw forbidden();
-  if (!isOriginAllowed(publicKey.allowedOrigins, origin)) throw forbidden();
+  const caller = requireAccess(await resolveCaller(app, credential, 'channels:read'), page, false);
+  if (!propertiesOf(caller.kind).opensWebSocket) throw forbidden();
+  const opener = await openerOf(app, caller.tenant.id, credential);
+  return { caller, source: sourceOf(app, opener, page, false), narrowing: NOT_NARROWED };
+}
+
+/** Outlives the connection, so it must not refer to it. */
+function sourceOf(app: App, opener: Opener, page: Page, isByTicket: boolean): AccessSource {
+  return {
+    key: `ws ${isByTicket} ${page.isOwn} ${page.origin} ${openerKey(opener)}`,
+    load: async () => requireAccess(await callerOfOpener(app, opener), page, isByTicket),
+    isKnownGood: () => isKnownGood(app, opener),
+  };
+}
+
+function requireAccess(given: TenantCaller, page: Page, isByTicket: boolean): TenantCaller {
+  const caller = requireTenant(given);
+  if (caller.publicKey !== undefined && caller.scopes?.includes('channels:read') !== true) throw forbidden();
+  if (!isPageAllowed(caller, page, isByTicket)) throw forbidden();
   return caller;
 }
 
 /** Null for a token that is not accepted. */
-export async function acceptedCallerOf(app: App, token: string, origin: string | null): Promise<TenantCaller | null> {
+export async function acceptedAccessOf(app: App, token: string, page: Page): Promise<SocketAccess | null> {
   try {
-    return await callerOf(app, token, origin);
+    return await accessOf(app, token, page);
   } catch (cause) {
     if (cause instanceof ServiceError && (cause.status === 401 || cause.status === 403)) return null;
     throw cause;

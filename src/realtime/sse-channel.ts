@@ -1,6 +1,7 @@
 // One SSE connection: a bounded queue that the client's socket empties by pulling, a chunk at a time. The events in it are
-// shared with the tenant's other connections, so that only the chunk in transit is memory of this one. A client that reads may fall behind in a burst, up to a limit. One that does not read gets an error and is
-// disconnected: BACKPRESSURE when too many events are queued, IDLE_TIMEOUT when it has not read for too long.
+// shared with the tenant's other connections, so that only the chunk in transit is memory of this one. A client that reads
+// may fall behind in a burst, up to a limit. One that does not read gets an error and is disconnected: BACKPRESSURE when too
+// many events are queued, IDLE_TIMEOUT when it has not read for too long.
 // Times are milliseconds. Nothing here throws. Contract: interface#sse, decisions#sse.
 import { giveWay } from '../runtime/event-loop.ts';
 import type { Reader, SharedBytes, WaitingBytes } from './waiting-bytes.ts';
@@ -59,6 +60,7 @@ export class SseChannel implements Reader {
   #number = 0;
   #state: 'open' | 'closing' | 'ended' = 'open';
   #resume: (() => void) | undefined;
+  #makeRoom: (() => void) | undefined;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   #pulledAt = performance.now();
   /** Tells a slow reader from one that does not read. */
@@ -102,6 +104,15 @@ export class SseChannel implements Reader {
     else if (this.#queue.length > maxQueued) this.#watchSlowReader();
   }
 
+  /** Resolves when at most so many events wait, or the connection has ended. */
+  async room(max: number): Promise<void> {
+    while (this.#state === 'open' && this.#queue.length > max) {
+      await new Promise<void>((resolve) => {
+        this.#makeRoom = resolve;
+      });
+    }
+  }
+
   cut(): void {
     this.fail('BACKPRESSURE');
   }
@@ -123,6 +134,7 @@ export class SseChannel implements Reader {
 
   #close(graceMs: number): void {
     this.#state = 'closing';
+    this.#makeRoom?.();
     clearTimeout(this.#idle);
     this.#grace = setTimeout(() => {
       this.#controller?.error(new Error('the client does not read'));
@@ -169,6 +181,7 @@ export class SseChannel implements Reader {
     if (frame === undefined) return;
     this.#waitingBytes -= frame.size;
     this.#options.waiting.release(frame);
+    this.#makeRoom?.();
   }
 
   /** All but an event of which a part has been sent. */
@@ -224,6 +237,7 @@ export class SseChannel implements Reader {
   #finish(): void {
     if (this.#state === 'ended') return;
     this.#state = 'ended';
+    this.#makeRoom?.();
     while (this.#queue.length > 0) this.#shift();
     clearTimeout(this.#idle);
     clearTimeout(this.#grace);

@@ -2,126 +2,128 @@
 // parameters; 403 for a credential that opens no streams, another tenant, or an agent that may not be read; 429 when
 // all connection leases are taken; 503.
 // Contract: interface#sse, decisions#sse, decisions#status-codes.
-import { type Static, Type } from '@sinclair/typebox';
 import type { Caller, TenantCaller } from '../access/caller.ts';
 import { type Credential, propertiesOf } from '../access/credential-kinds.ts';
-import { resolveCaller } from '../access/resolve-caller.ts';
+import { openerKey } from '../access/opener.ts';
+import { isPageAllowed, type Page } from '../access/origins.ts';
+import { callerOfOpener, isKnownGood, openerOf } from '../access/resolve-opener.ts';
 import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
-import { forbidden, invalidField, quotaProblem, rateLimited } from '../errors.ts';
-import { type CommittedEvent, EVENT_TYPES } from '../events/event.ts';
+import { type Following, LiveFollower } from '../changes/live-follower.ts';
+import type { Seen } from '../changes/reader.ts';
+import { catalogOf } from '../entities/catalog.ts';
+import { forbidden, quotaProblem, rateLimited, ServiceError, unauthorized } from '../errors.ts';
+import { ADMIN_EVENTS, type CommittedEvent, DEFINITION_CHANGED } from '../events/event.ts';
 import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
 import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
-import { parameters } from '../http/parameters.ts';
-import { isUuid, newId } from '../runtime/ids.ts';
-import { sql } from '../runtime/sql.ts';
-import { sha256 } from '../runtime/tokens.ts';
+import { newId } from '../runtime/ids.ts';
 import { openTimeOf } from '../usage/open-time.ts';
+import type { AccessSource } from './access-group.ts';
 import type { ConnectionLease } from './connection-limits.ts';
-import type { EventSerializer, Projection } from './projection.ts';
+import { cursorFromNow, followedFrame } from './followed-stream.ts';
+import { type EventSerializer, type Projection, payloadFor } from './projection.ts';
 import { type Realtime, realtimeOf } from './realtime.ts';
 import { SseChannel, sseFrame } from './sse-channel.ts';
+import { readFilter, readFollow, type StreamFilter, type StreamQuery } from './stream-filter.ts';
 import type { LiveConnection, Membership } from './tenant-connections.ts';
 
-/** Null selects everything. */
-interface StreamFilter {
-  entities: ReadonlySet<string> | null;
-  events: ReadonlySet<string> | null;
-  /** The name of the agent whose messages are included. */
-  agent: string | null;
-}
-
-export const StreamQuery = parameters({
-  entities: Type.Optional(Type.String({ description: 'comma-separated entity names; default: all' })),
-  events: Type.Optional(
-    Type.String({ description: `comma-separated event types (${EVENT_TYPES.join(', ')}); default: all` }),
-  ),
-  agent_id: Type.Optional(Type.String({ description: 'name or id of the bot whose messages are included' })),
-});
-type StreamQuery = Static<typeof StreamQuery>;
-
-/** Sent on every stream; naming them in `events` is accepted and ignored. */
-const STREAM_TYPES = ['connected', 'heartbeat', 'error'];
 const RETRY_AFTER_S = 5;
+
+/** How a request opens a stream: its caller, the key it sent unless it used a ticket, and the page that sent it. */
+export interface StreamRequest {
+  caller: Caller;
+  credential: Credential | undefined;
+  page: Page;
+}
 
 /** Opens a stream of the caller's own tenant; resolves to the body of the response. */
 export async function openStream(
   app: App,
-  caller: Caller,
-  credential: Credential | undefined,
+  request: StreamRequest,
   slug: string,
   query: StreamQuery,
 ): Promise<ReadableStream<Uint8Array>> {
-  const keyHolder = requireStreamKey(caller, slug);
-  if (credential === undefined) throw forbidden();
-  const filter = await readFilter(app, keyHolder, query);
+  const caller = requireStreamCaller(request.caller, slug);
+  const filter = await readFilter(app, caller, query);
+  const followed = await readFollow(app, caller, filter, query);
+  const source = await sourceOf(app, caller, request);
   const realtime = realtimeOf(app);
   realtime.requireOpen();
-  const lease = await acquireLease(app, realtime, keyHolder);
-  const stream = new SseStream(app, realtime, filter, { lease, tenantId: keyHolder.tenant.id });
+  const lease = await acquireLease(app, realtime, caller);
+  const stream = new SseStream(app, realtime, filter, { lease, tenantId: caller.tenant.id });
   try {
-    const source = {
-      key: `sse ${sha256(credential.value).toString('hex')}`,
-      load: () => resolveCaller(app, credential),
-    };
-    const entities = filter.entities === null ? [ALL_ENTITIES] : [...filter.entities];
-    const { membership, since } = await realtime.join(source, keyHolder, stream, entities);
-    return stream.begin(membership, since);
+    const selected = followed === null ? filter : { ...filter, entities: followed.entities };
+    const entities = await subscribedTo(app, caller, selected);
+    const { membership, since } = await realtime.join(source, caller, stream, entities);
+    if (followed === null) return stream.begin(membership, since);
+    const { following } = followed;
+    const cursor = following.cursor ?? (await cursorFromNow(app, membership.caller));
+    return stream.beginToFollow(membership, { ...following, cursor });
   } catch (cause) {
     stream.abandon();
     throw cause;
   }
 }
 
+/** Loads the rights of the key, or of the credential that made the ticket; a ticket's page must remain a listed one. */
+async function sourceOf(
+  app: App,
+  { tenant, ticket }: TenantCaller,
+  { credential, page }: StreamRequest,
+): Promise<AccessSource> {
+  if (ticket === undefined) {
+    if (credential === undefined) throw forbidden();
+    const opener = await openerOf(app, tenant.id, credential);
+    const load = (): Promise<TenantCaller> => callerOfOpener(app, opener);
+    return { key: `sse ${openerKey(opener)}`, load, isKnownGood: () => isKnownGood(app, opener) };
+  }
+  const { opener } = ticket;
+  const load = async (): Promise<TenantCaller> => {
+    const caller = await callerOfOpener(app, opener);
+    const hasScope = caller.publicKey === undefined || caller.scopes?.includes('channels:read') === true;
+    if (!hasScope || !isPageAllowed(caller, page, true)) throw forbidden();
+    return caller;
+  };
+  const key = `sse ${page.isOwn} ${page.origin} ${openerKey(opener)}`;
+  return { key, load, isKnownGood: () => isKnownGood(app, opener) };
+}
+
+/**
+ * What the relay must pass on for the stream. Names that no entity has, which one may get later, are not stored, since many
+ * streams could name many: such a stream gets the events of all entities, and leaves out what it does not name.
+ */
+async function subscribedTo(app: App, { tenant }: TenantCaller, { entities }: StreamFilter): Promise<string[]> {
+  if (entities === null) return [ALL_ENTITIES];
+  const { byName } = await catalogOf(app, tenant);
+  return [...entities].every((name) => byName.has(name)) ? [...entities] : [ALL_ENTITIES];
+}
+
 /** 429 when the tenant or the service has as many streams as it may have. */
 async function acquireLease(app: App, realtime: Realtime, { tenant }: TenantCaller): Promise<ConnectionLease> {
   const { maxGlobal } = app.config.sse;
-  const { lease, use } = await realtime.leases.acquireInTenant(tenant, 'streams', { sse: maxGlobal });
+  const { lease, use } = await realtime.leases.acquire(tenant, 'streams', { sse: maxGlobal });
   if (lease !== null) return lease;
   const details = use !== undefined && use.used >= use.limit ? [quotaProblem(use)] : undefined;
   throw rateLimited('too many streams are open', RETRY_AFTER_S, details);
 }
 
-/** 403 for any other credential, even when the tenant does not exist. */
-function requireStreamKey(caller: Caller, slug: string): TenantCaller {
-  const { kind, tenant } = caller;
-  if (!propertiesOf(kind).opensEventStream) throw forbidden('streams take owner keys and platform keys only');
-  if (tenant === null || tenant.slug !== slug) throw forbidden('this credential belongs to another tenant');
-  return caller as TenantCaller;
-}
-
-async function readFilter(app: App, caller: TenantCaller, query: StreamQuery): Promise<StreamFilter> {
-  const events = namesIn(query.events);
-  const known: readonly string[] = [...EVENT_TYPES, ...STREAM_TYPES];
-  const unknown = [...(events ?? [])].find((type) => !known.includes(type));
-  if (unknown !== undefined) throw invalidField('events', `has an unknown event type: ${unknown}`);
-  return { entities: namesIn(query.entities), events, agent: await agentOf(app, caller, query.agent_id) };
-}
-
-function namesIn(text: string | undefined): ReadonlySet<string> | null {
-  const names = (text ?? '').split(',').map((name) => name.trim());
-  const set = new Set(names.filter((name) => name !== ''));
-  return set.size === 0 ? null : set;
-}
-
-/** The agent's name. A platform key needs read permission, and cannot find out which agents exist. */
-async function agentOf(app: App, caller: TenantCaller, given: string | undefined): Promise<string | null> {
-  if (given === undefined || given === '') return null;
-  const bot = await app.db.first<{ name: string }>(sql`
-    select name from platform.bots
-    where tenant_id = ${caller.tenant.id}::uuid
-      and ${isUuid(given) ? sql`id = ${given}::uuid` : sql`name = ${given}`}`);
-  const name = bot?.name ?? given;
-  if (!allows(caller.rights, 'read', `agent:${name}`)) throw forbidden(`no read permission on agent:${given}`);
-  return name;
+/** 403 for any other credential, even when the tenant does not exist. A ticket is worth nothing in another tenant. */
+function requireStreamCaller(caller: Caller, slug: string): TenantCaller {
+  const { kind, tenant, ticket } = caller;
+  if (ticket === undefined && !propertiesOf(kind).opensEventStream) {
+    throw forbidden('streams take owner keys, platform keys and tickets only');
+  }
+  if (tenant !== null && tenant.slug === slug) return caller as TenantCaller;
+  throw ticket === undefined ? forbidden('this credential belongs to another tenant') : unauthorized();
 }
 
 class SseStream implements LiveConnection {
   readonly #channel: SseChannel;
   #heartbeat: ReturnType<typeof setInterval> | undefined;
   #membership: Membership | undefined;
-  /** Nothing is sent before it is set. */
+  /** Nothing is sent before it is set, or the follower. */
   #since: Snapshot | null = null;
+  #follower: LiveFollower | undefined;
 
   constructor(
     private readonly app: App,
@@ -137,10 +139,12 @@ class SseStream implements LiveConnection {
     const onEnd = (): void => {
       closed();
       clearInterval(this.#heartbeat);
+      this.#follower?.stop();
       if (this.#membership !== undefined) realtime.leave(this.#membership);
       void realtime.leases.release(lease);
     };
     const onSlowReader = (): void => app.refusals.count('SLOW_READER');
+    lease.onGivenUp = () => this.disconnect();
     const waiting = realtime.waitingOf(tenantId);
     this.#channel = new SseChannel({ waiting, maxQueued, idleTimeoutMs, onSent, onSlowReader, onEnd });
   }
@@ -149,8 +153,37 @@ class SseStream implements LiveConnection {
    * Must be called in the same turn of the event loop in which `join` resolves, so that no event precedes `connected`.
    */
   begin(membership: Membership, since: Snapshot): ReadableStream<Uint8Array> {
-    this.#membership = membership;
     this.#since = since;
+    return this.#start(membership);
+  }
+
+  /** The same for a stream that reads the feed: live events only wake it. */
+  beginToFollow(membership: Membership, following: Omit<Following, 'limit'>): ReadableStream<Uint8Array> {
+    const { maxQueuedEvents } = this.app.config.sse;
+    const limit = Math.max(1, Math.floor(maxQueuedEvents / 2));
+    const { slug } = membership.caller.tenant;
+    const stream = this.#start(membership);
+    if (!this.#channel.isOpen) return stream;
+    this.#follower = new LiveFollower(
+      this.app,
+      {
+        caller: () => membership.caller,
+        others: (event) => this.#otherEvent(membership, event),
+        room: () => this.#channel.room(maxQueuedEvents - limit),
+        send: (entry, cursor) => this.#channel.send(followedFrame(entry, slug, cursor)),
+        failed: (cause) => {
+          if (!(cause instanceof ServiceError)) this.app.log.error('a stream cannot follow', { cause });
+          this.disconnect();
+        },
+      },
+      { ...following, limit },
+    );
+    this.#follower.wake();
+    return stream;
+  }
+
+  #start(membership: Membership): ReadableStream<Uint8Array> {
+    this.#membership = membership;
     const { slug } = membership.caller.tenant;
     const connected = { type: 'connected', tenant: slug, connection_id: newId(), timestamp: now() };
     this.#channel.send(sseFrame('connected', connected));
@@ -169,11 +202,16 @@ class SseStream implements LiveConnection {
 
   deliver({ caller }: Membership, serializer: EventSerializer, projection: Projection | null): void {
     const { event } = serializer;
-    const { events } = this.filter;
+    if (this.#follower !== undefined) {
+      this.#follower.wake();
+      return;
+    }
+    const { entities, events } = this.filter;
     if (events !== null && !events.has(event.type)) return;
     if (this.#since === null || isSeenIn(this.#since, serializer.xid)) return;
     if (event.row !== null) {
-      if (projection !== null) this.#channel.send(serializer.recordFrame(projection));
+      const isNamed = entities === null || entities.has(event.entity ?? '');
+      if (projection !== null && isNamed) this.#channel.send(serializer.recordFrame(projection));
     } else if (this.#isVisible(event, projection, caller)) {
       this.#channel.send(serializer.payloadFrame(caller));
     }
@@ -181,15 +219,32 @@ class SseStream implements LiveConnection {
 
   disconnect(): void {
     clearInterval(this.#heartbeat);
+    this.#follower?.stop();
     this.#channel.end();
+  }
+
+  accessLoaded(): void {
+    this.#follower?.accessLoaded();
+  }
+
+  /** An event that is not of a record, as a stream without a cursor shows it. */
+  async #otherEvent({ caller, group }: Membership, event: CommittedEvent): Promise<Seen | null> {
+    const { events } = this.filter;
+    if (event.row !== null || event.type === DEFINITION_CHANGED || events?.has(event.type) === false) return null;
+    const { byName } = await catalogOf(this.app, caller.tenant);
+    const entity = byName.get(event.entity ?? '');
+    const projection = entity === undefined ? null : group.projectionOf(entity);
+    if (!this.#isVisible(event, projection, caller)) return null;
+    return { type: event.type, entity: event.entity, data: payloadFor(caller, event) };
   }
 
   /** A rule event may carry values of any field of its entity. A message needs read permission on its agent. */
   #isVisible({ type, entity, payload }: CommittedEvent, projection: Projection | null, caller: TenantCaller): boolean {
     const { entities, agent } = this.filter;
     const canRead = (name: unknown): boolean => allows(caller.rights, 'read', `agent:${String(name)}`);
+    if (type === DEFINITION_CHANGED) return false;
     if (type === 'message.received') return agent !== null && payload?.to_agent === agent && canRead(agent);
-    if (type === 'quota.warning') return caller.isTenantAdmin;
+    if (ADMIN_EVENTS.includes(type)) return caller.isTenantAdmin;
     if (type === 'message.chain_limit') return canRead(payload?.to_agent);
     if (entities !== null && !entities.has(entity ?? '')) return false;
     return caller.rights.isUnlimited || projection?.isComplete === true;

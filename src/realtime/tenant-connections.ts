@@ -26,6 +26,7 @@ export interface LiveConnection {
   /** `projection` is null when the connection may see nothing of the event's entity. */
   deliver(membership: Membership, serializer: EventSerializer, projection: Projection | null): void;
   disconnect(membership: Membership, reason: CloseReason): void;
+  accessLoaded?(): void;
 }
 
 interface Waiting {
@@ -55,10 +56,7 @@ const QUEUE_MAX = 5_000;
 const LARGE = 16_384;
 /** Events delivered without yielding to the connections' writes. */
 const BATCH_SIZE = 50;
-/**
- * The pause after a batch, per recipient, and its maximum: about as long as writing to the recipients takes. Events
- * that arrive during the pause go out together, which costs little more than one event.
- */
+/** The pause after a batch, per recipient, and its maximum: as long as writing takes. What arrives meanwhile goes out together. */
 const PAUSE_PER_RECIPIENT_MS = 0.02;
 const PAUSE_MAX_MS = 20;
 const NO_MEMBERS: ReadonlySet<Membership> = new Set();
@@ -72,6 +70,7 @@ export class TenantConnections implements Subscriber {
   /** The length of the queued events' JSON. */
   #queuedLength = 0;
   #draining: Promise<void> | undefined;
+  #refreshing: Promise<void> | undefined;
   #nextBatchAt = Number.NEGATIVE_INFINITY;
 
   constructor(
@@ -146,12 +145,10 @@ export class TenantConnections implements Subscriber {
   invalidateAccess(isAnnounced: boolean): void {
     for (const group of this.#groups.values()) {
       group.invalidate(isAnnounced);
-      this.#stale.add(group);
+      if (group.isStale) this.#stale.add(group);
     }
-    this.#refreshStale().catch((cause: unknown) => {
-      this.app.log.error('cannot refresh the access of streams', { cause });
-      this.gap();
-    });
+    // Many changes may be announced at once, such as those of all keys of an API.
+    if (this.#stale.size > 0) this.#refreshing ??= this.#refreshAll();
   }
 
   #index(membership: Membership): void {
@@ -178,8 +175,7 @@ export class TenantConnections implements Subscriber {
   }
 
   #hasRecipients(event: CommittedEvent): boolean {
-    for (const members of this.#recipientsOf(event)) if (members.size > 0) return true;
-    return false;
+    return [...this.#recipientsOf(event)].some(({ size }) => size > 0);
   }
 
   async #drain(): Promise<void> {
@@ -252,6 +248,16 @@ export class TenantConnections implements Subscriber {
       catalog = await catalogOf(this.app, tenant);
     }
     return { entity: entityIn(catalog, event), slug: tenant.slug };
+  }
+
+  async #refreshAll(): Promise<void> {
+    try {
+      while (this.#stale.size > 0) await this.#refreshStale();
+    } catch (cause) {
+      this.app.log.error('cannot refresh the access of streams', { cause });
+      this.gap();
+    }
+    this.#refreshing = undefined;
   }
 
   async #refreshStale(): Promise<void> {

@@ -13,7 +13,16 @@ export type Reply =
   | { type: 'auth_error' | 'error'; code: string; message: string }
   | { type: 'subscribed' | 'unsubscribed'; entity: string };
 
-export type Lookup = { kind: 'auth'; token: string } | { kind: 'entity'; entity: string };
+export type Lookup = { kind: 'auth'; token: string } | { kind: 'entity'; entity: string; options: SubscribeOptions };
+
+/** What a subscription asks for besides its entity; `fields` are those that its events show. */
+export interface SubscribeOptions {
+  since?: string;
+  filters?: string;
+  view?: string;
+  transitions?: boolean;
+  fields?: readonly string[];
+}
 
 export interface Transition {
   state: SocketState;
@@ -37,7 +46,7 @@ export function receive(state: SocketState, text: string, maxSubscriptions: numb
     case 'unsubscribe':
       if (state.phase !== 'ready') return notAuthenticated(state);
       if (typeof entity !== 'string') return errorReply(state, 'invalid_message', `${type} needs an entity`);
-      return type === 'subscribe' ? subscribe(state, entity, maxSubscriptions) : unsubscribe(state, entity);
+      return type === 'subscribe' ? subscribe(state, entity, message, maxSubscriptions) : unsubscribe(state, entity);
     default:
       return state.phase === 'new'
         ? notAuthenticated(state)
@@ -66,11 +75,34 @@ export function expired(state: SocketState): Transition {
   return errorReply({ ...state, phase: 'expired' }, 'auth_expired', 'the token has expired; send auth with a new one');
 }
 
-function subscribe(state: SocketState, entity: string, max: number): Transition {
+function subscribe(state: SocketState, entity: string, message: Record<string, unknown>, max: number): Transition {
+  const options = optionsIn(message);
+  if (typeof options === 'string') return errorReply(state, 'invalid_message', options);
   if (!state.entities.includes(entity) && state.entities.length >= max) {
     return errorReply(state, 'limit_exceeded', `at most ${max} subscriptions`);
   }
-  return { state, replies: [], lookup: { kind: 'entity', entity } };
+  return { state, replies: [], lookup: { kind: 'entity', entity, options } };
+}
+
+/** The options of a `subscribe`, or what is wrong with them. */
+function optionsIn({ since, filters, view, transitions, fields }: Record<string, unknown>): SubscribeOptions | string {
+  const options: SubscribeOptions = {};
+  for (const [name, value] of Object.entries({ since, filters, view })) {
+    if (value == null) continue;
+    if (typeof value !== 'string') return `${name} must be a text`;
+    options[name as 'since' | 'filters' | 'view'] = value;
+  }
+  if (transitions != null && typeof transitions !== 'boolean') return 'transitions must be true or false';
+  if (transitions === true) options.transitions = true;
+  if (fields == null) return options;
+  const keys: unknown = typeof fields === 'string' ? fields.split(',').map((key) => key.trim()) : fields;
+  const isList = Array.isArray(keys) && keys.every((key) => typeof key === 'string');
+  return isList ? { ...options, fields: keys } : 'fields must be a list of field keys';
+}
+
+/** What was asked for is refused: the reply says why. */
+export function refused(state: SocketState, message: string): Transition {
+  return errorReply(state, 'invalid_message', message);
 }
 
 function unsubscribe(state: SocketState, entity: string): Transition {

@@ -2,27 +2,24 @@
 // connection limits. Times are milliseconds.
 // Failures: close codes 4401 (no or revoked access), 1013 (limit, lost events, slow reader), 1001 (stopping).
 // Contract: interface#websocket, decisions#websocket.
-import type { TenantCaller } from '../access/caller.ts';
-import { attachRequestContext } from '../access/request-context.ts';
+import { admits, type Narrowing, NOT_NARROWED } from '../access/opener.ts';
+import type { Page } from '../access/origins.ts';
 import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { quotaProblem, ServiceError } from '../errors.ts';
-import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
-import { NO_PARAMETERS, queryReader } from '../http/parameters.ts';
-import { failure } from '../http/reply.ts';
-import type { SocketHandler, TextSocket } from '../runtime/socket.ts';
-import { sha256 } from '../runtime/tokens.ts';
+import type { TextSocket } from '../runtime/socket.ts';
 import { countFor } from '../runtime/work.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { openTimeOf } from '../usage/open-time.ts';
-import type { AccessSource } from './access-group.ts';
 import type { ConnectionLease } from './connection-limits.ts';
 import { SocketMessages } from './message-pace.ts';
 import type { EventSerializer, Projection } from './projection.ts';
 import { realtimeOf } from './realtime.ts';
-import { acceptedCallerOf, callerOf } from './socket-caller.ts';
+import { acceptedAccessOf } from './socket-caller.ts';
+import { followedBy, SocketSubscriptions } from './socket-subscriptions.ts';
 import type { CloseReason, LiveConnection, Membership } from './tenant-connections.ts';
+import type { UnauthenticatedSocket } from './unauthenticated-sockets.ts';
 import type { Reader, WaitingBytes } from './waiting-bytes.ts';
 import {
   authenticated,
@@ -31,65 +28,32 @@ import {
   NEW_SOCKET,
   type Reply,
   receive,
+  refused,
   type SocketState,
+  type SubscribeOptions,
   type Transition,
 } from './websocket-protocol.ts';
 
-const FRAME_BYTES_MAX = 65_536;
-const BUFFERED_BYTES_MAX = 1_048_576;
-const IDLE_S = 60;
 const AUTH_DEADLINE_MS = 10_000;
 /** The deadline for a new token once the old one has expired; a person may have to sign in first. */
 const RENEWAL_DEADLINE_MS = 60_000;
 const TIMER_MAX_MS = 2_147_483_647;
-const readQuery = queryReader(NO_PARAMETERS);
 const CLOSE = { unauthenticated: 4401, overloaded: 1013, goingAway: 1001 };
 
-export function socketHandler(app: App): SocketHandler<WebSocketConnection> {
-  return {
-    path: '/ws',
-    maxFrameBytes: FRAME_BYTES_MAX,
-    maxBufferedBytes: BUFFERED_BYTES_MAX,
-    idleSeconds: IDLE_S,
-    upgrade: (request, peer) => {
-      const { address, requestId } = attachRequestContext(request, peer, app.config.trustProxy);
-      try {
-        readQuery(request.url);
-      } catch (cause) {
-        if (!(cause instanceof ServiceError)) throw cause;
-        app.refusals.count(cause.ecode);
-        return failure(cause, requestId);
-      }
-      return new WebSocketConnection(app, request.headers.get('origin'), address);
-    },
-    open: (socket) => socket.data.open(socket),
-    message: (socket, text) => socket.data.message(text),
-    close: (socket) => socket.data.close(),
-  };
-}
-
-interface EntitySubscription {
-  entity: string;
-  /** Events in it preceded the subscription and are not sent. */
-  since: Snapshot;
-}
-
 /** Many connections may be open and idle, so each keeps little state. */
-class WebSocketConnection implements LiveConnection, Reader {
-  /** Counted against the limit of unauthenticated connections. */
-  #isUnauthenticated = false;
+export class WebSocketConnection implements LiveConnection, Reader {
+  #unauthenticated: UnauthenticatedSocket | null = null;
   #socket: TextSocket<WebSocketConnection> | undefined;
   #state: SocketState = NEW_SOCKET;
   /** Of the current token; calls for an earlier membership are ignored. */
   #membership: Membership | undefined;
+  /** By the ticket that was sent, if any. */
+  #narrowing: Narrowing = NOT_NARROWED;
   /** The tenant of the lease. */
   #tenantId = '';
   #lease: ConnectionLease | undefined;
-  /** Ends the counting of the time that it is open in the tenant. */
   #endTime = (): void => {};
-  /** When the current token expires, in ms since the epoch. */
-  #expiresAt = Number.POSITIVE_INFINITY;
-  #subscriptions: readonly EntitySubscription[] = [];
+  readonly #subscriptions: SocketSubscriptions;
   #deadline: ReturnType<typeof setTimeout> | undefined;
   #isClosed = false;
   #messages: SocketMessages | undefined;
@@ -97,19 +61,27 @@ class WebSocketConnection implements LiveConnection, Reader {
 
   constructor(
     private readonly app: App,
-    private readonly origin: string | null,
-    private readonly address: string,
-  ) {}
+    private readonly page: Page,
+    private readonly network: string,
+  ) {
+    this.#subscriptions = new SocketSubscriptions(app, {
+      caller: () => this.#membership?.caller,
+      buffered: () => this.ownBytes,
+      sendText: (text) => this.#sendText(text),
+      failed: (entity, cause) => this.#onFailed(entity, cause),
+    });
+  }
 
   open(socket: TextSocket<WebSocketConnection>): void {
     this.#socket = socket;
-    this.#isUnauthenticated = realtimeOf(this.app).unauthenticated.acquire(this.address);
-    if (this.#isUnauthenticated) this.#startAuthDeadline(AUTH_DEADLINE_MS);
-    else this.#reject('too many unauthenticated connections', 'limit_exceeded', CLOSE.overloaded);
+    const refuse = (): void => this.#reject('too many unauthenticated connections', 'limit_exceeded', CLOSE.overloaded);
+    this.#unauthenticated = realtimeOf(this.app).unauthenticated.acquire(this.network, refuse);
+    if (this.#unauthenticated === null) refuse();
+    else this.#startAuthDeadline(AUTH_DEADLINE_MS);
   }
 
   message(text: string): Promise<void> {
-    this.#messages ??= new SocketMessages(realtimeOf(this.app).paces, this.address);
+    this.#messages ??= new SocketMessages(realtimeOf(this.app).paces, this.network);
     return this.#messages.handle(this.#tenantId, text, () => this.#handle(text));
   }
 
@@ -132,7 +104,7 @@ class WebSocketConnection implements LiveConnection, Reader {
     if (lookup === undefined) return;
     try {
       if (lookup.kind === 'auth') await this.#authenticate(lookup.token);
-      else await this.#subscribe(lookup.entity);
+      else await this.#subscribe(lookup.entity, lookup.options);
     } catch (cause) {
       if (!(cause instanceof ServiceError)) throw cause;
       this.#socket?.close(CLOSE.overloaded, cause.message);
@@ -146,32 +118,33 @@ class WebSocketConnection implements LiveConnection, Reader {
     this.#waiting?.readers.delete(this);
     this.#releaseUnauthenticated();
     this.#clearDeadline();
+    this.#subscriptions.clear();
     this.#leave();
     void this.#release();
   }
 
   deliver(membership: Membership, serializer: EventSerializer, projection: Projection | null): void {
-    if (membership !== this.#membership || projection === null || serializer.event.row === null) return;
-    const since = this.#sinceOf(projection.entity.name);
-    if (since === undefined || this.#state.phase !== 'ready' || isSeenIn(since, serializer.xid)) return;
-    this.#sendText(serializer.text(projection));
+    const { event, xid } = serializer;
+    if (membership !== this.#membership || this.#state.phase !== 'ready') return;
+    if (!this.#subscriptions.admits(event.entity ?? '', xid) || projection === null || event.row === null) return;
+    if (admits(this.#narrowing.events, event.type)) this.#sendText(serializer.text(projection));
+  }
+
+  accessLoaded(): void {
+    this.#subscriptions.accessLoaded();
   }
 
   disconnect(membership: Membership, reason: CloseReason): void {
     if (reason === 'stopping') this.#socket?.close(CLOSE.goingAway, 'the service is stopping');
     else if (reason === 'gap') this.#socket?.close(CLOSE.overloaded, 'events may have been lost; connect again');
     else if (membership !== this.#membership) return;
-    else if (this.#isPastExpiry()) this.#expire();
+    else if (this.#expiresAt <= Date.now()) this.#expire();
     else this.#reject('the token is no longer accepted', 'not_authenticated', CLOSE.unauthenticated);
   }
 
-  #sinceOf(name: string): Snapshot | undefined {
-    return this.#subscriptions.find(({ entity }) => entity === name)?.since;
-  }
-
   #releaseUnauthenticated(): void {
-    if (this.#isUnauthenticated) realtimeOf(this.app).unauthenticated.release(this.address);
-    this.#isUnauthenticated = false;
+    if (this.#unauthenticated !== null) realtimeOf(this.app).unauthenticated.release(this.#unauthenticated);
+    this.#unauthenticated = null;
   }
 
   #leave(): void {
@@ -180,18 +153,19 @@ class WebSocketConnection implements LiveConnection, Reader {
   }
 
   async #authenticate(token: string): Promise<void> {
-    const caller = await acceptedCallerOf(this.app, token, this.origin);
-    if (caller === null) return this.#apply(authenticated(this.#state, 'rejected'));
-    const { tenant, expiresAt } = caller;
+    const access = await acceptedAccessOf(this.app, token, this.page);
+    if (access === null) return this.#apply(authenticated(this.#state, 'rejected'));
+    const { caller, source, narrowing } = access;
+    const { tenant } = caller;
     countFor(tenant.id, false);
     const isSame = this.#tenantId === tenant.id;
     if (!isSame && !(await this.#acquireLease(tenant))) return;
-    // The group outlives the connection, so `load` must not capture it.
-    const { app, origin } = this;
-    const load = (): Promise<TenantCaller> => callerOf(app, token, origin);
-    const source: AccessSource = { key: `ws ${origin} ${sha256(token).toString('hex')}`, load };
-    const realtime = realtimeOf(app);
-    const { entities } = isSame ? this.#state : NEW_SOCKET;
+    const realtime = realtimeOf(this.app);
+    const { entities: kept } = isSame ? this.#state : NEW_SOCKET;
+    // What a ticket narrows may be less than what was followed.
+    const narrowed = narrowing === NOT_NARROWED ? [] : this.#subscriptions.followed;
+    const isNarrower = narrowing.follow !== null;
+    const entities = kept.filter((name) => !isNarrower && !narrowed.includes(name) && admits(narrowing.entities, name));
     const { membership, since } = await realtime.join(source, caller, this, entities);
     if (this.#isClosed) return realtime.leave(membership);
     this.#leave();
@@ -199,17 +173,18 @@ class WebSocketConnection implements LiveConnection, Reader {
     this.#waiting?.readers.delete(this);
     this.#waiting = realtime.waitingOf(tenant.id).added(this);
     this.#membership = membership;
-    this.#subscriptions = entities.map((entity) => ({ entity, since: this.#sinceOf(entity) ?? since }));
+    if (!isSame) this.#subscriptions.clear();
+    this.#subscriptions.keep(entities, since);
     this.#tenantId = tenant.id;
-    if (!isSame) this.#endTime = openTimeOf(app).opened(tenant.id, 'socket');
-    this.#expiresAt = expiresAt === undefined ? Number.POSITIVE_INFINITY : Date.parse(expiresAt);
-    this.#apply(authenticated(this.#state, isSame ? 'same' : 'other'));
+    if (!isSame) this.#endTime = openTimeOf(this.app).opened(tenant.id, 'socket');
+    this.#narrowing = narrowing;
+    this.#apply(authenticated({ ...this.#state, entities }, isSame ? 'same' : 'other'));
     this.#awaitExpiry();
   }
 
   async #acquireLease(tenant: Tenant): Promise<boolean> {
     await this.#release();
-    const { lease, use } = await realtimeOf(this.app).leases.acquireInTenant(tenant, 'sockets');
+    const { lease, use } = await realtimeOf(this.app).leases.acquire(tenant, 'sockets');
     this.#lease = lease ?? undefined;
     if (this.#isClosed) await this.#release();
     const why = use === undefined ? '' : `; ${quotaProblem(use).message}`;
@@ -225,37 +200,56 @@ class WebSocketConnection implements LiveConnection, Reader {
     if (lease !== undefined) await realtimeOf(this.app).leases.release(lease);
   }
 
-  async #subscribe(name: string): Promise<void> {
+  async #subscribe(name: string, options: SubscribeOptions): Promise<void> {
     const membership = this.#membership;
     const caller = await membership?.tenant.currentCaller(membership.group.source.key);
     // Without a caller, `disconnect` has already been called.
     if (membership === undefined || caller == null) return;
     const entity = (await catalogOf(this.app, caller.tenant)).byName.get(name);
-    const isVisible = entity !== undefined && allows(caller.rights, 'read', name);
-    if (isVisible && this.#sinceOf(name) === undefined) {
-      const since = await realtimeOf(this.app).addEntity(membership, name);
-      if (since !== null) this.#subscriptions = [...this.#subscriptions, { entity: name, since }];
+    const view = options.view ?? this.#narrowing.follow?.view;
+    const isVisible = entity !== undefined && (view != null || allows(caller.rights, 'read', name));
+    const isAdmitted = isVisible && admits(this.#narrowing.entities, name);
+    try {
+      const followed = isAdmitted ? await followedBy(this.app, caller, name, options, this.#narrowing) : null;
+      if (isAdmitted && !this.#subscriptions.has(name)) {
+        const since = await realtimeOf(this.app).addEntity(membership, name);
+        if (since !== null) this.#subscriptions.add(name, since);
+      }
+      this.#apply(entityLookedUp(this.#state, name, isAdmitted));
+      if (followed !== null) await this.#subscriptions.follow(name, followed, options.fields ?? null);
+    } catch (cause) {
+      if (!(cause instanceof ServiceError) || cause.status >= 500) throw cause;
+      this.#apply(refused(this.#state, cause.message));
     }
-    this.#apply(entityLookedUp(this.#state, name, isVisible));
+  }
+
+  /** What a subscription follows is gone, or cannot be read: its client may subscribe again from its last cursor. */
+  #onFailed(entity: string, cause: unknown): void {
+    if (!(cause instanceof ServiceError)) this.app.log.error('a subscription cannot follow', { cause });
+    const message = cause instanceof ServiceError ? cause.message : 'events cannot be read; subscribe again';
+    this.#apply(refused({ ...this.#state, entities: this.#state.entities.filter((name) => name !== entity) }, message));
   }
 
   #awaitExpiry(): void {
     this.#clearDeadline();
     if (this.#expiresAt === Number.POSITIVE_INFINITY) return;
     const ms = Math.min(Math.max(0, this.#expiresAt - Date.now()), TIMER_MAX_MS);
-    this.#deadline = setTimeout(() => (this.#isPastExpiry() ? this.#expire() : this.#awaitExpiry()), ms);
+    this.#deadline = setTimeout(() => (this.#expiresAt <= Date.now() ? this.#expire() : this.#awaitExpiry()), ms);
   }
 
-  #isPastExpiry(): boolean {
-    return this.#expiresAt <= Date.now();
+  /** When the credential expires, in ms since the epoch; a refresh of its session postpones it. */
+  get #expiresAt(): number {
+    return Date.parse(this.#membership?.caller.expiresAt ?? '') || Number.POSITIVE_INFINITY;
   }
 
   #expire(): void {
     if (this.#state.phase === 'expired') return;
     this.#leave();
-    // Events before the next `auth` are never sent.
-    this.#subscriptions = [];
-    this.#apply(expired(this.#state));
+    // Events before the next `auth` are never sent, and followed entities are subscribed to again.
+    const followed = this.#subscriptions.followed;
+    this.#subscriptions.clear();
+    const entities = this.#state.entities.filter((name) => !followed.includes(name));
+    this.#apply(expired({ ...this.#state, entities }));
     this.#startAuthDeadline(RENEWAL_DEADLINE_MS);
   }
 
@@ -280,12 +274,12 @@ class WebSocketConnection implements LiveConnection, Reader {
 
   #apply({ state, replies }: Transition): void {
     this.#state = state;
-    for (const { entity } of this.#subscriptions) if (!state.entities.includes(entity)) this.#unsubscribe(entity);
+    for (const entity of this.#subscriptions.entities) if (!state.entities.includes(entity)) this.#unsubscribe(entity);
     for (const reply of replies) this.#send(reply);
   }
 
   #unsubscribe(name: string): void {
-    this.#subscriptions = this.#subscriptions.filter(({ entity }) => entity !== name);
+    this.#subscriptions.remove(name);
     if (this.#membership !== undefined) realtimeOf(this.app).removeEntity(this.#membership, name);
   }
 

@@ -4,7 +4,8 @@
 import { type Static, Type } from '@sinclair/typebox';
 import { nullable, pageSchema, Timestamp, Uuid } from '../http/schemas.ts';
 
-const EXAMPLE_VALUES = { title: 'Replace the pump', status: 'open', amount: 120.5 };
+/** Values of a record of the demo tenant's companies. */
+export const EXAMPLE_VALUES = { title: 'Nordlicht', country: 'DE', employees: 12 };
 
 const SystemFields = Type.Object(
   {
@@ -52,7 +53,16 @@ export const RecordPageSchema = Type.Composite([
     total: nullable(Type.Integer({ minimum: 0, examples: [1], description: 'null with `count=none`' })),
     totalPages: nullable(Type.Integer({ minimum: 0, examples: [1] })),
     nextCursor: Type.Optional(
-      nullable(Type.String(), { description: 'in answers to `cursor`; null on the last page', examples: [null] }),
+      nullable(Type.String(), {
+        description: 'in answers to `cursor` and `with=nextCursor`; null on the last page',
+        examples: [null],
+      }),
+    ),
+    etags: Type.Optional(
+      Type.Array(Type.String(), {
+        description: 'with `with=etags`: the ETag of each record, in the order of `items`',
+        examples: [['"1"']],
+      }),
     ),
   }),
 ]);

@@ -5,6 +5,7 @@ import { Elysia } from 'elysia';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { okBounded } from '../http/bounded-response.ts';
+import { addChangesCursor, CHANGES_CURSOR } from '../http/changes-cursor.ts';
 import { guard } from '../http/guard.ts';
 import { created, notModified, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
@@ -30,6 +31,7 @@ const LIST = route({
   access: 'tenant',
   query: ListQuery,
   ok: [200, RecordPageSchema],
+  responseHeaders: CHANGES_CURSOR,
 });
 
 const READ = route({
@@ -40,7 +42,7 @@ const READ = route({
   query: ReadQuery,
   ok: [200, RecordSchema],
   emptyResponses: { 304: 'The record still has the version that If-None-Match names.' },
-  responseHeaders: ETAG,
+  responseHeaders: { ...ETAG, ...CHANGES_CURSOR },
   requestHeaders: ['If-None-Match'],
 });
 
@@ -99,13 +101,16 @@ export function recordRoutes(app: App) {
     .use(guard(app))
     .get(
       RECORDS,
-      async ({ caller, params, query }) =>
-        okBounded(await listRecords(app, caller, params.entityName, listInput(query))),
+      async ({ caller, params, query, request }) => {
+        await addChangesCursor(app, caller, request);
+        return okBounded(await listRecords(app, caller, params.entityName, listInput(query)));
+      },
       LIST,
     )
     .get(
       RECORD,
       async ({ caller, params, query, request }) => {
+        await addChangesCursor(app, caller, request);
         const { record, etag } = await readRecord(app, caller, params.entityName, params.id, query);
         if (etag !== null && isNamedIn(request.headers.get('if-none-match'), etag)) return notModified(etag);
         return okBounded(record, etag === null ? {} : { etag });

@@ -1,6 +1,8 @@
 // A record's row, as statements return it and events contain it: values keyed by slot, times as ISO 8601 UTC text with
 // milliseconds. Its forms for expressions and for callers, and the entity tags of conditional requests.
 // Contract: interface#record, decisions#concurrency.
+import type { TenantCaller } from '../access/caller.ts';
+import { ServiceError } from '../errors.ts';
 import type { RecordRow } from '../events/event.ts';
 import type { StoredRow } from '../expression/ast.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
@@ -48,9 +50,12 @@ export function shape(
   return record as FlatRecord;
 }
 
-/** The strong validator of a record: its version, which reveals nothing about hidden fields. */
-export function etagOf(row: { version: number }): string {
-  return `"${row.version}"`;
+/**
+ * The strong validator of a record: its version, which reveals nothing about hidden fields. What an admin reads as a role has
+ * tags of its own, so that it is never taken for what the admin reads.
+ */
+export function etagOf(row: { version: number }, { asRole }: Pick<TenantCaller, 'asRole'> = {}): string {
+  return asRole === undefined ? `"${row.version}"` : `"${row.version}:${asRole}"`;
 }
 
 /** The versions that an `If-Match` accepts; null when it is absent or `*`. A weak or foreign tag matches no version. */
@@ -60,6 +65,12 @@ export function versionsFrom(ifMatch: string | null): number[] | null {
     const [, version] = /^"(\d{1,15})"$/.exec(tag) ?? [];
     return version === undefined ? [] : [Number(version)];
   });
+}
+
+/** 412 unless the row has one of the versions; null accepts any. */
+export function requireVersion(row: { version: number }, versions: readonly number[] | null, stated: string): void {
+  if (versions === null || versions.includes(row.version)) return;
+  throw new ServiceError('PRECONDITION_FAILED', `the record has changed since the version in ${stated}`);
 }
 
 /** Whether an `If-None-Match` is `*` or names the tag, by weak comparison. */

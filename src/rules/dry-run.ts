@@ -29,7 +29,7 @@ export async function testRule(app: App, caller: TenantCaller, id: string, body:
   const operation = rule.trigger.slice(rule.trigger.indexOf('_') + 1) as RuleOperation;
   const after = await rowFrom(caller, entity, record, 'record');
   const before = operation === 'create' ? null : old == null ? after : await rowFrom(caller, entity, old, 'old');
-  const context = { evaluator: new Evaluator(app.db, catalog), caller, catalog };
+  const context = { app, queries: app.db, evaluator: new Evaluator(app.db, catalog), caller, catalog };
   const matches = await conditionHolds(context, entity, rule, { operation, before, after });
   return { matches, action: matches ? renderAction(rule.action, entity, after) : null };
 }

@@ -32,6 +32,14 @@ const CREATE = route({
   description: `\`before\` rules run in the write itself; \`after\` rules run once per change after its commit, as the system.
 Their changes trigger rules in turn, up to depth 5.`,
   body: NewRule,
+  example: {
+    name: 'won is won',
+    entity: 'deals',
+    trigger: 'before_update',
+    condition: '$old.stage = won AND $changed.stage',
+    action: { type: 'reject', message: 'a won deal stays won' },
+    priority: 10,
+  },
   ok: [201, RuleSchema],
   errors: ['CONFLICT'],
 });
@@ -41,6 +49,7 @@ const UPDATE = route({
   id: 'updateRule',
   summary: 'Change a business rule',
   body: RuleChange,
+  example: { name: 'won stays won', priority: 20, isActive: true },
   ok: [200, RuleSchema],
   errors: ['CONFLICT'],
 });
@@ -52,6 +61,7 @@ const TEST = route({
   description:
     'Returns whether the condition matches, and the action with its placeholders filled in; changes nothing.',
   body: DryRunRequest,
+  example: { record: { stage: 'lost' }, old: { stage: 'won' } },
   ok: [200, DryRunSchema],
 });
 

@@ -4,7 +4,8 @@
 // commits, the deleted row is locked, so that no other process claims it however long it takes.
 // Contract: decisions#rules, neighbours#byte-budgets.
 import { LIMITS } from '../limits.ts';
-import { ASYNC_COMMIT, type Queries, sql, type Tx } from '../runtime/sql.ts';
+import { estimatedEntries } from '../runtime/background-read.ts';
+import { ASYNC_COMMIT, plannedOnce, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { TENANT_COLUMNS, type Tenant, type TenantRow, toTenant } from '../tenants/tenants.ts';
 import type { RuleRun } from './actions.ts';
 
@@ -22,32 +23,59 @@ export async function tenantsWithDueRuns(queries: Queries): Promise<string[]> {
       where t.id is not null
     )
     select t.id from tenant as t
-    where exists (select from platform.rule_runs as r where r.tenant_id = t.id and r.next_at <= now())`);
+    where exists (
+      select from platform.rule_runs as r where r.tenant_id = t.id and not r.is_blocked and r.next_at <= now())`);
   return rows.map(({ id }) => id);
 }
 
-/** The number of runs that wait, for their turn or for a retry. */
-export async function countRuns(queries: Queries): Promise<number> {
-  const row = await queries.first<{ n: number }>(sql`select count(*)::float8 as n from platform.rule_runs`);
+/** The number of runs that wait, for their turn or for a retry; beyond `countedMax` an estimate, so that no more are read. */
+export async function countRuns(queries: Queries, countedMax: number = LIMITS.metrics.countedMax): Promise<number> {
+  const row = await queries.first<{ n: number }>(sql`
+    select case
+      when c.n <= ${countedMax}::int then c.n
+      else greatest(c.n, ${estimatedEntries('platform.rule_runs_pkey')})
+    end::float8 as n
+    from (select count(*) as n from (select from platform.rule_runs limit ${countedMax + 1}::int) as r) as c`);
   return row?.n ?? 0;
 }
 
+/** Due runs that a claim looks at first; those that one statement looks at to mark blocked ones; how many of these follow. */
+const LOOKED_AT = 10;
+const LOOKED_AT_TO_MARK = 500;
+const MARKING_STATEMENTS = 20;
+
 /** Begins an attempt of the tenant's first due run that no earlier run of its record blocks. */
 export async function claimRun(queries: Queries, tenantId: string): Promise<RuleRun | undefined> {
-  // A server crash may undo the claim, and so the attempt.
-  return queries.first<RuleRun>(sql`
+  for (let i = 0; i <= MARKING_STATEMENTS; i++) {
+    const found = await queries.first<RuleRun>(claim(tenantId));
+    if (found !== undefined || i === MARKING_STATEMENTS) return found;
+    // What cannot be marked is claimed or ended at this moment, by others.
+    const marked = await queries.first(markBlocked(tenantId));
+    if (marked === undefined) return undefined;
+  }
+  return undefined;
+}
+
+/** Of the first due runs, claims one that is the first of its record. A server crash may undo it, and so the attempt. */
+function claim(tenantId: string): Sql {
+  return plannedOnce(sql`
     update platform.rule_runs as r
     set attempts = r.attempts + 1,
       next_at = now() + (${[...retryAfterMs]}::int[])[least(r.attempts, ${retryAfterMs.length - 1}::int) + 1] * interval '1 ms'
     from (
-      select d.position, ${ASYNC_COMMIT} as setting
-      from platform.rule_runs as d
-      where d.tenant_id = ${tenantId}::uuid and d.next_at <= now()
-        and not exists (
-          select from platform.rule_runs as e where e.record_id = d.record_id and e.position < d.position)
-      order by d.position
+      select f.position, ${ASYNC_COMMIT} as setting
+      from (
+        select d.position, d.next_at, d.record_id from platform.rule_runs as d
+        where d.tenant_id = ${tenantId}::uuid and not d.is_blocked and d.next_at <= now()
+        order by d.next_at, d.position
+        limit ${LOOKED_AT}::int
+      ) as l
+      join platform.rule_runs as f on f.position = l.position and f.next_at <= now()
+      where not exists (
+        select from platform.rule_runs as e where e.record_id = l.record_id and e.position < l.position)
+      order by l.next_at, l.position
       limit 1
-      for update skip locked
+      for update of f skip locked
     ) as due
     where r.position = due.position
     returning r.position, r.event_id, r.rule_id, r.tenant_id, r.entity_id, r.record_id as id, r.version,
@@ -56,7 +84,43 @@ export async function claimRun(queries: Queries, tenantId: string): Promise<Rule
 }
 
 /**
- * Deletes a claimed run, whose effect must be part of the same transaction. Resolves to its tenant; undefined when the
+ * Marks the blocked ones of the first due runs, except the first of each record whose lock it gets: the lock of an earlier
+ * run keeps that from ending before the marks are visible. Waits for no lock. Returns a row if it has marked any.
+ */
+function markBlocked(tenantId: string): Sql {
+  return plannedOnce(sql`
+    with looked_at as materialized (
+      select d.position, d.record_id
+      from platform.rule_runs as d
+      where d.tenant_id = ${tenantId}::uuid and not d.is_blocked and d.next_at <= now()
+      order by d.next_at, d.position
+      limit ${LOOKED_AT_TO_MARK}::int
+    ), behind as materialized (
+      select l.position, h.position as head
+      from looked_at as l
+      join (
+        select s.record_id,
+          (select e.position from platform.rule_runs as e where e.record_id = s.record_id order by e.position limit 1) as position
+        from (select distinct record_id from looked_at) as s
+      ) as h on h.record_id = l.record_id and h.position < l.position
+    ), locked as materialized (
+      select r.position, r.record_id
+      from platform.rule_runs as r
+      where r.position = any(array(select position from behind union select head from behind))
+      for update skip locked
+    ), marked as (
+      update platform.rule_runs as r
+      set is_blocked = true
+      from (select position, row_number() over (partition by record_id order by position) as n from locked) as l
+      where r.position = l.position and l.n > 1
+      returning 1
+    )
+    select count(*) as n, ${ASYNC_COMMIT} as setting from marked having count(*) > 0`);
+}
+
+/**
+ * Deletes a claimed run, whose effect must be part of the same transaction; a trigger unblocks the next one of its record.
+ * Resolves to its tenant; undefined when the
  * run has been claimed again or its tenant is gone.
  */
 export async function takeRun(tx: Tx, { position, attempts }: RuleRun): Promise<Tenant | undefined> {

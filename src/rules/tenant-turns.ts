@@ -2,7 +2,8 @@
 // this process. A tenant holds at most half of the loops, since a run cannot be interrupted for another tenant's. Each
 // tenant that may have due runs has one ticket in the fair queue, and gets a new one when that starts.
 // Contract: neighbours#fair-shares.
-import { FairQueue, type Ticket } from '../runtime/fair-queue.ts';
+import { FairQueue } from '../runtime/fair-queue.ts';
+import type { Ticket } from '../runtime/fair-share.ts';
 
 /** The turn of a tenant; `end` must be called once. */
 export interface Turn {

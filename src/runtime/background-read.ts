@@ -2,6 +2,7 @@
 // takes long (a twentieth of the time at most). A scrape waits for it only briefly, and gets the last value when that is
 // recent, else null. Never rejects. Times are milliseconds.
 // Contract: neighbours#who-does-what.
+import { literal, type Sql, sql } from './sql.ts';
 import { within } from './within.ts';
 import { detached } from './work.ts';
 
@@ -42,4 +43,13 @@ export class BackgroundRead<T> {
     this.#dueAt = performance.now() + Math.max(EVERY_MS, REST_FACTOR * tookMs);
     this.#reading = null;
   }
+}
+
+/** About how many entries an index has: those at the last vacuum or analyze, by its size then and now, as the planner reckons. */
+export function estimatedEntries(index: string): Sql {
+  return sql`(
+    select greatest(c.reltuples, 0)::float8 / greatest(c.relpages, 1)
+      * (pg_relation_size(c.oid) / current_setting('block_size')::int)
+    from pg_class as c
+    where c.oid = ${literal(index)}::regclass)`;
 }

@@ -2,8 +2,9 @@
 // serial queue, and a loop with bounded concurrency. A share whose queue is full gets 503 at once; the others do not
 // notice. A client that has gone leaves the queue. Times are milliseconds. Contract: neighbours#fair-shares.
 import { clientGone, unavailable } from '../errors.ts';
-import { FairQueue, type Ticket } from './fair-queue.ts';
-import { currentWork, isGone, type Work } from './work.ts';
+import { FairQueue } from './fair-queue.ts';
+import type { Ticket } from './fair-share.ts';
+import { areOthersActive, currentWork, isGone, type Work } from './work.ts';
 
 /** How often queues look for tickets that have waited too long, or whose client has gone. */
 export const WATCH_MS = 100;
@@ -39,6 +40,8 @@ export interface SemaphoreOptions {
   shareWaitingMax: number;
   /** How long one may wait; without it, for ever. */
   waitMs?: number;
+  /** Whether a share whose tasks run long has fewer slots while others are active. */
+  limitsLong?: boolean;
 }
 
 interface WaitingTask extends Waiter {
@@ -57,9 +60,14 @@ export class Semaphore {
   readonly #waitMs: number;
   #clock: ReturnType<typeof setInterval> | undefined;
 
-  constructor({ name, slots, operatorSlots = 1, shareWaitingMax, waitMs }: SemaphoreOptions) {
+  constructor({ name, slots, operatorSlots = 1, shareWaitingMax, waitMs, limitsLong = false }: SemaphoreOptions) {
     this.#waitMs = waitMs ?? Number.POSITIVE_INFINITY;
-    this.#queue = new FairQueue({ slots, operatorSlots, shareWaitingMax });
+    this.#queue = new FairQueue({
+      slots,
+      operatorSlots,
+      shareWaitingMax,
+      ...(limitsLong ? { long: { areOthersActive } } : {}),
+    });
     if (name !== undefined) named.set(name, this);
   }
 

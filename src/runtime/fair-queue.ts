@@ -1,10 +1,22 @@
 // Decides whose work starts next when work of many tenants waits for a few slots: connections, hashing threads, locks.
 // Work of the same share waits in order; among the shares, the one that has had the least time comes first. A share takes
 // a further slot only while more are free than it holds, and never more than half: with k busy shares, each has about
-// 1/(k + 1) of the slots, and one that arrives finds a free one. A share that was idle starts at the level of the
-// others: idle time is no credit. Operators' work comes first and has slots of its own. Idle shares take no memory, but
-// for the few that have had most. Without clock and promises; times are milliseconds.
+// 1/(k + 1) of the slots, and one that arrives finds a free one. A share whose tickets run long has at most a quarter of
+// the slots while others are active, as has one that is new, and a quarter of the slots is kept for shares whose tickets are short. A share that
+// was idle starts at the level of the others: idle time is no credit. Operators' work comes first and has slots of its
+// own. Idle shares take no memory, but for the few that have had most. Without clock and promises; times are milliseconds.
 // Contract: neighbours#fair-shares.
+import {
+  append,
+  isLong,
+  LONG_MS,
+  newShare,
+  precedes,
+  remove,
+  SERVICE_SHARE,
+  type Share,
+  type Ticket,
+} from './fair-share.ts';
 
 export interface FairQueueOptions {
   slots: number;
@@ -12,18 +24,16 @@ export interface FairQueueOptions {
   operatorSlots: number;
   /** Waiting tickets of one share; further ones are refused. */
   shareWaitingMax: number;
+  /** Limits on long tickets; without them, they are as others. */
+  long?: LongLimits;
 }
 
-/** Work that waits for a slot or holds one. */
-export interface Ticket<T> {
-  readonly item: T;
-  readonly share: Share<T>;
-  state: 'waiting' | 'running' | 'ended';
-  /** What the share was charged when the ticket started; the end corrects it. */
-  charged: number;
-  sequence: number;
-  next: Ticket<T> | undefined;
-  previous: Ticket<T> | undefined;
+/** What limits tickets that run long, so that short ones find slots. */
+export interface LongLimits {
+  /** Whether shares other than this one are active: while they are, it has at most a quarter of the slots. */
+  areOthersActive(share: string): boolean;
+  /** The part of the slots for long tickets that may be used now, from 0 to 1; without it, all. One may always run. */
+  admitted?(): number;
 }
 
 /**
@@ -34,21 +44,6 @@ export type Postponement<T> = (item: T, running: number) => number;
 
 const unpostponed = (): number => 0;
 
-interface Share<T> {
-  readonly name: string;
-  /** Time had, counted from the level at which the share became active. */
-  used: number;
-  /** What a ticket of this share is expected to cost, from the last ones. */
-  expected: number;
-  running: number;
-  waiting: number;
-  first: Ticket<T> | undefined;
-  last: Ticket<T> | undefined;
-  /** Its position among the shares with waiting work; -1 without any. */
-  at: number;
-}
-
-const FIRST_EXPECTED_MS = 1;
 /** Idle shares that are remembered for having had more time than the others. */
 const IDLE_KEPT = 32;
 
@@ -56,20 +51,28 @@ export class FairQueue<T> {
   readonly #options: FairQueueOptions;
   /** What one share may hold at most. */
   readonly #shareSlots: number;
+  /** What a share of long tickets may hold at most while others are active. */
+  readonly #longShareSlots: number;
+  /** What all long tickets may hold together. */
+  readonly #longSlots: number;
   readonly #operators: Share<T> = newShare('operators', 0);
   readonly #shares = new Map<string, Share<T>>();
   /** The shares that have waiting work, in no order. */
   readonly #ready: Share<T>[] = [];
-  /** The least time that a starting share has had; never falls while work runs. */
+  /** The least time that a share with waiting work has had, seen at the last start; never falls while work runs. */
   #level = 0;
   #running = 0;
+  #longRunning = 0;
   #waiting = 0;
   #sequence = 0;
   #sweepAt = IDLE_KEPT;
 
   constructor(options: FairQueueOptions) {
     this.#options = options;
+    const quarter = options.slots >> 2;
     this.#shareSlots = Math.max(1, options.slots >> 1);
+    this.#longShareSlots = Math.max(1, quarter);
+    this.#longSlots = options.long === undefined ? options.slots : options.slots - quarter;
   }
 
   /** Waiting tickets, operators' included. */
@@ -80,6 +83,11 @@ export class FairQueue<T> {
   /** Tickets that hold a slot. */
   get running(): number {
     return this.#running;
+  }
+
+  /** Tickets that hold a slot for long. */
+  get longRunning(): number {
+    return this.#longRunning;
   }
 
   /** Shares in memory. */
@@ -96,15 +104,14 @@ export class FairQueue<T> {
       share,
       state: 'waiting',
       charged: 0,
+      isLong: false,
       sequence: ++this.#sequence,
       next: undefined,
-      previous: share.last,
+      previous: undefined,
     };
-    if (share.last === undefined) share.first = ticket;
-    else share.last.next = ticket;
-    share.last = ticket;
+    append(ticket);
     this.#waiting++;
-    if (share.waiting++ === 0 && !isOperator) share.at = this.#ready.push(share) - 1;
+    if (share.waiting === 1 && !isOperator) share.at = this.#ready.push(share) - 1;
     return ticket;
   }
 
@@ -114,20 +121,32 @@ export class FairQueue<T> {
     const ticket = share?.first;
     if (share === undefined || ticket === undefined) return undefined;
     this.#unlink(ticket);
-    this.#level = share === this.#operators ? this.#level : Math.max(this.#level, share.used);
     ticket.state = 'running';
     ticket.charged = share.expected;
     share.used += ticket.charged;
     share.running++;
     this.#running++;
+    if (isLong(share)) this.#countLong(ticket);
     return ticket;
   }
 
   /** Charges a running ticket's share for the time that it has taken so far. */
   charge(ticket: Ticket<T>, costMs: number): void {
-    if (ticket.state !== 'running' || costMs <= ticket.charged) return;
-    ticket.share.used += costMs - ticket.charged;
+    const { share } = ticket;
+    if (ticket.state !== 'running') return;
+    if (costMs >= LONG_MS) {
+      share.expected = Math.max(share.expected, LONG_MS);
+      this.#countLong(ticket);
+    }
+    if (costMs <= ticket.charged) return;
+    share.used += costMs - ticket.charged;
     ticket.charged = costMs;
+  }
+
+  #countLong(ticket: Ticket<T>): void {
+    if (ticket.isLong || ticket.share === this.#operators || ticket.share.name === SERVICE_SHARE) return;
+    ticket.isLong = true;
+    this.#longRunning++;
   }
 
   /** Ends a ticket: frees its slot and charges its share for `costMs`, or takes it out of the queue. */
@@ -138,8 +157,10 @@ export class FairQueue<T> {
     else {
       share.used += costMs - ticket.charged;
       share.expected += (costMs - share.expected) / 8;
+      share.isKnown = true;
       share.running--;
       this.#running--;
+      if (ticket.isLong) this.#longRunning--;
     }
     ticket.state = 'ended';
     this.#forgetIdle(share);
@@ -148,7 +169,7 @@ export class FairQueue<T> {
   /** Whether the ticket's share holds all that it may. */
   isAtLimit({ share }: Ticket<T>): boolean {
     if (share === this.#operators) return share.running >= this.#operatorLimit();
-    return !this.#mayTake(share.running, this.#options.slots - this.#held());
+    return !this.#mayTake(share, share.running, this.#options.slots - this.#held(), this.#longRunning);
   }
 
   /** How many waiting tickets may start now, at most. */
@@ -160,15 +181,25 @@ export class FairQueue<T> {
     const operators = Math.min(waiting, reserved + free, this.#operatorLimit() - running);
     let left = free - Math.max(0, operators - reserved);
     let others = 0;
-    for (const { waiting: more, running: held } of this.#ready) {
-      for (let i = 0; i < more && this.#mayTake(held + i, left); i++, left--) others++;
+    let long = this.#longRunning;
+    for (const share of this.#ready) {
+      for (let i = 0; i < share.waiting && this.#mayTake(share, share.running + i, left, long); i++, left--) {
+        others++;
+        if (isLong(share)) long++;
+      }
     }
     return operators + others;
   }
 
-  /** Whether a share that holds `held` slots may take one of the `free` ones. */
-  #mayTake(held: number, free: number): boolean {
-    return held === 0 ? free > 0 : held < this.#shareSlots && held < free;
+  /** Whether a share that holds `held` slots may take one of the `free` ones, while long tickets hold `long` of all. */
+  #mayTake(share: Share<T>, held: number, free: number, long: number): boolean {
+    if (isLong(share) && long > 0 && long >= this.#longSlots * (this.#options.long?.admitted?.() ?? 1)) return false;
+    return held === 0 ? free > 0 : held < free && held < this.#limitOf(share);
+  }
+
+  #limitOf(share: Share<T>): number {
+    const isLimited = (isLong(share) || !share.isKnown) && this.#options.long?.areOthersActive(share.name) === true;
+    return isLimited ? this.#longShareSlots : this.#shareSlots;
   }
 
   /** The waiting tickets, in no order across shares. */
@@ -203,14 +234,18 @@ export class FairQueue<T> {
     if (isFull) return undefined;
     let best: Share<T> | undefined;
     let bestAt = Number.POSITIVE_INFINITY;
+    let least = Number.POSITIVE_INFINITY;
     for (const share of this.#ready) {
-      if (share.first === undefined || !this.#mayTake(share.running, free)) continue;
+      least = Math.min(least, share.used);
+      if (share.first === undefined || !this.#mayTake(share, share.running, free, this.#longRunning)) continue;
       const at = share.used + postponement(share.first.item, share.running);
       if (at < bestAt || (at === bestAt && best !== undefined && precedes(share, best))) {
         best = share;
         bestAt = at;
       }
     }
+    // Not the time of the share that starts: shares with less may have to wait for another reason.
+    if (best !== undefined) this.#level = Math.max(this.#level, least);
     return best;
   }
 
@@ -227,15 +262,9 @@ export class FairQueue<T> {
   }
 
   #unlink(ticket: Ticket<T>): void {
-    const { share, previous, next } = ticket;
-    if (previous === undefined) share.first = next;
-    else previous.next = next;
-    if (next === undefined) share.last = previous;
-    else next.previous = previous;
-    ticket.previous = undefined;
-    ticket.next = undefined;
+    const { share } = ticket;
+    remove(ticket);
     this.#waiting--;
-    share.waiting--;
     if (share.waiting === 0 && share.at >= 0) this.#unready(share);
   }
 
@@ -248,11 +277,11 @@ export class FairQueue<T> {
     share.at = -1;
   }
 
-  /** Forgets the share when it is idle and has had no more time than the others. */
+  /** Forgets the share when it is idle, has had no more time than the others, and is not known for long tickets. */
   #forgetIdle(share: Share<T>): void {
     if (share === this.#operators || share.running + share.waiting > 0) return;
     if (this.#running + this.#waiting === 0) this.#shares.clear();
-    else if (share.used <= this.#level) this.#shares.delete(share.name);
+    else if (share.used <= this.#level && !isLong(share)) this.#shares.delete(share.name);
     else if (this.#shares.size >= this.#sweepAt) this.#sweep();
   }
 
@@ -263,23 +292,4 @@ export class FairQueue<T> {
     for (const { name } of idle.slice(IDLE_KEPT)) this.#shares.delete(name);
     this.#sweepAt = this.#shares.size + IDLE_KEPT;
   }
-}
-
-/** Of shares that have had the same time: fewest running, then longest waiting. */
-function precedes<T>(a: Share<T>, b: Share<T>): boolean {
-  if (a.running !== b.running) return a.running < b.running;
-  return (a.first?.sequence ?? 0) < (b.first?.sequence ?? 0);
-}
-
-function newShare<T>(name: string, used: number): Share<T> {
-  return {
-    name,
-    used,
-    expected: FIRST_EXPECTED_MS,
-    running: 0,
-    waiting: 0,
-    first: undefined,
-    last: undefined,
-    at: -1,
-  };
 }

@@ -1,7 +1,6 @@
 // Identifiers: UUID version 7 (RFC 9562), increasing within a process, so ids sort by creation time
 // and index pages fill in order. Timestamps are milliseconds.
 // Contract: decisions#responses.
-import { randomBytes } from 'node:crypto';
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 /** Random hexadecimal digits are generated for this many ids at a time. */
@@ -22,7 +21,7 @@ let sequence = 0;
 export function newId(): string {
   advance();
   if (poolAt === pool.length) {
-    pool = randomBytes((POOL_IDS * RANDOM_DIGITS) / 2).toString('hex');
+    pool = crypto.getRandomValues(new Uint8Array((POOL_IDS * RANDOM_DIGITS) / 2)).toHex();
     poolAt = 0;
   }
   const at = poolAt;
@@ -51,4 +50,10 @@ function startAt(ms: number): void {
 /** Whether a text is a UUID in its usual form, of any version and case. */
 export function isUuid(text: string): boolean {
   return UUID.test(text);
+}
+
+/** The lowest UUIDv7 of a time: ids rise with time, and are indexed. */
+export function lowestIdAt(at: string): string {
+  const ms = Date.parse(at).toString(16).padStart(12, '0');
+  return `${ms.slice(0, 8)}-${ms.slice(8)}-7000-8000-000000000000`;
 }

@@ -1,16 +1,34 @@
 // Cache invalidation across processes: a change to a tenant, credential, role or definition is
-// published by topic and key, and every process drops its cached copy. After an outage of the broker,
-// listeners get null as key: any key of the topic may have changed. A lost message leaves a cache
-// stale for LIMITS.cacheStaleMs at most.
+// published by topic and keys, and every process drops its cached copy of these alone, so that a tenant that changes itself
+// without end costs others nothing. After an outage of the broker, listeners get null: any key of the topic may have
+// changed. Without a broker, a cache is stale for LIMITS.cacheStaleMs at most.
 import type { Broker } from './broker/broker.ts';
-import { Cache } from './cache.ts';
+import { Cache, type CachedBytes } from './cache.ts';
+import { giveWay } from './event-loop.ts';
 import type { Log } from './log.ts';
 
-/** Keys: the tenant id for `tenant`, `catalog`, `role` and `webhook`, the hash for `credential`, `tenant:user` for `user`, the id for `bot`. */
-export type Topic = 'tenant' | 'catalog' | 'role' | 'credential' | 'user' | 'bot' | 'webhook';
-type Listener = (key: string | null) => void;
+/**
+ * Keys: the tenant id for `tenant`, `catalog`, `role` and `webhook`, what a tenant is found by for `name` (tenants.ts), the
+ * tenant id and what it lists for `origin`, the hash for `credential`, `tenant:user` for `user`, `tenant:session` for
+ * `session`, the id for `bot`. No key has a space or a comma.
+ */
+export type Topic =
+  | 'tenant'
+  | 'name'
+  | 'catalog'
+  | 'role'
+  | 'credential'
+  | 'user'
+  | 'session'
+  | 'bot'
+  | 'origin'
+  | 'webhook';
+/** `tenantId` is the tenant of `credential` and `bot`. */
+type Listener = (keys: readonly string[] | null, tenantId: string | null) => void;
 
 const CHANNEL = 'changes';
+/** Keys of one message: a change may end tens of thousands of credentials. */
+const KEYS_PER_MESSAGE = 500;
 
 export class Invalidations {
   readonly #listeners = new Map<Topic, Set<Listener>>();
@@ -23,7 +41,7 @@ export class Invalidations {
   static async open(broker: Broker, log: Log): Promise<Invalidations> {
     const invalidations = new Invalidations(broker, log);
     broker.onReset(() => {
-      for (const topic of invalidations.#listeners.keys()) invalidations.#notify(topic, null);
+      for (const topic of invalidations.#listeners.keys()) invalidations.#notify(topic, null, null);
     });
     await broker.subscribe(CHANNEL, (message) => invalidations.#receive(message));
     return invalidations;
@@ -35,18 +53,38 @@ export class Invalidations {
     this.#listeners.set(topic, listeners);
   }
 
-  /** A cache of at most `max` entries, each dropped when its key is published on the topic. */
-  cache<V>(topic: Topic, max: number): Cache<V> {
-    const cache = new Cache<V>(max, () => this.broker.connected());
-    this.on(topic, (key) => (key === null ? cache.clear() : cache.drop(key)));
+  /** Calls the listener with each tenant in which rights may have changed, once for a message; null for all tenants. */
+  onRights(listener: (tenantId: string | null) => void): void {
+    const all = (tenantIds: readonly string[] | null): void =>
+      (tenantIds ?? [null]).forEach((tenantId) => void listener(tenantId));
+    for (const topic of ['tenant', 'role'] as const) this.on(topic, all);
+    for (const topic of ['credential', 'bot'] as const) this.on(topic, (_, tenantId) => listener(tenantId));
+    for (const topic of ['user', 'session'] as const) this.on(topic, (keys) => all(keys && tenantsIn(keys)));
+  }
+
+  /** A cache of at most `max` entries, and of so many bytes, each dropped when its key is published on the topic. */
+  cache<V>(topic: Topic, max: number, sizes?: CachedBytes<V>): Cache<V> {
+    const cache = new Cache<V>(max, () => this.broker.connected(), sizes);
+    this.on(topic, (keys) => {
+      if (keys === null) cache.clear();
+      else for (const key of keys) cache.drop(key);
+    });
     return cache;
   }
 
   /** Notifies this process now and the others through the broker. Never rejects: the change itself is committed. */
-  async publish(topic: Topic, key: string): Promise<void> {
-    this.#notify(topic, key);
+  async publish(topic: Topic, keys: string | readonly string[], tenantId: string | null = null): Promise<void> {
+    const all = typeof keys === 'string' ? [keys] : keys;
+    for (let at = 0; at < all.length; at += KEYS_PER_MESSAGE) {
+      if (at > 0) await giveWay();
+      await this.#publish(topic, all.slice(at, at + KEYS_PER_MESSAGE), tenantId);
+    }
+  }
+
+  async #publish(topic: Topic, keys: readonly string[], tenantId: string | null): Promise<void> {
+    this.#notify(topic, keys, tenantId);
     try {
-      await this.broker.publish(CHANNEL, `${topic} ${key}`);
+      await this.broker.publish(CHANNEL, `${topic} ${keys.join()}${tenantId === null ? '' : ` ${tenantId}`}`);
     } catch (cause) {
       this.log.warn('an invalidation could not be published; other processes read stale entries until they expire', {
         cause,
@@ -55,11 +93,16 @@ export class Invalidations {
   }
 
   #receive(message: string): void {
-    const [topic, key] = message.split(' ');
-    if (topic !== undefined && key !== undefined) this.#notify(topic as Topic, key);
+    const [topic, keys, tenantId = null] = message.split(' ');
+    if (topic !== undefined && keys !== undefined) this.#notify(topic as Topic, keys.split(','), tenantId);
   }
 
-  #notify(topic: Topic, key: string | null): void {
-    for (const listener of this.#listeners.get(topic) ?? []) listener(key);
+  #notify(topic: Topic, keys: readonly string[] | null, tenantId: string | null): void {
+    for (const listener of this.#listeners.get(topic) ?? []) listener(keys, tenantId);
   }
+}
+
+/** The tenants of keys that begin with one. */
+function tenantsIn(keys: readonly string[]): string[] {
+  return [...new Set(keys.map((key) => key.slice(0, key.indexOf(':'))))];
 }

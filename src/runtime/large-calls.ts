@@ -1,14 +1,19 @@
 // Calls that hold much in memory: responses of large records, and bulk calls that change them. Few run in a process at once,
 // and a tenant has at most half of them; the others wait without a database connection. A call does not know beforehand
 // that it is large: it gets a place once it holds `LIMITS.largeCalls.bytesFrom` bytes, and begins again if it has to wait for one.
-// It keeps the place until its response is built. Small calls pass without noticing.
-// Failures: 503 when too many wait, or for too long. Contract: neighbours#byte-budgets, neighbours#fair-shares.
+// It keeps the place until its response is built. Small calls pass without noticing, unless those of a tenant hold much together:
+// a client may send thousands at once.
+// Failures: 503 when too many wait, or for too long; 429 for a tenant that does not read its responses. Contract: neighbours#byte-budgets, neighbours#fair-shares.
 import { ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { Semaphore } from './concurrency.ts';
+import { SharedBudget } from './shared-budget.ts';
+import { tooMuchUnread, unreadResponses } from './unread-responses.ts';
 import { currentWork, type Work } from './work.ts';
 
-const { running: slots, waitingMax: shareWaitingMax, waitMs } = LIMITS.largeCalls;
+const { bytesFrom, countedFrom, smallBytes, running: slots, waitingMax: shareWaitingMax, waitMs } = LIMITS.largeCalls;
+/** What calls without a place hold. */
+const small = new SharedBudget(smallBytes);
 const places = new Semaphore({ name: 'large-calls', slots, shareWaitingMax, waitMs });
 
 /** The call is large and has to wait for a place (`waitForPlace`) before it begins again. Nothing of it has been done. */
@@ -19,18 +24,40 @@ export class PlaceNeeded extends ServiceError {
   }
 }
 
-/** The call holds so many bytes. Throws `PlaceNeeded` when they are many and no place is free. */
+/**
+ * The call holds so many bytes. When they are many, throws `PlaceNeeded` if no place is free, and a 429 if its tenant has left
+ * too much of other responses unread.
+ */
 export function holdBytes(work: Work, bytes: number): void {
-  if (bytes < LIMITS.largeCalls.bytesFrom || !needsPlace(work)) return;
+  if (bytes < countedFrom || !needsPlace(work)) return;
+  if (bytes < bytesFrom && holdsSmall(work, bytes)) return;
+  if (unreadResponses.isFull(work.share)) throw tooMuchUnread();
   const leave = places.tryEnter(work);
   if (leave === null) throw new PlaceNeeded();
   keep(work, leave);
 }
 
+/** False when the share's calls without a place would hold too much together. */
+function holdsSmall({ call, share }: Work, bytes: number): boolean {
+  if (call === undefined || bytes <= call.held) return true;
+  // In steps, so that few of many additions count.
+  const held = Math.ceil(bytes / countedFrom) * countedFrom;
+  const { giveBack, held: before } = call;
+  if (!small.take(share, held - before)) return false;
+  call.held = held;
+  call.giveBack = () => {
+    giveBack?.();
+    small.give(share, held - before);
+  };
+  return true;
+}
+
 /** Resolves when the current call has a place. Rejects with 503 when too many wait, or for too long. */
 export async function waitForPlace(): Promise<void> {
   const work = currentWork();
-  if (needsPlace(work)) keep(work, await places.enter(work));
+  if (!needsPlace(work)) return;
+  keep(work, await places.enter(work));
+  if (unreadResponses.isFull(work.share)) throw tooMuchUnread();
 }
 
 /** Only calls that a client waits for: background work has queues of its own. */

@@ -7,7 +7,7 @@ import { identifier, inputRows, type Queries, sql } from './sql.ts';
 import { detached } from './work.ts';
 
 /** Tables of the platform schema with a column `last_used_at`. */
-export type UsedTable = 'owner_keys' | 'platform_keys' | 'public_keys' | 'bots';
+export type UsedTable = 'owner_keys' | 'platform_keys' | 'public_keys' | 'bots' | 'user_sessions';
 
 interface Use {
   table: UsedTable;

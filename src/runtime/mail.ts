@@ -10,6 +10,7 @@ import { LIMITS } from '../limits.ts';
 import { Semaphore } from './concurrency.ts';
 import { newId } from './ids.ts';
 import type { Log } from './log.ts';
+import { SharedBudget } from './shared-budget.ts';
 import { currentWork, withoutSignal } from './work.ts';
 
 /** A plain-text mail. */
@@ -38,8 +39,8 @@ export class Mail {
   readonly #smtp: Transporter | null;
   readonly #semaphore = new Semaphore({ slots: concurrent, shareWaitingMax: queuedMax });
   readonly #pending = new Map<Promise<void>, Message | null>();
-  /** Pending messages by the share that sent them (work.ts). */
-  readonly #queued = new Map<string, number>();
+  /** Pending messages, by the share that sent them (work.ts). */
+  readonly #queued = new SharedBudget(queuedMax);
   readonly #closing = new AbortController();
 
   constructor(options: MailOptions) {
@@ -51,13 +52,11 @@ export class Mail {
   /** Queues a message, or a function that produces one; undefined sends nothing. */
   send(message: Message | (() => Promise<Message | undefined>)): void {
     const { share } = currentWork();
-    const queued = this.#queued.get(share) ?? 0;
-    // A share may have as many as are still free, so that there is room for another one's first.
-    if (queued >= queuedMax - this.#pending.size) {
+    if (!this.#queued.take(share, 1)) {
+      const queued = this.#queued.heldBy(share);
       this.#options.log.error('mail dropped: the queue is full', { waiting: this.#pending.size, queued, share });
       return;
     }
-    this.#queued.set(share, queued + 1);
     const made = typeof message === 'function' ? message : async () => message;
     const task: Promise<void> = withoutSignal(() => Promise.resolve().then(() => this.#semaphore.run(made)))
       .then((ready) =>
@@ -66,15 +65,9 @@ export class Mail {
       .catch((error: unknown) => this.#options.log.error('a mail could not be produced or written', { error }))
       .finally(() => {
         this.#pending.delete(task);
-        this.#leaveQueue(share);
+        this.#queued.give(share, 1);
       });
     this.#pending.set(task, null);
-  }
-
-  #leaveQueue(share: string): void {
-    const queued = (this.#queued.get(share) ?? 0) - 1;
-    if (queued > 0) this.#queued.set(share, queued);
-    else this.#queued.delete(share);
   }
 
   /** Sends queued mails without further pauses; after a grace period, writes the unsent ones to files. */

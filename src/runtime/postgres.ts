@@ -8,14 +8,20 @@ import type { ByteBudget } from './byte-budget.ts';
 import { newId } from './ids.ts';
 import { PlaceNeeded, waitForPlace } from './large-calls.ts';
 import type { Log } from './log.ts';
+import { Congestion, PROBE_MS } from './postgres/congestion.ts';
+import type { RawRow } from './postgres/connection.ts';
 import { guardAgainstLateWrites } from './postgres/failures.ts';
 import type { Lease } from './postgres/lease.ts';
-import { Pool, type PoolStats } from './postgres/pool.ts';
+import { runUntil } from './postgres/left-statements.ts';
+import { Pool } from './postgres/pool.ts';
+import type { PoolStats } from './postgres/pool-options.ts';
 import { streamRows } from './postgres/streams.ts';
 import { bindValues } from './postgres/values.ts';
 import { compile, type Queries, type Sql, sql, type Tx } from './sql.ts';
 import type { StatementObserver } from './statement-spans.ts';
 import { detached } from './work.ts';
+
+export type { RawRow } from './postgres/connection.ts';
 
 /** A transaction that can also run scripts. */
 export interface Transaction extends Tx {
@@ -34,15 +40,20 @@ export type PoolName = 'requests' | 'slow' | 'streams';
 export interface Database extends PooledQueries {
   /** Identifies this process's connections on the server. */
   readonly id: string;
-  /** Whether the process with this id is connected to the server. */
-  isConnected(id: string): Promise<boolean>;
+  /** The ids of the processes that are connected to the server. */
+  connectedIds(): Promise<string[]>;
   /** For index builds, scans and exports: no statement_timeout, ten minutes per call. */
   readonly slow: PooledQueries;
   /**
-   * Batches of at most `batchRows` rows and about a megabyte, from one snapshot, in constant memory. Ends when the reader
+   * Batches of at most `batchRows` rows, undecoded, and about a megabyte, from one snapshot, in constant memory. Ends when the reader
    * stops early.
    */
-  stream<T>(query: Sql, batchRows: number): AsyncIterable<T[]>;
+  stream(query: Sql, batchRows: number): AsyncIterable<RawRow[]>;
+  /**
+   * Runs a statement on the slow pool until it has ended, or until `mayBeLeft` says of its server process that nobody need
+   * wait for it: the server then completes it and ends the session.
+   */
+  runUntil(query: Sql, mayBeLeft: (pid: number) => Promise<boolean>): Promise<void>;
   /** Several statements without values, outside a transaction, on the slow pool. */
   exec(text: string): Promise<void>;
   /** Resolves when the database answers. */
@@ -89,16 +100,15 @@ export function openDatabase(options: DatabaseOptions): Database {
   const { max = sizes.requests, slowMax = sizes.slow, streamMax = sizes.streams, onStatements = () => {} } = options;
   guardAgainstLateWrites(log);
   const id = newId();
-  const session = { timezone: 'UTC', application_name: applicationName(id) };
-  const { onStatement } = options;
+  const session = sessionOf(id);
   const base = {
     url,
     log,
     session,
     connectTimeoutMs: CONNECT_TIMEOUT_MS,
-    hasHomes: !isEmbedded,
+    hasProcess: !isEmbedded,
     onStatements,
-    onStatement,
+    onStatement: options.onStatement,
   };
   const control = new Pool({
     ...base,
@@ -108,6 +118,8 @@ export function openDatabase(options: DatabaseOptions): Database {
     shareWaitingMax: 1_000,
     cancel: async () => {},
   });
+  const congestion = new Congestion();
+  const longAdmitted = (): number => congestion.admitted;
   const cancel = isEmbedded ? async () => {} : (pid: number) => cancelStatement(control, pid, log);
   const fast = new Pool({
     ...base,
@@ -116,6 +128,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     timeoutMs: queryTimeoutMs,
     shareWaitingMax: 2_000,
     cancel,
+    longAdmitted,
     session: {
       ...session,
       statement_timeout: Math.max(1, queryTimeoutMs - 250),
@@ -129,24 +142,51 @@ export function openDatabase(options: DatabaseOptions): Database {
     cancel,
     session: { ...session, idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS, cursor_tuple_fraction: 1 },
   };
-  const slow = new Pool({ ...slowOptions, name: 'slow work', max: slowMax });
+  const slow = new Pool({ ...slowOptions, longAdmitted, name: 'slow work', max: slowMax });
   const streamed = new Pool({ ...slowOptions, name: 'streams', max: streamMax });
+  const stopProbing = isEmbedded ? () => {} : probe(control, congestion, () => fast.longRunning + slow.longRunning > 0);
   const pools = { requests: fast, slow, streams: streamed };
   const requests = pooledQueries(fast, transactionTimeoutMs);
   return {
     ...requests,
     id,
-    isConnected: (other) => isConnected(requests, other),
+    connectedIds: () => connectedIds(requests),
     slow: pooledQueries(slow, SLOW_TIMEOUT_MS),
     stream: (query, batchRows) => streamRows(streamed, query, batchRows),
+    runUntil: (query, mayBeLeft) => runUntil(slow, query, mayBeLeft),
     exec: (text) => slow.lease((lease) => lease.exec(text)),
     ping: async () => void (await requests.rows(sql`select 1`)),
     stats: (pool = 'requests') => pools[pool].stats(),
     close: async () => {
+      stopProbing();
       await Promise.all([fast, slow, streamed].map((pool) => pool.close(CLOSE_GRACE_MS)));
       await control.close(CLOSE_GRACE_MS);
     },
   };
+}
+
+/** A statement with parallel workers takes the processors of three, but counts as one. A string: the driver drops a 0. */
+function sessionOf(id: string) {
+  return { timezone: 'UTC', application_name: applicationName(id), max_parallel_workers_per_gather: '0' };
+}
+
+/** Probes while long work runs, also when one call alone is admitted, so that more are again; returns a function that ends it. */
+function probe(control: Pool, congestion: Congestion, isNeeded: () => boolean): () => void {
+  let isRunning = false;
+  const run = async (): Promise<void> => {
+    if (isRunning || !isNeeded()) return;
+    isRunning = true;
+    const startedAt = performance.now();
+    // An outage of the database is not congestion; the calls themselves report it.
+    await detached(() => control.lease((lease) => lease.run('select 1', []))).then(
+      () => congestion.observe(performance.now() - startedAt),
+      () => undefined,
+    );
+    isRunning = false;
+  };
+  const clock = setInterval(() => void run(), PROBE_MS);
+  clock.unref?.();
+  return () => clearInterval(clock);
 }
 
 /** Resolves when the signal has been sent: the server ignores one that arrives between two statements. */
@@ -167,10 +207,11 @@ function applicationName(id: string): string {
   return `tenant-data-service ${id}`;
 }
 
-async function isConnected(queries: Queries, id: string): Promise<boolean> {
-  const found = await queries.first(sql`
-    select from pg_stat_activity where application_name = ${applicationName(id)} limit 1`);
-  return found !== undefined;
+async function connectedIds(queries: Queries): Promise<string[]> {
+  const rows = await queries.rows<{ id: string }>(sql`
+    select distinct right(application_name, 36) as id from pg_stat_activity
+    where application_name like ${applicationName('%')}`);
+  return rows.map(({ id }) => id);
 }
 
 type Run = (work: (lease: Lease) => Promise<unknown>) => Promise<unknown>;
@@ -180,7 +221,7 @@ function queriesOn(run: Run): Queries {
   const rows = async <T>(query: Sql, budget?: ByteBudget): Promise<T[]> => {
     const { text, parameters } = compile(query);
     bindValues(parameters);
-    return run((lease) => lease.run(text, parameters, true, budget)) as Promise<T[]>;
+    return run((lease) => lease.run(text, parameters, { budget, plans: query.plans })) as Promise<T[]>;
   };
   return { rows, first: async <T>(query: Sql): Promise<T | undefined> => (await rows<T>(query))[0] };
 }
@@ -213,7 +254,7 @@ function pooledQueries(pool: Pool, transactionTimeoutMs: number): PooledQueries 
 }
 
 async function inTransaction<T>(lease: Lease, work: (tx: Transaction) => Promise<T>): Promise<T> {
-  await lease.exec('begin');
+  await lease.begin();
   const { tx, failure } = transaction(lease);
   try {
     const result = await work(tx);

@@ -8,7 +8,27 @@ export class Sql {
   constructor(
     readonly strings: readonly string[],
     readonly values: readonly unknown[],
+    readonly plans: Plans = 'by values',
   ) {}
+}
+
+/**
+ * How Postgres plans a statement. `by values`: it is kept prepared, and planned for its values at least the first five
+ * times. `once`: it is planned once for any values. `each time`: it is not kept.
+ */
+export type Plans = 'by values' | 'once' | 'each time';
+
+/**
+ * A statement that finds few rows by index for any values. With many tenants it runs only a few times on a connection,
+ * so that most of its runs would be spent on planning. Has no effect in a transaction.
+ */
+export function plannedOnce({ strings, values }: Sql): Sql {
+  return new Sql(strings, values, 'once');
+}
+
+/** A statement whose result is cached, so that it seldom runs again on the same connection: it takes no memory there. */
+export function notKept({ strings, values }: Sql): Sql {
+  return new Sql(strings, values, 'each time');
 }
 
 /** Builds a query: a nested `Sql` is spliced in, anything else is bound as a parameter. */

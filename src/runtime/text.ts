@@ -28,9 +28,33 @@ export function codePoints(text: string): number {
   return count;
 }
 
-/** The bytes of a value as JSON in UTF-8. */
+/** The bytes of a value as JSON in UTF-8. A long text is counted without a copy if nothing in it is escaped. */
 export function jsonBytes(value: unknown): number {
-  return Buffer.byteLength(JSON.stringify(value) ?? '');
+  if (typeof value === 'string' && isPlain(value)) return Buffer.byteLength(value) + 2;
+  if (!hasLongMember(value)) return Buffer.byteLength(JSON.stringify(value) ?? '');
+  let sum = 2;
+  for (const [key, member] of Object.entries(value)) {
+    if (member !== undefined) sum += jsonBytes(key) + jsonBytes(member) + 2;
+  }
+  return sum - 1;
+}
+
+const LONG = 8_192;
+/** What JSON escapes. */
+const ESCAPED = /["\\\u0000-\u001f]/;
+
+/** Whether a text is long, and JSON contains it as it is. */
+function isPlain(text: string): boolean {
+  return text.length >= LONG && text.isWellFormed() && !ESCAPED.test(text);
+}
+
+function hasLongMember(value: unknown): value is JsonObject {
+  if (value === null || typeof value !== 'object' || Array.isArray(value) || 'toJSON' in value) return false;
+  for (const key in value) {
+    const member = (value as JsonObject)[key];
+    if (typeof member === 'string' && member.length >= LONG) return true;
+  }
+  return false;
 }
 
 /** Whether a value has more than `bytes` as JSON in UTF-8. Serializes it only if its texts leave that open. */

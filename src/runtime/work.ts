@@ -5,12 +5,16 @@
 // Costs 0.1 µs a request on Bun, 0.4 µs on Deno.
 // Contract: neighbours#fair-shares.
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { SERVICE_SHARE } from './fair-share.ts';
 import type { Trace } from './trace.ts';
 
 export interface Work {
   /** The tenant that the work is for; null when it is not known yet, and for the service's own work. */
   tenantId: string | null;
-  /** Work of the same share waits in one queue: a tenant's id, `address:<client>` before authentication, or `service`. */
+  /**
+   * Work of the same share waits in one queue: a tenant's id, `address:<network>` before authentication, `strangers:<tenant's
+   * id>` for requests that name a tenant without a credential, or `service`.
+   */
   share: string;
   /** Operators' work goes first and counts for no share. */
   isOperator: boolean;
@@ -28,11 +32,14 @@ export interface Work {
 interface Call {
   /** Frees its place among the large calls; undefined while it has none. */
   leave: (() => void) | undefined;
+  /** The bytes that it holds without a place, as far as they are counted, and what gives them back. */
+  held: number;
+  giveBack: (() => void) | undefined;
   hasEnded: boolean;
 }
 
 const BACKGROUND = { isOperator: false, signal: undefined, isGone: false, trace: null, call: undefined } as const;
-const SERVICE: Work = { tenantId: null, share: 'service', ...BACKGROUND };
+const SERVICE: Work = { tenantId: null, share: SERVICE_SHARE, ...BACKGROUND };
 const current = new AsyncLocalStorage<Work>();
 
 /** The work that the calling code belongs to; the service's own if it belongs to none. */
@@ -40,8 +47,17 @@ export function currentWork(): Work {
   return current.getStore() ?? SERVICE;
 }
 
+const ADDRESS = 'address:';
+/** The share of all that strangers do together, where each client's network having one would let those with many go first. */
+export const STRANGERS = 'strangers';
+
+/** The share of a client that is not authenticated yet. */
+export function addressShare(address: string): string {
+  return `${ADDRESS}${address}`;
+}
+
 /**
- * Runs a client's work. It counts for the client's address until authentication names the tenant (`countFor`). The
+ * Runs a client's work. It counts for the client's network until authentication names the tenant (`countFor`). The
  * client waits for it until it resolves; what the work has started and goes on later is not stopped.
  */
 export async function forClient<T>(
@@ -50,8 +66,8 @@ export async function forClient<T>(
   trace: Trace | null,
   run: () => T | Promise<T>,
 ): Promise<T> {
-  const share = `address:${address}`;
-  const call: Call = { leave: undefined, hasEnded: false };
+  const share = addressShare(address);
+  const call = newCall();
   const work = { tenantId: null, share, isOperator: false, signal, isGone: false, trace, call };
   try {
     return await current.run(work, run);
@@ -63,7 +79,7 @@ export async function forClient<T>(
 
 /** Runs a part of a client's work that may end later than the call, as a call of its own. */
 export async function asCall<T>(run: () => Promise<T>): Promise<T> {
-  const call: Call = { leave: undefined, hasEnded: false };
+  const call = newCall();
   try {
     return await current.run({ ...currentWork(), call }, run);
   } finally {
@@ -71,8 +87,13 @@ export async function asCall<T>(run: () => Promise<T>): Promise<T> {
   }
 }
 
+function newCall(): Call {
+  return { leave: undefined, held: 0, giveBack: undefined, hasEnded: false };
+}
+
 function end(call: Call): void {
   call.hasEnded = true;
+  call.giveBack?.();
   call.leave?.();
 }
 
@@ -88,7 +109,54 @@ export function countFor(tenantId: string | null, isOperator: boolean): void {
   if (work.signal === undefined) return;
   work.tenantId = tenantId;
   work.isOperator = isOperator;
-  if (tenantId !== null) work.share = tenantId;
+  if (tenantId === null) return;
+  work.share = tenantId;
+  if (!isOperator) noteActive(tenantId);
+}
+
+/**
+ * The rest of the work is for this tenant, but of strangers who name it: they wait in a queue of their own, so that they take
+ * nothing of the tenant's share, and those of one tenant count together, from whichever addresses they come.
+ */
+export function countForStrangers(tenantId: string): void {
+  const work = currentWork();
+  if (work.signal === undefined) return;
+  work.tenantId = tenantId;
+  work.share = strangersOf(tenantId);
+  noteActive(work.share);
+}
+
+/** Runs background work of strangers who name a tenant. */
+export function forStrangers<T>(tenantId: string, run: () => T): T {
+  return current.run({ tenantId, share: strangersOf(tenantId), ...BACKGROUND }, run);
+}
+
+function strangersOf(tenantId: string): string {
+  return `${STRANGERS}:${tenantId}`;
+}
+
+/** Whether no credential has been verified for work of this share. */
+export function isStrangers(share: string): boolean {
+  return share.startsWith(ADDRESS) || share.startsWith(STRANGERS);
+}
+
+/** A tenant without calls for this time, in milliseconds, is not active. */
+const ACTIVE_MS = 1_000;
+/** The tenant that called last, when it did, and when another one did last before. */
+const latest = { share: '', at: Number.NEGATIVE_INFINITY, otherAt: Number.NEGATIVE_INFINITY };
+
+function noteActive(share: string): void {
+  if (share !== latest.share) {
+    latest.otherAt = latest.at;
+    latest.share = share;
+  }
+  latest.at = performance.now();
+}
+
+/** Whether clients of other tenants have called within the last second. */
+export function areOthersActive(share: string): boolean {
+  const at = share === latest.share ? latest.otherAt : latest.at;
+  return performance.now() - at < ACTIVE_MS;
 }
 
 /** Runs background work of a tenant. */

@@ -2,8 +2,11 @@
 // Bun itself answers, without the envelope: 400 without a Host, 431 over 16 KiB of headers, 413 for a chunked body
 // over the limit. It measures a socket's inactivity in steps of 4 seconds.
 // Contract: decisions#operations.
+import { giveWay } from '../runtime/event-loop.ts';
+import { addressShare } from '../runtime/work.ts';
 import { Connection, OpenConnections, type Transport } from './connection.ts';
 import type { Running, ServeOptions, SocketHandler } from './contract.ts';
+import { descriptorLimit, descriptorsInUse } from './descriptors.ts';
 import {
   errorResponse,
   internalError,
@@ -17,6 +20,10 @@ import {
 /** Bun stores idle seconds in one byte. */
 const MAX_IDLE_SECONDS = 255;
 
+/** Of the descriptors of the process, those that connections may take before idle ones are closed. */
+const DESCRIPTORS_SHARE = 0.75;
+const DESCRIPTORS_CHECK_MS = 250;
+
 interface SocketState<D extends object> {
   data: D;
   connection: Connection<D> | undefined;
@@ -26,15 +33,29 @@ type BunServer<D extends object> = Bun.Server<SocketState<D>>;
 export function serveBun<D extends object>(options: ServeOptions<D>): Running {
   const open = new OpenConnections<D>();
   const server = listen(options, open);
+  const watching = keepDescriptorsFree(server);
   return {
     port: server.port ?? options.port,
     idle: (request, seconds) => server.timeout(request, seconds > MAX_IDLE_SECONDS ? 0 : seconds),
     stop: async (force = false) => {
+      clearInterval(watching);
       const stopped = server.stop(force);
       open.closeAll();
       await stopped;
     },
   };
+}
+
+/**
+ * While no file descriptor is free, Bun accepts nobody and uses a whole CPU. It has no limit of connections, but it can close
+ * those whose client has had a response and sends nothing.
+ */
+function keepDescriptorsFree<D extends object>(server: BunServer<D>): ReturnType<typeof setInterval> {
+  const limit = descriptorLimit() * DESCRIPTORS_SHARE;
+  const check = (): void => {
+    if (descriptorsInUse() >= limit) server.closeIdleConnections();
+  };
+  return setInterval(check, DESCRIPTORS_CHECK_MS);
 }
 
 function listen<D extends object>(options: ServeOptions<D>, open: OpenConnections<D>): BunServer<D> {
@@ -44,7 +65,7 @@ function listen<D extends object>(options: ServeOptions<D>, open: OpenConnection
     port,
     reusePort: options.reusePort ?? false,
     development: false as const,
-    idleTimeout: Math.min(options.idleSeconds, MAX_IDLE_SECONDS),
+    idleTimeout: Math.min(options.silentSeconds, MAX_IDLE_SECONDS),
     // A declared length over the limit gets the envelope below; this stops bodies of undeclared length.
     maxRequestBodySize: maxBody * 4,
     error: (error: unknown) => {
@@ -52,8 +73,12 @@ function listen<D extends object>(options: ServeOptions<D>, open: OpenConnection
       return internalError();
     },
   };
-  const answer = (request: Request, server: BunServer<D>): Response | Promise<Response> =>
-    refusedLength(request, maxBody) ?? options.fetch(request, plainAddress(server.requestIP(request)?.address));
+  const idleSeconds = Math.min(options.idleSeconds, MAX_IDLE_SECONDS);
+  const answer = (request: Request, server: BunServer<D>): Response | Promise<Response> => {
+    server.timeout(request, idleSeconds);
+    const address = plainAddress(server.requestIP(request)?.address);
+    return options.fetch(request, address, refusedLength(request, maxBody));
+  };
   try {
     if (!socket) return Bun.serve({ ...settings, fetch: answer }) as unknown as BunServer<D>;
     return Bun.serve<SocketState<D>>({
@@ -73,7 +98,9 @@ async function upgrade<D extends object>(
   socket: SocketHandler<D>,
 ): Promise<Response | undefined> {
   if (!validHandshake(request)) return errorResponse('VALIDATION_ERROR', 'not a valid WebSocket handshake');
-  const data = await socket.upgrade(request, plainAddress(server.requestIP(request)?.address));
+  const address = plainAddress(server.requestIP(request)?.address);
+  await giveWay(addressShare(address));
+  const data = await socket.upgrade(request, address);
   if (data instanceof Response) return data;
   if (server.upgrade(request, { data: { data, connection: undefined } })) return undefined;
   return errorResponse('VALIDATION_ERROR', 'the connection could not be upgraded');

@@ -4,6 +4,7 @@
 // handles its own before they reach the adapter.
 // Contract: decisions#responses, decisions#shutdown.
 
+import type { ServiceError } from '../errors.ts';
 import type { SocketHandler } from '../runtime/socket.ts';
 
 export type { SocketHandler, TextSocket } from '../runtime/socket.ts';
@@ -16,9 +17,12 @@ export interface ServeOptions<D extends object> {
   maxBody: number;
   /** A connection without traffic for this long is closed (at most 255; 0 means never). */
   idleSeconds: number;
+  /** So is one whose first request has not arrived after this time, without its body. */
+  silentSeconds: number;
   /** Lets several processes listen on one port; another program that listens on the same port then goes unnoticed. */
   reusePort?: boolean;
-  fetch(request: Request, clientAddress: string): Response | Promise<Response>;
+  /** Answers a request; with `refusal`, as the server has refused it, whatever its route. */
+  fetch(request: Request, clientAddress: string, refusal?: ServiceError): Response | Promise<Response>;
   /** Receives errors that the application did not handle. */
   report(error: unknown): void;
   socket?: SocketHandler<D>;

@@ -3,10 +3,12 @@
 // Deno has no body limit (counted here), no idle limit for HTTP (`idle` does nothing) and reports a
 // broken WebSocket as code 0, sometimes twice (handled in connection.ts).
 // Contract: decisions#operations.
-import { ServiceError } from '../errors.ts';
+import { giveWay } from '../runtime/event-loop.ts';
+import { addressShare } from '../runtime/work.ts';
 import { Connection, OpenConnections } from './connection.ts';
 import type { Running, ServeOptions, SocketHandler } from './contract.ts';
 import {
+  bodyTooLarge,
   errorResponse,
   internalError,
   isSocketRequest,
@@ -72,7 +74,8 @@ function listen<D extends object>(options: ServeOptions<D>, open: OpenConnection
   const handler = (request: Request, info: ConnectionInfo): Response | Promise<Response> => {
     const address = plainAddress(info.remoteAddr.hostname);
     if (socket && isSocketRequest(request, socket.path)) return upgrade(request, address, socket, report, open);
-    return refusedLength(request, maxBody) ?? options.fetch(withBodyLimit(request, maxBody), address);
+    const refusal = refusedLength(request, maxBody);
+    return options.fetch(refusal === undefined ? withBodyLimit(request, maxBody) : request, address, refusal);
   };
   try {
     const reusePort = options.reusePort ?? false;
@@ -91,7 +94,7 @@ function withBodyLimit(request: Request, maxBody: number): Request {
       transform: (chunk, controller) => {
         seen += chunk.byteLength;
         if (seen <= maxBody) return controller.enqueue(chunk);
-        controller.error(new ServiceError('PAYLOAD_TOO_LARGE', `the body may have at most ${maxBody} bytes`));
+        controller.error(bodyTooLarge(maxBody));
       },
     }),
   );
@@ -108,6 +111,7 @@ async function upgrade<D extends object>(
   open: OpenConnections<D>,
 ): Promise<Response> {
   if (!validHandshake(request)) return errorResponse('VALIDATION_ERROR', 'not a valid WebSocket handshake');
+  await giveWay(addressShare(address));
   const data = await handler.upgrade(request, address);
   if (data instanceof Response) return data;
   const { socket, response } = runtime().upgradeWebSocket(request, { idleTimeout: handler.idleSeconds });

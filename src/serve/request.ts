@@ -2,7 +2,7 @@
 // its body is too large, and the client's address; and the error envelope for the answers that an adapter
 // gives itself. Units: bytes.
 // Contract: decisions#responses.
-import { type ErrorCode, STATUS_BY_CODE } from '../errors.ts';
+import { type ErrorCode, invalidField, ServiceError, STATUS_BY_CODE } from '../errors.ts';
 
 /** An answer in the error envelope. */
 export function errorResponse(code: ErrorCode, message: string): Response {
@@ -40,12 +40,18 @@ export function validHandshake(request: Request): boolean {
  * The refusal of a declared length: 400 unless it is one number (a repeated header arrives as a list), 413 when it is
  * over the limit.
  */
-export function refusedLength(request: Request, maxBody: number): Response | undefined {
+export function refusedLength(request: Request, maxBody: number): ServiceError | undefined {
   const declared = request.headers.get('content-length');
   if (declared === null) return undefined;
-  if (!/^\d+$/.test(declared)) return errorResponse('VALIDATION_ERROR', 'Content-Length must be one number');
+  if (!/^\d+$/.test(declared)) return invalidField('Content-Length', 'must be one number');
   if (request.method === 'GET' || request.method === 'HEAD' || Number(declared) <= maxBody) return undefined;
-  return errorResponse('PAYLOAD_TOO_LARGE', `the body may have at most ${maxBody} bytes`);
+  return bodyTooLarge(maxBody);
+}
+
+/** 413; the connection is closed instead of reading the rest. */
+export function bodyTooLarge(maxBody: number): ServiceError {
+  const headers = { connection: 'close' };
+  return new ServiceError('PAYLOAD_TOO_LARGE', `the body may have at most ${maxBody} bytes`, { headers });
 }
 
 /** The client's address without the IPv6 mapping that a dual-stack socket adds to IPv4. */

@@ -2,13 +2,14 @@
 // tenants may claim a domain; the first verified one keeps it, and the others lose their claim. Only the configured
 // resolver is asked, never the domain itself. Times are milliseconds.
 // Contract: neighbours#custom-domains.
-import { Resolver } from 'node:dns/promises';
 import { type App, perApp } from '../app.ts';
 import { conflict } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
+import { openResolver } from '../runtime/dns.ts';
 import { type Queries, sql, type Tx } from '../runtime/sql.ts';
 import { newToken } from '../runtime/tokens.ts';
 import { within } from '../runtime/within.ts';
+import { publishTenants } from './tenants.ts';
 
 const TOKEN_PREFIX = 'svc-verify-';
 const { lookupMs, checkEveryMs, recheckMs, checksPerRound } = LIMITS.customDomain;
@@ -41,12 +42,14 @@ export async function requireDomainFree(tx: Tx, domain: string, tenantId: string
   if (taken !== undefined) throw conflict(`the domain ${domain} is taken`);
 }
 
-/** Ends the claims of the other tenants. Must hold the lock on names. */
-export async function endOtherClaims(tx: Tx, domain: string, tenantId: string): Promise<void> {
-  await tx.rows(sql`
+/** Ends the claims of the other tenants, and resolves to their ids. Must hold the lock on names. */
+export async function endOtherClaims(tx: Tx, domain: string, tenantId: string): Promise<string[]> {
+  const rows = await tx.rows<{ id: string }>(sql`
     update platform.tenants
     set settings = settings || '{"customDomain": null}', domain_token = null, updated_at = now()
-    where settings ->> 'customDomain' = ${domain} and id <> ${tenantId}::uuid`);
+    where settings ->> 'customDomain' = ${domain} and id <> ${tenantId}::uuid
+    returning id`);
+  return rows.map((row) => row.id);
 }
 
 /** Checks the tenant's pending claim, unless that was done within the last seconds. Whether it is now verified. */
@@ -80,14 +83,13 @@ function isDue(everyMs: number) {
 
 async function verifyByDns(app: App, { id, domain, token }: PendingClaim): Promise<boolean> {
   if (!(await recordsOf(app, domain)).includes(token)) return false;
-  const isVerified = await app.db.begin(async (tx) => {
+  const others = await app.db.begin(async (tx) => {
     await lockTenantNames(tx);
-    if (!(await markVerified(tx, { id, domain, token }))) return false;
-    await endOtherClaims(tx, domain, id);
-    return true;
+    return (await markVerified(tx, { id, domain, token })) ? endOtherClaims(tx, domain, id) : null;
   });
-  if (isVerified) await app.invalidations.publish('tenant', id);
-  return isVerified;
+  if (others === null) return false;
+  await publishTenants(app, [id, ...others], [`host:${domain}`]);
+  return true;
 }
 
 /** False when the claim has changed since, or another tenant was first. */
@@ -103,11 +105,7 @@ async function markVerified(queries: Queries, { id, domain, token }: PendingClai
   return row !== undefined;
 }
 
-const resolverOf = perApp(({ config: { dnsServers } }) => {
-  const resolver = new Resolver({ timeout: lookupMs, tries: 1 });
-  if (dnsServers.length > 0) resolver.setServers(dnsServers);
-  return resolver;
-});
+const resolverOf = perApp(({ config }) => openResolver(config.dnsServers, { timeout: lookupMs, tries: 1 }));
 
 /** The TXT records of the domain's verification name; empty when they cannot be read in time. */
 async function recordsOf(app: App, domain: string): Promise<string[]> {

@@ -13,11 +13,16 @@ interface Counted {
   from(tenant: Pick<Tenant, 'id'>, own: (table: string) => Sql): Sql;
 }
 
-const IS_ACTIVE_KEY = sql`revoked_at is null and (expires_at is null or expires_at > now())`;
+/** The condition of keys that can be used. */
+export const IS_ACTIVE_KEY = sql`revoked_at is null and (expires_at is null or expires_at > now())`;
 
 const COUNTED = {
   roles: { noun: 'roles', wayOut: 'delete one', from: (_, own) => sql`${own('roles')} where not is_system` },
-  views: { noun: 'views', wayOut: 'delete one', from: (_, own) => sql`${own('views')}` },
+  views: {
+    noun: 'views',
+    wayOut: 'delete one',
+    from: ({ id }: Pick<Tenant, 'id'>) => sql`platform.views where tenant_id = ${id}::uuid`,
+  },
   users: {
     noun: 'active users',
     wayOut: 'deactivate or remove one',
@@ -46,10 +51,16 @@ const COUNTED = {
   },
 } as const satisfies Record<keyof typeof LIMITS.perTenant, Counted>;
 
+/** The rows whose text counts. */
+const TEXTS: Record<keyof typeof LIMITS.perTenantBytes, Counted['from']> = {
+  roles: (_, own) => own('roles'),
+  views: COUNTED.views.from,
+};
+
 /** 409 when the tenant's roles or views, with `added` bytes more, would have more text than they may have together. */
 export async function requireTextFits(
   tx: Tx,
-  tenant: Pick<Tenant, 'schema'>,
+  tenant: Pick<Tenant, 'id' | 'schema'>,
   kind: keyof typeof LIMITS.perTenantBytes,
   added: number,
 ): Promise<void> {
@@ -57,9 +68,14 @@ export async function requireTextFits(
   const max = LIMITS.perTenantBytes[kind];
   await lockKind(tx, tenant, kind);
   const stored = await tx.first<{ bytes: number }>(sql`
-    select coalesce(sum(octet_length(t::text)), 0) as bytes from ${identifier(tenant.schema, kind)} as t`);
+    select coalesce(sum(octet_length(t::text)), 0) as bytes
+    from (select * from ${TEXTS[kind](tenant, ownTable(tenant))}) as t`);
   if (Number(stored?.bytes ?? 0) + added <= max) return;
   throw conflict(`the ${kind} of a tenant take at most ${max} bytes together; shorten or delete some first`);
+}
+
+function ownTable({ schema }: Pick<Tenant, 'schema'>): (table: string) => Sql {
+  return (table) => identifier(schema, table);
 }
 
 async function lockKind(tx: Tx, tenant: Pick<Tenant, 'schema'>, kind: string): Promise<void> {
@@ -76,6 +92,6 @@ export async function requireRoom(
   const max = LIMITS.perTenant[kind];
   await lockKind(tx, tenant, kind);
   const counted = await tx.first<{ n: number }>(sql`
-    select count(*) as n from ${from(tenant, (table) => identifier(tenant.schema, table))}`);
+    select count(*) as n from ${from(tenant, ownTable(tenant))}`);
   if ((counted?.n ?? 0) >= max) throw conflict(`a tenant has at most ${max} ${noun}; ${wayOut} first`);
 }

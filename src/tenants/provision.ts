@@ -2,6 +2,7 @@
 // record the resulting version in the tenant's row. Locking that row serialises them across processes.
 // Durations are milliseconds.
 import type { App } from '../app.ts';
+import { cancelWaitingBuilds } from '../runtime/index-builds.ts';
 import type { Transaction } from '../runtime/postgres.ts';
 import { inSchema } from '../runtime/schema-catalog.ts';
 import { identifier, sql, type Tx } from '../runtime/sql.ts';
@@ -48,6 +49,7 @@ export async function withTenantLock<T>(
     const row = await tx.first<{ version: number }>(sql`
       select schema_version as version from platform.tenants where id = ${tenantId}::uuid for no key update`);
     if (row === undefined) return undefined;
+    await cancelWaitingBuilds(tx, schemaOf(tenantId));
     await tx.rows(sql`select set_config('lock_timeout', ${`${LOCK_TIMEOUT_MS}ms`}, true)`);
     return work(tx, row.version);
   });
@@ -55,5 +57,6 @@ export async function withTenantLock<T>(
 
 /** Drops the schema and everything in it. */
 export async function dropTenantSchema(tx: Tx, tenantId: string): Promise<void> {
+  await cancelWaitingBuilds(tx, schemaOf(tenantId));
   await tx.rows(sql`drop schema if exists ${identifier(schemaOf(tenantId))} cascade`);
 }

@@ -1,5 +1,5 @@
-// Tenants by slug, id or custom domain; null when there is none. Cached per process until any process
-// publishes a change.
+// Tenants by slug, id or custom domain; null when there is none. Cached per process until any process publishes a change of
+// this tenant, or of this name: changes of one tenant cost others nothing.
 // Contract: interface#tenant-context, decisions#tenants.
 import { type App, perApp } from '../app.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
@@ -8,6 +8,8 @@ export interface TenantSettings {
   selfRegistration?: boolean;
   passwordReset?: boolean;
   customDomain?: string | null;
+  /** Whose pages may use the tenant's credentials. */
+  allowedOrigins?: string[];
 }
 
 /** The most that a tenant may use; a missing one does not limit. Rates are per minute and per UTC day. */
@@ -39,16 +41,26 @@ export interface Tenant {
   updatedAt: string;
 }
 
-const DEFAULT_SETTINGS: TenantSettings = { selfRegistration: false, passwordReset: false, customDomain: null };
+const DEFAULT_SETTINGS: TenantSettings = {
+  selfRegistration: false,
+  passwordReset: false,
+  customDomain: null,
+  allowedOrigins: [],
+};
 const CACHED_TENANTS = 10_000;
+const CACHED_NAMES = 20_000;
+/** No tenant has a longer one; a name in a header may have 16 KB, and names without a tenant are cached too. */
+const SLUG_MAX = 48;
+const HOST_MAX = 253;
 
-/** Keys begin with `slug:`, `id:` or `host:`. */
-const cacheOf = perApp((app) => {
-  const cache = app.invalidations.cache<Tenant | null>('tenant', CACHED_TENANTS);
-  // A tenant is cached under several keys, former ones too, so any change clears the whole cache.
-  app.invalidations.on('tenant', () => cache.clear());
-  return cache;
-});
+/** Tenants by id, and the ids of those that names belong to: null for a name of none. */
+const cachesOf = perApp((app) => ({
+  tenants: app.invalidations.cache<Tenant | null>('tenant', CACHED_TENANTS),
+  ids: app.invalidations.cache<string | null>('name', CACHED_NAMES),
+}));
+
+/** What a tenant is found by besides its id. */
+export type FoundBy = `slug:${string}` | `host:${string}`;
 
 /** Host names of the service itself, and reserved ones. */
 const serviceHosts = perApp(({ config: { host, baseUrl, appUrl, reservedHosts } }): ReadonlySet<string> => {
@@ -57,11 +69,16 @@ const serviceHosts = perApp(({ config: { host, baseUrl, appUrl, reservedHosts } 
 });
 
 export async function tenantBySlug(app: App, slug: string): Promise<Tenant | null> {
-  return cacheOf(app).get(`slug:${slug}`, () => find(app, sql`slug = ${slug}`));
+  if (slug.length > SLUG_MAX) return null;
+  return tenantNamed(app, `slug:${slug}`, sql`slug = ${slug}`);
 }
 
 export async function tenantById(app: App, id: string): Promise<Tenant | null> {
-  return cacheOf(app).get(`id:${id}`, () => find(app, sql`id = ${id}::uuid`));
+  return cachesOf(app).tenants.get(id, async () => {
+    const row = await app.db.first<TenantRow>(sql`
+      select ${TENANT_COLUMNS} from platform.tenants where id = ${id}::uuid`);
+    return row === undefined ? null : toTenant(row);
+  });
 }
 
 /** Whether this is a host name of the service itself or reserved: a tenant with this custom domain would capture every other tenant's requests. */
@@ -71,10 +88,23 @@ export function isServiceHost(app: App, host: string): boolean {
 
 /** The active tenant whose verified custom domain this is. */
 export async function tenantByHost(app: App, host: string): Promise<Tenant | null> {
-  if (isServiceHost(app, host)) return null;
-  return cacheOf(app).get(`host:${host}`, () =>
-    find(app, sql`settings ->> 'customDomain' = ${host} and domain_verified_at is not null`),
-  );
+  if (host.length > HOST_MAX || isServiceHost(app, host)) return null;
+  const isVerified = sql`settings ->> 'customDomain' = ${host} and domain_verified_at is not null`;
+  return tenantNamed(app, `host:${host}`, isVerified);
+}
+
+async function tenantNamed(app: App, name: FoundBy, condition: Sql): Promise<Tenant | null> {
+  const id = await cachesOf(app).ids.get(name, async () => {
+    const row = await app.db.first<{ id: string }>(sql`select id from platform.tenants where ${condition}`);
+    return row?.id ?? null;
+  });
+  return id === null ? null : tenantById(app, id);
+}
+
+/** Every process reads these tenants again, and who has these names; after the commit of what changed them. */
+export async function publishTenants(app: App, ids: readonly string[], names: readonly FoundBy[]): Promise<void> {
+  await app.invalidations.publish('name', names);
+  await app.invalidations.publish('tenant', ids);
 }
 
 export interface TenantRow extends Omit<Tenant, 'schema' | 'createdAt' | 'updatedAt' | 'domain'> {
@@ -86,11 +116,6 @@ export interface TenantRow extends Omit<Tenant, 'schema' | 'createdAt' | 'update
 
 export const TENANT_COLUMNS = sql`
   id, slug, name, status, settings, quotas, domain_token, domain_verified_at, created_at, updated_at`;
-
-async function find(app: App, condition: Sql): Promise<Tenant | null> {
-  const row = await app.db.first<TenantRow>(sql`select ${TENANT_COLUMNS} from platform.tenants where ${condition}`);
-  return row === undefined ? null : toTenant(row);
-}
 
 export function toTenant(row: TenantRow): Tenant {
   const { id, slug, name, status, quotas, created_at: createdAt, updated_at: updatedAt } = row;

@@ -8,7 +8,7 @@ import type { Quota } from '../tenants/tenants.ts';
 import { utcDay } from './usage-writer.ts';
 
 /** The part of a quota whose use is announced. */
-const NEAR = 0.8;
+export const NEAR = 0.8;
 const REMEMBERED_MAX = 10_000;
 
 export type Announce = (tenantId: string, day: string, use: QuotaUse) => Promise<void>;

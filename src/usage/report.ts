@@ -79,11 +79,11 @@ async function currentUsage(app: App, tenants: readonly ReportedTenant[]): Promi
           from (
             select d.name, coalesce(sum(c.n), 0)::bigint as n
             from ${identifier(schema, 'entity_definitions')} as d
-            left join ${identifier(schema, 'entity_counts')} as c on c.entity_id = d.id
+            left join platform.entity_counts as c on c.tenant_id = ${id}::uuid and c.entity_id = d.id
             group by d.name order by d.name collate "C"
           ) as e
         ) as records,
-        (select coalesce(sum(bytes), 0)::bigint from ${identifier(schema, 'entity_counts')}) as "storageBytes",
+        (select coalesce(sum(bytes), 0)::bigint from platform.entity_counts where tenant_id = ${id}::uuid) as "storageBytes",
         (select count(*) from ${identifier(schema, 'users')}) as users`,
   );
   const rows = await app.db.slow.rows<CurrentUsage & { id: string }>(join(parts, ' union all '));

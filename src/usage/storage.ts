@@ -20,28 +20,28 @@ export async function measureStorageOnce(app: App, signal: AbortSignal): Promise
     where not is_storage_measured and schema_version >= ${app.tenantSchema.migrations.length}::int
     order by id limit 1`);
   if (tenant === undefined) return 0;
-  const schema = schemaOf(tenant.id);
   const entities = await app.db.slow.rows<{ id: string }>(sql`
-    select entity_id as id from ${identifier(schema, 'entity_counts')} where slot = 0 and not is_measured`);
+    select entity_id as id from platform.entity_counts
+    where tenant_id = ${tenant.id}::uuid and slot = 0 and not is_measured`);
   for (const { id } of entities) {
     if (signal.aborted) return 0;
-    await measureEntity(app.db.slow, schema, id);
+    await measureEntity(app.db.slow, tenant.id, id);
   }
   await app.db.slow.rows(sql`update platform.tenants set is_storage_measured = true where id = ${tenant.id}::uuid`);
   return 1;
 }
 
 /** Adds the bytes that the entity's counters lack. Another process that measures it meanwhile adds nothing. */
-async function measureEntity(queries: Queries, schema: string, entityId: string): Promise<void> {
-  const counts = identifier(schema, 'entity_counts');
+async function measureEntity(queries: Queries, tenantId: string, entityId: string): Promise<void> {
+  const own = sql`tenant_id = ${tenantId}::uuid and entity_id = ${entityId}::uuid`;
   await queries.rows(sql`
-    update ${counts} as c
+    update platform.entity_counts as c
     set is_measured = true, bytes = c.bytes + m.missing
     from (
       select coalesce(sum(octet_length(r.data::text)), 0)::bigint
-        - (select coalesce(sum(bytes), 0)::bigint from ${counts} where entity_id = ${entityId}::uuid) as missing
-      from ${identifier(schema, 'entity_records')} as r
+        - (select coalesce(sum(bytes), 0)::bigint from platform.entity_counts where ${own}) as missing
+      from ${identifier(schemaOf(tenantId), 'entity_records')} as r
       where r.entity_id = ${entityId}::uuid
     ) as m
-    where c.entity_id = ${entityId}::uuid and c.slot = 0 and not c.is_measured`);
+    where ${own} and c.slot = 0 and not c.is_measured`);
 }

@@ -1,15 +1,16 @@
-// The quotas of what a transaction writes: records, bytes of their values, and writes in a minute. They are checked
-// before the commit, so that nothing is half done. Close to a limit, transactions of the tenant check and commit one
-// after the other: each sees what the others have committed, so that the counts are exact. The lock is the last one
-// that a transaction takes, so its holder never waits for another one.
+// The quotas of what is written: records, bytes of their values, and writes in a minute. Far from a limit, a write of one
+// record checks them in its own statement. Otherwise a transaction checks them before its commit, so that nothing is half
+// done. Close to a limit, transactions of the tenant check and commit one after the other: each sees what the others have
+// committed, so that the counts are exact. The lock is the last one that a transaction takes, so it waits for no other.
 // Failures: 403 and 429 QUOTA_EXCEEDED; 503 while the broker is unavailable. Contract: neighbours#usage-and-quotas.
-import type { App } from '../app.ts';
+import { type App, perApp } from '../app.ts';
 import { quotaExceeded, ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
-import { identifier, sql, type Tx } from '../runtime/sql.ts';
-import { type Quotas, schemaOf } from '../tenants/tenants.ts';
-import { noticeUse } from './near-quota.ts';
-import { countWrites } from './write-rate.ts';
+import { literal, raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { currentWork } from '../runtime/work.ts';
+import type { Quotas, Tenant } from '../tenants/tenants.ts';
+import { NEAR, noticeUse } from './near-quota.ts';
+import { countWrites, requireRoomForWrites } from './write-rate.ts';
 
 /** What a transaction has written in a tenant: the changes of its records and bytes, and the number of writes. */
 export interface WrittenInTenant {
@@ -26,7 +27,12 @@ interface Stored {
   bytes: number;
 }
 
-/** Whether writes of the tenant are limited. They must be made in transactions. */
+/** For how long a tenant that was not far from a quota is taken to be so, in milliseconds. */
+const NEAR_KEPT_MS = 1_000;
+const NEAR_TENANTS_MAX = 10_000;
+const nearUntil = perApp(() => new Map<string, number>());
+
+/** Whether writes of the tenant are limited. */
 export function limitsWrites({ records, storageBytes, writesPerMin }: Quotas): boolean {
   return records !== undefined || storageBytes !== undefined || writesPerMin !== undefined;
 }
@@ -44,6 +50,60 @@ export function roomLeft(error: unknown): number | undefined {
   return use.quota === 'storageBytes' && room > 0 ? undefined : room;
 }
 
+/**
+ * Whether a write of one record may check the quotas in its own statement. Not close to a limit: transactions check it
+ * exactly, and notice its use.
+ */
+export function isProbablyFar(app: App, { id, quotas }: Pick<Tenant, 'id' | 'quotas'>): boolean {
+  const { records, bytes } = farFrom(quotas);
+  return records > 0 && bytes > 0 && (nearUntil(app).get(id) ?? 0) < performance.now();
+}
+
+/** A condition: with one more record, of any size, the tenant is still far from its quotas. */
+export function isFarFromQuotas({ id, quotas }: Pick<Tenant, 'id' | 'quotas'>): Sql {
+  const { records, bytes } = farFrom(quotas);
+  if (records === Number.POSITIVE_INFINITY && bytes === Number.POSITIVE_INFINITY) return sql`true`;
+  const conditions = [
+    ...(records === Number.POSITIVE_INFINITY ? [] : [`coalesce(sum(n), 0) < ${records}`]),
+    ...(bytes === Number.POSITIVE_INFINITY ? [] : [`coalesce(sum(bytes), 0) < ${bytes}`]),
+  ];
+  return sql`(
+    select ${raw(conditions.join(' and '))} from platform.entity_counts where tenant_id = ${literal(id)}::uuid)`;
+}
+
+/** Below these, one more record is neither close to a limit nor a use to be noticed; whole numbers. */
+function farFrom({ records, storageBytes }: Quotas): Stored {
+  const { recordsAhead, bytesAhead } = LIMITS.quota;
+  const below = (limit: number | undefined, ahead: number, added: number): number =>
+    limit === undefined ? Number.POSITIVE_INFINITY : Math.floor(Math.min(limit - ahead, limit * NEAR)) - added;
+  return {
+    records: below(records, recordsAhead, 1),
+    bytes: below(storageBytes, bytesAhead, LIMITS.recordBytesMax),
+  };
+}
+
+/** Runs a statement that writes one record, far from the quotas of sizes, and counts it. Null when nothing changed. */
+export async function withinWriteRate<T>(
+  app: App,
+  tenant: Pick<Tenant, 'id' | 'quotas'>,
+  write: () => Promise<T>,
+): Promise<T> {
+  const { writesPerMin: limit } = tenant.quotas;
+  if (limit === undefined || currentWork().isOperator) return write();
+  requireRoomForWrites(app, tenant);
+  const counted = await countWrites(app, tenant.id, limit, 1);
+  let written: T;
+  try {
+    written = await write();
+  } catch (error) {
+    await counted.undo(error);
+    throw error;
+  }
+  if (written === null) await counted.undo(null);
+  else noticeUse(app, tenant.id, 'writesPerMin', limit, counted.used);
+  return written;
+}
+
 /** What follows the end of a transaction that is within the quotas. */
 export interface WithinQuotas {
   committed(): void;
@@ -57,7 +117,7 @@ export async function requireWithinQuotas(
   tenantId: string,
   written: WrittenInTenant,
 ): Promise<WithinQuotas> {
-  const stored = await requireRoom(tx, tenantId, written);
+  const stored = await requireRoom(app, tx, tenantId, written);
   const { quotas, writes, isOperator } = written;
   const { writesPerMin } = quotas;
   const isCounted = writesPerMin !== undefined && writes > 0 && !isOperator;
@@ -73,13 +133,15 @@ export async function requireWithinQuotas(
 }
 
 /** Resolves to what is stored, if the transaction adds to something that is limited. */
-async function requireRoom(tx: Tx, tenantId: string, written: WrittenInTenant): Promise<Stored | undefined> {
+async function requireRoom(app: App, tx: Tx, tenantId: string, written: WrittenInTenant): Promise<Stored | undefined> {
   const { quotas } = written;
   const maxRecords = written.records > 0 ? quotas.records : undefined;
   const maxBytes = written.bytes > 0 ? quotas.storageBytes : undefined;
   if (maxRecords === undefined && maxBytes === undefined) return undefined;
   const { recordsAhead, bytesAhead } = LIMITS.quota;
   let stored = await readStored(tx, tenantId);
+  const far = farFrom(quotas);
+  if (stored.records >= far.records || stored.bytes >= far.bytes) rememberNear(app, tenantId);
   const isNear =
     (maxRecords !== undefined && stored.records > maxRecords - recordsAhead) ||
     (maxBytes !== undefined && stored.bytes > maxBytes - bytesAhead);
@@ -96,10 +158,17 @@ async function requireRoom(tx: Tx, tenantId: string, written: WrittenInTenant): 
   return stored;
 }
 
+function rememberNear(app: App, tenantId: string): void {
+  const known = nearUntil(app);
+  if (known.size >= NEAR_TENANTS_MAX) known.clear();
+  known.set(tenantId, performance.now() + NEAR_KEPT_MS);
+}
+
 /** What others have committed, and what the transaction has written. */
 async function readStored(tx: Tx, tenantId: string): Promise<Stored> {
   const row = await tx.first<Stored>(sql`
     select coalesce(sum(n), 0)::bigint as records, coalesce(sum(bytes), 0)::bigint as bytes
-    from ${identifier(schemaOf(tenantId), 'entity_counts')}`);
+    from platform.entity_counts
+    where tenant_id = ${tenantId}::uuid`);
   return row ?? { records: 0, bytes: 0 };
 }

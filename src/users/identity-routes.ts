@@ -3,6 +3,7 @@
 // Contract: interface#identity, decisions#identity.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
+import { propertiesOf } from '../access/credential-kinds.ts';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
 import { created, ok } from '../http/reply.ts';
@@ -49,6 +50,7 @@ const REGISTER = route({
   id: 'register',
   summary: 'Register as a viewer, where the tenant allows it',
   body: Registration,
+  example: { email: 'grace@example.com', name: 'Grace', password: 'correct horse battery' },
   ok: [201, PersonSchema],
   errors: ['FORBIDDEN', 'CONFLICT', 'RATE_LIMITED', 'QUOTA_EXCEEDED'],
 });
@@ -69,11 +71,13 @@ const RESET = route({
   errors: ['FORBIDDEN'],
 });
 const CHANGE = route({
+  mayCall: ({ kind }) => propertiesOf(kind).account === 'user',
   tag: 'Identity',
   access: 'tenant',
   id: 'changePassword',
   summary: 'Change the caller’s password, which ends all of the user’s tokens',
   body: PasswordChange,
+  example: { currentPassword: 'correct horse battery', newPassword: 'correct horse battery staple' },
   ok: [200, Type.Object({ changed: Type.Literal(true) })],
 });
 

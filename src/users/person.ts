@@ -31,6 +31,8 @@ export const TypedPassword = Type.String({ minLength: 1, maxLength, examples: ['
 /** The part of a user that responses about other resources show. */
 export const PersonSchema = Type.Object({ id: Uuid, email: Type.String(), name: Type.String(), role: Type.String() });
 
+export const Mailed = Type.Boolean({ description: 'whether the link is mailed; if not, pass it on yourself' });
+
 const Role = Type.String({ minLength: 1, error: 'must be the name of a role', examples: ['member'] });
 const Members = { email: Email, name: PersonName, role: Role };
 const WITHOUT = { description: 'without it an invitation is mailed' };

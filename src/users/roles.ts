@@ -103,7 +103,13 @@ export async function removeRole(app: App, { tenant }: TenantCaller, name: strin
   return id;
 }
 
-const USE_LABELS = { users: 'users', invitations: 'invitations', apis: 'platform APIs', keys: 'keys' } as const;
+const USE_LABELS = {
+  users: 'users',
+  invitations: 'invitations',
+  apis: 'platform APIs',
+  keys: 'keys',
+  webhooks: 'webhook subscriptions',
+} as const;
 type Use = keyof typeof USE_LABELS;
 
 /** The uses of a role, with counts. A platform API counts: without the role its keys would lose their restrictions. */
@@ -120,7 +126,8 @@ async function usesOf(tx: Tx, { id: tenantId, ...tenant }: Tenant, name: string,
         where ${ofTenant} and role_id = ${roleId}::uuid and revoked_at is null and expires_at > now()
       ) + (select count(*) from platform.platform_keys
         where ${ofTenant} and role = ${name} and revoked_at is null and (expires_at is null or expires_at > now())
-      ) as keys`);
+      ) as keys,
+      (select count(*) from platform.webhook_subscriptions where ${ofTenant} and role = ${name}) as webhooks`);
   return Object.entries(USE_LABELS).flatMap(([use, label]) => {
     const count = uses?.[use as Use] ?? 0;
     return count > 0 ? [`${label}: ${count}`] : [];

@@ -6,21 +6,29 @@ import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { okList } from '../http/bounded-response.ts';
 import { guard } from '../http/guard.ts';
-import { pageParameters, parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { Deleted, pageSchema } from '../http/schemas.ts';
 import { NewUser, UserChange } from './person.ts';
 import { NewRole, RoleChange, RoleSchema } from './role-input.ts';
 import { addRole, changeRole, getRole, listRoles, removeRole } from './roles.ts';
-import { addUser, changeUser, getUser, InvitedUserSchema, listUsers, removeUser, UserSchema } from './users.ts';
+import {
+  addUser,
+  changeUser,
+  getUser,
+  InvitedUserSchema,
+  listUsers,
+  removeUser,
+  UserFilter,
+  UserSchema,
+} from './users.ts';
 
 const user = { tag: 'Users', access: 'admin' } as const;
 const LIST_USERS = route({
   ...user,
   id: 'listUsers',
   summary: 'List users',
-  query: parameters(pageParameters()),
+  query: UserFilter,
   ok: [200, pageSchema(UserSchema)],
 });
 const ADD_USER = route({
@@ -37,6 +45,7 @@ const CHANGE_USER = route({
   id: 'updateUser',
   summary: 'Change a user',
   body: UserChange,
+  example: { name: 'Ada Lovelace', role: 'member', isActive: true },
   ok: [200, UserSchema],
   errors: ['CONFLICT'],
 });
@@ -55,15 +64,32 @@ const ADD_ROLE = route({
   id: 'createRole',
   summary: 'Add a role',
   body: NewRole,
+  example: {
+    name: 'clerk',
+    description: 'Sees and changes deals, but no notes',
+    permissions: { companies: ['read'], deals: ['read', 'update'], 'view:won-deals': ['read'] },
+    entities: { deals: { excludeFields: ['notes'], rowFilter: 'stage != lost' } },
+  },
   ok: [201, RoleSchema],
   errors: ['CONFLICT'],
 });
-const GET_ROLE = route({ ...role, id: 'getRole', summary: 'Get a role', ok: [200, RoleSchema] });
+const GET_ROLE = route({
+  ...role,
+  id: 'getRole',
+  summary: 'Get a role',
+  pathExamples: { name: 'partner' },
+  ok: [200, RoleSchema],
+});
 const CHANGE_ROLE = route({
   ...role,
   id: 'updateRole',
   summary: 'Change a role',
   body: RoleChange,
+  example: {
+    description: 'Reads companies, and the deals that are open',
+    entities: { companies: { excludeFields: ['taxNumber', 'rating'] } },
+  },
+  pathExamples: { name: 'partner' },
   ok: [200, RoleSchema],
   errors: ['CONFLICT'],
 });
@@ -71,7 +97,8 @@ const REMOVE_ROLE = route({
   ...role,
   id: 'deleteRole',
   summary: 'Delete a role',
-  description: 'A role in use by a user, an invitation, a platform API or a key cannot be deleted.',
+  description:
+    'A role in use by a user, an invitation, a platform API, a key or a webhook subscription cannot be deleted.',
   ok: [200, Deleted],
   errors: ['CONFLICT'],
 });

@@ -4,9 +4,11 @@
 import type { Static } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import { propertiesOf } from '../access/credential-kinds.ts';
-import { guardAccount, limitAttempts } from '../access/lockout.ts';
+import { guardAccount, isWithinLimit, limitAttempts } from '../access/lockout.ts';
 import { hashPassword, verifyPassword } from '../access/passwords.ts';
+import { attachNamedTenant } from '../access/request-context.ts';
 import { namedTenant } from '../access/tenant-context.ts';
+import { dropSessions } from '../access/user-sessions.ts';
 import type { App } from '../app.ts';
 import { forbidden, invalidField, ServiceError, unauthorized } from '../errors.ts';
 import { check } from '../http/check.ts';
@@ -16,7 +18,7 @@ import { newId } from '../runtime/ids.ts';
 import type { Message } from '../runtime/mail.ts';
 import { sql } from '../runtime/sql.ts';
 import { newToken, sha256 } from '../runtime/tokens.ts';
-import { forTenant } from '../runtime/work.ts';
+import { forStrangers } from '../runtime/work.ts';
 import { type Tenant, tenantById } from '../tenants/tenants.ts';
 import { linkBase } from './create-invitation.ts';
 import { Email, Password, type PersonSchema, Registration, TypedPassword } from './person.ts';
@@ -44,7 +46,10 @@ export async function register(app: App, request: Request, body: Registration): 
   return { id: user.id, email: user.email, name: user.name, role: user.role };
 }
 
-/** Queues a mail. The user is looked up later, so that the answer does not reveal whether there is one. */
+/**
+ * Queues a mail, unless the client's network has asked for too many. The user is looked up later, so that the answer does not
+ * reveal whether there is one.
+ */
 export async function forgetPassword(
   app: App,
   request: Request,
@@ -52,8 +57,9 @@ export async function forgetPassword(
 ): Promise<{ sent: true }> {
   const { email } = check(ResetRequest, body);
   const tenant = await tenantWithSetting(app, request, 'passwordReset');
-  // Counts for the tenant, wherever the request comes from.
-  forTenant(tenant.id, () => app.mail.send(() => resetMail(app, tenant, email)));
+  if (await isWithinLimit(app, request, 'resets')) {
+    forStrangers(tenant.id, () => app.mail.send(() => resetMail(app, tenant, email)));
+  }
   return { sent: true };
 }
 
@@ -70,6 +76,9 @@ async function resetMail(app: App, tenant: Tenant, email: string): Promise<Messa
     with addressee as (
       select id from ${usersTable(tenant)} where id = ${user.id}::uuid and email = ${user.email} and is_active
       for no key update
+    ), ended as (
+      delete from platform.password_resets
+      where tenant_id = ${tenant.id}::uuid and user_id = ${user.id}::uuid and (used_at is not null or expires_at <= now())
     )
     insert into platform.password_resets (id, tenant_id, user_id, hash, expires_at)
     select ${newId()}::uuid, ${tenant.id}::uuid, addressee.id, decode(${sha256(token).toString('hex')}, 'hex'),
@@ -80,7 +89,7 @@ async function resetMail(app: App, tenant: Tenant, email: string): Promise<Messa
   return {
     to: user.email,
     subject: `Your password at ${tenant.name}`,
-    text: `A new password was requested for this address at ${tenant.name}.\n\nSet it here within an hour:\n${linkBase(app)}/app/reset-password?token=${token}\n\nIf you did not request it, ignore this mail.\n`,
+    text: `A new password was requested for this address at ${tenant.name}.\n\nSet it here within an hour:\n${linkBase(app)}/reset-password?token=${token}\n\nIf you did not request it, ignore this mail.\n`,
   };
 }
 
@@ -97,6 +106,7 @@ export async function resetPassword(
     where hash = decode(${sha256(token).toString('hex')}, 'hex') and used_at is null and expires_at > now()`);
   if (reset === undefined || (named !== null && named.id !== reset.tenant_id)) throw invalidToken();
   const tenant = named ?? requireSetting(await tenantById(app, reset.tenant_id), 'passwordReset');
+  attachNamedTenant(request, tenant);
   const passwordHash = await hashPassword(password);
   await app.db.begin(async (tx) => {
     // The user first, as every change of a user does: its lock makes the token's state final.
@@ -111,6 +121,7 @@ export async function resetPassword(
       returning id`);
     if (used === undefined || user === undefined) throw invalidToken();
     await voidResetTokens(tx, tenant, reset.user_id);
+    await dropSessions(tx, tenant, reset.user_id);
   });
   await app.invalidations.publish('user', `${tenant.id}:${reset.user_id}`);
   return { reset: true };
@@ -139,6 +150,7 @@ export async function changePassword(
       returning id`);
     if (changed === undefined) throw unauthorized('wrong credentials');
     await voidResetTokens(tx, tenant, id);
+    await dropSessions(tx, tenant, id);
   });
   await app.invalidations.publish('user', `${tenant.id}:${id}`);
   return { changed: true };

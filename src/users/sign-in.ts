@@ -2,13 +2,14 @@
 // An unknown address, a wrong password and a locked account give the same answer; the first two also take the same
 // time. Failures: 400, 401, 403, 404, 429. Contract: interface#identity, decisions#lockout, decisions#tokens.
 import { type Static, Type } from '@sinclair/typebox';
-import type { TokenKind } from '../access/credential-kinds.ts';
+import type { Claims } from '../access/jwt.ts';
 import { guardAccount, limitAttempts } from '../access/lockout.ts';
 import { verifyPassword } from '../access/passwords.ts';
 import { tokensOf } from '../access/resolve-caller.ts';
 import { namedTenant } from '../access/tenant-context.ts';
+import { openSession } from '../access/user-sessions.ts';
 import type { App } from '../app.ts';
-import { forbidden, invalidField } from '../errors.ts';
+import { forbidden, invalidField, unauthorized } from '../errors.ts';
 import { check } from '../http/check.ts';
 import { open, optional, Timestamp } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
@@ -50,8 +51,18 @@ export async function signIn(
   body: PasswordCredentials,
 ): Promise<Static<typeof SignedInSchema>> {
   const { tenant, user } = await verify(app, request, check(PasswordCredentials, body));
-  const { id, email, name, role } = user;
-  const { token } = await issue(app, tenant, user, 'user', LIMITS.login.ttlS);
+  const { id, email, name, role, token_version: version } = user;
+  const expiresAtS = unixTimeIn(LIMITS.login.ttlS);
+  const session = await openSession(app, tenant, { id, version }, request, expiresAtS);
+  if (session === undefined) throw unauthorized('wrong credentials');
+  const { token } = await issueToken(app, {
+    kind: 'user',
+    tenantId: tenant.id,
+    subject: id,
+    version,
+    expiresAtS,
+    session,
+  });
   return { token, user: { id, email, name, role } };
 }
 
@@ -63,8 +74,10 @@ export async function issueDeveloperToken(
 ): Promise<Static<typeof DeveloperTokenSchema>> {
   const { ttl_days, ...credentials } = check(DeveloperTokenRequest, body);
   const { tenant, user } = await verify(app, request, credentials);
-  const { id, email } = user;
-  return { ...(await issue(app, tenant, user, 'developer', (ttl_days ?? daysDefault) * 86_400)), user: { id, email } };
+  const { id, email, token_version: version } = user;
+  const expiresAtS = unixTimeIn((ttl_days ?? daysDefault) * 86_400);
+  const claims = { kind: 'developer', tenantId: tenant.id, subject: id, version, expiresAtS } as const;
+  return { ...(await issueToken(app, claims)), user: { id, email } };
 }
 
 /** The tenant that the request names. 400 without one, 404 for an unknown one, 403 for a suspended one. */
@@ -98,14 +111,13 @@ async function verifiedUser(app: App, tenant: Tenant, { email, password }: Passw
   return user as UserRow;
 }
 
-async function issue(
-  app: App,
-  tenant: Tenant,
-  { id: subject, token_version: version }: UserRow,
-  kind: TokenKind,
-  ttlS: number,
-): Promise<{ token: string; expiresAt: string }> {
-  const expiresAtS = Math.floor(Date.now() / 1_000) + ttlS;
-  const token = await tokensOf(app).sign({ kind, tenantId: tenant.id, subject, version, expiresAtS });
-  return { token, expiresAt: new Date(expiresAtS * 1_000).toISOString() };
+/** Unix time in seconds, some seconds from now. */
+export function unixTimeIn(seconds: number): number {
+  return Math.floor(Date.now() / 1_000) + seconds;
+}
+
+/** A signed token, and when it expires. */
+export async function issueToken(app: App, claims: Claims): Promise<{ token: string; expiresAt: string }> {
+  const token = await tokensOf(app).sign(claims);
+  return { token, expiresAt: new Date(claims.expiresAtS * 1_000).toISOString() };
 }

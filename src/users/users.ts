@@ -6,12 +6,13 @@ import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
 import { lockRole } from '../access/grants.ts';
 import { hashPassword } from '../access/passwords.ts';
+import { dropSessions } from '../access/user-sessions.ts';
 import type { App } from '../app.ts';
 import { conflict, notFound } from '../errors.ts';
 import { check, given } from '../http/check.ts';
-import type { Paging } from '../http/parameters.ts';
+import { pageParameters, parameters } from '../http/parameters.ts';
 import { type Page, pageOf } from '../http/reply.ts';
-import { Timestamp } from '../http/schemas.ts';
+import { nullable, Timestamp } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
 import { identifier, type Sql, sql, type Tx } from '../runtime/sql.ts';
@@ -19,7 +20,7 @@ import { requireRoom } from '../tenants/definition-counts.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { requireRoomForUser } from '../usage/user-quota.ts';
 import { createInvitation } from './create-invitation.ts';
-import { NewUser, PersonSchema, UserChange } from './person.ts';
+import { Mailed, NewUser, PersonSchema, UserChange } from './person.ts';
 
 const { properties: Person } = PersonSchema;
 export const UserSchema = Type.Object({
@@ -36,24 +37,34 @@ export const InvitedUserSchema = Type.Object({
   isActive: Type.Literal(false),
   status: Type.Literal('invited'),
   expiresAt: Timestamp,
+  mailed: Mailed,
+  inviteUrl: nullable(Type.String({ format: 'uri' }), { description: 'the link, when it is not mailed; shown once' }),
 });
 export type InvitedUser = Static<typeof InvitedUserSchema>;
 
 const COLUMNS = sql`
   id, email, name, role, is_active as "isActive", created_at as "createdAt", updated_at as "updatedAt"`;
 
-/** The users, newest first. */
+export const UserFilter = parameters({
+  ...pageParameters(),
+  search: Type.Optional(
+    Type.String({ maxLength: LIMITS.email.max, description: 'only those whose name or address contains this text' }),
+  ),
+});
+
+/** The users, newest first; with `search` those whose name or address contains it, in any case. */
 export async function listUsers(
   app: App,
   { tenant }: TenantCaller,
-  { page = 1, limit = LIMITS.list.limitDefault }: Paging,
+  { page = 1, limit = LIMITS.list.limitDefault, search = '' }: Static<typeof UserFilter>,
 ): Promise<Page<User>> {
-  const users = usersTable(tenant);
+  const found =
+    search === '' ? usersTable(tenant) : sql`${usersTable(tenant)} where strpos(search, lower(${search})) > 0`;
   const rows = await app.db.rows<User>(sql`
-    select ${COLUMNS} from ${users}
+    select ${COLUMNS} from ${found}
     order by id desc
     limit ${limit}::bigint offset ${(page - 1) * limit}::bigint`);
-  const counted = await app.db.first<{ total: number }>(sql`select count(*) as total from ${users}`);
+  const counted = await app.db.first<{ total: number }>(sql`select count(*) as total from ${found}`);
   return pageOf(rows, counted?.total ?? 0, page, limit);
 }
 
@@ -70,12 +81,22 @@ export async function addUser(app: App, caller: TenantCaller, body: NewUser): Pr
   const { email, name, role, password } = check(NewUser, body);
   const { tenant, id: inviter } = caller;
   if (password == null) {
-    const invited = { kind: 'member', tenant, email, role, inviter } as const;
-    const { id, expiresAt } = await createInvitation(app, invited, async (tx) => {
+    const invited = { kind: 'member', tenant, invitingTenant: tenant, email, role, inviter } as const;
+    const { id, expiresAt, inviteUrl, mailed } = await createInvitation(app, invited, async (tx) => {
       await lockRole(tx, tenant, role);
       await requireEmailFree(tx, tenant, email);
     });
-    return { id, email, name, role, isActive: false, status: 'invited', expiresAt };
+    return {
+      id,
+      email,
+      name,
+      role,
+      isActive: false,
+      status: 'invited',
+      expiresAt,
+      mailed,
+      inviteUrl: mailed ? null : inviteUrl,
+    };
   }
   const passwordHash = await hashPassword(password);
   return app.db.begin(async (tx) => {
@@ -127,6 +148,7 @@ export async function changeUser(app: App, caller: TenantCaller, id: string, bod
       where id = ${id}::uuid
       returning ${COLUMNS}`);
     if (voidsResets) await voidResetTokens(tx, tenant, id);
+    if (endsTokens) await dropSessions(tx, tenant, id);
     return changed;
   });
   if (row === undefined) throw notFound('user');
@@ -160,6 +182,7 @@ export async function removeUser(app: App, { tenant }: TenantCaller, id: string)
       delete from ${usersTable(tenant)} where id = ${id}::uuid returning id`);
     await tx.rows(sql`
       delete from platform.password_resets where tenant_id = ${tenant.id}::uuid and user_id = ${id}::uuid`);
+    await dropSessions(tx, tenant, id);
     return removed;
   });
   if (row === undefined) throw notFound('user');

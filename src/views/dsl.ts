@@ -36,8 +36,9 @@ export function conditionFor(
   catalog: Catalog,
   caller: TenantCaller,
   entity: Entity,
+  now = new Date(),
 ): Expression | null {
-  const names = allNames(catalog, caller, entity, new Date());
+  const names = allNames(catalog, caller, entity, now);
   const problems = dsl.validate.flatMap(({ condition }, i) =>
     expressionProblems(condition, names, `${pathOf(i)}.condition`),
   );

@@ -4,8 +4,10 @@
 
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
+import type { Caller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { okBounded, okList } from '../http/bounded-response.ts';
+import { addChangesCursor, CHANGES_CURSOR } from '../http/changes-cursor.ts';
 import { guard } from '../http/guard.ts';
 import { created, notModified, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
@@ -38,6 +40,15 @@ const CREATE = route({
   summary: 'Create a view',
   access: 'admin',
   body: NewView,
+  example: {
+    entitySlug: 'deals',
+    slug: 'my-open',
+    name: 'My open deals',
+    description: 'What is neither won nor lost, of those that I created',
+    filterDsl: {
+      validate: [{ condition: 'stage != won AND stage != lost' }, { condition: 'createdBy = $currentUser.id' }],
+    },
+  },
   ok: [201, ViewSchema],
   errors: ['NOT_FOUND', 'CONFLICT'],
 });
@@ -48,12 +59,20 @@ const UPDATE = route({
   summary: 'Change a view',
   access: 'admin',
   body: ViewChange,
+  example: { name: 'Won deals', filterDsl: { validate: [{ condition: 'stage = won' }] } },
+  pathExamples: { slug: 'won-deals' },
   ok: [200, ViewSchema],
 });
 
 const DELETE = route({ id: 'deleteView', tag: TAG, summary: 'Delete a view', access: 'admin', ok: [200, Deleted] });
 
+/** Whether the caller may read any view. */
+const mayCall = ({ rights }: Caller): boolean =>
+  rights.isUnlimited || Object.keys(rights.permissions).some((resource) => resource.startsWith('view:'));
+
 const LIST_RECORDS = route({
+  pathExamples: { slug: 'won-deals' },
+  mayCall,
   id: 'listViewRecords',
   tag: TAG,
   summary: 'List the records of a view',
@@ -62,9 +81,12 @@ const LIST_RECORDS = route({
   query: ListQuery,
   ok: [200, RecordPageSchema],
   errors: ['CONFLICT'],
+  responseHeaders: CHANGES_CURSOR,
 });
 
 const READ_RECORD = route({
+  pathExamples: { slug: 'won-deals' },
+  mayCall,
   id: 'getViewRecord',
   tag: TAG,
   summary: 'Get a record of a view',
@@ -73,7 +95,7 @@ const READ_RECORD = route({
   query: ReadQuery,
   ok: [200, RecordSchema],
   errors: ['CONFLICT'],
-  responseHeaders: { ETag: 'the version of the record; not sent with expanded relations' },
+  responseHeaders: { ETag: 'the version of the record; not sent with expanded relations', ...CHANGES_CURSOR },
   emptyResponses: { 304: 'The record still has the version that If-None-Match names.' },
   requestHeaders: ['If-None-Match'],
 });
@@ -91,12 +113,16 @@ export function viewRoutes(app: App) {
     )
     .get(
       '/api/views/:slug/records',
-      async ({ caller, params, query }) => okBounded(await listViewRecords(app, caller, params.slug, listInput(query))),
+      async ({ caller, params, query, request }) => {
+        await addChangesCursor(app, caller, request);
+        return okBounded(await listViewRecords(app, caller, params.slug, listInput(query)));
+      },
       LIST_RECORDS,
     )
     .get(
       '/api/views/:slug/records/:id',
       async ({ caller, params, query, request }) => {
+        await addChangesCursor(app, caller, request);
         const { record, etag } = await readViewRecord(app, caller, params.slug, params.id, query);
         if (etag !== null && isNamedIn(request.headers.get('if-none-match'), etag)) return notModified(etag);
         return okBounded(record, etag === null ? {} : { etag });

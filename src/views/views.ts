@@ -12,7 +12,7 @@ import { check, requireFits } from '../http/check.ts';
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { newId } from '../runtime/ids.ts';
-import { identifier, sql } from '../runtime/sql.ts';
+import { identifier, notKept, sql } from '../runtime/sql.ts';
 import { jsonBytes } from '../runtime/text.ts';
 import { requireRoom, requireTextFits } from '../tenants/definition-counts.ts';
 import type { Tenant } from '../tenants/tenants.ts';
@@ -28,8 +28,10 @@ const cacheOf = perApp((app) => app.invalidations.cache<Map<string, ViewRow>>('c
 
 async function viewsOf(app: App, tenant: Tenant): Promise<Map<string, ViewRow>> {
   return cacheOf(app).get(tenant.id, async () => {
-    const rows = await app.db.rows<ViewRow>(sql`
-      select ${COLUMNS} from ${identifier(tenant.schema, 'views')} order by slug collate "C"`);
+    const rows = await app.db.rows<ViewRow>(
+      notKept(sql`
+      select ${COLUMNS} from platform.views where tenant_id = ${tenant.id}::uuid order by slug collate "C"`),
+    );
     return new Map(rows.map((row) => [row.slug, row]));
   });
 }
@@ -75,11 +77,15 @@ export async function createView(app: App, caller: TenantCaller, body: NewView):
   const row = await app.db.begin(async (tx) => {
     await requireRoom(tx, caller.tenant, 'views');
     await requireTextFits(tx, caller.tenant, 'views', jsonBytes(body));
+    // Until the commit, the entity cannot be deleted, with its views.
+    const kept = await tx.first(sql`
+      select from ${identifier(entity.schema, 'entity_definitions')} where id = ${entity.id}::uuid for key share`);
+    if (kept === undefined) throw notFound('entity');
     return tx.first<ViewRow>(sql`
-      insert into ${identifier(entity.schema, 'views')} (id, slug, entity_id, name, description, filter_dsl)
-      values (${newId()}::uuid, ${slug}, ${entity.id}::uuid, ${name}, ${description ?? null},
+      insert into platform.views (id, tenant_id, slug, entity_id, name, description, filter_dsl)
+      values (${newId()}::uuid, ${caller.tenant.id}::uuid, ${slug}, ${entity.id}::uuid, ${name}, ${description ?? null},
         ${JSON.stringify(storedDsl(filterDsl))}::text::jsonb)
-      on conflict (slug) do nothing
+      on conflict (tenant_id, slug) do nothing
       returning ${COLUMNS}`);
   });
   if (row === undefined) throw conflict(`a view ${slug} already exists`);
@@ -102,12 +108,12 @@ export async function updateView(app: App, caller: TenantCaller, slug: string, b
   const row = await app.db.begin(async (tx) => {
     await requireTextFits(tx, caller.tenant, 'views', jsonBytes({ ...rest, ...body }) - jsonBytes(rest));
     return tx.first<ViewRow>(sql`
-      update ${identifier(entity.schema, 'views')}
+      update platform.views
       set name = coalesce(${name ?? null}, name),
         description = case when ${description === undefined}::boolean then description else ${description ?? null} end,
         filter_dsl = coalesce(${dsl}::text::jsonb, filter_dsl),
         updated_at = now()
-      where id = ${view.id}::uuid
+      where tenant_id = ${caller.tenant.id}::uuid and id = ${view.id}::uuid
       returning ${COLUMNS}`);
   });
   await app.invalidations.publish('catalog', caller.tenant.id);
@@ -120,7 +126,7 @@ export async function deleteView(app: App, caller: TenantCaller, slug: string): 
   const { tenant } = caller;
   const { id, revoked } = await app.db.begin(async (tx) => {
     const row = await tx.first<{ id: string }>(sql`
-      delete from ${identifier(tenant.schema, 'views')} where slug = ${slug} returning id`);
+      delete from platform.views where tenant_id = ${tenant.id}::uuid and slug = ${slug} returning id`);
     if (row === undefined) throw notFound('view');
     return { id: row.id, revoked: await revokeGrants(tx, tenant, [`view:${slug}`]) };
   });

@@ -4,20 +4,31 @@
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
+import { RECORD_EVENTS } from '../events/event.ts';
 import { okList } from '../http/bounded-response.ts';
 import { guard } from '../http/guard.ts';
 import { integerParameter, parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
-import { Deleted } from '../http/schemas.ts';
+import { Deleted, oneOf, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
-import { DeliverySchema, listDeliveries, redeliver, sendTest } from './subscriptions/delivery-log.ts';
+import {
+  DeliveryDetail,
+  DeliverySchema,
+  listDeliveries,
+  readDelivery,
+  redeliver,
+  sendTest,
+} from './subscriptions/delivery-log.ts';
+import { Replay, Replayed, startReplay } from './subscriptions/replay.ts';
 import {
   createSubscription,
   deleteSubscription,
   listSubscriptions,
   NewSubscription,
+  readSubscription,
   SubscriptionChange,
+  SubscriptionDetail,
   SubscriptionSchema,
   updateSubscription,
 } from './subscriptions/subscriptions.ts';
@@ -32,7 +43,7 @@ const LIST = route({
   id: 'listWebhookSubscriptions',
   summary: 'List webhook subscriptions',
   query: parameters({
-    entity: Type.Optional(Type.String({ description: 'only subscriptions to this entity', examples: ['task'] })),
+    entity: Type.Optional(Type.String({ description: 'only subscriptions to this entity', examples: ['companies'] })),
   }),
   ok: [200, Type.Array(SubscriptionSchema)],
 });
@@ -42,8 +53,22 @@ const CREATE = route({
   summary: 'Subscribe a URL to changes of an entity',
   description: 'Every change from now on is sent as a POST. The URL must not lead to a private address.',
   body: NewSubscription,
+  example: {
+    entity_name: 'companies',
+    event_types: ['record.created', 'record.updated'],
+    url: 'https://receiver.example/hooks',
+    secret: 'whsec_c2VjcmV0IG9mIHRoZSByZWNlaXZlcg==',
+    description: 'the shop',
+  },
   ok: [201, SubscriptionSchema],
   errors: ['NOT_FOUND', 'CONFLICT'],
+});
+const READ = route({
+  ...common,
+  id: 'readWebhookSubscription',
+  summary: 'Read a webhook subscription and how it fares',
+  description: 'Reads the counts of pending and failed deliveries, up to 100,000 each.',
+  ok: [200, SubscriptionDetail],
 });
 const UPDATE = route({
   ...common,
@@ -51,6 +76,7 @@ const UPDATE = route({
   summary: 'Change a webhook subscription',
   description: 'Pending deliveries use the new URL and secret; while the subscription is inactive, they wait.',
   body: SubscriptionChange,
+  example: { event_types: ['record.deleted'], description: 'the shop, of deletions', is_active: true },
   ok: [200, SubscriptionSchema],
   errors: ['CONFLICT'],
 });
@@ -65,11 +91,22 @@ const DELIVERIES = route({
   id: 'listWebhookDeliveries',
   summary: 'List the latest deliveries of a subscription, newest first',
   query: parameters({
+    status: Type.Optional(oneOf(['pending', 'delivered', 'failed'], { description: 'only those with this status' })),
+    event: Type.Optional(oneOf(RECORD_EVENTS, { description: 'only those of this type' })),
+    before: Type.Optional(
+      Type.String({ description: 'the id of a delivery: only older ones', examples: Uuid.examples as string[] }),
+    ),
     limit: Type.Optional(
       integerParameter(1, listMax, { description: 'maximum number of deliveries', default: listDefault }),
     ),
   }),
   ok: [200, Type.Array(DeliverySchema)],
+});
+const DELIVERY = route({
+  ...common,
+  id: 'readWebhookDelivery',
+  summary: 'Read a delivery with its body and attempts',
+  ok: [200, DeliveryDetail],
 });
 const TEST = route({
   ...common,
@@ -77,6 +114,17 @@ const TEST = route({
   summary: 'Send an example to a subscription’s URL',
   description: 'Returns the delivery; the list of deliveries shows its outcome.',
   ok: [201, DeliverySchema],
+  errors: ['CONFLICT'],
+});
+const REPLAY = route({
+  ...common,
+  id: 'replayWebhookSubscription',
+  summary: 'Send deliveries of a span of time again',
+  description:
+    'In the order of the changes and with the same event ids, behind deliveries of new changes. One replay of a subscription at a time.',
+  body: Replay,
+  example: { from: '2026-01-31T00:00:00.000Z', to: '2026-02-01T00:00:00.000Z', status: 'failed' },
+  ok: [200, Replayed],
   errors: ['CONFLICT'],
 });
 const REDELIVER = route({
@@ -92,6 +140,7 @@ export function webhookRoutes(app: App) {
     .use(guard(app))
     .get(SUBSCRIPTIONS, async ({ caller, query }) => okList(await listSubscriptions(app, caller, query.entity)), LIST)
     .post(SUBSCRIPTIONS, async ({ caller, body }) => created(await createSubscription(app, caller, body)), CREATE)
+    .get(SUBSCRIPTION, async ({ caller, params }) => ok(await readSubscription(app, caller, params.id)), READ)
     .put(
       SUBSCRIPTION,
       async ({ caller, params, body }) => ok(await updateSubscription(app, caller, params.id, body)),
@@ -108,10 +157,20 @@ export function webhookRoutes(app: App) {
     .get(
       `${SUBSCRIPTION}/deliveries`,
       async ({ caller, params, query }) =>
-        okList(await listDeliveries(app, caller, params.id, query.limit ?? listDefault)),
+        okList(await listDeliveries(app, caller, params.id, { ...query, limit: query.limit ?? listDefault })),
       DELIVERIES,
     )
+    .get(
+      '/api/webhooks/deliveries/:id',
+      async ({ caller, params }) => ok(await readDelivery(app, caller, params.id)),
+      DELIVERY,
+    )
     .post(`${SUBSCRIPTION}/test`, async ({ caller, params }) => created(await sendTest(app, caller, params.id)), TEST)
+    .post(
+      `${SUBSCRIPTION}/replay`,
+      async ({ caller, params, body }) => ok(await startReplay(app, caller, params.id, body)),
+      REPLAY,
+    )
     .post(
       '/api/webhooks/deliveries/:id/redeliver',
       async ({ caller, params }) => ok(await redeliver(app, caller, params.id)),

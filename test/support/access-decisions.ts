@@ -36,10 +36,11 @@ open            POST /api/auth/tenant/login; POST /api/auth/tenant/developer-tok
 open            POST /api/auth/tenant/forgot-password; POST /api/auth/tenant/reset-password
 open            GET /app; GET /app/*; GET /
 own             GET /metrics; GET /mcp; POST /mcp; DELETE /mcp; GET /api/v1/tenants/:slug/events/stream; OPTIONS /*
-own             POST /api/entities/:entityName/records/bulk
+own             POST /api/entities/:entityName/records/bulk; POST /api/v1/tenants/:slug/events/tickets; GET /ws
+own             POST /api/auth/tenant/logout; POST /api/auth/tenant/refresh
 
 any             GET /api/auth/whoami
-person          POST /api/auth/tenant/change-password
+person          POST /api/auth/tenant/change-password; GET /api/auth/sessions; DELETE /api/auth/sessions/:id
 inviter         POST /api/invitations
 session         DELETE /api/admin/sessions/current
 super           POST /api/admin/sessions; GET /api/admin/platform/invitations; GET /health/schema; POST /health/schema/fix
@@ -50,7 +51,7 @@ tenants:manage  DELETE /api/admin/platform/tenants/:slug
 both            GET /api/admin/platform/keys; POST /api/admin/platform/keys; DELETE /api/admin/platform/keys/:id
 both            GET /api/admin/platform/keys/:id/audit
 
-tenant          GET /api/entities; GET /api/views
+tenant          GET /api/entities; GET /api/views; GET /api/changes
 read            GET /api/entities/:entityName; GET /api/entities/:entityName/fields
 read            GET /api/entities/:entityName/records; GET /api/entities/:entityName/records/:id
 read            GET /api/entities/:entityName/records/aggregate; GET /api/entities/:entityName/records/export
@@ -79,6 +80,8 @@ admin           POST /api/rules/:id/test
 admin           GET /api/webhooks/subscriptions; POST /api/webhooks/subscriptions
 admin           PUT /api/webhooks/subscriptions/:id; DELETE /api/webhooks/subscriptions/:id
 admin           GET /api/webhooks/subscriptions/:id/deliveries; POST /api/webhooks/subscriptions/:id/test
+admin           GET /api/webhooks/subscriptions/:id; GET /api/webhooks/deliveries/:id
+admin           POST /api/webhooks/subscriptions/:id/replay
 admin           POST /api/webhooks/deliveries/:id/redeliver`;
 
 /** Access by `METHOD /path`. */

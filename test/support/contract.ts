@@ -53,8 +53,12 @@ function templateOf(path: string): { path: string; pattern: RegExp; variables: n
   return { path, pattern: new RegExp(`^${parts.join('[^/]+')}$`), variables: parts.length - 1 };
 }
 
+/** The pages of the console are no part of the API. */
+const CONSOLE = /^\/(app|invite|reset-password)(\/|$)/;
+
 /** What is wrong with the answer to an undocumented path. */
-function unknownPathFault({ status, body }: Observed): string | undefined {
+function unknownPathFault({ path, status, body }: Observed): string | undefined {
+  if (CONSOLE.test(new URL(path, 'http://service').pathname)) return undefined;
   if (status !== 404 && status !== 405) return 'the document has no such path';
   return isFailure(body) ? undefined : 'its body is not an error';
 }

@@ -1,23 +1,27 @@
-// A DNS server on a local UDP port with TXT records that a test sets. Names without a record get NXDOMAIN; a silent
-// server reads the questions and never responds.
+// A DNS server on a local UDP port with TXT records and IPv4 addresses that a test sets. Names without a record get
+// NXDOMAIN; a silent server reads the questions and never responds.
 import { createSocket, type Socket } from 'node:dgram';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 
-const TXT = 16;
+const [A, TXT] = [1, 16];
 const HEADER_BYTES = 12;
 
 export class DnsServer {
   /** TXT records by name, in lower case. */
   readonly records = new Map<string, string[]>();
+  /** IPv4 addresses by name. */
+  readonly addresses = new Map<string, string>();
   readonly questions: string[] = [];
-  isSilent = false;
+  /** Whether this name, or any, gets no response. */
+  isSilent: boolean | ((name: string) => boolean) = false;
 
   private constructor(private readonly socket: Socket) {
     socket.on('message', (query, { port, address }) => {
       const { name, end } = nameIn(query);
       this.questions.push(name);
-      if (!this.isSilent) socket.send(responseTo(query, end, this.records.get(name) ?? []), port, address);
+      if (typeof this.isSilent === 'function' ? this.isSilent(name) : this.isSilent) return;
+      socket.send(responseTo(query, end, this.#recordsOf(name, query.readUInt16BE(end - 4))), port, address);
     });
   }
 
@@ -35,6 +39,12 @@ export class DnsServer {
   stop(): void {
     this.socket.close();
   }
+
+  #recordsOf(name: string, type: number): Buffer[] {
+    const ip = this.addresses.get(name);
+    if (ip !== undefined) return type === A ? [recordOf(A, Buffer.from(ip.split('.').map(Number)))] : [];
+    return (this.records.get(name) ?? []).map(textRecord);
+  }
 }
 
 /** The name of the question, in lower case, and where the question ends. */
@@ -48,22 +58,29 @@ function nameIn(query: Buffer): { name: string; end: number } {
   return { name: labels.join('.').toLowerCase(), end: at + 5 };
 }
 
-function responseTo(query: Buffer, end: number, texts: readonly string[]): Buffer {
+function responseTo(query: Buffer, end: number, records: readonly Buffer[]): Buffer {
   const header = Buffer.alloc(HEADER_BYTES);
   query.copy(header, 0, 0, 2);
-  header.writeUInt16BE(texts.length === 0 ? 0x8183 : 0x8180, 2);
+  header.writeUInt16BE(records.length === 0 ? 0x8183 : 0x8180, 2);
   header.writeUInt16BE(1, 4);
-  header.writeUInt16BE(texts.length, 6);
-  return Buffer.concat([header, query.subarray(HEADER_BYTES, end), ...texts.map(recordOf)]);
+  header.writeUInt16BE(records.length, 6);
+  return Buffer.concat([header, query.subarray(HEADER_BYTES, end), ...records]);
 }
 
-/** A record for the name of the question. A text over 255 bytes is several strings. */
-function recordOf(text: string): Buffer {
+/** A text over 255 bytes is several strings. */
+function textRecord(text: string): Buffer {
   const strings = text.match(/.{1,255}/gs) ?? [''];
-  const data = Buffer.concat(strings.map((part) => Buffer.concat([Buffer.from([part.length]), Buffer.from(part)])));
+  return recordOf(
+    TXT,
+    Buffer.concat(strings.map((part) => Buffer.concat([Buffer.from([part.length]), Buffer.from(part)]))),
+  );
+}
+
+/** A record for the name of the question. */
+function recordOf(type: number, data: Buffer): Buffer {
   const head = Buffer.alloc(12);
   head.writeUInt16BE(0xc000 | HEADER_BYTES, 0);
-  head.writeUInt16BE(TXT, 2);
+  head.writeUInt16BE(type, 2);
   head.writeUInt16BE(1, 4);
   head.writeUInt16BE(data.length, 10);
   return Buffer.concat([head, data]);

@@ -1,7 +1,9 @@
 // A small application on which the tests of src/serve run, on both runtimes. As a program it prints its port as one
 // JSON line and stops on the line "stop" or "force" from standard input.
 import { createInterface } from 'node:readline';
+import type { ServiceError } from '../../src/errors.ts';
 import type { Running, SocketHandler } from '../../src/serve/contract.ts';
+import { errorResponse } from '../../src/serve/request.ts';
 import { serve } from '../../src/serve/serve.ts';
 
 export const MAX_BODY = 1000;
@@ -50,7 +52,8 @@ async function flood(send: (text: string) => boolean): Promise<void> {
   log.push('flood went through');
 }
 
-async function answer(request: Request, address: string): Promise<Response> {
+async function answer(request: Request, address: string, refusal?: ServiceError): Promise<Response> {
+  if (refusal !== undefined) return errorResponse(refusal.ecode, refusal.message);
   const { pathname } = new URL(request.url);
   if (pathname === '/address') return new Response(address);
   if (pathname === '/log') return Response.json(log);
@@ -81,6 +84,7 @@ export function start(port: number, reusePort = false): Promise<Running> {
     port,
     maxBody: MAX_BODY,
     idleSeconds: 30,
+    silentSeconds: 4,
     reusePort,
     fetch: answer,
     report: (error) => log.push(`report ${error instanceof Error ? error.message : error}`),

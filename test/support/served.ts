@@ -34,9 +34,19 @@ export class Served {
     readonly error: string | undefined,
   ) {}
 
-  static async start(runtime: RuntimeName, port = 0, ...flags: string[]): Promise<Served> {
+  static start(runtime: RuntimeName, port = 0, ...flags: string[]): Promise<Served> {
     const [program, args] = command(runtime, `${ROOT}test/support/serve-app.ts`);
-    const child = spawn(program, [...args, String(port), ...flags], { stdio: ['pipe', 'pipe', 'inherit'] });
+    return Served.#run(program, [...args, String(port), ...flags]);
+  }
+
+  /** With at most so many file descriptors. */
+  static startWith(descriptors: number, runtime: RuntimeName): Promise<Served> {
+    const [program, args] = command(runtime, `${ROOT}test/support/serve-app.ts`);
+    return Served.#run('bash', ['-c', `ulimit -n ${descriptors}; exec "$0" "$@"`, program, ...args]);
+  }
+
+  static async #run(program: string, args: string[]): Promise<Served> {
+    const child = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit'] });
     const lines = createInterface({ input: child.stdout as NonNullable<typeof child.stdout> })[Symbol.asyncIterator]();
     const first = JSON.parse((await lines.next()).value ?? '{"error":"ended without output"}');
     return new Served(child, lines, first.port ?? 0, first.error);

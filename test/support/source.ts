@@ -20,7 +20,7 @@ export interface Source {
 /** All TypeScript sources under a folder of the project. */
 export function sourcesIn(folder: string): Source[] {
   return readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.ts'))
+    .filter((name) => /\.tsx?$/.test(name))
     .sort()
     .map((name) => read(join(folder, name)));
 }

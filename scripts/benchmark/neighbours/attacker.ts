@@ -16,6 +16,7 @@ export type Statuses = Map<number, number>;
 export class Attacker {
   readonly api: Api;
   readonly statuses: Statuses = new Map();
+  readonly #made = new Map<string, Promise<unknown>>();
 
   private constructor(
     readonly host: Host,
@@ -34,9 +35,16 @@ export class Attacker {
     await admin.call('DELETE', `/api/admin/platform/tenants/${this.slug}`, { confirm: true }).catch(() => undefined);
   }
 
-  /** Creates an entity with the given fields. */
+  /** Makes something once, for all attacks of this tenant. */
+  once<T>(name: string, make: () => Promise<T>): Promise<T> {
+    const made = (this.#made.get(name) ?? make()) as Promise<T>;
+    this.#made.set(name, made);
+    return made;
+  }
+
+  /** Creates an entity with the given fields, once. */
   async entity(name: string, fields: readonly Record<string, unknown>[]): Promise<void> {
-    await this.api.call('POST', '/api/entities', { name, fields });
+    await this.once(name, () => this.api.call('POST', '/api/entities', { name, fields }));
   }
 
   /** A key whose role has one right on one entity. */
@@ -67,12 +75,13 @@ export class Attacker {
   }
 
   /** Sends one request and reads the response to its end. */
-  async send({ method = 'GET', path, body, type = 'application/json', key, goneAfterMs }: Sent, signal: AbortSignal) {
+  async send({ method = 'GET', path, body, type = 'application/json', ...sent }: Sent, signal: AbortSignal) {
+    const { key = this.key, headers = { authorization: `Bearer ${key}` }, goneAfterMs } = sent;
     const signals = goneAfterMs === undefined ? [signal] : [signal, AbortSignal.timeout(goneAfterMs)];
     try {
       const answer = await fetch(`http://127.0.0.1:${this.host.port}${path}`, {
         method,
-        headers: { authorization: `Bearer ${key ?? this.key}`, 'content-type': type },
+        headers: { ...headers, 'content-type': type },
         signal: AbortSignal.any(signals),
         ...(body === undefined ? {} : { body }),
       });
@@ -95,6 +104,8 @@ export interface Sent {
   body?: string;
   type?: string;
   key?: string;
+  /** In place of the credential. */
+  headers?: Record<string, string>;
   /** The client disconnects after this time. */
   goneAfterMs?: number;
 }

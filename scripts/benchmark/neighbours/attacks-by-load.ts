@@ -108,8 +108,7 @@ export const WRITE_ATTACKS: readonly Attack[] = [
     id: 'imports',
     label: '8 imports of small records',
     prepare: async (attacker) => {
-      const people = await createPeople(attacker.api, 10);
-      await createItems(attacker.api, 'items');
+      const people = await itemsAndPeople(attacker);
       const body = Array.from({ length: 5_000 }, (_, at) => json(item(at, 5_000, people))).join('\n');
       const path = `${records('items')}/import?format=ndjson`;
       return (signal) =>
@@ -172,17 +171,28 @@ export const WRITE_ATTACKS: readonly Attack[] = [
   },
 ];
 
+function itemsAndPeople(attacker: Attacker): Promise<string[]> {
+  return attacker.once('items and people', async () => {
+    const people = await createPeople(attacker.api, 10);
+    await createItems(attacker.api, 'items');
+    return people;
+  });
+}
+
 async function largeTable(attacker: Attacker): Promise<void> {
-  const people = await createPeople(attacker.api, 10);
-  await createItems(attacker.api, 'items');
-  await attacker.api.importRecords('items', LARGE_TABLE, (at) => item(at, LARGE_TABLE, people));
+  const people = await itemsAndPeople(attacker);
+  await attacker.once('large table', () =>
+    attacker.api.importRecords('items', LARGE_TABLE, (at) => item(at, LARGE_TABLE, people)),
+  );
 }
 
 async function wideTable(attacker: Attacker): Promise<void> {
   await attacker.entity('wide', [{ key: 'text', type: 'text' }]);
-  for (let at = 0; at < WIDE_RECORDS; at++) {
-    await attacker.api.call('POST', records('wide'), { text: 'y'.repeat(WIDE_TEXT) });
-  }
+  await attacker.once('wide table', async () => {
+    for (let at = 0; at < WIDE_RECORDS; at++) {
+      await attacker.api.call('POST', records('wide'), { text: 'y'.repeat(WIDE_TEXT) });
+    }
+  });
 }
 
 /** Exports over raw connections that are never read; a connection that the service closes is opened again. */

@@ -10,11 +10,20 @@ import type { Run } from '../run.ts';
 import { createItems, createPeople, createTenant, serviceEnv, startService } from '../service.ts';
 import type { Attack, Strike } from './attack.ts';
 import { Attacker, type Host } from './attacker.ts';
+import { CHANGE_ATTACKS } from './attacks-by-changes.ts';
 import { READ_ATTACKS, WRITE_ATTACKS } from './attacks-by-load.ts';
+import { STRANGERS_ATTACKS } from './attacks-by-strangers.ts';
 import { RULE_ATTACKS, VALUE_ATTACKS } from './attacks-by-values.ts';
 import type { Plan, Suffered } from './victim.ts';
 
-const ATTACKS = [...VALUE_ATTACKS, ...RULE_ATTACKS, ...READ_ATTACKS, ...WRITE_ATTACKS];
+const ATTACKS = [
+  ...VALUE_ATTACKS,
+  ...RULE_ATTACKS,
+  ...READ_ATTACKS,
+  ...WRITE_ATTACKS,
+  ...CHANGE_ATTACKS,
+  ...STRANGERS_ATTACKS,
+];
 const MIX = ['contains', 'aggregates', 'rule-chain', 'stalled-exports', 'imports', 'creates', 'black-holes', 'sockets'];
 const RECORDS = 10_000;
 const RUN_MS = 8_000;
@@ -51,9 +60,13 @@ export async function measureNeighbours(run: Run): Promise<NeighbourRow[]> {
     if (only === null || only.has(attack.id))
       rows.push(await bench.attackRow(attack.id, attack.label, [attack], quiet));
   }
-  if (only === null || only.has('mix')) {
-    const mixed = ATTACKS.filter(({ id }) => MIX.includes(id));
-    rows.push(await bench.attackRow('mix', `${mixed.length} of these at once, by one tenant each`, mixed, quiet));
+  const mixed = ATTACKS.filter(({ id }) => MIX.includes(id));
+  for (const [id, by] of [
+    ['mix', 'one tenant'],
+    ['crowd', 'a tenant each'],
+  ] as const) {
+    if (only !== null && !only.has(id)) continue;
+    rows.push(await bench.attackRow(id, `${mixed.length} of these at once, by ${by}`, mixed, quiet));
   }
   return rows;
 }
@@ -96,9 +109,10 @@ class NeighbourBench {
     try {
       const strikes: Strike[] = [];
       for (const attack of attacks) {
-        const attacker = await Attacker.make(this.host, `attacker-${id}-${attackers.length}`);
-        attackers.push(attacker);
-        strikes.push(await attack.prepare(attacker));
+        if (attackers.length === 0 || id === 'crowd') {
+          attackers.push(await Attacker.make(this.host, `attacker-${id}-${attackers.length}`));
+        }
+        strikes.push(await attack.prepare(attackers.at(-1) as Attacker));
       }
       const measured = await this.#underAttack(strikes);
       const row = { id, label, ...measured, statuses: statusesOf(attackers) };
@@ -162,8 +176,8 @@ class NeighbourBench {
   }
 }
 
-/** Receivers of the attacks' webhooks run on this machine. */
-const RECEIVERS = { WEBHOOK_ALLOWED_CIDRS: '127.0.0.0/8' };
+/** Receivers of the attacks' webhooks run on this machine; strangers have many addresses. */
+const RECEIVERS = { WEBHOOK_ALLOWED_CIDRS: '127.0.0.0/8', TRUST_PROXY: '1' };
 
 function isWithin(suffered: Suffered, quiet: Suffered | undefined): boolean {
   const bar = Math.max(BAR.atLeastMs, BAR.factor * (quiet?.p99 ?? 0));

@@ -14,7 +14,7 @@ import { isUuid } from '../../runtime/ids.ts';
 import type { Sql, Tx } from '../../runtime/sql.ts';
 import { limitsWrites } from '../../usage/write-quotas.ts';
 import { lockRows } from '../read/read.ts';
-import { COLUMNS_WITHOUT_DATA, RECORD_COLUMNS, type RecordRow } from '../row.ts';
+import { COLUMNS_WITHOUT_DATA, RECORD_COLUMNS, type RecordRow, requireVersion } from '../row.ts';
 import { duplicatesAmong, isDuplicate } from '../write/constraints.ts';
 import {
   inStatement,
@@ -96,7 +96,7 @@ async function createSome<T>(
   const { tx, publication } = writing;
   const { entity } = scope;
   const at = new Date().toISOString();
-  const bodies = items.map(({ body }) => unwrap(entity, body));
+  const bodies = items.map(({ body }) => unwrap(scope, body));
   writing.evaluator.expect(entity, (field) => bodies.map((body) => body[field.key] ?? field.default));
   const prepared = await prepareSome(
     scope,
@@ -129,14 +129,14 @@ async function updateAll<T>(
   const { entity } = scope;
   const before = await lockItems(writing.tx, scope, items, RECORD_COLUMNS);
   writing.evaluator.expect(entity, ({ key, slot }) =>
-    items.map(({ id, body }) => unwrap(entity, body)[key] ?? before.get(id.toLowerCase())?.data[slot]),
+    items.map(({ id, body }) => unwrap(scope, body)[key] ?? before.get(id.toLowerCase())?.data[slot]),
   );
   const results: T[] = [];
   while (results.length < items.length) {
     const rest = items.slice(results.length);
     const at = new Date().toISOString();
-    const prepared = await prepareSome(scope, rest, rest.length, toResult, async ({ id, body }) => {
-      const { row, changed } = await prepareUpdate(writing, scope, rowIn(before, id), body);
+    const prepared = await prepareSome(scope, rest, rest.length, toResult, async (item) => {
+      const { row, changed } = await prepareUpdate(writing, scope, rowIn(before, item), item.body);
       return { row: { ...row, updated_at: at }, changed };
     });
     const rows = prepared.map(({ row }) => row);
@@ -163,7 +163,7 @@ async function deleteAll<T>(
     hasRules(entity, 'delete') ? RECORD_COLUMNS : COLUMNS_WITHOUT_DATA,
   );
   const prepared = await forEachItem(items, (item) => {
-    const row = rowIn(before, item.id);
+    const row = rowIn(before, item);
     return { row, result: toResult(scope, item, row) };
   });
   await deleteWithReferences(
@@ -187,9 +187,11 @@ async function lockItems(
   return new Map(found.map((row) => [row.id, row]));
 }
 
-function rowIn(rows: ReadonlyMap<string, RecordRow>, id: string): RecordRow {
+/** The item's row. 404, 412. */
+function rowIn(rows: ReadonlyMap<string, RecordRow>, { id, versions = null }: BatchItem): RecordRow {
   const row = rows.get(id.toLowerCase());
   if (row === undefined) throw notFound('record');
+  requireVersion(row, versions, 'its etag');
   return row;
 }
 

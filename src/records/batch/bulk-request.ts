@@ -1,4 +1,4 @@
-// The body of a bulk request, `{ operations: [{ op, id?, data? }], atomic? }`, and its answer. The path of a problem is
+// The body of a bulk request, `{ operations: [{ op, id?, data?, etag? }], atomic? }`, and its answer. The path of a problem is
 // `operations.<i>.<member>`; with `atomic: false` an invalid operation has its own result instead. The values in `data`
 // are checked later, against the entity. Contract: decisions#bulk.
 import { type Static, type TSchema, Type } from '@sinclair/typebox';
@@ -7,9 +7,15 @@ import { problemsOf } from '../../http/check.ts';
 import { closed, nullable, oneOf, ProblemSchema } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
 import { RecordSchema, ValuesSchema } from '../record.ts';
+import { versionsFrom } from '../row.ts';
 import type { BatchItem, OperationKind } from './items.ts';
 
 const Id = Type.String({ description: 'of the record to update or delete', error: 'must be the id of a record' });
+const Etag = Type.String({
+  description: 'the ETag that the record must have, as in `If-Match`',
+  error: 'must be the ETag of a record',
+  examples: ['"1"'],
+});
 const Kind = oneOf(['create', 'update', 'delete']);
 const Atomic = Type.Optional(
   Type.Boolean({ default: true, description: 'all or nothing; otherwise a result per operation' }),
@@ -20,7 +26,14 @@ const listOf = <T extends TSchema>(operation: T) => Type.Array(operation, { minI
 /** A request, in which operations may be invalid: with `atomic: false` each then has its own result. */
 export const BulkRequest = closed({
   atomic: Atomic,
-  operations: listOf(Type.Object({ op: Kind, id: Type.Optional(Id), data: Type.Optional(ValuesSchema) })),
+  operations: listOf(
+    Type.Object({
+      op: Kind,
+      id: Type.Optional(Id),
+      data: Type.Optional(ValuesSchema),
+      etag: Type.Optional(Etag),
+    }),
+  ),
 });
 export type BulkRequest = Static<typeof BulkRequest>;
 
@@ -30,8 +43,8 @@ const Strict = closed({
   operations: listOf(
     Type.Union([
       closed({ op: Type.Literal('create'), data: ValuesSchema }),
-      closed({ op: Type.Literal('update'), id: Id, data: ValuesSchema }),
-      closed({ op: Type.Literal('delete'), id: Id }),
+      closed({ op: Type.Literal('update'), id: Id, data: ValuesSchema, etag: Type.Optional(Etag) }),
+      closed({ op: Type.Literal('delete'), id: Id, etag: Type.Optional(Etag) }),
     ]),
   ),
 });
@@ -47,6 +60,7 @@ const BulkResultSchema = Type.Object({
   id: nullable(Type.String()),
   success: Type.Boolean(),
   data: Type.Optional(RecordSchema),
+  etag: Type.Optional(Type.String({ description: 'the ETag of the record that was written', examples: ['"2"'] })),
   error: Type.Optional(OperationError),
 });
 export type BulkResult = Static<typeof BulkResultSchema>;
@@ -81,9 +95,10 @@ export function readBulk(body: BulkRequest): { operations: Operation[]; isAtomic
 
 function read(operation: BulkRequest['operations'][number], index: number, faults?: Problem[]): Operation {
   const { op, data = {} } = operation;
-  // A faulty operation may have an id of any type.
+  // A faulty operation may have an id and an etag of any type.
   const id = typeof operation.id === 'string' ? operation.id : '';
-  return { index, op, id, body: data, ...(faults === undefined ? {} : { fault: invalid(faults) }) };
+  const versions = typeof operation.etag === 'string' ? versionsFrom(operation.etag) : null;
+  return { index, op, id, body: data, versions, ...(faults === undefined ? {} : { fault: invalid(faults) }) };
 }
 
 function isKind(op: unknown): op is OperationKind {

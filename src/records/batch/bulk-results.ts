@@ -8,7 +8,7 @@ import { LIMITS } from '../../limits.ts';
 import { holdBytes } from '../../runtime/large-calls.ts';
 import { jsonBytes } from '../../runtime/text.ts';
 import { currentWork } from '../../runtime/work.ts';
-import { shape } from '../row.ts';
+import { etagOf, shape } from '../row.ts';
 import type { BulkResponse, BulkResult, Operation } from './bulk-request.ts';
 import type { OperationKind, ToResult } from './items.ts';
 
@@ -29,7 +29,7 @@ export class BulkResults {
   /** Makes the results of operations of one kind. An operation that is tried again replaces its result. */
   of(op: OperationKind): ToResult<null> {
     return (scope, { index }, row) => {
-      const data = op === 'delete' ? {} : { data: shape(row, scope.entity, scope.fields) };
+      const data = op === 'delete' ? {} : { data: shape(row, scope.entity, scope.fields), etag: etagOf(row) };
       if (!this.#add({ index, op, id: row.id, success: true, ...data })) throw tooLarge();
       return null;
     };

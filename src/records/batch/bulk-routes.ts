@@ -8,6 +8,7 @@ import { okBounded } from '../../http/bounded-response.ts';
 import { guard } from '../../http/guard.ts';
 import { route } from '../../http/route.ts';
 import { LIMITS } from '../../limits.ts';
+import { EXAMPLE_VALUES } from '../record.ts';
 import { idempotently } from '../write/idempotency.ts';
 import { admitBulk, bulkAtomic, bulkEach } from './bulk.ts';
 import { BulkRequest, BulkSchema, readBulk } from './bulk-request.ts';
@@ -17,12 +18,19 @@ const BULK = route({
   tag: 'Records',
   summary: 'Create, change and delete many records',
   description: `Up to ${LIMITS.bulk.operationsMax} operations, in order. All or nothing, unless \`atomic\` is false: then each
-has its own result. The problems of a failed request name each operation at fault as \`operations.<index>\`.`,
+has its own result. The problems of a failed request name each operation at fault as \`operations.<index>\`. An operation with
+an \`etag\` fails with \`PRECONDITION_FAILED\` when the record has changed; the request is a 412 when nothing else failed.`,
   access: 'tenant',
   body: BulkRequest,
+  example: {
+    operations: [
+      { op: 'create', data: EXAMPLE_VALUES },
+      { op: 'create', data: { ...EXAMPLE_VALUES, title: 'Étoile', country: 'FR' } },
+    ],
+  },
   ok: [200, BulkSchema],
   responseHeaders: { 'Idempotent-Replayed': '`true` on a replayed answer' },
-  errors: ['CONFLICT', 'BUSINESS_RULE_ERROR', 'IDEMPOTENCY_MISMATCH'],
+  errors: ['CONFLICT', 'PRECONDITION_FAILED', 'BUSINESS_RULE_ERROR', 'IDEMPOTENCY_MISMATCH'],
   requestHeaders: ['Idempotency-Key'],
 });
 

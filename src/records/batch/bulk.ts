@@ -1,5 +1,6 @@
 // Up to 1,000 creations, changes and deletions in one request: all or nothing, or each by itself. Consecutive
-// operations of one kind are one batch. Failures: an atomic request is a 400 that names each operation that fails.
+// operations of one kind are one batch. Failures: an atomic request is a 400 that names each operation that fails, a 412
+// when each lost a race.
 // Contract: decisions#bulk.
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
@@ -9,6 +10,8 @@ import { type Catalog, catalogWithin, entityFor, forgetCatalog } from '../../ent
 import type { Entity } from '../../entities/field.ts';
 import { conflict, forbidden, invalid, notFound, type Problem, ServiceError } from '../../errors.ts';
 import { TooManyDeliveries } from '../../events/publication.ts';
+import { LIMITS } from '../../limits.ts';
+import { giveWay } from '../../runtime/event-loop.ts';
 import { PlaceNeeded, waitForPlace } from '../../runtime/large-calls.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import { isQuotaExceeded } from '../../usage/write-quotas.ts';
@@ -20,17 +23,17 @@ import { BulkResults } from './bulk-results.ts';
 import { applyIndependently } from './independent.ts';
 import { type Batch, BatchTooLarge, isRejection, RejectedItems, StaleDefinition } from './items.ts';
 
-/** 404 for an unknown entity; 403 when the caller may do none of the operations. */
+/** 403 when the caller may do none of the operations, whether or not the entity exists; 404 for an unknown entity. */
 export async function admitBulk(
   app: App,
   caller: TenantCaller,
   entityName: string,
   operations: readonly Operation[],
 ): Promise<void> {
-  await entityFor(app, caller, entityName);
   if (!operations.some(({ op }) => allows(caller.rights, op, entityName))) {
     throw forbidden(`no permission for these operations on ${entityName}`);
   }
+  await entityFor(app, caller, entityName);
 }
 
 /** Applies each operation by itself: a failure does not affect the others. */
@@ -46,6 +49,7 @@ export async function bulkEach(
   for (const batch of batchesOf(valid, valid.length)) {
     const applied = await applyIndependently(app, caller, entityName, batch, results.of(batch.op));
     for (const item of batch.items) {
+      await giveWay();
       const outcome = applied.get(item.index);
       if (outcome instanceof ServiceError) results.failed({ ...item, op: batch.op }, outcome);
     }
@@ -146,16 +150,24 @@ async function applyAttributed(
   }
 }
 
-/** The 400 of an atomic request: `operations.<i>.data.<field>` for a value, `operations.<i>` for anything else. */
+/**
+ * The error of an atomic request: `operations.<i>.data.<field>` for a value, `operations.<i>` for anything else. A 412 when
+ * all that failed had lost a race, else a 400.
+ */
 function rejectedRequest({ byIndex }: RejectedItems): ServiceError {
   const problems: Problem[] = [];
+  const isLost = ({ ecode }: ServiceError): boolean => ecode === 'PRECONDITION_FAILED';
   for (const [index, error] of [...byIndex].sort(([a], [b]) => a - b)) {
     const at = `operations.${index}`;
     const isAboutValues = error.ecode === 'VALIDATION_ERROR' || error.ecode === 'CONFLICT';
-    if (!isAboutValues || error.details === undefined) problems.push({ path: at, message: error.message });
+    if (isLost(error)) problems.push({ path: at, message: error.message, code: error.ecode });
+    else if (!isAboutValues || error.details === undefined) problems.push({ path: at, message: error.message });
     else for (const { path, message } of error.details) problems.push({ path: `${at}.data.${path}`, message });
   }
-  return invalid(problems);
+  if (![...byIndex.values()].every(isLost)) return invalid(problems);
+  return new ServiceError('PRECONDITION_FAILED', 'records have changed since their etags were read', {
+    details: problems.slice(0, LIMITS.problemsMax),
+  });
 }
 
 /** Batches of at most `max` consecutive operations of one kind; a repeated id begins a new batch. */

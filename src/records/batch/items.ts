@@ -2,10 +2,10 @@
 // prepared rows are in memory at once, however much defaults and rules add to the request.
 // Contract: decisions#bulk, decisions#import, neighbours#byte-budgets.
 import type { AccessScope } from '../../entities/access-scope.ts';
-import { ServiceError } from '../../errors.ts';
+import { type Problem, ServiceError } from '../../errors.ts';
 import { LIMITS } from '../../limits.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
-import type { JsonObject } from '../../runtime/text.ts';
+import { type JsonObject, jsonBytes } from '../../runtime/text.ts';
 import type { RecordRow } from '../row.ts';
 import type { RelationValues } from '../write/references.ts';
 import type { PreparedRow } from '../write/triggers.ts';
@@ -17,6 +17,8 @@ export interface BatchItem {
   index: number;
   id: string;
   body: JsonObject;
+  /** The versions that the record may have; null, or without it, any. */
+  versions?: readonly number[] | null;
 }
 
 export interface Batch {
@@ -57,6 +59,22 @@ export function isRejection(error: unknown): error is ServiceError {
   return error instanceof ServiceError && error.status < 500 && error.ecode !== 'CLIENT_GONE';
 }
 
+/** The error with its first problems: many items may have as many and as long ones as one has. */
+function brief(error: ServiceError): ServiceError {
+  const { ecode, message, details = [], headers, status } = error;
+  let room: number = LIMITS.bulk.problemCharacters;
+  const fitting = details.findIndex((problem) => {
+    room -= problem.path.length + problem.message.length;
+    return room < 0;
+  });
+  if (fitting < 0) return error;
+  const shown = details.slice(0, Math.max(fitting, 1));
+  const last = shown.pop() as Problem;
+  const left = details.length - shown.length - 1;
+  const kept = [...shown, left === 0 ? last : { ...last, message: `${last.message} (and ${left} more)` }];
+  return new ServiceError(ecode, message, { details: kept, headers: { ...headers }, status, cause: error.cause });
+}
+
 export interface Prepared<T> {
   row: PreparedRow;
   /** The values to check: all of a new record, those that a change changes. */
@@ -90,11 +108,11 @@ export async function prepareSome<T>(
       const result = toResult(scope, item, row);
       if (rejections.size > 0) continue;
       prepared.push({ row, changed, result });
-      size += JSON.stringify(row.data).length;
+      size += jsonBytes(row.data);
       if (size >= LIMITS.transfer.batchBytesMax || prepared.length >= max) break;
     } catch (error) {
       if (!isRejection(error)) throw error;
-      rejections.set(i, error);
+      rejections.set(i, brief(error));
     }
   }
   reject(items, rejections);
@@ -114,7 +132,7 @@ export async function forEachItem<T>(
       done.push(await work(item, i));
     } catch (error) {
       if (!isRejection(error)) throw error;
-      rejections.set(i, error);
+      rejections.set(i, brief(error));
     }
   }
   reject(items, rejections);

@@ -5,6 +5,7 @@ import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../../app.ts';
 import { okBounded } from '../../http/bounded-response.ts';
+import { addChangesCursor, CHANGES_CURSOR } from '../../http/changes-cursor.ts';
 import { guard } from '../../http/guard.ts';
 import { route } from '../../http/route.ts';
 import { AggregateQuery, aggregateRecords } from './aggregate.ts';
@@ -25,17 +26,18 @@ the order of their values, those without a value last.`,
   query: AggregateQuery,
   ok: [
     200,
-    Type.Object({ items: Type.Array(Group, { examples: [[{ status: 'open', count: 12, sum_amount: 1805.5 }]] }) }),
+    Type.Object({ items: Type.Array(Group, { examples: [[{ country: 'DE', count: 12, avg_employees: 180.5 }]] }) }),
   ],
+  responseHeaders: CHANGES_CURSOR,
 });
 
 export function aggregateRoutes(app: App) {
-  return new Elysia({ name: 'aggregate' })
-    .use(guard(app))
-    .get(
-      '/api/entities/:entityName/records/aggregate',
-      async ({ caller, params, query }) =>
-        okBounded(await aggregateRecords(app, caller, params.entityName, listInput(query))),
-      AGGREGATE,
-    );
+  return new Elysia({ name: 'aggregate' }).use(guard(app)).get(
+    '/api/entities/:entityName/records/aggregate',
+    async ({ caller, params, query, request }) => {
+      await addChangesCursor(app, caller, request);
+      return okBounded(await aggregateRecords(app, caller, params.entityName, listInput(query)));
+    },
+    AGGREGATE,
+  );
 }

@@ -24,11 +24,11 @@ export const AggregateQuery = parameters(
       Type.String({
         default: 'count',
         description: '`count`, and `sum`, `avg`, `min`, `max` or `count` of a field, separated by commas',
-        examples: ['count,sum:amount'],
+        examples: ['count,avg:employees'],
       }),
     ),
     groupBy: Type.Optional(
-      Type.String({ description: 'up to three fields, separated by commas', examples: ['status'] }),
+      Type.String({ description: 'up to three fields, separated by commas', examples: ['country'] }),
     ),
     filters,
     search,
@@ -55,8 +55,8 @@ export async function aggregateRecords(
   entityName: string,
   input: AggregateInput,
 ): Promise<{ items: Record<string, unknown>[] }> {
-  const scope = await accessScopeFor(app, caller, entityName);
   requireRight(caller, 'read', entityName);
+  const scope = await accessScopeFor(app, caller, entityName);
   countRead(app, caller);
   const { metrics, groups } = parseInput(input, scope.names);
   const { where } = select(scope, input);

@@ -16,10 +16,10 @@ import type { ByteBudget } from '../../runtime/byte-budget.ts';
 import { join, type Sql, sql } from '../../runtime/sql.ts';
 import { countRead } from '../../usage/tally.ts';
 import type { RecordPage } from '../record.ts';
-import { columnsOf, RECORD_COLUMNS, shape } from '../row.ts';
+import { columnsOf, etagOf, RECORD_COLUMNS, shape } from '../row.ts';
 import { readSort, type SortKey, writeCursor } from './order.ts';
-import { fetchFromMatches, fetchPage, type PageRow, type Paging } from './page.ts';
-import type { ListInput, ReadInput } from './parameters.ts';
+import { ALL, fetchFromMatches, fetchPage, type PageRow, type Paging } from './page.ts';
+import { isRequested, type ListInput, type ReadInput } from './parameters.ts';
 import { resolveRelations } from './resolve.ts';
 import { type CachedTotal, cachedTotal, cacheTotal, filteredTotal } from './total.ts';
 
@@ -55,13 +55,14 @@ export async function listIn(
   const sort = readSort(input.sort, input.order, scope.names);
   const fields = readProjection(scope, input.fields);
   const selection = select(scope, input);
+  const isCursorWanted = input.cursor !== undefined || isRequested(input, 'nextCursor');
   const { rows, total, received } = await readWithinBudget(scope, fields, (columns, received) =>
     fetchRows(
       app,
       scope,
       selection,
       sort,
-      { page, limit, cursor: input.cursor, columns, received },
+      { page, limit, cursor: input.cursor, isCursorWanted, columns, received },
       input.count !== 'none',
     ),
   );
@@ -76,9 +77,10 @@ export async function listIn(
     page,
     limit,
     totalPages: total === null ? null : Math.ceil(total / limit),
-    ...(input.cursor === undefined
-      ? {}
-      : { nextCursor: hasMore && last !== undefined ? writeCursor(sort, last.sort_values, last.id) : null }),
+    ...(isCursorWanted
+      ? { nextCursor: hasMore && last !== undefined ? writeCursor(sort, last.sort_values, last.id) : null }
+      : {}),
+    ...(isRequested(input, 'etags') ? { etags: shown.map((row) => etagOf(row, caller)) } : {}),
   };
   return sized(result, received.taken);
 }
@@ -117,7 +119,7 @@ export function select(scope: AccessScope, input: Pick<ListInput, 'filters' | 's
   const search = input.search?.trim() ? searchCondition(scope, input.search) : null;
   const parts = [condition === null ? null : toSql(condition, sql`r`), search].filter((part) => part !== null);
   return {
-    where: parts.length === 0 ? sql`true` : join(parts, ' and '),
+    where: parts.length === 0 ? ALL : join(parts, ' and '),
     key: keyOf(scope, condition, search === null ? '' : (input.search ?? '')),
     isSearch: search !== null,
   };

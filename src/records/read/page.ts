@@ -6,7 +6,7 @@ import type { AccessScope } from '../../entities/access-scope.ts';
 import { indexKinds } from '../../entities/indexes.ts';
 import { invalidField } from '../../errors.ts';
 import type { ByteBudget } from '../../runtime/byte-budget.ts';
-import { EMPTY, join, type Sql, sql } from '../../runtime/sql.ts';
+import { EMPTY, join, plannedOnce, type Sql, sql } from '../../runtime/sql.ts';
 import type { RecordRow } from '../row.ts';
 import {
   afterCursor,
@@ -20,11 +20,16 @@ import {
 } from './order.ts';
 import { type Counters, countersOf } from './total.ts';
 
+/** The condition that every record meets. */
+export const ALL = sql`true`;
+
 /** The page, by number or after a cursor (empty for the first page). */
 export interface Paging {
   page: number;
   limit: number;
   cursor: string | undefined;
+  /** Whether the rows must have the values of the next cursor, on a numbered page too. */
+  isCursorWanted: boolean;
   /** The columns of each row: those of a RecordRow. */
   columns: Sql;
   /** Of the bytes that the page's rows have. */
@@ -33,7 +38,10 @@ export interface Paging {
 
 export type PageRow = RecordRow & { sort_values: (string | null)[] };
 
-/** The page's rows, plus one when another page follows, and the counters. Scans the records in order. */
+/**
+ * The page's rows, plus one when another page follows, and the counters. Scans the records in order; for all of them by id, any
+ * plan is that of their primary key.
+ */
 export async function fetchPage(
   app: App,
   scope: AccessScope,
@@ -44,13 +52,12 @@ export async function fetchPage(
   const { limit, received } = paging;
   const { after, offset, columns } = pageStart(sort, paging);
   const segments = segmentsOf(sort, isIndexed(scope, sort[0]), after);
-  const rows = await app.db.rows<PageRow & Counters>(
-    sql`
+  const page = sql`
     select c.n, c.v, r.*
     from (${countersOf(scope.entity)}) as c
-    left join lateral (${pageQuery(scope, where, segments, columns, limit + 1, offset)}) as r on true`,
-    received,
-  );
+    left join lateral (${pageQuery(scope, where, segments, columns, limit + 1, offset)}) as r on true`;
+  const isAllById = where === ALL && sort.length === 0;
+  const rows = await app.db.rows<PageRow & Counters>(isAllById ? plannedOnce(page) : page, received);
   const { n = 0, v = 0 } = rows[0] ?? {};
   // Without records the join still returns one row, with the counters.
   return { rows: rows.filter((row) => row.id !== null), counters: { n, v } };
@@ -93,15 +100,12 @@ export async function fetchFromMatches(
   return { rows: rows.filter((row) => row.id !== null), counters: { n, v }, total };
 }
 
-/** Where the page starts, and its columns: with a cursor also the values of the next cursor. */
-function pageStart(sort: readonly SortKey[], { page, limit, cursor, columns }: Paging) {
+/** Where the page starts, and its columns. */
+function pageStart(sort: readonly SortKey[], { page, limit, cursor, isCursorWanted, columns: own }: Paging) {
+  const columns = isCursorWanted ? sql`${own}, ${cursorColumns(sort)} as sort_values` : own;
   if (cursor === undefined) return { after: null, offset: (page - 1) * limit, columns };
   if (page !== 1) throw invalidField('page', 'cannot be combined with a cursor');
-  return {
-    after: afterCursor(sort, cursor),
-    offset: 0,
-    columns: sql`${columns}, ${cursorColumns(sort)} as sort_values`,
-  };
+  return { after: afterCursor(sort, cursor), offset: 0, columns };
 }
 
 function isIndexed({ entity }: AccessScope, first: SortKey | undefined): boolean {

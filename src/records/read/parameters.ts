@@ -15,6 +15,9 @@ const Expansion = {
   fields: Type.Optional(Type.String({ description: 'only these fields, separated by commas; system fields always' })),
 };
 
+/** What a list returns on request, besides its items. */
+const FURTHER_MEMBERS = ['etags', 'nextCursor'] as const;
+
 /** Legacy filters: `filter.{fieldKey}` selects the records with exactly that value. */
 export const LEGACY_FILTER = 'filter.';
 
@@ -45,6 +48,14 @@ export const ListQuery = parameters(
         error: 'must be exact or none',
       }),
     ),
+    with: Type.Optional(
+      Type.String({
+        pattern: `^(${FURTHER_MEMBERS.join('|')})?(,(${FURTHER_MEMBERS.join('|')}))*$`,
+        description: 'further members of the response, separated by commas: `etags`, `nextCursor`',
+        error: `must be a list of ${FURTHER_MEMBERS.join(', ')}`,
+        examples: ['etags,nextCursor'],
+      }),
+    ),
     ...Expansion,
   },
   LEGACY_FILTER,
@@ -54,6 +65,11 @@ export const ReadQuery = parameters(Expansion);
 export type ReadInput = Static<typeof ReadQuery>;
 /** `equalTo` holds the legacy `filter.{fieldKey}` parameters, by field key. */
 export type ListInput = Static<typeof ListQuery> & { equalTo?: Readonly<Record<string, string>> };
+
+/** Whether a list must return a further member. */
+export function isRequested(input: Pick<ListInput, 'with'>, member: (typeof FURTHER_MEMBERS)[number]): boolean {
+  return input.with?.split(',').includes(member) === true;
+}
 
 /** The checked query of a list, with its legacy filters collected. */
 export function listInput<Query extends object>(query: Query): Query & Pick<ListInput, 'equalTo'> {

@@ -9,7 +9,7 @@ import { toSql } from '../../expression/to-sql.ts';
 import { receivedBudget, sized } from '../../http/bounded-response.ts';
 import type { ByteBudget } from '../../runtime/byte-budget.ts';
 import { isUuid } from '../../runtime/ids.ts';
-import { EMPTY, type Queries, type Sql, sql, type Tx } from '../../runtime/sql.ts';
+import { EMPTY, plannedOnce, type Queries, type Sql, sql, type Tx } from '../../runtime/sql.ts';
 import { countRead } from '../../usage/tally.ts';
 import type { FlatRecord } from '../record.ts';
 import { etagOf, RECORD_COLUMNS, type RecordRow, shape } from '../row.ts';
@@ -50,12 +50,15 @@ export async function readIn(
   const depth = depthOf(input);
   const received = receivedBudget();
   await resolveRelations(app, caller, scope.entity, fields, [record], depth, received);
-  return { record: sized(record, received.taken), etag: depth === 0 && fields === scope.fields ? etagOf(row) : null };
+  return {
+    record: sized(record, received.taken),
+    etag: depth === 0 && fields === scope.fields ? etagOf(row, caller) : null,
+  };
 }
 
 /** The row, or undefined when the caller cannot see one. `id` must be a UUID. */
 export async function findRow(queries: Queries, scope: AccessScope, id: string): Promise<RecordRow | undefined> {
-  return queries.first<RecordRow>(rowsWhere(scope, sql`r.id = ${id}::uuid`));
+  return queries.first<RecordRow>(plannedOnce(rowsWhere(scope, sql`r.id = ${id}::uuid`)));
 }
 
 /** The same row, locked until the transaction ends. */

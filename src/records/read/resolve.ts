@@ -15,7 +15,7 @@ import type { ByteBudget } from '../../runtime/byte-budget.ts';
 import { EMPTY, sql } from '../../runtime/sql.ts';
 import { jsonBytes } from '../../runtime/text.ts';
 import type { FlatRecord } from '../record.ts';
-import { RECORD_COLUMNS, type RecordRow, shape } from '../row.ts';
+import { columnsOf, RECORD_COLUMNS, type RecordRow, shape } from '../row.ts';
 
 /**
  * Replaces ids by records in `items`, up to `depth` levels; `received` is for the bytes of the rows read. 400 when that
@@ -84,10 +84,12 @@ async function expandTarget(
   budget.records -= ids.length;
   if (budget.records < 0) throw tooMany(LIMITS.resolve.recordsMax);
   const { rowFilter, fields } = accessScopeOf(catalog, caller, target);
+  // Hidden values must not count: a refusal would tell their size.
+  const columns = fields.length === target.fields.length ? RECORD_COLUMNS : columnsOf(fields);
   const { taken } = budget.received;
   const found = await app.db.rows<RecordRow>(
     sql`
-    select ${RECORD_COLUMNS} from ${target.table} as r
+    select ${columns} from ${target.table} as r
     where r.id = any(${ids}::uuid[]) ${rowFilter === null ? EMPTY : sql`and ${toSql(rowFilter, sql`r`)}`}`,
     budget.received,
   );

@@ -3,7 +3,7 @@
 // the cached total is exact, in every process.
 import { type App, perApp } from '../../app.ts';
 import type { Entity } from '../../entities/field.ts';
-import { identifier, type Sql, sql } from '../../runtime/sql.ts';
+import { type Sql, sql } from '../../runtime/sql.ts';
 import { sha256 } from '../../runtime/tokens.ts';
 
 /** The counters: records (n) and writes so far (v). */
@@ -31,8 +31,8 @@ const totalsOf = perApp(() => ({ size: 0, byTenant: new Map<string, Map<string, 
 export function countersOf(entity: Entity): Sql {
   return sql`
     select coalesce(sum(n), 0)::bigint as n, coalesce(sum(v), 0)::bigint as v
-    from ${identifier(entity.schema, 'entity_counts')}
-    where entity_id = ${entity.id}::uuid`;
+    from platform.entity_counts
+    where tenant_id = ${entity.tenantId}::uuid and entity_id = ${entity.id}::uuid`;
 }
 
 /** The cached total of a condition, current or not. */

@@ -2,16 +2,16 @@
 // used: after a misplaced quote or an oversized record it also skips valid records, it reports a record's last line
 // instead of its first, and it parses 40,000 records/s where this parses 190,000 to 380,000. The tests compare the two.
 
-/** The cells of one record; null for misplaced quotes. */
-export function cellsOf(text: string): string[] | null {
-  if (!text.includes('"')) return text.split(',');
+/** The cells of one record, `max` at most, however many it has; null for misplaced quotes in front of these. */
+export function cellsOf(text: string, max: number): string[] | null {
+  if (!text.includes('"')) return text.split(',', max);
   const cells: string[] = [];
   for (let at = 0; ; at++) {
     const cell = text[at] === '"' ? quotedCell(text, at + 1) : plainCell(text, at);
     if (cell === null) return null;
     cells.push(cell.value);
     at = cell.end;
-    if (at === text.length) return cells;
+    if (at === text.length || cells.length === max) return cells;
     if (text[at] !== ',') return null;
   }
 }
@@ -38,9 +38,19 @@ function quotedCell(text: string, start: number): { value: string; end: number }
 
 const NEEDS_QUOTES = /[",\r\n]/;
 
+/** A cell as it stands in a line. */
+export function csvCell(cell: string): string {
+  return NEEDS_QUOTES.test(cell) ? `"${quotedPart(cell)}"` : cell;
+}
+
+/** A part of a cell that stands in quotes. */
+export function quotedPart(text: string): string {
+  return text.replaceAll('"', '""');
+}
+
 /** A line, with its line feed. */
 export function csvLine(cells: readonly string[]): string {
-  const written = cells.map((cell) => (NEEDS_QUOTES.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell));
+  const written = cells.map(csvCell);
   // A single empty cell would look like an empty line, which readers skip.
   return written.length === 1 && written[0] === '' ? '""\n' : `${written.join(',')}\n`;
 }

@@ -7,7 +7,8 @@ import { giveWay } from '../../runtime/event-loop.ts';
 export interface LineWriter<Row> {
   /** The text before the first record. */
   head: string;
-  line(row: Row): string;
+  /** The record, in pieces of text or of UTF-8. */
+  line(row: Row): Iterable<string | Uint8Array>;
 }
 
 export interface ReaderLimits {
@@ -23,7 +24,8 @@ export interface ReaderLimits {
 /** The reader has taken nothing for too long. */
 export class ReaderStalled extends Error {}
 
-const CHUNK_CHARACTERS = 131_072;
+/** Characters, or bytes, that are handed over at once. */
+const CHUNK = 131_072;
 const CHECK_MS = 1_000;
 
 /** A stream that fetches batches on demand, `first` being the first one, and ends them when the client disconnects. */
@@ -77,6 +79,10 @@ export function exportStream<Row>(
   );
 }
 
+function* cut(bytes: Uint8Array): Generator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += CHUNK) yield bytes.subarray(at, at + CHUNK);
+}
+
 async function* chunksOf<Row>(
   { head, line }: LineWriter<Row>,
   batches: AsyncIterator<Row[]>,
@@ -86,11 +92,14 @@ async function* chunksOf<Row>(
   let text = head;
   for (let batch = first; batch.done !== true; batch = await batches.next()) {
     for (const row of batch.value) {
-      text += line(row);
-      if (text.length < CHUNK_CHARACTERS) continue;
-      yield encoder.encode(text);
-      text = '';
-      await giveWay();
+      for (const piece of line(row)) {
+        if (typeof piece === 'string') text += piece;
+        if (typeof piece === 'string' && text.length < CHUNK) continue;
+        if (text !== '') yield encoder.encode(text);
+        text = '';
+        if (typeof piece !== 'string') yield* cut(piece);
+        await giveWay();
+      }
     }
   }
   if (text !== '') yield encoder.encode(text);

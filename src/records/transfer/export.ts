@@ -1,53 +1,73 @@
 // Exports the records that a list would return, as CSV or NDJSON, from one snapshot and in constant memory.
 // Failures: 400 for invalid parameters, 429 for too many exports at once; later ones abort the connection.
 // Contract: decisions#export, neighbours#byte-budgets.
+import type { CallerNow } from '../../access/authenticate.ts';
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts';
 import type { Field } from '../../entities/field.ts';
-import { cellOf } from '../../entities/field-types.ts';
-import { rateLimited } from '../../errors.ts';
+import { forbidden, rateLimited, ServiceError } from '../../errors.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { LIMITS } from '../../limits.ts';
+import type { RawRow } from '../../runtime/postgres.ts';
 import { sql } from '../../runtime/sql.ts';
 import { countRead } from '../../usage/tally.ts';
 import { readProjection, select } from '../read/list.ts';
 import { orderBy, readSort } from '../read/order.ts';
 import type { ListInput } from '../read/parameters.ts';
-import { RECORD_COLUMNS, type RecordRow, shape } from '../row.ts';
 import { csvLine } from './csv.ts';
 import { exportStream, type LineWriter, ReaderStalled } from './export-stream.ts';
+import { type Column, csvRecord, EXPORT_COLUMNS, ndjsonLine } from './stored-row.ts';
 
 export type Format = 'csv' | 'ndjson';
 
-/** `onCut` is called when the export is aborted. Rejects before the first byte for invalid parameters or an unavailable database. */
+/**
+ * `onCut` is called when the export is aborted, which a change of the caller's rights does too. Rejects before the first byte for invalid parameters or an unavailable database.
+ */
 export async function exportRecords(
   app: App,
   caller: TenantCaller,
   entityName: string,
   format: Format,
   input: ListInput,
-  onCut: () => void = () => {},
+  { onCut, callerNow }: { onCut: () => void; callerNow: CallerNow },
 ): Promise<ReadableStream<Uint8Array>> {
-  const scope = await accessScopeFor(app, caller, entityName);
   requireRight(caller, 'read', entityName);
+  const scope = await accessScopeFor(app, caller, entityName);
   countRead(app, caller);
   const sort = readSort(input.sort, input.order, scope.names);
   const writer = writerOf(format, scope, readProjection(scope, input.fields));
   const { where } = select(scope, input);
   const query = sql`
-    select ${RECORD_COLUMNS} from ${scope.entity.table} as r where ${where} order by ${orderBy(sort)}`;
-  const batches = limited(caller.tenant.id, app.db.stream<RecordRow>(query, LIMITS.transfer.exportBatchRows));
+    select ${EXPORT_COLUMNS} from ${scope.entity.table} as r where ${where} order by ${orderBy(sort)}`;
+  const rows = app.db.stream(query, LIMITS.transfer.exportBatchRows);
+  const batches = limited(caller.tenant.id, permitted(rows, caller, callerNow));
   // Fetch the first batch now, while an error can still set the status.
   return exportStream(writer, batches, await batches.next(), {
     ...LIMITS.transfer,
     isWaitedFor: () => app.db.stats('streams').waiting > 0,
     onAborted: (cause) => {
       onCut();
-      if (cause instanceof ReaderStalled) app.log.info('an export was cut', { reason: cause.message });
+      const isExpected = cause instanceof ReaderStalled || (cause instanceof ServiceError && cause.status < 500);
+      if (isExpected) app.log.info('an export was cut', { reason: cause.message });
       else app.log.error('an export was aborted', { cause });
     },
   });
+}
+
+/** The batches, each only if the caller has the same rights as at the start. */
+async function* permitted<T>(
+  batches: AsyncIterable<T>,
+  { rights, role, email }: TenantCaller,
+  callerNow: CallerNow,
+): AsyncGenerator<T> {
+  // Row filters may depend on `$currentUser`.
+  const given = JSON.stringify([rights, role, email]);
+  for await (const batch of batches) {
+    const now = await callerNow();
+    if (JSON.stringify([now.rights, now.role, now.email]) !== given) throw forbidden('the permissions have changed');
+    yield batch;
+  }
 }
 
 /** Running exports in this process by tenant: slow clients of one tenant must not hold all connections. */
@@ -67,16 +87,13 @@ async function* limited<T>(tenantId: string, batches: AsyncIterable<T>): AsyncGe
   }
 }
 
-function writerOf(format: Format, scope: AccessScope, fields: readonly Field[]): LineWriter<RecordRow> {
+function writerOf(format: Format, scope: AccessScope, fields: readonly Field[]): LineWriter<RawRow> {
   const { entity } = scope;
-  if (format === 'ndjson') return { head: '', line: (row) => `${JSON.stringify(shape(row, entity, fields))}\n` };
+  if (format === 'ndjson') return { head: '', line: (row) => ndjsonLine(row, entity, fields) };
   const { id, entityId, createdAt, updatedAt, createdBy, updatedBy } = SYSTEM_FIELDS;
-  const columns = [id, entityId, ...fields, createdAt, updatedAt, createdBy, updatedBy];
+  const columns: Column[] = [id, entityId, ...fields, createdAt, updatedAt, createdBy, updatedBy];
   return {
     head: csvLine(columns.map(({ key }) => key)),
-    line: (row) => {
-      const record = shape(row, entity, fields);
-      return csvLine(columns.map((column) => cellOf(column, record[column.key])));
-    },
+    line: (row) => csvRecord(row, entity, columns),
   };
 }

@@ -3,9 +3,12 @@
 // Contract: decisions#export, decisions#import.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
+import { callerNow } from '../../access/authenticate.ts';
 import type { App } from '../../app.ts';
 import { invalidField, ServiceError } from '../../errors.ts';
 import { requireIdentityEncoding } from '../../http/body.ts';
+import { steady } from '../../http/body-progress.ts';
+import { addChangesCursor, CHANGES_CURSOR } from '../../http/changes-cursor.ts';
 import { guard } from '../../http/guard.ts';
 import { keepOwnIdle, type SetIdle } from '../../http/own-idle.ts';
 import { parameters } from '../../http/parameters.ts';
@@ -39,7 +42,7 @@ aborted connection means that the file is incomplete.`,
   access: 'tenant',
   query: ExportQuery,
   ok: [200, ['text/csv', 'application/x-ndjson']],
-  responseHeaders: { 'Content-Disposition': 'a file name with the name of the entity' },
+  responseHeaders: { 'Content-Disposition': 'a file name with the name of the entity', ...CHANGES_CURSOR },
 });
 
 const IMPORT = route({
@@ -66,8 +69,12 @@ export function transferRoutes(app: App) {
         const { entityName } = params;
         const format = query.format ?? 'ndjson';
         let setIdle: SetIdle | undefined;
+        await addChangesCursor(app, caller, request);
         const closeSoon = (): void => setIdle?.(CUT_IDLE_S);
-        const body = await exportRecords(app, caller, entityName, format, listInput(query), closeSoon);
+        const body = await exportRecords(app, caller, entityName, format, listInput(query), {
+          onCut: closeSoon,
+          callerNow: callerNow(app, request, caller),
+        });
         keepOwnIdle(request, (set) => {
           setIdle = set;
           set(LIMITS.transfer.stalledMs / 1_000);
@@ -82,7 +89,8 @@ export function transferRoutes(app: App) {
         requireIdentityEncoding(request);
         const format = query.format ?? formatOf(request);
         if (request.body === null) throw invalidField('body', 'is missing');
-        return ok(await importRecords(app, caller, params.entityName, format, request.body));
+        const now = callerNow(app, request, caller);
+        return ok(await importRecords(app, caller, params.entityName, format, steady(request.body), now));
       },
       IMPORT,
     );

@@ -20,12 +20,13 @@ import { hasRules } from './triggers.ts';
 /** Changes the fields in the body. Resolves to the after image, or undefined when the record must be read first. */
 export async function blindUpdate(
   publication: Publication,
-  { entity, rowFilter, isVisible }: AccessScope,
+  scope: AccessScope,
   target: RecordTarget,
   body: JsonObject,
 ): Promise<RecordRow | undefined> {
+  const { entity, rowFilter, isVisible } = scope;
   if (!isUuid(target.id) || rowFilter !== null || hasRules(entity, 'update')) return undefined;
-  const input = unwrap(entity, body);
+  const input = unwrap(scope, body);
   const read = () => readPatch(entity, input, isVisible);
   const { data, problems } = await withMatches(patternValues(entity, input), read);
   const patch = problems.length > 0 ? undefined : await rowPatch(entity, data);

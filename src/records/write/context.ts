@@ -8,6 +8,7 @@ import type { Cause } from '../../events/outbox.ts';
 import { type EntityChange, notifyCommitted, Publication } from '../../events/publication.ts';
 import type { Queries, Tx } from '../../runtime/sql.ts';
 import { applyQuotas, beginCounted } from '../../usage/tally.ts';
+import { isFarFromQuotas, withinWriteRate } from '../../usage/write-quotas.ts';
 import { requireRoomForWrites } from '../../usage/write-rate.ts';
 import { Evaluator } from '../read/evaluator.ts';
 
@@ -49,10 +50,14 @@ export function inStatement<T>(
   change: EntityChange & { isSingle: boolean },
   write: (open: OpenWrite) => Promise<T>,
 ): Promise<T> {
+  const { tenant } = caller;
   // The quota of deliveries is checked by claims.
-  const isSingle = change.isSingle && caller.tenant.quotas.deliveriesPerDay === undefined;
-  return Publication.run(app, causeOf(caller), { ...change, isSingle }, (publication) =>
-    write({ app, caller, tx: null, queries: app.db, publication }),
+  const isSingle = change.isSingle && tenant.quotas.deliveriesPerDay === undefined;
+  const room = isFarFromQuotas(tenant);
+  return withinWriteRate(app, tenant, () =>
+    Publication.run(app, causeOf(caller), { ...change, isSingle, room }, (publication) =>
+      write({ app, caller, tx: null, queries: app.db, publication }),
+    ),
   );
 }
 
@@ -72,8 +77,9 @@ export async function inTransaction<T>(
   return written;
 }
 
-function causeOf({ tenant, id, triggeredBy, chain }: TenantCaller): Cause {
+function causeOf({ tenant, id, triggeredBy, chain, importId }: TenantCaller): Cause {
   const depth = chain === undefined ? 0 : chain.depth + 1;
   const { rootEventId, runs: chainRuns } = chain ?? { rootEventId: null, runs: 0 };
-  return { tenantId: tenant.id, actor: id, triggeredBy, depth, rootEventId, chainRuns };
+  const cause = { tenantId: tenant.id, actor: id, triggeredBy, depth, rootEventId, chainRuns };
+  return importId === undefined ? cause : { ...cause, importId };
 }

@@ -10,15 +10,14 @@ import { conflict, invalidField, ServiceError } from '../../errors.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { type Envelope, jsonText, responseOf, typed } from '../../http/reply.ts';
 import { LIMITS } from '../../limits.ts';
-import { sql, type Tx } from '../../runtime/sql.ts';
+import { type Sql, sql, type Tx } from '../../runtime/sql.ts';
 import { sha256 } from '../../runtime/tokens.ts';
-import type { Values } from '../record.ts';
+import { storedOf } from '../../tenants/stored.ts';
 import { autocommit, inTransaction, type WriteContext } from './context.ts';
 
 interface StoredResponse {
   is_same: boolean;
   status: number;
-  answer: string;
   headers: Record<string, string>;
 }
 
@@ -61,7 +60,8 @@ export async function idempotently<T>(
   };
   return inTransaction(autocommit(app, caller), async (context) => {
     const kept = await lockKey(context.tx, key);
-    if (kept !== undefined) return typed<T>(await replay(kept, (text) => withoutHidden(context, target, text)));
+    if (kept !== undefined) return typed<T>(await replay(kept, () => keptAnswer(context, target, key)));
+    await requireRoom(context.tx, caller.tenant.id);
     const answer = await write(context);
     await store(context.tx, key, responseOf(answer).clone());
     return answer;
@@ -78,40 +78,71 @@ async function lockKey(
     select pg_try_advisory_xact_lock(hashtextextended(${name}, 0)) as held`);
   if (lock?.held !== true) throw conflict('a request with this Idempotency-Key is still running');
   return tx.first<StoredResponse>(sql`
-    select body_hash = decode(${bodyHash}, 'hex') as is_same, status, answer, headers
+    select body_hash = decode(${bodyHash}, 'hex') as is_same, status, headers
     from platform.idempotency_keys
-    where tenant_id = ${tenantId}::uuid and caller = ${caller} and route = ${route} and key = ${key}
+    where ${isKey({ tenantId, caller, route, key })}
       and created_at > now() - make_interval(secs => ${LIMITS.idempotency.keptMs / 1_000}::int)`);
 }
 
-async function replay(kept: StoredResponse, shown: (answer: string) => Promise<string>): Promise<Response> {
+function isKey({ tenantId, caller, route, key }: Omit<RequestKey, 'bodyHash'>): Sql {
+  return sql`tenant_id = ${tenantId}::uuid and caller = ${caller} and route = ${route} and key = ${key}`;
+}
+
+/** 409 when the tenant's responses of the last 24 hours are as many bytes as are kept. */
+async function requireRoom(tx: Tx, tenantId: string): Promise<void> {
+  const { bytes } = await storedOf(tx, tenantId, 'idempotency_keys');
+  if (bytes < LIMITS.idempotency.bytesMax) return;
+  throw conflict(
+    `the tenant's responses kept for Idempotency-Key are ${LIMITS.idempotency.bytesMax} bytes or more: send the request without the header, or when those of 24 hours ago are deleted`,
+  );
+}
+
+async function replay(kept: StoredResponse, answer: () => Promise<string>): Promise<Response> {
   if (!kept.is_same) {
     throw new ServiceError('IDEMPOTENCY_MISMATCH', 'this Idempotency-Key was used with another body');
   }
-  return jsonText(await shown(kept.answer), kept.status, { ...kept.headers, 'idempotent-replayed': 'true' });
+  return jsonText(await answer(), kept.status, { ...kept.headers, 'idempotent-replayed': 'true' });
 }
 
-interface StoredBody {
-  success: true;
-  data: Values & { results?: { data?: Values }[] };
-}
-
-/** A stored body without the fields that have been hidden from its caller since. */
-async function withoutHidden(
+/**
+ * A stored body without the fields that have been hidden from its caller since. Postgres leaves them out: a body may have
+ * 16 MiB, whose parsing would hold up everybody's requests.
+ */
+async function keptAnswer(
   { app, caller, tx }: WriteContext & { tx: Tx },
   { kind, entityName }: WriteTarget,
-  answer: string,
+  key: RequestKey,
 ): Promise<string> {
-  if (restrictionOn(caller.rights, entityName) === undefined) return answer;
-  const entity = (await catalogWithin(app, tx, caller.tenant)).byName.get(entityName);
-  const kept = JSON.parse(answer) as StoredBody;
-  const fields = entity === undefined ? [] : visibleFields(caller, entity);
-  const visible = new Set([...Object.keys(SYSTEM_FIELDS), ...fields.map(({ key }) => key)]);
-  const records = kind === 'records' ? [kept.data] : (kept.data.results ?? []).map(({ data }) => data ?? {});
-  for (const record of records) {
-    for (const key of Object.keys(record)) if (!visible.has(key)) delete record[key];
+  let answer = sql`answer`;
+  if (restrictionOn(caller.rights, entityName) !== undefined) {
+    const entity = (await catalogWithin(app, tx, caller.tenant)).byName.get(entityName);
+    const fields = entity === undefined ? [] : visibleFields(caller, entity);
+    const visible = [...Object.keys(SYSTEM_FIELDS), ...fields.map(({ key: name }) => name)];
+    answer = kind === 'records' ? shownRecord(visible) : shownResults(visible);
   }
-  return JSON.stringify(kept);
+  const row = await tx.first<{ answer: string }>(sql`
+    select (${answer})::text as answer from platform.idempotency_keys where ${isKey(key)}`);
+  return row?.answer ?? '';
+}
+
+function shownRecord(visible: readonly string[]): Sql {
+  return sql`jsonb_set(answer::jsonb, '{data}', ${onlyVisible(sql`answer::jsonb -> 'data'`, visible)})`;
+}
+
+function shownResults(visible: readonly string[]): Sql {
+  return sql`jsonb_set(answer::jsonb, '{data,results}', (
+    select coalesce(jsonb_agg(
+      case when jsonb_typeof(e.result -> 'data') = 'object'
+        then jsonb_set(e.result, '{data}', ${onlyVisible(sql`e.result -> 'data'`, visible)})
+        else e.result
+      end order by e.n), '[]')
+    from jsonb_array_elements(coalesce(answer::jsonb #> '{data,results}', '[]')) with ordinality as e (result, n)), false)`;
+}
+
+function onlyVisible(record: Sql, visible: readonly string[]): Sql {
+  return sql`(
+    select coalesce(jsonb_object_agg(m.key, m.value), '{}') from jsonb_each(${record}) as m
+    where m.key = any(${[...visible]}::text[]))`;
 }
 
 async function store(tx: Tx, key: RequestKey, answer: Response): Promise<void> {

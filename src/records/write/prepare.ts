@@ -16,7 +16,7 @@ import { applyRules, type PreparedRow } from './triggers.ts';
 /** A new record. A before rule may set required fields. */
 export async function prepareCreate(writing: Writing, scope: AccessScope, body: JsonObject): Promise<PreparedRow> {
   const { entity } = scope;
-  const input = unwrap(entity, body);
+  const input = unwrap(scope, body);
   const read = () => readNew(entity, input, scope.isVisible);
   const { data, problems } = await withMatches(patternValues(entity, input), read);
   if (entity.rules.length === 0 || problems.some(({ message }) => message !== IS_REQUIRED)) {
@@ -37,7 +37,7 @@ export async function prepareUpdate(
   before: RecordRow,
   body: JsonObject,
 ): Promise<{ row: PreparedRow; changed: RelationValues }> {
-  const input = unwrap(scope.entity, body);
+  const input = unwrap(scope, body);
   const read = () => readPatch(scope.entity, input, scope.isVisible);
   const { data: patch, problems } = await withMatches(patternValues(scope.entity, input), read);
   throwProblems(problems);

@@ -10,7 +10,10 @@ import { LIMITS } from '../../limits.ts';
 import { isJsonLarger, jsonBytes } from '../../runtime/text.ts';
 import type { RecordRow } from '../row.ts';
 
-/** 400 when the after image is over the limit and larger than the before image, which is null for a new record. */
+/**
+ * 400 when the after image is over the limit and larger than the before image, which is null for a new record. It does not
+ * tell the size, part of which may be that of hidden values.
+ */
 export function requireRecordFits(
   { catalog, caller }: { catalog: Catalog; caller: TenantCaller },
   entity: Entity,
@@ -18,11 +21,10 @@ export function requireRecordFits(
   after: Pick<RecordRow, 'data'>,
 ): void {
   if (!isJsonLarger(after.data, LIMITS.recordBytesMax)) return;
-  const bytes = jsonBytes(after.data);
-  if (before !== null && bytes <= jsonBytes(before.data)) return;
+  if (before !== null && jsonBytes(after.data) <= jsonBytes(before.data)) return;
   throw invalidField(
     largestField(catalog, caller, entity, after),
-    `the record's values take ${bytes} bytes as JSON, and at most ${LIMITS.recordBytesMax} are stored; ` +
+    `the record's values take too many bytes as JSON, and at most ${LIMITS.recordBytesMax} are stored; ` +
       'shorten this one, or store parts of it in records of their own',
   );
 }

@@ -6,7 +6,7 @@ import type { RecordEventType } from '../../events/event.ts';
 import type { Cause } from '../../events/outbox.ts';
 import { LIMITS } from '../../limits.ts';
 import { newId } from '../../runtime/ids.ts';
-import { cachedPart, EMPTY, identifier, literal, raw, type Sql, sql } from '../../runtime/sql.ts';
+import { cachedPart, EMPTY, literal, raw, type Sql, sql } from '../../runtime/sql.ts';
 import type { PreparedRow } from './triggers.ts';
 
 /** A row to be changed, with the id of its event. */
@@ -47,16 +47,18 @@ export function bytesGrown(type: RecordEventType): Sql {
  */
 export function updateCounters(entity: Entity, type: RecordEventType, rowsMax: number): Sql {
   const rows = rowsMax === 1 ? '1' : '(select count(*) from changed)';
-  const { id, schema } = entity;
+  // A single row needs no aggregate, which would slow every write.
+  const grown = rowsMax === 1 ? sql`select ${BYTES_CHANGE[type]} from changed as c` : bytesGrown(type);
+  const { id, tenantId } = entity;
   return cachedPart(
     entity,
     `counted ${type} ${rows}`,
     () => sql`, counted as (
-    update ${identifier(schema, 'entity_counts')} as n
+    update platform.entity_counts as n
     set n = n.n + ${raw(String(COUNT_CHANGE[type]))} * ${raw(rows)}, v = n.v + 1,
-      bytes = n.bytes + (${bytesGrown(type)})
-    where n.entity_id = ${literal(id)}::uuid and n.slot = pg_backend_pid() % ${raw(String(LIMITS.counterSlots))}
-      and exists (select from changed)
+      bytes = n.bytes + (${grown})
+    where n.tenant_id = ${literal(tenantId)}::uuid and n.entity_id = ${literal(id)}::uuid
+      and n.slot = pg_backend_pid() % ${raw(String(LIMITS.counterSlots))} and exists (select from changed)
   )`,
   );
 }
@@ -81,8 +83,8 @@ export function startRules(entity: Entity, rows: readonly EventedRow[], changes:
       coalesce(${cause.rootEventId}::uuid, c.event_id)`;
   // A change may start many runs of a large record: they share its image.
   const images = sql`, images as (
-    insert into platform.rule_images (event_id, data)
-    select c.event_id, c.data from ${changes} as c where c.event_id in (select event_id from started)
+    insert into platform.rule_images (event_id, tenant_id, bytes, data)
+    select c.event_id, ${cause.tenantId}::uuid, octet_length(c.data::text), c.data from ${changes} as c where c.event_id in (select event_id from started)
   )`;
   // At depth 0 each record's change begins a chain of its own, with fewer runs than the limit.
   if (cause.rootEventId === null) {

@@ -4,9 +4,11 @@
 import type { Entity } from '../../entities/field.ts';
 import { searchVector } from '../../entities/search-vector.ts';
 import { dualWrite, type SlotValues } from '../../entities/values.ts';
+import { FORMER_VALUES } from '../../events/before-image.ts';
 import type { RecordEventType } from '../../events/event.ts';
 import { type EntityChange, type Publication, rowsPerStatement } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
+import { giveWay } from '../../runtime/event-loop.ts';
 import { cachedPart, EMPTY, identifier, inputRows, join, literal, raw, type Sql, sql } from '../../runtime/sql.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
 import {
@@ -53,6 +55,8 @@ export async function insertRows(
   const evented = withNewEventIds(rows);
   const input: unknown[][] = [];
   for (const { id, data: given, eventId } of evented) {
+    const turn = giveWay();
+    if (turn !== undefined) await turn;
     const data = await dualWrite(entity, given);
     input.push([id, JSON.stringify(data), await searchVector(entity, data), eventId]);
   }
@@ -67,7 +71,7 @@ export async function insertRows(
       select i.id, ${literal(entity.id)}::uuid, i.data::jsonb, i.search_vector::tsvector, 1, ${at}::timestamptz, ${at}::timestamptz,
         ${actor}, ${actor}
       from input as i
-      where ${isCurrent(entity)} and ${targetsExist(targets)}
+      where ${isCurrent(entity)} and ${publication.room} and ${targetsExist(targets)}
       returning ${RECORD_COLUMNS}
     )`;
   return (await apply(publication, entity, 'record.created', evented, ctes)).length;
@@ -116,6 +120,8 @@ async function updatePart(
   const evented = withNewEventIds(rows);
   const input: unknown[][] = [];
   for (const { id, version, data: given, eventId } of evented) {
+    const turn = giveWay();
+    if (turn !== undefined) await turn;
     const data = await dualWrite(entity, given);
     const vector = isVectorUnchanged ? null : await searchVector(entity, data);
     input.push([id, version - 1, JSON.stringify(data), vector, eventId]);
@@ -131,8 +137,8 @@ async function updatePart(
         ${touched(publication, at)}
       from input as i
       join ${entity.table} as b on b.id = i.id and b.version = i.version
-      where r.id = i.id and r.version = i.version and ${isCurrent(entity)} and ${targetsExist(targets)}
-      returning ${RECORD_COLUMNS}, octet_length(b.data::text) as bytes_before
+      where r.id = i.id and r.version = i.version and ${isCurrent(entity)} and ${publication.room} and ${targetsExist(targets)}
+      returning ${RECORD_COLUMNS}, octet_length(b.data::text) as bytes_before, ${FORMER_VALUES} as old
     )`;
   return (await apply(publication, entity, 'record.updated', evented, ctes)).length;
 }
@@ -159,9 +165,9 @@ export async function patchRow(
         ${words === undefined ? EMPTY : sql`search_vector = ${words}::text::tsvector,`}
         ${touched(publication, at)}
       from ${entity.table} as b
-      where ${matches(target)} and b.id = r.id and b.version = r.version and ${isCurrent(entity)}
+      where ${matches(target)} and b.id = r.id and b.version = r.version and ${isCurrent(entity)} and ${publication.room}
         and ${bytesBefore} + ${Buffer.byteLength(json)}::int <= ${LIMITS.recordBytesMax}::int
-      returning ${RECORD_COLUMNS}, ${bytesBefore} as bytes_before
+      returning ${RECORD_COLUMNS}, ${bytesBefore} as bytes_before, ${FORMER_VALUES} as old
     )`;
   const [changed] = await apply(publication, entity, 'record.updated', withNewEventIds([target]), ctes, RECORD_COLUMNS);
   return changed;

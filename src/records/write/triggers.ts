@@ -1,7 +1,8 @@
 // An entity's rules in the write path: "before" rules change or reject the record to be stored, in the order of
 // their priority; "after" rules that match are collected and queued by the statement that makes the change.
-// Failures: 400 BUSINESS_RULE_ERROR. Contract: decisions#rules.
+// Failures: 400 BUSINESS_RULE_ERROR, 429 while too many runs wait. Contract: decisions#rules, neighbours#byte-budgets.
 import type { TenantCaller } from '../../access/caller.ts';
+import type { App } from '../../app.ts';
 import { allNames, visibleFields } from '../../entities/access-scope.ts';
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Action, Entity, Rule, RuleOperation } from '../../entities/field.ts';
@@ -11,9 +12,11 @@ import { ServiceError } from '../../errors.ts';
 import type { Expression } from '../../expression/ast.ts';
 import { parseExpression } from '../../expression/parse.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
-import type { JsonObject } from '../../runtime/text.ts';
+import type { Queries } from '../../runtime/sql.ts';
+import { type JsonObject, jsonBytes } from '../../runtime/text.ts';
 import type { Evaluator } from '../read/evaluator.ts';
 import { type RecordRow, storedRow } from '../row.ts';
+import { requireRoomForRuns } from './pending-runs.ts';
 import { requireRecordFits } from './record-size.ts';
 import { render } from './template.ts';
 
@@ -24,6 +27,8 @@ type RuledRow = RecordRow & { setByRule?: ReadonlySet<string> };
 export type PreparedRow = RuledRow & { starts: readonly string[] };
 
 interface RuleContext {
+  app: App;
+  queries: Queries;
   evaluator: Evaluator;
   caller: TenantCaller;
   catalog: Catalog;
@@ -59,7 +64,11 @@ export async function applyRules(context: RuleContext, entity: Entity, change: R
     if (await doesAct(context, entity, rule, { ...change, after: row })) starts.push(rule.id);
   }
   if (operation !== 'delete') requireRecordFits(context, entity, change.before, row);
-  if (starts.length > 0) lastStartAt = performance.now();
+  if (starts.length > 0) {
+    const added = { runs: starts.length, bytes: jsonBytes(row.data) };
+    await requireRoomForRuns(context.app, context.queries, context.caller.tenant.id, added);
+    lastStartAt = performance.now();
+  }
   return { ...row, starts };
 }
 

@@ -6,13 +6,13 @@ import { requireRight } from '../../access/caller.ts';
 import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
 import { catalogOf, catalogWithin, forgetCatalog } from '../../entities/catalog.ts';
 import { isSearchVectorUnchanged } from '../../entities/search-vector.ts';
-import { conflict, notFound, ServiceError } from '../../errors.ts';
+import { conflict, notFound } from '../../errors.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import type { JsonObject } from '../../runtime/text.ts';
-import { limitsWrites } from '../../usage/write-quotas.ts';
+import { isProbablyFar, limitsWrites } from '../../usage/write-quotas.ts';
 import { findRow, lockRow } from '../read/read.ts';
-import type { RecordRow } from '../row.ts';
+import { type RecordRow, requireVersion } from '../row.ts';
 import { blindDelete, blindUpdate } from './blind-write.ts';
 import { translateViolation } from './constraints.ts';
 import {
@@ -104,7 +104,8 @@ const EVENTS = { create: 'record.created', update: 'record.updated', delete: 're
 /**
  * Runs a write until its statement matches, which `write` reports by a result other than null. The first attempt takes
  * no lock, since concurrent writes of one record are rare; the next ones lock the row, so that each of many writers
- * makes progress. A statement that does not match a locked row was made for an old definition.
+ * makes progress. A statement that does not match a locked row was made for an old definition. Close to a quota, a transaction
+ * checks it.
  */
 async function attempt<T>(
   context: WriteContext,
@@ -113,19 +114,20 @@ async function attempt<T>(
   write: (writing: Writing, scope: AccessScope) => Promise<T | null>,
 ): Promise<T> {
   const { app, caller, tx } = context;
+  const isLimited = limitsWrites(caller.tenant.quotas);
   for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
     const catalog = await (tx === null ? catalogOf(app, caller.tenant) : catalogWithin(app, tx, caller.tenant));
     const entity = catalog.byName.get(entityName);
     if (entity === undefined) throw notFound('entity');
     const cascades = operation === 'delete' && entity.references.length > 0;
-    const isLocked =
-      tx !== null || cascades || limitsWrites(caller.tenant.quotas) || (tries > 0 && operation !== 'create');
+    const isExact = isLimited && (tries > 0 || !isProbablyFar(app, caller.tenant));
+    const isLocked = tx !== null || cascades || isExact || (tries > 0 && operation !== 'create');
     const change = { entity, type: EVENTS[operation], isSingle: true };
     const writeOnce = (open: OpenWrite) => write(writingWith(open, catalog), accessScopeOf(catalog, caller, entity));
     try {
       const written = await (isLocked ? inTransaction(context, writeOnce) : inStatement(context, change, writeOnce));
       if (written !== null) return written;
-      if (isLocked || operation === 'create') forgetCatalog(app, caller.tenant);
+      if (isLocked || (operation === 'create' && !isLimited)) forgetCatalog(app, caller.tenant);
     } catch (error) {
       if (!isDeadlock(error) || tx !== null) throw translateViolation(error, entity, caller);
     }
@@ -142,8 +144,6 @@ async function readToWrite(
   if (!isUuid(id)) throw notFound('record');
   const row = tx === null ? await findRow(queries, scope, id) : await lockRow(tx, scope, id);
   if (row === undefined) throw notFound('record');
-  if (versions !== null && !versions.includes(row.version)) {
-    throw new ServiceError('PRECONDITION_FAILED', 'the record has changed since the version in If-Match');
-  }
+  requireVersion(row, versions, 'If-Match');
   return row;
 }

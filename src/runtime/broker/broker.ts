@@ -47,6 +47,19 @@ export interface Broker {
   /** Adds an entry and keeps about `maxLength` of the newest; resolves to its id. */
   append(stream: string, fields: Record<string, string>, maxLength: number): Promise<string>;
   /**
+   * Adds entries to a stream, each with one of `texts` as `field`, and as `after` the id of the entry before it, the first one
+   * `after`. All of them or none; one round trip. Keeps about `maxLength`. Resolves to the id of the last.
+   */
+  appendChain(
+    stream: string,
+    field: string,
+    texts: readonly string[],
+    after: string,
+    maxLength: number,
+  ): Promise<string>;
+  /** Keeps only the newest entries of a stream. */
+  trim(stream: string, length: number): Promise<void>;
+  /**
    * Resolves to the entries after the id given for each stream, at most `count` of each, as soon as there are any; to
    * none after `blockMs`. One reader at a time. Rejects when its connection breaks or the broker closes.
    */
@@ -74,6 +87,12 @@ export interface Broker {
   giveBack(key: string, hits: number, taken: TakenHits): Promise<void>;
   /** Takes one of `limit` leases for `ttlMs`, or renews the member's own; false when all are taken. */
   lease(set: string, member: string, limit: number, ttlMs: number): Promise<boolean>;
+  /**
+   * Frees a lease of a set of `limit` whose members are `share:age` if it is full, for a share that may take it: the
+   * oldest one of the share with the most, which must have more than `kept` and at least as many then as the taker.
+   * Resolves to the member that has lost its lease, or null.
+   */
+  makeRoom(set: string, share: string, limit: number, kept: number): Promise<string | null>;
   /** Renews leases for `ttlMs`, including expired ones. */
   renew(set: string, members: readonly string[], ttlMs: number): Promise<void>;
   release(set: string, member: string): Promise<void>;

@@ -67,6 +67,24 @@ export class MemoryBroker implements Broker {
     return id;
   }
 
+  async appendChain(
+    stream: string,
+    field: string,
+    texts: readonly string[],
+    after: string,
+    maxLength: number,
+  ): Promise<string> {
+    let id = after;
+    for (const text of texts) id = await this.append(stream, { [field]: text, after: id }, maxLength);
+    return id;
+  }
+
+  async trim(stream: string, length: number): Promise<void> {
+    this.#check();
+    const entries = this.#streams.get(stream);
+    if (entries !== undefined) entries.splice(0, Math.max(0, entries.length - length));
+  }
+
   read(streams: ReadonlyMap<string, string>, blockMs: number, count: number): Promise<StreamEntry[]> {
     const available = (): StreamEntry[] => [...streams].flatMap(([stream, after]) => this.#after(stream, after, count));
     return new Promise((resolve, reject) => {
@@ -171,6 +189,19 @@ export class MemoryBroker implements Broker {
     if (!leases.has(member) && leases.size >= limit) return false;
     this.#leases.set(set, leases.set(member, Date.now() + ttlMs));
     return true;
+  }
+
+  async makeRoom(set: string, share: string, limit: number, kept: number): Promise<string | null> {
+    const leases = this.#leasesOf(set);
+    if (leases.size < limit) return null;
+    const shares = Map.groupBy(leases.keys(), (member) => member.slice(0, Math.max(0, member.indexOf(':'))));
+    const [[, most]] = [...shares].sort(([, a], [, b]) => b.length - a.length) as [[string, string[]]];
+    // With many shares, each keeps fewer, so that one without any finds a place; a low limit of the operator's is exact.
+    const keeps = limit < 10 * kept ? kept : Math.min(kept, Math.floor(limit / (shares.size + 1)));
+    if (most.length <= Math.max(keeps, (shares.get(share)?.length ?? 0) + 1)) return null;
+    const [oldest] = most.sort() as [string];
+    leases.delete(oldest);
+    return oldest;
   }
 
   async renew(set: string, members: readonly string[], ttlMs: number): Promise<void> {

@@ -4,7 +4,7 @@
 // Times are milliseconds.
 import { Redis, type RedisOptions } from 'ioredis';
 
-import { ServiceError, unavailable } from '../../errors.ts';
+import { unavailable } from '../../errors.ts';
 import type { Log } from '../log.ts';
 import {
   type Broker,
@@ -16,10 +16,10 @@ import {
   type WindowCount,
 } from './broker.ts';
 import { QuotaCounter } from './quota-windows.ts';
-import { COUNT, LEASE, LEASE_COUNT, RENEW, RETURN_HITS, TAKE, TAKE_DUE } from './scripts.ts';
+import { replyWithin, toRecord } from './replies.ts';
+import { APPEND_CHAIN, COUNT, LEASE, LEASE_COUNT, MAKE_ROOM, RENEW, RETURN_HITS, TAKE, TAKE_DUE } from './scripts.ts';
 
 const COMMAND_TIMEOUT_MS = 2_000;
-const GRACE_MS = 50;
 const CONNECT_TIMEOUT_MS = 2_000;
 /** Added to the timeout of a blocking read. */
 const READ_SLACK_MS = 2_000;
@@ -97,6 +97,30 @@ export class RedisBroker implements Broker {
     return String(id);
   }
 
+  async appendChain(
+    stream: string,
+    field: string,
+    texts: readonly string[],
+    after: string,
+    maxLength: number,
+  ): Promise<string> {
+    const added = this.#commands.eval(
+      APPEND_CHAIN,
+      1,
+      this.#prefix + stream,
+      after,
+      maxLength,
+      STREAM_TTL_MS,
+      field,
+      ...texts,
+    );
+    return String(await this.#reply(added));
+  }
+
+  async trim(stream: string, length: number): Promise<void> {
+    await this.#reply(this.#commands.xtrim(this.#prefix + stream, 'MAXLEN', length));
+  }
+
   async read(streams: ReadonlyMap<string, string>, blockMs: number, count: number): Promise<StreamEntry[]> {
     if (streams.size === 0) return [];
     if (this.#closed) throw unavailable('the broker is closed');
@@ -148,6 +172,10 @@ export class RedisBroker implements Broker {
 
   async lease(set: string, member: string, limit: number, ttlMs: number): Promise<boolean> {
     return (await this.#eval(LEASE, set, member, limit, ttlMs)) === 1;
+  }
+
+  async makeRoom(set: string, share: string, limit: number, kept: number): Promise<string | null> {
+    return (await this.#eval(MAKE_ROOM, set, share, limit, kept)) as string | null;
   }
 
   async renew(set: string, members: readonly string[], ttlMs: number): Promise<void> {
@@ -203,7 +231,7 @@ export class RedisBroker implements Broker {
 
   /** The command's reply; 503 when Redis is unavailable or does not reply in time. */
   #reply<T>(command: Promise<T>): Promise<T> {
-    return within(command, COMMAND_TIMEOUT_MS);
+    return replyWithin(command, COMMAND_TIMEOUT_MS);
   }
 
   #readWithin<T>(command: Promise<T>, ms: number): Promise<T> {
@@ -213,7 +241,7 @@ export class RedisBroker implements Broker {
     });
     this.#failReads.add(fail);
     // The late command would block all later ones on this connection: reconnect.
-    const read = within(Promise.race([command, broken]), ms, () => this.#reader.disconnect(true));
+    const read = replyWithin(Promise.race([command, broken]), ms, () => this.#reader.disconnect(true));
     return read.finally(() => this.#failReads.delete(fail));
   }
 
@@ -266,30 +294,4 @@ export class RedisBroker implements Broker {
     if (isFirst && this.#handlers.size === 0) return;
     for (const handler of this.#resets) handler();
   }
-}
-
-/** The grace period after the deadline is for a reply that arrived while the event loop was stalled. */
-function within<T>(work: Promise<T>, ms: number, onLate = () => {}): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const late = (): void => {
-      reject(unavailable('the broker took too long to answer'));
-      onLate();
-    };
-    let timer = setTimeout(() => {
-      timer = setTimeout(late, GRACE_MS);
-    }, ms);
-    work.then(resolve, (error) => reject(callerError(error))).finally(() => clearTimeout(timer));
-  });
-}
-
-/** Error replies (wrong type, out of memory) pass through; any other error means that Redis is unavailable. */
-function callerError(error: unknown): unknown {
-  const isReply = error instanceof Error && error.name === 'ReplyError';
-  return isReply || error instanceof ServiceError ? error : unavailable('the broker is not available', error);
-}
-
-function toRecord(pairs: readonly string[]): Record<string, string> {
-  const record: Record<string, string> = {};
-  for (let i = 0; i + 1 < pairs.length; i += 2) record[String(pairs[i])] = String(pairs[i + 1]);
-  return record;
 }

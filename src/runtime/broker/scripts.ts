@@ -12,6 +12,15 @@ local due = redis.call('zrangebyscore', KEYS[1], '-inf', now, 'limit', 0, ARGV[1
 if #due > 0 then redis.call('zrem', KEYS[1], unpack(due)) end
 return due`;
 
+/** KEYS[1] is a stream. ARGV: the entry before, entries to keep, lifetime, field, texts. Returns the last entry's id. */
+export const APPEND_CHAIN = `
+local id = ARGV[1]
+for i = 5, #ARGV do
+  id = redis.call('xadd', KEYS[1], 'maxlen', '~', ARGV[2], '*', ARGV[4], ARGV[i], 'after', id)
+end
+redis.call('pexpire', KEYS[1], ARGV[3])
+return id`;
+
 /** ARGV: window. Returns the count and the time left in the window. */
 export const COUNT = `
 local count = redis.call('incr', KEYS[1])
@@ -92,6 +101,28 @@ if not redis.call('zscore', KEYS[1], ARGV[1]) and redis.call('zcard', KEYS[1]) >
 redis.call('zadd', KEYS[1], now + ARGV[3], ARGV[1])
 if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then redis.call('pexpire', KEYS[1], ARGV[3]) end
 return 1`;
+
+/**
+ * ARGV: share, limit, leases that a share keeps. Removes the oldest lease of the share with the most, and returns it; nothing
+ * when the set is not full, or when no share has more than it keeps and than the given one would have with one more. With
+ * many shares, each keeps fewer, so that one without any finds a place; a low limit of the operator's is exact.
+ */
+export const MAKE_ROOM = `
+local members = redis.call('zrange', KEYS[1], 0, -1)
+if #members < tonumber(ARGV[2]) then return false end
+local limit, keeps = tonumber(ARGV[2]), tonumber(ARGV[3])
+local counts, oldest, most, shares = {}, {}, nil, 0
+for _, member in ipairs(members) do
+  local share = member:sub(1, (member:find(':', 1, true) or 1) - 1)
+  if not counts[share] then shares = shares + 1 end
+  counts[share] = (counts[share] or 0) + 1
+  if not oldest[share] or member < oldest[share] then oldest[share] = member end
+  if not most or counts[share] > counts[most] then most = share end
+end
+if limit >= 10 * keeps then keeps = math.min(keeps, math.floor(limit / (shares + 1))) end
+if counts[most] <= math.max(keeps, (counts[ARGV[1]] or 0) + 1) then return false end
+redis.call('zrem', KEYS[1], oldest[most])
+return oldest[most]`;
 
 /** ARGV: ttl, members. */
 export const RENEW = `${NOW}

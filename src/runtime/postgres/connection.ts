@@ -3,18 +3,24 @@
 // so a transaction cannot continue on another session. Deadlines are epoch milliseconds in `deadlineAt`
 // (0: none), enforced by the pool. This class and the pool replace the driver's own pool because of
 // https://github.com/porsager/postgres/issues/1195 and /1199; remove both when these are fixed.
+import type { Buffer } from 'node:buffer';
 import { createConnection, type Socket } from 'node:net';
 import postgres from 'postgres';
 
 import { unavailable } from '../../errors.ts';
 import type { ByteBudget } from '../byte-budget.ts';
+import type { Plans } from '../sql.ts';
 import type { StatementObserver } from '../statement-spans.ts';
+import { currentWork } from '../work.ts';
 import { callerError, endsConnection } from './failures.ts';
+import { PacedReads } from './paced-reads.ts';
 import { WIRE_TYPES } from './values.ts';
 
 export interface ConnectionOptions {
   url: string;
   connectTimeoutMs: number;
+  /** Whether each connection has a server process of its own. */
+  hasProcess: boolean;
   /** Run-time parameters of the session: statement_timeout and the like. */
   session: Record<string, string | number>;
   /** Called when a statement with bound values has ended, in the work that ran it. */
@@ -23,17 +29,33 @@ export interface ConnectionOptions {
 
 type Rows = postgres.RowList<postgres.Row[]>;
 type Running = Promise<Rows> & { reject(error: unknown): void; prepare?: boolean; prepared?: boolean };
+export interface RunOptions {
+  /** Of the bytes received. */
+  budget?: ByteBudget | undefined;
+  /** By default, `by values`. */
+  plans?: Plans;
+}
+
+/** A row's columns as the server sends them, in its text format; null for SQL NULL. */
+export type RawRow = readonly (Buffer | null)[];
 /** Rows, and the bytes received for them. */
 export interface Batch {
-  rows: unknown[];
+  rows: RawRow[];
   bytes: number;
 }
 
 type Target = { path?: string | false; host: string[]; port: number[] };
 
-/** Statements and tenants that a server process caches at most: about 100 MiB. */
+/** Statements and tenants that a server process caches at most: about 110 MiB of catalogs, and the plans on top. */
 const MAX_PREPARED = 2_000;
 const MAX_TENANTS = 250;
+
+/**
+ * A plan made once must also suit the table when it has grown: so sequential scans are off. Where one is needed, its
+ * estimate would have the statement compiled, which takes 300 ms.
+ */
+const PLAN_ONCE = 'set plan_cache_mode to force_generic_plan; set enable_seqscan to off; set jit to off';
+const PLAN_BY_VALUES = 'set plan_cache_mode to default; set enable_seqscan to default; set jit to default';
 
 export class Connection {
   broken = false;
@@ -52,13 +74,17 @@ export class Connection {
   /** Of the query in flight: called for what arrives, before it is parsed. */
   #onReceived: ((bytes: number) => void) | undefined;
   #socket: Socket | undefined;
+  #reads: PacedReads | undefined;
   #sql: postgres.Sql;
   #onBroken: (connection: Connection) => void;
   readonly #onStatement: StatementObserver | undefined;
+  /** Whether the session plans once; null when it is a session of others too, and stays as it is. */
+  #plansOnce: boolean | null;
 
   constructor(options: ConnectionOptions, onBroken: (connection: Connection) => void) {
     this.#onBroken = onBroken;
     this.#onStatement = options.onStatement;
+    this.#plansOnce = options.hasProcess ? false : null;
     const given = {
       max: 1,
       fetch_types: false,
@@ -91,25 +117,34 @@ export class Connection {
 
   /** Connects. Rejects when the server cannot be reached or refuses. */
   async open(): Promise<void> {
-    const [row] = await this.run('select pg_backend_pid() as pid', [], false);
+    const [row] = await this.run('select pg_backend_pid() as pid', [], { plans: 'each time' });
     this.pid = (row as { pid: number } | undefined)?.pid ?? 0;
+  }
+
+  /** Sets how the next statements are planned, outside a transaction. Sent together with the next statement. */
+  setPlans(plans: Plans): void {
+    const isOnce = plans === 'once';
+    if (this.#plansOnce === null || this.#plansOnce === isOnce || this.broken) return;
+    this.#plansOnce = isOnce;
+    // If it fails, it is not known how the session plans: it is not used again.
+    this.#sql.unsafe(isOnce ? PLAN_ONCE : PLAN_BY_VALUES).catch((error: unknown) => this.fail(callerError(error)));
   }
 
   /**
    * Runs one statement with bound values. Concurrent calls run one after another. A statement that receives more than
    * its budget is rejected with the budget's refusal, and closes the connection: that costs less than receiving the rest.
    */
-  async run(text: string, parameters: unknown[], prepare = true, budget?: ByteBudget): Promise<Rows> {
+  async run(text: string, parameters: unknown[], { budget, plans }: RunOptions = {}): Promise<Rows> {
     while (this.#current) await Promise.allSettled([this.#current]);
-    const options = { prepare, simple: false } as postgres.UnsafeQueryOptions;
+    const options = { prepare: plans !== 'each time', simple: false } as postgres.UnsafeQueryOptions;
     if (budget !== undefined) this.#onReceived = (bytes) => this.#spend(budget, bytes);
     const running = this.#await(this.#sql.unsafe(text, parameters as never[], options));
     return this.#onStatement === undefined ? running : this.#observed(this.#onStatement, text, running);
   }
 
   /**
-   * The rows of a statement without values, in batches of about `batchBytes` received bytes. While a batch is not taken,
-   * the socket is not read, so that the server waits and few rows are in memory, however large they are. A reader that
+   * The rows of a statement without values, undecoded, in batches of about `batchBytes` received bytes. While a batch is
+   * not taken, the socket is not read, so that the server waits and few rows are in memory, however large they are. A reader that
    * ends early closes the connection.
    */
   async *batches(text: string, batchBytes: number): AsyncGenerator<Batch> {
@@ -120,11 +155,13 @@ export class Connection {
     this.#onReceived = (bytes) => {
       batch.bytes += bytes;
       if (batch.bytes < batchBytes) return;
-      this.#socket?.pause();
+      this.#reads?.pause();
       full.resolve(false);
     };
     let isDone = false;
-    const done = this.#await(query.forEach((row) => void batch.rows.push(row))).then(() => true);
+    const done = this.#await(query.raw().forEach((row) => void batch.rows.push(row as unknown as RawRow))).then(
+      () => true,
+    );
     try {
       while (!isDone) {
         isDone = await Promise.race([done, full.promise]);
@@ -132,11 +169,11 @@ export class Connection {
         batch = { rows: [], bytes: 0 };
         full = Promise.withResolvers();
         if (taken.rows.length > 0) yield taken;
-        if (!isDone) this.#socket?.resume();
+        if (!isDone) this.#reads?.resume();
       }
     } finally {
       // The last bytes may have filled a batch too.
-      this.#socket?.resume();
+      this.#reads?.resume();
       if (!isDone) this.fail(unavailable('the reader of the rows has left'));
       await done.catch(() => undefined);
     }
@@ -187,6 +224,7 @@ export class Connection {
     const running = query as Running;
     const startedAt = performance.now();
     this.#current = running;
+    if (this.#reads !== undefined) this.#reads.share = currentWork().share;
     try {
       const rows = await running;
       if (running.prepare && !running.prepared) this.prepared++;
@@ -223,7 +261,7 @@ export class Connection {
       socket.once('close', () => reject(Object.assign(new Error('connection closed'), { code: 'CONNECTION_CLOSED' })));
     });
     socket.setNoDelay(true);
-    socket.on('data', ({ length }) => this.#onReceived?.(length));
+    this.#reads = new PacedReads(socket, (bytes) => this.#onReceived?.(bytes));
     socket.on('close', () => this.fail(unavailable('the connection to the database was lost')));
     return socket;
   }

@@ -3,9 +3,8 @@
 // server, and no further one starts. The connection is not used again before a cancellation has settled, so that it
 // cannot hit a later statement. Times are milliseconds. Contract: neighbours#fair-shares.
 import { clientGone, unavailable } from '../../errors.ts';
-import type { ByteBudget } from '../byte-budget.ts';
 import { isGone, type Work } from '../work.ts';
-import type { Batch, Connection } from './connection.ts';
+import type { Batch, Connection, RunOptions } from './connection.ts';
 
 /** Rows as the driver returns them. */
 type Rows = Awaited<ReturnType<Connection['run']>>;
@@ -14,6 +13,7 @@ export class Lease {
   readonly startedAt = performance.now();
   readonly #busyMsBefore: number;
   #endsAt = Number.POSITIVE_INFINITY;
+  #isInTransaction = false;
   #isCommitting = false;
   #stopped: 'gone' | 'late' | undefined;
   #cancelling: Promise<void> | undefined;
@@ -31,10 +31,19 @@ export class Lease {
     return this.connection.busyMs - this.#busyMsBefore;
   }
 
-  /** Runs one statement with bound values; see `Connection.run` for the budget. */
-  async run(text: string, parameters: unknown[], prepare = true, budget?: ByteBudget): Promise<Rows> {
+  /** Runs one statement with bound values; see `Connection.run`. */
+  async run(text: string, parameters: unknown[], options: RunOptions = {}): Promise<Rows> {
     if (this.#mustStop()) await this.#stop();
-    return this.connection.run(text, parameters, prepare, budget);
+    if (!this.#isInTransaction) this.connection.setPlans(options.plans ?? 'by values');
+    return this.connection.run(text, parameters, options);
+  }
+
+  /** Begins a transaction. */
+  async begin(): Promise<void> {
+    if (this.#mustStop()) await this.#stop();
+    this.connection.setPlans('by values');
+    this.#isInTransaction = true;
+    return this.connection.exec('begin');
   }
 
   /** The rows of a statement without values, in batches of about this many bytes; see `Connection.batches`. */

@@ -4,11 +4,15 @@
 import postgres from 'postgres';
 
 import { unavailable } from '../../errors.ts';
+import { newId } from '../ids.ts';
 import { compile, type Sql } from '../sql.ts';
+import type { RawRow } from './connection.ts';
 import type { Lease } from './lease.ts';
 import type { Pool } from './pool.ts';
 import { bindValues } from './values.ts';
 
+/** Names of cursors are of this process alone: connections to the embedded database share one session, also those of others. */
+const NAMES = `rows_${newId().replaceAll('-', '')}`;
 let cursors = 0;
 
 /** Bytes of a stream's rows that are in memory at once, about. */
@@ -20,13 +24,13 @@ const FIRST_FETCH_ROWS = 16;
  * Uses a cursor `with hold`: Postgres materialises the result, so no transaction stays open while the reader is
  * slow. An open one would hold back vacuum and, on the embedded database, block every other connection.
  */
-export async function* streamRows<T>(pool: Pool, query: Sql, batchRows: number): AsyncGenerator<T[]> {
+export async function* streamRows(pool: Pool, query: Sql, batchRows: number): AsyncGenerator<RawRow[]> {
   const { text, parameters } = compile(query);
   bindValues(parameters);
-  const cursor = `rows_${++cursors}`;
+  const cursor = `${NAMES}_${++cursors}`;
   const { lease, end } = await openLease(pool);
   try {
-    await lease.run(`declare ${cursor} no scroll cursor with hold for ${text}`, parameters, false);
+    await lease.run(`declare ${cursor} no scroll cursor with hold for ${text}`, parameters, { plans: 'each time' });
     let rows = Math.min(batchRows, FIRST_FETCH_ROWS);
     for (let isOver = false; !isOver; ) {
       const fetched = { rows: 0, bytes: 0 };
@@ -34,7 +38,7 @@ export async function* streamRows<T>(pool: Pool, query: Sql, batchRows: number):
       for await (const batch of lease.batches(`fetch forward ${Math.trunc(rows)} from ${cursor}`, STREAM_BATCH_BYTES)) {
         fetched.rows += batch.rows.length;
         fetched.bytes += batch.bytes;
-        yield batch.rows as T[];
+        yield batch.rows;
         lease.extendDeadline();
       }
       isOver = fetched.rows < rows;

@@ -1,15 +1,17 @@
 // Claims deliveries in Postgres under a lease that outlasts the attempt: processes share the work, and the claims of
-// a dead process expire. The lock of the subscription's row serializes the claims of one subscription.
+// a dead process end with its connections (claim-owners.ts), at the latest with their lease. The lock of the subscription's row serializes the claims of one subscription.
 // There are no claims for inactive subscriptions and suspended tenants. Contract: decisions#deliveries.
 import type { App } from '../../app.ts';
 import { catalogWithin, loadCatalog } from '../../entities/catalog.ts';
-import type { RecordEventType } from '../../events/event.ts';
+import type { RecordEventType, RecordRow } from '../../events/event.ts';
+import { signingSecrets } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
-import { newId } from '../../runtime/ids.ts';
 import { ASYNC_COMMIT, GENERIC_PLANS, inputRows, sql, type Tx } from '../../runtime/sql.ts';
 import { type Tenant, type TenantRow, toTenant } from '../../tenants/tenants.ts';
+import type { Audience } from '../audience.ts';
 import { payloadOf } from '../transport/payload.ts';
+import { newClaimId } from './claim-owners.ts';
 import { withinQuotas } from './delivery-quota.ts';
 import type { InFlight } from './in-flight.ts';
 import {
@@ -38,11 +40,27 @@ export interface ClaimedDelivery {
   /** Null when the event is no longer kept or its entity no longer exists. */
   body: string | null;
   url: string;
-  secret: string | null;
+  /** The newest first. */
+  secrets: readonly string[];
   /** Otherwise the body is stored with the first result. */
   isBodyStored: boolean;
   /** Inserted as claimed (inline-deliveries.ts). */
   isInline: boolean;
+  /** About an imaginary record. */
+  isTest: boolean;
+  /** For a subscription that shows less than everything: the event, from which each attempt renders the body. */
+  narrowed: Narrowed | null;
+}
+
+/** An event whose body depends on the rights of the time at which it is sent. */
+export interface Narrowed {
+  tenant: Tenant;
+  entityId: string;
+  audience: Audience;
+  row: RecordRow;
+  /** ISO 8601. */
+  at: string;
+  size: number;
 }
 
 export interface Claim {
@@ -54,14 +72,20 @@ export interface Claim {
 /** Delay before the next claim when a limit of the tenant or process is reached, or another process holds the lock. */
 const RETRY_MS = 250;
 
-interface SubscriptionRow extends TenantRow {
+interface SubscriptionRow extends TenantRow, Audience {
   subscription_id: string;
-  entity_id: string;
   url: string;
-  secret: string | null;
+  secrets: readonly string[] | null;
 }
 
-type LockedSubscription = ClaimRequest & { tenant: Tenant; entityId: string; url: string; secret: string | null };
+type LockedSubscription = ClaimRequest & {
+  tenant: Tenant;
+  url: string;
+  secrets: readonly string[];
+  /** Null for a subscription that shows everything. */
+  audience: Audience | null;
+  isNarrowed: boolean;
+};
 type Locked = ReadonlyMap<string, LockedSubscription>;
 
 /** Claims deliveries that are due, as many as `inFlight`, a plan of its own, has places for. */
@@ -92,7 +116,7 @@ export async function claimPending(app: App, requests: readonly ClaimRequest[], 
 async function lockSubscriptions(tx: Tx, requests: readonly ClaimRequest[]): Promise<Locked> {
   const byId = new Map(requests.map((request) => [request.subscriptionId, request]));
   const rows = await tx.rows<SubscriptionRow>(sql`
-    select s.id as subscription_id, s.entity_id, s.url, s.secret, t.id, t.slug, t.name, t.status, t.settings,
+    select s.id as subscription_id, s.role, s.filters, s.field_ids, s.url, ${signingSecrets(sql`s`)} as secrets, t.id, t.slug, t.name, t.status, t.settings,
       t.quotas, t.created_at, t.updated_at, ${ASYNC_COMMIT} as setting, ${GENERIC_PLANS} as plans
     from platform.webhook_subscriptions as s
     join platform.tenants as t on t.id = s.tenant_id
@@ -100,9 +124,11 @@ async function lockSubscriptions(tx: Tx, requests: readonly ClaimRequest[]): Pro
     for no key update of s skip locked`);
   return new Map(
     rows.map((row) => {
-      const { subscription_id: id, entity_id: entityId, url, secret } = row;
+      const { subscription_id: id, url, secrets, role, filters, field_ids } = row;
       const request = byId.get(id) as ClaimRequest;
-      return [id, { ...request, tenant: toTenant(row), entityId, url, secret }];
+      const isNarrowed = role !== null || field_ids !== null;
+      const audience = isNarrowed ? { role, filters, field_ids } : null;
+      return [id, { ...request, tenant: toTenant(row), url, secrets: secrets ?? [], audience, isNarrowed }];
     }),
   );
 }
@@ -139,12 +165,13 @@ function tenantsOf(locked: Locked): ReadonlyMap<string, Tenant> {
 
 async function markClaimed(app: App, tx: Tx, rows: readonly PendingRow[], locked: Locked): Promise<ClaimedDelivery[]> {
   if (rows.length === 0) return [];
-  const claimId = newId();
+  const claimId = newClaimId(app);
   const claimed: ClaimedDelivery[] = [];
   for (const row of rows) {
     const subscription = locked.get(row.subscription_id) as LockedSubscription;
     await giveWay();
-    const body = row.body ?? (await renderBody(app, tx, row, subscription));
+    const isRendered = subscription.audience === null || row.is_test;
+    const body = isRendered ? (row.body ?? (await renderBody(app, tx, row, subscription))) : null;
     claimed.push(toClaimed(row, claimId, subscription, body));
   }
   const input = inputRows(
@@ -166,7 +193,7 @@ async function markClaimed(app: App, tx: Tx, rows: readonly PendingRow[], locked
 function toClaimed(
   row: PendingRow,
   claimId: string,
-  { tenant, subscriptionId, url, secret }: LockedSubscription,
+  { tenant, subscriptionId, url, secrets, audience }: LockedSubscription,
   body: string | null,
 ): ClaimedDelivery {
   return {
@@ -181,10 +208,19 @@ function toClaimed(
     attemptsSinceReset: row.attempt_count - row.attempts_before,
     body,
     url,
-    secret,
-    isBodyStored: row.body !== null,
+    secrets,
+    isBodyStored: row.body !== null && body !== null,
     isInline: false,
+    isTest: row.is_test,
+    narrowed: body === null && audience !== null ? narrowedFrom(row, tenant, audience) : null,
   };
+}
+
+/** Null when the event is no longer kept. */
+function narrowedFrom(row: PendingRow, tenant: Tenant, audience: Audience): Narrowed | null {
+  const { version, data, entity_id: entityId, at, size } = row;
+  if (version === null || data === null || entityId === null) return null;
+  return { tenant, entityId, audience, row: { ...row, id: row.record_id, version, data }, at, size };
 }
 
 export function leaseMsOf({ config }: App): number {
@@ -192,14 +228,9 @@ export function leaseMsOf({ config }: App): number {
 }
 
 /** The body under the current definition; null when the event or its entity no longer exists. */
-async function renderBody(
-  app: App,
-  tx: Tx,
-  row: PendingRow,
-  { tenant, entityId }: LockedSubscription,
-): Promise<string | null> {
-  const { version, data } = row;
-  if (data === null || version === null) return null;
+async function renderBody(app: App, tx: Tx, row: PendingRow, { tenant }: LockedSubscription): Promise<string | null> {
+  const { version, data, entity_id: entityId } = row;
+  if (data === null || version === null || entityId === null) return null;
   const catalog = await catalogWithin(app, tx, tenant);
   const entity = catalog.byId.get(entityId) ?? (await loadCatalog(tx, tenant)).byId.get(entityId);
   if (entity === undefined) return null;

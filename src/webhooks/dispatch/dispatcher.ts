@@ -1,6 +1,6 @@
 // The dispatcher: claims due deliveries, sends them and stores the results. Commits of this process, the broker's
 // shared schedule and a sweep of the database determine which subscriptions to claim for; all processes share the work.
-// A failing receiver has a window of 1 and does not delay others. Times are milliseconds.
+// A failing receiver has a small window and does not delay others. Times are milliseconds.
 // Contract: decisions#deliveries.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Histogram } from 'prom-client';
@@ -14,17 +14,26 @@ import { post } from '../transport/http-post.ts';
 import { KeepAliveAgents } from '../transport/keep-alive.ts';
 import { requestHeaders } from '../transport/payload.ts';
 import { resolveReceiver } from '../transport/receiver.ts';
+import { type AttemptResult, resultOf } from './attempt-result.ts';
 import { registerBacklogMetrics } from './backlog.ts';
 import { type ClaimedDelivery, claimPending } from './claim.ts';
+import { startReleasingClaims } from './claim-owners.ts';
+import { FanOut } from './fan-out.ts';
+import { HealthLog } from './health.ts';
 import { InFlight } from './in-flight.ts';
 import { InlineDeliveries } from './inline-deliveries.ts';
 import { LoadShedding } from './load-shedding.ts';
-import { type AttemptResult, ResultWriter, resultOf } from './results.ts';
+import { findOverdue } from './overdue.ts';
+import { renderedBody } from './rendering.ts';
+import { startReplays } from './replays.ts';
+import { ResultWriter } from './results.ts';
 import { Schedule } from './schedule.ts';
 import { startAttempt } from './traced-attempt.ts';
 import { InFlightWindows } from './window.ts';
 
 const POLL_MS = 500;
+/** Between two searches for overdue deliveries. */
+const OVERDUE_POLL_MS = 10 * 60_000;
 /** How many subscriptions one round claims deliveries for. */
 const ROUND_SUBSCRIPTIONS = 64;
 /** Until the next claim of a subscription whose tenant has no free place. */
@@ -45,7 +54,11 @@ export class Dispatcher {
   readonly #agents = new KeepAliveAgents();
   readonly #loadShedding: LoadShedding;
   readonly #durations: Histogram<'outcome'>;
+  readonly #fanOut: FanOut;
   #worker!: Worker;
+  #fanOutWorker!: Worker;
+  /** What else runs beside the claims. */
+  #others: readonly Worker[] = [];
 
   private constructor(private readonly app: App) {
     this.#durations = app.metrics.histogram(
@@ -57,9 +70,21 @@ export class Dispatcher {
     registerBacklogMetrics(app);
     this.#loadShedding = new LoadShedding(app.db);
     // A separate output, because the one below is not told about commits that its fast path handles.
-    registerOutput(app, { onCommitted: () => this.#loadShedding.sample(Date.now()) });
+    registerOutput(app, {
+      onCommitted: (notice) => {
+        this.#loadShedding.sample(Date.now());
+        this.#fanOut.onCommitted(notice);
+      },
+    });
     this.#schedule = new Schedule(app, () => this.#worker?.nudge());
-    this.#results = new ResultWriter(app, this.#abort.signal, (id) => this.#schedule.add(id, Date.now()));
+    const health = new HealthLog(app);
+    health.registerMetrics();
+    this.#results = new ResultWriter(app, health, this.#abort.signal, (id) => this.#schedule.add(id, Date.now()));
+    this.#fanOut = new FanOut(
+      app,
+      (id, tenantId) => this.#schedule.addOf(tenantId, id, Date.now()),
+      () => this.#fanOutWorker?.nudge(),
+    );
     this.#inline = new InlineDeliveries(app, this.#schedule, this.#windows, (delivery) => this.#send(delivery));
     registerOutput(app, {
       openFastPath: (tenantId, change) =>
@@ -71,7 +96,16 @@ export class Dispatcher {
   static start(app: App): Dispatcher {
     const dispatcher = new Dispatcher(app);
     const once = (): Promise<number> => dispatcher.once();
+    const giveUp = async (): Promise<number> => dispatcher.#results.giveUp(await findOverdue(app));
     dispatcher.#worker = startWorker({ name: 'webhooks', once, pollMs: POLL_MS, log: app.log });
+    const fanOut = (): Promise<number> => dispatcher.#fanOut.once();
+    dispatcher.#fanOutWorker = startWorker({ name: 'webhook fan-out', once: fanOut, pollMs: POLL_MS, log: app.log });
+    dispatcher.#others = [
+      dispatcher.#fanOutWorker,
+      startReplays(app, (id, tenantId) => dispatcher.#schedule.addOf(tenantId, id, Date.now())),
+      startReleasingClaims(app, (id) => dispatcher.#schedule.add(id, Date.now())),
+      startWorker({ name: 'overdue webhooks', once: giveUp, pollMs: OVERDUE_POLL_MS, log: app.log }),
+    ];
     return dispatcher;
   }
 
@@ -100,7 +134,7 @@ export class Dispatcher {
 
   /** Stops claiming, waits a while for attempts in flight, and releases the claims of those that remain. */
   async stop(): Promise<void> {
-    await this.#worker.stop();
+    await Promise.all([this.#worker, ...this.#others].map((worker) => worker.stop()));
     this.#schedule.close();
     const all = Promise.all(this.#inFlight);
     const finished = new AbortController();
@@ -126,16 +160,17 @@ export class Dispatcher {
   }
 
   #send(delivery: ClaimedDelivery): void {
-    const startedAt = performance.now();
+    const [startedAt, startedAtMs] = [performance.now(), Date.now()];
     const { isInline, subscriptionId, tenantId } = delivery;
-    const bytes = delivery.body?.length ?? 0;
+    const bytes = delivery.body?.length ?? delivery.narrowed?.size ?? 0;
     this.#places.started(tenantId, bytes);
     const sending = forTenant(tenantId, () => this.#attempt(delivery))
       .then((result) => {
-        this.#durations.labels(result.state).observe((performance.now() - startedAt) / 1_000);
+        const durationMs = performance.now() - startedAt;
+        this.#durations.labels(result.state).observe(durationMs / 1_000);
         this.#windows.answered(subscriptionId, result.state === 'delivered', isInline);
         this.#inline.finished(delivery);
-        return this.#record(result);
+        return this.#record({ ...result, startedAtMs, durationMs });
       })
       .finally(() => {
         if (this.#inFlight.size === LIMITS.webhook.perProcess) this.#worker.nudge();
@@ -158,10 +193,12 @@ export class Dispatcher {
 
   async #deliver(delivery: ClaimedDelivery): Promise<AttemptResult> {
     const { config } = this.app;
-    const { body, url, secret, id: deliveryId, eventId, type, attempts } = delivery;
-    if (body === null) {
-      return resultOf(config, delivery, { status: null, error: 'event no longer kept', isFinal: true });
+    const { url, secrets, isTest, id: deliveryId, eventId, type, attempts } = delivery;
+    const body = await renderedBody(this.app, delivery);
+    if (typeof body !== 'string') {
+      return resultOf(config, delivery, { status: null, error: body.reason, isFinal: true, isUnsent: true });
     }
+    const sent = delivery.narrowed === null ? delivery : { ...delivery, body };
     const startedAt = performance.now();
     const { timeoutMs } = config.webhook;
     const receiver = await resolveReceiver(this.app, url, timeoutMs);
@@ -170,12 +207,13 @@ export class Dispatcher {
     }
     const span = startAttempt(this.app, delivery, receiver.url);
     const traced = span.trace === null ? {} : traceHeaders(span.trace);
-    const headers = { ...requestHeaders({ deliveryId, eventId, type, number: attempts + 1, body, secret }), ...traced };
+    const attempt = { deliveryId, eventId, type, number: attempts + 1, body, secrets, isTest };
+    const headers = { ...requestHeaders(attempt), ...traced };
     const remainingMs = Math.max(1, timeoutMs - (performance.now() - startedAt));
     const agent = this.#agents.lease(delivery.subscriptionId, receiver);
     const outcome = await post(receiver, agent, headers, body, remainingMs);
     span.end(outcome);
-    return resultOf(config, delivery, outcome);
+    return resultOf(config, sent, outcome);
   }
 
   async #record(result: AttemptResult): Promise<void> {

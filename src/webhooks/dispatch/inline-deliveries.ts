@@ -7,9 +7,9 @@
 import type { App } from '../../app.ts';
 import type { CommittedChange, EntityChange, FastPath, InsertedDelivery } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
-import { newId } from '../../runtime/ids.ts';
 import { payloadOf } from '../transport/payload.ts';
 import { type ClaimedDelivery, leaseMsOf } from './claim.ts';
+import { newClaimId } from './claim-owners.ts';
 import type { Schedule } from './schedule.ts';
 import type { InFlightWindows } from './window.ts';
 
@@ -48,7 +48,7 @@ export class InlineDeliveries {
   }
 
   #fastPath(tenantId: string, subscriptionIds: readonly string[]): FastPath {
-    const reservation = { claimId: newId(), leaseMs: leaseMsOf(this.app), subscriptionIds };
+    const reservation = { claimId: newClaimId(this.app), leaseMs: leaseMsOf(this.app), subscriptionIds };
     const unused = new Set(subscriptionIds);
     const release = (): void => {
       this.#add(tenantId, -unused.size);
@@ -58,6 +58,8 @@ export class InlineDeliveries {
       const { event, type, entity } = committed;
       const body = payloadOf({ eventId: event.id, type, tenantId, at: event.at, row: event.row }, entity);
       for (const delivery of committed.deliveries) {
+        // Changes that are judged first (fan-out.ts).
+        if (delivery.subscriptionId === entity.id) continue;
         if (!delivery.isClaimed) {
           this.schedule.add(delivery.subscriptionId, Date.now());
           continue;
@@ -80,7 +82,7 @@ export class InlineDeliveries {
 }
 
 function claimedFrom(
-  { id, subscriptionId, url, secret }: InsertedDelivery,
+  { id, subscriptionId, url, secrets }: InsertedDelivery,
   claimId: string,
   { event, type }: CommittedChange,
   body: string,
@@ -97,8 +99,10 @@ function claimedFrom(
     attemptsSinceReset: 0,
     body,
     url: url ?? '',
-    secret,
+    secrets: secrets ?? [],
     isBodyStored: false,
     isInline: true,
+    isTest: false,
+    narrowed: null,
   };
 }

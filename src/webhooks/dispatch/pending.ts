@@ -14,6 +14,9 @@ export interface ClaimRequest {
   limit: number;
 }
 
+/** A request for a subscription that is locked; `isNarrowed`: the body depends on the event, also when it is stored. */
+export type LockedRequest = ClaimRequest & { tenant: Tenant; isNarrowed: boolean };
+
 /** A subscription whose due deliveries should be claimed again after `inMs`. */
 export interface Recheck {
   subscriptionId: string;
@@ -46,6 +49,8 @@ export interface PendingRow {
   record_id: string;
   trace: string | null;
   at: string;
+  entity_id: string | null;
+  is_test: boolean;
   version: number | null;
   data: Record<string, unknown> | null;
   created_at: string;
@@ -84,21 +89,21 @@ export const IS_PENDING = sql`d.status || '' = 'pending'`;
  */
 export async function findPending(
   tx: Tx,
-  requests: readonly (ClaimRequest & { tenant: Tenant })[],
+  requests: readonly LockedRequest[],
   leaseMs: number,
 ): Promise<{ pending: PendingRow[]; rechecks: Recheck[] }> {
   const found = await tx.rows<FoundRow>(sql`
     ${dueDeliveries(requests, leaseMs)}, sized as (
       select r.id as subscription_id, r.tenant_id, r.room, r.tenant_in_flight, d.id, d.event_id, d.type, d.attempt_count,
-        d.attempts_before, d.body, d.is_blocked, d.next_at, d.event_seq, d.record_id, d.trace, d.event_at, e.version,
-        e.data, e.created_at, e.updated_at, e.created_by, e.updated_by,
+        d.attempts_before, d.body, d.is_blocked, d.next_at, d.event_seq, d.record_id, d.trace, d.event_at, e.entity_id,
+        e.version, e.data, e.created_at, e.updated_at, e.created_by, e.updated_by,
         least(${FULL_RECHECK_MAX_MS}::int, greatest(${FULL_RECHECK_MIN_MS}::int, r.age_ms)) as full_recheck_ms,
-        case when d.is_blocked then 0 else coalesce(octet_length(d.body), ${eventSize(sql`e`)}) end as size
+        case when d.is_blocked then 0 else greatest(octet_length(d.body), ${eventSize(sql`e`)}) end as size
       from request as r
       left join due as d on d.subscription_id = r.id and (d.is_blocked or d.rank <= r.room)
       left join lateral (
         select * from platform.events as e
-        where d.body is null and not d.is_blocked and e.seq = d.event_seq and e.at = d.event_at
+        where (d.body is null or r.is_narrowed) and not d.is_blocked and e.seq = d.event_seq and e.at = d.event_at
         limit 1
       ) as e on true
     ), summed as (
@@ -107,7 +112,8 @@ export async function findPending(
     )
     -- Of the tenants in turn, by bytes. Values that are not read stay where they are stored.
     select s.subscription_id, s.room, s.tenant_in_flight, s.id, s.event_id, s.type, s.attempt_count, s.attempts_before,
-      s.is_blocked, s.next_at::text as due_at, s.record_id, s.trace, s.event_at as at, s.version, s.created_at,
+      s.is_blocked, s.next_at::text as due_at, s.record_id, s.trace, s.event_at as at, s.entity_id, s.event_seq = 0 as is_test,
+      s.version, s.created_at,
       s.updated_at, s.created_by, s.updated_by, s.full_recheck_ms, s.size, u.is_unread,
       case when not u.is_unread then s.body end as body, case when not u.is_unread then s.data end as data
     from (
@@ -123,7 +129,7 @@ export async function findPending(
 }
 
 /** The CTEs `request`, with the room of each subscription, and `due`, ranked within their subscriptions. */
-function dueDeliveries(requests: readonly (ClaimRequest & { tenant: Tenant })[], leaseMs: number): Sql {
+function dueDeliveries(requests: readonly LockedRequest[], leaseMs: number): Sql {
   const tenantIds = requests.map(({ tenant }) => tenant.id);
   return sql`
     with in_flight as materialized (
@@ -136,10 +142,11 @@ function dueDeliveries(requests: readonly (ClaimRequest & { tenant: Tenant })[],
       select r.id, r.tenant_id,
         least(r.max_claims, r.max_in_flight - coalesce((select f.claimed from in_flight as f where f.subscription_id = r.id), 0)) as room,
         coalesce((select sum(f.claimed) from in_flight as f where f.tenant_id = r.tenant_id), 0)::int as tenant_in_flight,
-        (select f.age_ms from in_flight as f where f.subscription_id = r.id) as age_ms
+        (select f.age_ms from in_flight as f where f.subscription_id = r.id) as age_ms, r.is_narrowed
       from unnest(${requests.map(({ subscriptionId }) => subscriptionId)}::uuid[], ${tenantIds}::uuid[],
-        ${requests.map(({ window }) => window)}::int[], ${requests.map(({ limit }) => limit)}::int[])
-        as r (id, tenant_id, max_in_flight, max_claims)
+        ${requests.map(({ window }) => window)}::int[], ${requests.map(({ limit }) => limit)}::int[],
+        ${requests.map(({ isNarrowed }) => isNarrowed)}::boolean[])
+        as r (id, tenant_id, max_in_flight, max_claims, is_narrowed)
     ), due as materialized (
       select d.*, b.is_blocked,
         row_number() over (partition by d.subscription_id, b.is_blocked order by d.next_at, d.event_seq) as rank

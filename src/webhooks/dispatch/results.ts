@@ -1,54 +1,28 @@
 // Results of attempts. Those that arrive within GATHER_MS, or while a statement runs, are stored in one statement, each
 // only under its own claim: after a lease has expired, the result of the next claim counts. The body is stored with the
 // first result; if the process dies before that, the body is rendered from the event again. While the database is
-// unavailable, results wait in memory; a delivery whose lease expires is claimed and sent again (at least once).
-// Retry delays are milliseconds, multiplied by a factor each time, with a jitter of 20 %.
+// unavailable, results wait in memory; a delivery whose lease expires is claimed and sent again (at least once). The log of
+// attempts is a column of the delivery, so that it costs no further write. Retry delays are milliseconds, multiplied by a factor each time, with a jitter of 20 %.
 // Contract: interface#webhooks, decisions#configuration, decisions#deliveries.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../../app.ts';
-import type { Config } from '../../config.ts';
-import { GENERIC_PLANS, inputRows, type Sql, sql } from '../../runtime/sql.ts';
+import { LIMITS } from '../../limits.ts';
+import { GENERIC_PLANS, inputRows, type Sql, sql, type Tx } from '../../runtime/sql.ts';
 import { detached } from '../../runtime/work.ts';
-import type { PostResult } from '../transport/http-post.ts';
+import type { AttemptResult } from './attempt-result.ts';
 import type { ClaimedDelivery } from './claim.ts';
+import type { HealthLog } from './health.ts';
 import { IS_PENDING } from './pending.ts';
 
-const JITTER = 0.2;
-const RETRY_DELAY_MAX_MS = 30 * 86_400_000;
+const { attemptsKept } = LIMITS.webhook;
 const GATHER_MS = 5;
 const BATCH_SIZE = 500;
+const OVERDUE = 'given up: the last retry was due 24 hours ago';
 /** The interval between two attempts to store results while the database is unavailable. */
 const STORE_RETRY_MS = 250;
 
-export interface AttemptResult extends PostResult {
-  delivery: ClaimedDelivery;
-  /** `aborted`, by a shutdown, does not count as an attempt: the claim is released. */
-  state: 'delivered' | 'failed' | 'pending' | 'aborted';
-  /** Until the next attempt of a pending delivery. */
-  retryMs: number;
-}
-
-/** The delivery's state after an attempt; `isFinal` rules out a retry. */
-export function resultOf(
-  config: Config,
-  delivery: ClaimedDelivery,
-  outcome: PostResult & { isFinal?: boolean },
-  random = Math.random(),
-): AttemptResult {
-  const { status, error } = outcome;
-  if (error === null) return { delivery, status, error, state: 'delivered', retryMs: 0 };
-  const isLast = outcome.isFinal === true || delivery.attemptsSinceReset >= config.webhook.maxRetries;
-  if (isLast) return { delivery, status, error, state: 'failed', retryMs: 0 };
-  // A stale connection counts as an attempt, but the next attempt need not wait.
-  const retryMs = outcome.isStale === true ? 0 : retryDelayMs(config, delivery.attemptsSinceReset + 1, random);
-  return { delivery, status, error, state: 'pending', retryMs };
-}
-
-/** The delay before retry `n`, 1 for the first; `random` is 0 to 1. */
-export function retryDelayMs({ webhook }: Config, n: number, random: number): number {
-  const ideal = webhook.retryBaseMs * webhook.retryFactor ** (n - 1);
-  return Math.round(Math.min(ideal, RETRY_DELAY_MAX_MS) * (1 - JITTER + 2 * JITTER * random));
-}
+/** A delivery whose last retry is given up. */
+export type OverdueDelivery = Pick<ClaimedDelivery, 'subscriptionId' | 'id'> & { claimId: string | null };
 
 /** A stored result, and the subscription whose next delivery need not wait any longer. */
 interface StoredResult {
@@ -64,6 +38,7 @@ export class ResultWriter {
   /** `onReleased` is called for each subscription with a delivery that had to wait for one of the stored results. */
   constructor(
     private readonly app: App,
+    private readonly health: HealthLog,
     private readonly stopping: AbortSignal,
     private readonly onReleased: (subscriptionId: string) => void,
   ) {}
@@ -75,6 +50,25 @@ export class ResultWriter {
       // A statement stores the results of many tenants.
       if (!this.#isWriting) void detached(() => this.#drain());
     });
+  }
+
+  /** Stores that the deliveries have failed without another attempt. Resolves to their number. */
+  async giveUp(overdue: readonly OverdueDelivery[]): Promise<number> {
+    const rows = overdue.map(({ subscriptionId, id, claimId }) => [
+      subscriptionId,
+      id,
+      claimId,
+      'failed',
+      0,
+      null,
+      OVERDUE,
+      0,
+      null,
+      null,
+    ]);
+    const { released, count } = await storeRows(this.app, rows, async () => undefined);
+    for (const id of released) this.onReleased(id);
+    return count;
   }
 
   async #drain(): Promise<void> {
@@ -91,7 +85,12 @@ export class ResultWriter {
   /** False when the batch must be tried again. */
   async #tryStore(results: readonly AttemptResult[]): Promise<boolean> {
     try {
-      for (const id of await storeResults(this.app, results)) this.onReleased(id);
+      let afterCommit = async (): Promise<void> => undefined;
+      const { released } = await storeRows(this.app, rowsOf(results), async (tx) => {
+        afterCommit = await this.health.store(tx, results);
+      });
+      for (const id of released) this.onReleased(id);
+      await afterCommit().catch((error) => this.app.log.error('the state of subscriptions was not changed', { error }));
       return true;
     } catch (error) {
       this.app.log.warn('delivery results are not stored yet', { count: results.length, error });
@@ -102,19 +101,36 @@ export class ResultWriter {
   }
 }
 
-/** Stores the results and counts the deliveries that have ended. Resolves to the subscriptions with a released delivery. */
-async function storeResults(app: App, results: readonly AttemptResult[]): Promise<string[]> {
-  const rows = results.map(({ delivery, state, status, error, retryMs }) => {
+function rowsOf(results: readonly AttemptResult[]): unknown[][] {
+  return results.map((result) => {
+    const { delivery, state, status, error, retryMs } = result;
     const { subscriptionId, id, claimId, isBodyStored, body } = delivery;
     const outcome = state === 'aborted' ? ['pending', 0] : [state, 1];
-    return [subscriptionId, id, claimId, ...outcome, status, error, retryMs, isBodyStored ? null : body];
+    const stored = isBodyStored ? null : body;
+    return [subscriptionId, id, claimId, ...outcome, status, error, retryMs, stored, attemptOf(result)];
   });
+}
+
+/** The attempt as the delivery keeps it; null when there was none. */
+function attemptOf({ state, status, error, responseText, startedAtMs, durationMs }: AttemptResult): string | null {
+  if (state === 'aborted' || startedAtMs === undefined) return null;
+  return JSON.stringify([[startedAtMs, Math.round(durationMs ?? 0), status, error, responseText ?? null]]);
+}
+
+/** Stores results and counts the deliveries that have ended. `more` runs in the same transaction. */
+async function storeRows(
+  app: App,
+  rows: readonly (readonly unknown[])[],
+  more: (tx: Tx) => Promise<void>,
+): Promise<{ released: string[]; count: number }> {
   const stored = await app.db.begin(async (tx) => {
     await tx.rows(sql`select ${GENERIC_PLANS} as plans`);
-    return tx.rows<StoredResult>(resultStatement(rows));
+    const results = await tx.rows<StoredResult>(resultStatement(rows));
+    await more(tx);
+    return results;
   });
   for (const result of stored) countEnded(app, result);
-  return [...new Set(stored.flatMap(({ released_subscription_id: id }) => id ?? []))];
+  return { released: [...new Set(stored.flatMap((row) => row.released_subscription_id ?? []))], count: stored.length };
 }
 
 /** The only place that counts deliveries: all of them end here, each once, under its claim. */
@@ -127,16 +143,23 @@ function countEnded(app: App, { tenant_id: tenantId, status }: StoredResult): vo
 
 function resultStatement(rows: readonly (readonly unknown[])[]): Sql {
   return sql`
-    with result (subscription_id, id, claim_id, status, attempts, http_status, error, retry_ms, body) as (
-      ${inputRows(['uuid', 'uuid', 'uuid', 'text', 'int', 'int', 'text', 'bigint', 'text'], rows)}
+    with result (subscription_id, id, claim_id, status, attempts, http_status, error, retry_ms, body,
+      attempt) as (
+      ${inputRows(['uuid', 'uuid', 'uuid', 'text', 'int', 'int', 'text', 'bigint', 'text', 'text'], rows)}
     ), stored as (
       update platform.webhook_deliveries as d
       set status = r.status,
         attempt_count = d.attempt_count + r.attempts,
         http_status = case when r.attempts = 0 then d.http_status else r.http_status end,
-        error = case when r.attempts = 0 then d.error else r.error end,
+        error = case when r.attempts = 0 and r.status = 'pending' then d.error else r.error end,
+        attempts = case
+          when r.attempt is null then d.attempts
+          when d.attempts is null then r.attempt::jsonb
+          when jsonb_array_length(d.attempts) >= ${attemptsKept}::int then d.attempts - 0 || r.attempt::jsonb
+          else d.attempts || r.attempt::jsonb
+        end,
         claim_id = null,
-        body = coalesce(d.body, r.body),
+        body = coalesce(r.body, d.body),
         next_at = now() + r.retry_ms * interval '1 ms',
         completed_at = case when r.status = 'pending' then null else now() end
       from result as r

@@ -3,7 +3,7 @@
 // subscription without due deliveries is harmless.
 // Times are milliseconds since the epoch. Contract: decisions#deliveries.
 import type { App } from '../../app.ts';
-import type { CommitNotice } from '../../events/publication.ts';
+import { type CommitNotice, EVERY_ENTITY } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import { sql } from '../../runtime/sql.ts';
 
@@ -18,6 +18,21 @@ const ANY_CHANGE = '*';
 /** The entity's id and the event type. */
 type ChangeKey = string;
 
+interface Matches {
+  id: string;
+  tenant_id: string;
+  matches: ChangeKey[];
+  is_narrowed: boolean;
+}
+
+/** The subscriptions to the change's entity, and those to all entities. */
+function matching(known: ReadonlyMap<ChangeKey, readonly string[]>, change: ChangeKey): readonly string[] {
+  const own = known.get(change) ?? [];
+  if (change === ANY_CHANGE) return own;
+  const every = known.get(`${EVERY_ENTITY}${change.slice(change.indexOf(' '))}`);
+  return every === undefined ? own : [...own, ...every];
+}
+
 export class Schedule {
   /** Scheduled claim times by subscription, ascending: an early claim does not replace a later one. */
   readonly #due = new Map<string, readonly number[]>();
@@ -25,7 +40,9 @@ export class Schedule {
   readonly #changed = new Map<string, Set<ChangeKey>>();
   /** The tenants of subscriptions, as far as they are known. */
   readonly #tenants = new Map<string, string>();
-  /** Active subscriptions by tenant and by the changes they match. */
+  /** Subscriptions whose bodies differ from those of the others: their deliveries are never inline. */
+  readonly #narrowed = new Set<string>();
+  /** Active subscriptions by tenant and by the changes they match; those that judge changes first match none. */
   readonly #subscriptions = new Map<string, ReadonlyMap<ChangeKey, readonly string[]>>();
   #invalidations = 0;
   #sweepAt = 0;
@@ -37,7 +54,7 @@ export class Schedule {
     private readonly app: App,
     private readonly wake: () => void,
   ) {
-    app.invalidations.on('webhook', (tenantId) => this.#invalidate(tenantId));
+    app.invalidations.on('webhook', (tenantIds) => this.#invalidate(tenantIds));
   }
 
   /** Schedules the subscriptions that match the change. */
@@ -57,6 +74,12 @@ export class Schedule {
     this.app.broker
       .schedule(SHARED_SET, subscriptionId, atMs)
       .catch((error) => this.app.log.debug('a delivery is missing from the shared schedule', { error }));
+  }
+
+  /** Schedules a subscription of a tenant, which this process may not know yet. */
+  addOf(tenantId: string, subscriptionId: string, atMs: number): void {
+    this.#tenants.set(subscriptionId, tenantId);
+    this.add(subscriptionId, atMs);
   }
 
   /** The subscription's tenant; undefined until this process has read it. */
@@ -106,7 +129,8 @@ export class Schedule {
   idleFor(tenantId: string, entityId: string, type: string, nowMs: number): string[] {
     const known = this.#isClosed ? undefined : this.#subscriptions.get(tenantId);
     const isDue = (id: string): boolean => (this.#due.get(id)?.[0] ?? Number.POSITIVE_INFINITY) <= nowMs;
-    return known?.get(`${entityId} ${type}`)?.filter((id) => !isDue(id)) ?? [];
+    if (known === undefined) return [];
+    return matching(known, `${entityId} ${type}`).filter((id) => !isDue(id) && !this.#narrowed.has(id));
   }
 
   close(): void {
@@ -122,17 +146,18 @@ export class Schedule {
   }
 
   #markChanged(tenantId: string, change: ChangeKey): void {
-    if (this.#isClosed || this.#subscriptions.get(tenantId)?.has(change) === false) return;
+    const known = this.#subscriptions.get(tenantId);
+    if (this.#isClosed || (known !== undefined && matching(known, change).length === 0)) return;
     const changes = this.#changed.get(tenantId);
     if (changes === undefined) this.#changed.set(tenantId, new Set([change]));
     else changes.add(change);
     this.wake();
   }
 
-  #invalidate(tenantId: string | null): void {
+  #invalidate(tenantIds: readonly string[] | null): void {
     this.#invalidations++;
-    if (tenantId === null) this.#subscriptions.clear();
-    else {
+    if (tenantIds === null) this.#subscriptions.clear();
+    for (const tenantId of tenantIds ?? []) {
       this.#subscriptions.delete(tenantId);
       this.#markChanged(tenantId, ANY_CHANGE);
     }
@@ -146,14 +171,16 @@ export class Schedule {
     const now = Date.now();
     for (const [tenant, changes] of changed) {
       const known = this.#subscriptions.get(tenant);
-      for (const change of changes) for (const id of known?.get(change) ?? []) this.#insert(id, now);
+      if (known === undefined) continue;
+      for (const change of changes) for (const id of matching(known, change)) this.#insert(id, now);
     }
   }
 
   async #loadSubscriptions(tenants: readonly string[]): Promise<void> {
     const invalidations = this.#invalidations;
-    const rows = await this.app.db.rows<{ id: string; tenant_id: string; matches: ChangeKey[] }>(sql`
-      select id, tenant_id, array(select entity_id || ' ' || unnest(event_types)) as matches
+    const rows = await this.app.db.rows<Matches>(sql`
+      select id, tenant_id, field_ids is not null as is_narrowed,
+        case when is_judged then '{}' else array(select entity_id || ' ' || unnest(event_types)) end as matches
       from platform.webhook_subscriptions
       where tenant_id = any(${[...tenants]}::uuid[]) and is_active`);
     // A subscription created during the query may be missing.
@@ -161,8 +188,13 @@ export class Schedule {
     if (this.#subscriptions.size > TENANTS_CACHED) {
       this.#subscriptions.clear();
       this.#tenants.clear();
+      this.#narrowed.clear();
     }
-    for (const { id, tenant_id } of rows) this.#tenants.set(id, tenant_id);
+    for (const { id, tenant_id, is_narrowed: isNarrowed } of rows) {
+      this.#tenants.set(id, tenant_id);
+      if (isNarrowed) this.#narrowed.add(id);
+      else this.#narrowed.delete(id);
+    }
     const byTenant = Map.groupBy(rows, (row) => row.tenant_id);
     for (const tenant of tenants) {
       const byChange = new Map<ChangeKey, string[]>();

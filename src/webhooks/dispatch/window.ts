@@ -1,8 +1,11 @@
 // The window of each subscription: how many of its deliveries this process may have in flight. A window starts
-// at 1, doubles with each success and is reset to 1 by a failure. Claims of a subscription that has deliveries in
-// flight are spaced, so that each takes several; while the window is full no claim is made.
+// at its minimum, doubles with each success and is reset by a failure. With the minimum, one receiver that hangs on some
+// requests still gets others. Claims of a subscription that has deliveries in flight are spaced, so that each takes several;
+// while the window is full no claim is made.
 // Times are milliseconds since the epoch. Contract: decisions#deliveries.
 import { LIMITS } from '../../limits.ts';
+
+const { windowMin, perSubscription } = LIMITS.webhook;
 
 /** Between two claims of a subscription that has deliveries in flight. */
 const CLAIM_INTERVAL_MS = 5;
@@ -26,7 +29,7 @@ export class InFlightWindows {
   readonly #windows = new Map<string, Window>();
 
   sizeOf(subscriptionId: string): number {
-    return this.#windows.get(subscriptionId)?.size ?? 1;
+    return this.#windows.get(subscriptionId)?.size ?? windowMin;
   }
 
   /** When to claim; null while the window is full, in which case `finished` returns true later. */
@@ -49,7 +52,7 @@ export class InFlightWindows {
   }
 
   started(subscriptionId: string, nowMs: number): void {
-    const initial = { size: 1, inFlight: 0, answered: 0, claimedAt: 0, isClaimWanted: false };
+    const initial = { size: windowMin, inFlight: 0, answered: 0, claimedAt: 0, isClaimWanted: false };
     const window = this.#windows.get(subscriptionId) ?? initial;
     window.inFlight++;
     window.claimedAt = nowMs;
@@ -60,7 +63,7 @@ export class InFlightWindows {
   answered(subscriptionId: string, isSuccess: boolean, isInline: boolean): void {
     const window = this.#windows.get(subscriptionId);
     if (window === undefined) return;
-    window.size = isSuccess ? Math.min(window.size * 2, LIMITS.webhook.perSubscription) : 1;
+    window.size = isSuccess ? Math.min(window.size * 2, perSubscription) : windowMin;
     if (isInline) window.answered++;
   }
 
@@ -72,7 +75,7 @@ export class InFlightWindows {
     if (wasAnswered) window.answered--;
     const { isClaimWanted } = window;
     window.isClaimWanted = false;
-    if (window.inFlight === 0 && window.size === 1) this.#windows.delete(subscriptionId);
+    if (window.inFlight === 0 && window.size === windowMin) this.#windows.delete(subscriptionId);
     return isClaimWanted;
   }
 }

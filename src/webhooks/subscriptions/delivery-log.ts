@@ -1,18 +1,22 @@
-// The delivery log: lists deliveries, redelivers one by hand, and sends a test delivery. A redelivery keeps its id, its
-// body and its position among the events of its record.
+// The delivery log: lists deliveries, shows one with its body and attempts, redelivers one by hand, and sends a test
+// delivery. A redelivery keeps its id, its body and its position among the events of its record. Times are milliseconds.
 // Contract: interface#delivery, decisions#deliveries.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
-import { type Catalog, catalogOf } from '../../entities/catalog.ts';
-import { conflict, notFound } from '../../errors.ts';
+import { storedExample } from '../../entities/example-values.ts';
+import type { Entity, Field } from '../../entities/field.ts';
+import { conflict, invalidField, notFound } from '../../errors.ts';
 import type { RecordEventType } from '../../events/event.ts';
-import { notifyCommitted } from '../../events/publication.ts';
+import { EVERY_ENTITY, notifyCommitted } from '../../events/publication.ts';
 import { nullable, oneOf, Timestamp, Uuid } from '../../http/schemas.ts';
+import { LIMITS } from '../../limits.ts';
 import { isUuid, newId } from '../../runtime/ids.ts';
-import { sql } from '../../runtime/sql.ts';
+import { join, literal, type Sql, sql } from '../../runtime/sql.ts';
+import { Judge } from '../audience.ts';
 import { payloadOf } from '../transport/payload.ts';
 import { EventType, findSubscription } from './subscriptions.ts';
+import type { SubscriptionRow } from './write-subscription.ts';
 
 export const DeliverySchema = Type.Object(
   {
@@ -34,23 +38,78 @@ export const DeliverySchema = Type.Object(
 );
 export type Delivery = Static<typeof DeliverySchema>;
 
+const AttemptSchema = Type.Object({
+  at: Timestamp,
+  durationMs: Type.Integer({ minimum: 0, examples: [35] }),
+  http_status: nullable(Type.Integer({ examples: [503] })),
+  error: nullable(Type.String({ examples: ['status 503'] })),
+  responseText: nullable(
+    Type.String({ description: 'the start of the response, at most 1 KiB', examples: ['the shop is closed'] }),
+  ),
+});
+/** One delivery by itself. */
+export const DeliveryDetail = Type.Object(
+  {
+    ...DeliverySchema.properties,
+    body: nullable(Type.String({ description: 'the request body as sent; null before the first attempt has ended' })),
+    attempts: Type.Array(AttemptSchema, { description: `the latest ${LIMITS.webhook.attemptsKept}, oldest first` }),
+  },
+  { $id: 'WebhookDeliveryDetail' },
+);
+
+/** As the results store it (dispatch/results.ts). */
+type StoredAttempt = [at: number, durationMs: number, status: number | null, error: string | null, text: string | null];
+
 const COLUMNS = sql`d.id, 'evt_' || d.event_id as event_id, d.type as event, d.status, d.http_status, d.attempt_count,
   d.error, d.created_at, d.completed_at,
   case when d.status = 'pending' then date_trunc('milliseconds', d.next_at) end as next_attempt_at`;
 
-/** Newest first. 404 for another tenant's subscription. */
+export interface DeliveryQuery {
+  status?: Delivery['status'] | undefined;
+  event?: RecordEventType | undefined;
+  /** The id of a delivery: only older ones. */
+  before?: string | undefined;
+  limit: number;
+}
+
+/** Newest first. 400 for a `before` that is no id, 404 for another tenant's subscription. */
 export async function listDeliveries(
   app: App,
   caller: TenantCaller,
   subscriptionId: string,
-  limit: number,
+  { status, event, before, limit }: DeliveryQuery,
 ): Promise<Delivery[]> {
   await findSubscription(app, caller, subscriptionId);
+  if (before !== undefined && !isUuid(before)) throw invalidField('before', 'must be the id of a delivery');
+  const conditions: Sql[] = [];
+  // A literal, so that the index of failed deliveries serves it.
+  if (status !== undefined) conditions.push(sql`and d.status = ${literal(status)}`);
+  if (event !== undefined) conditions.push(sql`and d.type = ${event}`);
+  if (before !== undefined) conditions.push(sql`and d.id < ${before}::uuid`);
   return app.db.rows<Delivery>(sql`
     select ${COLUMNS} from platform.webhook_deliveries as d
     where d.subscription_id = ${subscriptionId}::uuid and d.tenant_id = ${caller.tenant.id}::uuid
+      ${join(conditions, ' ')}
     order by d.id desc
     limit ${limit}::int`);
+}
+
+/** A delivery with its body and attempts. 404 for another tenant's. */
+export async function readDelivery(app: App, caller: TenantCaller, id: string): Promise<Static<typeof DeliveryDetail>> {
+  if (!isUuid(id)) throw notFound('delivery');
+  const row = await app.db.first<Delivery & { body: string | null; attempts: StoredAttempt[] | null }>(sql`
+    select ${COLUMNS}, d.body, d.attempts from platform.webhook_subscriptions as s
+    join platform.webhook_deliveries as d on d.subscription_id = s.id
+    where s.tenant_id = ${caller.tenant.id}::uuid and d.id = ${id}::uuid`);
+  if (row === undefined) throw notFound('delivery');
+  const attempts = (row.attempts ?? []).map(([at, durationMs, status, error, responseText]) => ({
+    at: new Date(at).toISOString(),
+    durationMs,
+    http_status: status,
+    error,
+    responseText,
+  }));
+  return { ...row, attempts };
 }
 
 /** Sends a delivery again at once, with a new set of retries. 404 for another tenant's, 409 while it is in flight. */
@@ -77,15 +136,14 @@ async function failRedelivery(app: App, caller: TenantCaller, id: string): Promi
 }
 
 /**
- * Sends an event of the first subscribed type, about an imaginary record without values. 404 for another tenant's
- * subscription, 409 for an inactive one.
+ * Sends an event of the first subscribed type, about an imaginary record with values that fit the fields, as the
+ * subscription shows it. 404 for another tenant's subscription, 409 for an inactive one, or when there is nothing to show.
  */
 export async function sendTest(app: App, caller: TenantCaller, subscriptionId: string): Promise<Delivery> {
   const subscription = await findSubscription(app, caller, subscriptionId);
   if (!subscription.is_active) throw conflict('the subscription is inactive');
-  const { entity_name: name, event_types } = subscription;
-  const type = event_types[0] as RecordEventType;
-  const { eventId, recordId, at, body } = exampleEvent(await catalogOf(app, caller.tenant), caller, name, type);
+  const type = subscription.event_types[0] as RecordEventType;
+  const { eventId, recordId, at, body } = await exampleEvent(app, caller, subscription, type);
   const row = await app.db.first<Delivery>(sql`
     insert into platform.webhook_deliveries as d (id, subscription_id, tenant_id, event_id, event_seq, event_at, record_id,
       type, body)
@@ -96,13 +154,30 @@ export async function sendTest(app: App, caller: TenantCaller, subscriptionId: s
   return row as Delivery;
 }
 
-function exampleEvent(catalog: Catalog, caller: TenantCaller, entityName: string, type: RecordEventType) {
-  const entity = catalog.byName.get(entityName);
-  if (entity === undefined) throw notFound('entity');
+async function exampleEvent(
+  app: App,
+  { tenant, id }: TenantCaller,
+  subscription: SubscriptionRow,
+  type: RecordEventType,
+) {
+  const judge = await Judge.of(app, tenant);
+  const { entity, fields } = firstShown(judge, subscription);
+  const data: Record<string, unknown> = {};
+  for (const field of fields) data[field.slot] = await storedExample(field, new Map());
   const at = new Date().toISOString();
   const [eventId, recordId] = [newId(), newId()];
-  const by = { created_by: caller.id, updated_by: caller.id };
-  const row = { id: recordId, version: 1, data: {}, created_at: at, updated_at: at, ...by };
-  const body = payloadOf({ eventId, type, tenantId: caller.tenant.id, at, row }, entity);
-  return { eventId, recordId, at, body };
+  const row = { id: recordId, version: 1, data, created_at: at, updated_at: at, created_by: id, updated_by: id };
+  const event = { eventId, type, tenantId: tenant.id, at, row, isTest: true };
+  return { eventId, recordId, at, body: payloadOf(event, entity, fields) };
+}
+
+/** The subscription's entity, or the first one that it shows, with the fields that it shows. */
+function firstShown(judge: Judge, subscription: SubscriptionRow): { entity: Entity; fields: readonly Field[] } {
+  const { byId } = judge.catalog;
+  const entities = subscription.entity_id === EVERY_ENTITY ? [...byId.values()] : [byId.get(subscription.entity_id)];
+  for (const entity of entities) {
+    const fields = entity && judge.fieldsOf(subscription, entity);
+    if (entity && fields) return { entity, fields };
+  }
+  throw conflict('there is no entity that the subscription may show');
 }

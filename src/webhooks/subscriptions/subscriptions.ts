@@ -4,18 +4,26 @@
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
-import { catalogOf } from '../../entities/catalog.ts';
-import { conflict, notFound, type Problem } from '../../errors.ts';
+import { type Catalog, catalogOf } from '../../entities/catalog.ts';
+import type { Entity } from '../../entities/field.ts';
+import { conflict, invalid, notFound, type Problem } from '../../errors.ts';
 import { RECORD_EVENTS } from '../../events/event.ts';
+import { EVERY_ENTITY } from '../../events/publication.ts';
 import { check } from '../../http/check.ts';
 import { closed, Ignored, nullable, oneOf, optional, Timestamp, Uuid } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
 import { isUuid, newId } from '../../runtime/ids.ts';
-import { identifier, join, type Sql, sql } from '../../runtime/sql.ts';
-import { isDayUsedUp } from '../dispatch/delivery-quota.ts';
+import { join, type Sql, sql } from '../../runtime/sql.ts';
+import { type Audience, type AudienceInput, audienceFrom } from '../audience.ts';
 import { resolveReceiver, urlFault } from '../transport/receiver.ts';
+import { forgetFailures, Health, HealthState, healthOf, statesOf } from './health.ts';
+import { COLUMNS, type SubscriptionRow, writeSubscription } from './write-subscription.ts';
 
-const { urlMax, secretMax, descriptionMax, subscriptionsMax } = LIMITS.webhook;
+const { urlMax, secretMax, descriptionMax, subscriptionsMax, keepSecretHoursMax } = LIMITS.webhook;
+const { fieldsMax } = LIMITS.entity;
+/** The name of all entities. */
+const ALL = '*';
+const EVERYTHING: Audience = { role: null, filters: null, field_ids: null };
 export const EventType = oneOf(RECORD_EVENTS);
 export const SubscriptionSchema = Type.Object(
   {
@@ -26,19 +34,27 @@ export const SubscriptionSchema = Type.Object(
     description: nullable(Type.String()),
     is_active: Type.Boolean(),
     has_secret: Type.Boolean({ description: 'the secret itself is never returned' }),
-    health: Type.Object({
-      state: oneOf(['ok', 'quota_exceeded'], {
-        description: '`quota_exceeded`: further deliveries wait for the next UTC day',
-        examples: ['ok'],
-      }),
-    }),
+    role: Type.Optional(Type.String()),
+    filters: Type.Optional(Type.String()),
+    fields: Type.Optional(Type.Array(Type.String())),
+    secret_previous_until: Type.Optional({ ...Timestamp, description: 'until then the secret before signs too' }),
+    disabled_reason: Type.Optional(
+      nullable(
+        Type.String({ description: 'why the service made it inactive', examples: ['the receiver answered 410 Gone'] }),
+      ),
+    ),
+    health: HealthState,
     created_at: Timestamp,
     updated_at: Timestamp,
   },
   { $id: 'WebhookSubscription' },
 );
-type Subscription = Static<typeof SubscriptionSchema>;
-type SubscriptionRow = Omit<Subscription, 'health'>;
+export type Subscription = Static<typeof SubscriptionSchema>;
+/** One subscription by itself. */
+export const SubscriptionDetail = Type.Object(
+  { ...SubscriptionSchema.properties, health: Health },
+  { $id: 'WebhookSubscriptionDetail' },
+);
 
 const Members = {
   event_types: Type.Array(EventType, {
@@ -60,16 +76,45 @@ const Members = {
   ),
   description: optional(Type.String({ maxLength: descriptionMax })),
   is_active: Type.Optional(Type.Boolean()),
+  role: optional(
+    Type.String({ description: 'sends only what this role may see, when it is sent', examples: ['partner'] }),
+  ),
+  filters: optional(
+    Type.String({
+      description: 'sends only changes of records that match this condition after the change, or before a deletion',
+      examples: ['stage = "won"'],
+    }),
+  ),
+  fields: optional(
+    Type.Array(Type.String(), {
+      maxItems: fieldsMax,
+      description: 'the keys of the fields that are sent',
+      examples: [['title']],
+    }),
+  ),
 };
-export const NewSubscription = closed({ entity_name: Type.String({ examples: ['task'] }), ...Members });
+const EntityName = Type.String({
+  description: 'an entity, or `*` for all of them, also later ones',
+  examples: ['task'],
+});
+export const NewSubscription = closed({ entity_name: EntityName, ...Members });
 export type NewSubscription = Static<typeof NewSubscription>;
 /** Omitted members keep their value; null clears it. A subscription may be sent back as it was returned. */
 export const SubscriptionChange = Type.Partial(
   closed({
     entity_name: Type.String({ error: 'cannot be changed', examples: ['task'] }),
     ...Members,
+    keepPreviousForHours: Type.Integer({
+      minimum: 0,
+      maximum: keepSecretHoursMax,
+      error: `must be a whole number from 0 to ${keepSecretHoursMax}`,
+      description: 'with a new secret: the one before signs too for so long',
+      examples: [24],
+    }),
+    secret_previous_until: Ignored,
     id: Ignored,
     has_secret: Ignored,
+    disabled_reason: Ignored,
     health: Ignored,
     created_at: Ignored,
     updated_at: Ignored,
@@ -77,29 +122,49 @@ export const SubscriptionChange = Type.Partial(
 );
 export type SubscriptionChange = Static<typeof SubscriptionChange>;
 
-const COLUMNS = sql`id, entity as entity_name, event_types, url, description, is_active, secret is not null as has_secret,
-  created_at, updated_at`;
-
 /** 400 with every problem, 404 for an unknown entity, 409 for a duplicate (entity, URL, events) and at the tenant's limit. */
 export async function createSubscription(app: App, caller: TenantCaller, body: NewSubscription): Promise<Subscription> {
   const problems = await urlProblems(app, body.url);
   const values = stored(check(NewSubscription, body, () => problems));
-  const entity = (await catalogOf(app, caller.tenant)).byName.get(body.entity_name);
-  if (entity === undefined) throw notFound('entity');
+  const entity = await entityNamed(app, caller, values.entity_name);
+  const { role, filters, field_ids } = await checkedAudience(app, caller, entity, values, EVERYTHING);
   const row = await writeSubscription(
     app,
-    caller,
+    caller.tenant,
     sql`
       insert into platform.webhook_subscriptions (id, tenant_id, entity_id, entity, event_types, url, secret,
-        description, is_active, created_by)
-      select ${newId()}::uuid, ${caller.tenant.id}::uuid, ${entity.id}::uuid, ${entity.name}::text,
+        description, is_active, created_by, role, filters, field_ids)
+      select ${newId()}::uuid, ${caller.tenant.id}::uuid, ${entity?.id ?? EVERY_ENTITY}::uuid, ${entity?.name ?? ALL}::text,
         ${values.event_types}::text[], ${values.url}::text, ${values.secret ?? null}::text,
-        ${values.description ?? null}::text, ${values.is_active ?? true}::boolean, ${caller.id}::text
+        ${values.description ?? null}::text, ${values.is_active ?? true}::boolean, ${caller.id}::text,
+        ${role}::text, ${filters}::text, ${field_ids}::uuid[]
       where ${subscriptionsMax}::int > (
         select count(*) from platform.webhook_subscriptions where tenant_id = ${caller.tenant.id}::uuid)`,
+    entity === null,
   );
   if (row === undefined) throw conflict(`a tenant has at most ${subscriptionsMax} subscriptions`);
-  return shown(app, caller, row);
+  return withState(app, caller, row);
+}
+
+/** Null for all entities; 404. */
+async function entityNamed(app: App, { tenant }: TenantCaller, name: string): Promise<Entity | null> {
+  if (name === ALL) return null;
+  const entity = (await catalogOf(app, tenant)).byName.get(name);
+  if (entity === undefined) throw notFound('entity');
+  return entity;
+}
+
+/** 400 with every problem. */
+async function checkedAudience(
+  app: App,
+  { tenant }: TenantCaller,
+  entity: Entity | null,
+  input: AudienceInput,
+  before: Audience,
+): Promise<Audience> {
+  const { audience, problems } = await audienceFrom(app, tenant, entity, input, before);
+  if (problems.length > 0) throw invalid(problems);
+  return audience;
 }
 
 /** Newest first; of one entity when `entity` is given. */
@@ -108,17 +173,34 @@ export async function listSubscriptions(app: App, caller: TenantCaller, entity?:
     select ${COLUMNS} from platform.webhook_subscriptions
     where tenant_id = ${caller.tenant.id}::uuid and (${entity ?? null}::text is null or entity = ${entity ?? null})
     order by id desc`);
-  const health = await healthOf(app, caller);
-  return rows.map((row) => ({ ...row, health }));
+  const states = await statesOf(app, caller.tenant, rows);
+  const catalog = await catalogOf(app, caller.tenant);
+  return rows.map((row, i) => ({ ...shown(row, catalog), health: states[i] as Subscription['health'] }));
 }
 
-async function shown(app: App, caller: TenantCaller, row: SubscriptionRow): Promise<Subscription> {
-  return { ...row, health: await healthOf(app, caller) };
+/** With all that is known of how it fares. 404 for another tenant's. */
+export async function readSubscription(
+  app: App,
+  caller: TenantCaller,
+  id: string,
+): Promise<Static<typeof SubscriptionDetail>> {
+  const row = await findSubscription(app, caller, id);
+  const catalog = await catalogOf(app, caller.tenant);
+  return { ...shown(row, catalog), health: await healthOf(app, caller.tenant, row) };
 }
 
-/** Of all the tenant's subscriptions: they share its quota of deliveries. */
-async function healthOf(app: App, { tenant }: TenantCaller): Promise<Subscription['health']> {
-  return { state: (await isDayUsedUp(app.db, tenant)) ? 'quota_exceeded' : 'ok' };
+async function withState(app: App, { tenant }: TenantCaller, row: SubscriptionRow): Promise<Subscription> {
+  const [health] = await statesOf(app, tenant, [row]);
+  return { ...shown(row, await catalogOf(app, tenant)), health: health as Subscription['health'] };
+}
+
+/** Members that a subscription does not use are left out. */
+function shown(row: SubscriptionRow, catalog: Catalog): Omit<Subscription, 'health'> {
+  const { entity_id: entityId, field_ids: ids, disabled_reason, role, filters, secret_previous_until, ...always } = row;
+  const ownFields = catalog.byId.get(entityId)?.fields ?? [];
+  const fields = ids === null ? null : ownFields.filter(({ id }) => ids.includes(id)).map(({ key }) => key);
+  const used = { disabled_reason, role, filters, fields, secret_previous_until };
+  return { ...always, ...Object.fromEntries(Object.entries(used).filter(([, value]) => value !== null)) };
 }
 
 /** 404 for another tenant's subscription, 409 for a duplicate. */
@@ -128,60 +210,61 @@ export async function updateSubscription(
   id: string,
   body: SubscriptionChange,
 ): Promise<Subscription> {
-  const { entity_name: entityName } = await findSubscription(app, caller, id);
+  const before = await findSubscription(app, caller, id);
+  const { entity_name: entityName } = before;
   const problems = await urlProblems(app, body.url);
   if ((body.entity_name ?? entityName) !== entityName) {
     problems.push({ path: 'entity_name', message: 'cannot be changed' });
   }
-  const { event_types, url, secret, description, is_active } = stored(check(SubscriptionChange, body, () => problems));
+  if (body.keepPreviousForHours !== undefined && body.secret === undefined) {
+    problems.push({ path: 'keepPreviousForHours', message: 'needs a new secret' });
+  }
+  const values = stored(check(SubscriptionChange, body, () => problems));
+  const { event_types, url, secret, description, is_active, keepPreviousForHours: hours = 0 } = values;
+  const entity = await entityNamed(app, caller, entityName);
+  const { role, filters, field_ids } = await checkedAudience(app, caller, entity, values, before);
   const sets: Sql[] = [sql`updated_at = now()`];
   if (event_types !== undefined) sets.push(sql`event_types = ${event_types}::text[]`);
   if (url !== undefined) sets.push(sql`url = ${url}`);
-  if (secret !== undefined) sets.push(sql`secret = ${secret}`);
+  if (secret !== undefined) sets.push(newSecret(secret, hours));
+  if (values.role !== undefined) sets.push(sql`role = ${role}`);
+  if (values.filters !== undefined) sets.push(sql`filters = ${filters}`);
+  if (values.fields !== undefined) sets.push(sql`field_ids = ${field_ids}::uuid[]`);
   if (description !== undefined) sets.push(sql`description = ${description}`);
-  if (is_active !== undefined) sets.push(sql`is_active = ${is_active}::boolean`);
+  if (is_active !== undefined) sets.push(sql`is_active = ${is_active}::boolean, disabled_reason = null`);
   const row = await writeSubscription(
     app,
-    caller,
+    caller.tenant,
     sql`
       update platform.webhook_subscriptions set ${join(sets, ', ')}
       where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`,
+    entity === null,
   );
   if (row === undefined) throw notFound('subscription');
-  return shown(app, caller, row);
+  if (row.is_active && !before.is_active) await forgetFailures(app, id);
+  return withState(app, caller, row);
+}
+
+/** The same secret again keeps the one before, so that a repeated request changes nothing. */
+function newSecret(secret: string | null, hours: number): Sql {
+  const isSame = sql`secret is not distinct from ${secret}::text`;
+  return sql`secret = ${secret},
+    secret_previous = case when ${secret}::text is null or ${hours}::int = 0 then null
+      when ${isSame} then secret_previous else secret end,
+    secret_previous_until = case when ${secret}::text is null or ${hours}::int = 0 then null
+      when ${isSame} and secret_previous is null then null
+      else now() + ${hours}::int * interval '1 hour' end`;
 }
 
 /** Deletes the subscription with its deliveries. 404 for another tenant's. */
 export async function deleteSubscription(app: App, caller: TenantCaller, id: string): Promise<void> {
-  await findSubscription(app, caller, id);
+  const { entity_id: entityId } = await findSubscription(app, caller, id);
   await writeSubscription(
     app,
-    caller,
+    caller.tenant,
     sql`delete from platform.webhook_subscriptions where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`,
+    entityId === EVERY_ENTITY,
   );
-}
-
-/**
- * Runs the statement and increments the version of the entity's definition. Writes take the subscribed event types from
- * the definition and check its version, so that they miss no committed subscription.
- */
-async function writeSubscription(app: App, caller: TenantCaller, statement: Sql): Promise<SubscriptionRow | undefined> {
-  const { id, schema } = caller.tenant;
-  const written = app.db.first<SubscriptionRow>(sql`
-    with changed as (${statement} returning *),
-    definition as (
-      update ${identifier(schema, 'entity_definitions')} as d set version = d.version + 1
-      from changed as c
-      where d.id = c.entity_id
-    )
-    select ${COLUMNS} from changed`);
-  const row = await written.catch((error: { constraint_name?: unknown }) => {
-    if (error.constraint_name !== 'webhook_subscriptions_key') throw error;
-    throw conflict('a subscription with the same entity, URL and events exists');
-  });
-  await app.invalidations.publish('catalog', id);
-  await app.invalidations.publish('webhook', id);
-  return row;
 }
 
 /** 404 for another tenant's subscription. */

@@ -1,11 +1,12 @@
 // One POST over one connection to a checked address, without redirects, proxies or retries. At most 64 KiB of the
 // response are read, and one deadline (ms) covers everything from connecting to the last byte of the response.
-// Failures of a receiver are short labels in the result, never exceptions. Contract: decisions#webhook-requests.
+// The first KiB is kept as text for the log of attempts. Failures of a receiver are short labels in the result, never exceptions. Contract: decisions#webhook-requests.
 import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { LIMITS } from '../../limits.ts';
 import type { AgentLease } from './keep-alive.ts';
 import type { Receiver, ResolvedAddress } from './receiver.ts';
+import { ResponseStart } from './response-start.ts';
 
 /** `status` is null without a response; `error` is null when the attempt succeeded. */
 export interface PostResult {
@@ -13,6 +14,8 @@ export interface PostResult {
   error: string | null;
   /** The reused connection was already closed, which says nothing about the receiver. */
   isStale?: boolean;
+  /** The start of what the receiver said; null when it said nothing. */
+  responseText?: string | null;
 }
 
 type Lookup = (
@@ -33,12 +36,13 @@ export function post(
     let status: number | null = null;
     let request: ClientRequest | undefined;
     let isFinished = false;
+    const said = new ResponseStart();
     const finish = (error: string | null, isFullyRead = false): void => {
       if (isFinished) return;
       isFinished = true;
       clearTimeout(timer);
       const isStale = status === null && error === CONNECTION_BROKEN && request?.reusedSocket === true;
-      resolve({ status, error: error ?? statusError(status), isStale });
+      resolve({ status, error: error ?? statusError(status), isStale, responseText: said.text() });
       // Only a fully read response leaves the connection reusable.
       if (!isFullyRead) request?.destroy();
       lease.release();
@@ -58,7 +62,7 @@ export function post(
     request.on('upgrade', (_, socket) => socket.destroy());
     request.on('response', (response) => {
       status = response.statusCode ?? null;
-      read(response, finish);
+      read(response, said, finish);
     });
     request.end(body);
   });
@@ -88,10 +92,15 @@ function pinnedTo(addresses: readonly ResolvedAddress[]): Lookup {
   };
 }
 
-/** Reads and discards the body; a body over the limit does not make the attempt fail. */
-function read(response: IncomingMessage, finish: (error: string | null, isFullyRead?: boolean) => void): void {
+/** Reads the body and keeps its start; a body over the limit does not make the attempt fail. */
+function read(
+  response: IncomingMessage,
+  said: ResponseStart,
+  finish: (error: string | null, isFullyRead?: boolean) => void,
+): void {
   let size = 0;
   response.on('data', (chunk: Uint8Array) => {
+    said.add(chunk);
     size += chunk.byteLength;
     if (size > LIMITS.webhook.responseBytes) finish(null);
   });

@@ -13,18 +13,22 @@ export interface WebhookEvent {
   /** ISO 8601. */
   at: string;
   row: RecordRow;
+  /** About an imaginary record. */
+  isTest?: boolean;
 }
 
-/** The body as JSON, with the record in flat form. */
-export function payloadOf({ eventId, type, tenantId, at, row }: WebhookEvent, entity: PublishedEntity): string {
+/** The body as JSON, with the record in flat form: with all fields of the entity, or with the given ones. */
+export function payloadOf(event: WebhookEvent, entity: PublishedEntity, fields = entity.fields): string {
+  const { eventId, type, tenantId, at, row, isTest = false } = event;
   return JSON.stringify({
     id: `evt_${eventId}`,
     event: type,
     entity: entity.name,
     record_id: `rec_${row.id}`,
-    data: shape(row, entity, entity.fields),
+    data: shape(row, entity, fields),
     timestamp: at,
     tenant_id: `tenant_${tenantId}`,
+    ...(isTest ? { test: true } : {}),
   });
 }
 
@@ -35,12 +39,14 @@ export interface Attempt {
   /** 1 for the first. */
   number: number;
   body: string;
-  secret: string | null;
+  /** The newest first; none for a subscription without a secret. */
+  secrets: readonly string[];
+  isTest: boolean;
 }
 
-/** Signed when the subscription has a secret. */
+/** Signed when the subscription has a secret; while it is being changed, by the Standard Webhooks header with both. */
 export function requestHeaders(attempt: Attempt, nowMs = Date.now()): Record<string, string> {
-  const { deliveryId, type, number, body, secret } = attempt;
+  const { deliveryId, type, number, body, secrets, isTest } = attempt;
   return {
     'Content-Type': 'application/json',
     'Content-Length': String(Buffer.byteLength(body)),
@@ -48,18 +54,24 @@ export function requestHeaders(attempt: Attempt, nowMs = Date.now()): Record<str
     'X-Svc-Event': type,
     'X-Svc-Delivery': deliveryId,
     'X-Svc-Attempt': String(number),
-    ...(secret === null ? {} : signatures(attempt, secret, Math.floor(nowMs / 1_000))),
+    ...(isTest ? { 'X-Svc-Test': 'true' } : {}),
+    ...(secrets.length === 0 ? {} : signatures(attempt, Math.floor(nowMs / 1_000))),
   };
 }
 
-function signatures({ eventId, body }: Attempt, secret: string, timestamp: number): Record<string, string> {
+function signatures({ eventId, body, secrets }: Attempt, timestamp: number): Record<string, string> {
   const id = `evt_${eventId}`;
-  const signed = createHmac('sha256', standardKey(secret)).update(`${id}.${timestamp}.${body}`).digest('base64');
+  const signed = secrets.map((secret) => {
+    const hmac = createHmac('sha256', standardKey(secret)).update(`${id}.${timestamp}.`);
+    return `v1,${hmac.update(body).digest('base64')}`;
+  });
   return {
-    'X-Svc-Signature': createHmac('sha256', secret).update(body).digest('hex'),
+    'X-Svc-Signature': createHmac('sha256', secrets[0] as string)
+      .update(body)
+      .digest('hex'),
     'webhook-id': id,
     'webhook-timestamp': String(timestamp),
-    'webhook-signature': `v1,${signed}`,
+    'webhook-signature': signed.join(' '),
   };
 }
 

@@ -2,22 +2,19 @@
 // WEBHOOK_ALLOWED_CIDRS. Every address of a name must be allowed, and the connection uses one of the checked
 // addresses: the name is not resolved again. Addresses are compared as numbers, so their notation does not matter.
 // Faults are messages of a 400, or short labels on a delivery. Contract: decisions#webhook-requests.
-import { lookup } from 'node:dns/promises';
 import ipaddr from 'ipaddr.js';
 import { type App, perApp } from '../../app.ts';
 import { LIMITS } from '../../limits.ts';
+import { addressesOf as addressesInDns, openResolver, type ResolvedAddress } from '../../runtime/dns.ts';
 import { within } from '../../runtime/within.ts';
+
+export type { ResolvedAddress } from '../../runtime/dns.ts';
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
 
 /** The only ports below 1024 that are allowed. FORBIDDEN_PORTS belong to services that might act on a POST. */
 const LOW_PORTS = new Set(['', '80', '443']);
 const FORBIDDEN_PORTS = new Set('1433 1521 2049 2375 2379 3306 5432 6000 6379 9042 11211'.split(' '));
-
-export interface ResolvedAddress {
-  address: string;
-  family: number;
-}
 
 /** Looks up all addresses of a name; rejects when it has none. */
 type Resolver = (name: string) => Promise<readonly ResolvedAddress[]>;
@@ -33,8 +30,12 @@ interface UnusableReceiver {
   isForbidden: boolean;
 }
 
-const systemResolver: Resolver = (name) => lookup(name, { all: true, verbatim: true });
-const resolverOf = perApp(() => systemResolver);
+/** One question of two; an attempt's own deadline may be shorter. */
+const DNS_TIMES = { timeout: 5_000, tries: 2 };
+const resolverOf = perApp(({ config }): Resolver => {
+  const resolver = openResolver(config.dnsServers, DNS_TIMES);
+  return (name) => addressesInDns(resolver, name);
+});
 const allowedOf = perApp(({ config }) => new AllowedAddresses(config.webhook.allowedCidrs));
 
 /** Replaces name resolution, for private networks and tests. */

@@ -1,13 +1,15 @@
 // The entities of a tenant as one caller sees them: permitted operations, visible fields, and a unique type name.
-// Generated clients and the caller's API document are built from them. Pure.
-// Contract: decisions#mcp, decisions#roles.
+// The caller's API document and generated clients are built from them. Pure.
+// Contract: decisions#api-document, decisions#roles.
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, OPERATIONS, type Operation } from '../access/rights.ts';
 import { visibleFields } from '../entities/access-scope.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Field } from '../entities/field.ts';
+import { notFound } from '../errors.ts';
 
 export interface VisibleEntity {
+  id: string;
   name: string;
   description: string | null;
   /** The name of its type: PascalCase, unique. */
@@ -21,10 +23,11 @@ export function visibleEntities(catalog: Catalog, caller: TenantCaller): Visible
   const taken = new Set<string>();
   const visible: VisibleEntity[] = [];
   for (const entity of catalog.byName.values()) {
-    const { name, label, description } = entity;
+    const { id, name, label, description } = entity;
     const operations = new Set(OPERATIONS.filter((operation) => allows(caller.rights, operation, name)));
     if (operations.size === 0) continue;
     visible.push({
+      id,
       name,
       description: description ?? label,
       typeName: uniqueTypeName(name, taken),
@@ -33,6 +36,20 @@ export function visibleEntities(catalog: Catalog, caller: TenantCaller): Visible
     });
   }
   return visible;
+}
+
+/** Those of the names, or all without names. 404 for a name that is not among them. */
+export function entitiesNamed(
+  visible: readonly VisibleEntity[],
+  names: readonly string[] | null,
+): readonly VisibleEntity[] {
+  if (names === null) return visible;
+  const byName = new Map(visible.map((entity) => [entity.name, entity]));
+  return [...new Set(names)].map((name) => {
+    const entity = byName.get(name);
+    if (entity === undefined) throw notFound('entity');
+    return entity;
+  });
 }
 
 function uniqueTypeName(name: string, taken: Set<string>): string {

@@ -1,0 +1,73 @@
+// A table of a list, for up to a few hundred rows; the records grid is for more. The first column names the row; with
+// `href` it is a link, so that a row opens in a new tab like any other link.
+import { type ReactNode, useId } from 'react';
+import { Link } from '../app/router.tsx';
+
+export interface Column<T> {
+  key: string;
+  header: string;
+  cell: (row: T) => ReactNode;
+  align?: 'right';
+  /** Hidden under 768 px. */
+  isMinor?: boolean;
+}
+
+export interface TableProps<T> {
+  /** What the table lists, for assistive technology. */
+  caption: string;
+  columns: readonly Column<T>[];
+  rows: readonly T[];
+  keyOf: (row: T) => string;
+  href?: (row: T) => string;
+  /** Buttons at the end of a row. */
+  actions?: (row: T) => ReactNode;
+}
+
+export function Table<T>({ caption, columns, rows, keyOf, href, actions }: TableProps<T>) {
+  const id = useId();
+  return (
+    <div className="table-frame" role="region" aria-labelledby={id} tabIndex={0}>
+      <table className="table">
+        <caption id={id} className="sr-only">
+          {caption}
+        </caption>
+        <thead>
+          <tr>
+            {columns.map(({ key, header, align, isMinor }) => (
+              <th key={key} scope="col" className={classes(align, isMinor)}>
+                {header}
+              </th>
+            ))}
+            {actions !== undefined && (
+              <th scope="col">
+                <span className="sr-only">Actions</span>
+              </th>
+            )}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={keyOf(row)}>
+              {columns.map(({ key, cell, align, isMinor }, at) =>
+                at === 0 ? (
+                  <th key={key} scope="row" className={classes(align, isMinor)}>
+                    {href === undefined ? cell(row) : <Link href={href(row)}>{cell(row)}</Link>}
+                  </th>
+                ) : (
+                  <td key={key} className={classes(align, isMinor)}>
+                    {cell(row)}
+                  </td>
+                ),
+              )}
+              {actions !== undefined && <td className="table-actions">{actions(row)}</td>}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function classes(align: 'right' | undefined, isMinor = false): string {
+  return `${align === 'right' ? 'num right' : ''} ${isMinor ? 'minor' : ''}`.trim();
+}

@@ -1,0 +1,54 @@
+// Attacks by what others could have to notice: a tenant that changes itself without end, streams that open and close with
+// names of entities that do not exist, and open streams of many keys in which nothing happens.
+// Times are milliseconds.
+
+import { type Attack, json } from './attack.ts';
+import type { Attacker } from './attacker.ts';
+
+const IDLE_STREAMS = 400;
+const NAMES = 400;
+
+export const CHANGE_ATTACKS: readonly Attack[] = [
+  {
+    id: 'self-changes',
+    label: '16 clients that change the settings and origins of their tenant',
+    prepare: async (attacker) => (signal) =>
+      attacker.flood(signal, 16, (at) => ({
+        method: 'PATCH',
+        path: '/api/tenant',
+        body: json({ name: `name ${at}`, settings: { allowedOrigins: [`https://o${at}.example.com`] } }),
+      })),
+  },
+  {
+    id: 'named-streams',
+    label: `event streams, open for 50 ms each, that name ${NAMES} entities that do not exist`,
+    prepare: async (attacker) => (signal) => {
+      const path = (at: number): string => {
+        const names = Array.from({ length: NAMES }, (_, i) => `n${at}_${i}`);
+        return `/api/v1/tenants/${attacker.slug}/events/stream?entities=${names}`;
+      };
+      return attacker.flood(signal, 16, (at) => ({ path: path(at), goneAfterMs: 50 }));
+    },
+  },
+  {
+    id: 'idle-streams',
+    label: `${IDLE_STREAMS} idle event streams, each of a key of its own`,
+    prepare: async (attacker) => {
+      const keys = await platformKeys(attacker, IDLE_STREAMS);
+      const path = `/api/v1/tenants/${attacker.slug}/events/stream`;
+      return (signal) => attacker.flood(signal, keys.length, (at) => ({ path, key: keys[at % keys.length] as string }));
+    },
+  },
+];
+
+async function platformKeys(attacker: Attacker, count: number): Promise<string[]> {
+  await attacker.entity('small', [{ key: 'title', type: 'text' }]);
+  const access = { name: 'Idle', slug: 'idle', roles: ['reader'], permissions: { small: { reader: ['read'] } } };
+  const { id } = await attacker.api.call<{ id: string }>('POST', '/api/apis', access);
+  const keys: string[] = [];
+  for (let at = 0; at < count; at++) {
+    const request = { role: 'reader', label: `idle ${at}`, ttlDays: 1 };
+    keys.push((await attacker.api.call<{ key: string }>('POST', `/api/apis/${id}/keys`, request)).key);
+  }
+  return keys;
+}

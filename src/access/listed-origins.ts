@@ -1,0 +1,139 @@
+// Whether any active tenant or public key lists an origin, for requests that name neither: preflights, and errors before a
+// caller is known. Cached by process with one tenant that lists it, until this one's lists change anywhere or its key
+// expires; of an origin that nobody lists, until a tenant does. So a tenant that changes its lists without end costs others
+// nothing. Origins that were listed are remembered for as long as the database cannot be asked. Failures: 503 for others
+// meanwhile.
+// Contract: browsers#origins.
+import { type App, perApp } from '../app.ts';
+import { LIMITS } from '../limits.ts';
+import { Cache } from '../runtime/cache.ts';
+import { jsonb, sql } from '../runtime/sql.ts';
+
+const { remembered } = LIMITS.origins;
+
+interface Listing {
+  /** Until when it is listed, in ms since the epoch: 0 when it is not. */
+  until: number;
+  /** The tenant by whose list, and how many changes of lists had been announced before it was read. */
+  by: string | null;
+  asOf: number;
+}
+
+class ListedOrigins {
+  readonly #cache: Cache<Listing>;
+  /** How many changes of lists have been announced, and the number of each tenant's last one. */
+  #changes = 0;
+  readonly #lastOf = new Map<string, number>();
+  /** In the order of their last use. */
+  readonly #lastKnown = new Set<string>();
+
+  constructor(private readonly app: App) {
+    this.#cache = new Cache(remembered, () => app.broker.connected());
+    app.invalidations.on('origin', (keys) => this.#changed(keys));
+  }
+
+  async has(origin: string): Promise<boolean> {
+    try {
+      let listing = await this.#listing(origin);
+      if (this.#isPast(listing)) {
+        this.#cache.drop(origin);
+        listing = await this.#listing(origin);
+      }
+      const isListed = listing.until > Date.now();
+      this.#remember(origin, isListed);
+      return isListed;
+    } catch (cause) {
+      if (this.#lastKnown.has(origin)) return true;
+      throw cause;
+    }
+  }
+
+  wasListed(origin: string): boolean {
+    return this.#lastKnown.has(origin);
+  }
+
+  /** Keys are a tenant, and origins that it has begun to list. */
+  #changed(keys: readonly string[] | null): void {
+    if (keys === null || this.#lastOf.size >= TENANTS_MAX) {
+      this.#lastOf.clear();
+      this.#cache.clear();
+    }
+    this.#changes++;
+    for (const key of keys ?? []) {
+      if (!key.includes('/')) this.#lastOf.set(key, this.#changes);
+      // What another tenant lists is listed already.
+      else if (this.#cache.peek(key)?.by == null) this.#cache.drop(key);
+    }
+  }
+
+  #isPast({ until, by, asOf }: Listing): boolean {
+    return by !== null && (until <= Date.now() || (this.#lastOf.get(by) ?? 0) > asOf);
+  }
+
+  #listing(origin: string): Listing | Promise<Listing> {
+    return this.#cache.get(origin, async () => {
+      const asOf = this.#changes;
+      const isIn = jsonb([origin]);
+      const row = await this.app.db.first<{ by: string; until: string | null }>(sql`
+        select l.by, l.until from (
+          (
+            select id as by, null::timestamptz as until from platform.tenants
+            where settings -> 'allowedOrigins' @> ${isIn} and status = 'active'
+            limit 1
+          ) union all (
+            select k.tenant_id, k.expires_at from platform.public_keys as k
+            join platform.tenants as t on t.id = k.tenant_id and t.status = 'active'
+            where k.allowed_origins @> ${isIn} and k.revoked_at is null and k.expires_at > now()
+            order by k.expires_at desc
+            limit 1
+          )
+        ) as l
+        order by l.until desc nulls first
+        limit 1`);
+      if (row === undefined) return { until: 0, by: null, asOf };
+      return { until: row.until === null ? Number.POSITIVE_INFINITY : Date.parse(row.until), by: row.by, asOf };
+    });
+  }
+
+  #remember(origin: string, isListed: boolean): void {
+    this.#lastKnown.delete(origin);
+    if (isListed) this.#lastKnown.add(origin);
+    const [oldest] = this.#lastKnown;
+    if (this.#lastKnown.size > remembered && oldest !== undefined) this.#lastKnown.delete(oldest);
+  }
+}
+
+/** Tenants whose changes are told apart; beyond, all origins are read again. */
+const TENANTS_MAX = 10_000;
+
+const listedOf = perApp((app) => new ListedOrigins(app));
+
+/** Whether an active tenant or an active public key lists the origin. */
+export async function isListedAnywhere(app: App, origin: string): Promise<boolean> {
+  return listedOf(app).has(origin);
+}
+
+/** Whether it did when last asked; asks nothing. */
+export function wasListedAnywhere(app: App, origin: string): boolean {
+  return listedOf(app).wasListed(origin);
+}
+
+/** Every process learns that lists of the tenant have changed, and which origins are on them now. */
+export async function publishOrigins(app: App, tenantId: string, listed: readonly string[]): Promise<void> {
+  await app.invalidations.publish('origin', [tenantId, ...listed]);
+}
+
+/** All origins on the tenant's lists, while it is active. */
+export async function listedBy(app: App, tenantId: string): Promise<string[]> {
+  const row = await app.db.first<{ listed: string[] }>(sql`
+    select coalesce(jsonb_agg(distinct o.origin), '[]') as listed
+    from platform.tenants as t
+    cross join lateral (
+      select jsonb_array_elements_text(coalesce(t.settings -> 'allowedOrigins', '[]')) as origin
+      union all
+      select jsonb_array_elements_text(k.allowed_origins) from platform.public_keys as k
+      where k.tenant_id = t.id and k.revoked_at is null
+    ) as o
+    where t.id = ${tenantId}::uuid and t.status = 'active'`);
+  return row?.listed ?? [];
+}

@@ -1,0 +1,47 @@
+// What a stream keeps of the credential that opened it, so that its rights can be loaded again without the credential's
+// value: a reference to the stored key, the claims of the token, or the super-admin in a tenant; and what a ticket narrows
+// the stream to. Pure; resolve-opener.ts resolves it to a caller. Contract: browsers#tickets.
+import type { StoredKind } from './credential-kinds.ts';
+import type { Claims } from './jwt.ts';
+
+export type Opener =
+  | { kind: StoredKind; hash: string }
+  | { kind: 'token'; claims: Claims }
+  | { kind: 'super_admin'; tenantId: string };
+
+/** What a stream is narrowed to; null does not narrow. */
+export interface Narrowing {
+  entities: readonly string[] | null;
+  events: readonly string[] | null;
+  follow: Follow | null;
+}
+
+/** Where a stream begins and what it shows of the feed of changes; null for live events alone. */
+export interface Follow {
+  since: string | null;
+  filters: string | null;
+  /** A view's slug. */
+  view: string | null;
+  transitions: boolean;
+}
+
+export const NOT_NARROWED: Narrowing = { entities: null, events: null, follow: null };
+
+/** Whether a list of a narrowing admits a name. */
+export function admits(names: readonly string[] | null, name: string): boolean {
+  return names === null || names.includes(name);
+}
+
+/** A ticket that has just been used. */
+export interface UsedTicket {
+  opener: Opener;
+  narrowing: Narrowing;
+}
+
+/** Equal for openers with the same rights. A user token counts as its session, which a refresh does not end. */
+export function openerKey(opener: Opener): string {
+  if (opener.kind === 'super_admin') return `super_admin ${opener.tenantId}`;
+  if (opener.kind !== 'token') return `${opener.kind} ${opener.hash}`;
+  const { kind, tenantId, subject, version, expiresAtS, session } = opener.claims;
+  return `${kind} ${tenantId} ${subject} ${version} ${session?.id ?? expiresAtS}`;
+}

@@ -1,0 +1,107 @@
+// Answers the changes after a cursor, as the caller sees them, and waits for the next ones.
+// Failures: 400 with every problem, 403, 410, 429 when too many wait, 503.
+// Contract: feed#guarantee, feed#long-polls, feed#items.
+import type { TenantCaller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import { clientGone, type Problem, ServiceError } from '../errors.ts';
+import { EARLIEST, positionAt } from '../events/feed.ts';
+import { feedHeadsOf } from '../events/feed-heads.ts';
+import { sized } from '../http/bounded-response.ts';
+import { type ChangesCursor, openCursor, rightsKeyOf, sealCursor } from '../http/changes-cursor.ts';
+import { LIMITS } from '../limits.ts';
+import { giveWay } from '../runtime/event-loop.ts';
+import { currentWork } from '../runtime/work.ts';
+import type { Follower } from './follower.ts';
+import type { ChangeItem, ChangesPage } from './item.ts';
+import { type Entry, type FeedPage, PageReader } from './page.ts';
+import { type ChangesQuery, readSelection, wantedOf } from './selection.ts';
+import { changeWaitsOf, type Wait } from './waits.ts';
+
+const { limitDefault, pageBytes } = LIMITS.changes;
+
+/** `bytesMax` bounds the items as JSON. */
+export async function readChanges(
+  app: App,
+  { caller, now }: Follower,
+  query: ChangesQuery,
+  bytesMax: number = pageBytes,
+): Promise<ChangesPage> {
+  const wanted = wantedOf(query);
+  const { cursor, problem } = cursorOf(app, caller, query.since);
+  const selection = await readSelection(app, caller, wanted, problem);
+  if (cursor === null) {
+    const position = positionAt(await feedHeadsOf(app).take());
+    const nextCursor = sealCursor(app, caller.tenant.id, { position, rightsKey: rightsKeyOf(caller) });
+    return { items: [], nextCursor, hasMore: false };
+  }
+  const pages = new PageReader(app, query.limit ?? limitDefault, bytesMax);
+  const deadline = performance.now() + (query.wait ?? 0) * 1_000;
+  let wait: Wait | undefined;
+  let current = { caller, selection, cursor };
+  try {
+    for (;;) {
+      const page = await pages.page(current.caller, current.selection, current.cursor);
+      const isLate = performance.now() >= deadline || changeWaitsOf(app).isClosing;
+      if (page.entries.length > 0 || page.hasMore || isLate) return shown(app, caller.tenant.id, page);
+      if (wait === undefined || !wait.isListening) {
+        wait?.leave();
+        wait = undefined;
+        wait = await changeWaitsOf(app).enter(caller.tenant.id);
+        // What was committed before the process listened wakes nobody.
+      } else {
+        await wait.next(deadline - performance.now(), currentWork().signal?.());
+        if (currentWork().signal?.().aborted === true) throw clientGone();
+      }
+      const later = await now();
+      current = { caller: later, selection: await readSelection(app, later, wanted), cursor: page.cursor };
+    }
+  } finally {
+    wait?.leave();
+  }
+}
+
+/** Null without a cursor to begin at. A text that is none is a problem of the request, as others are. */
+export function cursorOf(
+  app: App,
+  caller: TenantCaller,
+  since: string | null = '',
+): { cursor: ChangesCursor | null; problem: readonly Problem[] } {
+  if (!since) return { cursor: null, problem: [] };
+  if (since === 'earliest') return { cursor: { position: EARLIEST, rightsKey: rightsKeyOf(caller) }, problem: [] };
+  try {
+    return { cursor: openCursor(app, caller.tenant.id, since), problem: [] };
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.details === undefined) throw error;
+    return { cursor: null, problem: error.details };
+  }
+}
+
+async function shown(
+  app: App,
+  tenantId: string,
+  { entries, cursor, hasMore, received }: FeedPage,
+): Promise<ChangesPage> {
+  const { rightsKey } = cursor;
+  const items: ChangeItem[] = [];
+  for (const { position, ...entry } of entries) {
+    const turn = giveWay();
+    if (turn !== undefined) await turn;
+    items.push({ cursor: sealCursor(app, tenantId, { position, rightsKey }), ...itemOf(entry) });
+  }
+  return sized({ items, nextCursor: sealCursor(app, tenantId, cursor), hasMore }, received);
+}
+
+function itemOf({ event, seen }: Omit<Entry, 'position'>): Omit<ChangeItem, 'cursor'> {
+  const { id, recordId, row, at, triggeredBy, actor } = event;
+  return {
+    id: `evt_${id}`,
+    event: seen.type as ChangeItem['event'],
+    entity: seen.entity,
+    record_id: recordId,
+    version: row?.version ?? null,
+    at,
+    triggered_by: triggeredBy,
+    actor,
+    data: seen.data,
+  };
+}

@@ -1,0 +1,34 @@
+// The one judge of what a change is for somebody who sees some records of an entity: those that the role's row filter, and
+// the view or the filters, admit. Every output that shows changes asks it. By the kind of change, and whether the record is
+// seen before and after it; anything else is nothing:
+//   created, -   yes: created     updated, yes yes: updated     deleted, yes  -: deleted
+//   updated, no  yes: updated without transitions, entered with them
+//   updated, yes  no: nothing without transitions, left with them
+// Contract: feed#what-a-follower-sees.
+import type { RecordEventType } from '../events/event.ts';
+import type { RecordRow } from '../records/row.ts';
+
+export type Outcome = 'record.created' | 'record.updated' | 'record.deleted' | 'record.entered' | 'record.left';
+
+/** The record before and after a change; null where there is none. */
+export interface Images {
+  before: RecordRow | null;
+  after: RecordRow | null;
+}
+
+/** `isSeen` says whether a record with this image is among those that are seen. Null: the change is nothing to the caller. */
+export async function judge(
+  type: RecordEventType,
+  { before, after }: Images,
+  isSeen: (image: RecordRow) => boolean | Promise<boolean>,
+  withTransitions: boolean,
+): Promise<Outcome | null> {
+  const is = async (image: RecordRow | null): Promise<boolean> => image !== null && (await isSeen(image));
+  if (type === 'record.deleted') return (await is(before)) ? 'record.deleted' : null;
+  const isAfter = await is(after);
+  if (type === 'record.created') return isAfter ? 'record.created' : null;
+  if (!withTransitions) return isAfter ? 'record.updated' : null;
+  const isBefore = await is(before);
+  if (isAfter) return isBefore ? 'record.updated' : 'record.entered';
+  return isBefore ? 'record.left' : null;
+}

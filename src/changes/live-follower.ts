@@ -1,0 +1,103 @@
+// Follows the feed for one stream or subscription: first what has been committed since its cursor, then what is committed,
+// without a gap or a repetition between the two. There is no hand-over: everything is read from the feed, from one cursor on.
+// A live event only wakes the reader.
+// Proof that none is missed: the connection has joined the live events before the first read. A page ends with a head; what
+// that head does not see is committed later, so after the joining, so it is relayed and wakes, and a wake during a read
+// causes another one. Where live events may have been lost, the connection is closed, and its client goes on from its cursor.
+// Proof that none is repeated: only this loop reads, one page at a time, each from where the last one ended. Contract: feed#resume.
+import type { TenantCaller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import { type ChangesCursor, rightsKeyOf, sealCursor } from '../http/changes-cursor.ts';
+import { LIMITS } from '../limits.ts';
+import { forTenant } from '../runtime/work.ts';
+import { type Entry, type OtherEvents, PageReader } from './page.ts';
+import { readSelection, type Wanted } from './selection.ts';
+
+/** What a stream does for its follower. */
+export interface FollowedStream {
+  /** With the rights of now. */
+  caller(): TenantCaller;
+  /** Events that are not of records, as the stream shows them. */
+  others: OtherEvents;
+  /** Resolves when the reader has room for another page. */
+  room(): Promise<void>;
+  send(entry: Entry, cursor: string | null): void;
+  /** What is followed no longer exists, or the database is unavailable. */
+  failed(cause: unknown): void;
+}
+
+export interface Following {
+  cursor: ChangesCursor;
+  wanted: Wanted;
+  /** Whether each event has a cursor of its own. */
+  hasCursors: boolean;
+  /** Events of a page. */
+  limit: number;
+}
+
+export class LiveFollower {
+  readonly #tenantId: string;
+  readonly #pages: PageReader;
+  #cursor: ChangesCursor;
+  #isWoken = false;
+  #isRunning = false;
+  #hasStopped = false;
+
+  constructor(
+    private readonly app: App,
+    private readonly stream: FollowedStream,
+    private readonly following: Following,
+  ) {
+    this.#tenantId = stream.caller().tenant.id;
+    this.#cursor = following.cursor;
+    this.#pages = new PageReader(app, following.limit, LIMITS.changes.streamBytes, stream.others);
+  }
+
+  /** Something was committed, or this is the beginning. */
+  wake(): void {
+    this.#isWoken = true;
+    if (this.#isRunning || this.#hasStopped) return;
+    this.#isRunning = true;
+    void forTenant(this.#tenantId, () => this.#run());
+  }
+
+  /** The rights have been loaded again. */
+  accessLoaded(): void {
+    if (rightsKeyOf(this.stream.caller()) !== this.#cursor.rightsKey) this.wake();
+  }
+
+  stop(): void {
+    this.#hasStopped = true;
+  }
+
+  async #run(): Promise<void> {
+    try {
+      for (let hasMore = true; !this.#hasStopped && (hasMore || this.#isWoken); ) {
+        await this.stream.room();
+        this.#isWoken = false;
+        hasMore = await this.#readPage();
+      }
+    } catch (cause) {
+      this.#hasStopped = true;
+      this.stream.failed(cause);
+    } finally {
+      this.#isRunning = false;
+    }
+  }
+
+  /** Resolves to whether more follows. */
+  async #readPage(): Promise<boolean> {
+    if (this.#hasStopped) return false;
+    const { wanted, hasCursors } = this.following;
+    const caller = this.stream.caller();
+    const page = await this.#pages.page(caller, await readSelection(this.app, caller, wanted), this.#cursor);
+    if (this.#hasStopped) return false;
+    const { rightsKey } = page.cursor;
+    for (const entry of page.entries) {
+      const { position } = entry;
+      this.stream.send(entry, hasCursors ? sealCursor(this.app, this.#tenantId, { position, rightsKey }) : null);
+    }
+    this.#cursor = page.cursor;
+    return page.hasMore;
+  }
+}

@@ -1,0 +1,137 @@
+// Reads the feed page by page, as one caller sees it. A page ends with the newest commit, or earlier: with its last entry, with
+// its bytes, or after as many events as one read may look at. Requests, and the streams that replay, all read it here.
+// Failures: 400 when filters no longer fit, 503. Contract: feed#guarantee, neighbours#fair-shares.
+import type { TenantCaller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import type { CommittedEvent } from '../events/event.ts';
+import { type FeedEvent, type FeedPosition, positionAfter, positionAt, readStep } from '../events/feed.ts';
+import { type FeedHead, feedHeadsOf } from '../events/feed-heads.ts';
+import { receivedBudget } from '../http/bounded-response.ts';
+import { type ChangesCursor, rightsKeyOf } from '../http/changes-cursor.ts';
+import { LIMITS } from '../limits.ts';
+import { giveWay } from '../runtime/event-loop.ts';
+import { newId } from '../runtime/ids.ts';
+import { jsonBytes } from '../runtime/text.ts';
+import { EventReader, type Seen } from './reader.ts';
+import { RIGHTS_CHANGED, type Selection } from './selection.ts';
+
+const { scannedMax, scanMs, stepEvents, stepBytes } = LIMITS.changes;
+/** A page that is not full after a step takes so many times more in the next one: the caller does not see every event. */
+const STEP_GROWTH = 4;
+
+type EventFacts = Pick<CommittedEvent, 'id' | 'at' | 'recordId' | 'row' | 'triggeredBy' | 'actor'>;
+
+/** An event, what the caller sees of it, and where a reader is after it. */
+export interface Entry {
+  event: EventFacts;
+  seen: Seen;
+  position: FeedPosition;
+}
+
+export interface FeedPage {
+  entries: Entry[];
+  /** Where the next page begins, with the caller's rights of now. */
+  cursor: ChangesCursor;
+  hasMore: boolean;
+  /** Bytes that were read for it. */
+  received: number;
+}
+
+export type OtherEvents = (event: FeedEvent) => Promise<Seen | null> | null;
+
+export class PageReader {
+  #received = receivedBudget();
+  #entries: Entry[] = [];
+  #bytes = 0;
+  #scanned = 0;
+  #startedAt = 0;
+
+  constructor(
+    private readonly app: App,
+    private readonly limit: number,
+    private readonly bytesMax: number,
+    /** What is shown of events that are not of records; nothing unless given. */
+    private readonly others: OtherEvents = () => null,
+  ) {}
+
+  /** One page, which is empty when nothing has happened. */
+  async page(caller: TenantCaller, selection: Selection, { position, rightsKey }: ChangesCursor): Promise<FeedPage> {
+    const key = rightsKeyOf(caller);
+    this.#received = receivedBudget();
+    this.#entries = key === rightsKey ? [] : [{ ...rightsChanged(caller), position }];
+    [this.#bytes, this.#scanned, this.#startedAt] = [0, 0, performance.now()];
+    const reader = await EventReader.open(this.app, caller, selection);
+    const { end, hasMore } = await this.#read(reader, caller.tenant.id, position);
+    const received = this.#received.taken;
+    return { entries: this.#entries, hasMore, cursor: { position: end, rightsKey: key }, received };
+  }
+
+  /** Adds entries up to the newest commit; resolves to the position after the last one, and whether more follows. */
+  async #read(
+    reader: EventReader,
+    tenantId: string,
+    from: FeedPosition,
+  ): Promise<{ end: FeedPosition; hasMore: boolean }> {
+    let position = from;
+    if (position.cut !== null) {
+      const { until } = position.cut;
+      const end = await this.#readUntil(until, reader, tenantId, position);
+      if (end !== null) return { end, hasMore: true };
+      position = positionAt(until);
+    }
+    const head = await feedHeadsOf(this.app).take();
+    const end = await this.#readUntil(head, reader, tenantId, position);
+    return { end: end ?? positionAt(head), hasMore: end !== null };
+  }
+
+  /** Resolves to null when everything is read that the head sees. */
+  async #readUntil(
+    until: FeedHead,
+    reader: EventReader,
+    tenantId: string,
+    from: FeedPosition,
+  ): Promise<FeedPosition | null> {
+    let position = from;
+    const bytes = Math.min(stepBytes, this.bytesMax);
+    for (let size = this.limit + 1; ; size *= STEP_GROWTH) {
+      const step = { events: Math.min(stepEvents, size), bytes };
+      const { events, readTo } = await readStep(this.app, tenantId, position, until, step, this.#received);
+      reader.expect(events);
+      for (const event of events) {
+        const turn = giveWay();
+        if (turn !== undefined) await turn;
+        const seen = (await reader.see(event)) ?? (await this.others(event));
+        const after = positionAfter(position, until, event);
+        if (seen !== null && !this.#add({ event, seen, position: after })) return position;
+        position = after;
+      }
+      if (readTo === null) return null;
+      position = { ...position, cut: { until, number: readTo } };
+      this.#scanned += events.length;
+      if (this.#scanned >= scannedMax || performance.now() - this.#startedAt >= scanMs) return position;
+    }
+  }
+
+  /** False when the page is full: this entry begins the next one, so that `hasMore` tells nothing of what is not seen. */
+  #add(entry: Entry): boolean {
+    this.#bytes += jsonBytes(entry.seen.data);
+    const isFull = this.#entries.length >= this.limit || (this.#bytes > this.bytesMax && this.#entries.length > 0);
+    if (!isFull) this.#entries.push(entry);
+    return !isFull;
+  }
+}
+
+/** What the caller may see has changed since the cursor was given: everything has to be read again. */
+function rightsChanged({ tenant }: TenantCaller): Pick<Entry, 'event' | 'seen'> {
+  const at = new Date().toISOString();
+  const event = {
+    id: newId(),
+    at,
+    tenantId: tenant.id,
+    recordId: null,
+    row: null,
+    triggeredBy: 'system',
+    actor: null,
+  } as const;
+  return { event, seen: { type: RIGHTS_CHANGED, entity: null, data: {} } };
+}

@@ -1,0 +1,172 @@
+// What one caller sees of events: the judge's verdict, by the caller's rights of now, on the images that stand in the event,
+// with `$now` being the event's time; relations are followed as they are when it is read. Conditions are parsed once for each
+// entity, and again for each event only when they name `$now`.
+// Contract: feed#what-a-follower-sees.
+import type { TenantCaller } from '../access/caller.ts';
+import { allows, restrictionOn } from '../access/rights.ts';
+import type { App } from '../app.ts';
+import { type AccessScope, accessScopeOf, hasRowFilter } from '../entities/access-scope.ts';
+import { type Catalog, catalogOf, forgetCatalog } from '../entities/catalog.ts';
+import type { Entity, Field } from '../entities/field.ts';
+import { ServiceError } from '../errors.ts';
+import { type CommittedEvent, DEFINITION_CHANGED, RECORD_EVENTS, type RecordEventType } from '../events/event.ts';
+import type { FeedEvent } from '../events/feed.ts';
+import { and, type Expression } from '../expression/ast.ts';
+import { parseExpression } from '../expression/parse.ts';
+import { Evaluator } from '../records/read/evaluator.ts';
+import { shape } from '../records/row.ts';
+import { conditionFor } from '../views/dsl.ts';
+import { type Images, judge } from './judge.ts';
+import type { Selection } from './selection.ts';
+
+/** What the caller sees of an event: the record, or what is left of it. */
+export interface Seen {
+  type: string;
+  /** Null when the event is not about one. */
+  entity: string | null;
+  data: Record<string, unknown>;
+  /** The record's entity and the fields that the caller sees; undefined for what is not a change of a record. */
+  record?: { entity: Entity; fields: readonly Field[] };
+}
+
+/** The caller's access to an entity; `condition` is null when every record is seen. */
+interface Access {
+  entity: Entity;
+  fields: readonly Field[];
+  condition: Expression | null;
+}
+
+/** Definitions changed less than this time ago, in milliseconds, may not have reached this process. */
+const FRESH_MS = 10_000;
+
+export class EventReader {
+  readonly #accesses = new Map<string, Access | null>();
+  #evaluator: Evaluator;
+
+  private constructor(
+    private readonly app: App,
+    private readonly caller: TenantCaller,
+    private readonly selection: Selection,
+    private catalog: Catalog,
+  ) {
+    this.#evaluator = new Evaluator(app.db, catalog);
+  }
+
+  static async open(app: App, caller: TenantCaller, selection: Selection): Promise<EventReader> {
+    return new EventReader(app, caller, selection, await catalogOf(app, caller.tenant));
+  }
+
+  /** Announces the events that are read next, so that what their conditions need is read together. */
+  expect(events: readonly CommittedEvent[]): void {
+    for (const [entityId, own] of Map.groupBy(events, (event) => event.entityId)) {
+      const entity = this.catalog.byId.get(entityId ?? '');
+      if (entity === undefined) continue;
+      this.#evaluator.expect(entity, ({ slot }) => own.map(({ row }) => row?.data[slot]));
+    }
+  }
+
+  /** Null when the event is nothing to the caller. */
+  async see(event: FeedEvent): Promise<Seen | null> {
+    if (event.type === DEFINITION_CHANGED) return this.#seeDefinition(event);
+    if (!isOfRecord(event.type) || event.row === null || event.entityId === null) return null;
+    const { entities } = this.selection;
+    if (entities !== null && !entities.has(event.entity ?? '')) return null;
+    if (!this.catalog.byId.has(event.entityId) && isFresh(event)) await this.#reload();
+    const access = this.#accessTo(event.entityId, event.at);
+    if (access === null) return null;
+    const { entity, fields, condition } = access;
+    const type = await judge(
+      event.type,
+      imagesOf(event),
+      (image) => condition === null || this.#evaluator.meets(entity, condition, image),
+      this.selection.transitions,
+    );
+    if (type === null || !this.#isWanted(type)) return null;
+    const isGone = type === 'record.deleted' || type === 'record.left';
+    const data = isGone ? { id: event.row.id } : shape(event.row, entity, fields);
+    return { type, entity: entity.name, data, record: { entity, fields } };
+  }
+
+  #isWanted(type: string): boolean {
+    return this.selection.events === null || this.selection.events.has(type);
+  }
+
+  /** For those who may read the entity, or might until it was dropped. */
+  async #seeDefinition(event: CommittedEvent): Promise<Seen | null> {
+    const { entity, payload } = event;
+    const { entities, view } = this.selection;
+    if (isFresh(event)) await this.#reload();
+    if (entity === null || (entities !== null && !entities.has(entity))) return null;
+    const readers = payload?.readers;
+    const wasReader = Array.isArray(readers) && readers.includes(readerOf(this.caller));
+    if (view === null && !wasReader && !allows(this.caller.rights, 'read', entity)) return null;
+    return { type: DEFINITION_CHANGED, entity, data: { entity } };
+  }
+
+  async #reload(): Promise<void> {
+    forgetCatalog(this.app, this.caller.tenant);
+    this.catalog = await catalogOf(this.app, this.caller.tenant);
+    this.#accesses.clear();
+    this.#evaluator = new Evaluator(this.app.db, this.catalog);
+  }
+
+  /** Null when the caller sees no record of the entity. */
+  #accessTo(entityId: string, at: string): Access | null {
+    const known = this.#accesses.get(entityId);
+    if (known !== undefined) return known;
+    const entity = this.catalog.byId.get(entityId);
+    const access = entity === undefined ? null : this.#openAccess(entity, new Date(at));
+    if (access === null || !this.#dependsOnTime(access.entity)) this.#accesses.set(entityId, access);
+    return access;
+  }
+
+  #openAccess(entity: Entity, now: Date): Access | null {
+    const { caller, catalog, selection } = this;
+    const { view, filters } = selection;
+    if (view === null ? !allows(caller.rights, 'read', entity.name) : view.entityId !== entity.id) return null;
+    if (selection.stream !== undefined && !selection.transitions && hasRowFilter(caller, entity)) return null;
+    const scope = scopeAt(catalog, caller, entity, now);
+    if (scope === null) return null;
+    const condition = and(
+      scope.rowFilter,
+      view && conditionFor(view.dsl, catalog, caller, entity, now),
+      filters === null ? null : parseExpression(filters, scope.names),
+    );
+    return { entity, fields: scope.fields, condition };
+  }
+
+  #dependsOnTime({ name }: Entity): boolean {
+    const { view, filters } = this.selection;
+    const texts = [restrictionOn(this.caller.rights, name)?.rowFilter, filters];
+    const conditions = view?.dsl.validate.map(({ condition }) => condition) ?? [];
+    return [...texts, ...conditions].some((text) => text?.includes('$now') === true);
+  }
+}
+
+/** Null when the role's row filter no longer fits the entity: no other route shows its records then either. */
+function scopeAt(catalog: Catalog, caller: TenantCaller, entity: Entity, now: Date): AccessScope | null {
+  try {
+    return accessScopeOf(catalog, caller, entity, now);
+  } catch (error) {
+    if (error instanceof ServiceError && error.status === 403) return null;
+    throw error;
+  }
+}
+
+function isOfRecord(type: string): type is RecordEventType {
+  return (RECORD_EVENTS as readonly string[]).includes(type);
+}
+
+function imagesOf({ type, row, before }: FeedEvent): Images {
+  return { before, after: type === 'record.deleted' ? null : row };
+}
+
+function isFresh({ at }: CommittedEvent): boolean {
+  return Date.now() - Date.parse(at) < FRESH_MS;
+}
+
+/** The caller among those who might read an entity when it was dropped (entities/announcement.ts). */
+function readerOf({ kind, id, role, apiId }: TenantCaller): string {
+  if (kind === 'bot') return `bot ${id}`;
+  return kind === 'platform_key' ? `api ${apiId} ${role}` : `role ${role}`;
+}

@@ -1,0 +1,108 @@
+// The built files of the console: the index page and assets with a hash in their names, each also compressed beside
+// itself (`.br`, `.gz`). They are read when requested, so that a new build is served without a restart. A name that
+// the build does not make is never looked up, so no path leads out of the folder. Contract: interface#console.
+import { readFile } from 'node:fs/promises';
+import { notFound, ServiceError } from '../errors.ts';
+
+const FOLDER = new URL('../../dist/console/', import.meta.url);
+const INDEX = 'index.html';
+/** What the build names its assets: a name, a hash, a type. */
+const ASSET = /^[A-Za-z0-9_-]{1,80}-[a-z0-9]{8}\.(js|css|svg)$/;
+const TYPES: Readonly<Record<string, string>> = {
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  svg: 'image/svg+xml',
+  html: 'text/html; charset=utf-8',
+};
+/** The compressed forms, best first. */
+const CODINGS = [
+  { coding: 'br', suffix: '.br' },
+  { coding: 'gzip', suffix: '.gz' },
+] as const;
+
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "font-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+const HEADERS = {
+  'content-security-policy': POLICY,
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'permissions-policy': 'camera=(), geolocation=(), microphone=()',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+  vary: 'Accept-Encoding',
+};
+
+/** The page of every path of the console. 404 when the console is not built. */
+export async function indexPage(request: Request): Promise<Response> {
+  const file = await encoded(request, INDEX);
+  if (file === undefined) throw new ServiceError('NOT_FOUND', 'the console is not built; ./scripts/start builds it');
+  return new Response(file.bytes, { headers: { ...headersOf(INDEX, file.coding), 'cache-control': 'no-store' } });
+}
+
+/** An asset; 304 when the client has it, 404 when the build has no such file. Its name changes with its content. */
+export async function asset(request: Request, name: string): Promise<Response> {
+  const file = ASSET.test(name) ? await encoded(request, name) : undefined;
+  if (file === undefined) throw notFound('file');
+  const headers = {
+    ...headersOf(name, file.coding),
+    'cache-control': 'public, max-age=31536000, immutable',
+    etag: `"${name}${file.coding === undefined ? '' : `-${file.coding}`}"`,
+  };
+  if (isKnown(request, headers.etag)) return new Response(null, { status: 304, headers });
+  return new Response(file.bytes, { headers });
+}
+
+function headersOf(name: string, coding: string | undefined): Record<string, string> {
+  const type = TYPES[name.slice(name.lastIndexOf('.') + 1)] as string;
+  return { ...HEADERS, 'content-type': type, ...(coding === undefined ? {} : { 'content-encoding': coding }) };
+}
+
+interface Encoded {
+  bytes: Uint8Array<ArrayBuffer>;
+  coding: string | undefined;
+}
+
+/** The file in the best coding that the client accepts; undefined when there is no such file. */
+async function encoded(request: Request, name: string): Promise<Encoded | undefined> {
+  const accepted = request.headers.get('accept-encoding') ?? '';
+  for (const { coding, suffix } of CODINGS) {
+    if (!accepts(accepted, coding)) continue;
+    const bytes = await read(name + suffix);
+    if (bytes !== undefined) return { bytes, coding };
+  }
+  const bytes = await read(name);
+  return bytes === undefined ? undefined : { bytes, coding: undefined };
+}
+
+async function read(name: string): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  try {
+    return (await readFile(new URL(name, FOLDER))) as Uint8Array<ArrayBuffer>;
+  } catch (cause) {
+    if ((cause as { code?: unknown }).code === 'ENOENT') return undefined;
+    throw cause;
+  }
+}
+
+/** Whether `Accept-Encoding` names the coding with a weight above 0. */
+function accepts(accepted: string, coding: string): boolean {
+  return accepted.split(',').some((part) => {
+    const [name = '', ...parameters] = part.split(';').map((text) => text.trim().toLowerCase());
+    return name === coding && !parameters.some((parameter) => /^q=0(\.0*)?$/.test(parameter));
+  });
+}
+
+function isKnown(request: Request, etag: string): boolean {
+  const known = (request.headers.get('if-none-match') ?? '').split(',').map((tag) => tag.trim().replace(/^W\//, ''));
+  return known.includes(etag) || known.includes('*');
+}

@@ -1,0 +1,221 @@
+// The API document for one caller: the routes that it may use, with its tenant's own entities. The documents that REST serves
+// are kept for as long as the tenant's definitions stay the same, by what the caller may see. MCP and the generated client
+// are made of the same parts.
+// Failures: 404 for an entity that the caller may not use, 400 beyond the bytes of a response, 503 when too many are being made.
+// Contract: decisions#api-document, neighbours#byte-budgets.
+import { type Caller, requireTenant, type TenantCaller } from '../access/caller.ts';
+import { propertiesOf } from '../access/credential-kinds.ts';
+import { allows } from '../access/rights.ts';
+import { type Access, mayUse } from '../access/route-access.ts';
+import { type App, perApp } from '../app.ts';
+import { accessScopeOf } from '../entities/access-scope.ts';
+import { type Catalog, catalogOf } from '../entities/catalog.ts';
+import type { TargetIds } from '../entities/example-values.ts';
+import { invalidField, ServiceError } from '../errors.ts';
+import { toSql } from '../expression/to-sql.ts';
+import { jsonInPieces } from '../http/bounded-response.ts';
+import type { Route } from '../http/route.ts';
+import { LIMITS } from '../limits.ts';
+import { ByteBudget } from '../runtime/byte-budget.ts';
+import { Semaphore } from '../runtime/concurrency.ts';
+import { giveWay } from '../runtime/event-loop.ts';
+import { EMPTY, sql } from '../runtime/sql.ts';
+import { sha256 } from '../runtime/tokens.ts';
+import { withoutSignal } from '../runtime/work.ts';
+import type { Compressed } from './compressed.ts';
+import { buildDocument, type ListedRoute, versionOfPackage } from './document.ts';
+import { isRequired, type ReadableTypes } from './entity-schemas.ts';
+import { KeptDocuments } from './kept-documents.ts';
+import type { JsonSchema } from './schema.ts';
+import { addEntities, takeTemplates, typedText } from './typed-document.ts';
+import { entitiesNamed, type VisibleEntity, visibleEntities } from './visible-entities.ts';
+
+export interface DocumentRequest {
+  caller: Caller;
+  /** The entities to describe; null for all. */
+  entityNames: readonly string[] | null;
+  /** The bytes that the document may have as JSON, and how to ask for a smaller one. */
+  bytesMax: number;
+  remedy: string;
+}
+
+const { making, waitingMax, waitMs } = LIMITS.apiDocument;
+/** A document in the making takes several times its bytes, and needs no connection that others wait for. */
+const makers = new Semaphore({ name: 'api-documents', slots: making, shareWaitingMax: waitingMax, waitMs });
+
+/** The document, and its bytes as JSON, estimated. 503 when too many are being made. */
+export function documentFor(
+  app: App,
+  routes: readonly ListedRoute[],
+  request: DocumentRequest,
+): Promise<{ document: JsonSchema; bytes: number }> {
+  return makers.run(() => makeDocument(app, routes, request));
+}
+
+async function makeDocument(
+  app: App,
+  routes: readonly ListedRoute[],
+  { caller, entityNames, bytesMax, remedy }: DocumentRequest,
+): Promise<{ document: JsonSchema; bytes: number }> {
+  const budget = new ByteBudget(bytesMax, () =>
+    invalidField('document', `would be larger than ${bytesMax} bytes; ${remedy}`),
+  );
+  const document = buildDocument(routesOf(routes, caller), versionOfPackage(), app.config.baseUrl ?? app.address);
+  state(document, caller);
+  const templates = takeTemplates(document, propertiesOf(caller.kind).hasOwnRateLimits);
+  dropUnused(
+    document,
+    templates.map(({ text }) => JSON.parse(typedText(text, 'Entity')) as JsonSchema),
+  );
+  await giveWay();
+  if (caller.tenant !== null) {
+    const inTenant = requireTenant(caller);
+    const catalog = await catalogOf(app, inTenant.tenant);
+    const visible = visibleEntities(catalog, inTenant);
+    const entities = entitiesNamed(visible, entityNames);
+    const readable = readableTypes(inTenant, visible, entities);
+    const targets = await targetIds(app, inTenant, catalog, entities);
+    await addEntities(document, templates, { entities, readable, targets }, budget);
+    describeTags(document, entities);
+  }
+  return { document, bytes: budget.taken };
+}
+
+/** The routes that the caller may use, apart from its permissions on entities. */
+function routesOf(routes: readonly ListedRoute[], caller: Caller): ListedRoute[] {
+  const isReader = propertiesOf(caller.kind).rights === 'role-reads';
+  return routes.filter(({ method, hooks }) => {
+    const { 'x-access': access, 'x-svc': route } = (hooks as { detail: { 'x-access': Access; 'x-svc': Route } }).detail;
+    if (method === 'OPTIONS' || !mayUse(caller, access)) return false;
+    // Of what a public key may post, there is only a ticket.
+    if (isReader && method !== 'GET' && access !== 'open' && access !== 'ticket') return false;
+    return route.mayCall?.(caller) !== false;
+  });
+}
+
+/** Only these are named as targets of relations; those that are described too have a type. */
+function readableTypes(
+  { rights }: TenantCaller,
+  visible: readonly VisibleEntity[],
+  described: readonly VisibleEntity[],
+): ReadableTypes {
+  const isDescribed = new Set(described);
+  return new Map(
+    visible
+      .filter(({ name }) => allows(rights, 'read', name))
+      .map((entity) => [entity.id, { name: entity.name, typeName: isDescribed.has(entity) ? entity.typeName : null }]),
+  );
+}
+
+/** Targets that are looked up for examples; the others get the id of no record. */
+const TARGETS_MAX = 50;
+
+/** A record that the caller may see of each entity that a new record must point at. */
+async function targetIds(
+  app: App,
+  caller: TenantCaller,
+  catalog: Catalog,
+  entities: readonly VisibleEntity[],
+): Promise<TargetIds> {
+  const needed = entities
+    .filter(({ operations }) => operations.has('create'))
+    .flatMap(({ fields }) => fields.filter(isRequired).flatMap(({ targetId }) => targetId ?? []));
+  const found = new Map<string, string>();
+  for (const targetId of [...new Set(needed)].slice(0, TARGETS_MAX)) {
+    const target = catalog.byId.get(targetId);
+    if (target === undefined || !allows(caller.rights, 'read', target.name)) continue;
+    try {
+      const { rowFilter } = accessScopeOf(catalog, caller, target);
+      const row = await app.db.first<{ id: string }>(sql`
+        select r.id from ${target.table} as r
+        ${rowFilter === null ? EMPTY : sql`where ${toSql(rowFilter, sql`r`)}`}
+        order by r.id
+        limit 1`);
+      if (row !== undefined) found.set(targetId, row.id);
+    } catch (error) {
+      // A role's filter that no longer fits its entity.
+      if (!(error instanceof ServiceError) || error.ecode !== 'FORBIDDEN') throw error;
+    }
+  }
+  return found;
+}
+
+/** Each entity has a tag of its own, after those of the routes in use. */
+function describeTags(document: JsonSchema, entities: readonly VisibleEntity[]): void {
+  const own = entities.map(({ name, description }) => ({ name, description: description || `Records of ${name}.` }));
+  document.tags = [
+    ...(document.tags as object[]).filter((tag) => (tag as { name: string }).name !== 'Records'),
+    ...own,
+  ];
+}
+
+/** States the caller's kind of credential once, instead of every kind in each operation. */
+function state(document: JsonSchema, { kind, tenant }: Caller): void {
+  const { scheme, carriers } = propertiesOf(kind);
+  const schemes = new Set([...((carriers as readonly string[]).includes('bearer') ? ['bearer'] : []), scheme]);
+  const info = document.info as { title: string };
+  if (tenant !== null) info.title = `${info.title}: ${tenant.slug}`;
+  document.security = [...schemes].map((name) => ({ [name]: [] }));
+  for (const item of Object.values(document.paths as Record<string, Record<string, JsonSchema>>)) {
+    for (const operation of Object.values(item)) {
+      const stated = operation.security as object[] | undefined;
+      const isOwn = stated !== undefined && stated.length > 0 && stated.every((one) => Object.keys(one).length === 1);
+      if (isOwn) delete operation.security;
+    }
+  }
+}
+
+/** Drops the components that neither the document nor the others refer to, such as those of routes that the caller may not use. */
+function dropUnused(document: JsonSchema, others: readonly JsonSchema[]): void {
+  const { components, ...rest } = document as { components: Record<string, Record<string, unknown>> };
+  const used = new Set<string>();
+  const open: unknown[] = [rest, ...others];
+  while (open.length > 0) {
+    const node = open.pop();
+    if (node === null || typeof node !== 'object') continue;
+    for (const [key, value] of Object.entries(node)) {
+      if (key === '$ref' && typeof value === 'string' && !used.has(value)) {
+        used.add(value);
+        const [, , kind = '', name = ''] = value.split('/');
+        open.push(components[kind]?.[name]);
+      } else if (key !== 'example' && key !== 'examples') open.push(value);
+    }
+  }
+  for (const kind of ['schemas', 'responses', 'parameters', 'headers']) {
+    const members = components[kind] ?? {};
+    components[kind] = Object.fromEntries(
+      Object.entries(members).filter(([name]) => used.has(`#/components/${kind}/${name}`)),
+    );
+  }
+}
+
+const keptOf = perApp(() => new KeptDocuments());
+/** Of a document as a tree: what is deeper is written in one piece. */
+const LEVELS = 5;
+
+/** The document as JSON, kept until the definitions or the caller's rights change. */
+export async function documentText(
+  app: App,
+  routes: readonly ListedRoute[],
+  caller: Caller,
+  entityNames: readonly string[] | null,
+): Promise<Compressed> {
+  const catalog = caller.tenant === null ? null : await catalogOf(app, requireTenant(caller).tenant);
+  const { kind, rights, scopes, isTenantAdmin, tenant } = caller;
+  const server = app.config.baseUrl ?? app.address;
+  const seen = JSON.stringify([server, tenant?.slug, kind, rights, scopes, isTenantAdmin, entityNames]);
+  // Row filters decide which records are named in examples.
+  const scope = seen.includes('$currentUser') ? `${seen} ${caller.id}` : seen;
+  const id = sha256(scope).toString('base64');
+  const bytesMax = LIMITS.response.bytesMax;
+  const remedy = 'name the entities that it shall describe: ?entity=a,b';
+  const build = async (): Promise<Uint8Array<ArrayBuffer>> => {
+    const { document } = await documentFor(app, routes, { caller, entityNames, bytesMax, remedy });
+    const budget = new ByteBudget(bytesMax, () =>
+      invalidField('document', `would be larger than ${bytesMax} bytes; ${remedy}`),
+    );
+    return jsonInPieces(document, budget, LEVELS);
+  };
+  const share = tenant?.id ?? '';
+  return keptOf(app).get({ id, share, catalog }, () => withoutSignal(build));
+}

@@ -1,0 +1,37 @@
+// Announces changes of definitions in the feed: an entity dropped, a field renamed, retyped or dropped, existing records
+// filled with a default. The event commits with the change; followers read the records again. Streams and webhooks do not
+// show it.
+// Contract: feed#changes-of-definitions.
+import type { TenantCaller } from '../access/caller.ts';
+import { DEFINITION_CHANGED } from '../events/event.ts';
+import { appendEvent, type Cause } from '../events/outbox.ts';
+import { identifier, sql, type Tx } from '../runtime/sql.ts';
+import type { Tenant } from '../tenants/tenants.ts';
+import type { Entity } from './field.ts';
+
+type Named = Pick<Entity, 'id' | 'name'>;
+
+/** Who changes a definition. */
+export function changerOf({ tenant, id, triggeredBy }: TenantCaller): Cause {
+  return { tenantId: tenant.id, actor: id, triggeredBy, depth: 0, rootEventId: null, chainRuns: 0 };
+}
+
+export async function announceChange(tx: Tx, cause: Cause, { id, name }: Named): Promise<void> {
+  await appendEvent(tx, DEFINITION_CHANGED, cause, {}, { entity: name, entityId: id, recordId: null });
+}
+
+/** Must be called before the grants on the entity are revoked: the event names those who might read it until now. */
+export async function announceDrop(tx: Tx, cause: Cause, tenant: Tenant, { id, name }: Named): Promise<void> {
+  const readers = await tx.rows<{ reader: string }>(sql`
+    select 'role ' || r.name as reader from ${identifier(tenant.schema, 'roles')} as r
+    where r.permissions -> ${name}::text ? 'read'
+    union all
+    select 'bot ' || b.id from platform.bots as b
+    where b.tenant_id = ${tenant.id}::uuid and b.permissions -> 'entities' -> ${name}::text ? 'read'
+    union all
+    select 'api ' || a.id || ' ' || p.role
+    from platform.apis as a, jsonb_each(a.permissions -> ${name}::text) as p (role, operations)
+    where a.tenant_id = ${tenant.id}::uuid and jsonb_typeof(a.permissions -> ${name}::text) = 'object' and p.operations ? 'read'`);
+  const about = { entity: name, entityId: id, recordId: null };
+  await appendEvent(tx, DEFINITION_CHANGED, cause, { readers: readers.map(({ reader }) => reader) }, about);
+}

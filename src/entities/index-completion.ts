@@ -1,0 +1,48 @@
+// Completes indexes that a later change of definition, or a crash, kept from being used by queries: they are built again
+// beside themselves, so that unique values are checked all the while.
+// Contract: decisions#field-changes.
+import type { App } from '../app.ts';
+import { buildIndexBeside, cancelWaitingBuilds, isNotBeingBuilt } from '../runtime/index-builds.ts';
+import { identifier, sql } from '../runtime/sql.ts';
+import { tenantById } from '../tenants/tenants.ts';
+import { withDefinitionLock } from './definition-lock.ts';
+import { indexKinds, indexName } from './indexes.ts';
+
+interface Unused {
+  tenant_id: string;
+  entity_id: string;
+  name: string;
+}
+
+/** Indexes of records that queries do not use and nobody builds. A record table is named by its entity's id. */
+async function unusedIndexes(app: App): Promise<Unused[]> {
+  return app.db.slow.rows<Unused>(sql`
+    select substr(n.nspname, 3)::uuid as tenant_id, substr(t.relname, 3)::uuid as entity_id, c.relname::text as name
+    from pg_index as i
+    join pg_class as c on c.oid = i.indexrelid
+    join pg_class as t on t.oid = i.indrelid
+    join pg_namespace as n on n.oid = t.relnamespace
+    where not i.indisvalid and i.indisready and n.nspname ~ '^t_[0-9a-f]{32}$' and t.relname ~ '^r_[0-9a-f]{32}$'
+      and ${isNotBeingBuilt(sql`i.indexrelid`)}`);
+}
+
+/** Completes such indexes of current fields. Resolves to their number. */
+export async function completeIndexesOnce(app: App): Promise<number> {
+  let completed = 0;
+  for (const { tenant_id: tenantId, entity_id: entityId, name } of await unusedIndexes(app)) {
+    const tenant = await tenantById(app, tenantId);
+    if (tenant === null) continue;
+    completed += await withDefinitionLock(app, tenant, async (lock) => {
+      const entity = await lock.transaction(async (_, catalog) => catalog.byId.get(entityId));
+      const isRequired = entity?.fields.some((field) =>
+        indexKinds(field).some((kind) => indexName(entity, field, kind) === name),
+      );
+      const isStillUnused = (await unusedIndexes(app)).some((index) => index.name === name);
+      if (entity === undefined || isRequired !== true || !isStillUnused) return 0;
+      await cancelWaitingBuilds(app.db, entity.schema, entity.tableName);
+      await buildIndexBeside(app.db, sql`reindex index concurrently ${identifier(entity.schema, name)}`);
+      return 1;
+    });
+  }
+  return completed;
+}

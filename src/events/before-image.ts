@@ -1,0 +1,25 @@
+// The record before an update, as its event keeps it: only what the update has changed. `old` is an object of the former
+// values by slot, null for a slot that had none, with the former `updated_at` as `at` and `updated_by` as `by`; the rest is
+// in the image after. Slots are named f1, f2 and so on, so that the names do not meet. Events of earlier versions have none.
+// Contract: feed#transitions.
+import { type Sql, sql } from '../runtime/sql.ts';
+import type { RecordRow } from './event.ts';
+
+/** The former values of an updated row `r`, whose row before is `b`. Each image is unpacked once, however many fields it has. */
+export const FORMER_VALUES: Sql = sql`(
+  select jsonb_build_object('at', b.updated_at, 'by', b.updated_by)
+    || coalesce(jsonb_object_agg(coalesce(o.key, n.key), o.value), '{}')
+  from jsonb_each(b.data) as o full join jsonb_each(r.data) as n on n.key = o.key
+  where o.value is distinct from n.value)`;
+
+export type FormerValues = { at: string; by: string | null } & Readonly<Record<string, unknown>>;
+
+/** The image before, from the image after. */
+export function beforeImage(after: RecordRow, { at, by, ...values }: FormerValues): RecordRow {
+  const data = { ...after.data };
+  for (const [slot, value] of Object.entries(values)) {
+    if (value === null) delete data[slot];
+    else data[slot] = value;
+  }
+  return { ...after, version: after.version - 1, data, updated_at: new Date(at).toISOString(), updated_by: by };
+}

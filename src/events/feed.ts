@@ -1,0 +1,141 @@
+// The feed of a tenant's events, read from the outbox by whoever keeps a position in it. A position is a snapshot: the next
+// page is what a newer snapshot sees and this one does not, in the order of numbers, and then the newer one is the position.
+// So every committed event is in exactly one page, whatever commits meanwhile and however long a transaction takes. The
+// changes of one record are in order: the second waits for the first's row lock, so its number is higher, and no snapshot
+// sees it without the first. A page that is cut keeps the newer snapshot and the number that it has come to.
+// A statement reads a bounded span of numbers, so that none is long, however many events there are that nobody wants.
+// Contract: feed#guarantee, neighbours#fair-shares.
+import type { App } from '../app.ts';
+import { LIMITS } from '../limits.ts';
+import type { ByteBudget } from '../runtime/byte-budget.ts';
+import { PlaceNeeded, waitForPlace } from '../runtime/large-calls.ts';
+import { GENERIC_PLANS, sql } from '../runtime/sql.ts';
+import { beforeImage, type FormerValues } from './before-image.ts';
+import {
+  type CommittedEvent,
+  EVENT_COLUMNS,
+  type EventRow,
+  eventSize,
+  type RecordRow,
+  storedSize,
+  toEvent,
+} from './event.ts';
+import type { FeedHead } from './feed-heads.ts';
+
+const { stepNumbers } = LIMITS.changes;
+
+/** How far a follower has read: everything that `seen` sees, and of what `until` sees besides, the numbers up to `number`. */
+export interface FeedPosition {
+  readonly seen: Pick<FeedHead, 'snapshot' | 'floor'>;
+  /** Events that had been deleted by this time cannot be missing: milliseconds. Null for the oldest that is kept. */
+  readonly at: number | null;
+  /** Null between two pages. */
+  readonly cut: { readonly until: FeedHead; readonly number: number } | null;
+}
+
+/** Before the oldest event that is kept. */
+export const EARLIEST: FeedPosition = { seen: { snapshot: '1:1:', floor: 0 }, at: null, cut: null };
+
+/** At a head: everything before it has been read. */
+export function positionAt({ snapshot, floor, at }: FeedHead): FeedPosition {
+  return { seen: { snapshot, floor }, at, cut: null };
+}
+
+/** After an event of the page that ends at a head. */
+export function positionAfter(
+  { seen, at }: FeedPosition,
+  until: FeedHead,
+  event: { seq: number; at: string },
+): FeedPosition {
+  // Of what was committed before the event, nothing is missing any more.
+  return { seen, at: Math.max(at ?? 0, Date.parse(event.at)), cut: { until, number: event.seq } };
+}
+
+/** An event with the record before the change; null for a creation, and for an update of which it is not known. */
+export interface FeedEvent extends CommittedEvent {
+  before: RecordRow | null;
+}
+
+/** Some events after a position, and the number that the reading has come to; null at the end of the page. */
+export interface FeedStep {
+  events: FeedEvent[];
+  readTo: number | null;
+}
+
+/** `start` is the tenant's first event in the span, `found` how many events there would be with more bytes. */
+type StepRow = { start: number } & ((EventRow & { old: FormerValues | null; found: number }) | { id: null });
+
+/** What one step reads at most; bytes are those of the values, but for the first event. */
+export interface StepSize {
+  events: number;
+  bytes: number;
+}
+
+/** The next events after a number, of the page from `seen` to `until`. */
+export async function readStep(
+  app: App,
+  tenantId: string,
+  { seen, cut }: FeedPosition,
+  until: FeedHead,
+  size: StepSize,
+  received: ByteBudget,
+): Promise<FeedStep> {
+  const after = Math.max(seen.floor, cut?.number ?? 0);
+  const statement = sql`
+    with start as materialized (
+      select seq from platform.events where tenant_id = ${tenantId}::uuid and seq > ${after}::bigint order by seq limit 1
+    )
+    select s.seq as start, e.*
+    from start as s
+    left join (
+      select ${EVENT_COLUMNS}, old, found::int from (
+        select *, sum(bytes) over (order by seq rows unbounded preceding) as total,
+          row_number() over (order by seq) as n, count(*) over () as found
+        from (
+          select *, ${eventSize(sql`v`)} + ${storedSize(sql`v.old`)} as bytes
+          from platform.events as v
+          where tenant_id = ${tenantId}::uuid and seq > ${after}::bigint
+            and seq < (select seq from start) + ${stepNumbers}::int
+            and not pg_visible_in_snapshot(xid, ${seen.snapshot}::pg_snapshot)
+            and pg_visible_in_snapshot(xid, ${until.snapshot}::pg_snapshot)
+          order by seq limit ${size.events}::int
+        ) as wanted
+      ) as measured
+      where total <= ${size.bytes}::int or n = 1
+      order by seq
+    ) as e on true
+    order by e.seq`;
+  const rows = await rowsByIndex<StepRow>(app, statement, received);
+  const [first] = rows;
+  if (first === undefined) return { events: [], readTo: null };
+  const events = rows.filter((row) => row.id !== null);
+  const last = events.at(-1);
+  const isFull = last !== undefined && (events.length >= size.events || events.length < last.found);
+  const readTo = isFull ? last.seq : first.start + stepNumbers - 1;
+  return { events: events.map(toFeedEvent), readTo: !isFull && readTo >= until.last ? null : readTo };
+}
+
+function toFeedEvent({ old, ...stored }: EventRow & { old: FormerValues | null }): FeedEvent {
+  const event = toEvent(stored as EventRow);
+  const { row, type } = event;
+  if (type === 'record.deleted') return { ...event, before: row };
+  return { ...event, before: row === null || old === null ? null : beforeImage(row, old) };
+}
+
+/** Runs the statement by index, planned once. A large result that has to wait for its place does so without a connection. */
+async function rowsByIndex<T>(app: App, statement: ReturnType<typeof sql>, received: ByteBudget): Promise<T[]> {
+  const { taken } = received;
+  const read = (): Promise<T[]> =>
+    app.db.begin(async (tx) => {
+      await tx.rows(sql`select ${GENERIC_PLANS}`);
+      return tx.rows<T>(statement, received);
+    });
+  try {
+    return await read();
+  } catch (error) {
+    if (!(error instanceof PlaceNeeded)) throw error;
+    await waitForPlace();
+    received.returnTo(taken);
+    return read();
+  }
+}

@@ -1,0 +1,166 @@
+// Cursors of the feed: sealed, so that they tell nothing, and bound to a tenant. A cursor holds a position and the key of the
+// rights that its caller had. Every answer with records carries one in `Changes-Cursor`, taken before the records are read:
+// whoever follows from it misses nothing that the answer did not hold. It costs no query while a recent head is known.
+// Failures: 400 for what is no cursor, 403 for another tenant's, 410 for one older than the events that are kept.
+// Contract: feed#cursors.
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
+import type { TenantCaller } from '../access/caller.ts';
+import { addResponseHeaders } from '../access/request-context.ts';
+import { type Rights, readRightsOf } from '../access/rights.ts';
+import { type App, perApp } from '../app.ts';
+import { forbidden, invalidField, ServiceError } from '../errors.ts';
+import { type FeedPosition, positionAt } from '../events/feed.ts';
+import { type FeedHead, feedHeadsOf } from '../events/feed-heads.ts';
+import { LIMITS } from '../limits.ts';
+import { sha256 } from '../runtime/tokens.ts';
+
+/** What a cursor holds: how far its bearer has read, and the rights with which. */
+export interface ChangesCursor {
+  position: FeedPosition;
+  rightsKey: string;
+}
+
+const HEADER = 'Changes-Cursor';
+/** For the API document. */
+export const CHANGES_CURSOR = {
+  [HEADER]: 'where to follow the changes from; not sent to a public key without the scope `channels:read`',
+};
+
+const ALGORITHM = 'aes-256-gcm';
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+/** All cursors have a multiple of this length, which so tells little about their content. */
+const BLOCK = 96;
+const DAY_MS = 86_400_000;
+
+/** The first JWT secret seals, all of them open. */
+const keysOf = perApp(({ config }) =>
+  config.jwtSecrets.map((secret) => new Uint8Array(hkdfSync('sha256', secret, '', 'feed cursor', 32))),
+);
+
+export function sealCursor(app: App, tenantId: string, { position, rightsKey }: ChangesCursor): string {
+  const [key] = keysOf(app);
+  if (key === undefined) throw new Error('there is no secret for cursors');
+  const { seen, at, cut } = position;
+  const until = cut && [cut.until.snapshot, cut.until.floor, cut.until.last, cut.until.at, cut.number];
+  const text = JSON.stringify([tenantId, rightsKey, seen.snapshot, seen.floor, at, until]);
+  const nonce = randomBytes(NONCE_BYTES);
+  const cipher = createCipheriv(ALGORITHM, key, nonce);
+  const sealed = cipher.update(text.padEnd(Math.ceil(text.length / BLOCK) * BLOCK), 'utf8');
+  return Buffer.concat([nonce, sealed, cipher.final(), cipher.getAuthTag()]).toString('base64url');
+}
+
+/** 400, 403 for the cursor of another tenant, 410. */
+export function openCursor(app: App, tenantId: string, text: string): ChangesCursor {
+  const opened = text.length > LIMITS.changes.cursorMax ? null : opening(keysOf(app), text);
+  if (opened === null) throw invalidField('since', 'is not a cursor');
+  const [owner, rightsKey, snapshot, floor, at, until] = opened;
+  if (owner !== tenantId) throw forbidden('this cursor belongs to another tenant');
+  if (at !== null && at < Date.now() - app.config.eventRetentionDays * DAY_MS) {
+    throw new ServiceError(
+      'GONE',
+      'changes since this cursor are no longer kept; read everything again, and follow from there',
+    );
+  }
+  const cut = until && {
+    until: { snapshot: until[0], floor: until[1], last: until[2], at: until[3] },
+    number: until[4],
+  };
+  return { rightsKey, position: { seen: { snapshot, floor }, at, cut } };
+}
+
+type Content = [
+  tenantId: string,
+  rightsKey: string,
+  snapshot: string,
+  floor: number,
+  at: number | null,
+  until: [snapshot: string, floor: number, last: number, at: number, number: number] | null,
+];
+
+/** The content, if one of the keys has sealed it. */
+function opening(keys: readonly Uint8Array[], text: string): Content | null {
+  const bytes = /^[A-Za-z0-9_-]+$/.test(text) ? Buffer.from(text, 'base64url') : Buffer.alloc(0);
+  if (bytes.length < NONCE_BYTES + TAG_BYTES) return null;
+  for (const key of keys) {
+    const content = unsealed(key, bytes);
+    if (content !== null) return content;
+  }
+  return null;
+}
+
+function unsealed(key: Uint8Array, bytes: Buffer): Content | null {
+  const decipher = createDecipheriv(ALGORITHM, key, bytes.subarray(0, NONCE_BYTES));
+  decipher.setAuthTag(bytes.subarray(-TAG_BYTES));
+  try {
+    const opened = decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES));
+    return JSON.parse(Buffer.concat([opened, decipher.final()]).toString()) as Content;
+  } catch {
+    return null;
+  }
+}
+
+/** By the objects that stay the same while the rights do: those of a cached role or key. */
+const keysOfRights = new WeakMap<object, WeakMap<object, string>>();
+
+/** Equal for callers that see the same rows and fields of every record. */
+export function rightsKeyOf({ rights, asRole, id, email, role, kind }: TenantCaller): string {
+  const key = keyOf(rights);
+  if (rights.isUnlimited) return key;
+  const user = asRole === undefined ? [id, email, role, kind] : [asRole];
+  return short(JSON.stringify([key, user]));
+}
+
+function keyOf(rights: Rights): string {
+  const { permissions, restrictions, isUnlimited } = rights;
+  const byRestrictions = keysOfRights.get(permissions) ?? new WeakMap<object, string>();
+  keysOfRights.set(permissions, byRestrictions);
+  let key = byRestrictions.get(restrictions);
+  if (key === undefined) {
+    const readable = Object.keys(readRightsOf(rights).permissions).sort();
+    key = short(JSON.stringify([isUnlimited, readable, restrictions]));
+    byRestrictions.set(restrictions, key);
+  }
+  return key;
+}
+
+function short(text: string): string {
+  return sha256(text).toString('base64url').slice(0, 16);
+}
+
+/** Whether the caller may follow changes at all. */
+export function mayFollow({ publicKey, scopes }: Pick<TenantCaller, 'publicKey' | 'scopes'>): boolean {
+  return publicKey === undefined || scopes?.includes('channels:read') === true;
+}
+
+/** The sealed cursors of the newest head, which many answers share. */
+const sealedOf = perApp(() => ({ head: null as FeedHead | null, cursors: new Map<string, string>() }));
+
+/**
+ * Adds the header to the response; to be called before the records are read. Resolves at once while a recent head is known.
+ */
+export function addChangesCursor(app: App, caller: TenantCaller, request: Request): Promise<void> | undefined {
+  if (!mayFollow(caller)) return undefined;
+  const heads = feedHeadsOf(app);
+  const recent = heads.recent();
+  if (recent === undefined) return heads.take().then((head) => add(app, caller, request, head));
+  add(app, caller, request, recent);
+  return undefined;
+}
+
+function add(app: App, caller: TenantCaller, request: Request, head: FeedHead): void {
+  const sealed = sealedOf(app);
+  if (sealed.head !== head) {
+    sealed.head = head;
+    sealed.cursors.clear();
+  }
+  const tenantId = caller.tenant.id;
+  const rightsKey = rightsKeyOf(caller);
+  const key = `${tenantId} ${rightsKey}`;
+  let cursor = sealed.cursors.get(key);
+  if (cursor === undefined) {
+    cursor = sealCursor(app, tenantId, { rightsKey, position: positionAt(head) });
+    sealed.cursors.set(key, cursor);
+  }
+  addResponseHeaders(request, { [HEADER]: cursor });
+}

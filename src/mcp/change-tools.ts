@@ -1,0 +1,46 @@
+// The MCP tool for the feed of changes, which asks the same operation as REST. It does not wait: an agent asks again.
+// Failures are those of the operation: 400, 403, 404, 409, 410.
+// Contract: feed#the-feed, decisions#mcp.
+import { Type } from '@sinclair/typebox';
+import { readChanges } from '../changes/changes.ts';
+import { followerOf } from '../changes/follower.ts';
+import { ChangesPageSchema } from '../changes/item.ts';
+import { LIMITS } from '../limits.ts';
+import { defineTool, READS, type Tool, toolInput } from './tool.ts';
+
+const { limitMax } = LIMITS.changes;
+/** A result holds its items twice, and once more with each quote escaped. */
+const BYTES_MAX = LIMITS.response.bytesMax / 4;
+
+export const CHANGE_TOOLS: readonly Tool[] = [
+  defineTool({
+    name: 'get_changes',
+    title: 'Get changes',
+    description: `Lists what has changed since a cursor: each change that you may see once, those of a record in their order. Without
+since it only answers a cursor; go on with nextCursor, at once while hasMore is true.`,
+    access: 'tenant',
+    hints: READS,
+    input: toolInput({
+      since: Type.Optional(
+        Type.String({ description: 'A cursor: nextCursor, or the cursor of an item; earliest: from the oldest kept.' }),
+      ),
+      entities: Type.Optional(Type.String({ description: 'Names of entities, separated by commas; default: all.' })),
+      events: Type.Optional(
+        Type.String({
+          description: 'record.created, record.updated, record.deleted, separated by commas; default: all.',
+        }),
+      ),
+      filters: Type.Optional(Type.String({ description: 'A condition on the records of the one entity named.' })),
+      view: Type.Optional(Type.String({ description: 'The slug of a view, whose entity and conditions apply.' })),
+      transitions: Type.Optional(
+        Type.Boolean({ description: 'Show updates that move a record in or out as record.entered and record.left.' }),
+      ),
+      limit: Type.Optional(
+        Type.Integer({ minimum: 1, maximum: limitMax, description: 'Items per page; default 100.' }),
+      ),
+    }),
+    output: ChangesPageSchema,
+    run: async ({ app, request, caller }, { tenantSlug: _, ...query }) =>
+      readChanges(app, await followerOf(app, request, caller), query, BYTES_MAX),
+  }),
+];

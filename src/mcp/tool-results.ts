@@ -1,0 +1,73 @@
+// The results of tools in the response of a request. The SDK serializes a response in one go, which takes 65 ms for 16 MiB:
+// it gets a mark in place of a large result, which the JSON of the result then replaces. A result is in the
+// response twice: as structured content, and as text for clients that do not know that.
+// Contract: decisions#mcp, neighbours#fair-shares.
+import type { CallToolResult } from '@modelcontextprotocol/server';
+import { type JsonTwice, jsonTwice } from '../http/bounded-response.ts';
+import { withBody } from '../http/reply.ts';
+import { newId } from '../runtime/ids.ts';
+
+/** Bytes of a result's JSON from which on it does not pass through the SDK. */
+const LARGE = 65_536;
+
+/** A mark as the text, without its quotes, and as the structured content. */
+const MARK = /(?<="text":")([0-9a-f-]{36})(?=")|\{"([0-9a-f-]{36})":true\}/g;
+
+/** A tool's result for the SDK. 400 when it is too large for a response. */
+export type ToCallResult = (result: object) => Promise<CallToolResult>;
+
+/** For a process that serves one client. */
+export const wholeResult: ToCallResult = async (result) => {
+  const { json } = await jsonTwice(result);
+  return resultOf(Buffer.concat(json).toString(), result);
+};
+
+/** Of one request. */
+export class ToolResults {
+  readonly #large = new Map<string, JsonTwice>();
+
+  readonly toCallResult: ToCallResult = async (result) => {
+    const twice = await jsonTwice(result);
+    if (lengthOf(twice.json) < LARGE) return resultOf(Buffer.concat(twice.json).toString(), result);
+    const mark = newId();
+    this.#large.set(mark, twice);
+    return resultOf(mark, { [mark]: true });
+  };
+
+  /** The SDK's response with the results in place of their marks. */
+  async fill(response: Response): Promise<Response> {
+    if (response.headers.get('content-type')?.startsWith('text/event-stream') === true) {
+      const fill = new TransformStream<Uint8Array, Uint8Array>({
+        transform: (event, controller) => {
+          for (const part of this.#filled(event)) controller.enqueue(part);
+        },
+      });
+      return new Response(response.body?.pipeThrough(fill) ?? null, response);
+    }
+    if (this.#large.size === 0) return response;
+    return withBody(response, this.#filled(new Uint8Array(await response.arrayBuffer())));
+  }
+
+  /** The text is the SDK's, with marks, and so short. */
+  #filled(bytes: Uint8Array): Uint8Array[] {
+    if (this.#large.size === 0) return [bytes];
+    const text = Buffer.from(bytes).toString();
+    const parts: Uint8Array[] = [];
+    let at = 0;
+    for (const found of text.matchAll(MARK)) {
+      const twice = this.#large.get(found[1] ?? found[2] ?? '');
+      if (twice === undefined) continue;
+      parts.push(Buffer.from(text.slice(at, found.index)), ...(found[1] === undefined ? twice.json : twice.escaped));
+      at = found.index + found[0].length;
+    }
+    return [...parts, Buffer.from(text.slice(at))];
+  }
+}
+
+function resultOf(text: string, structuredContent: object): CallToolResult {
+  return { content: [{ type: 'text', text }], structuredContent: { ...structuredContent } };
+}
+
+function lengthOf(chunks: readonly Uint8Array[]): number {
+  return chunks.reduce((sum, { length }) => sum + length, 0);
+}

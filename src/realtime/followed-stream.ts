@@ -1,0 +1,90 @@
+// An event stream that follows the feed, because it has a cursor, a condition or transitions: what it asks for, and its frames,
+// which are those of any stream with a further member `cursor` if it has one. Transitions are types of their own; of a record
+// that has left only the id is sent.
+// Failures: 400 with every problem, 403, 404, 409, 410. Contract: feed#resume, feed#filtered-subscriptions.
+import { type Static, Type } from '@sinclair/typebox';
+import type { TenantCaller } from '../access/caller.ts';
+import type { Follow } from '../access/opener.ts';
+import type { App } from '../app.ts';
+import { cursorOf } from '../changes/changes.ts';
+import type { Following } from '../changes/live-follower.ts';
+import type { Entry } from '../changes/page.ts';
+import { readSelection, type Wanted } from '../changes/selection.ts';
+import { invalid, type Problem } from '../errors.ts';
+import { positionAt } from '../events/feed.ts';
+import { feedHeadsOf } from '../events/feed-heads.ts';
+import { rightsKeyOf } from '../http/changes-cursor.ts';
+import { flagParameter } from '../http/parameters.ts';
+import { fieldsOf } from './projection.ts';
+import { type SseFrame, sseFrame } from './sse-channel.ts';
+
+export const FollowQuery = {
+  since: Type.Optional(
+    Type.String({ description: 'a cursor: replays what came after it, then goes on; empty: from now, with cursors' }),
+  ),
+  filters: Type.Optional(Type.String({ description: 'a condition on the changed records of the one entity named' })),
+  view: Type.Optional(Type.String({ description: 'the slug of a view, whose entity and conditions apply' })),
+  transitions: Type.Optional(
+    flagParameter({ description: 'show updates that move a record in or out of what one sees as such' }),
+  ),
+};
+const Query = Type.Object(FollowQuery);
+
+/** Null entities are all; a null cursor is now. */
+export interface Followed {
+  following: Omit<Following, 'limit' | 'cursor'> & { cursor: Following['cursor'] | null };
+  entities: Wanted['entities'];
+}
+
+/** What the parameters and the ticket ask for together; null for a stream of live events alone. */
+export function followOf(
+  query: Static<typeof Query>,
+  given: Follow | null,
+): { follow: Follow | null; problems: Problem[] } {
+  const { since, filters, view, transitions } = query;
+  const asked = since !== undefined || filters?.trim() || view?.trim() || transitions === true;
+  if (!asked && given === null) return { follow: null, problems: [] };
+  const conditions = [given?.filters, filters?.trim() || null].filter((text) => text != null);
+  const [first = null] = conditions;
+  const own = view?.trim() || null;
+  const isOther = own !== null && given?.view != null && given.view !== own;
+  const follow = {
+    since: since ?? given?.since ?? null,
+    filters: conditions.length > 1 ? conditions.map((text) => `(${text})`).join(' AND ') : first,
+    view: own ?? given?.view ?? null,
+    transitions: transitions === true || given?.transitions === true,
+  };
+  return { follow, problems: isOther ? [{ path: 'view', message: 'the ticket is for another view' }] : [] };
+}
+
+/** What a stream follows, once everything is checked; `wanted` has the entities and events of the stream. */
+export async function readFollowing(
+  app: App,
+  caller: TenantCaller,
+  follow: Follow,
+  wanted: Pick<Wanted, 'entities' | 'events' | 'stream'>,
+  others: readonly Problem[],
+): Promise<Followed> {
+  const { since, filters, view, transitions } = follow;
+  const { cursor, problem } = cursorOf(app, caller, since);
+  const all: Wanted = { ...wanted, filters, view, transitions };
+  const { entities } = await readSelection(app, caller, all, [...others, ...problem]);
+  if (problem.length > 0) throw invalid(problem);
+  return { following: { cursor, wanted: all, hasCursors: since !== null }, entities };
+}
+
+/** From now on; to be called once the stream has joined the live events. */
+export async function cursorFromNow(app: App, caller: TenantCaller): Promise<Following['cursor']> {
+  return { position: positionAt(await feedHeadsOf(app).take()), rightsKey: rightsKeyOf(caller) };
+}
+
+/** The frame of an event. */
+export function followedFrame({ event, seen }: Entry, slug: string, cursor: string | null): SseFrame {
+  const { type, record } = seen;
+  const about = { id: `evt_${event.id}`, type, timestamp: event.at, tenant: slug };
+  const further = cursor === null ? {} : { cursor };
+  if (record === undefined) return sseFrame(type, { ...about, ...seen.data, ...further });
+  const data =
+    type === 'record.left' ? seen.data : { fields: fieldsOf(event.row, record), triggered_by: event.triggeredBy };
+  return sseFrame(type, { ...about, entity: seen.entity, record_id: event.recordId, data, ...further });
+}

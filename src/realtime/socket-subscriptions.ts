@@ -1,0 +1,146 @@
+// The subscriptions of one WebSocket, by entity. A plain one gets the live events after its snapshot. One with a cursor, a
+// condition or transitions follows the feed: live events only wake it. A followed one ends with the token, since what was
+// asked for may no longer be allowed: its client subscribes again, from its last cursor.
+// Failures: those of a selection of changes, which the socket answers as `invalid_message`.
+// Contract: interface#websocket, feed#resume, feed#filtered-subscriptions.
+import { setTimeout as delay } from 'node:timers/promises';
+import type { TenantCaller } from '../access/caller.ts';
+import type { Narrowing } from '../access/opener.ts';
+import type { App } from '../app.ts';
+import { LiveFollower } from '../changes/live-follower.ts';
+import type { Entry } from '../changes/page.ts';
+import { RECORD_EVENTS } from '../events/event.ts';
+import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
+import { cursorFromNow, type Followed, followOf, readFollowing } from './followed-stream.ts';
+import { flat } from './projection.ts';
+import type { SubscribeOptions } from './websocket-protocol.ts';
+
+/** Events of a page. */
+const PAGE = 50;
+/** A socket with more unsent bytes gets no further page. */
+const ROOM_BYTES = 262_144;
+const ROOM_CHECK_MS = 25;
+
+interface Subscription {
+  /** Events in it preceded the subscription and are not sent. */
+  since: Snapshot;
+  follower?: LiveFollower;
+}
+
+/** What the subscriptions need of their socket. */
+export interface SubscribedSocket {
+  caller(): TenantCaller | undefined;
+  /** Bytes that are not sent yet. */
+  buffered(): number;
+  sendText(text: string): void;
+  /** The subscription cannot go on. */
+  failed(entity: string, cause: unknown): void;
+}
+
+export class SocketSubscriptions {
+  #byEntity = new Map<string, Subscription>();
+
+  constructor(
+    private readonly app: App,
+    private readonly socket: SubscribedSocket,
+  ) {}
+
+  get entities(): string[] {
+    return [...this.#byEntity.keys()];
+  }
+
+  get followed(): string[] {
+    return [...this.#byEntity].filter(([, { follower }]) => follower !== undefined).map(([entity]) => entity);
+  }
+
+  has(entity: string): boolean {
+    return this.#byEntity.has(entity);
+  }
+
+  add(entity: string, since: Snapshot): void {
+    this.#byEntity.set(entity, { since });
+  }
+
+  remove(entity: string): void {
+    this.#byEntity.get(entity)?.follower?.stop();
+    this.#byEntity.delete(entity);
+  }
+
+  /** Those that were there stay as they are; the others begin with the snapshot. */
+  keep(entities: readonly string[], since: Snapshot): void {
+    for (const entity of this.entities) if (!entities.includes(entity)) this.remove(entity);
+    for (const entity of entities) if (!this.has(entity)) this.add(entity, since);
+    for (const { follower } of this.#byEntity.values()) follower?.wake();
+  }
+
+  clear(): void {
+    for (const entity of this.entities) this.remove(entity);
+  }
+
+  accessLoaded(): void {
+    for (const { follower } of this.#byEntity.values()) follower?.accessLoaded();
+  }
+
+  /** Whether a live event of the entity is to be sent; one that is followed only wakes. */
+  admits(entity: string, xid: bigint): boolean {
+    const subscription = this.#byEntity.get(entity);
+    subscription?.follower?.wake();
+    return subscription !== undefined && subscription.follower === undefined && !isSeenIn(subscription.since, xid);
+  }
+
+  /** Begins to follow; the entity must be subscribed to. */
+  async follow(entity: string, followed: Followed, fields: readonly string[] | null): Promise<void> {
+    const subscription = this.#byEntity.get(entity);
+    const caller = this.socket.caller();
+    if (subscription === undefined || caller === undefined) return;
+    const cursor = followed.following.cursor ?? (await cursorFromNow(this.app, caller));
+    subscription.follower?.stop();
+    const follower = new LiveFollower(
+      this.app,
+      {
+        caller: () => this.socket.caller() ?? caller,
+        others: () => null,
+        room: () => this.#room(entity, follower),
+        send: (entry, cursor) => this.socket.sendText(followedText(entry, fields, cursor)),
+        failed: (cause) => this.socket.failed(entity, cause),
+      },
+      { ...followed.following, cursor, limit: PAGE },
+    );
+    subscription.follower = follower;
+    follower.wake();
+  }
+
+  async #room(entity: string, follower: LiveFollower): Promise<void> {
+    while (this.socket.buffered() > ROOM_BYTES && this.#byEntity.get(entity)?.follower === follower) {
+      await delay(ROOM_CHECK_MS);
+    }
+  }
+}
+
+/** What a `subscribe` follows; null for a plain subscription. Rejects with what is wrong with it. */
+export async function followedBy(
+  app: App,
+  caller: TenantCaller,
+  entity: string,
+  options: SubscribeOptions,
+  { events, follow: given }: Narrowing,
+): Promise<Followed | null> {
+  const { follow, problems } = followOf(options, given);
+  if (follow === null && options.fields === undefined) return null;
+  const wanted = { entities: new Set([entity]), events: events && new Set(events), stream: { types: RECORD_EVENTS } };
+  return readFollowing(app, caller, follow ?? NOTHING_MORE, wanted, problems);
+}
+
+const NOTHING_MORE = { since: null, filters: null, view: null, transitions: false };
+
+/** The message of an event. `fields` selects, in addition to the id. */
+function followedText({ event, seen }: Entry, fields: readonly string[] | null, cursor: string | null): string {
+  const { type, entity, record } = seen;
+  const isWhole = record !== undefined && event.row !== null && type !== 'record.left' && type !== 'record.deleted';
+  const selected =
+    isWhole && fields !== null ? record.fields.filter(({ key }) => fields.includes(key)) : record?.fields;
+  const data = isWhole
+    ? flat(event.row as NonNullable<typeof event.row>, { ...record, fields: selected ?? [] })
+    : seen.data;
+  return JSON.stringify({ type, entity, data, ...(cursor === null ? {} : { cursor }) });
+}

@@ -1,0 +1,39 @@
+// The endpoint of WebSockets: what the server has to know of them, and the connection of each. A handshake takes no
+// parameters, and no credential: those come in messages.
+// Failures: 400 for parameters. Contract: interface#websocket, neighbours#strict-requests.
+import { pageOf } from '../access/origins.ts';
+import { attachRequestContext } from '../access/request-context.ts';
+import type { App } from '../app.ts';
+import { ServiceError } from '../errors.ts';
+import { NO_PARAMETERS, queryReader } from '../http/parameters.ts';
+import { failure } from '../http/reply.ts';
+import type { SocketHandler } from '../runtime/socket.ts';
+import { WebSocketConnection } from './websocket.ts';
+
+const FRAME_BYTES_MAX = 65_536;
+const BUFFERED_BYTES_MAX = 1_048_576;
+const IDLE_S = 60;
+const readQuery = queryReader(NO_PARAMETERS);
+
+export function socketHandler(app: App): SocketHandler<WebSocketConnection> {
+  return {
+    path: '/ws',
+    maxFrameBytes: FRAME_BYTES_MAX,
+    maxBufferedBytes: BUFFERED_BYTES_MAX,
+    idleSeconds: IDLE_S,
+    upgrade: (request, peer) => {
+      const { network, requestId } = attachRequestContext(request, peer, app.config.trustProxy);
+      try {
+        readQuery(request.url);
+      } catch (cause) {
+        if (!(cause instanceof ServiceError)) throw cause;
+        app.refusals.count(cause.ecode);
+        return failure(cause, requestId);
+      }
+      return new WebSocketConnection(app, pageOf(app, request), network);
+    },
+    open: (socket) => socket.data.open(socket),
+    message: (socket, text) => socket.data.message(text),
+    close: (socket) => socket.data.close(),
+  };
+}

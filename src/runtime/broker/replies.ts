@@ -1,0 +1,32 @@
+// Replies of Redis: the deadline of a command, the error that its caller gets, and the fields of a stream's entry.
+// Times are milliseconds.
+// Failures: 503 when Redis is unavailable or does not reply in time; error replies pass through.
+import { ServiceError, unavailable } from '../../errors.ts';
+
+const GRACE_MS = 50;
+
+/** The grace period after the deadline is for a reply that arrived while the event loop was stalled. */
+export function replyWithin<T>(work: Promise<T>, ms: number, onLate = () => {}): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const late = (): void => {
+      reject(unavailable('the broker took too long to answer'));
+      onLate();
+    };
+    let timer = setTimeout(() => {
+      timer = setTimeout(late, GRACE_MS);
+    }, ms);
+    work.then(resolve, (error) => reject(callerError(error))).finally(() => clearTimeout(timer));
+  });
+}
+
+/** Error replies (wrong type, out of memory) pass through; any other error means that Redis is unavailable. */
+function callerError(error: unknown): unknown {
+  const isReply = error instanceof Error && error.name === 'ReplyError';
+  return isReply || error instanceof ServiceError ? error : unavailable('the broker is not available', error);
+}
+
+export function toRecord(pairs: readonly string[]): Record<string, string> {
+  const record: Record<string, string> = {};
+  for (let i = 0; i + 1 < pairs.length; i += 2) record[String(pairs[i])] = String(pairs[i + 1]);
+  return record;
+}

@@ -1,0 +1,39 @@
+// Names and addresses from DNS. `lookup` of node:dns is not used: it blocks a thread for as long as a name server is silent,
+// and the few threads of a process also hash passwords and write files, for all tenants. So names come from the hosts
+// file, then from DNS, without a search list.
+// Failures: rejects for a name without addresses. Times are milliseconds. Contract: neighbours#fair-shares.
+import { Resolver } from 'node:dns/promises';
+import { readFile } from 'node:fs/promises';
+
+export interface ResolvedAddress {
+  address: string;
+  family: number;
+}
+
+/** Asks these servers, or the system's if there are none. */
+export function openResolver(servers: readonly string[], options: { timeout: number; tries: number }): Resolver {
+  const resolver = new Resolver(options);
+  if (servers.length > 0) resolver.setServers(servers);
+  return resolver;
+}
+
+/** All addresses of a name, IPv4 first. */
+export async function addressesOf(resolver: Resolver, name: string): Promise<ResolvedAddress[]> {
+  const local = await addressesInHostsFile(name);
+  if (local.length > 0) return local;
+  const [v4, v6] = await Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)]);
+  if (v4.status === 'rejected' && v6.status === 'rejected') throw v4.reason;
+  const of = (answer: PromiseSettledResult<string[]>, family: number): ResolvedAddress[] =>
+    answer.status === 'rejected' ? [] : answer.value.map((address) => ({ address, family }));
+  return [...of(v4, 4), ...of(v6, 6)];
+}
+
+async function addressesInHostsFile(name: string): Promise<ResolvedAddress[]> {
+  // A system without the file has no names of its own.
+  const text = await readFile('/etc/hosts', 'utf8').catch(() => '');
+  const wanted = name.toLowerCase();
+  return text.split('\n').flatMap((line) => {
+    const [address = '', ...names] = line.replace(/#.*/, '').trim().toLowerCase().split(/\s+/);
+    return names.includes(wanted) ? [{ address, family: address.includes(':') ? 6 : 4 }] : [];
+  });
+}

@@ -1,0 +1,86 @@
+// A tenant's part in a fair queue: the time that it has had, how long its tickets run, and its waiting tickets in order.
+// Times are milliseconds.
+// Contract: neighbours#fair-shares.
+
+/** Work that waits for a slot or holds one. */
+export interface Ticket<T> {
+  readonly item: T;
+  readonly share: Share<T>;
+  state: 'waiting' | 'running' | 'ended';
+  /** What the share was charged when the ticket started; the end corrects it. */
+  charged: number;
+  /** Whether it runs long: counted against the slots that long tickets may hold. */
+  isLong: boolean;
+  sequence: number;
+  next: Ticket<T> | undefined;
+  previous: Ticket<T> | undefined;
+}
+
+export interface Share<T> {
+  readonly name: string;
+  /** Time had, counted from the level at which the share became active. */
+  used: number;
+  /** What a ticket of this share is expected to cost, from the last ones. */
+  expected: number;
+  /** Whether one of its tickets has ended, so that `expected` is known. */
+  isKnown: boolean;
+  running: number;
+  waiting: number;
+  first: Ticket<T> | undefined;
+  last: Ticket<T> | undefined;
+  /** Its position among the shares with waiting work; -1 without any. */
+  at: number;
+}
+
+/** The share of the service's own work, which all tenants wait for. */
+export const SERVICE_SHARE = 'service';
+const FIRST_EXPECTED_MS = 1;
+/** Tickets that are expected to run for this time, or that have run for it, are long. The service's own never are. */
+export const LONG_MS = 250;
+
+/** Whether its tickets run long. */
+export function isLong({ name, expected }: { name: string; expected: number }): boolean {
+  return expected >= LONG_MS && name !== SERVICE_SHARE;
+}
+
+/** Of shares that have had the same time: fewest running, then longest waiting. */
+export function precedes<T>(a: Share<T>, b: Share<T>): boolean {
+  if (a.running !== b.running) return a.running < b.running;
+  return (a.first?.sequence ?? 0) < (b.first?.sequence ?? 0);
+}
+
+export function newShare<T>(name: string, used: number): Share<T> {
+  return {
+    name,
+    used,
+    expected: FIRST_EXPECTED_MS,
+    isKnown: false,
+    running: 0,
+    waiting: 0,
+    first: undefined,
+    last: undefined,
+    at: -1,
+  };
+}
+
+/** Adds a ticket at the end. */
+export function append<T>(ticket: Ticket<T>): void {
+  const { share } = ticket;
+  ticket.previous = share.last;
+  if (share.last === undefined) share.first = ticket;
+  else share.last.next = ticket;
+  share.last = ticket;
+  share.waiting++;
+}
+
+/** Takes a waiting ticket out. */
+export function remove<T>(ticket: Ticket<T>): void {
+  const { share, previous, next } = ticket;
+  if (previous === undefined) share.first = next;
+  else previous.next = next;
+  if (next === undefined) share.last = previous;
+  else next.previous = previous;
+  ticket.previous = undefined;
+  ticket.next = undefined;
+  share.waiting--;
+}

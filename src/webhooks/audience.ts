@@ -1,0 +1,213 @@
+// Whom a subscription is for: a role, whose rows and fields it shows and whose rights of now decide, a condition, and a list
+// of fields. One judge for all uses: when the deliveries of a change are made, and before each attempt at one. It asks the
+// code that decides over REST (access-scope, rights). A change is judged by its own image, of a deletion the one before, with
+// the time of the change as `$now`; a role's condition that follows a relation looks its target up as it is then.
+// Contract: decisions#webhooks-for-others.
+import type { TenantCaller } from '../access/caller.ts';
+import { allows, FULL_RIGHTS } from '../access/rights.ts';
+import { isAdminRole, rightsOf, rolesOf, type TenantRoles } from '../access/role-store.ts';
+import type { App } from '../app.ts';
+import { type AccessScope, accessScopeOf } from '../entities/access-scope.ts';
+import { type Catalog, catalogOf } from '../entities/catalog.ts';
+import type { Entity, Field } from '../entities/field.ts';
+import { invalidField, type Problem, ServiceError } from '../errors.ts';
+import type { RecordRow } from '../events/event.ts';
+import { type Expression, relationKeys } from '../expression/ast.ts';
+import { parseExpression } from '../expression/parse.ts';
+import { Evaluator } from '../records/read/evaluator.ts';
+import type { Tenant } from '../tenants/tenants.ts';
+
+/** The members of a subscription that narrow it; null where it does not. */
+export interface Audience {
+  role: string | null;
+  filters: string | null;
+  field_ids: readonly string[] | null;
+}
+
+/** A change that has been committed. */
+export interface JudgedChange {
+  row: RecordRow;
+  /** ISO 8601. */
+  at: string;
+}
+
+/** A role as it reads: with its rights and without an identity. */
+function callerOf(
+  tenant: Tenant,
+  name: string | null,
+  rights: TenantCaller['rights'],
+  isTenantAdmin: boolean,
+): TenantCaller {
+  const identity = { kind: 'user', id: null, email: null, asRole: name ?? '' } as const;
+  return { ...identity, tenant, role: name, rights, isTenantAdmin, triggeredBy: 'system' };
+}
+
+/** What follows from the definitions and roles alone, and is kept as long as these are. */
+interface Derived {
+  callers: Map<string | null, TenantCaller>;
+  /** By role, entity and time where that matters; null when the role's condition no longer fits the entity. */
+  scopes: Map<string, AccessScope | null>;
+  conditions: Map<string, Expression | null>;
+}
+
+const derivedFrom = new WeakMap<Catalog, WeakMap<TenantRoles, Derived>>();
+
+function derivedOf(catalog: Catalog, roles: TenantRoles): Derived {
+  const byRoles = derivedFrom.get(catalog) ?? new WeakMap<TenantRoles, Derived>();
+  derivedFrom.set(catalog, byRoles);
+  const derived = byRoles.get(roles) ?? { callers: new Map(), scopes: new Map(), conditions: new Map() };
+  byRoles.set(roles, derived);
+  return derived;
+}
+
+/** Judges changes for subscriptions, with the definitions and rights of the time it was made. For one batch. */
+export class Judge {
+  readonly #evaluator: Evaluator;
+  readonly #derived: Derived;
+
+  private constructor(
+    app: App,
+    private readonly tenant: Tenant,
+    readonly catalog: Catalog,
+    private readonly roles: TenantRoles,
+  ) {
+    this.#evaluator = new Evaluator(app.db, catalog);
+    this.#derived = derivedOf(catalog, roles);
+  }
+
+  static async of(app: App, tenant: Tenant): Promise<Judge> {
+    return new Judge(app, tenant, await catalogOf(app, tenant), await rolesOf(app, tenant));
+  }
+
+  /** The fields that the subscription shows of the entity; null when its role may not read it. */
+  fieldsOf({ role, field_ids: listed }: Audience, entity: Entity): readonly Field[] | null {
+    const caller = this.#callerOf(role);
+    if (!allows(caller.rights, 'read', entity.name)) return null;
+    const scope = this.#scopeOf(role, entity, new Date());
+    if (scope === null) return null;
+    return listed === null ? scope.fields : scope.fields.filter(({ id }) => listed.includes(id));
+  }
+
+  /** Whether the subscription's role may see the change, now. */
+  async isVisible({ role }: Audience, entity: Entity, { row, at }: JudgedChange): Promise<boolean> {
+    if (role === null) return true;
+    if (!allows(this.#callerOf(role).rights, 'read', entity.name)) return false;
+    const scope = this.#scopeOf(role, entity, new Date(at));
+    if (scope === null) return false;
+    return scope.rowFilter === null || this.#evaluator.meets(entity, scope.rowFilter, row);
+  }
+
+  /** Whether the change is for the subscription. */
+  async matches(audience: Audience, entity: Entity, change: JudgedChange): Promise<boolean> {
+    if (!(await this.isVisible(audience, entity, change))) return false;
+    if (audience.filters === null) return true;
+    const condition = this.#conditionOf(audience, audience.filters, entity, new Date(change.at));
+    return condition !== null && this.#evaluator.meets(entity, condition, change.row);
+  }
+
+  #callerOf(role: string | null): TenantCaller {
+    const known = this.#derived.callers.get(role);
+    if (known !== undefined) return known;
+    const found = role === null ? undefined : this.roles.byName.get(role);
+    const isAdmin = role === null || (found !== undefined && isAdminRole(role));
+    const caller = callerOf(this.tenant, role, role === null ? FULL_RIGHTS : rightsOf(found), isAdmin);
+    this.#derived.callers.set(role, caller);
+    return caller;
+  }
+
+  #scopeOf(role: string | null, entity: Entity, now: Date): AccessScope | null {
+    const caller = this.#callerOf(role);
+    const usesNow = caller.rights.restrictions[entity.name]?.rowFilter?.includes('$') === true;
+    const key = `${role} ${entity.id}${usesNow ? ` ${now.getTime()}` : ''}`;
+    return remembered(this.#derived.scopes, key, () => accessScopeOf(this.catalog, caller, entity, now));
+  }
+
+  #conditionOf({ role }: Audience, text: string, entity: Entity, now: Date): Expression | null {
+    const key = `${role} ${entity.id} ${text}${text.includes('$') ? ` ${now.getTime()}` : ''}`;
+    return remembered(this.#derived.conditions, key, () => {
+      const scope = accessScopeOf(this.catalog, this.#callerOf(role), entity, now);
+      return ownCondition(text, scope);
+    });
+  }
+}
+
+const KEPT = 5_000;
+
+/** What does not fit the definitions any more shows nothing. */
+function remembered<V>(known: Map<string, V | null>, key: string, make: () => V): V | null {
+  const found = known.get(key);
+  if (found !== undefined) return found;
+  let made: V | null = null;
+  try {
+    made = make();
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+  }
+  if (known.size >= KEPT) known.clear();
+  known.set(key, made);
+  return made;
+}
+
+const PATH = 'filters';
+
+/** A condition on the record alone. 400 when it follows a relation. */
+function ownCondition(text: string, scope: AccessScope): Expression {
+  const expression = parseExpression(text, scope.names, PATH);
+  const [relation] = relationKeys(expression);
+  if (relation === undefined) return expression;
+  throw invalidField(
+    PATH,
+    `must not follow a relation (${relation}): a change is judged by the record's own values at the time`,
+  );
+}
+
+/** The input of a subscription's audience; undefined where a change leaves it as it is. */
+export interface AudienceInput {
+  role?: string | null | undefined;
+  filters?: string | null | undefined;
+  fields?: readonly string[] | null | undefined;
+}
+
+/** The audience with what the input changes, as it is stored, and what is wrong with it. `entity` is null for all entities. */
+export async function audienceFrom(
+  app: App,
+  tenant: Tenant,
+  entity: Entity | null,
+  input: AudienceInput,
+  before: Audience,
+): Promise<{ audience: Audience; problems: Problem[] }> {
+  const role = input.role === undefined ? before.role : input.role;
+  const filters = input.filters === undefined ? before.filters : input.filters || null;
+  const problems: Problem[] = [];
+  const found = role === null ? undefined : (await rolesOf(app, tenant)).byName.get(role);
+  if (role !== null && found === undefined) problems.push({ path: 'role', message: 'is no role of this tenant' });
+  const audience: Audience = { role, filters, field_ids: input.fields === undefined ? before.field_ids : null };
+  if (entity === null) {
+    if (filters !== null) problems.push({ path: PATH, message: 'needs exactly one entity' });
+    if (input.fields != null) problems.push({ path: 'fields', message: 'needs exactly one entity' });
+    return { audience, problems };
+  }
+  if (role !== null && found === undefined) return { audience, problems };
+  const caller = callerOf(tenant, role, role === null ? FULL_RIGHTS : rightsOf(found), role === null);
+  const scope = accessScopeOf(await catalogOf(app, tenant), caller, entity);
+  if (filters !== null) problems.push(...problemsOf(() => ownCondition(filters, scope)));
+  if (input.fields != null) {
+    const byKey = new Map(scope.fields.map((field) => [field.key, field.id]));
+    input.fields.forEach((key, i) => {
+      if (!byKey.has(key))
+        problems.push({ path: `fields.${i}`, message: `${key} is no field that the subscription may show` });
+    });
+    audience.field_ids = input.fields.flatMap((key) => byKey.get(key) ?? []);
+  }
+  return { audience, problems };
+}
+
+function problemsOf(run: () => unknown): readonly Problem[] {
+  try {
+    run();
+    return [];
+  } catch (error) {
+    if (error instanceof ServiceError && error.details !== undefined) return error.details as Problem[];
+    throw error;
+  }
+}

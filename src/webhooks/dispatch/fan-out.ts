@@ -1,0 +1,244 @@
+// Makes the deliveries of subscriptions that judge changes first (audience.ts). A writer inserts one row for all of them, under
+// the entity's id; here each change is judged for each of them, and those that it is for get a delivery in the row's place. So a
+// writer pays the same for one such subscription as for a thousand, and a change that is for none leaves nothing behind.
+// Several processes may judge the same changes: only the one that deletes a row inserts its deliveries. Rows are replaced in the
+// order of the changes, each batch at once, so that no delivery of a record comes after a later one's.
+// Contract: decisions#webhooks-for-others, neighbours#fair-shares.
+import type { App } from '../../app.ts';
+import { forgetCatalog } from '../../entities/catalog.ts';
+import type { Entity } from '../../entities/field.ts';
+import { eventSize, type RecordEventType } from '../../events/event.ts';
+import { type CommitNotice, EVERY_ENTITY } from '../../events/publication.ts';
+import { LIMITS } from '../../limits.ts';
+import { inputRows, sql } from '../../runtime/sql.ts';
+import { forTenant } from '../../runtime/work.ts';
+import { tenantById } from '../../tenants/tenants.ts';
+import { type Audience, Judge } from '../audience.ts';
+
+/** Changes and bytes that one batch judges. */
+const BATCH_CHANGES = 1_000;
+const BATCH_BYTES = 4_194_304;
+/** Ends a batch early, in milliseconds, so that what has been judged need not wait. */
+const BATCH_MS = 500;
+const TENANTS_KNOWN = 10_000;
+/** Tenants whose changes are judged at once. */
+const TENANTS_AT_ONCE = 4;
+
+/** A change that waits to be judged; `version` and `data` are null when its event is no longer kept. */
+interface Candidate {
+  id: string;
+  entity_id: string;
+  record_id: string;
+  type: RecordEventType;
+  event_at: string;
+  version: number | null;
+  data: Record<string, unknown> | null;
+  created_at: string;
+  updated_at: string;
+  created_by: string | null;
+  updated_by: string | null;
+}
+
+interface Judging extends Audience {
+  id: string;
+  entity_id: string;
+  event_types: RecordEventType[];
+  is_active: boolean;
+  updated_at: string;
+}
+
+export class FanOut {
+  readonly #due = new Set<string>();
+  /** Tenants without subscriptions that judge changes: their transactions cost nothing here. */
+  readonly #without = new Set<string>();
+  #invalidations = 0;
+  #sweepAt = 0;
+
+  /** `onMade` is called for each subscription that has new deliveries, `wake` when there are changes to judge. */
+  constructor(
+    private readonly app: App,
+    private readonly onMade: (subscriptionId: string, tenantId: string) => void,
+    private readonly wake: () => void,
+  ) {
+    app.invalidations.on('webhook', (tenantIds) => this.#onSubscriptionsChanged(tenantIds));
+  }
+
+  /** Must be cheap: it is called at every commit. */
+  onCommitted({ tenantId, change }: CommitNotice): void {
+    if (change === null) return;
+    if (change === undefined) {
+      if (this.#without.has(tenantId)) return;
+    } else if (change.entity.subscribed[change.type]?.includes(change.entity.id) !== true) return;
+    this.#due.add(tenantId);
+    this.wake();
+  }
+
+  /** One batch of each of some tenants. Resolves to the number of changes judged. */
+  async once(): Promise<number> {
+    if (Date.now() >= this.#sweepAt) await this.#sweep();
+    const tenants = [...this.#due].slice(0, TENANTS_AT_ONCE);
+    for (const tenantId of tenants) this.#due.delete(tenantId);
+    const counts = await Promise.all(
+      tenants.map(async (tenantId) => {
+        try {
+          const { judged, hasMore } = await forTenant(tenantId, () => this.#judge(tenantId));
+          // Behind the others.
+          if (hasMore) this.#due.add(tenantId);
+          return judged;
+        } catch (error) {
+          this.app.log.warn('changes could not be judged for webhooks yet', { tenantId, error });
+          setTimeout(() => this.#retry(tenantId), LIMITS.cacheStaleMs);
+          return 0;
+        }
+      }),
+    );
+    return counts.reduce((sum, count) => sum + count, 0) + this.#due.size;
+  }
+
+  #onSubscriptionsChanged(tenantIds: readonly string[] | null): void {
+    this.#invalidations++;
+    if (tenantIds === null) this.#without.clear();
+    for (const tenantId of tenantIds ?? []) {
+      this.#without.delete(tenantId);
+      this.#due.add(tenantId);
+    }
+    this.wake();
+  }
+
+  #retry(tenantId: string): void {
+    this.#due.add(tenantId);
+    this.wake();
+  }
+
+  /** Finds what a lost notice or a killed process has left. */
+  async #sweep(): Promise<void> {
+    const rows = await this.app.db.rows<{ tenant_id: string }>(sql`
+      select distinct tenant_id from platform.webhook_subscriptions where is_judged`);
+    this.#sweepAt = Date.now() + LIMITS.webhook.sweepMs * (0.9 + Math.random() * 0.2);
+    for (const row of rows) this.#due.add(row.tenant_id);
+  }
+
+  async #judge(tenantId: string): Promise<{ judged: number; hasMore: boolean }> {
+    const none = { judged: 0, hasMore: false };
+    if (!(await this.#hasSubscriptions(tenantId))) return none;
+    const tenant = await tenantById(this.app, tenantId);
+    if (tenant === null) return none;
+    const { rows: candidates, isAll } = await this.#candidates(tenantId);
+    if (candidates.length === 0) return none;
+    // Read after the changes: every subscription that a change counted with is among them.
+    const subscriptions = await this.app.db.rows<Judging>(sql`
+      select id, entity_id, event_types, role, filters, field_ids, is_active, updated_at
+      from platform.webhook_subscriptions where tenant_id = ${tenantId}::uuid and is_judged`);
+    let judge = await Judge.of(this.app, tenant);
+    if (candidates.some(({ entity_id: id }) => !judge.catalog.byId.has(id))) {
+      // Newer than this process's copy of the definitions, or dropped.
+      forgetCatalog(this.app, tenant);
+      judge = await Judge.of(this.app, tenant);
+    }
+    const until = performance.now() + BATCH_MS;
+    const matches: [candidateId: string, subscriptionId: string][] = [];
+    let judged = 0;
+    for (const candidate of candidates) {
+      if (judged > 0 && (performance.now() > until || matches.length >= LIMITS.webhook.createdPerStatement)) break;
+      for (const id of await matchesOf(judge, candidate, subscriptions)) matches.push([candidate.id, id]);
+      judged++;
+    }
+    await this.#replace(tenantId, candidates.slice(0, judged), matches);
+    return { judged, hasMore: judged < candidates.length || !isAll };
+  }
+
+  async #hasSubscriptions(tenantId: string): Promise<boolean> {
+    const invalidations = this.#invalidations;
+    const found = await this.app.db.first(sql`
+      select from platform.webhook_subscriptions where tenant_id = ${tenantId}::uuid and is_judged limit 1`);
+    if (found !== undefined) return true;
+    if (this.#without.size >= TENANTS_KNOWN) this.#without.clear();
+    // One created meanwhile may have been missed.
+    if (this.#invalidations === invalidations) this.#without.add(tenantId);
+    return false;
+  }
+
+  /** The oldest changes that wait, without the values of those that no longer fit the batch. */
+  async #candidates(tenantId: string): Promise<{ rows: Candidate[]; isAll: boolean }> {
+    const found = await this.app.db.rows<Candidate & { is_within: boolean }>(sql`
+      with candidate as materialized (
+        select d.id, d.subscription_id as entity_id, d.record_id, d.type, d.event_at, d.event_seq
+        from (
+          select distinct case when s.entity_id = ${EVERY_ENTITY}::uuid then c.entity_id else s.entity_id end as id
+          from platform.webhook_subscriptions as s
+          left join platform.entity_counts as c
+            on s.entity_id = ${EVERY_ENTITY}::uuid and c.tenant_id = s.tenant_id and c.slot = 0
+          where s.tenant_id = ${tenantId}::uuid and s.is_judged
+        ) as e
+        join platform.webhook_deliveries as d on d.subscription_id = e.id and d.status = 'pending'
+        where d.tenant_id = ${tenantId}::uuid
+        order by d.event_seq
+        limit ${BATCH_CHANGES}::int
+      ), sized as (
+        select c.*, e.version, e.data, e.created_at, e.updated_at, e.created_by, e.updated_by,
+          coalesce(sum(${eventSize(sql`e`)}) over (
+            order by c.event_seq rows between unbounded preceding and 1 preceding), 0) < ${BATCH_BYTES}::int as is_within
+        from candidate as c
+        left join lateral (
+          select * from platform.events as e where e.seq = c.event_seq and e.at = c.event_at limit 1
+        ) as e on true
+      )
+      select id, entity_id, record_id, type, event_at, version, created_at, updated_at, created_by, updated_by, is_within,
+        case when is_within then data end as data
+      from sized
+      order by event_seq`);
+    const rows = found.filter((row) => row.is_within);
+    return { rows, isAll: rows.length === found.length && found.length < BATCH_CHANGES };
+  }
+
+  /** Replaces the rows that are still there by the deliveries of those that match. */
+  async #replace(
+    tenantId: string,
+    judged: readonly Candidate[],
+    matches: readonly (readonly [string, string])[],
+  ): Promise<void> {
+    const ids = judged.map((row) => [row.entity_id, row.id]);
+    const input =
+      matches.length === 0 ? sql`select null::uuid, null::uuid where false` : inputRows(['uuid', 'uuid'], matches);
+    const made = await this.app.db.rows<{ subscription_id: string }>(sql`
+      with judged (entity_id, id) as (
+        ${inputRows(['uuid', 'uuid'], ids)}
+      ), locked as materialized (
+        select d.subscription_id, d.id from platform.webhook_deliveries as d
+        join judged as j on j.entity_id = d.subscription_id and j.id = d.id
+        order by d.id
+        for update of d
+      ), taken as (
+        delete from platform.webhook_deliveries as d using locked as l
+        where d.subscription_id = l.subscription_id and d.id = l.id
+        returning d.*
+      ), matched (candidate_id, subscription_id) as (
+        ${input}
+      )
+      insert into platform.webhook_deliveries (subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type, trace)
+      select s.id, t.tenant_id, t.event_id, t.event_seq, t.event_at, t.record_id, t.type, t.trace
+      from taken as t
+      join matched as m on m.candidate_id = t.id
+      join platform.webhook_subscriptions as s on s.id = m.subscription_id
+      order by t.event_seq
+      returning subscription_id`);
+    for (const id of new Set(made.map((row) => row.subscription_id))) this.onMade(id, tenantId);
+  }
+}
+
+/** The subscriptions that the change is for. */
+async function matchesOf(judge: Judge, candidate: Candidate, subscriptions: readonly Judging[]): Promise<string[]> {
+  const { entity_id: entityId, record_id: id, version, data, type, event_at: at } = candidate;
+  const entity: Entity | undefined = judge.catalog.byId.get(entityId);
+  if (entity === undefined || version === null || data === null) return [];
+  const change = { row: { ...candidate, id, version, data }, at };
+  const found: string[] = [];
+  for (const subscription of subscriptions) {
+    const concerns = subscription.entity_id === entityId || subscription.entity_id === EVERY_ENTITY;
+    // One that was active at the time of the change: its deliveries wait.
+    const isMeant = subscription.is_active || Date.parse(subscription.updated_at) >= Date.parse(at);
+    if (!concerns || !isMeant || !subscription.event_types.includes(type)) continue;
+    if (await judge.matches(subscription, entity, change)) found.push(subscription.id);
+  }
+  return found;
+}

@@ -1,0 +1,72 @@
+// Replays under way: each is given a few deliveries at a time, and only while few of its subscription are due. So deliveries of
+// new changes wait for a few replayed ones at most, and those of other subscriptions and tenants for none: a replay takes part in
+// their turns like any subscription. A replay ends with its last delivery; one of an inactive subscription waits.
+// Contract: decisions#replay, neighbours#fair-shares.
+import { setTimeout as delay } from 'node:timers/promises';
+import type { App } from '../../app.ts';
+import { sql } from '../../runtime/sql.ts';
+import { startWorker, type Worker } from '../../runtime/worker.ts';
+
+/** A subscription has at most so many due deliveries through a replay. */
+const DUE_MAX = 100;
+/** Between two parts of the replays. */
+const PART_MS = 200;
+const POLL_MS = 5_000;
+
+interface Underway {
+  subscription_id: string;
+  tenant_id: string;
+  is_of_failed: boolean;
+}
+
+/** `onQueued` is called for each subscription with deliveries to send again. */
+export function startReplays(app: App, onQueued: (subscriptionId: string, tenantId: string) => void): Worker {
+  const once = async (signal: AbortSignal): Promise<number> => {
+    const underway = await app.db.rows<Underway>(sql`
+      select r.subscription_id, r.tenant_id, r.is_of_failed from platform.webhook_replays as r
+      join platform.webhook_subscriptions as s on s.id = r.subscription_id and s.is_active
+      join platform.tenants as t on t.id = s.tenant_id and t.status = 'active'`);
+    for (const replay of underway) {
+      if (await queuePart(app, replay)) onQueued(replay.subscription_id, replay.tenant_id);
+    }
+    if (underway.length > 0) await delay(PART_MS, undefined, { signal }).catch(() => undefined);
+    return underway.length;
+  };
+  const worker = startWorker({ name: 'webhook replays', once, pollMs: POLL_MS, log: app.log });
+  app.invalidations.on('webhook', () => worker.nudge());
+  return worker;
+}
+
+/** Queues the next deliveries of a replay, or ends it. Resolves to whether there were any. */
+async function queuePart(app: App, { subscription_id: id, is_of_failed: isOfFailed }: Underway): Promise<boolean> {
+  const isMeant = isOfFailed ? sql`d.status = 'failed'` : sql`d.status <> 'pending'`;
+  const part = await app.db.first<{ queued: number }>(sql`
+    with replay as materialized (
+      select * from platform.webhook_replays where subscription_id = ${id}::uuid for update skip locked
+    ), room as materialized (
+      select ${DUE_MAX}::int - count(*)::int as n from (
+        select from platform.webhook_deliveries as d
+        where d.subscription_id = ${id}::uuid and d.status = 'pending' and d.next_at <= now()
+        limit ${DUE_MAX}::int) as d
+    ), next as materialized (
+      select d.id from platform.webhook_deliveries as d
+      where d.subscription_id = ${id}::uuid and d.id > (select position from replay) and d.id <= (select last_id from replay)
+        and d.event_at >= (select from_at from replay) and d.event_at < (select to_at from replay) and ${isMeant}
+      order by d.id
+      limit (select n from room)
+    ), queued as (
+      update platform.webhook_deliveries as d
+      set status = 'pending', next_at = now(), attempts_before = d.attempt_count, completed_at = null, claim_id = null
+      from next as n
+      where d.subscription_id = ${id}::uuid and d.id = n.id
+    ), ended as (
+      delete from platform.webhook_replays as r using room, replay
+      where r.subscription_id = replay.subscription_id and room.n > (select count(*) from next)
+    ), moved as (
+      update platform.webhook_replays as r set position = (select max(n.id::text)::uuid from next as n)
+      from room, replay
+      where r.subscription_id = replay.subscription_id and room.n > 0 and room.n = (select count(*) from next)
+    )
+    select count(*)::int as queued from next`);
+  return (part?.queued ?? 0) > 0;
+}

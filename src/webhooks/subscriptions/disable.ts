@@ -1,0 +1,61 @@
+// Makes a subscription inactive whose receiver is gone or has failed for days: once, in all processes together, with an
+// event on the stream and a mail to the tenant's admins. Its deliveries wait. A person activates it again.
+// Contract: decisions#health-of-subscriptions.
+import type { App } from '../../app.ts';
+import { appendEvent } from '../../events/outbox.ts';
+import { notifyCommitted } from '../../events/publication.ts';
+import { identifier, sql, type Tx } from '../../runtime/sql.ts';
+import { forTenant } from '../../runtime/work.ts';
+import { type Tenant, tenantById } from '../../tenants/tenants.ts';
+import { beginCounted } from '../../usage/tally.ts';
+import { type SubscriptionRow, subscriptionChange } from './write-subscription.ts';
+
+/** False when it was inactive already, or is gone. */
+export async function disableSubscription(app: App, id: string, reason: string): Promise<boolean> {
+  const owner = await app.db.first<{ tenant_id: string }>(sql`
+    select tenant_id from platform.webhook_subscriptions where id = ${id}::uuid and is_active`);
+  const tenant = owner === undefined ? null : await tenantById(app, owner.tenant_id);
+  if (tenant === null) return false;
+  const row = await beginCounted(app, (tx) => disable(tx, tenant, id, reason));
+  if (row === undefined) return false;
+  await app.invalidations.publish('catalog', tenant.id);
+  await app.invalidations.publish('webhook', tenant.id);
+  notifyCommitted(app, { tenantId: tenant.id, change: null });
+  app.log.warn('a webhook subscription was disabled', { tenant: tenant.slug, subscription: id, reason });
+  await mailAdmins(app, tenant, row, reason);
+  return true;
+}
+
+async function disable(tx: Tx, tenant: Tenant, id: string, reason: string): Promise<SubscriptionRow | undefined> {
+  const row = await tx.first<SubscriptionRow>(
+    subscriptionChange(
+      tenant,
+      sql`
+        update platform.webhook_subscriptions set is_active = false, disabled_reason = ${reason}, updated_at = now()
+        where id = ${id}::uuid and is_active`,
+    ),
+  );
+  if (row === undefined) return undefined;
+  const cause = {
+    tenantId: tenant.id,
+    actor: null,
+    triggeredBy: 'system',
+    depth: 0,
+    rootEventId: null,
+    chainRuns: 0,
+  } as const;
+  await appendEvent(tx, 'webhook.disabled', cause, { subscription_id: id, entity: row.entity_name, reason });
+  return row;
+}
+
+async function mailAdmins(app: App, tenant: Tenant, row: SubscriptionRow, reason: string): Promise<void> {
+  const admins = await app.db.rows<{ email: string }>(sql`
+    select email from ${identifier(tenant.schema, 'users')} where is_active and role in ('owner', 'admin')`);
+  const { host } = new URL(row.url);
+  const text = `The webhook subscription ${row.id} of ${tenant.name}, for ${row.entity_name} to ${host}, was disabled: ${reason}.\n\nIts deliveries wait. Once the receiver works, activate the subscription (PUT /api/webhooks/subscriptions/${row.id} with { "is_active": true }); failed deliveries can be sent again.\n`;
+  forTenant(tenant.id, () => {
+    for (const { email } of admins) {
+      app.mail.send({ to: email, subject: `A webhook of ${tenant.name} was disabled`, text });
+    }
+  });
+}

@@ -1,0 +1,65 @@
+// Statements that change a subscription. Each increments the version of the definitions that it concerns: writes take the
+// subscribed event types from the definition and check its version, so that they miss no committed subscription.
+// Failures: 409 for a duplicate. Contract: interface#subscriptions.
+import type { App } from '../../app.ts';
+import { lockDefinitions } from '../../entities/entities.ts';
+import { conflict } from '../../errors.ts';
+import type { RecordEventType } from '../../events/event.ts';
+import { EVERY_ENTITY } from '../../events/publication.ts';
+import { identifier, type Sql, sql } from '../../runtime/sql.ts';
+import type { Tenant } from '../../tenants/tenants.ts';
+
+export interface SubscriptionRow {
+  id: string;
+  entity_id: string;
+  entity_name: string;
+  event_types: RecordEventType[];
+  url: string;
+  description: string | null;
+  is_active: boolean;
+  disabled_reason: string | null;
+  has_secret: boolean;
+  role: string | null;
+  filters: string | null;
+  field_ids: string[] | null;
+  secret_previous_until: string | null;
+  created_at: string;
+  updated_at: string;
+}
+
+export const COLUMNS = sql`id, entity_id, entity as entity_name, event_types, url, description, is_active, disabled_reason,
+  secret is not null as has_secret, role, filters, field_ids, created_at, updated_at,
+  case when secret_previous_until > now() then secret_previous_until end as secret_previous_until`;
+
+/** The statement with the change of the definitions; its result is the changed subscription. */
+export function subscriptionChange({ schema }: Tenant, statement: Sql): Sql {
+  return sql`
+    with changed as (${statement} returning *),
+    definition as (
+      update ${identifier(schema, 'entity_definitions')} as d set version = d.version + 1
+      from changed as c
+      where c.entity_id in (d.id, ${EVERY_ENTITY}::uuid)
+    )
+    select ${COLUMNS} from changed`;
+}
+
+/** Runs the statement; undefined when it changed nothing. */
+export async function writeSubscription(
+  app: App,
+  tenant: Tenant,
+  statement: Sql,
+  isOfAll: boolean,
+): Promise<SubscriptionRow | undefined> {
+  const written = app.db.begin(async (tx) => {
+    // An entity that is being created counts as well.
+    if (isOfAll) await lockDefinitions(tx, tenant.schema);
+    return tx.first<SubscriptionRow>(subscriptionChange(tenant, statement));
+  });
+  const row = await written.catch((error: { constraint_name?: unknown }) => {
+    if (error.constraint_name !== 'webhook_subscriptions_key') throw error;
+    throw conflict('a subscription with the same entity, URL and events exists');
+  });
+  await app.invalidations.publish('catalog', tenant.id);
+  await app.invalidations.publish('webhook', tenant.id);
+  return row;
+}

@@ -1,0 +1,58 @@
+// Names of receivers: what is asked of DNS, and what a name server that never responds must not hold up.
+// Contract: decisions#webhook-requests, neighbours#fair-shares.
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { hashPassword } from '../src/access/passwords.ts';
+import { addressesOf, openResolver } from '../src/runtime/dns.ts';
+import { settledDeliveries, subscribe } from './support/deliveries.ts';
+import { DnsServer } from './support/dns-server.ts';
+import { fields, tenantWithEntities } from './support/entities.ts';
+import { type Receiver, startReceiver } from './support/receiver.ts';
+import { startService, type TestService } from './support/service.ts';
+
+const HANGING = 100;
+let dns: DnsServer;
+let service: TestService;
+let receiver: Receiver;
+
+beforeAll(async () => {
+  dns = await DnsServer.start();
+  service = await startService({ DNS_SERVERS: dns.address, WEBHOOK_ALLOWED_CIDRS: '127.0.0.1/32' });
+  receiver = await startReceiver();
+  dns.addresses.set('receiver.example', '127.0.0.1');
+  dns.isSilent = (name) => name.startsWith('silent');
+});
+afterAll(async () => {
+  await receiver.stop();
+  await service.stop();
+  dns.stop();
+});
+
+test('names whose server never responds hold up neither other names nor passwords', async () => {
+  const resolver = openResolver([dns.address], { timeout: 60_000, tries: 1 });
+  let settled = 0;
+  const hanging = Array.from({ length: HANGING }, (_, i) =>
+    addressesOf(resolver, `silent${i}.example`).catch(() => {
+      settled++;
+    }),
+  );
+  expect(await addressesOf(resolver, 'receiver.example')).toEqual([{ address: '127.0.0.1', family: 4 }]);
+  expect(await hashPassword('correct horse battery')).toStartWith('scrypt$');
+  expect(settled).toBe(0);
+  resolver.cancel();
+  await Promise.all(hanging);
+});
+
+test('a name without addresses is refused; one of the hosts file needs no name server', async () => {
+  const resolver = openResolver([dns.address], { timeout: 60_000, tries: 1 });
+  const asked = dns.questions.length;
+  expect(await addressesOf(resolver, 'LOCALHOST')).toContainEqual({ address: '127.0.0.1', family: 4 });
+  expect(dns.questions.length).toBe(asked);
+  await expect(addressesOf(resolver, 'unknown.example')).rejects.toThrow();
+});
+
+test('the names of receivers are asked of DNS_SERVERS', async () => {
+  const tenant = await tenantWithEntities(service, ['task'], fields('title text'));
+  const { id } = await subscribe(tenant, receiver.url.replace('127.0.0.1', 'receiver.example'));
+  await tenant.post('/api/entities/task/records', { title: 'a' });
+  expect((await settledDeliveries(tenant, id)).map(({ status }) => status)).toEqual(['delivered']);
+});

@@ -1,0 +1,95 @@
+// How connections plan prepared statements: once for any values where the statement says so, else for their values. On a
+// real server if one is installed; the connections of the embedded database share one session, which stays as it is.
+// Contract: neighbours#many-tenants.
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
+import { createLog } from '../src/runtime/log.ts';
+import { type Database, openDatabase } from '../src/runtime/postgres.ts';
+import { plannedOnce, type Queries, sql } from '../src/runtime/sql.ts';
+import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
+
+const log = createLog({ level: 'error' });
+let server: PrivatePostgres | undefined;
+let embedded: Embedded | undefined;
+let directory: string;
+let db: Database;
+let usual: string;
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'statement-plans-test-'));
+  server = await privatePostgres();
+  if (server === undefined) embedded = await startEmbedded(directory, log);
+  const url = server?.url ?? embedded?.url ?? '';
+  // One connection, so that every statement finds what the one before has left.
+  db = openDatabase({ url, log, max: 1, isEmbedded: server === undefined });
+  usual = await settings();
+  await db.exec('create table if not exists planned (id int primary key); truncate planned');
+  await db.exec('insert into planned select generate_series(1, 1000)');
+});
+afterAll(async () => {
+  await db.close();
+  await embedded?.stop();
+  await server?.remove();
+  await rm(directory, { recursive: true, force: true });
+});
+
+async function settings(queries: Queries = db): Promise<string> {
+  const row = await queries.first<{ settings: string }>(sql`
+    select concat_ws(' ', current_setting('plan_cache_mode'), current_setting('enable_seqscan'), current_setting('jit')) as settings`);
+  return row?.settings ?? '';
+}
+
+const find = (id: number) => sql`select id from planned where id = ${id}::int`;
+const findOnce = (id: number) => plannedOnce(sql`select id as once from planned where id = ${id}::int`);
+
+/** Plans made for values, and plans made once, of the statements on the table. */
+async function plans(like: string): Promise<{ custom: number; generic: number } | undefined> {
+  return db.first(sql`
+    select custom_plans as custom, generic_plans as generic from pg_prepared_statements where statement like ${like}`);
+}
+
+test('a statement that says so is planned once for any values, another one for its values', async () => {
+  for (const id of [1, 2, 3]) {
+    expect(await db.rows(findOnce(id))).toEqual([{ once: id }]);
+    expect(await db.rows(find(id))).toEqual([{ id }]);
+  }
+  if (server === undefined) return;
+  expect(await plans('select id as once from planned%')).toMatchObject({ custom: 0, generic: 3 });
+  expect(await plans('select id from planned%')).toMatchObject({ custom: 3, generic: 0 });
+});
+
+test('a statement that is planned once and reads a whole table is not compiled', async () => {
+  const row = await db.first<{ jit: string }>(
+    plannedOnce(sql`select current_setting('jit') as jit from planned limit ${1}::int`),
+  );
+  if (server !== undefined) expect(row?.jit).toBe('off');
+  expect(await settings()).toBe(usual);
+});
+
+test('a transaction plans for values, whichever statement ran before it and however it ends', async () => {
+  await db.rows(findOnce(1));
+  expect(await db.begin(async (tx) => [await tx.rows(findOnce(2)), await settings(tx)])).toEqual([
+    [{ once: 2 }],
+    usual,
+  ]);
+  await db.rows(findOnce(1));
+  const failed = db.begin(async (tx) => {
+    await tx.rows(find(3));
+    throw new Error('rolled back');
+  });
+  await expect(failed).rejects.toThrow('rolled back');
+  expect(await settings()).toBe(usual);
+});
+
+test('a failed statement leaves the connection planning as it should', async () => {
+  const failing = plannedOnce(sql`select id / (id - ${1}::int) as once from planned where id = 1`);
+  for (let i = 0; i < 3; i++) {
+    await expect(db.rows(failing)).rejects.toMatchObject({ code: '22012' });
+    expect(await settings()).toBe(usual);
+  }
+  expect(await db.rows(findOnce(5))).toEqual([{ once: 5 }]);
+});

@@ -1,0 +1,221 @@
+// Event streams, WebSockets and tickets that follow the feed: from a cursor without a gap or a repetition, under a condition,
+// with transitions. Contract: feed#resume, feed#filtered-subscriptions.
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { closeAfterEach } from './support/connections.ts';
+import { addRole, adminSession, changeRole, platformKey } from './support/credentials.ts';
+import { createRecord, fields, tenantWithEntities } from './support/entities.ts';
+import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { connectEvents, type EventStream, openEvents, openSocket, subscribeSocket } from './support/streams.ts';
+
+let service: TestService;
+let tenant: TestTenant;
+beforeAll(async () => {
+  service = await startService();
+  tenant = await newTenant();
+});
+afterAll(() => service.stop());
+
+const keep = closeAfterEach();
+const DEALS = '/api/entities/deals/records';
+const newTenant = () =>
+  tenantWithEntities(service, ['deals', 'tasks'], fields('title text', 'amount integer', 'secret text'));
+
+const now = async (client: Client): Promise<string> => (await client.get('/api/changes')).body.data.nextCursor;
+
+async function stream(query: Record<string, string>, of = tenant, key = of.key): Promise<EventStream> {
+  return keep(await connectEvents(service.url, of.slug, key, `?${new URLSearchParams(query)}`));
+}
+
+const shown = ({ event, data }: { event: string; data: Json }): string =>
+  `${event} ${data.data?.fields?.title ?? data.data?.id ?? ''}`.trim();
+
+async function take(from: EventStream, count: number): Promise<string[]> {
+  const seen: string[] = [];
+  for (let i = 0; i < count; i++) seen.push(shown(await from.next()));
+  return seen;
+}
+
+describe('an event stream with since', () => {
+  test('replays what is kept, goes on live, and gives each event a cursor to go on from', async () => {
+    const since = await now(tenant);
+    const { id } = await createRecord(tenant, DEALS, { title: 'a' });
+    await tenant.patch(`${DEALS}/${id}`, { title: 'b' });
+    const first = await stream({ since });
+    expect(shown(await first.next())).toBe('record.created a');
+    const second = await first.next();
+    expect(second.data).toEqual({
+      id: expect.stringMatching(/^evt_/),
+      type: 'record.updated',
+      timestamp: expect.any(String),
+      tenant: tenant.slug,
+      entity: 'deals',
+      record_id: id,
+      data: { fields: { title: 'b', amount: null, secret: null }, triggered_by: 'api' },
+      cursor: expect.any(String),
+    });
+    await tenant.patch(`${DEALS}/${id}`, { title: 'c' });
+    expect(await take(first, 1)).toEqual(['record.updated c']);
+    first.close();
+    await tenant.delete(`${DEALS}/${id}`);
+    expect(await take(await stream({ since: second.data.cursor }), 2)).toEqual([
+      'record.updated c',
+      'record.deleted c',
+    ]);
+  });
+
+  test('has neither a gap nor a repetition while others write, however often it is cut', async () => {
+    const other = await newTenant();
+    let since = await now(other);
+    const total = 150;
+    const writing = (async () => {
+      for (let i = 0; i < total / 5; i++) {
+        const operations = Array.from({ length: 5 }, (_, j) => ({ op: 'create', data: { amount: i * 5 + j } }));
+        await other.post(`${DEALS}/bulk`, { operations });
+      }
+    })();
+    const amounts: number[] = [];
+    while (amounts.length < total) {
+      const cut = await stream({ since, entities: 'deals' }, other);
+      for (let i = 0; i < 17 && amounts.length < total; i++) {
+        const { data } = await cut.next();
+        amounts.push(data.data.fields.amount);
+        since = data.cursor;
+      }
+      cut.close();
+    }
+    await writing;
+    expect(amounts.toSorted((a, b) => a - b)).toEqual(Array.from({ length: total }, (_, i) => i));
+  }, 60_000);
+
+  test('without since nothing is replayed, and nothing is different', async () => {
+    await createRecord(tenant, DEALS, { title: 'before' });
+    const plain = await stream({ entities: 'deals' });
+    await createRecord(tenant, DEALS, { title: 'after' });
+    const { data } = await plain.next();
+    expect(data.data.fields.title).toBe('after');
+    expect(Object.keys(data)).toEqual(['id', 'type', 'timestamp', 'tenant', 'entity', 'record_id', 'data']);
+  });
+
+  test('is refused before it opens: 400 for nonsense and conditions that cannot be, 403 for the cursor of another tenant', async () => {
+    const foreign = await now(await newTenant());
+    const status = async (query: Record<string, string>) => {
+      const refused = await openEvents(service.url, tenant.slug, tenant.key, `?${new URLSearchParams(query)}`);
+      return refused.status;
+    };
+    expect(await status({ since: 'nonsense' })).toBe(400);
+    expect(await status({ since: foreign })).toBe(403);
+    expect(await status({ filters: 'amount > 1' })).toBe(400);
+    expect(await status({ entities: 'deals', filters: 'nothing = 1' })).toBe(400);
+    expect(await status({ entities: 'deals', events: 'record.left' })).toBe(400);
+    expect(await status({ view: 'nobodys' })).toBe(404);
+  });
+});
+
+describe('a filtered event stream', () => {
+  test('shows what a condition or a view selects, and transitions as such', async () => {
+    const other = await newTenant();
+    const filterDsl = { validate: [{ condition: 'amount > 10' }] };
+    await other.post('/api/views', { entitySlug: 'deals', slug: 'big', name: 'Big', filterDsl });
+    const streams = [
+      await stream({ entities: 'deals', filters: 'amount > 10' }, other),
+      await stream({ view: 'big', transitions: 'true' }, other),
+    ];
+    const { id } = await createRecord(other, DEALS, { title: 'a', amount: 1 });
+    await other.patch(`${DEALS}/${id}`, { amount: 11 });
+    await other.patch(`${DEALS}/${id}`, { amount: 2 });
+    await createRecord(other, DEALS, { title: 'b', amount: 12 });
+    expect(await take(streams[0] as EventStream, 2)).toEqual(['record.updated a', 'record.created b']);
+    expect(await take(streams[1] as EventStream, 3)).toEqual([
+      'record.entered a',
+      `record.left ${id}`,
+      'record.created b',
+    ]);
+  });
+
+  test('with transitions an entity with a row filter is no longer suppressed, and changed rights end in rights.changed', async () => {
+    const other = await newTenant();
+    const role = await addRole(service, other, {
+      permissions: { deals: ['read'] },
+      entities: { deals: { rowFilter: 'amount > 10', excludeFields: ['secret'] } },
+    });
+    const key = await platformKey(service, other, role.name, { deals: ['read'] });
+    const since = await now(service.anonymous.with({ authorization: `Bearer ${key}` }));
+    const [suppressed, following] = [
+      await stream({ since }, other, key),
+      await stream({ transitions: 'true' }, other, key),
+    ];
+    const { id } = await createRecord(other, DEALS, { title: 'a', amount: 1, secret: 's' });
+    await other.patch(`${DEALS}/${id}`, { amount: 11 });
+    const entered = await following.next();
+    expect([entered.event, entered.data.data.fields]).toEqual(['record.entered', { title: 'a', amount: 11 }]);
+    await changeRole(service, other, role.name, { permissions: {}, entities: {} });
+    expect((await following.next()).event).toBe('rights.changed');
+    // The first event that it shows is the one of the changed rights.
+    expect((await suppressed.next()).event).toBe('rights.changed');
+  }, 30_000);
+
+  test('a ticket may name since, filters, view and transitions; what it names narrows the stream', async () => {
+    const other = await newTenant();
+    const since = await now(other);
+    await createRecord(other, DEALS, { title: 'small', amount: 1 });
+    await createRecord(other, DEALS, { title: 'big', amount: 11 });
+    const path = `/api/v1/tenants/${other.slug}/events/tickets`;
+    const body = { entities: 'deals', filters: 'amount > 10', since, transitions: true };
+    const { ticket } = (await other.post(path, body)).body.data;
+    const opened = keep(await openEvents(service.url, other.slug, '', `?ticket=${ticket}`));
+    expect(shown(await nextRecord(opened))).toBe('record.created big');
+    expect((await other.post(path, { filters: 'amount > 10' })).status).toBe(400);
+    expect((await other.post(path, { since: 'nonsense' })).status).toBe(400);
+  });
+});
+
+describe('a WebSocket subscription', () => {
+  test('with since replays and goes on live; filters, fields and transitions select', async () => {
+    const other = await newTenant();
+    const since = await now(other);
+    const { id } = await createRecord(other, DEALS, { title: 'a', amount: 1, secret: 's' });
+    const socket = keep(await subscribeSocket(service.url, await adminSession(service, other)));
+    const filters = 'amount > 10';
+    socket.send({ type: 'subscribe', entity: 'deals', since, filters, fields: ['title'], transitions: true });
+    expect(await socket.next()).toEqual({ type: 'subscribed', entity: 'deals' });
+    await other.patch(`${DEALS}/${id}`, { amount: 11 });
+    const entered = await socket.next();
+    expect(entered).toMatchObject({
+      type: 'record.entered',
+      entity: 'deals',
+      data: { id, title: 'a' },
+      cursor: expect.any(String),
+    });
+    expect(entered.data).not.toHaveProperty('secret');
+    await other.patch(`${DEALS}/${id}`, { amount: 3 });
+    expect(await socket.next()).toMatchObject({ type: 'record.left', data: { id } });
+    socket.send({ type: 'subscribe', entity: 'deals', since });
+    expect(await socket.next()).toEqual({ type: 'subscribed', entity: 'deals' });
+    expect(await socket.next()).toMatchObject({ type: 'record.created', data: { id, title: 'a', secret: 's' } });
+  });
+
+  test('refuses with invalid_message what cannot be followed', async () => {
+    const socket = keep(await subscribeSocket(service.url, await adminSession(service, tenant)));
+    const foreign = await now(await newTenant());
+    for (const options of [
+      { since: 'x' },
+      { since: foreign },
+      { filters: 'nothing = 1' },
+      { filters: 1 },
+      { view: 'nobodys' },
+      { fields: 1 },
+    ]) {
+      socket.send({ type: 'subscribe', entity: 'deals', ...options });
+      expect(await socket.next()).toEqual({ type: 'error', code: 'invalid_message', message: expect.any(String) });
+    }
+    socket.send({ type: 'subscribe', entity: 'deals' });
+    expect(await socket.next()).toEqual({ type: 'subscribed', entity: 'deals' });
+  });
+});
+
+async function nextRecord(from: EventStream) {
+  for (;;) {
+    const next = await from.next();
+    if (next.event !== 'connected') return next;
+  }
+}
