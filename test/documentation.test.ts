@@ -34,7 +34,7 @@ beforeAll(async () => {
   const dataDir = join(directory, '.data');
   await mkdir(dataDir);
   await copyEmbedded(dataDir);
-  for (const name of ['node_modules', 'package.json', 'scripts', 'src', 'sql']) {
+  for (const name of ['node_modules', 'package.json', 'scripts', 'src', 'sql', 'docs']) {
     await symlink(join(ROOT, name), join(directory, name));
   }
   const environment = { DATA_DIR: dataDir, WEBHOOK_ALLOWED_CIDRS: '127.0.0.0/8' };

@@ -1,5 +1,5 @@
 // A TCP proxy on a free loopback port that simulates network faults: it cuts one connection or all, refuses new ones,
-// or goes silent in both directions while connections stay open.
+// goes silent in both directions while connections stay open, or answers as an overloaded gateway does.
 import { type AddressInfo, createConnection, createServer, type Socket } from 'node:net';
 
 export interface CuttingProxy {
@@ -13,12 +13,18 @@ export interface CuttingProxy {
   refuse(isRefusing: boolean): void;
   /** Forwards nothing until called with false. */
   silence(isSilent: boolean): void;
+  /** Cuts everything, and answers each new connection with this text and its end, until called with null. */
+  answer(text: string | null): void;
+  /** Cuts everything; new connections lead to this port. */
+  lead(target: number): void;
   close(): void;
 }
 
-export async function cuttingProxy(target: number): Promise<CuttingProxy> {
+export async function cuttingProxy(first: number): Promise<CuttingProxy> {
   const open = new Map<Socket, Socket>();
+  let target = first;
   let refusing = false;
+  let answer: string | null = null;
   let silent = false;
   const cut = (client: Socket): void => {
     open.get(client)?.destroy();
@@ -33,6 +39,11 @@ export async function cuttingProxy(target: number): Promise<CuttingProxy> {
   const server = createServer((client) => {
     if (refusing) {
       client.destroy();
+      return;
+    }
+    if (answer !== null) {
+      client.on('error', () => client.destroy());
+      client.once('data', () => client.end(answer ?? ''));
       return;
     }
     const upstream = createConnection({ host: '127.0.0.1', port: target });
@@ -59,6 +70,14 @@ export async function cuttingProxy(target: number): Promise<CuttingProxy> {
     silence: (isSilent) => {
       silent = isSilent;
       if (!silent) cutAll();
+    },
+    answer: (text) => {
+      answer = text;
+      cutAll();
+    },
+    lead: (port) => {
+      target = port;
+      cutAll();
     },
     close: () => {
       cutAll();
