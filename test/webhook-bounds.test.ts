@@ -142,6 +142,7 @@ test('a claim reads at most 16 MiB of events and one more, and the next ones rea
       limit: count,
       tenant: { id: tenant.id } as never,
       isNarrowed: false,
+      isWithPrevious: false,
     };
     const { pending } = await findPending(tx, [request], 60_000);
     await tx.rows(sql`delete from platform.webhook_deliveries where subscription_id = ${id}::uuid`);

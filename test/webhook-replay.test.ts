@@ -138,3 +138,70 @@ test('one replay of a subscription at a time, of an active one, within the limit
     (await (await service.tenant()).post(`${SUBSCRIPTIONS}/${id}/replay`, { from: LONG_AGO, status: 'all' })).status,
   ).toBe(404);
 });
+
+test('since a cursor of the feed: the deliveries of later changes, each once', async () => {
+  const { id } = await subscribe(tenant, receiver.url, { include: ['cursor'] });
+  for (const title of ['a', 'b']) await createRecord(tenant, RECORDS, { title });
+  await settledDeliveries(tenant, id, 2);
+  const { nextCursor } = (await tenant.get('/api/changes')).body.data;
+  for (const title of ['c', 'd']) await createRecord(tenant, RECORDS, { title });
+  await settledDeliveries(tenant, id, 4);
+  const cursorOf = (title: string): string =>
+    receiver.received.find(({ body }) => body.data.title === title)?.body.cursor;
+  for (const [since, later] of [
+    [nextCursor, ['c', 'd']],
+    [cursorOf('a'), ['b', 'c', 'd']],
+    [cursorOf('c'), ['d']],
+    [cursorOf('d'), []],
+    ['earliest', ['a', 'b', 'c', 'd']],
+  ] as [string, string[]][]) {
+    const before = receiver.received.length;
+    // The one before ends a moment after its last delivery.
+    let answer = await replay(id, { since, status: 'all' });
+    for (; answer.status === 409; answer = await replay(id, { since, status: 'all' })) await Bun.sleep(20);
+    expect([answer.status, answer.body.data]).toEqual([200, { queued: later.length }]);
+    await receiver.waitFor(before + later.length);
+    await settledDeliveries(tenant, id, 4);
+    expect(titles(before).sort()).toEqual(later);
+  }
+  expect((await replay(id, { since: cursorOf('a'), status: 'failed' })).body.data).toEqual({ queued: 0 });
+});
+
+test('since a cursor takes what was written earlier and committed later', async () => {
+  const { id } = await subscribe(tenant, receiver.url);
+  const titlesOfAll = Array.from({ length: 40 }, (_, i) => String(i));
+  const cursors: string[] = [];
+  await Promise.all(
+    titlesOfAll.map(async (title) => {
+      cursors.push((await tenant.get('/api/changes')).body.data.nextCursor);
+      await createRecord(tenant, RECORDS, { title });
+    }),
+  );
+  await settledDeliveries(tenant, id, 40);
+  for (const since of cursors.filter((_, i) => i % 8 === 0)) {
+    const before = receiver.received.length;
+    const later = (await tenant.get(`/api/changes?since=${since}&limit=1000`)).body.data.items;
+    let answer = await replay(id, { since, status: 'all' });
+    for (; answer.status === 409; answer = await replay(id, { since, status: 'all' })) await Bun.sleep(20);
+    expect(answer.body.data).toEqual({ queued: later.length });
+    const sent = (await receiver.waitFor(before + later.length)).slice(before);
+    expect(sent.map(({ body }) => body.id).sort()).toEqual(later.map((item: Json) => item.id).sort());
+    await settledDeliveries(tenant, id, 40);
+  }
+});
+
+test('a replay has a cursor or a first time, one of the tenant’s own, and nothing else', async () => {
+  const { id } = await subscribe(tenant, receiver.url);
+  const own = (await tenant.get('/api/changes')).body.data.nextCursor;
+  const foreign = (await (await service.tenant()).get('/api/changes')).body.data.nextCursor;
+  for (const [body, status, path] of [
+    [{ since: own, from: LONG_AGO, status: 'all' }, 400, 'from'],
+    [{ since: 'nonsense', status: 'all' }, 400, 'since'],
+    [{ since: '', status: 'all' }, 400, 'since'],
+    [{ since: own, to: 'tomorrow', status: 'all' }, 400, 'to'],
+    [{ since: foreign, status: 'all' }, 403, undefined],
+  ] as const) {
+    const answer = await replay(id, body);
+    expect([answer.status, answer.body.error.details?.[0].path]).toEqual([status, path]);
+  }
+});

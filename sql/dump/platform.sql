@@ -716,7 +716,8 @@ create table webhook_replays (
   is_of_failed boolean not null,
   "position" uuid not null,
   last_id uuid not null,
-  created_at timestamp(3) with time zone not null default now()
+  created_at timestamp(3) with time zone not null default now(),
+  since jsonb
 );
 
 alter table webhook_replays add constraint webhook_replays_pkey PRIMARY KEY (subscription_id);
@@ -740,7 +741,8 @@ create table webhook_subscriptions (
   field_ids uuid[],
   is_judged boolean not null generated always as (((role IS NOT NULL) OR (filters IS NOT NULL))) stored,
   secret_previous text,
-  secret_previous_until timestamp(3) with time zone
+  secret_previous_until timestamp(3) with time zone,
+  include text[]
 );
 
 alter table webhook_subscriptions add constraint webhook_subscriptions_key UNIQUE (tenant_id, entity_id, url, event_types);

@@ -7,7 +7,7 @@ import type { CommittedEvent } from '../events/event.ts';
 import { type FeedEvent, type FeedPosition, positionAfter, positionAt, readStep } from '../events/feed.ts';
 import { type FeedHead, feedHeadsOf } from '../events/feed-heads.ts';
 import { receivedBudget } from '../http/bounded-response.ts';
-import { type ChangesCursor, rightsKeyOf } from '../http/changes-cursor.ts';
+import { type ChangesCursor, isOfRights, rightsKeyOf } from '../http/changes-cursor.ts';
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { newId } from '../runtime/ids.ts';
@@ -55,15 +55,15 @@ export class PageReader {
   ) {}
 
   /** One page, which is empty when nothing has happened. */
-  async page(caller: TenantCaller, selection: Selection, { position, rightsKey }: ChangesCursor): Promise<FeedPage> {
-    const key = rightsKeyOf(caller);
+  async page(caller: TenantCaller, selection: Selection, cursor: ChangesCursor): Promise<FeedPage> {
+    const { position } = cursor;
     this.#received = receivedBudget();
-    this.#entries = key === rightsKey ? [] : [{ ...rightsChanged(caller), position }];
+    this.#entries = isOfRights(cursor, caller) ? [] : [{ ...rightsChanged(caller), position }];
     [this.#bytes, this.#scanned, this.#startedAt] = [0, 0, performance.now()];
     const reader = await EventReader.open(this.app, caller, selection);
     const { end, hasMore } = await this.#read(reader, caller.tenant.id, position);
     const received = this.#received.taken;
-    return { entries: this.#entries, hasMore, cursor: { position: end, rightsKey: key }, received };
+    return { entries: this.#entries, hasMore, cursor: { position: end, rightsKey: rightsKeyOf(caller) }, received };
   }
 
   /** Adds entries up to the newest commit; resolves to the position after the last one, and whether more follows. */

@@ -9,7 +9,7 @@ import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
 import type { ByteBudget } from '../runtime/byte-budget.ts';
 import { PlaceNeeded, waitForPlace } from '../runtime/large-calls.ts';
-import { GENERIC_PLANS, sql } from '../runtime/sql.ts';
+import { GENERIC_PLANS, type Sql, sql } from '../runtime/sql.ts';
 import { beforeImage, type FormerValues } from './before-image.ts';
 import {
   type CommittedEvent,
@@ -54,6 +54,19 @@ export function positionAfter(
 /** An event with the record before the change; null for a creation, and for an update of which it is not known. */
 export interface FeedEvent extends CommittedEvent {
   before: RecordRow | null;
+}
+
+/** Whether the event in the row with this alias comes after a position. */
+export function isAfter({ seen, cut }: FeedPosition, event: Sql): Sql {
+  const isNew = sql`not pg_visible_in_snapshot(${event}.xid, ${seen.snapshot}::pg_snapshot)`;
+  if (cut === null) return isNew;
+  const isRead = sql`${event}.seq <= ${cut.number}::bigint and pg_visible_in_snapshot(${event}.xid, ${cut.until.snapshot}::pg_snapshot)`;
+  return sql`${isNew} and not (${isRead})`;
+}
+
+/** No event up to this number comes after the position. */
+export function floorOf({ seen, cut }: FeedPosition): number {
+  return Math.max(seen.floor, cut === null ? 0 : Math.min(cut.number, cut.until.floor));
 }
 
 /** Some events after a position, and the number that the reading has come to; null at the end of the page. */

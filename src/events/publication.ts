@@ -59,13 +59,15 @@ export interface CommittedChange extends EntityChange {
   deliveries: readonly InsertedDelivery[];
 }
 
-/** `url` and `secrets` are the subscription's if the delivery is claimed, else null. */
+/** What follows `isClaimed` is the subscription's if the delivery is claimed, else null. */
 export interface InsertedDelivery {
   id: string;
   subscriptionId: string;
   isClaimed: boolean;
   url: string | null;
   secrets: readonly string[] | null;
+  fieldIds: readonly string[] | null;
+  include: readonly string[] | null;
 }
 
 const outputsOf = perApp<Output[]>(() => []);
@@ -119,7 +121,8 @@ const PUBLISHED_COLUMNS = sql`${RECORD_COLUMNS}, e.id as event_id, e.seq as even
   e.xid::text as event_xid`;
 const DELIVERIES = sql`(
   select json_agg(json_build_object('id', d.id, 'subscriptionId', d.subscription_id,
-    'isClaimed', d.claim_id is not null, 'url', s.url, 'secrets', ${signingSecrets(sql`s`)}))
+    'isClaimed', d.claim_id is not null, 'url', s.url, 'secrets', ${signingSecrets(sql`s`)},
+    'fieldIds', s.field_ids, 'include', s.include))
   from delivered as d
   left join platform.webhook_subscriptions as s on s.id = d.subscription_id and d.claim_id is not null)`;
 

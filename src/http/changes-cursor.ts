@@ -101,20 +101,21 @@ function unsealed(key: Uint8Array, bytes: Buffer): Content | null {
 }
 
 /** By the objects that stay the same while the rights do: those of a cached role or key. */
-const keysOfRights = new WeakMap<object, WeakMap<object, string>>();
+const knownKeys = new WeakMap<object, WeakMap<object, string>>();
 
 /** Equal for callers that see the same rows and fields of every record. */
 export function rightsKeyOf({ rights, asRole, id, email, role, kind }: TenantCaller): string {
-  const key = keyOf(rights);
+  const key = keyOfRights(rights);
   if (rights.isUnlimited) return key;
   const user = asRole === undefined ? [id, email, role, kind] : [asRole];
   return short(JSON.stringify([key, user]));
 }
 
-function keyOf(rights: Rights): string {
+/** Of a cursor that belongs to nobody. */
+export function keyOfRights(rights: Rights): string {
   const { permissions, restrictions, isUnlimited } = rights;
-  const byRestrictions = keysOfRights.get(permissions) ?? new WeakMap<object, string>();
-  keysOfRights.set(permissions, byRestrictions);
+  const byRestrictions = knownKeys.get(permissions) ?? new WeakMap<object, string>();
+  knownKeys.set(permissions, byRestrictions);
   let key = byRestrictions.get(restrictions);
   if (key === undefined) {
     const readable = Object.keys(readRightsOf(rights).permissions).sort();
@@ -126,6 +127,11 @@ function keyOf(rights: Rights): string {
 
 function short(text: string): string {
   return sha256(text).toString('base64url').slice(0, 16);
+}
+
+/** Whether a cursor is of the caller's rights. */
+export function isOfRights({ rightsKey }: ChangesCursor, caller: TenantCaller): boolean {
+  return rightsKey === rightsKeyOf(caller) || rightsKey === keyOfRights(caller.rights);
 }
 
 /** Whether the caller may follow changes at all. */

@@ -5,13 +5,8 @@ import { Type } from '@sinclair/typebox';
 import { sized } from '../http/bounded-response.ts';
 import { Deleted } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
-import {
-  createSubscription,
-  deleteSubscription,
-  EventType,
-  listSubscriptions,
-  SubscriptionSchema,
-} from '../webhooks/subscriptions/subscriptions.ts';
+import { EventType, SubscriptionSchema } from '../webhooks/subscriptions/shapes.ts';
+import { createSubscription, deleteSubscription, listSubscriptions } from '../webhooks/subscriptions/subscriptions.ts';
 import { ADDS, defineTool, EntityName, READS, REPLACES, type Tool, toolInput } from './tool.ts';
 
 const { urlMax, secretMax, descriptionMax } = LIMITS.webhook;

@@ -14,6 +14,7 @@ import { invalidField, type Problem, ServiceError } from '../errors.ts';
 import type { RecordRow } from '../events/event.ts';
 import { type Expression, relationKeys } from '../expression/ast.ts';
 import { parseExpression } from '../expression/parse.ts';
+import { keyOfRights } from '../http/changes-cursor.ts';
 import { Evaluator } from '../records/read/evaluator.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 
@@ -77,6 +78,11 @@ export class Judge {
 
   static async of(app: App, tenant: Tenant): Promise<Judge> {
     return new Judge(app, tenant, await catalogOf(app, tenant), await rolesOf(app, tenant));
+  }
+
+  /** The key of a cursor for whoever has the rights of the subscription's role. */
+  rightsKeyOf({ role }: Audience): string {
+    return keyOfRights(this.#callerOf(role).rights);
   }
 
   /** The fields that the subscription shows of the entity; null when its role may not read it. */

@@ -21,15 +21,12 @@ import {
   sendTest,
 } from './subscriptions/delivery-log.ts';
 import { Replay, Replayed, startReplay } from './subscriptions/replay.ts';
+import { NewSubscription, SubscriptionChange, SubscriptionDetail, SubscriptionSchema } from './subscriptions/shapes.ts';
 import {
   createSubscription,
   deleteSubscription,
   listSubscriptions,
-  NewSubscription,
   readSubscription,
-  SubscriptionChange,
-  SubscriptionDetail,
-  SubscriptionSchema,
   updateSubscription,
 } from './subscriptions/subscriptions.ts';
 
@@ -119,7 +116,7 @@ const TEST = route({
 const REPLAY = route({
   ...common,
   id: 'replayWebhookSubscription',
-  summary: 'Send deliveries of a span of time again',
+  summary: 'Send deliveries since a time or a cursor again',
   description:
     'In the order of the changes and with the same event ids, behind deliveries of new changes. One replay of a subscription at a time.',
   body: Replay,

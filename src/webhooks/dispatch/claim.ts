@@ -3,13 +3,15 @@
 // There are no claims for inactive subscriptions and suspended tenants. Contract: decisions#deliveries.
 import type { App } from '../../app.ts';
 import { catalogWithin, loadCatalog } from '../../entities/catalog.ts';
-import type { RecordEventType, RecordRow } from '../../events/event.ts';
+import { beforeImage } from '../../events/before-image.ts';
+import type { RecordEventType } from '../../events/event.ts';
 import { signingSecrets } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
 import { ASYNC_COMMIT, GENERIC_PLANS, inputRows, sql, type Tx } from '../../runtime/sql.ts';
 import { type Tenant, type TenantRow, toTenant } from '../../tenants/tenants.ts';
 import type { Audience } from '../audience.ts';
+import type { Content, Include, SentChange } from '../content.ts';
 import { payloadOf } from '../transport/payload.ts';
 import { newClaimId } from './claim-owners.ts';
 import { withinQuotas } from './delivery-quota.ts';
@@ -48,18 +50,14 @@ export interface ClaimedDelivery {
   isInline: boolean;
   /** About an imaginary record. */
   isTest: boolean;
-  /** For a subscription that shows less than everything: the event, from which each attempt renders the body. */
-  narrowed: Narrowed | null;
+  /** For a subscription with a content of its own: the event, from which the attempt renders the body. */
+  source: BodySource | null;
 }
 
-/** An event whose body depends on the rights of the time at which it is sent. */
-export interface Narrowed {
-  tenant: Tenant;
+/** An event whose body is rendered when it is sent. */
+export interface BodySource extends Pick<SentChange, 'row' | 'before' | 'at' | 'seq'> {
   entityId: string;
-  audience: Audience;
-  row: RecordRow;
-  /** ISO 8601. */
-  at: string;
+  content: Content;
   size: number;
 }
 
@@ -74,6 +72,7 @@ const RETRY_MS = 250;
 
 interface SubscriptionRow extends TenantRow, Audience {
   subscription_id: string;
+  include: readonly Include[] | null;
   url: string;
   secrets: readonly string[] | null;
 }
@@ -82,9 +81,10 @@ type LockedSubscription = ClaimRequest & {
   tenant: Tenant;
   url: string;
   secrets: readonly string[];
-  /** Null for a subscription that shows everything. */
-  audience: Audience | null;
+  /** Null for a subscription that sends the payload of the contract. */
+  content: Content | null;
   isNarrowed: boolean;
+  isWithPrevious: boolean;
 };
 type Locked = ReadonlyMap<string, LockedSubscription>;
 
@@ -116,7 +116,7 @@ export async function claimPending(app: App, requests: readonly ClaimRequest[], 
 async function lockSubscriptions(tx: Tx, requests: readonly ClaimRequest[]): Promise<Locked> {
   const byId = new Map(requests.map((request) => [request.subscriptionId, request]));
   const rows = await tx.rows<SubscriptionRow>(sql`
-    select s.id as subscription_id, s.role, s.filters, s.field_ids, s.url, ${signingSecrets(sql`s`)} as secrets, t.id, t.slug, t.name, t.status, t.settings,
+    select s.id as subscription_id, s.role, s.filters, s.field_ids, s.include, s.url, ${signingSecrets(sql`s`)} as secrets, t.id, t.slug, t.name, t.status, t.settings,
       t.quotas, t.created_at, t.updated_at, ${ASYNC_COMMIT} as setting, ${GENERIC_PLANS} as plans
     from platform.webhook_subscriptions as s
     join platform.tenants as t on t.id = s.tenant_id
@@ -124,11 +124,13 @@ async function lockSubscriptions(tx: Tx, requests: readonly ClaimRequest[]): Pro
     for no key update of s skip locked`);
   return new Map(
     rows.map((row) => {
-      const { subscription_id: id, url, secrets, role, filters, field_ids } = row;
+      const { subscription_id: id, url, secrets, role, filters, field_ids, include } = row;
       const request = byId.get(id) as ClaimRequest;
       const isNarrowed = role !== null || field_ids !== null;
-      const audience = isNarrowed ? { role, filters, field_ids } : null;
-      return [id, { ...request, tenant: toTenant(row), url, secrets: secrets ?? [], audience, isNarrowed }];
+      const content = isNarrowed || include !== null ? { audience: { role, filters, field_ids }, include } : null;
+      const isWithPrevious = include?.includes('previous') === true;
+      const sent = { url, secrets: secrets ?? [], content, isNarrowed, isWithPrevious };
+      return [id, { ...request, tenant: toTenant(row), ...sent }];
     }),
   );
 }
@@ -170,8 +172,8 @@ async function markClaimed(app: App, tx: Tx, rows: readonly PendingRow[], locked
   for (const row of rows) {
     const subscription = locked.get(row.subscription_id) as LockedSubscription;
     await giveWay();
-    const isRendered = subscription.audience === null || row.is_test;
-    const body = isRendered ? (row.body ?? (await renderBody(app, tx, row, subscription))) : null;
+    const kept = row.is_test || !subscription.isNarrowed ? row.body : null;
+    const body = kept ?? (subscription.content === null ? await renderBody(app, tx, row, subscription) : null);
     claimed.push(toClaimed(row, claimId, subscription, body));
   }
   const input = inputRows(
@@ -193,7 +195,7 @@ async function markClaimed(app: App, tx: Tx, rows: readonly PendingRow[], locked
 function toClaimed(
   row: PendingRow,
   claimId: string,
-  { tenant, subscriptionId, url, secrets, audience }: LockedSubscription,
+  { tenant, subscriptionId, url, secrets, content }: LockedSubscription,
   body: string | null,
 ): ClaimedDelivery {
   return {
@@ -212,15 +214,16 @@ function toClaimed(
     isBodyStored: row.body !== null && body !== null,
     isInline: false,
     isTest: row.is_test,
-    narrowed: body === null && audience !== null ? narrowedFrom(row, tenant, audience) : null,
+    source: body === null && content !== null ? sourceFrom(row, content) : null,
   };
 }
 
 /** Null when the event is no longer kept. */
-function narrowedFrom(row: PendingRow, tenant: Tenant, audience: Audience): Narrowed | null {
-  const { version, data, entity_id: entityId, at, size } = row;
+function sourceFrom(row: PendingRow, content: Content): BodySource | null {
+  const { version, data, old, entity_id: entityId, at, event_seq: seq, size } = row;
   if (version === null || data === null || entityId === null) return null;
-  return { tenant, entityId, audience, row: { ...row, id: row.record_id, version, data }, at, size };
+  const after = { ...row, id: row.record_id, version, data };
+  return { entityId, content, row: after, before: old === null ? null : beforeImage(after, old), at, seq, size };
 }
 
 export function leaseMsOf({ config }: App): number {

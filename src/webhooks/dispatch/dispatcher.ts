@@ -40,6 +40,8 @@ const ROUND_SUBSCRIPTIONS = 64;
 const NO_PLACE_MS = 250;
 /** How often a round that load shedding is delaying checks whether it may begin. */
 const SHEDDING_POLL_MS = 5;
+/** Until a delivery is tried again whose body could not be made. */
+const UNPREPARED_RETRY_MS = 1_000;
 /** The part of SHUTDOWN_TIMEOUT_MS that attempts in flight may take. */
 const SHUTDOWN_SHARE = 0.25;
 
@@ -162,7 +164,7 @@ export class Dispatcher {
   #send(delivery: ClaimedDelivery): void {
     const [startedAt, startedAtMs] = [performance.now(), Date.now()];
     const { isInline, subscriptionId, tenantId } = delivery;
-    const bytes = delivery.body?.length ?? delivery.narrowed?.size ?? 0;
+    const bytes = delivery.body?.length ?? delivery.source?.size ?? 0;
     this.#places.started(tenantId, bytes);
     const sending = forTenant(tenantId, () => this.#attempt(delivery))
       .then((result) => {
@@ -186,9 +188,18 @@ export class Dispatcher {
     const abort = (): void => aborted.resolve({ delivery, status: null, error: null, state: 'aborted', retryMs: 0 });
     if (this.#abort.signal.aborted) abort();
     this.#abort.signal.addEventListener('abort', abort, { once: true });
-    const result = await Promise.race([aborted.promise, this.#deliver(delivery)]);
+    const result = await Promise.race([
+      aborted.promise,
+      this.#deliver(delivery).catch((error) => this.#unprepared(delivery, error)),
+    ]);
     this.#abort.signal.removeEventListener('abort', abort);
     return result;
+  }
+
+  /** The database did not answer: nothing was sent, and it is no attempt. */
+  #unprepared(delivery: ClaimedDelivery, error: unknown): AttemptResult {
+    this.app.log.warn('a webhook delivery could not be prepared yet', { delivery: delivery.id, error });
+    return { delivery, status: null, error: null, state: 'aborted', retryMs: UNPREPARED_RETRY_MS };
   }
 
   async #deliver(delivery: ClaimedDelivery): Promise<AttemptResult> {
@@ -198,7 +209,7 @@ export class Dispatcher {
     if (typeof body !== 'string') {
       return resultOf(config, delivery, { status: null, error: body.reason, isFinal: true, isUnsent: true });
     }
-    const sent = delivery.narrowed === null ? delivery : { ...delivery, body };
+    const sent = delivery.source === null ? delivery : { ...delivery, body };
     const startedAt = performance.now();
     const { timeoutMs } = config.webhook;
     const receiver = await resolveReceiver(this.app, url, timeoutMs);
@@ -219,6 +230,6 @@ export class Dispatcher {
   async #record(result: AttemptResult): Promise<void> {
     await this.#results.write(result);
     const { delivery, state, retryMs } = result;
-    if (state === 'pending') this.#schedule.addShared(delivery.subscriptionId, Date.now() + retryMs);
+    if (retryMs > 0 || state === 'pending') this.#schedule.addShared(delivery.subscriptionId, Date.now() + retryMs);
   }
 }

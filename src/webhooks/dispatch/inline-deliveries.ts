@@ -7,8 +7,9 @@
 import type { App } from '../../app.ts';
 import type { CommittedChange, EntityChange, FastPath, InsertedDelivery } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
+import type { Content } from '../content.ts';
 import { payloadOf } from '../transport/payload.ts';
-import { type ClaimedDelivery, leaseMsOf } from './claim.ts';
+import { type BodySource, type ClaimedDelivery, leaseMsOf } from './claim.ts';
 import { newClaimId } from './claim-owners.ts';
 import type { Schedule } from './schedule.ts';
 import type { InFlightWindows } from './window.ts';
@@ -82,11 +83,15 @@ export class InlineDeliveries {
 }
 
 function claimedFrom(
-  { id, subscriptionId, url, secrets }: InsertedDelivery,
+  { id, subscriptionId, url, secrets, fieldIds, include }: InsertedDelivery,
   claimId: string,
-  { event, type }: CommittedChange,
+  { event, type, entity }: CommittedChange,
   body: string,
 ): ClaimedDelivery {
+  const content: Content | null =
+    fieldIds === null && include === null
+      ? null
+      : { audience: { role: null, filters: null, field_ids: fieldIds }, include: include as Content['include'] };
   return {
     id,
     claimId,
@@ -97,12 +102,17 @@ function claimedFrom(
     trace: event.trace ?? null,
     attempts: 0,
     attemptsSinceReset: 0,
-    body,
+    body: content === null ? body : null,
     url: url ?? '',
     secrets: secrets ?? [],
     isBodyStored: false,
     isInline: true,
     isTest: false,
-    narrowed: null,
+    source: content && sourceFrom(content, event, entity.id, body.length),
   };
+}
+
+/** Of a creation: there is no record before it. */
+function sourceFrom(content: Content, event: CommittedChange['event'], entityId: string, size: number): BodySource {
+  return { entityId, content, row: event.row, before: null, at: event.at, seq: event.seq, size };
 }

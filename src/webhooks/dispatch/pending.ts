@@ -1,7 +1,8 @@
 // The query for pending deliveries. Deliveries of one record are sent one at a time, in the order of the changes. A
 // delivery blocked by an earlier one is postponed by its own age, and released when the earlier one finishes.
 // The caller must hold the locks of the subscriptions' rows. Contract: decisions#deliveries.
-import { eventSize, type RecordEventType } from '../../events/event.ts';
+import type { FormerValues } from '../../events/before-image.ts';
+import { eventSize, type RecordEventType, storedSize } from '../../events/event.ts';
 import { LIMITS } from '../../limits.ts';
 import { inputRows, type Sql, sql, type Tx } from '../../runtime/sql.ts';
 import type { Tenant } from '../../tenants/tenants.ts';
@@ -14,8 +15,11 @@ export interface ClaimRequest {
   limit: number;
 }
 
-/** A request for a subscription that is locked; `isNarrowed`: the body depends on the event, also when it is stored. */
-export type LockedRequest = ClaimRequest & { tenant: Tenant; isNarrowed: boolean };
+/**
+ * A request for a subscription that is locked; `isNarrowed`: the body depends on the event, also when it is stored;
+ * `isWithPrevious`: also on the record before the change.
+ */
+export type LockedRequest = ClaimRequest & { tenant: Tenant; isNarrowed: boolean; isWithPrevious: boolean };
 
 /** A subscription whose due deliveries should be claimed again after `inMs`. */
 export interface Recheck {
@@ -53,6 +57,8 @@ export interface PendingRow {
   is_test: boolean;
   version: number | null;
   data: Record<string, unknown> | null;
+  old: FormerValues | null;
+  event_seq: number;
   created_at: string;
   updated_at: string;
   created_by: string | null;
@@ -96,9 +102,10 @@ export async function findPending(
     ${dueDeliveries(requests, leaseMs)}, sized as (
       select r.id as subscription_id, r.tenant_id, r.room, r.tenant_in_flight, d.id, d.event_id, d.type, d.attempt_count,
         d.attempts_before, d.body, d.is_blocked, d.next_at, d.event_seq, d.record_id, d.trace, d.event_at, e.entity_id,
-        e.version, e.data, e.created_at, e.updated_at, e.created_by, e.updated_by,
+        e.version, e.data, case when r.is_with_previous then e.old end as old, e.created_at, e.updated_at, e.created_by, e.updated_by,
         least(${FULL_RECHECK_MAX_MS}::int, greatest(${FULL_RECHECK_MIN_MS}::int, r.age_ms)) as full_recheck_ms,
-        case when d.is_blocked then 0 else greatest(octet_length(d.body), ${eventSize(sql`e`)}) end as size
+        case when d.is_blocked then 0 else greatest(octet_length(d.body),
+          ${eventSize(sql`e`)} + case when r.is_with_previous then ${storedSize(sql`e.old`)} else 0 end) end as size
       from request as r
       left join due as d on d.subscription_id = r.id and (d.is_blocked or d.rank <= r.room)
       left join lateral (
@@ -112,10 +119,11 @@ export async function findPending(
     )
     -- Of the tenants in turn, by bytes. Values that are not read stay where they are stored.
     select s.subscription_id, s.room, s.tenant_in_flight, s.id, s.event_id, s.type, s.attempt_count, s.attempts_before,
-      s.is_blocked, s.next_at::text as due_at, s.record_id, s.trace, s.event_at as at, s.entity_id, s.event_seq = 0 as is_test,
+      s.is_blocked, s.next_at::text as due_at, s.record_id, s.trace, s.event_at as at, s.entity_id, s.event_seq = 0 as is_test, s.event_seq,
       s.version, s.created_at,
       s.updated_at, s.created_by, s.updated_by, s.full_recheck_ms, s.size, u.is_unread,
-      case when not u.is_unread then s.body end as body, case when not u.is_unread then s.data end as data
+      case when not u.is_unread then s.body end as body, case when not u.is_unread then s.data end as data,
+      case when not u.is_unread then s.old end as old
     from (
       select s.*, sum(s.size) over (order by s.of_tenant, s.next_at, s.event_seq, s.id) - s.size as before
       from summed as s
@@ -142,11 +150,12 @@ function dueDeliveries(requests: readonly LockedRequest[], leaseMs: number): Sql
       select r.id, r.tenant_id,
         least(r.max_claims, r.max_in_flight - coalesce((select f.claimed from in_flight as f where f.subscription_id = r.id), 0)) as room,
         coalesce((select sum(f.claimed) from in_flight as f where f.tenant_id = r.tenant_id), 0)::int as tenant_in_flight,
-        (select f.age_ms from in_flight as f where f.subscription_id = r.id) as age_ms, r.is_narrowed
+        (select f.age_ms from in_flight as f where f.subscription_id = r.id) as age_ms, r.is_narrowed,
+        r.is_with_previous
       from unnest(${requests.map(({ subscriptionId }) => subscriptionId)}::uuid[], ${tenantIds}::uuid[],
         ${requests.map(({ window }) => window)}::int[], ${requests.map(({ limit }) => limit)}::int[],
-        ${requests.map(({ isNarrowed }) => isNarrowed)}::boolean[])
-        as r (id, tenant_id, max_in_flight, max_claims, is_narrowed)
+        ${requests.map(({ isNarrowed }) => isNarrowed)}::boolean[], ${requests.map((request) => request.isWithPrevious)}::boolean[])
+        as r (id, tenant_id, max_in_flight, max_claims, is_narrowed, is_with_previous)
     ), due as materialized (
       select d.*, b.is_blocked,
         row_number() over (partition by d.subscription_id, b.is_blocked order by d.next_at, d.event_seq) as rank

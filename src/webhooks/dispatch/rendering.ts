@@ -1,10 +1,12 @@
-// The body of a delivery whose subscription shows less than everything, rendered for each attempt: the role's rights of now
-// decide what is sent, however long ago the change was. Such a delivery stores the body of its last attempt.
+// The body of a delivery whose subscription sends something else than the payload of the contract. Where it shows less than
+// everything it is rendered for each attempt: the role's rights of now decide what is sent, however long ago the change was.
+// Such a delivery stores the body of its last attempt.
 // Contract: decisions#webhooks-for-others.
 import type { App } from '../../app.ts';
 import { forgetCatalog } from '../../entities/catalog.ts';
+import { tenantById } from '../../tenants/tenants.ts';
 import { Judge } from '../audience.ts';
-import { payloadOf } from '../transport/payload.ts';
+import { bodyOf } from '../content.ts';
 import type { ClaimedDelivery } from './claim.ts';
 
 /** Why there is nothing to send; the delivery has failed. */
@@ -17,10 +19,12 @@ const NOT_VISIBLE: Unsendable = { reason: 'not sent: the role may not see this' 
 
 export async function renderedBody(
   app: App,
-  { body, narrowed, eventId, type }: ClaimedDelivery,
+  { body, source, eventId, type, tenantId }: ClaimedDelivery,
 ): Promise<string | Unsendable> {
-  if (narrowed === null) return body ?? NOT_KEPT;
-  const { tenant, entityId, audience, row, at } = narrowed;
+  if (source === null) return body ?? NOT_KEPT;
+  const { entityId, content, row, at } = source;
+  const tenant = await tenantById(app, tenantId);
+  if (tenant === null) return NOT_KEPT;
   let judge = await Judge.of(app, tenant);
   if (!judge.catalog.byId.has(entityId)) {
     forgetCatalog(app, tenant);
@@ -28,7 +32,7 @@ export async function renderedBody(
   }
   const entity = judge.catalog.byId.get(entityId);
   if (entity === undefined) return NOT_KEPT;
-  const fields = judge.fieldsOf(audience, entity);
-  if (fields === null || !(await judge.isVisible(audience, entity, { row, at }))) return NOT_VISIBLE;
-  return payloadOf({ eventId, type, tenantId: tenant.id, at, row }, entity, fields);
+  const fields = judge.fieldsOf(content.audience, entity);
+  if (fields === null || !(await judge.isVisible(content.audience, entity, { row, at }))) return NOT_VISIBLE;
+  return bodyOf(app, judge, content, { entity, fields }, { ...source, eventId, type, tenantId });
 }

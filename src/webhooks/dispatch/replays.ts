@@ -4,8 +4,10 @@
 // Contract: decisions#replay, neighbours#fair-shares.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../../app.ts';
-import { sql } from '../../runtime/sql.ts';
+import type { FeedPosition } from '../../events/feed.ts';
+import { GENERIC_PLANS, sql } from '../../runtime/sql.ts';
 import { startWorker, type Worker } from '../../runtime/worker.ts';
+import { isInSpan } from '../replayed.ts';
 
 /** A subscription has at most so many due deliveries through a replay. */
 const DUE_MAX = 100;
@@ -17,13 +19,16 @@ interface Underway {
   subscription_id: string;
   tenant_id: string;
   is_of_failed: boolean;
+  since: FeedPosition | null;
+  from_at: string;
+  to_at: string;
 }
 
 /** `onQueued` is called for each subscription with deliveries to send again. */
 export function startReplays(app: App, onQueued: (subscriptionId: string, tenantId: string) => void): Worker {
   const once = async (signal: AbortSignal): Promise<number> => {
     const underway = await app.db.rows<Underway>(sql`
-      select r.subscription_id, r.tenant_id, r.is_of_failed from platform.webhook_replays as r
+      select r.subscription_id, r.tenant_id, r.is_of_failed, r.since, r.from_at, r.to_at from platform.webhook_replays as r
       join platform.webhook_subscriptions as s on s.id = r.subscription_id and s.is_active
       join platform.tenants as t on t.id = s.tenant_id and t.status = 'active'`);
     for (const replay of underway) {
@@ -38,9 +43,9 @@ export function startReplays(app: App, onQueued: (subscriptionId: string, tenant
 }
 
 /** Queues the next deliveries of a replay, or ends it. Resolves to whether there were any. */
-async function queuePart(app: App, { subscription_id: id, is_of_failed: isOfFailed }: Underway): Promise<boolean> {
-  const isMeant = isOfFailed ? sql`d.status = 'failed'` : sql`d.status <> 'pending'`;
-  const part = await app.db.first<{ queued: number }>(sql`
+async function queuePart(app: App, { subscription_id: id, ...replay }: Underway): Promise<boolean> {
+  const span = { from: replay.from_at, to: replay.to_at, since: replay.since, isOfFailed: replay.is_of_failed };
+  const statement = sql`
     with replay as materialized (
       select * from platform.webhook_replays where subscription_id = ${id}::uuid for update skip locked
     ), room as materialized (
@@ -51,7 +56,7 @@ async function queuePart(app: App, { subscription_id: id, is_of_failed: isOfFail
     ), next as materialized (
       select d.id from platform.webhook_deliveries as d
       where d.subscription_id = ${id}::uuid and d.id > (select position from replay) and d.id <= (select last_id from replay)
-        and d.event_at >= (select from_at from replay) and d.event_at < (select to_at from replay) and ${isMeant}
+        and ${isInSpan(span)}
       order by d.id
       limit (select n from room)
     ), queued as (
@@ -67,6 +72,10 @@ async function queuePart(app: App, { subscription_id: id, is_of_failed: isOfFail
       from room, replay
       where r.subscription_id = replay.subscription_id and room.n > 0 and room.n = (select count(*) from next)
     )
-    select count(*)::int as queued from next`);
+    select count(*)::int as queued from next`;
+  const part = await app.db.begin(async (tx) => {
+    await tx.rows(sql`select ${GENERIC_PLANS}`);
+    return tx.first<{ queued: number }>(statement);
+  });
   return (part?.queued ?? 0) > 0;
 }

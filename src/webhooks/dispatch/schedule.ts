@@ -22,7 +22,6 @@ interface Matches {
   id: string;
   tenant_id: string;
   matches: ChangeKey[];
-  is_narrowed: boolean;
 }
 
 /** The subscriptions to the change's entity, and those to all entities. */
@@ -40,8 +39,6 @@ export class Schedule {
   readonly #changed = new Map<string, Set<ChangeKey>>();
   /** The tenants of subscriptions, as far as they are known. */
   readonly #tenants = new Map<string, string>();
-  /** Subscriptions whose bodies differ from those of the others: their deliveries are never inline. */
-  readonly #narrowed = new Set<string>();
   /** Active subscriptions by tenant and by the changes they match; those that judge changes first match none. */
   readonly #subscriptions = new Map<string, ReadonlyMap<ChangeKey, readonly string[]>>();
   #invalidations = 0;
@@ -130,7 +127,7 @@ export class Schedule {
     const known = this.#isClosed ? undefined : this.#subscriptions.get(tenantId);
     const isDue = (id: string): boolean => (this.#due.get(id)?.[0] ?? Number.POSITIVE_INFINITY) <= nowMs;
     if (known === undefined) return [];
-    return matching(known, `${entityId} ${type}`).filter((id) => !isDue(id) && !this.#narrowed.has(id));
+    return matching(known, `${entityId} ${type}`).filter((id) => !isDue(id));
   }
 
   close(): void {
@@ -179,7 +176,7 @@ export class Schedule {
   async #loadSubscriptions(tenants: readonly string[]): Promise<void> {
     const invalidations = this.#invalidations;
     const rows = await this.app.db.rows<Matches>(sql`
-      select id, tenant_id, field_ids is not null as is_narrowed,
+      select id, tenant_id,
         case when is_judged then '{}' else array(select entity_id || ' ' || unnest(event_types)) end as matches
       from platform.webhook_subscriptions
       where tenant_id = any(${[...tenants]}::uuid[]) and is_active`);
@@ -188,13 +185,8 @@ export class Schedule {
     if (this.#subscriptions.size > TENANTS_CACHED) {
       this.#subscriptions.clear();
       this.#tenants.clear();
-      this.#narrowed.clear();
     }
-    for (const { id, tenant_id, is_narrowed: isNarrowed } of rows) {
-      this.#tenants.set(id, tenant_id);
-      if (isNarrowed) this.#narrowed.add(id);
-      else this.#narrowed.delete(id);
-    }
+    for (const { id, tenant_id } of rows) this.#tenants.set(id, tenant_id);
     const byTenant = Map.groupBy(rows, (row) => row.tenant_id);
     for (const tenant of tenants) {
       const byChange = new Map<ChangeKey, string[]>();

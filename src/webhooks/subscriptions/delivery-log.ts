@@ -14,8 +14,9 @@ import { LIMITS } from '../../limits.ts';
 import { isUuid, newId } from '../../runtime/ids.ts';
 import { join, literal, type Sql, sql } from '../../runtime/sql.ts';
 import { Judge } from '../audience.ts';
-import { payloadOf } from '../transport/payload.ts';
-import { EventType, findSubscription } from './subscriptions.ts';
+import { bodyOf } from '../content.ts';
+import { EventType } from './shapes.ts';
+import { findSubscription } from './subscriptions.ts';
 import type { SubscriptionRow } from './write-subscription.ts';
 
 export const DeliverySchema = Type.Object(
@@ -167,8 +168,10 @@ async function exampleEvent(
   const at = new Date().toISOString();
   const [eventId, recordId] = [newId(), newId()];
   const row = { id: recordId, version: 1, data, created_at: at, updated_at: at, created_by: id, updated_by: id };
-  const event = { eventId, type, tenantId: tenant.id, at, row, isTest: true };
-  return { eventId, recordId, at, body: payloadOf(event, entity, fields) };
+  const before = type === 'record.updated' ? row : null;
+  const event = { eventId, type, tenantId: tenant.id, at, seq: 0, row, before, isTest: true };
+  const content = { audience: subscription, include: subscription.include };
+  return { eventId, recordId, at, body: await bodyOf(app, judge, content, { entity, fields }, event) };
 }
 
 /** The subscription's entity, or the first one that it shows, with the fields that it shows. */

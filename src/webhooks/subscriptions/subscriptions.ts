@@ -1,7 +1,7 @@
 // Webhook subscriptions: which changes of an entity are sent to which URL. The secret only signs requests and is never
 // returned. Tenant admins only, because a webhook carries whole records.
 // Contract: interface#subscription, interface#subscriptions, decisions#webhook-requests.
-import { type Static, Type } from '@sinclair/typebox';
+import type { Static } from '@sinclair/typebox';
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { type Catalog, catalogOf } from '../../entities/catalog.ts';
@@ -10,117 +10,20 @@ import { conflict, invalid, notFound, type Problem } from '../../errors.ts';
 import { RECORD_EVENTS } from '../../events/event.ts';
 import { EVERY_ENTITY } from '../../events/publication.ts';
 import { check } from '../../http/check.ts';
-import { closed, Ignored, nullable, oneOf, optional, Timestamp, Uuid } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
 import { isUuid, newId } from '../../runtime/ids.ts';
 import { join, type Sql, sql } from '../../runtime/sql.ts';
 import { type Audience, type AudienceInput, audienceFrom } from '../audience.ts';
+import { INCLUDES } from '../content.ts';
 import { resolveReceiver, urlFault } from '../transport/receiver.ts';
-import { forgetFailures, Health, HealthState, healthOf, statesOf } from './health.ts';
+import { forgetFailures, healthOf, statesOf } from './health.ts';
+import { NewSubscription, type Subscription, SubscriptionChange, type SubscriptionDetail } from './shapes.ts';
 import { COLUMNS, type SubscriptionRow, writeSubscription } from './write-subscription.ts';
 
-const { urlMax, secretMax, descriptionMax, subscriptionsMax, keepSecretHoursMax } = LIMITS.webhook;
-const { fieldsMax } = LIMITS.entity;
+const { urlMax, subscriptionsMax } = LIMITS.webhook;
 /** The name of all entities. */
 const ALL = '*';
 const EVERYTHING: Audience = { role: null, filters: null, field_ids: null };
-export const EventType = oneOf(RECORD_EVENTS);
-export const SubscriptionSchema = Type.Object(
-  {
-    id: Uuid,
-    entity_name: Type.String({ examples: ['task'] }),
-    event_types: Type.Array(EventType),
-    url: Type.String({ examples: ['https://receiver.example/hooks'] }),
-    description: nullable(Type.String()),
-    is_active: Type.Boolean(),
-    has_secret: Type.Boolean({ description: 'the secret itself is never returned' }),
-    role: Type.Optional(Type.String()),
-    filters: Type.Optional(Type.String()),
-    fields: Type.Optional(Type.Array(Type.String())),
-    secret_previous_until: Type.Optional({ ...Timestamp, description: 'until then the secret before signs too' }),
-    disabled_reason: Type.Optional(
-      nullable(
-        Type.String({ description: 'why the service made it inactive', examples: ['the receiver answered 410 Gone'] }),
-      ),
-    ),
-    health: HealthState,
-    created_at: Timestamp,
-    updated_at: Timestamp,
-  },
-  { $id: 'WebhookSubscription' },
-);
-export type Subscription = Static<typeof SubscriptionSchema>;
-/** One subscription by itself. */
-export const SubscriptionDetail = Type.Object(
-  { ...SubscriptionSchema.properties, health: Health },
-  { $id: 'WebhookSubscriptionDetail' },
-);
-
-const Members = {
-  event_types: Type.Array(EventType, {
-    minItems: 1,
-    error: `must name one or more of ${RECORD_EVENTS.join(', ')}`,
-    examples: [['record.created', 'record.updated']],
-  }),
-  url: Type.String({
-    maxLength: urlMax,
-    error: `must be a URL of at most ${urlMax} characters`,
-    examples: ['https://receiver.example/hooks'],
-  }),
-  secret: optional(
-    Type.String({
-      maxLength: secretMax,
-      description: 'signs every request; null or empty for none',
-      examples: ['whsec_c2VjcmV0IG9mIHRoZSByZWNlaXZlcg=='],
-    }),
-  ),
-  description: optional(Type.String({ maxLength: descriptionMax })),
-  is_active: Type.Optional(Type.Boolean()),
-  role: optional(
-    Type.String({ description: 'sends only what this role may see, when it is sent', examples: ['partner'] }),
-  ),
-  filters: optional(
-    Type.String({
-      description: 'sends only changes of records that match this condition after the change, or before a deletion',
-      examples: ['stage = "won"'],
-    }),
-  ),
-  fields: optional(
-    Type.Array(Type.String(), {
-      maxItems: fieldsMax,
-      description: 'the keys of the fields that are sent',
-      examples: [['title']],
-    }),
-  ),
-};
-const EntityName = Type.String({
-  description: 'an entity, or `*` for all of them, also later ones',
-  examples: ['task'],
-});
-export const NewSubscription = closed({ entity_name: EntityName, ...Members });
-export type NewSubscription = Static<typeof NewSubscription>;
-/** Omitted members keep their value; null clears it. A subscription may be sent back as it was returned. */
-export const SubscriptionChange = Type.Partial(
-  closed({
-    entity_name: Type.String({ error: 'cannot be changed', examples: ['task'] }),
-    ...Members,
-    keepPreviousForHours: Type.Integer({
-      minimum: 0,
-      maximum: keepSecretHoursMax,
-      error: `must be a whole number from 0 to ${keepSecretHoursMax}`,
-      description: 'with a new secret: the one before signs too for so long',
-      examples: [24],
-    }),
-    secret_previous_until: Ignored,
-    id: Ignored,
-    has_secret: Ignored,
-    disabled_reason: Ignored,
-    health: Ignored,
-    created_at: Ignored,
-    updated_at: Ignored,
-  }),
-);
-export type SubscriptionChange = Static<typeof SubscriptionChange>;
 
 /** 400 with every problem, 404 for an unknown entity, 409 for a duplicate (entity, URL, events) and at the tenant's limit. */
 export async function createSubscription(app: App, caller: TenantCaller, body: NewSubscription): Promise<Subscription> {
@@ -133,11 +36,11 @@ export async function createSubscription(app: App, caller: TenantCaller, body: N
     caller.tenant,
     sql`
       insert into platform.webhook_subscriptions (id, tenant_id, entity_id, entity, event_types, url, secret,
-        description, is_active, created_by, role, filters, field_ids)
+        description, is_active, created_by, role, filters, field_ids, include)
       select ${newId()}::uuid, ${caller.tenant.id}::uuid, ${entity?.id ?? EVERY_ENTITY}::uuid, ${entity?.name ?? ALL}::text,
         ${values.event_types}::text[], ${values.url}::text, ${values.secret ?? null}::text,
         ${values.description ?? null}::text, ${values.is_active ?? true}::boolean, ${caller.id}::text,
-        ${role}::text, ${filters}::text, ${field_ids}::uuid[]
+        ${role}::text, ${filters}::text, ${field_ids}::uuid[], ${values.include ?? null}::text[]
       where ${subscriptionsMax}::int > (
         select count(*) from platform.webhook_subscriptions where tenant_id = ${caller.tenant.id}::uuid)`,
     entity === null,
@@ -196,10 +99,19 @@ async function withState(app: App, { tenant }: TenantCaller, row: SubscriptionRo
 
 /** Members that a subscription does not use are left out. */
 function shown(row: SubscriptionRow, catalog: Catalog): Omit<Subscription, 'health'> {
-  const { entity_id: entityId, field_ids: ids, disabled_reason, role, filters, secret_previous_until, ...always } = row;
+  const {
+    entity_id: entityId,
+    field_ids: ids,
+    disabled_reason,
+    role,
+    filters,
+    include,
+    secret_previous_until,
+    ...always
+  } = row;
   const ownFields = catalog.byId.get(entityId)?.fields ?? [];
   const fields = ids === null ? null : ownFields.filter(({ id }) => ids.includes(id)).map(({ key }) => key);
-  const used = { disabled_reason, role, filters, fields, secret_previous_until };
+  const used = { disabled_reason, role, filters, fields, include, secret_previous_until };
   return { ...always, ...Object.fromEntries(Object.entries(used).filter(([, value]) => value !== null)) };
 }
 
@@ -230,6 +142,7 @@ export async function updateSubscription(
   if (values.role !== undefined) sets.push(sql`role = ${role}`);
   if (values.filters !== undefined) sets.push(sql`filters = ${filters}`);
   if (values.fields !== undefined) sets.push(sql`field_ids = ${field_ids}::uuid[]`);
+  if (values.include !== undefined) sets.push(sql`include = ${values.include}::text[]`);
   if (description !== undefined) sets.push(sql`description = ${description}`);
   if (is_active !== undefined) sets.push(sql`is_active = ${is_active}::boolean, disabled_reason = null`);
   const row = await writeSubscription(
@@ -277,10 +190,11 @@ export async function findSubscription(app: App, caller: TenantCaller, id: strin
   return row;
 }
 
-/** The members in stored form: event types unique and ordered, an empty secret as null. */
-function stored<T extends SubscriptionChange>({ event_types: types, secret, ...members }: T) {
+/** The members in stored form: event types unique and ordered, an empty secret and an empty list as null. */
+function stored<T extends SubscriptionChange>({ event_types: types, secret, include: included, ...members }: T) {
   const event_types = types && RECORD_EVENTS.filter((type) => types.includes(type));
-  return { ...members, event_types, secret: secret === '' ? null : secret };
+  const include = included?.length ? INCLUDES.filter((part) => included.includes(part)) : included && null;
+  return { ...members, event_types, include, secret: secret === '' ? null : secret };
 }
 
 /** A name that does not resolve yet is accepted: every delivery resolves it again. */

@@ -8,6 +8,7 @@ import type { RecordEventType } from '../../events/event.ts';
 import { EVERY_ENTITY } from '../../events/publication.ts';
 import { identifier, type Sql, sql } from '../../runtime/sql.ts';
 import type { Tenant } from '../../tenants/tenants.ts';
+import type { Include } from '../content.ts';
 
 export interface SubscriptionRow {
   id: string;
@@ -22,13 +23,14 @@ export interface SubscriptionRow {
   role: string | null;
   filters: string | null;
   field_ids: string[] | null;
+  include: Include[] | null;
   secret_previous_until: string | null;
   created_at: string;
   updated_at: string;
 }
 
 export const COLUMNS = sql`id, entity_id, entity as entity_name, event_types, url, description, is_active, disabled_reason,
-  secret is not null as has_secret, role, filters, field_ids, created_at, updated_at,
+  secret is not null as has_secret, role, filters, field_ids, include, created_at, updated_at,
   case when secret_previous_until > now() then secret_previous_until end as secret_previous_until`;
 
 /** The statement with the change of the definitions; its result is the changed subscription. */

@@ -17,8 +17,8 @@ export interface WebhookEvent {
   isTest?: boolean;
 }
 
-/** The body as JSON, with the record in flat form: with all fields of the entity, or with the given ones. */
-export function payloadOf(event: WebhookEvent, entity: PublishedEntity, fields = entity.fields): string {
+/** The body as JSON, with the record in flat form: with all fields of the entity, or with the given ones, and further members. */
+export function payloadOf(event: WebhookEvent, entity: PublishedEntity, fields = entity.fields, more = {}): string {
   const { eventId, type, tenantId, at, row, isTest = false } = event;
   return JSON.stringify({
     id: `evt_${eventId}`,
@@ -29,6 +29,7 @@ export function payloadOf(event: WebhookEvent, entity: PublishedEntity, fields =
     timestamp: at,
     tenant_id: `tenant_${tenantId}`,
     ...(isTest ? { test: true } : {}),
+    ...more,
   });
 }
 
