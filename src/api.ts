@@ -23,6 +23,8 @@ import { endRequestSpan, startRequestSpan } from './health/request-span.ts';
 import { healthRoutes } from './health/routes.ts';
 import { schemaHealthRoutes } from './health/schema-routes.ts';
 import { countSentBytes } from './health/sent-bytes.ts';
+import { readAsOf } from './history/as-of.ts';
+import { historyRoutes } from './history/routes.ts';
 import { asRead } from './http/body-as-read.ts';
 import { failures, isAmbiguousPath, methodNotAllowed, noSuchRoute, pathRefusals } from './http/failures.ts';
 import { failure } from './http/reply.ts';
@@ -67,7 +69,8 @@ export function createApi(app: App) {
     .use(publicKeyRoutes(app))
     .use(botRoutes(app))
     .use(entityRoutes(app))
-    .use(recordRoutes(app))
+    .use(recordRoutes(app, readAsOf))
+    .use(historyRoutes(app))
     .use(bulkRoutes(app))
     .use(aggregateRoutes(app))
     .use(transferRoutes(app))

@@ -7,7 +7,10 @@ import { page } from './support/markdown.ts';
 import { ROOT } from './support/source.ts';
 
 const PAGES = new Map(
-  ['interface', 'decisions', 'neighbours', 'browsers', 'feed'].map((name) => [name, page(`docs/contract/${name}.md`)]),
+  ['interface', 'decisions', 'neighbours', 'browsers', 'feed', 'history'].map((name) => [
+    name,
+    page(`docs/contract/${name}.md`),
+  ]),
 );
 const FORMER = new RegExp(
   ['of the decisions', 'of the service interface', 'of the guarantees', '\\w section \\d'].join('|'),
@@ -23,7 +26,7 @@ const comments = ['src', 'test', 'scripts', 'sql'].flatMap((folder) =>
 describe('citations of the contract', () => {
   test('name a page and a heading that exist', () => {
     const missing = comments.flatMap(({ where, text }) =>
-      [...text.matchAll(/\b(interface|decisions|neighbours|browsers|feed)#([\w-]*)/g)]
+      [...text.matchAll(/\b(interface|decisions|neighbours|browsers|feed|history)#([\w-]*)/g)]
         .filter(([, name, anchor]) => !PAGES.get(name as string)?.anchors.has(anchor as string))
         .map(([citation]) => `${where}: ${citation}`),
     );
@@ -35,7 +38,7 @@ describe('citations of the contract', () => {
       .filter(({ text }) => /\bContract:/.test(text))
       .filter(
         ({ text }) =>
-          !/\bContract: (interface|decisions|neighbours|browsers|feed)#[\w-]+(, (interface|decisions|neighbours|browsers|feed)#[\w-]+)*\.?$/.test(
+          !/\bContract: (interface|decisions|neighbours|browsers|feed|history)#[\w-]+(, (interface|decisions|neighbours|browsers|feed|history)#[\w-]+)*\.?$/.test(
             text,
           ),
       );
@@ -48,7 +51,14 @@ describe('citations of the contract', () => {
   });
 
   test('exist for every page', () => {
-    for (const [name, least] of Object.entries({ interface: 20, decisions: 20, neighbours: 0, browsers: 0, feed: 0 })) {
+    for (const [name, least] of Object.entries({
+      interface: 20,
+      decisions: 20,
+      neighbours: 0,
+      browsers: 0,
+      feed: 0,
+      history: 0,
+    })) {
       expect(comments.filter(({ text }) => text.includes(`Contract: ${name}#`)).length).toBeGreaterThan(least);
     }
   });

@@ -8,7 +8,7 @@ import { blanked, functionsOf, ROOT, resolved, type Source, sourcesIn } from './
 
 /** In order: a file imports from its own folder and from those before it. */
 const ORDER = `limits.ts errors.ts config.ts runtime expression app.ts tenants usage events access http entities records
-  messages rules views changes webhooks realtime users bots keys admin invitations health docs mcp console api.ts demo demo.ts serve service.ts mcp-stdio.ts main.ts`.split(
+  messages rules views changes history webhooks realtime users bots keys admin invitations health docs mcp console api.ts demo demo.ts serve service.ts mcp-stdio.ts main.ts`.split(
   /\s+/,
 );
 const FORBIDDEN = ['utils', 'helpers', 'common', 'shared', 'types', 'lib', 'services', 'models', 'middleware', 'index'];

@@ -76,7 +76,7 @@ export interface FeedStep {
 }
 
 /** `start` is the tenant's first event in the span, `found` how many events there would be with more bytes. */
-type StepRow = { start: number } & ((EventRow & { old: FormerValues | null; found: number }) | { id: null });
+type StepRow = { start: number } & ((StoredFeedEvent & { found: number }) | { id: null });
 
 /** What one step reads at most; bytes are those of the values, but for the first event. */
 export interface StepSize {
@@ -128,7 +128,10 @@ export async function readStep(
   return { events: events.map(toFeedEvent), readTo: !isFull && readTo >= until.last ? null : readTo };
 }
 
-function toFeedEvent({ old, ...stored }: EventRow & { old: FormerValues | null }): FeedEvent {
+/** An event as stored, with the former values of an update. */
+export type StoredFeedEvent = EventRow & { old: FormerValues | null };
+
+export function toFeedEvent({ old, ...stored }: StoredFeedEvent): FeedEvent {
   const event = toEvent(stored as EventRow);
   const { row, type } = event;
   if (type === 'record.deleted') return { ...event, before: row };

@@ -1,7 +1,8 @@
 // Retention: events and deliveries are kept EVENT_RETENTION_DAYS; read messages, ended invitations and password resets 30 days
 // from then; responses under an Idempotency-Key and counts of rule chains 24 hours, usage 400 days, sessions and tickets until
 // they expire. Events are partitioned by UTC day, and partitions are added some days ahead. Events of a day without one go to
-// the default partition, from which they are deleted by age. An advisory lock lets one process change partitions.
+// the default partition, from which they are deleted by age. An advisory lock lets one process change partitions. The worker
+// also keeps the partitions' indexes by record (record-indexes.ts).
 // Contract: decisions#retention.
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
@@ -10,6 +11,7 @@ import type { Transaction } from '../runtime/postgres.ts';
 import { identifier, literal, type Sql, sql } from '../runtime/sql.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import { utcDay } from '../usage/usage-writer.ts';
+import { maintainRecordIndexes, newPartitionIndexes } from './record-indexes.ts';
 
 const DAY_MS = 86_400_000;
 const POLL_MS = 10 * 60_000;
@@ -17,9 +19,13 @@ const POLL_MS = 10 * 60_000;
 const BATCH_ROWS = 1_000;
 /** The wait for a lock on the table; the next round repeats a change that exceeds it. */
 const LOCK_TIMEOUT_MS = 1_000;
+const DAY_PARTITION = /^events_\d{8}$/;
 
 export function startRetention(app: App): Worker {
-  const once = (signal: AbortSignal): Promise<number> => cleanUpOnce(app, signal);
+  const once = async (signal: AbortSignal): Promise<number> => {
+    const done = await cleanUpOnce(app, signal);
+    return done + (await indexPartitions(app, signal));
+  };
   return startWorker({ name: 'retention', once, pollMs: POLL_MS, log: app.log });
 }
 
@@ -33,6 +39,12 @@ export async function cleanUpOnce(app: App, signal: AbortSignal, now?: Date): Pr
     done += (await app.db.slow.rows(statement)).length;
   }
   return done;
+}
+
+/** Indexes the partitions by record; `now` defaults to the database's. Resolves to the number of indexes built and dropped. */
+export async function indexPartitions(app: App, signal: AbortSignal, now?: Date): Promise<number> {
+  const today = nameOf(now ?? (await databaseTime(app)));
+  return maintainRecordIndexes(app, signal, (name) => DAY_PARTITION.test(name) && name < today);
 }
 
 async function databaseTime(app: App): Promise<Date> {
@@ -67,6 +79,7 @@ async function addPartition(app: App, day: Date): Promise<boolean> {
     if (known?.is_known === true) return false;
     // Created and then attached: `create table ... partition of` would block every writer of events.
     await tx.rows(sql`create table ${table} (like platform.events including all)`);
+    for (const index of newPartitionIndexes(nameOf(day))) await tx.rows(index);
     await tx.rows(sql`
       alter table platform.events attach partition ${table} for values from (${literal(from)}) to (${literal(to)})`);
     return true;

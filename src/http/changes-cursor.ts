@@ -50,10 +50,10 @@ export function sealCursor(app: App, tenantId: string, { position, rightsKey }: 
   return Buffer.concat([nonce, sealed, cipher.final(), cipher.getAuthTag()]).toString('base64url');
 }
 
-/** 400, 403 for the cursor of another tenant, 410. */
-export function openCursor(app: App, tenantId: string, text: string): ChangesCursor {
+/** 400 naming the parameter, 403 for the cursor of another tenant, 410. */
+export function openCursor(app: App, tenantId: string, text: string, parameter = 'since'): ChangesCursor {
   const opened = text.length > LIMITS.changes.cursorMax ? null : opening(keysOf(app), text);
-  if (opened === null) throw invalidField('since', 'is not a cursor');
+  if (opened === null) throw invalidField(parameter, 'is not a cursor');
   const [owner, rightsKey, snapshot, floor, at, until] = opened;
   if (owner !== tenantId) throw forbidden('this cursor belongs to another tenant');
   if (at !== null && at < Date.now() - app.config.eventRetentionDays * DAY_MS) {

@@ -1,4 +1,4 @@
-// The routes of records: list, read, create, change, delete.
+// The routes of records: list, read, create, change, delete. How a record was at a moment is read by what is passed in.
 // Bodies contain values by field key; the operations check them against the entity.
 // Contract: interface#records, decisions#records.
 import { Elysia } from 'elysia';
@@ -11,7 +11,7 @@ import { created, notModified, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { Deleted } from '../http/schemas.ts';
 import { listRecords } from './read/list.ts';
-import { ListQuery, listInput, ReadQuery } from './read/parameters.ts';
+import { ListQuery, listInput, RecordQuery } from './read/parameters.ts';
 import { readRecord } from './read/read.ts';
 import { type FlatRecord, RecordPageSchema, RecordSchema, type Values, ValuesSchema } from './record.ts';
 import { etagOf, isNamedIn, shape, versionsFrom } from './row.ts';
@@ -38,11 +38,13 @@ const READ = route({
   id: 'getRecord',
   tag: TAG,
   summary: 'Get a record',
+  description: `Reads one record, or with \`asOf\` how it was then: 404 when it was not there, 410 when that is no longer kept.`,
   access: 'tenant',
-  query: ReadQuery,
+  query: RecordQuery,
   ok: [200, RecordSchema],
   emptyResponses: { 304: 'The record still has the version that If-None-Match names.' },
   responseHeaders: { ...ETAG, ...CHANGES_CURSOR },
+  errors: ['GONE'],
   requestHeaders: ['If-None-Match'],
 });
 
@@ -92,7 +94,16 @@ const DELETE = route({
 const RECORDS = '/api/entities/:entityName/records';
 const RECORD = '/api/entities/:entityName/records/:id';
 
-export function recordRoutes(app: App) {
+/** Reads a record as it was at a moment: `asOf`. */
+type ReadAsOf = (
+  app: App,
+  caller: TenantCaller,
+  entityName: string,
+  id: string,
+  input: RecordQuery,
+) => Promise<FlatRecord>;
+
+export function recordRoutes(app: App, readAsOf: ReadAsOf) {
   const change = async ({ caller, params, body, request }: Change) => {
     const versions = versionsFrom(request.headers.get('if-match'));
     return ok(...shown(await updateRecord(autocommit(app, caller), params.entityName, params.id, body, versions)));
@@ -110,6 +121,9 @@ export function recordRoutes(app: App) {
     .get(
       RECORD,
       async ({ caller, params, query, request }) => {
+        if (query.asOf !== undefined) {
+          return okBounded(await readAsOf(app, caller, params.entityName, params.id, query));
+        }
         await addChangesCursor(app, caller, request);
         const { record, etag } = await readRecord(app, caller, params.entityName, params.id, query);
         if (etag !== null && isNamedIn(request.headers.get('if-none-match'), etag)) return notModified(etag);

@@ -61,8 +61,20 @@ export const ListQuery = parameters(
   LEGACY_FILTER,
 );
 export const ReadQuery = parameters(Expansion);
+/** Of the route that reads one record of an entity. */
+export const RecordQuery = parameters({
+  ...Expansion,
+  asOf: Type.Optional(
+    Type.String({
+      minLength: 1,
+      description: 'the record as it was at this time (ISO 8601 with a zone) or cursor of the feed',
+      error: 'must be a time or a cursor',
+    }),
+  ),
+});
 
 export type ReadInput = Static<typeof ReadQuery>;
+export type RecordQuery = Static<typeof RecordQuery>;
 /** `equalTo` holds the legacy `filter.{fieldKey}` parameters, by field key. */
 export type ListInput = Static<typeof ListQuery> & { equalTo?: Readonly<Record<string, string>> };
 

@@ -1,0 +1,87 @@
+// A record as it was at a time, or at a cursor of the feed: the newest version that had been made then, through the caller's
+// rights of today. Before the oldest event that is kept, it is what that event changed, if the record has not changed since the
+// moment; a record without events that are kept is what it is now.
+// Failures: 400 for what is no moment, 403, 404 when it was not there or not seen, 410 when that is no longer kept.
+// Contract: history#at-a-moment.
+import type { TenantCaller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import { invalidField, notFound, ServiceError } from '../errors.ts';
+import type { FeedEvent } from '../events/feed.ts';
+import { parseDateTime } from '../expression/date-time.ts';
+import { receivedBudget, sized } from '../http/bounded-response.ts';
+import { openCursor } from '../http/changes-cursor.ts';
+import { readProjection } from '../records/read/list.ts';
+import type { RecordQuery } from '../records/read/parameters.ts';
+import type { FlatRecord } from '../records/record.ts';
+import { type RecordRow, shape } from '../records/row.ts';
+import { openRecord, type PastOfRecord, readerOf } from './past.ts';
+import { type Moment, readVersions } from './versions.ts';
+
+const ONE = { events: 1, bytes: 1 };
+
+export async function readAsOf(
+  app: App,
+  caller: TenantCaller,
+  entityName: string,
+  id: string,
+  { asOf = '', resolve, resolve_depth: depth, fields: wanted }: RecordQuery,
+): Promise<FlatRecord> {
+  if (resolve === true || depth !== undefined) {
+    throw invalidField(
+      'resolve',
+      'does not go with asOf: related records are shown as they are now; read them with asOf',
+    );
+  }
+  const past = await openRecord(app, caller, entityName, id);
+  const moment = momentOf(app, caller, asOf);
+  const fields = readProjection(past.scope, wanted);
+  const received = receivedBudget();
+  const event =
+    (await readVersions(app, past.record, { at: moment }, ONE, received))[0] ?? (await earlier(app, past, moment));
+  // The judge takes an image as it takes the record after an update.
+  const seen = event.type === 'record.deleted' ? null : await (await readerOf(app, caller, false)).see(event);
+  if (seen === null || event.row === null) throw notFound('record');
+  return sized(shape(event.row, past.scope.entity, fields), received.taken);
+}
+
+function momentOf(app: App, caller: TenantCaller, text: string): Moment {
+  if (!/^\d{4}-\d{2}-\d{2}/.test(text)) {
+    return { position: openCursor(app, caller.tenant.id, text, 'asOf').position };
+  }
+  const time = parseDateTime(text);
+  if (time === undefined)
+    throw invalidField('asOf', 'must be an ISO 8601 time with a zone, or a cursor of /api/changes');
+  return { timeMs: Date.parse(time) };
+}
+
+/** The record at a moment before all its events that are kept, as an event that had made it so. 404, 410. */
+async function earlier(app: App, { record, row, scope }: PastOfRecord, moment: Moment): Promise<FeedEvent> {
+  const [oldest] = await readVersions(app, record, { isOldestFirst: true }, ONE);
+  const image = oldest === undefined ? row : oldest.before;
+  if (oldest?.type === 'record.created' && oldest.row?.version === 1) throw notFound('record');
+  const known = image ?? oldest?.row;
+  if (known == null || isAfter(known.created_at, moment)) throw notFound('record');
+  if (image === null || isAfter(image.updated_at, moment)) {
+    throw new ServiceError('GONE', 'how the record was then is no longer kept');
+  }
+  return eventOf(image, { tenantId: record.tenantId, entityId: record.entityId, entity: scope.entity.name });
+}
+
+/** A cursor is not older than the events that are kept: what they do not hold was made before it. */
+function isAfter(time: string, moment: Moment): boolean {
+  return 'timeMs' in moment && Date.parse(time) > moment.timeMs;
+}
+
+function eventOf(row: RecordRow, about: Pick<FeedEvent, 'tenantId' | 'entityId' | 'entity'>): FeedEvent {
+  const origin = { id: row.id, seq: 0, xid: '0', depth: 0, triggeredBy: 'api', actor: row.updated_by } as const;
+  return {
+    ...origin,
+    ...about,
+    type: 'record.updated',
+    at: row.updated_at,
+    recordId: row.id,
+    row,
+    before: null,
+    payload: null,
+  };
+}

@@ -1,0 +1,165 @@
+// The history of a record: its versions, newest first, with who made each and what it changed in the fields that the caller
+// sees today. A version whose row was outside the caller's row filter is not shown, and one that moved the row in shows its
+// values only. A page ends with its last item, with its bytes, or after as many events as one request may look at.
+// Failures: 400, 403, 404, 503. Contract: history#history.
+import { type Static, Type } from '@sinclair/typebox';
+import type { TenantCaller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import type { Seen } from '../changes/reader.ts';
+import { hasRowFilter } from '../entities/access-scope.ts';
+import type { Field } from '../entities/field.ts';
+import { invalidField } from '../errors.ts';
+import { RECORD_EVENTS } from '../events/event.ts';
+import type { FeedEvent } from '../events/feed.ts';
+import { receivedBudget, sized } from '../http/bounded-response.ts';
+import { integerParameter, parameters } from '../http/parameters.ts';
+import { nullable, oneOf, Timestamp } from '../http/schemas.ts';
+import { LIMITS } from '../limits.ts';
+import { giveWay } from '../runtime/event-loop.ts';
+import { jsonBytes } from '../runtime/text.ts';
+import { ActorSchema, actorsOf } from './actors.ts';
+import { openRecord, readerOf } from './past.ts';
+import { positionOf, readVersions, type VersionPosition } from './versions.ts';
+
+const { limitDefault, limitMax } = LIMITS.list;
+const { pageBytes, scannedMax, scanMs, stepBytes } = LIMITS.changes;
+/** A page ends when so many bytes have been received for it, so that its next step fits too. */
+const RECEIVED_MAX = LIMITS.response.receivedMax - 2 * stepBytes;
+const HISTORY_EVENTS = [...RECORD_EVENTS, 'record.entered'] as const;
+
+export const HistoryQuery = parameters({
+  limit: Type.Optional(integerParameter(1, limitMax, { default: limitDefault, description: 'versions per page' })),
+  cursor: Type.Optional(Type.String({ description: '`nextCursor` of the page before; empty for the first page' })),
+});
+export type HistoryQuery = Static<typeof HistoryQuery>;
+
+const Change = Type.Object({
+  from: Type.Unknown({ description: 'null for none', examples: ['open'] }),
+  to: Type.Unknown({ description: 'null for none', examples: ['won'] }),
+});
+
+const VersionSchema = Type.Object(
+  {
+    version: Type.Integer({ minimum: 1, description: 'of a deletion, the version deleted', examples: [3] }),
+    event: oneOf(HISTORY_EVENTS, {
+      description: '`record.entered`: an update that moved the record into the rows that the caller sees',
+      examples: ['record.updated'],
+    }),
+    at: Timestamp,
+    actor: ActorSchema,
+    triggered_by: Type.String({ examples: ['api'] }),
+    changes: Type.Unsafe<Record<string, Static<typeof Change>>>(
+      Type.Object(
+        {},
+        {
+          additionalProperties: Change,
+          description: 'by field, with the keys of today; empty when only fields changed that the caller does not see',
+          examples: [{ country: { from: 'DE', to: 'FR' } }],
+        },
+      ),
+    ),
+  },
+  { $id: 'Version' },
+);
+export type HistoryVersion = Static<typeof VersionSchema>;
+
+export const HistorySchema = Type.Object({
+  items: Type.Array(VersionSchema),
+  nextCursor: nullable(Type.String(), { description: 'null when there are no older versions', examples: [null] }),
+});
+export type HistoryPage = Static<typeof HistorySchema>;
+
+/** `bytesMax` bounds the changes as JSON. */
+export async function readHistory(
+  app: App,
+  caller: TenantCaller,
+  entityName: string,
+  id: string,
+  { limit = limitDefault, cursor = '' }: HistoryQuery,
+  bytesMax: number = pageBytes,
+): Promise<HistoryPage> {
+  let after = positionFrom(cursor);
+  const { scope, record } = await openRecord(app, caller, entityName, id);
+  const reader = await readerOf(app, caller, true);
+  const isFiltered = hasRowFilter(caller, scope.entity);
+  const received = receivedBudget();
+  const startedAt = performance.now();
+  const shown: { event: FeedEvent; version: Omit<HistoryVersion, 'actor'> }[] = [];
+  let hasMore = false;
+  let [bytes, scanned] = [0, 0];
+  read: for (;;) {
+    const step = { events: limit + 1, bytes: Math.min(stepBytes, bytesMax) };
+    const events = await readVersions(app, record, { after }, step, received);
+    if (events.length === 0) break;
+    reader.expect(events);
+    for (const event of events) {
+      const turn = giveWay();
+      if (turn !== undefined) await turn;
+      const seen = await reader.see(event);
+      if (seen !== null && seen.type !== 'record.left') {
+        const version = versionOf(event, seen, isFiltered);
+        bytes += jsonBytes(version.changes);
+        hasMore = shown.length >= limit || (bytes > bytesMax && shown.length > 0);
+        if (hasMore) break read;
+        shown.push({ event, version });
+      }
+      after = positionOf(event);
+    }
+    scanned += events.length;
+    hasMore = received.taken > RECEIVED_MAX || scanned >= scannedMax || performance.now() - startedAt >= scanMs;
+    if (hasMore) break;
+  }
+  const actorOf = await actorsOf(
+    app,
+    caller,
+    shown.map(({ event }) => event),
+  );
+  const items = shown.map(({ event, version: { changes, ...version } }) => ({
+    ...version,
+    actor: actorOf(event),
+    changes,
+  }));
+  return sized({ items, nextCursor: hasMore && after !== undefined ? cursorAt(after) : null }, received.taken);
+}
+
+function versionOf(event: FeedEvent, seen: Seen, isFiltered: boolean): Omit<HistoryVersion, 'actor'> {
+  // Of an update without a before image only a row filter would tell whether the record was seen before it.
+  const type =
+    seen.type === 'record.entered' && !isFiltered ? 'record.updated' : (seen.type as HistoryVersion['event']);
+  return {
+    version: event.row?.version ?? 0,
+    event: type,
+    at: event.at,
+    triggered_by: event.triggeredBy,
+    changes: changesOf(event, type, seen.record?.fields ?? []),
+  };
+}
+
+/** What is not changed is the same object in both images. */
+function changesOf(
+  { row, before }: FeedEvent,
+  type: HistoryVersion['event'],
+  fields: readonly Field[],
+): HistoryVersion['changes'] {
+  if (row === null || (type === 'record.updated' && before === null)) return {};
+  const from = type === 'record.updated' || type === 'record.deleted' ? (before?.data ?? {}) : {};
+  const to = type === 'record.deleted' ? {} : row.data;
+  const changes: HistoryVersion['changes'] = {};
+  for (const { key, slot } of fields) {
+    if (from[slot] !== to[slot]) changes[key] = { from: from[slot] ?? null, to: to[slot] ?? null };
+  }
+  return changes;
+}
+
+function cursorAt({ version, isDeletion }: VersionPosition): string {
+  return Buffer.from(`${version}${isDeletion ? 'd' : ''}`).toString('base64url');
+}
+
+/** Undefined for the newest version. 400. */
+function positionFrom(cursor: string): VersionPosition | undefined {
+  if (cursor === '') return undefined;
+  const text = cursor.length > 50 ? '' : Buffer.from(cursor, 'base64url').toString();
+  const [, version, deleted] = /^(\d{1,14})(d?)$/.exec(text) ?? [];
+  if (version === undefined) throw invalidField('cursor', 'is not a cursor of a history; start again without one');
+  return { version: Number(version), isDeletion: deleted === 'd' };
+}

@@ -1,0 +1,64 @@
+// A record whose past is asked for. The caller must see it: as it is today, or, when it has been deleted, as it was last. What
+// is shown of its events is what the feed shows of them: the same reader judges each by its own images.
+// Failures: 403 without the right to read, or for a public key that may not follow changes; 404. Contract: history#who-sees-what.
+import { requireRight, type TenantCaller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import { EventReader } from '../changes/reader.ts';
+import type { Selection } from '../changes/selection.ts';
+import { type AccessScope, accessScopeFor } from '../entities/access-scope.ts';
+import { forbidden, notFound } from '../errors.ts';
+import type { FeedEvent } from '../events/feed.ts';
+import { mayFollow } from '../http/changes-cursor.ts';
+import { findRow } from '../records/read/read.ts';
+import type { RecordRow } from '../records/row.ts';
+import { isUuid } from '../runtime/ids.ts';
+import { countRead } from '../usage/tally.ts';
+import { type RecordOfEvents, readVersions } from './versions.ts';
+
+/** The scope of an entity whose past the caller may see. */
+export async function openPast(app: App, caller: TenantCaller, entityName: string): Promise<AccessScope> {
+  requireRight(caller, 'read', entityName);
+  if (!mayFollow(caller)) throw forbidden('this key lacks the scope channels:read, which what has changed needs');
+  countRead(app, caller);
+  return accessScopeFor(app, caller, entityName);
+}
+
+export interface PastOfRecord {
+  scope: AccessScope;
+  record: RecordOfEvents;
+  /** Null when it has been deleted. */
+  row: RecordRow | null;
+}
+
+/** 404 for a record that the caller cannot see, or could not when it was deleted. */
+export async function openRecord(
+  app: App,
+  caller: TenantCaller,
+  entityName: string,
+  id: string,
+): Promise<PastOfRecord> {
+  const scope = await openPast(app, caller, entityName);
+  if (!isUuid(id)) throw notFound('record');
+  const record = recordOf(scope, id);
+  const row = await findRow(app.db, scope, id);
+  if (row !== undefined) return { scope, record, row };
+  const [last] = await readVersions(app, record, {});
+  if (last === undefined || !(await isSeenDeletion(app, caller, last))) throw notFound('record');
+  return { scope, record, row: null };
+}
+
+export function recordOf({ entity }: AccessScope, id: string): RecordOfEvents {
+  return { tenantId: entity.tenantId, entityId: entity.id, recordId: id };
+}
+
+/** Whether the event is the deletion of a record that the caller saw. */
+export async function isSeenDeletion(app: App, caller: TenantCaller, event: FeedEvent): Promise<boolean> {
+  if (event.type !== 'record.deleted') return false;
+  return (await (await readerOf(app, caller, false)).see(event)) !== null;
+}
+
+/** The reader of a caller's events of any kind and entity. */
+export function readerOf(app: App, caller: TenantCaller, transitions: boolean): Promise<EventReader> {
+  const selection: Selection = { entities: null, events: null, filters: null, view: null, transitions };
+  return EventReader.open(app, caller, selection);
+}

@@ -1,0 +1,327 @@
+// The past of records: versions with what each changed, a record as it was at a moment; with the rights of today on the images
+// of then.
+// Contract: history#history, history#at-a-moment.
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { sql } from '../src/runtime/sql.ts';
+import { addRole, bearer, publicKey, userToken, withRole } from './support/credentials.ts';
+import { createRecord, fields, tenantWithEntities } from './support/entities.ts';
+import {
+  type Answer,
+  type Client,
+  type Json,
+  startService,
+  type TestService,
+  type TestTenant,
+} from './support/service.ts';
+
+let service: TestService;
+let tenant: TestTenant;
+beforeAll(async () => {
+  service = await startService();
+  tenant = await newTenant();
+});
+afterAll(() => service.stop());
+
+const DEALS = '/api/entities/deals/records';
+const DEAL_FIELDS = fields('title text', 'amount integer', 'secret text', 'due datetime');
+const newTenant = () => tenantWithEntities(service, ['deals', 'tasks'], DEAL_FIELDS);
+const ALL: ('read' | 'create' | 'update' | 'delete')[] = ['read', 'create', 'update', 'delete'];
+
+async function ok<T = Json>(answer: Promise<Answer>): Promise<T> {
+  const { status, text, body } = await answer;
+  if (status !== 200 && status !== 201) throw new Error(`${status} ${text}`);
+  return body.data;
+}
+
+const history = (client: Client, id: string, query = '') => ok(client.get(`${DEALS}/${id}/history${query}`));
+const asOf = (client: Client, id: string, moment: string) =>
+  client.get(`${DEALS}/${id}?asOf=${encodeURIComponent(moment)}`);
+const brief = ({ items }: Json): string[] =>
+  items.map(({ version, event, changes }: Json) => `${version} ${event.slice(7)} ${JSON.stringify(changes)}`);
+
+/** A time after all changes so far, and before those to come. */
+async function between(): Promise<string> {
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  const row = await service.app.db.first<{ at: string }>(sql`select clock_timestamp()::timestamptz(3) as at`);
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  return new Date(row?.at ?? 0).toISOString();
+}
+
+const cursorNow = async (client: Client): Promise<string> => (await ok(client.get('/api/changes'))).nextCursor;
+
+describe('history', () => {
+  test('lists the versions of a record, newest first, with who made each and what it changed', async () => {
+    const { id } = await createRecord(tenant, DEALS, { title: 'a', amount: 1 });
+    await ok(tenant.patch(`${DEALS}/${id}`, { amount: 2, title: 'b' }));
+    await ok(tenant.patch(`${DEALS}/${id}`, { amount: null }));
+    const whoami = await ok(tenant.get('/api/auth/whoami'));
+    const page = await history(tenant, id);
+    const made = { at: expect.stringMatching(/^\d{4}-.*Z$/), triggered_by: 'api' };
+    const actor = { id: whoami.id, kind: 'owner_key', name: expect.any(String) };
+    expect(page).toEqual({
+      items: [
+        { ...made, actor, version: 3, event: 'record.updated', changes: { amount: { from: 2, to: null } } },
+        {
+          ...made,
+          actor,
+          version: 2,
+          event: 'record.updated',
+          changes: { title: { from: 'a', to: 'b' }, amount: { from: 1, to: 2 } },
+        },
+        {
+          ...made,
+          actor,
+          version: 1,
+          event: 'record.created',
+          changes: { title: { from: null, to: 'a' }, amount: { from: null, to: 1 } },
+        },
+      ],
+      nextCursor: null,
+    });
+  });
+
+  test('of a deleted record goes on, with the deletion first, whose version is that of the record deleted', async () => {
+    const { id } = await createRecord(tenant, DEALS, { title: 'a' });
+    await ok(tenant.patch(`${DEALS}/${id}`, { title: 'b' }));
+    await ok(tenant.delete(`${DEALS}/${id}`));
+    expect(brief(await history(tenant, id))).toEqual([
+      '2 deleted {"title":{"from":"b","to":null}}',
+      '2 updated {"title":{"from":"a","to":"b"}}',
+      '1 created {"title":{"from":null,"to":"a"}}',
+    ]);
+  });
+
+  test('pages neither repeat nor skip a version, also when the record changes and is deleted meanwhile', async () => {
+    const { id } = await createRecord(tenant, DEALS, { amount: 1 });
+    for (let amount = 2; amount <= 5; amount++) await ok(tenant.patch(`${DEALS}/${id}`, { amount }));
+    const seen: number[] = [];
+    for (let cursor = ''; ; ) {
+      const page = await history(tenant, id, `?limit=2&cursor=${cursor}`);
+      seen.push(...page.items.map(({ version }: Json) => version));
+      if (seen.length === 2) await ok(tenant.patch(`${DEALS}/${id}`, { amount: 6 }));
+      if (seen.length === 4) await ok(tenant.delete(`${DEALS}/${id}`));
+      if (page.nextCursor === null) break;
+      cursor = page.nextCursor;
+    }
+    expect(seen).toEqual([5, 4, 3, 2, 1]);
+    expect(brief(await history(tenant, id, '?limit=3'))).toEqual([
+      '6 deleted {"amount":{"from":6,"to":null}}',
+      '6 updated {"amount":{"from":5,"to":6}}',
+      '5 updated {"amount":{"from":4,"to":5}}',
+    ]);
+  });
+
+  test('names every problem of its parameters, and what does not exist is 404', async () => {
+    const { id } = await createRecord(tenant, DEALS, { title: 'a' });
+    for (const [query, problem] of [
+      ['?cursor=x', 'cursor: is not a cursor of a history; start again without one'],
+      ['?limit=101', 'limit: must be a whole number from 1 to 100'],
+      ['?page=2', 'page: unknown'],
+    ]) {
+      const { status, body } = await tenant.get(`${DEALS}/${id}/history${query}`);
+      const [first] = body.error.details;
+      expect([status, `${first.path}: ${first.message}`]).toEqual([400, problem as string]);
+    }
+    const nowhere = '01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f';
+    const paths = [`${DEALS}/${nowhere}`, `${DEALS}/no-uuid`, `/api/entities/nothing/records/${id}`];
+    const wrongEntity = `/api/entities/tasks/records/${id}`;
+    for (const path of [...paths, wrongEntity]) {
+      expect([path, (await tenant.get(`${path}/history`)).status]).toEqual([path, 404]);
+    }
+    const other = await newTenant();
+    expect((await other.get(`${DEALS}/${id}/history`)).status).toBe(404);
+  });
+
+  test('shows fields under the keys of today: a renamed one by its new key, a dropped one not at all', async () => {
+    const own = await newTenant();
+    const { id } = await createRecord(own, DEALS, { title: 'a', amount: 1, secret: 's' });
+    await ok(own.patch(`${DEALS}/${id}`, { title: 'b', secret: 't' }));
+    await ok(own.patch('/api/entities/deals/fields/title', { key: 'name_of_it' }));
+    await ok(own.delete('/api/entities/deals/fields/secret?confirm=secret'));
+    expect(brief(await history(own, id))).toEqual([
+      '2 updated {"name_of_it":{"from":"a","to":"b"}}',
+      '1 created {"name_of_it":{"from":null,"to":"a"},"amount":{"from":null,"to":1}}',
+    ]);
+  });
+});
+
+describe('who sees what of a history', () => {
+  const role = (entities: Json) =>
+    withRole(service, tenant, { permissions: { deals: ALL }, entities: { deals: entities } });
+
+  test('fields that a role hides are in no version; a change of them alone is a version without changes', async () => {
+    const client = await role({ excludeFields: ['secret'] });
+    const { id } = await createRecord(tenant, DEALS, { title: 'a', secret: 's' });
+    await ok(tenant.patch(`${DEALS}/${id}`, { secret: 't' }));
+    expect(brief(await history(client, id))).toEqual(['2 updated {}', '1 created {"title":{"from":null,"to":"a"}}']);
+  });
+
+  test('a version outside the role’s rows is not shown, and one that moved the record in shows no former value', async () => {
+    const client = await role({ rowFilter: 'amount >= 10' });
+    const { id } = await createRecord(tenant, DEALS, { title: 'a', amount: 10 });
+    for (const values of [{ title: 'hidden', amount: 1 }, { title: 'b' }, { amount: 20 }, { title: 'c' }]) {
+      await ok(tenant.patch(`${DEALS}/${id}`, values));
+    }
+    expect(brief(await history(client, id))).toEqual([
+      '5 updated {"title":{"from":"b","to":"c"}}',
+      '4 entered {"title":{"from":null,"to":"b"},"amount":{"from":null,"to":20}}',
+      '1 created {"title":{"from":null,"to":"a"},"amount":{"from":null,"to":10}}',
+    ]);
+    await ok(tenant.patch(`${DEALS}/${id}`, { amount: 1 }));
+    expect((await client.get(`${DEALS}/${id}/history`)).status).toBe(404);
+    await ok(tenant.delete(`${DEALS}/${id}`));
+    expect((await client.get(`${DEALS}/${id}/history`)).status).toBe(404);
+  });
+
+  test('of a deleted record the last image decides', async () => {
+    const client = await role({ rowFilter: 'amount >= 10' });
+    const { id } = await createRecord(tenant, DEALS, { amount: 1 });
+    await ok(tenant.patch(`${DEALS}/${id}`, { amount: 10 }));
+    await ok(tenant.delete(`${DEALS}/${id}`));
+    expect(brief(await history(client, id))).toEqual([
+      '2 deleted {"amount":{"from":10,"to":null}}',
+      '2 entered {"amount":{"from":null,"to":10}}',
+    ]);
+  });
+
+  test('in a row filter $now is the time of the version', async () => {
+    const client = await role({ rowFilter: 'due > $now' });
+    const soon = new Date(Date.now() + 1_500).toISOString();
+    const { id } = await createRecord(tenant, DEALS, { title: 'a', due: soon });
+    await ok(tenant.delete(`${DEALS}/${id}`));
+    while (Date.now() <= Date.parse(soon)) await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(brief(await history(client, id))).toHaveLength(2);
+  });
+
+  test('names of actors are for admins; others see their own, and a deleted account has neither kind nor name', async () => {
+    const { name: roleName } = await addRole(service, tenant, { permissions: { deals: ALL } });
+    const client = bearer(service, await userToken(service, tenant, roleName));
+    const { id: userId } = await ok(client.get('/api/auth/whoami'));
+    const { id } = await createRecord(tenant, DEALS, { title: 'a' });
+    await ok(client.patch(`${DEALS}/${id}`, { title: 'b' }));
+    const actors = async (by: Client) =>
+      (await history(by, id)).items.map(({ actor }: Json) => [actor.kind, actor.name]);
+    expect(await actors(tenant)).toEqual([
+      ['user', 'Person'],
+      ['owner_key', expect.any(String)],
+    ]);
+    expect(await actors(client)).toEqual([
+      ['user', 'Person'],
+      ['owner_key', null],
+    ]);
+    await ok(tenant.delete(`/api/users/${userId}`));
+    expect((await actors(tenant))[0]).toEqual([null, null]);
+    await ok(service.admin.with({ 'x-tenant-slug': tenant.slug }).patch(`${DEALS}/${id}`, { title: 'c' }));
+    expect((await history(tenant, id)).items[0].actor).toEqual({ id: null, kind: 'super_admin', name: null });
+  });
+
+  test('a role that may not read the entity gets 403, a public key too without channels:read', async () => {
+    const { id } = await createRecord(tenant, DEALS, { title: 'a' });
+    const none = await withRole(service, tenant, { permissions: { tasks: ALL } });
+    const { id: roleId } = await addRole(service, tenant, { permissions: { deals: ['read'] } });
+    const anyone = bearer(service, await publicKey(service, tenant, roleId));
+    expect((await ok(anyone.get(`${DEALS}/${id}`))).title).toBe('a');
+    await service.app.db.rows(sql`
+      update platform.public_keys set scopes = '["records:read"]' where role_id = ${roleId}::uuid`);
+    const reader = bearer(service, await publicKey(service, tenant, roleId));
+    await service.app.db.rows(sql`
+      update platform.public_keys set scopes = '["records:read"]' where role_id = ${roleId}::uuid`);
+    for (const path of [`${DEALS}/${id}/history`, `${DEALS}/${id}?asOf=2030-01-01`]) {
+      for (const client of [none, reader]) expect([path, (await client.get(path)).status]).toEqual([path, 403]);
+    }
+  });
+});
+
+describe('a record as it was', () => {
+  test('at a time: 404 before it was created and after it was deleted, the version of then between', async () => {
+    const before = await between();
+    const created = await createRecord(tenant, DEALS, { title: 'a', amount: 1 });
+    const { id } = created;
+    const first = await between();
+    const updated = await ok(tenant.patch(`${DEALS}/${id}`, { amount: 2 }));
+    const second = await between();
+    await ok(tenant.delete(`${DEALS}/${id}`));
+    const after = await between();
+    const states = [];
+    for (const time of [before, first, second, after]) states.push(await asOf(tenant, id, time));
+    expect(states.map(({ status }) => status)).toEqual([404, 200, 200, 404]);
+    expect(states[1]?.body.data).toEqual(created);
+    expect(states[2]?.body.data).toEqual(updated);
+    expect(states[2]?.headers.get('etag')).toBeNull();
+    expect((await asOf(tenant, id, first.replace('Z', '+00:00'))).body.data).toEqual(created);
+  });
+
+  test('at a cursor of the feed', async () => {
+    const before = await cursorNow(tenant);
+    const { id } = await createRecord(tenant, DEALS, { title: 'a' });
+    const first = await cursorNow(tenant);
+    await ok(tenant.patch(`${DEALS}/${id}`, { title: 'b' }));
+    await ok(tenant.patch(`${DEALS}/${id}`, { title: 'c' }));
+    const items = (await ok(tenant.get(`/api/changes?since=${first}`))).items;
+    await ok(tenant.delete(`${DEALS}/${id}`));
+    const cursors = [before, first, items[0].cursor, items[1].cursor, await cursorNow(tenant)];
+    const titles = [];
+    for (const cursor of cursors) {
+      const { status, body } = await asOf(tenant, id, cursor);
+      titles.push(status === 200 ? body.data.title : status);
+    }
+    expect(titles).toEqual([404, 'a', 'b', 'c', 404]);
+    const foreign = await cursorNow(await newTenant());
+    expect((await asOf(tenant, id, foreign)).status).toBe(403);
+  });
+
+  test('through the rights of today: hidden fields are left out, a row outside the filter then is 404', async () => {
+    const client = await withRole(service, tenant, {
+      permissions: { deals: ALL },
+      entities: { deals: { excludeFields: ['secret'], rowFilter: 'amount >= 10' } },
+    });
+    const { id } = await createRecord(tenant, DEALS, { title: 'a', amount: 1, secret: 's' });
+    const first = await between();
+    await ok(tenant.patch(`${DEALS}/${id}`, { amount: 10 }));
+    const second = await between();
+    await ok(tenant.patch(`${DEALS}/${id}`, { title: 'b' }));
+    expect((await asOf(client, id, first)).status).toBe(404);
+    const { body } = await asOf(client, id, second);
+    expect(body.data).toMatchObject({ title: 'a', amount: 10 });
+    expect(body.data).not.toHaveProperty('secret');
+    expect(Object.keys(await ok(client.get(`${DEALS}/${id}?asOf=${second}&fields=title`)))).toContain('title');
+    expect((await client.get(`${DEALS}/${id}?asOf=${second}&fields=secret`)).status).toBe(400);
+  });
+
+  test('refuses what is no moment, and relations, which would be those of now', async () => {
+    const { id } = await createRecord(tenant, DEALS, { title: 'a' });
+    for (const [query, path] of [
+      ['asOf=', 'asOf'],
+      ['asOf=yesterday', 'asOf'],
+      ['asOf=2026-13-01', 'asOf'],
+      ['asOf=2026-01-01T00:00', 'asOf'],
+      ['asOf=2026-01-01&resolve=true', 'resolve'],
+    ]) {
+      const { status, body } = await tenant.get(`${DEALS}/${id}?${query}`);
+      expect([query, status, body.error?.details?.[0]?.path]).toEqual([query, 400, path]);
+    }
+  });
+
+  test('at the boundary of retention: what the oldest event changed, then 410; without events the record of now', async () => {
+    const created = await createRecord(tenant, DEALS, { title: 'a' });
+    const { id } = created;
+    const first = await between();
+    await ok(tenant.patch(`${DEALS}/${id}`, { title: 'b' }));
+    const second = await between();
+    const forget = (version: number) =>
+      service.app.db.rows(sql`
+        delete from platform.events where record_id = ${id}::uuid and version = ${version}::int`);
+    await forget(1);
+    expect((await asOf(tenant, id, first)).body.data).toEqual(created);
+    expect(brief(await history(tenant, id))).toEqual(['2 updated {"title":{"from":"a","to":"b"}}']);
+    await ok(tenant.patch(`${DEALS}/${id}`, { title: 'c' }));
+    await forget(2);
+    expect((await asOf(tenant, id, first)).status).toBe(410);
+    expect((await asOf(tenant, id, second)).body.data.title).toBe('b');
+    await forget(3);
+    expect((await asOf(tenant, id, second)).status).toBe(410);
+    expect((await asOf(tenant, id, await between())).body.data.title).toBe('c');
+    expect((await asOf(tenant, id, '2020-01-01T00:00:00Z')).status).toBe(404);
+    expect(await history(tenant, id)).toEqual({ items: [], nextCursor: null });
+  });
+});
