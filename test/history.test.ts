@@ -325,3 +325,225 @@ describe('a record as it was', () => {
     expect(await history(tenant, id)).toEqual({ items: [], nextCursor: null });
   });
 });
+
+describe('restore', () => {
+  const restore = (client: Client, id: string, version: unknown, headers: Record<string, string> = {}, path = DEALS) =>
+    client.post(`${path}/${id}/restore`, { version }, headers);
+
+  test('gives a record the values of a version, as a new change', async () => {
+    const { id, createdAt } = await createRecord(tenant, DEALS, { title: 'a', amount: 1 });
+    await ok(tenant.patch(`${DEALS}/${id}`, { title: 'b', amount: null, secret: 's' }));
+    const { status, body, headers } = await restore(tenant, id, 1);
+    expect([status, headers.get('etag')]).toEqual([200, '"3"']);
+    expect(body.data).toMatchObject({ id, createdAt, title: 'a', amount: 1, secret: null });
+    expect((await tenant.get(`${DEALS}/${id}`)).body.data).toEqual(body.data);
+    expect(brief(await history(tenant, id))[0]).toBe(
+      '3 updated {"title":{"from":"b","to":"a"},"amount":{"from":null,"to":1},"secret":{"from":"s","to":null}}',
+    );
+  });
+
+  test('a deleted record comes back under its id, with its origin, and goes on with the next version', async () => {
+    const since = await cursorNow(tenant);
+    const created = await createRecord(tenant, DEALS, { title: 'a', amount: 1 });
+    const { id } = created;
+    await ok(tenant.patch(`${DEALS}/${id}`, { title: 'b' }));
+    await ok(tenant.delete(`${DEALS}/${id}`));
+    const { status, body, headers } = await restore(tenant, id, 1);
+    expect([status, headers.get('etag')]).toEqual([200, '"3"']);
+    expect(body.data).toEqual({ ...created, updatedAt: expect.any(String) });
+    expect((await tenant.get(`${DEALS}/${id}`)).body.data).toEqual(body.data);
+    await ok(tenant.delete(`${DEALS}/${id}`));
+    await ok(restore(tenant, id, 2));
+    expect((await tenant.get(`${DEALS}/${id}`)).body.data.title).toBe('b');
+    expect((await history(tenant, id)).items.map(({ version, event }: Json) => `${version} ${event}`)).toEqual([
+      '4 record.created',
+      '3 record.deleted',
+      '3 record.created',
+      '2 record.deleted',
+      '2 record.updated',
+      '1 record.created',
+    ]);
+    const items = (await ok(tenant.get(`/api/changes?since=${since}`))).items;
+    expect(items.map(({ event, version }: Json) => `${version} ${event}`)).toEqual([
+      '1 record.created',
+      '2 record.updated',
+      '2 record.deleted',
+      '3 record.created',
+      '3 record.deleted',
+      '4 record.created',
+    ]);
+    const list = await ok(tenant.get(`${DEALS}?filters=${encodeURIComponent(`id = "${id}"`)}`));
+    expect(list.total).toBe(1);
+  });
+
+  test('refuses with 409 everything that is in the way, by field', async () => {
+    const own = await tenantWithEntities(service, ['companies'], fields('name_of text'));
+    await ok(
+      own.post('/api/entities', {
+        name: 'deals',
+        fields: [
+          { key: 'code', type: 'text', unique: true },
+          { key: 'number', type: 'integer', unique: true },
+          { key: 'stage', type: 'select', options: ['open', 'won'] },
+          { key: 'company', type: 'relation', entity: 'companies', onDelete: 'set_null' },
+          { key: 'note', type: 'text' },
+        ],
+      }),
+    );
+    const company = await createRecord(own, '/api/entities/companies/records', { name_of: 'c' });
+    const values = { code: 'x', number: 1, stage: 'open', company: company.id, note: null };
+    const { id } = await createRecord(own, DEALS, values);
+    const deleted = await createRecord(own, DEALS, { ...values, code: 'y', number: 2 });
+    await ok(own.patch(`${DEALS}/${id}`, { code: 'z', number: 3, stage: 'won', company: null, note: 'n' }));
+    await ok(own.delete(`${DEALS}/${deleted.id}`));
+    for (const [code, number] of [
+      ['x', 1],
+      ['y', 2],
+    ])
+      await createRecord(own, DEALS, { code, number, stage: 'won', note: 'n' });
+    await ok(own.delete(`/api/entities/companies/records/${company.id}`));
+    await ok(own.patch('/api/entities/deals/fields/stage', { options: ['won'] }));
+    await ok(own.patch('/api/entities/deals/fields/note', { required: true }));
+    for (const [record, note] of [
+      [id, 'is required and cannot be cleared'],
+      [deleted.id, 'is required'],
+    ]) {
+      const { status, body } = await restore(own, record as string, 1);
+      expect([status, body.error.code]).toEqual([409, 'CONFLICT']);
+      const problems = body.error.details.map(({ path, message }: Json) => `${path}: ${message}`).sort();
+      expect(problems).toEqual([
+        'code: another record has this value',
+        `company: no such record: ${company.id}`,
+        `note: ${note}`,
+        'number: another record has this value',
+        'stage: must be one of: won',
+      ]);
+    }
+  });
+
+  test('leaves a field that did not exist then, or had another type, as it is', async () => {
+    const own = await newTenant();
+    const { id } = await createRecord(own, DEALS, { title: '1', amount: 1 });
+    const gone = await createRecord(own, DEALS, { title: '2', amount: 1 });
+    await ok(own.delete(`${DEALS}/${gone.id}`));
+    await ok(own.patch('/api/entities/deals/fields/title', { type: 'integer' }));
+    await ok(own.post('/api/entities/deals/fields', { key: 'extra', type: 'text', default: 'new' }));
+    await ok(own.patch(`${DEALS}/${id}`, { amount: 2, extra: 'more' }));
+    expect((await ok(restore(own, id, 1))) as Json).toMatchObject({ title: 1, amount: 1, extra: 'more' });
+    expect(await ok(restore(own, gone.id, 1))).toMatchObject({ title: null, amount: 1, extra: 'new' });
+  });
+
+  test('obeys If-Match, of a deleted record that of the version deleted, and Idempotency-Key', async () => {
+    const { id } = await createRecord(tenant, DEALS, { title: 'a' });
+    await ok(tenant.patch(`${DEALS}/${id}`, { title: 'b' }));
+    expect((await restore(tenant, id, 1, { 'if-match': '"1"' })).status).toBe(412);
+    await ok(restore(tenant, id, 1, { 'if-match': '"2"' }));
+    await ok(tenant.delete(`${DEALS}/${id}`));
+    expect((await restore(tenant, id, 1, { 'if-match': '"2"' })).status).toBe(412);
+    const once = { 'if-match': '"3"', 'idempotency-key': `restore ${id}`.replace(' ', '-') };
+    const first = await restore(tenant, id, 1, once);
+    const again = await restore(tenant, id, 1, once);
+    expect([first.status, again.status, again.headers.get('idempotent-replayed')]).toEqual([200, 200, 'true']);
+    expect(again.body).toEqual(first.body);
+    expect((await restore(tenant, id, 2, once)).status).toBe(422);
+    expect((await history(tenant, id)).items).toHaveLength(5);
+  });
+
+  test('is refused without the right, and for a version that is not there or not seen', async () => {
+    const { id } = await createRecord(tenant, DEALS, { title: 'a', amount: 1, secret: 's' });
+    await ok(tenant.patch(`${DEALS}/${id}`, { amount: 10, secret: 't' }));
+    const gone = await createRecord(tenant, DEALS, { title: 'b', amount: 10, secret: 'u' });
+    await ok(tenant.patch(`${DEALS}/${gone.id}`, { title: 'c', secret: 'v' }));
+    await ok(tenant.delete(`${DEALS}/${gone.id}`));
+    const entities = { deals: { excludeFields: ['secret'], rowFilter: 'amount >= 10' } };
+    const can = (operations: typeof ALL) => withRole(service, tenant, { permissions: { deals: operations }, entities });
+    const [reader, creator, updater] = [
+      await can(['read']),
+      await can(['read', 'create']),
+      await can(['read', 'update']),
+    ];
+    const refusals = [];
+    for (const client of [reader, creator, updater, await can(['update', 'create'])]) {
+      refusals.push([(await restore(client, id, 2)).status, (await restore(client, gone.id, 1)).status]);
+    }
+    expect(refusals).toEqual([
+      [403, 403],
+      [403, 200],
+      [200, 200],
+      [403, 403],
+    ]);
+    // What the role does not see is as it was last.
+    expect((await tenant.get(`${DEALS}/${gone.id}`)).body.data).toMatchObject({ title: 'b', secret: 'v' });
+    expect((await tenant.get(`${DEALS}/${id}`)).body.data).toMatchObject({ amount: 10, secret: 't' });
+    expect((await restore(updater, id, 1)).status).toBe(404);
+    expect((await restore(tenant, id, 99)).status).toBe(404);
+    for (const version of [0, '1', 1.5, undefined, 2 ** 60])
+      expect((await restore(tenant, id, version)).status).toBe(400);
+    const { id: roleId } = await addRole(service, tenant, { permissions: { deals: ALL } });
+    expect((await restore(bearer(service, await publicKey(service, tenant, roleId)), id, 2)).status).toBe(401);
+  });
+
+  test('names no field that the caller may not see when one is in the way', async () => {
+    const own = await service.tenant();
+    await ok(
+      own.post('/api/entities', {
+        name: 'deals',
+        fields: [
+          { key: 'title', type: 'text' },
+          { key: 'pin', type: 'text', unique: true },
+        ],
+      }),
+    );
+    const { id } = await createRecord(own, DEALS, { title: 'a', pin: 'x' });
+    await ok(own.delete(`${DEALS}/${id}`));
+    await createRecord(own, DEALS, { title: 'b', pin: 'x' });
+    const client = await withRole(service, own, {
+      permissions: { deals: ALL },
+      entities: { deals: { fields: ['title'] } },
+    });
+    const { status, body, text } = await restore(client, id, 1);
+    expect([status, body.error.details.map(({ path }: Json) => path)]).toEqual([409, ['request']]);
+    expect(text).not.toContain('pin');
+  });
+
+  test('applies rules as to a creation or a change, and the row filter to what comes back', async () => {
+    const own = await newTenant();
+    const { id } = await createRecord(own, DEALS, { title: 'a', amount: 10 });
+    await ok(own.patch(`${DEALS}/${id}`, { amount: 20 }));
+    const gone = await createRecord(own, DEALS, { title: 'a', amount: 10 });
+    await ok(own.patch(`${DEALS}/${gone.id}`, { amount: 20 }));
+    await ok(own.delete(`${DEALS}/${gone.id}`));
+    for (const trigger of ['before_create', 'before_update']) {
+      await ok(
+        own.post('/api/rules', {
+          name: trigger,
+          entity: 'deals',
+          trigger,
+          condition: 'title = "a" AND amount = 10',
+          action: { type: 'reject', message: 'no tens' },
+        }),
+      );
+    }
+    for (const record of [id, gone.id]) {
+      const { status, body } = await restore(own, record, 1);
+      expect([status, body.error.code, body.error.message]).toEqual([400, 'BUSINESS_RULE_ERROR', 'no tens']);
+    }
+    expect((await own.get(`${DEALS}/${gone.id}`)).status).toBe(404);
+    await ok(restore(own, gone.id, 2));
+  });
+
+  test('raced by two, a deleted record comes back once, and no version is used twice', async () => {
+    const { id } = await createRecord(tenant, DEALS, { title: 'a' });
+    await ok(tenant.delete(`${DEALS}/${id}`));
+    const answers = await Promise.all(Array.from({ length: 4 }, () => restore(tenant, id, 1)));
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    const { items } = await history(tenant, id);
+    expect(items.map(({ event }: Json) => event)).toEqual([
+      ...Array.from({ length: 3 }, () => 'record.updated'),
+      'record.created',
+      'record.deleted',
+      'record.created',
+    ]);
+    expect(items.map(({ version }: Json) => version)).toEqual([5, 4, 3, 2, 1, 1]);
+  });
+});

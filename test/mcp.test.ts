@@ -25,6 +25,7 @@ const BASIC = [
   'update_record',
   'delete_record',
   'get_changes',
+  'get_history',
   'register_bot',
   'identify_bot',
   'list_bots',
@@ -202,6 +203,7 @@ describe('the tools', () => {
       get_record: { entity_name: 'customer', record_id: record.id },
       update_record: { entity_name: 'customer', record_id: record.id, data: { name_of: 'Eve' } },
       delete_record: { entity_name: 'customer', record_id: record.id },
+      get_history: { entity_name: 'customer', record_id: record.id },
     };
     for (const [name, input] of Object.entries(inputs)) {
       const validate = ajv.compile(tools.find((tool: Json) => tool.name === name).outputSchema);

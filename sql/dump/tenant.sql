@@ -12,6 +12,18 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION keep_slot_time()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  if new.slot is distinct from old.slot then
+    new.slot_at := now();
+  end if;
+  return new;
+end
+$function$;
+
 create table business_rules (
   id uuid not null,
   name text not null default ''::text,
@@ -104,7 +116,8 @@ create table field_definitions (
   on_delete text,
   "position" integer not null default 0,
   next jsonb,
-  created_at timestamp(3) with time zone not null default now()
+  created_at timestamp(3) with time zone not null default now(),
+  slot_at timestamp(3) with time zone default now()
 );
 
 alter table field_definitions add constraint field_definitions_pkey PRIMARY KEY (entity_id, key);
@@ -112,6 +125,8 @@ alter table field_definitions add constraint field_definitions_pkey PRIMARY KEY 
 alter table field_definitions add constraint field_definitions_entity_id_fkey FOREIGN KEY (entity_id) REFERENCES entity_definitions(id) ON DELETE CASCADE;
 
 alter table field_definitions add constraint field_definitions_target_id_fkey FOREIGN KEY (target_id) REFERENCES entity_definitions(id);
+
+CREATE OR REPLACE TRIGGER trg_keep_slot_time BEFORE UPDATE ON field_definitions FOR EACH ROW EXECUTE FUNCTION keep_slot_time();
 
 create table roles (
   id uuid not null,

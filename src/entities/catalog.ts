@@ -63,7 +63,10 @@ type FieldRow = Omit<Field, keyof FieldRules | 'ref' | 'next'> & {
   next: Field | null;
 };
 
-/** Reads the definitions. There may be many: fields arrive as one JSON text for each entity, and the event loop turns between entities. */
+/**
+ * Reads the definitions. There may be many: fields arrive as one JSON text for each entity, and the event loop turns between
+ * entities. A tenant that a process of the version before has just made has no `slot_at`.
+ */
 export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Catalog> {
   const entityRows = await queries.rows<EntityRow>(
     notKept(sql`
@@ -87,8 +90,8 @@ export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Cat
     from (
       select id, entity_id, key, slot, type, label, description, is_required as required, is_unique as unique,
         is_indexed as indexed, default_value as default, rules, target_id as "targetId", on_delete as "onDelete",
-        position, next
-      from ${identifier(tenant.schema, 'field_definitions')}
+        position, next, to_jsonb(d) ->> 'slot_at' as "slotAt"
+      from ${identifier(tenant.schema, 'field_definitions')} as d
     ) as f
     group by f.entity_id`),
   );

@@ -50,7 +50,7 @@ function viewOf(catalog: Catalog, caller: TenantCaller, entity: Entity): EntityV
 
 /** A field's definition; attributes that are not set are undefined. */
 export function fieldView(catalog: Catalog, field: Field): FieldView {
-  const { slot: _, position: __, ref: ___, next: ____, targetId, onDelete, ...attributes } = field;
+  const { slot: _, slotAt: _____, position: __, ref: ___, next: ____, targetId, onDelete, ...attributes } = field;
   const target = targetId === null ? {} : { entity: catalog.byId.get(targetId)?.name ?? null, onDelete };
   return { ...attributes, ...target };
 }

@@ -53,6 +53,8 @@ export interface Field extends FieldRules {
   targetId: string | null;
   onDelete: OnDelete | null;
   position: number;
+  /** When the slot became the field's: versions of records made before have no value in it. Null when that is not known. */
+  slotAt: string | null;
   /** The next definition, during a transition: until it ends, values must fit both. */
   next?: Field;
   /** In `next` only: the field is about to be dropped and accepts no values. */

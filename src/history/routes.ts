@@ -1,13 +1,18 @@
 // The routes of the past of records: what the caller may see of it is decided by the operations.
-// Failures: those of the operations: 400, 403, 404.
-// Contract: history#history.
+// Failures: those of the operations: 400, 403, 404, 409, 412, 422.
+// Contract: history#history, history#restore.
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { okBounded } from '../http/bounded-response.ts';
 import { mayFollow } from '../http/changes-cursor.ts';
 import { guard } from '../http/guard.ts';
+import { ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
+import { RecordSchema } from '../records/record.ts';
+import { etagOf, shape, versionsFrom } from '../records/row.ts';
+import { idempotently } from '../records/write/idempotency.ts';
 import { HistoryQuery, HistorySchema, readHistory } from './history.ts';
+import { RestoreInput, restoreRecord } from './restore.ts';
 
 const TAG = 'Records';
 
@@ -23,6 +28,23 @@ deleted record. As long as events are kept.`,
   ok: [200, HistorySchema],
 });
 
+const RESTORE = route({
+  id: 'restoreRecord',
+  tag: TAG,
+  summary: 'Restore a version of a record',
+  description: `Gives a record the values of one of its versions, as a new change; a deleted record comes back under its id. Needs
+the right to update the entity, for a deleted record to create in it. 409 with everything that is in the way in \`details\`.`,
+  access: 'tenant',
+  body: RestoreInput,
+  ok: [200, RecordSchema],
+  responseHeaders: {
+    ETag: 'the version of the record, for If-Match and If-None-Match',
+    'Idempotent-Replayed': '`true` on a replayed answer',
+  },
+  errors: ['CONFLICT', 'PRECONDITION_FAILED', 'BUSINESS_RULE_ERROR', 'IDEMPOTENCY_MISMATCH'],
+  requestHeaders: ['If-Match', 'Idempotency-Key'],
+});
+
 const RECORD = '/api/entities/:entityName/records/:id';
 
 export function historyRoutes(app: App) {
@@ -33,5 +55,18 @@ export function historyRoutes(app: App) {
       async ({ caller, params, query }) =>
         okBounded(await readHistory(app, caller, params.entityName, params.id, query)),
       HISTORY,
+    )
+    .post(
+      `${RECORD}/restore`,
+      async ({ caller, params, body, request }) => {
+        const { entityName, id } = params;
+        const versions = versionsFrom(request.headers.get('if-match'));
+        const target = { kind: 'restore', entityName, id: id.toLowerCase() } as const;
+        return idempotently(app, caller, request, body, target, async (context) => {
+          const { row, scope } = await restoreRecord(context, entityName, id, body, versions);
+          return ok(shape(row, scope.entity, scope.fields), { etag: etagOf(row) });
+        });
+      },
+      RESTORE,
     );
 }

@@ -1,12 +1,14 @@
-// The MCP tool for the feed of changes, which asks the same operation as REST. It does not wait: an agent asks again.
+// The MCP tools for changes, of the feed and of one record, which ask the same operations as REST. They do not wait: an agent
+// asks again.
 // Failures are those of the operation: 400, 403, 404, 409, 410.
-// Contract: feed#the-feed, decisions#mcp.
+// Contract: feed#the-feed, history#history, decisions#mcp.
 import { Type } from '@sinclair/typebox';
 import { readChanges } from '../changes/changes.ts';
 import { followerOf } from '../changes/follower.ts';
 import { ChangesPageSchema } from '../changes/item.ts';
+import { HistorySchema, readHistory } from '../history/history.ts';
 import { LIMITS } from '../limits.ts';
-import { defineTool, READS, type Tool, toolInput } from './tool.ts';
+import { defineTool, EntityName, READS, type Tool, toolInput } from './tool.ts';
 
 const { limitMax } = LIMITS.changes;
 /** A result holds its items twice, and once more with each quote escaped. */
@@ -42,5 +44,24 @@ since it only answers a cursor; go on with nextCursor, at once while hasMore is 
     output: ChangesPageSchema,
     run: async ({ app, request, caller }, { tenantSlug: _, ...query }) =>
       readChanges(app, await followerOf(app, request, caller), query, BYTES_MAX),
+  }),
+  defineTool({
+    name: 'get_history',
+    title: 'Get the history of a record',
+    description: `Lists the versions of a record, newest first, with who made each and what it changed; also of a deleted record. Go
+on with nextCursor until it is null.`,
+    access: 'tenant',
+    hints: READS,
+    input: toolInput({
+      entity_name: EntityName,
+      record_id: Type.String({ minLength: 1, maxLength: 100, description: 'The id of the record, a UUID.' }),
+      limit: Type.Optional(
+        Type.Integer({ minimum: 1, maximum: LIMITS.list.limitMax, description: 'Versions per page; default 20.' }),
+      ),
+      cursor: Type.Optional(Type.String({ description: 'nextCursor of the page before.' })),
+    }),
+    output: HistorySchema,
+    run: async ({ app, caller }, { entity_name: name, record_id: id, tenantSlug: _, ...query }) =>
+      readHistory(app, caller, name, id, query, BYTES_MAX),
   }),
 ];

@@ -55,6 +55,7 @@ tenant          GET /api/entities; GET /api/views; GET /api/changes
 read            GET /api/entities/:entityName; GET /api/entities/:entityName/fields
 read            GET /api/entities/:entityName/records; GET /api/entities/:entityName/records/:id
 read            GET /api/entities/:entityName/records/:id/history
+update          POST /api/entities/:entityName/records/:id/restore
 read            GET /api/entities/:entityName/records/aggregate; GET /api/entities/:entityName/records/export
 create          POST /api/entities/:entityName/records; POST /api/entities/:entityName/records/import
 update          PUT /api/entities/:entityName/records/:id; PATCH /api/entities/:entityName/records/:id

@@ -30,8 +30,10 @@ interface RequestKey {
 }
 
 interface WriteTarget {
-  kind: 'records' | 'bulk';
+  kind: 'records' | 'bulk' | 'restore';
   entityName: string;
+  /** The record that the path names. */
+  id?: string;
 }
 
 /**
@@ -54,7 +56,7 @@ export async function idempotently<T>(
   const key: RequestKey = {
     tenantId: caller.tenant.id,
     caller: `${caller.kind} ${caller.id ?? ''}`,
-    route: `POST ${target.kind}/${target.entityName}`,
+    route: ['POST', `${target.kind}/${target.entityName}`, target.id].join(' ').trim(),
     key: given,
     bodyHash: sha256(JSON.stringify(body)).toString('hex'),
   };
@@ -118,7 +120,7 @@ async function keptAnswer(
     const entity = (await catalogWithin(app, tx, caller.tenant)).byName.get(entityName);
     const fields = entity === undefined ? [] : visibleFields(caller, entity);
     const visible = [...Object.keys(SYSTEM_FIELDS), ...fields.map(({ key: name }) => name)];
-    answer = kind === 'records' ? shownRecord(visible) : shownResults(visible);
+    answer = kind === 'bulk' ? shownResults(visible) : shownRecord(visible);
   }
   const row = await tx.first<{ answer: string }>(sql`
     select (${answer})::text as answer from platform.idempotency_keys where ${isKey(key)}`);

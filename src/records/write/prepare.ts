@@ -13,6 +13,9 @@ import type { Writing } from './context.ts';
 import type { RelationValues } from './references.ts';
 import { applyRules, type PreparedRow } from './triggers.ts';
 
+/** The refusal of a new record, or one that comes back. */
+export const OUTSIDE = 'a record outside your rows cannot be created';
+
 /** A new record. A before rule may set required fields. */
 export async function prepareCreate(writing: Writing, scope: AccessScope, body: JsonObject): Promise<PreparedRow> {
   const { entity } = scope;
@@ -26,7 +29,7 @@ export async function prepareCreate(writing: Writing, scope: AccessScope, body: 
   const row = await applyRules(writing, entity, change);
   const missing = problems.filter(({ path }) => row.data[entity.byKey.get(path)?.slot ?? ''] === undefined);
   throwProblems(withoutHidden(scope, missing));
-  await requireOwnRows(writing, scope, row, 'a record outside your rows cannot be created');
+  await requireOwnRows(writing, scope, row, OUTSIDE);
   return row;
 }
 
@@ -53,7 +56,8 @@ export async function prepareUpdate(
   return { row, changed: { ...row, data: changedOnly(before.data, row.data) } };
 }
 
-async function requireOwnRows(
+/** 403 for a record outside the caller's rows. */
+export async function requireOwnRows(
   { evaluator }: Writing,
   { entity, rowFilter }: AccessScope,
   row: RecordRow,

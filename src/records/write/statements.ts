@@ -44,13 +44,20 @@ export interface RelationTarget {
   rowFilter: Sql | null;
 }
 
-/** Inserts all rows, or none when the definition has changed or a target is missing. Resolves to the number inserted. */
+/** Of a record that comes back: what it had, and its next version. */
+export type KeptOrigin = Pick<RecordRow, 'version' | 'created_at' | 'created_by'>;
+
+/**
+ * Inserts all rows, or none when the definition has changed or a target is missing. Resolves to the number inserted. They are
+ * new, but for one that comes back with its `origin`.
+ */
 export async function insertRows(
   publication: Publication,
   entity: Entity,
   rows: readonly PreparedRow[],
   at: string,
   targets: readonly RelationTarget[],
+  origin?: KeptOrigin,
 ): Promise<number> {
   const evented = withNewEventIds(rows);
   const input: unknown[][] = [];
@@ -61,6 +68,8 @@ export async function insertRows(
     input.push([id, JSON.stringify(data), await searchVector(entity, data), eventId]);
   }
   const { actor } = publication.cause;
+  const version = origin === undefined ? sql`1` : sql`${origin.version}::bigint`;
+  const { created_at: createdAt, created_by: createdBy } = origin ?? { created_at: at, created_by: actor };
   const ctes = sql`
     with input (id, data, search_vector, event_id) as (
       ${inputRows(['uuid', 'text', 'text', 'uuid'], input)}
@@ -68,8 +77,8 @@ export async function insertRows(
     changed as (
       insert into ${entity.table} as r
         (id, entity_id, data, search_vector, version, created_at, updated_at, created_by, updated_by)
-      select i.id, ${literal(entity.id)}::uuid, i.data::jsonb, i.search_vector::tsvector, 1, ${at}::timestamptz, ${at}::timestamptz,
-        ${actor}, ${actor}
+      select i.id, ${literal(entity.id)}::uuid, i.data::jsonb, i.search_vector::tsvector, ${version}, ${createdAt}::timestamptz, ${at}::timestamptz,
+        ${createdBy}, ${actor}
       from input as i
       where ${isCurrent(entity)} and ${publication.room} and ${targetsExist(targets)}
       returning ${RECORD_COLUMNS}

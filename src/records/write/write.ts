@@ -99,18 +99,24 @@ export async function deleteRecord(
   });
 }
 
-const EVENTS = { create: 'record.created', update: 'record.updated', delete: 'record.deleted' } as const;
+const EVENTS = {
+  create: 'record.created',
+  update: 'record.updated',
+  delete: 'record.deleted',
+  // Creates or updates: the transaction finds out.
+  restore: 'record.updated',
+} as const;
 
 /**
  * Runs a write until its statement matches, which `write` reports by a result other than null. The first attempt takes
  * no lock, since concurrent writes of one record are rare; the next ones lock the row, so that each of many writers
  * makes progress. A statement that does not match a locked row was made for an old definition. Close to a quota, a transaction
- * checks it.
+ * checks it. A restore always runs in a transaction.
  */
-async function attempt<T>(
+export async function attempt<T>(
   context: WriteContext,
   entityName: string,
-  operation: 'create' | 'update' | 'delete',
+  operation: keyof typeof EVENTS,
   write: (writing: Writing, scope: AccessScope) => Promise<T | null>,
 ): Promise<T> {
   const { app, caller, tx } = context;
@@ -121,7 +127,8 @@ async function attempt<T>(
     if (entity === undefined) throw notFound('entity');
     const cascades = operation === 'delete' && entity.references.length > 0;
     const isExact = isLimited && (tries > 0 || !isProbablyFar(app, caller.tenant));
-    const isLocked = tx !== null || cascades || isExact || (tries > 0 && operation !== 'create');
+    const isLocked =
+      tx !== null || cascades || isExact || operation === 'restore' || (tries > 0 && operation !== 'create');
     const change = { entity, type: EVENTS[operation], isSingle: true };
     const writeOnce = (open: OpenWrite) => write(writingWith(open, catalog), accessScopeOf(catalog, caller, entity));
     try {

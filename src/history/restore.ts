@@ -1,0 +1,156 @@
+// Brings a version of a record back, as a new change through the ordinary write path: rights, rules, row filter, If-Match, unique
+// values, relations, quotas, events, deliveries. Fields that the caller may not see stay as they are, in a record that comes back
+// as they were last. A record that comes back keeps its id and its origin and goes on with the next version; a lock by record
+// keeps two from bringing it back at once, so that no version is used twice.
+// Failures: 403, 404, 409 with everything in the way, 412, 400 of a rule. Contract: history#restore.
+import { type Static, Type } from '@sinclair/typebox';
+import { requireRight } from '../access/caller.ts';
+import { allows } from '../access/rights.ts';
+import { type AccessScope, accessScopeOf } from '../entities/access-scope.ts';
+import type { Field } from '../entities/field.ts';
+import type { SlotValues } from '../entities/values.ts';
+import { notFound } from '../errors.ts';
+import type { FeedEvent } from '../events/feed.ts';
+import { check } from '../http/check.ts';
+import { closed } from '../http/schemas.ts';
+import { lockRow } from '../records/read/read.ts';
+import { type RecordRow, requireVersion } from '../records/row.ts';
+import type { WriteContext, WritingInTransaction } from '../records/write/context.ts';
+import { OUTSIDE, prepareUpdate, requireOwnRows } from '../records/write/prepare.ts';
+import { targetsOf } from '../records/write/references.ts';
+import { insertRows, updateRows } from '../records/write/statements.ts';
+import { applyRules, type PreparedRow } from '../records/write/triggers.ts';
+import { attempt, type Written } from '../records/write/write.ts';
+import { isUuid } from '../runtime/ids.ts';
+import { sql } from '../runtime/sql.ts';
+import type { JsonObject } from '../runtime/text.ts';
+import { requireNothingInTheWay } from './obstacles.ts';
+import { recordOf } from './past.ts';
+import { readVersionsIn } from './versions.ts';
+
+export const RestoreInput = closed({
+  version: Type.Integer({
+    minimum: 1,
+    maximum: 2 ** 40,
+    description: 'as the history shows it',
+    error: 'must be a version, a whole number from 1 on',
+    examples: [1],
+  }),
+});
+export type RestoreInput = Static<typeof RestoreInput>;
+
+const ONE = { events: 1, bytes: 1 };
+
+interface Restore {
+  writing: WritingInTransaction;
+  scope: AccessScope;
+  id: string;
+  version: number;
+  versions: readonly number[] | null;
+}
+
+/** Gives a record the values of one of its versions; `versions` are those that `If-Match` accepts. */
+export async function restoreRecord(
+  context: WriteContext,
+  entityName: string,
+  id: string,
+  input: RestoreInput,
+  versions: readonly number[] | null = null,
+): Promise<Written> {
+  const { caller } = context;
+  requireRight(caller, 'read', entityName);
+  if (!allows(caller.rights, 'create', entityName)) requireRight(caller, 'update', entityName);
+  const { version } = check(RestoreInput, input);
+  if (!isUuid(id)) throw notFound('record');
+  return attempt(context, entityName, 'restore', async (writing, scope) => {
+    const { tx } = writing;
+    if (tx === null) throw new Error('a restore runs in a transaction');
+    const restore = { writing: { ...writing, tx }, scope, id, version, versions };
+    const row = await lockRow(tx, scope, id);
+    return row === undefined ? comeBack(restore) : changeBack(restore, row);
+  });
+}
+
+/** Of a record that exists: the fields that the caller sees and that differ are changed. */
+async function changeBack(restore: Restore, before: RecordRow): Promise<Written | null> {
+  const { writing, scope, versions } = restore;
+  const { entity } = scope;
+  requireRight(writing.caller, 'update', entity.name);
+  requireVersion(before, versions, 'If-Match');
+  const { data, at } = await imageOf(restore);
+  const body: JsonObject = {};
+  for (const field of scope.fields) {
+    if (wasKnown(field, at) && !isSame(before.data[field.slot], data[field.slot])) {
+      body[field.key] = data[field.slot] ?? null;
+    }
+  }
+  await requireNothingInTheWay(writing, scope, { id: before.id, body, isNew: false });
+  const { row, changed } = await prepareUpdate(writing, scope, before, body);
+  const targets = targetsOf(writing, entity, [changed]);
+  return (await updateRows(writing.publication, entity, [row], row.updated_at, targets)) === 1 ? { row, scope } : null;
+}
+
+/** Of a record that has been deleted: all of it, as it was last, but for what the version had in fields that the caller sees. */
+async function comeBack(restore: Restore): Promise<Written | null> {
+  const { writing, scope, id, versions } = restore;
+  const { caller, tx } = writing;
+  const { entity } = scope;
+  await tx.rows(sql`select pg_advisory_xact_lock(hashtextextended(${`restore ${id.toLowerCase()}`}, 0))`);
+  // Somebody else may have brought it back while this one waited.
+  if ((await lockRow(tx, scope, id)) !== undefined) return null;
+  const [last] = await readVersionsIn(tx, recordOf(scope, id), {}, ONE);
+  if (last?.type !== 'record.deleted' || last.row === null || !(await wasSeen(restore, last))) throw notFound('record');
+  requireRight(caller, 'create', entity.name);
+  requireVersion(last.row, versions, 'If-Match');
+  const { data, at } = await imageOf(restore);
+  const body: JsonObject = {};
+  for (const field of entity.fields) {
+    const { key, slot, required } = field;
+    const value = scope.isVisible(field) && wasKnown(field, at) ? data[slot] : last.row.data[slot];
+    // A field that is new gets its default.
+    const isNew = !wasKnown(field, last.at) || (required && value === undefined);
+    if (value !== undefined || !isNew) body[key] = value ?? null;
+  }
+  const values = await requireNothingInTheWay(writing, scope, { id: last.row.id, body, isNew: true });
+  const after = { ...last.row, data: values, version: last.row.version + 1, updated_at: now(), updated_by: caller.id };
+  const ruled = await applyRules(writing, entity, { operation: 'create', before: null, after });
+  const row: PreparedRow = { ...ruled, setByRule: new Set([...(ruled.setByRule ?? []), ...hiddenSlots(scope)]) };
+  await requireOwnRows(writing, scope, row, OUTSIDE);
+  const targets = targetsOf(writing, entity, [row]);
+  const isInserted = (await insertRows(writing.publication, entity, [row], row.updated_at, targets, row)) === 1;
+  return isInserted ? { row, scope } : null;
+}
+
+/** The values of the version, and when it was made. 404 when it is not kept, or was outside the caller's rows. */
+async function imageOf(restore: Restore): Promise<{ data: SlotValues; at: string }> {
+  const { writing, scope, id, version } = restore;
+  const after = { version: version + 1, isDeletion: false };
+  const [event] = await readVersionsIn(writing.tx, recordOf(scope, id), { after }, ONE);
+  if (event?.row?.version !== version || !(await wasSeen(restore, event))) throw notFound('version');
+  return { data: event.row.data, at: event.at };
+}
+
+/** Whether the event's image was among the caller's rows at its time. */
+async function wasSeen({ writing, scope }: Restore, { row, at }: FeedEvent): Promise<boolean> {
+  const { catalog, caller, evaluator } = writing;
+  const { rowFilter } = accessScopeOf(catalog, caller, scope.entity, new Date(at));
+  return row !== null && (rowFilter === null || (await evaluator.meets(scope.entity, rowFilter, row)));
+}
+
+/** Whether a version made at a time could have a value of the field. */
+function wasKnown({ slotAt }: Field, at: string): boolean {
+  return slotAt === null || Date.parse(slotAt) <= Date.parse(at);
+}
+
+function isSame(one: unknown, other: unknown): boolean {
+  return one === other || JSON.stringify(one) === JSON.stringify(other);
+}
+
+/** The caller has chosen nothing of what is in them, so it need not see what they refer to. */
+function hiddenSlots({ entity, isVisible }: AccessScope): string[] {
+  return entity.fields.filter((field) => !isVisible(field)).map(({ slot }) => slot);
+}
+
+function now(): string {
+  return new Date().toISOString();
+}
