@@ -18,7 +18,7 @@ type Paths = Record<string, Record<string, JsonSchema>>;
 type Content = Record<string, JsonSchema>;
 
 const RECORDS = '/api/entities/{entityName}/records';
-/** What each operation needs; `bulk` needs any of the three rights to write. */
+/** What each operation needs: one of these rights. */
 const NEEDS: Readonly<Record<string, readonly Operation[]>> = {
   get: ['read'],
   post: ['create'],
@@ -26,6 +26,7 @@ const NEEDS: Readonly<Record<string, readonly Operation[]>> = {
   patch: ['update'],
   delete: ['delete'],
   bulk: ['create', 'update', 'delete'],
+  restore: ['create', 'update'],
 };
 
 export interface TypedParts {
@@ -102,7 +103,8 @@ export function takeTemplates(document: JsonSchema, isLimited: boolean): Templat
         ...(shared.length === 0 ? {} : { parameters: shared }),
         responses: shortened(responses as Record<string, JsonSchema>, isLimited),
       };
-      const needs = NEEDS[path.endsWith('/bulk') ? 'bulk' : method] ?? [];
+      const [, last = ''] = /\/(bulk|restore)$/.exec(path) ?? [];
+      const needs = NEEDS[last] ?? NEEDS[method] ?? [];
       templates.push({ path, method, needs, text: JSON.stringify(typed) });
     }
   }
@@ -213,6 +215,7 @@ async function examplesOf(entity: VisibleEntity, targets: TargetIds): Promise<Ex
       'createRecord application/json': create,
       'replaceRecord application/json': update,
       'updateRecord application/json': update,
+      'restoreRecord application/json': { version: 1 },
       'bulkRecords application/json': inBulk && { operations: [{ op: 'create', data: inBulk }] },
       'importRecords text/csv': inCsv && csvOf(entity, inCsv),
       'importRecords application/x-ndjson': inLines && `${JSON.stringify(inLines)}\n`,
