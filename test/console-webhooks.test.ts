@@ -1,5 +1,6 @@
 // The console's Webhooks pages in Chromium, against receivers that really fail and are mended: a subscription with its
-// secret shown once, tests, failures in the receiver's words, redelivery, switching off, deletion, what axe finds.
+// secret shown once, tests, failures in the receiver's words, deliveries page by page and one by itself, redelivery and replay,
+// secrets that overlap, what a subscription for somebody else shows, switching off by the service, deletion, what axe finds.
 // Contract: interface#console.
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'bun:test';
 import type { Page } from 'playwright-core';
@@ -97,14 +98,15 @@ browserTest('a failing receiver comes first and in its words; mended, what faile
     await page.getByRole('row').nth(1).getByText('failing').waitFor();
     await page.getByRole('row').nth(2).getByText('ok', { exact: true }).waitFor();
     expect(await flaws(page)).toEqual([]);
+    await page.getByText('status 500', { exact: false }).waitFor();
     await page.getByRole('link', { name: '/fails' }).click();
-    await page.getByText(/has failed since .* It said: 500/).waitFor();
+    await page.getByText(/Failing: status 500. 1 delivery waits for it/).waitFor();
     await page.getByRole('row').getByText('retrying').waitFor();
     expect(await flaws(page)).toEqual([]);
     receiver.answer = (_, response) => void response.writeHead(204).end();
     await page.getByRole('button', { name: /^Redeliver evt_/ }).click();
     await page.getByRole('row').getByText('delivered').waitFor();
-    await page.getByText(/has failed since/).waitFor({ state: 'detached' });
+    await page.getByText(/Failing: /).waitFor({ state: 'detached' });
     const [delivery] = (await tenant.get(`${SUBSCRIPTIONS}/${failing}/deliveries`)).body.data;
     expect(delivery).toMatchObject({ status: 'delivered', attempt_count: 2 });
   }),
@@ -118,8 +120,8 @@ browserTest('several deliveries are chosen and sent again, and the link keeps wh
     await receiver.waitFor(3);
     await open(page, `/${id}`);
     await page.getByRole('row').getByText('retrying').nth(2).waitFor();
-    await page.getByLabel('Show').selectOption('failing');
-    await page.waitForURL(/status=failing/);
+    await page.getByLabel('Status').selectOption('pending');
+    await page.waitForURL(/status=pending/);
     for (const at of [0, 1])
       await page
         .getByRole('checkbox', { name: /^Select evt_/ })
@@ -129,7 +131,7 @@ browserTest('several deliveries are chosen and sent again, and the link keeps wh
     await page.getByRole('button', { name: 'Redeliver 2 selected' }).click();
     await receiver.waitFor(5);
     await page.getByText('2 deliveries sent again.').waitFor();
-    await page.getByLabel('Show').selectOption('delivered');
+    await page.getByLabel('Status').selectOption('delivered');
     await page.getByRole('row').getByText('delivered').nth(1).waitFor();
   }),
 );
@@ -144,6 +146,7 @@ browserTest('a subscription is switched off and on, its address mended, its secr
     expect((await read()).is_active).toBe(false);
     await page.getByRole('button', { name: 'Switch on' }).click();
     await page.getByRole('button', { name: 'Switch off' }).waitFor();
+    await page.getByRole('tab', { name: 'Settings' }).click();
     await page.getByLabel('Address').fill(`${receiver.url}/new`);
     await page.getByRole('button', { name: 'Save' }).click();
     await page.getByText('The address was saved.').waitFor();
@@ -161,4 +164,185 @@ browserTest('a subscription is switched off and on, its address mended, its secr
     await page.getByText('No subscriptions yet.').waitFor();
     expect(await read()).toBeUndefined();
   }),
+);
+
+browserTest('a delivery shows each attempt with what the receiver said, and its body, by keyboard alone', () =>
+  visit(service.url, async (page) => {
+    const id = await subscribe();
+    receiver.answer = (_, response) => void response.writeHead(503).end('the shop is <b>closed</b>');
+    await tenant.post('/api/entities/deals/records', { title: 'One' });
+    await receiver.waitFor(1);
+    await open(page, `/${id}`);
+    await page.getByRole('row').getByText('retrying').waitFor();
+    await page.getByRole('row').nth(1).getByRole('link').focus();
+    await page.keyboard.press('Enter');
+    const panel = page.getByRole('complementary', { name: 'record.created' });
+    await panel.getByText('the shop is <b>closed</b>').waitFor();
+    await panel.getByText(/^503/).waitFor();
+    await panel.getByText('"title": "One"').waitFor();
+    expect(await flaws(page)).toEqual([]);
+    receiver.answer = (_, response) => void response.writeHead(200).end('thanks');
+    await panel.getByRole('button', { name: 'Redeliver' }).click();
+    await panel.getByText('2 attempts').waitFor();
+    await panel.getByText('thanks', { exact: true }).waitFor();
+    // The link alone shows it too.
+    await page.reload();
+    await panel.getByText('2 attempts').waitFor();
+    await panel.press('Escape');
+    await panel.waitFor({ state: 'detached' });
+    expect(page.url()).not.toContain('delivery=');
+  }),
+);
+
+browserTest('deliveries are shown by status and event, page by page', () =>
+  visit(service.url, async (page) => {
+    const id = await subscribe();
+    const operations = Array.from({ length: 60 }, (_, i) => ({ op: 'create', data: { title: `${i}` } }));
+    await tenant.post('/api/entities/deals/records/bulk', { operations });
+    const [record] = (await tenant.get('/api/entities/deals/records?limit=1')).body.data.items;
+    await tenant.patch(`/api/entities/deals/records/${record.id}`, { title: 'changed' });
+    await receiver.waitFor(61);
+    await open(page, `/${id}`);
+    const body = page.getByRole('table', { name: 'Deliveries, newest first' }).getByRole('rowheader');
+    await page.getByRole('cell', { name: 'updated' }).waitFor();
+    expect(await body.count()).toBe(50);
+    await page.getByRole('button', { name: 'Older' }).click();
+    await page.getByRole('button', { name: 'Newest' }).waitFor();
+    await page.getByRole('button', { name: 'Older' }).waitFor({ state: 'detached' });
+    await body.nth(10).waitFor();
+    expect(await body.count()).toBe(11);
+    await page.goBack();
+    await body.nth(49).waitFor();
+    await page.getByLabel('Event').selectOption('record.updated');
+    await page.waitForURL(/event=record.updated/);
+    await page.getByRole('cell', { name: 'created', exact: true }).first().waitFor({ state: 'detached' });
+    await body.waitFor();
+    expect(await body.count()).toBe(1);
+    await page.getByLabel('Status').selectOption('failed');
+    await page.getByText('No such delivery.', { exact: false }).waitFor();
+    expect(await flaws(page)).toEqual([]);
+  }),
+);
+
+browserTest('a replay says how many deliveries it sends again', () =>
+  visit(service.url, async (page) => {
+    const id = await subscribe();
+    for (const title of ['One', 'Two']) await tenant.post('/api/entities/deals/records', { title });
+    await receiver.waitFor(2);
+    await open(page, `/${id}`);
+    await page.getByRole('row').getByText('delivered').nth(1).waitFor();
+    await page.getByRole('button', { name: 'Replay' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Replay' });
+    expect(await axe(page)).toEqual([]);
+    await dialog.getByRole('button', { name: 'Send again' }).click();
+    await dialog.getByText('No delivery has failed since then.').waitFor();
+    await dialog.getByRole('button', { name: 'Done' }).click();
+    await page.getByRole('button', { name: 'Replay' }).click();
+    await dialog.getByLabel('Which').selectOption('all');
+    await dialog.getByRole('button', { name: 'Send again' }).click();
+    await dialog.getByText(/^2 deliveries are sent again/).waitFor();
+    const sent = await receiver.waitFor(4);
+    expect(new Set(sent.map(({ body }) => body.id)).size).toBe(2);
+    await page.keyboard.press('Escape');
+    await dialog.waitFor({ state: 'detached' });
+  }),
+);
+
+browserTest('a new secret overlaps with the one before for as long as is chosen', () =>
+  visit(service.url, async (page) => {
+    const id = await subscribe();
+    await open(page, `/${id}?tab=settings`);
+    await page.getByRole('button', { name: 'New secret' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Replace the secret?' });
+    await dialog.getByLabel('The secret before signs too').selectOption('for 8 hours');
+    expect(await axe(page)).toEqual([]);
+    await dialog.getByRole('button', { name: 'Confirm' }).click();
+    const secret = (await page.getByText(/^whsec_/).textContent()) as string;
+    await page.getByLabel('I have stored it').check();
+    await page.getByRole('button', { name: 'Done' }).click();
+    await page.getByText(/The secret before signs too, until in 8 hours/).waitFor();
+    expect(await page.content()).not.toContain(secret);
+    await page.getByRole('button', { name: 'Send test' }).click();
+    const [request] = await receiver.waitFor(1);
+    expect(request?.headers['webhook-signature']?.split(' ')).toHaveLength(2);
+    for (const one of [secret, Buffer.from('a shared secret').toString('base64')]) {
+      new Webhook(one).verify(request?.text ?? '', request?.headers ?? {});
+    }
+  }),
+);
+
+browserTest(
+  'a subscription for somebody else shows a role’s records, filtered, with some fields and what is included',
+  () =>
+    visit(service.url, async (page) => {
+      await tenant.post('/api/roles', { name: 'partner', permissions: { deals: ['read'] } });
+      await open(page);
+      await page.getByRole('button', { name: 'New subscription' }).click();
+      const form = page.getByRole('dialog', { name: 'New subscription' });
+      await form.getByLabel('Address').fill(`${receiver.url}/partner`);
+      await form.getByRole('combobox', { name: 'Entity' }).fill('deals');
+      await form.getByRole('option', { name: 'deals' }).click();
+      await form.getByText('For somebody else').click();
+      await form.getByLabel('Role').selectOption('partner');
+      await form.getByRole('textbox', { name: 'Filter' }).fill('title != "secret"');
+      await form.getByRole('combobox', { name: 'Fields' }).fill('title');
+      await form.getByRole('listbox').getByRole('option', { name: 'title' }).click();
+      await form.getByLabel('previous: the record before an update').check();
+      expect(await flaws(page)).toEqual([]);
+      await form.getByRole('button', { name: 'Create' }).click();
+      await page.getByLabel('I have stored it').check();
+      await page.getByRole('button', { name: 'Done' }).click();
+      await page.getByText('as partner sees them', { exact: false }).waitFor();
+      const [made] = (await tenant.get(SUBSCRIPTIONS)).body.data;
+      expect(made).toMatchObject({
+        role: 'partner',
+        filters: 'title != "secret"',
+        fields: ['title'],
+        include: ['previous'],
+      });
+      await page.getByRole('tab', { name: 'Settings' }).click();
+      await page.getByLabel('cursor: where to go on in the feed of changes').check();
+      await page.getByLabel('Role').selectOption('none: whole records');
+      expect(await flaws(page)).toEqual([]);
+      await page.getByRole('button', { name: 'Save' }).click();
+      await page.getByText('The subscription was saved.').waitFor();
+      const [saved] = (await tenant.get(SUBSCRIPTIONS)).body.data;
+      expect([saved.role, saved.include, saved.fields]).toEqual([undefined, ['previous', 'cursor'], ['title']]);
+    }),
+);
+
+browserTest('a subscription that the service has switched off says why, and is switched on again', () =>
+  visit(service.url, async (page) => {
+    const id = await subscribe('/gone');
+    receiver.answer = (_, response) => void response.writeHead(410).end();
+    await tenant.post('/api/entities/deals/records', { title: 'One' });
+    await open(page);
+    await page.getByRole('row').getByText('disabled').waitFor();
+    await page.goto(`/app/t/${tenant.slug}/webhooks/${id}`);
+    await page.getByText(/The service switched it off: the receiver answered 410 Gone/).waitFor();
+    expect(await flaws(page)).toEqual([]);
+    await page.getByRole('button', { name: 'Switch on again' }).click();
+    await page.getByText(/The service switched it off/).waitFor({ state: 'detached' });
+    expect((await tenant.get(SUBSCRIPTIONS)).body.data[0].is_active).toBe(true);
+  }),
+);
+
+browserTest('a subscription, a delivery or a right that is not there is said in words', () =>
+  visit(
+    service.url,
+    async (page) => {
+      const id = await subscribe();
+      const nothing = '00000000-0000-4000-8000-000000000000';
+      await open(page, `/${nothing}`);
+      await page.getByText('There is no subscription with this id.', { exact: false }).waitFor();
+      await page.goto(`/app/t/${tenant.slug}/webhooks/${id}?delivery=${nothing}`);
+      await page.getByText('There is no delivery with this id.', { exact: false }).waitFor();
+      expect(await flaws(page)).toEqual([]);
+      await page.route('**/deliveries?**', (route) => route.fulfill({ status: 500, json: { success: false } }));
+      await page.goto(`/app/t/${tenant.slug}/webhooks/${id}`);
+      await page.getByText('Could not load the deliveries.', { exact: false }).waitFor();
+      expect(await flaws(page)).toEqual([]);
+    },
+    { expected: [/404/, /500/] },
+  ),
 );

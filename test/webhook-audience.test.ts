@@ -3,7 +3,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { createHmac } from 'node:crypto';
 import { sql } from '../src/runtime/sql.ts';
-import { deliveriesOf, SUBSCRIPTIONS, settledDeliveries, subscribe } from './support/deliveries.ts';
+import { deliveriesOf, judgedChanges, SUBSCRIPTIONS, settledDeliveries, subscribe } from './support/deliveries.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
 import { type Received, type Receiver, startReceiver } from './support/receiver.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
@@ -38,17 +38,7 @@ async function partner(entities: Json, permissions: Json = { task: ['read'] }): 
   if (changed.status !== 200) throw new Error(`no role: ${changed.text}`);
 }
 
-/** Resolves when every change so far has been judged. */
-async function judged(): Promise<void> {
-  for (;;) {
-    const waiting = await service.app.db.rows(sql`
-      select from platform.webhook_deliveries as d
-      where d.tenant_id = ${tenant.id}::uuid and d.status = 'pending'
-        and not exists (select from platform.webhook_subscriptions as s where s.id = d.subscription_id)`);
-    if (waiting.length === 0) return;
-    await Bun.sleep(10);
-  }
-}
+const judged = (): Promise<void> => judgedChanges(service.app.db, tenant.id);
 
 const titles = (sent: readonly Received[]): string[] => sent.map(({ body }) => body.data.title ?? null);
 /** Changes that everybody may see, after those before it: once it has arrived, nothing else will. */

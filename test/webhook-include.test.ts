@@ -89,7 +89,7 @@ describe('include: previous', () => {
     const record = await createRecord(tenant, RECORDS, { title: 'a', cost: 1 });
     await change(record.id, { cost: 2 });
     await receiver.waitFor(2);
-    const [update] = await settledDeliveries(tenant, id, 2);
+    const update = (await settledDeliveries(tenant, id, 2)).find(({ event }) => event === 'record.updated');
     await partner({ rowFilter: 'cost > 1' });
     await tenant.post(`/api/webhooks/deliveries/${update?.id}/redeliver`);
     const [, before, after] = (await receiver.waitFor(3)) as [Received, Received, Received];

@@ -12,6 +12,7 @@ import { type Catalog, catalogOf } from '../entities/catalog.ts';
 import type { Entity, Field } from '../entities/field.ts';
 import { invalidField, type Problem, ServiceError } from '../errors.ts';
 import type { RecordRow } from '../events/event.ts';
+import { EVERY_ENTITY } from '../events/publication.ts';
 import { type Expression, relationKeys } from '../expression/ast.ts';
 import { parseExpression } from '../expression/parse.ts';
 import { keyOfRights } from '../http/changes-cursor.ts';
@@ -94,6 +95,28 @@ export class Judge {
     return listed === null ? scope.fields : scope.fields.filter(({ id }) => listed.includes(id));
   }
 
+  /**
+   * Why changes cannot be judged for the subscription: a condition does not fit the definitions any more. Null when they can
+   * be; of one entity, or of all that the subscription is for.
+   */
+  faultOf(audience: Audience & { entity_id: string }, entity?: Entity, now = ANY_TIME): string | null {
+    const { role, filters, entity_id: ownId } = audience;
+    if (role !== null && !this.roles.byName.has(role)) return `there is no role ${role} any more`;
+    if (entity === undefined) {
+      const own = this.catalog.byId.get(ownId);
+      const all = ownId === EVERY_ENTITY ? [...this.catalog.byId.values()] : own === undefined ? [] : [own];
+      for (const one of all) {
+        const fault = this.faultOf(audience, one, now);
+        if (fault !== null) return fault;
+      }
+      return null;
+    }
+    if (!allows(this.#callerOf(role).rights, 'read', entity.name)) return null;
+    if (this.#scopeOf(role, entity, now) === null) return `the row filter of ${role} no longer fits ${entity.name}`;
+    if (filters === null || this.#conditionOf(audience, filters, entity, now) !== null) return null;
+    return `the filters no longer fit what the subscription may see of ${entity.name}`;
+  }
+
   /** Whether the subscription's role may see the change, now. */
   async isVisible({ role }: Audience, entity: Entity, { row, at }: JudgedChange): Promise<boolean> {
     if (role === null) return true;
@@ -137,6 +160,8 @@ export class Judge {
   }
 }
 
+/** Whether a condition fits does not depend on the time. */
+const ANY_TIME = new Date(0);
 const KEPT = 5_000;
 
 /** What does not fit the definitions any more shows nothing. */

@@ -1,5 +1,6 @@
 // Webhook subscriptions of a test's tenant and their deliveries, over the API. Times are milliseconds.
 import { setTimeout as delay } from 'node:timers/promises';
+import { type Queries, sql } from '../../src/runtime/sql.ts';
 import type { Client, Json } from './service.ts';
 
 export const SUBSCRIPTIONS = '/api/webhooks/subscriptions';
@@ -26,5 +27,17 @@ export async function settledDeliveries(tenant: Client, id: string, count = 1, w
     const deliveries = await deliveriesOf(tenant, id);
     if (deliveries.length >= count && deliveries.every(({ status }) => status !== 'pending')) return deliveries;
     if (isLate) throw new Error(`deliveries are still pending: ${JSON.stringify(deliveries)}`);
+  }
+}
+
+/** Resolves when every change of the tenant so far has been judged for its subscriptions. */
+export async function judgedChanges(db: Queries, tenantId: string): Promise<void> {
+  for (;;) {
+    const waiting = await db.rows(sql`
+      select from platform.webhook_deliveries as d
+      where d.tenant_id = ${tenantId}::uuid and d.status = 'pending'
+        and not exists (select from platform.webhook_subscriptions as s where s.id = d.subscription_id)`);
+    if (waiting.length === 0) return;
+    await delay(10);
   }
 }

@@ -1,10 +1,9 @@
-// What needs an admin's attention, each with its one action: webhooks that fail or wait, quotas that are nearly used, and,
-// for operators, a schema that is not as it should be. The API's health of a subscription knows only of quotas, so whether
-// one fails is told by its last deliveries.
-import { useQueries, useQuery } from '@tanstack/react-query';
+// What needs an admin's attention, each with its one action: webhooks that fail, wait or were switched off by the service,
+// quotas that are nearly used, and, for operators, a schema that is not as it should be.
+import { useQuery } from '@tanstack/react-query';
 import { get } from '../../api/call.ts';
 import { keyOf } from '../../api/queries.ts';
-import { deliveriesQuery, stateOf, subscriptionsQuery } from '../../api/webhooks.ts';
+import { subscriptionsQuery } from '../../api/webhooks.ts';
 import { useRights } from '../../app/rights.ts';
 import { Link } from '../../app/router.tsx';
 import { Notice } from '../../parts/states.tsx';
@@ -27,9 +26,6 @@ interface Warning {
 
 /** The share of a quota from which it is worth a warning; the service warns at the same. */
 const NEARLY = 0.8;
-/** The deliveries of these subscriptions are read; a tenant seldom has more. */
-const LOOKED_AT = 20;
-const RECENT = 20;
 const EVERY_MS = 60_000;
 
 export function Warnings({ tenant }: { tenant: string }) {
@@ -51,15 +47,11 @@ export function Warnings({ tenant }: { tenant: string }) {
 
 function useWebhooks(tenant: string): Warning[] {
   const { data = [] } = useQuery({ ...subscriptionsQuery(tenant), refetchInterval: EVERY_MS });
-  const looked = data.slice(0, LOOKED_AT);
-  const deliveries = useQueries({
-    queries: looked.map(({ id }) => ({ ...deliveriesQuery(tenant, id, RECENT), refetchInterval: EVERY_MS })),
-  });
-  const states = looked.map((one, at) => ({ ...one, state: stateOf(one, deliveries[at]?.data) }));
-  const failing = states.filter(({ state }) => state === 'failing');
-  const waiting = states.filter(({ state }) => state === 'quota');
+  const failing = data.filter(({ health }) => health.state === 'failing');
+  const waiting = data.filter(({ health }) => health.state === 'quota_exceeded');
+  const ended = data.filter(({ is_active: isActive, disabled_reason: reason }) => !isActive && reason != null);
   const list = `/app/t/${tenant}/webhooks`;
-  const hrefOf = (some: typeof states): string => (some.length === 1 ? `${list}/${some[0]?.id}` : list);
+  const hrefOf = (some: typeof data): string => (some.length === 1 ? `${list}/${some[0]?.id}` : list);
   const warnings: Warning[] = [];
   if (failing.length > 0) {
     const said = failing.length === 1 ? '1 webhook is failing' : `${failing.length} webhooks are failing`;
@@ -69,6 +61,10 @@ function useWebhooks(tenant: string): Warning[] {
     const said = `${counted(waiting.length, 'webhook waits', 'webhooks wait')} for tomorrow`;
     const text = `${said}, because the deliveries of today are used up: ${hostsOf(waiting)}`;
     warnings.push({ key: 'waiting', text, href: hrefOf(waiting) });
+  }
+  if (ended.length > 0) {
+    const text = `${counted(ended.length, 'webhook was', 'webhooks were')} switched off by the service: ${hostsOf(ended)}`;
+    warnings.push({ key: 'ended', text, href: hrefOf(ended) });
   }
   return warnings;
 }

@@ -2,12 +2,12 @@
 import { useQueries, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import {
-  answerOf,
-  deliveriesQuery,
-  isFailing,
+  type Health,
   type State,
   SUBSCRIPTIONS,
-  stateOf,
+  type Subscription,
+  sentBy,
+  subscriptionQuery,
   subscriptionsQuery,
 } from '../../api/webhooks.ts';
 import { usePageTitle } from '../../app/page-title.ts';
@@ -18,28 +18,31 @@ import { CopyAsCurl } from '../../parts/copy-as-curl.tsx';
 import { ErrorPanel } from '../../parts/error-panel.tsx';
 import { Empty, Skeleton } from '../../parts/states.tsx';
 import { SubscriptionState } from '../../parts/subscription-state.tsx';
-import { Table } from '../../parts/table.tsx';
+import { type Column, Table } from '../../parts/table.tsx';
+import { ago, exactTime } from '../../parts/value.ts';
 import { NewSubscription } from './new-subscription.tsx';
 
-/** The deliveries of these are read to tell which fail; a tenant seldom has more. */
+/** The counts of these are read; those that fail are among them. */
 const LOOKED_AT = 20;
-const RECENT = 20;
-const ORDER: readonly State[] = ['failing', 'quota', 'ok', 'idle', 'off'];
+const EVERY_MS = 10_000;
+const ORDER: readonly State[] = ['failing', 'quota_exceeded', 'ok', 'disabled'];
+
+/** Those that the service has switched off come first: they wait for a person. */
+const rankOf = ({ disabled_reason: reason, health }: Subscription): number =>
+  health.state === 'disabled' && reason != null ? -1 : ORDER.indexOf(health.state);
+
+type Row = Subscription & { counts: Health | undefined };
 
 export default function Webhooks() {
   usePageTitle('Webhooks');
   const { tenant } = useParams();
   const [isMaking, make] = useState(false);
   const block = useWriteBlock();
-  const { data, error, refetch } = useQuery(subscriptionsQuery(tenant));
-  const looked = (data ?? []).slice(0, LOOKED_AT);
-  const deliveries = useQueries({ queries: looked.map(({ id }) => deliveriesQuery(tenant, id, RECENT)) });
-  const rows = (data ?? [])
-    .map((subscription, at) => {
-      const recent = deliveries[at]?.data;
-      return { ...subscription, recent, state: stateOf(subscription, recent) };
-    })
-    .sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
+  const { data, error, refetch } = useQuery({ ...subscriptionsQuery(tenant), refetchInterval: EVERY_MS });
+  const sorted = [...(data ?? [])].sort((a, b) => rankOf(a) - rankOf(b));
+  const looked = sorted.slice(0, LOOKED_AT);
+  const details = useQueries({ queries: looked.map(({ id }) => subscriptionQuery(tenant, id)) });
+  const rows = sorted.map((subscription, at): Row => ({ ...subscription, counts: details[at]?.data?.health }));
   return (
     <div className="page">
       <div className="page-head">
@@ -64,33 +67,7 @@ export default function Webhooks() {
           rows={rows}
           keyOf={({ id }) => id}
           href={({ id }) => `/app/t/${tenant}/webhooks/${id}`}
-          columns={[
-            { key: 'url', header: 'address', cell: ({ url }) => <span className="webhooks-url">{url}</span> },
-            { key: 'state', header: 'state', cell: ({ state }) => <SubscriptionState state={state} /> },
-            { key: 'entity', header: 'entity', cell: ({ entity_name: entity }) => entity },
-            {
-              key: 'events',
-              header: 'events',
-              cell: ({ event_types: types }) => types.map((type) => type.replace('record.', '')).join(', '),
-              isMinor: true,
-            },
-            {
-              key: 'waiting',
-              header: 'waiting',
-              align: 'right',
-              cell: ({ recent }) => waitingIn(recent?.filter(({ status }) => status === 'pending').length),
-              isMinor: true,
-            },
-            {
-              key: 'said',
-              header: 'last failure',
-              cell: ({ recent }) => {
-                const failed = recent?.find(isFailing);
-                return failed === undefined ? <span className="dim">—</span> : answerOf(failed);
-              },
-              isMinor: true,
-            },
-          ]}
+          columns={COLUMNS}
         />
       )}
       {isMaking && <NewSubscription onClose={() => make(false)} />}
@@ -98,7 +75,41 @@ export default function Webhooks() {
   );
 }
 
-function waitingIn(count: number | undefined): string {
-  if (count === undefined) return '—';
-  return count >= RECENT ? `${RECENT} or more` : String(count);
-}
+const NONE = <span className="dim">—</span>;
+
+const COLUMNS: readonly Column<Row>[] = [
+  { key: 'url', header: 'address', cell: ({ url }) => <span className="webhooks-url">{url}</span> },
+  {
+    key: 'state',
+    header: 'state',
+    cell: ({ health, disabled_reason: reason }) => <SubscriptionState state={health.state} isBroken={reason != null} />,
+  },
+  { key: 'sent', header: 'sends', cell: sentBy, isMinor: true },
+  {
+    key: 'waiting',
+    header: 'waiting',
+    align: 'right',
+    cell: ({ counts }) => counts?.pending.toLocaleString('en') ?? NONE,
+    isMinor: true,
+  },
+  {
+    key: 'failed',
+    header: 'failed in 24 h',
+    align: 'right',
+    cell: ({ counts }) => counts?.failed24h.toLocaleString('en') ?? NONE,
+    isMinor: true,
+  },
+  {
+    key: 'said',
+    header: 'last failure',
+    cell: ({ counts }) =>
+      counts?.lastFailureAt == null ? (
+        NONE
+      ) : (
+        <span className="webhooks-said" title={exactTime(counts.lastFailureAt)}>
+          {counts.lastError}, {ago(counts.lastFailureAt)}
+        </span>
+      ),
+    isMinor: true,
+  },
+];

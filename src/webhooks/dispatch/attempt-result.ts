@@ -12,7 +12,7 @@ export const GONE = 410;
 
 export interface AttemptResult extends PostResult {
   delivery: ClaimedDelivery;
-  /** `aborted`, by a shutdown, does not count as an attempt: the claim is released. */
+  /** `aborted`, by a shutdown or because it cannot be told what to send, is no attempt: the claim is released. */
   state: 'delivered' | 'failed' | 'pending' | 'aborted';
   /** Until the next attempt of a pending delivery. */
   retryMs: number;

@@ -20,6 +20,7 @@ import { type ClaimedDelivery, claimPending } from './claim.ts';
 import { startReleasingClaims } from './claim-owners.ts';
 import { FanOut } from './fan-out.ts';
 import { HealthLog } from './health.ts';
+import { HELD, HELD_MS, HeldDeliveries } from './held.ts';
 import { InFlight } from './in-flight.ts';
 import { InlineDeliveries } from './inline-deliveries.ts';
 import { LoadShedding } from './load-shedding.ts';
@@ -57,6 +58,7 @@ export class Dispatcher {
   readonly #loadShedding: LoadShedding;
   readonly #durations: Histogram<'outcome'>;
   readonly #fanOut: FanOut;
+  readonly #held: HeldDeliveries;
   #worker!: Worker;
   #fanOutWorker!: Worker;
   /** What else runs beside the claims. */
@@ -82,11 +84,9 @@ export class Dispatcher {
     const health = new HealthLog(app);
     health.registerMetrics();
     this.#results = new ResultWriter(app, health, this.#abort.signal, (id) => this.#schedule.add(id, Date.now()));
-    this.#fanOut = new FanOut(
-      app,
-      (id, tenantId) => this.#schedule.addOf(tenantId, id, Date.now()),
-      () => this.#fanOutWorker?.nudge(),
-    );
+    const onDue = (id: string, tenantId: string): void => this.#schedule.addOf(tenantId, id, Date.now());
+    this.#held = new HeldDeliveries(app, onDue);
+    this.#fanOut = new FanOut(app, onDue, () => this.#fanOutWorker?.nudge(), this.#held);
     this.#inline = new InlineDeliveries(app, this.#schedule, this.#windows, (delivery) => this.#send(delivery));
     registerOutput(app, {
       openFastPath: (tenantId, change) =>
@@ -104,6 +104,7 @@ export class Dispatcher {
     dispatcher.#fanOutWorker = startWorker({ name: 'webhook fan-out', once: fanOut, pollMs: POLL_MS, log: app.log });
     dispatcher.#others = [
       dispatcher.#fanOutWorker,
+      dispatcher.#held.start(),
       startReplays(app, (id, tenantId) => dispatcher.#schedule.addOf(tenantId, id, Date.now())),
       startReleasingClaims(app, (id) => dispatcher.#schedule.add(id, Date.now())),
       startWorker({ name: 'overdue webhooks', once: giveUp, pollMs: OVERDUE_POLL_MS, log: app.log }),
@@ -202,11 +203,17 @@ export class Dispatcher {
     return { delivery, status: null, error: null, state: 'aborted', retryMs: UNPREPARED_RETRY_MS };
   }
 
+  #hold(delivery: ClaimedDelivery, reason: string): AttemptResult {
+    this.#held.noteHeld(delivery.subscriptionId, reason);
+    return { delivery, status: null, error: HELD, state: 'aborted', retryMs: HELD_MS };
+  }
+
   async #deliver(delivery: ClaimedDelivery): Promise<AttemptResult> {
     const { config } = this.app;
     const { url, secrets, isTest, id: deliveryId, eventId, type, attempts } = delivery;
     const body = await renderedBody(this.app, delivery);
     if (typeof body !== 'string') {
+      if (body.isHeld === true) return this.#hold(delivery, body.reason);
       return resultOf(config, delivery, { status: null, error: body.reason, isFinal: true, isUnsent: true });
     }
     const sent = delivery.source === null ? delivery : { ...delivery, body };
@@ -230,6 +237,7 @@ export class Dispatcher {
   async #record(result: AttemptResult): Promise<void> {
     await this.#results.write(result);
     const { delivery, state, retryMs } = result;
-    if (retryMs > 0 || state === 'pending') this.#schedule.addShared(delivery.subscriptionId, Date.now() + retryMs);
+    if (state === 'pending' || (retryMs > 0 && retryMs < HELD_MS))
+      this.#schedule.addShared(delivery.subscriptionId, Date.now() + retryMs);
   }
 }

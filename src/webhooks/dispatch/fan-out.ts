@@ -6,14 +6,15 @@
 // Contract: decisions#webhooks-for-others, neighbours#fair-shares.
 import type { App } from '../../app.ts';
 import { forgetCatalog } from '../../entities/catalog.ts';
-import type { Entity } from '../../entities/field.ts';
 import { eventSize, type RecordEventType } from '../../events/event.ts';
 import { type CommitNotice, EVERY_ENTITY } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import { inputRows, sql } from '../../runtime/sql.ts';
 import { forTenant } from '../../runtime/work.ts';
 import { tenantById } from '../../tenants/tenants.ts';
-import { type Audience, Judge } from '../audience.ts';
+import { Judge } from '../audience.ts';
+import { type Change, changeOf, JUDGING_COLUMNS, type Judging } from './changes.ts';
+import { HELD, HELD_MS, type HeldDeliveries } from './held.ts';
 
 /** Changes and bytes that one batch judges. */
 const BATCH_CHANGES = 1_000;
@@ -24,28 +25,14 @@ const TENANTS_KNOWN = 10_000;
 /** Tenants whose changes are judged at once. */
 const TENANTS_AT_ONCE = 4;
 
-/** A change that waits to be judged; `version` and `data` are null when its event is no longer kept. */
-interface Candidate {
+/** A change that waits to be judged. */
+interface Candidate extends Change {
   id: string;
-  entity_id: string;
-  record_id: string;
   type: RecordEventType;
-  event_at: string;
-  version: number | null;
-  data: Record<string, unknown> | null;
-  created_at: string;
-  updated_at: string;
-  created_by: string | null;
-  updated_by: string | null;
 }
 
-interface Judging extends Audience {
-  id: string;
-  entity_id: string;
-  event_types: RecordEventType[];
-  is_active: boolean;
-  updated_at: string;
-}
+/** A subscription that a change is for; held when that cannot be told. */
+type Match = [candidateId: string, subscriptionId: string, isHeld: boolean];
 
 export class FanOut {
   readonly #due = new Set<string>();
@@ -59,6 +46,7 @@ export class FanOut {
     private readonly app: App,
     private readonly onMade: (subscriptionId: string, tenantId: string) => void,
     private readonly wake: () => void,
+    private readonly held: HeldDeliveries,
   ) {
     app.invalidations.on('webhook', (tenantIds) => this.#onSubscriptionsChanged(tenantIds));
   }
@@ -127,8 +115,8 @@ export class FanOut {
     if (candidates.length === 0) return none;
     // Read after the changes: every subscription that a change counted with is among them.
     const subscriptions = await this.app.db.rows<Judging>(sql`
-      select id, entity_id, event_types, role, filters, field_ids, is_active, updated_at
-      from platform.webhook_subscriptions where tenant_id = ${tenantId}::uuid and is_judged`);
+      select ${JUDGING_COLUMNS} from platform.webhook_subscriptions as s
+      where s.tenant_id = ${tenantId}::uuid and s.is_judged`);
     let judge = await Judge.of(this.app, tenant);
     if (candidates.some(({ entity_id: id }) => !judge.catalog.byId.has(id))) {
       // Newer than this process's copy of the definitions, or dropped.
@@ -136,11 +124,11 @@ export class FanOut {
       judge = await Judge.of(this.app, tenant);
     }
     const until = performance.now() + BATCH_MS;
-    const matches: [candidateId: string, subscriptionId: string][] = [];
+    const matches: Match[] = [];
     let judged = 0;
     for (const candidate of candidates) {
       if (judged > 0 && (performance.now() > until || matches.length >= LIMITS.webhook.createdPerStatement)) break;
-      for (const id of await matchesOf(judge, candidate, subscriptions)) matches.push([candidate.id, id]);
+      matches.push(...(await this.#matchesOf(judge, candidate, subscriptions)));
       judged++;
     }
     await this.#replace(tenantId, candidates.slice(0, judged), matches);
@@ -192,14 +180,12 @@ export class FanOut {
   }
 
   /** Replaces the rows that are still there by the deliveries of those that match. */
-  async #replace(
-    tenantId: string,
-    judged: readonly Candidate[],
-    matches: readonly (readonly [string, string])[],
-  ): Promise<void> {
+  async #replace(tenantId: string, judged: readonly Candidate[], matches: readonly Match[]): Promise<void> {
     const ids = judged.map((row) => [row.entity_id, row.id]);
     const input =
-      matches.length === 0 ? sql`select null::uuid, null::uuid where false` : inputRows(['uuid', 'uuid'], matches);
+      matches.length === 0
+        ? sql`select null::uuid, null::uuid, false where false`
+        : inputRows(['uuid', 'uuid', 'boolean'], matches);
     const made = await this.app.db.rows<{ subscription_id: string }>(sql`
       with judged (entity_id, id) as (
         ${inputRows(['uuid', 'uuid'], ids)}
@@ -212,11 +198,13 @@ export class FanOut {
         delete from platform.webhook_deliveries as d using locked as l
         where d.subscription_id = l.subscription_id and d.id = l.id
         returning d.*
-      ), matched (candidate_id, subscription_id) as (
+      ), matched (candidate_id, subscription_id, is_held) as (
         ${input}
       )
-      insert into platform.webhook_deliveries (subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type, trace)
-      select s.id, t.tenant_id, t.event_id, t.event_seq, t.event_at, t.record_id, t.type, t.trace
+      insert into platform.webhook_deliveries (subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type, trace,
+        next_at, error)
+      select s.id, t.tenant_id, t.event_id, t.event_seq, t.event_at, t.record_id, t.type, t.trace,
+        now() + case when m.is_held then ${HELD_MS}::bigint else 0 end * interval '1 ms', case when m.is_held then ${HELD} end
       from taken as t
       join matched as m on m.candidate_id = t.id
       join platform.webhook_subscriptions as s on s.id = m.subscription_id
@@ -224,21 +212,28 @@ export class FanOut {
       returning subscription_id`);
     for (const id of new Set(made.map((row) => row.subscription_id))) this.onMade(id, tenantId);
   }
-}
 
-/** The subscriptions that the change is for. */
-async function matchesOf(judge: Judge, candidate: Candidate, subscriptions: readonly Judging[]): Promise<string[]> {
-  const { entity_id: entityId, record_id: id, version, data, type, event_at: at } = candidate;
-  const entity: Entity | undefined = judge.catalog.byId.get(entityId);
-  if (entity === undefined || version === null || data === null) return [];
-  const change = { row: { ...candidate, id, version, data }, at };
-  const found: string[] = [];
-  for (const subscription of subscriptions) {
-    const concerns = subscription.entity_id === entityId || subscription.entity_id === EVERY_ENTITY;
-    // One that was active at the time of the change: its deliveries wait.
-    const isMeant = subscription.is_active || Date.parse(subscription.updated_at) >= Date.parse(at);
-    if (!concerns || !isMeant || !subscription.event_types.includes(type)) continue;
-    if (await judge.matches(subscription, entity, change)) found.push(subscription.id);
+  /** The subscriptions that the change is for. */
+  async #matchesOf(judge: Judge, candidate: Candidate, subscriptions: readonly Judging[]): Promise<Match[]> {
+    const { id, entity_id: entityId, type, event_at: at } = candidate;
+    const entity = judge.catalog.byId.get(entityId);
+    const change = changeOf(candidate);
+    if (entity === undefined || change === null) return [];
+    const found: Match[] = [];
+    // Many subscriptions may be for the same role, with the same filters.
+    const verdicts = new Map<string, boolean>();
+    for (const subscription of subscriptions) {
+      const concerns = subscription.entity_id === entityId || subscription.entity_id === EVERY_ENTITY;
+      // One that was active at the time of the change: its deliveries wait.
+      const isMeant = subscription.is_active || Date.parse(subscription.updated_at) >= Date.parse(at);
+      if (!concerns || !isMeant || !subscription.event_types.includes(type)) continue;
+      const fault = judge.faultOf(subscription, entity, new Date(at));
+      if (fault !== null) this.held.noteHeld(subscription.id, fault);
+      const key = JSON.stringify([subscription.role, subscription.filters]);
+      const verdict = verdicts.get(key) ?? (fault !== null || (await judge.matches(subscription, entity, change)));
+      verdicts.set(key, verdict);
+      if (verdict) found.push([id, subscription.id, fault !== null]);
+    }
+    return found;
   }
-  return found;
 }

@@ -12,6 +12,8 @@ import type { ClaimedDelivery } from './claim.ts';
 /** Why there is nothing to send; the delivery has failed. */
 export interface Unsendable {
   reason: string;
+  /** Whether it may be sent cannot be told now: it waits. */
+  isHeld?: boolean;
 }
 
 const NOT_KEPT: Unsendable = { reason: 'event no longer kept' };
@@ -32,6 +34,8 @@ export async function renderedBody(
   }
   const entity = judge.catalog.byId.get(entityId);
   if (entity === undefined) return NOT_KEPT;
+  const fault = judge.faultOf({ ...content.audience, entity_id: entityId }, entity, new Date(at));
+  if (fault !== null) return { reason: fault, isHeld: true };
   const fields = judge.fieldsOf(content.audience, entity);
   if (fields === null || !(await judge.isVisible(content.audience, entity, { row, at }))) return NOT_VISIBLE;
   return bodyOf(app, judge, content, { entity, fields }, { ...source, eventId, type, tenantId });

@@ -151,7 +151,7 @@ function resultStatement(rows: readonly (readonly unknown[])[]): Sql {
       set status = r.status,
         attempt_count = d.attempt_count + r.attempts,
         http_status = case when r.attempts = 0 then d.http_status else r.http_status end,
-        error = case when r.attempts = 0 and r.status = 'pending' then d.error else r.error end,
+        error = case when r.attempts = 0 and r.status = 'pending' then coalesce(r.error, d.error) else r.error end,
         attempts = case
           when r.attempt is null then d.attempts
           when d.attempts is null then r.attempt::jsonb

@@ -15,6 +15,7 @@ import { isUuid, newId } from '../../runtime/ids.ts';
 import { join, literal, type Sql, sql } from '../../runtime/sql.ts';
 import { Judge } from '../audience.ts';
 import { bodyOf } from '../content.ts';
+import { IS_HELD } from '../dispatch/held.ts';
 import { EventType } from './shapes.ts';
 import { findSubscription } from './subscriptions.ts';
 import type { SubscriptionRow } from './write-subscription.ts';
@@ -63,7 +64,7 @@ type StoredAttempt = [at: number, durationMs: number, status: number | null, err
 
 const COLUMNS = sql`d.id, 'evt_' || d.event_id as event_id, d.type as event, d.status, d.http_status, d.attempt_count,
   d.error, d.created_at, d.completed_at,
-  case when d.status = 'pending' then date_trunc('milliseconds', d.next_at) end as next_attempt_at`;
+  case when d.status = 'pending' and not (${IS_HELD}) then date_trunc('milliseconds', d.next_at) end as next_attempt_at`;
 
 export interface DeliveryQuery {
   status?: Delivery['status'] | undefined;

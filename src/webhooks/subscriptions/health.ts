@@ -5,13 +5,15 @@ import { type Static, Type } from '@sinclair/typebox';
 import type { App } from '../../app.ts';
 import { nullable, oneOf, Timestamp } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
+import { giveWay } from '../../runtime/event-loop.ts';
 import { sql } from '../../runtime/sql.ts';
 import type { Tenant } from '../../tenants/tenants.ts';
+import { type Audience, Judge } from '../audience.ts';
 import { isDayUsedUp } from '../dispatch/delivery-quota.ts';
 
 const State = oneOf(['ok', 'failing', 'disabled', 'quota_exceeded'], {
   description:
-    '`failing`: no attempt has succeeded since the last one that failed; `disabled`: inactive; `quota_exceeded`: further deliveries wait for the next UTC day',
+    '`failing`: no attempt has succeeded since the last one that failed, or its conditions no longer fit and changes wait; `disabled`: inactive; `quota_exceeded`: further deliveries wait for the next UTC day',
   examples: ['ok'],
 });
 export const HealthState = Type.Object({ state: State });
@@ -19,7 +21,9 @@ export const Health = Type.Object({
   state: State,
   lastSuccessAt: nullable(Timestamp),
   lastFailureAt: nullable(Timestamp),
-  lastError: nullable(Type.String({ description: 'of the last attempt that failed', examples: ['status 503'] })),
+  lastError: nullable(
+    Type.String({ description: 'of the last attempt that failed, or why changes wait', examples: ['status 503'] }),
+  ),
   pending: Type.Integer({ minimum: 0, description: 'deliveries that are not finished' }),
   failed24h: Type.Integer({ minimum: 0, description: 'deliveries that have failed for good in the last 24 hours' }),
   behindSeconds: Type.Integer({
@@ -28,6 +32,9 @@ export const Health = Type.Object({
   }),
 });
 export type Health = Static<typeof Health>;
+
+/** A subscription whose health is wanted. */
+type Watched = Audience & { id: string; entity_id: string; is_active: boolean };
 
 /** A subscription that is activated again has not failed yet. */
 export async function forgetFailures(app: App, id: string): Promise<void> {
@@ -51,16 +58,22 @@ function stateOf({ isActive, isFailing, isUsedUp }: Known): Health['state'] {
 export async function statesOf(
   app: App,
   tenant: Tenant,
-  subscriptions: readonly { id: string; is_active: boolean }[],
+  subscriptions: readonly Watched[],
 ): Promise<Static<typeof HealthState>[]> {
   const isUsedUp = await isDayUsedUp(app.db, tenant);
   const rows = await app.db.rows<{ subscription_id: string }>(sql`
     select subscription_id from platform.webhook_health
     where subscription_id = any(${subscriptions.map(({ id }) => id)}::uuid[]) and failing_since is not null`);
   const failing = new Set(rows.map((row) => row.subscription_id));
-  return subscriptions.map(({ id, is_active: isActive }) => ({
-    state: stateOf({ isActive, isUsedUp, isFailing: failing.has(id) }),
-  }));
+  const judge = await Judge.of(app, tenant);
+  const states: Static<typeof HealthState>[] = [];
+  for (const one of subscriptions) {
+    const turn = giveWay();
+    if (turn !== undefined) await turn;
+    const isFailing = failing.has(one.id) || judge.faultOf(one) !== null;
+    states.push({ state: stateOf({ isActive: one.is_active, isUsedUp, isFailing }) });
+  }
+  return states;
 }
 
 /** Newest deliveries among which the last success is looked for: its time is stored at intervals only. */
@@ -76,11 +89,8 @@ interface HealthRow {
   behind_s: number;
 }
 
-export async function healthOf(
-  app: App,
-  tenant: Tenant,
-  { id, is_active: isActive }: { id: string; is_active: boolean },
-): Promise<Health> {
+export async function healthOf(app: App, tenant: Tenant, subscription: Watched): Promise<Health> {
+  const { id, is_active: isActive } = subscription;
   const { countedMax } = LIMITS.metrics;
   const of = sql`subscription_id = ${id}::uuid`;
   const row = await app.db.first<HealthRow>(sql`
@@ -100,11 +110,12 @@ export async function healthOf(
       where d.status = 'delivered') as r
     left join platform.webhook_health as h on h.${of}`);
   const isUsedUp = await isDayUsedUp(app.db, tenant);
+  const fault = (await Judge.of(app, tenant)).faultOf(subscription);
   return {
-    state: stateOf({ isActive, isUsedUp, isFailing: row?.is_failing === true }),
+    state: stateOf({ isActive, isUsedUp, isFailing: row?.is_failing === true || fault !== null }),
     lastSuccessAt: row?.last_success_at ?? null,
     lastFailureAt: row?.last_failure_at ?? null,
-    lastError: row?.last_error ?? null,
+    lastError: fault ?? row?.last_error ?? null,
     pending: row?.pending ?? 0,
     failed24h: row?.failed ?? 0,
     behindSeconds: row?.behind_s ?? 0,
