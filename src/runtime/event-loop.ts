@@ -9,6 +9,8 @@ import { areOthersActive, currentWork, isStrangers, STRANGERS } from './work.ts'
 /** A computation gives way after this time, in milliseconds. */
 const SLICE_MS = 4;
 let sliceStartedAt: number | null = null;
+/** Whose piece began the slice. */
+let sliceShare = '';
 
 /** What waits for a turn, of one share. */
 interface Waiting {
@@ -18,7 +20,9 @@ interface Waiting {
 }
 /** By share; the share that comes next is first. */
 const waiting = new Map<string, Waiting>();
-let isScheduled = false;
+/** When the next one goes on; null when nobody waits. */
+let resumesAt: number | null = null;
+let restTimer: ReturnType<typeof setTimeout> | undefined;
 
 /**
  * Resolves after the event loop has turned; undefined when it is not due. Call it before a step, so that many that are due
@@ -26,17 +30,21 @@ let isScheduled = false;
  */
 export function giveWay(share?: string): Promise<void> | undefined {
   if (sliceStartedAt === null && waiting.size === 0) {
-    startSlice();
+    startSlice(loopShare(share));
     return undefined;
   }
   const now = performance.now();
   const isDue = sliceStartedAt === null || now - sliceStartedAt >= SLICE_MS;
-  return isDue ? turn(share ?? currentWork().share, now) : undefined;
+  return isDue ? turn(loopShare(share), now) : undefined;
 }
 
-function turn(name: string, now: number): Promise<void> {
-  const share = isStrangers(name) ? STRANGERS : name;
-  const tookMs = sliceStartedAt === null ? 0 : now - sliceStartedAt;
+function loopShare(name: string = currentWork().share): string {
+  return isStrangers(name) ? STRANGERS : name;
+}
+
+function turn(share: string, now: number): Promise<void> {
+  // Nobody rests for what another has taken.
+  const tookMs = sliceStartedAt === null || sliceShare !== share ? 0 : now - sliceStartedAt;
   const restMs = areOthersActive(share) ? tookMs : 0;
   return new Promise((resolve) => {
     const ofShare = waiting.get(share);
@@ -49,12 +57,20 @@ function turn(name: string, now: number): Promise<void> {
   });
 }
 
-/** Two turns: the first one runs before timers and sockets that became due meanwhile. */
+/**
+ * Two turns: the first one runs before timers and sockets that became due meanwhile. The rest of one share delays no other:
+ * who comes during it goes on before its end.
+ */
 function schedule(): void {
-  if (isScheduled) return;
-  isScheduled = true;
-  const restMs = earliest() - performance.now();
-  if (restMs >= 1) setTimeout(resumeNext, restMs);
+  const at = earliest();
+  if (resumesAt !== null && at >= resumesAt) return;
+  // Without a timer, it goes on in the next turns, and nothing is earlier.
+  if (resumesAt !== null && restTimer === undefined) return;
+  clearTimeout(restTimer);
+  restTimer = undefined;
+  resumesAt = at;
+  const restMs = at - performance.now();
+  if (restMs >= 1) restTimer = setTimeout(resumeNext, restMs);
   else setImmediate(() => setImmediate(resumeNext));
 }
 
@@ -65,23 +81,25 @@ function earliest(): number {
 }
 
 function resumeNext(): void {
-  isScheduled = false;
+  restTimer = undefined;
+  resumesAt = null;
   const now = performance.now();
   for (const [share, ofShare] of waiting) {
     if (ofShare.startsAt - now >= 1) continue;
     const resolve = ofShare.resolves.shift();
     waiting.delete(share);
     if (ofShare.resolves.length > 0) waiting.set(share, ofShare);
-    startSlice();
+    startSlice(share);
     resolve?.();
     break;
   }
   if (waiting.size > 0) schedule();
 }
 
-function startSlice(): void {
+function startSlice(share: string): void {
   if (sliceStartedAt !== null) return;
   sliceStartedAt = performance.now();
+  sliceShare = share;
   setImmediate(endSlice);
 }
 

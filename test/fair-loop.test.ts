@@ -1,0 +1,72 @@
+import { describe, expect, test } from 'bun:test';
+import { giveWay } from '../src/runtime/event-loop.ts';
+import { countFor, forClient } from '../src/runtime/work.ts';
+
+const PIECE_MS = 12;
+
+/** Runs something as the work of a tenant whose client waits. */
+function asTenant<T>(tenantId: string, run: () => Promise<T>): Promise<T> {
+  const controller = new AbortController();
+  return forClient('127.0.0.1', () => controller.signal, null, () => {
+    countFor(tenantId, false);
+    return run();
+  });
+}
+
+function busy(): void {
+  const end = performance.now() + PIECE_MS;
+  while (performance.now() < end);
+}
+
+const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
+
+describe('the event loop', () => {
+  test('a tenant that rests after its pieces delays no other: who comes meanwhile goes on before the next piece', async () => {
+    const pieces: number[] = [];
+    let isOver = false;
+    const heavy = asTenant('heavy', async () => {
+      for (let piece = 0; !isOver; piece++) {
+        const turn = giveWay();
+        if (turn !== undefined) await turn;
+        pieces.push(piece);
+        busy();
+      }
+    });
+    const between: number[] = [];
+    await asTenant('light', async () => {
+      for (let round = 0; round < 20; round++) {
+        countFor('light', false);
+        // Right after a piece, so that the other rests.
+        const before = pieces.length;
+        while (pieces.length === before) await nextTurn();
+        await nextTurn();
+        const asked = pieces.length;
+        await giveWay();
+        between.push(pieces.length - asked);
+      }
+    });
+    isOver = true;
+    await heavy;
+    // Unless the machine stalls for as long as the rest takes.
+    expect(between.filter((pieces) => pieces > 0).length).toBeLessThan(10);
+  });
+
+  test('nobody rests for what another has taken', async () => {
+    const order: string[] = [];
+    await asTenant('heavy', async () => {
+      await giveWay();
+      busy();
+    });
+    const light = asTenant('light', async () => {
+      countFor('light', false);
+      await giveWay();
+      order.push('light');
+    });
+    const turns = asTenant('other', async () => {
+      for (let turn = 0; turn < 10; turn++) await nextTurn();
+      order.push('ten turns');
+    });
+    await Promise.all([light, turns]);
+    expect(order).toEqual(['light', 'ten turns']);
+  });
+});
