@@ -7,10 +7,15 @@ const PIECE_MS = 12;
 /** Runs something as the work of a tenant whose client waits. */
 function asTenant<T>(tenantId: string, run: () => Promise<T>): Promise<T> {
   const controller = new AbortController();
-  return forClient('127.0.0.1', () => controller.signal, null, () => {
-    countFor(tenantId, false);
-    return run();
-  });
+  return forClient(
+    '127.0.0.1',
+    () => controller.signal,
+    null,
+    () => {
+      countFor(tenantId, false);
+      return run();
+    },
+  );
 }
 
 function busy(): void {

@@ -216,6 +216,22 @@ describe('the fair queue', () => {
     expect(simulation.start()).toHaveLength((SLOTS - SLOTS / 4) / 2 - 1);
   });
 
+  test('one slow ticket of many holds a share back no longer than its next turn', () => {
+    const simulation = new Simulation(newQueue({ long: { areOthersActive: () => true, admitted: () => 0 } }));
+    const enter = (share: string, costMs: number) => simulation.enter({ share, isOperator: false, costMs });
+    const end = (ticket: Ticket<Item> | undefined, costMs: number) => ticket && simulation.queue.end(ticket, costMs);
+    for (let i = 0; i < 2; i++) enter('long', 4_000);
+    for (const ticket of simulation.start()) simulation.queue.charge(ticket, 3_000);
+    for (const costMs of [5, 5, 5, 2_500]) {
+      enter('mostly short', costMs);
+      end(simulation.start()[0], costMs);
+    }
+    for (let i = 0; i < 2; i++) enter('mostly short', 5);
+    expect(simulation.start().map(({ item }) => item.share)).toEqual(['mostly short']);
+    enter('long', 4_000);
+    expect(simulation.start()).toEqual([]);
+  });
+
   test('a share that starts out of turn does not put newcomers behind it', () => {
     const simulation = new Simulation(newQueue({ slots: 1 }));
     const enter = (share: string) => simulation.enter({ share, isOperator: false, costMs: 1 });

@@ -29,9 +29,13 @@ let restTimer: ReturnType<typeof setTimeout> | undefined;
  * at once take turns too. `share` is that of the current work, unless it is known otherwise. Costs 0.1 µs.
  */
 export function giveWay(share?: string): Promise<void> | undefined {
-  if (sliceStartedAt === null && waiting.size === 0) {
-    startSlice(loopShare(share));
-    return undefined;
+  if (sliceStartedAt === null) {
+    const own = loopShare(share);
+    // Those of its share that wait go first; those of other shares go on one in each turn anyway.
+    if (!waiting.has(own)) {
+      startSlice(own);
+      return undefined;
+    }
   }
   const now = performance.now();
   const isDue = sliceStartedAt === null || now - sliceStartedAt >= SLICE_MS;

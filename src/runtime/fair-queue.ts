@@ -10,6 +10,7 @@ import {
   append,
   isLong,
   LONG_MS,
+  learn,
   newShare,
   precedes,
   remove,
@@ -156,8 +157,7 @@ export class FairQueue<T> {
     if (state === 'waiting') this.#unlink(ticket);
     else {
       share.used += costMs - ticket.charged;
-      share.expected += (costMs - share.expected) / 8;
-      share.isKnown = true;
+      learn(share, costMs);
       share.running--;
       this.#running--;
       if (ticket.isLong) this.#longRunning--;
@@ -193,7 +193,11 @@ export class FairQueue<T> {
 
   /** Whether a share that holds `held` slots may take one of the `free` ones, while long tickets hold `long` of all. */
   #mayTake(share: Share<T>, held: number, free: number, long: number): boolean {
-    if (isLong(share) && long > 0 && long >= this.#longSlots * (this.#options.long?.admitted?.() ?? 1)) return false;
+    // One slow statement of many holds nobody back: it may have been others who made it slow.
+    const mayBeShort = held === 0 && share.longPart < 0.5;
+    if (isLong(share) && !mayBeShort && long > 0 && long >= this.#longSlots * (this.#options.long?.admitted?.() ?? 1)) {
+      return false;
+    }
     return held === 0 ? free > 0 : held < free && held < this.#limitOf(share);
   }
 

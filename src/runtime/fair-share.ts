@@ -22,7 +22,9 @@ export interface Share<T> {
   used: number;
   /** What a ticket of this share is expected to cost, from the last ones. */
   expected: number;
-  /** Whether one of its tickets has ended, so that `expected` is known. */
+  /** How many of its last tickets ran long, from 0 to 1. */
+  longPart: number;
+  /** Whether one of its tickets has ended, so that `expected` and `longPart` are known. */
   isKnown: boolean;
   running: number;
   waiting: number;
@@ -43,6 +45,14 @@ export function isLong({ name, expected }: { name: string; expected: number }): 
   return expected >= LONG_MS && name !== SERVICE_SHARE;
 }
 
+/** Counts a ticket that has ended among those that tell what the next one will take. */
+export function learn<T>(share: Share<T>, costMs: number): void {
+  const longPart = costMs >= LONG_MS ? 1 : 0;
+  share.expected += (costMs - share.expected) / 8;
+  share.longPart += (longPart - share.longPart) / (share.isKnown ? 8 : 1);
+  share.isKnown = true;
+}
+
 /** Of shares that have had the same time: fewest running, then longest waiting. */
 export function precedes<T>(a: Share<T>, b: Share<T>): boolean {
   if (a.running !== b.running) return a.running < b.running;
@@ -54,6 +64,7 @@ export function newShare<T>(name: string, used: number): Share<T> {
     name,
     used,
     expected: FIRST_EXPECTED_MS,
+    longPart: 0,
     isKnown: false,
     running: 0,
     waiting: 0,

@@ -110,6 +110,15 @@ export class Connection {
     if (tenantId !== null) this.#tenants.add(tenantId);
   }
 
+  /** How many tenants it has served. */
+  get tenants(): number {
+    return this.#tenants.size;
+  }
+
+  knows(tenantId: string | null): boolean {
+    return tenantId !== null && this.#tenants.has(tenantId);
+  }
+
   /** Whether a statement is running. */
   get isBusy(): boolean {
     return this.#current !== undefined;

@@ -4,6 +4,7 @@
 import type { Waiter } from '../concurrency.ts';
 import type { Log } from '../log.ts';
 import type { Connection, ConnectionOptions } from './connection.ts';
+import type { Wish } from './connections.ts';
 
 export interface PoolOptions extends ConnectionOptions {
   name: string;
@@ -24,8 +25,8 @@ export interface PoolOptions extends ConnectionOptions {
 
 /** A call that waits for a connection. */
 export interface PoolWaiter extends Waiter {
-  /** The slot of the connection that suits it best. */
-  readonly home: number;
+  /** The connection that suits it best. */
+  readonly wish: Wish;
   /** Set when it is the call's turn. */
   connection: Connection | undefined;
   resolve(connection: Connection): void;

@@ -77,7 +77,7 @@ export class Pool {
     const expiresAt = calledAt + this.#options.timeoutMs;
     const waiter: PoolWaiter = {
       work,
-      home: this.#connections.homeOf(work.share, work.tenantId !== null && !work.isOperator),
+      wish: this.#connections.wishOf(work),
       enteredAt: calledAt,
       expiresAt,
       connection: undefined,
@@ -129,7 +129,7 @@ export class Pool {
     const ticket = this.#queue.enter(isStrangers(share) ? STRANGERS : share, isOperator, waiter);
     if (ticket === null) throw unavailable('too many of your calls are waiting for the database; send fewer at once');
     this.#dispatch();
-    if (this.#connections.lacks(waiter.home) && !this.#downSince) void this.#open(now, waiter.home);
+    if (this.#connections.lacks(waiter.wish.home) && !this.#downSince) void this.#open(now, waiter.wish.home);
     if (ticket.state !== 'waiting') return ticket;
     if (this.#isDown(now)) {
       this.#queue.end(ticket, 0);
@@ -150,8 +150,8 @@ export class Pool {
     if (connections.idle === 0 || this.#queue.length === 0) return;
     const now = performance.now();
     let isPatient = false;
-    const postponement = ({ home, enteredAt }: PoolWaiter, running: number): number => {
-      if (connections.suited(home, running, now) !== undefined) return 0;
+    const postponement = ({ wish, enteredAt }: PoolWaiter, running: number): number => {
+      if (connections.suited(wish, running, now) !== undefined) return 0;
       if (Date.now() - enteredAt >= PATIENCE_MS) return UNSUITED_MS;
       isPatient = true;
       return Number.POSITIVE_INFINITY;
@@ -160,7 +160,7 @@ export class Pool {
       const ticket = this.#queue.start(postponement);
       if (ticket === undefined) break;
       const waiter = ticket.item;
-      waiter.connection = connections.take(waiter.home, ticket.share.running - 1, now);
+      waiter.connection = connections.take(waiter.wish, ticket.share.running - 1, now);
       waiter.connection.willServe(waiter.work.tenantId);
       waiter.resolve(waiter.connection);
     }
