@@ -3,7 +3,7 @@
 import { describe, expect, test } from 'bun:test';
 
 import { FairQueue } from '../src/runtime/fair-queue.ts';
-import type { Ticket } from '../src/runtime/fair-share.ts';
+import { LongWork, type Ticket } from '../src/runtime/fair-share.ts';
 import { seededRandom } from './support/random.ts';
 
 const SLOTS = 8;
@@ -214,6 +214,24 @@ describe('the fair queue', () => {
     expect(simulation.start()).toHaveLength(1);
     admitted = 0.5;
     expect(simulation.start()).toHaveLength((SLOTS - SLOTS / 4) / 2 - 1);
+  });
+
+  test('the long tickets of a share count in all queues of the same processors, while others are active', () => {
+    let areOthersActive = true;
+    const long = { areOthersActive: () => areOthersActive, admitted: () => 0.2, work: new LongWork() };
+    const [one, other] = [new Simulation(newQueue({ long })), new Simulation(newQueue({ long }))];
+    for (const simulation of [one, other]) {
+      for (let i = 0; i < 3; i++) simulation.enter({ share: 'long', isOperator: false, costMs: 4_000 });
+    }
+    for (const ticket of one.start()) one.queue.charge(ticket, 3_000);
+    const [first] = other.start();
+    if (first !== undefined) other.queue.end(first, 4_000);
+    expect(other.start()).toEqual([]);
+    areOthersActive = false;
+    expect(other.start()).toHaveLength(1);
+    expect(long.work.of('long')).toBe(3);
+    while (one.endNext() !== undefined || other.endNext() !== undefined);
+    expect(long.work.of('long')).toBe(0);
   });
 
   test('one slow ticket of many holds a share back no longer than its next turn', () => {

@@ -10,8 +10,10 @@ import {
   append,
   isLong,
   LONG_MS,
+  type LongLimits,
   learn,
   newShare,
+  type Postponement,
   precedes,
   remove,
   SERVICE_SHARE,
@@ -29,22 +31,7 @@ export interface FairQueueOptions {
   long?: LongLimits;
 }
 
-/** What limits tickets that run long, so that short ones find slots. */
-export interface LongLimits {
-  /** Whether shares other than this one are active: while they are, it has at most a quarter of the slots. */
-  areOthersActive(share: string): boolean;
-  /** The part of the slots for long tickets that may be used now, from 0 to 1; without it, all. One may always run. */
-  admitted?(): number;
-}
-
-/**
- * How much later than its turn a waiting ticket is to start now, in milliseconds of time had; infinite: not now. The
- * second parameter is how many tickets its share runs.
- */
-export type Postponement<T> = (item: T, running: number) => number;
-
 const unpostponed = (): number => 0;
-
 /** Idle shares that are remembered for having had more time than the others. */
 const IDLE_KEPT = 32;
 
@@ -70,13 +57,12 @@ export class FairQueue<T> {
 
   constructor(options: FairQueueOptions) {
     this.#options = options;
-    const quarter = options.slots >> 2;
     this.#shareSlots = Math.max(1, options.slots >> 1);
-    this.#longShareSlots = Math.max(1, quarter);
-    this.#longSlots = options.long === undefined ? options.slots : options.slots - quarter;
+    this.#longShareSlots = Math.max(1, options.slots >> 2);
+    this.#longSlots = options.slots - (options.long === undefined ? 0 : options.slots >> 2);
   }
 
-  /** Waiting tickets, operators' included. */
+  /** Tickets that wait. */
   get length(): number {
     return this.#waiting;
   }
@@ -96,7 +82,7 @@ export class FairQueue<T> {
     return this.#shares.size;
   }
 
-  /** Adds waiting work; null when its share has too much waiting already. */
+  /** Adds waiting work; null when its share has too much. */
   enter(shareName: string, isOperator: boolean, item: T): Ticket<T> | null {
     const share = isOperator ? this.#operators : this.#activate(shareName);
     if (share.waiting >= this.#options.shareWaitingMax) return null;
@@ -127,7 +113,7 @@ export class FairQueue<T> {
     share.used += ticket.charged;
     share.running++;
     this.#running++;
-    if (isLong(share)) this.#countLong(ticket);
+    if (isLong(share)) this.#noteLong(ticket);
     return ticket;
   }
 
@@ -137,17 +123,22 @@ export class FairQueue<T> {
     if (ticket.state !== 'running') return;
     if (costMs >= LONG_MS) {
       share.expected = Math.max(share.expected, LONG_MS);
-      this.#countLong(ticket);
+      this.#noteLong(ticket);
     }
     if (costMs <= ticket.charged) return;
     share.used += costMs - ticket.charged;
     ticket.charged = costMs;
   }
 
-  #countLong(ticket: Ticket<T>): void {
+  #noteLong(ticket: Ticket<T>): void {
     if (ticket.isLong || ticket.share === this.#operators || ticket.share.name === SERVICE_SHARE) return;
     ticket.isLong = true;
-    this.#longRunning++;
+    this.#countLong(ticket, 1);
+  }
+
+  #countLong({ share }: Ticket<T>, change: 1 | -1): void {
+    this.#longRunning += change;
+    this.#options.long?.work?.count(share.name, change);
   }
 
   /** Ends a ticket: frees its slot and charges its share for `costMs`, or takes it out of the queue. */
@@ -160,7 +151,7 @@ export class FairQueue<T> {
       learn(share, costMs);
       share.running--;
       this.#running--;
-      if (ticket.isLong) this.#longRunning--;
+      if (ticket.isLong) this.#countLong(ticket, -1);
     }
     ticket.state = 'ended';
     this.#forgetIdle(share);
@@ -193,12 +184,18 @@ export class FairQueue<T> {
 
   /** Whether a share that holds `held` slots may take one of the `free` ones, while long tickets hold `long` of all. */
   #mayTake(share: Share<T>, held: number, free: number, long: number): boolean {
-    // One slow statement of many holds nobody back: it may have been others who made it slow.
-    const mayBeShort = held === 0 && share.longPart < 0.5;
-    if (isLong(share) && !mayBeShort && long > 0 && long >= this.#longSlots * (this.#options.long?.admitted?.() ?? 1)) {
-      return false;
-    }
+    if (isLong(share) && !this.#mayTakeLong(share, held, long)) return false;
     return held === 0 ? free > 0 : held < free && held < this.#limitOf(share);
+  }
+
+  #mayTakeLong({ name, longPart }: Share<T>, held: number, long: number): boolean {
+    // One slow statement of many holds nobody back: it may have been others who made it slow.
+    if (held === 0 && longPart < 0.5) return true;
+    const { areOthersActive, admitted, work } = this.#options.long ?? {};
+    const part = admitted?.() ?? 1;
+    if (long > 0 && long >= this.#longSlots * part) return false;
+    const own = work?.of(name) ?? 0;
+    return own < Math.max(1, this.#shareSlots * part) || areOthersActive?.(name) !== true;
   }
 
   #limitOf(share: Share<T>): number {

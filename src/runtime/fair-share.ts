@@ -95,3 +95,35 @@ export function remove<T>(ticket: Ticket<T>): void {
   ticket.next = undefined;
   share.waiting--;
 }
+
+/** The long tickets that each share runs, in all queues that use the same processors. */
+export class LongWork {
+  readonly #byShare = new Map<string, number>();
+
+  /** Counts one that has become long (1) or has ended (-1). */
+  count(share: string, change: 1 | -1): void {
+    const count = this.of(share) + change;
+    if (count > 0) this.#byShare.set(share, count);
+    else this.#byShare.delete(share);
+  }
+
+  of(share: string): number {
+    return this.#byShare.get(share) ?? 0;
+  }
+}
+
+/** What limits tickets that run long, so that short ones find slots. */
+export interface LongLimits {
+  /** Whether shares other than this one are active: while they are, it has at most a quarter of the slots. */
+  areOthersActive(share: string): boolean;
+  /** The part of the slots for long tickets that may be used now, from 0 to 1; without it, all. One may always run. */
+  admitted?(): number;
+  /** Shared by queues whose tickets use the same processors: a share's long tickets count in all of them together. */
+  work?: LongWork;
+}
+
+/**
+ * How much later than its turn a waiting ticket is to start now, in milliseconds of time had; infinite: not now. The
+ * second parameter is how many tickets its share runs.
+ */
+export type Postponement<T> = (item: T, running: number) => number;

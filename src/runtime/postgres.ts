@@ -5,6 +5,7 @@
 // outcome of a write whose connection broke is unknown; it is reported as failed. Times are milliseconds.
 // Contract: decisions#responses, decisions#operations, neighbours#fair-shares.
 import type { ByteBudget } from './byte-budget.ts';
+import { LongWork } from './fair-share.ts';
 import { newId } from './ids.ts';
 import { PlaceNeeded, waitForPlace } from './large-calls.ts';
 import type { Log } from './log.ts';
@@ -119,7 +120,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     cancel: async () => {},
   });
   const congestion = new Congestion();
-  const longAdmitted = (): number => congestion.admitted;
+  const long = { longAdmitted: (): number => congestion.admitted, longWork: new LongWork() };
   const cancel = isEmbedded ? async () => {} : (pid: number) => cancelStatement(control, pid, log);
   const fast = new Pool({
     ...base,
@@ -128,7 +129,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     timeoutMs: queryTimeoutMs,
     shareWaitingMax: 2_000,
     cancel,
-    longAdmitted,
+    ...long,
     session: {
       ...session,
       statement_timeout: Math.max(1, queryTimeoutMs - 250),
@@ -142,7 +143,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     cancel,
     session: { ...session, idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS, cursor_tuple_fraction: 1 },
   };
-  const slow = new Pool({ ...slowOptions, longAdmitted, name: 'slow work', max: slowMax });
+  const slow = new Pool({ ...slowOptions, ...long, name: 'slow work', max: slowMax });
   const streamed = new Pool({ ...slowOptions, name: 'streams', max: streamMax });
   const stopProbing = isEmbedded ? () => {} : probe(control, congestion, () => fast.longRunning + slow.longRunning > 0);
   const pools = { requests: fast, slow, streams: streamed };

@@ -2,6 +2,7 @@
 // Times are milliseconds.
 // Contract: neighbours#fair-shares.
 import type { Waiter } from '../concurrency.ts';
+import type { LongWork } from '../fair-share.ts';
 import type { Log } from '../log.ts';
 import type { Connection, ConnectionOptions } from './connection.ts';
 import type { Wish } from './connections.ts';
@@ -18,6 +19,8 @@ export interface PoolOptions extends ConnectionOptions {
   cancel(pid: number): Promise<void>;
   /** The part of the slots for long work that may be used now, from 0 to 1. */
   longAdmitted?(): number;
+  /** The long work of all pools that have it. */
+  longWork?: LongWork;
   /** Counts the time of statements that ran for a tenant. */
   onStatements(tenantId: string, ms: number): void;
   log: Log;

@@ -48,7 +48,7 @@ export class Pool {
       slots: options.max,
       operatorSlots: OPERATOR_CONNECTIONS,
       shareWaitingMax: options.shareWaitingMax,
-      long: { areOthersActive, ...(options.longAdmitted === undefined ? {} : { admitted: options.longAdmitted }) },
+      long: { areOthersActive, admitted: options.longAdmitted, work: options.longWork },
     });
     this.#strangers = new Semaphore({
       slots: Math.max(1, options.max >> 1),
