@@ -24,14 +24,16 @@ function runFaults(): Promise<{ code: number; said: string; errors: string }> {
 // The run starts its own servers, whose programs a machine without real stores may lack.
 if (process.env.DATABASE_URL && process.env.REDIS_URL) {
   test(
-    'after any kill, no acknowledged write is lost and no stream has a gap',
+    'after any kill, no acknowledged write is lost, no stream has a gap, and the feed has each change once',
     async () => {
       const { code, said, errors } = await runFaults();
       const verdict = JSON.parse(said.trim().split('\n').at(-1) || '{}');
+      const once = { lost: 0, doubled: 0, disordered: 0, unexpected: [] };
       const whole = { gaps: 0, duplicated: 0 };
       expect(verdict, said + errors).toMatchObject({
         ...{ lost: 0, outOfOrder: 0, missing: 0, orphaned: 0, pending: 0, failed: 0, unexpectedExits: [] },
         streams: { sse: whole, ws: whole },
+        feed: { poll: once, sse: once, ws: once },
       });
       expect(verdict.streams.sse.received).toBeGreaterThan(0);
       expect(code).toBe(0);

@@ -201,7 +201,7 @@ const EVENT: CommittedEvent = {
 };
 
 test('a snapshot is taken after its request, and requests made while one is being taken share the next', async () => {
-  const taken: ((rows: { snapshot: string }) => void)[] = [];
+  const taken: ((rows: { snapshot: string; last: number }) => void)[] = [];
   const queries = { first: () => new Promise((resolve) => taken.push(resolve)) } as unknown as Queries;
   const isTaken = (count: number): Promise<void> =>
     until(
@@ -212,11 +212,11 @@ test('a snapshot is taken after its request, and requests made while one is bein
   const first = takeSnapshot(queries);
   await isTaken(1);
   const later = [takeSnapshot(queries), takeSnapshot(queries)];
-  taken[0]?.({ snapshot: '10:12:11' });
-  expect(await first).toEqual({ xmin: 10n, xmax: 12n, running: new Set([11n]) });
+  taken[0]?.({ snapshot: '10:12:11', last: 7 });
+  expect(await first).toEqual({ xmin: 10n, xmax: 12n, running: new Set([11n]), last: 7 });
   await isTaken(2);
-  taken[1]?.({ snapshot: '13:13:' });
-  for (const one of later) expect(await one).toEqual({ xmin: 13n, xmax: 13n, running: new Set() });
+  taken[1]?.({ snapshot: '13:13:', last: 8 });
+  for (const one of later) expect(await one).toEqual({ xmin: 13n, xmax: 13n, running: new Set(), last: 8 });
   expect(taken).toHaveLength(2);
 });
 

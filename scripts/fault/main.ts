@@ -1,5 +1,5 @@
 // The fault run: two service processes on a private Postgres and Redis, writers, a webhook receiver, an event stream and
-// a WebSocket; then the faults, one kind after the other. After each fault it measures the time until a new change is
+// a WebSocket, and readers of the feed that are cut at random; then the faults, one kind after the other. After each fault it measures the time until a new change is
 // acknowledged and has reached every channel; at the end all pending deliveries must arrive. Prints the ledger; times
 // are milliseconds. The exit code is 1 when anything was lost, left out or out of order.
 // Contract: decisions#guarantees.
@@ -7,6 +7,7 @@ import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { startReceiver } from '../../test/support/receiver.ts';
 import { type Fault, faults } from './faults.ts';
+import { readFeed } from './feed-readers.ts';
 import { Ledger, type Recovery } from './ledger.ts';
 import { followSocket, followStream, write } from './load.ts';
 import { readOptions, USAGE } from './options.ts';
@@ -32,6 +33,7 @@ receiver.answer = ({ body }, response) => {
   response.writeHead(204).end();
 };
 const bed = await openTestBed(receiver.url);
+const feed = await readFeed(bed.endpoint, bed.postgres.url);
 const stopLoad = new AbortController();
 const load = [
   ...Array.from({ length: WRITERS }, (_, i) => write(bed.endpoint, ledger, `w${i}`, stopLoad.signal)),
@@ -52,7 +54,8 @@ const settledMs = Date.now() - settlingFrom;
 // Writes that were not acknowledged may still be pending.
 while ((await bed.countDeliveries()).pending > 0 && Date.now() - settlingFrom < SETTLE_MS) await delay(200);
 const counts = await bed.countDeliveries();
-const isGood = report(ledger, counts, { settledMs, minutes: (Date.now() - startedAt) / 60_000 });
+const readings = await feed.stop(SETTLE_MS);
+const isGood = report(ledger, counts, readings, { settledMs, minutes: (Date.now() - startedAt) / 60_000 });
 await bed.close();
 await receiver.stop();
 process.exit(isGood ? 0 : 1);

@@ -1,6 +1,7 @@
-// Prints the ledger as a table and decides the verdict: no acknowledged change is lost, no stream has a gap, every change
-// has exactly one delivery, every delivery has a change, and no process exited by itself.
+// Prints the ledger as a table and decides the verdict: no acknowledged change is lost, no stream has a gap, every reader of
+// the feed has each change once and in order, every change has exactly one delivery, every delivery has a change, and no process exited by itself.
 // Times are milliseconds, median and worst. Contract: decisions#guarantees.
+import type { FeedVerdict } from './feed-readers.ts';
 import type { Ledger, Recovery, Row } from './ledger.ts';
 import { unexpectedExits } from './service-process.ts';
 import type { DeliveryCounts } from './test-bed.ts';
@@ -14,7 +15,12 @@ const RECOVERIES: readonly [keyof Recovery, string][] = [
 ];
 
 /** True when nothing was lost, left out, out of order or unaccounted for. */
-export function report(ledger: Ledger, counts: DeliveryCounts, run: { settledMs: number; minutes: number }): boolean {
+export function report(
+  ledger: Ledger,
+  counts: DeliveryCounts,
+  feed: Record<string, FeedVerdict>,
+  run: { settledMs: number; minutes: number },
+): boolean {
   const rows = ledger.rows();
   const heads = [...HEAD, ...RECOVERIES.map(([, title]) => title)];
   console.log(`| ${heads.join(' | ')} |\n|---|${'--:|'.repeat(heads.length - 1)}`);
@@ -24,7 +30,7 @@ export function report(ledger: Ledger, counts: DeliveryCounts, run: { settledMs:
   const { outOfOrder } = ledger;
   const minutes = Math.round(run.minutes * 10) / 10;
   console.log(
-    JSON.stringify({ lost, outOfOrder, ...counts, streams, unexpectedExits, settledMs: run.settledMs, minutes }),
+    JSON.stringify({ lost, outOfOrder, ...counts, streams, feed, unexpectedExits, settledMs: run.settledMs, minutes }),
   );
   const faults = [
     lost,
@@ -35,8 +41,11 @@ export function report(ledger: Ledger, counts: DeliveryCounts, run: { settledMs:
     counts.failed,
     unexpectedExits.length,
   ];
+  const read = Object.values(feed).map(
+    ({ lost, doubled, disordered, unexpected }) => lost + doubled + disordered + unexpected.length,
+  );
   const gaps = Object.values(streams).map((stream) => stream.gaps + stream.duplicated);
-  return [...faults, ...gaps].every((count) => count === 0);
+  return [...faults, ...gaps, ...read].every((count) => count === 0);
 }
 
 function cells(row: Row): (string | number)[] {

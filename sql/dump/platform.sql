@@ -43,6 +43,20 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION last_event()
+ RETURNS bigint
+ LANGUAGE plpgsql
+ STABLE
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_sort TO 'off'
+ SET jit TO 'off'
+AS $function$
+begin
+  return coalesce((select seq from platform.events order by seq desc limit 1), 0);
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION unblock_next_run()
  RETURNS trigger
  LANGUAGE plpgsql

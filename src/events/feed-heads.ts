@@ -1,9 +1,10 @@
-// The head of the feed: a snapshot of the database, which says what is committed, with a floor, a number up to which every
-// event is decided in that snapshot, so that readers need not look below it.
-// The floor is exact: an event's transaction has its id before the event has its number (outbox.ts). An observation reads the
-// last number L and after it the next transaction id N, so whatever has a number up to L has an id below N. In a snapshot
-// whose xmin is N or more, all of these have ended. (The snapshot's own xmax would be too low for N: ids from it on may be
-// assigned already.) Failures: the database's own.
+// The head of the feed: a snapshot of the database, which says what is committed, with the highest number L of an event that it
+// sees, and a floor, a number up to which every event is decided in that snapshot, so that readers need not look below it.
+// The floor is exact: an event's transaction has its id before its number (outbox.ts). An observation reads L and after it the
+// next transaction id N, so whatever has a number up to L has an id below N. In a snapshot whose xmin is N or more, all of these
+// have ended. (The snapshot's own xmax would be too low for N: ids from it on may be assigned already.) A crash of the database
+// may give out again ids that the snapshot takes for ended, and numbers, but none up to L, which is that of a committed event.
+// Failures: the database's own.
 // Contract: feed#cursors.
 import { type App, perApp } from '../app.ts';
 import { sql } from '../runtime/sql.ts';
@@ -15,7 +16,7 @@ export interface FeedHead {
   readonly snapshot: string;
   /** Every event up to this number is decided in the snapshot; 0 when that is not known. */
   readonly floor: number;
-  /** No event that the snapshot sees has a higher number. */
+  /** The highest number of an event that the snapshot sees. Whatever has a higher one is not in it, whichever id it has. */
   readonly last: number;
   /** When it was taken, in milliseconds of the database's clock. */
   readonly at: number;
@@ -34,9 +35,9 @@ const RENEW_MS = 250;
 const WAITING_MAX = 64;
 const XIDS = 2n ** 32n;
 
-/** The order matters: the last number is read before the next transaction id, which is `3 + age('3')` without its epoch. */
+/** The order matters: the number is read before the next transaction id, which is `3 + age('3')` without its epoch. */
 const OBSERVE = sql`
-  with numbers as materialized (select last_value as last from platform.events_seq)
+  with numbers as materialized (select platform.last_event() as last)
   select last, age('3'::xid) as age, pg_current_snapshot()::text as snapshot,
     (extract(epoch from clock_timestamp()) * 1000)::float8 as at
   from numbers`;

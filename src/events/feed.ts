@@ -24,9 +24,15 @@ import type { FeedHead } from './feed-heads.ts';
 
 const { stepNumbers } = LIMITS.changes;
 
+/** The events that a snapshot sees, of those up to `last`; null in cursors of an earlier version. */
+export interface SeenEvents {
+  readonly snapshot: string;
+  readonly last: number | null;
+}
+
 /** How far a follower has read: everything that `seen` sees, and of what `until` sees besides, the numbers up to `number`. */
 export interface FeedPosition {
-  readonly seen: Pick<FeedHead, 'snapshot' | 'floor'>;
+  readonly seen: SeenEvents & Pick<FeedHead, 'floor'>;
   /** Events that had been deleted by this time cannot be missing: milliseconds. Null for the oldest that is kept. */
   readonly at: number | null;
   /** Null between two pages. */
@@ -34,11 +40,11 @@ export interface FeedPosition {
 }
 
 /** Before the oldest event that is kept. */
-export const EARLIEST: FeedPosition = { seen: { snapshot: '1:1:', floor: 0 }, at: null, cut: null };
+export const EARLIEST: FeedPosition = { seen: { snapshot: '1:1:', floor: 0, last: 0 }, at: null, cut: null };
 
 /** At a head: everything before it has been read. */
-export function positionAt({ snapshot, floor, at }: FeedHead): FeedPosition {
-  return { seen: { snapshot, floor }, at, cut: null };
+export function positionAt({ snapshot, floor, last, at }: FeedHead): FeedPosition {
+  return { seen: { snapshot, floor, last }, at, cut: null };
 }
 
 /** After an event of the page that ends at a head. */
@@ -56,12 +62,17 @@ export interface FeedEvent extends CommittedEvent {
   before: RecordRow | null;
 }
 
+/** Whether the event in the row with this alias is one of these. */
+export function isSeen({ snapshot, last }: SeenEvents, event: Sql): Sql {
+  return sql`(${event}.seq <= ${last ?? Number.MAX_SAFE_INTEGER}::bigint
+    and pg_visible_in_snapshot(${event}.xid, ${snapshot}::pg_snapshot))`;
+}
+
 /** Whether the event in the row with this alias comes after a position. */
 export function isAfter({ seen, cut }: FeedPosition, event: Sql): Sql {
-  const isNew = sql`not pg_visible_in_snapshot(${event}.xid, ${seen.snapshot}::pg_snapshot)`;
+  const isNew = sql`not ${isSeen(seen, event)}`;
   if (cut === null) return isNew;
-  const isRead = sql`${event}.seq <= ${cut.number}::bigint and pg_visible_in_snapshot(${event}.xid, ${cut.until.snapshot}::pg_snapshot)`;
-  return sql`${isNew} and not (${isRead})`;
+  return sql`${isNew} and not (${event}.seq <= ${cut.number}::bigint and ${isSeen(cut.until, event)})`;
 }
 
 /** No event up to this number comes after the position. */
@@ -109,8 +120,8 @@ export async function readStep(
           from platform.events as v
           where tenant_id = ${tenantId}::uuid and seq > ${after}::bigint
             and seq < (select seq from start) + ${stepNumbers}::int
-            and not pg_visible_in_snapshot(xid, ${seen.snapshot}::pg_snapshot)
-            and pg_visible_in_snapshot(xid, ${until.snapshot}::pg_snapshot)
+            and not ${isSeen(seen, sql`v`)}
+            and ${isSeen(until, sql`v`)}
           order by seq limit ${size.events}::int
         ) as wanted
       ) as measured

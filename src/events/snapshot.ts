@@ -1,5 +1,6 @@
 // Snapshots of the database. A stream skips the events committed before it started, including those not yet relayed; the
-// snapshot taken when it started identifies them.
+// snapshot taken when it started identifies them, with the highest number among them: after a crash of the database later
+// events may have ids of before.
 // Failures: the database's own. Contract: decisions#events.
 import { type Queries, sql } from '../runtime/sql.ts';
 import { detached } from '../runtime/work.ts';
@@ -11,12 +12,17 @@ export interface Snapshot {
   running: ReadonlySet<bigint>;
 }
 
+/** A snapshot, and the highest number of an event that it sees. */
+export interface StreamStart extends Snapshot {
+  last: number;
+}
+
 /** The snapshot in progress, and the next one, which all calls in the meantime share. */
-const queues = new WeakMap<Queries, { last: Promise<unknown>; next: Promise<Snapshot> | undefined }>();
+const queues = new WeakMap<Queries, { last: Promise<unknown>; next: Promise<StreamStart> | undefined }>();
 const NONE: ReadonlySet<bigint> = new Set();
 
 /** A snapshot taken after this call. */
-export function takeSnapshot(queries: Queries): Promise<Snapshot> {
+export function takeSnapshot(queries: Queries): Promise<StreamStart> {
   const queue = queues.get(queries) ?? { last: Promise.resolve(), next: undefined };
   queues.set(queries, queue);
   queue.next ??= detached(() =>
@@ -31,9 +37,16 @@ export function takeSnapshot(queries: Queries): Promise<Snapshot> {
   return queue.next;
 }
 
-async function readSnapshot(queries: Queries): Promise<Snapshot> {
-  const row = await queries.first<{ snapshot: string }>(sql`select pg_current_snapshot()::text as snapshot`);
-  return parseSnapshot(row?.snapshot ?? '');
+async function readSnapshot(queries: Queries): Promise<StreamStart> {
+  const row = await queries.first<{ snapshot: string; last: number }>(
+    sql`select pg_current_snapshot()::text as snapshot, platform.last_event() as last`,
+  );
+  return { ...parseSnapshot(row?.snapshot ?? ''), last: row?.last ?? 0 };
+}
+
+/** Whether the event was committed before the stream started. */
+export function precedes(start: StreamStart, { seq, xid }: { seq: number; xid: bigint }): boolean {
+  return seq <= start.last && isSeenIn(start, xid);
 }
 
 /** From the text that Postgres shows of a snapshot. */

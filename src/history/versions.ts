@@ -5,7 +5,14 @@
 // Failures: 503; 400 beyond the budget of received bytes. Contract: history#history, history#cost.
 import type { App } from '../app.ts';
 import { EVENT_COLUMNS, eventSize, storedSize } from '../events/event.ts';
-import { type FeedEvent, type FeedPosition, type StepSize, type StoredFeedEvent, toFeedEvent } from '../events/feed.ts';
+import {
+  type FeedEvent,
+  type FeedPosition,
+  isSeen,
+  type StepSize,
+  type StoredFeedEvent,
+  toFeedEvent,
+} from '../events/feed.ts';
 import type { ByteBudget } from '../runtime/byte-budget.ts';
 import { PlaceNeeded, waitForPlace } from '../runtime/large-calls.ts';
 import { EMPTY, raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
@@ -120,8 +127,7 @@ function rankOf({ version, isDeletion }: VersionPosition): number {
 function hadBeenMade(moment: Moment): Sql {
   if ('timeMs' in moment) return sql`and v.at <= ${new Date(moment.timeMs).toISOString()}::timestamptz`;
   const { seen, cut } = moment.position;
-  const isSeen = sql`pg_visible_in_snapshot(v.xid, ${seen.snapshot}::pg_snapshot)`;
-  if (cut === null) return sql`and ${isSeen}`;
-  return sql`and (${isSeen}
-    or (pg_visible_in_snapshot(v.xid, ${cut.until.snapshot}::pg_snapshot) and v.seq <= ${cut.number}::bigint))`;
+  const isBefore = isSeen(seen, sql`v`);
+  if (cut === null) return sql`and ${isBefore}`;
+  return sql`and (${isBefore} or (v.seq <= ${cut.number}::bigint and ${isSeen(cut.until, sql`v`)}))`;
 }

@@ -43,7 +43,7 @@ export function sealCursor(app: App, tenantId: string, { position, rightsKey }: 
   if (key === undefined) throw new Error('there is no secret for cursors');
   const { seen, at, cut } = position;
   const until = cut && [cut.until.snapshot, cut.until.floor, cut.until.last, cut.until.at, cut.number];
-  const text = JSON.stringify([tenantId, rightsKey, seen.snapshot, seen.floor, at, until]);
+  const text = JSON.stringify([tenantId, rightsKey, seen.snapshot, seen.floor, at, until, seen.last]);
   const nonce = randomBytes(NONCE_BYTES);
   const cipher = createCipheriv(ALGORITHM, key, nonce);
   const sealed = cipher.update(text.padEnd(Math.ceil(text.length / BLOCK) * BLOCK), 'utf8');
@@ -54,7 +54,7 @@ export function sealCursor(app: App, tenantId: string, { position, rightsKey }: 
 export function openCursor(app: App, tenantId: string, text: string, parameter = 'since'): ChangesCursor {
   const opened = text.length > LIMITS.changes.cursorMax ? null : opening(keysOf(app), text);
   if (opened === null) throw invalidField(parameter, 'is not a cursor');
-  const [owner, rightsKey, snapshot, floor, at, until] = opened;
+  const [owner, rightsKey, snapshot, floor, at, until, last = null] = opened;
   if (owner !== tenantId) throw forbidden('this cursor belongs to another tenant');
   if (at !== null && at < Date.now() - app.config.eventRetentionDays * DAY_MS) {
     throw new ServiceError(
@@ -66,7 +66,7 @@ export function openCursor(app: App, tenantId: string, text: string, parameter =
     until: { snapshot: until[0], floor: until[1], last: until[2], at: until[3] },
     number: until[4],
   };
-  return { rightsKey, position: { seen: { snapshot, floor }, at, cut } };
+  return { rightsKey, position: { seen: { snapshot, floor, last }, at, cut } };
 }
 
 type Content = [
@@ -76,6 +76,7 @@ type Content = [
   floor: number,
   at: number | null,
   until: [snapshot: string, floor: number, last: number, at: number, number: number] | null,
+  last?: number | null,
 ];
 
 /** The content, if one of the keys has sealed it. */

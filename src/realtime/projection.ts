@@ -31,14 +31,16 @@ export function projectionOf(caller: TenantCaller, entity: Entity): Projection |
 export class EventSerializer {
   readonly #frames = new Map<string, SseFrame>();
   readonly #texts = new Map<string, string>();
-  /** The transaction that wrote the event. */
+  /** The transaction that wrote the event, and its number. */
   readonly xid: bigint;
+  readonly seq: number;
 
   constructor(
     readonly event: CommittedEvent,
     private readonly tenantSlug: string,
   ) {
     this.xid = BigInt(event.xid);
+    this.seq = event.seq;
   }
 
   /** A record event in the SSE format. */

@@ -6,7 +6,7 @@ import { type App, perApp } from '../app.ts';
 import { type ChangeWaits, changeWaitsOf } from '../changes/waits.ts';
 import { unavailable } from '../errors.ts';
 import { hubOf } from '../events/hub.ts';
-import { type Snapshot, takeSnapshot } from '../events/snapshot.ts';
+import { type StreamStart, takeSnapshot } from '../events/snapshot.ts';
 import { LIMITS } from '../limits.ts';
 import type { AccessSource } from './access-group.ts';
 import { ConnectionLeases } from './connection-limits.ts';
@@ -68,7 +68,7 @@ export class Realtime {
     caller: TenantCaller,
     connection: LiveConnection,
     entities: readonly string[],
-  ): Promise<{ membership: Membership; since: Snapshot }> {
+  ): Promise<{ membership: Membership; since: StreamStart }> {
     this.requireOpen();
     const { id } = caller.tenant;
     const hub = hubOf(this.app);
@@ -95,7 +95,7 @@ export class Realtime {
   }
 
   /** Subscribes to one more entity; events in the snapshot must be skipped. Null when the membership has ended. */
-  async addEntity(membership: Membership, entity: string): Promise<Snapshot | null> {
+  async addEntity(membership: Membership, entity: string): Promise<StreamStart | null> {
     const { tenant, entities } = membership;
     await hubOf(this.app).subscribe(tenant.tenantId, [entity]);
     if (tenant.setEntities(membership, [...entities, entity])) return takeSnapshot(this.app.db);

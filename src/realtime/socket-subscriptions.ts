@@ -10,7 +10,7 @@ import type { App } from '../app.ts';
 import { LiveFollower } from '../changes/live-follower.ts';
 import type { Entry } from '../changes/page.ts';
 import { RECORD_EVENTS } from '../events/event.ts';
-import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
+import { precedes, type StreamStart } from '../events/snapshot.ts';
 import { cursorFromNow, type Followed, followOf, readFollowing } from './followed-stream.ts';
 import { flat } from './projection.ts';
 import type { SubscribeOptions } from './websocket-protocol.ts';
@@ -23,7 +23,7 @@ const ROOM_CHECK_MS = 25;
 
 interface Subscription {
   /** Events in it preceded the subscription and are not sent. */
-  since: Snapshot;
+  since: StreamStart;
   follower?: LiveFollower;
 }
 
@@ -57,7 +57,7 @@ export class SocketSubscriptions {
     return this.#byEntity.has(entity);
   }
 
-  add(entity: string, since: Snapshot): void {
+  add(entity: string, since: StreamStart): void {
     this.#byEntity.set(entity, { since });
   }
 
@@ -67,7 +67,7 @@ export class SocketSubscriptions {
   }
 
   /** Those that were there stay as they are; the others begin with the snapshot. */
-  keep(entities: readonly string[], since: Snapshot): void {
+  keep(entities: readonly string[], since: StreamStart): void {
     for (const entity of this.entities) if (!entities.includes(entity)) this.remove(entity);
     for (const entity of entities) if (!this.has(entity)) this.add(entity, since);
     for (const { follower } of this.#byEntity.values()) follower?.wake();
@@ -82,10 +82,10 @@ export class SocketSubscriptions {
   }
 
   /** Whether a live event of the entity is to be sent; one that is followed only wakes. */
-  admits(entity: string, xid: bigint): boolean {
+  admits(entity: string, event: { seq: number; xid: bigint }): boolean {
     const subscription = this.#byEntity.get(entity);
     subscription?.follower?.wake();
-    return subscription !== undefined && subscription.follower === undefined && !isSeenIn(subscription.since, xid);
+    return subscription !== undefined && subscription.follower === undefined && !precedes(subscription.since, event);
   }
 
   /** Begins to follow; the entity must be subscribed to. */

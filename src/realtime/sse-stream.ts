@@ -14,7 +14,7 @@ import type { Seen } from '../changes/reader.ts';
 import { catalogOf } from '../entities/catalog.ts';
 import { forbidden, quotaProblem, rateLimited, ServiceError, unauthorized } from '../errors.ts';
 import { ADMIN_EVENTS, type CommittedEvent, DEFINITION_CHANGED } from '../events/event.ts';
-import { isSeenIn, type Snapshot } from '../events/snapshot.ts';
+import { precedes, type StreamStart } from '../events/snapshot.ts';
 import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
 import { newId } from '../runtime/ids.ts';
 import { openTimeOf } from '../usage/open-time.ts';
@@ -122,7 +122,7 @@ class SseStream implements LiveConnection {
   #heartbeat: ReturnType<typeof setInterval> | undefined;
   #membership: Membership | undefined;
   /** Nothing is sent before it is set, or the follower. */
-  #since: Snapshot | null = null;
+  #since: StreamStart | null = null;
   #follower: LiveFollower | undefined;
 
   constructor(
@@ -152,7 +152,7 @@ class SseStream implements LiveConnection {
   /**
    * Must be called in the same turn of the event loop in which `join` resolves, so that no event precedes `connected`.
    */
-  begin(membership: Membership, since: Snapshot): ReadableStream<Uint8Array> {
+  begin(membership: Membership, since: StreamStart): ReadableStream<Uint8Array> {
     this.#since = since;
     return this.#start(membership);
   }
@@ -208,7 +208,7 @@ class SseStream implements LiveConnection {
     }
     const { entities, events } = this.filter;
     if (events !== null && !events.has(event.type)) return;
-    if (this.#since === null || isSeenIn(this.#since, serializer.xid)) return;
+    if (this.#since === null || precedes(this.#since, serializer)) return;
     if (event.row !== null) {
       const isNamed = entities === null || entities.has(event.entity ?? '');
       if (projection !== null && isNamed) this.#channel.send(serializer.recordFrame(projection));

@@ -124,9 +124,10 @@ export class WebSocketConnection implements LiveConnection, Reader {
   }
 
   deliver(membership: Membership, serializer: EventSerializer, projection: Projection | null): void {
-    const { event, xid } = serializer;
+    const { event } = serializer;
     if (membership !== this.#membership || this.#state.phase !== 'ready') return;
-    if (!this.#subscriptions.admits(event.entity ?? '', xid) || projection === null || event.row === null) return;
+    if (!this.#subscriptions.admits(event.entity ?? '', serializer) || projection === null || event.row === null)
+      return;
     if (admits(this.#narrowing.events, event.type)) this.#sendText(serializer.text(projection));
   }
 
