@@ -1,6 +1,6 @@
-// The past of records: versions with what each changed, a record as it was at a moment; with the rights of today on the images
-// of then.
-// Contract: history#history, history#at-a-moment.
+// The past of records: versions with what each changed, a record as it was at a moment, deleted records, restore; with the rights
+// of today on the images of then.
+// Contract: history#history, history#at-a-moment, history#deleted-records, history#restore.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { sql } from '../src/runtime/sql.ts';
 import { addRole, bearer, publicKey, userToken, withRole } from './support/credentials.ts';
@@ -545,5 +545,111 @@ describe('restore', () => {
       'record.created',
     ]);
     expect(items.map(({ version }: Json) => version)).toEqual([5, 4, 3, 2, 1, 1]);
+  });
+});
+
+describe('deleted records', () => {
+  let own: TestTenant;
+  const ids: string[] = [];
+  const deleted = (client: Client, query: Record<string, string> = {}) =>
+    ok(client.get(`${DEALS}/deleted?${new URLSearchParams(query)}`));
+  const titles = ({ items }: Json): string[] => items.map(({ title }: Json) => title);
+
+  beforeAll(async () => {
+    own = await newTenant();
+    const due = (ms: number): string => new Date(Date.now() + ms).toISOString();
+    for (const [title, amount, at] of [
+      ['a', 3, due(-1_000)],
+      ['b', 1, due(60_000)],
+      ['c', null, null],
+      ['d', 2, due(60_000)],
+      ['back', 9, due(60_000)],
+      ['kept', 8, due(60_000)],
+    ]) {
+      ids.push((await createRecord(own, DEALS, { title, amount, due: at, secret: 's' })).id);
+    }
+    for (const id of ids.slice(0, 5)) await ok(own.delete(`${DEALS}/${id}`));
+    await ok(own.post(`${DEALS}/${ids[4]}/restore`, { version: 1 }));
+  });
+
+  test('are listed as they were last, the newest deletion first, without those that came back', async () => {
+    const page = await deleted(own);
+    expect(titles(page)).toEqual(['d', 'c', 'b', 'a']);
+    const whoami = await ok(own.get('/api/auth/whoami'));
+    expect(page).toMatchObject({ total: 4, page: 1, limit: 20, totalPages: 1 });
+    expect(page.items[0]).toEqual({
+      id: ids[3],
+      entityId: expect.any(String),
+      title: 'd',
+      amount: 2,
+      secret: 's',
+      due: expect.any(String),
+      createdAt: expect.any(String),
+      updatedAt: expect.any(String),
+      createdBy: whoami.id,
+      updatedBy: whoami.id,
+      deletedAt: expect.stringMatching(/^\d{4}-.*Z$/),
+      deletedBy: whoami.id,
+    });
+  });
+
+  test('a record that came back and was deleted again is listed once, as it was last', async () => {
+    const other = await newTenant();
+    const { id } = await createRecord(other, DEALS, { title: 'a' });
+    await ok(other.delete(`${DEALS}/${id}`));
+    await ok(other.post(`${DEALS}/${id}/restore`, { version: 1 }));
+    await ok(other.patch(`${DEALS}/${id}`, { title: 'b' }));
+    await ok(other.delete(`${DEALS}/${id}`));
+    expect(titles(await deleted(other))).toEqual(['b']);
+  });
+
+  test('take filters, sort keys, fields, pages and cursors, also by deletedAt and deletedBy', async () => {
+    expect(titles(await deleted(own, { filters: 'amount >= 2' }))).toEqual(['d', 'a']);
+    expect(titles(await deleted(own, { 'filter.title': 'b' }))).toEqual(['b']);
+    expect(titles(await deleted(own, { sort: 'amount' }))).toEqual(['b', 'd', 'a', 'c']);
+    expect(titles(await deleted(own, { sort: '-amount' }))).toEqual(['a', 'd', 'b', 'c']);
+    expect(titles(await deleted(own, { sort: 'deletedAt' }))).toEqual(['a', 'b', 'c', 'd']);
+    expect(titles(await deleted(own, { filters: 'deletedAt > $now-1h AND deletedBy != null' }))).toHaveLength(4);
+    expect(titles(await deleted(own, { filters: 'deletedAt < $now-1h' }))).toEqual([]);
+    expect(Object.keys((await deleted(own, { fields: 'title' })).items[0])).not.toContain('amount');
+    expect(titles(await deleted(own, { limit: '2', page: '2' }))).toEqual(['b', 'a']);
+    expect(await deleted(own, { limit: '1', count: 'none' })).toMatchObject({ total: null, totalPages: null });
+    for (const sort of ['', 'amount', '-amount', '-deletedAt']) {
+      const seen: string[] = [];
+      for (let cursor: string | null = ''; cursor !== null; ) {
+        const page: Json = await deleted(own, { limit: '1', sort, cursor });
+        seen.push(...titles(page));
+        cursor = page.nextCursor;
+      }
+      expect([sort, seen]).toEqual([sort, titles(await deleted(own, { sort }))]);
+    }
+  });
+
+  test('refuse what only lists of records have, with the reason', async () => {
+    const { status, body } = await own.get(`${DEALS}/deleted?search=a&with=etags`);
+    expect([status, body.error.details.map(({ path, message }: Json) => `${path} ${message.slice(0, 21)}`)]).toEqual([
+      400,
+      ['search does not apply: delet', 'with etags does not apply:'],
+    ]);
+    for (const query of ['sort=nothing', 'filters=nothing = 1', 'cursor=x', 'fields=nothing', 'asOf=now']) {
+      expect([query, (await own.get(`${DEALS}/deleted?${query}`)).status]).toEqual([query, 400]);
+    }
+  });
+
+  test('are those that the role saw when they were deleted, without the fields that it hides', async () => {
+    const role = (restriction: Json) =>
+      withRole(service, own, { permissions: { deals: ['read'] }, entities: { deals: restriction } });
+    const few = await role({ excludeFields: ['secret'], rowFilter: 'amount >= 2' });
+    const page = await deleted(few);
+    expect([titles(page), page.total]).toEqual([['d', 'a'], 2]);
+    expect(page.items[0]).not.toHaveProperty('secret');
+    expect((await few.get(`${DEALS}/deleted?filters=secret = "s"`)).status).toBe(400);
+    // $now is the time of the deletion.
+    const later = await role({ rowFilter: 'due > $now' });
+    const due = await deleted(later, { filters: 'amount < 9', limit: '1' });
+    expect([titles(due), due.total]).toEqual([['d'], 2]);
+    expect(titles(await deleted(later, { sort: 'amount' }))).toEqual(['b', 'd']);
+    const none = await withRole(service, own, { permissions: {} });
+    expect((await none.get(`${DEALS}/deleted`)).status).toBe(403);
   });
 });

@@ -12,6 +12,7 @@ export function exampleOf(schema: unknown, components: Record<string, JsonSchema
   if (typeof own.$ref === 'string') return exampleOf(components[own.$ref.slice(REF.length)], components, name);
   const stated = statedExample(own);
   if (stated !== undefined) return stated;
+  if (Array.isArray(own.allOf)) return Object.assign({}, ...own.allOf.map((part) => exampleOf(part, components, name)));
   const branches = (own.anyOf ?? own.oneOf) as JsonSchema[] | undefined;
   if (branches !== undefined) return exampleOf(branches[0], components, name);
   if (own.type === 'array') return [exampleOf(own.items, components, name)];

@@ -1,13 +1,16 @@
 // The indexes by which the events of one record, and the deletions of one entity, are found: each partition has its own. A
 // B-tree by record would cost every change of a record (measured: 13 % of the statement), so a day that is written to has a
 // BRIN index of Bloom filters, which costs none: it names the few blocks that may hold the record. When the day is over, the
-// retention worker builds the B-tree beside the writers and drops the other one. Deletions have a partial index: only they pay.
+// retention worker builds the B-tree beside the writers and drops the other one. Deletions and
+// records that come back have partial indexes: only they pay.
 // Failures: the database's own; a build that failed is made again. Contract: history#cost.
 import type { App } from '../app.ts';
 import { buildIndexBeside, isNotBeingBuilt } from '../runtime/index-builds.ts';
 import { identifier, raw, type Sql, sql } from '../runtime/sql.ts';
 
-type IndexKind = 'blocks' | 'record' | 'deleted';
+type IndexKind = 'blocks' | 'record' | 'deleted' | 'restored';
+/** Those that every partition has. */
+const ALWAYS = ['deleted', 'restored'] as const;
 
 /** About as many different records as the blocks of one filter hold. */
 const BLOCKS = raw(`using brin (record_id uuid_bloom_ops(n_distinct_per_range = 1000, false_positive_rate = 0.01))
@@ -16,11 +19,12 @@ const DEFINITIONS: Readonly<Record<IndexKind, Sql>> = {
   blocks: BLOCKS,
   record: sql`(record_id, version) where version is not null`,
   deleted: sql`(entity_id, at desc nulls last, record_id) where type = 'record.deleted'`,
+  restored: sql`(record_id, version) where type = 'record.created' and version > 1`,
 };
 
 /** The statements that index a new partition. */
 export function newPartitionIndexes(partition: string): Sql[] {
-  return (['blocks', 'deleted'] as const).map((kind) => createIndex(partition, kind, ''));
+  return (['blocks', ...ALWAYS] as const).map((kind) => createIndex(partition, kind, ''));
 }
 
 function createIndex(partition: string, kind: IndexKind, how: '' | 'concurrently if not exists'): Sql {
@@ -58,7 +62,7 @@ export async function maintainRecordIndexes(
   let done = 0;
   for (const [partition, indexes] of Map.groupBy(found, ({ partition }) => partition)) {
     const kept: IndexKind = isClosed(partition) ? 'record' : 'blocks';
-    for (const kind of [kept, 'deleted'] as const) {
+    for (const kind of [kept, ...ALWAYS]) {
       if (signal.aborted) return done;
       const known = indexes.find(({ name }) => name === nameOf(partition, kind));
       if (known?.is_valid === true || known?.is_left === false) continue;

@@ -67,6 +67,13 @@ export const SYSTEM_FIELDS = {
   updatedBy: { key: 'updatedBy', type: 'text', value: TEXT, slot: null },
 } as const satisfies Readonly<Record<SystemKey, FieldRef>>;
 
+/** What deleted records have besides, in lists of them. */
+export const DELETION_FIELDS = {
+  deletedAt: { key: 'deletedAt', type: 'datetime', value: TIMESTAMP_COLUMN, slot: null },
+  deletedBy: { key: 'deletedBy', type: 'text', value: TEXT, slot: null },
+} as const satisfies Readonly<Record<string, FieldRef>>;
+export type DeletionKey = keyof typeof DELETION_FIELDS;
+
 /** The left side: a field of the row, of the row before the change, or of a related row. */
 export interface Subject {
   field: FieldRef;

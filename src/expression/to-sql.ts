@@ -5,16 +5,18 @@
 // Failures: a plain Error for `$old` and `$changed`, which exist in rules only. Contract: decisions#expressions.
 
 import { EMPTY, identifier, join, literal, raw, type Sql, sql } from '../runtime/sql.ts';
-import type { Comparison, Expression, FieldRef, Subject, SystemKey } from './ast.ts';
+import type { Comparison, DeletionKey, Expression, FieldRef, Subject, SystemKey } from './ast.ts';
 import { OPERATORS } from './operators.ts';
 
-const SYSTEM_COLUMNS: Readonly<Record<SystemKey, Sql>> = {
+const SYSTEM_COLUMNS: Readonly<Record<SystemKey | DeletionKey, Sql>> = {
   id: raw('id'),
   entityId: raw('entity_id'),
   createdAt: raw('created_at'),
   updatedAt: raw('updated_at'),
   createdBy: raw('created_by'),
   updatedBy: raw('updated_by'),
+  deletedAt: raw('deleted_at'),
+  deletedBy: raw('deleted_by'),
 };
 
 /**
@@ -29,7 +31,9 @@ export function toSql(expression: Expression, alias: Sql): Sql {
 export function columnOf({ key, slot, value }: FieldRef, alias?: Sql): Sql {
   const table = alias ? sql`${alias}.` : EMPTY;
   const column =
-    slot === null ? sql`${table}${SYSTEM_COLUMNS[key as SystemKey]}` : value.column(sql`${table}data`, literal(slot));
+    slot === null
+      ? sql`${table}${SYSTEM_COLUMNS[key as keyof typeof SYSTEM_COLUMNS]}`
+      : value.column(sql`${table}data`, literal(slot));
   return value.sqlType === 'text' ? sql`${column} collate "C"` : column;
 }
 

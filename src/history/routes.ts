@@ -1,6 +1,6 @@
 // The routes of the past of records: what the caller may see of it is decided by the operations.
 // Failures: those of the operations: 400, 403, 404, 409, 412, 422.
-// Contract: history#history, history#restore.
+// Contract: history#history, history#deleted-records, history#restore.
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { okBounded } from '../http/bounded-response.ts';
@@ -8,9 +8,11 @@ import { mayFollow } from '../http/changes-cursor.ts';
 import { guard } from '../http/guard.ts';
 import { ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
+import { ListQuery, listInput } from '../records/read/parameters.ts';
 import { RecordSchema } from '../records/record.ts';
 import { etagOf, shape, versionsFrom } from '../records/row.ts';
 import { idempotently } from '../records/write/idempotency.ts';
+import { DeletedPageSchema, listDeleted } from './deleted.ts';
 import { HistoryQuery, HistorySchema, readHistory } from './history.ts';
 import { RestoreInput, restoreRecord } from './restore.ts';
 
@@ -45,11 +47,31 @@ the right to update the entity, for a deleted record to create in it. 409 with e
   requestHeaders: ['If-Match', 'Idempotency-Key'],
 });
 
+const DELETED = route({
+  id: 'listDeletedRecords',
+  tag: TAG,
+  summary: 'List deleted records',
+  description: `The records that have been deleted and have not come back, as they were last, with \`deletedAt\` and \`deletedBy\`, the
+newest deletion first without \`sort\`. They can be filtered and sorted by these too. As long as events are kept. \`search\` and
+\`with=etags\` do not apply.`,
+  access: 'tenant',
+  mayCall: mayFollow,
+  query: ListQuery,
+  ok: [200, DeletedPageSchema],
+});
+
+const RECORDS = '/api/entities/:entityName/records';
 const RECORD = '/api/entities/:entityName/records/:id';
 
 export function historyRoutes(app: App) {
   return new Elysia({ name: 'history' })
     .use(guard(app))
+    .get(
+      `${RECORDS}/deleted`,
+      async ({ caller, params, query }) =>
+        okBounded(await listDeleted(app, caller, params.entityName, listInput(query))),
+      DELETED,
+    )
     .get(
       `${RECORD}/history`,
       async ({ caller, params, query }) =>

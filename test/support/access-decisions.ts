@@ -54,7 +54,7 @@ both            GET /api/admin/platform/keys/:id/audit
 tenant          GET /api/entities; GET /api/views; GET /api/changes
 read            GET /api/entities/:entityName; GET /api/entities/:entityName/fields
 read            GET /api/entities/:entityName/records; GET /api/entities/:entityName/records/:id
-read            GET /api/entities/:entityName/records/:id/history
+read            GET /api/entities/:entityName/records/:id/history; GET /api/entities/:entityName/records/deleted
 update          POST /api/entities/:entityName/records/:id/restore
 read            GET /api/entities/:entityName/records/aggregate; GET /api/entities/:entityName/records/export
 create          POST /api/entities/:entityName/records; POST /api/entities/:entityName/records/import

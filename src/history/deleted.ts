@@ -1,0 +1,177 @@
+// Lists the records of an entity that have been deleted and have not come back, as they were last: with the parameters of a list,
+// the fields that the caller sees today, and the row filter on the last image. A filter that names `$now` is evaluated record by
+// record, since `$now` is the time of each deletion. Without `sort` the newest deletion comes first.
+// Failures: 400 also for what only lists of records have, 403, 404. Contract: history#deleted-records.
+import { type Static, Type } from '@sinclair/typebox';
+import type { TenantCaller } from '../access/caller.ts';
+import { restrictionOn } from '../access/rights.ts';
+import type { App } from '../app.ts';
+import { type AccessScope, accessScopeOf } from '../entities/access-scope.ts';
+import { catalogOf } from '../entities/catalog.ts';
+import { invalid, invalidField, type Problem } from '../errors.ts';
+import { DELETION_FIELDS, type DeletionKey, type Names } from '../expression/ast.ts';
+import { receivedBudget, sized } from '../http/bounded-response.ts';
+import { nullable, Timestamp } from '../http/schemas.ts';
+import { LIMITS } from '../limits.ts';
+import { Evaluator } from '../records/read/evaluator.ts';
+import { depthOf, readProjection, select } from '../records/read/list.ts';
+import { afterCursor, cursorColumns, orderBy, readSort, type SortKey, writeCursor } from '../records/read/order.ts';
+import { isRequested, type ListInput } from '../records/read/parameters.ts';
+import { resolveRelations } from '../records/read/resolve.ts';
+import { RecordPageSchema, RecordSchema } from '../records/record.ts';
+import { columnsOf, RECORD_COLUMNS, type RecordRow, shape } from '../records/row.ts';
+import { EMPTY, join, type Sql, sql } from '../runtime/sql.ts';
+import { openPast } from './past.ts';
+
+const DeletedSchema = Type.Intersect([
+  RecordSchema,
+  Type.Object(
+    {
+      deletedAt: Timestamp,
+      deletedBy: nullable(Type.String(), { description: 'the id of who deleted it, as `createdBy`' }),
+    },
+    { additionalProperties: true },
+  ),
+]);
+export const DeletedPageSchema = Type.Composite([
+  Type.Omit(RecordPageSchema, ['items', 'etags']),
+  Type.Object({ items: Type.Array(DeletedSchema) }),
+]);
+export type DeletedPage = Static<typeof DeletedPageSchema>;
+
+type DeletedRow = RecordRow & { deleted_at: string; deleted_by: string | null; sort_values: (string | null)[] };
+
+const NEWEST: readonly SortKey[] = [{ field: DELETION_FIELDS.deletedAt, isDescending: true }];
+
+export async function listDeleted(
+  app: App,
+  caller: TenantCaller,
+  entityName: string,
+  input: ListInput,
+): Promise<DeletedPage> {
+  const opened = await openPast(app, caller, entityName);
+  requireSupported(input);
+  const scope = { ...opened, names: withDeletion(opened.names) };
+  const { entity } = scope;
+  const { page = LIMITS.list.pageDefault, limit = LIMITS.list.limitDefault, cursor } = input;
+  if (cursor !== undefined && page !== 1) throw invalidField('page', 'cannot be combined with a cursor');
+  const sorted = readSort(input.sort, input.order, scope.names);
+  const sort = sorted.length === 0 ? NEWEST : sorted;
+  const fields = readProjection(opened, input.fields);
+  const where = await conditionOf(app, caller, scope, input);
+  const after = cursor === undefined ? null : afterCursor(sort, cursor);
+  const columns = fields.length < entity.fields.length ? columnsOf(fields) : RECORD_COLUMNS;
+  const received = receivedBudget();
+  const found = await app.db.rows<DeletedRow>(
+    sql`
+    select ${columns}, r.deleted_at, r.deleted_by, ${cursorColumns(sort)} as sort_values
+    from ${deletedRows(scope)}
+    where ${where}${after === null ? EMPTY : sql` and ${after.condition}`}
+    order by ${orderBy(sort)}
+    limit ${limit + 1}::bigint offset ${cursor === undefined ? (page - 1) * limit : 0}::bigint`,
+    received,
+  );
+  const total = input.count === 'none' ? null : await totalOf(app, scope, where);
+  const rows = found.slice(0, limit);
+  const records = rows.map((row) => shape(row, entity, fields));
+  await resolveRelations(app, caller, entity, fields, records, depthOf(input), received);
+  // A field with one of these names is not shown here.
+  const items = records.map((record, i) =>
+    Object.assign(record, { deletedAt: rows[i]?.deleted_at ?? '', deletedBy: rows[i]?.deleted_by ?? null }),
+  );
+  const last = rows.at(-1);
+  const nextCursor = found.length > limit && last !== undefined ? writeCursor(sort, last.sort_values, last.id) : null;
+  const isCursorWanted = cursor !== undefined || isRequested(input, 'nextCursor');
+  const totalPages = total === null ? null : Math.ceil(total / limit);
+  const result = { items, total, page, limit, totalPages, ...(isCursorWanted ? { nextCursor } : {}) };
+  return sized(result, received.taken);
+}
+
+function requireSupported(input: ListInput): void {
+  const problems: Problem[] = [];
+  if (input.search?.trim()) {
+    const message =
+      'does not apply: deleted records are not indexed for search; use filters, such as title contains "..."';
+    problems.push({ path: 'search', message });
+  }
+  if (isRequested(input, 'etags'))
+    problems.push({ path: 'with', message: 'etags does not apply: a deleted record has none' });
+  if (problems.length > 0) throw invalid(problems);
+}
+
+/** Names of the deletion, unless the entity has a field of that name. */
+function withDeletion(names: Names): Names {
+  const field: Names['field'] = (key) =>
+    names.field(key) ?? (Object.hasOwn(DELETION_FIELDS, key) ? DELETION_FIELDS[key as DeletionKey] : undefined);
+  return { ...names, field };
+}
+
+/** The deletions of records that have not come back, as rows `r` of records. */
+function deletedRows({ entity }: AccessScope): Sql {
+  return sql`(
+    select v.record_id as id, v.entity_id, v.version, v.data, v.created_at, v.updated_at, v.created_by, v.updated_by,
+      v.at as deleted_at, v.actor as deleted_by
+    from platform.events as v
+    where v.entity_id = ${entity.id}::uuid and v.type = 'record.deleted' and v.tenant_id is not distinct from ${entity.tenantId}::uuid
+      and not exists (
+        select from platform.events as b
+        where b.record_id = v.record_id and b.type = 'record.created' and b.version > 1 and b.version > v.version
+      )
+  ) as r`;
+}
+
+async function totalOf(app: App, scope: AccessScope, where: Sql): Promise<number> {
+  const counted = await app.db.first<{ total: number }>(sql`
+    select count(*) as total from ${deletedRows(scope)} where ${where}`);
+  return counted?.total ?? 0;
+}
+
+/** The row filter on the last image, and the filters. */
+async function conditionOf(app: App, caller: TenantCaller, scope: AccessScope, input: ListInput): Promise<Sql> {
+  const rowFilter = restrictionOn(caller.rights, scope.entity.name)?.rowFilter;
+  if (rowFilter?.includes('$now') !== true) return select(scope, input).where;
+  const { where } = select({ ...scope, rowFilter: null }, input);
+  const ids = await idsWithin(app, caller, scope, where);
+  return join([where, sql`r.id = any(${ids}::uuid[])`], ' and ');
+}
+
+/** The records that met the caller's row filter when they were deleted. 400 when there are too many to look at. */
+async function idsWithin(app: App, caller: TenantCaller, scope: AccessScope, where: Sql): Promise<string[]> {
+  const { scannedMax, stepEvents } = LIMITS.changes;
+  const catalog = await catalogOf(app, caller.tenant);
+  const evaluator = new Evaluator(app.db, catalog);
+  const ids: string[] = [];
+  let after: Sql = EMPTY;
+  for (let scanned = 0; ; ) {
+    const rows = await app.db.rows<DeletedRow>(
+      sql`
+      select ${RECORD_COLUMNS}, r.deleted_at
+      from (
+        select m.*, sum(octet_length(m.data::text)) over (order by m.deleted_at desc nulls last, m.id) as bytes,
+          row_number() over (order by m.deleted_at desc nulls last, m.id) as n
+        from (
+          select r.* from ${deletedRows(scope)} where ${where}${after}
+          order by ${orderBy(NEWEST)} limit ${stepEvents}::int
+        ) as m
+      ) as r
+      where r.bytes <= ${LIMITS.changes.stepBytes}::bigint or r.n = 1
+      order by r.n`,
+      receivedBudget(),
+    );
+    for (const row of rows) {
+      const { rowFilter } = accessScopeOf(catalog, caller, scope.entity, new Date(row.deleted_at));
+      if (rowFilter === null || (await evaluator.meets(scope.entity, rowFilter, row))) ids.push(row.id);
+    }
+    const last = rows.at(-1);
+    if (last === undefined) return ids;
+    scanned += rows.length;
+    if (scanned > scannedMax) {
+      throw invalidField(
+        'filters',
+        `leave more than ${scannedMax} deleted records to look at; narrow them, as by deletedAt`,
+      );
+    }
+    after = sql` and (r.deleted_at < ${last.deleted_at}::timestamptz
+      or (r.deleted_at = ${last.deleted_at}::timestamptz and r.id > ${last.id}::uuid))`;
+  }
+}
