@@ -629,7 +629,7 @@ describe('deleted records', () => {
     const { status, body } = await own.get(`${DEALS}/deleted?search=a&with=etags`);
     expect([status, body.error.details.map(({ path, message }: Json) => `${path} ${message.slice(0, 21)}`)]).toEqual([
       400,
-      ['search does not apply: delet', 'with etags does not apply:'],
+      ['search does not apply: delet', 'with must be nextCursor; a'],
     ]);
     for (const query of ['sort=nothing', 'filters=nothing = 1', 'cursor=x', 'fields=nothing', 'asOf=now']) {
       expect([query, (await own.get(`${DEALS}/deleted?${query}`)).status]).toEqual([query, 400]);

@@ -8,15 +8,16 @@ import { restrictionOn } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { type AccessScope, accessScopeOf } from '../entities/access-scope.ts';
 import { catalogOf } from '../entities/catalog.ts';
-import { invalid, invalidField, type Problem } from '../errors.ts';
+import { invalidField } from '../errors.ts';
 import { DELETION_FIELDS, type DeletionKey, type Names } from '../expression/ast.ts';
 import { receivedBudget, sized } from '../http/bounded-response.ts';
+import { parameters } from '../http/parameters.ts';
 import { nullable, Timestamp } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { Evaluator } from '../records/read/evaluator.ts';
 import { depthOf, readProjection, select } from '../records/read/list.ts';
 import { afterCursor, cursorColumns, orderBy, readSort, type SortKey, writeCursor } from '../records/read/order.ts';
-import { isRequested, type ListInput } from '../records/read/parameters.ts';
+import { isRequested, LEGACY_FILTER, type ListInput, ListQuery } from '../records/read/parameters.ts';
 import { resolveRelations } from '../records/read/resolve.ts';
 import { RecordPageSchema, RecordSchema } from '../records/record.ts';
 import { columnsOf, RECORD_COLUMNS, type RecordRow, shape } from '../records/row.ts';
@@ -39,6 +40,28 @@ export const DeletedPageSchema = Type.Composite([
 ]);
 export type DeletedPage = Static<typeof DeletedPageSchema>;
 
+/** Those of a list, but for what deleted records have not. */
+export const DeletedQuery = parameters(
+  {
+    ...ListQuery.properties,
+    search: Type.Optional(
+      Type.String({
+        maxLength: 0,
+        description: 'does not apply',
+        error: 'does not apply: deleted records are not indexed for it; use filters, such as title contains "..."',
+      }),
+    ),
+    with: Type.Optional(
+      Type.Union([Type.Literal(''), Type.Literal('nextCursor')], {
+        description: 'a further member of the response',
+        error: 'must be nextCursor; a deleted record has no ETag',
+        examples: ['nextCursor'],
+      }),
+    ),
+  },
+  LEGACY_FILTER,
+);
+
 type DeletedRow = RecordRow & { deleted_at: string; deleted_by: string | null; sort_values: (string | null)[] };
 
 const NEWEST: readonly SortKey[] = [{ field: DELETION_FIELDS.deletedAt, isDescending: true }];
@@ -50,7 +73,6 @@ export async function listDeleted(
   input: ListInput,
 ): Promise<DeletedPage> {
   const opened = await openPast(app, caller, entityName);
-  requireSupported(input);
   const scope = { ...opened, names: withDeletion(opened.names) };
   const { entity } = scope;
   const { page = LIMITS.list.pageDefault, limit = LIMITS.list.limitDefault, cursor } = input;
@@ -85,18 +107,6 @@ export async function listDeleted(
   const totalPages = total === null ? null : Math.ceil(total / limit);
   const result = { items, total, page, limit, totalPages, ...(isCursorWanted ? { nextCursor } : {}) };
   return sized(result, received.taken);
-}
-
-function requireSupported(input: ListInput): void {
-  const problems: Problem[] = [];
-  if (input.search?.trim()) {
-    const message =
-      'does not apply: deleted records are not indexed for search; use filters, such as title contains "..."';
-    problems.push({ path: 'search', message });
-  }
-  if (isRequested(input, 'etags'))
-    problems.push({ path: 'with', message: 'etags does not apply: a deleted record has none' });
-  if (problems.length > 0) throw invalid(problems);
 }
 
 /** Names of the deletion, unless the entity has a field of that name. */

@@ -8,11 +8,11 @@ import { mayFollow } from '../http/changes-cursor.ts';
 import { guard } from '../http/guard.ts';
 import { ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
-import { ListQuery, listInput } from '../records/read/parameters.ts';
+import { listInput } from '../records/read/parameters.ts';
 import { RecordSchema } from '../records/record.ts';
 import { etagOf, shape, versionsFrom } from '../records/row.ts';
 import { idempotently } from '../records/write/idempotency.ts';
-import { DeletedPageSchema, listDeleted } from './deleted.ts';
+import { DeletedPageSchema, DeletedQuery, listDeleted } from './deleted.ts';
 import { HistoryQuery, HistorySchema, readHistory } from './history.ts';
 import { RestoreInput, restoreRecord } from './restore.ts';
 
@@ -56,7 +56,7 @@ newest deletion first without \`sort\`. They can be filtered and sorted by these
 \`with=etags\` do not apply.`,
   access: 'tenant',
   mayCall: mayFollow,
-  query: ListQuery,
+  query: DeletedQuery,
   ok: [200, DeletedPageSchema],
 });
 
