@@ -15,6 +15,7 @@ import { LIMITS } from './limits.ts';
 import { closeMcpStreams } from './mcp/routes.ts';
 import { openRealtime } from './realtime/realtime.ts';
 import { socketHandler } from './realtime/websocket-endpoint.ts';
+import { startErasures } from './records/erase/values.ts';
 import { startRules } from './rules/worker.ts';
 import type { Log } from './runtime/log.ts';
 import type { Stages } from './runtime/stages.ts';
@@ -62,6 +63,7 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
     startFieldCleanup(app),
     startRules(app),
     startDomainChecks(app),
+    startErasures(app),
   ];
   stages.add('workers', () => Promise.all(workers.map((worker) => worker.stop())));
   const dispatcher = Dispatcher.start(app);

@@ -55,8 +55,8 @@ describe('imports', () => {
     expect(wrong).toEqual([]);
   });
 
-  test('records import from events only what publishes changes', () => {
-    const publication = ['before-image.ts', 'event.ts', 'outbox.ts', 'publication.ts'].map(
+  test('records import from events only what publishes changes, or erases them', () => {
+    const publication = ['before-image.ts', 'erasure.ts', 'event.ts', 'outbox.ts', 'publication.ts'].map(
       (name) => `src/events/${name}`,
     );
     const known = sources

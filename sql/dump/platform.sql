@@ -193,6 +193,22 @@ alter table entity_counts add constraint entity_counts_pkey PRIMARY KEY (tenant_
 
 alter table entity_counts add constraint entity_counts_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
 
+create table erasures (
+  tenant_id uuid not null,
+  record_id uuid not null,
+  at timestamp(3) with time zone not null default now(),
+  actor text,
+  seq bigint,
+  is_swept boolean not null default false,
+  due_at timestamp with time zone not null
+);
+
+alter table erasures add constraint erasures_pkey PRIMARY KEY (tenant_id, record_id);
+
+alter table erasures add constraint erasures_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX erasures_due_idx ON erasures USING btree (due_at);
+
 create table events (
   seq bigint not null default nextval('events_seq'::regclass),
   id uuid not null,
@@ -217,7 +233,9 @@ create table events (
   root_event_id uuid,
   trace text,
   data_bytes integer,
-  import_id uuid
+  import_id uuid,
+  erased_at timestamp(3) with time zone,
+  erased_by text
 ) partition by RANGE (at);
 
 CREATE INDEX events_seq_idx ON ONLY events USING btree (seq);

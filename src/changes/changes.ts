@@ -92,7 +92,7 @@ async function shown(
 }
 
 function itemOf({ event, seen }: Omit<Entry, 'position'>): Omit<ChangeItem, 'cursor'> {
-  const { id, recordId, row, at, triggeredBy, actor } = event;
+  const { id, recordId, row, at, triggeredBy, actor, erased } = event;
   return {
     id: `evt_${id}`,
     event: seen.type as ChangeItem['event'],
@@ -103,5 +103,6 @@ function itemOf({ event, seen }: Omit<Entry, 'position'>): Omit<ChangeItem, 'cur
     triggered_by: triggeredBy,
     actor,
     data: seen.data,
+    ...(erased === undefined ? {} : { erased }),
   };
 }

@@ -3,7 +3,7 @@
 // Contract: feed#items.
 import { type Static, Type } from '@sinclair/typebox';
 import { nullable, oneOf, Timestamp, Uuid } from '../http/schemas.ts';
-import { EXAMPLE_VALUES } from '../records/record.ts';
+import { ErasedSchema, EXAMPLE_VALUES } from '../records/record.ts';
 import { ITEM_TYPES } from './selection.ts';
 
 const Cursor = Type.String({ description: 'opaque; good for as long as events are kept', examples: ['Zm9sbG93Li4u'] });
@@ -29,6 +29,7 @@ const ChangeSchema = Type.Object(
         },
       ),
     ),
+    erased: Type.Optional(ErasedSchema),
   },
   { $id: 'Change' },
 );

@@ -19,7 +19,7 @@ const { scannedMax, scanMs, stepEvents, stepBytes } = LIMITS.changes;
 /** A page that is not full after a step takes so many times more in the next one: the caller does not see every event. */
 const STEP_GROWTH = 4;
 
-type EventFacts = Pick<CommittedEvent, 'id' | 'at' | 'recordId' | 'row' | 'triggeredBy' | 'actor'>;
+type EventFacts = Pick<CommittedEvent, 'id' | 'at' | 'recordId' | 'row' | 'triggeredBy' | 'actor' | 'erased'>;
 
 /** An event, what the caller sees of it, and where a reader is after it. */
 export interface Entry {
@@ -58,7 +58,7 @@ export class PageReader {
   async page(caller: TenantCaller, selection: Selection, cursor: ChangesCursor): Promise<FeedPage> {
     const { position } = cursor;
     this.#received = receivedBudget();
-    this.#entries = isOfRights(cursor, caller) ? [] : [{ ...rightsChanged(caller), position }];
+    this.#entries = isOfRights(cursor, caller) ? [] : [{ ...rightsChanged(caller.tenant.id), position }];
     [this.#bytes, this.#scanned, this.#startedAt] = [0, 0, performance.now()];
     const reader = await EventReader.open(this.app, caller, selection);
     const { end, hasMore } = await this.#read(reader, caller.tenant.id, position);
@@ -102,7 +102,7 @@ export class PageReader {
         if (turn !== undefined) await turn;
         const seen = (await reader.see(event)) ?? (await this.others(event));
         const after = positionAfter(position, until, event);
-        if (seen !== null && !this.#add({ event, seen, position: after })) return position;
+        if (seen !== null && !this.#add({ ...shownFor(event, seen), position: after })) return position;
         position = after;
       }
       if (readTo === null) return null;
@@ -121,13 +121,17 @@ export class PageReader {
   }
 }
 
+/** An erased record that the caller may not have seen is not named. */
+function shownFor(event: FeedEvent, seen: Seen): Pick<Entry, 'event' | 'seen'> {
+  return seen.type === RIGHTS_CHANGED ? { ...rightsChanged(event.tenantId, event.at), seen } : { event, seen };
+}
+
 /** What the caller may see has changed since the cursor was given: everything has to be read again. */
-function rightsChanged({ tenant }: TenantCaller): Pick<Entry, 'event' | 'seen'> {
-  const at = new Date().toISOString();
+function rightsChanged(tenantId: string, at = new Date().toISOString()): Pick<Entry, 'event' | 'seen'> {
   const event = {
     id: newId(),
     at,
-    tenantId: tenant.id,
+    tenantId,
     recordId: null,
     row: null,
     triggeredBy: 'system',

@@ -17,7 +17,7 @@ import { Evaluator } from '../records/read/evaluator.ts';
 import { shape } from '../records/row.ts';
 import { conditionFor } from '../views/dsl.ts';
 import { type Images, judge } from './judge.ts';
-import type { Selection } from './selection.ts';
+import { RIGHTS_CHANGED, type Selection } from './selection.ts';
 
 /** What the caller sees of an event: the record, or what is left of it. */
 export interface Seen {
@@ -29,11 +29,12 @@ export interface Seen {
   record?: { entity: Entity; fields: readonly Field[] };
 }
 
-/** The caller's access to an entity; `condition` is null when every record is seen. */
+/** The caller's access to an entity; `condition` is null when every record is seen, `isWhole` says whether all may be. */
 interface Access {
   entity: Entity;
   fields: readonly Field[];
   condition: Expression | null;
+  isWhole: boolean;
 }
 
 /** Definitions changed less than this time ago, in milliseconds, may not have reached this process. */
@@ -74,6 +75,7 @@ export class EventReader {
     if (!this.catalog.byId.has(event.entityId) && isFresh(event)) await this.#reload();
     const access = this.#accessTo(event.entityId, event.at);
     if (access === null) return null;
+    if (event.erased !== undefined) return this.#seeErased(event, event.row.id, access);
     const { entity, fields, condition } = access;
     const type = await judge(
       event.type,
@@ -85,6 +87,17 @@ export class EventReader {
     const isGone = type === 'record.deleted' || type === 'record.left';
     const data = isGone ? { id: event.row.id } : shape(event.row, entity, fields);
     return { type, entity: entity.name, data, record: { entity, fields } };
+  }
+
+  /**
+   * Without values no condition can be judged. Who may see all records is shown the deletion, and without a condition of
+   * their own the changes too; others read again, without learning which record it was.
+   */
+  #seeErased({ type }: FeedEvent, id: string, { entity, fields, condition, isWhole }: Access): Seen | null {
+    const isDeletion = type === 'record.deleted';
+    if (isDeletion && !isWhole) return { type: RIGHTS_CHANGED, entity: null, data: {} };
+    if ((!isDeletion && condition !== null) || !this.#isWanted(type)) return null;
+    return { type, entity: entity.name, data: { id }, record: { entity, fields } };
   }
 
   #isWanted(type: string): boolean {
@@ -132,7 +145,8 @@ export class EventReader {
       view && conditionFor(view.dsl, catalog, caller, entity, now),
       filters === null ? null : parseExpression(filters, scope.names),
     );
-    return { entity, fields: scope.fields, condition };
+    const isWhole = allows(caller.rights, 'read', entity.name) && !hasRowFilter(caller, entity);
+    return { entity, fields: scope.fields, condition, isWhole };
   }
 
   #dependsOnTime({ name }: Entity): boolean {

@@ -63,15 +63,26 @@ export interface CommittedEvent {
   xid: string;
   /** The trace of the request that caused it (runtime/trace.ts); absent without one. */
   trace?: string | null;
+  /** Present when the record's values have been erased (erasure.ts): those of `row` are missing. */
+  erased?: Erased;
+}
+
+/** When values were erased, and by whom: the id of an admin, null for the super-admin. */
+export interface Erased {
+  at: string;
+  by: string | null;
 }
 
 /** An event as a row of platform.events, with the record's columns beside its own. */
-export type EventRow = Omit<CommittedEvent, 'row'> & (Omit<RecordRow, 'id'> | { version: null });
+export type EventRow = Omit<CommittedEvent, 'row' | 'erased'> & { erasedAt: string | null; erasedBy: string | null } & (
+    | Omit<RecordRow, 'id'>
+    | { version: null }
+  );
 
 /** The columns of an EventRow. */
 export const EVENT_COLUMNS: Sql = sql`id, seq, at, tenant_id as "tenantId", type, entity_id as "entityId", entity,
   record_id as "recordId", version, data, created_at, updated_at, created_by, updated_by, payload, actor,
-  triggered_by as "triggeredBy", depth, xid::text as xid, trace`;
+  triggered_by as "triggeredBy", depth, xid::text as xid, trace, erased_at as "erasedAt", erased_by as "erasedBy"`;
 
 /** Compressed values above this are not unpacked to find out their size; pglz makes values up to 91 times smaller. */
 const UNPACKED_BYTES = 1_024;
@@ -112,7 +123,9 @@ export function toEvent(stored: EventRow): CommittedEvent {
     depth,
     xid,
   };
-  return stored.trace == null ? event : { ...event, trace: stored.trace };
+  const { trace, erasedAt, erasedBy } = stored;
+  const traced = trace == null ? event : { ...event, trace };
+  return erasedAt === null ? traced : { ...traced, erased: { at: erasedAt, by: erasedBy } };
 }
 
 function rowOf(stored: EventRow): RecordRow | null {

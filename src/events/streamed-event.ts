@@ -51,7 +51,7 @@ export async function readStreamed(tx: Tx, numbers: readonly number[]): Promise<
     select ${EVENT_COLUMNS}, "isLarge"
     from (
       select id, seq, at, tenant_id, type, entity_id, entity, record_id, version, created_at, updated_at, created_by,
-        updated_by, actor, triggered_by, depth, xid, trace, size."isLarge",
+        updated_by, actor, triggered_by, depth, xid, trace, erased_at, erased_by, size."isLarge",
         case when not size."isLarge" then data end as data, case when not size."isLarge" then payload end as payload
       from platform.events as s
       cross join lateral (

@@ -90,7 +90,9 @@ export class TenantStream {
       else {
         const read = found.get(event.id);
         if (read === undefined) return this.onLost();
-        this.handOut(read.event, read.length);
+        // Of erased changes only the deletion is left to show.
+        const isShown = read.event.erased === undefined || read.event.type === 'record.deleted';
+        if (isShown) this.handOut(read.event, read.length);
       }
     }
   }

@@ -41,6 +41,7 @@ export async function readAsOf(
   // The judge takes an image as it takes the record after an update.
   const seen = event.type === 'record.deleted' ? null : await (await readerOf(app, caller, false)).see(event);
   if (seen === null || event.row === null) throw notFound('record');
+  if (event.erased !== undefined) throw new ServiceError('GONE', 'the values of this record have been erased');
   return sized(shape(event.row, past.scope.entity, fields), received.taken);
 }
 

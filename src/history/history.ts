@@ -15,6 +15,7 @@ import { receivedBudget, sized } from '../http/bounded-response.ts';
 import { integerParameter, parameters } from '../http/parameters.ts';
 import { nullable, oneOf, Timestamp } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
+import { ErasedSchema } from '../records/record.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { jsonBytes } from '../runtime/text.ts';
 import { ActorSchema, actorsOf } from './actors.ts';
@@ -58,6 +59,7 @@ const VersionSchema = Type.Object(
         },
       ),
     ),
+    erased: Type.Optional(ErasedSchema),
   },
   { $id: 'Version' },
 );
@@ -132,6 +134,7 @@ function versionOf(event: FeedEvent, seen: Seen, isFiltered: boolean): Omit<Hist
     at: event.at,
     triggered_by: event.triggeredBy,
     changes: changesOf(event, type, seen.record?.fields ?? []),
+    ...(event.erased === undefined ? {} : { erased: event.erased }),
   };
 }
 

@@ -54,7 +54,8 @@ export function recordOf({ entity }: AccessScope, id: string): RecordOfEvents {
 /** Whether the event is the deletion of a record that the caller saw. */
 export async function isSeenDeletion(app: App, caller: TenantCaller, event: FeedEvent): Promise<boolean> {
   if (event.type !== 'record.deleted') return false;
-  return (await (await readerOf(app, caller, false)).see(event)) !== null;
+  // Of an erased record, nobody can tell whether it was in the caller's rows.
+  return (await (await readerOf(app, caller, false)).see(event))?.type === 'record.deleted';
 }
 
 /** The reader of a caller's events of any kind and entity. */

@@ -85,6 +85,8 @@ export function followedFrame({ event, seen }: Entry, slug: string, cursor: stri
   const further = cursor === null ? {} : { cursor };
   if (record === undefined) return sseFrame(type, { ...about, ...seen.data, ...further });
   const data =
-    type === 'record.left' ? seen.data : { fields: fieldsOf(event.row, record), triggered_by: event.triggeredBy };
+    type === 'record.left'
+      ? seen.data
+      : { fields: fieldsOf(event.row, record, event.erased), triggered_by: event.triggeredBy };
   return sseFrame(type, { ...about, entity: seen.entity, record_id: event.recordId, data, ...further });
 }

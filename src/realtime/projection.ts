@@ -5,7 +5,7 @@ import type { TenantCaller } from '../access/caller.ts';
 import { allows, restrictionOn } from '../access/rights.ts';
 import { hasRowFilter, visibleFields } from '../entities/access-scope.ts';
 import type { Entity, Field } from '../entities/field.ts';
-import type { CommittedEvent, RecordRow } from '../events/event.ts';
+import type { CommittedEvent, Erased, RecordRow } from '../events/event.ts';
 import { shape } from '../records/row.ts';
 import { NEUTRAL_FAILURE } from '../records/write/triggers.ts';
 import { type SseFrame, sseFrame } from './sse-channel.ts';
@@ -47,7 +47,7 @@ export class EventSerializer {
   recordFrame(projection: Projection): SseFrame {
     return cached(this.#frames, projection.key, () => {
       const { recordId, row, triggeredBy } = this.event;
-      const data = { fields: fieldsOf(row, projection), triggered_by: triggeredBy };
+      const data = { fields: fieldsOf(row, projection, this.event.erased), triggered_by: triggeredBy };
       return this.#frame({ entity: projection.entity.name, record_id: recordId, data });
     });
   }
@@ -106,7 +106,13 @@ function neutral(payload: Record<string, unknown>): Record<string, unknown> {
   return { ...payload, data: { ...data, ...outcome } };
 }
 
-export function fieldsOf(row: RecordRow | null, { fields }: Pick<Projection, 'fields'>): Record<string, unknown> {
+/** Without members when the values have been erased. */
+export function fieldsOf(
+  row: RecordRow | null,
+  { fields }: Pick<Projection, 'fields'>,
+  erased?: Erased,
+): Record<string, unknown> {
+  if (erased !== undefined) return {};
   return Object.fromEntries(fields.map(({ key, slot }) => [key, row?.data[slot] ?? null]));
 }
 

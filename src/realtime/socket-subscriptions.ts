@@ -136,7 +136,8 @@ const NOTHING_MORE = { since: null, filters: null, view: null, transitions: fals
 /** The message of an event. `fields` selects, in addition to the id. */
 function followedText({ event, seen }: Entry, fields: readonly string[] | null, cursor: string | null): string {
   const { type, entity, record } = seen;
-  const isWhole = record !== undefined && event.row !== null && type !== 'record.left' && type !== 'record.deleted';
+  const isGone = type === 'record.left' || type === 'record.deleted' || event.erased !== undefined;
+  const isWhole = record !== undefined && event.row !== null && !isGone;
   const selected =
     isWhole && fields !== null ? record.fields.filter(({ key }) => fields.includes(key)) : record?.fields;
   const data = isWhole

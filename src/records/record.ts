@@ -37,6 +37,12 @@ const SystemFields = Type.Object(
 export type FlatRecord = Static<typeof SystemFields> & Record<string, unknown>;
 export const RecordSchema = Type.Unsafe<FlatRecord>(SystemFields);
 
+/** Of an event or version whose record has been erased. */
+export const ErasedSchema = Type.Object(
+  { at: Timestamp, by: nullable(Type.String({ examples: ['01993b1a-55c0-7a6b-b1d2-9e8f7a6b5c4d'] })) },
+  { description: 'when the record’s values were erased, and by whom; only where they were' },
+);
+
 /** The values of a record in a request; the operations check them against the entity's fields. */
 export type Values = Record<string, unknown>;
 export const ValuesSchema = Type.Unsafe<Values>(

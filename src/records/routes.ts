@@ -1,15 +1,18 @@
 // The routes of records: list, read, create, change, delete. How a record was at a moment is read by what is passed in.
 // Bodies contain values by field key; the operations check them against the entity.
 // Contract: interface#records, decisions#records.
+import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { okBounded } from '../http/bounded-response.ts';
 import { addChangesCursor, CHANGES_CURSOR } from '../http/changes-cursor.ts';
 import { guard } from '../http/guard.ts';
+import { flagParameter, parameters } from '../http/parameters.ts';
 import { created, notModified, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { Deleted } from '../http/schemas.ts';
+import { eraseRecord } from './erase/erase.ts';
 import { listRecords } from './read/list.ts';
 import { ListQuery, listInput, RecordQuery } from './read/parameters.ts';
 import { readRecord } from './read/read.ts';
@@ -80,13 +83,25 @@ function updateRoute(id: string, description: string) {
   });
 }
 
+const DeletedRecord = Type.Object({
+  ...Deleted.properties,
+  erased: Type.Optional(
+    Type.Boolean({ description: 'with `erase`: whether all values have gone; if not yet, they do in the background' }),
+  ),
+});
+
 const DELETE = route({
   id: 'deleteRecord',
   tag: TAG,
-  summary: 'Delete a record',
+  summary: 'Delete a record, or erase it',
+  description: `With \`erase=true\`, for tenant admins, also of a record deleted before: the record's values go for good from its
+events, deliveries, history and kept responses too. What is left says that it was erased, when and by whom.`,
   access: 'tenant',
   right: 'delete',
-  ok: [200, Deleted],
+  query: parameters({
+    erase: Type.Optional(flagParameter({ description: 'also erase its values for good' })),
+  }),
+  ok: [200, DeletedRecord],
   errors: ['CONFLICT', 'PRECONDITION_FAILED', 'BUSINESS_RULE_ERROR'],
   requestHeaders: ['If-Match'],
 });
@@ -153,10 +168,15 @@ export function recordRoutes(app: App, readAsOf: ReadAsOf) {
     )
     .delete(
       RECORD,
-      async ({ caller, params, request }) => {
+      async ({ caller, params, query, request }) => {
+        const { entityName } = params;
         const versions = versionsFrom(request.headers.get('if-match'));
-        await deleteRecord(autocommit(app, caller), params.entityName, params.id, versions);
-        return ok({ id: params.id.toLowerCase(), deleted: true });
+        const answer = { id: params.id.toLowerCase(), deleted: true } as const;
+        if (query.erase === true) {
+          return ok({ ...answer, erased: await eraseRecord(app, caller, entityName, params.id, versions) });
+        }
+        await deleteRecord(autocommit(app, caller), entityName, params.id, versions);
+        return ok(answer);
       },
       DELETE,
     );

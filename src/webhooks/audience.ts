@@ -31,6 +31,8 @@ export interface JudgedChange {
   row: RecordRow;
   /** ISO 8601. */
   at: string;
+  /** The deletion of a record without values: no condition can be judged, and who may see all records is shown it. */
+  isErased?: boolean;
 }
 
 /** A role as it reads: with its rights and without an identity. */
@@ -118,18 +120,19 @@ export class Judge {
   }
 
   /** Whether the subscription's role may see the change, now. */
-  async isVisible({ role }: Audience, entity: Entity, { row, at }: JudgedChange): Promise<boolean> {
+  async isVisible({ role }: Audience, entity: Entity, { row, at, isErased = false }: JudgedChange): Promise<boolean> {
     if (role === null) return true;
     if (!allows(this.#callerOf(role).rights, 'read', entity.name)) return false;
     const scope = this.#scopeOf(role, entity, new Date(at));
     if (scope === null) return false;
+    if (isErased) return scope.rowFilter === null;
     return scope.rowFilter === null || this.#evaluator.meets(entity, scope.rowFilter, row);
   }
 
   /** Whether the change is for the subscription. */
   async matches(audience: Audience, entity: Entity, change: JudgedChange): Promise<boolean> {
     if (!(await this.isVisible(audience, entity, change))) return false;
-    if (audience.filters === null) return true;
+    if (audience.filters === null || change.isErased === true) return true;
     const condition = this.#conditionOf(audience, audience.filters, entity, new Date(change.at));
     return condition !== null && this.#evaluator.meets(entity, condition, change.row);
   }

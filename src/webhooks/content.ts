@@ -4,7 +4,7 @@
 // Contract: decisions#webhooks-for-others, feed#cursors.
 import type { App } from '../app.ts';
 import type { Entity, Field } from '../entities/field.ts';
-import type { RecordEventType, RecordRow } from '../events/event.ts';
+import type { Erased, RecordEventType, RecordRow } from '../events/event.ts';
 import { EARLIEST, positionAfter, positionAt } from '../events/feed.ts';
 import { feedHeadsOf } from '../events/feed-heads.ts';
 import { sealCursor } from '../http/changes-cursor.ts';
@@ -34,6 +34,7 @@ export interface SentChange {
   /** Null unless it is known and the change is an update. */
   before: RecordRow | null;
   isTest?: boolean;
+  erased?: Erased | null;
 }
 
 /** The body; it shows `fields` of the entity. */

@@ -7,6 +7,7 @@ import type { App } from '../../app.ts';
 import { visibleFields } from '../../entities/access-scope.ts';
 import { catalogWithin } from '../../entities/catalog.ts';
 import { conflict, invalidField, ServiceError } from '../../errors.ts';
+import type { Erasure } from '../../events/erasure.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { type Envelope, jsonText, responseOf, typed } from '../../http/reply.ts';
 import { LIMITS } from '../../limits.ts';
@@ -145,6 +146,51 @@ function onlyVisible(record: Sql, visible: readonly string[]): Sql {
   return sql`(
     select coalesce(jsonb_object_agg(m.key, m.value), '{}') from jsonb_each(${record}) as m
     where m.key = any(${[...visible]}::text[]))`;
+}
+
+/** Kept responses whose text one statement looks at, and their characters. */
+const PART = { rows: 200, length: 33_554_432 };
+
+/** Leaves only the system fields of a record in the kept responses of a tenant; each function resolves to false at the end. */
+export function eraseAnswers({ db }: App, { tenantId, recordId }: Erasure): (() => Promise<boolean>)[] {
+  let after: [string, string, string] = ['', '', ''];
+  const erasePart = async (): Promise<boolean> => {
+    const row = await db.first<{ last: typeof after | null }>(sql`
+      with part as materialized (
+        select k.caller, k.route, k.key from (
+          select caller, route, key, sum(octet_length(answer)) over (order by caller, route, key) - octet_length(answer) as before
+          from (
+            select * from platform.idempotency_keys
+            where tenant_id = ${tenantId}::uuid and (caller, route, key) > (${after[0]}, ${after[1]}, ${after[2]})
+            order by caller, route, key limit ${PART.rows}::int
+          ) as n
+        ) as k
+        where k.before < ${PART.length}::int
+      ), erased as (
+        update platform.idempotency_keys as i
+        set answer = (case when i.route like 'POST bulk/%' then ${erasedResults(recordId)} else ${shownRecord(SYSTEM)} end)::text
+        from part as p
+        where i.tenant_id = ${tenantId}::uuid and i.caller = p.caller and i.route = p.route and i.key = p.key
+          and strpos(i.answer, ${recordId}) > 0
+          and (i.route like 'POST bulk/%' or i.answer::jsonb #>> '{data,id}' = ${recordId})
+      )
+      select jsonb_build_array(caller, route, key) as last from part order by caller desc, route desc, key desc limit 1`);
+    after = row?.last ?? after;
+    return row !== undefined;
+  };
+  return [erasePart];
+}
+
+const SYSTEM = Object.keys(SYSTEM_FIELDS);
+
+function erasedResults(recordId: string): Sql {
+  return sql`jsonb_set(answer::jsonb, '{data,results}', (
+    select coalesce(jsonb_agg(
+      case when e.result #>> '{data,id}' = ${recordId}
+        then jsonb_set(e.result, '{data}', ${onlyVisible(sql`e.result -> 'data'`, SYSTEM)})
+        else e.result
+      end order by e.n), '[]')
+    from jsonb_array_elements(coalesce(answer::jsonb #> '{data,results}', '[]')) with ordinality as e (result, n)), false)`;
 }
 
 async function store(tx: Tx, key: RequestKey, answer: Response): Promise<void> {

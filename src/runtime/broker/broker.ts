@@ -59,6 +59,8 @@ export interface Broker {
   ): Promise<string>;
   /** Keeps only the newest entries of a stream. */
   trim(stream: string, length: number): Promise<void>;
+  /** Removes entries of a stream. A reader that has not read one of them yet sees that it is missing. */
+  remove(stream: string, isUnwanted: (fields: Record<string, string>) => boolean): Promise<void>;
   /**
    * Resolves to the entries after the id given for each stream, at most `count` of each, as soon as there are any; to
    * none after `blockMs`. One reader at a time. Rejects when its connection breaks or the broker closes.

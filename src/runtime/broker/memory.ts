@@ -2,6 +2,7 @@
 // is ever missed, so `onReset` handlers are never called. Memory is bounded by the callers' own limits
 // (stream lengths, schedules) and by sweeping expired windows and leases. Times are milliseconds.
 import { unavailable } from '../../errors.ts';
+import { giveWay } from '../event-loop.ts';
 import type { Log } from '../log.ts';
 import {
   type Broker,
@@ -83,6 +84,17 @@ export class MemoryBroker implements Broker {
     this.#check();
     const entries = this.#streams.get(stream);
     if (entries !== undefined) entries.splice(0, Math.max(0, entries.length - length));
+  }
+
+  async remove(stream: string, isUnwanted: (fields: Record<string, string>) => boolean): Promise<void> {
+    this.#check();
+    const unwanted = new Set<StreamEntry>();
+    for (const entry of [...(this.#streams.get(stream) ?? [])]) {
+      await giveWay();
+      if (isUnwanted(entry.fields)) unwanted.add(entry);
+    }
+    const entries = this.#streams.get(stream);
+    if (entries !== undefined) entries.splice(0, entries.length, ...entries.filter((entry) => !unwanted.has(entry)));
   }
 
   read(streams: ReadonlyMap<string, string>, blockMs: number, count: number): Promise<StreamEntry[]> {

@@ -1,9 +1,7 @@
 // The broker on Redis; every key and channel has one prefix. Three connections: commands, subscriptions, and
 // a reader that may block. Commands have their own deadline and are not resent after a lost connection, so
-// none hangs and none runs twice; they reject with 503 while Redis is unavailable.
-// Times are milliseconds.
+// none hangs and none runs twice; they reject with 503 while Redis is unavailable. Times are milliseconds.
 import { Redis, type RedisOptions } from 'ioredis';
-
 import { unavailable } from '../../errors.ts';
 import type { Log } from '../log.ts';
 import {
@@ -16,7 +14,7 @@ import {
   type WindowCount,
 } from './broker.ts';
 import { QuotaCounter } from './quota-windows.ts';
-import { replyWithin, toRecord } from './replies.ts';
+import { removeEntries, replyWithin, toRecord } from './replies.ts';
 import { APPEND_CHAIN, COUNT, LEASE, LEASE_COUNT, MAKE_ROOM, RENEW, RETURN_HITS, TAKE, TAKE_DUE } from './scripts.ts';
 
 const COMMAND_TIMEOUT_MS = 2_000;
@@ -90,9 +88,10 @@ export class RedisBroker implements Broker {
   }
 
   async append(stream: string, fields: Record<string, string>, maxLength: number): Promise<string> {
-    const pairs = Object.entries(fields).flat();
     const key = this.#prefix + stream;
-    const added = this.#reply(this.#commands.xadd(key, 'MAXLEN', '~', maxLength, '*', ...pairs));
+    const added = this.#reply(
+      this.#commands.xadd(key, 'MAXLEN', '~', maxLength, '*', ...Object.entries(fields).flat()),
+    );
     const [id] = await Promise.all([added, this.#reply(this.#commands.pexpire(key, STREAM_TTL_MS))]);
     return String(id);
   }
@@ -119,6 +118,10 @@ export class RedisBroker implements Broker {
 
   async trim(stream: string, length: number): Promise<void> {
     await this.#reply(this.#commands.xtrim(this.#prefix + stream, 'MAXLEN', length));
+  }
+
+  remove(stream: string, isUnwanted: (fields: Record<string, string>) => boolean): Promise<void> {
+    return removeEntries(this.#commands, this.#prefix + stream, isUnwanted, (reply) => this.#reply(reply));
   }
 
   async read(streams: ReadonlyMap<string, string>, blockMs: number, count: number): Promise<StreamEntry[]> {

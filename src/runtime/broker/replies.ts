@@ -1,9 +1,14 @@
-// Replies of Redis: the deadline of a command, the error that its caller gets, and the fields of a stream's entry.
+// Replies of Redis: the deadline of a command, the error that its caller gets, the fields of a stream's entry, and a pass over
+// all entries of a stream.
 // Times are milliseconds.
 // Failures: 503 when Redis is unavailable or does not reply in time; error replies pass through.
+import type { Redis } from 'ioredis';
 import { ServiceError, unavailable } from '../../errors.ts';
+import { giveWay } from '../event-loop.ts';
 
 const GRACE_MS = 50;
+/** Entries read at once; one has at most 96 KB. */
+const PAGE_ENTRIES = 20;
 
 /** The grace period after the deadline is for a reply that arrived while the event loop was stalled. */
 export function replyWithin<T>(work: Promise<T>, ms: number, onLate = () => {}): Promise<T> {
@@ -29,4 +34,25 @@ export function toRecord(pairs: readonly string[]): Record<string, string> {
   const record: Record<string, string> = {};
   for (let i = 0; i + 1 < pairs.length; i += 2) record[String(pairs[i])] = String(pairs[i + 1]);
   return record;
+}
+
+/** Removes entries of a stream; `key` has the prefix. */
+export async function removeEntries(
+  commands: Redis,
+  key: string,
+  isUnwanted: (fields: Record<string, string>) => boolean,
+  reply: <T>(work: Promise<T>) => Promise<T>,
+): Promise<void> {
+  for (let from = '-'; ; ) {
+    const entries = await reply(commands.xrange(key, from, '+', 'COUNT', PAGE_ENTRIES));
+    const unwanted: string[] = [];
+    for (const [id, pairs] of entries) {
+      await giveWay();
+      if (isUnwanted(toRecord(pairs))) unwanted.push(id);
+    }
+    if (unwanted.length > 0) await reply(commands.xdel(key, ...unwanted));
+    const last = entries.at(-1);
+    if (last === undefined) return;
+    from = `(${last[0]}`;
+  }
 }

@@ -12,6 +12,7 @@ export interface Change {
   event_at: string;
   version: number | null;
   data: Record<string, unknown> | null;
+  erased_at: string | null;
   created_at: string;
   updated_at: string;
   created_by: string | null;
@@ -19,13 +20,15 @@ export interface Change {
 }
 
 /** The columns of a Change but for its entity, of a delivery `d` and its event `e`. */
-export const CHANGE_COLUMNS: Sql = sql`d.record_id, d.event_at, e.version, e.data, e.created_at, e.updated_at, e.created_by,
+export const CHANGE_COLUMNS: Sql = sql`d.record_id, d.event_at, e.version, e.data, e.erased_at, e.created_at, e.updated_at, e.created_by,
   e.updated_by`;
 
-/** Joins the event `e` of each delivery `d`. */
+/** Joins the event `e` of each delivery `d`. Of an erased record only the deletion is left. */
 export const EVENT_OF_DELIVERY: Sql = sql`
   left join lateral (
-    select * from platform.events as e where e.seq = d.event_seq and e.at = d.event_at limit 1
+    select * from platform.events as e
+    where e.seq = d.event_seq and e.at = d.event_at and (e.erased_at is null or d.type = 'record.deleted')
+    limit 1
   ) as e on true`;
 
 /** A subscription that judges changes. */
@@ -43,6 +46,7 @@ export const JUDGING_COLUMNS: Sql = sql`s.id, s.entity_id, s.event_types, s.role
 
 /** Null when the event is no longer kept. */
 export function changeOf(row: Change): JudgedChange | null {
-  const { record_id: id, version, data, event_at: at } = row;
-  return version === null || data === null ? null : { row: { ...row, id, version, data }, at };
+  const { record_id: id, version, data, event_at: at, erased_at } = row;
+  if (version === null || data === null) return null;
+  return { row: { ...row, id, version, data }, at, isErased: erased_at !== null };
 }

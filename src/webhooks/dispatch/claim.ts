@@ -4,7 +4,7 @@
 import type { App } from '../../app.ts';
 import { catalogWithin, loadCatalog } from '../../entities/catalog.ts';
 import { beforeImage } from '../../events/before-image.ts';
-import type { RecordEventType } from '../../events/event.ts';
+import type { Erased, RecordEventType } from '../../events/event.ts';
 import { signingSecrets } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
@@ -59,6 +59,7 @@ export interface BodySource extends Pick<SentChange, 'row' | 'before' | 'at' | '
   entityId: string;
   content: Content;
   size: number;
+  erased: Erased | null;
 }
 
 export interface Claim {
@@ -223,7 +224,16 @@ function sourceFrom(row: PendingRow, content: Content): BodySource | null {
   const { version, data, old, entity_id: entityId, at, event_seq: seq, size } = row;
   if (version === null || data === null || entityId === null) return null;
   const after = { ...row, id: row.record_id, version, data };
-  return { entityId, content, row: after, before: old === null ? null : beforeImage(after, old), at, seq, size };
+  return {
+    entityId,
+    content,
+    row: after,
+    before: old === null ? null : beforeImage(after, old),
+    at,
+    seq,
+    size,
+    erased: erasedIn(row),
+  };
 }
 
 export function leaseMsOf({ config }: App): number {
@@ -238,5 +248,10 @@ async function renderBody(app: App, tx: Tx, row: PendingRow, { tenant }: LockedS
   const entity = catalog.byId.get(entityId) ?? (await loadCatalog(tx, tenant)).byId.get(entityId);
   if (entity === undefined) return null;
   const record = { ...row, id: row.record_id, version, data };
-  return payloadOf({ eventId: row.event_id, type: row.type, tenantId: tenant.id, at: row.at, row: record }, entity);
+  const { event_id: eventId, type, at } = row;
+  return payloadOf({ eventId, type, tenantId: tenant.id, at, row: record, erased: erasedIn(row) }, entity);
+}
+
+function erasedIn({ erased_at: at, erased_by: by }: PendingRow): Erased | null {
+  return at === null ? null : { at, by };
 }

@@ -163,15 +163,17 @@ export class FanOut {
         order by d.event_seq
         limit ${BATCH_CHANGES}::int
       ), sized as (
-        select c.*, e.version, e.data, e.created_at, e.updated_at, e.created_by, e.updated_by,
+        select c.*, e.version, e.data, e.erased_at, e.created_at, e.updated_at, e.created_by, e.updated_by,
           coalesce(sum(${eventSize(sql`e`)}) over (
             order by c.event_seq rows between unbounded preceding and 1 preceding), 0) < ${BATCH_BYTES}::int as is_within
         from candidate as c
         left join lateral (
-          select * from platform.events as e where e.seq = c.event_seq and e.at = c.event_at limit 1
+          select * from platform.events as e
+          where e.seq = c.event_seq and e.at = c.event_at and (e.erased_at is null or c.type = 'record.deleted')
+          limit 1
         ) as e on true
       )
-      select id, entity_id, record_id, type, event_at, version, created_at, updated_at, created_by, updated_by, is_within,
+      select id, entity_id, record_id, type, event_at, version, erased_at, created_at, updated_at, created_by, updated_by, is_within,
         case when is_within then data end as data
       from sized
       order by event_seq`);

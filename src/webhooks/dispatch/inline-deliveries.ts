@@ -114,5 +114,5 @@ function claimedFrom(
 
 /** Of a creation: there is no record before it. */
 function sourceFrom(content: Content, event: CommittedChange['event'], entityId: string, size: number): BodySource {
-  return { entityId, content, row: event.row, before: null, at: event.at, seq: event.seq, size };
+  return { entityId, content, row: event.row, before: null, at: event.at, seq: event.seq, erased: null, size };
 }

@@ -59,6 +59,8 @@ export interface PendingRow {
   data: Record<string, unknown> | null;
   old: FormerValues | null;
   event_seq: number;
+  erased_at: string | null;
+  erased_by: string | null;
   created_at: string;
   updated_at: string;
   created_by: string | null;
@@ -102,7 +104,7 @@ export async function findPending(
     ${dueDeliveries(requests, leaseMs)}, sized as (
       select r.id as subscription_id, r.tenant_id, r.room, r.tenant_in_flight, d.id, d.event_id, d.type, d.attempt_count,
         d.attempts_before, d.body, d.is_blocked, d.next_at, d.event_seq, d.record_id, d.trace, d.event_at, e.entity_id,
-        e.version, e.data, case when r.is_with_previous then e.old end as old, e.created_at, e.updated_at, e.created_by, e.updated_by,
+        e.version, e.data, e.erased_at, e.erased_by, case when r.is_with_previous then e.old end as old, e.created_at, e.updated_at, e.created_by, e.updated_by,
         least(${FULL_RECHECK_MAX_MS}::int, greatest(${FULL_RECHECK_MIN_MS}::int, r.age_ms)) as full_recheck_ms,
         case when d.is_blocked then 0 else greatest(octet_length(d.body),
           ${eventSize(sql`e`)} + case when r.is_with_previous then ${storedSize(sql`e.old`)} else 0 end) end as size
@@ -111,6 +113,7 @@ export async function findPending(
       left join lateral (
         select * from platform.events as e
         where (d.body is null or r.is_narrowed) and not d.is_blocked and e.seq = d.event_seq and e.at = d.event_at
+          and (e.erased_at is null or d.type = 'record.deleted')
         limit 1
       ) as e on true
     ), summed as (
@@ -120,7 +123,7 @@ export async function findPending(
     -- Of the tenants in turn, by bytes. Values that are not read stay where they are stored.
     select s.subscription_id, s.room, s.tenant_in_flight, s.id, s.event_id, s.type, s.attempt_count, s.attempts_before,
       s.is_blocked, s.next_at::text as due_at, s.record_id, s.trace, s.event_at as at, s.entity_id, s.event_seq = 0 as is_test, s.event_seq,
-      s.version, s.created_at,
+      s.version, s.erased_at, s.erased_by, s.created_at,
       s.updated_at, s.created_by, s.updated_by, s.full_recheck_ms, s.size, u.is_unread,
       case when not u.is_unread then s.body end as body, case when not u.is_unread then s.data end as data,
       case when not u.is_unread then s.old end as old

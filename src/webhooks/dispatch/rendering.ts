@@ -24,7 +24,7 @@ export async function renderedBody(
   { body, source, eventId, type, tenantId }: ClaimedDelivery,
 ): Promise<string | Unsendable> {
   if (source === null) return body ?? NOT_KEPT;
-  const { entityId, content, row, at } = source;
+  const { entityId, content, row, at, erased } = source;
   const tenant = await tenantById(app, tenantId);
   if (tenant === null) return NOT_KEPT;
   let judge = await Judge.of(app, tenant);
@@ -37,6 +37,7 @@ export async function renderedBody(
   const fault = judge.faultOf({ ...content.audience, entity_id: entityId }, entity, new Date(at));
   if (fault !== null) return { reason: fault, isHeld: true };
   const fields = judge.fieldsOf(content.audience, entity);
-  if (fields === null || !(await judge.isVisible(content.audience, entity, { row, at }))) return NOT_VISIBLE;
+  if (fields === null || !(await judge.isVisible(content.audience, entity, { row, at, isErased: erased !== null })))
+    return NOT_VISIBLE;
   return bodyOf(app, judge, content, { entity, fields }, { ...source, eventId, type, tenantId });
 }

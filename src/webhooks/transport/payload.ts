@@ -2,7 +2,7 @@
 // bytes. Signature timestamps are seconds.
 // Contract: interface#webhooks, decisions#webhook-requests.
 import { createHmac } from 'node:crypto';
-import type { RecordEventType, RecordRow } from '../../events/event.ts';
+import type { Erased, RecordEventType, RecordRow } from '../../events/event.ts';
 import type { PublishedEntity } from '../../events/publication.ts';
 import { shape } from '../../records/row.ts';
 
@@ -15,20 +15,23 @@ export interface WebhookEvent {
   row: RecordRow;
   /** About an imaginary record. */
   isTest?: boolean;
+  /** Of the deletion of a record whose values have been erased: it shows only the id. */
+  erased?: Erased | null;
 }
 
 /** The body as JSON, with the record in flat form: with all fields of the entity, or with the given ones, and further members. */
 export function payloadOf(event: WebhookEvent, entity: PublishedEntity, fields = entity.fields, more = {}): string {
-  const { eventId, type, tenantId, at, row, isTest = false } = event;
+  const { eventId, type, tenantId, at, row, isTest = false, erased = null } = event;
   return JSON.stringify({
     id: `evt_${eventId}`,
     event: type,
     entity: entity.name,
     record_id: `rec_${row.id}`,
-    data: shape(row, entity, fields),
+    data: erased === null ? shape(row, entity, fields) : { id: row.id },
     timestamp: at,
     tenant_id: `tenant_${tenantId}`,
     ...(isTest ? { test: true } : {}),
+    ...(erased === null ? {} : { erased }),
     ...more,
   });
 }

@@ -1,0 +1,88 @@
+// Erases the values of a record from its events for good: their images become empty, and say when that was done and by whom. The
+// live stream's entries that hold values are removed from the broker. Each call takes a part, so that no transaction is long,
+// however many versions the record has and however large they are.
+// Contract: history#erase.
+import type { App } from '../app.ts';
+import { raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { eventSize, storedSize } from './event.ts';
+import { streamOf } from './relay.ts';
+import { isReference, type StreamedEvent } from './streamed-event.ts';
+
+/** A record whose values are erased. */
+export interface ErasedRecord {
+  tenantId: string;
+  recordId: string;
+  /** ISO 8601, and the id of who erases it. */
+  at: string;
+  by: string | null;
+}
+
+/** A row of platform.erasures. */
+export interface Erasure extends ErasedRecord {
+  /** The number of the event of the deletion, which has no values; null for a record deleted before. */
+  seq: number | null;
+}
+
+/** What one part of it is at most: events, and about the bytes of their values, which Postgres deletes. */
+const PART = { events: 200, bytes: 8_388_608 };
+
+/** The last number so far. */
+export async function lastNumber(tx: Tx): Promise<number> {
+  const row = await tx.first<{ last: number }>(sql`select last_value as last from platform.events_seq`);
+  return row?.last ?? 0;
+}
+
+/** Erases the values from the event of a deletion that this transaction has made after a number. Resolves to its own. */
+export async function eraseDeletion(tx: Tx, record: ErasedRecord, after: number): Promise<number | null> {
+  const row = await tx.first<{ seq: number }>(sql`
+    update platform.events as e set ${erasing(record)}
+    where e.seq > ${after}::bigint and e.at > now() - interval '1 second' and e.record_id = ${record.recordId}::uuid
+      and e.type = 'record.deleted'
+    returning seq`);
+  return row?.seq ?? null;
+}
+
+/** A condition of a record's own events, which only the indexes by record can serve. */
+export function isOfRecord({ tenantId, recordId }: Pick<ErasedRecord, 'tenantId' | 'recordId'>): Sql {
+  return sql`record_id = ${recordId}::uuid and tenant_id::text = ${tenantId} and version is not null`;
+}
+
+/** Postgres estimates such an index by the order of the rows, and would rather read everything. */
+export const BY_RECORD = raw(`set_config('enable_seqscan', 'off', true) || set_config('jit', 'off', true)`);
+
+/** Erases the values from some of the record's events; false when there was none. */
+export async function eraseEvents({ db }: App, record: ErasedRecord): Promise<boolean> {
+  return db.begin(async (tx) => {
+    // One process at a time: two could each hold what the other waits for.
+    await tx.rows(
+      sql`select ${BY_RECORD}, pg_advisory_xact_lock(hashtextextended(${`erasing ${record.recordId}`}, 0))`,
+    );
+    const rows = await tx.rows<{ seq: number; at: string }>(sql`
+      with own as materialized (
+        select s.seq, s.at, ${eventSize(sql`s`)} + ${storedSize(sql`s.old`)} as bytes from platform.events as s
+        where ${isOfRecord(record)} and erased_at is null
+      )
+      select p.seq, p.at from (select seq, at, sum(bytes) over (order by seq) - bytes as before from own) as p
+      where p.before < ${PART.bytes}::int
+      order by p.seq limit ${PART.events}::int`);
+    if (rows.length === 0) return false;
+    const times = rows.map(({ at }) => at).sort();
+    await tx.rows(sql`
+      update platform.events as e set ${erasing(record)}
+      where e.seq = any(${rows.map(({ seq }) => seq)}::bigint[]) and e.at between ${times[0]}::timestamptz and ${times.at(-1)}::timestamptz`);
+    return true;
+  });
+}
+
+function erasing({ at, by }: ErasedRecord): Sql {
+  return sql`data = '{}', old = null, data_bytes = 2, erased_at = ${at}::timestamptz, erased_by = ${by}`;
+}
+
+/** Removes the entries of the tenant's live stream that hold values of the record. */
+export async function eraseStreamed({ broker }: App, { tenantId, recordId }: ErasedRecord): Promise<void> {
+  const holds = (event: StreamedEvent): boolean =>
+    !isReference(event) && event.recordId === recordId && event.erased === undefined;
+  await broker.remove(streamOf(tenantId), ({ events = '[]' }) => {
+    return events.includes(recordId) && (JSON.parse(events) as StreamedEvent[]).some(holds);
+  });
+}

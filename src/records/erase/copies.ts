@@ -1,0 +1,70 @@
+// The copies of a record's values that wait for rules and receivers: the images that rule runs start with, which then find an
+// empty record, and the bodies of deliveries with what receivers answered. A delivery that waits or is in flight loses its claim:
+// its result is not stored, and it fails when its turn comes, unless it is of the deletion, which is sent without values.
+// Contract: history#erase.
+import type { App } from '../../app.ts';
+import type { Erasure } from '../../events/erasure.ts';
+import { lowestIdAt, timeOf } from '../../runtime/ids.ts';
+import { sql } from '../../runtime/sql.ts';
+
+/** Rows that one statement looks at. */
+const PART_RUNS = 1_000;
+const PART_DELIVERIES = 10_000;
+/** How far the clocks of processes and database may be apart. Milliseconds. */
+const CLOCKS_MS = 60_000;
+
+/** Erases some of the images of waiting rule runs; false when there was none. */
+export async function eraseRuns({ db }: App, { tenantId, recordId }: Erasure): Promise<boolean> {
+  const erased = await db.rows(sql`
+    with run as materialized (
+      select r.position, r.event_id from platform.rule_runs as r
+      where r.record_id = ${recordId}::uuid and r.tenant_id = ${tenantId}::uuid and (
+        r.data <> '{}' or exists (select from platform.rule_images as i where i.event_id = r.event_id and i.data <> '{}'))
+      limit ${PART_RUNS}::int
+      for update of r skip locked
+    ), image as (
+      update platform.rule_images as i set data = '{}', bytes = 2
+      where i.event_id = any(array(select event_id from run))
+    )
+    update platform.rule_runs as r set data = case when r.data is not null then '{}'::jsonb end
+    where r.position = any(array(select position from run))
+    returning 1`);
+  return erased.length > 0;
+}
+
+/** Erases the deliveries of each of the tenant's subscriptions; the functions resolve to false at their ends. */
+export async function eraseDeliveries({ db }: App, erasure: Erasure): Promise<(() => Promise<boolean>)[]> {
+  const subscriptions = await db.rows<{ id: string }>(sql`
+    select id from platform.webhook_subscriptions where tenant_id = ${erasure.tenantId}::uuid`);
+  return subscriptions.map(({ id }) => {
+    // None is older than the record.
+    let after = lowestIdAt(new Date(timeOf(erasure.recordId) - CLOCKS_MS).toISOString());
+    return async () => {
+      const row = await db.first<{ last: string | null }>(erasePart(id, after, erasure));
+      after = row?.last ?? after;
+      return row?.last != null;
+    };
+  });
+}
+
+/** By the order of their ids: an index of deliveries by record would cost every one of them. Those that were never sent hold nothing. */
+function erasePart(subscriptionId: string, after: string, { recordId, seq }: Erasure) {
+  return sql`
+    with part as materialized (
+      select d.id, d.record_id from platform.webhook_deliveries as d
+      where d.subscription_id = ${subscriptionId}::uuid and d.id > ${after}::uuid
+      order by d.id limit ${PART_DELIVERIES}::int
+    ), erased as (
+      update platform.webhook_deliveries as d
+      set body = null, claim_id = null,
+        attempts = (
+          select jsonb_agg(jsonb_set(a.attempt, '{4}', 'null') order by a.n)
+          from jsonb_array_elements(d.attempts) with ordinality as a (attempt, n)),
+        next_at = case when d.claim_id is null then least(d.next_at, now()) else d.next_at end
+      where d.subscription_id = ${subscriptionId}::uuid and d.id = any(array(
+          select p.id from part as p where p.record_id = ${recordId}::uuid))
+        and (d.body is not null or d.attempts is not null or d.claim_id is not null)
+        and d.event_seq <> coalesce(${seq}::bigint, 0)
+    )
+    select (select p.id from part as p order by p.id desc limit 1) as last`;
+}
