@@ -42,8 +42,11 @@ export async function readChanges(
     for (;;) {
       const page = await pages.page(current.caller, current.selection, current.cursor);
       const isLate = performance.now() >= deadline || changeWaitsOf(app).isClosing;
-      if (page.entries.length > 0 || page.hasMore || isLate) return shown(app, caller.tenant.id, page);
-      if (wait === undefined || !wait.isListening) {
+      if (page.entries.length > 0 || isLate) return shown(app, caller.tenant.id, page);
+      if (page.hasMore) {
+        // Many changes that the caller may not see do not end the waiting either.
+        if (currentWork().signal?.().aborted === true) throw clientGone();
+      } else if (wait === undefined || !wait.isListening) {
         wait?.leave();
         wait = undefined;
         wait = await changeWaitsOf(app).enter(caller.tenant.id);

@@ -11,6 +11,7 @@ import { type App, perApp } from '../app.ts';
 import { forbidden, invalidField, ServiceError } from '../errors.ts';
 import { type FeedPosition, positionAt } from '../events/feed.ts';
 import { type FeedHead, feedHeadsOf } from '../events/feed-heads.ts';
+import { parseSnapshot } from '../events/snapshot.ts';
 import { LIMITS } from '../limits.ts';
 import { sha256 } from '../runtime/tokens.ts';
 
@@ -29,8 +30,9 @@ export const CHANGES_CURSOR = {
 const ALGORITHM = 'aes-256-gcm';
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
-/** All cursors have a multiple of this length, which so tells little about their content. */
-const BLOCK = 96;
+/** All cursors have a multiple of this length, which so tells nothing of what few transactions at once are doing. */
+const BLOCK = 192;
+const RADIX = 36;
 const DAY_MS = 86_400_000;
 
 /** The first JWT secret seals, all of them open. */
@@ -42,8 +44,8 @@ export function sealCursor(app: App, tenantId: string, { position, rightsKey }: 
   const [key] = keysOf(app);
   if (key === undefined) throw new Error('there is no secret for cursors');
   const { seen, at, cut } = position;
-  const until = cut && [cut.until.snapshot, cut.until.floor, cut.until.last, cut.until.at, cut.number];
-  const text = JSON.stringify([tenantId, rightsKey, seen.snapshot, seen.floor, at, until, seen.last]);
+  const until = cut && [packed(cut.until.snapshot), cut.until.floor, cut.until.last, cut.until.at, cut.number];
+  const text = JSON.stringify([tenantId, rightsKey, packed(seen.snapshot), seen.floor, at, until, seen.last]);
   const nonce = randomBytes(NONCE_BYTES);
   const cipher = createCipheriv(ALGORITHM, key, nonce);
   const sealed = cipher.update(text.padEnd(Math.ceil(text.length / BLOCK) * BLOCK), 'utf8');
@@ -63,10 +65,27 @@ export function openCursor(app: App, tenantId: string, text: string, parameter =
     );
   }
   const cut = until && {
-    until: { snapshot: until[0], floor: until[1], last: until[2], at: until[3] },
+    until: { snapshot: unpacked(until[0]), floor: until[1], last: until[2], at: until[3] },
     number: until[4],
   };
-  return { rightsKey, position: { seen: { snapshot, floor, last }, at, cut } };
+  return { rightsKey, position: { seen: { snapshot: unpacked(snapshot), floor, last }, at, cut } };
+}
+
+/** A snapshot in few characters, however many transactions run: their ids as distances from the first. */
+function packed(snapshot: string): string {
+  const { xmin, xmax, running } = parseSnapshot(snapshot);
+  const distances = [...running].map((xid) => (xid - xmin).toString(RADIX));
+  return `~${[xmin.toString(RADIX), (xmax - xmin).toString(RADIX), ...distances].join(' ')}`;
+}
+
+/** As Postgres shows it; cursors of an earlier version have it so. */
+function unpacked(text: string): string {
+  if (!text.startsWith('~')) return text;
+  const [xmin = 0, width = 0, ...distances] = text
+    .slice(1)
+    .split(' ')
+    .map((part) => Number.parseInt(part, RADIX));
+  return `${xmin}:${xmin + width}:${distances.map((distance) => xmin + distance).join()}`;
 }
 
 type Content = [

@@ -224,11 +224,15 @@ export class WebSocketConnection implements LiveConnection, Reader {
     }
   }
 
-  /** What a subscription follows is gone, or cannot be read: its client may subscribe again from its last cursor. */
+  /** What a subscription follows is gone; or it cannot be read now, and its client connects again, from its last cursor. */
   #onFailed(entity: string, cause: unknown): void {
     if (!(cause instanceof ServiceError)) this.app.log.error('a subscription cannot follow', { cause });
-    const message = cause instanceof ServiceError ? cause.message : 'events cannot be read; subscribe again';
-    this.#apply(refused({ ...this.#state, entities: this.#state.entities.filter((name) => name !== entity) }, message));
+    if (!(cause instanceof ServiceError) || cause.status >= 500) {
+      this.#socket?.close(CLOSE.overloaded, 'events cannot be read');
+      return;
+    }
+    const entities = this.#state.entities.filter((name) => name !== entity);
+    this.#apply(refused({ ...this.#state, entities }, cause.message));
   }
 
   #awaitExpiry(): void {

@@ -1,0 +1,153 @@
+// What followers can learn of what they may not see: nothing, neither from cursors (their content and length), nor from pages
+// (their number, `hasMore`), nor from when long polls end. Two callers of two tenants see the same changes; in one of the
+// tenants much else goes on.
+// Contract: feed#what-a-follower-sees, feed#cursors, feed#long-polls.
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { openCursor, sealCursor } from '../src/http/changes-cursor.ts';
+import { sql } from '../src/runtime/sql.ts';
+import { withRole } from './support/credentials.ts';
+import { createRecord, fields, tenantWithEntities } from './support/entities.ts';
+import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+
+const NOTES = '/api/entities/notes/records';
+const VAULT = '/api/entities/vault/records';
+
+let service: TestService;
+beforeAll(async () => {
+  service = await startService();
+});
+afterAll(() => service.stop());
+
+interface World {
+  owner: TestTenant;
+  reader: Client;
+  since: string;
+}
+
+/** A tenant, and a reader who sees of its notes those that are open, without their secrets. */
+async function newWorld(): Promise<World> {
+  const owner = await tenantWithEntities(
+    service,
+    ['notes', 'vault'],
+    fields('title text', 'secret text', 'open boolean'),
+  );
+  const reader = await withRole(service, owner, {
+    permissions: { notes: ['read'] },
+    entities: { notes: { rowFilter: 'open = true', excludeFields: ['secret'] } },
+  });
+  return { owner, reader, since: (await reader.get('/api/changes')).body.data.nextCursor };
+}
+
+async function goOn({ owner }: World, count: number): Promise<void> {
+  const hidden = Array.from({ length: count }, (_, i) => ({ title: `hidden ${i}`, secret: 'x'.repeat(i * 20) }));
+  const create = hidden.map((data) => ({ op: 'create', data }));
+  for (const path of [NOTES, VAULT]) {
+    expect((await owner.post(`${path}/bulk`, { operations: create })).status).toBe(200);
+    const { id } = await createRecord(owner, path, { title: 'hidden' });
+    await owner.patch(`${path}/${id}`, { secret: 'hidden' });
+    await owner.delete(`${path}/${id}`);
+  }
+}
+
+/** What a follower of the world can tell of its pages, but for ids, times and the cursors themselves. */
+async function pagesOf({ reader, since }: World, query: string): Promise<Json[]> {
+  const pages: Json[] = [];
+  for (let [cursor, hasMore] = [since, true]; hasMore; ) {
+    const { status, body } = await reader.get(`/api/changes?since=${cursor}&${query}`);
+    const { items, nextCursor } = body.data;
+    [cursor, hasMore] = [nextCursor, body.data.hasMore];
+    const told = items.map((item: Json) => [item.event, item.version, item.data.title, item.cursor.length]);
+    pages.push([status, hasMore, nextCursor.length, told]);
+  }
+  return pages;
+}
+
+test('pages, their number and the lengths of cursors are the same, whatever goes on that one may not see', async () => {
+  const [quiet, busy] = [await newWorld(), await newWorld()];
+  for (let i = 0; i < 7; i++) {
+    await goOn(busy, 40);
+    for (const { owner } of [quiet, busy]) {
+      const { id } = await createRecord(owner, NOTES, { title: `${i}`, open: true, secret: 'a' });
+      await owner.patch(`${NOTES}/${id}`, { title: `${i} again` });
+      if (i % 3 === 0) await owner.patch(`${NOTES}/${id}`, { open: false });
+    }
+  }
+  await goOn(busy, 40);
+  for (const query of [
+    'limit=1',
+    'limit=7',
+    'limit=14',
+    'limit=1000',
+    'limit=5&transitions=true',
+    'events=record.deleted',
+  ]) {
+    expect([query, await pagesOf(busy, query)]).toEqual([query, await pagesOf(quiet, query)]);
+  }
+  const headers = [quiet, busy].map(
+    async ({ reader }) => (await reader.get(NOTES)).headers.get('changes-cursor')?.length,
+  );
+  const [first, second] = await Promise.all(headers);
+  expect(first).toBe(second as number);
+});
+
+test('a cursor has no readable part, no two are alike, and none can be altered', async () => {
+  const { reader, owner } = await newWorld();
+  const read = async (): Promise<string> => (await reader.get('/api/changes')).body.data.nextCursor;
+  const cursors = [await read(), await read(), await read()];
+  expect(new Set(cursors).size).toBe(3);
+  // What they have in common by chance is short.
+  const [a, b] = cursors.map((cursor) => Buffer.from(cursor, 'base64url')) as [Buffer, Buffer];
+  const equal = a.filter((byte, i) => byte === b[i]).length;
+  expect(equal).toBeLessThan(a.length / 8);
+  for (let i = 0; i < a.length; i += 7) {
+    const altered = Buffer.from(a);
+    altered[i] = (altered[i] as number) ^ 1;
+    expect((await reader.get(`/api/changes?since=${altered.toString('base64url')}`)).status).toBe(400);
+  }
+  const spliced = Buffer.concat([a.subarray(0, 12), b.subarray(12)]).toString('base64url');
+  expect((await owner.get(`/api/changes?since=${spliced}`)).status).toBe(400);
+});
+
+test('the number of transactions at work shows neither in the length of a cursor nor does it change what it says', async () => {
+  const { owner, since } = await newWorld();
+  const cursor = openCursor(service.app, owner.id, since);
+  const { seen } = cursor.position;
+  const of = (running: number): string => {
+    const ids = Array.from({ length: running }, (_, i) => 9_000_000 + 3 * i);
+    const snapshot = `9000000:9000100:${ids.join()}`;
+    return sealCursor(service.app, owner.id, {
+      ...cursor,
+      position: { ...cursor.position, seen: { ...seen, snapshot } },
+    });
+  };
+  expect(new Set([0, 1, 2, 5, 10, 15].map((running) => of(running).length)).size).toBe(1);
+  const opened = openCursor(service.app, owner.id, of(3)).position.seen.snapshot;
+  expect(opened).toBe('9000000:9000100:9000000,9000003,9000006');
+});
+
+test('a long poll ends with what the caller sees, or its time, whatever else is changed meanwhile, and however much', async () => {
+  const { owner, reader, since } = await newWorld();
+  const WAIT_S = 3;
+  const startedAt = performance.now();
+  const polled = reader.get(`/api/changes?since=${since}&wait=${WAIT_S}`);
+  const { id } = await createRecord(owner, NOTES, { title: 'hidden' });
+  // More than one page looks at.
+  await service.app.db.slow.rows(sql`
+    insert into platform.events (id, xid, tenant_id, entity_id, entity, record_id, type, version, data, created_at,
+      updated_at, triggered_by)
+    select gen_random_uuid(), pg_current_xact_id(), tenant_id, entity_id, entity, record_id, type, version, data,
+      created_at, updated_at, triggered_by
+    from platform.events, generate_series(1, 25000)
+    where tenant_id = ${owner.id}::uuid and record_id = ${id}::uuid`);
+  let hasEnded = false;
+  const ended = polled.then((answer) => {
+    hasEnded = true;
+    return answer;
+  });
+  while (!hasEnded) await goOn({ owner, reader, since }, 1);
+  const { items } = (await ended).body.data;
+  expect([items, performance.now() - startedAt >= WAIT_S * 1_000]).toEqual([[], true]);
+  const next = reader.get(`/api/changes?since=${since}&wait=30`);
+  await createRecord(owner, NOTES, { title: 'seen', open: true });
+  expect((await next).body.data.items.map(({ data }: Json) => data.title)).toEqual(['seen']);
+}, 60_000);
