@@ -110,7 +110,7 @@ test('a cursor has no readable part, no two are alike, and none can be altered',
 
 test('the number of transactions at work shows neither in the length of a cursor nor does it change what it says', async () => {
   const { owner, since } = await newWorld();
-  const cursor = openCursor(service.app, owner.id, since);
+  const cursor = openCursor(service.app, { id: owner.id, settings: {} }, since);
   const { seen } = cursor.position;
   const of = (running: number): string => {
     const ids = Array.from({ length: running }, (_, i) => 9_000_000 + 3 * i);
@@ -121,7 +121,7 @@ test('the number of transactions at work shows neither in the length of a cursor
     });
   };
   expect(new Set([0, 1, 2, 5, 10, 15].map((running) => of(running).length)).size).toBe(1);
-  const opened = openCursor(service.app, owner.id, of(3)).position.seen.snapshot;
+  const opened = openCursor(service.app, { id: owner.id, settings: {} }, of(3)).position.seen.snapshot;
   expect(opened).toBe('9000000:9000100:9000000,9000003,9000006');
 });
 

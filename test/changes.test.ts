@@ -244,7 +244,7 @@ describe('a cursor', () => {
       expect(await problems(tenant, `since=${since}`)).toEqual(['since: is not a cursor']);
     }
     const head = await feedHeadsOf(service.app).take();
-    const { rightsKey } = openCursor(service.app, tenant.id, cursor);
+    const { rightsKey } = openCursor(service.app, { id: tenant.id, settings: {} }, cursor);
     const of = (days: number) =>
       sealCursor(service.app, tenant.id, {
         rightsKey,
@@ -259,10 +259,13 @@ describe('a cursor', () => {
     const cursor = await now(tenant);
     const app = (jwtSecrets: string[]) => ({ ...service.app, config: { ...service.app.config, jwtSecrets } });
     const { jwtSecrets } = service.app.config;
-    expect(openCursor(app(['another-secret', ...jwtSecrets]), tenant.id, cursor).position.seen.snapshot).toMatch(
-      /^\d+:/,
+    expect(
+      openCursor(app(['another-secret', ...jwtSecrets]), { id: tenant.id, settings: {} }, cursor).position.seen
+        .snapshot,
+    ).toMatch(/^\d+:/);
+    expect(() => openCursor(app(['another-secret']), { id: tenant.id, settings: {} }, cursor)).toThrow(
+      'is not a cursor',
     );
-    expect(() => openCursor(app(['another-secret']), tenant.id, cursor)).toThrow('is not a cursor');
   });
 
   test('stands in the header of every list, view, single read, aggregate and export; from it nothing is missed', async () => {

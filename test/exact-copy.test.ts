@@ -281,7 +281,7 @@ test('a saved copy goes on from its cursor, is read again when the cursor is voi
     const { id } = await expectOk(other.post(DEALS, { amount: 12 }));
     const key = (await expectOk(other.post('/api/keys', { label: 'copy' }))) as { id: string; key: string };
     const cursor = (await expectOk(other.get('/api/changes'))).nextCursor;
-    const { rightsKey, position } = openCursor(one.app, other.id, cursor);
+    const { rightsKey, position } = openCursor(one.app, { id: other.id, settings: {} }, cursor);
     const old = sealCursor(one.app, other.id, {
       rightsKey,
       position: { ...position, at: Date.now() - 31 * 86_400_000 },

@@ -29,6 +29,14 @@ const SETTINGS = {
       examples: [['https://app.example.com']],
     }),
   ),
+  eventRetentionDays: Type.Optional(
+    nullable(Type.Integer({ minimum: 1 }), {
+      error: 'must be a whole number of days from 1 on, or null',
+      description:
+        'how long events, history and deliveries are kept; null or missing: EVENT_RETENTION_DAYS, which is the most',
+      examples: [30],
+    }),
+  ),
 };
 export const Settings = closed(SETTINGS, { $id: 'TenantSettings' });
 const customDomainVerified = Type.Optional(
@@ -39,7 +47,11 @@ export type OperatorSettings = Static<typeof OperatorSettings>;
 
 interface GivenSettings {
   settings?:
-    | { customDomain?: unknown; allowedOrigins?: readonly (string | undefined)[] | undefined }
+    | {
+        customDomain?: unknown;
+        allowedOrigins?: readonly (string | undefined)[] | undefined;
+        eventRetentionDays?: unknown;
+      }
     | null
     | undefined;
 }
@@ -47,9 +59,14 @@ interface GivenSettings {
 /** What a schema cannot find: a domain that the service itself has or reserves, and text that is not an origin. */
 export function settingProblems(app: App) {
   return ({ settings }: GivenSettings): Problem[] => {
-    const { customDomain: domain, allowedOrigins = [] } = settings ?? {};
+    const { customDomain: domain, allowedOrigins = [], eventRetentionDays: days } = settings ?? {};
+    const max = app.config.eventRetentionDays;
+    const isTooLong = typeof days === 'number' && days > max;
     const isReserved = typeof domain === 'string' && isServiceHost(app, domain.toLowerCase());
     return [
+      ...(isTooLong
+        ? [{ path: 'settings.eventRetentionDays', message: `must be at most ${max}, EVENT_RETENTION_DAYS` }]
+        : []),
       ...(isReserved ? [{ path: 'settings.customDomain', message: 'is reserved for the service' }] : []),
       ...allowedOrigins.flatMap((origin, i) =>
         origin === undefined || isOrigin(origin)

@@ -72,7 +72,7 @@ export function cursorOf(
   if (!since) return { cursor: null, problem: [] };
   if (since === 'earliest') return { cursor: { position: EARLIEST, rightsKey: rightsKeyOf(caller) }, problem: [] };
   try {
-    return { cursor: openCursor(app, caller.tenant.id, since), problem: [] };
+    return { cursor: openCursor(app, caller.tenant, since), problem: [] };
   } catch (error) {
     if (!(error instanceof ServiceError) || error.details === undefined) throw error;
     return { cursor: null, problem: error.details };

@@ -12,6 +12,7 @@ import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { newId } from '../runtime/ids.ts';
 import { jsonBytes } from '../runtime/text.ts';
+import { keptSince } from '../tenants/tenants.ts';
 import { EventReader, type Seen } from './reader.ts';
 import { RIGHTS_CHANGED, type Selection } from './selection.ts';
 
@@ -45,6 +46,7 @@ export class PageReader {
   #bytes = 0;
   #scanned = 0;
   #startedAt = 0;
+  #oldest = '';
 
   constructor(
     private readonly app: App,
@@ -58,6 +60,7 @@ export class PageReader {
   async page(caller: TenantCaller, selection: Selection, cursor: ChangesCursor): Promise<FeedPage> {
     const { position } = cursor;
     this.#received = receivedBudget();
+    this.#oldest = new Date(keptSince(this.app, caller.tenant)).toISOString();
     this.#entries = isOfRights(cursor, caller) ? [] : [{ ...rightsChanged(caller.tenant.id), position }];
     [this.#bytes, this.#scanned, this.#startedAt] = [0, 0, performance.now()];
     const reader = await EventReader.open(this.app, caller, selection);
@@ -95,7 +98,15 @@ export class PageReader {
     const bytes = Math.min(stepBytes, this.bytesMax);
     for (let size = this.limit + 1; ; size *= STEP_GROWTH) {
       const step = { events: Math.min(stepEvents, size), bytes };
-      const { events, readTo } = await readStep(this.app, tenantId, position, until, step, this.#received);
+      const { events, readTo } = await readStep(
+        this.app,
+        tenantId,
+        position,
+        until,
+        step,
+        this.#received,
+        this.#oldest,
+      );
       reader.expect(events);
       for (const event of events) {
         const turn = giveWay();

@@ -9,7 +9,7 @@ import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
 import type { ByteBudget } from '../runtime/byte-budget.ts';
 import { PlaceNeeded, waitForPlace } from '../runtime/large-calls.ts';
-import { GENERIC_PLANS, type Sql, sql } from '../runtime/sql.ts';
+import { EMPTY, GENERIC_PLANS, type Sql, sql } from '../runtime/sql.ts';
 import { beforeImage, type FormerValues } from './before-image.ts';
 import {
   type CommittedEvent,
@@ -95,19 +95,22 @@ export interface StepSize {
   bytes: number;
 }
 
-/** The next events after a number, of the page from `seen` to `until`. */
+/** The next events after a number, of the page from `seen` to `until`; from the earliest on, those made at `oldest` or later. */
 export async function readStep(
   app: App,
   tenantId: string,
-  { seen, cut }: FeedPosition,
+  { seen, at, cut }: FeedPosition,
   until: FeedHead,
   size: StepSize,
   received: ByteBudget,
+  oldest: string,
 ): Promise<FeedStep> {
   const after = Math.max(seen.floor, cut?.number ?? 0);
+  const isKept = at === null ? sql`and at >= ${oldest}::timestamptz` : EMPTY;
   const statement = sql`
     with start as materialized (
-      select seq from platform.events where tenant_id = ${tenantId}::uuid and seq > ${after}::bigint order by seq limit 1
+      select seq from platform.events where tenant_id = ${tenantId}::uuid and seq > ${after}::bigint ${isKept}
+      order by seq limit 1
     )
     select s.seq as start, e.*
     from start as s
@@ -121,7 +124,7 @@ export async function readStep(
           where tenant_id = ${tenantId}::uuid and seq > ${after}::bigint
             and seq < (select seq from start) + ${stepNumbers}::int
             and not ${isSeen(seen, sql`v`)}
-            and ${isSeen(until, sql`v`)}
+            and ${isSeen(until, sql`v`)} ${isKept}
           order by seq limit ${size.events}::int
         ) as wanted
       ) as measured

@@ -1,4 +1,4 @@
-// Retention: events and deliveries are kept EVENT_RETENTION_DAYS; read messages, ended invitations and password resets 30 days
+// Retention: events and deliveries are kept EVENT_RETENTION_DAYS, or as long as a tenant's shorter setting says; read messages, ended invitations and password resets 30 days
 // from then; responses under an Idempotency-Key and counts of rule chains 24 hours, usage 400 days, sessions and tickets until
 // they expire. Events are partitioned by UTC day, and partitions are added some days ahead. Events of a day without one go to
 // the default partition, from which they are deleted by age. An advisory lock lets one process change partitions. The worker
@@ -9,7 +9,9 @@ import { LIMITS } from '../limits.ts';
 import { lowestIdAt } from '../runtime/ids.ts';
 import type { Transaction } from '../runtime/postgres.ts';
 import { identifier, literal, type Sql, sql } from '../runtime/sql.ts';
+import { forTenant } from '../runtime/work.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
+import { keptSince, TENANT_COLUMNS, type TenantRow } from '../tenants/tenants.ts';
 import { utcDay } from '../usage/usage-writer.ts';
 import { maintainRecordIndexes, newPartitionIndexes } from './record-indexes.ts';
 
@@ -38,7 +40,49 @@ export async function cleanUpOnce(app: App, signal: AbortSignal, now?: Date): Pr
     if (signal.aborted) break;
     done += (await app.db.slow.rows(statement)).length;
   }
+  return done + (await cleanUpTenants(app, signal, at));
+}
+
+/** A batch of the events and deliveries of each tenant that keeps them for a shorter time than the service does. */
+async function cleanUpTenants(app: App, signal: AbortSignal, now: Date): Promise<number> {
+  const tenants = await app.db.slow.rows<TenantRow>(sql`
+    select ${TENANT_COLUMNS} from platform.tenants
+    where jsonb_typeof(settings -> 'eventRetentionDays') = 'number'
+      and (settings ->> 'eventRetentionDays')::int < ${app.config.eventRetentionDays}::int`);
+  let done = 0;
+  for (const tenant of tenants) {
+    if (signal.aborted) break;
+    const oldest = new Date(keptSince(app, tenant, now.getTime())).toISOString();
+    for (const statement of expiredOf(tenant.id, oldest)) {
+      done += (await forTenant(tenant.id, () => app.db.slow.rows(statement))).length;
+    }
+  }
   return done;
+}
+
+function expiredOf(tenantId: string, oldest: string): Sql[] {
+  const isOld = sql`e.tenant_id = ${tenantId}::uuid and e.at < ${oldest}::timestamptz`;
+  return [
+    sql`
+      delete from platform.events as e
+      where ${isOld} and e.seq = any(array(
+        select e.seq from platform.events as e where ${isOld} order by e.seq limit ${BATCH_ROWS}::int))
+      returning 1`,
+    sql`
+      delete from platform.webhook_deliveries as d
+      using (
+        select o.subscription_id, o.id from platform.webhook_subscriptions as s
+        cross join lateral (
+          select w.subscription_id, w.id from platform.webhook_deliveries as w
+          where w.subscription_id = s.id and w.id < ${lowestIdAt(oldest)}::uuid
+          order by w.id limit ${BATCH_ROWS}::int
+        ) as o
+        where s.tenant_id = ${tenantId}::uuid
+        limit ${BATCH_ROWS}::int
+      ) as o
+      where d.subscription_id = o.subscription_id and d.id = o.id
+      returning 1`,
+  ];
 }
 
 /** Indexes the partitions by record; `now` defaults to the database's. Resolves to the number of indexes built and dropped. */

@@ -47,7 +47,7 @@ export async function readAsOf(
 
 function momentOf(app: App, caller: TenantCaller, text: string): Moment {
   if (!/^\d{4}-\d{2}-\d{2}/.test(text)) {
-    return { position: openCursor(app, caller.tenant.id, text, 'asOf').position };
+    return { position: openCursor(app, caller.tenant, text, 'asOf').position };
   }
   const time = parseDateTime(text);
   if (time === undefined)

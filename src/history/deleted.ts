@@ -22,7 +22,7 @@ import { resolveRelations } from '../records/read/resolve.ts';
 import { RecordPageSchema, RecordSchema } from '../records/record.ts';
 import { columnsOf, RECORD_COLUMNS, type RecordRow, shape } from '../records/row.ts';
 import { EMPTY, join, type Sql, sql } from '../runtime/sql.ts';
-import { openPast } from './past.ts';
+import { oldestOf, openPast } from './past.ts';
 
 const DeletedSchema = Type.Intersect([
   RecordSchema,
@@ -87,13 +87,13 @@ export async function listDeleted(
   const found = await app.db.rows<DeletedRow>(
     sql`
     select ${columns}, r.deleted_at, r.deleted_by, ${cursorColumns(sort)} as sort_values
-    from ${deletedRows(scope)}
+    from ${deletedRows(app, caller, scope)}
     where ${where}${after === null ? EMPTY : sql` and ${after.condition}`}
     order by ${orderBy(sort)}
     limit ${limit + 1}::bigint offset ${cursor === undefined ? (page - 1) * limit : 0}::bigint`,
     received,
   );
-  const total = input.count === 'none' ? null : await totalOf(app, scope, where);
+  const total = input.count === 'none' ? null : await totalOf(app, caller, scope, where);
   const rows = found.slice(0, limit);
   const records = rows.map((row) => shape(row, entity, fields));
   await resolveRelations(app, caller, entity, fields, records, depthOf(input), received);
@@ -116,13 +116,14 @@ function withDeletion(names: Names): Names {
   return { ...names, field };
 }
 
-/** The deletions of records that have not come back, as rows `r` of records. */
-function deletedRows({ entity }: AccessScope): Sql {
+/** The deletions of records that have not come back and whose values have not been erased, as rows `r` of records. */
+function deletedRows(app: App, caller: TenantCaller, { entity }: AccessScope): Sql {
   return sql`(
     select v.record_id as id, v.entity_id, v.version, v.data, v.created_at, v.updated_at, v.created_by, v.updated_by,
       v.at as deleted_at, v.actor as deleted_by
     from platform.events as v
     where v.entity_id = ${entity.id}::uuid and v.type = 'record.deleted' and v.tenant_id is not distinct from ${entity.tenantId}::uuid
+      and v.erased_at is null and v.at >= ${oldestOf(app, caller)}::timestamptz
       and not exists (
         select from platform.events as b
         where b.record_id = v.record_id and b.type = 'record.created' and b.version > 1 and b.version > v.version
@@ -130,9 +131,9 @@ function deletedRows({ entity }: AccessScope): Sql {
   ) as r`;
 }
 
-async function totalOf(app: App, scope: AccessScope, where: Sql): Promise<number> {
+async function totalOf(app: App, caller: TenantCaller, scope: AccessScope, where: Sql): Promise<number> {
   const counted = await app.db.first<{ total: number }>(sql`
-    select count(*) as total from ${deletedRows(scope)} where ${where}`);
+    select count(*) as total from ${deletedRows(app, caller, scope)} where ${where}`);
   return counted?.total ?? 0;
 }
 
@@ -160,7 +161,7 @@ async function idsWithin(app: App, caller: TenantCaller, scope: AccessScope, whe
         select m.*, sum(octet_length(m.data::text)) over (order by m.deleted_at desc nulls last, m.id) as bytes,
           row_number() over (order by m.deleted_at desc nulls last, m.id) as n
         from (
-          select r.* from ${deletedRows(scope)} where ${where}${after}
+          select r.* from ${deletedRows(app, caller, scope)} where ${where}${after}
           order by ${orderBy(NEWEST)} limit ${stepEvents}::int
         ) as m
       ) as r

@@ -12,6 +12,7 @@ import { mayFollow } from '../http/changes-cursor.ts';
 import { findRow } from '../records/read/read.ts';
 import type { RecordRow } from '../records/row.ts';
 import { isUuid } from '../runtime/ids.ts';
+import { keptSince } from '../tenants/tenants.ts';
 import { countRead } from '../usage/tally.ts';
 import { type RecordOfEvents, readVersions } from './versions.ts';
 
@@ -39,7 +40,7 @@ export async function openRecord(
 ): Promise<PastOfRecord> {
   const scope = await openPast(app, caller, entityName);
   if (!isUuid(id)) throw notFound('record');
-  const record = recordOf(scope, id);
+  const record = recordOf(app, caller, scope, id);
   const row = await findRow(app.db, scope, id);
   if (row !== undefined) return { scope, record, row };
   const [last] = await readVersions(app, record, {});
@@ -47,8 +48,13 @@ export async function openRecord(
   return { scope, record, row: null };
 }
 
-export function recordOf({ entity }: AccessScope, id: string): RecordOfEvents {
-  return { tenantId: entity.tenantId, entityId: entity.id, recordId: id };
+export function recordOf(app: App, caller: TenantCaller, { entity }: AccessScope, id: string): RecordOfEvents {
+  return { tenantId: entity.tenantId, entityId: entity.id, recordId: id, keptSince: oldestOf(app, caller) };
+}
+
+/** The time of the oldest events that are kept. ISO 8601. */
+export function oldestOf(app: App, { tenant }: TenantCaller): string {
+  return new Date(keptSince(app, tenant)).toISOString();
 }
 
 /** Whether the event is the deletion of a record that the caller saw. */

@@ -23,6 +23,8 @@ export interface RecordOfEvents {
   entityId: string;
   /** A UUID. */
   recordId: string;
+  /** The time of the oldest events that are kept. ISO 8601. */
+  keptSince: string;
 }
 
 export interface VersionsWanted {
@@ -87,7 +89,7 @@ export async function readVersions(
 /** The same in a transaction. */
 export async function readVersionsIn(
   tx: Tx,
-  { tenantId, entityId, recordId }: RecordOfEvents,
+  { tenantId, entityId, recordId, keptSince }: RecordOfEvents,
   { after, at, isOldestFirst = false }: VersionsWanted,
   { events: limit, bytes }: StepSize,
   received?: ByteBudget,
@@ -105,7 +107,7 @@ export async function readVersionsIn(
         select *, version * 2 + (type = 'record.deleted')::int as rank,
           ${eventSize(sql`v`)} + ${storedSize(sql`v.old`)} as bytes
         from platform.events as v
-        where record_id = ${recordId}::uuid and version <= ${Math.floor(rank / 2)}::bigint
+        where record_id = ${recordId}::uuid and at >= ${keptSince}::timestamptz and version <= ${Math.floor(rank / 2)}::bigint
           and tenant_id is not distinct from ${tenantId}::uuid and entity_id is not distinct from ${entityId}::uuid
           and version * 2 + (type = 'record.deleted')::int < ${rank}::bigint ${at === undefined ? EMPTY : hadBeenMade(at)}
         order by version ${order}, (type = 'record.deleted') ${order}

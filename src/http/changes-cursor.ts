@@ -14,6 +14,7 @@ import { type FeedHead, feedHeadsOf } from '../events/feed-heads.ts';
 import { parseSnapshot } from '../events/snapshot.ts';
 import { LIMITS } from '../limits.ts';
 import { sha256 } from '../runtime/tokens.ts';
+import { keptSince, type Tenant } from '../tenants/tenants.ts';
 
 /** What a cursor holds: how far its bearer has read, and the rights with which. */
 export interface ChangesCursor {
@@ -33,7 +34,6 @@ const TAG_BYTES = 16;
 /** All cursors have a multiple of this length, which so tells nothing of what few transactions at once are doing. */
 const BLOCK = 192;
 const RADIX = 36;
-const DAY_MS = 86_400_000;
 
 /** The first JWT secret seals, all of them open. */
 const keysOf = perApp(({ config }) =>
@@ -52,13 +52,15 @@ export function sealCursor(app: App, tenantId: string, { position, rightsKey }: 
   return Buffer.concat([nonce, sealed, cipher.final(), cipher.getAuthTag()]).toString('base64url');
 }
 
+type RetainingTenant = Pick<Tenant, 'id' | 'settings'>;
+
 /** 400 naming the parameter, 403 for the cursor of another tenant, 410. */
-export function openCursor(app: App, tenantId: string, text: string, parameter = 'since'): ChangesCursor {
+export function openCursor(app: App, tenant: RetainingTenant, text: string, parameter = 'since'): ChangesCursor {
   const opened = text.length > LIMITS.changes.cursorMax ? null : opening(keysOf(app), text);
   if (opened === null) throw invalidField(parameter, 'is not a cursor');
   const [owner, rightsKey, snapshot, floor, at, until, last = null] = opened;
-  if (owner !== tenantId) throw forbidden('this cursor belongs to another tenant');
-  if (at !== null && at < Date.now() - app.config.eventRetentionDays * DAY_MS) {
+  if (owner !== tenant.id) throw forbidden('this cursor belongs to another tenant');
+  if (at !== null && at < keptSince(app, tenant)) {
     throw new ServiceError(
       'GONE',
       'changes since this cursor are no longer kept; read everything again, and follow from there',

@@ -10,6 +10,8 @@ export interface TenantSettings {
   customDomain?: string | null;
   /** Whose pages may use the tenant's credentials. */
   allowedOrigins?: string[];
+  /** How long events are kept; null or missing: as long as the service keeps them. The lower of both holds. */
+  eventRetentionDays?: number | null;
 }
 
 /** The most that a tenant may use; a missing one does not limit. Rates are per minute and per UTC day. */
@@ -124,6 +126,13 @@ export function toTenant(row: TenantRow): Tenant {
   const isVerified = (row.domain_verified_at ?? null) !== null;
   const domain = token === null ? null : { status: isVerified ? ('verified' as const) : ('pending' as const), token };
   return { id, slug, name, status, settings, quotas, domain, schema: schemaOf(id), createdAt, updatedAt };
+}
+
+const DAY_MS = 86_400_000;
+
+/** The time of the oldest events and deliveries that are kept of a tenant, in milliseconds since the epoch. */
+export function keptSince({ config }: App, { settings }: Pick<Tenant, 'settings'>, now = Date.now()): number {
+  return now - Math.min(config.eventRetentionDays, settings.eventRetentionDays ?? config.eventRetentionDays) * DAY_MS;
 }
 
 /** The schema's name is derived from the id alone, so a slug never becomes SQL text. */

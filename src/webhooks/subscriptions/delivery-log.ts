@@ -11,8 +11,9 @@ import type { RecordEventType } from '../../events/event.ts';
 import { EVERY_ENTITY, notifyCommitted } from '../../events/publication.ts';
 import { nullable, oneOf, Timestamp, Uuid } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
-import { isUuid, newId } from '../../runtime/ids.ts';
+import { isUuid, lowestIdAt, newId } from '../../runtime/ids.ts';
 import { join, literal, type Sql, sql } from '../../runtime/sql.ts';
+import { keptSince } from '../../tenants/tenants.ts';
 import { Judge } from '../audience.ts';
 import { bodyOf } from '../content.ts';
 import { IS_HELD } from '../dispatch/held.ts';
@@ -74,6 +75,11 @@ export interface DeliveryQuery {
   limit: number;
 }
 
+/** A condition of deliveries `d` that are kept. */
+function isKept(app: App, { tenant }: TenantCaller): Sql {
+  return sql`and d.id >= ${lowestIdAt(new Date(keptSince(app, tenant)).toISOString())}::uuid`;
+}
+
 /** Newest first. 400 for a `before` that is no id, 404 for another tenant's subscription. */
 export async function listDeliveries(
   app: App,
@@ -83,7 +89,7 @@ export async function listDeliveries(
 ): Promise<Delivery[]> {
   await findSubscription(app, caller, subscriptionId);
   if (before !== undefined && !isUuid(before)) throw invalidField('before', 'must be the id of a delivery');
-  const conditions: Sql[] = [];
+  const conditions: Sql[] = [isKept(app, caller)];
   // A literal, so that the index of failed deliveries serves it.
   if (status !== undefined) conditions.push(sql`and d.status = ${literal(status)}`);
   if (event !== undefined) conditions.push(sql`and d.type = ${event}`);
@@ -102,7 +108,7 @@ export async function readDelivery(app: App, caller: TenantCaller, id: string): 
   const row = await app.db.first<Delivery & { body: string | null; attempts: StoredAttempt[] | null }>(sql`
     select ${COLUMNS}, d.body, d.attempts from platform.webhook_subscriptions as s
     join platform.webhook_deliveries as d on d.subscription_id = s.id
-    where s.tenant_id = ${caller.tenant.id}::uuid and d.id = ${id}::uuid`);
+    where s.tenant_id = ${caller.tenant.id}::uuid and d.id = ${id}::uuid ${isKept(app, caller)}`);
   if (row === undefined) throw notFound('delivery');
   const attempts = (row.attempts ?? []).map(([at, durationMs, status, error, responseText]) => ({
     at: new Date(at).toISOString(),
@@ -121,7 +127,7 @@ export async function redeliver(app: App, caller: TenantCaller, id: string): Pro
     update platform.webhook_deliveries as d
     set status = 'pending', next_at = now(), attempts_before = d.attempt_count, completed_at = null, claim_id = null
     from platform.webhook_subscriptions as s
-    where s.tenant_id = ${caller.tenant.id}::uuid and d.subscription_id = s.id and d.id = ${id}::uuid
+    where s.tenant_id = ${caller.tenant.id}::uuid and d.subscription_id = s.id and d.id = ${id}::uuid ${isKept(app, caller)}
       and (d.claim_id is null or d.next_at <= now())
     returning ${COLUMNS}`);
   notifyCommitted(app, { tenantId: caller.tenant.id });
@@ -132,7 +138,7 @@ async function failRedelivery(app: App, caller: TenantCaller, id: string): Promi
   const known = await app.db.first(sql`
     select from platform.webhook_subscriptions as s
     join platform.webhook_deliveries as d on d.subscription_id = s.id
-    where s.tenant_id = ${caller.tenant.id}::uuid and d.id = ${id}::uuid`);
+    where s.tenant_id = ${caller.tenant.id}::uuid and d.id = ${id}::uuid ${isKept(app, caller)}`);
   if (known === undefined) throw notFound('delivery');
   throw conflict('the delivery is in flight');
 }

@@ -12,6 +12,7 @@ import { check } from '../../http/check.ts';
 import { closed, oneOf } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
 import { GENERIC_PLANS, sql } from '../../runtime/sql.ts';
+import { keptSince } from '../../tenants/tenants.ts';
 import { isInSpan, lowestIdOf, type ReplaySpan, startOf } from '../replayed.ts';
 import { findSubscription } from './subscriptions.ts';
 
@@ -76,7 +77,9 @@ function spanOf(app: App, caller: TenantCaller, body: Replay): ReplaySpan {
   const values = check(Replay, body, (input) => [...problem, ...spanProblems(input)]);
   const since = cursor?.position ?? null;
   const { to = new Date().toISOString(), status } = values;
-  const from = since === null ? new Date(values.from as string).toISOString() : startOf(since);
+  const asked = since === null ? new Date(values.from as string).toISOString() : startOf(since);
+  const oldest = new Date(keptSince(app, caller.tenant)).toISOString();
+  const from = [asked, oldest].sort()[1] as string;
   return { from, to: new Date(to).toISOString(), since, isOfFailed: status === 'failed' };
 }
 
