@@ -47,18 +47,30 @@ export async function costRow(fixture: EventFixture): Promise<EventRow> {
   );
 }
 
-/** Creates per second with one or ten deliveries each, against creates without a subscription. */
+/** Creates per second with one or ten deliveries each, some for a role and with filters, against creates without a subscription. */
 export async function matchingRows(fixture: EventFixture): Promise<EventRow[]> {
   const { receiver, run } = fixture;
-  const tenant = await Tenant.make(fixture, 'events-matching', 'hooked1', 'hooked10');
+  const tenant = await Tenant.make(fixture, 'events-matching', 'hooked1', 'hooked10', 'judged10');
+  const task = { rowFilter: 'price >= 0', excludeFields: ['notes'] };
+  await tenant.api.call('POST', '/api/roles', {
+    name: 'partner',
+    permissions: { judged10: ['read'] },
+    entities: { judged10: task },
+  });
   const rows: EventRow[] = [];
-  for (const [subscribers, must, goal] of [
-    [1, 0.8, 0.9],
-    [10, 0.5, 0.6],
+  for (const [entity, subscribers, must, goal] of [
+    ['hooked1', 1, 0.8, 0.9],
+    ['hooked10', 10, 0.5, 0.6],
+    ['judged10', 10, 0.5, 0.6],
   ] as const) {
-    const entity = `hooked${subscribers}`;
-    for (let at = 0; at < subscribers; at++) await tenant.subscribe(entity, receiver.url('ok', `${entity}-${at}`));
-    const label = `create, ${subscribers} matching subscription${subscribers > 1 ? 's' : ''}`;
+    const isJudged = entity === 'judged10';
+    for (let at = 0; at < subscribers; at++) {
+      // All match, and none has the filters of another.
+      const more = isJudged ? { role: 'partner', filters: `amount >= 0 AND title != "${at}"` } : {};
+      await tenant.subscribe(entity, receiver.url('ok', `${entity}-${at}`), undefined, more);
+    }
+    const kind = isJudged ? 'for a role, with filters' : 'matching';
+    const label = `create, ${subscribers} subscription${subscribers > 1 ? 's' : ''} ${kind}`;
     const definition = { id: `create-${entity}`, label, against: 'create with none', unit: 'req/s', must, goal };
     const drained = () => fixture.drained();
     const [plain, hooked] = [createWorkload(tenant.side(), drained), createWorkload(tenant.side(entity), drained)];

@@ -66,8 +66,9 @@ export class Tenant {
     };
   }
 
-  async subscribe(entity: string, url: string, types = EVERY_TYPE): Promise<void> {
-    const subscription = { entity_name: entity, event_types: types, url, secret: SECRET };
+  /** `more` are further members, such as a role. */
+  async subscribe(entity: string, url: string, types = EVERY_TYPE, more: object = {}): Promise<void> {
+    const subscription = { entity_name: entity, event_types: types, url, secret: SECRET, ...more };
     await this.api.call('POST', '/api/webhooks/subscriptions', subscription);
   }
 }
@@ -100,13 +101,13 @@ export class EventFixture {
     return new EventFixture(run, env, receiver, server, bareSide(bareServer), sql, running);
   }
 
-  /** Resolves when no delivery is pending. */
+  /** Resolves when no change waits to be judged, and no delivery is pending. */
   drained(): Promise<void> {
     const pending = async () => {
       const [left] = await this.sql`select exists (
         select from platform.webhook_deliveries as d
-        join platform.webhook_subscriptions as s on s.id = d.subscription_id
-        where d.status = 'pending' and s.url not like '%/never/%') as some`;
+        left join platform.webhook_subscriptions as s on s.id = d.subscription_id
+        where d.status = 'pending' and coalesce(s.url, '') not like '%/never/%') as some`;
       return left?.some === false;
     };
     return until('the deliveries', pending, DRAIN_MS, DRAIN_POLL_MS);

@@ -2,13 +2,33 @@
 // names of entities that do not exist, and open streams of many keys in which nothing happens.
 // Times are milliseconds.
 
-import { type Attack, json } from './attack.ts';
+import { type Attack, json, records } from './attack.ts';
 import type { Attacker } from './attacker.ts';
 
 const IDLE_STREAMS = 400;
 const NAMES = 400;
+const COSTLY_HOOKS = 500;
 
 export const CHANGE_ATTACKS: readonly Attack[] = [
+  {
+    id: 'costly-webhooks',
+    label: `${COSTLY_HOOKS} webhook subscriptions with filters of 40 terms, bulk creates`,
+    prepare: async (attacker) => {
+      await attacker.entity('hooked', [{ key: 'text', type: 'text' }]);
+      const terms = Array.from({ length: 40 }, (_, at) => `text CONTAINS "absent${at}"`).join(' OR ');
+      for (let at = 0; at < COSTLY_HOOKS; at++) {
+        await attacker.api.call('POST', '/api/webhooks/subscriptions', {
+          entity_name: 'hooked',
+          event_types: ['record.created'],
+          url: `https://203.0.114.7/${at}`,
+          filters: `${terms} OR text = "${at}"`,
+        });
+      }
+      const operations = Array.from({ length: 100 }, () => ({ op: 'create', data: { text: 'x'.repeat(2_000) } }));
+      const body = json({ operations });
+      return (signal) => attacker.flood(signal, 4, () => ({ method: 'POST', path: `${records('hooked')}/bulk`, body }));
+    },
+  },
   {
     id: 'self-changes',
     label: '16 clients that change the settings and origins of their tenant',
