@@ -130,6 +130,8 @@ const pagesOf = ({ record, huge, subscription }: Hostile): PageCase[] => [
   { path: `/records/companies?peek=${record}`, full: (page) => page.getByRole('complementary') },
   { path: '/records/companies?new=1', full: (page) => page.getByRole('dialog') },
   { path: `/webhooks/${subscription}`, full: rows },
+  { path: `/webhooks/${subscription}?tab=settings`, full: heading('Secret') },
+  { path: `/webhooks/${subscription}?tab=receiver`, full: heading('A receiver') },
 ];
 
 const PLATFORM: readonly { path: string; full: Find; failed: Find }[] = [

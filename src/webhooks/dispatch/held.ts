@@ -22,7 +22,7 @@ export const IS_HELD = raw(`d.status = 'pending' and d.next_at > now() + interva
 /** Deliveries that one statement judges again. */
 const BATCH = 500;
 
-type HeldRow = Change & { delivery_id: string; subscription_id: string };
+type HeldRow = Change & { delivery_id: string; subscription_id: string; attempt_count: number };
 
 export class HeldDeliveries {
   /** Subscriptions of which this process knows that they hold deliveries. */
@@ -69,7 +69,7 @@ export class HeldDeliveries {
     const subscriptions = await this.app.db.rows<Judging & { held_ms: number }>(sql`
       select ${JUDGING_COLUMNS}, held.ms as held_ms from platform.webhook_subscriptions as s
       cross join lateral (
-        select extract(epoch from now() - min(d.event_at))::float8 * 1000 as ms
+        select extract(epoch from now() - min(d.next_at))::float8 * 1000 + ${HELD_MS}::float8 as ms
         from platform.webhook_deliveries as d where d.subscription_id = s.id and ${IS_HELD}
       ) as held
       where s.tenant_id = ${tenantId}::uuid and s.is_active and held.ms is not null`);
@@ -88,7 +88,7 @@ export class HeldDeliveries {
   async #release(judge: Judge, subscription: Judging, tenantId: string): Promise<number> {
     const { id } = subscription;
     const rows = await this.app.db.rows<HeldRow>(sql`
-      select d.id as delivery_id, d.subscription_id, e.entity_id, ${CHANGE_COLUMNS}
+      select d.id as delivery_id, d.subscription_id, d.attempt_count, e.entity_id, ${CHANGE_COLUMNS}
       from (
         select * from platform.webhook_deliveries as d
         where d.subscription_id = ${id}::uuid and ${IS_HELD}
@@ -115,7 +115,9 @@ export class HeldDeliveries {
   }
 }
 
+/** What has been sent before was for the subscription: whether it is sent again is decided then. */
 async function isMeant(judge: Judge, subscription: Judging, row: HeldRow): Promise<boolean> {
+  if (row.attempt_count > 0) return true;
   const entity = judge.catalog.byId.get(row.entity_id);
   const change = changeOf(row);
   return entity !== undefined && change !== null && judge.matches(subscription, entity, change);
