@@ -568,7 +568,10 @@ describe('deleted records', () => {
     ]) {
       ids.push((await createRecord(own, DEALS, { title, amount, due: at, secret: 's' })).id);
     }
-    for (const id of ids.slice(0, 5)) await ok(own.delete(`${DEALS}/${id}`));
+    for (const id of ids.slice(0, 5)) {
+      await ok(own.delete(`${DEALS}/${id}`));
+      await between();
+    }
     await ok(own.post(`${DEALS}/${ids[4]}/restore`, { version: 1 }));
   });
 

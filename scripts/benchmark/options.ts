@@ -35,6 +35,7 @@ const GROUPS = [
   'credentials',
   'view',
   'scale',
+  'history',
   'tenants',
   'import',
   'start',
@@ -52,6 +53,8 @@ export interface Options {
   only: Set<string> | null;
   /** Records of the large entity of the scale rows, or null to leave those rows out. */
   scale: number | null;
+  /** Events among which a record's history is read, or null to leave those rows out. */
+  history: number | null;
   /** Numbers of tenants of the many-tenants rows, ascending, or null to leave those rows out. */
   tenants: readonly number[] | null;
   /** Deliveries of the backlog to drain, or null to leave out all rows about events. */
@@ -68,7 +71,7 @@ export interface Options {
 }
 
 const NUMBERS = { '--records': 100_000, '--rounds': 5, '--seconds': 3, '--connections': 16 } as const;
-const OPTIONAL_NUMBERS = { '--scale': 1_000_000, '--events': 10_000 } as const;
+const OPTIONAL_NUMBERS = { '--scale': 1_000_000, '--history': 1_000_000, '--events': 10_000 } as const;
 const DEFAULT_TENANTS = '1,100,1000';
 const TEXTS = ['--only', '--json', '--against', '--attacks'] as const;
 const NAMES_INDENT = 20;
@@ -88,6 +91,7 @@ Options:
   --only NAME,...   only these rows or groups:
                     ${wrapped([...OPERATIONS, ...GROUPS, ...EVENT_GROUPS])}
   --scale [N]       also compare a small entity with one of N records (1000000)
+  --history [N]     also read the history of a record among N events (1000000)
   --tenants [N,...] also compare one tenant with N tenants, for each N (1,100,1000)
   --events [N]      also measure events; drain a backlog of N deliveries (10000)
   --attacks NAME,... with --only neighbours: only these attacks
@@ -126,6 +130,7 @@ export function readOptions(argv: readonly string[], env: Record<string, string 
     connections: number('--connections'),
     only,
     scale: optional('--scale'),
+    history: optional('--history'),
     tenants: readTenants(given, only),
     events: events ?? optional('--events'),
     json: given.get('--json') ?? null,

@@ -1,5 +1,5 @@
 // All result rows for the service: against the bare handler, with a role-limited key, with each kind of credential,
-// through a view, on a large entity; and the gauges (import, start, memory). A group whose endpoints
+// through a view, on a large entity, of the past; and the gauges (import, start, memory). A group whose endpoints
 // the service lacks becomes one row with the reason.
 
 import { roleComparisons, viewComparisons } from './access-rows.ts';
@@ -7,6 +7,7 @@ import { isMissing } from './api.ts';
 import { bareWorkloads } from './bare-workloads.ts';
 import { credentialComparisons } from './credential-rows.ts';
 import { importGauges, startGauges } from './gauges.ts';
+import { historyComparisons } from './history-rows.ts';
 import type { Conditions } from './measure.ts';
 import { progressLine, type Report } from './report.ts';
 import { bareComparisons, type Comparison, measureRows, type Row } from './rows.ts';
@@ -45,6 +46,10 @@ async function compareAll(bench: Bench, wanted: (id: string) => boolean): Promis
     { ids: ['view'], prepare: () => viewComparisons(bench, service) },
   ];
   if (options.scale) groups.push({ ids: ['scale'], prepare: () => scaleComparisons(bench, options.scale as number) });
+  if (options.history) {
+    const events = options.history;
+    groups.push({ ids: ['history'], prepare: () => historyComparisons(bench, service, events) });
+  }
   const rows: Row[] = [];
   for (const { ids, prepare } of groups) {
     if (ids.length > 0 && !ids.some(wanted)) continue;

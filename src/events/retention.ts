@@ -13,7 +13,7 @@ import { forTenant } from '../runtime/work.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import { keptSince, TENANT_COLUMNS, type TenantRow } from '../tenants/tenants.ts';
 import { utcDay } from '../usage/usage-writer.ts';
-import { maintainRecordIndexes, newPartitionIndexes } from './record-indexes.ts';
+import { keepRecordIndexes, newPartitionIndexes } from './record-indexes.ts';
 
 const DAY_MS = 86_400_000;
 const POLL_MS = 10 * 60_000;
@@ -85,10 +85,10 @@ function expiredOf(tenantId: string, oldest: string): Sql[] {
   ];
 }
 
-/** Indexes the partitions by record; `now` defaults to the database's. Resolves to the number of indexes built and dropped. */
+/** Keeps the indexes by record; `now` defaults to the database's time. Resolves to the number of indexes built and dropped. */
 export async function indexPartitions(app: App, signal: AbortSignal, now?: Date): Promise<number> {
   const today = nameOf(now ?? (await databaseTime(app)));
-  return maintainRecordIndexes(app, signal, (name) => DAY_PARTITION.test(name) && name < today);
+  return keepRecordIndexes(app, signal, (name) => DAY_PARTITION.test(name) && name < today);
 }
 
 async function databaseTime(app: App): Promise<Date> {

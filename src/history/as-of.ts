@@ -17,8 +17,6 @@ import { type RecordRow, shape } from '../records/row.ts';
 import { openRecord, type PastOfRecord, readerOf } from './past.ts';
 import { type Moment, readVersions } from './versions.ts';
 
-const ONE = { events: 1, bytes: 1 };
-
 export async function readAsOf(
   app: App,
   caller: TenantCaller,
@@ -37,7 +35,8 @@ export async function readAsOf(
   const fields = readProjection(past.scope, wanted);
   const received = receivedBudget();
   const event =
-    (await readVersions(app, past.record, { at: moment }, ONE, received))[0] ?? (await earlier(app, past, moment));
+    (await readVersions(app, past.record, { at: moment }, undefined, received))[0] ??
+    (await earlier(app, past, moment));
   // The judge takes an image as it takes the record after an update.
   const seen = event.type === 'record.deleted' ? null : await (await readerOf(app, caller, false)).see(event);
   if (seen === null || event.row === null) throw notFound('record');
@@ -57,7 +56,7 @@ function momentOf(app: App, caller: TenantCaller, text: string): Moment {
 
 /** The record at a moment before all its events that are kept, as an event that had made it so. 404, 410. */
 async function earlier(app: App, { record, row, scope }: PastOfRecord, moment: Moment): Promise<FeedEvent> {
-  const [oldest] = await readVersions(app, record, { isOldestFirst: true }, ONE);
+  const [oldest] = await readVersions(app, record, { isOldestFirst: true });
   const image = oldest === undefined ? row : oldest.before;
   if (oldest?.type === 'record.created' && oldest.row?.version === 1) throw notFound('record');
   const known = image ?? oldest?.row;

@@ -39,8 +39,6 @@ export const RestoreInput = closed({
 });
 export type RestoreInput = Static<typeof RestoreInput>;
 
-const ONE = { events: 1, bytes: 1 };
-
 interface Restore {
   writing: WritingInTransaction;
   scope: AccessScope;
@@ -98,7 +96,7 @@ async function comeBack(restore: Restore): Promise<Written | null> {
   await lockDeleted(tx, id);
   // Somebody else may have brought it back while this one waited.
   if ((await lockRow(tx, scope, id)) !== undefined) return null;
-  const [last] = await readVersionsIn(tx, recordOf(writing.app, caller, scope, id), {}, ONE);
+  const [last] = await readVersionsIn(tx, recordOf(writing.app, caller, scope, id), {});
   if (last?.type !== 'record.deleted' || last.row === null || !(await wasSeen(restore, last))) throw notFound('record');
   requireRight(caller, 'create', entity.name);
   if (last.erased !== undefined) throw hasBeenErased();
@@ -128,7 +126,7 @@ async function imageOf(restore: Restore): Promise<{ data: SlotValues; at: string
   const { writing, scope, id, version } = restore;
   const { app, caller, tx } = writing;
   const after = { version: version + 1, isDeletion: false };
-  const [event] = await readVersionsIn(tx, recordOf(app, caller, scope, id), { after }, ONE);
+  const [event] = await readVersionsIn(tx, recordOf(app, caller, scope, id), { after });
   if (event?.row?.version !== version || !(await wasSeen(restore, event))) throw notFound('version');
   return { data: event.row.data, at: event.at };
 }

@@ -1,7 +1,8 @@
 // The events of one record, newest first: the reading of a record's versions that everything about its past builds on. Each
 // event has the image after and the one before (`FeedEvent`); of a deletion, the version and image are those of the record
 // deleted. Versions of a record never repeat, also when it comes back after a deletion, so a position is a version; the deletion
-// of a version is newer than the version. A step is bounded by events and bytes. Partitions are searched by their index by record.
+// of a version is newer than the version. A step is bounded by events and bytes. The partitions' index by record
+// finds the events.
 // Failures: 503; 400 beyond the budget of received bytes. Contract: history#history, history#cost.
 import type { App } from '../app.ts';
 import { EVENT_COLUMNS, eventSize, storedSize } from '../events/event.ts';
@@ -14,8 +15,7 @@ import {
   toFeedEvent,
 } from '../events/feed.ts';
 import type { ByteBudget } from '../runtime/byte-budget.ts';
-import { PlaceNeeded, waitForPlace } from '../runtime/large-calls.ts';
-import { EMPTY, raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { EMPTY, plannedOnce, type Queries, raw, type Sql, sql } from '../runtime/sql.ts';
 
 /** The record whose events are read. */
 export interface RecordOfEvents {
@@ -45,85 +45,58 @@ export interface VersionPosition {
 /** A time in milliseconds, or a position of the feed. */
 export type Moment = { timeMs: number } | { position: FeedPosition };
 
-/** Bytes that one step reads, besides the first event. */
-const STEP_BYTES = 4_194_304;
-/** The rank that no event has. */
-const BEYOND = 2 ** 50;
-
-/**
- * The filters of a day under way name blocks, and Postgres takes them for useless, since it estimates them by the order of the
- * rows: so it must not read whole partitions instead, and it needs no helpers for what is left.
- */
-const BY_RECORD = raw(`set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('jit', 'off', true)
-  || set_config('enable_seqscan', 'off', true) || set_config('max_parallel_workers_per_gather', '0', true)`);
-const RESET = raw(`set_config('plan_cache_mode', 'auto', true) || set_config('enable_seqscan', 'on', true)`);
+const ONE: StepSize = { events: 1, bytes: 1 };
 
 export function positionOf({ row, type }: FeedEvent): VersionPosition {
   return { version: row?.version ?? 0, isDeletion: type === 'record.deleted' };
 }
 
-/** The next events of a record, at most `limit` and as many as `bytes` allow, but one at least; none at the end. */
-export async function readVersions(
+/** The next events of a record, at most `events` and as many as `bytes` allow, but one at least; none at the end. */
+export function readVersions(
   app: App,
   record: RecordOfEvents,
   wanted: VersionsWanted,
-  { events: limit, bytes }: StepSize = { events: 1, bytes: STEP_BYTES },
+  size?: StepSize,
   received?: ByteBudget,
 ): Promise<FeedEvent[]> {
-  const taken = received?.taken ?? 0;
-  const read = (): Promise<FeedEvent[]> =>
-    app.db.begin((tx) =>
-      readVersionsIn(tx, record, wanted, { events: limit, bytes: Math.min(bytes, STEP_BYTES) }, received),
-    );
-  try {
-    return await read();
-  } catch (error) {
-    if (!(error instanceof PlaceNeeded)) throw error;
-    // A large result that has to wait for its place does so without a connection.
-    await waitForPlace();
-    received?.returnTo(taken);
-    return read();
-  }
+  return readVersionsIn(app.db, record, wanted, size, received);
 }
 
-/** The same in a transaction. */
+/** The same, in a transaction too. */
 export async function readVersionsIn(
-  tx: Tx,
+  queries: Queries,
   { tenantId, entityId, recordId, keptSince }: RecordOfEvents,
   { after, at, isOldestFirst = false }: VersionsWanted,
-  { events: limit, bytes }: StepSize,
+  { events: limit, bytes }: StepSize = ONE,
   received?: ByteBudget,
 ): Promise<FeedEvent[]> {
-  const rank = after === undefined ? BEYOND : rankOf(after);
   const order = raw(isOldestFirst ? 'asc' : 'desc');
-  await tx.rows(sql`select ${BY_RECORD}`);
+  const newest = (of: Sql): Sql => sql`${of}.version ${order}, (${of}.type = 'record.deleted') ${order}`;
   // The conditions on tenant and entity are written so that no index serves them: the one by record must.
-  const rows = await tx.rows<StoredFeedEvent>(
-    sql`
+  const rows = await queries.rows<StoredFeedEvent>(
+    plannedOnce(sql`
     select ${EVENT_COLUMNS}, old from (
-      select *, sum(bytes) over (order by rank ${order} rows unbounded preceding) as total,
-        row_number() over (order by rank ${order}) as n
+      select w.*, row_number() over (order by ${newest(sql`w`)}) as n,
+        sum(${eventSize(sql`w`)} + ${storedSize(sql`w.old`)}) over (order by ${newest(sql`w`)} rows unbounded preceding) as total
       from (
-        select *, version * 2 + (type = 'record.deleted')::int as rank,
-          ${eventSize(sql`v`)} + ${storedSize(sql`v.old`)} as bytes
-        from platform.events as v
-        where record_id = ${recordId}::uuid and at >= ${keptSince}::timestamptz and version <= ${Math.floor(rank / 2)}::bigint
-          and tenant_id is not distinct from ${tenantId}::uuid and entity_id is not distinct from ${entityId}::uuid
-          and version * 2 + (type = 'record.deleted')::int < ${rank}::bigint ${at === undefined ? EMPTY : hadBeenMade(at)}
-        order by version ${order}, (type = 'record.deleted') ${order}
+        select v.* from platform.events as v
+        where v.record_id = ${recordId}::uuid and v.version is not null ${after === undefined ? EMPTY : isBefore(after)}
+          and v.tenant_id is not distinct from ${tenantId}::uuid and v.entity_id is not distinct from ${entityId}::uuid
+          and v.at >= ${keptSince}::timestamptz ${at === undefined ? EMPTY : hadBeenMade(at)}
+        order by ${newest(sql`v`)}
         limit ${limit}::int
-      ) as wanted
+      ) as w
     ) as measured
     where total <= ${bytes}::int or n = 1
-    order by rank ${order}`,
+    order by n`),
     received,
   );
-  await tx.rows(sql`select ${RESET}`);
   return rows.map(toFeedEvent);
 }
 
-function rankOf({ version, isDeletion }: VersionPosition): number {
-  return version * 2 + (isDeletion ? 1 : 0);
+function isBefore({ version, isDeletion }: VersionPosition): Sql {
+  if (!isDeletion) return sql`and v.version < ${version}::bigint`;
+  return sql`and v.version <= ${version}::bigint and (v.version < ${version}::bigint or v.type <> 'record.deleted')`;
 }
 
 function hadBeenMade(moment: Moment): Sql {
