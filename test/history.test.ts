@@ -145,6 +145,68 @@ describe('history', () => {
   });
 });
 
+describe('a long history', () => {
+  const follow = async (id: string, query: string): Promise<{ items: Json[]; pages: number }> => {
+    const items: Json[] = [];
+    let pages = 0;
+    for (let cursor: string | null = ''; cursor !== null; pages++) {
+      const page: Json = await history(tenant, id, `?cursor=${cursor}${query}`);
+      items.push(...page.items);
+      cursor = page.nextCursor;
+    }
+    return { items, pages };
+  };
+
+  test('of writers at once has each change once: what one changed from is what the one before changed to', async () => {
+    const { id } = await createRecord(tenant, DEALS, { amount: 0 });
+    await Promise.all(
+      Array.from({ length: 20 }, (_, i) => ok(tenant.patch(`${DEALS}/${id}`, { amount: i + 1, title: `t${i}` }))),
+    );
+    const { items } = await follow(id, '&limit=7');
+    expect(items.map(({ version }) => version)).toEqual(Array.from({ length: 21 }, (_, i) => 21 - i));
+    for (let i = 0; i < 20; i++) expect(items[i].changes.amount.from).toBe(items[i + 1].changes.amount.to);
+    const { amount, title } = await ok(tenant.get(`${DEALS}/${id}`));
+    expect([items[0].changes.amount.to, items[0].changes.title.to]).toEqual([amount, title]);
+  });
+
+  test('of a thousand versions is paged through, and each version can be read as of its time', async () => {
+    const { id } = await createRecord(tenant, DEALS, { title: 'a', amount: 1_002 });
+    await ok(tenant.patch(`${DEALS}/${id}`, { amount: 1 }));
+    await service.app.db.rows(sql`
+      update platform.events set version = 1002, at = at + interval '3000 s' where record_id = ${id}::uuid and version = 2`);
+    await service.app.db.rows(sql`
+      insert into platform.events (id, at, tenant_id, entity_id, entity, record_id, type, version, data, old, created_at, updated_at,
+        actor, triggered_by)
+      select gen_random_uuid(), e.at + n * interval '1 s', e.tenant_id, e.entity_id, e.entity, e.record_id, 'record.updated', n + 1,
+        e.data || jsonb_build_object('f2', n), jsonb_build_object('at', e.updated_at, 'by', null, 'f2', n - 1),
+        e.created_at, e.updated_at, e.actor, 'api'
+      from platform.events as e, generate_series(1, 1000) as n
+      where e.record_id = ${id}::uuid and e.version = 1`);
+    const { items, pages } = await follow(id, '&limit=100');
+    expect([items.length, pages]).toEqual([1_002, 11]);
+    expect(items.map(({ version }) => version)).toEqual(Array.from({ length: 1_002 }, (_, i) => 1_002 - i));
+    expect(items[1].changes).toEqual({ amount: { from: 999, to: 1_000 } });
+    for (const at of [1, 500, 999]) {
+      expect((await asOf(tenant, id, items[1_002 - at - 1].at)).body.data.amount).toBe(at);
+    }
+  });
+
+  test('of records of nearly 1 MiB comes in pages of at most 16 MiB', async () => {
+    const text = (letter: string): string => letter.repeat(950_000);
+    const { id } = await createRecord(tenant, DEALS, { title: text('a'), amount: 0 });
+    for (let i = 1; i <= 11; i++)
+      await ok(tenant.patch(`${DEALS}/${id}`, { title: text(i % 2 ? 'b' : 'a'), amount: i }));
+    await ok(tenant.delete(`${DEALS}/${id}`));
+    const { items, pages } = await follow(id, '&limit=100');
+    expect(items.map(({ version }) => version)).toEqual([12, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1]);
+    expect(pages).toBeGreaterThan(1);
+    expect([items[1].changes.title.from, items[1].changes.title.to]).toEqual([text('a'), text('b')]);
+    await ok(tenant.post(`${DEALS}/${id}/restore`, { version: 1 }));
+    expect((await ok(tenant.get(`${DEALS}/${id}`))).title).toBe(text('a'));
+    await ok(tenant.delete(`${DEALS}/${id}`));
+  });
+});
+
 describe('who sees what of a history', () => {
   const role = (entities: Json) =>
     withRole(service, tenant, { permissions: { deals: ALL }, entities: { deals: entities } });
