@@ -5,7 +5,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:tes
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../src/app.ts';
-import { cleanUpOnce, ensurePartitions, indexPartitions } from '../src/events/retention.ts';
+import { buildRecordIndexes } from '../src/events/record-indexes.ts';
+import { cleanUpOnce, ensurePartitions } from '../src/events/retention.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 
@@ -103,7 +104,7 @@ describe('partitions of events', () => {
     await drop(...[0, 2, 3].map(dayOf));
   });
 
-  test('have the indexes by record and version once their day is over, and by record alone before, whatever is missing', async () => {
+  test('have indexes by record from the start, and get those that they lack', async () => {
     const indexesOf = async (offset: number): Promise<string[]> => {
       const rows = await service.app.db.rows<{ name: string }>(sql`
         select replace(c.relname, ${`${dayOf(offset)}_`}, '') as name
@@ -114,13 +115,12 @@ describe('partitions of events', () => {
       return rows.map(({ name }) => name);
     };
     await ensurePartitions(service.app, today);
-    expect(await indexesOf(0)).toEqual(['deleted_idx', 'record_idx', 'restored_idx']);
+    expect(await indexesOf(0)).toEqual(['deleted_idx', 'history_idx', 'restored_idx']);
     // As if an older process had made it.
-    await service.app.db.rows(sql`drop index ${identifier('platform', `${dayOf(2)}_record_idx`)}`);
-    const tomorrow = new Date(today.getTime() + DAY_MS);
-    while ((await indexPartitions(service.app, NEVER, tomorrow)) > 0);
-    expect(await indexesOf(0)).toEqual(['deleted_idx', 'restored_idx', 'versions_idx']);
-    for (const day of [1, 2, 3]) expect(await indexesOf(day)).toEqual(['deleted_idx', 'record_idx', 'restored_idx']);
+    await service.app.db.rows(sql`drop index ${identifier('platform', `${dayOf(2)}_history_idx`)}`);
+    while ((await buildRecordIndexes(service.app, NEVER)) > 0);
+    for (const day of [0, 1, 2, 3])
+      expect(await indexesOf(day)).toEqual(['deleted_idx', 'history_idx', 'restored_idx']);
     await drop(...[0, 1, 2, 3].map(dayOf));
   });
 

@@ -153,7 +153,7 @@ export function toFeedEvent({ old, ...stored }: StoredFeedEvent): FeedEvent {
 }
 
 /** Runs the statement by index, planned once. A large result that has to wait for its place does so without a connection. */
-async function rowsByIndex<T>(app: App, statement: ReturnType<typeof sql>, received: ByteBudget): Promise<T[]> {
+export async function rowsByIndex<T>(app: App, statement: ReturnType<typeof sql>, received: ByteBudget): Promise<T[]> {
   const { taken } = received;
   const read = (): Promise<T[]> =>
     app.db.begin(async (tx) => {

@@ -2,7 +2,7 @@
 // from then; responses under an Idempotency-Key and counts of rule chains 24 hours, usage 400 days, sessions and tickets until
 // they expire. Events are partitioned by UTC day, and partitions are added some days ahead. Events of a day without one go to
 // the default partition, from which they are deleted by age. An advisory lock lets one process change partitions. The worker
-// also keeps the partitions' indexes by record (record-indexes.ts).
+// also builds the indexes by record that partitions lack (record-indexes.ts).
 // Contract: decisions#retention.
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
@@ -13,7 +13,7 @@ import { forTenant } from '../runtime/work.ts';
 import { startWorker, type Worker } from '../runtime/worker.ts';
 import { keptSince, TENANT_COLUMNS, type TenantRow } from '../tenants/tenants.ts';
 import { utcDay } from '../usage/usage-writer.ts';
-import { keepRecordIndexes, newPartitionIndexes } from './record-indexes.ts';
+import { buildRecordIndexes, newPartitionIndexes } from './record-indexes.ts';
 
 const DAY_MS = 86_400_000;
 const POLL_MS = 10 * 60_000;
@@ -21,12 +21,11 @@ const POLL_MS = 10 * 60_000;
 const BATCH_ROWS = 1_000;
 /** The wait for a lock on the table; the next round repeats a change that exceeds it. */
 const LOCK_TIMEOUT_MS = 1_000;
-const DAY_PARTITION = /^events_\d{8}$/;
 
 export function startRetention(app: App): Worker {
   const once = async (signal: AbortSignal): Promise<number> => {
     const done = await cleanUpOnce(app, signal);
-    return done + (await indexPartitions(app, signal));
+    return done + (await buildRecordIndexes(app, signal));
   };
   return startWorker({ name: 'retention', once, pollMs: POLL_MS, log: app.log });
 }
@@ -83,12 +82,6 @@ function expiredOf(tenantId: string, oldest: string): Sql[] {
       where d.subscription_id = o.subscription_id and d.id = o.id
       returning 1`,
   ];
-}
-
-/** Keeps the indexes by record; `now` defaults to the database's time. Resolves to the number of indexes built and dropped. */
-export async function indexPartitions(app: App, signal: AbortSignal, now?: Date): Promise<number> {
-  const today = nameOf(now ?? (await databaseTime(app)));
-  return keepRecordIndexes(app, signal, (name) => DAY_PARTITION.test(name) && name < today);
 }
 
 async function databaseTime(app: App): Promise<Date> {

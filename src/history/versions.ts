@@ -10,12 +10,15 @@ import {
   type FeedEvent,
   type FeedPosition,
   isSeen,
+  rowsByIndex,
   type StepSize,
   type StoredFeedEvent,
   toFeedEvent,
 } from '../events/feed.ts';
+import { VERSIONS_ALIKE } from '../events/record-indexes.ts';
+import { receivedBudget } from '../http/bounded-response.ts';
 import type { ByteBudget } from '../runtime/byte-budget.ts';
-import { EMPTY, plannedOnce, type Queries, raw, type Sql, sql } from '../runtime/sql.ts';
+import { EMPTY, raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
 
 /** The record whose events are read. */
 export interface RecordOfEvents {
@@ -52,29 +55,37 @@ export function positionOf({ row, type }: FeedEvent): VersionPosition {
 }
 
 /** The next events of a record, at most `events` and as many as `bytes` allow, but one at least; none at the end. */
-export function readVersions(
+export async function readVersions(
   app: App,
   record: RecordOfEvents,
   wanted: VersionsWanted,
-  size?: StepSize,
-  received?: ByteBudget,
+  size: StepSize = ONE,
+  received: ByteBudget = receivedBudget(),
 ): Promise<FeedEvent[]> {
-  return readVersionsIn(app.db, record, wanted, size, received);
+  const rows = await rowsByIndex<StoredFeedEvent>(app, versionsQuery(record, wanted, size), received);
+  return rows.map(toFeedEvent);
 }
 
-/** The same, in a transaction too. */
+/** The same in a transaction. */
 export async function readVersionsIn(
-  queries: Queries,
+  tx: Tx,
+  record: RecordOfEvents,
+  wanted: VersionsWanted,
+  size: StepSize = ONE,
+): Promise<FeedEvent[]> {
+  return (await tx.rows<StoredFeedEvent>(versionsQuery(record, wanted, size))).map(toFeedEvent);
+}
+
+function versionsQuery(
   { tenantId, entityId, recordId, keptSince }: RecordOfEvents,
   { after, at, isOldestFirst = false }: VersionsWanted,
-  { events: limit, bytes }: StepSize = ONE,
-  received?: ByteBudget,
-): Promise<FeedEvent[]> {
+  { events: limit, bytes }: StepSize,
+): Sql {
   const order = raw(isOldestFirst ? 'asc' : 'desc');
-  const newest = (of: Sql): Sql => sql`${of}.version ${order}, (${of}.type = 'record.deleted') ${order}`;
+  const newest = (of: Sql): Sql =>
+    sql`${alike(sql`${of}.version`)} ${order}, ${of}.version ${order}, (${of}.type = 'record.deleted') ${order}`;
   // The conditions on tenant and entity are written so that no index serves them: the one by record must.
-  const rows = await queries.rows<StoredFeedEvent>(
-    plannedOnce(sql`
+  return sql`
     select ${EVENT_COLUMNS}, old from (
       select w.*, row_number() over (order by ${newest(sql`w`)}) as n,
         sum(${eventSize(sql`w`)} + ${storedSize(sql`w.old`)}) over (order by ${newest(sql`w`)} rows unbounded preceding) as total
@@ -88,15 +99,18 @@ export async function readVersionsIn(
       ) as w
     ) as measured
     where total <= ${bytes}::int or n = 1
-    order by n`),
-    received,
-  );
-  return rows.map(toFeedEvent);
+    order by n`;
+}
+
+/** The part of a version that the index holds. */
+function alike(version: Sql): Sql {
+  return sql`(${version} / ${raw(String(VERSIONS_ALIKE))})`;
 }
 
 function isBefore({ version, isDeletion }: VersionPosition): Sql {
-  if (!isDeletion) return sql`and v.version < ${version}::bigint`;
-  return sql`and v.version <= ${version}::bigint and (v.version < ${version}::bigint or v.type <> 'record.deleted')`;
+  const indexed = sql`and ${alike(sql`v.version`)} <= ${alike(sql`${version}::bigint`)}`;
+  if (!isDeletion) return sql`${indexed} and v.version < ${version}::bigint`;
+  return sql`${indexed} and v.version <= ${version}::bigint and (v.version < ${version}::bigint or v.type <> 'record.deleted')`;
 }
 
 function hadBeenMade(moment: Moment): Sql {
