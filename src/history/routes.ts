@@ -1,7 +1,8 @@
 // The routes of the past of records: what the caller may see of it is decided by the operations.
 // Failures: those of the operations: 400, 403, 404, 409, 412, 422.
-// Contract: history#history, history#deleted-records, history#restore.
+// Contract: history#history, history#deleted-records, history#restore, history#revert.
 import { Elysia } from 'elysia';
+import { callerNow } from '../access/authenticate.ts';
 import type { App } from '../app.ts';
 import { okBounded } from '../http/bounded-response.ts';
 import { mayFollow } from '../http/changes-cursor.ts';
@@ -15,6 +16,7 @@ import { idempotently } from '../records/write/idempotency.ts';
 import { DeletedPageSchema, DeletedQuery, listDeleted } from './deleted.ts';
 import { HistoryQuery, HistorySchema, readHistory } from './history.ts';
 import { RestoreInput, restoreRecord } from './restore.ts';
+import { Reverted, RevertInput, revertChanges } from './revert.ts';
 
 const TAG = 'Records';
 
@@ -60,6 +62,19 @@ newest deletion first without \`sort\`. They can be filtered and sorted by these
   ok: [200, DeletedPageSchema],
 });
 
+const REVERT = route({
+  id: 'revertChanges',
+  tag: 'Events',
+  summary: 'Undo what was done in a span, or by an import',
+  description: `Newest first, each undo as a change of its own (\`triggered_by: "system"\`): what was created is deleted, what was
+changed gets its former values, what was deleted comes back. Records that somebody changed afterwards are listed in \`conflicts\` and
+left alone. After 40 seconds the call ends with \`hasMore: true\`: run it again to go on.`,
+  access: 'admin',
+  body: RevertInput,
+  example: { entity: 'companies', from: '2026-03-01T09:00:00.000Z', to: '2026-03-01T10:00:00.000Z', dryRun: true },
+  ok: [200, Reverted],
+});
+
 const RECORDS = '/api/entities/:entityName/records';
 const RECORD = '/api/entities/:entityName/records/:id';
 
@@ -90,5 +105,10 @@ export function historyRoutes(app: App) {
         });
       },
       RESTORE,
+    )
+    .post(
+      '/api/changes/revert',
+      async ({ caller, body, request }) => ok(await revertChanges(app, caller, body, callerNow(app, request, caller))),
+      REVERT,
     );
 }

@@ -63,6 +63,7 @@ delete          DELETE /api/entities/:entityName/records/:id
 view            GET /api/views/:slug/records; GET /api/views/:slug/records/:id
 agent           POST /agent-messages; GET /agent-messages; GET /agent-messages/:messageId/read
 
+admin           POST /api/changes/revert
 admin           GET /api/tenant; PATCH /api/tenant; GET /api/tenant/usage; GET /api/keys; POST /api/keys; DELETE /api/keys/:id
 admin           POST /api/entities; PATCH /api/entities/:entityName; DELETE /api/entities/:entityName
 admin           POST /api/entities/:entityName/fields; PATCH /api/entities/:entityName/fields/:key

@@ -3,6 +3,7 @@
 // Contract: decisions#import.
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
+import { notFound } from '../../errors.ts';
 import { newId } from '../../runtime/ids.ts';
 import { sql } from '../../runtime/sql.ts';
 import { withoutSignal } from '../../runtime/work.ts';
@@ -25,4 +26,17 @@ export async function endImport(app: App, id: string): Promise<void> {
   await withoutSignal(() => app.db.rows(end)).catch((cause: unknown) => {
     app.log.warn('the end of an import could not be recorded', { importId: id, cause });
   });
+}
+
+/** Between which numbers the events of an import lie; of one that has not ended, up to now. 404. */
+export async function spanOfImport(
+  app: App,
+  { tenant }: TenantCaller,
+  id: string,
+): Promise<{ first: number; last: number }> {
+  const span = await app.db.first<{ first: number; last: number }>(sql`
+    select first_seq as first, coalesce(last_seq, ${LAST_EVENT}) as last from platform.imports
+    where id = ${id}::uuid and tenant_id = ${tenant.id}::uuid`);
+  if (span === undefined) throw notFound('import');
+  return span;
 }

@@ -91,8 +91,8 @@ async function* uploaded(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8A
   }
 }
 
-/** Batches in writing: a batch may take several megabytes, and a tenant may upload many files at once. */
-const writersOf = perApp(
+/** Batches in writing, of imports and of what is as large: a batch may take several megabytes, and a tenant may upload many files at once. */
+export const importWriters = perApp(
   () => new Semaphore({ name: 'imports', slots: batchesWriting, shareWaitingMax: batchesWaiting, limitsLong: true }),
 );
 
@@ -147,7 +147,7 @@ class BatchWriter {
     this.#batch = [];
     this.#bytes = 0;
     await this.#settled();
-    const leave = await writersOf(this.app).enter(currentWork());
+    const leave = await importWriters(this.app).enter(currentWork());
     this.#writing = this.#write(batch)
       .catch((error: unknown) => {
         this.#failure = { error };

@@ -7,7 +7,7 @@ import { accessScopeOf } from '../../entities/access-scope.ts';
 import type { Entity, Field, Reference } from '../../entities/field.ts';
 import { conflict, type ServiceError } from '../../errors.ts';
 import { columnOf } from '../../expression/to-sql.ts';
-import { type Sql, sql } from '../../runtime/sql.ts';
+import { type Queries, type Sql, sql } from '../../runtime/sql.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
 import type { WritingInTransaction } from './context.ts';
 import { deleteRows, updateRows } from './statements.ts';
@@ -126,6 +126,21 @@ function stillReferredTo(writing: WritingInTransaction, reference: Reference, co
   }
   const reason = onDelete === 'restrict' ? '' : `, where ${key} is required`;
   return conflict(`still referred to by ${count} record(s) of ${entity.name}${reason}`);
+}
+
+/** Which of the records others refer to that are not among them. */
+export async function idsReferredTo(queries: Queries, entity: Entity, ids: readonly string[]): Promise<Set<string>> {
+  const found = new Set<string>();
+  for (const { entity: referring, field } of entity.references) {
+    const pointsAtIt =
+      field.type === 'relation' ? sql`${columnOf(field.ref, R)} = i.id` : sql`r.data -> ${field.slot}::text ? i.id`;
+    const rows = await queries.rows<{ id: string }>(sql`
+      select i.id from unnest(${[...ids]}::text[]) as i (id)
+      where exists (
+        select from ${referring.table} as r where ${pointsAtIt} and not r.id = any(${[...ids]}::uuid[]))`);
+    for (const { id } of rows) found.add(id);
+  }
+  return found;
 }
 
 function entityOf({ catalog }: WritingInTransaction, { entity }: Reference): Entity {

@@ -1,0 +1,141 @@
+// What a revert has to undo: the records that were changed in a span, newest first, with how each was before it and how it is now.
+// Versions tell whether somebody else has changed a record since: they rise by one with each change. Events are found without
+// their values first; values are read for few records at a time.
+// Failures: 400 for a span with too many records. Contract: history#revert.
+import type { TenantCaller } from '../access/caller.ts';
+import type { App } from '../app.ts';
+import type { Catalog } from '../entities/catalog.ts';
+import type { Entity } from '../entities/field.ts';
+import { invalidField, ServiceError } from '../errors.ts';
+import { EVENT_COLUMNS, RECORD_EVENTS, type RecordEventType } from '../events/event.ts';
+import { type FeedEvent, type StoredFeedEvent, toFeedEvent } from '../events/feed.ts';
+import { RECORD_COLUMNS, type RecordRow } from '../records/row.ts';
+import { ByteBudget } from '../runtime/byte-budget.ts';
+import { type Sql, sql } from '../runtime/sql.ts';
+import type { JsonObject } from '../runtime/text.ts';
+
+/** Records that one revert may touch. */
+const RECORDS_MAX = 100_000;
+/** Bytes of values that are read at once, unless a single record has more. */
+const PART_BYTES = 8_388_608;
+
+/** A record with what was done to it in the span, as the first and the last of the events say. */
+export interface Touched {
+  recordId: string;
+  entityId: string;
+  entity: string;
+  first: number;
+  firstAt: string;
+  firstType: RecordEventType;
+  firstVersion: number;
+  lastType: RecordEventType;
+  lastVersion: number;
+  /** Without deletions. */
+  changes: number;
+}
+
+/** What undoes it. A record that comes back has its last values first, and then those of `body`. */
+export type Undo =
+  | { kind: 'skip' }
+  | { kind: 'conflict'; reason: string }
+  | { kind: 'delete'; version: number }
+  | { kind: 'update'; version: number; body: JsonObject }
+  | { kind: 'return'; version: number; event: FeedEvent };
+
+/** The records touched by the events that meet the condition, newest first. */
+export async function touchedRecords(app: App, { tenant }: TenantCaller, condition: Sql): Promise<Touched[]> {
+  const found = await app.db.slow.rows<Touched>(sql`
+    select record_id as "recordId", entity_id as "entityId", min(entity) as entity, min(seq) as first,
+      (array_agg(at order by seq))[1] as "firstAt", (array_agg(type order by seq))[1] as "firstType",
+      (array_agg(version order by seq))[1] as "firstVersion", (array_agg(type order by seq desc))[1] as "lastType",
+      max(version) as "lastVersion", (count(*) filter (where type <> 'record.deleted'))::int as changes
+    from platform.events
+    where tenant_id = ${tenant.id}::uuid and type = any(${[...RECORD_EVENTS]}::text[]) and version is not null and ${condition}
+    group by record_id, entity_id
+    order by max(seq) desc
+    limit ${RECORDS_MAX + 1}::int`);
+  if (found.length <= RECORDS_MAX) return found;
+  const max = RECORDS_MAX.toLocaleString('en');
+  throw invalidField('from', `the span has changes of more than ${max} records; choose a shorter one, or one entity`);
+}
+
+/** The values of these records take too many bytes to be read at once. */
+export class PartTooLarge extends ServiceError {
+  constructor() {
+    super('SERVICE_UNAVAILABLE', 'the records are too large to be read at once');
+  }
+}
+
+/** What undoes the changes of each record. */
+export async function undosOf(app: App, catalog: Catalog, records: readonly Touched[]): Promise<Map<Touched, Undo>> {
+  const max = records.length === 1 ? Number.POSITIVE_INFINITY : PART_BYTES;
+  const budget = new ByteBudget(max, () => new PartTooLarge());
+  const times = records.map(({ firstAt }) => firstAt).sort();
+  const events = await app.db.rows<StoredFeedEvent>(
+    sql`
+    select ${EVENT_COLUMNS}, old from platform.events
+    where seq = any(${records.map(({ first }) => first)}::bigint[])
+      and at between ${times[0]}::timestamptz and ${times.at(-1)}::timestamptz`,
+    budget,
+  );
+  const firsts = new Map(events.map((stored) => [stored.seq, toFeedEvent(stored)]));
+  const current = new Map<string, RecordRow>();
+  for (const [entityId, own] of Map.groupBy(records, (record) => record.entityId)) {
+    const entity = catalog.byId.get(entityId);
+    if (entity === undefined) continue;
+    const ids = own.map(({ recordId }) => recordId);
+    const rows = await app.db.rows<RecordRow>(
+      sql`select ${RECORD_COLUMNS} from ${entity.table} as r where r.id = any(${ids}::uuid[])`,
+      budget,
+    );
+    for (const row of rows) current.set(row.id, row);
+  }
+  return new Map(
+    records.map((record) => [
+      record,
+      undoOf(record, catalog.byId.get(record.entityId), firsts.get(record.first), current.get(record.recordId)),
+    ]),
+  );
+}
+
+function undoOf(
+  record: Touched,
+  entity: Entity | undefined,
+  first: FeedEvent | undefined,
+  row: RecordRow | undefined,
+): Undo {
+  if (entity === undefined) return { kind: 'conflict', reason: 'its entity no longer exists' };
+  if (first === undefined) return { kind: 'conflict', reason: 'how it was before is no longer kept' };
+  const wasThere = first.type !== 'record.created';
+  if (!wasThere && row === undefined) return { kind: 'skip' };
+  if (first.erased !== undefined) return { kind: 'conflict', reason: 'its values have been erased' };
+  if (wasThere && first.before === null) return { kind: 'conflict', reason: 'how it was before is not known' };
+  const body = wasThere && row !== undefined ? bodyBack(entity, row, first) : {};
+  if (wasThere && row !== undefined && Object.keys(body).length === 0) return { kind: 'skip' };
+  const isOthers = !isLast(record, row) || !isWhole(record);
+  if (isOthers) return { kind: 'conflict', reason: 'it has been changed since' };
+  if (row === undefined) return { kind: 'return', version: record.lastVersion, event: first };
+  return wasThere ? { kind: 'update', version: row.version, body } : { kind: 'delete', version: row.version };
+}
+
+/** Whether the record is as the last event of the span has left it. */
+function isLast({ lastType, lastVersion }: Touched, row: RecordRow | undefined): boolean {
+  const isGone = lastType === 'record.deleted';
+  return row === undefined ? isGone : !isGone && row.version === lastVersion;
+}
+
+/** Whether all of its changes from the first to the last are in the span. */
+function isWhole({ firstType, firstVersion, lastVersion, changes }: Touched): boolean {
+  return changes === lastVersion - firstVersion + (firstType === 'record.deleted' ? 0 : 1);
+}
+
+/** The values by key that give a record those that it had before an event; of fields that could have one then. */
+export function bodyBack(entity: Entity, row: Pick<RecordRow, 'data'>, { before, at }: FeedEvent): JsonObject {
+  const body: JsonObject = {};
+  for (const { key, slot, slotAt } of entity.fields) {
+    if (slotAt !== null && Date.parse(slotAt) > Date.parse(at)) continue;
+    const [now, then] = [row.data[slot] ?? null, before?.data[slot] ?? null];
+    if (now !== then && JSON.stringify(now) !== JSON.stringify(then)) body[key] = then;
+  }
+  return body;
+}
