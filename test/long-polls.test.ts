@@ -1,0 +1,77 @@
+// As many long polls of one tenant as a process admits: all wait, all get the change, another tenant notices nothing, and
+// the ones beyond are refused until a place is free.
+// Contract: feed#long-polls.
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { LIMITS } from '../src/limits.ts';
+import { createRecord, fields, tenantWithEntities } from './support/entities.ts';
+import { type RawConnection, rawGet } from './support/raw.ts';
+import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { until } from './support/streams.ts';
+
+const { waitingPerTenant } = LIMITS.changes;
+const DEALS = '/api/entities/deals/records';
+
+let service: TestService;
+beforeAll(async () => {
+  service = await startService();
+});
+afterAll(() => service.stop());
+
+const newTenant = () => tenantWithEntities(service, ['deals'], fields('title text'));
+const cursorOf = async (tenant: TestTenant): Promise<string> => (await tenant.get('/api/changes')).body.data.nextCursor;
+
+/** A poll on a connection of its own: the client of the runtime opens fewer at once. */
+const poll = ({ key }: TestTenant, since: string): Promise<RawConnection> =>
+  rawGet(service.url, `/api/changes?wait=30&since=${since}`, { 'X-API-Key': key, Connection: 'close' });
+
+async function waiting(): Promise<number> {
+  const { text } = await service.admin.get('/metrics');
+  return Number(/^svc_changes_waiting (\d+)$/m.exec(text)?.[1]);
+}
+
+/** Until so many requests wait; some may already have ended, when it took longer than they wait. */
+async function awaitWaiting(count: number): Promise<void> {
+  for (const endsAt = performance.now() + 25_000; (await waiting()) < count; await Bun.sleep(50)) {
+    if (performance.now() > endsAt) throw new Error(`${await waiting()} of ${count} wait`);
+  }
+}
+
+const titles = ({ text }: RawConnection): string[] => {
+  const body = text.slice(text.indexOf('{'), text.lastIndexOf('}') + 1);
+  return JSON.parse(body).data.items.map(({ data }: Json) => data.title);
+};
+
+test(`${waitingPerTenant} requests of a tenant wait at once, further ones get 429, and all get the change`, async () => {
+  const [many, few] = [await newTenant(), await newTenant()];
+  const since = await cursorOf(many);
+  const polls = await Promise.all(Array.from({ length: waitingPerTenant }, () => poll(many, since)));
+  const close = (): void => {
+    for (const one of polls) one.close();
+  };
+  try {
+    await awaitWaiting(waitingPerTenant);
+    for (let i = 0; i < 3; i++) {
+      const { status, headers, body } = await many.get(`/api/changes?wait=30&since=${since}`);
+      expect([status, body.error?.code, headers.get('retry-after')]).toEqual([429, 'RATE_LIMITED', '5']);
+    }
+    // Who does not wait, and another tenant, are not refused.
+    expect((await many.get(`/api/changes?since=${since}`)).status).toBe(200);
+    const other = few.get(`/api/changes?wait=30&since=${await cursorOf(few)}`);
+    await createRecord(few, DEALS, { title: 'few' });
+    expect((await other).body.data.items).toHaveLength(1);
+    // A client that has gone leaves its place.
+    polls.pop()?.close();
+    const last = await poll(many, since);
+    polls.push(last);
+    await awaitWaiting(waitingPerTenant);
+    const startedAt = performance.now();
+    await createRecord(many, DEALS, { title: 'many' });
+    const isAnswered = (): boolean => polls.every(({ hasEnded }) => hasEnded);
+    await until(isAnswered, 60_000, () => `${polls.filter(({ hasEnded }) => !hasEnded).length} are not answered`);
+    console.log(`${waitingPerTenant} long polls answered within ${Math.round(performance.now() - startedAt)} ms`);
+    expect(polls.map(({ status }) => status).filter((status) => status !== 200)).toEqual([]);
+    expect(polls.filter((one) => titles(one).join() !== 'many')).toEqual([]);
+  } finally {
+    close();
+  }
+}, 120_000);
