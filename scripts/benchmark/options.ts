@@ -21,6 +21,7 @@ export const OPERATIONS = [
 export const EVENT_GROUPS = [
   'latency',
   'fan-out',
+  'feed',
   'quiet',
   'delivery',
   'matching',

@@ -17,7 +17,7 @@ import { EventReader, type Seen } from './reader.ts';
 import { RIGHTS_CHANGED, type Selection } from './selection.ts';
 
 const { scannedMax, scanMs, stepEvents, stepBytes } = LIMITS.changes;
-/** A page that is not full after a step takes so many times more in the next one: the caller does not see every event. */
+/** A page that is not full after a step takes so many times what is missing in the next one: not every event is seen. */
 const STEP_GROWTH = 4;
 
 type EventFacts = Pick<CommittedEvent, 'id' | 'at' | 'recordId' | 'row' | 'triggeredBy' | 'actor' | 'erased'>;
@@ -96,8 +96,10 @@ export class PageReader {
   ): Promise<FeedPosition | null> {
     let position = from;
     const bytes = Math.min(stepBytes, this.bytesMax);
-    for (let size = this.limit + 1; ; size *= STEP_GROWTH) {
-      const step = { events: Math.min(stepEvents, size), bytes };
+    for (let growth = 1; ; growth *= STEP_GROWTH) {
+      // One more than the page has room for tells whether more follows.
+      const missing = this.limit + 1 - this.#entries.length;
+      const step = { events: Math.min(stepEvents, missing * growth), bytes };
       const { events, readTo } = await readStep(
         this.app,
         tenantId,

@@ -107,9 +107,26 @@ const LEVELS = 8;
 /** The envelope and the list. */
 const LIST_LEVELS = 2;
 
-/** The JSON text of a value, in pieces of at most one stored value each. */
+/** About as many characters of JSON are written at once: that takes some microseconds. */
+const SMALL = 4_096;
+/** Characters of a number, of the name and separators of a member. */
+const FEW = 8;
+
+/** What remains of the characters after a value's JSON; negative when they do not suffice. */
+function charactersLeft(value: unknown, characters: number): number {
+  if (typeof value === 'string') return characters - value.length;
+  let left = characters - FEW;
+  if (value === null || typeof value !== 'object') return left;
+  for (const key in value) {
+    left = charactersLeft((value as Record<string, unknown>)[key], left - FEW);
+    if (left < 0) return left;
+  }
+  return left;
+}
+
+/** The JSON text of a value, in pieces that are small or have at most one stored value each. */
 function* piecesOf(value: unknown, levels: number): Generator<string> {
-  if (value === null || typeof value !== 'object' || levels === 0) {
+  if (value === null || typeof value !== 'object' || levels === 0 || charactersLeft(value, SMALL) >= 0) {
     yield JSON.stringify(value ?? null);
     return;
   }

@@ -44,8 +44,8 @@ export function sealCursor(app: App, tenantId: string, { position, rightsKey }: 
   const [key] = keysOf(app);
   if (key === undefined) throw new Error('there is no secret for cursors');
   const { seen, at, cut } = position;
-  const until = cut && [packed(cut.until.snapshot), cut.until.floor, cut.until.last, cut.until.at, cut.number];
-  const text = JSON.stringify([tenantId, rightsKey, packed(seen.snapshot), seen.floor, at, until, seen.last]);
+  const until = cut && [packed(cut.until), cut.until.floor, cut.until.last, cut.until.at, cut.number];
+  const text = JSON.stringify([tenantId, rightsKey, packed(seen), seen.floor, at, until, seen.last]);
   const nonce = randomBytes(NONCE_BYTES);
   const cipher = createCipheriv(ALGORITHM, key, nonce);
   const sealed = cipher.update(text.padEnd(Math.ceil(text.length / BLOCK) * BLOCK), 'utf8');
@@ -73,11 +73,18 @@ export function openCursor(app: App, tenant: RetainingTenant, text: string, para
   return { rightsKey, position: { seen: { snapshot: unpacked(snapshot), floor, last }, at, cut } };
 }
 
+/** Many cursors of a page have the same snapshots. */
+const packedTexts = new WeakMap<object, string>();
+
 /** A snapshot in few characters, however many transactions run: their ids as distances from the first. */
-function packed(snapshot: string): string {
-  const { xmin, xmax, running } = parseSnapshot(snapshot);
+function packed(head: Pick<FeedHead, 'snapshot'>): string {
+  const known = packedTexts.get(head);
+  if (known !== undefined) return known;
+  const { xmin, xmax, running } = parseSnapshot(head.snapshot);
   const distances = [...running].map((xid) => (xid - xmin).toString(RADIX));
-  return `~${[xmin.toString(RADIX), (xmax - xmin).toString(RADIX), ...distances].join(' ')}`;
+  const text = `~${[xmin.toString(RADIX), (xmax - xmin).toString(RADIX), ...distances].join(' ')}`;
+  packedTexts.set(head, text);
+  return text;
 }
 
 /** As Postgres shows it; cursors of an earlier version have it so. */

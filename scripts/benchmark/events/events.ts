@@ -8,6 +8,7 @@ import type { Run } from '../run.ts';
 import { idleGauges, quietRows } from './connections.ts';
 import { backlogRow, blackHoleRow, costRow, matchingRows } from './deliveries.ts';
 import { fanOutRows } from './fan-out.ts';
+import { feedRows } from './feed.ts';
 import { EventFixture } from './fixture.ts';
 import { latencyRows } from './latency.ts';
 import type { EventRow } from './rows.ts';
@@ -20,6 +21,7 @@ const rowsOnly = (rows: EventRow[]): Measured => ({ rows, gauges: [] });
 const GROUPS: Record<EventGroup, (fixture: EventFixture, backlog: number) => Promise<Measured>> = {
   latency: async (fixture) => rowsOnly(await latencyRows(fixture)),
   'fan-out': async (fixture) => rowsOnly(await fanOutRows(fixture)),
+  feed: async (fixture) => rowsOnly(await feedRows(fixture)),
   quiet: async (fixture) => rowsOnly(await quietRows(fixture)),
   delivery: async (fixture) => rowsOnly([await costRow(fixture)]),
   matching: async (fixture) => rowsOnly(await matchingRows(fixture)),
