@@ -23,8 +23,8 @@ export interface Erasure extends ErasedRecord {
   seq: number | null;
 }
 
-/** What one part of it is at most: events, and about the bytes of their values, which Postgres deletes. */
-const PART = { events: 200, bytes: 8_388_608 };
+/** What one part of it is at most: events, and about the bytes of their values, which Postgres deletes; events found at once. */
+const PART = { events: 200, bytes: 8_388_608, found: 20_000 };
 
 /** The last number so far. */
 export async function lastNumber(tx: Tx): Promise<number> {
@@ -50,27 +50,52 @@ export function isOfRecord({ tenantId, recordId }: Pick<ErasedRecord, 'tenantId'
 /** Postgres estimates such an index by the order of the rows, and would rather read everything. */
 export const BY_RECORD = raw(`set_config('enable_seqscan', 'off', true) || set_config('jit', 'off', true)`);
 
-/** Erases the values from some of the record's events; false when there was none. */
-export async function eraseEvents({ db }: App, record: ErasedRecord): Promise<boolean> {
+/** An event with about the bytes of its values. */
+interface Found {
+  seq: number;
+  at: string;
+  bytes: number;
+}
+
+/** Erases the values from some of the record's events at each call, which resolves to false when there was none. */
+export function eraseEvents(app: App, record: ErasedRecord): () => Promise<boolean> {
+  let found: Found[] = [];
+  return async () => {
+    // Found together: a search by record may read much of a day.
+    if (found.length === 0) found = await findEvents(app, record);
+    const part: Found[] = [];
+    for (let bytes = 0; found.length > 0 && part.length < PART.events && bytes < PART.bytes; ) {
+      const next = found.shift() as Found;
+      bytes += next.bytes;
+      part.push(next);
+    }
+    if (part.length > 0) await erasePart(app, record, part);
+    return part.length > 0;
+  };
+}
+
+function findEvents({ db }: App, record: ErasedRecord): Promise<Found[]> {
   return db.begin(async (tx) => {
+    await tx.rows(sql`select ${BY_RECORD}`);
+    return tx.rows<Found>(sql`
+      select s.seq, s.at, ${eventSize(sql`s`)} + ${storedSize(sql`s.old`)} as bytes from platform.events as s
+      where ${isOfRecord(record)} and erased_at is null
+      limit ${PART.found}::int`);
+  });
+}
+
+async function erasePart({ db }: App, record: ErasedRecord, part: readonly Found[]): Promise<void> {
+  const times = part.map(({ at }) => at).sort();
+  const numbers = part.map(({ seq }) => seq).sort((a, b) => a - b);
+  await db.begin(async (tx) => {
     // One process at a time: two could each hold what the other waits for.
     await tx.rows(
       sql`select ${BY_RECORD}, pg_advisory_xact_lock(hashtextextended(${`erasing ${record.recordId}`}, 0))`,
     );
-    const rows = await tx.rows<{ seq: number; at: string }>(sql`
-      with own as materialized (
-        select s.seq, s.at, ${eventSize(sql`s`)} + ${storedSize(sql`s.old`)} as bytes from platform.events as s
-        where ${isOfRecord(record)} and erased_at is null
-      )
-      select p.seq, p.at from (select seq, at, sum(bytes) over (order by seq) - bytes as before from own) as p
-      where p.before < ${PART.bytes}::int
-      order by p.seq limit ${PART.events}::int`);
-    if (rows.length === 0) return false;
-    const times = rows.map(({ at }) => at).sort();
     await tx.rows(sql`
       update platform.events as e set ${erasing(record)}
-      where e.seq = any(${rows.map(({ seq }) => seq)}::bigint[]) and e.at between ${times[0]}::timestamptz and ${times.at(-1)}::timestamptz`);
-    return true;
+      where e.seq = any(${numbers}::bigint[]) and e.at between ${times[0]}::timestamptz and ${times.at(-1)}::timestamptz
+        and e.erased_at is null`);
   });
 }
 

@@ -40,7 +40,7 @@ export async function eraseValues(app: App, erasure: Erasure, until: number, sig
   let renewedAt = performance.now();
   const parts = [
     () => eraseRuns(app, erasure),
-    () => eraseEvents(app, erasure),
+    eraseEvents(app, erasure),
     ...(await eraseDeliveries(app, erasure)),
     ...eraseAnswers(app, erasure),
   ];
