@@ -74,7 +74,15 @@ browserTest(
       });
       await page.getByRole('button', { name: 'Edit', exact: true }).click();
       const dialog = page.getByRole('dialog');
-      await dialog.getByLabel('Field').selectOption('stage');
+      const change = dialog.getByRole('button', { name: /129 records$/ });
+      expect([await change.textContent(), await change.getAttribute('aria-disabled')]).toEqual([
+        'Change 129 records',
+        'true',
+      ]);
+      await dialog.getByLabel('Field', { exact: true }).selectOption('stage');
+      await dialog.getByLabel('Empty the field instead').check();
+      await dialog.getByRole('button', { name: 'Empty 129 records' }).waitFor();
+      await dialog.getByLabel('Empty the field instead').uncheck();
       await dialog.getByLabel('New value').selectOption('lost');
       expect(await axe(page)).toEqual([]);
       await dialog.getByRole('button', { name: 'Change 129 records' }).click();
@@ -111,7 +119,7 @@ browserTest(
       await page.keyboard.press('Delete');
       const dialog = page.getByRole('dialog');
       await dialog.getByRole('heading', { name: 'Delete 2 records of companies?' }).waitFor();
-      await dialog.getByText('This cannot be undone.').waitFor();
+      await dialog.getByText('You can bring them back from “Deleted”').waitFor();
       await dialog.getByRole('button', { name: 'Confirm' }).click();
       await dialog.getByText('1 record deleted. 1 record not deleted.').waitFor();
       await dialog.getByRole('row', { name: /Company 1/ }).waitFor();

@@ -71,6 +71,12 @@ const PAGES: readonly PageCase[] = [
     failed: text('Could not load companies.'),
     forbidden: text('may not read companies.'),
   },
+  {
+    path: '/records/companies/deleted',
+    full: text(/^No deleted companies/),
+    failed: text('Could not load companies.'),
+    forbidden: text('may not read companies.'),
+  },
   { path: '/schema', full: rows, empty: NO_ENTITIES, failed: text('Could not load the entities.') },
   { path: '/schema/companies', full: rows, failed: text('Could not load companies.') },
   {
@@ -124,8 +130,10 @@ const PAGES: readonly PageCase[] = [
 const pagesOf = ({ record, huge, subscription }: Hostile): PageCase[] => [
   { path: `/records/companies/${record}`, full: mail },
   { path: `/records/companies/${record}?tab=related`, full: heading('Refer to this record') },
+  { path: `/records/companies/${record}?tab=history`, full: text('as it is now') },
   { path: `/records/companies/${record}?tab=json`, full: text('"mail"') },
   { path: `/records/companies/${huge}`, full: mail },
+  { path: `/records/companies/${huge}?tab=history`, full: text('as it is now') },
   { path: `/records/companies/${huge}?tab=json`, full: text('"mail"') },
   { path: `/records/companies?peek=${record}`, full: (page) => page.getByRole('complementary') },
   { path: '/records/companies?new=1', full: (page) => page.getByRole('dialog') },

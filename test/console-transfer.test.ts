@@ -149,7 +149,7 @@ browserTest('a CSV file is checked and imported; its refused lines are corrected
     const dialog = page.getByRole('dialog');
     await dialog.getByRole('button', { name: 'Import', exact: true }).click();
     await page.getByText('4,498 records imported. 2 lines were refused.').waitFor();
-    await rowOf(page, '3').getByText('stage: is not one of the options').waitFor();
+    await rowOf(page, '3').getByText('stage: "closed" is not one of the options').waitFor();
     expect(await axe(page)).toEqual([]);
     const file = await downloaded(page, () => page.getByRole('button', { name: 'Download refused lines' }).click());
     expect(file.name).toBe('companies-refused.csv');
@@ -160,7 +160,7 @@ browserTest('a CSV file is checked and imported; its refused lines are corrected
       ['3002', '', 'open', '2', 'no title'],
     ]);
     await page.getByRole('button', { name: 'Import more' }).click();
-    await choose(page, 'mended.csv', file.text.replace('closed', 'won').replace(',,open', ',Mended,open'));
+    await choose(page, 'mended.csv', file.text.replaceAll('closed', 'won').replace(',,open', ',Mended,open'));
     await page.getByLabel('Field of Name').waitFor();
     expect(await page.getByLabel('Field of _reason').count()).toBe(0);
     await dialog.getByRole('button', { name: 'Import', exact: true }).click();

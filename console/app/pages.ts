@@ -32,6 +32,7 @@ export const PAGES: readonly PageEntry[] = [
     rail: { icon: 'table-2', group: 1, hotkey: 'r' },
   },
   { path: `${T}/records/$entity`, name: 'Records', load: () => import('../pages/records/page.tsx') },
+  { path: `${T}/records/$entity/deleted`, name: 'Deleted', load: () => import('../pages/deleted/page.tsx') },
   { path: `${T}/records/$entity/$id`, name: 'Record', load: () => import('../pages/record/page.tsx') },
   {
     path: `${T}/schema`,

@@ -4,6 +4,7 @@
 // goes from page to page, until signing out; never stored.
 import { online } from '../api/call.ts';
 import { session } from '../api/session.ts';
+import type { Deleted } from '../history/bring-back.ts';
 import { History, type Step, stepOf } from './history.ts';
 import type { Rows } from './rows.ts';
 import { type Change, type Outcome, type Target, writeCells } from './write-cells.ts';
@@ -24,6 +25,8 @@ export interface CellState {
 export type Notice =
   | { kind: 'written'; outcomes: readonly Outcome[]; wasUnsent: boolean }
   | { kind: 'undone' | 'redone'; label: string; outcomes: readonly Outcome[] }
+  /** Deleted records are there again. */
+  | { kind: 'back' }
   | { kind: 'undo-empty' | 'redo-empty' };
 
 interface BulkOptions {
@@ -119,6 +122,11 @@ export class Edits {
     if (this.#cells.delete(nameOf(id, key))) this.#changed();
   }
 
+  /** Records were deleted as one act of the person; undoing it brings them back. */
+  deleted(deleted: readonly Deleted[], label: string): void {
+    this.#remember({ label, changes: [], deleted });
+  }
+
   undo(): Promise<void> {
     return this.#turn('undone');
   }
@@ -165,6 +173,7 @@ export class Edits {
       await Promise.allSettled(this.#queues.values());
       const step = kind === 'undone' ? this.history.takeUndo() : this.history.takeRedo();
       if (step === undefined) return this.onNotice({ kind: kind === 'undone' ? 'undo-empty' : 'redo-empty' });
+      if (step.deleted !== undefined) return this.#bringBack(step, step.deleted);
       const outcomes = await writeCells(this.target, this.#latest(step.changes), {
         onPart: (part) => this.#note(part),
       });
@@ -175,6 +184,15 @@ export class Edits {
     });
     this.#turns = next.catch(() => undefined);
     return next;
+  }
+
+  /** Says itself what became of them. Those that wait for a connection can be undone again. */
+  async #bringBack({ label }: Step, deleted: readonly Deleted[]): Promise<void> {
+    const { bringBackAll } = await import('../history/bring-back.ts');
+    const left = await bringBackAll(this.target, label, deleted);
+    this.history.notTurned('undone', { label, changes: [], deleted: left });
+    this.#changed();
+    if (left.length < deleted.length) this.onNotice({ kind: 'back' });
   }
 
   /** The changes with the ETags that our own writes have led to since. */
@@ -222,7 +240,7 @@ export class Edits {
   }
 
   #remember(step: Step): void {
-    if (step.changes.length > 0) this.history.push(step);
+    if (step.changes.length > 0 || step.deleted !== undefined) this.history.push(step);
     this.#changed();
   }
 

@@ -61,7 +61,7 @@ export function Grid(props: GridProps) {
   // Not a dependency of what rows get: a row is drawn again only when it is another.
   const focused = useRef(focus);
   focused.current = focus;
-  const { mounted, scroll } = useVirtualRows(rows, scroller, focus.row);
+  const { mounted, scroll } = useVirtualRows(rows, scroller, focus.row, editing !== null);
   const { focusRef } = props;
   const moveTo = useFocus({ rows, columnCount: columns.length, scroll, scroller, focus, setFocus, focusRef });
   const { range, extend, onMouseDown, onMouseMove } = useRange(focus, moveTo);
@@ -120,6 +120,8 @@ export function Grid(props: GridProps) {
       onMouseDown={onMouseDown}
       onMouseMove={onMouseMove}
       onScroll={pinWhenMoved}
+      // What is typed is seen.
+      onInput={() => editing !== null && scroll.show(editing.place.row)}
       onClickCapture={(event) => event.shiftKey && isInBody(event.target) && event.preventDefault()}
       onCopy={clipboard.onCopy}
       onPaste={clipboard.onPaste}

@@ -21,7 +21,12 @@ export interface MountedRow {
 }
 
 /** The mounted rows, and how far the body reaches. */
-export function useVirtualRows(rows: Rows, scroller: React.RefObject<HTMLDivElement | null>, focusedRow: number) {
+export function useVirtualRows(
+  rows: Rows,
+  scroller: React.RefObject<HTMLDivElement | null>,
+  focusedRow: number,
+  isEditing: boolean,
+) {
   const rowPx = useRowHeight();
   const { view, scroll } = useVirtualWindow(rows, rowPx, scroller);
   // Never smaller than before: another size would give every row another place in the pool.
@@ -31,7 +36,10 @@ export function useVirtualRows(rows: Rows, scroller: React.RefObject<HTMLDivElem
   // All of the pool, so that none comes and goes where one row more or less fits.
   const to = from + poolSize.current - 1;
   const mounted = indexesOf(from, to, rows.length, focusedRow).map((index): MountedRow => {
-    if (index >= from && index <= to) return { index, key: index % poolSize.current, y: index * rowPx + view.base };
+    const isIn = index >= from && index <= to;
+    // While it is edited it keeps its element, in view or not: the editor has what was typed.
+    if (isIn && isEditing && index === focusedRow) return { index, key: 'focused', y: index * rowPx + view.base };
+    if (isIn) return { index, key: index % poolSize.current, y: index * rowPx + view.base };
     // Just outside of what is visible, so that it cannot stretch the body.
     return { index, key: 'focused', y: (index < from ? from - 2 : to + 2) * rowPx + view.base };
   });

@@ -42,7 +42,13 @@ export function Plot({ days, values, shown = (value) => value.toLocaleString('en
 
 function optionsOf(element: HTMLElement, shown: (value: number) => string): uPlot.Options {
   const style = getComputedStyle(element);
-  const colour = (name: string): string => style.getPropertyValue(name).trim();
+  // As used: the property itself has a colour for each theme.
+  const colour = (name: string): string => {
+    element.style.color = `var(${name})`;
+    const { color } = style;
+    element.style.color = '';
+    return color;
+  };
   const axis = { stroke: colour('--dim'), font: `12px ${style.fontFamily}`, ticks: { show: false } };
   const grid = { stroke: colour('--line'), width: 1 };
   return {

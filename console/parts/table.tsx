@@ -2,6 +2,7 @@
 // `href` it is a link, so that a row opens in a new tab like any other link.
 import { type ReactNode, useId } from 'react';
 import { Link } from '../app/router.tsx';
+import { Icon } from './icon.tsx';
 
 export interface Column<T> {
   key: string;
@@ -10,6 +11,8 @@ export interface Column<T> {
   align?: 'right';
   /** Hidden under 768 px. */
   isMinor?: boolean;
+  /** Its header sorts, where the table does. */
+  isSortable?: boolean;
 }
 
 export interface TableProps<T> {
@@ -21,9 +24,10 @@ export interface TableProps<T> {
   href?: (row: T) => string;
   /** Buttons at the end of a row. */
   actions?: (row: T) => ReactNode;
+  sorting?: { of: (key: string) => 'ascending' | 'descending' | null; onSort: (key: string) => void };
 }
 
-export function Table<T>({ caption, columns, rows, keyOf, href, actions }: TableProps<T>) {
+export function Table<T>({ caption, columns, rows, keyOf, href, actions, sorting }: TableProps<T>) {
   const id = useId();
   return (
     <div className="table-frame" role="region" aria-labelledby={id} tabIndex={0}>
@@ -33,10 +37,8 @@ export function Table<T>({ caption, columns, rows, keyOf, href, actions }: Table
         </caption>
         <thead>
           <tr>
-            {columns.map(({ key, header, align, isMinor }) => (
-              <th key={key} scope="col" className={classes(align, isMinor)}>
-                {header}
-              </th>
+            {columns.map((column) => (
+              <Head key={column.key} column={column} sorting={column.isSortable ? sorting : undefined} />
             ))}
             {actions !== undefined && (
               <th scope="col">
@@ -65,6 +67,31 @@ export function Table<T>({ caption, columns, rows, keyOf, href, actions }: Table
         </tbody>
       </table>
     </div>
+  );
+}
+
+interface HeadProps<T> {
+  column: Column<T>;
+  sorting: TableProps<T>['sorting'] | undefined;
+}
+
+function Head<T>({ column: { key, header, align, isMinor }, sorting }: HeadProps<T>) {
+  const direction = sorting?.of(key) ?? null;
+  return (
+    <th
+      scope="col"
+      className={classes(align, isMinor)}
+      aria-sort={sorting === undefined ? undefined : (direction ?? 'none')}
+    >
+      {sorting === undefined ? (
+        header
+      ) : (
+        <button type="button" title={`Sort by ${header}`} onClick={() => sorting.onSort(key)}>
+          {header}
+          {direction !== null && <Icon name={direction === 'ascending' ? 'arrow-up' : 'arrow-down'} size={14} />}
+        </button>
+      )}
+    </th>
   );
 }
 

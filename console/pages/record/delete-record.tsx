@@ -3,6 +3,8 @@
 import type { Entity, Row } from '../../api/answers.ts';
 import { del } from '../../api/call.ts';
 import { useParams } from '../../app/params.ts';
+import { useRights } from '../../app/rights.ts';
+import { editsOf } from '../../grid/edits.ts';
 import { Confirm } from '../../parts/confirm.tsx';
 import { Skeleton } from '../../parts/states.tsx';
 import { saySuccess } from '../../parts/toast.tsx';
@@ -24,9 +26,13 @@ export function DeleteRecord({ entity, row, onDeleted, onClose }: Props) {
   const title = titleOf(row, entity.fields);
   const isLoading = references.some(({ page, error }) => page === undefined && error === null);
   const found = references.filter(({ page }) => (page?.total ?? 0) > 0);
+  const canUndo = useRights(tenant).may('create', entity.name);
   const remove = async (): Promise<void> => {
-    await del(`/api/entities/${entity.name}/records/${row.id}`, { tenant });
-    saySuccess({ title: `${title} was deleted.` });
+    const path = `/api/entities/${entity.name}/records`;
+    await del(`${path}/${row.id}`, { tenant });
+    const edits = editsOf(tenant, path);
+    if (canUndo) edits.deleted([{ id: row.id, title, version: null }], `the deletion of ${title}`);
+    saySuccess({ title: `${title} was deleted.`, ...(canUndo && { undo: () => void edits.undo() }) });
     onDeleted();
   };
   return (
@@ -38,7 +44,10 @@ export function DeleteRecord({ entity, row, onDeleted, onClose }: Props) {
           <li key={`${reference.entity.name} ${reference.field.key}`}>{effectOf(reference)}</li>
         ))}
       </ul>
-      <p>A deleted record cannot be restored.</p>
+      <p>
+        It can be brought back from “Deleted” while its history is kept.
+        {found.length > 0 && ' Links that others lose, and records that go with it, do not come back by that.'}
+      </p>
     </Confirm>
   );
 }

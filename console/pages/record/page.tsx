@@ -1,6 +1,7 @@
-// Record: its form, what refers to it and what it refers to, and its JSON. It follows changes by others while it is open;
+// Record: its form, what refers to it and what it refers to, its history, and its JSON. It follows changes by others while it is open;
 // unsaved edits are kept until they are saved or discarded.
 import { useQuery } from '@tanstack/react-query';
+import { lazy, Suspense } from 'react';
 import type { Entity } from '../../api/answers.ts';
 import { statusOf } from '../../api/errors.ts';
 import { entityQuery, keyOf } from '../../api/queries.ts';
@@ -13,6 +14,8 @@ import { ErrorPanel } from '../../parts/error-panel.tsx';
 import { Empty, Skeleton } from '../../parts/states.tsx';
 import { readRecord } from './draft.ts';
 import { RecordView } from './record-view.tsx';
+
+const DeletedRecord = lazy(() => import('./deleted-record.tsx'));
 
 export default function Record() {
   const { tenant, entity: name, id } = useParams();
@@ -46,13 +49,19 @@ function Loaded({ entity }: { entity: Entity }) {
         onRead={() => void refetch()}
       />
     );
-  return (
+  const waiting = (
     <Waiting
       error={error}
       missing="There is no record with this id, or your role may not see it."
       retry={refetch}
       back={`/app/t/${tenant}/records/${entity.name}`}
     />
+  );
+  if (statusOf(error) !== 404) return waiting;
+  return (
+    <Suspense fallback={null}>
+      <DeletedRecord key={`${tenant} ${id}`} entity={entity} otherwise={waiting} onRestored={() => void refetch()} />
+    </Suspense>
   );
 }
 

@@ -1,6 +1,6 @@
 // The page of a record that was read: its head with the way to its neighbours, and its tabs. The edits live here, so that
 // another tab keeps them.
-import { useEffect, useState } from 'react';
+import { lazy, Suspense, useEffect, useState } from 'react';
 import type { Entity } from '../../api/answers.ts';
 import { patch } from '../../api/call.ts';
 import { queryClient } from '../../api/queries.ts';
@@ -15,7 +15,7 @@ import { titles } from '../../grid/titles.ts';
 import { CodeBlock } from '../../parts/code-block.tsx';
 import { CopyAsCurl } from '../../parts/copy-as-curl.tsx';
 import { Icon } from '../../parts/icon.tsx';
-import { Notice } from '../../parts/states.tsx';
+import { Notice, Skeleton } from '../../parts/states.tsx';
 import { Tabs } from '../../parts/tabs.tsx';
 import { sayError, saySuccess } from '../../parts/toast.tsx';
 import { titleOf } from '../../parts/value.ts';
@@ -23,6 +23,8 @@ import { type Saved, useDraft, type Version } from './draft.ts';
 import { LeaveGuard } from './leave-guard.tsx';
 import { RecordForm } from './record-form.tsx';
 import { Related } from './related.tsx';
+
+const History = lazy(() => import('../../history/history.tsx'));
 
 interface Props {
   entity: Entity;
@@ -98,6 +100,19 @@ export function RecordView({ entity, read, isGone: isMissing, onRead }: Props) {
       by={read.row.updatedBy}
     />
   );
+  const history = (): React.ReactNode => (
+    <Suspense fallback={<Skeleton />}>
+      <History
+        {...{ entity, id }}
+        row={isGone ? null : read.row}
+        seen={`${read.etag} ${isGone}`}
+        onRestored={() => {
+          setIsDeleted(false);
+          onRead();
+        }}
+      />
+    </Suspense>
+  );
   const json = (): React.ReactNode => <CodeBlock label="JSON" text={JSON.stringify(row, null, 2)} />;
   return (
     <div className="page record">
@@ -108,7 +123,11 @@ export function RecordView({ entity, read, isGone: isMissing, onRead }: Props) {
           <Steps entity={entity} />
         </div>
       </div>
-      {isGone && <Notice tone="warn">This record was deleted in the meantime. You see its last state.</Notice>}
+      {isGone && (
+        <Notice tone="warn" action={<Link href={`${back}/${id}?tab=history`}>Restore…</Link>}>
+          This record was deleted in the meantime. You see its last state.
+        </Notice>
+      )}
       {!isGone && isBehind && isDirty && (
         <Notice>{read.row.updatedBy ?? 'Someone else'} changed this record. Your edits are kept.</Notice>
       )}
@@ -117,6 +136,7 @@ export function RecordView({ entity, read, isGone: isMissing, onRead }: Props) {
         tabs={[
           { key: 'form', label: 'Form', content: () => form },
           { key: 'related', label: 'Related', content: () => <Related entity={entity} row={row} /> },
+          { key: 'history', label: 'History', content: history },
           { key: 'json', label: 'JSON', content: json },
         ]}
       />

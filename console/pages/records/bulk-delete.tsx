@@ -1,11 +1,14 @@
 // "Delete" of the selected records: each by itself, with the version that was read, so that one that someone changes
-// meanwhile stays. What was refused is named. Deleted records do not come back, and the dialog says so.
+// meanwhile stays. What was refused is named. Undo brings them back, if they are not too many.
 import { useEffect, useRef, useState } from 'react';
 import type { Entity } from '../../api/answers.ts';
 import { isAborted, OfflineError } from '../../api/errors.ts';
+import { useRights } from '../../app/rights.ts';
+import type { Edits } from '../../grid/edits.ts';
 import type { Rows } from '../../grid/rows.ts';
 import { countOf, type Selection } from '../../grid/selection.ts';
 import { PER_CALL, sendBulk } from '../../grid/write-cells.ts';
+import { type Deleted, versionOf } from '../../history/bring-back.ts';
 import { Button } from '../../parts/button.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
 import { ErrorPanel } from '../../parts/error-panel.tsx';
@@ -19,6 +22,7 @@ import { readSelected, type SelectedRecord } from './selected.ts';
 interface Props {
   entity: Entity;
   rows: Rows;
+  edits: Edits;
   selection: Selection;
   /** Some, or all, were deleted: the list is to be read again. */
   onDeleted: () => void;
@@ -27,16 +31,19 @@ interface Props {
 
 /** From there the number must be typed first. */
 const MANY = 100;
+/** Each comes back by a call of its own: more than these are restored from "Deleted". */
+const MOST_BACK = 500;
 
 type Phase =
   | { name: 'question' }
   | { name: 'working'; what: string; value: number; max: number }
-  | { name: 'done'; text: string; refused: Refusal[] };
+  | { name: 'done'; text: string; refused: Refusal[]; canUndo: boolean };
 
-export default function BulkDelete({ entity, rows, selection, onDeleted, onClose }: Props) {
+export default function BulkDelete({ entity, rows, edits, selection, onDeleted, onClose }: Props) {
   const [phase, setPhase] = useState<Phase>({ name: 'question' });
   const [failure, setFailure] = useState<unknown>(null);
   const [typed, setTyped] = useState('');
+  const rights = useRights(rows.query.tenant);
   const cancel = useRef<HTMLButtonElement>(null);
   const running = useRef<AbortController | null>(null);
   useEffect(() => () => running.current?.abort(), []);
@@ -50,7 +57,7 @@ export default function BulkDelete({ entity, rows, selection, onDeleted, onClose
     running.current = abort;
     setFailure(null);
     const report = (what: string, max: number) => (value: number) => setPhase({ name: 'working', what, value, max });
-    let deleted = 0;
+    const deleted: Deleted[] = [];
     try {
       report('Read', count ?? 0)(0);
       const records = await readSelected(entity, rows, selection, '', abort.signal, report('Read', count ?? 0));
@@ -59,20 +66,30 @@ export default function BulkDelete({ entity, rows, selection, onDeleted, onClose
       for (; begun < records.length && !abort.signal.aborted; begun += PER_CALL) {
         report('Deleted', records.length)(begun);
         const part = await deletePart(rows, records.slice(begun, begun + PER_CALL));
-        deleted += Math.min(PER_CALL, records.length - begun) - part.length;
+        const stayed = new Set(part.map(({ id }) => id));
+        for (const { id, title, etag } of records.slice(begun, begun + PER_CALL)) {
+          if (!stayed.has(id)) deleted.push({ id, title, version: versionOf(etag) });
+        }
         refused.push(...part);
       }
-      finish(deleted, refused, Math.max(0, records.length - begun));
+      remember(deleted);
+      finish(deleted.length, refused, Math.max(0, records.length - begun));
     } catch (cause) {
+      remember(deleted);
       if (!isAborted(cause)) setFailure(cause);
       setPhase({ name: 'question' });
     }
-    if (deleted > 0) onDeleted();
+    if (deleted.length > 0) onDeleted();
+  };
+  const canUndo = (deleted: number): boolean =>
+    deleted > 0 && deleted <= MOST_BACK && rights.may('create', entity.name);
+  const remember = (deleted: readonly Deleted[]): void => {
+    if (canUndo(deleted.length)) edits.deleted(deleted, `the deletion of ${counted(deleted.length, 'record')}`);
   };
   const finish = (deleted: number, refused: Refusal[], left: number): void => {
     const text = `${counted(deleted, 'record')} deleted.`;
     if (refused.length === 0 && left === 0) {
-      saySuccess({ title: text });
+      saySuccess({ title: text, ...(canUndo(deleted) && { undo: () => void edits.undo() }) });
       onClose();
       return;
     }
@@ -80,7 +97,7 @@ export default function BulkDelete({ entity, rows, selection, onDeleted, onClose
       refused.length > 0 ? `${counted(refused.length, 'record')} not deleted.` : '',
       left > 0 ? `Stopped: ${counted(left, 'record')} not begun.` : '',
     ];
-    setPhase({ name: 'done', text: [text, ...more].join(' '), refused });
+    setPhase({ name: 'done', text: [text, ...more].join(' '), refused, canUndo: canUndo(deleted) });
   };
   const stop = (): void => {
     if (isWorking) running.current?.abort();
@@ -95,9 +112,21 @@ export default function BulkDelete({ entity, rows, selection, onDeleted, onClose
       initialFocus={cancel}
       actions={
         phase.name === 'done' ? (
-          <Button kind="primary" onClick={onClose}>
-            Close
-          </Button>
+          <>
+            {phase.canUndo && (
+              <Button
+                onClick={() => {
+                  void edits.undo();
+                  onClose();
+                }}
+              >
+                Undo
+              </Button>
+            )}
+            <Button kind="primary" onClick={onClose}>
+              Close
+            </Button>
+          </>
         ) : (
           <>
             <button ref={cancel} type="button" className="button plain" onClick={stop}>
@@ -129,8 +158,9 @@ export default function BulkDelete({ entity, rows, selection, onDeleted, onClose
           </>
         ) : (
           <p>
-            This cannot be undone. Records that refer to them lose the link, are deleted too, or keep them from being
-            deleted, as each relation says. A record that someone changes meanwhile stays.
+            You can bring them back from “Deleted” while their history is kept. Records that refer to them lose the
+            link, are deleted too, or keep them from being deleted, as each relation says; that does not come back with
+            them. A record that someone changes meanwhile stays.
           </p>
         )}
         {phase.name === 'question' && isMany && (

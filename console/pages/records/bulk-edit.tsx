@@ -13,7 +13,7 @@ import { type Change, isSame, type Outcome } from '../../grid/write-cells.ts';
 import { Button } from '../../parts/button.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
 import { ErrorPanel } from '../../parts/error-panel.tsx';
-import { Select } from '../../parts/field.tsx';
+import { Checkbox, Select } from '../../parts/field.tsx';
 import { saySuccess } from '../../parts/toast.tsx';
 import { counted } from '../../parts/value.ts';
 import { type Refusal, Refusals, Working } from './bulk-run.tsx';
@@ -34,8 +34,9 @@ type Phase =
 
 export default function BulkEdit({ entity, rows, edits, selection, onClose }: Props) {
   const { tenant } = useParams();
-  const [key, setKey] = useState(entity.fields[0]?.key ?? '');
+  const [key, setKey] = useState('');
   const [typed, setTyped] = useState('');
+  const [isEmptied, empty] = useState(false);
   const [problem, setProblem] = useState<string | undefined>();
   const [failure, setFailure] = useState<unknown>(null);
   const [phase, setPhase] = useState<Phase>({ name: 'form' });
@@ -43,6 +44,8 @@ export default function BulkEdit({ entity, rows, edits, selection, onClose }: Pr
   useEffect(() => () => running.current?.abort(), []);
   const field = entity.fields.find((one) => one.key === key);
   const [count] = useState(() => countOf(selection, rows.total));
+  const missing =
+    field === undefined ? 'Choose a field first' : typed === '' && !isEmptied ? 'Enter the new value first' : null;
   const isRunning = phase.name === 'reading' || phase.name === 'writing';
 
   const run = async (value: unknown): Promise<void> => {
@@ -95,7 +98,7 @@ export default function BulkEdit({ entity, rows, edits, selection, onClose }: Pr
   };
   const submit = (): void => {
     if (field === undefined) return;
-    const parsed = typed === '' ? { value: null } : parseText(field, typed);
+    const parsed = isEmptied ? { value: null } : parseText(field, typed);
     if ('problem' in parsed) setProblem(parsed.problem);
     else void run(parsed.value);
   };
@@ -127,12 +130,12 @@ export default function BulkEdit({ entity, rows, edits, selection, onClose }: Pr
           <>
             <Button onClick={stop}>{isRunning ? 'Stop' : 'Cancel'}</Button>
             <Button
-              kind={typed === '' ? 'danger' : 'primary'}
+              kind={isEmptied ? 'danger' : 'primary'}
               busy={isRunning}
-              disabledReason={blockOf(count)}
+              disabledReason={blockOf(count) ?? missing}
               onClick={submit}
             >
-              {typed === '' ? 'Empty' : 'Change'} {count === null ? 'all' : counted(count, 'record')}
+              {isEmptied ? 'Empty' : 'Change'} {count === null ? 'all' : counted(count, 'record')}
             </Button>
           </>
         )
@@ -154,9 +157,13 @@ export default function BulkEdit({ entity, rows, edits, selection, onClose }: Pr
               onChange={(event) => {
                 setKey(event.target.value);
                 setTyped('');
+                empty(false);
                 setProblem(undefined);
               }}
             >
+              <option value="" disabled>
+                Choose a field
+              </option>
               {entity.fields.map((one) => (
                 <option key={one.key} value={one.key}>
                   {one.label ?? one.key}
@@ -169,16 +176,26 @@ export default function BulkEdit({ entity, rows, edits, selection, onClose }: Pr
                 tenant={tenant}
                 value={typed}
                 error={problem}
-                disabled={isRunning}
+                disabled={isRunning || isEmptied}
                 onChange={(text) => {
                   setTyped(text);
                   setProblem(undefined);
                 }}
               />
             )}
-            <p className="caption">
-              Without a new value the field is emptied. Records that someone changes meanwhile keep their value.
-            </p>
+            {field !== undefined && !field.required && (
+              <Checkbox
+                label="Empty the field instead"
+                checked={isEmptied}
+                disabled={isRunning}
+                onChange={() => {
+                  empty(!isEmptied);
+                  setTyped('');
+                  setProblem(undefined);
+                }}
+              />
+            )}
+            <p className="caption">Records that someone changes meanwhile keep their value.</p>
             {isRunning && (
               <Working what={phase.name === 'reading' ? 'Read' : 'Changed'} value={phase.value} max={phase.max} />
             )}

@@ -172,10 +172,20 @@ export class Plan {
           : typeof value === 'string'
             ? convert(field, value, this.reading)
             : { value };
-      if ('problem' in result) problems.push(`${field.key}: ${result.problem}`);
+      if ('problem' in result) problems.push(said(field, value, result.problem));
       else if (result.value !== null) values[field.key] = result.value;
     }
     return problems.length > 0 ? { problem: problems.join('; ') } : { values };
+  }
+
+  /** A refusal of the service, with the values that it is about. */
+  explained(message: string, { values }: SourceRecord): string {
+    const parts = message.split('; ').map((part) => {
+      const of = this.#parts.find(({ field }) => part.startsWith(`${field.key}: `));
+      const value = of && values[of.column];
+      return of === undefined || value == null ? part : said(of.field, value, part.slice(of.field.key.length + 2));
+    });
+    return parts.join('; ');
   }
 
   /** What the service would also refuse, as far as the page can tell: `prepare`, required fields, lengths. */
@@ -188,16 +198,28 @@ export class Plan {
       const value = values[field.key];
       if (typeof value !== 'string') continue;
       const length = [...value].length;
-      if (length < (field.minLength ?? 0)) problems.push(`${field.key}: has less than ${field.minLength} characters`);
+      if (length < (field.minLength ?? 0))
+        problems.push(said(field, value, `has less than ${field.minLength} characters`));
       if (field.maxLength != null && length > field.maxLength)
-        problems.push(`${field.key}: has more than ${field.maxLength} characters`);
+        problems.push(said(field, value, `has more than ${field.maxLength} characters`));
       if (field.type === 'email' && !/^[^\s@]+@[^\s@]+\.[^\s@]{2,}$/.test(value))
-        problems.push(`${field.key}: is not an e-mail address`);
+        problems.push(said(field, value, 'is not an e-mail address'));
       if (field.type === 'url' && !(/^https?:\/\//i.test(value) && URL.canParse(value)))
-        problems.push(`${field.key}: is not a web address`);
+        problems.push(said(field, value, 'is not a web address'));
     }
     return problems.length > 0 ? { problem: problems.join('; ') } : prepared;
   }
+}
+
+const LONGEST_SAID = 60;
+
+/** A problem of a field with the value that has it: `stage: "closed" is not one of the options`. */
+function said({ key }: Field, value: unknown, problem: string): string {
+  const text = asText(value);
+  // Those of relations name it themselves.
+  if (problem.includes(text)) return `${key}: ${problem}`;
+  const shown = text.length > LONGEST_SAID ? `${text.slice(0, LONGEST_SAID)}…` : text;
+  return `${key}: "${shown}" ${problem}`;
 }
 
 /** What a cell calls the related records. */

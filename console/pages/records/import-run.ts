@@ -164,7 +164,7 @@ export class ImportRun {
       created = report.created;
       for (const { line, message } of report.errors) {
         const record = sent[line - 1];
-        if (record !== undefined) refused.push([record, message]);
+        if (record !== undefined) refused.push([record, this.plan.explained(message, record)]);
       }
     }
     this.#refuse(refused.sort(([a], [b]) => a.line - b.line));

@@ -1,4 +1,6 @@
 // In the grid's place when the list has no records: why, and the one thing to do.
+import { useParams } from '../../app/params.ts';
+import { Link } from '../../app/router.tsx';
 import { Button } from '../../parts/button.tsx';
 import { Empty } from '../../parts/states.tsx';
 import type { SetLink } from './link.ts';
@@ -13,6 +15,7 @@ interface Props {
 }
 
 export function NoRows({ name, isNarrowed, setLink, createBlock }: Props) {
+  const { tenant } = useParams();
   if (isNarrowed) {
     const clear = <Button onClick={() => setLink({ filters: null, search: null })}>Clear filter</Button>;
     return (
@@ -21,14 +24,21 @@ export function NoRows({ name, isNarrowed, setLink, createBlock }: Props) {
       </Empty>
     );
   }
-  const actions = createBlock !== undefined && (
+  const actions = (
     <>
-      <Button disabledReason={createBlock} onClick={() => setLink({ new: '1' })}>
-        New record
-      </Button>
-      <Button disabledReason={createBlock} onClick={() => setLink({ transfer: 'import' })}>
-        Import
-      </Button>
+      {createBlock !== undefined && (
+        <>
+          <Button disabledReason={createBlock} onClick={() => setLink({ new: '1' })}>
+            New record
+          </Button>
+          <Button disabledReason={createBlock} onClick={() => setLink({ transfer: 'import' })}>
+            Import
+          </Button>
+        </>
+      )}
+      <Link className="button quiet" href={`/app/t/${tenant}/records/${name}/deleted`}>
+        Deleted records
+      </Link>
     </>
   );
   return (

@@ -37,7 +37,7 @@ export function RecordsList({ entity, isViewOnly = false }: Props) {
   const [act, setAct] = useState<Act | null>(null);
   const [readAgain, setReadAgain] = useState(0);
   const refresh = useCallback((): void => setReadAgain((count) => count + 1), []);
-  const list = useList(entity, link, readAgain);
+  const list = useList(entity, link, readAgain, refresh);
   const { rows, failure, total, hasRows, live, connection, edits, all, columns, path } = list;
   const may = useAbilities(entity.name, isViewOnly);
   const { filters, search, sort } = link;

@@ -10,6 +10,7 @@ import { keyOf } from '../../api/queries.ts';
 import { conditionOf, type View, viewsQuery } from '../../api/views.ts';
 import { useParams } from '../../app/params.ts';
 import { useRights } from '../../app/rights.ts';
+import { go } from '../../app/router.tsx';
 import { useWriteBlock } from '../../app/write-block.ts';
 import { Button } from '../../parts/button.tsx';
 import { Dialog } from '../../parts/dialog.tsx';
@@ -61,7 +62,6 @@ export function SavedViews({ entity, link, setLink, isViewOnly }: Props) {
       sayError({ title: `${view.name} was not updated.`, description: (cause as Error).message });
     }
   };
-  if (views.length === 0 && !rights.isAdmin) return null;
   const name = link.view === '' ? 'All records' : (chosen?.name ?? link.view);
   return (
     <>
@@ -91,6 +91,16 @@ export function SavedViews({ entity, link, setLink, isViewOnly }: Props) {
           ...(canWrite
             ? [{ key: 'save', label: 'Save as a view…', icon: 'plus' as const, onSelect: () => setSaving(true) }]
             : []),
+          ...(isViewOnly
+            ? []
+            : [
+                {
+                  key: 'deleted',
+                  label: 'Deleted records',
+                  icon: 'trash-2' as const,
+                  onSelect: () => go(`/app/t/${tenant}/records/${entity.name}/deleted`),
+                },
+              ]),
         ]}
       >
         <span className="ellipsis">{name}</span>

@@ -2,13 +2,13 @@
 import { Popover } from '@ark-ui/react/popover';
 import { Portal } from '@ark-ui/react/portal';
 import { useQuery } from '@tanstack/react-query';
-import { type FormEvent, type ReactNode, useEffect, useMemo, useState } from 'react';
+import { type ReactNode, useEffect, useMemo, useState } from 'react';
 import type { Entity } from '../../api/answers.ts';
 import { ApiError } from '../../api/errors.ts';
 import { entitiesQuery } from '../../api/queries.ts';
 import { useParams } from '../../app/params.ts';
 import { FilterChips } from '../../filter/chips.tsx';
-import { ExpressionInput } from '../../filter/expression-input.tsx';
+import { FilterField } from '../../filter/filter-field.tsx';
 import { choicesOf } from '../../filter/words.ts';
 import { colsOf, type GridColumn } from '../../grid/columns.ts';
 import { Button } from '../../parts/button.tsx';
@@ -37,8 +37,6 @@ interface Props {
   views: ReactNode;
 }
 
-const MOST_CHARACTERS = 2_000;
-const NEARLY = 0.9;
 const SEARCH_PAUSE_MS = 300;
 
 export function Tools({
@@ -55,6 +53,9 @@ export function Tools({
   transfers,
   views,
 }: Props) {
+  const { tenant } = useParams();
+  const { data: entities = [] } = useQuery(entitiesQuery(tenant));
+  const choices = useMemo(() => choicesOf(entity, entities), [entity, entities]);
   const problem = failure instanceof ApiError && failure.status === 400 ? failure.message : null;
   return (
     <div className="records-tools">
@@ -82,7 +83,7 @@ export function Tools({
       </div>
       <div className="records-fields">
         <FilterField
-          entity={entity}
+          choices={choices}
           value={link.filters}
           problem={problem}
           onApply={(filters) => setLink({ filters })}
@@ -91,66 +92,6 @@ export function Tools({
         <FilterChips entity={entity} value={link.filters} onChange={(filters) => setLink({ filters })} />
       </div>
     </div>
-  );
-}
-
-function FilterField({
-  entity,
-  value,
-  problem,
-  onApply,
-}: {
-  entity: Entity;
-  value: string;
-  problem: string | null;
-  onApply: (text: string) => void;
-}) {
-  const { tenant } = useParams();
-  const { data: entities = [] } = useQuery(entitiesQuery(tenant));
-  const choices = useMemo(() => choicesOf(entity, entities), [entity, entities]);
-  const [text, setText] = useState(value);
-  useEffect(() => setText(value), [value]);
-  const submit = (event: FormEvent): void => {
-    event.preventDefault();
-    onApply(text.trim());
-  };
-  return (
-    <form className="filter" onSubmit={submit}>
-      <Icon name="filter" />
-      <ExpressionInput
-        aria-label="Filter"
-        placeholder='Filter, such as stage = "open" AND amount > 1000'
-        title="A condition, as in the API. Press Enter to apply it."
-        value={text}
-        maxLength={MOST_CHARACTERS}
-        choices={choices}
-        aria-invalid={problem !== null || undefined}
-        aria-describedby="filter-problem"
-        data-hotkey="/"
-        onChange={setText}
-        onKeyDown={(event) => {
-          if (event.key === 'Escape') setText(value);
-          if (event.key !== 'Enter') return;
-          event.preventDefault();
-          event.currentTarget.form?.requestSubmit();
-        }}
-      />
-      {text !== value && (
-        <Button type="submit" kind="quiet">
-          Apply
-        </Button>
-      )}
-      {value !== '' && text === value && (
-        <Button kind="quiet" icon="x" aria-label="Clear filter" onClick={() => onApply('')} />
-      )}
-      <p
-        id="filter-problem"
-        className={problem === null ? 'caption' : 'field-error'}
-        role={problem === null ? undefined : 'alert'}
-      >
-        {problem ?? (text.length > MOST_CHARACTERS * NEARLY ? `${text.length} of ${MOST_CHARACTERS} characters` : '')}
-      </p>
-    </form>
   );
 }
 

@@ -18,7 +18,7 @@ import { useQuietChanges } from './live.tsx';
 
 type Listed = Record<'filters' | 'search' | 'sort' | 'cols' | 'view', string>;
 
-export function useList(entity: Entity, link: Listed, readAgain: number) {
+export function useList(entity: Entity, link: Listed, readAgain: number, onBack: () => void) {
   const { tenant, id } = useParams();
   const rights = useRights(tenant);
   const role = useStore(seenAs);
@@ -57,7 +57,7 @@ export function useList(entity: Entity, link: Listed, readAgain: number) {
   useQuietChanges(live, connection.state === 'live' && !rights.isAdmin);
   const edits = editsOf(tenant, entityPath);
   edits.rows = rows;
-  edits.onNotice = (notice) => announce(notice, edits);
+  edits.onNotice = (notice) => (notice.kind === 'back' ? onBack() : announce(notice, edits));
   useEffect(
     () => () => {
       edits.rows = null;
