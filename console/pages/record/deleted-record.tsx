@@ -68,7 +68,7 @@ function Found({ entity, last, onRestored }: Omit<Props, 'otherwise'> & { last: 
   };
   const isErased = last.erased !== undefined;
   return (
-    <div className="page record">
+    <div className="page">
       <div className="page-head">
         <h1 className="ellipsis">{title}</h1>
         <div className="row">
