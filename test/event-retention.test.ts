@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { cleanUpOnce } from '../src/events/retention.ts';
 import { openCursor, sealCursor } from '../src/http/changes-cursor.ts';
 import { lowestIdAt } from '../src/runtime/ids.ts';
-import { sql } from '../src/runtime/sql.ts';
+import { type Queries, sql } from '../src/runtime/sql.ts';
 import { deliveriesOf, settledDeliveries, subscribe } from './support/deliveries.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
 import { type Receiver, startReceiver } from './support/receiver.ts';
@@ -152,3 +152,35 @@ test('the worker deletes the older events and deliveries of that tenant alone, i
   for (let i = 0; i < 3; i++) await cleanUpOnce(service.app, signal);
   expect(await count(short, 'webhook_deliveries')).toBeLessThanOrEqual(1);
 }, 60_000);
+
+test('each batch is found by its index, not by sorting all that is left', async () => {
+  const tenant = await newTenant();
+  await keep(tenant, 2);
+  const { id } = await createRecord(tenant, RECORDS, { title: 'model' });
+  // Postgres knows nothing yet of how the values are spread.
+  await service.app.db.rows(sql`
+    insert into platform.events (id, at, tenant_id, entity_id, entity, record_id, type, version, data, triggered_by)
+    select gen_random_uuid(), now() - interval '3 days', tenant_id, entity_id, entity, record_id, type, version + n, data, 'api'
+    from platform.events, generate_series(1, 5000) as n
+    where tenant_id = ${tenant.id}::uuid and record_id = ${id}::uuid`);
+  const plans: string[] = [];
+  const explaining = (queries: Queries): Queries => ({
+    ...queries,
+    rows: async (statement, ...rest) => {
+      if (/^\s*delete from platform\.events as/.test(statement.strings[0] ?? '')) {
+        const plan = await queries.rows<{ 'QUERY PLAN': string }>(sql`explain ${statement}`);
+        plans.push(plan.map((line) => line['QUERY PLAN']).join('\n'));
+      }
+      return queries.rows(statement, ...rest);
+    },
+  });
+  const { app } = service;
+  const { slow } = app.db;
+  const begin: typeof slow.begin = (run) => slow.begin((tx) => run({ ...tx, ...explaining(tx) }));
+  await cleanUpOnce(
+    { ...app, db: { ...app.db, slow: { ...slow, ...explaining(slow), begin } } },
+    new AbortController().signal,
+  );
+  expect(plans.length).toBeGreaterThan(0);
+  for (const plan of plans) expect(plan).not.toMatch(/Sort|Seq Scan|Bitmap/);
+});
