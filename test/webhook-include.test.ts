@@ -91,7 +91,7 @@ describe('include: previous', () => {
     await receiver.waitFor(2);
     const update = (await settledDeliveries(tenant, id, 2)).find(({ event }) => event === 'record.updated');
     await partner({ rowFilter: 'cost > 1' });
-    await tenant.post(`/api/webhooks/deliveries/${update?.id}/redeliver`);
+    expect(await tenant.post(`/api/webhooks/deliveries/${update?.id}/redeliver`)).toMatchObject({ status: 200 });
     const [, before, after] = (await receiver.waitFor(3)) as [Received, Received, Received];
     expect(before.body.previous.cost).toBe(1);
     expect([after.body.id, after.body.data.cost, after.body.previous]).toEqual([before.body.id, 2, undefined]);

@@ -4,7 +4,7 @@
 import type { AccessScope } from '../entities/access-scope.ts';
 import type { Field } from '../entities/field.ts';
 import { patternValues, withMatches } from '../entities/patterns.ts';
-import { IS_REQUIRED, readNew, readPatch, type SlotValues } from '../entities/values.ts';
+import { readNew, readPatch, type SlotValues } from '../entities/values.ts';
 import { conflict, type Problem } from '../errors.ts';
 import { columnOf } from '../expression/to-sql.ts';
 import type { Writing } from '../records/write/context.ts';
