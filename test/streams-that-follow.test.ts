@@ -5,7 +5,7 @@ import { closeAfterEach } from './support/connections.ts';
 import { addRole, adminSession, changeRole, platformKey } from './support/credentials.ts';
 import { createRecord, fields, tenantWithEntities } from './support/entities.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
-import { type EventStream, openEvents, openSocket, subscribeSocket } from './support/streams.ts';
+import { connectEvents, type EventStream, openEvents, subscribeSocket } from './support/streams.ts';
 
 let service: TestService;
 let tenant: TestTenant;
