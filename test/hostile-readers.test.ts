@@ -16,7 +16,7 @@ import { UnreadResponses, unreadResponses } from '../src/runtime/unread-response
 import { Connection } from '../src/serve/connection.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { adminSession } from './support/credentials.ts';
-import { fields, tenantWithEntities } from './support/entities.ts';
+import { createEntity, fields, tenantWithEntities } from './support/entities.ts';
 import { closeCode, frame, type RawConnection, rawGet, rawSocket, rawStream } from './support/raw.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
 import { connectEvents, subscribeSocket, until } from './support/streams.ts';
@@ -174,6 +174,26 @@ describe('large responses', () => {
     );
     expect((await slow.get(LARGE)).status).toBe(200);
   }, 120_000);
+
+  test('an API document that is not read is no copy of the one that is kept, and counts for its tenant', async () => {
+    const tenant = await service.tenant();
+    const many = Array.from({ length: 150 }, (_, i) => `field${i} text`);
+    for (const letter of 'abcdefgh') await createEntity(tenant, `entity${letter}`, fields(...many));
+    const headers = { Authorization: `Bearer ${tenant.key}` };
+    const add = spyOn(unreadResponses, 'add');
+    try {
+      const answer = await fetch(`${service.url}/swagger/json`, {
+        headers: { ...headers, 'accept-encoding': 'identity' },
+      });
+      const { byteLength } = await answer.arrayBuffer();
+      expect(byteLength).toBeGreaterThan(LIMITS.response.unreadFrom);
+      expect(add).toHaveBeenCalledWith(tenant.id, byteLength, expect.any(Function));
+      // It is sent in pieces.
+      expect(answer.headers.get('content-length')).toBeNull();
+    } finally {
+      add.mockRestore();
+    }
+  }, 60_000);
 
   test('beyond the limit of all, the tenant with the most loses what has been read least recently', () => {
     const cut: string[] = [];

@@ -75,6 +75,15 @@ function inPieces(chunks: readonly Uint8Array[]): BodyInit {
   );
 }
 
+const KEPT_CHUNK_BYTES = 65_536;
+
+/** A response with bytes that are kept for many: whoever does not read it holds no copy of them. */
+export function keptBytes(bytes: Uint8Array, headers: Record<string, string>): Response {
+  const chunks: Uint8Array[] = [];
+  for (let at = 0; at < bytes.length; at += KEPT_CHUNK_BYTES) chunks.push(bytes.subarray(at, at + KEPT_CHUNK_BYTES));
+  return withBody(new Response(null, { headers }), chunks);
+}
+
 /** The same response with another body. */
 export function withBody(response: Response, chunks: readonly Uint8Array[]): Response {
   const replaced = new Response(inPieces(chunks), response);
