@@ -1,26 +1,37 @@
 // A large text that is served many times, such as the API document and the files of its page. It is compressed once, outside
-// the event loop, for the clients that accept gzip. All responses share its bytes, however many clients do not read theirs.
-// Contract: decisions#api-document, neighbours#byte-budgets.
+// the event loop, for the clients that accept gzip.
+// Contract: decisions#api-document.
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { keptBytes } from '../http/reply.ts';
 
 const compress = promisify(gzip);
 
-/** A large static text, compressed once for clients that accept gzip. `load` is called once. */
-export class Compressed {
-  #plain: Promise<Uint8Array> | undefined;
-  #compressed: Promise<Uint8Array> | undefined;
+type Bytes = Uint8Array<ArrayBuffer>;
+type Text = string | Bytes;
 
-  constructor(private readonly load: () => Promise<string | Uint8Array>) {}
+/**
+ * A large static text, compressed once for clients that accept gzip. `load` must return the same text each time. `isShared`: it
+ * returns the same bytes, which are then sent in pieces, not copied for each client.
+ */
+export class Compressed {
+  #compressed: Promise<Bytes> | undefined;
+
+  constructor(
+    private readonly load: () => Promise<Text>,
+    private readonly isShared = false,
+  ) {}
 
   /** The text in the encoding that the client accepts. */
   async answer(request: Request, headers: Record<string, string>): Promise<Response> {
     const both = { ...headers, vary: 'Accept-Encoding' };
-    this.#plain ??= this.load().then((text) => (typeof text === 'string' ? Buffer.from(text) : text));
-    if (!acceptsGzip(request)) return keptBytes(await this.#plain, both);
-    this.#compressed ??= this.#plain.then((bytes) => compress(bytes));
-    return keptBytes(await this.#compressed, { ...both, 'content-encoding': 'gzip' });
+    if (!acceptsGzip(request)) return this.#respond(await this.load(), both);
+    this.#compressed ??= this.load().then(compress) as Promise<Bytes>;
+    return this.#respond(await this.#compressed, { ...both, 'content-encoding': 'gzip' });
+  }
+
+  #respond(text: Text, headers: Record<string, string>): Response {
+    return this.isShared && typeof text !== 'string' ? keptBytes(text, headers) : new Response(text, { headers });
   }
 }
 
