@@ -303,10 +303,9 @@ test('a saved copy goes on from its cursor, is read again when the cursor is voi
       const hasAll = (): boolean => seen.at(-1)?.toSorted().join() === expected[name as 'good'].toSorted().join();
       await until(hasAll, 60_000, () => `${name}: ${JSON.stringify(seen)}`);
     }
+    const ends = Object.values(copies).map(({ done }) => done.catch(({ status }: Json) => status));
     await expectOk(other.delete(`/api/keys/${key.id}`));
-    for (const { done } of Object.values(copies)) {
-      expect(await done.catch(({ status }: Json) => status)).toBe(401);
-    }
+    expect(await Promise.all(ends)).toEqual([401, 401, 401]);
   } finally {
     await one.stop();
   }

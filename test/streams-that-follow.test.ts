@@ -26,6 +26,12 @@ async function stream(query: Record<string, string>, of = tenant, key = of.key):
   return keep(await connectEvents(service.url, of.slug, key, `?${new URLSearchParams(query)}`));
 }
 
+/** Another file that uses this store may have emptied its Redis: then a stream is to connect again. */
+function sayIfNot503(error: unknown): null {
+  if (String(error).includes('SERVICE_UNAVAILABLE')) return null;
+  throw error;
+}
+
 const shown = ({ event, data }: { event: string; data: Json }): string =>
   `${event} ${data.data?.fields?.title ?? data.data?.id ?? ''}`.trim();
 
@@ -75,9 +81,11 @@ describe('an event stream with since', () => {
     })();
     const amounts: number[] = [];
     while (amounts.length < total) {
-      const cut = await stream({ since, entities: 'deals' }, other);
+      const cut = await stream({ since, entities: 'deals' }, other).catch(sayIfNot503);
+      if (cut === null) continue;
       for (let i = 0; i < 17 && amounts.length < total; i++) {
-        const { data } = await cut.next();
+        const { event, data } = await cut.next();
+        if (event !== 'record.created') break;
         amounts.push(data.data.fields.amount);
         since = data.cursor;
       }

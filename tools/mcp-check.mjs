@@ -107,7 +107,9 @@ async function callAll(transport, key) {
   await call('query_records', { entity_name, filters: `title = ${transport}` });
   await call('get_record', record);
   await call('update_record', { ...record, data: { title: 'changed' } });
+  await call('get_history', record);
   await call('delete_record', record);
+  await call('get_changes', { since: 'earliest' });
   const bot = await call('register_bot', { name: `bot-${transport}`, permissions: { entities: { note: ['read'] } } });
   const { token } = await call('identify_bot', { name: `bot-${transport}`, secret: bot.secret });
   await call('whoami_bot', {}, token);

@@ -9,6 +9,7 @@ import {
   useRef,
   useState,
 } from 'react';
+import { flushSync } from 'react-dom';
 import { type Completion, completionAt } from './completion.ts';
 import type { Choice } from './words.ts';
 
@@ -35,9 +36,12 @@ export function ExpressionInput({ value, onChange, choices, onKeyDown, ...attrib
     if (completion === null || option === undefined) return;
     const rest = value.slice(completion.to);
     const head = `${value.slice(0, completion.from)}${option.text}${rest.startsWith(' ') ? '' : ' '}`;
-    onChange(head + rest);
-    setOpen({ completion: completionAt(head, head.length, choices), active: -1 });
-    requestAnimationFrame(() => field.current?.setSelectionRange(head.length, head.length));
+    // At once: a key that is pressed next must find the caret in its place.
+    flushSync(() => {
+      onChange(head + rest);
+      setOpen({ completion: completionAt(head, head.length, choices), active: -1 });
+    });
+    field.current?.setSelectionRange(head.length, head.length);
   };
   const onKey = (event: KeyboardEvent<HTMLTextAreaElement>): void => {
     const act = actionOf(event, active, options.length);

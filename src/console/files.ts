@@ -1,8 +1,10 @@
 // The built files of the console: the index page and assets with a hash in their names, each also compressed beside
-// itself (`.br`, `.gz`). They are read when requested, so that a new build is served without a restart. A name that
-// the build does not make is never looked up, so no path leads out of the folder. Contract: interface#console.
+// itself (`.br`, `.gz`). They are read when requested, so that a new build is served without a restart; an asset is kept,
+// since its name changes with its content, and many that are requested at once are sent in turns of the event loop. A name
+// that the build does not make is never looked up, so no path leads out of the folder. Contract: interface#console.
 import { readFile } from 'node:fs/promises';
 import { notFound, ServiceError } from '../errors.ts';
+import { keptBytes } from '../http/reply.ts';
 
 const FOLDER = new URL('../../dist/console/', import.meta.url);
 const INDEX = 'index.html';
@@ -60,7 +62,7 @@ export async function asset(request: Request, name: string): Promise<Response> {
     etag: `"${name}${file.coding === undefined ? '' : `-${file.coding}`}"`,
   };
   if (isKnown(request, headers.etag)) return new Response(null, { status: 304, headers });
-  return new Response(file.bytes, { headers });
+  return keptBytes(file.bytes, headers);
 }
 
 function headersOf(name: string, coding: string | undefined): Record<string, string> {
@@ -69,7 +71,7 @@ function headersOf(name: string, coding: string | undefined): Record<string, str
 }
 
 interface Encoded {
-  bytes: Uint8Array<ArrayBuffer>;
+  bytes: Bytes;
   coding: string | undefined;
 }
 
@@ -85,9 +87,24 @@ async function encoded(request: Request, name: string): Promise<Encoded | undefi
   return bytes === undefined ? undefined : { bytes, coding: undefined };
 }
 
-async function read(name: string): Promise<Uint8Array<ArrayBuffer> | undefined> {
+type Bytes = Uint8Array<ArrayBuffer>;
+/** The assets read so far. */
+const kept = new Map<string, Promise<Bytes | undefined>>();
+
+function read(name: string): Promise<Bytes | undefined> {
+  if (name.startsWith(INDEX)) return readFromDisk(name);
+  const known = kept.get(name);
+  if (known !== undefined) return known;
+  const reading = readFromDisk(name);
+  kept.set(name, reading);
+  const forget = () => void kept.delete(name);
+  reading.then((bytes) => bytes ?? forget(), forget);
+  return reading;
+}
+
+async function readFromDisk(name: string): Promise<Bytes | undefined> {
   try {
-    return (await readFile(new URL(name, FOLDER))) as Uint8Array<ArrayBuffer>;
+    return (await readFile(new URL(name, FOLDER))) as Bytes;
   } catch (cause) {
     if ((cause as { code?: unknown }).code === 'ENOENT') return undefined;
     throw cause;

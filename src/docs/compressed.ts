@@ -8,30 +8,19 @@ import { keptBytes } from '../http/reply.ts';
 const compress = promisify(gzip);
 
 type Bytes = Uint8Array<ArrayBuffer>;
-type Text = string | Bytes;
 
-/**
- * A large static text, compressed once for clients that accept gzip. `load` must return the same text each time. `isShared`: it
- * returns the same bytes, which are then sent in pieces, not copied for each client.
- */
+/** A large text, compressed once for clients that accept gzip. `load` must return the same bytes each time. */
 export class Compressed {
   #compressed: Promise<Bytes> | undefined;
 
-  constructor(
-    private readonly load: () => Promise<Text>,
-    private readonly isShared = false,
-  ) {}
+  constructor(private readonly load: () => Promise<Bytes>) {}
 
   /** The text in the encoding that the client accepts. */
   async answer(request: Request, headers: Record<string, string>): Promise<Response> {
     const both = { ...headers, vary: 'Accept-Encoding' };
-    if (!acceptsGzip(request)) return this.#respond(await this.load(), both);
+    if (!acceptsGzip(request)) return keptBytes(await this.load(), both);
     this.#compressed ??= this.load().then(compress) as Promise<Bytes>;
-    return this.#respond(await this.#compressed, { ...both, 'content-encoding': 'gzip' });
-  }
-
-  #respond(text: Text, headers: Record<string, string>): Response {
-    return this.isShared && typeof text !== 'string' ? keptBytes(text, headers) : new Response(text, { headers });
+    return keptBytes(await this.#compressed, { ...both, 'content-encoding': 'gzip' });
   }
 }
 

@@ -35,7 +35,7 @@ export class KeptDocuments {
       return known.made;
     }
     const text = make();
-    const made = text.then((bytes) => new Compressed(async () => bytes, true));
+    const made = text.then((bytes) => new Compressed(async () => bytes));
     const entry: Entry = { share, catalog: catalog && new WeakRef(catalog), made, bytes: 0 };
     this.#entries.set(id, entry);
     text.then(

@@ -97,8 +97,8 @@ export function docsRoutes(app: App, routes: () => readonly ListedRoute[]) {
   const generic = (): Compressed => {
     const server = app.config.baseUrl ?? app.address;
     if (kept?.server === server) return kept.text;
-    const text = JSON.stringify(buildDocument(routes(), version, server));
-    kept = { server, text: new Compressed(async () => text) };
+    const bytes = new TextEncoder().encode(JSON.stringify(buildDocument(routes(), version, server)));
+    kept = { server, text: new Compressed(async () => bytes) };
     return kept.text;
   };
   return new Elysia({ name: 'docs' })
@@ -134,7 +134,11 @@ async function asset(name: string, request: Request): Promise<Response> {
 }
 
 function installed(name: string): Compressed {
-  return new Compressed(async () => readFile(createRequire(import.meta.url).resolve(`swagger-ui-dist/${name}`)));
+  let bytes: Promise<Buffer<ArrayBuffer>> | undefined;
+  return new Compressed(() => {
+    bytes ??= readFile(createRequire(import.meta.url).resolve(`swagger-ui-dist/${name}`));
+    return bytes;
+  });
 }
 
 function headersOf(type: string): Record<string, string> {

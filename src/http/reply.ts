@@ -3,6 +3,8 @@
 // Contract: decisions#responses.
 import { Buffer } from 'node:buffer';
 import type { ErrorCode, Problem, ServiceError } from '../errors.ts';
+import { giveWay } from '../runtime/event-loop.ts';
+import { STRANGERS } from '../runtime/work.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
@@ -75,13 +77,34 @@ function inPieces(chunks: readonly Uint8Array[]): BodyInit {
   );
 }
 
-const KEPT_CHUNK_BYTES = 65_536;
+const KEPT_CHUNK_BYTES = 131_072;
 
-/** A response with bytes that are kept for many: whoever does not read it holds no copy of them. */
+/**
+ * A response with bytes that are kept for many: whoever does not read it holds no copy of them, and many that are sent at
+ * once take turns.
+ */
 export function keptBytes(bytes: Uint8Array, headers: Record<string, string>): Response {
   const chunks: Uint8Array[] = [];
   for (let at = 0; at < bytes.length; at += KEPT_CHUNK_BYTES) chunks.push(bytes.subarray(at, at + KEPT_CHUNK_BYTES));
-  return withBody(new Response(null, { headers }), chunks);
+  const response = new Response(chunks.length > 1 ? inTurns(chunks) : (bytes as BodyInit), { headers });
+  (response as WithBody)[BODY] = { bytes: bytes.length, chunks };
+  return response;
+}
+
+function inTurns(chunks: readonly Uint8Array[]): ReadableStream<Uint8Array> {
+  const left = chunks.values();
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const turn = giveWay(STRANGERS);
+        if (turn !== undefined) await turn;
+        const { done, value } = left.next();
+        if (done === true) controller.close();
+        else controller.enqueue(value);
+      },
+    },
+    { highWaterMark: 0 },
+  );
 }
 
 /** The same response with another body. */

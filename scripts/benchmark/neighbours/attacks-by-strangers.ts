@@ -83,6 +83,16 @@ export const STRANGERS_ATTACKS: readonly Attack[] = [
       })),
   },
   {
+    id: 'page-files',
+    label: "1,000 connections that each ask for Swagger UI's script, 1.7 MB",
+    prepare:
+      async ({ host }) =>
+      (signal) =>
+        connections(host, signal, 1_000, () => ({
+          first: 'GET /swagger/assets/swagger-ui-bundle.js HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n',
+        })),
+  },
+  {
     id: 'sign-ins',
     label: "64 clients that fail to sign in to the victim's tenant, from a new address each time",
     prepare: async (attacker) => (signal) =>
