@@ -33,16 +33,29 @@ test('what a process leaves when it is killed is erased by another one', async (
   const stop = new AbortController();
   stop.abort();
   // Killed after its first part.
-  expect(await eraseOnce(service.app, stop.signal)).toBe(1);
+  expect(await eraseOnce(service.app, stop.signal)).toBe(tenant.id);
   expect(await places()).toContain('platform.events');
   const due = sql`update platform.erasures set due_at = now(), at = at - interval '1 hour' where tenant_id = ${tenant.id}::uuid`;
   const { signal } = new AbortController();
   await service.app.db.rows(due);
-  while ((await eraseOnce(service.app, signal)) > 0);
+  while ((await eraseOnce(service.app, signal)) !== null);
   expect(await places()).toEqual([]);
   // Once more, for what was under way elsewhere.
   expect(await service.app.db.rows<Json>(left)).toEqual([{ is_swept: true }]);
   await service.app.db.rows(due);
-  while ((await eraseOnce(service.app, signal)) > 0);
+  while ((await eraseOnce(service.app, signal)) !== null);
   expect(await service.app.db.rows<Json>(left)).toEqual([]);
 }, 60_000);
+
+test('tenants take turns: however many erasures of one are due, that of another is the next', async () => {
+  const { signal } = new AbortController();
+  while ((await eraseOnce(service.app, signal)) !== null);
+  const [many, one] = [await service.tenant(), await service.tenant()];
+  const due = (tenantId: string) => sql`
+    insert into platform.erasures (tenant_id, record_id, due_at)
+    values (${tenantId}::uuid, gen_random_uuid(), now() - interval '1 hour')`;
+  for (let i = 0; i < 3; i++) await service.app.db.rows(due(many.id));
+  await service.app.db.rows(due(one.id));
+  const first = await eraseOnce(service.app, signal, many.id);
+  expect([first, await eraseOnce(service.app, signal, first as string)]).toEqual([one.id, many.id]);
+});

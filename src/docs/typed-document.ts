@@ -49,6 +49,8 @@ export async function addEntities(
     const added: Paths = {};
     for (const { path, method, needs, text } of templates) {
       if (!needs.some((operation) => entity.operations.has(operation))) continue;
+      const turn = giveWay();
+      if (turn !== undefined) await turn;
       const own = path.replace('{entityName}', entity.name);
       added[own] ??= {};
       added[own][method] = operationOf(text, entity, examples);
@@ -57,7 +59,6 @@ export async function addEntities(
     await budget.takeWaiting(jsonBytes(added) + jsonBytes(schemas));
     Object.assign(paths, added);
     Object.assign(components.schemas as object, schemas);
-    await giveWay();
   }
 }
 

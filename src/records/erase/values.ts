@@ -14,25 +14,31 @@ import { eraseDeliveries, eraseRuns } from './copies.ts';
 export const LEASE_S = 10;
 const AGAIN_S = 60;
 const POLL_MS = 5_000;
+const NO_TENANT = '00000000-0000-0000-0000-000000000000';
 
 export function startErasures(app: App): Worker {
-  const once = (signal: AbortSignal): Promise<number> => eraseOnce(app, signal);
+  let latest = NO_TENANT;
+  const once = async (signal: AbortSignal): Promise<number> => {
+    const tenantId = await eraseOnce(app, signal, latest);
+    latest = tenantId ?? NO_TENANT;
+    return tenantId === null ? 0 : 1;
+  };
   return startWorker({ name: 'erasures', once, pollMs: POLL_MS, log: app.log });
 }
 
-/** Goes on with an erasure that is due; resolves to 0 when there is none. */
-export async function eraseOnce(app: App, signal: AbortSignal): Promise<number> {
+/** Goes on with a due erasure of the tenant after `latest`, in turn. Resolves to that tenant's id; null when none is due. */
+export async function eraseOnce(app: App, signal: AbortSignal, latest = NO_TENANT): Promise<string | null> {
   const erasure = await app.db.first<Erasure>(sql`
     update platform.erasures as e set due_at = now() + make_interval(secs => ${LEASE_S}::int)
     from (
       select tenant_id, record_id from platform.erasures where due_at <= now()
-      order by due_at limit 1 for update skip locked
+      order by tenant_id <= ${latest}::uuid, tenant_id, due_at limit 1 for update skip locked
     ) as due
     where e.tenant_id = due.tenant_id and e.record_id = due.record_id
     returning e.tenant_id as "tenantId", e.record_id as "recordId", e.at, e.actor as by, e.seq`);
-  if (erasure === undefined) return 0;
+  if (erasure === undefined) return null;
   await forTenant(erasure.tenantId, () => eraseValues(app, erasure, Number.POSITIVE_INFINITY, signal));
-  return 1;
+  return erasure.tenantId;
 }
 
 /** Resolves to false when it stops before the end, at a time of `performance.now()` or by the signal. */
