@@ -60,17 +60,24 @@ function lengthOf(chunks: readonly Uint8Array[]): number {
   return chunks.reduce((sum, { length }) => sum + length, 0);
 }
 
-/** A stream that is made of the pieces when it is read: without a copy of all of them. */
-function inPieces(chunks: readonly Uint8Array[]): BodyInit {
+/**
+ * A stream that is made of the pieces when it is read: without a copy of all of them. With a share, each piece waits for that
+ * share's turn of the event loop.
+ */
+function inPieces(chunks: readonly Uint8Array[], share?: string): BodyInit {
   const [only] = chunks;
   if (chunks.length === 1) return only as BodyInit;
   const left = chunks.values();
+  const next = (controller: ReadableStreamDefaultController<Uint8Array>): void => {
+    const { done, value } = left.next();
+    if (done === true) controller.close();
+    else controller.enqueue(value);
+  };
   return new ReadableStream<Uint8Array>(
     {
       pull(controller) {
-        const { done, value } = left.next();
-        if (done === true) controller.close();
-        else controller.enqueue(value);
+        const turn = share === undefined ? undefined : giveWay(share);
+        return turn === undefined ? next(controller) : turn.then(() => next(controller));
       },
     },
     { highWaterMark: 0 },
@@ -86,25 +93,9 @@ const KEPT_CHUNK_BYTES = 131_072;
 export function keptBytes(bytes: Uint8Array, headers: Record<string, string>): Response {
   const chunks: Uint8Array[] = [];
   for (let at = 0; at < bytes.length; at += KEPT_CHUNK_BYTES) chunks.push(bytes.subarray(at, at + KEPT_CHUNK_BYTES));
-  const response = new Response(chunks.length > 1 ? inTurns(chunks) : (bytes as BodyInit), { headers });
+  const response = new Response(inPieces(chunks, STRANGERS), { headers });
   (response as WithBody)[BODY] = { bytes: bytes.length, chunks };
   return response;
-}
-
-function inTurns(chunks: readonly Uint8Array[]): ReadableStream<Uint8Array> {
-  const left = chunks.values();
-  return new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        const turn = giveWay(STRANGERS);
-        if (turn !== undefined) await turn;
-        const { done, value } = left.next();
-        if (done === true) controller.close();
-        else controller.enqueue(value);
-      },
-    },
-    { highWaterMark: 0 },
-  );
 }
 
 /** The same response with another body. */
