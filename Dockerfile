@@ -11,6 +11,7 @@ WORKDIR /app
 COPY package.json package-lock.json ./
 RUN npm ci --no-audit --no-fund
 COPY src src
+COPY client client
 COPY scripts/console scripts/console
 COPY console console
 RUN ./scripts/console && test -f dist/console/index.html
@@ -23,6 +24,9 @@ RUN ln -s /app/node_modules/.bin/bun /usr/local/bin/bun
 COPY package.json bunfig.toml ./
 COPY sql sql
 COPY src src
+COPY client client
+COPY scripts/tds scripts/tds
+RUN ln -s /app/scripts/tds /usr/local/bin/tds
 COPY --from=console /app/dist dist
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=3000 DATA_DIR=/data
 USER service

@@ -10,12 +10,14 @@ import { adminRoutes } from './admin/routes.ts';
 import { usageRoutes } from './admin/usage-routes.ts';
 import type { App } from './app.ts';
 import { botRoutes } from './bots/routes.ts';
+import { findBreaks } from './breaks.ts';
 import { changesRoutes } from './changes/routes.ts';
 import { consoleRoutes, isOfConsole } from './console/routes.ts';
 import { rootRoutes } from './docs/root-routes.ts';
 import { docsRoutes } from './docs/routes.ts';
 import { entityRoutes } from './entities/routes.ts';
 import { invalidField, type ServiceError } from './errors.ts';
+import { countJudgedOf } from './events/dry-deliveries.ts';
 import { metricsRoutes } from './health/metrics-routes.ts';
 import { logRequest } from './health/request-log.ts';
 import { requestMetrics } from './health/request-metrics.ts';
@@ -26,6 +28,7 @@ import { countSentBytes } from './health/sent-bytes.ts';
 import { readAsOf } from './history/as-of.ts';
 import { historyRoutes } from './history/routes.ts';
 import { asRead } from './http/body-as-read.ts';
+import { compressed } from './http/compression.ts';
 import { failures, isAmbiguousPath, methodNotAllowed, noSuchRoute, pathRefusals } from './http/failures.ts';
 import { failure } from './http/reply.ts';
 import { invitationRoutes } from './invitations/routes.ts';
@@ -34,6 +37,7 @@ import { ownerKeyRoutes, publicKeyRoutes } from './keys/routes.ts';
 import { LIMITS } from './limits.ts';
 import { mcpRoutes } from './mcp/routes.ts';
 import { messageRoutes } from './messages/routes.ts';
+import { portabilityRoutes } from './portability/routes.ts';
 import { realtimeRoutes } from './realtime/routes.ts';
 import { bulkRoutes } from './records/batch/bulk-routes.ts';
 import { aggregateRoutes } from './records/read/aggregate-routes.ts';
@@ -48,12 +52,14 @@ import { identityRoutes } from './users/identity-routes.ts';
 import { userRoutes } from './users/routes.ts';
 import { sessionRoutes } from './users/session-routes.ts';
 import { viewRoutes } from './views/routes.ts';
+import { countJudged } from './webhooks/dispatch/judged.ts';
 import { webhookRoutes } from './webhooks/routes.ts';
 
 export type Api = ReturnType<typeof createApi>;
 
 /** All routes. Throws when one states no access or no operation id. */
 export function createApi(app: App) {
+  countJudgedOf.set(app, countJudged);
   let routes: Parameters<typeof requireDeclaredAccess>[0] = [];
   const api = new Elysia({ normalize: false, strictPath: true, handler: { standardHostname: false } })
     .use(failures(app))
@@ -61,14 +67,12 @@ export function createApi(app: App) {
     .use(healthRoutes(app))
     .use(schemaHealthRoutes(app))
     .use(metricsRoutes(app))
-    .use(adminRoutes(app))
-    .use(adminKeyRoutes(app))
-    .use(usageRoutes(app))
+    .use(platformRoutes(app))
     .use(ownerKeyRoutes(app))
     .use(platformApiRoutes(app))
     .use(publicKeyRoutes(app))
     .use(botRoutes(app))
-    .use(entityRoutes(app))
+    .use(entityRoutes(app, findBreaks))
     .use(recordRoutes(app, readAsOf))
     .use(historyRoutes(app))
     .use(bulkRoutes(app))
@@ -76,7 +80,7 @@ export function createApi(app: App) {
     .use(transferRoutes(app))
     .use(ruleRoutes(app))
     .use(messageRoutes(app))
-    .use(viewRoutes(app))
+    .use(viewRoutes(app, findBreaks))
     .use(changesRoutes(app))
     .use(webhookRoutes(app))
     .use(realtimeRoutes(app))
@@ -91,6 +95,15 @@ export function createApi(app: App) {
   requireDeclaredAccess(withoutPreflight(api.routes));
   routes = documentedRoutes(api.routes);
   return api;
+}
+
+/** What operators manage. A plugin of its own, because the types of a longer chain are too deep for the compiler. */
+function platformRoutes(app: App) {
+  return new Elysia({ name: 'platform' })
+    .use(adminRoutes(app))
+    .use(adminKeyRoutes(app))
+    .use(usageRoutes(app))
+    .use(portabilityRoutes(app));
 }
 
 /** The routes of the API document: neither preflights nor the console's pages. */
@@ -145,7 +158,7 @@ export function handlerOf(app: App, api: Api): Handler {
       app.refusals.count(refusal.ecode);
       return failure(refusal, context.requestId);
     }
-    if (isAmbiguousPath(request.url)) return noSuchRoute(app, request);
+    if (isAmbiguousPath(request.url) && request.method !== 'OPTIONS') return noSuchRoute(app, request);
     let response = await api.fetch(request);
     const { refusedBy } = context;
     if (refusedBy !== undefined) response = (await refusalOfPath(request, refusedBy)) ?? response;
@@ -165,7 +178,7 @@ export function handlerOf(app: App, api: Api): Handler {
       async () => {
         const response = await answer(request, context, place === undefined ? tooManyRequests() : refusal);
         await addCorsHeaders(app, request, context, response);
-        return response;
+        return compressed(request, response);
       },
     ).finally(() => place?.leave());
     if (isStrangersRefusal(response, context)) await delay(refusals.take(context.network, 1));

@@ -2,9 +2,11 @@
 // operation takes it as its first argument. Opened once, closed in order. Fails to open when Postgres is unavailable or
 // a migration fails. Contract: decisions#configuration, decisions#operations.
 import type { Config } from './config.ts';
-import type { Broker } from './runtime/broker/broker.ts';
+import type { Broker, QuotaWindow, TakenHits } from './runtime/broker/broker.ts';
 import { MemoryBroker } from './runtime/broker/memory.ts';
 import { RedisBroker } from './runtime/broker/redis.ts';
+import { dryDatabase } from './runtime/dry-database.ts';
+import { DryRun } from './runtime/dry-run.ts';
 import { measureEventLoopDelay } from './runtime/event-loop-delay.ts';
 import { Invalidations } from './runtime/invalidations.ts';
 import { LastUsed } from './runtime/last-used.ts';
@@ -13,7 +15,7 @@ import { Mail } from './runtime/mail.ts';
 import { Metrics, registerProcessMetrics } from './runtime/metrics.ts';
 import { addVectorExtension, migratePlatform, type TenantSchema } from './runtime/migrate.ts';
 import { endPatternThread } from './runtime/pattern-thread.ts';
-import { type Database, openDatabase } from './runtime/postgres.ts';
+import { type Database, openDatabase, type Transaction } from './runtime/postgres.ts';
 import { Refusals } from './runtime/refusals.ts';
 import { traceStatements } from './runtime/statement-spans.ts';
 import { TenantCounters } from './runtime/tenant-counters.ts';
@@ -89,6 +91,52 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
     await db.close();
     throw cause;
   }
+}
+
+/**
+ * Runs a call that leaves nothing behind: with an App of its own, whose database is one transaction that is rolled back. Its
+ * caches, counters, invalidations and broker are its own too, so that nobody else sees what is never committed. Resolves to
+ * the result and what the call would have caused, which is added to a `dryRun` that is given. `isSlow` for calls that scan tables.
+ */
+export async function runDry<T>(
+  app: App,
+  { isSlow = false, dryRun = new DryRun() }: { isSlow?: boolean; dryRun?: DryRun },
+  call: (dry: App, dryRun: DryRun) => Promise<T>,
+): Promise<{ result: T; dryRun: DryRun }> {
+  const broker = new AskingBroker(app.log, app.broker);
+  const invalidations = await Invalidations.open(broker, app.log);
+  let done: { result: T } | undefined;
+  const work = async (tx: Transaction): Promise<never> => {
+    const db = dryDatabase(app.db, tx, dryRun);
+    done = { result: await call({ ...app, db, broker, invalidations, counters: new TenantCounters() }, dryRun) };
+    throw new RolledBack();
+  };
+  try {
+    await (isSlow ? app.db.slow : app.db).begin(work);
+  } catch (error) {
+    if (!(error instanceof RolledBack) || done === undefined) throw error;
+    return { result: done.result, dryRun };
+  }
+  throw new Error('a dry run was committed');
+}
+
+/** Ends the transaction of a dry run. */
+class RolledBack extends Error {}
+
+/** The broker of a dry run: it takes no hits of the windows that all share, but asks whether they would fit. */
+class AskingBroker extends MemoryBroker {
+  constructor(
+    log: Log,
+    private readonly shared: Broker,
+  ) {
+    super(log);
+  }
+
+  override async take({ key, windowMs, quota }: QuotaWindow, hits: number): Promise<TakenHits> {
+    return this.shared.take({ key, windowMs, quota: quota - hits }, 0);
+  }
+
+  override async giveBack(): Promise<void> {}
 }
 
 /** Loads the OpenTelemetry SDK only when spans are exported. */

@@ -64,17 +64,25 @@ export class ConfigError extends Error {
   }
 }
 
-type Environment = Readonly<Record<string, string | undefined>>;
+/** Names with their values, as in `process.env`. */
+export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Reads variables one by one and collects their faults. */
+/** Reads variables one by one and collects their names and faults. */
 class Reader {
+  readonly names: string[] = [];
   readonly faults: string[] = [];
   constructor(private readonly env: Environment) {}
 
+  /** The value as it stands; undefined when unset or empty. */
+  text(name: string): string | undefined {
+    this.names.push(name);
+    return this.env[name]?.trim() || undefined;
+  }
+
   /** The parsed value; the default when unset, empty or invalid. */
   read<T>(name: string, fallback: T, accepted: string, parse: (text: string) => T | undefined): T {
-    const text = this.env[name]?.trim();
-    if (text === undefined || text === '') return fallback;
+    const text = this.text(name);
+    if (text === undefined) return fallback;
     const value = parse(text);
     if (value !== undefined) return value;
     this.faults.push(`${name}: ${describe(name, text)} is not accepted; expected ${accepted}`);
@@ -114,6 +122,19 @@ function describe(name: string, text: string): string {
 /** Parses the environment, which includes the `.env` file. Throws a `ConfigError` with every fault. */
 export function readConfig(env: Environment): Config {
   const reader = new Reader(env);
+  const config = readAll(reader, env);
+  if (reader.faults.length > 0) throw new ConfigError(reader.faults);
+  return config;
+}
+
+/** The names of all variables that are read. */
+export function variableNames(): readonly string[] {
+  const reader = new Reader({});
+  readAll(reader, {});
+  return reader.names;
+}
+
+function readAll(reader: Reader, env: Environment): Config {
   const databaseUrl = reader.url('DATABASE_URL', ['postgres://', 'postgresql://']);
   const redisUrl = reader.url('REDIS_URL', ['redis://', 'rediss://']);
   const embedded = databaseUrl === null;
@@ -124,7 +145,7 @@ export function readConfig(env: Environment): Config {
     port: reader.integer('PORT', 3000, 0, 65_535),
     databaseUrl,
     redisUrl,
-    dataDir: env.DATA_DIR?.trim() || '.data',
+    dataDir: reader.text('DATA_DIR') ?? '.data',
     adminSecrets: readSecrets(reader, 'ADMIN_SECRET'),
     jwtSecrets: readSecrets(reader, 'JWT_SECRET'),
     appUrl: trimSlash(reader.url('APP_URL', ['http://', 'https://'])),
@@ -160,7 +181,6 @@ export function readConfig(env: Environment): Config {
     ),
   };
   checkTogether(config, reader);
-  if (reader.faults.length > 0) throw new ConfigError(reader.faults);
   return config;
 }
 
@@ -203,7 +223,8 @@ function isDnsServer(text: string): boolean {
 function readTelemetry(reader: Reader, env: Environment): Readonly<Record<string, string>> | null {
   const names = ['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'];
   const endpoints = names.map((name) => reader.url(name, ['http://', 'https://']));
-  const isOff = env.OTEL_SDK_DISABLED?.trim().toLowerCase() === 'true' || env.OTEL_TRACES_EXPORTER?.trim() === 'none';
+  const isDisabled = reader.text('OTEL_SDK_DISABLED')?.toLowerCase() === 'true';
+  const isOff = reader.text('OTEL_TRACES_EXPORTER') === 'none' || isDisabled;
   if (isOff || endpoints.every((endpoint) => endpoint === null)) return null;
   const given = Object.entries(env).filter(([name, value]) => /^OTEL_/.test(name) && value !== undefined);
   return Object.fromEntries(given as [string, string][]);

@@ -131,6 +131,16 @@ export function quotaExceeded(use: QuotaUse, retryAfterS?: number): ServiceError
   return new ServiceError('QUOTA_EXCEEDED', message, { details, headers: retryAfter(retryAfterS) });
 }
 
+/** 429 for the writes of a bot in an hour, with the seconds until the next one begins. */
+export function botLimitExceeded(use: QuotaUse, retryAfterS: number): ServiceError {
+  const facts = `this bot's limit of ${use.limit} writes per hour is exceeded: ${use.used} are used`;
+  const message = `${facts}; try again later, with less at once, or ask a tenant admin for a higher limit`;
+  return new ServiceError('QUOTA_EXCEEDED', message, {
+    details: [quotaProblem(use)],
+    headers: retryAfter(retryAfterS),
+  });
+}
+
 function retryAfter(seconds: number): Record<string, string> {
   return { 'retry-after': String(Math.max(1, Math.ceil(seconds))) };
 }

@@ -36,6 +36,8 @@ export const LIMITS = {
   /** `problemCharacters`: of the problems of one of many records; further ones are counted. */
   bulk: { operationsMax: 1_000, problemCharacters: 4_096 },
   aggregate: { metricsMax: 20, groupByMax: 3, groupsMax: 10_000 },
+  /** Documents of tenants that a process reads at once; a line is a record with the names of its fields. */
+  portability: { importsMax: 4, lineBytesMax: 1_179_648 },
   transfer: {
     /** `batchBytesMax` is for records with defaults and what rules set; `lockedBytesMax` for those that a bulk call reads. */
     batchRows: 500,
@@ -117,7 +119,6 @@ export const LIMITS = {
   },
   /** Nesting levels and different names of a request body. */
   json: { depthMax: 32, namesMax: 20_000 },
-  /** Problems that a response lists. */
   problemsMax: 1_000,
   tenant: { nameMax: 200 },
   customDomain: { lookupMs: 2_000, checkEveryMs: 10_000, recheckMs: 300_000, checksPerRound: 20 },
@@ -131,9 +132,9 @@ export const LIMITS = {
     originsMax: 50,
   },
   /** MCP sessions of one credential or user; a further one ends its oldest. */
-  mcpSession: { perCaller: 1_000, ttlHours: 24 },
+  mcpSession: { perCaller: 1_000, ttlHours: 24, strangersPerAddress: 200, strangers: 100_000 },
   adminKey: { auditDefault: 100, auditMax: 500 },
-  bot: { ttlS: 60 * 60, revokedShown: 500 },
+  bot: { ttlS: 60 * 60, revokedShown: 500, writesPerHourMax: 1_000_000_000, rowsPerCallMax: 1_000_000 },
   password: { min: 10, max: 200 },
   /** `failuresMax` failed sign-ins within `windowS` lock an account for `windowS`; `perAddress` is per client address. */
   attempts: { failuresMax: 5, windowS: 15 * 60, perAddress: 20, perAddressWindowS: 60 },

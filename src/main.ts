@@ -6,11 +6,14 @@ import process from 'node:process';
 import { type Config, ConfigError, readConfig, readEnvironment, withGeneratedSecrets } from './config.ts';
 import { createLog, type Log } from './runtime/log.ts';
 import { Stages } from './runtime/stages.ts';
+import { unknownVariables } from './runtime/unknown-variables.ts';
 import { isWorkerProcess, onSupervisorGone, superviseProcesses } from './serve/supervisor.ts';
 
 async function main(): Promise<number> {
-  const config = withGeneratedSecrets(readConfig(readEnvironment()));
+  const environment = readEnvironment();
+  const config = withGeneratedSecrets(readConfig(environment));
   const log = createLog({ level: config.logLevel });
+  if (!isWorkerProcess()) for (const unknown of unknownVariables(environment)) log.warn(unknown);
   exitOnUnhandledRejection(log);
   const stopping = stopOnSignal(config, log);
   if (config.workers > 1 && !isWorkerProcess()) return superviseProcesses(config, log, stopping);

@@ -6,12 +6,14 @@
 import process from 'node:process';
 import type { JSONRPCMessage } from '@modelcontextprotocol/server';
 import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio';
+import type { Claims } from './access/jwt.ts';
 import { attachRequestContext } from './access/request-context.ts';
 import { createApi, documentedRoutes } from './api.ts';
 import { type App, closeApp, createApp } from './app.ts';
 import { ConfigError, readConfig, readEnvironment, withGeneratedSecrets } from './config.ts';
+import { claimsOf } from './mcp/login.ts';
 import { mcpServer } from './mcp/server.ts';
-import type { Profile } from './mcp/tool.ts';
+import type { Profile, SessionMemory } from './mcp/tool.ts';
 import { type OpenToolContext, openToolContext } from './mcp/tool-context.ts';
 import { wholeResult } from './mcp/tool-results.ts';
 import { createLog } from './runtime/log.ts';
@@ -70,14 +72,22 @@ function headersOf({ SVC_CREDENTIAL, SVC_ADMIN_SECRET, SVC_TENANT }: Environment
 function contextOpener(app: App, headers: Record<string, string>): OpenToolContext {
   const routes = documentedRoutes(createApi(app).routes);
   let selected: string | undefined;
-  const selectTenant = async (slug: string): Promise<boolean> => {
-    selected = slug;
-    return true;
+  let login: Claims | null = null;
+  const memory: SessionMemory = {
+    selectTenant: async (slug) => {
+      selected = slug;
+      return true;
+    },
+    logIn: async (token) => {
+      login = await claimsOf(app, token);
+      selected = undefined;
+      return true;
+    },
   };
   return async (slug) => {
     const request = new Request(`${app.address}/mcp`, { method: 'POST', headers });
     attachRequestContext(request, 'stdio', 0);
-    return openToolContext(app, request, slug ?? selected, () => routes, selectTenant);
+    return openToolContext(app, request, slug ?? selected, () => routes, memory, login);
   };
 }
 

@@ -8,11 +8,13 @@ import type { Config } from './config.ts';
 import { prepareDemo } from './demo.ts';
 import { cleanUpInterruptedTenants } from './entities/cleanup.ts';
 import { completeIndexesOnce } from './entities/index-completion.ts';
+import { startSearchRebuilds } from './entities/search-rebuild.ts';
 import { openHub } from './events/hub.ts';
 import { ensurePartitions, startRetention } from './events/retention.ts';
-import { served } from './http/own-idle.ts';
+import { served, setsIdle } from './http/own-idle.ts';
 import { LIMITS } from './limits.ts';
 import { closeMcpStreams } from './mcp/routes.ts';
+import { startDropping } from './portability/arriving.ts';
 import { openRealtime } from './realtime/realtime.ts';
 import { socketHandler } from './realtime/websocket-endpoint.ts';
 import { startErasures } from './records/erase/values.ts';
@@ -64,6 +66,8 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
     startRules(app),
     startDomainChecks(app),
     startErasures(app),
+    startDropping(app),
+    startSearchRebuilds(app),
   ];
   stages.add('workers', () => Promise.all(workers.map((worker) => worker.stop())));
   const dispatcher = Dispatcher.start(app);
@@ -141,6 +145,7 @@ export async function serveApp(app: App): Promise<Running> {
     report: (error) => log.error('the server reported an error', { cause: error }),
     socket: { ...socketHandler(app), onSlowReader: () => app.refusals.count('SLOW_READER') },
   });
+  setsIdle(app, (request, seconds) => running.idle(request, seconds));
   app.address = addressOf(config.host, running.port);
   return running;
 }

@@ -157,10 +157,11 @@ describe('a restricted caller', () => {
       yield new TextEncoder().encode('{"status":"won"}\n{"status":"open"}\n{"status":"won","amount":1}\n');
     };
     const caller = await confined();
-    const report = await importRecords(service.app, caller, 'sales', 'ndjson', body(), async () => caller);
+    const report = await importRecords(service.app, caller, 'sales', { format: 'ndjson' }, body(), async () => caller);
     expect(report).toEqual({
       importId: expect.any(String),
       created: 1,
+      updated: 0,
       refused: 2,
       errors: [
         { line: 2, message: 'a record outside your rows cannot be created' },

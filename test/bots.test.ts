@@ -1,7 +1,16 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { newAddress } from './support/addresses.ts';
-import { fields, tenantWithEntities } from './support/entities.ts';
-import { clientOf, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { createEntity, fields, tenantWithEntities } from './support/entities.ts';
+import { callTool } from './support/mcp-calls.ts';
+import {
+  type Answer,
+  type Client,
+  clientOf,
+  type Json,
+  startService,
+  type TestService,
+  type TestTenant,
+} from './support/service.ts';
 import { retryWhenDelayed } from './support/timing.ts';
 
 let service: TestService;
@@ -193,5 +202,181 @@ describe('revocation and reset', () => {
       expect((await other.post(`/api/auth/bots/nonsense/${action}`)).status).toBe(404);
     }
     expect((await other.get('/api/auth/bots')).body.data).toEqual([]);
+  });
+});
+
+describe('limits', () => {
+  const PATH = '/api/entities/orders/records';
+  const ALL = {
+    entities: { orders: ['read', 'create', 'update', 'delete'], lines: ['read', 'create'], 'view:all': ['read'] },
+  };
+
+  /** A tenant with orders, lines that go with their order, and a bot with limits. */
+  async function limited(limits: Json): Promise<{ tenant: TestTenant; bot: Client; id: string; token: string }> {
+    const tenant = await tenantWithEntities(service, ['orders'], fields('title text'));
+    await createEntity(tenant, 'lines', [{ key: 'of', type: 'relation', entity: 'orders', onDelete: 'cascade' }]);
+    await tenant.post('/api/views', { entitySlug: 'orders', slug: 'all', name: 'All' });
+    const { id, name, secret } = await register(tenant, { limits, permissions: ALL });
+    const { token } = (await identify(tenant, name, secret)).body.data;
+    return { tenant, id, token, bot: clientOf(service.url, { authorization: `Bearer ${token}` }) };
+  }
+
+  const change = (tenant: TestTenant, id: string, body: Json) => tenant.patch(`/api/auth/bots/${id}`, body);
+  const bulk = (n: number, more: Json = {}): Json => ({
+    operations: Array.from({ length: n }, (_, i) => ({ op: 'create', data: { title: `o${i}` } })),
+    ...more,
+  });
+  const outcome = ({ status, body, headers }: Answer): Json => {
+    const { quota, limit, used } = body.error?.details?.[0] ?? {};
+    const retryAfter = Number(headers.get('retry-after') ?? 0);
+    if (status === 429) expect([retryAfter > 3_000, retryAfter <= 3_600]).toEqual([true, true]);
+    return [status, quota, limit, used];
+  };
+
+  test('are shown, changed and cleared, and everything wrong with them is named', async () => {
+    const limits = { writesPerHour: 5, maxRowsPerCall: 2 };
+    const { tenant, bot, id } = await limited(limits);
+    const shown = async (): Promise<Json> => [
+      (await bot.get('/api/auth/whoami')).body.data.limits,
+      (await tenant.get('/api/auth/bots')).body.data[0].limits,
+    ];
+    expect(await shown()).toEqual([limits, limits]);
+    const changed = await change(tenant, id, { limits: { maxRowsPerCall: 3 } });
+    expect([changed.status, changed.body.data.limits, changed.body.data.permissions]).toEqual([
+      200,
+      { maxRowsPerCall: 3 },
+      ALL,
+    ]);
+    await change(tenant, id, { permissions: { entities: { orders: ['read'] } } });
+    expect((await bot.post(PATH, {})).status).toBe(403);
+    expect(await shown()).toEqual([{ maxRowsPerCall: 3 }, { maxRowsPerCall: 3 }]);
+    await change(tenant, id, { limits: null });
+    expect(await shown()).toEqual([{}, {}]);
+    const wrong = {
+      limits: { writesPerHour: 0, maxRowsPerCall: 1.5, other: 1 },
+      permissions: { entities: { no: ['read'] } },
+    };
+    const refused = await change(tenant, id, wrong);
+    expect([refused.status, refused.body.error.details.map(({ path }: Json) => path).sort()]).toEqual([
+      400,
+      ['limits.maxRowsPerCall', 'limits.other', 'limits.writesPerHour', 'permissions.entities.no'],
+    ]);
+    const other = await service.tenant();
+    expect((await change(other, id, { limits: null })).status).toBe(404);
+    await tenant.post(`/api/auth/bots/${id}/revoke`);
+    expect((await change(tenant, id, { limits: null })).status).toBe(409);
+  });
+
+  test('writesPerHour counts each record, whichever way it is written, and nothing else', async () => {
+    const { tenant, bot, id, token } = await limited({ writesPerHour: 15 });
+    const made = await bot.post(PATH, { title: 'a' }, { 'idempotency-key': 'one' });
+    for (let i = 0; i < 3; i++) await bot.post(PATH, { title: 'a' }, { 'idempotency-key': 'one' });
+    const { id: order } = made.body.data;
+    // Refused writes and the owner's do not count.
+    expect((await bot.post(PATH, { nothing: 1 })).status).toBe(400);
+    expect((await bot.patch(`${PATH}/${tenant.id}`, { title: 'x' })).status).toBe(404);
+    expect((await bot.patch(`${PATH}/${order}`, { title: 'x' }, { 'if-match': '"9"' })).status).toBe(412);
+    expect(
+      (
+        await bot.post(
+          `${PATH}/bulk`,
+          bulk(3, {
+            atomic: true,
+            operations: [
+              { op: 'create', data: {} },
+              { op: 'delete', id: tenant.id },
+            ],
+          }),
+        )
+      ).status,
+    ).not.toBe(500);
+    expect((await bot.post(`${PATH}?dryRun=true`, { title: 'dry' })).status).toBe(201);
+    expect((await bot.post(`${PATH}/bulk?dryRun=true`, bulk(9))).status).toBe(200);
+    await tenant.post(PATH, { title: 'owner' });
+    expect((await bot.post(`${PATH}/bulk`, bulk(4, { atomic: true }))).status).toBe(200);
+    const csv = await bot.post(`${PATH}/import`, 'title\na\nb\n', { 'content-type': 'text/csv' });
+    expect([csv.status, csv.text]).toEqual([200, expect.stringContaining('"created":2')]);
+    const tool = await callTool(
+      service.url,
+      'create_record',
+      { entity_name: 'orders', data: {} },
+      { authorization: `Bearer ${token}` },
+    );
+    expect(tool.text).not.toContain('isError":true');
+    expect((await bot.patch(`${PATH}/${order}`, { title: 'b' })).status).toBe(200);
+    for (let i = 0; i < 2; i++) await tenant.post('/api/entities/lines/records', { of: order });
+    // The order and its two lines.
+    expect((await bot.delete(`${PATH}/${order}`)).status).toBe(200);
+    expect((await bot.post(`${PATH}/${order}/restore`, { version: 1 })).status).toBeLessThan(300);
+    expect(outcome(await bot.post(`${PATH}/bulk`, bulk(3, { atomic: true })))).toEqual([429, 'writesPerHour', 15, 13]);
+    const some = await bot.post(`${PATH}/bulk`, bulk(3, { atomic: false }));
+    expect(some.body.data.results.map(({ error }: Json) => error?.code)).toEqual([
+      undefined,
+      undefined,
+      'QUOTA_EXCEEDED',
+    ]);
+    expect(outcome(await bot.post(PATH, { title: 'more' }))).toEqual([429, 'writesPerHour', 15, 15]);
+    expect(outcome(await bot.post(PATH, { title: 'more' }))).toEqual([429, 'writesPerHour', 15, 15]);
+    const refused = await callTool(
+      service.url,
+      'create_record',
+      { entity_name: 'orders', data: {} },
+      { authorization: `Bearer ${token}` },
+    );
+    expect(refused.text).toContain('QUOTA_EXCEEDED');
+    await change(tenant, id, { limits: { writesPerHour: 16 } });
+    expect((await bot.post(PATH, { title: 'one more' })).status).toBe(201);
+    expect((await bot.post(PATH, { title: 'no more' })).status).toBe(429);
+  });
+
+  test('writesPerHour is exact when writes race, with several tokens', async () => {
+    const { tenant, bot, id } = await limited({ writesPerHour: 25 });
+    const { name } = (await tenant.get('/api/auth/bots')).body.data[0];
+    const { secret } = (await tenant.post(`/api/auth/bots/${id}/reset-secret`)).body.data;
+    const { token } = (await identify(tenant, name, secret)).body.data;
+    const other = clientOf(service.url, { authorization: `Bearer ${token}` });
+    const calls = Array.from({ length: 40 }, (_, i) => {
+      const client = i % 2 === 0 ? bot : other;
+      return i % 5 === 0 ? client.post(`${PATH}/bulk`, bulk(3, { atomic: true })) : client.post(PATH, { title: 'x' });
+    });
+    const statuses = (await Promise.all(calls)).map(({ status }) => status);
+    expect(statuses.filter((status) => ![200, 201, 429].includes(status))).toEqual([]);
+    while ((await bot.post(PATH, { title: 'y' })).status === 201);
+    expect((await tenant.get(`${PATH}?limit=1`)).body.data.total).toBe(25);
+  });
+
+  test('maxRowsPerCall bounds every call that reads, and a page without a limit', async () => {
+    const { tenant, bot, token } = await limited({ maxRowsPerCall: 3 });
+    const made = await tenant.post(`${PATH}/bulk`, bulk(6));
+    const ids: string[] = made.body.data.results.map(({ record, id }: Json) => record?.id ?? id);
+    for (const of of ids) await tenant.post('/api/entities/lines/records', { of });
+    const pages = [
+      PATH,
+      '/api/views/all/records',
+      `${PATH}/deleted`,
+      `${PATH}/${ids[0]}/history`,
+      '/api/changes?since=earliest',
+    ];
+    await tenant.delete(`${PATH}/${ids[5]}`);
+    for (const path of pages) {
+      const at = (limit: string) => bot.get(`${path}${path.includes('?') ? '&' : '?'}${limit}`);
+      const tooMany = await at('limit=4');
+      expect([path, tooMany.status, tooMany.body.error?.details?.[0]?.path]).toEqual([path, 400, 'limit']);
+      expect([path, (await at('limit=3')).status]).toEqual([path, 200]);
+      expect([path, (await at('')).body.data?.items?.length <= 3]).toEqual([path, true]);
+    }
+    expect((await bot.get(PATH)).body.data).toMatchObject({ limit: 3, total: 5, totalPages: 2 });
+    const grouped = await bot.get(`${PATH}/aggregate?groupBy=title`);
+    expect([grouped.status, grouped.body.error?.message]).toEqual([400, expect.stringContaining('more than 3 groups')]);
+    expect((await bot.get(`${PATH}/aggregate`)).body.data.items).toEqual([{ count: 5 }]);
+    expect((await bot.get(`${PATH}/export`)).status).toBe(400);
+    const lines = '/api/entities/lines/records?resolve=true';
+    expect((await bot.get(`${lines}&limit=1`)).status).toBe(200);
+    expect((await bot.get(`${lines}&limit=2`)).status).toBe(400);
+    const query = { entity_name: 'orders', limit: 4 };
+    expect((await callTool(service.url, 'query_records', query, { authorization: `Bearer ${token}` })).text).toContain(
+      'VALIDATION_ERROR',
+    );
+    expect((await tenant.get(`${PATH}?limit=100`)).status).toBe(200);
   });
 });

@@ -224,7 +224,7 @@ describe('bulk with atomic: false', () => {
       { op: 'create' as const, id: '', body: { n: 3 } },
       { op: 'create' as const, id: '', body: { n: 50 } },
       { op: 'delete' as const, id: mine, body: {} },
-    ].map((operation, index) => ({ ...operation, index }));
+    ].map((operation, index) => ({ ...operation, index, by: '' }));
     const { results } = await bulkEach(service.app, caller, name, operations);
     expect(results.map(({ success, error }) => error?.code ?? success)).toEqual([
       true,

@@ -7,11 +7,13 @@ import { page } from './support/markdown.ts';
 import { ROOT } from './support/source.ts';
 
 const PAGES = new Map(
-  ['interface', 'decisions', 'neighbours', 'browsers', 'feed', 'history'].map((name) => [
+  ['interface', 'decisions', 'neighbours', 'browsers', 'feed', 'history', 'portability', 'trying'].map((name) => [
     name,
     page(`docs/contract/${name}.md`),
   ]),
 );
+const NAMES = [...PAGES.keys()].join('|');
+const CITATION = `(${NAMES})#[\\w-]+`;
 const FORMER = new RegExp(
   ['of the decisions', 'of the service interface', 'of the guarantees', '\\w section \\d'].join('|'),
 );
@@ -26,7 +28,7 @@ const comments = ['src', 'test', 'scripts', 'sql'].flatMap((folder) =>
 describe('citations of the contract', () => {
   test('name a page and a heading that exist', () => {
     const missing = comments.flatMap(({ where, text }) =>
-      [...text.matchAll(/\b(interface|decisions|neighbours|browsers|feed|history)#([\w-]*)/g)]
+      [...text.matchAll(new RegExp(`\\b(${NAMES})#([\\w-]*)`, 'g'))]
         .filter(([, name, anchor]) => !PAGES.get(name as string)?.anchors.has(anchor as string))
         .map(([citation]) => `${where}: ${citation}`),
     );
@@ -36,12 +38,7 @@ describe('citations of the contract', () => {
   test('follow the word `Contract:`, separated by commas, at the end of their comment', () => {
     const other = comments
       .filter(({ text }) => /\bContract:/.test(text))
-      .filter(
-        ({ text }) =>
-          !/\bContract: (interface|decisions|neighbours|browsers|feed|history)#[\w-]+(, (interface|decisions|neighbours|browsers|feed|history)#[\w-]+)*\.?$/.test(
-            text,
-          ),
-      );
+      .filter(({ text }) => !new RegExp(`\\bContract: ${CITATION}(, ${CITATION})*\\.?$`).test(text));
     expect(other.map(({ where, text }) => `${where}: ${text}`)).toEqual([]);
   });
 
@@ -58,6 +55,8 @@ describe('citations of the contract', () => {
       browsers: 0,
       feed: 0,
       history: 0,
+      portability: 0,
+      trying: 0,
     })) {
       expect(comments.filter(({ text }) => text.includes(`Contract: ${name}#`)).length).toBeGreaterThan(least);
     }

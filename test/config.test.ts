@@ -1,10 +1,13 @@
 // The environment: defaults, and the messages about invalid values.
 // Contract: decisions#configuration.
 import { describe, expect, test } from 'bun:test';
-import { mkdtemp, rm, stat } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ConfigError, readConfig, withGeneratedSecrets } from '../src/config.ts';
+import { parseEnv } from 'node:util';
+import { ConfigError, readConfig, variableNames, withGeneratedSecrets } from '../src/config.ts';
+import { unknownVariables } from '../src/runtime/unknown-variables.ts';
+import { ROOT } from './support/source.ts';
 
 const REAL = { DATABASE_URL: 'postgres://h/db', ADMIN_SECRET: 'admin-secret', JWT_SECRET: 'jwt-secret' };
 
@@ -111,6 +114,58 @@ describe('faults', () => {
     expect(faultsOf({ WORKERS: '2' })).toEqual([said]);
     expect(faultsOf({ ...REAL, WORKERS: '2' })).toEqual([said]);
     expect(faultsOf({ ...REAL, WORKERS: '2', REDIS_URL: 'redis://h' })).toEqual([]);
+  });
+});
+
+describe('an unknown variable that looks like one of the service is named with', () => {
+  for (const [name, hint] of [
+    ['WEBHOOK_TIMEOUT', 'did you mean WEBHOOK_TIMEOUT_MS?'],
+    ['WEBHOK_TIMEOUT_MS', 'did you mean WEBHOOK_TIMEOUT_MS?'],
+    ['WORKER', 'did you mean WORKERS?'],
+    ['port', 'did you mean PORT?'],
+    ['WS_MAX_CONNECTIONS', 'there are WS_MAX_CONNECTIONS_PER_TENANT, WS_MAX_SUBSCRIPTIONS'],
+    ['SMTP_HOST', 'there is SMTP_URL'],
+  ] as const) {
+    test(`${name}: ${hint}`, () => {
+      const said = unknownVariables({ ...REAL, [name]: 'hushush', PATH: '/bin' });
+      expect(said).toEqual([`unknown environment variable ${name}; ${hint}`]);
+    });
+  }
+
+  test('nothing for known and empty ones, those of OpenTelemetry and other programs, and those that Kubernetes adds', () => {
+    const known = Object.fromEntries(variableNames().map((name) => [name, 'x']));
+    const others = { HOME: '/', TERM: 'xterm', NODE_ENV: 'production', OTEL_SERVICE_NAME: 'x', SERVICE_PROCESS: '1' };
+    const links = {
+      REDIS_SERVICE_HOST: '10.0.0.1',
+      REDIS_PORT: 'tcp://10.0.0.1:6379',
+      REDIS_PORT_6379_TCP_ADDR: '::1',
+    };
+    expect(unknownVariables({ ...known, ...others, ...links, SSE_HEARTBEAT: '' })).toEqual([]);
+  });
+});
+
+describe('.env.example and compose.yaml', () => {
+  const read = (name: string): Promise<string> => readFile(join(ROOT, name), 'utf8');
+  const ASSIGNMENT = /^(?:# )?(?=[A-Z_]+=)/gm;
+  const ONLY_COMPOSE = ['POSTGRES_PASSWORD', 'PUBLISH'];
+
+  test('the example names every variable once, with its default, and sets none', async () => {
+    const example = await read('.env.example');
+    const names = [...example.matchAll(/^(?:# )?([A-Z_]+)=/gm)].map(([, name]) => name as string);
+    expect(names.toSorted()).toEqual([...variableNames(), ...ONLY_COMPOSE].toSorted());
+    expect(Object.values(parseEnv(example)).filter((value) => value !== '')).toEqual([]);
+    expect(readConfig(parseEnv(example.replace(ASSIGNMENT, '')))).toEqual(readConfig({}));
+  });
+
+  test('compose passes the whole file, and names no variable that the example lacks', async () => {
+    const text = await read('compose.yaml');
+    const { services } = Bun.YAML.parse(text) as { services: { service: Record<string, unknown> } };
+    const { env_file: files, environment } = services.service;
+    expect(files).toEqual([{ path: '.env', required: false }]);
+    const named = [...text.matchAll(/\$\{([A-Z_]+)/g)].map(([, name]) => name as string);
+    const known = [...variableNames(), ...ONLY_COMPOSE];
+    expect([...named, ...Object.keys(environment as object)].filter((name) => !known.includes(name))).toEqual([]);
+    expect(unknownVariables(Object.fromEntries(known.map((name) => [name, 'x'])))).toEqual([]);
   });
 });
 

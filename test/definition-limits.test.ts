@@ -333,16 +333,16 @@ describe('texts', () => {
     const headers = { authorization: `Bearer ${full.key}`, accept: 'application/json, text/event-stream' };
     const sizeOf = async (path: string, init: RequestInit = {}) =>
       (await (await fetch(`${service.url}${path}`, { headers, ...init })).arrayBuffer()).byteLength;
-    const call = (name: string) =>
+    const call = (name: string, input: object = {}) =>
       sizeOf('/mcp', {
         method: 'POST',
         headers: { ...headers, 'content-type': 'application/json' },
-        body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: {} } }),
+        body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: input } }),
       });
     const { result, stallMs } = await measureStall(async () => [
       await sizeOf('/api/entities'),
       ...(await Promise.all(Array.from({ length: 10 }, () => sizeOf('/api/entities')))),
-      await call('get_rest_api_spec'),
+      await call('get_rest_api_spec', { detail: 'full' }),
       await call('generate_api_client'),
     ]);
     expect(Math.min(...result.slice(0, 11))).toBeGreaterThan(4_000_000);

@@ -47,7 +47,8 @@ function filled(path: string, { parameters = [] }: Json): string {
     if (where === 'query' && value !== undefined) query.set(name, String(value));
     if (where !== 'path') continue;
     const collection = at.slice(0, at.indexOf(`/{${name}}`));
-    at = at.replace(`{${name}}`, String(value ?? made.get(collection)?.id ?? made.get(collection)?.token ?? NO_ID));
+    const madeThere = made.get(collection) ?? made.get(`${collection}/register`);
+    at = at.replace(`{${name}}`, String(value ?? madeThere?.id ?? made.get(collection)?.token ?? NO_ID));
   }
   return query.size === 0 ? at : `${at}?${query}`;
 }

@@ -9,7 +9,7 @@ import { existsSync, statSync } from 'node:fs';
 import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import process from 'node:process';
-import { readConfig } from '../src/config.ts';
+import { readConfig, variableNames } from '../src/config.ts';
 import { STATUS_BY_CODE } from '../src/errors.ts';
 import { LIMITS } from '../src/limits.ts';
 import { type Block, type Page, page, pages } from './support/markdown.ts';
@@ -34,7 +34,7 @@ beforeAll(async () => {
   const dataDir = join(directory, '.data');
   await mkdir(dataDir);
   await copyEmbedded(dataDir);
-  for (const name of ['node_modules', 'package.json', 'scripts', 'src', 'sql', 'docs']) {
+  for (const name of ['node_modules', 'package.json', 'scripts', 'src', 'sql', 'docs', 'client']) {
     await symlink(join(ROOT, name), join(directory, name));
   }
   const environment = { DATA_DIR: dataDir, WEBHOOK_ALLOWED_CIDRS: '127.0.0.0/8' };
@@ -115,13 +115,9 @@ describe('the tables of reference/', () => {
     );
   });
 
-  test('configuration: every variable with its default, and no other', async () => {
-    const source = await Bun.file(join(ROOT, 'src/config.ts')).text();
-    const read = new Set(
-      [...source.matchAll(/'([A-Z_]{3,})'|env\.([A-Z_]+)/g)].map(([, quoted, member]) => (quoted ?? member) as string),
-    );
+  test('configuration: every variable with its default, and no other', () => {
     const listed = rows('docs/reference/configuration.md').filter(([name = '']) => /^`[A-Z_]+`$/.test(name));
-    expect(listed.map(([name = '']) => unquoted(name)).toSorted()).toEqual([...read].toSorted());
+    expect(listed.map(([name = '']) => unquoted(name)).toSorted()).toEqual(variableNames().toSorted());
     for (const [name = '', standard = ''] of listed) {
       const value = /^`([^`]+)`$/.exec(standard)?.[1];
       if (value === undefined) continue;
@@ -137,14 +133,64 @@ describe('the tables of reference/', () => {
 
   test('metrics: every metric of a running service with its type, and no other', async () => {
     const listed = rows('docs/reference/metrics.md').filter(([name = '']) => name.startsWith('`'));
-    const secret = (await Bun.file(join(directory, '.data/admin-secret')).text()).trim();
-    const text = await (await fetch(`${address}/metrics`, { headers: { 'x-admin-secret': secret } })).text();
-    const exposed = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => [name, type]);
     expect(Object.fromEntries(listed.map(([name = '', type]) => [unquoted(name), type]))).toEqual(
-      Object.fromEntries(exposed),
+      Object.fromEntries(await exposedMetrics()),
     );
   });
+
+  test('the dashboard and the alert rules use metrics of a running service and their labels, and no other', async () => {
+    const exposed = (await exposedMetrics()).flatMap(([name, type]) =>
+      type === 'histogram' ? [`${name}_bucket`, `${name}_count`, `${name}_sum`] : [name],
+    );
+    const reference = await Bun.file(join(ROOT, 'docs/reference/metrics.md')).text();
+    const ofPrometheus = ['up', 'le', 'instance', 'job'];
+    const isLabel = (name: string): boolean => ofPrometheus.includes(name) || reference.includes(`\`${name}\``);
+    const used = [...(await dashboardQueries()), ...(await alertQueries())].map(partsOf);
+    expect(used.length).toBeGreaterThan(30);
+    const metrics = used.flatMap((parts) => parts.metrics).filter((name) => !ofPrometheus.includes(name));
+    expect(metrics.filter((name) => !exposed.includes(name))).toEqual([]);
+    expect(used.filter((parts) => parts.metrics.length === 0)).toEqual([]);
+    expect(used.flatMap(({ labels }) => labels).filter((name) => !isLabel(name))).toEqual([]);
+  });
 });
+
+/** The names of the metrics of the running service, with their types. */
+async function exposedMetrics(): Promise<[name: string, type: string][]> {
+  const secret = (await Bun.file(join(directory, '.data/admin-secret')).text()).trim();
+  const text = await (await fetch(`${address}/metrics`, { headers: { 'x-admin-secret': secret } })).text();
+  return [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name = '', type = '']) => [name, type]);
+}
+
+async function dashboardQueries(): Promise<string[]> {
+  const { panels, annotations } = await Bun.file(join(ROOT, 'docs/grafana-dashboard.json')).json();
+  const ids = panels.map(({ id }: { id: number }) => id);
+  expect(new Set(ids).size).toBe(ids.length);
+  const charts = [...panels.flatMap(({ targets = [] }) => targets), ...annotations.list] as { expr: string }[];
+  return charts.map(({ expr }) => expr);
+}
+
+async function alertQueries(): Promise<string[]> {
+  const { groups } = Bun.YAML.parse(await Bun.file(join(ROOT, 'docs/alerts.yaml')).text()) as {
+    groups: { rules: { alert: string; expr: string }[] }[];
+  };
+  const rules = groups.flatMap((group) => group.rules);
+  const explained = await Bun.file(join(ROOT, 'docs/how-to/observe.md')).text();
+  expect(rules.map(({ alert }) => alert).filter((name) => !explained.includes(`\`${name}\``))).toEqual([]);
+  return rules.map(({ expr }) => expr);
+}
+
+/** The metrics and the labels that a Prometheus query names. */
+function partsOf(query: string): { metrics: string[]; labels: string[] } {
+  const clause = /\bby \(([^)]*)\)|\{([^}]*)\}/g;
+  const labels = [...query.matchAll(clause)].flatMap(([, by, matchers]) =>
+    by === undefined
+      ? [...(matchers ?? '').matchAll(/(\w+)\s*[=!]/g)].map(([, name = '']) => name)
+      : by.split(',').map((name) => name.trim()),
+  );
+  const bare = query.replace(clause, ' ').replace(/\[[^\]]*\]/g, ' ');
+  const metrics = [...bare.matchAll(/\b[a-z]\w+\b(?!\s*\()/g)].map(([name]) => name);
+  return { metrics: metrics.filter((name) => !['and', 'by', 'or'].includes(name)), labels };
+}
 
 function isRun({ language }: Block): boolean {
   return language === 'sh';

@@ -218,7 +218,7 @@ describe('the fair queue', () => {
 
   test('the long tickets of a share count in all queues of the same processors, while others are active', () => {
     let areOthersActive = true;
-    const long = { areOthersActive: () => areOthersActive, admitted: () => 0.2, work: new LongWork() };
+    const long = { areOthersActive: () => areOthersActive, admitted: () => 0.2, work: new LongWork(4) };
     const [one, other] = [new Simulation(newQueue({ long })), new Simulation(newQueue({ long }))];
     for (const simulation of [one, other]) {
       for (let i = 0; i < 3; i++) simulation.enter({ share: 'long', isOperator: false, costMs: 4_000 });

@@ -1,4 +1,4 @@
-// The rules for sources, checked on src and scripts: import order, sizes of files and functions, names, headers,
+// The rules for sources, checked on src, scripts and the client: import order, sizes of files and functions, names, headers,
 // portability; those on size and contents on the console too, whose functions Biome measures, because they hold JSX
 // (biome.json). A failure lists every offender at once.
 import { describe, expect, test } from 'bun:test';
@@ -8,7 +8,7 @@ import { blanked, functionsOf, ROOT, resolved, type Source, sourcesIn } from './
 
 /** In order: a file imports from its own folder and from those before it. */
 const ORDER = `limits.ts errors.ts config.ts runtime expression app.ts tenants usage events access http entities records
-  messages rules views changes history webhooks realtime users bots keys admin invitations health docs mcp console api.ts demo demo.ts serve service.ts mcp-stdio.ts main.ts`.split(
+  messages rules views changes history webhooks realtime explain users bots keys admin portability invitations health breaks.ts docs mcp console api.ts demo demo.ts serve service.ts mcp-stdio.ts main.ts cli`.split(
   /\s+/,
 );
 const FORBIDDEN = ['utils', 'helpers', 'common', 'shared', 'types', 'lib', 'services', 'models', 'middleware', 'index'];
@@ -21,7 +21,8 @@ const MEDIAN_FUNCTION_LINES_BELOW = 12;
 
 const sources = sourcesIn('src');
 const scripts = sourcesIn('scripts');
-const house = [...sources, ...scripts];
+const client = sourcesIn('client').filter(({ path }) => !path.startsWith('client/dist'));
+const house = [...sources, ...scripts, ...client];
 const pages = sourcesIn('console');
 const tests = sourcesIn('test');
 const topFolder = (path: string): string => path.split('/')[1] as string;
@@ -46,19 +47,35 @@ describe('imports', () => {
     expect(upward).toEqual([]);
   });
 
-  test('imports name files with their extension, and none leaves src', () => {
+  test('imports name files with their extension, and none leaves src but to the client', () => {
     const wrong = sources.flatMap((source) =>
       relativeImports(source)
-        .filter((target) => !/^src\/.*\.ts$/.test(target) || !existsSync(join(ROOT, target)))
+        .filter((target) => !/^(src|client)\/.*\.ts$/.test(target) || !existsSync(join(ROOT, target)))
         .map((target) => `${source.path} imports ${target}`),
     );
     expect(wrong).toEqual([]);
   });
 
+  test('the sources of the client import only each other', () => {
+    const foreign = client
+      .filter(({ path }) => path.startsWith('client/src/'))
+      .flatMap((source) =>
+        source.imports.map((specifier) => ({ specifier, target: resolved(source, specifier), source })),
+      )
+      .filter(({ specifier, target }) => !specifier.startsWith('.') || !/^client\/src\/.*\.ts$/.test(target))
+      .map(({ source, specifier }) => `${source.path} imports ${specifier}`);
+    expect(foreign).toEqual([]);
+  });
+
   test('records import from events only what publishes changes, or erases them', () => {
-    const publication = ['before-image.ts', 'erasure.ts', 'event.ts', 'outbox.ts', 'publication.ts'].map(
-      (name) => `src/events/${name}`,
-    );
+    const publication = [
+      'before-image.ts',
+      'entity-change.ts',
+      'erasure.ts',
+      'event.ts',
+      'outbox.ts',
+      'publication.ts',
+    ].map((name) => `src/events/${name}`);
     const known = sources
       .filter((source) => topFolder(source.path) === 'records')
       .flatMap((source) => relativeImports(source).map((target) => [source.path, target] as const))

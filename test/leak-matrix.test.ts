@@ -383,6 +383,7 @@ describe('MCP', () => {
     const calls: [string, Json][] = [
       ['list_entities', {}],
       ['get_rest_api_spec', {}],
+      ['get_rest_api_spec', { detail: 'full' }],
       ['generate_api_client', {}],
       ['whoami_bot', {}],
       ['list_bots', {}],

@@ -26,6 +26,7 @@ const BASIC = [
   'delete_record',
   'get_changes',
   'get_history',
+  'explain_access',
   'register_bot',
   'identify_bot',
   'list_bots',
@@ -109,13 +110,15 @@ async function call(name: string, input: Json = {}, headers: HeaderMap = owner, 
   return body.result ?? body;
 }
 
-/** The structured content of a call that must succeed; its text is the same JSON. */
+/** The structured content of a call that must succeed; its text is the same JSON, but for one tool. */
 async function resultOf(name: string, input: Json = {}, headers: HeaderMap = owner, query = ''): Promise<Json> {
   const result = await call(name, input, headers, query);
   expect([name, result.isError, result.content?.[0]?.text]).toEqual([
     name,
     undefined,
-    JSON.stringify(result.structuredContent),
+    name === 'get_rest_api_spec'
+      ? 'The API document is in the structured content.'
+      : JSON.stringify(result.structuredContent),
   ]);
   return result.structuredContent;
 }
@@ -198,6 +201,7 @@ describe('the tools', () => {
       whoami_bot: {},
       get_rest_api_spec: {},
       get_changes: { since: 'earliest' },
+      explain_access: { as: { role: 'viewer' }, operation: 'delete', entity: 'customer', record_id: record.id },
       generate_api_client: {},
       query_records: { entity_name: 'customer' },
       get_record: { entity_name: 'customer', record_id: record.id },
@@ -375,6 +379,50 @@ describe('callers', () => {
     expect((await resultOf('list_entities', {}, session)).entities.length).toBe(2);
   });
 
+  test('a session that called tenant_login acts as that user until the login ends', async () => {
+    const person = { email: 'eve@example.com', name: 'Eve', role: 'viewer', password: 'correct horse battery' };
+    const user = (await tenant.post('/api/users', person)).body.data;
+    const input = { tenantSlug: tenant.slug, email: person.email, password: person.password };
+    const whoIs = async (headers: HeaderMap): Promise<Json> => (await resultOf('whoami_bot', {}, headers)).email;
+    // A session without a credential, one of another tenant's owner, and one of the operator in another tenant.
+    for (const own of [{}, { 'x-api-key': other.key }, superAdmin]) {
+      const session = { ...own, 'mcp-session-id': await openSession(own) };
+      if (own === superAdmin) await resultOf('select_tenant', { tenantSlug: other.slug }, session);
+      expect((await resultOf('tenant_login', input, session)).isKept).toBe(true);
+      expect(await whoIs(session)).toBe(person.email);
+      expect((await resultOf('list_entities', {}, session)).entities.length).toBe(2);
+      expect((await errorOf('create_record', { entity_name: 'customer', data: {} }, session)).code).toBe('FORBIDDEN');
+      expect((await errorOf('list_entities', { tenantSlug: other.slug }, session)).code).toBe('FORBIDDEN');
+      // Without a session, or in another one, nothing is kept; and the session is no use to others.
+      expect((await resultOf('tenant_login', input, own)).isKept).toBe(false);
+      const foreign = { 'x-api-key': tenant.key, 'mcp-session-id': session['mcp-session-id'] };
+      expect((await send({ method: 'tools/list' }, foreign)).status).toBe(404);
+      await tenant.patch(`/api/users/${user.id}`, { isActive: false });
+      const ended = await errorOf('list_entities', {}, session);
+      expect([ended.code, ended.message]).toEqual(['UNAUTHORIZED', expect.stringContaining('tenant_login again')]);
+      expect((await send({ method: 'tools/list' }, session)).status).toBe(200);
+      await tenant.patch(`/api/users/${user.id}`, { isActive: true });
+      expect((await resultOf('tenant_login', input, session)).isKept).toBe(true);
+      expect(await whoIs(session)).toBe(person.email);
+    }
+  });
+
+  test('strangers open a bounded number of sessions, and go on without one', async () => {
+    const address = newAddress();
+    const open = () => send({ method: 'initialize', params: INITIALIZE }, address);
+    const first = (await open()).headers.get('mcp-session-id') as string;
+    const session = { ...address, 'mcp-session-id': first };
+    expect((await errorOf('list_entities', {}, session)).code).toBe('UNAUTHORIZED');
+    const ids = await Promise.all(
+      Array.from({ length: 210 }, async () => (await open()).headers.get('mcp-session-id')),
+    );
+    expect(ids.filter((id) => id !== null)).toHaveLength(199);
+    expect((await open()).status).toBe(200);
+    expect((await send({ method: 'tools/list' }, session)).status).toBe(200);
+    const end = () => fetch(`${service.url}/mcp`, { method: 'DELETE', headers: session });
+    expect([(await end()).status, (await end()).status]).toEqual([200, 404]);
+  });
+
   test('a session belongs to the credential that opened it, and can be ended', async () => {
     const id = await openSession(owner);
     const list = (headers: HeaderMap) => send({ method: 'tools/list' }, { 'mcp-session-id': id, ...headers });
@@ -400,9 +448,10 @@ describe('callers', () => {
   });
 });
 
+const INITIALIZE = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
+
 async function openSession(headers: HeaderMap): Promise<string> {
-  const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
-  const answer = await send({ method: 'initialize', params }, headers);
+  const answer = await send({ method: 'initialize', params: INITIALIZE }, headers);
   expect([answer.status, answer.body.result.protocolVersion]).toEqual([200, '2025-11-25']);
   return answer.headers.get('mcp-session-id') ?? '';
 }
@@ -485,7 +534,7 @@ describe('the protocol', () => {
 
 describe('generated', () => {
   test('the API document has only the caller’s routes, with those of its entities', async () => {
-    const all = await resultOf('get_rest_api_spec');
+    const all = await resultOf('get_rest_api_spec', { detail: 'full' });
     expect(all.openapi).toBe('3.1.0');
     expect(Object.keys(all.paths['/api/entities/order_item/records'])).toEqual(['get', 'post']);
     expect(Object.keys(all.paths).filter((path) => path.includes('{entityName}/records'))).toEqual([]);
@@ -500,17 +549,47 @@ describe('generated', () => {
     );
     expect(ids.filter((id, at) => ids.indexOf(id) !== at)).toEqual([]);
     const bot = bearer(await botToken(service, tenant, { customer: ['read', 'update'] }));
-    const own = await resultOf('get_rest_api_spec', {}, bot);
+    const own = await resultOf('get_rest_api_spec', { detail: 'full' }, bot);
     expect(own.paths['/api/auth/bots']).toBeUndefined();
     expect(Object.keys(own.paths['/api/entities/customer/records'])).toEqual(['get']);
     expect(Object.keys(own.paths['/api/entities/customer/records/{id}']).sort()).toEqual(['get', 'patch', 'put']);
     expect(JSON.stringify(own)).not.toContain('order_item');
   });
 
+  test('the summary of the API document is small, and names what the caller may use', async () => {
+    const large = await service.tenant();
+    for (let i = 0; i < 5; i++) {
+      const fields = Array.from({ length: 15 }, (_, n) => ({
+        key: `field_number_${n}`,
+        type: 'text',
+        required: n < 3,
+      }));
+      await large.post('/api/entities', { name: `entity_${i}`, description: 'What it is for', fields });
+    }
+    const headers = { 'x-api-key': large.key };
+    const all = await resultOf('get_rest_api_spec', {}, headers);
+    expect(JSON.stringify(all).length).toBeLessThan(8_192);
+    expect(Object.keys(all['x-entities'])).toHaveLength(5);
+    expect(all['x-entities'].entity_0.fields).toMatchObject({ field_number_0: 'text!', field_number_3: 'text' });
+    expect(Object.keys(all.paths['/api/entities/{entityName}/records'])).toEqual(['get', 'post']);
+    expect(all['x-operations'].Bots).toContain('registerBot');
+    const one = await resultOf('get_rest_api_spec', { entity_name: 'entity_3' }, headers);
+    expect(Object.keys(one['x-entities'])).toEqual(['entity_3']);
+    const bot = bearer(await botToken(service, tenant, { order_item: ['read'] }));
+    const own = await resultOf('get_rest_api_spec', {}, bot);
+    expect(own['x-entities'].order_item).toMatchObject({
+      operations: ['read'],
+      fields: { status: 'select open|it"s closed', customer: 'relation' },
+    });
+    expect(JSON.stringify(own)).not.toMatch(/"customer"[^:]|registerBot/);
+    expect((await errorOf('get_rest_api_spec', { entity_name: 'customer' }, bot)).code).toBe('NOT_FOUND');
+    expect((await errorOf('get_rest_api_spec', { detail: 'some' }, bot)).code).toBe('VALIDATION_ERROR');
+  });
+
   test('the client compiles under strict, has the types of the entities, and works', async () => {
     const { source, filename, language } = await resultOf('generate_api_client');
     expect([language, filename]).toEqual(['typescript', `${tenant.slug}-client.ts`]);
-    expect(source).not.toMatch(/\bimport\b|\bany\b/);
+    expect(source).not.toMatch(/^import\b|\b(?:as|extends) any\b|[:<|] ?any\b/m);
     const directory = await mkdtemp(join(tmpdir(), 'client-'));
     try {
       await writeFile(join(directory, 'client.ts'), source);
@@ -519,7 +598,23 @@ describe('generated', () => {
       expect(await compile(directory, 'client.ts', 'use.ts')).toEqual([]);
       expect(await compile(directory, 'misuse.ts')).toEqual(['3', '4', '5', '6', '7']);
       const { use } = await import(join(directory, 'use.ts'));
-      expect(await use(owner)).toEqual({ title: 'by client', all: true, code: 'VALIDATION_ERROR', gone: 'NOT_FOUND' });
+      expect(await use(tenant.key)).toEqual({
+        title: 'by client',
+        once: true,
+        lost: 'PRECONDITION_FAILED',
+        customer: 'Client',
+        selected: false,
+        all: true,
+        code: 'VALIDATION_ERROR',
+        bulk: [
+          ['create', true],
+          ['delete', true],
+        ],
+        events: ['record.updated', 'record.deleted'],
+        notJson: 'INVALID_RESPONSE',
+        views: [],
+        gone: 'NOT_FOUND',
+      });
       await checkEvents(await import(join(directory, 'use.ts')));
     } finally {
       await rm(directory, { recursive: true, force: true });
@@ -529,9 +624,17 @@ describe('generated', () => {
   test('the client of a role has only its operations and fields', async () => {
     const bot = bearer(await botToken(service, tenant, { customer: ['read'] }));
     const { source } = await resultOf('generate_api_client', {}, bot);
-    expect(source).toContain('customer: {');
+    expect(source).toContain('operations: "read";');
     expect(source).not.toContain('order_item');
-    expect(source).not.toContain('"POST"');
+    expect(source).not.toMatch(/\bCustomer(Create|Update)\b/);
+    const use = `import { connect } from './client.ts';\nconst { list } = connect('').records('customer');\nvoid list;
+connect('').records('customer').create({ name_of: 'x' });
+connect('').records('customer').bulk([]);
+`;
+    const directory = await mkdtemp(join(tmpdir(), 'client-'));
+    await Promise.all([writeFile(join(directory, 'client.ts'), source), writeFile(join(directory, 'use.ts'), use)]);
+    expect(await compile(directory, 'use.ts')).toEqual(['4', '5']);
+    await rm(directory, { recursive: true, force: true });
   });
 });
 
@@ -542,7 +645,7 @@ async function checkEvents({ follow, verified }: Json): Promise<void> {
   const hook = { entity_name: 'customer', event_types: ['record.created'], url: receiver.url, secret };
   expect((await tenant.post('/api/webhooks/subscriptions', hook)).status).toBe(201);
   const create = () => tenant.post('/api/entities/customer/records', { name_of: 'Seen' });
-  const seen = await follow(owner, create);
+  const seen = await follow(tenant.key, create);
   const [sent] = await receiver.waitFor(1);
   expect(seen).toEqual(['record.created', 'customer', 'Seen', sent?.body.record_id.slice('rec_'.length)]);
   expect(await verified(secret, sent?.headers, sent?.text)).toBe('Seen');
@@ -553,37 +656,54 @@ async function checkEvents({ follow, verified }: Json): Promise<void> {
   expect(await verified(secret, { ...sent?.headers, 'webhook-timestamp': '1' }, sent?.text)).toBe(
     'the timestamp is outside the tolerance',
   );
-  expect(await follow({ authorization: 'Bearer svc_ak_wrong' }, create).catch(({ code }: Json) => code)).toBe(
-    'UNAUTHORIZED',
-  );
+  expect(await follow('svc_ak_wrong', create).catch(({ code }: Json) => code)).toBe('UNAUTHORIZED');
   await receiver.stop();
 }
 
-const USE = `import { ApiError, createClient, type OrderItemRecord, recordEvents, verifyWebhook } from './client.ts';
+const USE = `import { ApiError, type Client, connect, etagOf, type OrderItemRecord, type Schema, verifyWebhook } from './client.ts';
 const codeOf = (error: unknown): string => (error instanceof ApiError ? error.code : String(error));
-export async function use(headers: Record<string, string>) {
-  const client = createClient({ headers });
-  const buyer = await client.customer.create({ name_of: 'Client' });
-  const made = await client.order_item.create({ title: 'by client', tags: ['a'], amount: 3, customer: buyer.id });
-  const changed: OrderItemRecord = await client.order_item.update(made.id, { status: 'it"s closed', count: null });
-  const page = await client.order_item.list({ filters: 'title = "by client"', sort: '-title', limit: 5 });
+export async function use(key: string) {
+  const client: Client<Schema> = connect(key);
+  const orders = client.records('order_item');
+  const buyer = await client.records('customer').create({ name_of: 'Client' }, { idempotencyKey: 'buyer' });
+  const again = await client.records('customer').create({ name_of: 'Client' }, { idempotencyKey: 'buyer' });
+  const made = await orders.create({ title: 'by client', tags: ['a'], amount: 3, customer: buyer.id });
+  const since = (await orders.list({ limit: 1 })).changesCursor ?? '';
+  const changed: OrderItemRecord = await orders.update(made.id, { status: 'it"s closed', count: null }, { etag: etagOf(made) });
+  const lost = await orders.update(made.id, { count: 1 }, { etag: etagOf(made) }).catch(codeOf);
+  const page = await orders.list({ filters: 'title = "by client"', sort: ['-title', 'createdAt'], fields: ['customer', 'status'], resolve: true });
+  const [first] = page.items;
+  const customer = typeof first?.customer === 'object' ? first.customer?.name_of : undefined;
   const seen: string[] = [];
-  for await (const { id } of client.order_item.all({ limit: 1 })) seen.push(id);
+  for await (const { id } of orders.all({ limit: 1 })) seen.push(id);
   const all = seen.includes(made.id) && page.total === 1 && changed.status === 'it"s closed' && seen.length > 1;
-  const code = await client.order_item.update(made.id, { title: '' as never, count: 1.5 }).catch(codeOf);
-  await client.order_item.delete(made.id);
-  return { title: made.title, all, code, gone: await client.order_item.get(made.id).catch(codeOf) };
+  const code = await orders.update(made.id, { title: '' as never, count: 1.5 }).catch(codeOf);
+  const { results } = await orders.bulk([{ op: 'create', data: { title: 'in bulk' } }, { op: 'delete', id: made.id }]);
+  const events: string[] = [];
+  for await (const { event, entity, record_id } of client.changes({ since, entities: ['order_item'], events: ['record.deleted', 'record.updated'] })) {
+    events.push(event);
+    if (event === 'record.deleted' && entity === 'order_item' && record_id === made.id) break;
+  }
+  const notJson = await connect(key, { fetch: async () => new Response('<html>') }).views().catch(codeOf);
+  const views = (await client.views()).map(({ slug }) => slug);
+  return {
+    title: made.title, once: again.id === buyer.id, lost, customer, selected: Object.keys(first ?? {}).includes('title'), all, code,
+    bulk: results.map(({ op, success }) => [op, success]), events, notJson, views,
+    gone: await orders.get(made.id).catch(codeOf),
+  };
 }
-export async function follow(headers: Record<string, string>, onOpen: () => void) {
-  for await (const event of recordEvents({ headers }, { entities: ['customer'], events: ['record.created'], onOpen })) {
-    if (event.entity === 'customer') return [event.type, event.entity, event.data.fields.name_of, event.record_id];
+export async function follow(key: string, onOpen: () => void) {
+  for await (const event of connect(key).live({ entities: ['customer'], events: ['record.created'], onOpen })) {
+    if (event.event === 'record.created' && event.entity === 'customer') {
+      return [event.event, event.entity, event.data.name_of, event.record_id];
+    }
   }
   return [];
 }
 export async function verified(secret: string, headers: Headers | Record<string, string>, body: string) {
   try {
-    const event = await verifyWebhook(secret, headers, body);
-    return event.entity === 'customer' ? event.data.name_of : event.data.title;
+    const event = await verifyWebhook<Schema>(secret, headers, body);
+    return event.entity === 'customer' ? event.data.name_of : event.data.id;
   } catch (error) {
     return (error as Error).message;
   }
@@ -591,13 +711,13 @@ export async function verified(secret: string, headers: Headers | Record<string,
 `;
 
 /** Every line from the third on is a type error. */
-const MISUSE = `import { createClient } from './client.ts';
-const client = createClient({ headers: {} });
-client.order_item.create({});
-client.order_item.create({ title: 'x', status: 'closed' });
-client.order_item.update('id', { titel: 'x' });
-client.order_item.list({ sort: 'nothing' });
-client.nothing.list();
+const MISUSE = `import { connect } from './client.ts';
+const client = connect('svc_ak_');
+client.records('order_item').create({});
+client.records('order_item').create({ title: 'x', status: 'closed' });
+client.records('order_item').update('id', { titel: 'x' });
+client.records('order_item').list({ sort: 'nothing' });
+client.records('nothing').list();
 `;
 
 /** The lines at which the compiler reports errors. */

@@ -297,9 +297,12 @@ async function changeAsUser(world: World, caller: Caller): Promise<void> {
     if (!sees(after)) return 403;
     return kind === 'create' ? 201 : 200;
   };
-  // A hidden company cannot be referred to.
+  // A hidden company cannot be referred to, but a record that does so already keeps it.
   const company = values.company;
-  const isHidden = company != null && !world.visible(caller, 'companies').some((record) => record.id === company);
+  const isHidden =
+    company != null &&
+    company !== before?.company &&
+    !world.visible(caller, 'companies').some((record) => record.id === company);
   if (isHidden && rule.operations.includes(kind) && kind !== 'delete')
     expect(answer.status).toBeGreaterThanOrEqual(400);
   else agree(['write', kind, caller.name, before, values, inputOf(world.role)], answer.status, expected());

@@ -1,6 +1,8 @@
 // Origins: which pages of other origins may call the API and read its responses, errors included, and which may not.
 // Contract: browsers#origins.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
 import process from 'node:process';
 import { LIMITS } from '../src/limits.ts';
 import { sql } from '../src/runtime/sql.ts';
@@ -25,7 +27,7 @@ const ORIGIN = `https://${crypto.randomUUID()}.example.com`;
 const UNLISTED = `https://${crypto.randomUUID()}.example.com`;
 const LIST = '/api/entities/orders/records';
 beforeAll(async () => {
-  service = await startService({ TRUST_PROXY: '1', MAX_BODY_BYTES: '20000' });
+  service = await startService({ TRUST_PROXY: '1', MAX_BODY_BYTES: '20000', MAX_CONNECTIONS: '40' });
   tenant = await service.tenant();
   await tenant.post('/api/entities', { name: 'orders' });
   await listOrigins(tenant, [ORIGIN]);
@@ -184,7 +186,7 @@ describe('a response', () => {
     expect((await tenant.get(LIST)).headers.get('vary')).toContain('Origin');
   });
 
-  test('that is an error can be read too: 400, 401, 403, 404, 405, 409, 413, 415, 429', async () => {
+  test('that is an error can be read too: 400, 401, 403, 404, 405, 409, 412, 413, 415, 429', async () => {
     const page = from(tenant, ORIGIN);
     const unknown = from(service.anonymous, ORIGIN);
     const { email } = await addUser(tenant, { role: 'viewer' });
@@ -194,8 +196,13 @@ describe('a response', () => {
     const attempt = { email, password: 'wrong' };
     const guesses: Answer[] = [];
     for (let i = 0; i < 21; i++) guesses.push(await unknown.post('/api/auth/tenant/login', attempt, headers));
+    const record = `${LIST}/${(await tenant.post(LIST, {})).body.data.id}`;
     const answers: [number, Answer][] = [
       [400, await page.get(`${LIST}?limit=0`)],
+      [400, await page.request('POST', LIST, '{"text":', { 'content-type': 'application/json' })],
+      [400, await page.post(LIST, {}, { 'idempotency-key': 'x'.repeat(300) })],
+      [400, await page.get('/api/changes?since=nonsense')],
+      [400, await page.get(`${LIST}?unknown=1`)],
       [401, await unknown.get(LIST)],
       [401, await unknown.with({ authorization: 'Bearer nonsense' }).get(LIST)],
       [401, await unknown.get(`/api/v1/tenants/${tenant.slug}/events/stream?ticket=used`)],
@@ -206,6 +213,7 @@ describe('a response', () => {
       [404, await unknown.get('/api/nowhere')],
       [405, await page.put('/api/keys', {})],
       [409, await page.post('/api/entities', { name: 'orders' })],
+      [412, await page.patch(record, {}, { 'if-match': '"7"' })],
       [413, await page.post(LIST, { text: 'x'.repeat(30_000) })],
       [413, await unknown.post('/api/auth/tenant/login', { text: 'x'.repeat(30_000) })],
       [415, await page.request('POST', LIST, 'x', { 'content-type': 'text/plain' })],
@@ -219,6 +227,19 @@ describe('a response', () => {
       expect([status === 401 || status === 429, given.get('access-control-allow-origin')]).toEqual([true, ORIGIN]);
     }
     expect(allowed(await from(service.anonymous, UNLISTED).get(LIST))).toBeNull();
+  });
+
+  test('to a path with a doubled slash is a 404 that can be read, also after its preflight', async () => {
+    for (const [method, status] of [
+      ['OPTIONS', 204],
+      ['GET', 404],
+    ] as const) {
+      const { port } = new URL(service.url);
+      const sent = request({ port, method, path: `/${LIST}`, headers: { origin: ORIGIN } }).end();
+      const [answer] = (await once(sent, 'response')) as [IncomingMessage];
+      expect([answer.statusCode, answer.headers['access-control-allow-origin']]).toEqual([status, ORIGIN]);
+      answer.resume();
+    }
   });
 
   test('to login, register, forgot and reset follows the tenant in the header', async () => {
@@ -268,7 +289,37 @@ describe('a response', () => {
     expect(allowed(await page.get('/api/tenant', { 'x-tenant-id': tenant.slug }))).toBe(ORIGIN);
   });
 
-  test('that says 503 can be read by the tenant’s pages', async () => {
+  test('that says 503, because the process has no room for the tenant or the client, can be read', async () => {
+    const page = from(tenant.with(newAddress()), ORIGIN);
+    const address = newAddress();
+    const stranger = from(service.anonymous.with(address), ORIGIN);
+    const json = { 'content-type': 'application/json', 'x-tenant-id': tenant.slug, ...address };
+    const ended = new AbortController();
+    const held = (path: string, { method, headers }: Pick<RequestInit, 'method' | 'headers'>) => {
+      const body = method === 'POST' ? new ReadableStream({ start: (body) => body.enqueue(Buffer.from('{')) }) : null;
+      const { url } = service;
+      void fetch(url + path, { method, headers, body, signal: ended.signal }).catch(() => undefined);
+    };
+    try {
+      const since = (await tenant.get('/api/changes')).body.data.nextCursor;
+      for (const [client, hold] of [
+        [page, () => held(`/api/changes?wait=30&since=${since}`, { headers: { 'x-api-key': tenant.key } })],
+        [stranger, () => held('/api/auth/tenant/login', { method: 'POST', headers: json })],
+      ] as const) {
+        let answer = await client.get(LIST);
+        for (let i = 0; i < 100 && answer.status !== 503; i++) {
+          hold();
+          answer = await client.get(LIST);
+        }
+        expect([answer.status, allowed(answer)]).toEqual([503, ORIGIN]);
+        expect(answer.headers.get('access-control-expose-headers')).toContain('Retry-After');
+      }
+    } finally {
+      ended.abort();
+    }
+  });
+
+  test('to a preflight passes while the database cannot be asked', async () => {
     if (process.env.SERVICE_RUNTIME === 'deno') return;
     await tenant.get(LIST);
     await preflight(ORIGIN);

@@ -134,6 +134,28 @@ describe('a tenant that is deleted while it is in use', () => {
     }
   });
 
+  test('is gone also while 16 writers change records that rules change again', async () => {
+    const doomed = await service.tenant();
+    for (const name of ['orders', 'log']) await createEntity(doomed, name, [{ key: 'title', type: 'text' }]);
+    const action = { type: 'create_record', entity: 'log', values: { title: '{{title}}' } };
+    const rule = await doomed.post('/api/rules', { name: 'logged', entity: 'orders', trigger: 'after_create', action });
+    expect(rule.status, rule.text).toBe(201);
+    let isOver = false;
+    const write = async (): Promise<number> => {
+      while (!isOver) {
+        const { status } = await doomed.post('/api/entities/orders/records', { title: 'x' });
+        if (status !== 201) return status;
+      }
+      return 201;
+    };
+    const writing = times(16, write);
+    await Bun.sleep(100);
+    const dropped = await service.admin.delete(`/api/admin/platform/tenants/${doomed.slug}?confirm=${doomed.slug}`);
+    isOver = true;
+    expect(dropped.status).toBe(200);
+    for (const status of await Promise.all(writing)) expect([201, 401, 403, 404, 409]).toContain(status);
+  });
+
   // The embedded database has one session, so nothing runs concurrently.
   if (process.env.DATABASE_URL) {
     test('is deleted after concurrent definition changes, and holds no lock that they need while it waits', async () => {

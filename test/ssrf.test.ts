@@ -196,7 +196,10 @@ describe('names', () => {
         answers = [found];
         const answer = await subscribe(`http://rebinding.${zone}/hook`);
         expect(answer.status).toBe(400);
-        expect(answer.body.error.details[0].path).toBe('url');
+        const [{ path, message }] = answer.body.error.details;
+        expect(path).toBe('url');
+        expect(message).toContain('WEBHOOK_ALLOWED_CIDRS');
+        expect(message.includes('tds webhooks listen')).toBe(service.app.config.databaseUrl === null);
       }
     }
   });

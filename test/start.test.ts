@@ -107,12 +107,13 @@ describe('an embedded start', () => {
     for (const secret of ['hushhush', 'admin-secret', 'jwt-secret']) expect(failed.errors).not.toContain(secret);
   });
 
-  test('a port in use is reported with exit code 1', async () => {
+  test('a port in use is reported with exit code 1, after a warning about a misspelt variable', async () => {
     const taken = createServer().listen(0, '127.0.0.1');
     await new Promise((resolve) => taken.once('listening', resolve));
     const { port } = taken.address() as { port: number };
-    const failed = startProcess(START, { DATA_DIR: await preparedDataDir(), PORT: String(port) });
+    const failed = startProcess(START, { DATA_DIR: await preparedDataDir(), PORT: String(port), WEBHOOK_TIMEOUT: '7' });
     expect(await failed.ended).toMatchObject({ code: 1 });
+    expect(failed.errors).toContain('unknown environment variable WEBHOOK_TIMEOUT; did you mean WEBHOOK_TIMEOUT_MS?');
     expect(failed.errors).toContain(`cannot listen on 127.0.0.1:${port}: the address is already in use`);
     taken.close();
   });

@@ -159,7 +159,7 @@ describe('the document of a credential', () => {
       }
     }
     expect(refused).toEqual([]);
-    expect(count).toBe(7 * (ENTITIES.length - 1) + 6);
+    expect(count).toBe(8 * (ENTITIES.length - 1) + 7);
     for (const { method, path, operation } of typed.filter(({ method }) => method === 'GET')) {
       const at = path.replace('{id}', ids.get(path.replace(/\/records.*/, '/records')) ?? '');
       expect([operation.operationId, (await call(document, method, at)).status]).toEqual([operation.operationId, 200]);

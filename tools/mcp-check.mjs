@@ -110,6 +110,7 @@ async function callAll(transport, key) {
   await call('get_history', record);
   await call('delete_record', record);
   await call('get_changes', { since: 'earliest' });
+  await call('explain_access', { as: { role: 'viewer' }, operation: 'delete', entity: entity_name });
   const bot = await call('register_bot', { name: `bot-${transport}`, permissions: { entities: { note: ['read'] } } });
   const { token } = await call('identify_bot', { name: `bot-${transport}`, secret: bot.secret });
   await call('whoami_bot', {}, token);

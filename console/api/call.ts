@@ -1,10 +1,11 @@
-// The only place of the console that calls the service. Adds the credential, the mark of the console, the role to see
-// as and, on creations, an Idempotency-Key; turns refusals into `ApiError`; after a 401 waits for the person to sign in
-// and calls again; keeps the last calls for "Copy as curl".
-
-import type { Problem } from './answers.ts';
-import { ApiError, isAborted, OfflineError } from './errors.ts';
-import { credentialHeader, expired, session } from './session.ts';
+// The only place of the console that calls the service, by the product's own client. Adds the mark of the console, the role
+// to see as and, on creations, an Idempotency-Key; after a 401 waits for the person to sign in and calls again; keeps the
+// last calls for "Copy as curl". Queries are repeated by the query client, and nothing else.
+import { credentialHeaders } from '../../client/src/credential.ts';
+import { ConnectionError } from '../../client/src/errors.ts';
+import { queryText, type RequestOptions, Transport } from '../../client/src/transport.ts';
+import { ApiError, OfflineError } from './errors.ts';
+import { expired, session } from './session.ts';
 import { Store } from './store.ts';
 
 export interface CallOptions {
@@ -55,24 +56,52 @@ export const online = new Store(true);
 /** The role whose view of the tenant is shown; set from `?as=` and sent on every GET. */
 export const seenAs = new Store<string | null>(null);
 
+const transport = new Transport({
+  url: '',
+  credential: () => session.get()?.credential ?? '',
+  retries: 0,
+  timeoutMs: 0,
+});
+
 /** The answer of a call; throws `ApiError`, `OfflineError`, or an abort. */
 export async function call<T>(method: string, path: string, options: CallOptions = {}): Promise<Answer<T>> {
-  return answerOf<T>(await respond(method, path, options));
+  const request = requestOf(method, options);
+  const { data, status, headers } = await answered(method, path, request, options, () =>
+    transport.request<T>(method, path, request),
+  );
+  return { data, status, etag: headers.get('etag'), headers };
 }
 
 /** The response of a GET as it comes, for files; throws like `call`. */
-export async function download(path: string, options: CallOptions = {}): Promise<Response> {
-  const response = await respond('GET', path, options);
-  if (!response.ok) await answerOf(response);
-  return response;
+export function download(path: string, options: CallOptions = {}): Promise<Response> {
+  const request = requestOf('GET', options);
+  return answered('GET', path, request, options, () => transport.fetch('GET', path, request));
 }
 
-async function respond(method: string, path: string, options: CallOptions): Promise<Response> {
-  const key = method === 'POST' && !isInParts(options.body) ? crypto.randomUUID() : null;
+/** Notes each try, and tries again once the person has signed in again. */
+async function answered<T extends { status: number }>(
+  method: string,
+  path: string,
+  request: RequestOptions,
+  { isOpen, is401Refusal, signal }: CallOptions,
+  send: () => Promise<T>,
+): Promise<T> {
   for (;;) {
-    const response = await send(method, path, options, key);
-    if (response.status !== 401 || options.isOpen || options.is401Refusal || session.get() === null) return response;
-    await signedInAgain(options.signal);
+    const log = logOf(method, path, request);
+    try {
+      const answer = await send();
+      log(answer.status);
+      return answer;
+    } catch (cause) {
+      if (cause instanceof ConnectionError) {
+        log(null);
+        throw new OfflineError();
+      }
+      if (!(cause instanceof ApiError)) throw cause;
+      log(cause.status);
+      if (cause.status !== 401 || isOpen || is401Refusal || session.get() === null) throw cause;
+    }
+    await signedInAgain(signal);
   }
 }
 
@@ -87,42 +116,38 @@ export const put = async <T>(path: string, body: unknown, options?: CallOptions)
 export const del = async <T>(path: string, options?: CallOptions): Promise<T> =>
   (await call<T>('DELETE', path, options)).data;
 
-async function send(method: string, path: string, options: CallOptions, key: string | null): Promise<Response> {
-  const url = path + queryOf(options);
-  const headers = headersOf(method, options, key);
+/** Notes a call once it has its status, or null without an answer. */
+function logOf(method: string, path: string, { query, body, headers, isOpen }: RequestOptions) {
   const shown = { ...headers };
   if (ADMIN_KEY in shown) shown[ADMIN_KEY] = '$TDS_ADMIN_KEY';
-  const current = session.get();
-  if (!options.isOpen && current !== null) {
-    const [name, value] = credentialHeader(current.kind, current.credential);
-    headers[name] = value;
+  for (const [name, value] of Object.entries(isOpen ? {} : credentialHeaders(session.get()?.credential))) {
     shown[name] = value.startsWith('Bearer ') ? 'Bearer $TDS_KEY' : '$TDS_KEY';
   }
   const began = performance.now();
-  const log = (status: number | null): void => {
-    const logged = { method, path: url, headers: shown, body: options.body, status, ms: performance.now() - began };
+  return (status: number | null): void => {
+    online.set(status !== null);
+    const logged = {
+      method,
+      path: path + queryText(query),
+      headers: shown,
+      body,
+      status,
+      ms: performance.now() - began,
+    };
     calls.set([logged, ...calls.get()].slice(0, KEPT_CALLS));
   };
-  try {
-    const { body } = options;
-    const response = await fetch(url, {
-      method,
-      headers,
-      ...(body === undefined ? {} : { body: isRaw(body) ? body : JSON.stringify(body) }),
-      ...(options.signal === undefined ? {} : { signal: options.signal }),
-      credentials: 'omit',
-      cache: 'no-store',
-      redirect: 'error',
-    });
-    log(response.status);
-    online.set(true);
-    return response;
-  } catch (cause) {
-    if (isAborted(cause)) throw cause;
-    log(null);
-    online.set(false);
-    throw new OfflineError();
-  }
+}
+
+function requestOf(method: string, options: CallOptions): RequestOptions {
+  const { query = {}, keepEmpty = [], body, signal, isOpen = false } = options;
+  const isSent = ([name, value]: [string, unknown]): boolean => value !== '' || keepEmpty.includes(name);
+  return {
+    query: Object.fromEntries(Object.entries(query).filter(isSent)),
+    body,
+    headers: headersOf(method, options),
+    signal,
+    isOpen,
+  };
 }
 
 /** A bulk call whose operations succeed or fail each on its own; the service takes no Idempotency-Key for it. */
@@ -130,56 +155,17 @@ function isInParts(body: unknown): boolean {
   return typeof body === 'object' && body !== null && 'atomic' in body && body.atomic === false;
 }
 
-function isRaw(body: unknown): body is Blob | string {
-  return body instanceof Blob || typeof body === 'string';
-}
-
-function headersOf(method: string, options: CallOptions, key: string | null): Record<string, string> {
+function headersOf(method: string, options: CallOptions): Record<string, string> {
   const role = seenAs.get();
+  const isKept = method === 'POST' && !options.isOpen && !isInParts(options.body);
   return {
     'X-Svc-Client': 'console',
     ...(options.tenant ? { 'X-Tenant-ID': options.tenant } : {}),
     ...(method === 'GET' && role !== null && options.tenant && !options.isOwn ? { [AS_ROLE]: role } : {}),
-    ...(key !== null && !options.isOpen ? { 'Idempotency-Key': key } : {}),
+    ...(isKept ? { 'Idempotency-Key': crypto.randomUUID() } : {}),
     ...(options.body === undefined ? {} : { 'Content-Type': 'application/json' }),
     ...options.headers,
   };
-}
-
-function queryOf({ query = {}, keepEmpty = [] }: CallOptions): string {
-  const parameters = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) {
-    if (value === undefined || value === null || (value === '' && !keepEmpty.includes(name))) continue;
-    parameters.set(name, String(value));
-  }
-  const text = parameters.toString();
-  return text === '' ? '' : `?${text}`;
-}
-
-async function answerOf<T>(response: Response): Promise<Answer<T>> {
-  const { status, headers } = response;
-  const text = await response.text();
-  const body = headers.get('content-type')?.startsWith('application/json') ? JSON.parse(text) : text;
-  if (!response.ok) throw refusal(status, body, headers);
-  const isEnveloped = typeof body === 'object' && body !== null && body.success === true && 'data' in body;
-  return { data: (isEnveloped ? body.data : body) as T, status, etag: headers.get('etag'), headers };
-}
-
-interface ErrorBody {
-  error?: { code?: string; message?: string; details?: Problem[]; requestId?: string };
-}
-
-function refusal(status: number, body: unknown, headers: Headers): ApiError {
-  const { code, message, details, requestId } = (body as ErrorBody | null)?.error ?? {};
-  const wait = Number(headers.get('retry-after'));
-  return new ApiError(
-    status,
-    code ?? `HTTP_${status}`,
-    message ?? `The service answered ${status}.`,
-    details ?? [],
-    requestId ?? headers.get('x-request-id'),
-    Number.isFinite(wait) && wait > 0 ? wait : null,
-  );
 }
 
 /** Opens the sign-in dialog and resolves when it has been used; rejects when the call is aborted or the person signs out. */

@@ -1,22 +1,8 @@
-// What a call can end with besides its data. Every error of the API becomes an `ApiError`; a call that got no answer
-// an `OfflineError`. Both have a sentence that can be shown as it is.
-import type { Problem } from './answers.ts';
+// What a call can end with besides its data. Every error of the API becomes the client's `ApiError`; a call that got no
+// answer an `OfflineError`. Both have a sentence that can be shown as it is.
+import { ApiError } from '../../client/src/errors.ts';
 
-export class ApiError extends Error {
-  override readonly name = 'ApiError';
-
-  constructor(
-    readonly status: number,
-    readonly code: string,
-    message: string,
-    readonly details: readonly Problem[],
-    readonly requestId: string | null,
-    /** Seconds after which the service wants to be asked again; null without a wish. */
-    readonly retryAfter: number | null,
-  ) {
-    super(message);
-  }
-}
+export { ApiError };
 
 export class OfflineError extends Error {
   override readonly name = 'OfflineError';

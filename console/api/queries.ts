@@ -13,8 +13,7 @@ export const queryClient = new QueryClient({
       staleTime: 15_000,
       refetchOnWindowFocus: false,
       retry: (tries, cause) => tries < MAX_TRIES && isWorthAnother(cause),
-      retryDelay: (tries, cause) =>
-        cause instanceof ApiError && cause.retryAfter !== null ? cause.retryAfter * 1_000 : 500 * 2 ** tries,
+      retryDelay: (tries, cause) => (cause instanceof ApiError ? cause.retryAfterMs : null) ?? 500 * 2 ** tries,
     },
     mutations: { retry: false },
   },
@@ -22,7 +21,8 @@ export const queryClient = new QueryClient({
 
 /** A busy service answers later; a refusal stays one. */
 function isWorthAnother(cause: unknown): boolean {
-  if (cause instanceof ApiError) return cause.status === 503 || (cause.status === 429 && (cause.retryAfter ?? 1) <= 10);
+  if (cause instanceof ApiError)
+    return cause.status === 503 || (cause.status === 429 && (cause.retryAfterMs ?? 1_000) <= 10_000);
   return cause instanceof OfflineError;
 }
 

@@ -84,10 +84,3 @@ export function kindOfKey(key: string): CredentialKind {
   if (/^[\w-]+\.[\w-]+\.[\w-]+$/.test(key)) return 'user';
   return 'secret';
 }
-
-/** The header that carries the credential. */
-export function credentialHeader(kind: CredentialKind, credential: string): [name: string, value: string] {
-  if (kind === 'secret') return ['X-Admin-Secret', credential];
-  if (kind === 'admin-key') return ['X-Admin-Key', credential];
-  return ['Authorization', `Bearer ${credential}`];
-}

@@ -1,9 +1,10 @@
 // Signing in and out. A key is checked by asking who it belongs to; a password is exchanged for a token of 24 hours.
 
+import { credentialHeaders } from '../../client/src/credential.ts';
 import type { WhoAmI } from './answers.ts';
 import { call, get, post } from './call.ts';
 import { statusOf } from './errors.ts';
-import { credentialHeader, forget, kindOfKey, type Session, session } from './session.ts';
+import { forget, kindOfKey, type Session, session } from './session.ts';
 
 interface Login {
   token: string;
@@ -25,8 +26,7 @@ const NAMES: Record<string, string> = { owner: 'Owner key', platform: 'Platform 
 export async function withKey(pasted: string): Promise<Session> {
   const credential = keyIn(pasted);
   const kind = kindOfKey(credential);
-  const [name, value] = credentialHeader(kind, credential);
-  const me = await get<WhoAmI>('/api/auth/whoami', { isOpen: true, headers: { [name]: value } });
+  const me = await get<WhoAmI>('/api/auth/whoami', { isOpen: true, headers: credentialHeaders(credential) });
   const called = me.email ?? NAMES[kind] ?? 'Operator';
   return { kind, credential, tenant: me.tenant?.slug ?? null, name: called, role: me.role, email: me.email };
 }
@@ -47,11 +47,10 @@ export async function signOut(): Promise<void> {
   const current = session.get();
   try {
     if (current?.kind === 'user') {
-      const [name, value] = credentialHeader(current.kind, current.credential);
       await call('POST', '/api/auth/tenant/logout', {
         isOpen: true,
         tenant: current.tenant,
-        headers: { [name]: value },
+        headers: credentialHeaders(current.credential),
       });
     }
   } catch (cause) {

@@ -153,7 +153,7 @@ export async function sendBulk({ tenant, path }: Target, operations: readonly ob
       return (await post<{ results: BulkResult[] }>(`${path}/bulk`, body, { tenant })).results;
     } catch (cause) {
       if (!(cause instanceof ApiError) || ![429, 503].includes(cause.status) || tries > MOST_TRIES) throw cause;
-      await new Promise((resolve) => setTimeout(resolve, Math.min(10, cause.retryAfter ?? 2 ** tries) * 1_000));
+      await new Promise((resolve) => setTimeout(resolve, Math.min(10_000, cause.retryAfterMs ?? 1_000 * 2 ** tries)));
     }
   }
 }

@@ -30,7 +30,7 @@ export async function bringBack({ tenant, path }: Target, { id, version }: Delet
       return;
     } catch (cause) {
       if (!(cause instanceof ApiError) || ![429, 503].includes(cause.status) || tries >= MOST_TRIES) throw cause;
-      await new Promise((resolve) => setTimeout(resolve, Math.min(30, cause.retryAfter ?? 2 ** tries) * 1_000));
+      await new Promise((resolve) => setTimeout(resolve, Math.min(30_000, cause.retryAfterMs ?? 1_000 * 2 ** tries)));
     }
   }
 }

@@ -63,7 +63,9 @@ CREATE OR REPLACE FUNCTION unblock_next_run()
 AS $function$
 begin
   update platform.rule_runs as r set is_blocked = false
-  where r.position = (select min(n.position) from platform.rule_runs as n where n.record_id = old.record_id)
+  where r.position = (
+    select min(n.position) from platform.rule_runs as n
+    where n.record_id = old.record_id and n.tenant_id = old.tenant_id)
     and r.is_blocked;
   return null;
 end
@@ -144,11 +146,19 @@ create table apis (
   updated_at timestamp(3) with time zone not null default now()
 );
 
-alter table apis add constraint apis_pkey PRIMARY KEY (id);
+alter table apis add constraint apis_pkey PRIMARY KEY (tenant_id, id);
 
 alter table apis add constraint apis_slug_key UNIQUE (tenant_id, slug);
 
 alter table apis add constraint apis_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+create table arriving_tenants (
+  id uuid not null,
+  process_id uuid not null,
+  expires_at timestamp with time zone not null
+);
+
+alter table arriving_tenants add constraint arriving_tenants_pkey PRIMARY KEY (id);
 
 create table bots (
   id uuid not null,
@@ -160,7 +170,8 @@ create table bots (
   revoked_at timestamp(3) with time zone,
   created_at timestamp(3) with time zone not null default now(),
   updated_at timestamp(3) with time zone not null default now(),
-  last_used_at timestamp(3) with time zone
+  last_used_at timestamp(3) with time zone,
+  limits jsonb not null default '{}'::jsonb
 );
 
 alter table bots add constraint bots_name_key UNIQUE (tenant_id, name);
@@ -327,7 +338,8 @@ create table mcp_sessions (
   id_hash bytea not null,
   owner text not null,
   tenant_slug text,
-  created_at timestamp(3) with time zone not null default now()
+  created_at timestamp(3) with time zone not null default now(),
+  login jsonb
 );
 
 alter table mcp_sessions add constraint mcp_sessions_pkey PRIMARY KEY (id_hash);
@@ -440,7 +452,7 @@ alter table platform_keys add constraint platform_keys_hash_key UNIQUE (hash);
 
 alter table platform_keys add constraint platform_keys_pkey PRIMARY KEY (id);
 
-alter table platform_keys add constraint platform_keys_api_id_fkey FOREIGN KEY (api_id) REFERENCES apis(id) ON DELETE CASCADE;
+alter table platform_keys add constraint platform_keys_api_id_fkey FOREIGN KEY (tenant_id, api_id) REFERENCES apis(tenant_id, id) ON DELETE CASCADE;
 
 alter table platform_keys add constraint platform_keys_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
 
@@ -547,9 +559,25 @@ alter table rule_runs add constraint rule_runs_pkey PRIMARY KEY ("position");
 
 CREATE INDEX rule_runs_due_idx ON rule_runs USING btree (tenant_id, is_blocked, next_at, "position");
 
-CREATE INDEX rule_runs_record_idx ON rule_runs USING btree (record_id, "position");
+CREATE INDEX rule_runs_record_idx ON rule_runs USING btree (record_id, tenant_id, "position");
 
 CREATE OR REPLACE TRIGGER rule_runs_ended AFTER DELETE ON rule_runs FOR EACH ROW EXECUTE FUNCTION unblock_next_run();
+
+create table search_rebuilds (
+  entity_id uuid not null,
+  tenant_id uuid not null,
+  attempt uuid not null,
+  after_id uuid,
+  due_at timestamp with time zone not null default now()
+);
+
+alter table search_rebuilds add constraint search_rebuilds_pkey PRIMARY KEY (entity_id);
+
+alter table search_rebuilds add constraint search_rebuilds_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX search_rebuilds_due_idx ON search_rebuilds USING btree (due_at);
+
+CREATE INDEX search_rebuilds_tenant_idx ON search_rebuilds USING btree (tenant_id);
 
 create table stored (
   tenant_id uuid not null,
@@ -687,7 +715,7 @@ create table views (
   updated_at timestamp(3) with time zone not null default now()
 );
 
-alter table views add constraint views_pkey PRIMARY KEY (id);
+alter table views add constraint views_pkey PRIMARY KEY (tenant_id, id);
 
 alter table views add constraint views_slug_key UNIQUE (tenant_id, slug);
 

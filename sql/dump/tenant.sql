@@ -77,7 +77,8 @@ create table entity_definitions (
   next_slot integer not null default 1,
   retired_slots jsonb not null default '[]'::jsonb,
   created_at timestamp(3) with time zone not null default now(),
-  updated_at timestamp(3) with time zone not null default now()
+  updated_at timestamp(3) with time zone not null default now(),
+  search_folding boolean not null default false
 );
 
 alter table entity_definitions add constraint entity_definitions_name_key UNIQUE (name);

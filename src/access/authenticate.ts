@@ -25,7 +25,7 @@ import {
 } from './request-context.ts';
 import { resolveCaller } from './resolve-caller.ts';
 import { FULL_RIGHTS, NO_RIGHTS } from './rights.ts';
-import { type Access, admitsPublicKeys } from './route-access.ts';
+import { type Access, admitsMethod } from './route-access.ts';
 import { requireSameTenant, tenantInHeaders } from './tenant-context.ts';
 import { useTicket } from './tickets.ts';
 
@@ -44,12 +44,10 @@ async function admitted(app: App, request: Request, access: Access): Promise<Cal
   const caller = access === 'stream' ? await identifyForStream(app, request) : await identify(app, request);
   if (caller === null) return null;
   attachCaller(request, caller);
-  const { rights, hasOwnRateLimits, tenant: binding } = propertiesOf(caller.kind);
+  const { hasOwnRateLimits, tenant: binding } = propertiesOf(caller.kind);
   countFor(caller.tenant?.id ?? null, binding !== 'bound');
   if (binding === 'bound' && caller.tenant !== null) placeOf(request)?.moveTo(caller.tenant.id);
-  if (rights === 'role-reads' && !admitsPublicKeys(request.method, access)) {
-    throw unauthorized('public keys can only read');
-  }
+  if (!admitsMethod(caller.kind, request.method, access)) throw unauthorized('public keys can only read');
   requireAllowedOrigin(app, request, caller);
   if (hasOwnRateLimits || app.config.rateLimitPerMin > 0 || requestQuotaOf(caller) !== undefined) {
     await countRequest(app, request, rateWindowsOf(app, caller));

@@ -4,6 +4,7 @@
 import { forbidden, invalidField, unauthorized } from '../errors.ts';
 import type { TriggeredBy } from '../events/event.ts';
 import type { Tenant } from '../tenants/tenants.ts';
+import type { BotLimits } from './bot-limits.ts';
 import { type CredentialKind, propertiesOf } from './credential-kinds.ts';
 import type { SessionClaim } from './jwt.ts';
 import type { UsedTicket } from './opener.ts';
@@ -28,6 +29,8 @@ export interface Caller {
   readonly apiId?: string;
   /** Bots: the name that messages are addressed to. */
   readonly name?: string;
+  /** Bots: what they may do at most. */
+  readonly limits?: BotLimits;
   /** Rules: the event that triggered the rule, and the runs of its chain so far. The rule's writes are one level deeper. */
   readonly chain?: { depth: number; rootEventId: string; runs: number };
   /** A tenant admin that reads as one of its tenant's roles: the role's name. */
@@ -74,4 +77,13 @@ export function requireTenantAdmin(caller: Caller | null): TenantCaller {
 /** 403 unless the caller may use the operation on the resource. */
 export function requireRight(caller: TenantCaller, operation: Operation, resource: string): void {
   if (!allows(caller.rights, operation, resource)) throw forbidden(`no ${operation} permission on ${resource}`);
+}
+
+/** Throws 403 unless the caller may do one of the operations on the resource. */
+export function requireOneRight(
+  caller: TenantCaller,
+  [first, ...others]: readonly [Operation, ...Operation[]],
+  resource: string,
+): void {
+  if (!others.some((operation) => allows(caller.rights, operation, resource))) requireRight(caller, first, resource);
 }

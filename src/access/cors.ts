@@ -3,12 +3,15 @@
 // succeeds for an origin that is on any active list, and the request itself decides.
 // Contract: browsers#origins, decisions#keys.
 import type { App } from '../app.ts';
-import { isListedAnywhere, wasListedAnywhere } from './listed-origins.ts';
+import { isListedAnywhere, rememberListed, wasListedAnywhere } from './listed-origins.ts';
 import { isOrigin, originsOf } from './origins.ts';
 import type { RequestContext } from './request-context.ts';
 
-/** The addresses that pages of other origins may use: the API and the streams, MCP, invitations. */
-const FOR_PAGES = /^https?:\/\/[^/]+\/(?:api|mcp|auth|agent-messages)(?:[/?#]|$)/;
+/**
+ * The addresses that pages of other origins may use: the API and the streams, MCP, invitations. With a doubled slash, which
+ * joining a base and a path easily produces, there is a 404, which the page must be able to read.
+ */
+const FOR_PAGES = /^https?:\/\/[^/]+\/+(?:api|mcp|auth|agent-messages)(?:[/?#]|$)/;
 const METHODS = 'GET, POST, PUT, PATCH, DELETE';
 const PREFLIGHT_MAX_AGE_S = 600;
 const EXPOSED = [
@@ -24,6 +27,8 @@ const EXPOSED = [
   'Changes-Cursor',
   'Mcp-Session-Id',
   'WWW-Authenticate',
+  'Allow',
+  'Content-Disposition',
 ].join(', ');
 /** Not those of operators: no page of another origin has their credentials. */
 const ALLOWED_HEADERS = [
@@ -88,7 +93,11 @@ async function mayRead(
   status: number,
 ): Promise<boolean> {
   const tenant = caller?.tenant ?? namedTenant ?? null;
-  if (tenant !== null) return originsOf({ ...caller, tenant }).includes(origin);
+  if (tenant !== null) {
+    const isListed = originsOf({ ...caller, tenant }).includes(origin);
+    if (isListed) rememberListed(app, origin);
+    return isListed;
+  }
   if (caller !== undefined && status < 400) return false;
   if (status === 503) return wasListedAnywhere(app, origin);
   try {

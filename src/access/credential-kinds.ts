@@ -169,6 +169,13 @@ export function credentialsIn(headers: Headers): Credential[] {
   throw severalCredentials();
 }
 
+/** The headers without any credential. */
+export function withoutCredentials(headers: Headers): Headers {
+  const others = new Headers(headers);
+  for (const name of ['authorization', ...OWN_HEADERS]) others.delete(name);
+  return others;
+}
+
 export function severalCredentials(): Error {
   return unauthorized('send one credential, not several');
 }

@@ -74,7 +74,7 @@ export async function revokeGrants(
       returning id
     )
     select encode(k.hash, 'hex') as hash from platform.platform_keys as k
-    where k.api_id in (select id from changed) and k.revoked_at is null`);
+    where k.tenant_id = ${id}::uuid and k.api_id in (select id from changed) and k.revoked_at is null`);
   return [
     ['role', roles.length > 0 ? [id] : [], id],
     ['bot', bots.map((bot) => bot.id), id],

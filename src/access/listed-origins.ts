@@ -40,7 +40,7 @@ class ListedOrigins {
         listing = await this.#listing(origin);
       }
       const isListed = listing.until > Date.now();
-      this.#remember(origin, isListed);
+      this.remember(origin, isListed);
       return isListed;
     } catch (cause) {
       if (this.#lastKnown.has(origin)) return true;
@@ -50,6 +50,14 @@ class ListedOrigins {
 
   wasListed(origin: string): boolean {
     return this.#lastKnown.has(origin);
+  }
+
+  /** Of an origin that has just been used, as the last to be forgotten. */
+  remember(origin: string, isListed: boolean): void {
+    this.#lastKnown.delete(origin);
+    if (isListed) this.#lastKnown.add(origin);
+    const [oldest] = this.#lastKnown;
+    if (this.#lastKnown.size > remembered && oldest !== undefined) this.#lastKnown.delete(oldest);
   }
 
   /** Keys are a tenant, and origins that it has begun to list. */
@@ -94,13 +102,6 @@ class ListedOrigins {
       return { until: row.until === null ? Number.POSITIVE_INFINITY : Date.parse(row.until), by: row.by, asOf };
     });
   }
-
-  #remember(origin: string, isListed: boolean): void {
-    this.#lastKnown.delete(origin);
-    if (isListed) this.#lastKnown.add(origin);
-    const [oldest] = this.#lastKnown;
-    if (this.#lastKnown.size > remembered && oldest !== undefined) this.#lastKnown.delete(oldest);
-  }
 }
 
 /** Tenants whose changes are told apart; beyond, all origins are read again. */
@@ -116,6 +117,11 @@ export async function isListedAnywhere(app: App, origin: string): Promise<boolea
 /** Whether it did when last asked; asks nothing. */
 export function wasListedAnywhere(app: App, origin: string): boolean {
   return listedOf(app).wasListed(origin);
+}
+
+/** Notes that a tenant lists the origin, for the time when nobody can be asked. */
+export function rememberListed(app: App, origin: string): void {
+  listedOf(app).remember(origin, true);
 }
 
 /** Every process learns that lists of the tenant have changed, and which origins are on them now. */

@@ -4,10 +4,11 @@
 // Contract: decisions#marks.
 import type { App } from '../app.ts';
 import { forbidden, notFound } from '../errors.ts';
-import { type Caller, requireTenant } from './caller.ts';
+import type { Tenant } from '../tenants/tenants.ts';
+import { type Caller, requireTenant, type TenantCaller } from './caller.ts';
 import { propertiesOf } from './credential-kinds.ts';
 import { attachRole } from './request-context.ts';
-import { isAdminRole, rightsOf, rolesOf } from './role-store.ts';
+import { isAdminRole, type Role, rightsOf, rolesOf } from './role-store.ts';
 
 const CLIENT = 'x-svc-client';
 const AS_ROLE = 'x-svc-as-role';
@@ -20,7 +21,7 @@ export function markedCaller(app: App, request: Request, caller: Caller): Caller
   return isConsole ? { ...caller, triggeredBy: 'ui' } : caller;
 }
 
-/** The caller with the rights of a role, and without an identity: a user of the role, but no particular one. */
+/** The caller with the rights of a role, and without an identity. */
 async function callerAsRole(app: App, request: Request, caller: Caller, name: string): Promise<Caller> {
   if (request.method !== 'GET' || !caller.isTenantAdmin) {
     throw forbidden('only a tenant admin can read as a role (X-Svc-As-Role), and only with GET');
@@ -29,6 +30,12 @@ async function callerAsRole(app: App, request: Request, caller: Caller, name: st
   const role = (await rolesOf(app, tenant)).byName.get(name);
   if (role === undefined) throw notFound('role');
   attachRole(request, name);
-  const identity = { kind: 'user', id: null, email: null, asRole: name } as const;
-  return { ...identity, tenant, role: name, rights: rightsOf(role), isTenantAdmin: isAdminRole(name), triggeredBy };
+  return { ...callerOfRole(tenant, role), triggeredBy };
+}
+
+/** A user of the role, but no particular one. */
+export function callerOfRole(tenant: Tenant, role: Role): TenantCaller {
+  const { name } = role;
+  const identity = { kind: 'user', id: null, email: null, asRole: name, triggeredBy: 'api' } as const;
+  return { ...identity, tenant, role: name, rights: rightsOf(role), isTenantAdmin: isAdminRole(name) };
 }

@@ -6,6 +6,7 @@ import { unauthorized } from '../errors.ts';
 import { identifier, type Sql, sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import { type Tenant, tenantById } from '../tenants/tenants.ts';
+import type { BotLimits } from './bot-limits.ts';
 import type { TenantCaller } from './caller.ts';
 import type { Credential, StoredKind, TokenKind } from './credential-kinds.ts';
 import { type Claims, Tokens } from './jwt.ts';
@@ -22,7 +23,7 @@ const cachesOf = perApp((app) => ({
 }));
 
 /** The scope under which a public key reads: over REST, or over the WebSocket. */
-type PublicScope = 'records:read' | 'channels:read';
+export type PublicScope = 'records:read' | 'channels:read';
 
 /**
  * The caller of a tenant-bound credential; a public key without the scope has no rights. 401 when the credential is
@@ -98,7 +99,7 @@ const STORED: { readonly [Kind in StoredKind]: StoredCredential } = {
           where p.by_role ? k.role
         ) end as permissions
       from platform.platform_keys as k
-      join platform.apis as a on a.id = k.api_id
+      join platform.apis as a on a.id = k.api_id and a.tenant_id = k.tenant_id
       where k.revoked_at is null and k.hash =`,
     toCaller: platformKeyCaller,
   }),
@@ -121,19 +122,20 @@ export function isStored(kind: string): kind is StoredKind {
   return Object.hasOwn(STORED, kind);
 }
 
-/** The caller of the key or session with this hash, in hexadecimal. 401. */
+/** The caller of the key or session with this hash, in hexadecimal; `isUse` unless it is only asked about. 401. */
 export async function storedCaller(
   app: App,
   kind: StoredKind,
   hash: string,
   scope: PublicScope,
+  isUse = true,
 ): Promise<TenantCaller> {
   const { select, toCaller } = STORED[kind];
   const row = await cachesOf(app).stored.get(hash, () => app.db.first(sql`${select} decode(${hash}, 'hex')`));
   if (row === undefined || isPast(row.expires_at)) throw unauthorized();
   const tenant = await tenantById(app, row.tenant_id);
   if (tenant === null) throw unauthorized();
-  if (kind !== 'admin_session') app.lastUsed.note(`${kind}s`, row.id);
+  if (isUse && kind !== 'admin_session') app.lastUsed.note(`${kind}s`, row.id);
   return toCaller(app, tenant, row, scope);
 }
 
@@ -189,6 +191,7 @@ interface BotRow {
   id: string;
   name: string;
   permissions: { entities?: Record<string, Operation[]> };
+  limits: BotLimits;
 }
 
 type ToCaller = (app: App, tenant: Tenant, claims: Claims) => Promise<TenantCaller>;
@@ -204,11 +207,12 @@ async function tokenCaller(app: App, token: string): Promise<TenantCaller> {
   return callerOfClaims(app, claims);
 }
 
-/** The caller of a verified token. 401 when it has expired or ended. */
-export async function callerOfClaims(app: App, claims: Claims): Promise<TenantCaller> {
+/** The caller of a verified token; `isUse` unless it is only asked about. 401 when it has expired or ended. */
+export async function callerOfClaims(app: App, claims: Claims, isUse = true): Promise<TenantCaller> {
   const tenant = await tenantById(app, claims.tenantId);
   if (tenant === null || claims.expiresAtS * 1_000 <= Date.now()) throw unauthorized();
   const caller = await TOKEN_CALLERS[claims.kind](app, tenant, claims);
+  if (isUse && claims.kind === 'bot') app.lastUsed.note('bots', claims.subject);
   return { ...caller, expiresAt: new Date(claims.expiresAtS * 1_000).toISOString() };
 }
 
@@ -232,11 +236,11 @@ async function userCaller(app: App, tenant: Tenant, claims: Claims): Promise<Ten
 async function botCaller(app: App, tenant: Tenant, { subject }: Claims): Promise<TenantCaller> {
   const bot = await cachesOf(app).bots.get(subject, () =>
     app.db.first<BotRow>(sql`
-      select id, name, permissions from platform.bots
+      select id, name, permissions, limits from platform.bots
       where id = ${subject}::uuid and tenant_id = ${tenant.id}::uuid`),
   );
   if (bot === undefined) throw unauthorized();
-  app.lastUsed.note('bots', bot.id);
   const rights = { isUnlimited: false, permissions: bot.permissions.entities ?? NONE, restrictions: NONE };
-  return { ...API_CALLER, kind: 'bot', id: bot.id, tenant, role: null, name: bot.name, rights };
+  const { id, name, limits } = bot;
+  return { ...API_CALLER, kind: 'bot', id, tenant, role: null, name, rights, limits };
 }

@@ -103,9 +103,9 @@ export function securityOf(access: Access): object[] {
   return Object.keys(SECURITY_SCHEMES).flatMap((scheme) => (accepted.has(scheme) ? [{ [scheme]: [] }] : []));
 }
 
-/** Whether a public key may use routes of this access with a method that usually writes. */
-export function admitsPublicKeys(method: string, access: Access): boolean {
-  return method === 'GET' || method === 'HEAD' || access === 'ticket';
+/** Whether a credential of this kind may use the method on routes of this access: public keys only read, or get a ticket. */
+export function admitsMethod(kind: CredentialKind, method: string, access: Access): boolean {
+  return propertiesOf(kind).rights !== 'role-reads' || method === 'GET' || method === 'HEAD' || access === 'ticket';
 }
 
 /** Whether some credentials of a kind have this access. */

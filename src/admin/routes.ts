@@ -3,9 +3,11 @@
 // Contract: decisions#tenants.
 import { type Static, Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
+import type { BotLimits } from '../access/bot-limits.ts';
 import type { Caller } from '../access/caller.ts';
 import { allows, isFieldVisible, type Rights } from '../access/rights.ts';
 import type { App } from '../app.ts';
+import { BotLimitsSchema } from '../bots/bots.ts';
 import { guard } from '../http/guard.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
@@ -32,6 +34,9 @@ export const WhoamiSchema = Type.Object(
       description: 'the visible fields by entity, for roles that list them; hidden fields are not named',
       examples: [{ deals: { fields: ['title', 'stage'] } }],
     }),
+    limits: Type.Optional(
+      Type.Unsafe<BotLimits>({ ...BotLimitsSchema, description: 'of a bot: what it may do at most' }),
+    ),
   },
   { $id: 'Whoami' },
 );
@@ -77,7 +82,7 @@ export function adminRoutes(app: App) {
 
 /** The caller's kind, tenant, role and effective permissions. Of its restrictions it contains only the visible fields. */
 export function whoami(caller: Caller): Static<typeof WhoamiSchema> {
-  const { kind, id, tenant, role, email, scopes, rights } = caller;
+  const { kind, id, tenant, role, email, scopes, rights, limits } = caller;
   return {
     kind,
     id,
@@ -87,6 +92,7 @@ export function whoami(caller: Caller): Static<typeof WhoamiSchema> {
     ...(scopes === undefined ? {} : { scopes }),
     permissions: rights.permissions,
     entities: shownFields(rights),
+    ...(limits === undefined ? {} : { limits }),
   };
 }
 

@@ -7,7 +7,7 @@ import { listedBy, publishOrigins } from '../access/listed-origins.ts';
 import { hashPassword } from '../access/passwords.ts';
 import type { App } from '../app.ts';
 import { lockDefinitions } from '../entities/entities.ts';
-import { conflict, invalidField, notFound } from '../errors.ts';
+import { invalidField, notFound } from '../errors.ts';
 import { check } from '../http/check.ts';
 import { pageParameters, parameters } from '../http/parameters.ts';
 import { type Page, pageOf } from '../http/reply.ts';
@@ -16,27 +16,32 @@ import { issueOwnerKey } from '../keys/owner-keys.ts';
 import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { isDeadlock } from '../runtime/postgres/failures.ts';
-import type { Transaction } from '../runtime/postgres.ts';
 import { identifier, join, jsonb, sql, type Tx } from '../runtime/sql.ts';
 import { checkClaim, lockTenantNames } from '../tenants/custom-domains.ts';
-import { createTenantSchema, dropTenantSchema } from '../tenants/provision.ts';
+import { dropTenantSchema } from '../tenants/provision.ts';
 import {
-  type FoundBy,
   publishTenants,
   schemaOf,
   TENANT_COLUMNS,
   type Tenant,
   type TenantRow,
-  type TenantSettings,
   tenantById,
   toTenant,
 } from '../tenants/tenants.ts';
 import { Email, Password, PersonName } from '../users/person.ts';
 import { releaseWaiting } from '../webhooks/dispatch/delivery-quota.ts';
 import { QuotaChange, QuotasSchema, shownQuotas } from './quotas.ts';
-import { changeDomain, OperatorSettings, Settings, settingProblems, touchesDomain } from './tenant-settings.ts';
+import { announceTenant, insertTenant, namesOf } from './tenant-rows.ts';
+import {
+  changeDomain,
+  OperatorSettings,
+  Settings,
+  settingProblems,
+  storedSettings,
+  touchesDomain,
+} from './tenant-settings.ts';
 
-/** Few are needed: a retry can deadlock only with writes that began before it. */
+/** Enough: after the first one the tenant is suspended, and a retry deadlocks only with writes that began before. */
 const DROP_TRIES = 10;
 export const TenantSlug = Type.String({ pattern: '^[a-z][a-z0-9-]{1,46}[a-z0-9]$', examples: ['acme'] });
 export const TenantName = text(LIMITS.tenant.nameMax, { examples: ['Acme Ltd'] });
@@ -103,38 +108,8 @@ export async function createTenant(app: App, body: NewTenant): Promise<Static<ty
     const { key } = await issueOwnerKey(tx, id, { label: 'first key', createdBy: null });
     return { key, others };
   });
-  await publishTenants(app, [id, ...others], namesOf({ slug, settings: stored }));
-  await publishOrigins(app, id, stored.allowedOrigins ?? []);
+  await announceTenant(app, { id, slug, settings: stored }, others);
   return { id, slug, name, apiKey: key };
-}
-
-/** What the tenant may be found by. */
-function namesOf(...tenants: Pick<Tenant, 'slug' | 'settings'>[]): FoundBy[] {
-  return tenants.flatMap(({ slug, settings: { customDomain = null } }): FoundBy[] => [
-    `slug:${slug}`,
-    ...(customDomain === null ? [] : [`host:${customDomain}` as const]),
-  ]);
-}
-
-/** Stores a tenant and creates its schema. 409 when the slug is taken. The caller publishes the change after commit. */
-export async function insertTenant(
-  app: App,
-  tx: Transaction,
-  { id, slug, name, settings }: Pick<Tenant, 'id' | 'slug' | 'name' | 'settings'>,
-): Promise<void> {
-  await lockTenantNames(tx);
-  const taken = await tx.first(sql`select from platform.tenants where slug = ${slug}`);
-  if (taken !== undefined) throw conflict(`a tenant ${slug} already exists`);
-  await tx.rows(sql`
-    insert into platform.tenants (id, slug, name, settings)
-    values (${id}::uuid, ${slug}, ${name}, ${jsonb(settings)})`);
-  await createTenantSchema(app, tx, id);
-}
-
-/** The settings as they are stored; the domain has columns of its own for its verification. */
-function storedSettings(settings: OperatorSettings | null | undefined): TenantSettings {
-  const { customDomain, customDomainVerified: _, ...switches } = settings ?? {};
-  return customDomain === undefined ? switches : { ...switches, customDomain: customDomain?.toLowerCase() ?? null };
 }
 
 async function insertOwner(tx: Tx, tenantId: string, owner: Owner, passwordHash: string | null): Promise<void> {
@@ -261,27 +236,39 @@ export async function deleteTenant(app: App, slug: string, confirm: string | und
 
 type Dropped = Pick<Tenant, 'id' | 'slug' | 'settings'>;
 
-/** Retries on deadlock: a write may hold one table of the tenant and wait for another. */
+/**
+ * Retries on deadlock: a write may hold one table of the tenant and wait for another. After the first one no new work of the
+ * tenant begins; if it cannot be deleted all the same, its status is what it was.
+ */
 async function dropTenant(app: App, slug: string): Promise<Dropped> {
+  let suspended: Tenant['status'] | undefined;
   for (let tries = 1; ; tries++) {
     try {
       return await app.db.slow.begin((tx) => dropIn(tx, slug));
     } catch (error) {
-      if (!isDeadlock(error) || tries === DROP_TRIES) throw error;
+      const isLast = !isDeadlock(error) || tries === DROP_TRIES;
+      if (isLast && suspended !== undefined) await updateTenant(app, slug, { status: suspended });
+      if (isLast) throw error;
     }
+    if (suspended !== undefined) continue;
+    suspended = (await getTenant(app, slug)).status;
+    await updateTenant(app, slug, { status: 'suspended' });
   }
 }
 
-/** Takes the definition lock first; otherwise this and a change of definitions could deadlock. */
+/**
+ * Takes the definition lock first; otherwise this and a change of definitions could deadlock. The schema goes before the row,
+ * as a write takes its table's lock before the row's: in the other order every write in flight was a deadlock.
+ */
 async function dropIn(tx: Tx, slug: string): Promise<Dropped> {
   const found = await tx.first<{ id: string }>(sql`select id from platform.tenants where slug = ${slug}`);
   if (found === undefined) throw notFound('tenant');
   const { id } = found;
   await lockDefinitions(tx, schemaOf(id));
+  await dropTenantSchema(tx, id);
   const deleted = await tx.first<Dropped>(sql`
     delete from platform.tenants where id = ${id}::uuid returning id, slug, settings`);
   if (deleted === undefined) throw notFound('tenant');
-  await dropTenantSchema(tx, id);
   await tx.rows(sql`delete from platform.events where tenant_id = ${id}::uuid`);
   await tx.rows(sql`delete from platform.idempotency_keys where tenant_id = ${id}::uuid`);
   return deleted;

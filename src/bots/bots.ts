@@ -8,7 +8,7 @@ import { lockEntities } from '../access/grants.ts';
 import { isEntityName } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
-import { conflict, forbidden, notFound } from '../errors.ts';
+import { conflict, forbidden, notFound, type Problem } from '../errors.ts';
 import { check, requireFits } from '../http/check.ts';
 import {
   byNamedResource,
@@ -24,9 +24,10 @@ import {
 } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { isUuid, newId } from '../runtime/ids.ts';
-import { jsonb, sql } from '../runtime/sql.ts';
+import { jsonb, type Sql, sql } from '../runtime/sql.ts';
 import { newToken, sha256 } from '../runtime/tokens.ts';
 import { requireRoom } from '../tenants/definition-counts.ts';
+import type { Tenant } from '../tenants/tenants.ts';
 
 const SECRET_PREFIX = 'svc_bot_';
 
@@ -39,6 +40,22 @@ const byEntity = {
 };
 export const BotPermissionsSchema = closed({ entities: byNamedResource(Operations) }, byEntity);
 export type BotPermissions = Static<typeof BotPermissionsSchema>;
+const { writesPerHourMax, rowsPerCallMax } = LIMITS.bot;
+export const BotLimitsSchema = closed(
+  {
+    writesPerHour: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: writesPerHourMax,
+        description: 'records written in an hour, each one of a bulk call or import',
+      }),
+    ),
+    maxRowsPerCall: Type.Optional(
+      Type.Integer({ minimum: 1, maximum: rowsPerCallMax, description: 'rows that one call may read' }),
+    ),
+  },
+  { description: 'what it may do at most; none: unlimited', examples: [{ writesPerHour: 1_000, maxRowsPerCall: 100 }] },
+);
 
 export const BotSchema = Type.Object(
   {
@@ -46,6 +63,7 @@ export const BotSchema = Type.Object(
     name: BotName,
     tenantSlug: Slug,
     permissions: BotPermissionsSchema,
+    limits: BotLimitsSchema,
     isActive: Type.Boolean({ examples: [true] }),
     revokedAt: nullable(Timestamp),
     lastUsedAt: LastUsedAt,
@@ -64,6 +82,12 @@ export const NewBot = closed({
   name: BotName,
   tenantSlug: text(LIMITS.key.labelMax, { examples: ['acme'] }),
   permissions: optional(Type.Partial(BotPermissionsSchema, byEntity)),
+  limits: optional(BotLimitsSchema),
+});
+/** Missing members keep their values; each is replaced as a whole, and null clears the limits. */
+export const BotChange = closed({
+  permissions: Type.Optional(BotPermissionsSchema),
+  limits: Type.Optional(nullable(BotLimitsSchema)),
 });
 
 /** Registers a bot. 400 with every problem, 403 for another tenant's slug, 409 for a name that is taken. */
@@ -78,20 +102,16 @@ export async function registerBot(
   }
   requireFits(body, 'a bot', LIMITS.definitionBytesMax);
   const { byName } = await catalogOf(app, tenant);
-  const { name, permissions } = check(NewBot, body, (valid) =>
-    Object.keys(valid.permissions?.entities ?? {})
-      .filter((resource) => isEntityName(resource) && !byName.has(resource))
-      .map((resource) => ({ path: `permissions.entities.${resource}`, message: 'is not an entity of this tenant' })),
-  );
+  const { name, permissions, limits } = check(NewBot, body, (valid) => unknownEntities(valid, byName));
   const entities = permissions?.entities ?? {};
   const secret = newToken(SECRET_PREFIX);
   const row = await app.db.begin(async (tx) => {
     await lockEntities(tx, tenant, entities, 'permissions.entities');
     await requireRoom(tx, tenant, 'bots');
     return tx.first<{ id: string }>(sql`
-      insert into platform.bots (id, tenant_id, name, secret_hash, permissions, created_by)
+      insert into platform.bots (id, tenant_id, name, secret_hash, permissions, limits, created_by)
       values (${newId()}::uuid, ${tenant.id}::uuid, ${name}, decode(${sha256(secret).toString('hex')}, 'hex'),
-        ${jsonb({ entities })}, ${caller.id})
+        ${jsonb({ entities })}, ${jsonb(limits ?? {})}, ${caller.id})
       on conflict (tenant_id, name) do nothing
       returning id`);
   });
@@ -99,11 +119,56 @@ export async function registerBot(
   return { id: row.id, name, secret, tenantSlug: tenant.slug };
 }
 
+function unknownEntities(
+  { permissions }: { permissions?: { entities?: object } | null },
+  known: ReadonlyMap<string, unknown>,
+): Problem[] {
+  return Object.keys(permissions?.entities ?? {})
+    .filter((resource) => isEntityName(resource) && !known.has(resource))
+    .map((resource) => ({ path: `permissions.entities.${resource}`, message: 'is not an entity of this tenant' }));
+}
+
+/** Changes the permissions or limits, also for tokens that it has. 404 for an unknown bot, 409 for a revoked one. */
+export async function changeBot(
+  app: App,
+  caller: TenantCaller,
+  id: string,
+  body: Static<typeof BotChange>,
+): Promise<Bot> {
+  if (!isUuid(id)) throw notFound('bot');
+  const { tenant } = caller;
+  requireFits(body, 'a bot', LIMITS.definitionBytesMax);
+  const { byName } = await catalogOf(app, tenant);
+  const own = sql`id = ${id}::uuid and tenant_id = ${tenant.id}::uuid`;
+  const existing = await app.db.first<{ isActive: boolean }>(sql`
+    select revoked_at is null as "isActive" from platform.bots where ${own}`);
+  if (existing === undefined) throw notFound('bot');
+  if (!existing.isActive) throw conflict('this bot is revoked');
+  const { permissions, limits } = check(BotChange, body, (valid) => unknownEntities(valid, byName));
+  const row = await app.db.begin(async (tx) => {
+    await lockEntities(tx, tenant, permissions?.entities ?? {}, 'permissions.entities');
+    return tx.first<Bot>(sql`
+      update platform.bots
+      set permissions = coalesce(${jsonb(permissions)}, permissions),
+        limits = case when ${limits === undefined}::boolean then limits else ${jsonb(limits ?? {})} end,
+        updated_at = now()
+      where ${own} and revoked_at is null
+      returning ${columnsFor(tenant)}`);
+  });
+  if (row === undefined) throw conflict('this bot is revoked');
+  await app.invalidations.publish('bot', [row.id], tenant.id);
+  return row;
+}
+
+function columnsFor({ slug }: Tenant): Sql {
+  return sql`id, name, ${slug}::text as "tenantSlug", permissions, limits, revoked_at is null as "isActive",
+    revoked_at as "revokedAt", last_used_at as "lastUsedAt", created_at as "createdAt", updated_at as "updatedAt"`;
+}
+
 /** The tenant's bots, newest first, with those revoked last. */
 export async function listBots(app: App, caller: TenantCaller): Promise<Bot[]> {
   return app.db.rows<Bot>(sql`
-    select id, name, ${caller.tenant.slug}::text as "tenantSlug", permissions, revoked_at is null as "isActive",
-      revoked_at as "revokedAt", last_used_at as "lastUsedAt", created_at as "createdAt", updated_at as "updatedAt"
+    select ${columnsFor(caller.tenant)}
     from platform.bots
     where tenant_id = ${caller.tenant.id}::uuid and (revoked_at is null or id in (
       select id from platform.bots

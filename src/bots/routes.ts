@@ -10,9 +10,11 @@ import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { Revoked } from '../http/schemas.ts';
 import {
+  BotChange,
   BotResetSecret,
   BotSchema,
   BotWithSecret,
+  changeBot,
   listBots,
   NewBot,
   registerBot,
@@ -35,6 +37,17 @@ const REGISTER = route({
     permissions: { entities: { companies: ['read', 'update'] } },
   },
   ok: [201, BotWithSecret],
+  errors: ['CONFLICT'],
+});
+const CHANGE = route({
+  ...common,
+  id: 'updateBot',
+  summary: 'Change a bot’s permissions or limits',
+  description:
+    'Members that are missing keep their values; `permissions` and `limits` are replaced as a whole. It counts at once, for tokens too.',
+  body: BotChange,
+  example: { limits: { writesPerHour: 1_000, maxRowsPerCall: 100 } },
+  ok: [200, BotSchema],
   errors: ['CONFLICT'],
 });
 const IDENTIFY = route({
@@ -67,6 +80,11 @@ export function botRoutes(app: App) {
       '/api/auth/bots/register',
       async ({ caller, body }) => created(await registerBot(app, caller, body)),
       REGISTER,
+    )
+    .patch(
+      '/api/auth/bots/:id',
+      async ({ caller, params, body }) => ok(await changeBot(app, caller, params.id, body)),
+      CHANGE,
     )
     .post(
       '/api/auth/bots/identify',

@@ -1,6 +1,7 @@
 // Answers the changes after a cursor, as the caller sees them, and waits for the next ones.
 // Failures: 400 with every problem, 403, 410, 429 when too many wait, 503.
 // Contract: feed#guarantee, feed#long-polls, feed#items.
+import { rowsOfPage } from '../access/bot-limits.ts';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { clientGone, type Problem, ServiceError } from '../errors.ts';
@@ -27,6 +28,7 @@ export async function readChanges(
   bytesMax: number = pageBytes,
 ): Promise<ChangesPage> {
   const wanted = wantedOf(query);
+  const limit = rowsOfPage(caller, query.limit, limitDefault);
   const { cursor, problem } = cursorOf(app, caller, query.since);
   const selection = await readSelection(app, caller, wanted, problem);
   if (cursor === null) {
@@ -34,7 +36,7 @@ export async function readChanges(
     const nextCursor = sealCursor(app, caller.tenant.id, { position, rightsKey: rightsKeyOf(caller) });
     return { items: [], nextCursor, hasMore: false };
   }
-  const pages = new PageReader(app, query.limit ?? limitDefault, bytesMax);
+  const pages = new PageReader(app, limit, bytesMax);
   const deadline = performance.now() + (query.wait ?? 0) * 1_000;
   let wait: Wait | undefined;
   let current = { caller, selection, cursor };

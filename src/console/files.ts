@@ -4,6 +4,7 @@
 // that the build does not make is never looked up, so no path leads out of the folder. Contract: interface#console.
 import { readFile } from 'node:fs/promises';
 import { notFound, ServiceError } from '../errors.ts';
+import { acceptsCoding } from '../http/compression.ts';
 import { keptBytes } from '../http/reply.ts';
 
 const FOLDER = new URL('../../dist/console/', import.meta.url);
@@ -77,9 +78,8 @@ interface Encoded {
 
 /** The file in the best coding that the client accepts; undefined when there is no such file. */
 async function encoded(request: Request, name: string): Promise<Encoded | undefined> {
-  const accepted = request.headers.get('accept-encoding') ?? '';
   for (const { coding, suffix } of CODINGS) {
-    if (!accepts(accepted, coding)) continue;
+    if (!acceptsCoding(request, coding)) continue;
     const bytes = await read(name + suffix);
     if (bytes !== undefined) return { bytes, coding };
   }
@@ -109,14 +109,6 @@ async function readFromDisk(name: string): Promise<Bytes | undefined> {
     if ((cause as { code?: unknown }).code === 'ENOENT') return undefined;
     throw cause;
   }
-}
-
-/** Whether `Accept-Encoding` names the coding with a weight above 0. */
-function accepts(accepted: string, coding: string): boolean {
-  return accepted.split(',').some((part) => {
-    const [name = '', ...parameters] = part.split(';').map((text) => text.trim().toLowerCase());
-    return name === coding && !parameters.some((parameter) => /^q=0(\.0*)?$/.test(parameter));
-  });
 }
 
 function isKnown(request: Request, etag: string): boolean {

@@ -62,18 +62,18 @@ async function makeDocument(
   );
   const document = buildDocument(routesOf(routes, caller), versionOfPackage(), app.config.baseUrl ?? app.address);
   state(document, caller);
-  const templates = takeTemplates(document, propertiesOf(caller.kind).hasOwnRateLimits);
+  const visible = caller.tenant === null ? null : await visibleTo(app, requireTenant(caller), entityNames);
+  const templates = takeTemplates(document, propertiesOf(caller.kind).hasOwnRateLimits).filter(({ needs }) =>
+    visible?.entities.some(({ operations }) => needs.some((operation) => operations.has(operation))),
+  );
   dropUnused(
     document,
     templates.map(({ text }) => JSON.parse(typedText(text, 'Entity')) as JsonSchema),
   );
   await giveWay();
-  if (caller.tenant !== null) {
-    const inTenant = requireTenant(caller);
-    const catalog = await catalogOf(app, inTenant.tenant);
-    const visible = visibleEntities(catalog, inTenant);
-    const entities = entitiesNamed(visible, entityNames);
-    const readable = readableTypes(inTenant, visible, entities);
+  if (visible !== null) {
+    const { inTenant, catalog, all, entities } = visible;
+    const readable = readableTypes(inTenant, all, entities);
     const targets = await targetIds(app, inTenant, catalog, entities);
     await addEntities(document, templates, { entities, readable, targets }, budget);
     describeTags(document, entities);
@@ -81,8 +81,15 @@ async function makeDocument(
   return { document, bytes: budget.taken };
 }
 
+/** The entities that the caller may use, and those of them that the document describes. */
+async function visibleTo(app: App, inTenant: TenantCaller, entityNames: readonly string[] | null) {
+  const catalog = await catalogOf(app, inTenant.tenant);
+  const all = visibleEntities(catalog, inTenant);
+  return { inTenant, catalog, all, entities: entitiesNamed(all, entityNames) };
+}
+
 /** The routes that the caller may use, apart from its permissions on entities. */
-function routesOf(routes: readonly ListedRoute[], caller: Caller): ListedRoute[] {
+export function routesOf(routes: readonly ListedRoute[], caller: Caller): ListedRoute[] {
   const isReader = propertiesOf(caller.kind).rights === 'role-reads';
   return routes.filter(({ method, hooks }) => {
     const { 'x-access': access, 'x-svc': route } = (hooks as { detail: { 'x-access': Access; 'x-svc': Route } }).detail;

@@ -3,6 +3,7 @@
 // Contract: decisions#api-document.
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
+import { acceptsCoding } from '../http/compression.ts';
 import { keptBytes } from '../http/reply.ts';
 
 const compress = promisify(gzip);
@@ -18,13 +19,8 @@ export class Compressed {
   /** The text in the encoding that the client accepts. */
   async answer(request: Request, headers: Record<string, string>): Promise<Response> {
     const both = { ...headers, vary: 'Accept-Encoding' };
-    if (!acceptsGzip(request)) return keptBytes(await this.load(), both);
+    if (!acceptsCoding(request, 'gzip')) return keptBytes(await this.load(), both);
     this.#compressed ??= this.load().then(compress) as Promise<Bytes>;
     return keptBytes(await this.#compressed, { ...both, 'content-encoding': 'gzip' });
   }
-}
-
-function acceptsGzip(request: Request): boolean {
-  const accepted = request.headers.get('accept-encoding') ?? '';
-  return accepted.split(',').some((coding) => /^\s*gzip\s*(;\s*q=(1|0?\.0*[1-9])[\d.]*\s*)?$/i.test(coding));
 }

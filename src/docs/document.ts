@@ -3,7 +3,7 @@
 // Contract: decisions#api-document.
 import { readFileSync } from 'node:fs';
 import { SECURITY_SCHEMES } from '../access/credential-kinds.ts';
-import { type Access, admitsPublicKeys, ROUTE_ACCESS } from '../access/route-access.ts';
+import { type Access, admitsMethod, ROUTE_ACCESS } from '../access/route-access.ts';
 import type { Route } from '../http/route.ts';
 import { exampleOf } from './example.ts';
 import { HEADER_PARAMETERS, INTRODUCTION, PARAMETER_OF, RESPONSE_HEADERS, TAGS, TITLE } from './prose.ts';
@@ -82,7 +82,9 @@ function operationOf({ hooks, method, path }: ListedRoute, schemas: Schemas, res
     tags: [route.tag],
     summary: route.summary,
     description: `${route.description ?? `${route.summary}.`}\n\n${ROUTE_ACCESS[access]}`,
-    security: admitsPublicKeys(method, access) ? security : security.filter((scheme) => !('publicKey' in scheme)),
+    security: admitsMethod('public_key', method, access)
+      ? security
+      : security.filter((scheme) => !('publicKey' in scheme)),
     ...(parameters.length === 0 ? {} : { parameters }),
     ...bodyOf(route, schemas),
     responses: responsesOf(route, { isOpen, hasPathParameters: path.includes(':') }, schemas, responses),
@@ -138,7 +140,9 @@ function bodyOf(
     const json = schemas.of(schema);
     content['application/json'] = { schema: json, example: example ?? exampleOf(json, schemas.components) };
   }
-  for (const type of bodyTypes) content[type] = textContent(type);
+  for (const type of bodyTypes) {
+    content[type] = { ...textContent(type), ...(typeof example === 'string' ? { example } : {}) };
+  }
   return Object.keys(content).length === 0 ? {} : { requestBody: { required: !isBodyOptional, content } };
 }
 

@@ -3,6 +3,7 @@
 // after their codes. Contract: decisions#api-document, decisions#status-codes.
 import { type TSchema, Type } from '@sinclair/typebox';
 import { type ErrorCode, SECOND_STATUS, STATUS_BY_CODE } from '../errors.ts';
+import { DryRunSchema } from '../http/dry-run.ts';
 import { ANY_PARAMETERS } from '../http/parameters.ts';
 import type { Route } from '../http/route.ts';
 import { ProblemSchema } from '../http/schemas.ts';
@@ -55,6 +56,9 @@ export function responsesOf(
 ): JsonSchema {
   const [status] = route.ok;
   const responses: JsonSchema = { [status]: successResponse(route, kind, schemas) };
+  for (const [also, description] of Object.entries(route.alsoOk ?? {})) {
+    responses[also] = { ...(responses[status] as JsonSchema), description };
+  }
   for (const [empty, description] of Object.entries(route.emptyResponses ?? {})) {
     const answer = { description, headers: headersOf(route, kind) };
     const raw = route.rawResponses?.[Number(empty)];
@@ -94,7 +98,7 @@ function successResponse(route: Route, kind: Kind, schemas: Schemas): JsonSchema
     content:
       typeof data === 'string' || Array.isArray(data)
         ? Object.fromEntries([data].flat().map((type) => [type, textContent(type)]))
-        : { 'application/json': enveloped(schemas.of(data as TSchema), schemas) },
+        : { 'application/json': enveloped(route, schemas.of(data as TSchema), schemas) },
   };
 }
 
@@ -105,11 +109,12 @@ export function textContent(type: string): JsonSchema {
   return { schema: { type: 'string' }, ...(example === undefined ? {} : { example }) };
 }
 
-function enveloped(data: JsonSchema, schemas: Schemas): JsonSchema {
+function enveloped({ query }: Route, data: JsonSchema, schemas: Schemas): JsonSchema {
+  const dryRun = query?.properties.dryRun === undefined ? {} : { dryRun: schemas.of(DryRunSchema) };
   const schema = {
     type: 'object',
     required: ['success', 'data'],
-    properties: { success: { const: true }, data },
+    properties: { success: { const: true }, data, ...dryRun },
   };
   return { schema, example: { success: true, data: exampleOf(data, schemas.components) } };
 }

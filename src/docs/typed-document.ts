@@ -205,8 +205,8 @@ const SYSTEM_EXAMPLE = {
 
 async function examplesOf(entity: VisibleEntity, targets: TargetIds): Promise<Examples> {
   const create = await exampleToCreate(entity, targets, 'create', { isComplete: true });
-  const [inBulk, inCsv, inLines] = await Promise.all(
-    ['bulk', 'csv', 'ndjson'].map((use) => exampleToCreate(entity, targets, use, { isComplete: false })),
+  const [inBulk, inCsv, inLines, inArray] = await Promise.all(
+    ['bulk', 'csv', 'ndjson', 'json'].map((use) => exampleToCreate(entity, targets, use, { isComplete: false })),
   );
   const update = await exampleToUpdate(entity, targets);
   const record = await exampleOfRecord(entity, targets, create);
@@ -219,6 +219,7 @@ async function examplesOf(entity: VisibleEntity, targets: TargetIds): Promise<Ex
       'restoreRecord application/json': { version: 1 },
       'bulkRecords application/json': inBulk && { operations: [{ op: 'create', data: inBulk }] },
       'importRecords text/csv': inCsv && csvOf(entity, inCsv),
+      'importRecords application/json': inArray && [inArray],
       'importRecords application/x-ndjson': inLines && `${JSON.stringify(inLines)}\n`,
     },
   };

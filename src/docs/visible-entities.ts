@@ -1,6 +1,7 @@
 // The entities of a tenant as one caller sees them: permitted operations, visible fields, and a unique type name.
 // The caller's API document and generated clients are built from them. Pure.
 // Contract: decisions#api-document, decisions#roles.
+import { typeNamesOf } from '../../client/src/schema-types.ts';
 import type { TenantCaller } from '../access/caller.ts';
 import { allows, OPERATIONS, type Operation } from '../access/rights.ts';
 import { visibleFields } from '../entities/access-scope.ts';
@@ -20,22 +21,19 @@ export interface VisibleEntity {
 
 /** The entities on which the caller may use at least one operation. */
 export function visibleEntities(catalog: Catalog, caller: TenantCaller): VisibleEntity[] {
-  const taken = new Set<string>();
-  const visible: VisibleEntity[] = [];
-  for (const entity of catalog.byName.values()) {
-    const { id, name, label, description } = entity;
-    const operations = new Set(OPERATIONS.filter((operation) => allows(caller.rights, operation, name)));
-    if (operations.size === 0) continue;
-    visible.push({
-      id,
-      name,
-      description: description ?? label,
-      typeName: uniqueTypeName(name, taken),
-      operations,
-      fields: visibleFields(caller, entity),
-    });
-  }
-  return visible;
+  const visible = [...catalog.byName.values()].flatMap((entity) => {
+    const operations = new Set(OPERATIONS.filter((operation) => allows(caller.rights, operation, entity.name)));
+    return operations.size === 0 ? [] : [{ entity, operations }];
+  });
+  const typeNames = typeNamesOf(visible.map(({ entity }) => entity.name));
+  return visible.map(({ entity, operations }) => ({
+    id: entity.id,
+    name: entity.name,
+    description: entity.description ?? entity.label,
+    typeName: typeNames.get(entity.name) as string,
+    operations,
+    fields: visibleFields(caller, entity),
+  }));
 }
 
 /** Those of the names, or all without names. 404 for a name that is not among them. */
@@ -50,12 +48,4 @@ export function entitiesNamed(
     if (entity === undefined) throw notFound('entity');
     return entity;
   });
-}
-
-function uniqueTypeName(name: string, taken: Set<string>): string {
-  const pascal = name.replaceAll(/(?:^|_+)([a-z0-9]?)/g, (_, letter: string) => letter.toUpperCase());
-  let typeName = /^[A-Z]/.test(pascal) ? pascal : `Entity${pascal}`;
-  while (taken.has(typeName)) typeName += '_';
-  taken.add(typeName);
-  return typeName;
 }

@@ -8,7 +8,7 @@ import type { App } from '../app.ts';
 import { conflict } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
-import { identifier, type Sql, sql } from '../runtime/sql.ts';
+import { identifier, type Queries, type Sql, sql } from '../runtime/sql.ts';
 import type { Entity, Field } from './field.ts';
 import { searchVector } from './search-vector.ts';
 import type { SlotValues } from './values.ts';
@@ -22,7 +22,8 @@ const PAUSE_MS = 50;
 const WAIT_MS = 10_000;
 const POLL_MS = 20;
 
-interface StoredRow {
+/** A record as it is stored. */
+export interface StoredRow {
   id: string;
   version: number;
   data: SlotValues;
@@ -30,9 +31,11 @@ interface StoredRow {
 
 /**
  * Resolves when all writes that began before this call have ended; 409 after ten seconds. A write locks its table before it
- * reads the definition and holds the lock until its transaction ends, so later writes use the current definition.
+ * reads the definition and holds the lock until its transaction ends, so later writes use the current definition. A dry run has
+ * no current definition that others could use.
  */
 export async function waitForOlderWrites(app: App, entity: Entity): Promise<void> {
+  if (app.db.dryRun !== undefined) return;
   const deadline = performance.now() + WAIT_MS;
   const writers = sql`
     select virtualtransaction as id from pg_locks
@@ -48,13 +51,22 @@ export async function waitForOlderWrites(app: App, entity: Entity): Promise<void
   }
 }
 
-/** Rewrites all rows `r` that match `where`, until none is left; 409 when some stay locked. */
+/** Resolves when no process uses a copy of definitions or roles from before this call. Nobody has one of a dry run's. */
+export async function waitForStaleCopies({ db }: App): Promise<void> {
+  if (db.dryRun === undefined) await delay(LIMITS.cacheStaleMs);
+}
+
+/**
+ * Rewrites all rows `r` that match `where`, until none is left; 409 when some stay locked. Not in a dry run: the values have been
+ * verified before, and writers would have to wait for each row.
+ */
 export async function backfill(
   app: App,
   entity: Entity,
   where: Sql,
   change: (data: SlotValues) => SlotValues | Promise<SlotValues>,
 ): Promise<void> {
+  if (app.db.dryRun !== undefined) return;
   let deadline = performance.now() + WAIT_MS;
   for (;;) {
     const pass = await backfillPass(app, entity, where, change);
@@ -88,7 +100,7 @@ async function backfillPass(
  * The rows `r` that match `where`, by id, in pages of at most `rowsMax` rows and, unless it is one row, `PAGE_BYTES` bytes
  * of `measured`.
  */
-async function* pagesOf<T>(
+export async function* pagesOf<T>(
   app: App,
   entity: Entity,
   where: Sql,
@@ -194,6 +206,10 @@ export async function* valuesOf(
   )) {
     yield rows.map((row) => row.value);
   }
+}
+
+export async function countRecords(queries: Queries, { table }: Entity): Promise<number> {
+  return (await queries.first<{ n: number }>(sql`select count(*) as n from ${table}`))?.n ?? 0;
 }
 
 /** The number of records with, or without, a value of the field. */

@@ -5,7 +5,7 @@
 import type { TenantCaller } from '../access/caller.ts';
 import { type App, perApp } from '../app.ts';
 import { notFound } from '../errors.ts';
-import { EVERY_ENTITY } from '../events/publication.ts';
+import { EVERY_ENTITY } from '../events/entity-change.ts';
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { identifier, join, notKept, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
@@ -65,13 +65,15 @@ type FieldRow = Omit<Field, keyof FieldRules | 'ref' | 'next'> & {
 
 /**
  * Reads the definitions. There may be many: fields arrive as one JSON text for each entity, and the event loop turns between
- * entities. A tenant that a process of the version before has just made has no `slot_at`.
+ * entities. A tenant that a process of the version before has just made has neither `slot_at` nor `search_folding`.
  */
 export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Catalog> {
   const entityRows = await queries.rows<EntityRow>(
     notKept(sql`
     select d.id, d.name, d.label, d.description, d.is_system as "isSystem", d.version, d.next_slot as "nextSlot",
-      d.retired_slots as "retiredSlots", d.created_at as "createdAt", d.updated_at as "updatedAt", (
+      d.retired_slots as "retiredSlots", d.created_at as "createdAt", d.updated_at as "updatedAt",
+      coalesce((to_jsonb(d) ->> 'search_folding')::boolean, false) as "searchFolding",
+      exists (select from platform.search_rebuilds as s where s.entity_id = d.id) as "isSearchChanging", (
         select coalesce(jsonb_object_agg(a.type, a.ids), '{}')
         from (
           select t.type, jsonb_agg(distinct case when s.is_judged then d.id else s.id end) as ids

@@ -1,19 +1,18 @@
 // Cleanup of field changes: ends pending transitions, drops indexes that no field uses, and removes the
 // values of retired slots. It is idempotent, and the same after success, failure and crash.
 // Contract: decisions#field-changes.
-import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
-import { LIMITS } from '../limits.ts';
 import { sql } from '../runtime/sql.ts';
 import { tenantById } from '../tenants/tenants.ts';
-import { backfill, waitForOlderWrites } from './backfill.ts';
+import { backfill, waitForOlderWrites, waitForStaleCopies } from './backfill.ts';
 import { bumpVersion, loadCatalog, updateFieldRow } from './catalog.ts';
 import { type DefinitionLock, withDefinitionLock } from './definition-lock.ts';
 import type { Entity } from './field.ts';
 import { dropUnusedIndexes } from './indexes.ts';
 
-/** Ends an entity's transitions without completing them, and removes what no field uses. */
+/** Ends an entity's transitions without completing them, and removes what no field uses. A dry run leaves nothing to remove. */
 export async function cleanUp(lock: DefinitionLock, entityId: string): Promise<void> {
+  if (lock.app.db.dryRun !== undefined) return;
   const entity = await lock.transaction(async (tx, catalog) => {
     const found = catalog.byId.get(entityId);
     const pending = found?.fields.filter(({ next }) => next !== undefined) ?? [];
@@ -35,7 +34,7 @@ async function removeRetiredValues(lock: DefinitionLock, entity: Entity): Promis
   await waitForOlderWrites(app, entity);
   const used = await app.db.slow.first(sql`select from ${entity.table} as r where ${where} limit 1`);
   if (used !== undefined) {
-    await delay(LIMITS.cacheStaleMs);
+    await waitForStaleCopies(app);
     await backfill(app, entity, where, (data) => {
       return Object.fromEntries(Object.entries(data).filter(([slot]) => !slots.includes(slot)));
     });

@@ -4,7 +4,7 @@
 // process has cleaned up. A row whose lease has expired marks an interrupted change. Times are milliseconds.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
-import { conflict } from '../errors.ts';
+import { conflict, type ServiceError } from '../errors.ts';
 import { newId } from '../runtime/ids.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { withoutSignal } from '../runtime/work.ts';
@@ -43,6 +43,7 @@ export function withDefinitionLock<T>(
 }
 
 async function runUnderLock<T>(app: App, tenant: Tenant, change: (lock: DefinitionLock) => Promise<T>): Promise<T> {
+  if (app.db.dryRun !== undefined) return change(await dryLock(app, tenant));
   const holder = newId();
   const wasInterrupted = await acquire(app, tenant.id, holder);
   const renewal = setInterval(() => {
@@ -67,6 +68,22 @@ async function runUnderLock<T>(app: App, tenant: Tenant, change: (lock: Definiti
   }
 }
 
+/**
+ * A dry run takes no lock, since others would have to wait for the end of its transaction, and waits for none: it holds a
+ * connection, on the embedded database the only session, which the change may need. 409 while a change is in progress.
+ */
+async function dryLock(app: App, tenant: Tenant): Promise<DefinitionLock> {
+  const held = await app.db.first(sql`
+    select from platform.definition_locks where tenant_id = ${tenant.id}::uuid and expires_at > clock_timestamp()`);
+  if (held !== undefined) throw changing();
+  const transaction: DefinitionLock['transaction'] = async (work) => {
+    const result = await app.db.begin(async (tx) => work(tx, await loadCatalog(tx, tenant)));
+    await app.invalidations.publish('catalog', tenant.id);
+    return result;
+  };
+  return { app, tenant, wasInterrupted: false, needsCleanup: false, transaction };
+}
+
 /** If cleanup is needed, keeps the row with an expired lease, so that the next holder cleans up. */
 async function release({ app, tenant, needsCleanup }: DefinitionLock, holder: string): Promise<void> {
   const own = sql`tenant_id = ${tenant.id}::uuid and holder = ${holder}::uuid`;
@@ -75,16 +92,28 @@ async function release({ app, tenant, needsCleanup }: DefinitionLock, holder: st
 }
 
 async function acquire(app: App, tenantId: string, holder: string): Promise<boolean> {
-  const deadline = performance.now() + WAIT_MS;
-  for (;;) {
-    const taken = await app.db.first<{ was_interrupted: boolean }>(sql`
+  const { was_interrupted: wasInterrupted } = await polled(() =>
+    app.db.first<{ was_interrupted: boolean }>(sql`
       insert into platform.definition_locks as l (tenant_id, holder, expires_at)
       values (${tenantId}::uuid, ${holder}::uuid, now() + ${LEASE_MS}::int * interval '1 ms')
       on conflict (tenant_id) do update set holder = excluded.holder, expires_at = excluded.expires_at
       where l.expires_at <= now()
-      returning xmax::text <> '0' as was_interrupted`);
-    if (taken !== undefined) return taken.was_interrupted;
-    if (performance.now() > deadline) throw conflict('another change of fields is in progress; try again later');
+      returning xmax::text <> '0' as was_interrupted`),
+  );
+  return wasInterrupted;
+}
+
+function changing(): ServiceError {
+  return conflict('another change of fields is in progress; try again later');
+}
+
+/** Resolves to the first result; 409 when there is none within five seconds. */
+async function polled<T>(attempt: () => Promise<T | undefined>): Promise<T> {
+  const deadline = performance.now() + WAIT_MS;
+  for (;;) {
+    const result = await attempt();
+    if (result !== undefined) return result;
+    if (performance.now() > deadline) throw changing();
     await delay(POLL_MS);
   }
 }

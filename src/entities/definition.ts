@@ -90,6 +90,9 @@ export const FieldPatch = Type.Partial(closed(Attributes), {
 export type FieldPatch = Static<typeof FieldPatch>;
 
 const Label = Type.String({ maxLength: labelMax, examples: ['Tickets'] });
+const SearchFolding = Type.Boolean({
+  description: '`search` also finds words that differ only by accents: `amelie` finds Amélie',
+});
 const Description = Type.String({ maxLength: descriptionMax, examples: ['What customers ask for'] });
 export const EntitySchema = Type.Object(
   {
@@ -98,6 +101,7 @@ export const EntitySchema = Type.Object(
     label: nullable(Label),
     description: nullable(Description),
     isSystem: Type.Boolean({ examples: [false] }),
+    searchFolding: SearchFolding,
     fields: Type.Array(FieldSchema),
     createdAt: Timestamp,
     updatedAt: Timestamp,
@@ -110,6 +114,7 @@ const Names = {
   name: Type.String({ pattern: '^[a-z][a-z0-9_]{0,47}$', examples: ['tickets'] }),
   label: optional(Label),
   description: optional(Description),
+  searchFolding: Type.Optional(Type.Boolean({ ...SearchFolding, default: true })),
 };
 /** Checked before the catalog is loaded. */
 export const NewEntityNames = open(Names);
@@ -126,5 +131,8 @@ export type FieldList = Static<typeof FieldList>;
 export const NewEntity = Type.Object({ ...Names, ...FieldList.properties }, { $id: 'NewEntity' });
 export type NewEntity = Static<typeof NewEntity>;
 /** Omitted members keep their values; null clears one. */
-export const EntityChange = closed({ label: Names.label, description: Names.description }, { $id: 'EntityChange' });
+export const EntityChange = closed(
+  { label: Names.label, description: Names.description, searchFolding: Type.Optional(SearchFolding) },
+  { $id: 'EntityChange' },
+);
 export type EntityChange = Static<typeof EntityChange>;

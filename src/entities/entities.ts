@@ -16,8 +16,9 @@ import { identifier, literal, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { visibleFields } from './access-scope.ts';
 import { announceDrop, changerOf } from './announcement.ts';
+import { countRecords } from './backfill.ts';
 import { type Catalog, catalogOf, entityFor, insertFields, loadCatalog } from './catalog.ts';
-import { EntityChange, type EntityView, type FieldView, type NewEntity, NewEntityNames } from './definition.ts';
+import { type EntityView, type FieldView, type NewEntity, NewEntityNames } from './definition.ts';
 import { requireFieldsFit } from './definition-size.ts';
 import { type Entity, type Field, tableNameOf } from './field.ts';
 import { definitionValues, type FieldDraft, fieldOf, readFields } from './field-input.ts';
@@ -43,9 +44,14 @@ export async function getEntity(app: App, caller: TenantCaller, name: string): P
 
 /** The definition without the fields hidden from the caller. */
 function viewOf(catalog: Catalog, caller: TenantCaller, entity: Entity): EntityView {
-  const { id, name, label, description, isSystem, createdAt, updatedAt } = entity;
-  const fields = visibleFields(caller, entity).map((field) => fieldView(catalog, field));
-  return { id, name, label, description, isSystem, fields, createdAt, updatedAt };
+  return entityView(catalog, entity, visibleFields(caller, entity));
+}
+
+/** The definition with some of its fields. */
+export function entityView(catalog: Catalog, entity: Entity, shown: readonly Field[]): EntityView {
+  const { id, name, label, description, isSystem, searchFolding, createdAt, updatedAt } = entity;
+  const fields = shown.map((field) => fieldView(catalog, field));
+  return { id, name, label, description, isSystem, searchFolding, fields, createdAt, updatedAt };
 }
 
 /** A field's definition; attributes that are not set are undefined. */
@@ -59,7 +65,7 @@ export function fieldView(catalog: Catalog, field: Field): FieldView {
 export async function createEntity(app: App, caller: TenantCaller, body: NewEntity): Promise<EntityView> {
   const { tenant } = caller;
   requireFits(body, 'an entity', LIMITS.entity.fieldBytesMax);
-  const { name, label = null, description = null } = check(NewEntityNames, body);
+  const { name, label = null, description = null, searchFolding = true } = check(NewEntityNames, body);
   const id = newId();
   const matches = await matchAhead(definitionValues(body.fields));
   await app.db.begin(async (tx) => {
@@ -70,7 +76,7 @@ export async function createEntity(app: App, caller: TenantCaller, body: NewEnti
       throw conflict(`a tenant has at most ${LIMITS.entity.perTenantMax} entities`);
     }
     const drafts = using(matches, () => readFields(body, { catalog, self: { id, name } }));
-    await insertEntity(tx, tenant, { id, name, label, description }, drafts);
+    await insertEntity(tx, tenant, { id, name, label, description, searchFolding }, drafts);
   });
   await app.invalidations.publish('catalog', tenant.id);
   return getEntity(app, caller, name);
@@ -81,30 +87,40 @@ export async function lockDefinitions(tx: Tx, schema: string): Promise<void> {
   await tx.rows(sql`select pg_advisory_xact_lock(hashtext('definitions'), hashtext(${schema}))`);
 }
 
-type EntityNames = Pick<Entity, 'id' | 'name' | 'label' | 'description'>;
+type EntityNames = Pick<Entity, 'id' | 'name' | 'label' | 'description' | 'searchFolding'>;
 
 async function insertEntity(tx: Tx, { id: tenantId, schema }: Tenant, entity: EntityNames, drafts: FieldDraft[]) {
-  const { id, name, label, description } = entity;
+  const { id, name, label, description, searchFolding } = entity;
   await tx.rows(sql`
-    insert into ${identifier(schema, 'entity_definitions')} (id, name, label, description, next_slot)
-    values (${id}::uuid, ${name}, ${label}, ${description}, ${drafts.length + 1}::int)`);
+    insert into ${identifier(schema, 'entity_definitions')} (id, name, label, description, search_folding, next_slot)
+    values (${id}::uuid, ${name}, ${label}, ${description}, ${searchFolding}::boolean, ${drafts.length + 1}::int)`);
   await insertCounters(tx, { id, tenantId });
-  const fields = drafts.map((draft, i) => fieldOf(draft, newId(), `f${i + 1}`, i + 1));
+  await storeFields(
+    tx,
+    schema,
+    id,
+    drafts.map((draft, i) => fieldOf(draft, newId(), `f${i + 1}`, i + 1)),
+  );
+}
+
+/** Stores the fields of a new entity, and creates the table of its records. 400 and 409 when they are too large. */
+export async function storeFields(tx: Tx, schema: string, id: string, fields: readonly Field[]): Promise<void> {
   await requireFieldsFit(tx, schema, { before: [], after: fields });
   await createRecordTable(tx, schema, id, fields);
   if (fields.length > 0) await insertFields(tx, schema, id, fields);
 }
 
 /** Adds the entity's counters that are missing. */
-async function insertCounters(tx: Tx, { id, tenantId }: Pick<Entity, 'id' | 'tenantId'>): Promise<void> {
+export async function insertCounters(tx: Tx, { id, tenantId }: Pick<Entity, 'id' | 'tenantId'>): Promise<void> {
   await tx.rows(sql`
     insert into platform.entity_counts (tenant_id, entity_id, slot)
     select ${tenantId}::uuid, ${id}::uuid, slot from generate_series(0, ${LIMITS.counterSlots - 1}::int) as slot
     on conflict do nothing`);
 }
 
-/** Creates the partition for an entity's records, with the indexes of its fields. */
+/** Creates the partition for an entity's records, with the indexes of its fields. Not in a dry run: it would lock the other tables. */
 async function createRecordTable(tx: Tx, schema: string, id: string, fields: readonly Field[]): Promise<void> {
+  if (tx.dryRun !== undefined) return;
   const tableName = tableNameOf(id);
   const table = identifier(schema, tableName);
   await tx.rows(sql`
@@ -116,25 +132,6 @@ async function createRecordTable(tx: Tx, schema: string, id: string, fields: rea
       await tx.rows(createIndex({ table, tableName } as Entity, field, kind));
     }
   }
-}
-
-/** Changes label and description. The name cannot change: paths, roles and subscriptions use it. */
-export async function updateEntity(
-  app: App,
-  caller: TenantCaller,
-  name: string,
-  body: EntityChange,
-): Promise<EntityView> {
-  const entity = await entityFor(app, caller, name);
-  const { label, description } = check(EntityChange, body);
-  await app.db.rows(sql`
-    update ${identifier(entity.schema, 'entity_definitions')}
-    set label = ${label === undefined ? entity.label : label},
-      description = ${description === undefined ? entity.description : description},
-      updated_at = now()
-    where id = ${entity.id}::uuid`);
-  await app.invalidations.publish('catalog', caller.tenant.id);
-  return getEntity(app, caller, name);
 }
 
 /**
@@ -155,14 +152,16 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
     await requireConfirmation(tx, entity, confirm);
     // A write in progress checks the definition's version, finds it gone and fails with 404.
     await tx.rows(sql`delete from ${identifier(tenant.schema, 'entity_definitions')} where id = ${entity.id}::uuid`);
-    await cancelWaitingBuilds(tx, entity.schema, entity.tableName);
-    await tx.rows(sql`drop table ${entity.table}`);
+    await tx.rows(sql`delete from platform.search_rebuilds where entity_id = ${entity.id}::uuid`);
+    await dropRecordTable(tx, entity);
     const own = sql`tenant_id = ${tenant.id}::uuid and entity_id = ${entity.id}::uuid`;
     await tx.rows(sql`delete from platform.entity_counts where ${own}`);
     const views = await tx.rows<{ slug: string }>(sql`delete from platform.views where ${own} returning slug`);
-    await tx.rows(sql`delete from platform.webhook_subscriptions where entity_id = ${entity.id}::uuid`);
+    await tx.rows(sql`delete from platform.webhook_subscriptions where ${own}`);
     // Changes that subscriptions have not judged yet.
-    await tx.rows(sql`delete from platform.webhook_deliveries where subscription_id = ${entity.id}::uuid`);
+    await tx.rows(sql`
+      delete from platform.webhook_deliveries
+      where subscription_id = ${entity.id}::uuid and tenant_id = ${tenant.id}::uuid`);
     await announceDrop(tx, changerOf(caller), tenant, entity);
     const resources = [entity.name, ...views.map(({ slug }) => `view:${slug}`)];
     return { id: entity.id, revoked: await revokeGrants(tx, tenant, resources) };
@@ -173,11 +172,17 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
   return id;
 }
 
+/** In a dry run the table stays: dropping it would hold up its readers and writers. */
+async function dropRecordTable(tx: Tx, { schema, tableName, table }: Entity): Promise<void> {
+  if (tx.dryRun !== undefined) return;
+  await cancelWaitingBuilds(tx, schema, tableName);
+  await tx.rows(sql`drop table ${table}`);
+}
+
 async function requireConfirmation(tx: Tx, entity: Entity, confirm: string | undefined): Promise<void> {
   if (confirm === entity.name) return;
   if (confirm !== undefined) throw invalidField('confirm', `must be ${entity.name}`);
-  const counted = await tx.first<{ records: number }>(sql`select count(*) as records from ${entity.table}`);
-  const records = counted?.records ?? 0;
+  const records = await countRecords(tx, entity);
   if (records > 0) throw conflict(`${entity.name} has ${records} record(s); confirm with ?confirm=${entity.name}`);
 }
 

@@ -4,13 +4,11 @@
 // and verify again; (4) backfill values and build indexes; (5) make the next definition the current one; (6) clean
 // up values and indexes that no field uses any more. Cleanup also undoes a change that fails before (5). All of it
 // runs under the definition lock, whose next holder cleans up after a crash. Contract: decisions#field-changes.
-import { setTimeout as delay } from 'node:timers/promises';
 import { conflict, notFound } from '../errors.ts';
 import type { Cause } from '../events/outbox.ts';
-import { LIMITS } from '../limits.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { announceChange } from './announcement.ts';
-import { backfill, countValues, waitForOlderWrites } from './backfill.ts';
+import { backfill, countValues, waitForOlderWrites, waitForStaleCopies } from './backfill.ts';
 import { bumpVersion, type Catalog, deleteFieldRow, insertFields, loadCatalog, updateFieldRow } from './catalog.ts';
 import { cleanUp } from './cleanup.ts';
 import type { DefinitionLock } from './definition-lock.ts';
@@ -97,7 +95,7 @@ export async function renameField(
     return replaced > 0;
   };
   const isInRoles = await replaceInRoles([field.key, key]);
-  if (isInRoles) await delay(LIMITS.cacheStaleMs);
+  if (isInRoles) await waitForStaleCopies(lock.app);
   await onEntity(lock, entity, async (tx, current) => {
     const found = current.fields.find(({ id }) => id === field.id);
     if (found === undefined) throw notFound('field');
@@ -105,7 +103,7 @@ export async function renameField(
     await bumpVersion(tx, current, {});
     await announceChange(tx, cause, current);
   });
-  if (isInRoles) await delay(LIMITS.cacheStaleMs);
+  if (isInRoles) await waitForStaleCopies(lock.app);
   await replaceInRoles([]);
 }
 
@@ -142,7 +140,8 @@ async function beginTransition(
     return requireEntity(await loadCatalog(tx, lock.tenant), entity);
   });
   await waitForOlderWrites(lock.app, changing);
-  await verify(changing);
+  // A dry run has verified them a moment ago, and holds the definition's row from here on.
+  if (lock.app.db.dryRun === undefined) await verify(changing);
   return changing;
 }
 
@@ -173,7 +172,7 @@ async function removeField(lock: DefinitionLock, entity: Entity, field: Field, c
   if (changedRoles === 0) return;
   await lock.app.invalidations.publish('role', lock.tenant.id);
   // No process has the old roles when the next field is added.
-  await delay(LIMITS.cacheStaleMs);
+  await waitForStaleCopies(lock.app);
 }
 
 async function convertValues({ app }: DefinitionLock, changing: Entity, field: Field, next: Field): Promise<void> {

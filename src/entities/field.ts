@@ -107,6 +107,10 @@ export interface Entity {
   /** Incremented by every change of the definition; a write under an older version is repeated. */
   version: number;
   nextSlot: number;
+  /** Whether a search also finds words that differ only by accents. */
+  searchFolding: boolean;
+  /** Whether the search terms of some records are still those of the setting before. */
+  isSearchChanging: boolean;
   /** Slots of retired fields: records may still hold their values, which cleanup removes. */
   retiredSlots: readonly string[];
   /**

@@ -43,9 +43,11 @@ export function createIndex(entity: Entity, field: Field, kind: IndexKind, concu
 
 /**
  * Builds indexes while records are being written. 409 with the count when values are not unique. Queries may use the index of
- * a large entity only later, when the older statements of all tenants have ended.
+ * a large entity only later, when the older statements of all tenants have ended. A dry run has verified the values, and builds
+ * none.
  */
 export async function buildIndexes(app: App, entity: Entity, field: Field, kinds: readonly IndexKind[]): Promise<void> {
+  if (app.db.dryRun !== undefined) return;
   for (const kind of kinds) {
     await cancelWaitingBuilds(app.db, entity.schema, entity.tableName);
     try {

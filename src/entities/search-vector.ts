@@ -1,12 +1,12 @@
 // Full-text search. Splitting and folding happen here, not in Postgres, so that every database and locale agrees. A
 // record keeps its terms in one tsvector, in which a term's positions are the numbers of the fields that contain it:
-// one index serves all callers, and for a caller with hidden fields the condition also checks the positions. Long texts
-// are read in pieces, between which the event loop turns.
+// one index serves all callers, and for a caller with hidden fields the condition also checks the positions. With
+// `searchFolding` a word with accents is there a second time without them, with the weight A; a word as it stands has the
+// lowest weight, D. Long texts are read in pieces, between which the event loop turns.
 // Contract: decisions#search, neighbours#fair-shares.
+import { foldAccents } from '../expression/accent-folding.ts';
 import { foldCase, isAscii } from '../expression/case-folding.ts';
 import { giveWay } from '../runtime/event-loop.ts';
-import { join, type Sql, sql } from '../runtime/sql.ts';
-import type { AccessScope } from './access-scope.ts';
 import type { Entity, Field } from './field.ts';
 import { specOf } from './field-types.ts';
 import type { SlotValues } from './values.ts';
@@ -40,17 +40,20 @@ function* pieces(text: string): Generator<string> {
   if (start < text.length) yield text.slice(start);
 }
 
-/** The terms of a piece of text. Compatibility forms and case are folded, accents are kept. */
-function termsOf(piece: string): { terms: readonly string[]; read: number } {
+/** The words of a piece of text, and its units. Compatibility forms and case are folded, accents are kept. */
+export function wordsOf(piece: string): { words: readonly string[]; read: number } {
   const folded = isAscii(piece) ? piece.toLowerCase() : foldCase(piece.replace(LONG_MARKS, '$1').normalize('NFKC'));
-  const words = folded.match(isAscii(folded) ? ASCII_WORD : WORD) ?? [];
-  const terms = words.map((word) => (word.length > WORD_MAX ? word.slice(0, WORD_MAX).toWellFormed() : word));
-  return { terms, read: folded.length };
+  return { words: folded.match(isAscii(folded) ? ASCII_WORD : WORD) ?? [], read: folded.length };
+}
+
+/** The term of a word: at most so many units of it. */
+export function termOf(word: string): string {
+  return word.length > WORD_MAX ? word.slice(0, WORD_MAX).toWellFormed() : word;
 }
 
 /** The record's tsvector as text; null without terms. */
 export async function searchVector(entity: Entity, data: SlotValues): Promise<string | null> {
-  const terms: Terms = { positions: new Map(), read: 0, length: 0 };
+  const terms: Terms = { isFolding: entity.searchFolding, positions: new Map(), read: 0, length: 0 };
   for (const field of entity.fields) {
     const { next } = field;
     for (const definition of next === undefined || next.slot === field.slot ? [field] : [field, next]) {
@@ -69,7 +72,9 @@ export async function searchVector(entity: Entity, data: SlotValues): Promise<st
 }
 
 interface Terms {
-  /** The numbers of the fields that contain a term, separated by commas. */
+  /** Whether words with accents are there without them too. */
+  isFolding: boolean;
+  /** The numbers of the fields that contain a term, separated by commas; with an A where only an accent makes a difference. */
   positions: Map<string, string>;
   /** UTF-16 units of normalized text. */
   read: number;
@@ -104,40 +109,27 @@ async function addPieces(terms: Terms, text: string, position: string): Promise<
 }
 
 function addPiece(all: Terms, piece: string, position: string): void {
-  const { terms, read } = termsOf(piece);
+  const { words, read } = wordsOf(piece);
   all.read += read;
-  for (const term of terms) {
-    const known = all.positions.get(term);
-    if (known === undefined) {
-      if (all.length * 3 > VECTOR_BYTES_MAX) continue;
-      all.length += term.length;
-      all.positions.set(term, position);
-    } else if (known !== position && !known.endsWith(`,${position}`)) all.positions.set(term, `${known},${position}`);
+  for (const word of words) {
+    addTerm(all, termOf(word), position, false);
+    if (!all.isFolding) continue;
+    const folded = foldAccents(word);
+    if (folded !== word) addTerm(all, termOf(folded), position, true);
   }
 }
 
-const QUERY_TERMS_MAX = 32;
-/** In UTF-16 units; a query of 32 terms is seldom longer than 300. */
-const QUERY_MAX = PIECE;
-
-/** The condition that a record of table `r` contains every term; null when the query has none. */
-export function searchCondition(scope: AccessScope, query: string): Sql | null {
-  const terms = [...new Set(termsOf(query.slice(0, QUERY_MAX).toWellFormed()).terms)].slice(0, QUERY_TERMS_MAX);
-  if (terms.length === 0) return null;
-  const indexed = sql`r.search_vector @@ ${terms.map((term) => `'${term}':*`).join(' & ')}::tsquery`;
-  const { slots, isAll } = searchedSlots(scope);
-  if (isAll) return indexed;
-  const visible = terms.map(
-    (term) => sql`exists (
-      select from unnest(r.search_vector) as w
-      where w.lexeme ^@ ${term} and w.positions && ${slots}::smallint[])`,
-  );
-  return sql`(${join([indexed, ...visible], ' and ')})`;
-}
-
-/** The slots of the visible text fields, and whether they are all that were ever indexed. */
-function searchedSlots({ entity, fields }: AccessScope): { slots: number[]; isAll: boolean } {
-  const slots = fields.filter((field) => specOf(field).isSearchable).map(({ slot }) => Number(slot.slice(1)));
-  const all = entity.fields.filter((field) => specOf(field).isSearchable).length;
-  return { slots, isAll: slots.length === all && entity.retiredSlots.length === 0 };
+function addTerm(all: Terms, term: string, position: string, isFolded: boolean): void {
+  const known = all.positions.get(term);
+  const added = isFolded ? `${position}A` : position;
+  if (known === undefined) {
+    if (all.length * 3 > VECTOR_BYTES_MAX) return;
+    all.length += term.length;
+    all.positions.set(term, added);
+    return;
+  }
+  const last = known.slice(known.lastIndexOf(',') + 1);
+  if (last === position || last === added) return;
+  const others = last === `${position}A` ? known.slice(0, -last.length) : `${known},`;
+  all.positions.set(term, `${others}${added}`);
 }

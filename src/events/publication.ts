@@ -7,28 +7,15 @@
 import { type App, perApp } from '../app.ts';
 import { ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
+import type { DryRun } from '../runtime/dry-run.ts';
 import { cachedPart, EMPTY, plannedOnce, type Queries, type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { detached } from '../runtime/work.ts';
 import { type Changes, countChanges, needsBytes, tallyChanges } from '../usage/tally.ts';
-import { type CommittedEvent, RECORD_COLUMNS, type RecordEventType, type RecordRow } from './event.ts';
+import { countDeliveries } from './dry-deliveries.ts';
+import type { EntityChange } from './entity-change.ts';
+import { type CommittedEvent, RECORD_COLUMNS, type RecordRow } from './event.ts';
 import { appendDeliveries, appendEvents, type Cause, currentTrace, type Reservation } from './outbox.ts';
-
-/** The parts of an entity's definition that outputs need. */
-export interface PublishedEntity {
-  readonly id: string;
-  readonly name: string;
-  readonly fields: readonly { readonly key: string; readonly slot: string }[];
-  /** The active webhook subscriptions by event type; the entity's own id stands for those that judge its changes first. */
-  readonly subscribed: Readonly<Partial<Record<RecordEventType, readonly string[]>>>;
-}
-
-/** In place of an entity's id: a webhook subscription to all entities. */
-export const EVERY_ENTITY = '00000000-0000-0000-0000-000000000000';
-
-export interface EntityChange {
-  entity: PublishedEntity;
-  type: RecordEventType;
-}
+import { signingSecrets } from './signing-secrets.ts';
 
 /** A commit in this process. `change` is undefined when it is not known what has changed, null when no record has. */
 export interface CommitNotice {
@@ -105,17 +92,6 @@ interface PublishedRow extends RecordRow {
   deliveries: InsertedDelivery[] | null;
 }
 
-/** The secrets that sign a subscription's deliveries now, the newest first; `subscription` is its table's alias. */
-export function signingSecrets(subscription: Sql): Sql {
-  const { secret, previous, until } = {
-    secret: sql`${subscription}.secret`,
-    previous: sql`${subscription}.secret_previous`,
-    until: sql`${subscription}.secret_previous_until`,
-  };
-  return sql`case when ${secret} is not null then
-    array_remove(array[${secret}, case when ${until} > now() then ${previous} end], null) end`;
-}
-
 const EVENT_RETURNED = sql`returning id, seq, at, tenant_id, record_id, type, xid`;
 const PUBLISHED_COLUMNS = sql`${RECORD_COLUMNS}, e.id as event_id, e.seq as event_seq, e.at as event_at,
   e.xid::text as event_xid`;
@@ -158,6 +134,7 @@ export class Publication {
   #committed: CommittedChange | undefined;
 
   private constructor(
+    private readonly app: App,
     private readonly queries: Queries,
     readonly cause: Cause,
     private readonly fastPaths: ReadonlyMap<Output, FastPath>,
@@ -169,10 +146,10 @@ export class Publication {
   ) {}
 
   /** In a transaction. Its owner notifies the outputs after the commit. */
-  static within(tx: Tx, cause: Cause): Publication {
+  static within(app: App, tx: Tx, cause: Cause): Publication {
     const { tenantId } = cause;
     const count = (changes: Changes): void => tallyChanges(tx, tenantId, changes);
-    return new Publication(tx, cause, NO_FAST_PATHS, count, () => needsBytes(tx, tenantId), sql`true`);
+    return new Publication(app, tx, cause, NO_FAST_PATHS, count, () => needsBytes(tx, tenantId), sql`true`);
   }
 
   /** Runs a write that is one statement, of one record if `isSingle`. `write` resolves to null if nothing changed. */
@@ -184,7 +161,7 @@ export class Publication {
   ): Promise<T> {
     const fastPaths = change.isSingle ? openFastPaths(app, cause.tenantId, change) : NO_FAST_PATHS;
     const count = (changes: Changes): void => countChanges(app, cause.tenantId, changes);
-    const publication = new Publication(app.db, cause, fastPaths, count, () => false, change.room);
+    const publication = new Publication(app, app.db, cause, fastPaths, count, () => false, change.room);
     let isWritten = false;
     try {
       const written = await write(publication);
@@ -193,6 +170,11 @@ export class Publication {
     } finally {
       detached(() => publication.#close(app, change, isWritten));
     }
+  }
+
+  /** Whether the change is only tried. */
+  get isDry(): boolean {
+    return this.queries.dryRun !== undefined;
   }
 
   /** Refuses changes of so many further records if they would create too many deliveries. */
@@ -210,6 +192,7 @@ export class Publication {
     this.requireFewDeliveries(changed, changed.rowsMax);
     this.#deliveries += changed.rowsMax * deliveriesPerRow(changed);
     const { queries, cause, fastPaths } = this;
+    if (queries.dryRun !== undefined) return this.#tryOut(queries.dryRun, changed);
     const reservation = [...fastPaths.values()].find((path) => path.reservation)?.reservation;
     const trace = currentTrace();
     const events = appendEvents(changed.withEventIds, type, entity, cause, trace);
@@ -233,6 +216,16 @@ export class Publication {
     this.#countRows(changed, 1);
     this.#committed = committedChange(row, { entity, type }, cause, trace);
     return [this.#committed.event.row];
+  }
+
+  /** Makes the change, and counts its events and deliveries instead of making them: their numbers are never given back. */
+  async #tryOut(dryRun: DryRun, changed: ChangedRows): Promise<RecordRow[]> {
+    const grown = this.isMeasured() ? sql`, (${changed.bytesGrown}) as bytes_grown` : EMPTY;
+    const rows = await this.queries.rows<RecordRow & { bytes_grown?: number }>(sql`
+      ${changed.ctes} select ${RECORD_COLUMNS}${grown} from changed as r`);
+    this.#countRows(changed, rows.length, rows[0]?.bytes_grown);
+    dryRun.count(rows.length, await countDeliveries(this.app, this.cause.tenantId, changed, rows));
+    return rows;
   }
 
   #countRows({ recordsPerRow }: ChangedRows, rows: number, bytes = 0): void {

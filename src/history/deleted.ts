@@ -2,7 +2,9 @@
 // the fields that the caller sees today, and the row filter on the last image. A filter that names `$now` is evaluated record by
 // record, since `$now` is the time of each deletion. Without `sort` the newest deletion comes first.
 // Failures: 400 also for what only lists of records have, 403, 404. Contract: history#deleted-records.
+
 import { type Static, Type } from '@sinclair/typebox';
+import { rowsOfPage } from '../access/bot-limits.ts';
 import type { TenantCaller } from '../access/caller.ts';
 import { restrictionOn } from '../access/rights.ts';
 import type { App } from '../app.ts';
@@ -16,7 +18,15 @@ import { nullable, Timestamp } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { Evaluator } from '../records/read/evaluator.ts';
 import { depthOf, readProjection, select } from '../records/read/list.ts';
-import { afterCursor, cursorColumns, orderBy, readSort, type SortKey, writeCursor } from '../records/read/order.ts';
+import {
+  afterCursor,
+  cursorColumns,
+  orderBy,
+  readSort,
+  type SortKey,
+  sortKey,
+  writeCursor,
+} from '../records/read/order.ts';
 import { isRequested, LEGACY_FILTER, type ListInput, ListQuery } from '../records/read/parameters.ts';
 import { resolveRelations } from '../records/read/resolve.ts';
 import { RecordPageSchema, RecordSchema } from '../records/record.ts';
@@ -64,7 +74,7 @@ export const DeletedQuery = parameters(
 
 type DeletedRow = RecordRow & { deleted_at: string; deleted_by: string | null; sort_values: (string | null)[] };
 
-const NEWEST: readonly SortKey[] = [{ field: DELETION_FIELDS.deletedAt, isDescending: true }];
+const NEWEST: readonly SortKey[] = [sortKey(DELETION_FIELDS.deletedAt, true)];
 
 export async function listDeleted(
   app: App,
@@ -75,7 +85,8 @@ export async function listDeleted(
   const opened = await openPast(app, caller, entityName);
   const scope = { ...opened, names: withDeletion(opened.names) };
   const { entity } = scope;
-  const { page = LIMITS.list.pageDefault, limit = LIMITS.list.limitDefault, cursor } = input;
+  const { page = LIMITS.list.pageDefault, cursor } = input;
+  const limit = rowsOfPage(caller, input.limit, LIMITS.list.limitDefault);
   if (cursor !== undefined && page !== 1) throw invalidField('page', 'cannot be combined with a cursor');
   const sorted = readSort(input.sort, input.order, scope.names);
   const sort = sorted.length === 0 ? NEWEST : sorted;

@@ -2,7 +2,9 @@
 // sees today. A version whose row was outside the caller's row filter is not shown, and one that moved the row in shows its
 // values only. A page ends with its last item, with its bytes, or after as many events as one request may look at.
 // Failures: 400, 403, 404, 503. Contract: history#history.
+
 import { type Static, Type } from '@sinclair/typebox';
+import { rowsOfPage } from '../access/bot-limits.ts';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import type { Seen } from '../changes/reader.ts';
@@ -77,9 +79,10 @@ export async function readHistory(
   caller: TenantCaller,
   entityName: string,
   id: string,
-  { limit = limitDefault, cursor = '' }: HistoryQuery,
+  { limit: asked, cursor = '' }: HistoryQuery,
   bytesMax: number = pageBytes,
 ): Promise<HistoryPage> {
+  const limit = rowsOfPage(caller, asked, limitDefault);
   let after = positionFrom(cursor);
   const { scope, record } = await openRecord(app, caller, entityName, id);
   const reader = await readerOf(app, caller, true);

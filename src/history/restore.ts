@@ -117,8 +117,8 @@ async function comeBack(restore: Restore): Promise<Written | null> {
   const row: PreparedRow = { ...ruled, setByRule: new Set([...(ruled.setByRule ?? []), ...hiddenSlots(scope)]) };
   await requireOwnRows(writing, scope, row, OUTSIDE);
   const targets = targetsOf(writing, entity, [row]);
-  const isInserted = (await insertRows(writing.publication, entity, [row], row.updated_at, targets, row)) === 1;
-  return isInserted ? { row, scope } : null;
+  const ids = await insertRows(writing.publication, entity, [row], row.updated_at, targets, { origin: row });
+  return ids.length === 1 ? { row, scope } : null;
 }
 
 /** The values of the version, and when it was made. 404 when it is not kept, or was outside the caller's rows. */

@@ -4,7 +4,13 @@
 // Contract: decisions#responses.
 import { Elysia } from 'elysia';
 import { authenticate } from '../access/authenticate.ts';
-import { type Caller, requireRight, requireTenant, requireTenantAdmin, type TenantCaller } from '../access/caller.ts';
+import {
+  type Caller,
+  requireOneRight,
+  requireTenant,
+  requireTenantAdmin,
+  type TenantCaller,
+} from '../access/caller.ts';
 import { markQueryRefused } from '../access/request-context.ts';
 import type { Operation } from '../access/rights.ts';
 import {
@@ -63,12 +69,15 @@ function admission<A extends Exclude<Access, 'open'>, C extends Caller>(
   };
 }
 
+/** The rights of which a caller needs one, by the URL of the request. */
+export type RightOf = (url: string) => readonly [Operation, ...Operation[]];
+
 /** What a route takes. */
 export interface RouteInputs {
   /** The operation id. */
   id: string;
   /** The right that the caller needs on the entity that the path names. */
-  right: Operation | undefined;
+  right: Operation | RightOf | undefined;
   readQuery(url: string): Readonly<Record<string, unknown>>;
   body: 'none' | 'optional' | 'required';
 }
@@ -78,7 +87,10 @@ function reading({ id, right, readQuery, body }: RouteInputs) {
   return {
     transform: async (context: Context) => {
       const { request, caller, params } = context;
-      if (right !== undefined) requireRight(caller as TenantCaller, right, params?.entityName ?? '');
+      if (right !== undefined) {
+        const rights = typeof right === 'string' ? ([right] as const) : right(request.url);
+        requireOneRight(caller as TenantCaller, rights, params?.entityName ?? '');
+      }
       try {
         context.query = readQuery(request.url);
       } catch (cause) {

@@ -9,10 +9,12 @@ import { type JsonObject, textProblem } from '../runtime/text.ts';
 
 const { depthMax, namesMax } = LIMITS.json;
 const PROBLEMS_MAX = 20;
+/** Levels of nesting, and different names. */
+const NOTHING = { levels: 0, names: 0 };
 
-/** The object, or its problems. The path `body` is the whole text. */
-export function parseObject(text: string): { value: JsonObject } | { problems: readonly Problem[] } {
-  const shape = scan(text);
+/** The object, or its problems. The path `body` is the whole text; `around`: what does not count. */
+export function parseObject(text: string, around = NOTHING): { value: JsonObject } | { problems: readonly Problem[] } {
+  const shape = scan(text, around);
   if ('problem' in shape) return problem(shape.problem);
   const value = parse(text);
   if (value === undefined) return problem('is not valid JSON');
@@ -87,7 +89,7 @@ const BACKSLASH = 0x5c;
 const COLON = 0x3a;
 
 /** The number of members in the text: colons outside strings. If parsing finds fewer, a name is duplicated. */
-function scan(text: string): { members: number } | { problem: string } {
+function scan(text: string, around = NOTHING): { members: number } | { problem: string } {
   let members = 0;
   let depth = 0;
   for (let i = 0; i < text.length; i++) {
@@ -95,10 +97,10 @@ function scan(text: string): { members: number } | { problem: string } {
     if (code === QUOTE) i = endOfString(text, i);
     else if (code === COLON) members += 1;
     else if (code === 0x7b || code === 0x5b) {
-      if (++depth > depthMax) return { problem: `is nested deeper than ${depthMax} levels` };
+      if (++depth > depthMax + around.levels) return { problem: `is nested deeper than ${depthMax} levels` };
     } else if (code === 0x7d || code === 0x5d) depth -= 1;
   }
-  if (members <= namesMax || differentNames(text) <= namesMax) return { members };
+  if (members <= namesMax || differentNames(text) <= namesMax + around.names) return { members };
   return { problem: `has more than ${namesMax} different names; send it in parts` };
 }
 

@@ -13,9 +13,9 @@ import {
 } from '@sinclair/typebox';
 import { invalid, type Problem } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
+import { nearestName } from '../runtime/nearest-name.ts';
 import { textProblem } from '../runtime/text.ts';
 import { problemsOf } from './check.ts';
-import { nearestName } from './nearest-name.ts';
 
 interface IntegerSchema extends TSchema {
   minimum: number;

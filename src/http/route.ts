@@ -7,7 +7,7 @@ import type { Caller } from '../access/caller.ts';
 import type { Operation } from '../access/rights.ts';
 import type { Access, PlatformAccess, TenantAccess } from '../access/route-access.ts';
 import type { ErrorCode, STATUS_BY_CODE } from '../errors.ts';
-import type { RouteInputs } from './guard.ts';
+import type { RightOf, RouteInputs } from './guard.ts';
 import { NO_PARAMETERS, queryReader } from './parameters.ts';
 import type { Envelope, Failure } from './reply.ts';
 
@@ -29,6 +29,8 @@ export interface Route<A extends Access = Access, S extends Success = Success, D
   access: A;
   /** The status and `data` of the successful response. */
   ok: readonly [status: S, data: D];
+  /** Descriptions of further statuses of the same successful response. */
+  alsoOk?: Readonly<Record<number, string>>;
   /** Error codes besides those of every route of its kind. */
   errors?: readonly ErrorCode[];
   /** JSON responses outside the envelope, by status, besides those inside it. */
@@ -42,7 +44,7 @@ export interface Route<A extends Access = Access, S extends Success = Success, D
   /** Descriptions of path parameters, besides those that the document knows by name; an open route describes all. */
   params?: Readonly<Record<string, string>>;
   body?: TSchema;
-  /** The example of the body, where the one made of its schema would not do: the demo tenant accepts it as it is. */
+  /** The example of the body, where the usual one would not do: the demo tenant accepts it as it is. A text for `bodyTypes`. */
   example?: unknown;
   /** Examples of path parameters, by name: of the demo tenant. */
   pathExamples?: Readonly<Record<string, string>>;
@@ -53,7 +55,7 @@ export interface Route<A extends Access = Access, S extends Success = Success, D
   /** For the document: whether a caller of the access level may use it, where that depends on more. */
   mayCall?: (caller: Caller) => boolean;
   /** What the caller must be allowed to do with the entity that the path names; 403. */
-  right?: Operation;
+  right?: Operation | RightOf;
   /** A JSON body that the handler reads itself; for the document alone. */
   rawBody?: TSchema;
   /** Content types of a request body that is not JSON. */

@@ -5,7 +5,8 @@
 // Contract: interface#invitations, decisions#invitations.
 import { type Static, Type } from '@sinclair/typebox';
 import { hashPassword } from '../access/passwords.ts';
-import { insertTenant, TenantName, TenantSlug } from '../admin/tenants.ts';
+import { insertTenant } from '../admin/tenant-rows.ts';
+import { TenantName, TenantSlug } from '../admin/tenants.ts';
 import type { App } from '../app.ts';
 import { conflict, forbidden, notFound, ServiceError } from '../errors.ts';
 import { check } from '../http/check.ts';

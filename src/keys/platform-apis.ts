@@ -88,6 +88,7 @@ export async function updateApi(
   id: string,
   body: PlatformApiChange,
 ): Promise<PlatformApi> {
+  const { tenant } = caller;
   const current = await getApi(app, caller, id);
   const { id: _, createdAt, updatedAt, ...definition } = current;
   requireFits({ ...definition, ...body }, 'a platform API', LIMITS.definitionBytesMax);
@@ -98,21 +99,21 @@ export async function updateApi(
       update platform.apis
       set name = ${name}, slug = ${slug}, roles = ${jsonb(roles)}, permissions = ${jsonb(permissions)},
         updated_at = now()
-      where id = ${id}::uuid
+      where id = ${id}::uuid and tenant_id = ${tenant.id}::uuid
       returning ${COLUMNS}`);
   };
   const row = await app.db.begin(update).catch((error: { constraint_name?: string } | null) => {
     throw error?.constraint_name === 'apis_slug_key' ? taken(body.slug) : error;
   });
   if (row === undefined) throw notFound('API');
-  await invalidateKeys(app, caller, await keyHashes(app, id));
+  await invalidateKeys(app, caller, await keyHashes(app, caller, id));
   return row;
 }
 
 /** Deletes the API and all its keys. */
 export async function deleteApi(app: App, caller: TenantCaller, id: string): Promise<Static<typeof Deleted>> {
   await getApi(app, caller, id);
-  const hashes = await keyHashes(app, id);
+  const hashes = await keyHashes(app, caller, id);
   await app.db.rows(sql`
     delete from platform.apis where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`);
   await invalidateKeys(app, caller, hashes);
@@ -143,10 +144,10 @@ function taken(slug: unknown): Error {
   return conflict(`an API with the slug ${slug} already exists`);
 }
 
-async function keyHashes(app: App, apiId: string): Promise<string[]> {
+async function keyHashes(app: App, { tenant }: TenantCaller, apiId: string): Promise<string[]> {
   const rows = await app.db.rows<{ hash: string }>(sql`
     select encode(hash, 'hex') as hash from platform.platform_keys
-    where api_id = ${apiId}::uuid and revoked_at is null and (expires_at is null or expires_at > now())`);
+    where api_id = ${apiId}::uuid and tenant_id = ${tenant.id}::uuid and revoked_at is null and (expires_at is null or expires_at > now())`);
   return rows.map(({ hash }) => hash);
 }
 

@@ -59,25 +59,26 @@ export async function issuePlatformKey(
     expires_at: sql`now() + make_interval(days => ${ttlDays}::int)`,
     created_by: sql`${caller.id}::text`,
   };
-  const from = sql`from platform.apis as a where a.id = ${api.id}::uuid and a.roles @> to_jsonb(${role}::text) for share`;
+  const from = sql`from platform.apis as a
+    where a.id = ${api.id}::uuid and a.tenant_id = ${caller.tenant.id}::uuid and a.roles @> to_jsonb(${role}::text) for share`;
   return app.db.begin(async (tx) => {
-    await requireRoomForKey(tx, api.id);
+    await requireRoomForKey(tx, caller, api.id);
     return PLATFORM_KEYS.issue(tx, values, { from, noun: 'API' });
   });
 }
 
 /** Of two that issue the last key at once, one waits for the other, and is refused. */
-async function requireRoomForKey(tx: Tx, apiId: string): Promise<void> {
+async function requireRoomForKey(tx: Tx, caller: TenantCaller, apiId: string): Promise<void> {
   await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform keys'), hashtext(${apiId}))`);
   const counted = await tx.first<{ n: number }>(sql`
-    select count(*)::int as n from platform.platform_keys where api_id = ${apiId}::uuid and ${IS_ACTIVE_KEY}`);
+    select count(*)::int as n from platform.platform_keys where api_id = ${apiId}::uuid and ${keysOf(caller)} and ${IS_ACTIVE_KEY}`);
   const max = LIMITS.platformApi.keysMax;
   if ((counted?.n ?? 0) >= max) throw conflict(`a platform API has at most ${max} active keys; revoke one first`);
 }
 
 export async function listPlatformKeys(app: App, caller: TenantCaller, apiId: string): Promise<PlatformKey[]> {
   const api = await getApi(app, caller, apiId);
-  return PLATFORM_KEYS.list(app.db, sql`api_id = ${api.id}::uuid and revoked_at is null`);
+  return PLATFORM_KEYS.list(app.db, sql`api_id = ${api.id}::uuid and ${keysOf(caller)}`);
 }
 
 export async function revokePlatformKey(app: App, caller: TenantCaller, apiId: string, keyId: string) {

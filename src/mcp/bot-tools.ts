@@ -4,6 +4,7 @@
 import { Type } from '@sinclair/typebox';
 import { WhoamiSchema, whoami } from '../admin/routes.ts';
 import {
+  BotLimitsSchema,
   BotName,
   type BotPermissions,
   BotSchema,
@@ -36,10 +37,14 @@ export const BOT_TOOLS: readonly Tool[] = [
     description: 'Registers a bot in the tenant. The result contains its secret, which is not shown again.',
     access: 'admin',
     hints: ADDS,
-    input: toolInput({ name: Name, permissions: Type.Optional(Permissions) }),
+    input: toolInput({
+      name: Name,
+      permissions: Type.Optional(Permissions),
+      limits: Type.Optional(BotLimitsSchema),
+    }),
     output: BotWithSecret,
-    run: async ({ app, caller }, { name, permissions, tenantSlug = caller.tenant.slug }) =>
-      registerBot(app, caller, { name, permissions, tenantSlug }),
+    run: async ({ app, caller }, { name, permissions, limits, tenantSlug = caller.tenant.slug }) =>
+      registerBot(app, caller, { name, permissions, limits, tenantSlug }),
   }),
   defineTool({
     name: 'identify_bot',

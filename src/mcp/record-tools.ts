@@ -1,10 +1,12 @@
 // MCP tools for entities and records, which call the operations of the REST interface. Their events are marked
 // `triggered_by: mcp`. Failures are those of the operations: 400, 403, 404, 409.
 // Contract: decisions#mcp.
-import { Type } from '@sinclair/typebox';
+import { type TSchema, Type } from '@sinclair/typebox';
+import type { App } from '../app.ts';
 import { EntitySchema } from '../entities/definition.ts';
 import { listEntities } from '../entities/entities.ts';
 import { sized } from '../http/bounded-response.ts';
+import { DryRunSchema, tryOut } from '../http/dry-run.ts';
 import { Deleted } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { listRecords } from '../records/read/list.ts';
@@ -13,6 +15,7 @@ import { RecordPageSchema, RecordSchema, ValuesSchema } from '../records/record.
 import { shape } from '../records/row.ts';
 import { autocommit } from '../records/write/context.ts';
 import { createRecord, deleteRecord, updateRecord, type Written } from '../records/write/write.ts';
+import { waitForPlace } from '../runtime/large-calls.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { ADDS, defineTool, EntityName, READS, REPLACES, type Tool, toolInput } from './tool.ts';
 
@@ -44,6 +47,27 @@ const Query = toolInput({
   cursor: Type.Optional(Type.String({ description: 'Keyset paging: empty for the first page, then nextCursor.' })),
   ...Expansion,
 });
+
+const DryRun = {
+  dry_run: Type.Optional(
+    Type.Boolean({
+      description: 'Only try it: nothing is kept; dryRun says which rules, events and webhooks would follow.',
+    }),
+  ),
+};
+/** What a write returns; with `dry_run`, what it would cause too. */
+const tried = (schema: TSchema): TSchema => ({
+  ...schema,
+  properties: { ...schema.properties, dryRun: DryRunSchema },
+});
+
+/** The result of a write, or what a dry run of it would return and cause. */
+async function writeOrTry(app: App, isDry: boolean | undefined, write: (app: App) => Promise<object>): Promise<object> {
+  if (isDry !== true) return write(app);
+  await waitForPlace();
+  const { result, dryRun } = await tryOut(app, {}, write);
+  return { ...result, dryRun: dryRun.report() };
+}
 
 const Data = Type.Unsafe<JsonObject>({ ...ValuesSchema, description: 'Values by field key.' });
 
@@ -90,10 +114,10 @@ export const RECORD_TOOLS: readonly Tool[] = [
     description: 'Creates a record of an entity from values by field key and returns it.',
     access: 'tenant',
     hints: ADDS,
-    input: toolInput({ entity_name: EntityName, data: Data }),
-    output: RecordSchema,
-    run: async ({ app, caller }, { entity_name: name, data }) =>
-      toJson(await createRecord(autocommit(app, caller), name, data)),
+    input: toolInput({ entity_name: EntityName, data: Data, ...DryRun }),
+    output: tried(RecordSchema),
+    run: async ({ app, caller }, { entity_name: name, data, dry_run: isDry }) =>
+      writeOrTry(app, isDry, async (used) => toJson(await createRecord(autocommit(used, caller), name, data))),
   }),
   defineTool({
     name: 'update_record',
@@ -101,10 +125,10 @@ export const RECORD_TOOLS: readonly Tool[] = [
     description: 'Changes the given fields; null clears an optional one.',
     access: 'tenant',
     hints: REPLACES,
-    input: toolInput({ entity_name: EntityName, record_id: RecordId, data: Data }),
-    output: RecordSchema,
-    run: async ({ app, caller }, { entity_name: name, record_id: id, data }) =>
-      toJson(await updateRecord(autocommit(app, caller), name, id, data)),
+    input: toolInput({ entity_name: EntityName, record_id: RecordId, data: Data, ...DryRun }),
+    output: tried(RecordSchema),
+    run: async ({ app, caller }, { entity_name: name, record_id: id, data, dry_run: isDry }) =>
+      writeOrTry(app, isDry, async (used) => toJson(await updateRecord(autocommit(used, caller), name, id, data))),
   }),
   defineTool({
     name: 'delete_record',
@@ -112,11 +136,12 @@ export const RECORD_TOOLS: readonly Tool[] = [
     description: 'Deletes a record permanently.',
     access: 'tenant',
     hints: REPLACES,
-    input: toolInput({ entity_name: EntityName, record_id: RecordId }),
-    output: Deleted,
-    run: async ({ app, caller }, { entity_name: name, record_id: id }) => {
-      await deleteRecord(autocommit(app, caller), name, id);
-      return { id: id.toLowerCase(), deleted: true };
-    },
+    input: toolInput({ entity_name: EntityName, record_id: RecordId, ...DryRun }),
+    output: tried(Deleted),
+    run: async ({ app, caller }, { entity_name: name, record_id: id, dry_run: isDry }) =>
+      writeOrTry(app, isDry, async (used) => {
+        await deleteRecord(autocommit(used, caller), name, id);
+        return { id: id.toLowerCase(), deleted: true };
+      }),
   }),
 ];

@@ -4,6 +4,7 @@
 import { createMcpHandler, type McpHttpHandler, type McpServerFactory } from '@modelcontextprotocol/server';
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
+import { authenticate } from '../access/authenticate.ts';
 import type { Caller } from '../access/caller.ts';
 import { credentialsIn } from '../access/credential-kinds.ts';
 import { requireKnownOrigin, requireListedOrigin } from '../access/origins.ts';
@@ -17,16 +18,19 @@ import { route } from '../http/route.ts';
 import { oneOf, open } from '../http/schemas.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import type { JsonObject } from '../runtime/text.ts';
+import { claimsOf } from './login.ts';
 import {
   endMcpSession,
+  logSessionIn,
   type McpSession,
   mcpSessionOf,
   openMcpSession,
+  openStrangersSession,
   requireSessionOwner,
   setSessionTenant,
 } from './mcp-sessions.ts';
 import { mcpServer } from './server.ts';
-import type { Profile } from './tool.ts';
+import type { Profile, SessionMemory } from './tool.ts';
 import { type OpenedToolContext, openToolContext, type Routes } from './tool-context.ts';
 import { ToolResults } from './tool-results.ts';
 
@@ -121,6 +125,7 @@ export function mcpRoutes(app: App, routes: Routes) {
         const response = await (isSubscription ? streams : calls).fetch(request, { parsedBody: message, authInfo });
         return withSession(
           app,
+          request,
           message,
           opened.context.caller,
           isSubscription ? response : await results.fill(response),
@@ -175,14 +180,24 @@ async function openContext(
   routes: Routes,
   message: JsonObject,
 ): Promise<OpenedToolContext> {
-  const selectTenant = async (slug: string): Promise<boolean> => {
-    if (session !== null) await setSessionTenant(app, session, slug);
-    return session !== null;
+  const memory: SessionMemory = {
+    selectTenant: async (slug) => {
+      if (session !== null) await setSessionTenant(app, session, slug);
+      return session !== null;
+    },
+    logIn: async (token) => {
+      if (session !== null) await logSessionIn(app, session, await claimsOf(app, token));
+      return session !== null;
+    },
   };
   const isNamed = request.headers.has('x-tenant-id') || request.headers.has('x-tenant-slug');
   const slug = slugIn(message) ?? (isNamed ? undefined : (session?.tenantSlug ?? undefined));
   try {
-    const opened = await openToolContext(app, request, slug, routes, selectTenant);
+    if (session !== null && session.login !== null) {
+      requireSessionOwner(session, await authenticate(app, request));
+      return await openToolContext(app, request, slug, routes, memory, session.login);
+    }
+    const opened = await openToolContext(app, request, slug, routes, memory);
     if (session !== null && opened.failure === undefined) requireSessionOwner(session, opened.context.caller);
     return opened;
   } catch (error) {
@@ -210,16 +225,19 @@ async function readMessage(app: App, request: Request): Promise<JsonObject | Res
   }
 }
 
-/** Opens a session for an authenticated `initialize`, a method of the 2025 revision. */
+/** Opens a session for an `initialize`, a method of the 2025 revision. */
 async function withSession(
   app: App,
+  request: Request,
   { method }: JsonObject,
   caller: Caller | null,
   response: Response,
 ): Promise<Response> {
   response.headers.set('x-content-type-options', 'nosniff');
-  if (method === 'initialize' && caller !== null && response.ok) {
-    response.headers.set('mcp-session-id', await openMcpSession(app, caller));
-  }
+  if (method !== 'initialize' || !response.ok) return response;
+  const isStranger = credentialsIn(request.headers).length === 0;
+  if (caller === null && !isStranger) return response;
+  const id = caller === null ? await openStrangersSession(app, request) : await openMcpSession(app, caller);
+  if (id !== null) response.headers.set('mcp-session-id', id);
   return response;
 }

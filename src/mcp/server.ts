@@ -11,6 +11,7 @@ import { check } from '../http/check.ts';
 import { translate } from '../http/failures.ts';
 import { errorBody } from '../http/reply.ts';
 import { asCall } from '../runtime/work.ts';
+import { ACCESS_TOOLS } from './access-tools.ts';
 import { BOT_TOOLS } from './bot-tools.ts';
 import { CHANGE_TOOLS } from './change-tools.ts';
 import { RECORD_TOOLS } from './record-tools.ts';
@@ -21,7 +22,7 @@ import type { OpenToolContext } from './tool-context.ts';
 import type { ToCallResult } from './tool-results.ts';
 import { WEBHOOK_TOOLS } from './webhook-tools.ts';
 
-const BASIC: readonly Tool[] = [...TENANT_TOOLS, ...RECORD_TOOLS, ...CHANGE_TOOLS, ...BOT_TOOLS];
+const BASIC: readonly Tool[] = [...TENANT_TOOLS, ...RECORD_TOOLS, ...CHANGE_TOOLS, ...ACCESS_TOOLS, ...BOT_TOOLS];
 const INFO = { name: 'tenant-data-service', title: 'Tenant Data Service', version: '0.1.0' };
 const LIST_TTL_MS = 60_000;
 const INSTRUCTIONS = `Records of a tenant's entities. Start with list_entities; query_records finds records by a condition. A super-admin
@@ -86,7 +87,7 @@ async function callTool(
     const checked = check(tool.input, input);
     if (tool.access === 'tenant') requireTenant(context.caller);
     if (tool.access === 'admin') requireTenantAdmin(context.caller);
-    return await toCallResult(await tool.run(context as ToolContext<TenantCaller>, checked));
+    return await toCallResult(await tool.run(context as ToolContext<TenantCaller>, checked), tool.text);
   } catch (error) {
     return failureResult(app, error, requestId);
   }

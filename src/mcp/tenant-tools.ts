@@ -4,7 +4,7 @@
 import { Type } from '@sinclair/typebox';
 import { visibleEntities } from '../docs/visible-entities.ts';
 import { catalogOf } from '../entities/catalog.ts';
-import { Uuid } from '../http/schemas.ts';
+import { oneOf, Uuid } from '../http/schemas.ts';
 import { signIn } from '../users/sign-in.ts';
 import { clientSource } from './client-source.ts';
 import { ADDS, defineTool, EntityName, READS, REPLACES, TENANT_SLUG, type Tool, toolInput } from './tool.ts';
@@ -16,8 +16,8 @@ export const TENANT_TOOLS: readonly Tool[] = [
   defineTool({
     name: 'tenant_login',
     title: 'Sign in to a tenant',
-    description: `Signs a user in with e-mail address and password (sensitive: do not repeat or store it) and returns a JWT valid for
-24 hours, to be sent as "Authorization: Bearer". Needs no credential.`,
+    description: `Signs a user in with e-mail address and password (sensitive: do not repeat or store it). In a session, later tools act
+as that user. Returns a JWT valid for 24 hours, to be sent as "Authorization: Bearer" without a session. Needs no credential.`,
     access: 'open',
     hints: ADDS,
     input: Type.Object(
@@ -28,8 +28,15 @@ export const TENANT_TOOLS: readonly Tool[] = [
       },
       { additionalProperties: false },
     ),
-    output: Type.Object({ token: Type.String(), user: User }),
-    run: async ({ app, request }, { email, password }) => signIn(app, request, { email, password }),
+    output: Type.Object({
+      token: Type.String(),
+      user: User,
+      isKept: Type.Boolean({ description: 'Whether this session acts as the user from now on.' }),
+    }),
+    run: async ({ app, request, session }, { email, password }) => {
+      const signedIn = await signIn(app, request, { email, password });
+      return { ...signedIn, isKept: await session.logIn(signedIn.token) };
+    },
   }),
   defineTool({
     name: 'select_tenant',
@@ -43,19 +50,25 @@ in each call instead.`,
       tenant: Type.Object({ id: Uuid, slug: Type.String(), name: Type.String() }),
       isKept: Type.Boolean({ description: 'Whether a session stores it.' }),
     }),
-    run: async ({ caller, selectTenant }) => {
+    run: async ({ caller, session }) => {
       const { id, slug, name } = caller.tenant;
-      return { tenant: { id, slug, name }, isKept: await selectTenant(slug) };
+      return { tenant: { id, slug, name }, isKept: await session.selectTenant(slug) };
     },
   }),
   defineTool({
     name: 'get_rest_api_spec',
     title: 'Get the REST API document',
     description:
-      'The OpenAPI 3.1 document of the REST routes that you may use, with routes and types of each entity that you may use.',
+      'The REST routes and entities that you may use, as an OpenAPI 3.1 document: a summary, or with detail "full" all of it. Name one entity, if you need no other.',
     access: 'any',
     hints: READS,
-    input: toolInput({ entity_name: Type.Optional(EntityName) }),
+    text: 'The API document is in the structured content.',
+    input: toolInput({
+      entity_name: Type.Optional(EntityName),
+      detail: Type.Optional(
+        oneOf(['summary', 'full'], { description: 'default: summary', error: 'must be summary or full' }),
+      ),
+    }),
     output: Type.Object(
       {
         openapi: Type.String(),
@@ -64,7 +77,7 @@ in each call instead.`,
       },
       { additionalProperties: true },
     ),
-    run: async ({ describeApi }, { entity_name: entityName }) => describeApi(entityName),
+    run: async ({ describeApi }, { entity_name: entityName, detail = 'summary' }) => describeApi(entityName, detail),
   }),
   defineTool({
     name: 'generate_api_client',

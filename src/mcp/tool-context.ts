@@ -1,16 +1,20 @@
 // Opens the context of a tool call: authenticates the request in the tenant that the call or the session names.
 // Every call is authenticated and rate-limited like a REST request. Throws 401, 429 and 503; an unknown tenant, or
-// one that the credential cannot access, becomes the tool's failure. Contract: decisions#mcp.
+// one that the credential cannot access, becomes the tool's failure, and so does the end of the session's login.
+// Contract: decisions#mcp.
 import { authenticate } from '../access/authenticate.ts';
 import type { Caller } from '../access/caller.ts';
+import type { Claims } from '../access/jwt.ts';
 import { shareRequestContext } from '../access/request-context.ts';
 import type { App } from '../app.ts';
 import { documentFor } from '../docs/caller-document.ts';
 import type { ListedRoute } from '../docs/document.ts';
+import { summaryFor } from '../docs/summary.ts';
 import { invalidField, ServiceError } from '../errors.ts';
 import { sized } from '../http/bounded-response.ts';
 import { LIMITS } from '../limits.ts';
-import { TENANT_SLUG, type ToolContext } from './tool.ts';
+import { asUser, loginEnded } from './login.ts';
+import { type SessionMemory, TENANT_SLUG, type ToolContext } from './tool.ts';
 
 /** The routes of the service, for the API document. */
 export type Routes = () => readonly ListedRoute[];
@@ -26,26 +30,31 @@ export type OpenToolContext = (tenantSlug: string | undefined) => Promise<Opened
 
 const SLUG = new RegExp(TENANT_SLUG.pattern as string);
 
-/** The context in the given tenant, if any. */
+/** The context in the given tenant, if any; as the user of the session's login, if it has one. */
 export async function openToolContext(
   app: App,
   request: Request,
   slug: string | undefined,
   routes: Routes,
-  selectTenant: ToolContext['selectTenant'],
+  session: SessionMemory,
+  login: Claims | null = null,
 ): Promise<OpenedToolContext> {
   const contextOf = (authenticated: Request, caller: Caller | null): ToolContext => ({
     app,
     request: authenticated,
     caller: caller === null ? null : { ...caller, triggeredBy: 'mcp' },
-    describeApi: async (entityName) => describeApi(app, routes(), caller as Caller, entityName),
-    selectTenant,
+    describeApi: async (entityName, detail) => describeApi(app, routes(), caller as Caller, entityName, detail),
+    session,
   });
   let inTenant = request;
   try {
     if (slug !== undefined) inTenant = inTenantOf(request, slug);
-    return { context: contextOf(inTenant, await authenticate(app, inTenant)) };
+    const authenticated = login === null ? inTenant : await asUser(app, inTenant, login);
+    return { context: contextOf(authenticated, await authenticate(app, authenticated)) };
   } catch (error) {
+    if (login !== null && error instanceof ServiceError && error.ecode === 'UNAUTHORIZED') {
+      return { context: contextOf(inTenant, null), failure: loginEnded() };
+    }
     if (!(error instanceof ServiceError) || !['FORBIDDEN', 'NOT_FOUND', 'VALIDATION_ERROR'].includes(error.ecode)) {
       throw error;
     }
@@ -64,16 +73,18 @@ function inTenantOf(request: Request, slug: string): Request {
   return named;
 }
 
-/** The result of a tool contains its document twice. */
 async function describeApi(
   app: App,
   routes: readonly ListedRoute[],
   caller: Caller,
   entityName: string | undefined,
+  detail: 'summary' | 'full',
 ): Promise<object & Record<string, unknown>> {
+  const entityNames = entityName === undefined ? null : [entityName];
+  if (detail === 'summary') return sized(await summaryFor(app, routes, caller, entityNames), LIMITS.response.largeFrom);
   const { document, bytes } = await documentFor(app, routes, {
     caller,
-    entityNames: entityName === undefined ? null : [entityName],
+    entityNames,
     bytesMax: LIMITS.response.bytesMax / 2,
     remedy: 'name the entity that it shall describe in entity_name',
   });

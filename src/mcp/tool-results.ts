@@ -1,6 +1,6 @@
 // The results of tools in the response of a request. The SDK serializes a response in one go, which takes 65 ms for 16 MiB:
 // it gets a mark in place of a large result, which the JSON of the result then replaces. A result is in the
-// response twice: as structured content, and as text for clients that do not know that.
+// response twice: as structured content, and as text for clients that do not know that; unless the tool has a text of its own.
 // Contract: decisions#mcp, neighbours#fair-shares.
 import type { CallToolResult } from '@modelcontextprotocol/server';
 import { type JsonTwice, jsonTwice } from '../http/bounded-response.ts';
@@ -14,24 +14,24 @@ const LARGE = 65_536;
 const MARK = /(?<="text":")([0-9a-f-]{36})(?=")|\{"([0-9a-f-]{36})":true\}/g;
 
 /** A tool's result for the SDK. 400 when it is too large for a response. */
-export type ToCallResult = (result: object) => Promise<CallToolResult>;
+export type ToCallResult = (result: object, text?: string) => Promise<CallToolResult>;
 
 /** For a process that serves one client. */
-export const wholeResult: ToCallResult = async (result) => {
+export const wholeResult: ToCallResult = async (result, text) => {
   const { json } = await jsonTwice(result);
-  return resultOf(Buffer.concat(json).toString(), result);
+  return resultOf(text ?? Buffer.concat(json).toString(), result);
 };
 
 /** Of one request. */
 export class ToolResults {
   readonly #large = new Map<string, JsonTwice>();
 
-  readonly toCallResult: ToCallResult = async (result) => {
+  readonly toCallResult: ToCallResult = async (result, text) => {
     const twice = await jsonTwice(result);
-    if (lengthOf(twice.json) < LARGE) return resultOf(Buffer.concat(twice.json).toString(), result);
+    if (lengthOf(twice.json) < LARGE) return resultOf(text ?? Buffer.concat(twice.json).toString(), result);
     const mark = newId();
     this.#large.set(mark, twice);
-    return resultOf(mark, { [mark]: true });
+    return resultOf(text ?? mark, { [mark]: true });
   };
 
   /** The SDK's response with the results in place of their marks. */

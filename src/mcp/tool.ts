@@ -17,9 +17,15 @@ export interface ToolContext<C extends Caller | null = Caller | null> {
   readonly request: Request;
   readonly caller: C;
   /** The API document, limited to what the caller may use, with one entity or all. */
-  describeApi(entityName: string | undefined): Promise<Record<string, unknown>>;
-  /** Sets the session's tenant; false without a session. */
+  describeApi(entityName: string | undefined, detail: 'summary' | 'full'): Promise<Record<string, unknown>>;
+  readonly session: SessionMemory;
+}
+
+/** What calls of a session leave to later ones; false without a session. */
+export interface SessionMemory {
   selectTenant(slug: string): Promise<boolean>;
+  /** Later calls act as the user whose token this is. */
+  logIn(token: string): Promise<boolean>;
 }
 
 /** Hints for clients; every tool declares all four. */
@@ -39,6 +45,8 @@ export interface Tool<I extends TObject = TObject, A extends ToolAccess = ToolAc
   /** The structured content: always an object. */
   output: TSchema;
   access: A;
+  /** The text beside the structured content, in place of the same JSON. */
+  text?: string;
   run(context: ToolContext<CallerOf<A>>, input: Static<I>): Promise<object>;
 }
 

@@ -6,6 +6,7 @@ import { credentialsIn, propertiesOf } from '../access/credential-kinds.ts';
 import { pageOf } from '../access/origins.ts';
 import type { App } from '../app.ts';
 import { ServiceError } from '../errors.ts';
+import { mayFollow } from '../http/changes-cursor.ts';
 import { guard } from '../http/guard.ts';
 import { created } from '../http/reply.ts';
 import { route } from '../http/route.ts';
@@ -61,7 +62,7 @@ stream has the rights that the caller's credential has while it is open, narrowe
 whose EventSource sends no headers, and for credentials that open no stream directly.`,
   access: 'ticket',
   pathExamples: { slug: 'demo' },
-  mayCall: ({ publicKey, scopes }) => publicKey === undefined || scopes?.includes('channels:read') === true,
+  mayCall: mayFollow,
   params: { slug: 'the slug of the caller’s tenant' },
   body: NewTicket,
   example: { entities: ['deals'], events: ['record.created', 'record.updated'], filters: 'stage = won' },

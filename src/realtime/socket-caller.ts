@@ -10,6 +10,7 @@ import { callerOfOpener, isKnownGood, openerOf } from '../access/resolve-opener.
 import { isTicket, useTicket } from '../access/tickets.ts';
 import type { App } from '../app.ts';
 import { forbidden, ServiceError, unauthorized } from '../errors.ts';
+import { mayFollow } from '../http/changes-cursor.ts';
 import type { AccessSource } from './access-group.ts';
 
 /** What a connection may receive, and how its access is loaded again. */
@@ -47,7 +48,7 @@ function sourceOf(app: App, opener: Opener, page: Page, isByTicket: boolean): Ac
 
 function requireAccess(given: TenantCaller, page: Page, isByTicket: boolean): TenantCaller {
   const caller = requireTenant(given);
-  if (caller.publicKey !== undefined && caller.scopes?.includes('channels:read') !== true) throw forbidden();
+  if (!mayFollow(caller)) throw forbidden();
   if (!isPageAllowed(caller, page, isByTicket)) throw forbidden();
   return caller;
 }

@@ -16,6 +16,7 @@ import { forbidden, quotaProblem, rateLimited, ServiceError, unauthorized } from
 import { ADMIN_EVENTS, type CommittedEvent, DEFINITION_CHANGED } from '../events/event.ts';
 import { precedes, type StreamStart } from '../events/snapshot.ts';
 import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
+import { mayFollow } from '../http/changes-cursor.ts';
 import { newId } from '../runtime/ids.ts';
 import { openTimeOf } from '../usage/open-time.ts';
 import type { AccessSource } from './access-group.ts';
@@ -80,8 +81,7 @@ async function sourceOf(
   const { opener } = ticket;
   const load = async (): Promise<TenantCaller> => {
     const caller = await callerOfOpener(app, opener);
-    const hasScope = caller.publicKey === undefined || caller.scopes?.includes('channels:read') === true;
-    if (!hasScope || !isPageAllowed(caller, page, true)) throw forbidden();
+    if (!mayFollow(caller) || !isPageAllowed(caller, page, true)) throw forbidden();
     return caller;
   };
   const key = `sse ${page.isOwn} ${page.origin} ${openerKey(opener)}`;

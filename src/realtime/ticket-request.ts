@@ -9,6 +9,7 @@ import { type IssuedTicket, issueTicket } from '../access/tickets.ts';
 import type { App } from '../app.ts';
 import { forbidden } from '../errors.ts';
 import { EVENT_TYPES } from '../events/event.ts';
+import { mayFollow } from '../http/changes-cursor.ts';
 import { check, given } from '../http/check.ts';
 import { closed, optional, Timestamp } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
@@ -53,7 +54,7 @@ export async function requestTicket(
   body: Static<typeof NewTicket>,
 ): Promise<IssuedTicket> {
   if (caller.tenant.slug !== slug) throw forbidden('this credential belongs to another tenant');
-  if (caller.publicKey !== undefined && caller.scopes?.includes('channels:read') !== true) {
+  if (!mayFollow(caller)) {
     throw forbidden('this key lacks the scope channels:read');
   }
   const { entities, events, since, filters, view, transitions } = check(NewTicket, body);

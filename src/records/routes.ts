@@ -1,24 +1,26 @@
 // The routes of records: list, read, create, change, delete. How a record was at a moment is read by what is passed in.
 // Bodies contain values by field key; the operations check them against the entity.
 // Contract: interface#records, decisions#records.
-import { Type } from '@sinclair/typebox';
+import { type Static, Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { okBounded } from '../http/bounded-response.ts';
 import { addChangesCursor, CHANGES_CURSOR } from '../http/changes-cursor.ts';
+import { DRY_RUN, runOrTry } from '../http/dry-run.ts';
 import { guard } from '../http/guard.ts';
 import { flagParameter, parameters } from '../http/parameters.ts';
 import { created, notModified, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { Deleted } from '../http/schemas.ts';
+import { rightToCreate, upsertRecord } from './batch/upsert.ts';
 import { eraseRecord } from './erase/erase.ts';
 import { listRecords } from './read/list.ts';
 import { ListQuery, listInput, RecordQuery } from './read/parameters.ts';
 import { readRecord } from './read/read.ts';
 import { type FlatRecord, RecordPageSchema, RecordSchema, type Values, ValuesSchema } from './record.ts';
 import { etagOf, isNamedIn, shape, versionsFrom } from './row.ts';
-import { autocommit } from './write/context.ts';
+import { autocommit, type WriteContext } from './write/context.ts';
 import { idempotently } from './write/idempotency.ts';
 import { createRecord, deleteRecord, updateRecord, type Written } from './write/write.ts';
 
@@ -56,14 +58,22 @@ const CREATE = route({
   tag: TAG,
   summary: 'Create a record',
   description: `Creates a record from values by field key; \`{ "data": { ... } }\` is unwrapped. For 24 hours a repetition with
-the same \`Idempotency-Key\` gets the first answer.`,
+the same \`Idempotency-Key\` gets the first answer. With \`upsert\`, the record that has the body's value of that field is changed instead,
+if there is one: a 200.`,
   access: 'tenant',
-  right: 'create',
+  right: rightToCreate,
+  query: parameters({
+    upsert: Type.Optional(
+      Type.String({ description: 'a unique field; needs the right to create or update, as it turns out' }),
+    ),
+    ...DRY_RUN,
+  }),
   body: ValuesSchema,
   ok: [201, RecordSchema],
+  alsoOk: { 200: 'Changed, by `upsert`.' },
   responseHeaders: { ...ETAG, 'Idempotent-Replayed': '`true` on a replayed answer' },
-  errors: ['CONFLICT', 'BUSINESS_RULE_ERROR', 'IDEMPOTENCY_MISMATCH'],
-  requestHeaders: ['Idempotency-Key'],
+  errors: ['CONFLICT', 'PRECONDITION_FAILED', 'BUSINESS_RULE_ERROR', 'IDEMPOTENCY_MISMATCH'],
+  requestHeaders: ['Idempotency-Key', 'If-Match'],
 });
 
 /** PUT and PATCH do the same. */
@@ -75,6 +85,7 @@ function updateRoute(id: string, description: string) {
     description,
     access: 'tenant',
     right: 'update',
+    query: parameters(DRY_RUN),
     body: ValuesSchema,
     ok: [200, RecordSchema],
     responseHeaders: ETAG,
@@ -100,6 +111,7 @@ events, deliveries, history and kept responses too. What is left says that it wa
   right: 'delete',
   query: parameters({
     erase: Type.Optional(flagParameter({ description: 'also erase its values for good' })),
+    ...DRY_RUN,
   }),
   ok: [200, DeletedRecord],
   errors: ['CONFLICT', 'PRECONDITION_FAILED', 'BUSINESS_RULE_ERROR'],
@@ -119,9 +131,11 @@ type ReadAsOf = (
 ) => Promise<FlatRecord>;
 
 export function recordRoutes(app: App, readAsOf: ReadAsOf) {
-  const change = async ({ caller, params, body, request }: Change) => {
+  const change = async ({ caller, params, query, body, request }: Change) => {
     const versions = versionsFrom(request.headers.get('if-match'));
-    return ok(...shown(await updateRecord(autocommit(app, caller), params.entityName, params.id, body, versions)));
+    return runOrTry(app, { caller, query }, async (used) =>
+      ok(...shown(await updateRecord(autocommit(used, caller), params.entityName, params.id, body, versions))),
+    );
   };
   return new Elysia({ name: 'records' })
     .use(guard(app))
@@ -148,22 +162,25 @@ export function recordRoutes(app: App, readAsOf: ReadAsOf) {
     )
     .post(
       RECORDS,
-      async ({ caller, params, body, request }) => {
+      async ({ caller, params, query, body, request }) => {
         const { entityName } = params;
-        return idempotently(app, caller, request, body, { kind: 'records', entityName }, async (context) =>
-          created(...shown(await createRecord(context, entityName, body))),
+        const target = { kind: 'records', entityName, upsertBy: query.upsert } as const;
+        return runOrTry(app, { caller, query }, (used) =>
+          idempotently(used, caller, request, body, target, async (context) =>
+            create(context, entityName, query.upsert, { body, request }),
+          ),
         );
       },
       CREATE,
     )
     .put(
       RECORD,
-      async ({ caller, params, body, request }) => change({ caller, params, body, request }),
+      async ({ caller, params, query, body, request }) => change({ caller, params, query, body, request }),
       updateRoute('replaceRecord', 'Changes the fields that are given, as PATCH does.'),
     )
     .patch(
       RECORD,
-      async ({ caller, params, body, request }) => change({ caller, params, body, request }),
+      async ({ caller, params, query, body, request }) => change({ caller, params, query, body, request }),
       updateRoute('updateRecord', 'Changes the fields that are given; `null` clears an optional one.'),
     )
     .delete(
@@ -172,11 +189,13 @@ export function recordRoutes(app: App, readAsOf: ReadAsOf) {
         const { entityName } = params;
         const versions = versionsFrom(request.headers.get('if-match'));
         const answer = { id: params.id.toLowerCase(), deleted: true } as const;
-        if (query.erase === true) {
-          return ok({ ...answer, erased: await eraseRecord(app, caller, entityName, params.id, versions) });
-        }
-        await deleteRecord(autocommit(app, caller), entityName, params.id, versions);
-        return ok(answer);
+        return runOrTry<Static<typeof DeletedRecord>>(app, { caller, query }, async (used) => {
+          if (query.erase === true) {
+            return ok({ ...answer, erased: await eraseRecord(used, caller, entityName, params.id, versions) });
+          }
+          await deleteRecord(autocommit(used, caller), entityName, params.id, versions);
+          return ok(answer);
+        });
       },
       DELETE,
     );
@@ -185,8 +204,22 @@ export function recordRoutes(app: App, readAsOf: ReadAsOf) {
 interface Change {
   caller: TenantCaller;
   params: { entityName: string; id: string };
+  query: { dryRun?: boolean };
   body: Values;
   request: Request;
+}
+
+/** 201, or 200 when the record was there already and has been changed. */
+async function create(
+  context: WriteContext,
+  entityName: string,
+  upsertBy: string | undefined,
+  { body, request }: Pick<Change, 'body' | 'request'>,
+) {
+  if (upsertBy === undefined) return created(...shown(await createRecord(context, entityName, body)));
+  const versions = versionsFrom(request.headers.get('if-match'));
+  const { outcome, ...written } = await upsertRecord(context, entityName, upsertBy, body, versions);
+  return outcome === 'created' ? created(...shown(written)) : ok(...shown(written));
 }
 
 /** The record and the headers of its answer. */

@@ -5,6 +5,7 @@ import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { okList } from '../http/bounded-response.ts';
+import { DRY_RUN, runOrTry } from '../http/dry-run.ts';
 import { guard } from '../http/guard.ts';
 import { parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
@@ -31,6 +32,7 @@ const CREATE = route({
   summary: 'Create a business rule',
   description: `\`before\` rules run in the write itself; \`after\` rules run once per change after its commit, as the system.
 Their changes trigger rules in turn, up to depth 5.`,
+  query: parameters(DRY_RUN),
   body: NewRule,
   example: {
     name: 'won is won',
@@ -48,12 +50,19 @@ const UPDATE = route({
   ...common,
   id: 'updateRule',
   summary: 'Change a business rule',
+  query: parameters(DRY_RUN),
   body: RuleChange,
   example: { name: 'won stays won', priority: 20, isActive: true },
   ok: [200, RuleSchema],
   errors: ['CONFLICT'],
 });
-const DELETE = route({ ...common, id: 'deleteRule', summary: 'Delete a business rule', ok: [200, Deleted] });
+const DELETE = route({
+  ...common,
+  id: 'deleteRule',
+  summary: 'Delete a business rule',
+  query: parameters(DRY_RUN),
+  ok: [200, Deleted],
+});
 const TEST = route({
   ...common,
   id: 'testRule',
@@ -69,12 +78,25 @@ export function ruleRoutes(app: App) {
   return new Elysia({ name: 'rules' })
     .use(guard(app))
     .get(RULES, async ({ caller, query }) => okList(await listRules(app, caller, query.entity)), LIST)
-    .post(RULES, async ({ caller, body }) => created(await createRule(app, caller, body)), CREATE)
+    .post(
+      RULES,
+      async ({ caller, query, body }) =>
+        runOrTry(app, { caller, query }, async (used) => created(await createRule(used, caller, body))),
+      CREATE,
+    )
     .get(RULE, async ({ caller, params }) => ok(await getRule(app, caller, params.id)), GET)
-    .patch(RULE, async ({ caller, params, body }) => ok(await updateRule(app, caller, params.id, body)), UPDATE)
+    .patch(
+      RULE,
+      async ({ caller, params, query, body }) =>
+        runOrTry(app, { caller, query }, async (used) => ok(await updateRule(used, caller, params.id, body))),
+      UPDATE,
+    )
     .delete(
       RULE,
-      async ({ caller, params }) => ok({ id: await deleteRule(app, caller, params.id), deleted: true }),
+      async ({ caller, params, query }) =>
+        runOrTry(app, { caller, query }, async (used) =>
+          ok({ id: await deleteRule(used, caller, params.id), deleted: true }),
+        ),
       DELETE,
     )
     .post(

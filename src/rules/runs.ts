@@ -72,7 +72,7 @@ function claim(tenantId: string): Sql {
       ) as l
       join platform.rule_runs as f on f.position = l.position and f.next_at <= now()
       where not exists (
-        select from platform.rule_runs as e where e.record_id = l.record_id and e.position < l.position)
+        select from platform.rule_runs as e where e.record_id = l.record_id and e.tenant_id = ${tenantId}::uuid and e.position < l.position)
       order by l.next_at, l.position
       limit 1
       for update of f skip locked
@@ -100,7 +100,9 @@ function markBlocked(tenantId: string): Sql {
       from looked_at as l
       join (
         select s.record_id,
-          (select e.position from platform.rule_runs as e where e.record_id = s.record_id order by e.position limit 1) as position
+          (select e.position from platform.rule_runs as e
+            where e.record_id = s.record_id and e.tenant_id = ${tenantId}::uuid
+            order by e.position limit 1) as position
         from (select distinct record_id from looked_at) as s
       ) as h on h.record_id = l.record_id and h.position < l.position
     ), locked as materialized (

@@ -194,8 +194,8 @@ export class FairQueue<T> {
     const { areOthersActive, admitted, work } = this.#options.long ?? {};
     const part = admitted?.() ?? 1;
     if (long > 0 && long >= this.#longSlots * part) return false;
-    const own = work?.of(name) ?? 0;
-    return own < Math.max(1, this.#shareSlots * part) || areOthersActive?.(name) !== true;
+    const isBelow = work === undefined || work.of(name) < Math.max(1, work.shareMax * part);
+    return isBelow || areOthersActive?.(name) !== true;
   }
 
   #limitOf(share: Share<T>): number {

@@ -100,6 +100,9 @@ export function remove<T>(ticket: Ticket<T>): void {
 export class LongWork {
   readonly #byShare = new Map<string, number>();
 
+  /** `shareMax`: how many a share may run in all while others are active. */
+  constructor(readonly shareMax: number) {}
+
   /** Counts one that has become long (1) or has ended (-1). */
   count(share: string, change: 1 | -1): void {
     const count = this.of(share) + change;

@@ -120,7 +120,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     cancel: async () => {},
   });
   const congestion = new Congestion();
-  const long = { longAdmitted: (): number => congestion.admitted, longWork: new LongWork() };
+  const long = { longAdmitted: (): number => congestion.admitted, longWork: new LongWork(Math.max(1, max >> 2)) };
   const cancel = isEmbedded ? async () => {} : (pid: number) => cancelStatement(control, pid, log);
   const fast = new Pool({
     ...base,

@@ -2,6 +2,7 @@
 // are spliced in. Names enter a statement only through `identifier`, so input never becomes SQL text.
 // Also the interfaces of queries and transactions.
 import type { ByteBudget } from './byte-budget.ts';
+import type { DryRun } from './dry-run.ts';
 
 /** A piece of SQL with its bound values. */
 export class Sql {
@@ -137,6 +138,8 @@ export function compile(query: Sql): { text: string; parameters: unknown[] } {
 
 /** Queries on a pool or in a transaction. */
 export interface Queries {
+  /** Set when all of it is rolled back in the end. */
+  readonly dryRun?: DryRun;
   /** All rows. Rejects with the budget's refusal when they need more bytes; in a transaction, that rolls it back. */
   rows<T>(query: Sql, budget?: ByteBudget): Promise<T[]>;
   /** The first row, or undefined. */

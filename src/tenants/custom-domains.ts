@@ -42,6 +42,13 @@ export async function requireDomainFree(tx: Tx, domain: string, tenantId: string
   if (taken !== undefined) throw conflict(`the domain ${domain} is taken`);
 }
 
+/** Whether a tenant has verified the domain. */
+export async function isDomainVerified(tx: Tx, domain: string): Promise<boolean> {
+  const taken = await tx.first(sql`
+    select from platform.tenants where settings ->> 'customDomain' = ${domain} and domain_verified_at is not null`);
+  return taken !== undefined;
+}
+
 /** Ends the claims of the other tenants, and resolves to their ids. Must hold the lock on names. */
 export async function endOtherClaims(tx: Tx, domain: string, tenantId: string): Promise<string[]> {
   const rows = await tx.rows<{ id: string }>(sql`

@@ -121,11 +121,16 @@ export const TENANT_COLUMNS = sql`
 
 export function toTenant(row: TenantRow): Tenant {
   const { id, slug, name, status, quotas, created_at: createdAt, updated_at: updatedAt } = row;
-  const settings = { ...DEFAULT_SETTINGS, ...row.settings };
+  const settings = shownSettings(row);
   const token = row.domain_token ?? null;
   const isVerified = (row.domain_verified_at ?? null) !== null;
   const domain = token === null ? null : { status: isVerified ? ('verified' as const) : ('pending' as const), token };
   return { id, slug, name, status, settings, quotas, domain, schema: schemaOf(id), createdAt, updatedAt };
+}
+
+/** The settings with the defaults of those that are not stored. */
+export function shownSettings({ settings }: Pick<Tenant, 'settings'>): TenantSettings {
+  return { ...DEFAULT_SETTINGS, ...settings };
 }
 
 const DAY_MS = 86_400_000;

@@ -5,9 +5,9 @@
 import type { App } from '../app.ts';
 import type { Transaction } from '../runtime/postgres.ts';
 import type { Tx } from '../runtime/sql.ts';
-import { currentWork } from '../runtime/work.ts';
 import type { Tenant } from '../tenants/tenants.ts';
-import { limitsWrites, requireWithinQuotas, type WithinQuotas, type WrittenInTenant } from './write-quotas.ts';
+import { requireWithinQuotas, type WithinQuotas, type WrittenInTenant } from './write-quotas.ts';
+import { type Writer, writeWindowsOf } from './write-rate.ts';
 
 /** The changes of records by one statement. */
 export interface Changes {
@@ -31,7 +31,7 @@ export async function beginCounted<T>(app: App, work: (tx: Transaction) => Promi
     tallies.set(tx, tally);
     const done = await work(tx);
     for (const [tenantId, written] of tally) {
-      if (limitsWrites(written.quotas)) checked.push(await requireWithinQuotas(app, tx, tenantId, written));
+      checked.push(await requireWithinQuotas(app, tx, tenantId, written));
     }
     return done;
   };
@@ -46,10 +46,13 @@ export async function beginCounted<T>(app: App, work: (tx: Transaction) => Promi
   }
 }
 
-/** The quotas of the tenant apply to what the transaction writes from now on. */
-export function applyQuotas(tx: Tx, { id, quotas }: Pick<Tenant, 'id' | 'quotas'>): void {
-  const written = writtenIn(tx, id);
-  if (written !== undefined) written.quotas = quotas;
+/** The quotas of the writer's tenant, and its own limits, apply to what the transaction writes. */
+export function applyQuotas(tx: Tx, writer: Writer): void {
+  const written = writtenIn(tx, writer.tenant.id);
+  if (written === undefined) return;
+  written.quotas = writer.tenant.quotas;
+  const windows = new Map([...written.windows, ...writeWindowsOf(writer)].map((window) => [window.key, window]));
+  written.windows = [...windows.values()];
 }
 
 /** Whether the bytes that the transaction adds must be known. */
@@ -82,8 +85,7 @@ function writtenIn(tx: Tx, tenantId: string): Written | undefined {
   const tally = tallies.get(tx);
   const known = tally?.get(tenantId);
   if (known !== undefined || tally === undefined) return known;
-  const { isOperator } = currentWork();
-  const written = { writes: 0, records: 0, bytes: 0, events: 0, isOperator, quotas: {} };
+  const written = { writes: 0, records: 0, bytes: 0, events: 0, quotas: {}, windows: [] };
   tally.set(tenantId, written);
   return written;
 }

@@ -7,19 +7,18 @@ import { type App, perApp } from '../app.ts';
 import { quotaExceeded, ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { literal, raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
-import { currentWork } from '../runtime/work.ts';
 import type { Quotas, Tenant } from '../tenants/tenants.ts';
 import { NEAR, noticeUse } from './near-quota.ts';
-import { countWrites, requireRoomForWrites } from './write-rate.ts';
+import { countWrites, requireRoomForWrites, type Writer, type WriteWindow, writeWindowsOf } from './write-rate.ts';
 
 /** What a transaction has written in a tenant: the changes of its records and bytes, and the number of writes. */
 export interface WrittenInTenant {
   records: number;
   bytes: number;
   writes: number;
-  /** Operators are not limited by rates. */
-  isOperator: boolean;
   quotas: Quotas;
+  /** The windows that the writes count in. */
+  windows: readonly WriteWindow[];
 }
 
 interface Stored {
@@ -32,9 +31,11 @@ const NEAR_KEPT_MS = 1_000;
 const NEAR_TENANTS_MAX = 10_000;
 const nearUntil = perApp(() => new Map<string, number>());
 
-/** Whether writes of the tenant are limited. */
-export function limitsWrites({ records, storageBytes, writesPerMin }: Quotas): boolean {
-  return records !== undefined || storageBytes !== undefined || writesPerMin !== undefined;
+/** Whether a tenant's writes are limited, or a bot's. */
+export function areWritesLimited({ tenant, limits }: Writer): boolean {
+  const { records, storageBytes, writesPerMin } = tenant.quotas;
+  const all = [records, storageBytes, writesPerMin, limits?.writesPerHour];
+  return all.some((limit) => limit !== undefined);
 }
 
 export function isQuotaExceeded(error: unknown): error is ServiceError {
@@ -83,15 +84,11 @@ function farFrom({ records, storageBytes }: Quotas): Stored {
 }
 
 /** Runs a statement that writes one record, far from the quotas of sizes, and counts it. Null when nothing changed. */
-export async function withinWriteRate<T>(
-  app: App,
-  tenant: Pick<Tenant, 'id' | 'quotas'>,
-  write: () => Promise<T>,
-): Promise<T> {
-  const { writesPerMin: limit } = tenant.quotas;
-  if (limit === undefined || currentWork().isOperator) return write();
-  requireRoomForWrites(app, tenant);
-  const counted = await countWrites(app, tenant.id, limit, 1);
+export async function withinWriteRate<T>(app: App, writer: Writer, write: () => Promise<T>): Promise<T> {
+  const windows = writeWindowsOf(writer);
+  if (windows.length === 0) return write();
+  requireRoomForWrites(app, windows);
+  const counted = await countWrites(app, windows, 1);
   let written: T;
   try {
     written = await write();
@@ -99,8 +96,9 @@ export async function withinWriteRate<T>(
     await counted.undo(error);
     throw error;
   }
+  const { id, quotas } = writer.tenant;
   if (written === null) await counted.undo(null);
-  else noticeUse(app, tenant.id, 'writesPerMin', limit, counted.used);
+  else if (counted.used !== undefined) noticeUse(app, id, 'writesPerMin', quotas.writesPerMin ?? 0, counted.used);
   return written;
 }
 
@@ -118,10 +116,8 @@ export async function requireWithinQuotas(
   written: WrittenInTenant,
 ): Promise<WithinQuotas> {
   const stored = await requireRoom(app, tx, tenantId, written);
-  const { quotas, writes, isOperator } = written;
-  const { writesPerMin } = quotas;
-  const isCounted = writesPerMin !== undefined && writes > 0 && !isOperator;
-  const counted = isCounted ? await countWrites(app, tenantId, writesPerMin, writes) : undefined;
+  const { quotas, writes, windows } = written;
+  const counted = writes > 0 ? await countWrites(app, windows, writes) : undefined;
   const committed = (): void => {
     const uses = { records: stored?.records, storageBytes: stored?.bytes, writesPerMin: counted?.used };
     for (const [quota, used] of Object.entries(uses) as [keyof typeof uses, number | undefined][]) {

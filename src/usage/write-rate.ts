@@ -1,15 +1,45 @@
-// The quota of writes in a minute. The writes of a transaction are counted before its commit, and uncounted when it has
-// certainly failed. While a process knows that a tenant's window is exhausted, it refuses the tenant's writes before
-// doing their work. Times are milliseconds.
-// Failures: 429 QUOTA_EXCEEDED; 503 while the broker is unavailable. Contract: neighbours#usage-and-quotas.
+// The limits of writes in a window of time: of a tenant in a minute, of a bot in an hour. The writes of a transaction are
+// counted before its commit, and uncounted when it has certainly failed. While a process knows that a window is exhausted, it
+// refuses writes before doing their work. A window begins with the first write in it. Times are milliseconds.
+// Failures: 429 QUOTA_EXCEEDED; 503 while the broker is unavailable.
+// Contract: neighbours#usage-and-quotas, decisions#limits-of-a-bot.
 import { type App, perApp } from '../app.ts';
-import { quotaExceeded, ServiceError } from '../errors.ts';
+import { botLimitExceeded, quotaExceeded, ServiceError } from '../errors.ts';
+import type { TakenHits } from '../runtime/broker/broker.ts';
 import { currentWork } from '../runtime/work.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 
-const WINDOW_MS = 60_000;
 const REMEMBERED_MAX = 10_000;
 const UNCERTAIN = new Set(['SERVICE_UNAVAILABLE', 'CLIENT_GONE']);
+
+export interface WriteWindow {
+  quota: 'writesPerMin' | 'writesPerHour';
+  key: string;
+  limit: number;
+  windowMs: number;
+}
+
+/** Who writes, as far as windows go. `limits` are those of a bot. */
+export interface Writer {
+  readonly tenant: Pick<Tenant, 'id' | 'quotas'>;
+  readonly id: string | null;
+  readonly limits?: { writesPerHour?: number };
+}
+
+/** The windows that the writes count in. Operators have none. */
+export function writeWindowsOf({ tenant, id, limits }: Writer): WriteWindow[] {
+  const { writesPerMin } = tenant.quotas;
+  const windows: WriteWindow[] = [];
+  if (writesPerMin !== undefined && !currentWork().isOperator) {
+    const key = `quota:writes:${tenant.id}`;
+    windows.push({ quota: 'writesPerMin', key, limit: writesPerMin, windowMs: 60_000 });
+  }
+  if (limits?.writesPerHour !== undefined) {
+    const key = `limit:writes:${tenant.id}:${id}`;
+    windows.push({ quota: 'writesPerHour', key, limit: limits.writesPerHour, windowMs: 3_600_000 });
+  }
+  return windows;
+}
 
 /** A window with no room for one more write: its hits, and when it ends. */
 interface Exhausted {
@@ -19,53 +49,71 @@ interface Exhausted {
 
 /** Writes that have been counted. */
 export interface CountedWrites {
-  /** The writes of the window, with these. */
-  used: number;
+  /** The writes of the tenant's minute, with these; undefined when it has no such limit. */
+  used: number | undefined;
   /** Uncounts them after the failure of their transaction, unless it may have been committed. */
   undo(error: unknown): Promise<void>;
 }
 
 const exhaustedOf = perApp(() => new Map<string, Exhausted>());
 
-/** Refuses writes of a tenant whose window is known to be exhausted. */
-export function requireRoomForWrites(app: App, { id, quotas }: Pick<Tenant, 'id' | 'quotas'>): void {
-  const limit = quotas.writesPerMin;
-  if (limit === undefined || currentWork().isOperator) return;
-  const known = exhaustedOf(app).get(id);
-  if (known === undefined) return;
-  const leftMs = known.endsAt - performance.now();
-  if (leftMs <= 0) exhaustedOf(app).delete(id);
-  else if (known.used >= limit) throw exceeded(limit, known.used, leftMs);
+/** Refuses writes in a window that is known to be exhausted. */
+export function requireRoomForWrites(app: App, windows: readonly WriteWindow[]): void {
+  for (const window of windows) {
+    const known = exhaustedOf(app).get(window.key);
+    if (known === undefined) continue;
+    const leftMs = known.endsAt - performance.now();
+    if (leftMs <= 0) exhaustedOf(app).delete(window.key);
+    else if (known.used >= window.limit) throw exceeded(window, known.used, leftMs);
+  }
 }
 
-/** Counts the writes of a transaction, all or none. */
-export async function countWrites(app: App, tenantId: string, limit: number, writes: number): Promise<CountedWrites> {
-  const key = `quota:writes:${tenantId}`;
-  const askedAt = performance.now();
-  const taken = await app.broker.take({ key, windowMs: WINDOW_MS, quota: limit }, writes);
-  const { isTaken, count, resetMs } = taken;
-  if (!isTaken) {
-    if (count >= limit) remember(app, tenantId, { used: count, endsAt: askedAt + resetMs });
-    throw exceeded(limit, count, resetMs);
-  }
+/** Counts the writes of a transaction in each window, all or none. */
+export async function countWrites(app: App, windows: readonly WriteWindow[], writes: number): Promise<CountedWrites> {
+  const taken: { window: WriteWindow; hits: TakenHits }[] = [];
   const undo = async (error: unknown): Promise<void> => {
     if (error instanceof ServiceError && UNCERTAIN.has(error.ecode)) return;
-    try {
-      await app.broker.giveBack(key, writes, taken);
-      exhaustedOf(app).delete(tenantId);
-    } catch (cause) {
-      app.log.warn('writes that failed stay counted in the minute', { cause });
-    }
+    for (const { window, hits } of taken) await giveBack(app, window, writes, hits);
   };
-  return { used: count + writes, undo };
+  for (const window of windows) {
+    try {
+      taken.push({ window, hits: await take(app, window, writes) });
+    } catch (error) {
+      // These writes will not happen, whatever this one's failure.
+      await undo(null);
+      throw error;
+    }
+  }
+  const minute = taken.find(({ window }) => window.quota === 'writesPerMin');
+  return { used: minute && minute.hits.count + writes, undo };
 }
 
-function exceeded(limit: number, used: number, resetMs: number): ServiceError {
-  return quotaExceeded({ quota: 'writesPerMin', limit, used }, resetMs / 1_000);
+async function take(app: App, window: WriteWindow, writes: number): Promise<TakenHits> {
+  const { key, windowMs, limit } = window;
+  const askedAt = performance.now();
+  const taken = await app.broker.take({ key, windowMs, quota: limit }, writes);
+  const { isTaken, count, resetMs } = taken;
+  if (isTaken) return taken;
+  if (count >= limit) remember(app, key, { used: count, endsAt: askedAt + resetMs });
+  throw exceeded(window, count, resetMs);
 }
 
-function remember(app: App, tenantId: string, window: Exhausted): void {
+async function giveBack(app: App, { key }: WriteWindow, writes: number, taken: TakenHits): Promise<void> {
+  try {
+    await app.broker.giveBack(key, writes, taken);
+    exhaustedOf(app).delete(key);
+  } catch (cause) {
+    app.log.warn('writes that failed stay counted in their window', { cause });
+  }
+}
+
+function exceeded({ quota, limit }: WriteWindow, used: number, resetMs: number): ServiceError {
+  const refuse = quota === 'writesPerHour' ? botLimitExceeded : quotaExceeded;
+  return refuse({ quota, limit, used }, resetMs / 1_000);
+}
+
+function remember(app: App, key: string, window: Exhausted): void {
   const known = exhaustedOf(app);
   if (known.size >= REMEMBERED_MAX) known.clear();
-  known.set(tenantId, window);
+  known.set(key, window);
 }

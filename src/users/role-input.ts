@@ -54,9 +54,19 @@ export type NewRole = Static<typeof NewRole>;
 export const RoleChange = Type.Partial(NewRole);
 export type RoleChange = Static<typeof RoleChange>;
 
+/** What a role is restricted to in an entity, of a request or as it is stored. */
+interface RestrictionInput {
+  fields?: readonly (string | undefined)[] | undefined;
+  excludeFields?: readonly (string | undefined)[] | undefined;
+  rowFilter?: string | undefined;
+}
+
 /** The problems that the schema cannot find: unknown entities and fields, invalid conditions. */
 export function roleProblems(
-  { permissions = {}, entities = {} }: Valid<RoleChange>,
+  {
+    permissions = {},
+    entities = {},
+  }: Pick<Valid<RoleChange>, 'permissions'> & { entities?: Readonly<Record<string, RestrictionInput | undefined>> },
   catalog: Catalog,
   caller: TenantCaller,
 ): Problem[] {
@@ -73,7 +83,7 @@ export function roleProblems(
 }
 
 function restrictionProblems(
-  { fields, excludeFields, rowFilter }: Valid<EntityRestriction>,
+  { fields, excludeFields, rowFilter }: RestrictionInput,
   path: string,
   entity: Entity,
   catalog: Catalog,

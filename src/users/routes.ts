@@ -1,11 +1,14 @@
-// The routes of users and roles, all for tenant admins.
+// The routes of users and roles, and of what a role or credential may do; all for tenant admins.
 // Failures: 400 with every problem, 404, 409.
 // Contract: decisions#users, decisions#roles.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
+import { explainRoutes } from '../explain/routes.ts';
 import { okList } from '../http/bounded-response.ts';
+import { DRY_RUN, runOrTry } from '../http/dry-run.ts';
 import { guard } from '../http/guard.ts';
+import { parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { Deleted, pageSchema } from '../http/schemas.ts';
@@ -63,6 +66,7 @@ const ADD_ROLE = route({
   ...role,
   id: 'createRole',
   summary: 'Add a role',
+  query: parameters(DRY_RUN),
   body: NewRole,
   example: {
     name: 'clerk',
@@ -84,6 +88,7 @@ const CHANGE_ROLE = route({
   ...role,
   id: 'updateRole',
   summary: 'Change a role',
+  query: parameters(DRY_RUN),
   body: RoleChange,
   example: {
     description: 'Reads companies, and the deals that are open',
@@ -99,6 +104,7 @@ const REMOVE_ROLE = route({
   summary: 'Delete a role',
   description:
     'A role in use by a user, an invitation, a platform API, a key or a webhook subscription cannot be deleted.',
+  query: parameters(DRY_RUN),
   ok: [200, Deleted],
   errors: ['CONFLICT'],
 });
@@ -109,6 +115,7 @@ const ROLE = '/api/roles/:name';
 export function userRoutes(app: App) {
   return new Elysia({ name: 'users-and-roles' })
     .use(guard(app))
+    .use(explainRoutes(app))
     .get('/api/users', async ({ caller, query }) => ok(await listUsers(app, caller, query)), LIST_USERS)
     .post('/api/users', async ({ caller, body }) => created(await addUser(app, caller, body)), ADD_USER)
     .get(USER, async ({ caller, params }) => ok(await getUser(app, caller, params.id)), GET_USER)
@@ -119,12 +126,25 @@ export function userRoutes(app: App) {
       REMOVE_USER,
     )
     .get('/api/roles', async ({ caller }) => okList(await listRoles(app, caller)), LIST_ROLES)
-    .post('/api/roles', async ({ caller, body }) => created(await addRole(app, caller, body)), ADD_ROLE)
+    .post(
+      '/api/roles',
+      async ({ caller, query, body }) =>
+        runOrTry(app, { caller, query }, async (used) => created(await addRole(used, caller, body))),
+      ADD_ROLE,
+    )
     .get(ROLE, async ({ caller, params }) => ok(await getRole(app, caller, params.name)), GET_ROLE)
-    .patch(ROLE, async ({ caller, params, body }) => ok(await changeRole(app, caller, params.name, body)), CHANGE_ROLE)
+    .patch(
+      ROLE,
+      async ({ caller, params, query, body }) =>
+        runOrTry(app, { caller, query }, async (used) => ok(await changeRole(used, caller, params.name, body))),
+      CHANGE_ROLE,
+    )
     .delete(
       ROLE,
-      async ({ caller, params }) => ok({ id: await removeRole(app, caller, params.name), deleted: true }),
+      async ({ caller, params, query }) =>
+        runOrTry(app, { caller, query }, async (used) =>
+          ok({ id: await removeRole(used, caller, params.name), deleted: true }),
+        ),
       REMOVE_ROLE,
     );
 }

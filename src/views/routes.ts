@@ -8,7 +8,9 @@ import type { Caller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { okBounded, okList } from '../http/bounded-response.ts';
 import { addChangesCursor, CHANGES_CURSOR } from '../http/changes-cursor.ts';
+import { DRY_RUN, type FindBreaks, runOrTry } from '../http/dry-run.ts';
 import { guard } from '../http/guard.ts';
+import { parameters } from '../http/parameters.ts';
 import { created, notModified, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { Deleted } from '../http/schemas.ts';
@@ -39,6 +41,7 @@ const CREATE = route({
   tag: TAG,
   summary: 'Create a view',
   access: 'admin',
+  query: parameters(DRY_RUN),
   body: NewView,
   example: {
     entitySlug: 'deals',
@@ -58,13 +61,21 @@ const UPDATE = route({
   tag: TAG,
   summary: 'Change a view',
   access: 'admin',
+  query: parameters(DRY_RUN),
   body: ViewChange,
   example: { name: 'Won deals', filterDsl: { validate: [{ condition: 'stage = won' }] } },
   pathExamples: { slug: 'won-deals' },
   ok: [200, ViewSchema],
 });
 
-const DELETE = route({ id: 'deleteView', tag: TAG, summary: 'Delete a view', access: 'admin', ok: [200, Deleted] });
+const DELETE = route({
+  id: 'deleteView',
+  tag: TAG,
+  summary: 'Delete a view',
+  access: 'admin',
+  query: parameters(DRY_RUN),
+  ok: [200, Deleted],
+});
 
 /** Whether the caller may read any view. */
 const mayCall = ({ rights }: Caller): boolean =>
@@ -100,15 +111,30 @@ const READ_RECORD = route({
   requestHeaders: ['If-None-Match'],
 });
 
-export function viewRoutes(app: App) {
+export function viewRoutes(app: App, findBreaks: FindBreaks) {
   return new Elysia({ name: 'views' })
     .use(guard(app))
     .get(VIEWS, async ({ caller }) => okList(await listViews(app, caller)), LIST)
-    .post(VIEWS, async ({ caller, body }) => created(await createView(app, caller, body)), CREATE)
-    .put(VIEW, async ({ caller, params, body }) => ok(await updateView(app, caller, params.slug, body)), UPDATE)
+    .post(
+      VIEWS,
+      async ({ caller, query, body }) =>
+        runOrTry(app, { caller, query, findBreaks }, async (used) => created(await createView(used, caller, body))),
+      CREATE,
+    )
+    .put(
+      VIEW,
+      async ({ caller, params, query, body }) =>
+        runOrTry(app, { caller, query, findBreaks }, async (used) =>
+          ok(await updateView(used, caller, params.slug, body)),
+        ),
+      UPDATE,
+    )
     .delete(
       VIEW,
-      async ({ caller, params }) => ok({ id: await deleteView(app, caller, params.slug), deleted: true }),
+      async ({ caller, params, query }) =>
+        runOrTry(app, { caller, query, findBreaks }, async (used) =>
+          ok({ id: await deleteView(used, caller, params.slug), deleted: true }),
+        ),
       DELETE,
     )
     .get(

@@ -47,7 +47,8 @@ super           POST /api/admin/sessions; GET /api/admin/platform/invitations; G
 platform:read   GET /api/admin/platform/tenants; GET /api/admin/platform/tenants/:slug
 platform:read   GET /api/admin/platform/usage
 tenants:manage  POST /api/admin/platform/tenants; PATCH /api/admin/platform/tenants/:slug
-tenants:manage  DELETE /api/admin/platform/tenants/:slug
+tenants:manage  DELETE /api/admin/platform/tenants/:slug; GET /api/admin/platform/tenants/:slug/export
+tenants:manage  POST /api/admin/platform/tenants/import; POST /api/admin/platform/tenants/:slug/clone
 both            GET /api/admin/platform/keys; POST /api/admin/platform/keys; DELETE /api/admin/platform/keys/:id
 both            GET /api/admin/platform/keys/:id/audit
 
@@ -63,12 +64,13 @@ delete          DELETE /api/entities/:entityName/records/:id
 view            GET /api/views/:slug/records; GET /api/views/:slug/records/:id
 agent           POST /agent-messages; GET /agent-messages; GET /agent-messages/:messageId/read
 
-admin           POST /api/changes/revert
+admin           POST /api/changes/revert; GET /api/tenant/export
 admin           GET /api/tenant; PATCH /api/tenant; GET /api/tenant/usage; GET /api/keys; POST /api/keys; DELETE /api/keys/:id
 admin           POST /api/entities; PATCH /api/entities/:entityName; DELETE /api/entities/:entityName
 admin           POST /api/entities/:entityName/fields; PATCH /api/entities/:entityName/fields/:key
 admin           DELETE /api/entities/:entityName/fields/:key
 admin           POST /api/views; PUT /api/views/:slug; DELETE /api/views/:slug
+admin           POST /api/access/explain
 admin           GET /api/users; POST /api/users; GET /api/users/:id; PATCH /api/users/:id; DELETE /api/users/:id
 admin           GET /api/roles; POST /api/roles; GET /api/roles/:name; PATCH /api/roles/:name; DELETE /api/roles/:name
 admin           GET /api/invitations; DELETE /api/invitations/:token
@@ -76,6 +78,7 @@ admin           GET /api/apis; POST /api/apis; GET /api/apis/:apiId; PATCH /api/
 admin           GET /api/apis/:apiId/keys; POST /api/apis/:apiId/keys; DELETE /api/apis/:apiId/keys/:keyId
 admin           GET /api/auth/public-keys; POST /api/auth/public-keys
 admin           PATCH /api/auth/public-keys/:id; DELETE /api/auth/public-keys/:id
+admin           PATCH /api/auth/bots/:id
 admin           GET /api/auth/bots; POST /api/auth/bots/register; POST /api/auth/bots/identify
 admin           POST /api/auth/bots/:id/revoke; POST /api/auth/bots/:id/reset-secret
 admin           GET /api/rules; POST /api/rules; GET /api/rules/:id; PATCH /api/rules/:id; DELETE /api/rules/:id

@@ -1,8 +1,10 @@
 // A new password of one's own. It ends all of the person's sessions; this one goes on by signing in with the new password.
+
 import { type FormEvent, useState } from 'react';
+import { credentialHeaders } from '../../../client/src/credential.ts';
 import { call } from '../../api/call.ts';
 import { problemsByField, statusOf } from '../../api/errors.ts';
-import { credentialHeader, type Session, signIn } from '../../api/session.ts';
+import { type Session, signIn } from '../../api/session.ts';
 import { withPassword } from '../../api/sign-in.ts';
 import { NewPasswordField, passwordProblem } from '../../app/new-password.tsx';
 import { useWriteBlock } from '../../app/write-block.ts';
@@ -69,7 +71,7 @@ export function ChangePassword({ tenant, current }: { tenant: string; current: S
 
 /** With the credential by hand: its 401 means a wrong password, not an expired session. */
 async function change(tenant: string, current: Session, before: string, after: string): Promise<void> {
-  const [name, value] = credentialHeader(current.kind, current.credential);
   const body = { currentPassword: before, newPassword: after };
-  await call('POST', '/api/auth/tenant/change-password', { isOpen: true, tenant, body, headers: { [name]: value } });
+  const headers = credentialHeaders(current.credential);
+  await call('POST', '/api/auth/tenant/change-password', { isOpen: true, tenant, body, headers });
 }

@@ -73,7 +73,7 @@ export class LiveStream {
     } catch (cause) {
       if (isAborted(cause)) return;
       if (isFinal(cause)) this.connection.set({ state: 'refused', error: cause });
-      else this.#lose(cause instanceof ApiError ? (cause.retryAfter ?? 0) * 1_000 : 0);
+      else this.#lose(cause instanceof ApiError ? (cause.retryAfterMs ?? 0) : 0);
     }
   }
 

@@ -182,7 +182,7 @@ export class ImportRun {
         });
       } catch (cause) {
         if (!isBusy(cause) || tries >= MOST_TRIES || this.#isEnding) throw cause;
-        await new Promise((resolve) => setTimeout(resolve, (cause.retryAfter ?? tries) * 1_000));
+        await new Promise((resolve) => setTimeout(resolve, cause.retryAfterMs ?? tries * 1_000));
       }
     }
   }
@@ -243,7 +243,7 @@ function isUnsent(cause: unknown): boolean {
 
 function isBusy(cause: unknown): cause is ApiError {
   if (!(cause instanceof ApiError) || /\bimportId\b/.test(cause.message)) return false;
-  return cause.status === 503 || (cause.status === 429 && cause.retryAfter !== null && cause.retryAfter <= 60);
+  return cause.status === 503 || (cause.status === 429 && cause.retryAfterMs !== null && cause.retryAfterMs <= 60_000);
 }
 
 /** The imports of this tab, by tenant and entity; one at a time each. They end with the session. */

@@ -32,7 +32,7 @@ export class Attacker {
 
   async remove(): Promise<void> {
     const admin = new Api(this.host.port, { adminSecret: this.host.adminSecret });
-    await admin.call('DELETE', `/api/admin/platform/tenants/${this.slug}`, { confirm: true }).catch(() => undefined);
+    await admin.call('DELETE', `/api/admin/platform/tenants/${this.slug}?confirm=${this.slug}`);
   }
 
   /** Makes something once, for all attacks of this tenant. */

@@ -4,15 +4,12 @@
 import { requireRight } from '../../access/caller.ts';
 import type { AccessScope } from '../../entities/access-scope.ts';
 import type { Catalog } from '../../entities/catalog.ts';
-import type { Entity } from '../../entities/field.ts';
 import { unwrap } from '../../entities/values.ts';
 import { notFound } from '../../errors.ts';
 import { rowsPerStatement } from '../../events/publication.ts';
-import { LIMITS } from '../../limits.ts';
-import { ByteBudget } from '../../runtime/byte-budget.ts';
 import { isUuid } from '../../runtime/ids.ts';
-import type { Sql, Tx } from '../../runtime/sql.ts';
-import { limitsWrites } from '../../usage/write-quotas.ts';
+import { type Sql, sql, type Tx } from '../../runtime/sql.ts';
+import { areWritesLimited } from '../../usage/write-quotas.ts';
 import { lockRows } from '../read/read.ts';
 import { COLUMNS_WITHOUT_DATA, RECORD_COLUMNS, type RecordRow, requireVersion } from '../row.ts';
 import { duplicatesAmong, isDuplicate } from '../write/constraints.ts';
@@ -27,21 +24,22 @@ import {
 } from '../write/context.ts';
 import { deleteWithReferences } from '../write/deletion.ts';
 import { prepareCreate, prepareUpdate } from '../write/prepare.ts';
-import { type RelationValues, requireTargets, targetsOf } from '../write/references.ts';
+import { targetsOf } from '../write/references.ts';
 import { insertRows, updateRows } from '../write/statements.ts';
 import { hasRules } from '../write/triggers.ts';
 
 import {
   type Batch,
   type BatchItem,
-  BatchTooLarge,
   forEachItem,
+  lockedBudget,
   prepareSome,
   reject,
+  rejectOrStale,
   resultsOf,
-  StaleDefinition,
   type ToResult,
 } from './items.ts';
+import { applyUpserts } from './upsert.ts';
 
 /**
  * Applies the first items of a batch, all of them or none. Resolves to their results, in order: of all items, except that
@@ -51,9 +49,14 @@ export async function applyBatch<T>(
   context: WriteContext,
   catalog: Catalog,
   scope: AccessScope,
-  { op, items: given }: Batch,
+  batch: Batch,
   toResult: ToResult<T>,
 ): Promise<T[]> {
+  if (batch.op === 'upsert') return applyUpserts(context, catalog, scope, batch, toResult);
+  const { op, items: given } = batch;
+  if (op === 'create' && given.some(({ id }) => id !== '')) {
+    return applyUpserts(context, catalog, scope, { by: null, items: given }, toResult);
+  }
   const type = `record.${op}d` as const;
   const items = context.tx === null ? given.slice(0, rowsPerStatement({ entity: scope.entity, type })) : given;
   await forEachItem(items, () => requireRight(context.caller, op, scope.entity.name));
@@ -67,7 +70,7 @@ export async function applyBatch<T>(
     return inTransaction(context, (open) => createAll(writingWith(open, catalog), scope, items, toResult));
   }
   const create = (open: OpenWrite) => createSome(writingWith(open, catalog), scope, items, toResult);
-  if (limitsWrites(context.caller.tenant.quotas)) return inTransaction(context, create);
+  if (areWritesLimited(context.caller)) return inTransaction(context, create);
   const change = { entity: scope.entity, type: 'record.created', isSingle: false } as const;
   return inStatement(context, change, create);
 }
@@ -105,13 +108,13 @@ async function createSome<T>(
     toResult,
     async ({ body }) => {
       const row = { ...(await prepareCreate(writing, scope, body)), created_at: at, updated_at: at };
-      return { row, changed: row };
+      return { row, changed: row, outcome: 'created' };
     },
   );
   const rows = prepared.map(({ row }) => row);
   try {
     const targets = targetsOf(writing, entity, rows);
-    if ((await insertRows(publication, entity, rows, at, targets)) === rows.length) return resultsOf(prepared);
+    if ((await insertRows(publication, entity, rows, at, targets)).length === rows.length) return resultsOf(prepared);
   } catch (error) {
     // A failed transaction takes no more queries.
     if (tx === null && isDuplicate(error)) reject(items, await duplicatesAmong(writing, entity, rows));
@@ -137,7 +140,7 @@ async function updateAll<T>(
     const at = new Date().toISOString();
     const prepared = await prepareSome(scope, rest, rest.length, toResult, async (item) => {
       const { row, changed } = await prepareUpdate(writing, scope, rowIn(before, item), item.body);
-      return { row: { ...row, updated_at: at }, changed };
+      return { row: { ...row, updated_at: at }, changed, outcome: 'updated' };
     });
     const rows = prepared.map(({ row }) => row);
     const values = prepared.map(({ changed }) => changed);
@@ -164,7 +167,7 @@ async function deleteAll<T>(
   );
   const prepared = await forEachItem(items, (item) => {
     const row = rowIn(before, item);
-    return { row, result: toResult(scope, item, row) };
+    return { row, result: toResult(scope, item, row, 'deleted') };
   });
   await deleteWithReferences(
     writing,
@@ -182,8 +185,8 @@ async function lockItems(
   columns: Sql,
 ): Promise<Map<string, RecordRow>> {
   const ids = items.map(({ id }) => id.toLowerCase()).filter(isUuid);
-  const max = ids.length === 1 ? Number.POSITIVE_INFINITY : LIMITS.transfer.lockedBytesMax;
-  const found = await lockRows(tx, scope, ids, columns, new ByteBudget(max, () => new BatchTooLarge()));
+  const among = sql`r.id = any(${ids}::uuid[])`;
+  const found = await lockRows(tx, scope, among, columns, lockedBudget(ids.length));
   return new Map(found.map((row) => [row.id, row]));
 }
 
@@ -193,15 +196,4 @@ function rowIn(rows: ReadonlyMap<string, RecordRow>, { id, versions = null }: Ba
   if (row === undefined) throw notFound('record');
   requireVersion(row, versions, 'its etag');
   return row;
-}
-
-/** Why a statement changed nothing: relations that point at nothing, or else a changed definition. */
-async function rejectOrStale(
-  writing: Writing,
-  entity: Entity,
-  items: readonly BatchItem[],
-  values: readonly RelationValues[],
-): Promise<never> {
-  await forEachItem(items, (_, i) => requireTargets(writing, entity, values[i] as RelationValues));
-  throw new StaleDefinition();
 }

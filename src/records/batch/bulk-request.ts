@@ -1,4 +1,4 @@
-// The body of a bulk request, `{ operations: [{ op, id?, data?, etag? }], atomic? }`, and its answer. The path of a problem is
+// The body of a bulk request, `{ operations: [{ op, id?, by?, data?, etag? }], atomic? }`, and its answer. The path of a problem is
 // `operations.<i>.<member>`; with `atomic: false` an invalid operation has its own result instead. The values in `data`
 // are checked later, against the entity. Contract: decisions#bulk.
 import { type Static, type TSchema, Type } from '@sinclair/typebox';
@@ -16,7 +16,11 @@ const Etag = Type.String({
   error: 'must be the ETag of a record',
   examples: ['"1"'],
 });
-const Kind = oneOf(['create', 'update', 'delete']);
+const By = Type.String({
+  description: 'of an upsert: the unique field whose value in `data` finds the record to change',
+  error: 'must be the key of a unique field',
+});
+const Kind = oneOf(['create', 'update', 'delete', 'upsert']);
 const Atomic = Type.Optional(
   Type.Boolean({ default: true, description: 'all or nothing; otherwise a result per operation' }),
 );
@@ -30,6 +34,7 @@ export const BulkRequest = closed({
     Type.Object({
       op: Kind,
       id: Type.Optional(Id),
+      by: Type.Optional(By),
       data: Type.Optional(ValuesSchema),
       etag: Type.Optional(Etag),
     }),
@@ -45,6 +50,7 @@ const Strict = closed({
       closed({ op: Type.Literal('create'), data: ValuesSchema }),
       closed({ op: Type.Literal('update'), id: Id, data: ValuesSchema, etag: Type.Optional(Etag) }),
       closed({ op: Type.Literal('delete'), id: Id, etag: Type.Optional(Etag) }),
+      closed({ op: Type.Literal('upsert'), by: By, data: ValuesSchema, etag: Type.Optional(Etag) }),
     ]),
   ),
 });
@@ -59,6 +65,7 @@ const BulkResultSchema = Type.Object({
   op: Kind,
   id: nullable(Type.String()),
   success: Type.Boolean(),
+  outcome: Type.Optional(oneOf(['created', 'updated'], { description: 'of an upsert: what it has done' })),
   data: Type.Optional(RecordSchema),
   etag: Type.Optional(Type.String({ description: 'the ETag of the record that was written', examples: ['"2"'] })),
   error: Type.Optional(OperationError),
@@ -71,9 +78,10 @@ export const BulkSchema = Type.Object({
 });
 export type BulkResponse = Static<typeof BulkSchema>;
 
-/** An operation of a request. The id of a creation is ''. */
+/** An operation of a request. The id of a creation or an upsert is '', and `by` of anything but an upsert. */
 export interface Operation extends BatchItem {
   op: OperationKind;
+  by: string;
   /** With `atomic: false`: the problems of a faulty operation. */
   fault?: ServiceError;
 }
@@ -97,10 +105,11 @@ function read(operation: BulkRequest['operations'][number], index: number, fault
   const { op, data = {} } = operation;
   // A faulty operation may have an id and an etag of any type.
   const id = typeof operation.id === 'string' ? operation.id : '';
+  const by = typeof operation.by === 'string' ? operation.by : '';
   const versions = typeof operation.etag === 'string' ? versionsFrom(operation.etag) : null;
-  return { index, op, id, body: data, versions, ...(faults === undefined ? {} : { fault: invalid(faults) }) };
+  return { index, op, id, by, body: data, versions, ...(faults === undefined ? {} : { fault: invalid(faults) }) };
 }
 
 function isKind(op: unknown): op is OperationKind {
-  return op === 'create' || op === 'update' || op === 'delete';
+  return op === 'create' || op === 'update' || op === 'delete' || op === 'upsert';
 }

@@ -28,9 +28,10 @@ export class BulkResults {
 
   /** Makes the results of operations of one kind. An operation that is tried again replaces its result. */
   of(op: OperationKind): ToResult<null> {
-    return (scope, { index }, row) => {
+    return (scope, { index }, row, outcome) => {
+      const done = op === 'upsert' && outcome !== 'deleted' ? { outcome } : {};
       const data = op === 'delete' ? {} : { data: shape(row, scope.entity, scope.fields), etag: etagOf(row) };
-      if (!this.#add({ index, op, id: row.id, success: true, ...data })) throw tooLarge();
+      if (!this.#add({ index, op, id: row.id, success: true, ...done, ...data })) throw tooLarge();
       return null;
     };
   }

@@ -5,7 +5,9 @@ import { Elysia } from 'elysia';
 import type { App } from '../../app.ts';
 import { invalidField } from '../../errors.ts';
 import { okBounded } from '../../http/bounded-response.ts';
+import { DRY_RUN, runOrTry } from '../../http/dry-run.ts';
 import { guard } from '../../http/guard.ts';
+import { parameters } from '../../http/parameters.ts';
 import { route } from '../../http/route.ts';
 import { LIMITS } from '../../limits.ts';
 import { EXAMPLE_VALUES } from '../record.ts';
@@ -16,11 +18,12 @@ import { BulkRequest, BulkSchema, readBulk } from './bulk-request.ts';
 const BULK = route({
   id: 'bulkRecords',
   tag: 'Records',
-  summary: 'Create, change and delete many records',
+  summary: 'Create, change, upsert and delete many records',
   description: `Up to ${LIMITS.bulk.operationsMax} operations, in order. All or nothing, unless \`atomic\` is false: then each
-has its own result. The problems of a failed request name each operation at fault as \`operations.<index>\`. An operation with
+has its own result. An upsert changes the record that has its value of the unique field \`by\`, or creates one. The problems of a failed request name each operation at fault as \`operations.<index>\`. An operation with
 an \`etag\` fails with \`PRECONDITION_FAILED\` when the record has changed; the request is a 412 when nothing else failed.`,
   access: 'tenant',
+  query: parameters(DRY_RUN),
   body: BulkRequest,
   example: {
     operations: [
@@ -37,19 +40,23 @@ an \`etag\` fails with \`PRECONDITION_FAILED\` when the record has changed; the 
 export function bulkRoutes(app: App) {
   return new Elysia({ name: 'bulk' }).use(guard(app)).post(
     '/api/entities/:entityName/records/bulk',
-    async ({ caller, params, body, request }) => {
+    async ({ caller, params, query, body, request }) => {
       const { entityName } = params;
       const { operations, isAtomic } = readBulk(body);
-      await admitBulk(app, caller, entityName, operations);
+      await admitBulk(app, caller, entityName, operations, isAtomic);
       if (!isAtomic) {
         if (request.headers.has('idempotency-key')) {
           throw invalidField('Idempotency-Key', 'applies only to operations that are all or nothing');
         }
-        return okBounded(await bulkEach(app, caller, entityName, operations));
+        return runOrTry(app, { caller, query }, async (used) =>
+          okBounded(await bulkEach(used, caller, entityName, operations)),
+        );
       }
-      return bulkAtomic(app, caller, entityName, operations, (work) =>
-        idempotently(app, caller, request, body, { kind: 'bulk', entityName }, async (context) =>
-          okBounded(await work(context)),
+      return runOrTry(app, { caller, query }, (used) =>
+        bulkAtomic(used, caller, entityName, operations, (work) =>
+          idempotently(used, caller, request, body, { kind: 'bulk', entityName }, async (context) =>
+            okBounded(await work(context)),
+          ),
         ),
       );
     },

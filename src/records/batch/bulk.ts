@@ -5,8 +5,8 @@
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
-import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
-import { type Catalog, catalogWithin, entityFor, forgetCatalog } from '../../entities/catalog.ts';
+import { type AccessScope, accessScopeFor, accessScopeOf } from '../../entities/access-scope.ts';
+import { type Catalog, catalogWithin, forgetCatalog } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';
 import { conflict, forbidden, invalid, notFound, type Problem, ServiceError } from '../../errors.ts';
 import { TooManyDeliveries } from '../../events/publication.ts';
@@ -21,19 +21,53 @@ import { applyBatch } from './batch.ts';
 import type { BulkResponse, Operation } from './bulk-request.ts';
 import { BulkResults } from './bulk-results.ts';
 import { applyIndependently } from './independent.ts';
-import { type Batch, BatchTooLarge, isRejection, RejectedItems, StaleDefinition } from './items.ts';
+import {
+  type Batch,
+  type BatchKind,
+  BatchTooLarge,
+  isRejection,
+  LostRace,
+  RejectedItems,
+  StaleDefinition,
+} from './items.ts';
+import { requireUniqueField } from './keys.ts';
 
-/** 403 when the caller may do none of the operations, whether or not the entity exists; 404 for an unknown entity. */
+/**
+ * 403 when the caller may do none of the operations, whether or not the entity exists; 404 for an unknown entity. An upsert
+ * by a field that is not unique is faulty: 400 for a request that is all or nothing.
+ */
 export async function admitBulk(
   app: App,
   caller: TenantCaller,
   entityName: string,
   operations: readonly Operation[],
+  isAtomic: boolean,
 ): Promise<void> {
-  if (!operations.some(({ op }) => allows(caller.rights, op, entityName))) {
+  const isAllowed = (op: 'create' | 'update' | 'delete'): boolean => allows(caller.rights, op, entityName);
+  if (!operations.some(({ op }) => (op === 'upsert' ? isAllowed('create') || isAllowed('update') : isAllowed(op)))) {
     throw forbidden(`no permission for these operations on ${entityName}`);
   }
-  await entityFor(app, caller, entityName);
+  const scope = await accessScopeFor(app, caller, entityName);
+  const problems: Problem[] = [];
+  for (const operation of operations) {
+    if (operation.op !== 'upsert' || operation.fault !== undefined) continue;
+    const fault = faultOf(() => requireUniqueField(scope, operation.by, 'by'));
+    if (fault === undefined) continue;
+    operation.fault = fault;
+    if (isAtomic)
+      problems.push({ path: `operations.${operation.index}.by`, message: fault.details?.[0]?.message ?? '' });
+  }
+  if (problems.length > 0) throw invalid(problems.slice(0, LIMITS.problemsMax));
+}
+
+function faultOf(check: () => unknown): ServiceError | undefined {
+  try {
+    check();
+    return undefined;
+  } catch (error) {
+    if (error instanceof ServiceError) return error;
+    throw error;
+  }
 }
 
 /** Applies each operation by itself: a failure does not affect the others. */
@@ -81,7 +115,7 @@ export async function bulkAtomic<T>(
       else if (error instanceof PlaceNeeded) await waitForPlace();
       else if (error instanceof BatchTooLarge && batchMax > 1) batchMax = batchMax > LARGE_BATCH ? LARGE_BATCH : 1;
       else if (error instanceof UnattributedFailure && batchMax > 1) batchMax = 1;
-      else if (!isDeadlock(error)) throw error;
+      else if (!isDeadlock(error) && !(error instanceof LostRace)) throw error;
     }
   }
   throw conflict('concurrent modification; try again');
@@ -128,6 +162,8 @@ function requireFewDeliveries(
   operations: readonly Operation[],
 ): void {
   for (const [op, { length }] of Map.groupBy(operations, ({ op }) => op)) {
+    // Each becomes a creation or an update: the statements refuse them.
+    if (op === 'upsert') continue;
     publication.requireFewDeliveries({ entity, type: `record.${op}d` }, length);
   }
 }
@@ -170,20 +206,32 @@ function rejectedRequest({ byIndex }: RejectedItems): ServiceError {
   });
 }
 
-/** Batches of at most `max` consecutive operations of one kind; a repeated id begins a new batch. */
+/** Batches of at most `max` consecutive operations of one kind; a repeated id, or value to upsert by, begins a new batch. */
 function batchesOf(operations: readonly Operation[], max: number): Batch[] {
-  const batches: { op: Operation['op']; items: Operation[] }[] = [];
-  let ids = new Set<string>();
+  const batches: (BatchKind & { items: Operation[] })[] = [];
+  let keys = new Set<string>();
   for (const operation of operations) {
     const last = batches.at(-1);
-    const id = operation.id.toLowerCase();
-    const continues = last !== undefined && last.op === operation.op && last.items.length < max && !ids.has(id);
-    if (continues) last.items.push(operation);
-    else {
-      batches.push({ op: operation.op, items: [operation] });
-      ids = new Set();
+    const key = keyOf(operation);
+    if (last !== undefined && isOfKind(operation, last) && last.items.length < max && !keys.has(key)) {
+      last.items.push(operation);
+    } else {
+      batches.push({ ...kindOf(operation), items: [operation] });
+      keys = new Set();
     }
-    if (operation.op !== 'create') ids.add(id);
+    if (operation.op !== 'create') keys.add(key);
   }
   return batches;
+}
+
+function keyOf({ op, by, id, body }: Operation): string {
+  return op === 'upsert' ? (JSON.stringify(body[by]) ?? '') : id.toLowerCase();
+}
+
+function kindOf({ op, by }: Operation): BatchKind {
+  return op === 'upsert' ? { op, by } : { op };
+}
+
+function isOfKind(operation: Operation, kind: BatchKind): boolean {
+  return operation.op === kind.op && (kind.op !== 'upsert' || operation.by === kind.by);
 }

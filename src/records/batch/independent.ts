@@ -15,8 +15,10 @@ import { applyBatch } from './batch.ts';
 import {
   type Batch,
   type BatchItem,
+  type BatchKind,
   BatchTooLarge,
   isRejection,
+  LostRace,
   RejectedItems,
   StaleDefinition,
   type ToResult,
@@ -27,7 +29,7 @@ export async function applyIndependently<T>(
   app: App,
   caller: TenantCaller,
   entityName: string,
-  { op, items }: Batch,
+  { items, ...kind }: Batch,
   toResult: ToResult<T>,
 ): Promise<Map<number, T | ServiceError>> {
   const outcomes = new Map<number, T | ServiceError>();
@@ -35,13 +37,14 @@ export async function applyIndependently<T>(
   for (let part = pending.pop(); part !== undefined; part = pending.pop()) {
     if (part.length === 0) continue;
     try {
-      const results = await tryBatch(app, caller, entityName, { op, items: part }, toResult);
+      const results = await tryBatch(app, caller, entityName, { ...kind, items: part }, toResult);
       results.forEach((result, i) => void outcomes.set((part as BatchItem[])[i]?.index ?? 0, result));
       pending.push(part.slice(results.length));
     } catch (error) {
-      pending.push(...partsToRetry(part, error, outcomes));
+      pending.push(...partsToRetry(kind, part, error, outcomes));
       // All later ones would have to wait for room too.
-      if (part.length === 1 && isQuotaExceeded(error)) refuseAll(pending.splice(0), error, outcomes);
+      if (part.length === 1 && isQuotaExceeded(error) && !isOfCreations(kind, error))
+        refuseAll(pending.splice(0), error, outcomes);
     }
   }
   return outcomes;
@@ -49,6 +52,7 @@ export async function applyIndependently<T>(
 
 /** Records the failures. Returns what to try next: the other items, or halves while the failing item is unknown. */
 function partsToRetry<T>(
+  kind: BatchKind,
   items: readonly BatchItem[],
   error: unknown,
   outcomes: Map<number, T | ServiceError>,
@@ -58,7 +62,7 @@ function partsToRetry<T>(
     return [items.filter(({ index }) => !error.byIndex.has(index))];
   }
   if (!isRejection(error) && !(error instanceof BatchTooLarge)) throw error;
-  const room = roomLeft(error);
+  const room = isOfCreations(kind, error) ? undefined : roomLeft(error);
   if (room !== undefined && room < items.length) {
     refuseAll([items.slice(room)], error, outcomes);
     return [items.slice(0, room)];
@@ -70,6 +74,11 @@ function partsToRetry<T>(
   }
   const half = items.length >> 1;
   return [items.slice(half), items.slice(0, half)];
+}
+
+/** Whether a quota refuses what some items create, and not what the others change: a quota of sizes, for upserts. */
+function isOfCreations({ op }: BatchKind, error: unknown): boolean {
+  return op === 'upsert' && isQuotaExceeded(error) && error.status === 403;
 }
 
 function refuseAll<T>(
@@ -102,7 +111,7 @@ async function tryBatch<T>(
     } catch (error) {
       if (error instanceof StaleDefinition) forgetCatalog(app, caller.tenant);
       else if (error instanceof PlaceNeeded) await waitForPlace();
-      else if (!isDeadlock(error)) throw translateViolation(error, entity, caller);
+      else if (!isDeadlock(error) && !(error instanceof LostRace)) throw translateViolation(error, entity, caller);
     }
   }
   throw conflict('concurrent modification; try again');

@@ -2,17 +2,23 @@
 // prepared rows are in memory at once, however much defaults and rules add to the request.
 // Contract: decisions#bulk, decisions#import, neighbours#byte-budgets.
 import type { AccessScope } from '../../entities/access-scope.ts';
+import type { Entity } from '../../entities/field.ts';
 import { type Problem, ServiceError } from '../../errors.ts';
 import { LIMITS } from '../../limits.ts';
+import { ByteBudget } from '../../runtime/byte-budget.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
 import { type JsonObject, jsonBytes } from '../../runtime/text.ts';
 import type { RecordRow } from '../row.ts';
-import type { RelationValues } from '../write/references.ts';
+import type { Writing } from '../write/context.ts';
+import { type RelationValues, requireTargets } from '../write/references.ts';
 import type { PreparedRow } from '../write/triggers.ts';
 
-export type OperationKind = 'create' | 'update' | 'delete';
+export type OperationKind = 'create' | 'update' | 'delete' | 'upsert';
 
-/** One operation; results and failures carry its `index`. A creation has no id, a deletion an empty body. */
+/**
+ * One operation; results and failures carry its `index`. The id is '' for a new record that is given one; a deletion has an
+ * empty body.
+ */
 export interface BatchItem {
   index: number;
   id: string;
@@ -21,14 +27,18 @@ export interface BatchItem {
   versions?: readonly number[] | null;
 }
 
-export interface Batch {
-  op: OperationKind;
-  /** No two items have the same id. */
+/** What is done with each item. `by` is the key of the unique field by which an upsert finds its record, or `id`. */
+export type BatchKind = { op: 'create' | 'update' | 'delete' } | { op: 'upsert'; by: string };
+
+export type Batch = BatchKind & {
+  /** No two items of an update or a deletion have the same id. */
   items: readonly BatchItem[];
-}
+};
+
+export type Outcome = 'created' | 'updated' | 'deleted';
 
 /** Makes an item's result from its row, before the row is written, or throws to reject the item. */
-export type ToResult<T> = (scope: AccessScope, item: BatchItem, row: RecordRow) => T;
+export type ToResult<T> = (scope: AccessScope, item: BatchItem, row: RecordRow, outcome: Outcome) => T;
 
 /** The operations of a batch that fail, by index. Nothing of the batch was applied. */
 export class RejectedItems extends Error {
@@ -44,6 +54,9 @@ export class RejectedItems extends Error {
 /** The definition has changed since the batch was prepared. Nothing of the batch was applied. */
 export class StaleDefinition extends Error {}
 
+/** A record came into being, or changed, while a batch was upserting it. Nothing of the batch was applied. */
+export class LostRace extends Error {}
+
 /** The rows of a batch have more bytes than are read at once. Its transaction has failed; a smaller batch may succeed. */
 export class BatchTooLarge extends ServiceError {
   constructor() {
@@ -52,6 +65,12 @@ export class BatchTooLarge extends ServiceError {
       'the records of this request are too large to be changed together; send fewer at once',
     );
   }
+}
+
+/** For the rows that a batch of so many items locks; a single one may have any size. */
+export function lockedBudget(items: number): ByteBudget {
+  const max = items === 1 ? Number.MAX_SAFE_INTEGER : LIMITS.transfer.lockedBytesMax;
+  return new ByteBudget(max, () => new BatchTooLarge());
 }
 
 /** Whether an error is the operation's own, rather than the service's. */
@@ -75,12 +94,15 @@ function brief(error: ServiceError): ServiceError {
   return new ServiceError(ecode, message, { details: kept, headers: { ...headers }, status, cause: error.cause });
 }
 
-export interface Prepared<T> {
+/** A row to write. */
+export interface PreparedItem {
   row: PreparedRow;
   /** The values to check: all of a new record, those that a change changes. */
   changed: RelationValues;
-  result: T;
+  outcome: Outcome;
 }
+
+export type Prepared<T> = PreparedItem & { result: T };
 
 /** The results of prepared items. */
 export function resultsOf<T>(prepared: readonly { result: T }[]): T[] {
@@ -96,7 +118,7 @@ export async function prepareSome<T>(
   items: readonly BatchItem[],
   max: number,
   toResult: ToResult<T>,
-  prepare: (item: BatchItem) => Promise<Omit<Prepared<T>, 'result'>>,
+  prepare: (item: BatchItem) => Promise<PreparedItem>,
 ): Promise<Prepared<T>[]> {
   const rejections = new Map<number, ServiceError>();
   const prepared: Prepared<T>[] = [];
@@ -104,10 +126,10 @@ export async function prepareSome<T>(
   for (const [i, item] of items.entries()) {
     await giveWay();
     try {
-      const { row, changed } = await prepare(item);
-      const result = toResult(scope, item, row);
+      const { row, changed, outcome } = await prepare(item);
+      const result = toResult(scope, item, row, outcome);
       if (rejections.size > 0) continue;
-      prepared.push({ row, changed, result });
+      prepared.push({ row, changed, outcome, result });
       size += jsonBytes(row.data);
       if (size >= LIMITS.transfer.batchBytesMax || prepared.length >= max) break;
     } catch (error) {
@@ -143,4 +165,15 @@ export async function forEachItem<T>(
 export function reject(items: readonly BatchItem[], byPosition: ReadonlyMap<number, ServiceError>): void {
   if (byPosition.size === 0) return;
   throw new RejectedItems(new Map([...byPosition].map(([i, error]) => [items[i]?.index ?? i, error])));
+}
+
+/** Why a statement changed nothing: relations that point at nothing, or else a changed definition. */
+export async function rejectOrStale(
+  writing: Writing,
+  entity: Entity,
+  items: readonly BatchItem[],
+  values: readonly RelationValues[],
+): Promise<never> {
+  await forEachItem(items, (_, i) => requireTargets(writing, entity, values[i] as RelationValues));
+  throw new StaleDefinition();
 }

@@ -2,6 +2,7 @@
 // Sums are exact; those of `decimal` fields are text. Groups are sorted by their values, missing values last.
 // Contract: decisions#aggregates.
 import { type Static, Type } from '@sinclair/typebox';
+import { rowsLeft } from '../../access/bot-limits.ts';
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { accessScopeFor } from '../../entities/access-scope.ts';
@@ -62,12 +63,13 @@ export async function aggregateRecords(
   const { where } = select(scope, input);
   // Scanning a whole entity may take longer than the statement timeout of ordinary requests.
   const received = receivedBudget();
+  const groupsMax = rowsLeft(caller, LIMITS.aggregate.groupsMax);
   const rows = await app.db.slow.rows<Record<string, unknown>>(
-    aggregateQuery(scope.entity.table, where, metrics, groups),
+    aggregateQuery(scope.entity.table, where, metrics, groups, groupsMax + 1),
     received,
   );
-  if (rows.length > LIMITS.aggregate.groupsMax) {
-    throw invalidField('groupBy', `produces more than ${LIMITS.aggregate.groupsMax} groups; filter the records`);
+  if (rows.length > groupsMax) {
+    throw invalidField('groupBy', `produces more than ${groupsMax} groups; filter the records`);
   }
   return sized({ items: rows.map((row) => itemOf(row, metrics, groups)) }, received.taken);
 }
@@ -125,7 +127,13 @@ function readMetric(text: string, names: Names, problems: Problem[]): Metric | n
   return { name: `${measure}_${key}`, measure: measure as Measure, field };
 }
 
-function aggregateQuery(table: Sql, where: Sql, metrics: readonly Metric[], groups: readonly FieldRef[]): Sql {
+function aggregateQuery(
+  table: Sql,
+  where: Sql,
+  metrics: readonly Metric[],
+  groups: readonly FieldRef[],
+  limit: number,
+): Sql {
   const keys = groups.map((_, i) => identifier(`g${i}`));
   const grouped = groups.map((field, i) => sql`${valueIn(field)} as ${identifier(`g${i}`)}`);
   const measured = metrics.flatMap(({ field }, i) =>
@@ -137,7 +145,7 @@ function aggregateQuery(table: Sql, where: Sql, metrics: readonly Metric[], grou
   return sql`
     select ${join([...keys, ...results], ', ')}
     from (select ${join([raw('1 as one'), ...grouped, ...measured], ', ')} from ${table} as r where ${where}) as s
-    ${grouping} limit ${LIMITS.aggregate.groupsMax + 1}::int`;
+    ${grouping} limit ${limit}::int`;
 }
 
 /** A field's value. Ids become text: Postgres has min and max of uuid only since version 18. */

@@ -1,11 +1,12 @@
 // Lists records: filters, search, sorting, pages by number or cursor, and an exact total. One statement
 // returns the page with the entity's counters, or, for a condition that may match few records, the page with its
 // total. Contract: interface#list, decisions#lists.
+import { rowsOfPage } from '../../access/bot-limits.ts';
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts';
 import type { Field } from '../../entities/field.ts';
-import { searchCondition } from '../../entities/search-vector.ts';
+import { searchCondition } from '../../entities/search-condition.ts';
 import { invalid } from '../../errors.ts';
 import { and, canonicalKey, type Expression, relationKeys } from '../../expression/ast.ts';
 import { equals, parseExpression } from '../../expression/parse.ts';
@@ -17,7 +18,7 @@ import { join, type Sql, sql } from '../../runtime/sql.ts';
 import { countRead } from '../../usage/tally.ts';
 import type { RecordPage } from '../record.ts';
 import { columnsOf, etagOf, RECORD_COLUMNS, shape } from '../row.ts';
-import { readSort, type SortKey, writeCursor } from './order.ts';
+import { metFirst, readSort, type SortKey, writeCursor } from './order.ts';
 import { ALL, fetchFromMatches, fetchPage, type PageRow, type Paging } from './page.ts';
 import { isRequested, type ListInput, type ReadInput } from './parameters.ts';
 import { resolveRelations } from './resolve.ts';
@@ -30,6 +31,8 @@ interface Selection {
   key: string | null;
   /** Whether it contains a full-text search, whose matches Postgres cannot estimate. */
   isSearch: boolean;
+  /** Which matches of the search have the accents of the query; null when all have. */
+  isExact: Sql | null;
 }
 
 /** One page of an entity's records. */
@@ -51,10 +54,13 @@ export async function listIn(
   input: ListInput,
 ): Promise<RecordPage> {
   countRead(app, caller);
-  const { page = LIMITS.list.pageDefault, limit = LIMITS.list.limitDefault } = input;
-  const sort = readSort(input.sort, input.order, scope.names);
+  const { page = LIMITS.list.pageDefault } = input;
+  const limit = rowsOfPage(caller, input.limit, LIMITS.list.limitDefault);
   const fields = readProjection(scope, input.fields);
   const selection = select(scope, input);
+  const given = readSort(input.sort, input.order, scope.names);
+  const { isExact } = selection;
+  const sort = given.length === 0 && isExact !== null ? metFirst(isExact, scope.names) : given;
   const isCursorWanted = input.cursor !== undefined || isRequested(input, 'nextCursor');
   const { rows, total, received } = await readWithinBudget(scope, fields, (columns, received) =>
     fetchRows(
@@ -117,11 +123,14 @@ export function select(scope: AccessScope, input: Pick<ListInput, 'filters' | 's
   const legacy = Object.entries(input.equalTo ?? {}).map(([key, value]) => equals(key, value, names));
   const condition = and(scope.rowFilter, filters, ...legacy);
   const search = input.search?.trim() ? searchCondition(scope, input.search) : null;
-  const parts = [condition === null ? null : toSql(condition, sql`r`), search].filter((part) => part !== null);
+  const parts = [condition === null ? null : toSql(condition, sql`r`), search?.matches ?? null].filter(
+    (part) => part !== null,
+  );
   return {
     where: parts.length === 0 ? ALL : join(parts, ' and '),
     key: keyOf(scope, condition, search === null ? '' : (input.search ?? '')),
     isSearch: search !== null,
+    isExact: search?.isExact ?? null,
   };
 }
 
@@ -153,10 +162,13 @@ async function fetchRows(
   isCounted: boolean,
 ): Promise<{ rows: PageRow[]; total: number | null }> {
   const { entity } = scope;
-  const scansInOrder = key === '' || isDense(cachedTotal(app, entity, key), paging);
+  // When exact matches come first and are dense, a numbered page has no others.
+  const firstKey = sort[0]?.field === null && key !== null ? `${key} exactly` : key;
+  const scansInOrder = key === '' || isDense(cachedTotal(app, entity, firstKey), paging);
   if (!scansInOrder && (isSearch || (isCounted && paging.cursor === undefined))) {
-    const { rows, counters, total } = await fetchFromMatches(app, scope, where, sort, paging);
+    const { rows, counters, total, met } = await fetchFromMatches(app, scope, where, sort, paging);
     cacheTotal(app, entity, key, total, counters);
+    if (firstKey !== key) cacheTotal(app, entity, firstKey, met, counters);
     return { rows, total: isCounted ? total : null };
   }
   const { rows, counters } = await fetchPage(app, scope, where, sort, paging);

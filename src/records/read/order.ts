@@ -10,7 +10,13 @@ import { isUuid } from '../../runtime/ids.ts';
 import { EMPTY, identifier, join, raw, type Sql, sql } from '../../runtime/sql.ts';
 
 export interface SortKey {
-  field: FieldRef;
+  /** What a cursor calls it. */
+  name: string;
+  /** On table `r`. */
+  column: Sql;
+  sqlType: string;
+  /** Null for a condition. */
+  field: FieldRef | null;
   isDescending: boolean;
 }
 
@@ -29,8 +35,20 @@ export function readSort(sort: string | undefined, order: string | undefined, na
     if (field === undefined) throw invalidField('sort', `unknown field "${key}"`);
     if (!isOrdered(field.value)) throw invalidField('sort', `records cannot be sorted by "${key}"`);
     const sign = name[0] === '-' || name[0] === '+' ? name[0] : order === 'desc' ? '-' : '+';
-    return { field, isDescending: sign === '-' };
+    return sortKey(field, sign === '-');
   });
+}
+
+/** The key of a field. */
+export function sortKey(field: FieldRef, isDescending: boolean): SortKey {
+  const name = `${field.key}:${field.type}`;
+  return { name, column: columnOf(field, R), sqlType: field.value.sqlType, field, isDescending };
+}
+
+/** The records that meet the condition, which is never null, before those that do not; the newest first. */
+export function metFirst(condition: Sql, { field: fieldOf }: Names): SortKey[] {
+  const met: SortKey = { name: '', column: sql`(${condition})`, sqlType: 'boolean', field: null, isDescending: true };
+  return [met, sortKey(fieldOf('id') as FieldRef, true)];
 }
 
 /**
@@ -39,10 +57,10 @@ export function readSort(sort: string | undefined, order: string | undefined, na
  */
 export function orderBy(keys: readonly SortKey[], isRest = false): Sql {
   if (keys.length === 0 && !isRest) return sql`r.id desc`;
-  const parts = keys.map(({ field, isDescending }) =>
-    field.key === 'id' && field.slot === null
+  const parts = keys.map(({ field, column, isDescending }) =>
+    field?.key === 'id' && field.slot === null
       ? sql`r.id ${raw(isDescending ? 'desc' : 'asc')}`
-      : sql`${columnOf(field, R)} ${raw(isDescending ? 'desc' : 'asc')} nulls last`,
+      : sql`${column} ${raw(isDescending ? 'desc' : 'asc')} nulls last`,
   );
   return join([...parts, sql`r.id asc`], ', ');
 }
@@ -50,7 +68,7 @@ export function orderBy(keys: readonly SortKey[], isRest = false): Sql {
 /** The sort keys of `r` as columns `s0`, `s1`, ..., for sorting ids without their rows. */
 export function matchesColumns(keys: readonly SortKey[]): Sql {
   return join(
-    keys.map(({ field }, i) => sql`, ${columnOf(field, R)} as ${identifier(`s${i}`)}`),
+    keys.map(({ column }, i) => sql`, ${column} as ${identifier(`s${i}`)}`),
     '',
   );
 }
@@ -68,7 +86,7 @@ export function matchesOrder(keys: readonly SortKey[]): Sql {
 export function cursorColumns(keys: readonly SortKey[]): Sql {
   if (keys.length === 0) return raw("'{}'::text[]");
   return sql`array[${join(
-    keys.map(({ field }) => sql`(${columnOf(field, R)})::text`),
+    keys.map(({ column }) => sql`(${column})::text`),
     ', ',
   )}]`;
 }
@@ -102,10 +120,11 @@ interface After {
 export function segmentsOf(keys: readonly SortKey[], isIndexed: boolean, after: After | null): Segment[] {
   const [first] = keys;
   const condition = after?.condition ?? null;
+  if (first?.field === null) return conditionSegments(first, keys, after);
   const whole = { condition, order: orderBy(keys) };
   if (first === undefined || !isIndexed || (after === null ? !first.isDescending : after.value === null))
     return [whole];
-  const column = columnOf(first.field, R);
+  const { column } = first;
   const direction = raw(first.isDescending ? 'desc' : 'asc');
   const rest = orderBy(keys.slice(1), true);
   // The condition implies this, but an index scan can start only from this form.
@@ -117,6 +136,14 @@ export function segmentsOf(keys: readonly SortKey[], isIndexed: boolean, after: 
   ];
 }
 
+/** The records that meet the condition of the first key, then those that do not. */
+function conditionSegments({ column }: SortKey, keys: readonly SortKey[], after: After | null): Segment[] {
+  const also = after === null ? EMPTY : sql` and ${after.condition}`;
+  const order = orderBy(keys.slice(1), true);
+  const unmet = { condition: sql`not ${column}${also}`, order };
+  return after?.value === 'false' ? [unmet] : [{ condition: sql`${column}${also}`, order }, unmet];
+}
+
 /** The condition that a row of `r` comes after the cursor; null for an empty cursor, the first page. */
 export function afterCursor(keys: readonly SortKey[], text: string): After | null {
   if (text === '') return null;
@@ -125,7 +152,7 @@ export function afterCursor(keys: readonly SortKey[], text: string): After | nul
   const clauses: Sql[] = [];
   const equal: Sql[] = [];
   keys.forEach((key, i) => {
-    const column = columnOf(key.field, R);
+    const { column } = key;
     const value = values[i] ?? null;
     const bound = boundTo(key, value);
     // A missing value is followed only by ties; any other value is also followed by missing values.
@@ -139,8 +166,8 @@ export function afterCursor(keys: readonly SortKey[], text: string): After | nul
   return { condition: sql`(${join(clauses, ' or ')})`, value: values[0] ?? null };
 }
 
-function boundTo({ field }: SortKey, value: string | null): Sql {
-  return sql`${value}::text::${raw(field.value.sqlType)}`;
+function boundTo({ sqlType }: SortKey, value: string | null): Sql {
+  return sql`${value}::text::${raw(sqlType)}`;
 }
 
 function readCursor(keys: readonly SortKey[], text: string): Cursor {
@@ -164,5 +191,5 @@ function readCursor(keys: readonly SortKey[], text: string): Cursor {
 }
 
 function signature(keys: readonly SortKey[]): string {
-  return keys.map(({ field, isDescending }) => `${isDescending ? '-' : '+'}${field.key}:${field.type}`).join(',');
+  return keys.map(({ name, isDescending }) => `${isDescending ? '-' : '+'}${name}`).join(',');
 }

@@ -64,7 +64,7 @@ export async function fetchPage(
 }
 
 /**
- * The same page and the total, from the ids of all matches. For conditions that match few records, or an unknown number:
+ * The same page and the total, from the ids of all matches; `met` are those that meet the condition of the first key. For conditions that match few records, or an unknown number:
  * because of the page's limit, Postgres would scan the records in order, perhaps nearly all of them.
  */
 export async function fetchFromMatches(
@@ -73,18 +73,19 @@ export async function fetchFromMatches(
   where: Sql,
   sort: readonly SortKey[],
   paging: Paging,
-): Promise<{ rows: PageRow[]; counters: Counters; total: number }> {
+): Promise<{ rows: PageRow[]; counters: Counters; total: number; met: number }> {
   const { table } = scope.entity;
   const { after, offset, columns } = pageStart(sort, paging);
   const picked =
     after === null
       ? sql`select h.id from matches as h order by ${matchesOrder(sort)}`
       : sql`select r.id from matches as h join ${table} as r using (id) where ${after.condition} order by ${orderBy(sort)}`;
-  const rows = await app.db.rows<PageRow & Counters & { total: number }>(
+  const rows = await app.db.rows<PageRow & Counters & { total: number; met: number }>(
     sql`
     with matches as materialized (select r.id${matchesColumns(sort)} from ${table} as r where ${where})
-    select c.n, c.v, (select count(*) from matches) as total, p.*
+    select c.n, c.v, t.*, p.*
     from (${countersOf(scope.entity)}) as c
+    cross join (select count(*) as total, ${sort[0]?.field === null ? sql`count(*) filter (where h.s0)` : sql`0`} as met from matches as h) as t
     left join lateral (
       select ${columns}
       from (
@@ -96,8 +97,8 @@ export async function fetchFromMatches(
     ) as p on true`,
     paging.received,
   );
-  const { n = 0, v = 0, total = 0 } = rows[0] ?? {};
-  return { rows: rows.filter((row) => row.id !== null), counters: { n, v }, total };
+  const { n = 0, v = 0, total = 0, met = 0 } = rows[0] ?? {};
+  return { rows: rows.filter((row) => row.id !== null), counters: { n, v }, total, met };
 }
 
 /** Where the page starts, and its columns. */
@@ -109,7 +110,7 @@ function pageStart(sort: readonly SortKey[], { page, limit, cursor, isCursorWant
 }
 
 function isIndexed({ entity }: AccessScope, first: SortKey | undefined): boolean {
-  const field = first?.field.slot == null ? undefined : entity.byKey.get(first.field.key);
+  const field = first?.field?.slot == null ? undefined : entity.byKey.get(first.field.key);
   return field !== undefined && indexKinds(field).length > 0;
 }
 

@@ -66,15 +66,18 @@ export async function lockRow(tx: Tx, scope: AccessScope, id: string): Promise<R
   return tx.first<RecordRow>(sql`${rowsWhere(scope, sql`r.id = ${id}::uuid`)} for update of r`);
 }
 
-/** The rows among `ids` that the caller can see, locked in id order; `columns` are those of a RecordRow. */
+/**
+ * The rows that meet a condition on `r` and that the caller can see, locked in id order; `columns` are those of a
+ * RecordRow.
+ */
 export async function lockRows(
   tx: Tx,
   scope: AccessScope,
-  ids: readonly string[],
+  condition: Sql,
   columns: Sql,
   received: ByteBudget,
 ): Promise<RecordRow[]> {
-  const wanted = rowsWhere(scope, sql`r.id = any(${[...ids]}::uuid[])`, columns);
+  const wanted = rowsWhere(scope, condition, columns);
   return tx.rows<RecordRow>(sql`${wanted} order by r.id for update of r`, received);
 }
 

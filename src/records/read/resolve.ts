@@ -1,6 +1,7 @@
 // Expands relations: replaces ids by flat records, with one statement per target entity and level. The id of a
 // record that the caller may not read stays. Failures: 400 beyond the limits of a response.
 // Contract: decisions#resolve.
+import { rowsLeft } from '../../access/bot-limits.ts';
 import type { TenantCaller } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
@@ -32,8 +33,9 @@ export async function resolveRelations(
 ): Promise<void> {
   if (depth === 0 || items.length === 0) return;
   const catalog = await catalogOf(app, caller.tenant);
-  const { recordsMax: records, occurrencesMax: occurrences } = LIMITS.resolve;
-  const budget = { records, occurrences, received, response: responseBudget() };
+  const { recordsMax, occurrencesMax: occurrences } = LIMITS.resolve;
+  const max = rowsLeft(caller, recordsMax, items.length);
+  const budget = { records: max, max, occurrences, received, response: responseBudget() };
   await expand({ app, caller, catalog, budget }, [{ entity, fields, items }], depth);
 }
 
@@ -42,7 +44,7 @@ interface Expansion {
   caller: TenantCaller;
   catalog: Catalog;
   /** What remains of the limits: records and bytes to read; occurrences of records, and their bytes, in the response. */
-  budget: { records: number; received: ByteBudget; occurrences: number; response: ByteBudget };
+  budget: { records: number; max: number; received: ByteBudget; occurrences: number; response: ByteBudget };
 }
 
 /** Records of one entity at one level. */
@@ -82,7 +84,7 @@ async function expandTarget(
   const ids = [...new Set(named)];
   if (ids.length === 0) return null;
   budget.records -= ids.length;
-  if (budget.records < 0) throw tooMany(LIMITS.resolve.recordsMax);
+  if (budget.records < 0) throw tooMany(budget.max);
   const { rowFilter, fields } = accessScopeOf(catalog, caller, target);
   // Hidden values must not count: a refusal would tell their size.
   const columns = fields.length === target.fields.length ? RECORD_COLUMNS : columnsOf(fields);

@@ -3,21 +3,21 @@
 // instead of its first, and it parses 40,000 records/s where this parses 190,000 to 380,000. The tests compare the two.
 
 /** The cells of one record, `max` at most, however many it has; null for misplaced quotes in front of these. */
-export function cellsOf(text: string, max: number): string[] | null {
-  if (!text.includes('"')) return text.split(',', max);
+export function cellsOf(text: string, max: number, delimiter = ','): string[] | null {
+  if (!text.includes('"')) return text.split(delimiter, max);
   const cells: string[] = [];
   for (let at = 0; ; at++) {
-    const cell = text[at] === '"' ? quotedCell(text, at + 1) : plainCell(text, at);
+    const cell = text[at] === '"' ? quotedCell(text, at + 1) : plainCell(text, at, delimiter);
     if (cell === null) return null;
     cells.push(cell.value);
     at = cell.end;
     if (at === text.length || cells.length === max) return cells;
-    if (text[at] !== ',') return null;
+    if (text[at] !== delimiter) return null;
   }
 }
 
-function plainCell(text: string, start: number): { value: string; end: number } | null {
-  const comma = text.indexOf(',', start);
+function plainCell(text: string, start: number, delimiter: string): { value: string; end: number } | null {
+  const comma = text.indexOf(delimiter, start);
   const end = comma < 0 ? text.length : comma;
   const value = text.slice(start, end);
   return value.includes('"') ? null : { value, end };
@@ -34,6 +34,13 @@ function quotedCell(text: string, start: number): { value: string; end: number }
     value += '"';
     from = quote + 2;
   }
+}
+
+/** What separates the cells of a header: the one of these that it has most of outside quotes, else a comma. */
+export function delimiterOf(header: string): string {
+  const bare = header.replaceAll(/"[^"]*"/g, '');
+  const counts = [',', ';', '\t'].map((delimiter) => ({ delimiter, count: bare.split(delimiter).length }));
+  return counts.reduce((most, next) => (next.count > most.count ? next : most)).delimiter;
 }
 
 const NEEDS_QUOTES = /[",\r\n]/;

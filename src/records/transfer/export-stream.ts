@@ -84,15 +84,15 @@ function* cut(bytes: Uint8Array): Generator<Uint8Array> {
 }
 
 async function* chunksOf<Row>(
-  { head, line }: LineWriter<Row>,
+  writer: LineWriter<Row>,
   batches: AsyncIterator<Row[]>,
   first: IteratorResult<Row[]>,
 ): AsyncGenerator<Uint8Array> {
   const encoder = new TextEncoder();
-  let text = head;
+  let text = writer.head;
   for (let batch = first; batch.done !== true; batch = await batches.next()) {
     for (const row of batch.value) {
-      for (const piece of line(row)) {
+      for (const piece of writer.line(row)) {
         if (typeof piece === 'string') text += piece;
         if (typeof piece === 'string' && text.length < CHUNK) continue;
         if (text !== '') yield encoder.encode(text);

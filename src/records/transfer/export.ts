@@ -1,11 +1,13 @@
 // Exports the records that a list would return, as CSV or NDJSON, from one snapshot and in constant memory.
 // Failures: 400 for invalid parameters, 429 for too many exports at once; later ones abort the connection.
 // Contract: decisions#export, neighbours#byte-budgets.
+
 import type { CallerNow } from '../../access/authenticate.ts';
+import { requireUnlimitedRows } from '../../access/bot-limits.ts';
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts';
-import type { Field } from '../../entities/field.ts';
+import type { Entity, Field } from '../../entities/field.ts';
 import { forbidden, rateLimited, ServiceError } from '../../errors.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { LIMITS } from '../../limits.ts';
@@ -17,7 +19,7 @@ import { orderBy, readSort } from '../read/order.ts';
 import type { ListInput } from '../read/parameters.ts';
 import { csvLine } from './csv.ts';
 import { exportStream, type LineWriter, ReaderStalled } from './export-stream.ts';
-import { type Column, csvRecord, EXPORT_COLUMNS, ndjsonLine } from './stored-row.ts';
+import { type Column, csvRecord, EXPORT_COLUMNS, recordJson } from './stored-row.ts';
 
 export type Format = 'csv' | 'ndjson';
 
@@ -33,6 +35,7 @@ export async function exportRecords(
   { onCut, callerNow }: { onCut: () => void; callerNow: CallerNow },
 ): Promise<ReadableStream<Uint8Array>> {
   requireRight(caller, 'read', entityName);
+  requireUnlimitedRows(caller, 'list the records page by page, with a cursor');
   const scope = await accessScopeFor(app, caller, entityName);
   countRead(app, caller);
   const sort = readSort(input.sort, input.order, scope.names);
@@ -41,8 +44,21 @@ export async function exportRecords(
   const query = sql`
     select ${EXPORT_COLUMNS} from ${scope.entity.table} as r where ${where} order by ${orderBy(sort)}`;
   const rows = app.db.stream(query, LIMITS.transfer.exportBatchRows);
-  const batches = limited(caller.tenant.id, permitted(rows, caller, callerNow));
-  // Fetch the first batch now, while an error can still set the status.
+  return openExport(app, caller.tenant.id, writer, permitted(rows, caller, callerNow), onCut);
+}
+
+/**
+ * The lines of the rows, as one of the few exports that a share, such as a tenant, may run at once. Rejects with 429, and with
+ * the failure of the first batch, while that can still set the status; `onCut` is called when the export is aborted later.
+ */
+export async function openExport<Row>(
+  app: App,
+  share: string,
+  writer: LineWriter<Row>,
+  rows: AsyncIterable<Row[]>,
+  onCut: () => void,
+): Promise<ReadableStream<Uint8Array>> {
+  const batches = limited(share, rows);
   return exportStream(writer, batches, await batches.next(), {
     ...LIMITS.transfer,
     isWaitedFor: () => app.db.stats('streams').waiting > 0,
@@ -56,7 +72,7 @@ export async function exportRecords(
 }
 
 /** The batches, each only if the caller has the same rights as at the start. */
-async function* permitted<T>(
+export async function* permitted<T>(
   batches: AsyncIterable<T>,
   { rights, role, email }: TenantCaller,
   callerNow: CallerNow,
@@ -70,20 +86,20 @@ async function* permitted<T>(
   }
 }
 
-/** Running exports in this process by tenant: slow clients of one tenant must not hold all connections. */
+/** Running exports in this process by share: slow clients of one tenant must not hold all connections. */
 const running = new Map<string, number>();
 
-/** Counts the export against the tenant's limit while it runs. 429 when the limit is reached. */
-async function* limited<T>(tenantId: string, batches: AsyncIterable<T>): AsyncGenerator<T> {
-  const others = running.get(tenantId) ?? 0;
+/** Counts the export against the share's limit while it runs. 429 when the limit is reached. */
+async function* limited<T>(share: string, batches: AsyncIterable<T>): AsyncGenerator<T> {
+  const others = running.get(share) ?? 0;
   if (others >= LIMITS.transfer.exportsPerTenant) throw rateLimited('too many exports at once', 5);
-  running.set(tenantId, others + 1);
+  running.set(share, others + 1);
   try {
     yield* batches;
   } finally {
-    const left = (running.get(tenantId) ?? 1) - 1;
-    if (left === 0) running.delete(tenantId);
-    else running.set(tenantId, left);
+    const left = (running.get(share) ?? 1) - 1;
+    if (left === 0) running.delete(share);
+    else running.set(share, left);
   }
 }
 
@@ -96,4 +112,9 @@ function writerOf(format: Format, scope: AccessScope, fields: readonly Field[]):
     head: csvLine(columns.map(({ key }) => key)),
     line: (row) => csvRecord(row, entity, columns),
   };
+}
+
+function* ndjsonLine(row: RawRow, entity: Entity, fields: readonly Field[]): Generator<string | Uint8Array> {
+  yield* recordJson(row, entity, fields);
+  yield '\n';
 }

@@ -1,43 +1,60 @@
 // Imports a body of any size in constant memory. While one batch is written, the next is read; not while it waits. A batch is one
 // statement, written with the rights that the caller has then, and is kept when a later one fails or the upload is aborted;
 // rejected lines are skipped and reported.
-// The first line of a CSV file names its columns; columns of system fields are ignored.
 // Contract: decisions#import.
 import { type Static, Type } from '@sinclair/typebox';
 import type { CallerNow } from '../../access/authenticate.ts';
-import { requireRight, type TenantCaller } from '../../access/caller.ts';
+import { requireOneRight, type TenantCaller } from '../../access/caller.ts';
 import { type App, perApp } from '../../app.ts';
-import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts';
-import { entityFor } from '../../entities/catalog.ts';
-import type { Field } from '../../entities/field.ts';
-import { specOf } from '../../entities/field-types.ts';
-import { invalid, invalidField, type Problem, ServiceError } from '../../errors.ts';
-import { SYSTEM_FIELDS } from '../../expression/ast.ts';
-import { parseObject } from '../../http/json-object.ts';
+import { accessScopeFor } from '../../entities/access-scope.ts';
+import { catalogOf } from '../../entities/catalog.ts';
+import { invalidField, ServiceError } from '../../errors.ts';
 import { Uuid } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
 import { Semaphore } from '../../runtime/concurrency.ts';
+import type { DryRun } from '../../runtime/dry-run.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
-import type { JsonObject } from '../../runtime/text.ts';
+import { newId } from '../../runtime/ids.ts';
 import { currentWork } from '../../runtime/work.ts';
 import { isQuotaExceeded } from '../../usage/write-quotas.ts';
 import { applyIndependently } from '../batch/independent.ts';
-import type { BatchItem } from '../batch/items.ts';
-import { cellsOf } from './csv.ts';
-import type { Format } from './export.ts';
+import type { BatchItem, BatchKind, Outcome } from '../batch/items.ts';
+import { requireUniqueField } from '../batch/keys.ts';
+import { DryImport } from './dry-import.ts';
 import { beginImport, endImport } from './import-log.ts';
+import { JsonArrayReader } from './json-array.ts';
 import { type Line, LineReader } from './lines.ts';
+import { type ImportFormat, lineParser, type ParsedLine } from './records-of-file.ts';
+import { resolveRelated } from './related.ts';
 
 export const ImportReport = Type.Object({
   created: Type.Integer({ minimum: 0 }),
+  updated: Type.Integer({ minimum: 0, description: 'with `upsert`: records that were there already' }),
   refused: Type.Integer({ minimum: 0 }),
-  errors: Type.Array(Type.Object({ line: Type.Integer({ minimum: 1 }), message: Type.String() })),
+  errors: Type.Array(
+    Type.Object({
+      line: Type.Integer({ minimum: 1 }),
+      item: Type.Optional(Type.Integer({ minimum: 1, description: 'of a JSON array: the position in it' })),
+      message: Type.String(),
+    }),
+  ),
   importId: Uuid,
 });
 type ImportReport = Static<typeof ImportReport>;
 
-const { batchRows, batchBytesMax, batchesWriting, batchesWaiting, errorsReported, errorCharacters, headerProblemsMax } =
-  LIMITS.transfer;
+const { batchRows, batchBytesMax, batchesWriting, batchesWaiting, errorsReported, errorCharacters } = LIMITS.transfer;
+
+export interface ImportInput {
+  format: ImportFormat;
+  /** The unique field by which a line finds the record to change, or `id` if ids are kept; without it, each creates one. */
+  upsert?: string | undefined;
+  /** Set to try it: what it would cause is added to it. */
+  dryRun?: DryRun | null;
+  /** `keep`: new records get the ids of the file. */
+  ids?: 'keep' | 'new' | undefined;
+  /** Of CSV. */
+  delimiter?: string | undefined;
+}
 
 /**
  * 400 for a header with unknown columns, before anything is written; other problems are in the report. 401 and 403 when the
@@ -47,20 +64,25 @@ export async function importRecords(
   app: App,
   caller: TenantCaller,
   entityName: string,
-  format: Format,
+  { format, upsert, ids, delimiter, dryRun = null }: ImportInput,
   body: AsyncIterable<Uint8Array>,
   callerNow: CallerNow,
 ): Promise<ImportReport> {
-  requireRight(caller, 'create', entityName);
-  const entity = await entityFor(app, caller, entityName);
-  const importId = await beginImport(app, caller, entity.id);
-  const writer = new BatchWriter(app, callerNow, entityName, importId);
-  const lines = new LineReader(format === 'csv');
-  const read = await lineParser(app, caller, entityName, format);
+  const kind: BatchKind = upsert === undefined ? { op: 'create' } : { op: 'upsert', by: upsert };
+  requireRightFor(kind, caller, entityName);
+  const scope = await accessScopeFor(app, caller, entityName);
+  const keepsIds = ids === 'keep';
+  if (upsert !== undefined && !(upsert === 'id' && keepsIds)) requireUniqueField(scope, upsert, 'upsert');
+  if (delimiter !== undefined && format !== 'csv') throw invalidField('delimiter', 'applies to CSV only');
+  const importId = dryRun === null ? await beginImport(app, caller, scope.entity.id) : newId();
+  const writer = new BatchWriter(app, callerNow, entityName, importId, kind, dryRun && new DryImport(dryRun));
+  const lines = format === 'json' ? new JsonArrayReader() : new LineReader(format === 'csv');
+  const catalog = await catalogOf(app, caller.tenant);
+  const read = lineParser({ caller, catalog, scope }, { format, delimiter, keepsIds, upsert });
   const add = async (line: Line): Promise<void> => {
     // Parsing a line of a megabyte takes up to 30 ms, and many files may have reached one.
     await giveWay();
-    await writer.add(line.line, line.bytes, read(line));
+    await writer.add(line, read(line));
   };
   try {
     for await (const chunk of uploaded(body)) for (const line of lines.push(chunk)) await add(line);
@@ -69,22 +91,31 @@ export async function importRecords(
   } catch (error) {
     throw await writer.stopped(error);
   } finally {
-    await endImport(app, importId);
+    if (dryRun === null) await endImport(app, importId);
   }
+}
+
+/** An upsert needs one of its rights; each record the one of what it turns into. */
+function requireRightFor({ op }: BatchKind, caller: TenantCaller, entityName: string): void {
+  requireOneRight(caller, op === 'upsert' ? ['create', 'update'] : ['create'], entityName);
 }
 
 /** Of a body, in bytes: finding the lines in one takes a few milliseconds, even if all are empty. */
 const PIECE = 16_384;
 
-/** The body in pieces; an aborted upload is the client's error. */
-async function* uploaded(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-  try {
-    for await (const chunk of body) {
-      for (let at = 0; at < chunk.length; at += PIECE) {
-        await giveWay();
-        yield chunk.subarray(at, at + PIECE);
-      }
+export async function* inPieces(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  for await (const chunk of body) {
+    for (let at = 0; at < chunk.length; at += PIECE) {
+      await giveWay();
+      yield chunk.subarray(at, at + PIECE);
     }
+  }
+}
+
+/** The body in pieces; an aborted upload is the client's error. */
+export async function* uploaded(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  try {
+    yield* inPieces(body);
   } catch (cause) {
     if (cause instanceof ServiceError && cause.ecode === 'REQUEST_TIMEOUT') throw cause;
     throw new ServiceError('VALIDATION_ERROR', 'the upload was aborted', { cause });
@@ -96,14 +127,19 @@ export const importWriters = perApp(
   () => new Semaphore({ name: 'imports', slots: batchesWriting, shareWaitingMax: batchesWaiting, limitsLong: true }),
 );
 
+/** A line of the file that has values. */
+type ImportItem = Pick<BatchItem, 'id' | 'body'> & { at: Line };
+
 /** Writes records in batches: collects one while at most one is being written. */
 class BatchWriter {
-  #batch: BatchItem[] = [];
+  #batch: ImportItem[] = [];
   #bytes = 0;
   #writing: Promise<void> = Promise.resolve();
   #failure: { error: unknown } | null = null;
-  #created = 0;
+  #counts = { created: 0, updated: 0, deleted: 0 };
   #refused = 0;
+  /** The last line of the batches that have been written. */
+  #through = 0;
   #errors: ImportReport['errors'] = [];
 
   constructor(
@@ -111,13 +147,15 @@ class BatchWriter {
     private readonly callerNow: CallerNow,
     private readonly entityName: string,
     private readonly importId: string,
+    private readonly kind: BatchKind,
+    private readonly dry: DryImport | null,
   ) {}
 
-  async add(line: number, bytes: number, read: ParsedLine): Promise<void> {
+  async add(at: Line, read: ParsedLine): Promise<void> {
     if (read === null) return;
-    if ('problem' in read) return this.#refuse(line, read.problem);
-    this.#batch.push({ index: line, id: '', body: read.values });
-    this.#bytes += bytes;
+    if ('problem' in read) return this.#refuse(at, read.problem);
+    this.#batch.push({ at, id: read.id, body: read.values });
+    this.#bytes += at.bytes;
     if (this.#batch.length >= batchRows || this.#bytes >= batchBytesMax) await this.#flush();
   }
 
@@ -125,15 +163,19 @@ class BatchWriter {
     await this.#flush();
     await this.#settled();
     const { importId } = this;
-    return { created: this.#created, refused: this.#refused, errors: this.#reported(), importId };
+    const { created, updated } = this.#counts;
+    return { created, updated, refused: this.#refused, errors: this.#reported(), importId };
   }
 
   /** The error of an import that cannot continue, with the number of records already written. */
   async stopped(error: unknown): Promise<unknown> {
     await this.#writing;
-    if (!(error instanceof ServiceError) || this.#created === 0) return error;
+    const { created, updated } = this.#counts;
+    if (!(error instanceof ServiceError) || created + updated === 0 || this.dry !== null) return error;
     const { ecode, message, details, headers, status } = error;
-    const kept = `${this.#created} records were imported before and are kept (importId ${this.importId})`;
+    const kept =
+      `${created + updated} records were imported before and are kept (importId ${this.importId}), ` +
+      `up to line ${this.#through}; with \`upsert\` the whole file can be sent again`;
     return new ServiceError(ecode, `${message}; ${kept}`, {
       ...(details === undefined ? {} : { details }),
       headers: { ...headers },
@@ -160,32 +202,49 @@ class BatchWriter {
     if (this.#failure !== null) throw this.#failure.error;
   }
 
-  async #write(items: readonly BatchItem[]): Promise<void> {
-    const batch = { op: 'create', items } as const;
+  async #write(lines: readonly ImportItem[]): Promise<void> {
     // An upload may take long: a revoked credential, a changed role, a quota or a suspension applies to the next batch.
     const caller = await this.callerNow();
-    requireRight(caller, 'create', this.entityName);
+    requireRightFor(this.kind, caller, this.entityName);
     const importer = { ...caller, triggeredBy: 'system', importId: this.importId } as const;
-    const outcomes = await applyIndependently(this.app, importer, this.entityName, batch, () => null);
+    const batch = { ...this.kind, items: await this.#related(importer, lines) };
+    const toResult = (_: unknown, __: unknown, ___: unknown, outcome: Outcome): Outcome => outcome;
+    const outcomes = await (this.dry === null
+      ? applyIndependently(this.app, importer, this.entityName, batch, toResult)
+      : this.dry.apply(this.app, importer, this.entityName, batch));
     let exceeded: ServiceError | null = null;
-    for (const [line, outcome] of outcomes) {
-      if (outcome instanceof ServiceError) this.#refuse(line, sentence(outcome));
-      else this.#created += 1;
+    for (const [i, outcome] of outcomes) {
+      if (outcome instanceof ServiceError) this.#refuse((lines[i] as ImportItem).at, sentence(outcome));
+      else this.#counts[outcome] += 1;
       if (isQuotaExceeded(outcome)) exceeded ??= outcome;
     }
     // The following batches would be refused too.
     if (exceeded !== null) throw exceeded;
+    this.#through = lines.at(-1)?.at.line ?? this.#through;
   }
 
-  #refuse(line: number, message: string): void {
+  /** The lines as items, with ids for the records that they name by a unique field; the others are refused. */
+  async #related(caller: TenantCaller, lines: readonly ImportItem[]): Promise<BatchItem[]> {
+    const items = lines.map(({ id, body }, index) => ({ index, id, body }));
+    if (!lines.some(({ body }) => Object.keys(body).some((name) => name.includes('.')))) return items;
+    const { app, entityName } = this;
+    const scope = await accessScopeFor(app, caller, entityName);
+    const relating = { caller, catalog: await catalogOf(app, caller.tenant), scope };
+    const bodies = items.map(({ body }) => body);
+    const problems = await resolveRelated(app.db, relating, bodies);
+    for (const [i, problem] of problems) this.#refuse((lines[i] as ImportItem).at, problem);
+    return items.filter(({ index }) => !problems.has(index));
+  }
+
+  #refuse({ line, item }: Pick<Line, 'line' | 'item'>, message: string): void {
     this.#refused += 1;
-    this.#errors.push({ line, message: shortened(message) });
+    this.#errors.push({ line, ...(item === undefined ? {} : { item }), message: shortened(message) });
     if (this.#errors.length >= 2 * errorsReported) this.#errors = this.#reported();
   }
 
   /** Sorted into file order, because an unreadable line is reported before earlier lines have been written. */
   #reported(): ImportReport['errors'] {
-    return this.#errors.sort((a, b) => a.line - b.line).slice(0, errorsReported);
+    return this.#errors.sort((a, b) => a.line - b.line || (a.item ?? 0) - (b.item ?? 0)).slice(0, errorsReported);
   }
 }
 
@@ -195,80 +254,4 @@ function sentence({ message, details }: ServiceError): string {
 
 function shortened(message: string): string {
   return message.length <= errorCharacters ? message : `${message.slice(0, errorCharacters - 1).toWellFormed()}…`;
-}
-
-/** Null for a line without values, such as a header. */
-type ParsedLine = { values: JsonObject } | { problem: string } | null;
-
-/** A parser for the file's lines, called in order. It throws a 400 for a header that does not match the entity. */
-async function lineParser(
-  app: App,
-  caller: TenantCaller,
-  entityName: string,
-  format: Format,
-): Promise<(line: Line) => ParsedLine> {
-  if (format === 'ndjson') return (line) => ('problem' in line ? line : parseJsonLine(line.text));
-  const scope = await accessScopeFor(app, caller, entityName);
-  let columns: Column[] | null = null;
-  return (line) => {
-    if (columns !== null) return 'problem' in line ? line : parseCells(columns, line.text);
-    columns = parseHeader(scope, line);
-    return null;
-  };
-}
-
-const MISPLACED_QUOTES = 'has misplaced quotes (see RFC 4180)';
-/** A header without problems has fewer; one with a cell more has as many problems as are listed. */
-const HEADER_CELLS_MAX = LIMITS.entity.fieldsMax + Object.keys(SYSTEM_FIELDS).length + headerProblemsMax;
-
-/** Null for a system field. */
-type Column = Field | null;
-
-function parseHeader(scope: AccessScope, line: Line): Column[] {
-  const cells = 'text' in line ? cellsOf(line.text, HEADER_CELLS_MAX) : null;
-  if (cells === null) throw invalidField('header', 'problem' in line ? line.problem : MISPLACED_QUOTES);
-  const problems: Problem[] = [];
-  const known = new Set<string>();
-  const columns: Column[] = [];
-  for (const cell of cells) {
-    const key = cell.trim();
-    const field = scope.entity.byKey.get(key);
-    const isColumn = field !== undefined && scope.isVisible(field);
-    if (known.has(key)) problems.push({ path: key.slice(0, 200), message: 'names two columns' });
-    known.add(key);
-    if (!isColumn && !Object.hasOwn(SYSTEM_FIELDS, key)) {
-      problems.push({ path: key.slice(0, 200), message: 'is not a field of this entity' });
-    }
-    if (problems.length >= headerProblemsMax) break;
-    columns.push(isColumn ? field : null);
-  }
-  if (problems.length > 0) throw invalid(problems.slice(0, headerProblemsMax));
-  return columns;
-}
-
-function parseCells(columns: readonly Column[], text: string): ParsedLine {
-  const cells = cellsOf(text, columns.length + 1);
-  if (cells === null) return { problem: MISPLACED_QUOTES };
-  if (cells.length !== columns.length) {
-    const found = cells.length < columns.length ? cells.length : 'more';
-    return { problem: `has ${found} cells, but the header has ${columns.length}` };
-  }
-  const values: JsonObject = {};
-  for (const [i, field] of columns.entries()) {
-    const cell = cells[i] as string;
-    if (field !== null && cell !== '') values[field.key] = specOf(field).cell.read(cell);
-  }
-  return { values };
-}
-
-function parseJsonLine(text: string): ParsedLine {
-  if (text.trim() === '') return null;
-  const parsed = parseObject(text);
-  if ('problems' in parsed) {
-    const [{ path, message } = { path: '', message: '' }] = parsed.problems;
-    return { problem: path === 'body' ? message : `${path}: ${message}` };
-  }
-  const values = parsed.value;
-  for (const key of Object.keys(SYSTEM_FIELDS)) delete values[key];
-  return { values };
 }

@@ -3,8 +3,8 @@
 // UTF-8 or has an unclosed quote is reported, and reading continues with the next.
 import { LIMITS } from '../../limits.ts';
 
-/** A record's text without its line end, or its problem; `bytes` is its length in the body. */
-export type Line = { line: number; bytes: number } & ({ text: string } | { problem: string });
+/** A record's text without its line end, or its problem; `bytes` is its length in the body, `item` its position in an array. */
+export type Line = { line: number; bytes: number; item?: number } & ({ text: string } | { problem: string });
 
 const LINE_FEED = 0x0a;
 const QUOTE = 0x22;
@@ -21,7 +21,10 @@ export class LineReader {
   #at = 1;
   #start = 1;
 
-  constructor(isCsv: boolean) {
+  constructor(
+    isCsv: boolean,
+    private readonly lineBytesMax: number = LIMITS.transfer.lineBytesMax,
+  ) {
     this.#isCsv = isCsv;
   }
 
@@ -60,7 +63,7 @@ export class LineReader {
 
   #take(part: Uint8Array): void {
     this.#bytes += part.length;
-    if (this.#bytes > LIMITS.transfer.lineBytesMax) this.#parts = [];
+    if (this.#bytes > this.lineBytesMax) this.#parts = [];
     else this.#parts.push(part);
   }
 
@@ -73,7 +76,7 @@ export class LineReader {
   }
 
   #read(): { text: string } | { problem: string } {
-    const { lineBytesMax } = LIMITS.transfer;
+    const { lineBytesMax } = this;
     if (this.#bytes > lineBytesMax) return { problem: `is longer than ${lineBytesMax} bytes` };
     const [first, ...rest] = this.#parts;
     if (first === undefined) return { text: '' };

@@ -25,18 +25,18 @@ const LETTER_U = 0x75;
 
 /** The columns of an export, in a table with the alias `r`: few, because each costs as much as decoding its text. */
 export const EXPORT_COLUMNS = sql`r.data,
-  concat(r.id, chr(10), r.created_at, chr(10), r.updated_at, chr(10), r.created_by, chr(10), r.updated_by)`;
+  concat(r.id, chr(10), r.created_at, chr(10), r.updated_at, chr(10), r.created_by, chr(10), r.updated_by, chr(10), r.version)`;
 
 /** What a record is shaped from. */
 function decodedRow(raw: RawRow): RecordRow {
   return rowOf(raw, JSON.parse(String(raw[DATA])));
 }
 
-/** The record as a line of NDJSON, in pieces of text or of UTF-8. */
-export function* ndjsonLine(raw: RawRow, entity: Entity, fields: readonly Field[]): Generator<string | Uint8Array> {
+/** The record as JSON, in pieces of text or of UTF-8. */
+export function* recordJson(raw: RawRow, entity: Entity, fields: readonly Field[]): Generator<string | Uint8Array> {
   const data = raw[DATA] as Buffer;
   if (data.length < LARGE_ROW) {
-    yield `${JSON.stringify(shape(decodedRow(raw), entity, fields))}\n`;
+    yield JSON.stringify(shape(decodedRow(raw), entity, fields));
     return;
   }
   const { id, entityId, ...rest } = shape(rowOf(raw, {}), entity, []);
@@ -49,7 +49,7 @@ export function* ndjsonLine(raw: RawRow, entity: Entity, fields: readonly Field[
     else if (value[0] === QUOTE) yield value.length >= LARGE_VALUE ? value : value.toString();
     else yield JSON.stringify(JSON.parse(value.toString()));
   }
-  yield `,${JSON.stringify(rest).slice(1)}\n`;
+  yield `,${JSON.stringify(rest).slice(1)}`;
 }
 
 /** A column of a CSV file: a field, or, without a slot, a member that every record has. */
@@ -122,12 +122,13 @@ const isContinuation = (byte: number): boolean => (byte & 0xc0) === 0x80;
 /** The positions of the columns. */
 const [DATA, SYSTEM] = [0, 1] as const;
 
-/** The version is not exported. */
-function rowOf(raw: RawRow, data: SlotValues): RecordRow {
-  const [id = '', createdAt = '', updatedAt = '', createdBy = '', updatedBy = ''] = String(raw[SYSTEM]).split('\n');
+/** The row with these values in place of its own. */
+export function rowOf(raw: RawRow, data: SlotValues): RecordRow {
+  const system = String(raw[SYSTEM]).split('\n');
+  const [id = '', createdAt = '', updatedAt = '', createdBy = '', updatedBy = '', version = ''] = system;
   return {
     id,
-    version: 0,
+    version: Number(version),
     data,
     created_at: isoTimestamp(createdAt),
     updated_at: isoTimestamp(updatedAt),

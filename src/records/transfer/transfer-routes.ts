@@ -1,5 +1,5 @@
 // The routes of export and import. Their bodies are streams of any size: MAX_BODY_BYTES does not apply.
-// Failures: 415 for a content type other than CSV and NDJSON, unless the query names the format.
+// Failures: 415 for a content type other than CSV, NDJSON and JSON, unless the query names the format.
 // Contract: decisions#export, decisions#import.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
@@ -9,25 +9,29 @@ import { invalidField, ServiceError } from '../../errors.ts';
 import { requireIdentityEncoding } from '../../http/body.ts';
 import { steady } from '../../http/body-progress.ts';
 import { addChangesCursor, CHANGES_CURSOR } from '../../http/changes-cursor.ts';
+import { DRY_RUN, withReport } from '../../http/dry-run.ts';
 import { guard } from '../../http/guard.ts';
-import { keepOwnIdle, type SetIdle } from '../../http/own-idle.ts';
 import { parameters } from '../../http/parameters.ts';
 import { ok } from '../../http/reply.ts';
 import { route } from '../../http/route.ts';
 import { oneOf } from '../../http/schemas.ts';
-import { LIMITS } from '../../limits.ts';
+import { DryRun } from '../../runtime/dry-run.ts';
+import { rightToCreate } from '../batch/upsert.ts';
 import { LEGACY_FILTER, ListQuery, listInput } from '../read/parameters.ts';
-import { exportRecords, type Format } from './export.ts';
+import { EXAMPLE_VALUES, ValuesSchema } from '../record.ts';
+import { download, NDJSON } from './download.ts';
+import { exportRecords } from './export.ts';
 import { ImportReport, importRecords } from './import.ts';
+import type { ImportFormat } from './records-of-file.ts';
 
 const CSV = 'text/csv; charset=utf-8';
-const NDJSON = 'application/x-ndjson; charset=utf-8';
-/** A reader that takes nothing does not see the end either: the server then closes its connection. */
-const CUT_IDLE_S = 1;
 const TAG = 'Records';
 
 const FormatParameter = Type.Optional(
   oneOf(['csv', 'ndjson'], { description: 'the format of the file', error: 'must be csv or ndjson' }),
+);
+const ImportFormatParameter = Type.Optional(
+  oneOf(['csv', 'ndjson', 'json'], { description: 'the format of the file', error: 'must be csv, ndjson or json' }),
 );
 const { filters, search, sort, order, fields } = ListQuery.properties;
 const ExportQuery = parameters({ format: FormatParameter, filters, search, sort, order, fields }, LEGACY_FILTER);
@@ -49,13 +53,31 @@ const IMPORT = route({
   id: 'importRecords',
   tag: TAG,
   summary: 'Import records',
-  description: `Creates a record for each line of a CSV file (its first line names the columns) or an NDJSON file of any
-size. Rejected lines are skipped and counted, and the first 1000 reported with their numbers. Records are written in batches
+  description: `Creates a record for each line of a CSV file (its first line names the columns) or an NDJSON file, or each item of a
+JSON array, of any size; with \`upsert\`, changes those that are there. A relation may be named by a unique field of its
+target: column or member \`company.code\`. Rejected lines are skipped and counted, and the first 1000 reported with their numbers. Records are written in batches
 while the file is read: records of an aborted upload are kept.`,
   access: 'tenant',
-  right: 'create',
-  query: parameters({ format: FormatParameter }),
+  right: rightToCreate,
+  query: parameters({
+    format: ImportFormatParameter,
+    upsert: Type.Optional(
+      Type.String({ description: 'a unique field: lines with a value of a record change that record' }),
+    ),
+    ids: Type.Optional(
+      oneOf(['new', 'keep'], { description: '`keep`: records get the ids of the file', error: 'must be new or keep' }),
+    ),
+    delimiter: Type.Optional(
+      oneOf([',', ';', '|', 'tab'], {
+        description: 'of CSV; a comma, semicolon or tab is found from the header',
+        error: 'must be a comma, a semicolon, | or tab',
+      }),
+    ),
+    ...DRY_RUN,
+  }),
   bodyTypes: ['text/csv', 'application/x-ndjson'],
+  rawBody: Type.Array(ValuesSchema),
+  example: [EXAMPLE_VALUES],
   ok: [200, ImportReport],
   errors: ['UNSUPPORTED_MEDIA_TYPE', 'BUSINESS_RULE_ERROR'],
 });
@@ -68,18 +90,12 @@ export function transferRoutes(app: App) {
       async ({ caller, params, query, request }) => {
         const { entityName } = params;
         const format = query.format ?? 'ndjson';
-        let setIdle: SetIdle | undefined;
         await addChangesCursor(app, caller, request);
-        const closeSoon = (): void => setIdle?.(CUT_IDLE_S);
-        const body = await exportRecords(app, caller, entityName, format, listInput(query), {
-          onCut: closeSoon,
-          callerNow: callerNow(app, request, caller),
-        });
-        keepOwnIdle(request, (set) => {
-          setIdle = set;
-          set(LIMITS.transfer.stalledMs / 1_000);
-        });
-        return download(body, entityName, format);
+        const type = format === 'csv' ? CSV : NDJSON;
+        const now = callerNow(app, request, caller);
+        return download(request, { type, name: `${entityName}.${format}` }, (onCut) =>
+          exportRecords(app, caller, entityName, format, listInput(query), { onCut, callerNow: now }),
+        );
       },
       EXPORT,
     )
@@ -87,32 +103,25 @@ export function transferRoutes(app: App) {
       '/api/entities/:entityName/records/import',
       async ({ caller, params, query, request }) => {
         requireIdentityEncoding(request);
-        const format = query.format ?? formatOf(request);
+        const dryRun = query.dryRun === true ? new DryRun() : null;
+        const delimiter = query.delimiter === 'tab' ? '\t' : query.delimiter;
+        const input = { ...query, delimiter, format: query.format ?? formatOf(request), dryRun };
         if (request.body === null) throw invalidField('body', 'is missing');
         const now = callerNow(app, request, caller);
-        return ok(await importRecords(app, caller, params.entityName, format, steady(request.body), now));
+        const report = ok(await importRecords(app, caller, params.entityName, input, steady(request.body), now));
+        return dryRun === null ? report : withReport(report, dryRun);
       },
       IMPORT,
     );
 }
 
-function download(body: ReadableStream<Uint8Array>, entityName: string, format: Format): Response {
-  return new Response(body, {
-    headers: {
-      'content-type': format === 'csv' ? CSV : NDJSON,
-      'content-disposition': `attachment; filename="${entityName}.${format}"`,
-      'cache-control': 'no-store',
-      'x-content-type-options': 'nosniff',
-    },
-  });
-}
-
-function formatOf(request: Request): Format {
+function formatOf(request: Request): ImportFormat {
   const type = (request.headers.get('content-type') ?? '').split(';')[0]?.trim().toLowerCase();
   if (type === 'text/csv') return 'csv';
   if (type === 'application/x-ndjson' || type === 'application/jsonl') return 'ndjson';
+  if (type === 'application/json') return 'json';
   throw new ServiceError(
     'UNSUPPORTED_MEDIA_TYPE',
-    'send the body as Content-Type: text/csv or application/x-ndjson, or set `format` in the query',
+    'send the body as Content-Type: text/csv, application/x-ndjson or application/json, or set `format` in the query',
   );
 }

@@ -29,11 +29,28 @@ export function isDuplicate(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === '23505';
 }
 
-function duplicateOf(field: Field | undefined, entity: Entity, caller: TenantCaller): ServiceError {
+/** The 409 of a value that another record has. */
+export function duplicateOf(field: Field | undefined, entity: Entity, caller: TenantCaller): ServiceError {
   const isHidden = field !== undefined && !visibleFields(caller, entity).some(({ id }) => id === field.id);
   if (isHidden) return conflict('a record with one of these values already exists');
   const key = field?.key ?? 'id';
   return conflict(`a record with this ${key} already exists`, [{ path: key, message: 'already exists' }]);
+}
+
+export function idTaken(): ServiceError {
+  return conflict('a record with this id already exists', [{ path: 'id', message: 'already exists' }]);
+}
+
+/** The rows whose id a stored record has; by position. */
+export async function takenIds(
+  { queries }: Pick<Writing, 'queries'>,
+  entity: Entity,
+  rows: readonly RecordRow[],
+): Promise<Map<number, ServiceError>> {
+  const found = await queries.rows<{ id: string }>(sql`
+    select r.id from ${entity.table} as r where r.id = any(${rows.map(({ id }) => id)}::uuid[])`);
+  const taken = new Set(found.map(({ id }) => id));
+  return new Map(rows.flatMap(({ id }, n) => (taken.has(id) ? [[n, idTaken()] as const] : [])));
 }
 
 /**

@@ -4,12 +4,13 @@
 import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import type { Catalog } from '../../entities/catalog.ts';
+import type { EntityChange } from '../../events/entity-change.ts';
 import type { Cause } from '../../events/outbox.ts';
-import { type EntityChange, notifyCommitted, Publication } from '../../events/publication.ts';
+import { notifyCommitted, Publication } from '../../events/publication.ts';
 import type { Queries, Tx } from '../../runtime/sql.ts';
 import { applyQuotas, beginCounted } from '../../usage/tally.ts';
 import { isFarFromQuotas, withinWriteRate } from '../../usage/write-quotas.ts';
-import { requireRoomForWrites } from '../../usage/write-rate.ts';
+import { requireRoomForWrites, writeWindowsOf } from '../../usage/write-rate.ts';
 import { Evaluator } from '../read/evaluator.ts';
 
 /** How often a write that keeps conflicting with others is attempted before it fails with 409. */
@@ -54,7 +55,7 @@ export function inStatement<T>(
   // The quota of deliveries is checked by claims.
   const isSingle = change.isSingle && tenant.quotas.deliveriesPerDay === undefined;
   const room = isFarFromQuotas(tenant);
-  return withinWriteRate(app, tenant, () =>
+  return withinWriteRate(app, caller, () =>
     Publication.run(app, causeOf(caller), { ...change, isSingle, room }, (publication) =>
       write({ app, caller, tx: null, queries: app.db, publication }),
     ),
@@ -67,10 +68,16 @@ export async function inTransaction<T>(
   write: (open: OpenTransaction) => Promise<T>,
 ): Promise<T> {
   const writeIn = (inner: Tx): Promise<T> => {
-    applyQuotas(inner, caller.tenant);
-    return write({ app, caller, tx: inner, queries: inner, publication: Publication.within(inner, causeOf(caller)) });
+    applyQuotas(inner, caller);
+    return write({
+      app,
+      caller,
+      tx: inner,
+      queries: inner,
+      publication: Publication.within(app, inner, causeOf(caller)),
+    });
   };
-  requireRoomForWrites(app, caller.tenant);
+  requireRoomForWrites(app, writeWindowsOf(caller));
   if (tx !== null) return writeIn(tx);
   const written = await beginCounted(app, writeIn);
   notifyCommitted(app, { tenantId: caller.tenant.id });

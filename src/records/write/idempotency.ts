@@ -1,5 +1,5 @@
 // `Idempotency-Key`: for 24 hours, a request with the same key and body gets the first response. The response is stored
-// in the transaction of the change, so that a crash preserves both or neither.
+// in the transaction of the change, so that a crash preserves both or neither. A dry run neither stores nor replays.
 // Contract: decisions#idempotency.
 import type { TenantCaller } from '../../access/caller.ts';
 import { restrictionOn } from '../../access/rights.ts';
@@ -35,6 +35,8 @@ interface WriteTarget {
   entityName: string;
   /** The record that the path names. */
   id?: string;
+  /** The field by which an upsert finds its record. */
+  upsertBy?: string | undefined;
 }
 
 /**
@@ -54,13 +56,17 @@ export async function idempotently<T>(
   if (!/^[\x21-\x7e]+$/.test(given) || given.length > LIMITS.idempotency.keyMax) {
     throw invalidField('Idempotency-Key', `must be 1 to ${LIMITS.idempotency.keyMax} visible ASCII characters`);
   }
+  const upsert = target.upsertBy === undefined ? undefined : `upsert=${target.upsertBy}`;
+  const isGiven = (part: string | undefined): boolean => part !== undefined;
   const key: RequestKey = {
     tenantId: caller.tenant.id,
     caller: `${caller.kind} ${caller.id ?? ''}`,
-    route: ['POST', `${target.kind}/${target.entityName}`, target.id].join(' ').trim(),
+    route: ['POST', `${target.kind}/${target.entityName}`, target.id, upsert].filter(isGiven).join(' '),
     key: given,
     bodyHash: sha256(JSON.stringify(body)).toString('hex'),
   };
+  // A dry run is no repetition of a call, and no call that could be repeated.
+  if (app.db.dryRun !== undefined) return write(autocommit(app, caller));
   return inTransaction(autocommit(app, caller), async (context) => {
     const kept = await lockKey(context.tx, key);
     if (kept !== undefined) return typed<T>(await replay(kept, () => keptAnswer(context, target, key)));
@@ -71,6 +77,9 @@ export async function idempotently<T>(
   });
 }
 
+/** For clients that send a request again whose answer was lost: the first one will have ended soon. */
+const RUNNING = { 'retry-after': '1' };
+
 /** The stored response, if any; 409 while another transaction holds the key. */
 async function lockKey(
   tx: Tx,
@@ -79,7 +88,9 @@ async function lockKey(
   const name = JSON.stringify([tenantId, caller, route, key]);
   const lock = await tx.first<{ held: boolean }>(sql`
     select pg_try_advisory_xact_lock(hashtextextended(${name}, 0)) as held`);
-  if (lock?.held !== true) throw conflict('a request with this Idempotency-Key is still running');
+  if (lock?.held !== true) {
+    throw new ServiceError('CONFLICT', 'a request with this Idempotency-Key is still running', { headers: RUNNING });
+  }
   return tx.first<StoredResponse>(sql`
     select body_hash = decode(${bodyHash}, 'hex') as is_same, status, headers
     from platform.idempotency_keys

@@ -16,8 +16,13 @@ import { applyRules, type PreparedRow } from './triggers.ts';
 /** The refusal of a new record, or one that comes back. */
 export const OUTSIDE = 'a record outside your rows cannot be created';
 
-/** A new record. A before rule may set required fields. */
-export async function prepareCreate(writing: Writing, scope: AccessScope, body: JsonObject): Promise<PreparedRow> {
+/** A new record, under an id of its own unless one is given. A before rule may set required fields. */
+export async function prepareCreate(
+  writing: Writing,
+  scope: AccessScope,
+  body: JsonObject,
+  id?: string,
+): Promise<PreparedRow> {
   const { entity } = scope;
   const input = unwrap(scope, body);
   const read = () => readNew(entity, input, scope.isVisible);
@@ -25,7 +30,7 @@ export async function prepareCreate(writing: Writing, scope: AccessScope, body: 
   if (entity.rules.length === 0 || problems.some(({ message }) => message !== IS_REQUIRED)) {
     throwProblems(withoutHidden(scope, problems));
   }
-  const change = { operation: 'create', before: null, after: newRow(writing.caller, data) } as const;
+  const change = { operation: 'create', before: null, after: newRow(writing.caller, data, id) } as const;
   const row = await applyRules(writing, entity, change);
   const missing = problems.filter(({ path }) => row.data[entity.byKey.get(path)?.slot ?? ''] === undefined);
   throwProblems(withoutHidden(scope, missing));
@@ -66,10 +71,10 @@ export async function requireOwnRows(
   if (rowFilter !== null && !(await evaluator.meets(entity, rowFilter, row))) throw forbidden(message);
 }
 
-export function newRow(caller: TenantCaller, data: SlotValues): RecordRow {
+export function newRow(caller: TenantCaller, data: SlotValues, id = newId()): RecordRow {
   const at = new Date().toISOString();
   return {
-    id: newId(),
+    id,
     version: 1,
     data,
     created_at: at,

@@ -5,8 +5,9 @@ import type { Entity } from '../../entities/field.ts';
 import { searchVector } from '../../entities/search-vector.ts';
 import { dualWrite, type SlotValues } from '../../entities/values.ts';
 import { FORMER_VALUES } from '../../events/before-image.ts';
+import type { EntityChange } from '../../events/entity-change.ts';
 import type { RecordEventType } from '../../events/event.ts';
-import { type EntityChange, type Publication, rowsPerStatement } from '../../events/publication.ts';
+import { type Publication, rowsPerStatement } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
 import { cachedPart, EMPTY, identifier, inputRows, join, literal, raw, type Sql, sql } from '../../runtime/sql.ts';
@@ -44,12 +45,18 @@ export interface RelationTarget {
   rowFilter: Sql | null;
 }
 
-/** Of a record that comes back: what it had, and its next version. */
-export type KeptOrigin = Pick<RecordRow, 'version' | 'created_at' | 'created_by'>;
+/** Of a record that comes back: what it had. */
+export type KeptOrigin = Pick<RecordRow, 'created_at' | 'created_by'>;
+
+export interface InsertOptions {
+  origin?: KeptOrigin;
+  /** A row with a unique value that a record has already is left out; one that is being written is waited for. */
+  isLeftOutIfTaken?: boolean;
+}
 
 /**
- * Inserts all rows, or none when the definition has changed or a target is missing. Resolves to the number inserted. They are
- * new, but for one that comes back with its `origin`.
+ * Inserts all rows, or none when the definition has changed or a target is missing. Resolves to the ids of those inserted. They
+ * are new, but for one that comes back with its `origin`.
  */
 export async function insertRows(
   publication: Publication,
@@ -57,33 +64,35 @@ export async function insertRows(
   rows: readonly PreparedRow[],
   at: string,
   targets: readonly RelationTarget[],
-  origin?: KeptOrigin,
-): Promise<number> {
+  { origin, isLeftOutIfTaken = false }: InsertOptions = {},
+): Promise<string[]> {
   const evented = withNewEventIds(rows);
+  const isFirst = rows.every(({ version }) => version === 1);
+  const types = ['uuid', 'text', 'text', 'uuid', ...(isFirst ? [] : ['bigint'])];
   const input: unknown[][] = [];
-  for (const { id, data: given, eventId } of evented) {
+  for (const { id, version, data: given, eventId } of evented) {
     const turn = giveWay();
     if (turn !== undefined) await turn;
     const data = await dualWrite(entity, given);
-    input.push([id, JSON.stringify(data), await searchVector(entity, data), eventId]);
+    input.push([id, JSON.stringify(data), await searchVector(entity, data), eventId, ...(isFirst ? [] : [version])]);
   }
   const { actor } = publication.cause;
-  const version = origin === undefined ? sql`1` : sql`${origin.version}::bigint`;
   const { created_at: createdAt, created_by: createdBy } = origin ?? { created_at: at, created_by: actor };
   const ctes = sql`
-    with input (id, data, search_vector, event_id) as (
-      ${inputRows(['uuid', 'text', 'text', 'uuid'], input)}
+    with input (id, data, search_vector, event_id${isFirst ? EMPTY : sql`, version`}) as (
+      ${inputRows(types, input)}
     ), ${lockTargets(targets)}
     changed as (
       insert into ${entity.table} as r
         (id, entity_id, data, search_vector, version, created_at, updated_at, created_by, updated_by)
-      select i.id, ${literal(entity.id)}::uuid, i.data::jsonb, i.search_vector::tsvector, ${version}, ${createdAt}::timestamptz, ${at}::timestamptz,
+      select i.id, ${literal(entity.id)}::uuid, i.data::jsonb, i.search_vector::tsvector, ${isFirst ? sql`1` : sql`i.version`}, ${createdAt}::timestamptz, ${at}::timestamptz,
         ${createdBy}, ${actor}
       from input as i
       where ${isCurrent(entity)} and ${publication.room} and ${targetsExist(targets)}
+      ${isLeftOutIfTaken ? sql`on conflict do nothing` : EMPTY}
       returning ${RECORD_COLUMNS}
     )`;
-  return (await apply(publication, entity, 'record.created', evented, ctes)).length;
+  return (await apply(publication, entity, 'record.created', evented, ctes)).map(({ id }) => id);
 }
 
 /** A row to be replaced with its after image. */
@@ -230,7 +239,8 @@ function apply(
 ): Promise<RecordRow[]> {
   const withEventIds = changedWithEventIds(rows);
   const counters = updateCounters(entity, type, rows.length);
-  const ctes = sql`${changed}${counters}${startRules(entity, rows, withEventIds, publication.cause)}`;
+  const runs = publication.isDry ? EMPTY : startRules(entity, rows, withEventIds, publication.cause);
+  const ctes = sql`${changed}${counters}${runs}`;
   const growth = { recordsPerRow: COUNT_CHANGE[type], bytesGrown: bytesGrown(type) };
   return publication.change({ entity, type, ctes, withEventIds, rowsMax: rows.length, ...growth }, columns);
 }

@@ -54,20 +54,23 @@ export async function applyRules(context: RuleContext, entity: Entity, change: R
   for (const rule of entity.rules) {
     if (rule.trigger !== `before_${operation}`) continue;
     await giveWay();
-    if (await doesAct(context, entity, rule, { ...change, after: row }))
-      row = await applyAction(context, entity, rule, row);
+    if (!(await doesAct(context, entity, rule, { ...change, after: row }))) continue;
+    row = await applyAction(context, entity, rule, row);
+    context.queries.dryRun?.noteRule(rule.name);
   }
   const starts: string[] = [];
   for (const rule of entity.rules) {
     if (rule.trigger !== `after_${operation}`) continue;
     await giveWay();
-    if (await doesAct(context, entity, rule, { ...change, after: row })) starts.push(rule.id);
+    if (!(await doesAct(context, entity, rule, { ...change, after: row }))) continue;
+    starts.push(rule.id);
+    context.queries.dryRun?.noteRule(rule.name);
   }
   if (operation !== 'delete') requireRecordFits(context, entity, change.before, row);
   if (starts.length > 0) {
     const added = { runs: starts.length, bytes: jsonBytes(row.data) };
     await requireRoomForRuns(context.app, context.queries, context.caller.tenant.id, added);
-    lastStartAt = performance.now();
+    if (context.queries.dryRun === undefined) lastStartAt = performance.now();
   }
   return { ...row, starts };
 }

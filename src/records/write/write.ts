@@ -10,7 +10,7 @@ import { conflict, notFound } from '../../errors.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import type { JsonObject } from '../../runtime/text.ts';
-import { isProbablyFar, limitsWrites } from '../../usage/write-quotas.ts';
+import { areWritesLimited, isProbablyFar } from '../../usage/write-quotas.ts';
 import { findRow, lockRow } from '../read/read.ts';
 import { type RecordRow, requireVersion } from '../row.ts';
 import { blindDelete, blindUpdate } from './blind-write.ts';
@@ -45,7 +45,8 @@ export async function createRecord(context: WriteContext, entityName: string, bo
     const { entity } = scope;
     const row = await prepareCreate(writing, scope, body);
     const targets = targetsOf(writing, entity, [row]);
-    if ((await insertRows(writing.publication, entity, [row], row.created_at, targets)) === 1) return { row, scope };
+    if ((await insertRows(writing.publication, entity, [row], row.created_at, targets)).length === 1)
+      return { row, scope };
     await requireTargets(writing, entity, row);
     return null;
   });
@@ -103,15 +104,17 @@ const EVENTS = {
   create: 'record.created',
   update: 'record.updated',
   delete: 'record.deleted',
-  // Creates or updates: the transaction finds out.
+  // These create or update: the transaction finds out.
   restore: 'record.updated',
+  upsert: 'record.updated',
 } as const;
+const FINDS_OUT: ReadonlySet<keyof typeof EVENTS> = new Set(['restore', 'upsert']);
 
 /**
  * Runs a write until its statement matches, which `write` reports by a result other than null. The first attempt takes
  * no lock, since concurrent writes of one record are rare; the next ones lock the row, so that each of many writers
  * makes progress. A statement that does not match a locked row was made for an old definition. Close to a quota, a transaction
- * checks it. A restore always runs in a transaction.
+ * checks it. A restore and an upsert always run in a transaction.
  */
 export async function attempt<T>(
   context: WriteContext,
@@ -120,7 +123,7 @@ export async function attempt<T>(
   write: (writing: Writing, scope: AccessScope) => Promise<T | null>,
 ): Promise<T> {
   const { app, caller, tx } = context;
-  const isLimited = limitsWrites(caller.tenant.quotas);
+  const isLimited = areWritesLimited(caller);
   for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
     const catalog = await (tx === null ? catalogOf(app, caller.tenant) : catalogWithin(app, tx, caller.tenant));
     const entity = catalog.byName.get(entityName);
@@ -128,7 +131,7 @@ export async function attempt<T>(
     const cascades = operation === 'delete' && entity.references.length > 0;
     const isExact = isLimited && (tries > 0 || !isProbablyFar(app, caller.tenant));
     const isLocked =
-      tx !== null || cascades || isExact || operation === 'restore' || (tries > 0 && operation !== 'create');
+      tx !== null || cascades || isExact || FINDS_OUT.has(operation) || (tries > 0 && operation !== 'create');
     const change = { entity, type: EVENTS[operation], isSingle: true };
     const writeOnce = (open: OpenWrite) => write(writingWith(open, catalog), accessScopeOf(catalog, caller, entity));
     try {

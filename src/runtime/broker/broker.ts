@@ -82,7 +82,7 @@ export interface Broker {
 
   /**
    * Counts `hits` in a window, all or none: none when they exceed its quota. `count` is the number of hits before, so
-   * that `quota - count` would have fitted.
+   * that `quota - count` would have fitted. With 0 hits it only asks.
    */
   take(window: QuotaWindow, hits: number): Promise<TakenHits>;
   /** Uncounts hits that were taken, unless their window has ended. */

@@ -42,6 +42,7 @@ local left = redis.call('pttl', KEYS[1])
 local isNew = left < 0
 if isNew then left = tonumber(ARGV[3]) end
 if before + tonumber(ARGV[1]) > tonumber(ARGV[2]) then return { 0, before, left, 0 } end
+if tonumber(ARGV[1]) == 0 then return { 1, before, left, 0 } end
 redis.call('incrby', KEYS[1], ARGV[1])
 if isNew then redis.call('pexpire', KEYS[1], left) end
 return { 1, before, left, redis.call('pexpiretime', KEYS[1]) }`;

@@ -5,7 +5,7 @@ import type { App } from '../../app.ts';
 import { catalogWithin, loadCatalog } from '../../entities/catalog.ts';
 import { beforeImage } from '../../events/before-image.ts';
 import type { Erased, RecordEventType } from '../../events/event.ts';
-import { signingSecrets } from '../../events/publication.ts';
+import { signingSecrets } from '../../events/signing-secrets.ts';
 import { LIMITS } from '../../limits.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
 import { ASYNC_COMMIT, GENERIC_PLANS, inputRows, sql, type Tx } from '../../runtime/sql.ts';

@@ -8,16 +8,17 @@ import type { App } from '../../app.ts';
 import { registerOutput } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import { traceHeaders } from '../../runtime/trace.ts';
-import { forTenant } from '../../runtime/work.ts';
+import { areOthersActive, forTenant } from '../../runtime/work.ts';
 import { startWorker, type Worker } from '../../runtime/worker.ts';
 import { post } from '../transport/http-post.ts';
 import { KeepAliveAgents } from '../transport/keep-alive.ts';
-import { requestHeaders } from '../transport/payload.ts';
 import { resolveReceiver } from '../transport/receiver.ts';
+import { requestHeaders } from '../transport/request-headers.ts';
 import { type AttemptResult, resultOf } from './attempt-result.ts';
 import { registerBacklogMetrics } from './backlog.ts';
 import { type ClaimedDelivery, claimPending } from './claim.ts';
 import { startReleasingClaims } from './claim-owners.ts';
+import { FailingReceivers } from './failing-receivers.ts';
 import { FanOut } from './fan-out.ts';
 import { HealthLog } from './health.ts';
 import { HELD, HELD_MS, HeldDeliveries } from './held.ts';
@@ -49,6 +50,7 @@ const SHUTDOWN_SHARE = 0.25;
 export class Dispatcher {
   readonly #schedule: Schedule;
   readonly #windows = new InFlightWindows();
+  readonly #failing = new FailingReceivers(areOthersActive);
   readonly #places = new InFlight();
   readonly #inFlight = new Set<Promise<void>>();
   readonly #abort = new AbortController();
@@ -149,12 +151,17 @@ export class Dispatcher {
     this.#agents.close();
   }
 
-  /** False when the claim must wait for the subscription's window, or for a place of the tenant. */
+  /** False when the claim must wait: for a place of the tenant, a failing receiver's turn, or the subscription's window. */
   #mayClaim(subscriptionId: string): boolean {
     const now = Date.now();
     const tenantId = this.#schedule.tenantOf(subscriptionId);
     if (tenantId !== undefined && !this.#places.admits(tenantId, 0)) {
       this.#schedule.add(subscriptionId, now + NO_PLACE_MS);
+      return false;
+    }
+    const failingUntil = this.#failing.nextClaimAt(subscriptionId, now);
+    if (failingUntil > now) {
+      this.#schedule.add(subscriptionId, failingUntil);
       return false;
     }
     const at = this.#windows.nextClaimAt(subscriptionId, now);
@@ -172,6 +179,7 @@ export class Dispatcher {
         const durationMs = performance.now() - startedAt;
         this.#durations.labels(result.state).observe(durationMs / 1_000);
         this.#windows.answered(subscriptionId, result.state === 'delivered', isInline);
+        if (result.state !== 'aborted') this.#failing.answered(delivery, result.state === 'delivered', Date.now());
         this.#inline.finished(delivery);
         return this.#record({ ...result, startedAtMs, durationMs });
       })

@@ -6,15 +6,17 @@
 // Contract: decisions#webhooks-for-others, neighbours#fair-shares.
 import type { App } from '../../app.ts';
 import { forgetCatalog } from '../../entities/catalog.ts';
+import { EVERY_ENTITY } from '../../events/entity-change.ts';
 import { eventSize, type RecordEventType } from '../../events/event.ts';
-import { type CommitNotice, EVERY_ENTITY } from '../../events/publication.ts';
+import type { CommitNotice } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import { inputRows, sql } from '../../runtime/sql.ts';
 import { forTenant } from '../../runtime/work.ts';
 import { tenantById } from '../../tenants/tenants.ts';
 import { Judge } from '../audience.ts';
-import { type Change, changeOf, JUDGING_COLUMNS, type Judging } from './changes.ts';
+import { type Change, changeOf, type Judging } from './changes.ts';
 import { HELD, HELD_MS, type HeldDeliveries } from './held.ts';
+import { judgingOf, meantBy } from './judged.ts';
 
 /** Changes and bytes that one batch judges. */
 const BATCH_CHANGES = 1_000;
@@ -114,9 +116,7 @@ export class FanOut {
     const { rows: candidates, isAll } = await this.#candidates(tenantId);
     if (candidates.length === 0) return none;
     // Read after the changes: every subscription that a change counted with is among them.
-    const subscriptions = await this.app.db.rows<Judging>(sql`
-      select ${JUDGING_COLUMNS} from platform.webhook_subscriptions as s
-      where s.tenant_id = ${tenantId}::uuid and s.is_judged`);
+    const subscriptions = await judgingOf(this.app, tenantId);
     let judge = await Judge.of(this.app, tenant);
     if (candidates.some(({ entity_id: id }) => !judge.catalog.byId.has(id))) {
       // Newer than this process's copy of the definitions, or dropped.
@@ -217,25 +217,11 @@ export class FanOut {
 
   /** The subscriptions that the change is for. */
   async #matchesOf(judge: Judge, candidate: Candidate, subscriptions: readonly Judging[]): Promise<Match[]> {
-    const { id, entity_id: entityId, type, event_at: at } = candidate;
-    const entity = judge.catalog.byId.get(entityId);
+    const entity = judge.catalog.byId.get(candidate.entity_id);
     const change = changeOf(candidate);
     if (entity === undefined || change === null) return [];
-    const found: Match[] = [];
-    // Many subscriptions may be for the same role, with the same filters.
-    const verdicts = new Map<string, boolean>();
-    for (const subscription of subscriptions) {
-      const concerns = subscription.entity_id === entityId || subscription.entity_id === EVERY_ENTITY;
-      // One that was active at the time of the change: its deliveries wait.
-      const isMeant = subscription.is_active || Date.parse(subscription.updated_at) >= Date.parse(at);
-      if (!concerns || !isMeant || !subscription.event_types.includes(type)) continue;
-      const fault = judge.faultOf(subscription, entity, new Date(at));
-      if (fault !== null) this.held.noteHeld(subscription.id, fault);
-      const key = JSON.stringify([subscription.role, subscription.filters]);
-      const verdict = verdicts.get(key) ?? (fault !== null || (await judge.matches(subscription, entity, change)));
-      verdicts.set(key, verdict);
-      if (verdict) found.push([id, subscription.id, fault !== null]);
-    }
-    return found;
+    const meant = await meantBy(judge, subscriptions, entity, candidate.type, change);
+    for (const { id, fault } of meant) if (fault !== null) this.held.noteHeld(id, fault);
+    return meant.map(({ id, fault }) => [candidate.id, id, fault !== null]);
   }
 }

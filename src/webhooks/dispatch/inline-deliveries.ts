@@ -5,7 +5,8 @@
 // insert and POST; through a claim, 6.5 times.
 // Contract: decisions#deliveries.
 import type { App } from '../../app.ts';
-import type { CommittedChange, EntityChange, FastPath, InsertedDelivery } from '../../events/publication.ts';
+import type { EntityChange } from '../../events/entity-change.ts';
+import type { CommittedChange, FastPath, InsertedDelivery } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import type { Content } from '../content.ts';
 import { payloadOf } from '../transport/payload.ts';

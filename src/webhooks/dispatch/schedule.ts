@@ -3,7 +3,8 @@
 // subscription without due deliveries is harmless.
 // Times are milliseconds since the epoch. Contract: decisions#deliveries.
 import type { App } from '../../app.ts';
-import { type CommitNotice, EVERY_ENTITY } from '../../events/publication.ts';
+import { EVERY_ENTITY } from '../../events/entity-change.ts';
+import type { CommitNotice } from '../../events/publication.ts';
 import { LIMITS } from '../../limits.ts';
 import { sql } from '../../runtime/sql.ts';
 

@@ -7,8 +7,8 @@ import type { App } from '../../app.ts';
 import { type Catalog, catalogOf } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';
 import { conflict, invalid, notFound, type Problem } from '../../errors.ts';
+import { EVERY_ENTITY } from '../../events/entity-change.ts';
 import { RECORD_EVENTS } from '../../events/event.ts';
-import { EVERY_ENTITY } from '../../events/publication.ts';
 import { check } from '../../http/check.ts';
 import { LIMITS } from '../../limits.ts';
 import { isUuid, newId } from '../../runtime/ids.ts';
@@ -204,5 +204,12 @@ async function urlProblems(app: App, url: unknown): Promise<Problem[]> {
   if (fault !== undefined) return [{ path: 'url', message: fault }];
   const receiver = await resolveReceiver(app, url, LIMITS.webhook.lookupMs);
   if (!('fault' in receiver && receiver.isForbidden)) return [];
-  return [{ path: 'url', message: 'leads to an address that webhooks must not reach' }];
+  return [{ path: 'url', message: `leads to an address that webhooks must not reach; ${cureOf(app)}` }];
+}
+
+/** On the embedded database the service probably runs on the machine of who asks. */
+function cureOf({ config }: App): string {
+  const allow = 'WEBHOOK_ALLOWED_CIDRS of the service allows private ranges';
+  if (config.databaseUrl !== null) return allow;
+  return `${allow}, such as 127.0.0.0/8, and \`tds webhooks listen --forward-to <url>\` sends changes to this machine without it`;
 }

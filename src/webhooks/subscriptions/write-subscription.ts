@@ -4,8 +4,8 @@
 import type { App } from '../../app.ts';
 import { lockDefinitions } from '../../entities/entities.ts';
 import { conflict } from '../../errors.ts';
+import { EVERY_ENTITY } from '../../events/entity-change.ts';
 import type { RecordEventType } from '../../events/event.ts';
-import { EVERY_ENTITY } from '../../events/publication.ts';
 import { identifier, type Sql, sql } from '../../runtime/sql.ts';
 import type { Tenant } from '../../tenants/tenants.ts';
 import type { Include } from '../content.ts';

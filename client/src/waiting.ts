@@ -1,0 +1,65 @@
+// Waiting that can be cancelled: pauses, back-off with jitter, and deadlines. Times are milliseconds. An aborted wait ends
+// with the reason of its signal; a deadline that has passed says so by `isOver`, so that it can be told from a caller who
+// has cancelled.
+
+const FIRST_PAUSE_MS = 250;
+const LONGEST_PAUSE_MS = 30_000;
+
+/** Resolves after the time; rejects with the signal's reason as soon as it is aborted. */
+export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
+    const cancel = (): void => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', cancel);
+      resolve();
+    }, ms);
+    signal?.addEventListener('abort', cancel, { once: true });
+  });
+}
+
+/**
+ * The pause before another try, after `failures` in a row: doubled each time, and half of it at random, so that the clients
+ * of a service that comes back do not come all at once. What the service asks for is the least.
+ */
+export function backOffMs(failures: number, retryAfterMs: number | null = null): number {
+  const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(failures, 16));
+  const jittered = longest * (0.5 + Math.random() / 2);
+  return retryAfterMs === null ? jittered : retryAfterMs + jittered / 4;
+}
+
+/** A signal that is aborted with the given one, or by `expire`. */
+export class Deadline {
+  readonly #own = new AbortController();
+  readonly signal: AbortSignal;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  isOver = false;
+
+  constructor(given: AbortSignal | undefined) {
+    this.signal = given === undefined ? this.#own.signal : AbortSignal.any([given, this.#own.signal]);
+  }
+
+  /** Begins anew; 0 is never. */
+  set(ms: number): void {
+    clearTimeout(this.#timer);
+    if (ms > 0) this.#timer = setTimeout(() => this.#expire(), ms);
+  }
+
+  clear(): void {
+    clearTimeout(this.#timer);
+  }
+
+  /** Cancels what runs under the signal. */
+  abort(): void {
+    clearTimeout(this.#timer);
+    this.#own.abort();
+  }
+
+  #expire(): void {
+    this.isOver = true;
+    this.#own.abort();
+  }
+}

@@ -1,0 +1,35 @@
+// Changes of the feed for a command: they go on by themselves through lost connections until Ctrl-C, but a wrong credential, entity
+// or cursor is told before the first one, as a command should.
+// Failures: those of the client.
+import type { AnySchema, Change as ClientChange, FollowOptions } from '../../client/src/client.ts';
+import type { Service } from './service.ts';
+
+export type Change = ClientChange<AnySchema>;
+export type Selection = Pick<FollowOptions<string>, 'entities' | 'events' | 'filters' | 'view' | 'transitions'>;
+
+/** Texts of options; missing: everything. */
+export interface GivenSelection {
+  entities?: string | undefined;
+  events?: string | undefined;
+  filters?: string | undefined;
+  view?: string | undefined;
+  transitions?: boolean | undefined;
+}
+
+/** From a cursor on, from now when it is empty. */
+export async function* follow(service: Service, since: string, given: GivenSelection): AsyncGenerator<Change> {
+  const { signal, client } = service;
+  const first = await service.get<{ nextCursor: string }>('/api/changes', { ...given, since, limit: 1 });
+  const { entities, events, ...rest } = given;
+  const selection = { ...rest, ...listed({ entities, events }) } as Selection;
+  try {
+    yield* client.changes({ ...selection, since: since === '' ? first.nextCursor : since, signal });
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+}
+
+function listed(texts: Record<string, string | undefined>): Record<string, string[]> {
+  const given = Object.entries(texts).filter((entry): entry is [string, string] => entry[1] !== undefined);
+  return Object.fromEntries(given.map(([name, text]) => [name, text.split(',').map((one) => one.trim())]));
+}

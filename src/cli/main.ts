@@ -1,0 +1,27 @@
+// The program `tds`: reads its arguments, runs one command, and ends with its exit code. It starts in a few dozen milliseconds
+// because a command loads what it needs when it runs.
+// Failures become one message on standard error and an exit code, see failures.ts.
+import process from 'node:process';
+import { interruptedBy } from './call.ts';
+import { described, Failure } from './failures.ts';
+import { endWithReader } from './output.ts';
+import { buildProgram } from './program.ts';
+
+async function main(parameters: readonly string[]): Promise<number> {
+  endWithReader();
+  try {
+    await buildProgram().parseAsync(parameters, { from: 'user' });
+    return interruptedBy() ?? 0;
+  } catch (error) {
+    const interrupted = interruptedBy();
+    // Ctrl-C is no fault; only what it has cut is told.
+    if (interrupted !== null && !(error instanceof Failure)) return interrupted;
+    const { text, exitCode } = described(error, parameters.includes('--json'));
+    if (text !== '') process.stderr.write(`${text}\n`);
+    return exitCode;
+  }
+}
+
+const code = await main(process.argv.slice(2));
+// What is still in the pipe is read first: connections that are kept open do not hold the program up.
+process.stdout.write('', () => process.exit(code));

@@ -1,0 +1,111 @@
+// What a command prints. People get tables and sentences, programs JSON (`--json`; one object a line where it is a stream).
+// Results go to standard output, messages to standard error. Text from the service is shown without control characters, which a
+// terminal would obey. A reader that goes away, such as `head`, ends the program without a message.
+import { once } from 'node:events';
+import process from 'node:process';
+
+export type Row = Record<string, unknown>;
+type Tone = 'bold' | 'dim' | 'red' | 'green' | 'yellow';
+
+const TONES: Record<Tone, string> = { bold: '1', dim: '2', red: '31', green: '32', yellow: '33' };
+/** Characters of a cell in a terminal. */
+const CELL_MAX = 48;
+const CONTROL = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+/** A text of the service as a terminal may show it. */
+export function printable(text: string): string {
+  return text.replace(CONTROL, (one) =>
+    one === '\n' || one === '\t' ? ' ' : `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
+
+export class Output {
+  constructor(readonly isJson: boolean) {}
+
+  get isTerminal(): boolean {
+    return process.stdout.isTTY === true;
+  }
+
+  /** Whether somebody watches the messages, so that progress is worth showing. */
+  get isWatched(): boolean {
+    return process.stderr.isTTY === true && !this.isJson;
+  }
+
+  /** An answer: the object itself for programs, what `show` prints for people. */
+  async answer(value: unknown, show: () => Promise<void> | void): Promise<void> {
+    if (this.isJson) await this.write(`${JSON.stringify(value)}\n`);
+    else await show();
+  }
+
+  /** One of a stream of objects. */
+  async item(value: unknown, text: string): Promise<void> {
+    await this.write(`${this.isJson ? JSON.stringify(value) : text}\n`);
+  }
+
+  /** Rows under the names of their columns. `columns` are keys, or `title=key`. */
+  async table(rows: readonly Row[], columns: readonly string[]): Promise<void> {
+    if (rows.length === 0) return this.note('nothing to show');
+    const { default: Table } = await import('cli-table3');
+    const named = columns.map((column) => column.split('=') as [string, string?]);
+    const table = new Table({
+      head: named.map(([title]) => this.tone('bold', title)),
+      chars: BORDERLESS,
+      style: { head: [], border: [], 'padding-left': 0, 'padding-right': 2 },
+    });
+    for (const row of rows) table.push(named.map(([title, key = title]) => this.#cell(row[key])));
+    await this.line(table.toString().replace(/ +$/gm, ''));
+  }
+
+  /** The members of an object, one a line. */
+  async members(value: Row): Promise<void> {
+    const keys = Object.keys(value);
+    const width = Math.max(...keys.map((key) => key.length));
+    for (const key of keys) await this.line(`${this.tone('dim', key.padEnd(width))}  ${shown(value[key])}`);
+  }
+
+  async line(text: string): Promise<void> {
+    await this.write(`${text}\n`);
+  }
+
+  /** Waits for a reader that is slower than this program. */
+  async write(text: string | Uint8Array): Promise<void> {
+    if (!process.stdout.write(text)) await once(process.stdout, 'drain');
+  }
+
+  /** A message for the person who runs the command. */
+  note(text: string): void {
+    process.stderr.write(`${text}\n`);
+  }
+
+  tone(tone: Tone, text: string): string {
+    return isColoured() ? `\u001b[${TONES[tone]}m${text}\u001b[0m` : text;
+  }
+
+  #cell(value: unknown): string {
+    const text = shown(value);
+    return this.isTerminal && text.length > CELL_MAX ? `${text.slice(0, CELL_MAX - 1)}…` : text;
+  }
+}
+
+const BORDERLESS = Object.fromEntries(
+  'top top-mid top-left top-right bottom bottom-mid bottom-left bottom-right left left-mid mid mid-mid right right-mid middle'
+    .split(' ')
+    .map((name) => [name, '']),
+);
+
+function isColoured(): boolean {
+  return process.stdout.isTTY === true && !process.env.NO_COLOR && process.env.TERM !== 'dumb';
+}
+
+function shown(value: unknown): string {
+  if (value === null || value === undefined) return '';
+  return printable(typeof value === 'object' ? JSON.stringify(value) : String(value));
+}
+
+/** A pipe whose reader has gone is the end of the work, not a fault. */
+export function endWithReader(): void {
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+    process.exit(0);
+  });
+}

@@ -1,0 +1,106 @@
+// The service as commands call it: the client, with short names for the calls that only want the data of an answer. Nothing is
+// repeated on its own, so that a wrong address is told at once; only following changes goes on through failures.
+// Failures: those of the client.
+import {
+  type AnySchema,
+  type Client,
+  ConnectionError,
+  createClient,
+  type RequestOptions,
+} from '../../client/src/client.ts';
+import { Failure } from './failures.ts';
+import { reasonOf } from './reasons.ts';
+
+export interface Target {
+  url: string;
+  tenant: string | undefined;
+  credential: string | undefined;
+}
+
+export type Query = NonNullable<RequestOptions['query']>;
+
+export class Service {
+  readonly client: Client<AnySchema>;
+
+  /** `onLost` is told each time that following changes has lost the service. */
+  constructor(
+    readonly target: Target,
+    readonly signal: AbortSignal,
+    onLost: (error: Error) => void = () => undefined,
+  ) {
+    const { url, tenant, credential } = target;
+    this.client = createClient({
+      url,
+      ...(tenant === undefined ? {} : { tenant }),
+      ...(credential === undefined ? {} : { credential }),
+      retries: 0,
+      onRetry: ({ error }) => onLost(error),
+    });
+  }
+
+  get<T>(path: string, query: Query = {}): Promise<T> {
+    return this.call('GET', path, { query });
+  }
+
+  post<T>(path: string, body: object = {}): Promise<T> {
+    return this.call('POST', path, { body });
+  }
+
+  patch<T>(path: string, body: object): Promise<T> {
+    return this.call('PATCH', path, { body });
+  }
+
+  delete<T>(path: string, query: Query = {}): Promise<T> {
+    return this.call('DELETE', path, { query });
+  }
+
+  async call<T>(method: string, path: string, options: RequestOptions): Promise<T> {
+    const answer = this.client.request<T>(method, path, { signal: this.signal, ...options });
+    return (await this.#reached(answer)).data;
+  }
+
+  /** The bytes of a download, as they come. */
+  async download(path: string, query: Query = {}): Promise<AsyncIterable<Uint8Array>> {
+    return bytesOf(await this.#reached(this.client.fetch('GET', path, { signal: this.signal, query })));
+  }
+
+  /** Says which address could not be reached: the next profile has another. */
+  async #reached<T>(answer: Promise<T>): Promise<T> {
+    try {
+      return await answer;
+    } catch (error) {
+      if (!(error instanceof ConnectionError)) throw error;
+      const message = `${this.target.url} cannot be reached: ${reasonOf(error)}`;
+      throw new Failure(message, '`tds doctor` says what to check');
+    }
+  }
+
+  /** Sends a body of any length; the answer comes when all of it has been read. */
+  upload<T>(path: string, body: AsyncIterable<Uint8Array>, contentType: string, query: Query = {}): Promise<T> {
+    const headers = { 'Content-Type': contentType };
+    return this.call('POST', path, { body: streamOf(body), headers, query, timeoutMs: 0 });
+  }
+}
+
+export function bytesOf({ body }: Response): AsyncIterable<Uint8Array> {
+  return (body ?? new Blob().stream()) as unknown as AsyncIterable<Uint8Array>;
+}
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** Keys, JWTs and admin sessions have forms; any other text is a super-admin secret. */
+export function isSuperAdmin(credential: string | undefined): boolean {
+  return credential !== undefined && !/^(svc_|eyJ)/.test(credential) && !UUID.test(credential);
+}
+
+function streamOf(body: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {
+  const chunks = body[Symbol.asyncIterator]();
+  return new ReadableStream({
+    pull: async (controller) => {
+      const { value, done } = await chunks.next();
+      if (done) controller.close();
+      else controller.enqueue(value);
+    },
+    cancel: async () => void (await chunks.return?.()),
+  });
+}

@@ -1,0 +1,83 @@
+// `dryRun=true`: a route that takes it runs its whole call, keeps nothing of it, and answers as the call would have
+// answered, with a member `dryRun` that says what else it would have caused. A call that is refused is refused alike.
+// Contract: trying#dry-runs.
+import { Type } from '@sinclair/typebox';
+import type { TenantCaller } from '../access/caller.ts';
+import { type App, runDry } from '../app.ts';
+import { countJudgedOf } from '../events/dry-deliveries.ts';
+import type { DryRun } from '../runtime/dry-run.ts';
+import { waitForPlace } from '../runtime/large-calls.ts';
+import { flagParameter } from './parameters.ts';
+import { bodyOf, type Envelope, responseOf, typed, withBody } from './reply.ts';
+import { oneOf } from './schemas.ts';
+
+/** The parameter of every route that can be tried. */
+export const DRY_RUN = {
+  dryRun: Type.Optional(
+    flagParameter({ description: 'answers as if, and says in `dryRun` what else would happen; nothing is kept' }),
+  ),
+};
+
+const BreakSchema = Type.Object({
+  kind: oneOf(['view', 'role', 'rule', 'record']),
+  name: Type.String({ description: 'of the view, role or rule; of records, their entity', examples: ['open-deals'] }),
+  text: Type.String({ examples: ['its condition names stage, which is no field of deals'] }),
+  count: Type.Optional(Type.Integer({ minimum: 1, description: 'of the records' })),
+});
+
+/** The member `dryRun` of an answer. */
+export const DryRunSchema = Type.Object(
+  {
+    rules: Type.Array(Type.String(), { description: 'the rules that would act, before and after the change' }),
+    events: Type.Integer({ minimum: 0, description: 'the events that the call would make', examples: [1] }),
+    webhooks: Type.Integer({ minimum: 0, description: 'the deliveries that it would make', examples: [2] }),
+    breaks: Type.Array(BreakSchema, { description: 'what a change of definitions would break' }),
+  },
+  { description: 'with `dryRun=true` only' },
+);
+
+/** Notes what the call breaks; it is given the App of the dry run before the call, and resolves to what notes it afterwards. */
+export type FindBreaks = (app: App, caller: TenantCaller, dryRun: DryRun) => Promise<() => Promise<void>>;
+
+interface Call {
+  caller: TenantCaller;
+  query: { dryRun?: boolean };
+  /** Whether it may scan tables. */
+  isSlow?: boolean;
+  findBreaks?: FindBreaks;
+}
+
+/** As `runDry`, for calls that change records: their deliveries are counted. */
+export const tryOut: typeof runDry = (app, options, call) =>
+  runDry(app, options, (dry, dryRun) => {
+    countJudgedOf.set(dry, countJudgedOf(app));
+    return call(dry, dryRun);
+  });
+
+/** Runs a call, with the App that is to be used for it: as it is, or dry. */
+export async function runOrTry<T>(
+  app: App,
+  { caller, query, isSlow = false, findBreaks }: Call,
+  call: (app: App) => Promise<Envelope<T>>,
+): Promise<Envelope<T>> {
+  if (query.dryRun !== true) return call(app);
+  const dryCall = async (dry: App, dryRun: DryRun): Promise<Envelope<T>> => {
+    const noteBreaks = await findBreaks?.(dry, caller, dryRun);
+    const answer = await call(dry);
+    await noteBreaks?.();
+    return answer;
+  };
+  // As a large call: few hold a transaction at once, and none waits for a place with one.
+  await waitForPlace();
+  const { result, dryRun } = await tryOut(app, { isSlow }, dryCall);
+  return withReport(result, dryRun);
+}
+
+/** The answer of a dry run: that of its call, with what the call would have caused. */
+export async function withReport<T>(answer: Envelope<T>, dryRun: DryRun): Promise<Envelope<T>> {
+  const response = responseOf(answer);
+  const chunks = bodyOf(response)?.chunks ?? [new Uint8Array(await response.arrayBuffer())];
+  const last = chunks.at(-1) as Uint8Array;
+  const member = new TextEncoder().encode(`,"dryRun":${JSON.stringify(dryRun.report())}}`);
+  return typed(withBody(response, [...chunks.slice(0, -1), last.subarray(0, -1), member]));
+}

@@ -1,0 +1,29 @@
+// Copies a tenant: its document, of one moment while it is written, is read into a new tenant of the same service, masked. Ids are
+// kept; hashes of passwords, keys and secrets are not copied.
+// Failures: 400, 404, 409, 429. None leaves anything.
+// Contract: portability#clone.
+import type { Static } from '@sinclair/typebox';
+import { TenantName, TenantSlug } from '../admin/tenants.ts';
+import type { App } from '../app.ts';
+import { catalogOf } from '../entities/catalog.ts';
+import { notFound } from '../errors.ts';
+import { check } from '../http/check.ts';
+import { closed, optional } from '../http/schemas.ts';
+import { inPieces } from '../records/transfer/import.ts';
+import { tenantBySlug } from '../tenants/tenants.ts';
+import { exportTenant } from './export.ts';
+import { type ImportedTenant, importTenant } from './import.ts';
+import { MaskInput, masksOf } from './mask.ts';
+
+export const NewClone = closed({ slug: TenantSlug, name: TenantName, mask: optional(MaskInput) }, { $id: 'NewClone' });
+export type NewClone = Static<typeof NewClone>;
+
+/** 400 for a mask that does not fit the tenant's definitions, before anything is copied. */
+export async function cloneTenant(app: App, slug: string, body: NewClone): Promise<ImportedTenant> {
+  const source = await tenantBySlug(app, slug);
+  if (source === null) throw notFound('tenant');
+  const { slug: own, name, mask } = check(NewClone, body);
+  masksOf(await catalogOf(app, source), mask ?? {});
+  const { body: document } = await exportTenant(app, source, { withHashes: false, onCut: () => {} });
+  return importTenant(app, inPieces(document), { slug: own, name, ids: 'keep', mask: mask ?? {} });
+}

@@ -1,0 +1,148 @@
+// Writes a tenant as a document, in constant memory: its lines are made while the reader takes them. What the API shows of a
+// tenant, and no credential: neither keys nor secrets, and hashes of passwords only for the super-admin who asks for them.
+// Failures: 404, 409, 429; later ones abort the connection, and the document has no last line.
+// Contract: portability#export.
+import type { CallerNow } from '../access/authenticate.ts';
+import type { TenantCaller } from '../access/caller.ts';
+import { FULL_RIGHTS } from '../access/rights.ts';
+import type { App } from '../app.ts';
+import type { Catalog } from '../entities/catalog.ts';
+import { entityView } from '../entities/entities.ts';
+import type { Entity } from '../entities/field.ts';
+import { notFound } from '../errors.ts';
+import { positionAt } from '../events/feed.ts';
+import { feedHeadsOf } from '../events/feed-heads.ts';
+import { keyOfRights, sealCursor } from '../http/changes-cursor.ts';
+import { openExport, permitted } from '../records/transfer/export.ts';
+import type { LineWriter } from '../records/transfer/export-stream.ts';
+import { recordJson, rowOf } from '../records/transfer/stored-row.ts';
+import type { RawRow } from '../runtime/postgres.ts';
+import { shownSettings, type Tenant, tenantById } from '../tenants/tenants.ts';
+import { countRead } from '../usage/tally.ts';
+import { FORMAT, FORMAT_VERSION, type Header, type Kind, lineOf, noCounts } from './document.ts';
+import { KIND, type SnapshotHead, takeTenantSnapshot } from './snapshot.ts';
+
+/** Operators' exports share one limit, so that tenants cannot keep them from theirs. */
+const OPERATORS = 'operators';
+
+export interface ExportedTenant {
+  /** Of the changes since the snapshot. */
+  cursor: string;
+  body: ReadableStream<Uint8Array>;
+}
+
+/** The caller's tenant. A change of the caller's rights cuts the export. */
+export async function exportOwnTenant(
+  app: App,
+  caller: TenantCaller,
+  { onCut, callerNow }: { onCut: () => void; callerNow: CallerNow },
+): Promise<ExportedTenant> {
+  countRead(app, caller);
+  const allowed = <T>(rows: AsyncIterable<T>): AsyncIterable<T> => permitted(rows, caller, callerNow);
+  return open(app, caller.tenant, { share: caller.tenant.id, withHashes: false, allowed, onCut });
+}
+
+/** Any tenant, also a suspended one. Deleting it cuts the export. */
+export async function exportTenant(
+  app: App,
+  tenant: Tenant,
+  { withHashes, onCut }: { withHashes: boolean; onCut: () => void },
+): Promise<ExportedTenant> {
+  const allowed = <T>(rows: AsyncIterable<T>): AsyncIterable<T> => whileItExists(app, tenant, rows);
+  return open(app, tenant, { share: OPERATORS, withHashes, allowed, onCut });
+}
+
+async function* whileItExists<T>(app: App, { id }: Tenant, rows: AsyncIterable<T>): AsyncGenerator<T> {
+  for await (const batch of rows) {
+    if ((await tenantById(app, id)) === null) throw notFound('tenant');
+    yield batch;
+  }
+}
+
+interface Opening {
+  /** Whose exports count together. */
+  share: string;
+  withHashes: boolean;
+  allowed<T>(rows: AsyncIterable<T>): AsyncIterable<T>;
+  onCut: () => void;
+}
+
+async function open(app: App, tenant: Tenant, { share, withHashes, allowed, onCut }: Opening): Promise<ExportedTenant> {
+  // The floor of an earlier head holds for the snapshot too.
+  const { floor } = await feedHeadsOf(app).take();
+  const writer = new DocumentWriter();
+  const rows = async function* (): AsyncGenerator<RawRow[]> {
+    const snapshot = await takeTenantSnapshot(app, tenant, withHashes);
+    writer.begin(snapshot.catalog, headerOf(app, tenant, snapshot.head, floor));
+    yield* snapshot.rows;
+  };
+  const body = await openExport(app, share, writer, allowed(rows()), onCut);
+  return { cursor: writer.cursor, body };
+}
+
+function headerOf(app: App, { id }: Tenant, { tenant, ...head }: SnapshotHead, floor: number): Header {
+  return {
+    type: 'header',
+    format: FORMAT,
+    version: FORMAT_VERSION,
+    tenant: { ...tenant, settings: shownSettings(tenant) },
+    exportedAt: new Date(head.at).toISOString(),
+    cursor: sealCursor(app, id, { rightsKey: keyOfRights(FULL_RIGHTS), position: positionAt({ ...head, floor }) }),
+  };
+}
+
+/** Makes the lines of a snapshot's rows; `begin` comes before the first one. */
+class DocumentWriter implements LineWriter<RawRow> {
+  readonly head = '';
+  readonly #counts = noCounts();
+  #begun: { catalog: Catalog; header: Header } | undefined;
+
+  begin(catalog: Catalog, header: Header): void {
+    this.#begun = { catalog, header };
+  }
+
+  get cursor(): string {
+    return this.#snapshot().header.cursor;
+  }
+
+  *line(row: RawRow): Generator<string | Uint8Array> {
+    const kind = String(row[KIND]);
+    const entity = this.#snapshot().catalog.byId.get(kind);
+    if (entity !== undefined) yield* this.#record(row, entity);
+    else if (kind === 'header') yield* this.#definitions();
+    else if (kind === 'end') yield lineOf({ type: 'end', counts: this.#counts });
+    else {
+      this.#counts[kind as Kind] += 1;
+      const members = JSON.parse(String(row[0])) as Record<string, unknown>;
+      yield lineOf({ type: kind, ...(kind === 'subscription' ? withoutUnused(members) : members) });
+    }
+  }
+
+  #snapshot(): { catalog: Catalog; header: Header } {
+    if (this.#begun === undefined) throw new Error('the snapshot has not been taken');
+    return this.#begun;
+  }
+
+  *#definitions(): Generator<string> {
+    const { catalog, header } = this.#snapshot();
+    yield lineOf(header);
+    for (const entity of catalog.byName.values()) {
+      this.#counts.entity += 1;
+      yield lineOf({ type: 'entity', ...entityView(catalog, entity, entity.fields) });
+    }
+  }
+
+  *#record(row: RawRow, entity: Entity): Generator<string | Uint8Array> {
+    this.#counts.record += 1;
+    const { version } = rowOf(row, {});
+    yield `{"type":"record","entity":${JSON.stringify(entity.name)},"version":${version},"data":`;
+    yield* recordJson(row, entity, entity.fields);
+    yield '}\n';
+  }
+}
+
+/** As the API shows a subscription. */
+function withoutUnused(members: Record<string, unknown>): Record<string, unknown> {
+  const used = Object.entries(members).filter(([name, value]) => value !== null || name === 'description');
+  return Object.fromEntries(used);
+}

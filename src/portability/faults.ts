@@ -1,0 +1,32 @@
+// A fault of a document names its line, and the member in it: `lines.<number>.<member>`. What the operations that read a line
+// refuse, whatever their status, is a fault of the document.
+// Contract: portability#import.
+import { invalid, ServiceError } from '../errors.ts';
+
+const NOT_OF_A_LINE: ReadonlySet<string> = new Set(['REQUEST_TIMEOUT', 'CLIENT_GONE']);
+/** What names its line already. */
+const faults = new WeakSet<ServiceError>();
+
+/** Runs what reads a line; what it refuses is a fault of that line. */
+export async function atLine<T>(line: number, read: () => T | Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (error) {
+    throw faultAt(line, error);
+  }
+}
+
+/** The refusal as a 400 of the line; any other failure is that of the call. */
+export function faultAt(line: number, error: unknown): unknown {
+  if (!(error instanceof ServiceError) || error.status >= 500 || NOT_OF_A_LINE.has(error.ecode)) return error;
+  if (faults.has(error)) return error;
+  const problems = error.details ?? [{ path: '', message: error.message }];
+  const fault = invalid(
+    problems.map(({ path, message }) => ({
+      path: `lines.${line}${path === '' || path === 'body' ? '' : `.${path}`}`,
+      message,
+    })),
+  );
+  faults.add(fault);
+  return fault;
+}

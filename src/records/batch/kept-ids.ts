@@ -1,0 +1,53 @@
+// Ids that a file brings for new records. One that a record of the tenant has had is used again only for a record of the same
+// entity that has been deleted: it goes on with its versions, so that none is used twice, neither as an ETag nor in its
+// history. A record that was erased does not come back.
+// Failures: 409. Contract: decisions#import.
+import type { Entity } from '../../entities/field.ts';
+import type { ServiceError } from '../../errors.ts';
+import { BY_RECORD } from '../../events/erasure.ts';
+import { sql } from '../../runtime/sql.ts';
+import { hasBeenErased, lockDeleted } from '../erase/erase.ts';
+import { idTaken } from '../write/constraints.ts';
+import type { WritingInTransaction } from '../write/context.ts';
+
+interface Past {
+  /** The last that the id had. */
+  version: number;
+  refusal?: ServiceError;
+}
+
+/** The past of the ids that have one. */
+export async function pastOfIds(
+  writing: WritingInTransaction,
+  entity: Entity,
+  ids: readonly string[],
+): Promise<Map<string, Past>> {
+  const past = await readPast(writing, entity, ids);
+  if (past.size === 0) return past;
+  // Nobody else brings them back, or erases them, from here on.
+  for (const id of [...past.keys()].sort()) await lockDeleted(writing.tx, id);
+  return readPast(writing, entity, ids);
+}
+
+async function readPast(
+  { tx }: WritingInTransaction,
+  entity: Entity,
+  ids: readonly string[],
+): Promise<Map<string, Past>> {
+  await tx.rows(sql`select ${BY_RECORD}`);
+  const rows = await tx.rows<{ id: string; version: number; is_other: boolean; is_erased: boolean }>(sql`
+    select e.record_id as id, max(e.version) as version, bool_or(e.entity_id <> ${entity.id}::uuid) as is_other,
+      exists (
+        select from platform.erasures as x
+        where x.tenant_id = ${entity.tenantId}::uuid and x.record_id = e.record_id
+      ) as is_erased
+    from platform.events as e
+    where e.record_id = any(${[...ids]}::uuid[]) and e.tenant_id::text = ${entity.tenantId} and e.version is not null
+    group by e.record_id`);
+  return new Map(
+    rows.map(({ id, version, is_other: isOther, is_erased: isErased }) => {
+      const refusal = isOther ? idTaken() : isErased ? hasBeenErased() : undefined;
+      return [id, { version, ...(refusal === undefined ? {} : { refusal }) }];
+    }),
+  );
+}

@@ -1,0 +1,31 @@
+// The response of an export: a file whose reader may pause for longer than a request's client may, until the export is cut.
+// Failures: those of opening the body.
+// Contract: decisions#export, neighbours#byte-budgets.
+import { keepOwnIdle, type SetIdle } from '../../http/own-idle.ts';
+import { LIMITS } from '../../limits.ts';
+
+export const NDJSON = 'application/x-ndjson; charset=utf-8';
+/** A reader that takes nothing does not see the end either: the server then closes its connection. */
+const CUT_IDLE_S = 1;
+
+/** `open` resolves to the body, and calls its argument when it is cut. */
+export async function download(
+  request: Request,
+  { type, name }: { type: string; name: string },
+  open: (onCut: () => void) => Promise<ReadableStream<Uint8Array>>,
+): Promise<Response> {
+  let setIdle: SetIdle | undefined;
+  const body = await open(() => setIdle?.(CUT_IDLE_S));
+  keepOwnIdle(request, (set) => {
+    setIdle = set;
+    set(LIMITS.transfer.stalledMs / 1_000);
+  });
+  return new Response(body, {
+    headers: {
+      'content-type': type,
+      'content-disposition': `attachment; filename="${name}"`,
+      'cache-control': 'no-store',
+      'x-content-type-options': 'nosniff',
+    },
+  });
+}

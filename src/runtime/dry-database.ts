@@ -1,0 +1,65 @@
+// The database as a dry run sees it: one transaction that is rolled back in the end. A statement outside a transaction, and each
+// transaction, is a savepoint, so that what fails is undone alone, as it would be otherwise. Nothing commits, so whatever follows
+// a commit has nothing to follow.
+// Contract: trying#dry-runs.
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { ByteBudget } from './byte-budget.ts';
+import { SerialQueue } from './concurrency.ts';
+import type { DryRun } from './dry-run.ts';
+import type { Database, PooledQueries, Transaction } from './postgres.ts';
+import type { Sql } from './sql.ts';
+
+/** The dry run whose part is running. */
+const running = new AsyncLocalStorage<DryRun>();
+
+/**
+ * The database as a dry run sees it. Its parts share one connection, and run one at a time; what a part asks of the database
+ * is within it.
+ */
+export function dryDatabase(database: Database, tx: Transaction, dryRun: DryRun): Database {
+  const queue = new SerialQueue();
+  const part = <T>(work: () => Promise<T>): Promise<T> => {
+    const run = () => dryRun.part(() => inSavepoint(tx, work));
+    return running.getStore() === dryRun ? run() : queue.run(() => running.run(dryRun, run));
+  };
+  const rows = <T>(query: Sql, budget?: ByteBudget): Promise<T[]> => part(() => tx.rows<T>(query, budget));
+  const first = async <T>(query: Sql): Promise<T | undefined> => (await rows<T>(query))[0];
+  const begin: PooledQueries['begin'] = (work) => part(() => inner(tx, dryRun, work));
+  const queries: PooledQueries = { dryRun, rows, first, begin };
+  const exec = (text: string): Promise<void> => part(() => tx.exec(text));
+  return { ...database, ...queries, slow: queries, exec, runUntil: async (query) => void (await rows(query)) };
+}
+
+async function inSavepoint<T>(tx: Transaction, work: () => Promise<T>): Promise<T> {
+  await tx.exec('savepoint part');
+  try {
+    const done = await work();
+    await tx.exec('release savepoint part');
+    return done;
+  } catch (error) {
+    await tx.exec('rollback to savepoint part; release savepoint part');
+    throw error;
+  }
+}
+
+/** A transaction of the call, which fails when a statement in it has failed, even if the call goes on. */
+async function inner<T>(tx: Transaction, dryRun: DryRun, work: (tx: Transaction) => Promise<T>): Promise<T> {
+  let failure: { error: unknown } | undefined;
+  const noting = async <R>(query: Promise<R>): Promise<R> => {
+    try {
+      return await query;
+    } catch (error) {
+      failure ??= { error };
+      throw error;
+    }
+  };
+  const done = await work({
+    transaction: true,
+    dryRun,
+    rows: (query, budget) => noting(tx.rows(query, budget)),
+    first: (query) => noting(tx.first(query)),
+    exec: (text) => noting(tx.exec(text)),
+  });
+  if (failure !== undefined) throw failure.error;
+  return done;
+}
