@@ -232,39 +232,83 @@ function randomRole(name: string, random: () => number) {
   };
 }
 
-browserTest('Explain says which row of the matrix grants a record, and which part of the row filter hides it', () =>
-  visit(
-    service.url,
-    async (page) => {
-      const { email } = await addUser(tenant, { role: 'member' });
-      await tenant.post('/api/entities/tasks/records', { title: email });
+browserTest(
+  'Explain says of a role or credential what decides, which fields it sees, and which part hides a record',
+  () =>
+    visit(service.url, async (page) => {
       const limits = { excludeFields: ['amount'], rowFilter: 'amount > 4 AND stage = "won"' };
-      const entities = { deals: limits, tasks: { rowFilter: 'title = $currentUser.email' } };
-      await tenant.post('/api/roles', { name: 'sales', permissions: { '*': ['read'], deals: ['read'] }, entities });
+      const mine = { rowFilter: 'title = $currentUser.email' };
+      const entities = { deals: limits, tasks: mine };
+      const permissions = { '*': ['read'], deals: ['read', 'create'] };
+      const { id: roleId } = (await tenant.post('/api/roles', { name: 'sales', permissions, entities })).body.data;
+      const { email } = await addUser(tenant, { role: 'sales' });
+      await tenant.post('/api/entities/tasks/records', { title: email });
+      await createPublicKey(tenant, { roleId, label: 'website' });
+      await signedIn(page, tenant.key, tenant.slug);
+      await page.goto(`/app/t/${tenant.slug}/roles`);
+      await page.getByRole('button', { name: 'Explain' }).click();
+      const dialog = page.getByRole('dialog', { name: 'Explain access' });
       const choose = async (label: string, text: string): Promise<void> => {
         await dialog.getByRole('combobox', { name: label }).fill(text);
         await dialog.getByRole('option', { name: text }).click();
       };
-      const dialog = page.getByRole('dialog', { name: 'What sales sees' });
-      await openRole(page, 'sales');
-      await page.getByRole('button', { name: 'Explain' }).click();
-      await choose('Entity', 'deals');
-      await choose('Record', 'Alpha');
-      await dialog.getByText('sales may read deals (the row deals), but the row filter hides this record.').waitFor();
       const parts = dialog.getByRole('list', { name: 'Row filter' }).getByRole('listitem');
-      expect(await parts.allInnerTexts()).toEqual(['met amount > 4', 'not met stage = "won"']);
+
+      await choose('Role', 'sales');
+      await choose('Entity', 'deals');
+      await dialog.getByText('The role sales grants read on deals, for the rows that match').waitFor();
+      await dialog.getByText('Decided by the role sales.').waitFor();
       await dialog.getByText('Visible fields: title, stage. Hidden: amount.').waitFor();
+      await choose('Record', 'Alpha');
+      await dialog.getByText('The row filter of the role sales on deals hides this record').waitFor();
+      expect(await parts.allInnerTexts()).toEqual(['met amount > 4', 'not met stage = "won"']);
       expect(await axe(page)).toEqual([]);
       await choose('Record', 'Beta');
-      await dialog.getByText('the row deals grants it, and the row filter lets it through.').waitFor();
+      await dialog.getByText('The record is one of the visible rows.').waitFor();
+      await dialog.getByLabel('Channel').selectOption('sse');
+      await dialog.getByText('A plain sse stream shows nothing of deals').waitFor();
+      await dialog.getByLabel('Channel').selectOption('rest');
+      await dialog.getByLabel('Operation').selectOption('delete');
+      await dialog.getByText('The role sales does not grant delete on deals').waitFor();
+      await dialog.getByLabel('Operation').selectOption('read');
+      await dialog.getByRole('button', { name: 'Clear Record' }).click();
+      await dialog.getByText('The role sales grants read on deals, for the rows that match').waitFor();
+
+      await dialog.getByLabel('Who').selectOption('Public key');
+      await dialog.getByText('allowed', { exact: true }).waitFor({ state: 'detached' });
+      await choose('Public key', 'website');
+      await dialog.getByLabel('Operation').selectOption('create');
+      await dialog.getByText('A public key only reads').waitFor();
+      await dialog.getByText('Decided by the credential website.').waitFor();
+
+      await dialog.getByLabel('Operation').selectOption('read');
+      await dialog.getByLabel('Who').selectOption('Person');
+      await choose('Person', email);
       await choose('Entity', 'tasks');
       await choose('Record', email);
-      await dialog.getByText('sales may read tasks (the row for all entities), but').waitFor();
-      await choose('Person', email);
-      await dialog.getByText(`${email} as sales sees this record`).waitFor();
-    },
-    { expected: [/404/] },
-  ),
+      await dialog.getByText('The record is one of the visible rows.').waitFor();
+      expect(await parts.allInnerTexts()).toEqual(['met title = $currentUser.email']);
+      expect(await flaws(page)).toEqual([]);
+    }),
+);
+
+browserTest('Explain on the page of a role begins with that role, for which $currentUser has no value', () =>
+  visit(service.url, async (page) => {
+    await tenant.post('/api/roles', { ...sales, entities: { tasks: { rowFilter: 'title = $currentUser.email' } } });
+    await tenant.post('/api/entities/tasks/records', { title: 'somebody' });
+    await openRole(page, 'sales');
+    await page.getByRole('button', { name: 'Explain' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Explain access' });
+    for (const [label, text] of [
+      ['Entity', 'tasks'],
+      ['Record', 'somebody'],
+    ] as const) {
+      await dialog.getByRole('combobox', { name: label }).fill(text);
+      await dialog.getByRole('option', { name: text }).click();
+    }
+    await dialog.getByText('The row filter of the role sales on tasks hides this record').waitFor();
+    await dialog.getByText('not met title = $currentUser.email').waitFor();
+  }),
 );
 
 browserTest('a role in use is not deleted, and the refusal names its uses; owner and admin stay as they are', () =>

@@ -6,6 +6,7 @@ import { type Operand, printTree, readTree, withOperands } from '../filter/tree.
 export interface Person {
   id: string;
   email: string;
+  role: string;
 }
 
 /** Whether what the filter leaves visible depends on the person. */

@@ -1,63 +1,86 @@
-// Why a role sees a record and its fields, or does not: asked of the service, which decides. The record is read as the
-// role, and each condition of the row filter is tried on the record alone. The role as it is saved counts, not a draft.
-
+// Why a role or credential may do something, or not: asked of the service, which decides. Of a row filter, each part is
+// tried on the record alone. What is saved counts, not a draft.
 import type { Entity, Page, Row } from '../api/answers.ts';
-import { AS_ROLE, get } from '../api/call.ts';
-import { statusOf } from '../api/errors.ts';
+import { AS_ROLE, get, post } from '../api/call.ts';
 import { printTree, readTree } from '../filter/tree.ts';
-import { filterFor, type Person } from './as-person.ts';
-import { type Grant, grantOf, type Role } from './permissions.ts';
+import { dependsOnPerson, filterFor, type Person } from './as-person.ts';
+import type { Operation } from './permissions.ts';
 
-export interface Explanation {
-  /** Which row of the matrix grants reading; none when it may not read. */
-  grant: Grant;
-  isVisible: boolean;
-  /** The conditions of the row filter that must all hold, with whether this record meets them. */
-  conditions: readonly { text: string; isMet: boolean }[];
-  fields: { visible: readonly string[]; hidden: readonly string[] };
+export const EXPLAIN = '/api/access/explain';
+
+export const CHANNELS = ['rest', 'mcp', 'changes', 'sse', 'websocket', 'webhook'] as const;
+export type Channel = (typeof CHANNELS)[number];
+
+/** The kinds of credentials that can be asked about, and what a person calls them. */
+export const KINDS = {
+  user: 'Person',
+  developer: 'Developer token',
+  owner_key: 'Owner key',
+  platform_key: 'Platform key',
+  public_key: 'Public key',
+  bot: 'Bot',
+} as const;
+export type Kind = keyof typeof KINDS;
+
+export type As = { role: string } | { kind: Kind; id: string };
+
+/** Whom an explanation is about; `person` stands for `$currentUser`. */
+export interface Subject {
+  as: As;
+  person: Person | null;
 }
 
-interface Question {
+export interface Question {
   tenant: string;
-  role: Role;
+  subject: Subject;
+  operation: Operation;
   entity: Entity;
   entities: readonly Entity[];
-  id: string;
-  /** Whom `$currentUser` stands for; without one it has no value. */
-  person: Person | null;
-  signal: AbortSignal;
+  record: string | undefined;
+  channel: Channel;
 }
 
-/** A role that sees everything: as it, `$currentUser` has no value either. */
-const SEES_ALL = 'owner';
+interface Answer {
+  allowed: boolean;
+  decidedBy: { source: string; name: string; text: string };
+  fields: { visible: readonly string[]; hidden: readonly string[] };
+  row: { matches: boolean; condition: string | null } | null;
+}
 
-export async function explain({ tenant, role, entity, entities, id, person, signal }: Question): Promise<Explanation> {
-  const records = `/api/entities/${entity.name}/records`;
-  const asRole = (name: string) => ({ tenant, signal, headers: { [AS_ROLE]: name } });
-  const seen = await get<Row>(`${records}/${id}`, asRole(role.name)).catch((cause: unknown) => {
-    const status = statusOf(cause);
-    if (status === 403 || status === 404) return status;
-    throw cause;
-  });
-  const keys = entity.fields.map(({ key }) => key);
-  if (seen === 403) return { grant: 'none', isVisible: false, conditions: [], fields: { visible: [], hidden: keys } };
-  const conditions = await Promise.all(
-    partsOf(role.entities[entity.name]?.rowFilter ?? '', entity, entities).map(async (text) => {
-      const own = person === null ? text : filterFor(text, person, role.name, entity, entities);
-      const filters = `id = "${id}" AND (${own ?? text})`;
-      const options = person === null ? asRole(SEES_ALL) : { tenant, signal };
-      const { total } = await get<Page<Row>>(records, { ...options, query: { filters, limit: 1 } });
+export interface Explanation extends Answer {
+  /** The parts of the row filter that must all hold, with whether the record meets them. */
+  conditions: readonly { text: string; isMet: boolean }[];
+}
+
+export async function explain(question: Question, signal: AbortSignal): Promise<Explanation> {
+  const { tenant, subject, operation, entity, record, channel } = question;
+  const body = { as: subject.as, operation, entity: entity.name, record_id: record ?? null, channel };
+  const answer = await post<Answer>(EXPLAIN, body, { tenant, signal });
+  return { ...answer, conditions: await conditionsOf(question, answer, signal) };
+}
+
+/** A role that sees everything: as it, `$currentUser` has no value, and nothing else narrows the count. */
+const WITHOUT_PERSON = { [AS_ROLE]: 'owner' };
+
+async function conditionsOf(
+  { tenant, subject: { as, person }, entity, entities, record }: Question,
+  { row }: Answer,
+  signal: AbortSignal,
+): Promise<Explanation['conditions']> {
+  if (row === null || row.condition === null) return [];
+  const { condition, matches } = row;
+  // What `$currentUser` stands for is known of people and roles; of other credentials, the answer about the whole has to do.
+  if (dependsOnPerson(condition) && person === null && 'kind' in as) return [{ text: condition, isMet: matches }];
+  return Promise.all(
+    partsOf(condition, entity, entities).map(async (text) => {
+      const own = person === null ? text : (filterFor(text, person, person.role, entity, entities) ?? text);
+      const filters = `id = "${record}" AND (${own})`;
+      const headers = person === null ? WITHOUT_PERSON : {};
+      const options = { tenant, signal, headers, query: { filters, limit: 1 } };
+      const { total } = await get<Page<Row>>(`/api/entities/${entity.name}/records`, options);
       return { text, isMet: total === 1 };
     }),
   );
-  const { fields } = await get<Entity>(`/api/entities/${entity.name}`, asRole(role.name));
-  const visible = keys.filter((key) => fields.some((field) => field.key === key));
-  return {
-    grant: grantOf(role.permissions, entity.name, 'read'),
-    isVisible: person === null ? typeof seen === 'object' : conditions.every(({ isMet }) => isMet),
-    conditions,
-    fields: { visible, hidden: keys.filter((key) => !visible.includes(key)) },
-  };
 }
 
 /** What must all hold for a row to be visible: the parts that the filter joins with AND. */

@@ -63,6 +63,11 @@ export function Combobox(props: Props) {
       {multiple && <Chosen {...props} />}
       <Ark.Control className="with-button">
         <Ark.Input className="input" placeholder={placeholder} aria-invalid={error === undefined ? undefined : true} />
+        {optional && !multiple && value.length > 0 && (
+          <Ark.ClearTrigger aria-label={`Clear ${label}`}>
+            <Icon name="x" />
+          </Ark.ClearTrigger>
+        )}
         <Ark.Trigger aria-label={`Options of ${label}`}>
           <Icon name="chevron-down" />
         </Ark.Trigger>

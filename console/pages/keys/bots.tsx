@@ -1,6 +1,7 @@
 // Bots: agents with permissions of their own, by name and secret. Revoking one is final; a new secret ends the old one.
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
+import { BOTS, type Bot, listQuery } from '../../access/credentials.ts';
 import { PermissionGrid } from '../../access/permission-grid.tsx';
 import { type Permissions, toggled } from '../../access/permissions.ts';
 import { useResources } from '../../access/queries.ts';
@@ -19,7 +20,6 @@ import { saySuccess } from '../../parts/toast.tsx';
 import { counted } from '../../parts/value.ts';
 import { LastUse } from './key-list.tsx';
 import { NewCredential } from './new-credential.tsx';
-import { BOTS, type Bot, listQuery } from './queries.ts';
 
 type Act = { kind: 'revoke' | 'reset'; bot: Bot };
 

@@ -1,6 +1,7 @@
 // A list of keys with prefix, last use and expiry; "New key", and "Delete" with what it stops.
 import { useQuery } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
+import { type Key, listQuery } from '../../access/credentials.ts';
 import { del } from '../../api/call.ts';
 import { keyOf, queryClient } from '../../api/queries.ts';
 import { useWriteBlock } from '../../app/write-block.ts';
@@ -12,7 +13,6 @@ import { Empty, Skeleton } from '../../parts/states.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
 import { saySuccess } from '../../parts/toast.tsx';
 import { ago, exactTime, time } from '../../parts/value.ts';
-import { type Key, listQuery } from './queries.ts';
 
 interface Props<T extends Key> {
   tenant: string;

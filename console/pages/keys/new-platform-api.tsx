@@ -1,12 +1,12 @@
 // "New API": a name and one role with what it may do. Further roles are added through the API.
 import { useState } from 'react';
+import { APIS } from '../../access/credentials.ts';
 import { PermissionGrid } from '../../access/permission-grid.tsx';
 import { type Permissions, toggled } from '../../access/permissions.ts';
 import { useResources } from '../../access/queries.ts';
 import { post } from '../../api/call.ts';
 import { TextField } from '../../parts/field.tsx';
 import { NewCredential } from './new-credential.tsx';
-import { APIS } from './queries.ts';
 
 const NOTHING: Permissions = {};
 

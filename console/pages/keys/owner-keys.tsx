@@ -1,10 +1,10 @@
 // Owner keys: everything in the tenant.
 import { useState } from 'react';
+import { OWNER } from '../../access/credentials.ts';
 import { post } from '../../api/call.ts';
 import { Select, TextField } from '../../parts/field.tsx';
 import { KeyList } from './key-list.tsx';
 import { NewCredential } from './new-credential.tsx';
-import { OWNER } from './queries.ts';
 
 const DAY_MS = 86_400_000;
 

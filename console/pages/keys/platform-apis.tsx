@@ -1,6 +1,7 @@
 // Platform APIs: each says what its roles may do; its keys have one of these roles.
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
+import { APIS, keysOfApi, listQuery, type PlatformApi, type PlatformKey } from '../../access/credentials.ts';
 import { del, post } from '../../api/call.ts';
 import { queryClient } from '../../api/queries.ts';
 import { useWriteBlock } from '../../app/write-block.ts';
@@ -14,7 +15,6 @@ import { KeyList } from './key-list.tsx';
 import { NewCredential } from './new-credential.tsx';
 import { NewPlatformApi } from './new-platform-api.tsx';
 import { ExpiryField } from './owner-keys.tsx';
-import { APIS, keysOfApi, listQuery, type PlatformApi, type PlatformKey } from './queries.ts';
 
 export function PlatformApis({ tenant }: { tenant: string }) {
   const block = useWriteBlock();

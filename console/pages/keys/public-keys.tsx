@@ -1,6 +1,7 @@
 // Public keys: read-only, for pages and apps where everyone can see them.
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
+import { PUBLIC, type PublicKey } from '../../access/credentials.ts';
 import { rolesQuery } from '../../access/queries.ts';
 import { post } from '../../api/call.ts';
 import { Combobox } from '../../parts/combobox.tsx';
@@ -8,7 +9,6 @@ import { Checkbox, TextAreaField, TextField } from '../../parts/field.tsx';
 import { KeyList } from './key-list.tsx';
 import { NewCredential } from './new-credential.tsx';
 import { ExpiryField } from './owner-keys.tsx';
-import { PUBLIC, type PublicKey } from './queries.ts';
 
 export function PublicKeys({ tenant }: { tenant: string }) {
   const { data: roles = [] } = useQuery(rolesQuery(tenant));

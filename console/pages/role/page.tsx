@@ -2,6 +2,8 @@
 // "Save", and what it changes stands beside it in words.
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
+import { EXPLAIN } from '../../access/explain.ts';
+import { ExplainDialog } from '../../access/explain-dialog.tsx';
 import type { Role } from '../../access/permissions.ts';
 import { roleQuery, rolesQuery } from '../../access/queries.ts';
 import { del } from '../../api/call.ts';
@@ -16,7 +18,6 @@ import { CopyAsCurl } from '../../parts/copy-as-curl.tsx';
 import { ErrorPanel } from '../../parts/error-panel.tsx';
 import { Notice, Skeleton } from '../../parts/states.tsx';
 import { saySuccess } from '../../parts/toast.tsx';
-import { Explain } from './explain.tsx';
 import { Matrix } from './matrix.tsx';
 
 /** May do everything, and stay as they are. */
@@ -38,7 +39,7 @@ export default function RolePage() {
           {role?.description && <p className="dim">{role.description}</p>}
         </div>
         <div className="row">
-          <CopyAsCurl of={({ path }) => path.startsWith('/api/roles')} />
+          <CopyAsCurl of={({ path }) => path.startsWith('/api/roles') || path === EXPLAIN} />
           {role?.isSystem === false && (
             <Button icon="trash-2" disabledReason={block} onClick={() => setDeleting(true)}>
               Delete
@@ -46,7 +47,7 @@ export default function RolePage() {
           )}
           <Button
             icon="circle-help"
-            disabledReason={role === undefined ? 'The role is loading.' : null}
+            disabledReason={role === undefined ? 'The role is loading.' : block}
             onClick={() => explain(true)}
           >
             Explain
@@ -62,7 +63,7 @@ export default function RolePage() {
       {role !== undefined && (
         <Matrix key={role.id} tenant={tenant} role={role} isReadOnly={isFixed || block !== null} />
       )}
-      {isExplaining && role !== undefined && <Explain tenant={tenant} role={role} onClose={() => explain(false)} />}
+      {isExplaining && <ExplainDialog tenant={tenant} role={name} onClose={() => explain(false)} />}
       {isDeleting && role !== undefined && (
         <DeleteRole tenant={tenant} role={role} onClose={() => setDeleting(false)} />
       )}

@@ -1,6 +1,8 @@
-// Roles: what each may do, in short; "New role" begins with a copy of another.
+// Roles: what each may do, in short; "New role" begins with a copy of another, "Explain" says why somebody may do something.
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
+import { EXPLAIN } from '../../access/explain.ts';
+import { ExplainDialog } from '../../access/explain-dialog.tsx';
 import { nameOf, type Role } from '../../access/permissions.ts';
 import { rolesQuery } from '../../access/queries.ts';
 import { usePageTitle } from '../../app/page-title.ts';
@@ -21,12 +23,16 @@ export default function Roles() {
   const block = useWriteBlock();
   const { data, error, refetch } = useQuery(rolesQuery(tenant));
   const [isMaking, make] = useState(false);
+  const [isExplaining, explain] = useState(false);
   return (
     <div className="page">
       <div className="page-head">
         <h1>Roles</h1>
         <div className="row">
-          <CopyAsCurl of={({ path }) => path.startsWith('/api/roles')} />
+          <CopyAsCurl of={({ path }) => path.startsWith('/api/roles') || path === EXPLAIN} />
+          <Button icon="circle-help" disabledReason={block} onClick={() => explain(true)}>
+            Explain
+          </Button>
           <Button kind="primary" icon="plus" data-hotkey="n" disabledReason={block} onClick={() => make(true)}>
             New role
           </Button>
@@ -58,6 +64,7 @@ export default function Roles() {
           ]}
         />
       )}
+      {isExplaining && <ExplainDialog tenant={tenant} onClose={() => explain(false)} />}
       {isMaking && <NewRole tenant={tenant} roles={data ?? []} onClose={() => make(false)} />}
     </div>
   );

@@ -1,8 +1,8 @@
 // The four kinds of credentials for programs, as lists show them: never with their values.
 import { queryOptions } from '@tanstack/react-query';
-import type { Permissions } from '../../access/permissions.ts';
-import { get } from '../../api/call.ts';
-import { keyOf } from '../../api/queries.ts';
+import { get } from '../api/call.ts';
+import { keyOf } from '../api/queries.ts';
+import type { Permissions } from './permissions.ts';
 
 export interface Key {
   id: string;
