@@ -4,6 +4,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { identifier, sql } from '../src/runtime/sql.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
+import { addRole, userToken } from './support/credentials.ts';
 import { subscribe } from './support/deliveries.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
 import { callTool } from './support/mcp-calls.ts';
@@ -197,6 +198,9 @@ const CASES: Record<string, Case> = {
   'replace a record': ['PUT', deal('c'), () => ({ title: 'put' })],
   'change a record that is not there': ['PATCH', at(`${DEALS}/00000000-0000-4000-8000-000000000000`), () => ({})],
   'delete a record with its notes': ['DELETE', deal('b')],
+  'restore a deleted record': ['POST', (ids) => `${DEALS}/${ids.b}/restore`, () => ({ version: 1 })],
+  'restore a version': ['POST', (ids) => `${DEALS}/${ids.a}/restore`, () => ({ version: 1 })],
+  'restore a version that never was': ['POST', (ids) => `${DEALS}/${ids.a}/restore`, () => ({ version: 99 })],
   'delete a record for good': ['DELETE', (ids) => `${DEALS}/${ids.f}?erase=true`],
   'a bulk call': [
     'POST',
@@ -439,6 +443,57 @@ describe('what else a call would cause', () => {
       const done = await clerk.request(method, path, body);
       expect([method, path, comparable(answer)]).toEqual([method, path, comparable(done)]);
     }
+  });
+
+  test('whose role does not read everything learns nothing from rules, webhooks and records that it does not see', async () => {
+    const other = await service.tenant();
+    const deals = await createEntity(other, 'deals', fields('title text', 'secret integer'));
+    const notes = await createEntity(other, 'notes', [
+      { key: 'deal', type: 'relation', entity: 'deals', onDelete: 'cascade' },
+      { key: 'about', type: 'relation', entity: 'deals', onDelete: 'set_null' },
+    ]);
+    const { id } = await createRecord(other, deals, { title: 'x', secret: 7 });
+    for (const about of [{ deal: id }, { deal: id }, { about: id }]) await createRecord(other, notes, about);
+    const condition = 'secret = 7';
+    for (const [name, trigger, action] of [
+      ['stamp', 'before_update', { type: 'set', values: { secret: 7 } }],
+      ['log', 'after_update', { type: 'create_record', entity: 'notes', values: {} }],
+    ] as const) {
+      const made = await other.post('/api/rules', { name, entity: 'deals', trigger, condition, action });
+      expect([made.status, made.text]).toEqual([201, made.text]);
+    }
+    await subscribe(other, receiver.url, { entity_name: 'deals', filters: condition });
+    const reportsOf = async (role: Json): Promise<Json[]> => {
+      const { name } = await addRole(service, other, role);
+      const headers = { authorization: `Bearer ${await userToken(service, other, name)}` };
+      const client = service.anonymous.with(headers);
+      const changed = await tried(client, 'PATCH', `${deals}/${id}`, { title: 'y' });
+      const operations = [
+        { op: 'update', id, data: { title: 'y' } },
+        { op: 'delete', id },
+      ];
+      const many = await tried(client, 'POST', `${deals}/bulk`, { operations });
+      const removed = await tried(client, 'DELETE', `${deals}/${id}`);
+      const call = { entity_name: 'deals', record_id: id, dry_run: true };
+      const { text } = await callTool(service.url, 'delete_record', call, headers);
+      const { dryRun } = JSON.parse(text.replace(/^[^{]*data: /, '')).result.structuredContent;
+      return [changed.report, many.report, removed.report, dryRun];
+    };
+    const deal = ['read', 'update', 'delete'];
+    const all = (rules: string[], events: number, webhooks: number) => ({ rules, events, webhooks, breaks: [] });
+    const hidden = [all([], 1, 0), all([], 2, 0), all([], 1, 0), all([], 1, 0)];
+    const limits = [{ deals: { excludeFields: ['secret'] } }, { notes: { rowFilter: 'deal = null' } }];
+    for (const entities of limits) {
+      expect(await reportsOf({ permissions: { '*': ['read'], deals: deal }, entities })).toEqual(hidden);
+    }
+    expect(await reportsOf({ permissions: { deals: deal } })).toEqual(hidden);
+    const acted = ['stamp', 'log'];
+    expect(await reportsOf({ permissions: { '*': ['read'], deals: deal } })).toEqual([
+      all(acted, 1, 1),
+      all(acted, 5, 2),
+      all([], 4, 1),
+      all([], 4, 1),
+    ]);
   });
 
   test('while others write, each call gets its own answer, and nothing of a dry run is seen or waited for', async () => {

@@ -44,6 +44,11 @@ export function restrictionOn(rights: Rights, entityName: string): EntityRestric
   return rights.restrictions[entityName];
 }
 
+/** Whether every field of every row of every entity may be read. */
+export function readsEverything(rights: Rights): boolean {
+  return allows(rights, 'read', '*') && (rights.isUnlimited || Object.keys(rights.restrictions).length === 0);
+}
+
 /** Whether a field may be read; only then may it be written. */
 export function isFieldVisible(restriction: EntityRestriction | undefined, key: string): boolean {
   if (restriction === undefined) return true;

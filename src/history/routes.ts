@@ -6,7 +6,9 @@ import { callerNow } from '../access/authenticate.ts';
 import type { App } from '../app.ts';
 import { okBounded } from '../http/bounded-response.ts';
 import { mayFollow } from '../http/changes-cursor.ts';
+import { DRY_RUN, runOrTry } from '../http/dry-run.ts';
 import { guard } from '../http/guard.ts';
+import { parameters } from '../http/parameters.ts';
 import { ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { listInput } from '../records/read/parameters.ts';
@@ -39,6 +41,7 @@ const RESTORE = route({
   description: `Gives a record the values of one of its versions, as a new change; a deleted record comes back under its id. Needs
 the right to update the entity, for a deleted record to create in it. 409 with everything that is in the way in \`details\`.`,
   access: 'tenant',
+  query: parameters(DRY_RUN),
   body: RestoreInput,
   ok: [200, RecordSchema],
   responseHeaders: {
@@ -95,14 +98,16 @@ export function historyRoutes(app: App) {
     )
     .post(
       `${RECORD}/restore`,
-      async ({ caller, params, body, request }) => {
+      async ({ caller, params, query, body, request }) => {
         const { entityName, id } = params;
         const versions = versionsFrom(request.headers.get('if-match'));
         const target = { kind: 'restore', entityName, id: id.toLowerCase() } as const;
-        return idempotently(app, caller, request, body, target, async (context) => {
-          const { row, scope } = await restoreRecord(context, entityName, id, body, versions);
-          return ok(shape(row, scope.entity, scope.fields), { etag: etagOf(row) });
-        });
+        return runOrTry(app, { caller, query }, (used) =>
+          idempotently(used, caller, request, body, target, async (context) => {
+            const { row, scope } = await restoreRecord(context, entityName, id, body, versions);
+            return ok(shape(row, scope.entity, scope.fields), { etag: etagOf(row) });
+          }),
+        );
       },
       RESTORE,
     )

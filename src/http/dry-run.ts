@@ -1,8 +1,9 @@
 // `dryRun=true`: a route that takes it runs its whole call, keeps nothing of it, and answers as the call would have
 // answered, with a member `dryRun` that says what else it would have caused. A call that is refused is refused alike.
 // Contract: trying#dry-runs.
-import { Type } from '@sinclair/typebox';
+import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
+import { readsEverything } from '../access/rights.ts';
 import { type App, runDry } from '../app.ts';
 import { countJudgedOf } from '../events/dry-deliveries.ts';
 import type { DryRun } from '../runtime/dry-run.ts';
@@ -70,14 +71,19 @@ export async function runOrTry<T>(
   // As a large call: few hold a transaction at once, and none waits for a place with one.
   await waitForPlace();
   const { result, dryRun } = await tryOut(app, { isSlow }, dryCall);
-  return withReport(result, dryRun);
+  return withReport(result, dryRun, caller);
+}
+
+/** What a caller is told of a dry run. */
+export function reportTo({ rights }: TenantCaller, dryRun: DryRun): Static<typeof DryRunSchema> {
+  return dryRun.report(readsEverything(rights));
 }
 
 /** The answer of a dry run: that of its call, with what the call would have caused. */
-export async function withReport<T>(answer: Envelope<T>, dryRun: DryRun): Promise<Envelope<T>> {
+export async function withReport<T>(answer: Envelope<T>, dryRun: DryRun, caller: TenantCaller): Promise<Envelope<T>> {
   const response = responseOf(answer);
   const chunks = bodyOf(response)?.chunks ?? [new Uint8Array(await response.arrayBuffer())];
   const last = chunks.at(-1) as Uint8Array;
-  const member = new TextEncoder().encode(`,"dryRun":${JSON.stringify(dryRun.report())}}`);
+  const member = new TextEncoder().encode(`,"dryRun":${JSON.stringify(reportTo(caller, dryRun))}}`);
   return typed(withBody(response, [...chunks.slice(0, -1), last.subarray(0, -1), member]));
 }

@@ -2,11 +2,12 @@
 // `triggered_by: mcp`. Failures are those of the operations: 400, 403, 404, 409.
 // Contract: decisions#mcp.
 import { type TSchema, Type } from '@sinclair/typebox';
+import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { EntitySchema } from '../entities/definition.ts';
 import { listEntities } from '../entities/entities.ts';
 import { sized } from '../http/bounded-response.ts';
-import { DryRunSchema, tryOut } from '../http/dry-run.ts';
+import { DryRunSchema, reportTo, tryOut } from '../http/dry-run.ts';
 import { Deleted } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { listRecords } from '../records/read/list.ts';
@@ -62,11 +63,15 @@ const tried = (schema: TSchema): TSchema => ({
 });
 
 /** The result of a write, or what a dry run of it would return and cause. */
-async function writeOrTry(app: App, isDry: boolean | undefined, write: (app: App) => Promise<object>): Promise<object> {
+async function writeOrTry(
+  { app, caller }: { app: App; caller: TenantCaller },
+  isDry: boolean | undefined,
+  write: (app: App) => Promise<object>,
+): Promise<object> {
   if (isDry !== true) return write(app);
   await waitForPlace();
   const { result, dryRun } = await tryOut(app, {}, write);
-  return { ...result, dryRun: dryRun.report() };
+  return { ...result, dryRun: reportTo(caller, dryRun) };
 }
 
 const Data = Type.Unsafe<JsonObject>({ ...ValuesSchema, description: 'Values by field key.' });
@@ -117,7 +122,9 @@ export const RECORD_TOOLS: readonly Tool[] = [
     input: toolInput({ entity_name: EntityName, data: Data, ...DryRun }),
     output: tried(RecordSchema),
     run: async ({ app, caller }, { entity_name: name, data, dry_run: isDry }) =>
-      writeOrTry(app, isDry, async (used) => toJson(await createRecord(autocommit(used, caller), name, data))),
+      writeOrTry({ app, caller }, isDry, async (used) =>
+        toJson(await createRecord(autocommit(used, caller), name, data)),
+      ),
   }),
   defineTool({
     name: 'update_record',
@@ -128,7 +135,9 @@ export const RECORD_TOOLS: readonly Tool[] = [
     input: toolInput({ entity_name: EntityName, record_id: RecordId, data: Data, ...DryRun }),
     output: tried(RecordSchema),
     run: async ({ app, caller }, { entity_name: name, record_id: id, data, dry_run: isDry }) =>
-      writeOrTry(app, isDry, async (used) => toJson(await updateRecord(autocommit(used, caller), name, id, data))),
+      writeOrTry({ app, caller }, isDry, async (used) =>
+        toJson(await updateRecord(autocommit(used, caller), name, id, data)),
+      ),
   }),
   defineTool({
     name: 'delete_record',
@@ -139,7 +148,7 @@ export const RECORD_TOOLS: readonly Tool[] = [
     input: toolInput({ entity_name: EntityName, record_id: RecordId, ...DryRun }),
     output: tried(Deleted),
     run: async ({ app, caller }, { entity_name: name, record_id: id, dry_run: isDry }) =>
-      writeOrTry(app, isDry, async (used) => {
+      writeOrTry({ app, caller }, isDry, async (used) => {
         await deleteRecord(autocommit(used, caller), name, id);
         return { id: id.toLowerCase(), deleted: true };
       }),

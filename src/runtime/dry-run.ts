@@ -13,6 +13,8 @@ export interface Break {
 
 interface Counts {
   events: number;
+  /** Those of records that the call does not name: deleted or cleared because they refer to one that it deletes. */
+  referring: number;
   webhooks: number;
 }
 
@@ -20,7 +22,7 @@ interface Counts {
 export class DryRun {
   readonly breaks: Break[] = [];
   readonly #rules = new Set<string>();
-  #counts: Counts = { events: 0, webhooks: 0 };
+  #counts: Counts = { events: 0, referring: 0, webhooks: 0 };
 
   /** Notes a rule that has acted on a change, or would run after it. */
   noteRule(name: string): void {
@@ -29,7 +31,13 @@ export class DryRun {
 
   /** Counts events, and deliveries of webhooks. */
   count(events: number, webhooks: number): void {
-    this.#counts = { events: this.#counts.events + events, webhooks: this.#counts.webhooks + webhooks };
+    const counts = this.#counts;
+    this.#counts = { ...counts, events: counts.events + events, webhooks: counts.webhooks + webhooks };
+  }
+
+  /** Of the events that have been counted, so many are of records that the call does not name. */
+  noteReferring(events: number): void {
+    this.#counts = { ...this.#counts, referring: this.#counts.referring + events };
   }
 
   /** Runs a part; if it fails, its counts are as before. */
@@ -43,7 +51,14 @@ export class DryRun {
     }
   }
 
-  report() {
-    return { rules: [...this.#rules], ...this.#counts, breaks: this.breaks };
+  /**
+   * What is told of it. Conditions of rules and webhooks, and references, read what a caller may not see: unless it reads
+   * everything, it is told of the events of the records that it names alone.
+   */
+  report(callerReadsEverything: boolean) {
+    const { events, referring, webhooks } = this.#counts;
+    const { breaks } = this;
+    if (!callerReadsEverything) return { rules: [], events: events - referring, webhooks: 0, breaks };
+    return { rules: [...this.#rules], events, webhooks, breaks };
   }
 }

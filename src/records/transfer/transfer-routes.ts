@@ -109,7 +109,7 @@ export function transferRoutes(app: App) {
         if (request.body === null) throw invalidField('body', 'is missing');
         const now = callerNow(app, request, caller);
         const report = ok(await importRecords(app, caller, params.entityName, input, steady(request.body), now));
-        return dryRun === null ? report : withReport(report, dryRun);
+        return dryRun === null ? report : withReport(report, dryRun, caller);
       },
       IMPORT,
     );

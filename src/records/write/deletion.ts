@@ -29,6 +29,7 @@ export async function deleteWithReferences(
   rows: readonly RecordRow[],
   deleting: Set<string> = new Set(),
 ): Promise<void> {
+  const isNamed = deleting.size === 0;
   for (const row of rows) deleting.add(row.id);
   const prepared = await prepareAll(writing, entity, rows, (row) => ({ operation: 'delete', before: row, after: row }));
   for (const reference of entity.references) {
@@ -39,6 +40,7 @@ export async function deleteWithReferences(
   }
   const count = await deleteRows(writing.publication, entity, prepared);
   if (count < rows.length) throw conflict('concurrent modification; try again');
+  if (!isNamed) writing.tx.dryRun?.noteReferring(count);
   for (const row of rows) deleting.delete(row.id);
 }
 
@@ -172,4 +174,5 @@ async function clearReferences(
   });
   const count = await updateRows(writing.publication, entity, cleared, new Date().toISOString());
   if (count < cleared.length) throw conflict('concurrent modification; try again');
+  writing.tx.dryRun?.noteReferring(count);
 }
