@@ -8,6 +8,13 @@ import type { Connection } from './connection.ts';
 
 /** A home that has been lent for this long is passed over. After 10 ms, creates of 1,000 tenants spread over all. */
 const LENT_LONG_MS = 25;
+/** Where calls take long, because the machine is busy, so does the wait for a home: it is passed over after so many usual calls. */
+const LENT_LONG_CALLS = 4;
+/** The usual time of a call is that of the middle one: with each call it moves by this factor. A few long ones do not move it. */
+const USUAL_FACTOR = 1.05;
+const USUAL = { leastMs: 1, mostMs: 25 } as const;
+/** How long a call waits for a connection that suits it while others are idle, in times that a home is lent for long. */
+const PATIENCE = 2;
 /** A backend that has served fewer tenants suits any: of few tenants, none waits for its home while others are idle. */
 const FEW_TENANTS = 32;
 /** Of work for no tenant: any connection suits it. */
@@ -24,6 +31,7 @@ export class Connections {
   readonly #slots: (Connection | undefined)[];
   readonly #idle: Connection[] = [];
   #size = 0;
+  #usualMs: number = USUAL.leastMs;
 
   /** `homes` slots are homes; without homes, all connections suit everybody. */
   constructor(
@@ -77,19 +85,34 @@ export class Connections {
     if (at >= 0) this.#idle.splice(at, 1);
   }
 
-  release(connection: Connection): void {
+  /** Takes a connection back; `now` tells how long it was lent. */
+  release(connection: Connection, now: number): void {
+    const isLonger = now - connection.lentAt > this.#usualMs;
+    const usualMs = isLonger ? this.#usualMs * USUAL_FACTOR : this.#usualMs / USUAL_FACTOR;
+    this.#usualMs = Math.min(USUAL.mostMs, Math.max(USUAL.leastMs, usualMs));
     connection.lentAt = 0;
     this.#idle.push(connection);
+  }
+
+  /** From when on a connection counts as lent for long. */
+  get #lentLongMs(): number {
+    return Math.max(LENT_LONG_MS, LENT_LONG_CALLS * this.#usualMs);
+  }
+
+  /** How long a call waits for a connection that suits it while others are idle. */
+  get patienceMs(): number {
+    return PATIENCE * this.#lentLongMs;
   }
 
   /** An idle connection that suits a tenant with this home, which already has `held` connections. */
   suited({ home, tenantId }: Wish, held: number, now: number): Connection | undefined {
     if (home === NO_HOME) return this.#idle.at(-1);
     let busy = 0;
+    const lentLongMs = this.#lentLongMs;
     for (let i = 0; i < this.homes; i++) {
       const connection = this.#slots[(home + i) % this.homes];
       if (connection === undefined) continue;
-      if (connection.lentAt !== 0) busy += now - connection.lentAt < LENT_LONG_MS ? 1 : 0;
+      if (connection.lentAt !== 0) busy += now - connection.lentAt < lentLongMs ? 1 : 0;
       else if (busy <= held || connection.tenants < FEW_TENANTS || connection.knows(tenantId)) return connection;
     }
     return undefined;
