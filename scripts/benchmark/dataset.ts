@@ -88,7 +88,7 @@ function filler(index: number): string {
   return words.join(' ');
 }
 
-function statusOf(index: number): string {
+export function statusOf(index: number): string {
   if (index % 100 < 12) return 'open';
   return OTHER_STATUSES[index % OTHER_STATUSES.length] as string;
 }

@@ -5,6 +5,7 @@
 // before the attacker's, which would take the processor from it.
 
 import { setPriority } from 'node:os';
+import { statusOf } from '../dataset.ts';
 
 export interface Plan {
   port: number;
@@ -32,6 +33,7 @@ export interface Suffered {
 }
 
 const PATH = '/api/entities/items/records';
+const FIELDS = '/api/entities/items/fields';
 const PROBE_MS = 50;
 /** When, as a share of the run, the export and the definition change start. */
 const SLOW_CALLS_AT = 0.3;
@@ -48,6 +50,8 @@ class Victim {
   readonly #late: number[] = [];
   readonly #failures: Record<string, number> = {};
   #health = 0;
+  /** The field that the definition change has added. */
+  #added: string | undefined;
   #sent = 0;
 
   constructor(readonly plan: Plan) {}
@@ -66,6 +70,8 @@ class Victim {
     clearInterval(probe);
     const [exportMs, definitionMs] = await slow;
     await Promise.all(calls);
+    // With a field more after each row, later rows would be slower.
+    if (this.#added !== undefined) await this.#send('DELETE', this.#added);
     return this.#summary(exportMs, definitionMs);
   }
 
@@ -78,7 +84,8 @@ class Victim {
     if (operation === 'get') await this.#send('GET', `${PATH}/${id}`);
     if (operation === 'list') await this.#send('GET', PATH);
     if (operation === 'filter') await this.#send('GET', `${PATH}?filters=status%20%3D%20open&count=none`);
-    if (operation === 'create') await this.#send('POST', PATH, { title: `Item ${at}`, status: 'draft', amount: at });
+    if (operation === 'create')
+      await this.#send('POST', PATH, { title: `Item ${at}`, status: statusOf(at), amount: at });
     if (operation === 'update') await this.#send('PATCH', `${PATH}/${id}`, { price: at });
     this.#latencies.push(performance.now() - dueAt);
   }
@@ -98,7 +105,8 @@ class Victim {
   async #changeDefinition(): Promise<number> {
     const begun = performance.now();
     const key = `extra${Date.now()}`;
-    await this.#send('POST', '/api/entities/items/fields', { key, type: 'integer', indexed: true });
+    await this.#send('POST', FIELDS, { key, type: 'integer', indexed: true });
+    this.#added = `${FIELDS}/${key}?confirm=${key}`;
     return performance.now() - begun;
   }
 
