@@ -106,6 +106,18 @@ export class Api {
     return ids;
   }
 
+  /** The ids of the newest `count` records of an entity, or of all. */
+  async newestIds(entity: string, count: number): Promise<string[]> {
+    const ids: string[] = [];
+    for (let page = 1; ids.length < count; page++) {
+      const path = `/api/entities/${entity}/records?limit=${LARGEST_PAGE}&page=${page}`;
+      const { items } = await this.call<ListPage>('GET', path);
+      ids.push(...items.map(({ id }) => id));
+      if (items.length < LARGEST_PAGE) break;
+    }
+    return ids.slice(0, count);
+  }
+
   async #send<T>(method: string, path: string, type: string, body: string | undefined): Promise<T> {
     const headers = new Headers('headers' in this.credential ? this.credential.headers : {});
     if (body !== undefined) headers.set('content-type', type);

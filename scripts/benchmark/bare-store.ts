@@ -1,5 +1,6 @@
 // The tables of the bare handler, designed for exactly the queries of the bench, and their contents.
-// `items` is read and `items_w` is written, so that the counter of `items` stays exact; both start with equal records.
+// `items` is read and `items_w` is written, so that the counter of `items` stays exact; both start with equal records, and
+// only `items` has the indexes of the rows that sort.
 // Errors are those of Postgres.
 
 import postgres from 'postgres';
@@ -11,7 +12,12 @@ const SCHEMA = `
   create table people (id uuid primary key, data jsonb not null);
   create table counters (table_name text primary key, records bigint not null);
   ${itemTable('items')}
-  ${itemTable('items_w')}`;
+  ${itemTable('items_w')}
+  create index on items (created_at, id);
+  create index on items (updated_at, id);
+  create index on items (((data->>'amount')::bigint), id);
+  create index on items ((data->>'status'), ((data->>'amount')::bigint), id);
+  create index on items ((data->>'status'), (data->>'due'), id);`;
 
 /** The statements that make a table of items. */
 export function itemTable(name: string): string {
@@ -49,6 +55,17 @@ export async function addBare(url: string, count: number, people: readonly strin
   await insert(sql, 'items_w', ids, (at) => item(at, count, people));
   await sql.end();
   return ids;
+}
+
+/** The ids of the newest records of `items_w`, whose counter is made exact; before a round of the mixed load. */
+export async function newestBare(url: string, count: number): Promise<string[]> {
+  const sql = postgres(url, { max: 1, onnotice: () => {} });
+  await sql`
+    insert into counters (table_name, records) select 'items_w', count(*) from items_w
+    on conflict (table_name) do update set records = excluded.records`;
+  const rows = await sql<{ id: string }[]>`select id from items_w order by id desc limit ${count}`;
+  await sql.end();
+  return rows.map(({ id }) => id);
 }
 
 /** Every k-th element, at most `size` of them. */

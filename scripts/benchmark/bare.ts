@@ -3,10 +3,9 @@
 // Answers have the service's shapes, so both sides pass the same checks.
 
 import postgres from 'postgres';
+import { flat, type Handler, one, page, type Row } from './bare-answers.ts';
+import { mixedHandlers } from './bare-mixed.ts';
 import { PAGE } from './dataset.ts';
-
-type Row = Record<string, unknown>;
-type Handler = (argument: string, request: Request, url: URL) => Promise<unknown>;
 
 const sql = postgres(process.env.DATABASE_URL as string, { max: 8, onnotice: () => {} });
 
@@ -14,7 +13,19 @@ const columns = sql`i.id, i.data, i.created_at, i.updated_at`;
 const newest = sql`order by i.id desc limit ${PAGE}`;
 const counted = sql`(select count(*)::int from items) as total`;
 const counter = sql`(select records::int from counters where table_name = 'items') as total`;
+const due = sql`i.data->>'due'`;
+const status = sql`i.data->>'status'`;
+const integer = sql`(i.data->>'amount')::bigint`;
 const vector = sql`to_tsvector('simple', (i.data->>'title') || ' ' || (i.data->>'notes'))`;
+
+/** By the service's `sort`; all but `price` have an index. */
+const orders: Record<string, postgres.PendingQuery<Row[]>> = {
+  createdAt: sql`order by i.created_at, i.id`,
+  updatedAt: sql`order by i.updated_at, i.id`,
+  amount: sql`order by ${integer}, i.id`,
+  'status,amount': sql`order by ${status}, ${integer}, i.id`,
+  price: sql`order by (i.data->>'price')::float8, i.id`,
+};
 
 const handlers: Record<string, Handler> = {
   get: async (id) => flat(await one(sql`select ${columns} from items i where i.id = ${id}`)),
@@ -24,6 +35,8 @@ const handlers: Record<string, Handler> = {
   filter: async (status) =>
     page(await sql`select ${columns} from items i where i.data->>'status' = ${status} ${newest}`),
   'filter-count': async (_, __, url) => rangeCounted(url),
+  'filter-sorted': async (from) => filterSorted(from),
+  sorted: async (sort) => page(await sql`select ${columns}, ${counter} from items i ${orderOf(sort)} limit ${PAGE}`),
   'page-by-id': async (number) => pageById(offset(number)),
   'page-naive': async (number) =>
     page(
@@ -34,6 +47,7 @@ const handlers: Record<string, Handler> = {
   create: async (_, request) => created(await request.text()),
   update: async (id, request) => updated(id, await request.text()),
   delete: async (id) => ({ id: (await one(sql`delete from items_w where id = ${id} returning id`)).id, deleted: true }),
+  ...mixedHandlers(sql),
 };
 
 const server = Bun.serve({
@@ -44,28 +58,13 @@ const server = Bun.serve({
     const [, name = '', argument = ''] = url.pathname.split('/');
     const handler = handlers[name];
     if (!handler) return new Response(null, { status: 404 });
-    return Response.json({ success: true, data: await handler(argument, request, url) }, { status: statusOf(name) });
+    return Response.json({ success: true, data: await handler(argument, request, url) }, { status: statusOf(request) });
   },
 });
 console.log(`listening on http://127.0.0.1:${server.port}`);
 
-function statusOf(name: string): number {
-  return name === 'create' ? 201 : 200;
-}
-
-async function one(query: postgres.PendingQuery<Row[]>): Promise<Row> {
-  const [row] = await query;
-  if (!row) throw new Error('no such row');
-  return row;
-}
-
-function flat(row: Row): Row {
-  return { id: row.id, ...(row.data as Row), createdAt: row.created_at, updatedAt: row.updated_at };
-}
-
-function page(rows: readonly Row[]) {
-  const total = (rows[0]?.total ?? null) as number | null;
-  return { items: rows.map(flat), total, page: 1, limit: PAGE, totalPages: total && Math.ceil(total / PAGE) };
+function statusOf({ method }: Request): number {
+  return method === 'POST' ? 201 : 200;
 }
 
 function offset(number: string): number {
@@ -79,6 +78,21 @@ async function rangeCounted(url: URL) {
   return page(
     await sql`
     select ${columns}, (select count(*)::int from items i where ${within}) as total from items i where ${within} ${newest}`,
+  );
+}
+
+function orderOf(sort: string) {
+  const order = orders[decodeURIComponent(sort)];
+  if (!order) throw new Error(`no order by ${sort}`);
+  return order;
+}
+
+async function filterSorted(from: string) {
+  const met = sql`${status} = 'open' and ${integer} >= ${from}`;
+  return page(
+    await sql`
+    select ${columns}, (select count(*)::int from items i where ${met}) as total
+    from items i where ${met} order by ${due}, i.id limit ${PAGE}`,
   );
 }
 

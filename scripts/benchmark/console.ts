@@ -5,9 +5,9 @@ import type { CDPSession, Page } from 'playwright-core';
 import { launch, sessionOf } from '../../test/support/launch.ts';
 import { Api } from './api.ts';
 import { item } from './dataset.ts';
-import type { Gauge } from './report.ts';
 import type { Run } from './run.ts';
 import { createItems, createPeople, createTenant, serviceEnv, startService } from './service.ts';
+import type { Gauge } from './verdict.ts';
 
 const TENANT = 'console';
 const GRID = `/app/t/${TENANT}/records/items`;

@@ -27,7 +27,7 @@ export async function credentialComparisons(bench: Bench, owner: Workloads): Pro
       against: 'owner key',
       baseline: owner.get,
       subject,
-      must: 1.25,
+      must: 1.2,
       goal: 1.1,
     };
   });

@@ -1,16 +1,24 @@
-// One side of the comparison with its records in place, and what both sides share: queries that are new each time where a
-// cached response would falsify the figure, and the checks of responses.
+// One side of the comparison with its records in place, and what both sides send: queries are new each time where a cached
+// response would falsify the figure.
 // Counts are of records.
 
-import { type ListPage, wrongPage } from './api.ts';
+import { rangeWidth } from './answer-checks.ts';
 import { spread } from './bare-store.ts';
-import { commonAmong, commonQuery, type Item, item, openAmong, PAGE, rareWord } from './dataset.ts';
+import { commonQuery, type Item, item, PAGE, rareWord } from './dataset.ts';
 import type { Target } from './generator.ts';
 import type { Workload } from './measure.ts';
 import type { OPERATIONS } from './options.ts';
 
 export const VARIANTS = 2_000;
 const FRESH_RANGES = 15_000;
+/** What the rows `sort...` sort by, in the service's syntax. */
+export const SORTS = {
+  sortCreated: 'createdAt',
+  sortUpdated: 'updatedAt',
+  sortIndexed: 'amount',
+  sortTwo: 'status,amount',
+  sortUnindexed: 'price',
+} as const;
 const FRESH_QUERIES = 350;
 const DELETES_A_SECOND = 4_000;
 const FAR_PAGE = 2_000;
@@ -50,6 +58,12 @@ export function freshRanges(records: number): () => Array<{ from: number; below:
     });
 }
 
+/** Lower limits of amounts that at least half of the records meet: new ones at each call until they repeat. */
+export function freshLimits(records: number): () => number[] {
+  let at = 0;
+  return () => Array.from({ length: FRESH_RANGES }, () => (at++ * 7919) % Math.ceil(records / 2));
+}
+
 /** Searches that every record with the common words matches: new ones at each call. */
 export function freshCommonQueries(): () => string[] {
   let at = 0;
@@ -87,38 +101,4 @@ export function deleteTargets(
 ): () => Promise<Target[]> {
   let calls = 0;
   return async () => (await add(calls++ === 0 ? 1 : Math.ceil(DELETES_A_SECOND * (seconds + 1)))).map(target);
-}
-
-/** What is wrong with a response, for each operation, on an entity of `records` records. */
-export function answerChecks(records: number): Record<keyof Workloads | 'untotalled', Workload['problem']> {
-  const page =
-    (total: number | null, items = PAGE): Workload['problem'] =>
-    (data) =>
-      wrongPage(data, total, Math.min(items, total ?? items));
-  return {
-    get: (data, { path }) => (path.endsWith(field(data, 'id') ?? '?') ? null : 'another record than the one asked for'),
-    list: page(records),
-    untotalled: page(null),
-    filter: page(openAmong(records)),
-    filterCold: page(rangeWidth(records)),
-    page: page(records),
-    searchRare: page(10),
-    searchCommon: page(commonAmong(records)),
-    related: (data) => wrongPage(data, records) ?? (relatedName(data) ? null : 'the relation is not expanded'),
-    create: (data) => (field(data, 'title') ? null : 'not the record created'),
-    update: (data) => (field(data, 'status') === updateBody(0).status ? null : 'not updated'),
-    delete: (data) => (field<boolean>(data, 'deleted') ? null : 'not deleted'),
-  };
-}
-
-function rangeWidth(records: number): number {
-  return Math.floor(records * 0.12);
-}
-
-function field<T = string>(data: unknown, name: string): T | undefined {
-  return (data as Record<string, T> | undefined)?.[name];
-}
-
-function relatedName(data: unknown): string | undefined {
-  return field((data as ListPage).items[0]?.owner, 'fullName');
 }

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { measureAgainst } from './against-rows.ts';
 import { fillBare } from './bare-store.ts';
 import { bareWorkloads, otherBareWorkloads } from './bare-workloads.ts';
+import { check, checkedCommit } from './check.ts';
 import { pinSelf, startServer } from './children.ts';
 import { Cleanup } from './cleanup.ts';
 import { measureConsole } from './console.ts';
@@ -17,14 +18,18 @@ import type { BareFixture } from './fixture.ts';
 import { measureAlone } from './measure.ts';
 import { measureNeighbours } from './neighbours/neighbours.ts';
 import { type Options, readOptions, USAGE, wantsRecords } from './options.ts';
-import { eventVerdict, gaugeVerdict, json, markdown, progressLine, type Report, rowVerdict } from './report.ts';
-import { bareComparisons, type Comparison, measureRows } from './rows.ts';
+import { type Alone, alone, pgbenchRows } from './pgbench.ts';
+import { plot } from './plot.ts';
+import { json, type Measured, machineFacts, markdown, type Report } from './report.ts';
+import { bareComparisons, type Comparison, measureRows, type Row } from './rows.ts';
 import type { Run } from './run.ts';
 import { openScratch, type Scratch } from './scratch.ts';
 import { measureService } from './service-rows.ts';
 import { measureTenants } from './tenant-rows.ts';
+import { figureVerdict, gaugeVerdict, progressLine, rowVerdict } from './verdict.ts';
 
 const SIGNALS = { SIGINT: 130, SIGTERM: 143 } as const;
+const NOTHING: Measured = { rows: [], figures: [], gauges: [], bare: [], soak: [] };
 
 const cleanup = new Cleanup();
 let stoppedBy: keyof typeof SIGNALS | undefined;
@@ -54,36 +59,46 @@ async function main(): Promise<number> {
 }
 
 async function bench(options: Options): Promise<number> {
+  const base = options.check === null ? null : checkedCommit(options.check, log);
+  if (options.check !== null && base === null) return 0;
   const hasConsole = options.only?.has('console') ?? false;
   // A browser needs more than one core.
   if (!hasConsole) pinSelf();
   const directory = await mkdtemp(join(tmpdir(), 'svc-bench-'));
   cleanup.later('remove the work directory', () => rm(directory, { recursive: true, force: true }));
   const scratch = await openScratch(options, cleanup);
-  const run = { options, scratch, directory, cleanup, log };
-  const records = wantsRecords(options) ? await measureRecords(run) : { rows: [], gauges: [], bare: [] };
-  const events = options.events ? await measureEvents(run, options.events) : { events: [], gauges: [] };
+  const run: Run = { options, scratch, directory, cleanup, log };
+  const measured = base === null ? await measure(run) : { ...NOTHING, rows: await check(run, base) };
   const neighbours = options.only?.has('neighbours') ? await measureNeighbours(run) : [];
-  const tenants = options.tenants ? await measureTenants(run, options.tenants) : { rows: [], gauges: [] };
-  const page = hasConsole ? await measureConsole(run) : [];
-  const rows = [...records.rows, ...tenants.rows];
-  const gauges = [...records.gauges, ...tenants.gauges, ...events.gauges, ...page];
-  const report = { options, scratch, rows, bare: records.bare, events: events.events, gauges, neighbours };
+  const report: Report = { options, scratch, neighbours, ...measured };
   if (stoppedBy) return SIGNALS[stoppedBy];
   console.log(markdown(report));
   if (options.json) await writeFile(options.json, json(report));
+  if (options.plot) await writeFile(options.plot, plot(report.rows, machineFacts(report)));
   return isWithinLimits(report) ? 0 : 1;
 }
 
+async function measure(run: Run): Promise<Measured> {
+  const { options } = run;
+  const records = wantsRecords(options) ? await measureRecords(run) : NOTHING;
+  const events = options.events ? await measureEvents(run, options.events) : NOTHING;
+  const tenants = options.tenants ? await measureTenants(run, options.tenants) : NOTHING;
+  const page = options.only?.has('console') ? await measureConsole(run) : [];
+  return {
+    ...records,
+    rows: [...records.rows, ...tenants.rows],
+    figures: [...records.figures, ...events.figures],
+    gauges: [...records.gauges, ...tenants.gauges, ...events.gauges, ...page],
+  };
+}
+
 /** Measures the rows that need the filled tables. */
-async function measureRecords(run: Run): Promise<Pick<Report, 'rows' | 'gauges' | 'bare'>> {
+async function measureRecords(run: Run): Promise<Measured> {
   const { options, scratch, directory } = run;
-  if (options.against !== null) return { ...(await measureAgainst(run, options.against)), bare: [] };
+  if (options.against !== null) return { ...NOTHING, rows: await measureAgainst(run, options.against) };
   const bare = await startBare(options, scratch, directory);
-  const measured = options.self
-    ? await measureSelf(bare, options, scratch, directory)
-    : await measureService({ ...run, bare });
-  return { ...measured, bare: await measureBare(bare, options, scratch) };
+  if (options.self) return { ...NOTHING, rows: await measureSelf(bare, options, scratch, directory) };
+  return { ...(await measureService({ ...run, bare })), bare: await measureBare(run, bare) };
 }
 
 function log(line: string): void {
@@ -103,38 +118,29 @@ async function bareServer(scratch: Scratch, logFile: string): Promise<BareFixtur
 }
 
 /** The bare handler against a second instance on the same tables: the noise of the harness. */
-async function measureSelf(bare: BareFixture, options: Options, scratch: Scratch, directory: string) {
+async function measureSelf(bare: BareFixture, options: Options, scratch: Scratch, directory: string): Promise<Row[]> {
   const second = { ...bare, server: await bareServer(scratch, join(directory, 'second.log')) };
   await scratch.vacuum();
-  const comparisons = bareComparisons(
-    bareWorkloads(bare, options.seconds),
-    bareWorkloads(second, options.seconds),
-    options.records,
-  );
-  const rows = await measureRows(chosen(comparisons, options), options, scratch, (row) => log(progressLine(row)));
-  return { rows, gauges: [] };
+  const comparisons = bareComparisons(bareWorkloads(bare, options.seconds), bareWorkloads(second, options.seconds));
+  return measureRows(chosen(comparisons, options), options, scratch, (row) => log(progressLine(row)));
 }
 
-async function measureBare(bare: BareFixture, options: Options, scratch: Scratch): Promise<Report['bare']> {
+async function measureBare(run: Run, bare: BareFixture): Promise<Alone[]> {
+  const { options, scratch } = run;
   if (options.only && !options.only.has('bare')) return [];
-  const measured: Array<Report['bare'][number]> = [];
+  const measured: Alone[] = [];
   for (const { label, workload } of otherBareWorkloads(bare)) {
-    measured.push(
-      await measureAlone(workload, { ...options, rounds: 1 }, scratch).then(
-        (figure) => ({ label, figure }),
-        (error: Error) => ({ label, failure: error.message }),
-      ),
-    );
+    measured.push(await alone(label, () => measureAlone(workload, { ...options, rounds: 1 }, scratch)));
   }
-  return measured;
+  return [...measured, ...(await pgbenchRows(run, bare))];
 }
 
 function chosen(comparisons: readonly Comparison[], options: Options): readonly Comparison[] {
   return comparisons.filter(({ id }) => options.only?.has(id) ?? true);
 }
 
-function isWithinLimits({ rows, events, gauges, neighbours }: Report): boolean {
-  const verdicts = [...rows.map(rowVerdict), ...events.map(eventVerdict), ...gauges.map(gaugeVerdict)];
+function isWithinLimits({ rows, figures, gauges, neighbours }: Report): boolean {
+  const verdicts = [...rows.map(rowVerdict), ...figures.map(figureVerdict), ...gauges.map(gaugeVerdict)];
   return (
     verdicts.every((verdict) => verdict !== 'MISSED' && verdict !== 'FAILED') &&
     neighbours.every(({ isWithin }) => isWithin)

@@ -1,11 +1,13 @@
-// Measures two workloads in interleaved rounds (baseline, subject, baseline, ...) and takes medians. One
-// response is checked before a workload is timed, and one failed response in a round fails the comparison: failures must
-// not look fast. CPU in microseconds per request, latencies in milliseconds.
+// Measures two workloads in paired rounds. One response of each kind is checked before a workload is timed, and one
+// failed response in a round fails the comparison: failures must not look fast.
+// CPU in microseconds per request, latencies in milliseconds.
 
 import { CpuMeter, type CpuUse, type MeteredServer, pinBackends } from './cpu.ts';
 import type { Load, Plan, Target } from './generator.ts';
+import { measurePairs, median, type Pair } from './paired.ts';
 import type { Scratch } from './scratch.ts';
 
+/** Shorter before rounds of less than a second. */
 const WARM_MS = 400;
 /** The first round of a workload also warms up compilers and caches. */
 const FIRST_WARM_MS = 1_200;
@@ -16,6 +18,8 @@ export interface Workload {
   targets(): Promise<Target[]> | Target[];
   /** Send each request at most once: it deletes, or a cached response would falsify the figure. */
   once?: boolean;
+  /** How many of the first requests are checked: 1 unless the load is of several kinds. */
+  kinds?: number;
   /** What is wrong with a response's `data`, or null. */
   problem(data: unknown, target: Target): string | null;
 }
@@ -34,23 +38,24 @@ export interface Conditions {
 
 /** Medians of a single workload. */
 export async function measureAlone(workload: Workload, conditions: Conditions, scratch: Scratch): Promise<Figure> {
-  await checkAnswer(workload);
+  await checkAnswers(workload);
   const figures: Figure[] = [];
   for (let round = 0; round < conditions.rounds; round++)
     figures.push(await measureRound(workload, conditions, scratch, round));
   return medianFigure(figures);
 }
 
-/** Medians of both; an Error names the side whose response was wrong. */
-export async function compare(baseline: Workload, subject: Workload, conditions: Conditions, scratch: Scratch) {
-  await checkAnswer(baseline);
-  await checkAnswer(subject);
-  const figures: [Figure[], Figure[]] = [[], []];
-  for (let round = 0; round < conditions.rounds; round++) {
-    figures[0].push(await measureRound(baseline, conditions, scratch, round));
-    figures[1].push(await measureRound(subject, conditions, scratch, round));
-  }
-  return { baseline: medianFigure(figures[0]), subject: medianFigure(figures[1]) };
+/** Figures of both, by round; rejects when a response is wrong. */
+export async function compare(
+  baseline: Workload,
+  subject: Workload,
+  conditions: Conditions,
+  scratch: Scratch,
+): Promise<Pair<Figure>[]> {
+  await checkAnswers(baseline);
+  await checkAnswers(subject);
+  const measure = (workload: Workload) => (round: number) => measureRound(workload, conditions, scratch, round);
+  return measurePairs(conditions.rounds, measure(baseline), measure(subject));
 }
 
 /** CPU per request of server, database and Redis together. */
@@ -58,20 +63,30 @@ export function totalCpu(figure: CpuUse): number {
   return figure.app + figure.database + figure.redis;
 }
 
-async function checkAnswer(workload: Workload): Promise<void> {
-  const [target] = await workload.targets();
-  if (!target) throw new Error('no request to send');
+/** The same of both sides of each pair. */
+export function totalCpus(pairs: readonly Pair<CpuUse>[]): Pair[] {
+  return pairs.map(({ baseline, subject }) => ({ baseline: totalCpu(baseline), subject: totalCpu(subject) }));
+}
+
+async function checkAnswers(workload: Workload): Promise<void> {
+  const targets = (await workload.targets()).slice(0, workload.kinds ?? 1);
+  if (targets.length === 0) throw new Error('no request to send');
+  for (const target of targets) await checkAnswer(workload, target);
+}
+
+async function checkAnswer({ server, problem }: Workload, target: Target): Promise<void> {
   const headers = new Headers(target.headers);
   if (target.key) headers.set('authorization', `Bearer ${target.key}`);
   if (target.body !== undefined) headers.set('content-type', 'application/json');
-  const answer = await fetch(`http://127.0.0.1:${workload.server.port}${target.path}`, { ...target, headers });
+  const answer = await fetch(`http://127.0.0.1:${server.port}${target.path}`, { ...target, headers });
   const text = await answer.text();
   if (!answer.ok) throw new Error(`${target.method} ${target.path} answers ${answer.status}: ${text.slice(0, 200)}`);
-  const wrong = workload.problem((JSON.parse(text) as { data: unknown }).data, target);
+  const wrong = problem((JSON.parse(text) as { data: unknown }).data, target);
   if (wrong) throw new Error(`${target.method} ${target.path}: ${wrong}`);
 }
 
-async function measureRound(
+/** One round; the first one of a workload warms up for longer. */
+export async function measureRound(
   workload: Workload,
   conditions: Conditions,
   scratch: Scratch,
@@ -80,7 +95,7 @@ async function measureRound(
   const plan: Plan = {
     port: workload.server.port,
     connections: conditions.connections,
-    warmMs: round === 0 ? FIRST_WARM_MS : WARM_MS,
+    warmMs: round === 0 ? FIRST_WARM_MS : WARM_MS * Math.min(1, conditions.seconds),
     runMs: conditions.seconds * 1_000,
     targets: await workload.targets(),
     once: workload.once ?? false,
@@ -127,7 +142,7 @@ async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<stri
   }
 }
 
-function medianFigure(figures: readonly Figure[]): Figure {
+export function medianFigure(figures: readonly Figure[]): Figure {
   const of = (part: keyof Figure) => median(figures.map((figure) => figure[part]));
   return {
     requestsPerSecond: of('requestsPerSecond'),
@@ -137,12 +152,4 @@ function medianFigure(figures: readonly Figure[]): Figure {
     p50: of('p50'),
     p99: of('p99'),
   };
-}
-
-export function median(values: readonly number[]): number {
-  const sorted = [...values].sort((left, right) => left - right);
-  const middle = Math.floor(sorted.length / 2);
-  return sorted.length % 2 === 1
-    ? (sorted[middle] as number)
-    : ((sorted[middle - 1] as number) + (sorted[middle] as number)) / 2;
 }

@@ -6,8 +6,14 @@
 export const OPERATIONS = [
   'get',
   'list',
+  'sortCreated',
+  'sortUpdated',
+  'sortIndexed',
+  'sortTwo',
+  'sortUnindexed',
   'filter',
   'filterCold',
+  'filterSorted',
   'page',
   'searchRare',
   'searchCommon',
@@ -15,6 +21,7 @@ export const OPERATIONS = [
   'create',
   'update',
   'delete',
+  'mixed',
 ] as const;
 
 /** The groups of rows about events, in the order in which they run: `idle` comes last, because it replaces the process. */
@@ -30,7 +37,7 @@ export const EVENT_GROUPS = [
   'idle',
 ] as const;
 
-/** Other groups of rows, gauges, and the bare handler's alternative ways to list. */
+/** Other groups of rows, gauges, and what is shown for orientation: the bare handler's other ways to list, pgbench. */
 const GROUPS = [
   'role',
   'credentials',
@@ -40,6 +47,7 @@ const GROUPS = [
   'tenants',
   'import',
   'start',
+  'soak',
   'bare',
   'events',
   'neighbours',
@@ -60,7 +68,13 @@ export interface Options {
   tenants: readonly number[] | null;
   /** Deliveries of the backlog to drain, or null to leave out all rows about events. */
   events: number | null;
+  /** Minutes of the mixed load, or null to leave it out. */
+  soak: number | null;
   json: string | null;
+  /** The file of the plot. */
+  plot: string | null;
+  /** The commit to compare with, '' for the one that fits; null when nothing is to be checked. */
+  check: string | null;
   /** The attacks of the rows about neighbours, by their names; null for all. */
   attacks: Set<string> | null;
   /** Compare the bare handler with a second instance of it: the distance of the ratios from 1.0 is the noise. */
@@ -72,9 +86,13 @@ export interface Options {
 }
 
 const NUMBERS = { '--records': 100_000, '--rounds': 5, '--seconds': 3, '--connections': 16 } as const;
-const OPTIONAL_NUMBERS = { '--scale': 1_000_000, '--history': 1_000_000, '--events': 10_000 } as const;
+/** Of `--check`: short, since every run of CI pays for it; an even number of rounds, so that each side begins as often. */
+const CHECK_NUMBERS = { ...NUMBERS, '--records': 5_000, '--rounds': 4, '--seconds': 0.5 };
+const OPTIONAL_NUMBERS = { '--scale': 1_000_000, '--history': 1_000_000, '--events': 10_000, '--soak': 10 } as const;
 const DEFAULT_TENANTS = '1,100,1000';
-const TEXTS = ['--only', '--json', '--against', '--attacks'] as const;
+const TEXTS = ['--only', '--json', '--plot', '--against', '--attacks'] as const;
+/** Those whose value may be left out. */
+const OPTIONAL: readonly string[] = [...Object.keys(OPTIONAL_NUMBERS), '--tenants', '--check'];
 const NAMES_INDENT = 20;
 const NAME_COLUMNS = 90;
 
@@ -84,9 +102,12 @@ Compares the service with a bare handler on the same Postgres and Redis, and pri
 and REDIS_URL name the servers (default: 127.0.0.1); the bench creates its own databases and drops them. The exit code is 1
 when a row exceeds its limit, 2 when the bench cannot run.
 
+With --check, it compares the service with that of an earlier commit instead, on small entities and in short rounds. The exit
+code is 1 when a row needs over 1.25 times the CPU of before, and does so again when it is measured anew.
+
 Options:
   --records N       records in each table (100000)
-  --rounds N        interleaved rounds; the table shows their medians (5)
+  --rounds N        paired rounds; the table shows medians, and the median of their ratios (5)
   --seconds N       seconds per round (3)
   --connections N   connections of the load generator (16)
   --only NAME,...   only these rows or groups:
@@ -95,10 +116,13 @@ Options:
   --history [N]     also read the history of a record among N events (1000000)
   --tenants [N,...] also compare one tenant with N tenants, for each N (1,100,1000)
   --events [N]      also measure events; drain a backlog of N deliveries (10000)
+  --soak [MINUTES]  also run the mixed load for that long and compare its end with its beginning (10)
   --attacks NAME,... with --only neighbours: only these attacks
   --json FILE       also write the result as JSON
+  --plot FILE       also draw the ratios, as SVG
   --self            compare the bare handler with itself: shows the noise
   --against DIR     compare the service with that of another checkout, instead of the bare handler
+  --check [COMMIT]  fail when a row got slower than at COMMIT (the last that changed scripts/benchmark/ratios.json)
   --help            prints this`;
 
 function wrapped(names: readonly string[]): string {
@@ -113,7 +137,8 @@ function wrapped(names: readonly string[]): string {
 /** Reads the arguments and the environment; throws an Error whose message names the argument that is wrong. */
 export function readOptions(argv: readonly string[], env: Record<string, string | undefined>): Options {
   const given = readArguments(argv);
-  const number = (name: keyof typeof NUMBERS) => positive(name, given.get(name) ?? String(NUMBERS[name]));
+  const numbers = given.has('--check') ? CHECK_NUMBERS : NUMBERS;
+  const number = (name: keyof typeof NUMBERS) => positive(name, given.get(name) ?? String(numbers[name]));
   const only = given.has('--only') ? readNames(given.get('--only') ?? '') : null;
   const wantsEvents = EVENT_GROUPS.some((group) => only?.has(group));
   const optional = (name: keyof typeof OPTIONAL_NUMBERS) => {
@@ -134,7 +159,10 @@ export function readOptions(argv: readonly string[], env: Record<string, string 
     history: optional('--history'),
     tenants: readTenants(given, only),
     events: events ?? optional('--events'),
+    soak: optional('--soak'),
     json: given.get('--json') ?? null,
+    plot: given.get('--plot') ?? null,
+    check: given.get('--check') ?? null,
     attacks: given.has('--attacks') ? new Set(given.get('--attacks')?.split(',')) : null,
     self: given.has('--self'),
     against: given.get('--against') ?? null,
@@ -161,7 +189,7 @@ function readArguments(argv: readonly string[]): Map<string, string> {
       given.set(name, '');
       continue;
     }
-    if (name in OPTIONAL_NUMBERS || name === '--tenants') given.set(name, hasValue ? next : '');
+    if (OPTIONAL.includes(name)) given.set(name, hasValue ? next : '');
     else if (hasValue && (name in NUMBERS || TEXTS.some((text) => text === name))) given.set(name, next);
     else throw new Error(`${name}: unknown, or without its value\n\n${USAGE}`);
     if (hasValue) at++;

@@ -2,8 +2,10 @@
 // A comparison that fails becomes a row with its reason, so no row is ever missing.
 // Rows are measured one after the other.
 
-import { farPage, type Workloads } from './fixture.ts';
-import { type Conditions, compare, type Figure, totalCpu, type Workload } from './measure.ts';
+import type { Workloads } from './fixture.ts';
+import { type Conditions, compare, type Figure, medianFigure, totalCpus, type Workload } from './measure.ts';
+import type { OPERATIONS } from './options.ts';
+import { type PairedFigures, pairedFigures } from './paired.ts';
 import type { Scratch } from './scratch.ts';
 
 export interface Comparison {
@@ -23,38 +25,51 @@ export interface Row extends Pick<Comparison, 'id' | 'label' | 'against'> {
   goal: number | null;
   baseline?: Figure;
   subject?: Figure;
-  /** CPU per request of the subject, divided by that of the baseline. */
-  ratio?: number;
+  /** CPU per request of the subject, divided by that of the baseline: median, lowest and highest of the rounds. */
+  ratio?: PairedFigures['ratio'];
+  spread?: PairedFigures['spread'];
   failure?: string;
   /** Why nothing was measured: the service does not offer it. */
   skipped?: string;
 }
 
+type Definition = Pick<Comparison, 'label' | 'against' | 'must' | 'goal'>;
+
+const SORTED = { against: 'bare with a counter and that index', must: 1.5, goal: 1.3 };
+
+/** The comparisons of the service with the bare handler. */
+const DEFINITIONS: Record<(typeof OPERATIONS)[number], Definition> = {
+  get: { label: 'get by id', against: 'bare', must: 1.6, goal: 1.2 },
+  list: { label: 'list page 1, exact total', against: 'bare with a counter', must: 1.5, goal: 1.3 },
+  sortCreated: { label: 'list by createdAt', ...SORTED },
+  sortUpdated: { label: 'list by updatedAt', ...SORTED },
+  sortIndexed: { label: 'list by an indexed field', ...SORTED },
+  sortTwo: { label: 'list by two fields, indexed together', ...SORTED },
+  sortUnindexed: { label: 'list by an unindexed field', against: 'bare with a counter', must: 1.5, goal: 1.3 },
+  filter: { label: 'filter, 12 % match, total known', against: 'bare without total', must: 1.8, goal: 1.5 },
+  filterCold: { label: 'filter, 12 % match, cold', against: 'bare with count(*)', must: 1.0, goal: 0.6 },
+  filterSorted: {
+    label: 'two fields filtered, sorted by a third, cold',
+    against: 'bare with count(*) and fitting indexes',
+    must: 1.5,
+    goal: 1.0,
+  },
+  page: { label: 'page 2000, total', against: 'bare by id first, count(*)', must: 0.4, goal: 0.3 },
+  searchRare: { label: 'search, 10 hits', against: 'bare', must: 1.7, goal: 1.4 },
+  searchCommon: { label: 'search, 20 % hit, cold', against: 'bare', must: 1.2, goal: 1.0 },
+  related: { label: 'list with relation', against: 'the same, bare with a counter', must: 3.0, goal: 2.2 },
+  create: { label: 'create', against: 'bare', must: 2.0, goal: 1.6 },
+  update: { label: 'update 2 fields', against: 'bare', must: 2.2, goal: 1.8 },
+  delete: { label: 'delete', against: 'bare', must: 2.4, goal: 2.0 },
+  mixed: { label: '80 % reads of four kinds, 20 % writes', against: 'bare doing the same', must: 2.0, goal: 1.6 },
+};
+
 /** Every comparison of the service with the bare handler. */
-export function bareComparisons(bare: Workloads, service: Workloads, records: number): Comparison[] {
-  const row = (
-    id: keyof Workloads,
-    label: string,
-    against: string,
-    baseline: Workload,
-    must: number,
-    goal: number,
-  ): Comparison => {
-    return { id, label, against, baseline, subject: service[id], must, goal };
-  };
-  return [
-    row('get', 'get by id', 'bare', bare.get, 2.0, 1.6),
-    row('list', 'list page 1, exact total', 'bare with a counter', bare.list, 2.0, 1.5),
-    row('filter', 'filter, 12 % match, total known', 'bare without total', bare.filter, 2.5, 1.8),
-    row('filterCold', 'filter, 12 % match, cold', 'bare with count(*)', bare.filterCold, 1.0, 0.4),
-    row('page', `page ${farPage(records)}, total`, 'bare by id first, count(*)', bare.page, 0.6, 0.4),
-    row('searchRare', 'search, 10 hits', 'bare', bare.searchRare, 2.0, 1.5),
-    row('searchCommon', 'search, 20 % hit, cold', 'bare', bare.searchCommon, 1.2, 1.0),
-    row('related', 'list with relation', 'the same, bare with a counter', bare.related, 4.0, 2.7),
-    row('create', 'create', 'bare', bare.create, 2.5, 2.0),
-    row('update', 'update 2 fields', 'bare', bare.update, 3.0, 2.2),
-    row('delete', 'delete', 'bare', bare.delete, 4.0, 3.0),
-  ];
+export function bareComparisons(bare: Workloads, service: Workloads): Comparison[] {
+  return Object.entries(DEFINITIONS).map(([name, definition]) => {
+    const id = name as keyof Workloads;
+    return { id, ...definition, baseline: bare[id], subject: service[id] };
+  });
 }
 
 /** Measures the comparisons one after the other; calls `progress` after each row. */
@@ -77,8 +92,10 @@ async function measureRow(comparison: Comparison, conditions: Conditions, scratc
   const { id, label, against, must, goal } = comparison;
   const named = { id, label, against, must, goal };
   try {
-    const measured = await compare(comparison.baseline, comparison.subject, conditions, scratch);
-    return { ...named, ...measured, ratio: totalCpu(measured.subject) / totalCpu(measured.baseline) };
+    const pairs = await compare(comparison.baseline, comparison.subject, conditions, scratch);
+    const { ratio, spread } = pairedFigures(totalCpus(pairs));
+    const [baseline, subject] = [pairs.map((pair) => pair.baseline), pairs.map((pair) => pair.subject)];
+    return { ...named, baseline: medianFigure(baseline), subject: medianFigure(subject), ratio, spread };
   } catch (error) {
     return { ...named, failure: (error as Error).message };
   }

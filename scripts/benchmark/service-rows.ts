@@ -1,6 +1,6 @@
 // All result rows for the service: against the bare handler, with a role-limited key, with each kind of credential,
-// through a view, on a large entity, of the past; and the gauges (import, start, memory). A group whose endpoints
-// the service lacks becomes one row with the reason.
+// through a view, on a large entity, of the past; import, the long run, and the gauges (start, memory). A group whose
+// endpoints the service lacks becomes one row with the reason.
 
 import { roleComparisons, viewComparisons } from './access-rows.ts';
 import { isMissing } from './api.ts';
@@ -8,16 +8,22 @@ import { bareWorkloads } from './bare-workloads.ts';
 import { credentialComparisons } from './credential-rows.ts';
 import { importGauges, startGauges } from './gauges.ts';
 import { historyComparisons } from './history-rows.ts';
+import { importRow } from './import-rows.ts';
 import type { Conditions } from './measure.ts';
-import { progressLine, type Report } from './report.ts';
+import type { Measured } from './report.ts';
 import { bareComparisons, type Comparison, measureRows, type Row } from './rows.ts';
 import type { Bench, ServiceRun } from './run.ts';
 import { scaleComparisons } from './scale-rows.ts';
 import { fillService, serviceEnv, startService } from './service.ts';
 import { serviceWorkloads } from './service-workloads.ts';
+import { soak } from './soak.ts';
+import { progressLine } from './verdict.ts';
+
+/** The long run takes rounds of a minute. */
+const SOAK_SECONDS = 60;
 
 /** Measures the chosen rows and gauges. */
-export async function measureService(run: ServiceRun): Promise<Pick<Report, 'rows' | 'gauges'>> {
+export async function measureService(run: ServiceRun): Promise<Omit<Measured, 'bare'>> {
   const { options, scratch, log } = run;
   const env = serviceEnv(run.directory, { database: scratch.service.url, redis: scratch.redisUrl });
   const wanted = (id: string) => options.only?.has(id) ?? true;
@@ -28,11 +34,21 @@ export async function measureService(run: ServiceRun): Promise<Pick<Report, 'row
   const own = { pid: server.pid, port: server.port, database: scratch.service.database };
   const bench: Bench = { ...run, env, fixture: { ...filled, server: own, records: options.records } };
   const rows = await compareAll(bench, wanted);
+  const imported = wanted('import') ? [await importRow(bench)] : [];
+  const long = await soakOf(bench);
   await server.stop();
   return {
     rows,
+    figures: [...imported, ...long.figures],
+    soak: long.minutes,
     gauges: [...importGauges(filled.importPerSecond, wanted), ...(await startGauges(env, wanted, run.cleanup))],
   };
+}
+
+async function soakOf(bench: Bench): Promise<Awaited<ReturnType<typeof soak>>> {
+  const { soak: minutes } = bench.options;
+  if (minutes === null) return { minutes: [], figures: [] };
+  return soak(bench, serviceWorkloads(bench.fixture, SOAK_SECONDS).mixed, minutes);
 }
 
 async function compareAll(bench: Bench, wanted: (id: string) => boolean): Promise<Row[]> {
@@ -40,7 +56,7 @@ async function compareAll(bench: Bench, wanted: (id: string) => boolean): Promis
   const conditions: Conditions = options;
   const service = serviceWorkloads(bench.fixture, options.seconds);
   const groups: Array<{ ids: readonly string[]; prepare: () => Comparison[] | Promise<Comparison[]> }> = [
-    { ids: [], prepare: () => bareComparisons(bareWorkloads(bench.bare, options.seconds), service, options.records) },
+    { ids: [], prepare: () => bareComparisons(bareWorkloads(bench.bare, options.seconds), service) },
     { ids: ['role'], prepare: () => roleComparisons(bench, service) },
     { ids: ['credentials'], prepare: () => credentialComparisons(bench, service) },
     { ids: ['view'], prepare: () => viewComparisons(bench, service) },

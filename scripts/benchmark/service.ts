@@ -4,7 +4,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { Api } from './api.ts';
+import { Api, ApiError } from './api.ts';
 import { startServer } from './children.ts';
 import type { Cleanup } from './cleanup.ts';
 import { item, PEOPLE, person, SAMPLE, STATUSES } from './dataset.ts';
@@ -46,9 +46,15 @@ export async function createTenant(port: number, adminSecret: string, slug: stri
   return (await admin.call<{ apiKey: string }>('POST', '/api/admin/platform/tenants', body)).apiKey;
 }
 
-/** An entity with the eight fields of the bench's records; `people` must exist. */
-export async function createItems(api: Api, name: string): Promise<void> {
-  await api.call('POST', '/api/entities', {
+/** Those that the rows `sort...` and `filterSorted` need, besides the indexes of single fields. */
+const SORT_INDEXES = [['updatedAt'], ['status', 'amount'], ['status', 'due']].map((fields) => ({ fields }));
+
+/**
+ * An entity with the eight fields of the bench's records; `people` must exist. With `isSorted` it has indexes of several
+ * fields, unless the service is too old to know them.
+ */
+export async function createItems(api: Api, name: string, isSorted = false): Promise<void> {
+  const definition = {
     name,
     fields: [
       { key: 'title', type: 'text', required: true },
@@ -60,6 +66,12 @@ export async function createItems(api: Api, name: string): Promise<void> {
       { key: 'due', type: 'date', indexed: true },
       { key: 'owner', type: 'relation', entity: 'people', onDelete: 'set_null' },
     ],
+  };
+  const create = (more: object) => api.call('POST', '/api/entities', { ...definition, ...more });
+  if (!isSorted) return void (await create({}));
+  await create({ indexes: SORT_INDEXES }).catch((error: unknown) => {
+    if (!(error instanceof ApiError) || error.status !== 400) throw error;
+    return create({});
   });
 }
 
@@ -94,7 +106,7 @@ export async function fillService(port: number, adminSecret: string, records: nu
   const ids: FilledTenant['ids'] = { items: [], items_w: [] };
   let seconds: number | null = 0;
   for (const entity of ['items', 'items_w'] as const) {
-    await createItems(api, entity);
+    await createItems(api, entity, entity === 'items');
     const spent = await importItems(api, entity, records, people);
     seconds = seconds === null || spent === null ? null : seconds + spent;
     ids[entity] = await api.sampleIds(entity, records, SAMPLE);

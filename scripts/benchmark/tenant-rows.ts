@@ -8,12 +8,13 @@ import { Api } from './api.ts';
 import { backendsMemory } from './cpu.ts';
 import { item } from './dataset.ts';
 import type { Target } from './generator.ts';
-import { median, type Workload } from './measure.ts';
-import { type Gauge, progressLine } from './report.ts';
+import type { Workload } from './measure.ts';
+import { median } from './paired.ts';
 import { type Comparison, measureRows, type Row } from './rows.ts';
 import type { Run } from './run.ts';
 import type { ServiceStore } from './scratch.ts';
 import { createItems, createPeople, createTenant, type ServiceEnv, serviceEnv, startService } from './service.ts';
+import { type Gauge, progressLine } from './verdict.ts';
 
 const RECORDS = 10;
 const AT_ONCE = 4;
@@ -83,7 +84,7 @@ async function makeTenants(fixture: Fixture, count: number): Promise<Gauge[]> {
   const perTenant = ((await relations(store.url)) - before) / timed;
   for (const key of keys) tenants.push(await fillTenant(server.port, key));
   return [
-    gauge('make', `make a tenant, p50 of the last ${timed} of ${count}`, 'ms', median(took), 80),
+    gauge('make', `make a tenant, p50 of the last ${timed} of ${count}`, 'ms', median(took), 80, 50),
     gauge('relations', `relations of an idle tenant, ${named(count)}`, '', perTenant, 30),
   ];
 }
@@ -149,8 +150,8 @@ function memoryGauges({ scratch }: Run, { store, tenants }: Fixture): Gauge[] {
   ];
 }
 
-function gauge(id: string, label: string, unit: string, value: number, must: number): Gauge {
-  return { id: `tenants-${id}`, label, unit, value, must, goal: must };
+function gauge(id: string, label: string, unit: string, value: number, must: number, goal = must): Gauge {
+  return { id: `tenants-${id}`, label, unit, value, must, goal };
 }
 
 function named(count: number): string {

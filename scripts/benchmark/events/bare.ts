@@ -1,5 +1,6 @@
-// The baseline of the rows about events: insert a record, then write to every client, one write per event and client; no
-// key, no check, no outbox, no storage of deliveries. `Bun.serve` and postgres.js, in a separate process.
+// The baseline of the rows about events: insert a record, then write to every client, to a stream once a loop turn with
+// the events of that turn, encoded once for all; no key, no check, no outbox, no storage of deliveries. `Bun.serve` and
+// postgres.js, in a separate process.
 // POST /create[?hook=URL], GET /stream (SSE), /ws, /poll (the next record); POST /fill?count=N and GET /page?after=ID&limit=N
 // store and select records; POST /posts?url=URL&count=N&bytes=N sends signed POSTs only.
 
@@ -11,14 +12,13 @@ const POSTS_AT_ONCE = 16;
 
 const sql = postgres(process.env.DATABASE_URL as string, { max: 8, onnotice: () => {} });
 const encoder = new TextEncoder();
-const streams = new Set<Stream>();
+const streams = new Set<ReadableStreamDefaultController<Uint8Array>>();
+/** Events of this loop turn that the streams do not have yet. */
+let unsent: string[] = [];
+/** The number of the last event of every stream; they start again when no stream is open. */
+let number = 0;
 const sockets = new Set<Bun.ServerWebSocket<undefined>>();
 let polls: ((text: string) => void)[] = [];
-
-interface Stream {
-  controller: ReadableStreamDefaultController<Uint8Array>;
-  number: number;
-}
 
 const server = Bun.serve({
   port: 0,
@@ -54,15 +54,27 @@ const server = Bun.serve({
 console.log(`listening on http://127.0.0.1:${server.port}`);
 
 function openStream(): ReadableStream<Uint8Array> {
-  let stream: Stream;
+  let stream: ReadableStreamDefaultController<Uint8Array>;
   return new ReadableStream<Uint8Array>({
     start: (controller) => {
-      stream = { controller, number: 0 };
+      stream = controller;
+      if (streams.size === 0) number = 1;
       streams.add(stream);
-      write(stream, 'event: connected\nid: ', '\ndata: {}\n\n');
+      stream.enqueue(encoder.encode(`event: connected\nid: ${number}\ndata: {}\n\n`));
     },
     cancel: () => void streams.delete(stream),
   });
+}
+
+function broadcast(text: string): void {
+  if (unsent.length === 0) setImmediate(flush);
+  unsent.push(`event: record.created\nid: ${++number}\ndata: ${text}\n\n`);
+}
+
+function flush(): void {
+  const bytes = encoder.encode(unsent.join(''));
+  unsent = [];
+  for (const stream of streams) stream.enqueue(bytes);
 }
 
 async function create(body: string, url: URL) {
@@ -73,7 +85,7 @@ async function create(body: string, url: URL) {
   if (!row) throw new Error('nothing inserted');
   const record = { id, ...row.data, createdAt: row.created_at, updatedAt: row.updated_at };
   const text = JSON.stringify({ type: 'record.created', timestamp: row.created_at, record_id: id, data: record });
-  for (const stream of streams) write(stream, 'event: record.created\nid: ', `\ndata: ${text}\n\n`);
+  if (streams.size > 0) broadcast(text);
   for (const socket of sockets) socket.send(text);
   for (const answer of polls) answer(text);
   polls = [];
@@ -100,10 +112,6 @@ async function pageAfter(query: URLSearchParams) {
     return { id, ...data, createdAt: created_at, updatedAt: updated_at };
   });
   return { items };
-}
-
-function write(stream: Stream, head: string, tail: string): void {
-  stream.controller.enqueue(encoder.encode(head + ++stream.number + tail));
 }
 
 async function sendMany(query: URLSearchParams): Promise<number> {

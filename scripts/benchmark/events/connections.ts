@@ -3,11 +3,11 @@
 // `idle` restarts the service, so that it does not measure memory that earlier rows used.
 
 import { residentMiB } from '../cpu.ts';
-import { compare, totalCpu } from '../measure.ts';
-import type { Gauge } from '../report.ts';
+import { type FigureRow, row } from '../figure-rows.ts';
+import { compare, totalCpus } from '../measure.ts';
+import type { Gauge } from '../verdict.ts';
 import { createWorkload, type EventFixture, Tenant } from './fixture.ts';
 import { type Listeners, type Open, openSockets, openStreams } from './listeners.ts';
-import { type EventRow, row } from './rows.ts';
 
 const SUBSCRIPTIONS = 100;
 const STREAMS = 500;
@@ -16,7 +16,7 @@ const WARM_CONNECTIONS = 200;
 const IDLE_MS = 3_000;
 
 /** CPU of a create while there are subscriptions, or streams, that do not match it. */
-export async function quietRows(fixture: EventFixture): Promise<EventRow[]> {
+export async function quietRows(fixture: EventFixture): Promise<FigureRow[]> {
   const unit = 'us CPU a create';
   const definition = { against: 'create with none', unit, must: 1.1, goal: 1.05 };
   const [subscribed, streamed] = [
@@ -35,9 +35,8 @@ async function besideSubscriptions(fixture: EventFixture) {
     await tenant.subscribe('items', receiver.url('ok', at), ['record.deleted']);
     await tenant.subscribe('others', receiver.url('ok', at));
   }
-  return totalCpus(
-    await compare(createWorkload(alone.side()), createWorkload(tenant.side()), run.options, run.scratch),
-  );
+  const [without, beside] = [createWorkload(alone.side()), createWorkload(tenant.side())];
+  return totalCpus(await compare(without, beside, run.options, run.scratch));
 }
 
 async function besideStreams(fixture: EventFixture) {
@@ -58,17 +57,13 @@ async function besideStreams(fixture: EventFixture) {
   }
 }
 
-function totalCpus({ baseline, subject }: Awaited<ReturnType<typeof compare>>) {
-  return { baseline: totalCpu(baseline), subject: totalCpu(subject) };
-}
-
 /** Memory of an idle connection, and of the process without connections. */
 export async function idleGauges(fixture: EventFixture): Promise<Gauge[]> {
   const tenant = await Tenant.make(fixture, 'events-idle');
-  const idle = { id: 'idle', label: 'memory of an idle process', unit: 'MiB', must: 160, goal: 100 };
+  const idle = { id: 'idle', label: 'memory of an idle process', unit: 'MiB', must: 120, goal: 90 };
   const [sse, ws] = [
-    { id: 'idle-sse', label: 'memory of an idle SSE connection', unit: 'KiB', must: 20, goal: 12 },
-    { id: 'idle-ws', label: 'memory of an idle WebSocket', unit: 'KiB', must: 10, goal: 5 },
+    { id: 'idle-sse', label: 'memory of an idle SSE connection', unit: 'KiB', must: 15, goal: 10 },
+    { id: 'idle-ws', label: 'memory of an idle WebSocket', unit: 'KiB', must: 8, goal: 5 },
   ];
   const streams = await idleMemory(fixture, tenant, openStreams);
   const sockets = await idleMemory(streams.fixture, tenant, openSockets);

@@ -5,11 +5,11 @@
 import { Api } from '../api.ts';
 import { residentMiB } from '../cpu.ts';
 import { item } from '../dataset.ts';
+import { cpuOf, type FigureRow, interleaved, quantile, row } from '../figure-rows.ts';
 import { compare } from '../measure.ts';
-import type { Gauge } from '../report.ts';
+import type { Gauge } from '../verdict.ts';
 import { bodyOf, createMany, createWorkload, type EventFixture, send, Tenant } from './fixture.ts';
 import { until } from './listeners.ts';
-import { cpuOf, type EventRow, interleaved, quantile, row } from './rows.ts';
 
 const DELIVERIES = 1_500;
 /** About the size of a delivery's body. */
@@ -24,7 +24,7 @@ const ROUND_EVENTS = 24;
 const PAUSE_MS = 150;
 
 /** CPU of a delivery without its create, against a signed POST that is not stored. */
-export async function costRow(fixture: EventFixture): Promise<EventRow> {
+export async function costRow(fixture: EventFixture): Promise<FigureRow> {
   const { receiver, bare, run } = fixture;
   const tenant = await Tenant.make(fixture, 'events-cost', 'hooked');
   await tenant.subscribe('hooked', receiver.url('ok'));
@@ -33,7 +33,7 @@ export async function costRow(fixture: EventFixture): Promise<EventRow> {
   const posts = { method: 'POST', path: `/posts?url=${url}&count=${DELIVERIES}&bytes=${BODY_BYTES}`, body: '' };
   const definition = { id: 'delivery', label: 'webhook delivery, stored and signed', against: 'bare signed POST' };
   return interleaved(
-    { ...definition, unit: 'us CPU beside the create', must: 12, goal: 8 },
+    { ...definition, unit: 'us CPU beside the create', must: 10, goal: 6 },
     run.options.rounds,
     async () => (await cpuOf(bare, run.scratch, () => send(bare, posts))) / DELIVERIES,
     async () => {
@@ -48,7 +48,7 @@ export async function costRow(fixture: EventFixture): Promise<EventRow> {
 }
 
 /** Creates per second with one or ten deliveries each, some for a role and with filters, against creates without a subscription. */
-export async function matchingRows(fixture: EventFixture): Promise<EventRow[]> {
+export async function matchingRows(fixture: EventFixture): Promise<FigureRow[]> {
   const { receiver, run } = fixture;
   const tenant = await Tenant.make(fixture, 'events-matching', 'hooked1', 'hooked10', 'judged10');
   const task = { rowFilter: 'price >= 0', excludeFields: ['notes'] };
@@ -57,7 +57,7 @@ export async function matchingRows(fixture: EventFixture): Promise<EventRow[]> {
     permissions: { judged10: ['read'] },
     entities: { judged10: task },
   });
-  const rows: EventRow[] = [];
+  const rows: FigureRow[] = [];
   for (const [entity, subscribers, must, goal] of [
     ['hooked1', 1, 0.8, 0.9],
     ['hooked10', 10, 0.5, 0.6],
@@ -76,8 +76,10 @@ export async function matchingRows(fixture: EventFixture): Promise<EventRow[]> {
     const [plain, hooked] = [createWorkload(tenant.side(), drained), createWorkload(tenant.side(entity), drained)];
     rows.push(
       await row({ ...definition, atLeast: true }, async () => {
-        const { baseline, subject } = await compare(plain, hooked, run.options, run.scratch);
-        return { baseline: baseline.requestsPerSecond, subject: subject.requestsPerSecond };
+        const pairs = await compare(plain, hooked, run.options, run.scratch);
+        return pairs.map(({ baseline, subject }) => {
+          return { baseline: baseline.requestsPerSecond, subject: subject.requestsPerSecond };
+        });
       }),
     );
     await fixture.drained();
@@ -86,7 +88,7 @@ export async function matchingRows(fixture: EventFixture): Promise<EventRow[]> {
 }
 
 /** Time per delivery of a large backlog, against a small one; and the growth of memory meanwhile. */
-export async function backlogRow(fixture: EventFixture, size: number): Promise<{ rows: EventRow[]; gauges: Gauge[] }> {
+export async function backlogRow(fixture: EventFixture, size: number): Promise<{ rows: FigureRow[]; gauges: Gauge[] }> {
   const tenant = await Tenant.make(fixture, 'events-backlog', 'hooked');
   await tenant.subscribe('hooked', fixture.receiver.url('held'));
   const count = (value: number) => value.toLocaleString('en-US');
@@ -102,7 +104,7 @@ export async function backlogRow(fixture: EventFixture, size: number): Promise<{
     const small = await drain(fixture, tenant, SMALL_BACKLOG);
     const large = await drain(fixture, tenant, size);
     grown = large.grownMiB;
-    return { baseline: small.microseconds, subject: large.microseconds };
+    return [{ baseline: small.microseconds, subject: large.microseconds }];
   });
   return { rows: [measured], gauges: [{ ...gauge, value: grown, must: 48, goal: 24, failure: measured.failure }] };
 }
@@ -128,7 +130,7 @@ async function drain(fixture: EventFixture, tenant: Tenant, size: number) {
 }
 
 /** p99 of the delay from a write to the healthy receivers: half of all receivers never answer, against all answer. */
-export async function blackHoleRow(fixture: EventFixture): Promise<EventRow> {
+export async function blackHoleRow(fixture: EventFixture): Promise<FigureRow> {
   const tenant = await Tenant.make(fixture, 'events-black-holes', 'healthy', 'holed');
   for (let at = 0; at < RECEIVERS; at++) {
     await tenant.subscribe('healthy', fixture.receiver.url('ok', `watched-${at}`));

@@ -2,23 +2,24 @@
 // Groups run one after the other; one that fails becomes a row with its reason, and the others run. Units are in the
 // rows. `--only` takes the names of the groups.
 
+import type { FigureRow } from '../figure-rows.ts';
 import { EVENT_GROUPS } from '../options.ts';
-import type { Gauge, Report } from '../report.ts';
+import type { Measured } from '../report.ts';
 import type { Run } from '../run.ts';
+import type { Gauge } from '../verdict.ts';
 import { idleGauges, quietRows } from './connections.ts';
 import { backlogRow, blackHoleRow, costRow, matchingRows } from './deliveries.ts';
 import { fanOutRows } from './fan-out.ts';
 import { feedRows } from './feed.ts';
 import { EventFixture } from './fixture.ts';
 import { latencyRows } from './latency.ts';
-import type { EventRow } from './rows.ts';
 
 type EventGroup = (typeof EVENT_GROUPS)[number];
-type Measured = { rows: EventRow[]; gauges: Gauge[] };
+type Group = { rows: FigureRow[]; gauges: Gauge[] };
 
-const rowsOnly = (rows: EventRow[]): Measured => ({ rows, gauges: [] });
+const rowsOnly = (rows: FigureRow[]): Group => ({ rows, gauges: [] });
 
-const GROUPS: Record<EventGroup, (fixture: EventFixture, backlog: number) => Promise<Measured>> = {
+const GROUPS: Record<EventGroup, (fixture: EventFixture, backlog: number) => Promise<Group>> = {
   latency: async (fixture) => rowsOnly(await latencyRows(fixture)),
   'fan-out': async (fixture) => rowsOnly(await fanOutRows(fixture)),
   feed: async (fixture) => rowsOnly(await feedRows(fixture)),
@@ -31,10 +32,10 @@ const GROUPS: Record<EventGroup, (fixture: EventFixture, backlog: number) => Pro
 };
 
 /** Measures the chosen groups; `backlog` is the number of deliveries to drain. */
-export async function measureEvents(run: Run, backlog: number): Promise<Pick<Report, 'events' | 'gauges'>> {
+export async function measureEvents(run: Run, backlog: number): Promise<Pick<Measured, 'figures' | 'gauges'>> {
   const { only } = run.options;
   const fixture = await EventFixture.open(run);
-  const measured: Measured = { rows: [], gauges: [] };
+  const measured: Group = { rows: [], gauges: [] };
   for (const name of EVENT_GROUPS) {
     if (only !== null && !only.has('events') && !only.has(name)) continue;
     run.log(`measuring events: ${name}`);
@@ -43,10 +44,10 @@ export async function measureEvents(run: Run, backlog: number): Promise<Pick<Rep
     measured.rows.push(...rows);
     measured.gauges.push(...gauges);
   }
-  return { events: measured.rows, gauges: measured.gauges };
+  return { figures: measured.rows, gauges: measured.gauges };
 }
 
-function failed(name: string, { message }: Error): Measured {
+function failed(name: string, { message }: Error): Group {
   const row = { id: name, label: name, against: '', unit: '', must: Number.NaN, goal: Number.NaN, failure: message };
   return rowsOnly([row]);
 }

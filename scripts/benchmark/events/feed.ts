@@ -3,9 +3,9 @@
 // Times are milliseconds.
 
 import { Api } from '../api.ts';
+import { type FigureRow, interleaved, quantile, type RowDefinition } from '../figure-rows.ts';
 import { bodyOf, type EventFixture, type Side, send, Tenant } from './fixture.ts';
 import { openStreams } from './listeners.ts';
-import { type EventRow, interleaved, quantile, type RowDefinition } from './rows.ts';
 
 const SAMPLES = 150;
 const WARM_SAMPLES = 50;
@@ -19,7 +19,7 @@ const REPLAYED = 20;
 const CREATES = 200;
 
 /** Rows of long polls, pages, and streams that replay. */
-export async function feedRows(fixture: EventFixture): Promise<EventRow[]> {
+export async function feedRows(fixture: EventFixture): Promise<FigureRow[]> {
   const { bare, run } = fixture;
   const tenant = await Tenant.make(fixture, 'events-feed');
   const { rounds } = run.options;
@@ -147,7 +147,7 @@ async function barePages({ server }: Side, after: string): Promise<number> {
 }
 
 /** The time of a create, p50, alone and while 500 streams of another tenant replay and then go on live. */
-async function besideReplays(fixture: EventFixture): Promise<EventRow> {
+async function besideReplays(fixture: EventFixture): Promise<FigureRow> {
   const writer = await Tenant.make(fixture, 'events-writer');
   const read = await Tenant.make(fixture, 'events-replayed');
   const since = await cursorOf(read);

@@ -2,11 +2,11 @@
 // The bare side broadcasts, or posts to the receiver, before it responds.
 // An event that does not arrive within ten seconds fails the row.
 
+import { type FigureRow, interleaved, quantile, type RowDefinition } from '../figure-rows.ts';
 import type { Run } from '../run.ts';
 import { bodyOf, type EventFixture, type Side, send, Tenant } from './fixture.ts';
 import { type Listeners, openSockets, openStreams } from './listeners.ts';
 import type { Receiver } from './receiver.ts';
-import { type EventRow, interleaved, quantile, type RowDefinition } from './rows.ts';
 
 const SAMPLES = 150;
 const WARM_SAMPLES = 50;
@@ -16,13 +16,13 @@ const PAUSE_MS = 2;
 type WaitFor = (marker: string) => Promise<void>;
 
 /** Rows to SSE, WebSocket and webhook. */
-export async function latencyRows(fixture: EventFixture): Promise<EventRow[]> {
+export async function latencyRows(fixture: EventFixture): Promise<FigureRow[]> {
   const { run, receiver, bare } = fixture;
   const tenant = await Tenant.make(fixture, 'events-latency', 'hooked');
-  const rows: EventRow[] = [];
+  const rows: FigureRow[] = [];
   for (const [id, label, open, must, goal] of [
-    ['latency-sse', 'write to SSE, p50', openStreams, 2.0, 1.5],
-    ['latency-ws', 'write to WebSocket, p50', openSockets, 2.2, 1.6],
+    ['latency-sse', 'write to SSE, p50', openStreams, 1.5, 1.2],
+    ['latency-ws', 'write to WebSocket, p50', openSockets, 1.5, 1.0],
   ] as const) {
     const sides = [bare, tenant.side()] as const;
     const listeners = await Promise.all(sides.map(({ address }) => open(address, 1)));
@@ -34,7 +34,7 @@ export async function latencyRows(fixture: EventFixture): Promise<EventRow[]> {
   const sides = [hooked(bare, receiver), tenant.side('hooked')] as const;
   const waitFor = posted(receiver);
   rows.push(
-    await compareLatency(run, definition('latency-webhook', 'write to webhook, p50', 3.0, 2.0), sides, [
+    await compareLatency(run, definition('latency-webhook', 'write to webhook, p50', 2.0, 1.6), sides, [
       waitFor,
       waitFor,
     ]),
@@ -52,7 +52,7 @@ function compareLatency(
   definition: RowDefinition,
   [bare, service]: readonly [Side, Side],
   [waitBare, waitService]: readonly [WaitFor, WaitFor],
-): Promise<EventRow> {
+): Promise<FigureRow> {
   return interleaved(
     definition,
     options.rounds,
