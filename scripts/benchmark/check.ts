@@ -1,6 +1,6 @@
 // The check that no row got slower: this checkout's service against that of an earlier commit, in pairs of short rounds. Only
 // ratios of one run are compared, never times of different runs or machines.
-// A row over its limit is measured once more, with twice as many rounds: only what is over it both times counts.
+// A row over its limit is measured twice more, with twice as many rounds: only what is over it each time counts.
 
 import { startBoth } from './against-rows.ts';
 import { baseCommit, checkOut, differsFrom } from './base-checkout.ts';
@@ -8,6 +8,8 @@ import { limits, readRatios } from './committed-ratios.ts';
 import { type Comparison, measureRows, type Row } from './rows.ts';
 import type { Run } from './run.ts';
 import { progressLine } from './verdict.ts';
+
+const REPEATS = 2;
 
 /** Null when there is nothing to compare: `log` says why. */
 export function checkedCommit(named: string, log: (line: string) => void): string | null {
@@ -32,10 +34,12 @@ export async function check(run: Run, base: string): Promise<Row[]> {
   });
   const measure = (some: readonly Comparison[], rounds: number) =>
     measureRows(some, { ...options, rounds }, scratch, (row) => log(progressLine(row)));
-  const first = await measure(comparisons, options.rounds);
-  const doubtful = comparisons.filter((_, at) => !isWithin(first[at]));
-  const again = new Map((await measure(doubtful, 2 * options.rounds)).map((row) => [row.id, row]));
-  return first.map((row) => again.get(row.id) ?? row);
+  const rows = new Map((await measure(comparisons, options.rounds)).map((row) => [row.id, row]));
+  for (let again = 0; again < REPEATS; again++) {
+    const doubtful = comparisons.filter(({ id }) => !isWithin(rows.get(id)));
+    for (const row of await measure(doubtful, 2 * options.rounds)) rows.set(row.id, row);
+  }
+  return [...rows.values()];
 }
 
 function isWithin(row: Row | undefined): boolean {

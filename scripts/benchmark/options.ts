@@ -103,7 +103,7 @@ and REDIS_URL name the servers (default: 127.0.0.1); the bench creates its own d
 when a row exceeds its limit, 2 when the bench cannot run.
 
 With --check, it compares the service with that of an earlier commit instead, on small entities and in short rounds. The exit
-code is 1 when a row needs over 1.25 times the CPU of before, and does so again when it is measured anew.
+code is 1 when a row needs over 1.25 times the CPU of before, and does so again when it is measured twice more.
 
 Options:
   --records N       records in each table (100000)
