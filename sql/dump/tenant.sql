@@ -78,7 +78,9 @@ create table entity_definitions (
   retired_slots jsonb not null default '[]'::jsonb,
   created_at timestamp(3) with time zone not null default now(),
   updated_at timestamp(3) with time zone not null default now(),
-  search_folding boolean not null default false
+  search_folding boolean not null default false,
+  is_in_id_order boolean not null default false,
+  indexes jsonb not null default '[]'::jsonb
 );
 
 alter table entity_definitions add constraint entity_definitions_name_key UNIQUE (name);

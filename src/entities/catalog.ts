@@ -12,6 +12,7 @@ import { identifier, join, notKept, type Queries, type Sql, sql, type Tx } from 
 import type { Tenant } from '../tenants/tenants.ts';
 import { type Entity, type Field, type FieldRules, type Reference, type Rule, tableNameOf } from './field.ts';
 import { fieldRef } from './field-types.ts';
+import { indexedTextMax, possibleIndexes } from './indexes.ts';
 
 export interface Catalog {
   byName: ReadonlyMap<string, Entity>;
@@ -65,7 +66,7 @@ type FieldRow = Omit<Field, keyof FieldRules | 'ref' | 'next'> & {
 
 /**
  * Reads the definitions. There may be many: fields arrive as one JSON text for each entity, and the event loop turns between
- * entities. A tenant that a process of the version before has just made has neither `slot_at` nor `search_folding`.
+ * entities. A tenant that a process of the version before has just made lacks the newest columns.
  */
 export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Catalog> {
   const entityRows = await queries.rows<EntityRow>(
@@ -73,6 +74,8 @@ export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Cat
     select d.id, d.name, d.label, d.description, d.is_system as "isSystem", d.version, d.next_slot as "nextSlot",
       d.retired_slots as "retiredSlots", d.created_at as "createdAt", d.updated_at as "updatedAt",
       coalesce((to_jsonb(d) ->> 'search_folding')::boolean, false) as "searchFolding",
+      coalesce((to_jsonb(d) ->> 'is_in_id_order')::boolean, false) as "isInIdOrder",
+      coalesce(to_jsonb(d) -> 'indexes', '[]') as indexes,
       exists (select from platform.search_rebuilds as s where s.entity_id = d.id) as "isSearchChanging", (
         select coalesce(jsonb_object_agg(a.type, a.ids), '{}')
         from (
@@ -122,8 +125,11 @@ export async function loadCatalog(queries: Queries, tenant: Tenant): Promise<Cat
 
 function toEntity(tenant: Tenant, row: EntityRow, fields: Field[], references: Reference[], rules: Rule[]): Entity {
   const tableName = tableNameOf(row.id);
+  const indexes = possibleIndexes(fields, row.indexes);
+  for (const field of fields) limitText({ fields, indexes }, field);
   return {
     ...row,
+    indexes,
     fields,
     byKey: new Map(fields.map((field) => [field.key, field])),
     references,
@@ -133,6 +139,11 @@ function toEntity(tenant: Tenant, row: EntityRow, fields: Field[], references: R
     tenantId: tenant.id,
     schema: tenant.schema,
   };
+}
+
+function limitText(entity: Pick<Entity, 'fields' | 'indexes'>, field: Field): void {
+  field.textMax = indexedTextMax(entity, field);
+  if (field.next !== undefined) field.next.textMax = indexedTextMax(entity, field.next);
 }
 
 function toField({ entity_id: _, rules, next, ...row }: FieldRow): Field {
@@ -182,7 +193,7 @@ function columnsOf(field: Field): Record<string, Sql> {
     rules: json({ min, max, minLength, maxLength, pattern, options }),
     target_id: sql`${field.targetId}::uuid`,
     on_delete: sql`${field.onDelete}`,
-    next: json(field.next && { ...field.next, ref: undefined, next: undefined }),
+    next: json(field.next && { ...field.next, ref: undefined, next: undefined, textMax: undefined }),
   };
 }
 
@@ -196,15 +207,19 @@ export async function deleteFieldRow(tx: Tx, entity: Entity, fieldId: string): P
     where entity_id = ${entity.id}::uuid and id = ${fieldId}::uuid`);
 }
 
-/** Increments the entity's version, and sets the given slots. */
+type DefinitionChange = Partial<Pick<Entity, 'nextSlot' | 'retiredSlots' | 'isInIdOrder' | 'indexes'>>;
+
+/** Increments the entity's version, and sets what is given. */
 export async function bumpVersion(
   tx: Tx,
   entity: Entity,
-  { nextSlot, retiredSlots }: { nextSlot?: number; retiredSlots?: readonly string[] },
+  { nextSlot, retiredSlots, isInIdOrder, indexes }: DefinitionChange,
 ): Promise<void> {
   const parts: Sql[] = [sql`version = version + 1`, sql`updated_at = now()`];
   if (nextSlot !== undefined) parts.push(sql`next_slot = ${nextSlot}::int`);
   if (retiredSlots !== undefined) parts.push(sql`retired_slots = ${JSON.stringify(retiredSlots)}::text::jsonb`);
+  if (isInIdOrder !== undefined) parts.push(sql`is_in_id_order = ${isInIdOrder}::boolean`);
+  if (indexes !== undefined) parts.push(sql`indexes = ${JSON.stringify(indexes)}::text::jsonb`);
   await tx.rows(sql`
     update ${identifier(entity.schema, 'entity_definitions')}
     set ${join(parts, ', ')}

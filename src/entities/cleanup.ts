@@ -1,5 +1,5 @@
-// Cleanup of field changes: ends pending transitions, drops indexes that no field uses, and removes the
-// values of retired slots. It is idempotent, and the same after success, failure and crash.
+// Cleanup of field changes: ends pending transitions, drops indexes that no field uses, builds those that are
+// missing, and removes the values of retired slots. It is idempotent, and the same after success, failure and crash.
 // Contract: decisions#field-changes.
 import type { App } from '../app.ts';
 import { sql } from '../runtime/sql.ts';
@@ -8,7 +8,7 @@ import { backfill, waitForOlderWrites, waitForStaleCopies } from './backfill.ts'
 import { bumpVersion, loadCatalog, updateFieldRow } from './catalog.ts';
 import { type DefinitionLock, withDefinitionLock } from './definition-lock.ts';
 import type { Entity } from './field.ts';
-import { dropUnusedIndexes } from './indexes.ts';
+import { settleIndexes } from './index-building.ts';
 
 /** Ends an entity's transitions without completing them, and removes what no field uses. A dry run leaves nothing to remove. */
 export async function cleanUp(lock: DefinitionLock, entityId: string): Promise<void> {
@@ -22,7 +22,7 @@ export async function cleanUp(lock: DefinitionLock, entityId: string): Promise<v
     return (await loadCatalog(tx, lock.tenant)).byId.get(entityId);
   });
   if (entity === undefined) return;
-  await dropUnusedIndexes(lock.app, entity);
+  await settleIndexes(lock.app, entity);
   if (entity.retiredSlots.length > 0) await removeRetiredValues(lock, entity);
 }
 

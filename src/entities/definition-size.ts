@@ -44,5 +44,5 @@ export async function requireDefinitionsFit(tx: Tx, schema: string, added: numbe
 }
 
 function fieldsBytes(fields: readonly Field[]): number {
-  return jsonBytes(fields.map(({ ref: _, next: __, ...definition }) => definition));
+  return jsonBytes(fields.map(({ ref: _, next: __, textMax: ___, ...definition }) => definition));
 }

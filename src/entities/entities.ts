@@ -22,7 +22,7 @@ import { type EntityView, type FieldView, type NewEntity, NewEntityNames } from 
 import { requireFieldsFit } from './definition-size.ts';
 import { type Entity, type Field, tableNameOf } from './field.ts';
 import { definitionValues, type FieldDraft, fieldOf, readFields } from './field-input.ts';
-import { createIndex, indexKinds } from './indexes.ts';
+import { createIndex, type IndexedEntity, requiredIndexes } from './indexes.ts';
 import { matchAhead, using } from './patterns.ts';
 
 /** The entities that the caller may read. */
@@ -56,7 +56,17 @@ export function entityView(catalog: Catalog, entity: Entity, shown: readonly Fie
 
 /** A field's definition; attributes that are not set are undefined. */
 export function fieldView(catalog: Catalog, field: Field): FieldView {
-  const { slot: _, slotAt: _____, position: __, ref: ___, next: ____, targetId, onDelete, ...attributes } = field;
+  const {
+    slot: _,
+    slotAt: _____,
+    position: __,
+    ref: ___,
+    next: ____,
+    textMax: ______,
+    targetId,
+    onDelete,
+    ...attributes
+  } = field;
   const target = targetId === null ? {} : { entity: catalog.byId.get(targetId)?.name ?? null, onDelete };
   return { ...attributes, ...target };
 }
@@ -92,8 +102,8 @@ type EntityNames = Pick<Entity, 'id' | 'name' | 'label' | 'description' | 'searc
 async function insertEntity(tx: Tx, { id: tenantId, schema }: Tenant, entity: EntityNames, drafts: FieldDraft[]) {
   const { id, name, label, description, searchFolding } = entity;
   await tx.rows(sql`
-    insert into ${identifier(schema, 'entity_definitions')} (id, name, label, description, search_folding, next_slot)
-    values (${id}::uuid, ${name}, ${label}, ${description}, ${searchFolding}::boolean, ${drafts.length + 1}::int)`);
+    insert into ${identifier(schema, 'entity_definitions')} (id, name, label, description, search_folding, is_in_id_order, next_slot)
+    values (${id}::uuid, ${name}, ${label}, ${description}, ${searchFolding}::boolean, true, ${drafts.length + 1}::int)`);
   await insertCounters(tx, { id, tenantId });
   await storeFields(
     tx,
@@ -106,7 +116,7 @@ async function insertEntity(tx: Tx, { id: tenantId, schema }: Tenant, entity: En
 /** Stores the fields of a new entity, and creates the table of its records. 400 and 409 when they are too large. */
 export async function storeFields(tx: Tx, schema: string, id: string, fields: readonly Field[]): Promise<void> {
   await requireFieldsFit(tx, schema, { before: [], after: fields });
-  await createRecordTable(tx, schema, id, fields);
+  await createRecordTable(tx, schema, id, { fields, indexes: [], isInIdOrder: true });
   if (fields.length > 0) await insertFields(tx, schema, id, fields);
 }
 
@@ -118,8 +128,13 @@ export async function insertCounters(tx: Tx, { id, tenantId }: Pick<Entity, 'id'
     on conflict do nothing`);
 }
 
-/** Creates the partition for an entity's records, with the indexes of its fields. Not in a dry run: it would lock the other tables. */
-async function createRecordTable(tx: Tx, schema: string, id: string, fields: readonly Field[]): Promise<void> {
+/** Creates the partition for an entity's records, with its indexes. Not in a dry run: it would lock the other tables. */
+async function createRecordTable(
+  tx: Tx,
+  schema: string,
+  id: string,
+  definition: Omit<IndexedEntity, 'tableName'>,
+): Promise<void> {
   if (tx.dryRun !== undefined) return;
   const tableName = tableNameOf(id);
   const table = identifier(schema, tableName);
@@ -127,11 +142,7 @@ async function createRecordTable(tx: Tx, schema: string, id: string, fields: rea
     create table ${table} partition of ${identifier(schema, 'entity_records')} (primary key (id))
     for values in (${literal(id)})`);
   await tx.rows(sql`create index ${identifier(`${tableName}_search`)} on ${table} using gin (search_vector)`);
-  for (const field of fields) {
-    for (const kind of indexKinds(field)) {
-      await tx.rows(createIndex({ table, tableName } as Entity, field, kind));
-    }
-  }
+  for (const index of requiredIndexes({ ...definition, tableName })) await tx.rows(createIndex({ table }, index));
 }
 
 /**
@@ -194,7 +205,7 @@ export async function repairEntities(tx: Tx, tenant: Tenant): Promise<void> {
     where relnamespace = ${tenant.schema}::regnamespace and relkind in ('r', 'p')`);
   const tables = new Set(found.map(({ name }) => name));
   for (const entity of entities.filter(({ tableName }) => !tables.has(tableName))) {
-    await createRecordTable(tx, entity.schema, entity.id, entity.fields);
+    await createRecordTable(tx, entity.schema, entity.id, entity);
     await tx.rows(sql`
       update platform.entity_counts set n = 0, bytes = 0, v = v + 1
       where tenant_id = ${tenant.id}::uuid and entity_id = ${entity.id}::uuid`);

@@ -14,7 +14,8 @@ import { cleanUp } from './cleanup.ts';
 import type { DefinitionLock } from './definition-lock.ts';
 import { replaceKeyInRoles } from './dependents.ts';
 import type { Entity, Field } from './field.ts';
-import { buildIndexes, indexKinds } from './indexes.ts';
+import { buildIndexes } from './index-building.ts';
+import { fieldIndexes, possibleIndexes, type RecordIndex, requiredIndexes } from './indexes.ts';
 import { type Check, storedConflict, validateStored } from './stored-validation.ts';
 import { dualWrite } from './values.ts';
 
@@ -33,14 +34,14 @@ export const SLOT_MAX = 16_000;
 /** Adds a field. A required one is filled with its default in existing records; 409 when that is impossible. */
 export async function addField(lock: DefinitionLock, entity: Entity, field: Field, cause: Cause): Promise<void> {
   const { app } = lock;
-  const kinds = indexKinds(field);
+  const indexes = fieldIndexes(entity, field);
   const optional: Field = { ...field, required: false };
   const verify = (at: Entity) => requireFillable(lock, at, field);
   if (field.required) await verify(entity);
   await withCleanup(lock, entity, async () => {
-    if (kinds.length > 0) {
+    if (indexes.length > 0) {
       await onEntity(lock, entity, (tx, current) => bumpVersion(tx, current, reserve(current, field.slot)));
-      await buildIndexes(app, entity, field, kinds);
+      await buildIndexes(app, entity, indexes);
     }
     await onEntity(lock, entity, async (tx, current) => {
       await insertFields(tx, current.schema, current.id, [optional]);
@@ -65,17 +66,25 @@ export async function alterField(
   cause: Cause,
 ): Promise<void> {
   const isMoved = next.slot !== field.slot;
-  const missing = indexKinds(next).filter((kind) => isMoved || !indexKinds(field).includes(kind));
+  const missing = missingIndexes(entity, field, next);
   const verify = (at: Entity) => validateStored(lock.app, at, field, next, checks);
   await verify(entity);
   await withCleanup(lock, entity, async () => {
     if (isMoved || checks.length > 0 || missing.length > 0) {
       const changing = await beginTransition(lock, entity, field, next, verify);
       if (isMoved) await convertValues(lock, changing, field, next);
-      await buildIndexes(lock.app, changing, next, missing);
+      await buildIndexes(lock.app, changing, missing);
     }
     await makeCurrent(lock, entity, field, next, isMoved || next.type !== field.type ? cause : null);
   });
+}
+
+/** The indexes that the next definition of a field requires, and the present one does not. */
+function missingIndexes(entity: Entity, field: Field, next: Field): RecordIndex[] {
+  const fields = entity.fields.map((other) => (other.id === field.id ? next : other));
+  const indexes = possibleIndexes(fields, entity.indexes);
+  const present = new Set(requiredIndexes(entity).map(({ name }) => name));
+  return requiredIndexes({ ...entity, fields, indexes }).filter(({ name }) => !present.has(name));
 }
 
 /**

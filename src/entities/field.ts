@@ -55,6 +55,8 @@ export interface Field extends FieldRules {
   position: number;
   /** When the slot became the field's: versions of records made before have no value in it. Null when that is not known. */
   slotAt: string | null;
+  /** How many characters of its text its indexes hold; null when that is no limit. */
+  textMax?: number | null;
   /** The next definition, during a transition: until it ends, values must fit both. */
   next?: Field;
   /** In `next` only: the field is about to be dropped and accepts no values. */
@@ -98,6 +100,14 @@ export interface Reference {
   field: Field;
 }
 
+/** System fields that an index may have. */
+export type IndexedSystemKey = 'createdAt' | 'updatedAt' | 'createdBy' | 'updatedBy';
+
+/** An index that a definition declares: fields by id, system fields by key. */
+export interface DeclaredIndex {
+  columns: readonly { field: string; isDescending: boolean }[];
+}
+
 export interface Entity {
   id: string;
   name: string;
@@ -111,6 +121,9 @@ export interface Entity {
   searchFolding: boolean;
   /** Whether the search terms of some records are still those of the setting before. */
   isSearchChanging: boolean;
+  /** Whether the order of the records' ids is that of `createdAt`: all were made here, and none brought an id with it. */
+  isInIdOrder: boolean;
+  indexes: readonly DeclaredIndex[];
   /** Slots of retired fields: records may still hold their values, which cleanup removes. */
   retiredSlots: readonly string[];
   /**

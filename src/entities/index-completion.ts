@@ -6,7 +6,7 @@ import { buildIndexBeside, cancelWaitingBuilds, isNotBeingBuilt } from '../runti
 import { identifier, sql } from '../runtime/sql.ts';
 import { tenantById } from '../tenants/tenants.ts';
 import { withDefinitionLock } from './definition-lock.ts';
-import { indexKinds, indexName } from './indexes.ts';
+import { requiredIndexes } from './indexes.ts';
 
 interface Unused {
   tenant_id: string;
@@ -26,7 +26,7 @@ async function unusedIndexes(app: App): Promise<Unused[]> {
       and ${isNotBeingBuilt(sql`i.indexrelid`)}`);
 }
 
-/** Completes such indexes of current fields. Resolves to their number. */
+/** Completes such indexes that definitions require. Resolves to their number. */
 export async function completeIndexesOnce(app: App): Promise<number> {
   let completed = 0;
   for (const { tenant_id: tenantId, entity_id: entityId, name } of await unusedIndexes(app)) {
@@ -34,11 +34,9 @@ export async function completeIndexesOnce(app: App): Promise<number> {
     if (tenant === null) continue;
     completed += await withDefinitionLock(app, tenant, async (lock) => {
       const entity = await lock.transaction(async (_, catalog) => catalog.byId.get(entityId));
-      const isRequired = entity?.fields.some((field) =>
-        indexKinds(field).some((kind) => indexName(entity, field, kind) === name),
-      );
+      const isRequired = entity !== undefined && requiredIndexes(entity).some((index) => index.name === name);
       const isStillUnused = (await unusedIndexes(app)).some((index) => index.name === name);
-      if (entity === undefined || isRequired !== true || !isStillUnused) return 0;
+      if (entity === undefined || !isRequired || !isStillUnused) return 0;
       await cancelWaitingBuilds(app.db, entity.schema, entity.tableName);
       await buildIndexBeside(app.db, sql`reindex index concurrently ${identifier(entity.schema, name)}`);
       return 1;

@@ -1,21 +1,31 @@
-// The database indexes of a field: unique, by value, by member of a list. They use the same SQL expressions as
-// conditions, so that Postgres matches them.
-// Contract: decisions#field-changes.
-import { setTimeout as delay } from 'node:timers/promises';
-import type { App } from '../app.ts';
-import { conflict } from '../errors.ts';
+// The database indexes of an entity's records: of one field (unique, by value, by member of a list), of the fields that the
+// definition names together, and by time where ids do not tell it. They use the same SQL expressions as conditions, so that
+// Postgres matches them. Values without an order have none, and missing ones come last.
+// Contract: decisions#field-changes, decisions#indexes.
+import { type FieldRef, SYSTEM_FIELDS } from '../expression/ast.ts';
 import { columnOf } from '../expression/to-sql.ts';
+import { isOrdered } from '../expression/value-types.ts';
 import { LIMITS } from '../limits.ts';
-import { buildIndexBeside, cancelWaitingBuilds } from '../runtime/index-builds.ts';
-import { identifier, literal, raw, type Sql, sql } from '../runtime/sql.ts';
-import type { Entity, Field } from './field.ts';
+import { EMPTY, identifier, join, literal, raw, type Sql, sql } from '../runtime/sql.ts';
+import type { DeclaredIndex, Entity, Field, IndexedSystemKey } from './field.ts';
 import { specOf } from './field-types.ts';
-import { countDuplicates, storedConflict } from './stored-validation.ts';
-
-const { smallRecords, smallBytes, lockWaitMs, lockAttempts } = LIMITS.indexBuild;
-const LOCK_NOT_AVAILABLE = '55P03';
 
 type IndexKind = 'unique' | 'value' | 'members';
+
+/** A field in the order of an index. */
+export interface OrderedField {
+  ref: FieldRef;
+  isDescending: boolean;
+}
+
+/** An index that the definition of an entity requires. */
+export interface RecordIndex {
+  name: string;
+  /** Its columns, or the method and its columns. */
+  on: Sql;
+  /** Of a unique index: whose values it keeps apart. */
+  unique: Field | null;
+}
 
 /** At most 63 bytes: the partition's name, the slot, the kind. */
 export function indexName(entity: Pick<Entity, 'tableName'>, field: Pick<Field, 'slot'>, kind: IndexKind): string {
@@ -29,81 +39,101 @@ export function indexKinds(field: Pick<Field, 'type' | 'unique' | 'indexed'>): I
   return field.unique ? ['unique', ...own] : own;
 }
 
-/** The statement that builds the index; `concurrently` for a table that is being written to. */
-export function createIndex(entity: Entity, field: Field, kind: IndexKind, concurrently = false): Sql {
-  const name = identifier(indexName(entity, field, kind));
-  const kindOfIndex = raw(`${kind === 'unique' ? 'unique ' : ''}index${concurrently ? ' concurrently' : ''}`);
-  if (kind === 'members') {
-    return sql`create ${kindOfIndex} ${name} on ${entity.table} using gin ((data -> ${literal(field.slot)}))`;
-  }
-  const column = columnOf(field.ref, identifier(entity.tableName));
-  const columns = kind === 'unique' ? sql`(${column})` : sql`(${column}), id`;
-  return sql`create ${kindOfIndex} ${name} on ${entity.table} (${columns})`;
+/** The indexes of a field. */
+export function fieldIndexes(entity: Pick<Entity, 'tableName'>, field: Field): RecordIndex[] {
+  return indexKinds(field).map((kind) => {
+    const column = columnOf(field.ref, identifier(entity.tableName));
+    const on =
+      kind === 'members'
+        ? sql`using gin ((data -> ${literal(field.slot)}))`
+        : kind === 'unique'
+          ? sql`((${column}))`
+          : sql`((${column}), id)`;
+    return { name: indexName(entity, field, kind), on, unique: kind === 'unique' ? field : null };
+  });
 }
 
-/**
- * Builds indexes while records are being written. 409 with the count when values are not unique. Queries may use the index of
- * a large entity only later, when the older statements of all tenants have ended. A dry run has verified the values, and builds
- * none.
- */
-export async function buildIndexes(app: App, entity: Entity, field: Field, kinds: readonly IndexKind[]): Promise<void> {
-  if (app.db.dryRun !== undefined) return;
-  for (const kind of kinds) {
-    await cancelWaitingBuilds(app.db, entity.schema, entity.tableName);
-    try {
-      await buildIndex(app, entity, field, kind);
-    } catch (error) {
-      const { code } = (error ?? {}) as { code?: string };
-      if (code === '54000') throw conflict('stored values are too large for an index');
-      if (code !== '23505') throw error;
-      const count = Math.max(2, await countDuplicates(app, entity, field));
-      throw storedConflict([{ path: 'unique', message: `${count} record(s) share a value with another` }]);
-    }
-  }
+/** Of an entity whose ids are not in the order of `createdAt`. */
+export function timeIndex({ tableName }: Pick<Entity, 'tableName'>): RecordIndex {
+  return { name: `${tableName}_time`, on: sql`(created_at, id)`, unique: null };
 }
 
-/**
- * The index of a small entity is built while its writes wait, and can be used at once; a lock that is not free at once is
- * tried again, so that they wait no longer.
- */
-async function buildIndex(app: App, entity: Entity, field: Field, kind: IndexKind): Promise<void> {
-  for (let attempt = 0; attempt < lockAttempts && (await isSmall(app, entity)); attempt++) {
-    try {
-      await app.db.slow.begin(async (tx) => {
-        await tx.rows(sql`select set_config('lock_timeout', ${`${lockWaitMs}ms`}, true)`);
-        await tx.rows(createIndex(entity, field, kind));
-      });
-      return;
-    } catch (error) {
-      if ((error as { code?: string } | null)?.code !== LOCK_NOT_AVAILABLE) throw error;
-      await delay(lockWaitMs);
-    }
-  }
-  await buildIndexBeside(app.db, createIndex(entity, field, kind, true));
+/** All indexes that the entity's definition requires, but for those that every entity has. */
+export function requiredIndexes(entity: IndexedEntity): RecordIndex[] {
+  return [
+    ...entity.fields.flatMap((field) => fieldIndexes(entity, field)),
+    ...declaredIndexes(entity),
+    ...(entity.isInIdOrder ? [] : [timeIndex(entity)]),
+  ];
+}
+export type IndexedEntity = Pick<Entity, 'tableName' | 'fields' | 'indexes' | 'isInIdOrder'>;
+
+/** The names of all of them, also of what a build of one has left. */
+export const INDEX_NAMES = '_(f[0-9]+_(unique|value|members)|time|x(f[0-9]+d?|[cu][ab]d?)+)(_cc(new|old)[0-9]*)?$';
+
+/** The statement that builds an index; `concurrently` for a table that is being written to. */
+export function createIndex({ table }: Pick<Entity, 'table'>, index: RecordIndex, concurrently = false): Sql {
+  const { name, on, unique } = index;
+  const kind = raw(`${unique === null ? '' : 'unique '}index${concurrently ? ' concurrently' : ''}`);
+  return sql`create ${kind} ${identifier(name)} on ${table} ${on}`;
 }
 
-async function isSmall(app: App, entity: Entity): Promise<boolean> {
-  const size = await app.db.first<{ records: number; bytes: number }>(sql`
-    select coalesce(sum(n), 0)::bigint as records, coalesce(sum(bytes), 0)::bigint as bytes
-    from platform.entity_counts
-    where tenant_id = ${entity.tenantId}::uuid and entity_id = ${entity.id}::uuid`);
-  return size !== undefined && size.records <= smallRecords && size.bytes <= smallBytes;
+/** The indexes that the definition declares. Two with the same fields in the same directions are one. */
+export function declaredIndexes(entity: IndexedEntity): RecordIndex[] {
+  const byName = entity.indexes.map((index): [string, RecordIndex] => {
+    const order = orderOf(entity, index);
+    const name = `${entity.tableName}_x${order.map(codeOf).join('')}`;
+    const columns = order.map(({ ref, isDescending }) => {
+      const column = columnOf(ref, ref.slot === null ? undefined : identifier(entity.tableName));
+      return sql`(${column})${isDescending ? sql` desc nulls last` : EMPTY}`;
+    });
+    const ties = order.at(-1)?.isDescending === true ? sql`id desc` : sql`id`;
+    return [name, { name, on: sql`(${join([...columns, ties], ', ')})`, unique: null }];
+  });
+  return [...new Map(byName).values()];
 }
 
-/** Drops indexes that no field requires, also those that a failed build left behind. */
-export async function dropUnusedIndexes(app: App, entity: Entity): Promise<void> {
-  const required = new Set(
-    entity.fields.flatMap((field) => indexKinds(field).map((kind) => indexName(entity, field, kind))),
-  );
-  const found = await app.db.slow.rows<{ name: string }>(sql`
-    select c.relname as name
-    from pg_index as i
-    join pg_class as c on c.oid = i.indexrelid
-    where i.indrelid = to_regclass(${`"${entity.schema}"."${entity.tableName}"`})
-      and c.relname ~ '_f[0-9]+_(unique|value|members)(_cc(new|old)[0-9]*)?$'`);
-  const unused = found.filter(({ name }) => !required.has(name));
-  if (unused.length > 0) await cancelWaitingBuilds(app.db, entity.schema, entity.tableName);
-  for (const { name } of unused) {
-    await app.db.slow.rows(sql`drop index concurrently if exists ${identifier(entity.schema, name)}`);
-  }
+const CODES: Readonly<Record<IndexedSystemKey, string>> = {
+  createdAt: 'ca',
+  updatedAt: 'ua',
+  createdBy: 'cb',
+  updatedBy: 'ub',
+};
+
+/** Three fit into a name beside the partition's. */
+function codeOf({ ref: { key, slot }, isDescending }: OrderedField): string {
+  return `${slot ?? CODES[key as IndexedSystemKey]}${isDescending ? 'd' : ''}`;
 }
+
+/** The fields of a declared index. */
+export function orderOf(entity: Pick<Entity, 'fields'>, { columns }: DeclaredIndex): OrderedField[] {
+  return columns.flatMap(({ field, isDescending }) => {
+    const ref = isSystemKey(field) ? SYSTEM_FIELDS[field] : entity.fields.find(({ id }) => id === field)?.ref;
+    return ref === undefined || !isOrdered(ref.value) ? [] : [{ ref, isDescending }];
+  });
+}
+
+/** Of the declared indexes, those that are possible: a field that is dropped, or has no order any more, takes its own with it. */
+export function possibleIndexes(fields: readonly Field[], declared: readonly DeclaredIndex[]): DeclaredIndex[] {
+  return declared.filter((index) => orderOf({ fields }, index).length === index.columns.length);
+}
+
+function isSystemKey(key: string): key is IndexedSystemKey {
+  return Object.hasOwn(CODES, key);
+}
+
+export const INDEXED_SYSTEM_KEYS = Object.keys(CODES) as readonly IndexedSystemKey[];
+
+/** The characters of a field's text that fit into each index that has it; null without an index, or for values that are never long. */
+export function indexedTextMax({ fields, indexes }: Pick<Entity, 'fields' | 'indexes'>, field: Field): number | null {
+  if (!specOf(field).isFreeText) return null;
+  const own = field.unique || field.indexed ? [1] : [];
+  const shared = indexes
+    .filter(({ columns }) => columns.some((column) => column.field === field.id))
+    .map((index) => orderOf({ fields }, index).filter(({ ref }) => LONG_TYPES.has(ref.type)).length);
+  const texts = Math.max(0, ...own, ...shared);
+  return texts === 0 ? null : Math.floor(LIMITS.indexedTextMax / texts);
+}
+
+/** Types whose values may be long. */
+const LONG_TYPES: ReadonlySet<string> = new Set(['text', 'email', 'url', 'select', 'decimal']);

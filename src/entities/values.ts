@@ -76,15 +76,22 @@ function readInto(data: SlotValues, field: Field, input: unknown): { message: st
 export function parseInput(field: Field, input: unknown): Parsed {
   if (field.isClosed === true) return { problem: 'no longer takes values' };
   const parsed = specOf(field).parse(input, field);
-  if ('problem' in parsed || !(field.unique || field.indexed)) return parsed;
+  if ('problem' in parsed) return parsed;
   return exceedsIndex(field, parsed.value)
-    ? { problem: `must have at most ${LIMITS.indexedTextMax} characters, since the field is indexed` }
+    ? { problem: `must have at most ${textMaxOf(field)} characters, since the field is indexed` }
     : parsed;
 }
 
 /** Whether a value is too long for an index entry. */
 export function exceedsIndex(field: Field, value: unknown): boolean {
-  return specOf(field).isFreeText && isLongerThan(value as string, LIMITS.indexedTextMax);
+  const max = textMaxOf(field);
+  return max !== null && isLongerThan(value as string, max);
+}
+
+/** A field that no catalog has yet is in no index but its own. */
+function textMaxOf(field: Field): number | null {
+  if (field.textMax !== undefined) return field.textMax;
+  return specOf(field).isFreeText && (field.unique || field.indexed) ? LIMITS.indexedTextMax : null;
 }
 
 /** A stored value of `from` in the stored form of `to`, which must accept it. */

@@ -21,9 +21,11 @@ import { depthOf, readProjection, select } from '../records/read/list.ts';
 import {
   afterCursor,
   cursorColumns,
+  NEWEST_FIRST,
   orderBy,
+  orderOfKeys,
+  readCursor,
   readSort,
-  type SortKey,
   sortKey,
   writeCursor,
 } from '../records/read/order.ts';
@@ -74,7 +76,7 @@ export const DeletedQuery = parameters(
 
 type DeletedRow = RecordRow & { deleted_at: string; deleted_by: string | null; sort_values: (string | null)[] };
 
-const NEWEST: readonly SortKey[] = [sortKey(DELETION_FIELDS.deletedAt, true)];
+const NEWEST = orderOfKeys([sortKey(DELETION_FIELDS.deletedAt, true)]);
 
 export async function listDeleted(
   app: App,
@@ -89,18 +91,18 @@ export async function listDeleted(
   const limit = rowsOfPage(caller, input.limit, LIMITS.list.limitDefault);
   if (cursor !== undefined && page !== 1) throw invalidField('page', 'cannot be combined with a cursor');
   const sorted = readSort(input.sort, input.order, scope.names);
-  const sort = sorted.length === 0 ? NEWEST : sorted;
+  const order = sorted === NEWEST_FIRST ? NEWEST : orderOfKeys(sorted);
   const fields = readProjection(opened, input.fields);
   const where = await conditionOf(app, caller, scope, input);
-  const after = cursor === undefined ? null : afterCursor(sort, cursor);
+  const after = cursor === undefined ? null : readCursor(order, cursor);
   const columns = fields.length < entity.fields.length ? columnsOf(fields) : RECORD_COLUMNS;
   const received = receivedBudget();
   const found = await app.db.rows<DeletedRow>(
     sql`
-    select ${columns}, r.deleted_at, r.deleted_by, ${cursorColumns(sort)} as sort_values
+    select ${columns}, r.deleted_at, r.deleted_by, ${cursorColumns(order)} as sort_values
     from ${deletedRows(app, caller, scope)}
-    where ${where}${after === null ? EMPTY : sql` and ${after.condition}`}
-    order by ${orderBy(sort)}
+    where ${where}${after === null ? EMPTY : sql` and ${afterCursor(order, after)}`}
+    order by ${orderBy(order)}
     limit ${limit + 1}::bigint offset ${cursor === undefined ? (page - 1) * limit : 0}::bigint`,
     received,
   );
@@ -113,7 +115,7 @@ export async function listDeleted(
     Object.assign(record, { deletedAt: rows[i]?.deleted_at ?? '', deletedBy: rows[i]?.deleted_by ?? null }),
   );
   const last = rows.at(-1);
-  const nextCursor = found.length > limit && last !== undefined ? writeCursor(sort, last.sort_values, last.id) : null;
+  const nextCursor = found.length > limit && last !== undefined ? writeCursor(order, last.sort_values, last.id) : null;
   const isCursorWanted = cursor !== undefined || isRequested(input, 'nextCursor');
   const totalPages = total === null ? null : Math.ceil(total / limit);
   const result = { items, total, page, limit, totalPages, ...(isCursorWanted ? { nextCursor } : {}) };
@@ -169,8 +171,8 @@ async function idsWithin(app: App, caller: TenantCaller, scope: AccessScope, whe
       sql`
       select ${RECORD_COLUMNS}, r.deleted_at
       from (
-        select m.*, sum(octet_length(m.data::text)) over (order by m.deleted_at desc nulls last, m.id) as bytes,
-          row_number() over (order by m.deleted_at desc nulls last, m.id) as n
+        select m.*, sum(octet_length(m.data::text)) over (order by m.deleted_at desc nulls last, m.id desc) as bytes,
+          row_number() over (order by m.deleted_at desc nulls last, m.id desc) as n
         from (
           select r.* from ${deletedRows(app, caller, scope)} where ${where}${after}
           order by ${orderBy(NEWEST)} limit ${stepEvents}::int
@@ -194,6 +196,6 @@ async function idsWithin(app: App, caller: TenantCaller, scope: AccessScope, whe
       );
     }
     after = sql` and (r.deleted_at < ${last.deleted_at}::timestamptz
-      or (r.deleted_at = ${last.deleted_at}::timestamptz and r.id > ${last.id}::uuid))`;
+      or (r.deleted_at = ${last.deleted_at}::timestamptz and r.id < ${last.id}::uuid))`;
   }
 }

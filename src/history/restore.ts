@@ -117,7 +117,7 @@ async function comeBack(restore: Restore): Promise<Written | null> {
   const row: PreparedRow = { ...ruled, setByRule: new Set([...(ruled.setByRule ?? []), ...hiddenSlots(scope)]) };
   await requireOwnRows(writing, scope, row, OUTSIDE);
   const targets = targetsOf(writing, entity, [row]);
-  const ids = await insertRows(writing.publication, entity, [row], row.updated_at, targets, { origin: row });
+  const ids = await insertRows(writing.publication, entity, [row], targets, { origin: row });
   return ids.length === 1 ? { row, scope } : null;
 }
 

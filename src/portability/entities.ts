@@ -99,8 +99,8 @@ export class Entities {
       for (const { id, name, label, description, searchFolding, fields, createdAt, updatedAt } of this.#held) {
         await tx.rows(sql`
           insert into ${arriving.own('entity_definitions')}
-            (id, name, label, description, search_folding, next_slot, created_at, updated_at)
-          values (${id}::uuid, ${name}, ${label}, ${description}, ${searchFolding}::boolean, ${fields.length + 1}::int, ${createdAt}::timestamptz,
+            (id, name, label, description, search_folding, is_in_id_order, next_slot, created_at, updated_at)
+          values (${id}::uuid, ${name}, ${label}, ${description}, ${searchFolding}::boolean, true, ${fields.length + 1}::int, ${createdAt}::timestamptz,
             ${updatedAt}::timestamptz)`);
       }
     });

@@ -7,7 +7,7 @@ import { Type } from '@sinclair/typebox';
 import type { App } from '../app.ts';
 import type { Catalog } from '../entities/catalog.ts';
 import type { Entity, Field } from '../entities/field.ts';
-import { indexName } from '../entities/indexes.ts';
+import { createIndex, indexName, timeIndex } from '../entities/indexes.ts';
 import { patternValues, withMatches } from '../entities/patterns.ts';
 import { searchVector } from '../entities/search-vector.ts';
 import { IS_REQUIRED, readPatch, type SlotValues } from '../entities/values.ts';
@@ -18,6 +18,7 @@ import { closed, Ignored, nullable, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { importWriters } from '../records/transfer/import.ts';
 import { giveWay } from '../runtime/event-loop.ts';
+import { timeOf } from '../runtime/ids.ts';
 import { EMPTY, inputRows, literal, type Sql, sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { currentWork } from '../runtime/work.ts';
@@ -59,6 +60,8 @@ interface Batch {
 
 export class Records {
   readonly stored = new Map<string, Stored>();
+  /** Entities with an id that does not tell when its record was created. */
+  readonly #outOfIdOrder = new Set<Entity>();
   #batch: Batch | null = null;
   #writing: Promise<void> = Promise.resolve();
   #failure: { error: unknown } | null = null;
@@ -89,7 +92,9 @@ export class Records {
     const vector = await searchVector(entity, own);
     const { createdAt, updatedAt } = system;
     const authors = [mappedAuthor(this.ids, system.createdBy), mappedAuthor(this.ids, system.updatedBy)];
-    this.#batch.rows.push([this.ids(system.id), stored, vector, version, createdAt, updatedAt, ...authors, line]);
+    const id = this.ids(system.id);
+    if (timeOf(id) !== Date.parse(createdAt)) this.#outOfIdOrder.add(entity);
+    this.#batch.rows.push([id, stored, vector, version, createdAt, updatedAt, ...authors, line]);
     this.#batch.bytes += bytes + (vector?.length ?? 0);
     if (this.#batch.rows.length >= batchRows || this.#batch.bytes >= batchBytesMax) await this.#flush();
   }
@@ -101,6 +106,13 @@ export class Records {
     for (const entity of this.catalog.byId.values()) {
       for (const field of entity.fields) if (field.targetId !== null) await this.#checkRelations(entity, field);
     }
+    for (const entity of this.#outOfIdOrder) await this.#orderByTime(entity);
+  }
+
+  async #orderByTime(entity: Entity): Promise<void> {
+    await this.app.db.slow.rows(createIndex(entity, timeIndex(entity)));
+    await this.app.db.slow.rows(sql`
+      update ${this.arriving.own('entity_definitions')} set is_in_id_order = false where id = ${entity.id}::uuid`);
   }
 
   /** Waits for a batch that is being written, whatever becomes of it. */

@@ -98,7 +98,6 @@ async function createSome<T>(
 ): Promise<T[]> {
   const { tx, publication } = writing;
   const { entity } = scope;
-  const at = new Date().toISOString();
   const bodies = items.map(({ body }) => unwrap(scope, body));
   writing.evaluator.expect(entity, (field) => bodies.map((body) => body[field.key] ?? field.default));
   const prepared = await prepareSome(
@@ -107,14 +106,14 @@ async function createSome<T>(
     rowsPerStatement({ entity, type: 'record.created' }),
     toResult,
     async ({ body }) => {
-      const row = { ...(await prepareCreate(writing, scope, body)), created_at: at, updated_at: at };
+      const row = await prepareCreate(writing, scope, body);
       return { row, changed: row, outcome: 'created' };
     },
   );
   const rows = prepared.map(({ row }) => row);
   try {
     const targets = targetsOf(writing, entity, rows);
-    if ((await insertRows(publication, entity, rows, at, targets)).length === rows.length) return resultsOf(prepared);
+    if ((await insertRows(publication, entity, rows, targets)).length === rows.length) return resultsOf(prepared);
   } catch (error) {
     // A failed transaction takes no more queries.
     if (tx === null && isDuplicate(error)) reject(items, await duplicatesAmong(writing, entity, rows));

@@ -5,6 +5,7 @@ import type { TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { accessScopeOf } from '../../entities/access-scope.ts';
 import { catalogOf, forgetCatalog } from '../../entities/catalog.ts';
+import { leaveIdOrder } from '../../entities/id-order.ts';
 import { conflict, notFound, type ServiceError } from '../../errors.ts';
 import { PlaceNeeded, waitForPlace } from '../../runtime/large-calls.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
@@ -17,6 +18,7 @@ import {
   type BatchItem,
   type BatchKind,
   BatchTooLarge,
+  IdsOutOfOrder,
   isRejection,
   LostRace,
   RejectedItems,
@@ -110,6 +112,7 @@ async function tryBatch<T>(
       );
     } catch (error) {
       if (error instanceof StaleDefinition) forgetCatalog(app, caller.tenant);
+      else if (error instanceof IdsOutOfOrder) await leaveIdOrder(app, caller.tenant, entity);
       else if (error instanceof PlaceNeeded) await waitForPlace();
       else if (!isDeadlock(error) && !(error instanceof LostRace)) throw translateViolation(error, entity, caller);
     }

@@ -54,6 +54,9 @@ export class RejectedItems extends Error {
 /** The definition has changed since the batch was prepared. Nothing of the batch was applied. */
 export class StaleDefinition extends Error {}
 
+/** The batch brings ids, which the order of the entity's ids does not allow yet. Nothing of the batch was applied. */
+export class IdsOutOfOrder extends Error {}
+
 /** A record came into being, or changed, while a batch was upserting it. Nothing of the batch was applied. */
 export class LostRace extends Error {}
 

@@ -22,6 +22,7 @@ import { insertRows, updateRows } from '../write/statements.ts';
 import { attempt, type Written } from '../write/write.ts';
 import {
   type BatchItem,
+  IdsOutOfOrder,
   LostRace,
   lockedBudget,
   type Outcome,
@@ -168,11 +169,7 @@ async function prepareUpsert(
   if (!isFound) throw invalidField(key.name, 'is required: records are found by it');
   requireRight(caller, before === undefined ? 'create' : 'update', entity.name);
   if (before === undefined) {
-    const row = {
-      ...(await prepareCreate(writing, scope, body, id === '' ? undefined : id)),
-      created_at: at,
-      updated_at: at,
-    };
+    const row = await prepareCreate(writing, scope, body, id === '' ? undefined : id);
     if (versions !== null)
       throw new ServiceError('PRECONDITION_FAILED', `there is no record with this ${key.name} to change`);
     return { row, changed: row, outcome: 'created' };
@@ -212,9 +209,11 @@ async function write(
     await rejectOrStale(writing, entity, itemsOf(updates), changes);
   }
   if (creates.length === 0) return;
+  const bringsIds = creates.some(({ item }) => item.id !== '');
+  if (bringsIds && entity.isInIdOrder && !publication.isDry) throw new IdsOutOfOrder();
   const news = await withPast(writing, entity, creates);
   const newTargets = targetsOf(writing, entity, news);
-  const inserted = new Set(await insertRows(publication, entity, news, at, newTargets, { isLeftOutIfTaken: true }));
+  const inserted = new Set(await insertRows(publication, entity, news, newTargets, { isLeftOutIfTaken: true }));
   const others = creates.filter(({ row }) => !inserted.has(row.id));
   if (others.length === 0) return;
   const racing = others.map(({ value }) => value);

@@ -18,15 +18,18 @@ import { join, type Sql, sql } from '../../runtime/sql.ts';
 import { countRead } from '../../usage/tally.ts';
 import type { RecordPage } from '../record.ts';
 import { columnsOf, etagOf, RECORD_COLUMNS, shape } from '../row.ts';
-import { metFirst, readSort, type SortKey, writeCursor } from './order.ts';
+import { metFirst, NEWEST_FIRST, readSort, writeCursor } from './order.ts';
 import { ALL, fetchFromMatches, fetchPage, type PageRow, type Paging } from './page.ts';
 import { isRequested, type ListInput, type ReadInput } from './parameters.ts';
 import { resolveRelations } from './resolve.ts';
+import { type Serving, serve } from './serving.ts';
 import { type CachedTotal, cachedTotal, cacheTotal, filteredTotal } from './total.ts';
 
 /** The compiled condition of a list, view, export or aggregate. */
 interface Selection {
   where: Sql;
+  /** Without the search. */
+  condition: Expression | null;
   /** Identifies the condition with its values; '' without a condition, null when the total must not be cached. */
   key: string | null;
   /** Whether it contains a full-text search, whose matches Postgres cannot estimate. */
@@ -60,14 +63,15 @@ export async function listIn(
   const selection = select(scope, input);
   const given = readSort(input.sort, input.order, scope.names);
   const { isExact } = selection;
-  const sort = given.length === 0 && isExact !== null ? metFirst(isExact, scope.names) : given;
+  const keys = given === NEWEST_FIRST && isExact !== null ? metFirst(isExact) : given;
+  const serving = serve(scope.entity, selection.condition, keys);
   const isCursorWanted = input.cursor !== undefined || isRequested(input, 'nextCursor');
   const { rows, total, received } = await readWithinBudget(scope, fields, (columns, received) =>
     fetchRows(
       app,
       scope,
       selection,
-      sort,
+      serving,
       { page, limit, cursor: input.cursor, isCursorWanted, columns, received },
       input.count !== 'none',
     ),
@@ -84,7 +88,7 @@ export async function listIn(
     limit,
     totalPages: total === null ? null : Math.ceil(total / limit),
     ...(isCursorWanted
-      ? { nextCursor: hasMore && last !== undefined ? writeCursor(sort, last.sort_values, last.id) : null }
+      ? { nextCursor: hasMore && last !== undefined ? writeCursor(serving.order, last.sort_values, last.id) : null }
       : {}),
     ...(isRequested(input, 'etags') ? { etags: shown.map((row) => etagOf(row, caller)) } : {}),
   };
@@ -127,6 +131,7 @@ export function select(scope: AccessScope, input: Pick<ListInput, 'filters' | 's
     (part) => part !== null,
   );
   return {
+    condition,
     where: parts.length === 0 ? ALL : join(parts, ' and '),
     key: keyOf(scope, condition, search === null ? '' : (input.search ?? '')),
     isSearch: search !== null,
@@ -157,21 +162,22 @@ async function fetchRows(
   app: App,
   scope: AccessScope,
   { where, key, isSearch }: Selection,
-  sort: readonly SortKey[],
+  serving: Serving,
   paging: Paging,
   isCounted: boolean,
 ): Promise<{ rows: PageRow[]; total: number | null }> {
   const { entity } = scope;
+  const { order, isWhole } = serving;
   // When exact matches come first and are dense, a numbered page has no others.
-  const firstKey = sort[0]?.field === null && key !== null ? `${key} exactly` : key;
-  const scansInOrder = key === '' || isDense(cachedTotal(app, entity, firstKey), paging);
+  const firstKey = order.deciding[0]?.field === null && key !== null ? `${key} exactly` : key;
+  const scansInOrder = key === '' || (isWhole && !isSearch) || isDense(cachedTotal(app, entity, firstKey), paging);
   if (!scansInOrder && (isSearch || (isCounted && paging.cursor === undefined))) {
-    const { rows, counters, total, met } = await fetchFromMatches(app, scope, where, sort, paging);
+    const { rows, counters, total, met } = await fetchFromMatches(app, scope, where, order, paging);
     cacheTotal(app, entity, key, total, counters);
     if (firstKey !== key) cacheTotal(app, entity, firstKey, met, counters);
     return { rows, total: isCounted ? total : null };
   }
-  const { rows, counters } = await fetchPage(app, scope, where, sort, paging);
+  const { rows, counters } = await fetchPage(app, scope, where, serving, paging);
   if (!isCounted) return { rows, total: null };
   return { rows, total: key === '' ? counters.n : await filteredTotal(app, entity, where, key, counters) };
 }

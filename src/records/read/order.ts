@@ -1,8 +1,9 @@
 // Sort keys, compiled to `order by` clauses and to the conditions of keyset paging. Missing values come last in
-// either direction; ties are sorted by id; the default is newest first.
+// either direction; ties are sorted by id, in the direction of the last key; the default is newest first.
 // Contract: decisions#order.
+import type { Entity } from '../../entities/field.ts';
 import { invalidField } from '../../errors.ts';
-import type { FieldRef, Names } from '../../expression/ast.ts';
+import { type FieldRef, type Names, SYSTEM_FIELDS, type SystemKey } from '../../expression/ast.ts';
 import { columnOf } from '../../expression/to-sql.ts';
 import { isOrdered } from '../../expression/value-types.ts';
 import { LIMITS } from '../../limits.ts';
@@ -22,9 +23,9 @@ export interface SortKey {
 
 const R = sql`r`;
 
-/** Parses `sort` (`a,-b`); `order` applies to keys without a sign. A hidden field is unknown. */
-export function readSort(sort: string | undefined, order: string | undefined, names: Names): SortKey[] {
-  if (sort === undefined || sort.trim() === '') return [];
+/** Parses `sort` (`a,-b`); `order` applies to keys without a sign, and without `sort` the newest come first. A hidden field is unknown. */
+export function readSort(sort: string | undefined, order: string | undefined, names: Names): readonly SortKey[] {
+  if (sort === undefined || sort.trim() === '') return NEWEST_FIRST;
   const keys = sort.split(',').map((name) => name.trim());
   if (keys.length > LIMITS.list.sortKeysMax) {
     throw invalidField('sort', `takes at most ${LIMITS.list.sortKeysMax} keys`);
@@ -46,58 +47,90 @@ export function sortKey(field: FieldRef, isDescending: boolean): SortKey {
 }
 
 /** The records that meet the condition, which is never null, before those that do not; the newest first. */
-export function metFirst(condition: Sql, { field: fieldOf }: Names): SortKey[] {
+export function metFirst(condition: Sql): SortKey[] {
   const met: SortKey = { name: '', column: sql`(${condition})`, sqlType: 'boolean', field: null, isDescending: true };
-  return [met, sortKey(fieldOf('id') as FieldRef, true)];
+  return [met, ...NEWEST_FIRST];
+}
+
+/** The order of a list without `sort`. */
+export const NEWEST_FIRST: readonly SortKey[] = [sortKey(SYSTEM_FIELDS.createdAt, true)];
+
+/** The order of a list. Ties are sorted by id, in the direction of the last key. */
+export interface Order {
+  /** What was asked for, at least one key; a cursor has their values. */
+  keys: readonly SortKey[];
+  /** Those of the keys that decide, with the id: the first ones. */
+  deciding: readonly SortKey[];
+  isIdDescending: boolean;
+}
+
+/** An order in which all keys decide. */
+export function orderOfKeys(keys: readonly SortKey[]): Order {
+  return { keys, deciding: keys, isIdDescending: keys.at(-1)?.isDescending === true };
 }
 
 /**
- * The `order by` clause on table `r`. Without keys, the newest come first. `isRest` means that the keys follow another
- * key.
+ * The order of an entity's records by these keys. The id alone decides what a last `createdAt` would, where ids are in its
+ * order, and what an id would.
  */
-export function orderBy(keys: readonly SortKey[], isRest = false): Sql {
-  if (keys.length === 0 && !isRest) return sql`r.id desc`;
-  const parts = keys.map(({ field, column, isDescending }) =>
-    field?.key === 'id' && field.slot === null
-      ? sql`r.id ${raw(isDescending ? 'desc' : 'asc')}`
-      : sql`${column} ${raw(isDescending ? 'desc' : 'asc')} nulls last`,
-  );
-  return join([...parts, sql`r.id asc`], ', ');
+export function orderIn({ isInIdOrder }: Pick<Entity, 'isInIdOrder'>, keys: readonly SortKey[]): Order {
+  const byId = keys.findIndex((key) => isSystem(key, 'id'));
+  const used = byId < 0 ? keys : keys.slice(0, byId + 1);
+  const order = orderOfKeys(used);
+  const last = used.at(-1);
+  const isImplied = last !== undefined && (byId >= 0 || (isInIdOrder && isSystem(last, 'createdAt')));
+  return isImplied ? { ...order, deciding: used.slice(0, -1) } : order;
+}
+
+function isSystem({ field }: SortKey, key: SystemKey): boolean {
+  return field?.key === key && field.slot === null;
+}
+
+/** The `order by` clause on table `r`. */
+export function orderBy(order: Order): Sql {
+  return join([...order.deciding.map((key) => ordered(key, 'nulls last')), ties(order)], ', ');
+}
+
+function ordered({ column, isDescending }: SortKey, nulls: 'nulls first' | 'nulls last'): Sql {
+  return sql`${column} ${raw(isDescending ? 'desc' : 'asc')} ${raw(nulls)}`;
+}
+
+function ties({ isIdDescending }: Order): Sql {
+  return isIdDescending ? sql`r.id desc` : sql`r.id`;
 }
 
 /** The sort keys of `r` as columns `s0`, `s1`, ..., for sorting ids without their rows. */
-export function matchesColumns(keys: readonly SortKey[]): Sql {
+export function matchesColumns({ deciding }: Order): Sql {
   return join(
-    keys.map(({ column }, i) => sql`, ${column} as ${identifier(`s${i}`)}`),
+    deciding.map(({ column }, i) => sql`, ${column} as ${identifier(`s${i}`)}`),
     '',
   );
 }
 
 /** The `order by` clause on the columns of `matchesColumns` in `h`. */
-export function matchesOrder(keys: readonly SortKey[]): Sql {
-  if (keys.length === 0) return sql`h.id desc`;
-  const parts = keys.map(
+export function matchesOrder({ deciding, isIdDescending }: Order): Sql {
+  const parts = deciding.map(
     ({ isDescending }, i) => sql`h.${identifier(`s${i}`)} ${raw(isDescending ? 'desc' : 'asc')} nulls last`,
   );
-  return join([...parts, sql`h.id asc`], ', ');
+  return join([...parts, isIdDescending ? sql`h.id desc` : sql`h.id`], ', ');
 }
 
 /** The values that a cursor contains: each sort key of `r` as text. */
-export function cursorColumns(keys: readonly SortKey[]): Sql {
-  if (keys.length === 0) return raw("'{}'::text[]");
+export function cursorColumns({ keys }: Order): Sql {
   return sql`array[${join(
     keys.map(({ column }) => sql`(${column})::text`),
     ', ',
   )}]`;
 }
 
-interface Cursor {
+/** Where a page starts: after the record with these values of the keys. */
+export interface Cursor {
   values: (string | null)[];
   id: string;
 }
 
 /** The cursor after a row: opaque to clients, valid for the same sort only. */
-export function writeCursor(keys: readonly SortKey[], values: (string | null)[], id: string): string {
+export function writeCursor({ keys }: Order, values: (string | null)[], id: string): string {
   return Buffer.from(JSON.stringify([signature(keys), values, id])).toString('base64url');
 }
 
@@ -107,70 +140,101 @@ export interface Segment {
   order: Sql;
 }
 
-/** The position after a cursor: the condition, and the first key's value. */
-interface After {
-  condition: Sql;
-  value: string | null;
-}
+/**
+ * How an index has the records in an order: all of it, in its own direction or backward, or, `by first key`, its first key only.
+ * Indexes have missing values last, so that they come first backward.
+ */
+export type Scan = 'forward' | 'backward' | 'by first key';
 
 /**
- * The segments of a list, in order: one, or, where Postgres can then use an index on the first key, the records with a
- * value in that key and then those without.
+ * The segments of a list, in order, each of which Postgres can read from the index without sorting. Backward, the records
+ * without a value of the first key are a segment of their own; no others may lack a value then. After a cursor: the ties of
+ * its record, and for each key, from the last to the first, the later values and the missing ones. Such a condition begins
+ * where the segment does; one for all of them would be evaluated for each record before it.
  */
-export function segmentsOf(keys: readonly SortKey[], isIndexed: boolean, after: After | null): Segment[] {
-  const [first] = keys;
-  const condition = after?.condition ?? null;
-  if (first?.field === null) return conditionSegments(first, keys, after);
-  const whole = { condition, order: orderBy(keys) };
-  if (first === undefined || !isIndexed || (after === null ? !first.isDescending : after.value === null))
-    return [whole];
+export function segmentsOf(order: Order, scan: Scan | null, after: Cursor | null): Segment[] {
+  const { deciding } = order;
+  const [first] = deciding;
+  if (first?.field === null) return conditionSegments(first, order, after);
+  if (scan === 'by first key') return firstKeySegments(order, after);
+  if (scan === null || first === undefined) {
+    return [{ condition: after && afterCursor(order, after), order: orderBy(order) }];
+  }
+  const nulls = scan === 'forward' ? 'nulls last' : 'nulls first';
+  const by = join([...deciding.map((key) => ordered(key, nulls)), ties(order)], ', ');
+  if (after !== null) return laterConditions(order, after).map((condition) => ({ condition, order: by }));
+  if (scan === 'forward' || !mayBeMissing(first)) return [{ condition: null, order: by }];
+  return [sql`${first.column} is not null`, sql`${first.column} is null`].map((condition) => ({
+    condition,
+    order: by,
+  }));
+}
+
+/** Of the times of a record, none is missing. */
+function mayBeMissing({ field }: SortKey): boolean {
+  return field === null || field.slot !== null || field.value.sqlType !== 'timestamptz';
+}
+
+/** The first key's values by index; Postgres sorts those that are equal in it. */
+function firstKeySegments(order: Order, after: Cursor | null): Segment[] {
+  const first = order.deciding[0] as SortKey;
+  const value = after?.values[0] ?? null;
+  const condition = after && afterCursor(order, after);
+  if (after === null ? !first.isDescending : value === null) return [{ condition, order: orderBy(order) }];
   const { column } = first;
-  const direction = raw(first.isDescending ? 'desc' : 'asc');
-  const rest = orderBy(keys.slice(1), true);
-  // The condition implies this, but an index scan can start only from this form.
-  const bound = after && sql` and ${column} ${raw(first.isDescending ? '<=' : '>=')} ${boundTo(first, after.value)}`;
   const also = condition === null ? EMPTY : sql` and ${condition}`;
+  // The condition implies this, but an index scan can start only from this form.
+  const bound = after && sql` and ${column} ${raw(first.isDescending ? '<=' : '>=')} ${boundTo(first, value)}`;
+  const rest = orderBy({ ...order, deciding: order.deciding.slice(1) });
   return [
-    { condition: sql`${column} is not null${bound ?? EMPTY}${also}`, order: sql`${column} ${direction}, ${rest}` },
+    {
+      condition: sql`${column} is not null${bound ?? EMPTY}${also}`,
+      order: sql`${column} ${raw(first.isDescending ? 'desc' : 'asc')}, ${rest}`,
+    },
     { condition: sql`${column} is null${also}`, order: sql`${column}, ${rest}` },
   ];
 }
 
 /** The records that meet the condition of the first key, then those that do not. */
-function conditionSegments({ column }: SortKey, keys: readonly SortKey[], after: After | null): Segment[] {
-  const also = after === null ? EMPTY : sql` and ${after.condition}`;
-  const order = orderBy(keys.slice(1), true);
-  const unmet = { condition: sql`not ${column}${also}`, order };
-  return after?.value === 'false' ? [unmet] : [{ condition: sql`${column}${also}`, order }, unmet];
+function conditionSegments({ column }: SortKey, order: Order, after: Cursor | null): Segment[] {
+  const also = after === null ? EMPTY : sql` and ${afterCursor(order, after)}`;
+  const by = orderBy({ ...order, deciding: order.deciding.slice(1) });
+  const unmet = { condition: sql`not ${column}${also}`, order: by };
+  return after?.values[0] === 'false' ? [unmet] : [{ condition: sql`${column}${also}`, order: by }, unmet];
 }
 
-/** The condition that a row of `r` comes after the cursor; null for an empty cursor, the first page. */
-export function afterCursor(keys: readonly SortKey[], text: string): After | null {
-  if (text === '') return null;
-  const { values, id } = readCursor(keys, text);
-  if (keys.length === 0) return { condition: sql`r.id < ${id}::uuid`, value: null };
-  const clauses: Sql[] = [];
-  const equal: Sql[] = [];
-  keys.forEach((key, i) => {
-    const { column } = key;
+/** The condition that a row of `r` comes after the cursor. */
+export function afterCursor(order: Order, after: Cursor): Sql {
+  const conditions = laterConditions(order, after);
+  return conditions.length === 1 ? (conditions[0] as Sql) : sql`(${join(conditions, ' or ')})`;
+}
+
+/** The conditions of the rows after the cursor, none of which meets two of them, in the order of the rows. */
+function laterConditions({ deciding, isIdDescending }: Order, { values, id }: Cursor): Sql[] {
+  const equal = deciding.map((key, i) => {
     const value = values[i] ?? null;
-    const bound = boundTo(key, value);
-    // A missing value is followed only by ties; any other value is also followed by missing values.
-    if (value !== null) {
-      const later = sql`(${column} ${raw(key.isDescending ? '<' : '>')} ${bound} or ${column} is null)`;
-      clauses.push(sql`(${join([...equal, later], ' and ')})`);
-    }
-    equal.push(value === null ? sql`${column} is null` : sql`${column} = ${bound}`);
+    return value === null ? sql`${key.column} is null` : sql`${key.column} = ${boundTo(key, value)}`;
   });
-  clauses.push(sql`(${join([...equal, sql`r.id > ${id}::uuid`], ' and ')})`);
-  return { condition: sql`(${join(clauses, ' or ')})`, value: values[0] ?? null };
+  const conditions = [join([...equal, sql`r.id ${raw(isIdDescending ? '<' : '>')} ${id}::uuid`], ' and ')];
+  for (const [i, key] of [...deciding.entries()].reverse()) {
+    const value = values[i] ?? null;
+    // A missing value is followed only by ties; any other value is also followed by missing values.
+    if (value === null) continue;
+    const before = equal.slice(0, i);
+    const { column, isDescending } = key;
+    conditions.push(join([...before, sql`${column} ${raw(isDescending ? '<' : '>')} ${boundTo(key, value)}`], ' and '));
+    if (mayBeMissing(key)) conditions.push(join([...before, sql`${column} is null`], ' and '));
+  }
+  return conditions.map((condition) => sql`(${condition})`);
 }
 
 function boundTo({ sqlType }: SortKey, value: string | null): Sql {
   return sql`${value}::text::${raw(sqlType)}`;
 }
 
-function readCursor(keys: readonly SortKey[], text: string): Cursor {
+/** Null for an empty cursor, the first page. */
+export function readCursor({ keys }: Order, text: string): Cursor | null {
+  if (text === '') return null;
   const problem = invalidField('cursor', 'is not a cursor of this list; start again with an empty one');
   let parsed: unknown;
   try {

@@ -3,7 +3,6 @@
 // is therefore read in two segments: first the records with a value, then those without. Contract: decisions#lists, decisions#order.
 import type { App } from '../../app.ts';
 import type { AccessScope } from '../../entities/access-scope.ts';
-import { indexKinds } from '../../entities/indexes.ts';
 import { invalidField } from '../../errors.ts';
 import type { ByteBudget } from '../../runtime/byte-budget.ts';
 import { EMPTY, join, plannedOnce, type Sql, sql } from '../../runtime/sql.ts';
@@ -13,11 +12,13 @@ import {
   cursorColumns,
   matchesColumns,
   matchesOrder,
+  type Order,
   orderBy,
+  readCursor,
   type Segment,
-  type SortKey,
   segmentsOf,
 } from './order.ts';
+import type { Serving } from './serving.ts';
 import { type Counters, countersOf } from './total.ts';
 
 /** The condition that every record meets. */
@@ -46,17 +47,17 @@ export async function fetchPage(
   app: App,
   scope: AccessScope,
   where: Sql,
-  sort: readonly SortKey[],
+  { order, scan }: Pick<Serving, 'order' | 'scan'>,
   paging: Paging,
 ): Promise<{ rows: PageRow[]; counters: Counters }> {
   const { limit, received } = paging;
-  const { after, offset, columns } = pageStart(sort, paging);
-  const segments = segmentsOf(sort, isIndexed(scope, sort[0]), after);
+  const { after, offset, columns } = pageStart(order, paging);
+  const segments = segmentsOf(order, scan, after);
   const page = sql`
     select c.n, c.v, r.*
     from (${countersOf(scope.entity)}) as c
     left join lateral (${pageQuery(scope, where, segments, columns, limit + 1, offset)}) as r on true`;
-  const isAllById = where === ALL && sort.length === 0;
+  const isAllById = where === ALL && order.deciding.length === 0;
   const rows = await app.db.rows<PageRow & Counters>(isAllById ? plannedOnce(page) : page, received);
   const { n = 0, v = 0 } = rows[0] ?? {};
   // Without records the join still returns one row, with the counters.
@@ -71,21 +72,21 @@ export async function fetchFromMatches(
   app: App,
   scope: AccessScope,
   where: Sql,
-  sort: readonly SortKey[],
+  order: Order,
   paging: Paging,
 ): Promise<{ rows: PageRow[]; counters: Counters; total: number; met: number }> {
   const { table } = scope.entity;
-  const { after, offset, columns } = pageStart(sort, paging);
+  const { after, offset, columns } = pageStart(order, paging);
   const picked =
     after === null
-      ? sql`select h.id from matches as h order by ${matchesOrder(sort)}`
-      : sql`select r.id from matches as h join ${table} as r using (id) where ${after.condition} order by ${orderBy(sort)}`;
+      ? sql`select h.id from matches as h order by ${matchesOrder(order)}`
+      : sql`select r.id from matches as h join ${table} as r using (id) where ${afterCursor(order, after)} order by ${orderBy(order)}`;
   const rows = await app.db.rows<PageRow & Counters & { total: number; met: number }>(
     sql`
-    with matches as materialized (select r.id${matchesColumns(sort)} from ${table} as r where ${where})
+    with matches as materialized (select r.id${matchesColumns(order)} from ${table} as r where ${where})
     select c.n, c.v, t.*, p.*
     from (${countersOf(scope.entity)}) as c
-    cross join (select count(*) as total, ${sort[0]?.field === null ? sql`count(*) filter (where h.s0)` : sql`0`} as met from matches as h) as t
+    cross join (select count(*) as total, ${order.deciding[0]?.field === null ? sql`count(*) filter (where h.s0)` : sql`0`} as met from matches as h) as t
     left join lateral (
       select ${columns}
       from (
@@ -102,16 +103,11 @@ export async function fetchFromMatches(
 }
 
 /** Where the page starts, and its columns. */
-function pageStart(sort: readonly SortKey[], { page, limit, cursor, isCursorWanted, columns: own }: Paging) {
-  const columns = isCursorWanted ? sql`${own}, ${cursorColumns(sort)} as sort_values` : own;
+function pageStart(order: Order, { page, limit, cursor, isCursorWanted, columns: own }: Paging) {
+  const columns = isCursorWanted ? sql`${own}, ${cursorColumns(order)} as sort_values` : own;
   if (cursor === undefined) return { after: null, offset: (page - 1) * limit, columns };
   if (page !== 1) throw invalidField('page', 'cannot be combined with a cursor');
-  return { after: afterCursor(sort, cursor), offset: 0, columns };
-}
-
-function isIndexed({ entity }: AccessScope, first: SortKey | undefined): boolean {
-  const field = first?.field?.slot == null ? undefined : entity.byKey.get(first.field.key);
-  return field !== undefined && indexKinds(field).length > 0;
+  return { after: readCursor(order, cursor), offset: 0, columns };
 }
 
 /** From this offset on, ids are selected first, so that the data of skipped rows is not read. */

@@ -17,6 +17,7 @@ import { countRead } from '../../usage/tally.ts';
 import { readProjection, select } from '../read/list.ts';
 import { orderBy, readSort } from '../read/order.ts';
 import type { ListInput } from '../read/parameters.ts';
+import { serve } from '../read/serving.ts';
 import { csvLine } from './csv.ts';
 import { exportStream, type LineWriter, ReaderStalled } from './export-stream.ts';
 import { type Column, csvRecord, EXPORT_COLUMNS, recordJson } from './stored-row.ts';
@@ -38,11 +39,12 @@ export async function exportRecords(
   requireUnlimitedRows(caller, 'list the records page by page, with a cursor');
   const scope = await accessScopeFor(app, caller, entityName);
   countRead(app, caller);
-  const sort = readSort(input.sort, input.order, scope.names);
+  const keys = readSort(input.sort, input.order, scope.names);
   const writer = writerOf(format, scope, readProjection(scope, input.fields));
-  const { where } = select(scope, input);
+  const { where, condition } = select(scope, input);
+  const { order } = serve(scope.entity, condition, keys);
   const query = sql`
-    select ${EXPORT_COLUMNS} from ${scope.entity.table} as r where ${where} order by ${orderBy(sort)}`;
+    select ${EXPORT_COLUMNS} from ${scope.entity.table} as r where ${where} order by ${orderBy(order)}`;
   const rows = app.db.stream(query, LIMITS.transfer.exportBatchRows);
   return openExport(app, caller.tenant.id, writer, permitted(rows, caller, callerNow), onCut);
 }

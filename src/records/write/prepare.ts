@@ -6,7 +6,7 @@ import type { AccessScope } from '../../entities/access-scope.ts';
 import { patternValues, withMatches } from '../../entities/patterns.ts';
 import { applyPatch, IS_REQUIRED, readNew, readPatch, type SlotValues, unwrap } from '../../entities/values.ts';
 import { forbidden, invalid, type Problem } from '../../errors.ts';
-import { newId } from '../../runtime/ids.ts';
+import { newId, timeOf } from '../../runtime/ids.ts';
 import type { JsonObject } from '../../runtime/text.ts';
 import type { RecordRow } from '../row.ts';
 import type { Writing } from './context.ts';
@@ -71,8 +71,10 @@ export async function requireOwnRows(
   if (rowFilter !== null && !(await evaluator.meets(entity, rowFilter, row))) throw forbidden(message);
 }
 
-export function newRow(caller: TenantCaller, data: SlotValues, id = newId()): RecordRow {
-  const at = new Date().toISOString();
+/** Under an id made here, it is created when the id says, so that the order of such ids is that of `createdAt`. */
+export function newRow(caller: TenantCaller, data: SlotValues, givenId?: string): RecordRow {
+  const id = givenId ?? newId();
+  const at = new Date(givenId === undefined ? timeOf(id) : Date.now()).toISOString();
   return {
     id,
     version: 1,

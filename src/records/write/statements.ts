@@ -45,11 +45,9 @@ export interface RelationTarget {
   rowFilter: Sql | null;
 }
 
-/** Of a record that comes back: what it had. */
-export type KeptOrigin = Pick<RecordRow, 'created_at' | 'created_by'>;
-
 export interface InsertOptions {
-  origin?: KeptOrigin;
+  /** Of a record that comes back: who made it. */
+  origin?: Pick<RecordRow, 'created_by'>;
   /** A row with a unique value that a record has already is left out; one that is being written is waited for. */
   isLeftOutIfTaken?: boolean;
 }
@@ -62,30 +60,31 @@ export async function insertRows(
   publication: Publication,
   entity: Entity,
   rows: readonly PreparedRow[],
-  at: string,
   targets: readonly RelationTarget[],
   { origin, isLeftOutIfTaken = false }: InsertOptions = {},
 ): Promise<string[]> {
   const evented = withNewEventIds(rows);
   const isFirst = rows.every(({ version }) => version === 1);
-  const types = ['uuid', 'text', 'text', 'uuid', ...(isFirst ? [] : ['bigint'])];
+  const types = ['uuid', 'text', 'text', 'uuid', 'timestamptz', 'timestamptz', ...(isFirst ? [] : ['bigint'])];
   const input: unknown[][] = [];
-  for (const { id, version, data: given, eventId } of evented) {
+  for (const { id, version, data: given, eventId, created_at: createdAt, updated_at: updatedAt } of evented) {
     const turn = giveWay();
     if (turn !== undefined) await turn;
     const data = await dualWrite(entity, given);
-    input.push([id, JSON.stringify(data), await searchVector(entity, data), eventId, ...(isFirst ? [] : [version])]);
+    const json = JSON.stringify(data);
+    const vector = await searchVector(entity, data);
+    input.push([id, json, vector, eventId, createdAt, updatedAt, ...(isFirst ? [] : [version])]);
   }
   const { actor } = publication.cause;
-  const { created_at: createdAt, created_by: createdBy } = origin ?? { created_at: at, created_by: actor };
+  const { created_by: createdBy } = origin ?? { created_by: actor };
   const ctes = sql`
-    with input (id, data, search_vector, event_id${isFirst ? EMPTY : sql`, version`}) as (
+    with input (id, data, search_vector, event_id, created_at, updated_at${isFirst ? EMPTY : sql`, version`}) as (
       ${inputRows(types, input)}
     ), ${lockTargets(targets)}
     changed as (
       insert into ${entity.table} as r
         (id, entity_id, data, search_vector, version, created_at, updated_at, created_by, updated_by)
-      select i.id, ${literal(entity.id)}::uuid, i.data::jsonb, i.search_vector::tsvector, ${isFirst ? sql`1` : sql`i.version`}, ${createdAt}::timestamptz, ${at}::timestamptz,
+      select i.id, ${literal(entity.id)}::uuid, i.data::jsonb, i.search_vector::tsvector, ${isFirst ? sql`1` : sql`i.version`}, i.created_at, i.updated_at,
         ${createdBy}, ${actor}
       from input as i
       where ${isCurrent(entity)} and ${publication.room} and ${targetsExist(targets)}

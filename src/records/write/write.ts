@@ -45,8 +45,7 @@ export async function createRecord(context: WriteContext, entityName: string, bo
     const { entity } = scope;
     const row = await prepareCreate(writing, scope, body);
     const targets = targetsOf(writing, entity, [row]);
-    if ((await insertRows(writing.publication, entity, [row], row.created_at, targets)).length === 1)
-      return { row, scope };
+    if ((await insertRows(writing.publication, entity, [row], targets)).length === 1) return { row, scope };
     await requireTargets(writing, entity, row);
     return null;
   });

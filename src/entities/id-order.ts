@@ -1,0 +1,28 @@
+// Leaves the order of ids: from then on records of an entity may have ids that are not in the order of `createdAt`, as those of
+// a file are. The index by time is there before the first of them; entities without one cost a creation less.
+// Failures: 409 while another change of the definitions lasts.
+// Contract: decisions#order.
+import type { App } from '../app.ts';
+import type { Tenant } from '../tenants/tenants.ts';
+import { bumpVersion } from './catalog.ts';
+import { cleanUpInterrupted } from './cleanup.ts';
+import { withDefinitionLock } from './definition-lock.ts';
+import type { Entity } from './field.ts';
+import { buildIndexes } from './index-building.ts';
+import { timeIndex } from './indexes.ts';
+
+/** Does nothing when the entity has left it, or has been deleted. */
+export async function leaveIdOrder(app: App, tenant: Tenant, { id }: Pick<Entity, 'id'>): Promise<void> {
+  await withDefinitionLock(app, tenant, async (lock) => {
+    await cleanUpInterrupted(lock);
+    const entity = await lock.transaction(async (_, catalog) => catalog.byId.get(id));
+    if (entity?.isInIdOrder !== true) return;
+    lock.needsCleanup = true;
+    await buildIndexes(app, entity, [timeIndex(entity)]);
+    await lock.transaction(async (tx, catalog) => {
+      const current = catalog.byId.get(id);
+      if (current !== undefined) await bumpVersion(tx, current, { isInIdOrder: false });
+    });
+    lock.needsCleanup = false;
+  });
+}

@@ -1,0 +1,109 @@
+// Which index of an entity has the records of a list in its order: one that begins with fields that a filter fixes to one
+// value each, and goes on with the sort keys, all in their directions or all against them. Postgres chooses the same one when
+// it plans the statement; knowing it before decides how the list is read. Contract: decisions#indexes.
+import type { Entity } from '../../entities/field.ts';
+import { indexKinds, type OrderedField, orderOf } from '../../entities/indexes.ts';
+import { type Comparison, type Expression, type FieldRef, SYSTEM_FIELDS } from '../../expression/ast.ts';
+import { type Order, orderIn, orderOfKeys, type Scan, type SortKey } from './order.ts';
+
+/** How a list is read. */
+export interface Serving {
+  order: Order;
+  /** Null when the records must be sorted. */
+  scan: Scan | null;
+  /** Whether each record that the scan finds meets the condition: a page costs what its records cost. */
+  isWhole: boolean;
+}
+
+/** An index whose ties are in the order of ids, in the direction of its last field. */
+type IndexOrder = readonly OrderedField[];
+
+/** How an entity's records that meet a condition are read in the order of the keys. */
+export function serve(entity: Entity, condition: Expression | null, keys: readonly SortKey[]): Serving {
+  const order = orderIn(entity, keys);
+  const filters = filtersOf(condition);
+  // An index may have `createdAt` where the id would decide too.
+  const orders = [order, orderOfKeys(order.keys)];
+  const matches = indexesOf(entity).flatMap((index) => orders.map((one) => match(entity, index, filters, one)));
+  const [best] = matches.filter((found) => found !== null).sort((a, b) => b.fixed - a.fixed);
+  if (best === undefined) return { order, scan: isByFirstKey(entity, order) ? 'by first key' : null, isWhole: false };
+  return { order: best.order, scan: best.scan, isWhole: best.isWhole };
+}
+
+interface Filters {
+  /** What each record must equal, by slot or system key. */
+  fixed: ReadonlySet<string>;
+  /** All comparisons of a conjunction, or null for any other condition. */
+  all: readonly Comparison[] | null;
+}
+
+function filtersOf(condition: Expression | null): Filters {
+  const parts = condition === null ? [] : conjunction(condition);
+  const own = parts.filter((part) => part.kind === 'comparison' && part.subject.through === null) as Comparison[];
+  return {
+    fixed: new Set(own.filter(({ operator }) => operator === '=').map(({ subject }) => nameOf(subject.field))),
+    all: own.length === parts.length ? own : null,
+  };
+}
+
+function conjunction(expression: Expression): readonly Expression[] {
+  return expression.kind === 'and' ? expression.parts.flatMap(conjunction) : [expression];
+}
+
+/** The indexes whose last column is the id. */
+function indexesOf(entity: Entity): IndexOrder[] {
+  const single = entity.fields
+    .filter((field) => indexKinds(field).includes('value'))
+    .map(({ ref }) => [{ ref, isDescending: false }]);
+  const time = { ref: SYSTEM_FIELDS.createdAt, isDescending: false };
+  return [[], ...(entity.isInIdOrder ? [] : [[time]]), ...single, ...entity.indexes.map((one) => orderOf(entity, one))];
+}
+
+interface Match {
+  order: Order;
+  scan: Scan;
+  /** How many fields of the index the filters fix. */
+  fixed: number;
+  isWhole: boolean;
+}
+
+function match(entity: Entity, index: IndexOrder, { fixed, all }: Filters, order: Order): Match | null {
+  const { deciding, isIdDescending } = order;
+  const count = index.length - deciding.length;
+  if (count < 0 || !index.slice(0, count).every(({ ref }) => fixed.has(nameOf(ref)))) return null;
+  const rest = index.slice(count);
+  if (!rest.every(({ ref }, i) => isOf(deciding[i], ref))) return null;
+  const ties = index.at(-1)?.isDescending === true;
+  const isForward = ties === isIdDescending;
+  const isAlong = rest.every(({ isDescending }, i) => (isDescending === deciding[i]?.isDescending) === isForward);
+  // Backward, missing values come first: of the first key they are read apart.
+  const isPossible = isForward || deciding.slice(1).every((key) => !mayBeMissing(entity, key));
+  if (!isAlong || !isPossible) return null;
+  const used = new Set(index.slice(0, count + 1).map(({ ref }) => nameOf(ref)));
+  const isWhole =
+    all?.every(({ subject, operator }) => used.has(nameOf(subject.field)) && RANGES.has(operator)) === true;
+  return { order, scan: isForward ? 'forward' : 'backward', fixed: count, isWhole };
+}
+
+/** Comparisons that bound a scan of an index. */
+const RANGES: ReadonlySet<string> = new Set(['=', '<', '<=', '>', '>=']);
+
+/** A required field has a value in every record. */
+function mayBeMissing({ byKey }: Entity, { field }: SortKey): boolean {
+  if (field === null || field.slot === null) return field?.value.sqlType !== 'timestamptz';
+  return byKey.get(field.key)?.required !== true;
+}
+
+/** Whether an index is in the order of the first key, ascending, so that Postgres sorts only what is equal in it. */
+function isByFirstKey(entity: Entity, { deciding: [first] }: Order): boolean {
+  const isUnique = entity.fields.some(({ unique, ref }) => unique && isOf(first, ref));
+  return isUnique || indexesOf(entity).some(([column]) => column?.isDescending === false && isOf(first, column.ref));
+}
+
+function isOf(key: SortKey | undefined, ref: FieldRef): boolean {
+  return key?.field != null && nameOf(key.field) === nameOf(ref);
+}
+
+function nameOf({ key, slot }: FieldRef): string {
+  return slot ?? key;
+}
