@@ -285,6 +285,8 @@ test('large records are exported as they are read: with all characters that JSON
   expect((await tenant.get(`${path}/export?sort=createdAt,id&fields=n,a`)).text).toBe(some.join(''));
 
   const guarded = [`''=${'x'.repeat(140_000)}`, "'".repeat(140_000), `\t${'😀ж'.repeat(30_000)}`];
+  const plain = 'ж,'.repeat(30_000);
+  guarded.push(plain.repeat(2), `${plain}"${plain}\n${plain}\\`, `"${plain}""${plain.slice(0, 100)}"${plain}`);
   for (const b of guarded) expect((await tenant.post(path, { b })).status).toBe(201);
   const csv = (await tenant.get(`${path}/export?sort=createdAt,id&format=csv`)).text;
   const records = parse(csv) as string[][];

@@ -127,8 +127,10 @@ export const importWriters = perApp(
   () => new Semaphore({ name: 'imports', slots: batchesWriting, shareWaitingMax: batchesWaiting, limitsLong: true }),
 );
 
+/** Where a line is in the file. Not its text: a line may be a megabyte, and its values are held as well. */
+type Place = Pick<Line, 'line' | 'item'>;
 /** A line of the file that has values. */
-type ImportItem = Pick<BatchItem, 'id' | 'body'> & { at: Line };
+type ImportItem = Pick<BatchItem, 'id' | 'body'> & { at: Place };
 
 /** Writes records in batches: collects one while at most one is being written. */
 class BatchWriter {
@@ -151,11 +153,12 @@ class BatchWriter {
     private readonly dry: DryImport | null,
   ) {}
 
-  async add(at: Line, read: ParsedLine): Promise<void> {
+  async add({ line, item, bytes }: Line, read: ParsedLine): Promise<void> {
     if (read === null) return;
+    const at = { line, ...(item === undefined ? {} : { item }) };
     if ('problem' in read) return this.#refuse(at, read.problem);
     this.#batch.push({ at, id: read.id, body: read.values });
-    this.#bytes += at.bytes;
+    this.#bytes += bytes;
     if (this.#batch.length >= batchRows || this.#bytes >= batchBytesMax) await this.#flush();
   }
 
@@ -236,7 +239,7 @@ class BatchWriter {
     return items.filter(({ index }) => !problems.has(index));
   }
 
-  #refuse({ line, item }: Pick<Line, 'line' | 'item'>, message: string): void {
+  #refuse({ line, item }: Place, message: string): void {
     this.#refused += 1;
     this.#errors.push({ line, ...(item === undefined ? {} : { item }), message: shortened(message) });
     if (this.#errors.length >= 2 * errorsReported) this.#errors = this.#reported();

@@ -1,6 +1,6 @@
 // A row of an export as the database sends it, in bytes. A small row becomes a record. Of a large one, NDJSON copies texts
-// from the row to the file as they are, without a decoded copy: Postgres escapes JSON as JSON.stringify does. CSV decodes
-// them in parts.
+// from the row to the file as they are, without a decoded copy: Postgres escapes JSON as JSON.stringify does. CSV copies what
+// has no escapes, and decodes the rest in parts.
 // Contract: decisions#export, neighbours#byte-budgets.
 import type { Buffer } from 'node:buffer';
 import type { Entity, Field } from '../../entities/field.ts';
@@ -56,7 +56,7 @@ export function* recordJson(raw: RawRow, entity: Entity, fields: readonly Field[
 export type Column = Pick<Field, 'key' | 'type'> & { slot: string | null };
 
 /** The record as a line of CSV, in pieces. A long text is in quotes, whether or not it needs them. */
-export function* csvRecord(raw: RawRow, entity: Entity, columns: readonly Column[]): Generator<string> {
+export function* csvRecord(raw: RawRow, entity: Entity, columns: readonly Column[]): Generator<string | Uint8Array> {
   const data = raw[DATA] as Buffer;
   if (data.length < LARGE_ROW) {
     const fields = columns.flatMap(({ key, slot }) => (slot === null ? [] : [{ key, slot }]));
@@ -79,12 +79,15 @@ export function* csvRecord(raw: RawRow, entity: Entity, columns: readonly Column
   yield '\n';
 }
 
-/** A long text in quotes. */
-function* longCell(column: Column, json: Buffer): Generator<string> {
+/** A long text in quotes. What has no escapes, and so no quotes either, is the same in both formats. */
+function* longCell(column: Column, json: Buffer): Generator<string | Uint8Array> {
   yield `"${guardOf(column, json)}`;
-  for (let at = 1; at < json.length - 1; ) {
-    const end = endOfPart(json, at, PART);
-    yield quotedPart(decoded(json, at, end));
+  const last = json.length - 1;
+  for (let at = 1; at < last; ) {
+    const escape = json.indexOf(BACKSLASH, at);
+    const isPlain = escape < 0 || escape >= at + PART;
+    const end = isPlain ? Math.min(escape < 0 ? last : escape, last) : endOfPart(json, at, PART);
+    yield isPlain ? json.subarray(at, end) : quotedPart(decoded(json, at, end));
     at = end;
   }
   yield '"';
