@@ -23,12 +23,12 @@ beforeAll(async () => {
 afterAll(async () => service.stop());
 
 /** The response as it was sent. */
-async function sent(path: string, acceptEncoding?: string) {
+async function sent(path: string, acceptEncoding?: string, method = 'GET') {
   const headers = {
     'x-api-key': tenant.key,
     ...(acceptEncoding === undefined ? {} : { 'accept-encoding': acceptEncoding }),
   };
-  const response = await fetch(service.url + path, { headers, decompress: false } as RequestInit);
+  const response = await fetch(service.url + path, { method, headers, decompress: false } as RequestInit);
   return {
     response,
     coding: response.headers.get('content-encoding'),
@@ -46,7 +46,7 @@ test('a list of 1 KiB or more is compressed for a client that accepts gzip, and 
     expect(response.headers.get('vary')?.toLowerCase()).toContain('accept-encoding');
 });
 
-test.each([undefined, 'identity', 'deflate', 'gzip;q=0', 'gzip; q=0.00', 'x-gzip2'])(
+test.each([undefined, 'identity', 'deflate', 'gzip;q=0', 'gzip; q=0.00', 'x-gzip2', 'gzip;q=0.4, identity;q=0.5', '*'])(
   'not for Accept-Encoding: %s',
   async (accepted) => {
     const { coding, bytes } = await sent(`${records}?limit=50`, accepted ?? '');
@@ -54,6 +54,15 @@ test.each([undefined, 'identity', 'deflate', 'gzip;q=0', 'gzip; q=0.00', 'x-gzip
     expect(JSON.parse(bytes.toString()).data.items).toHaveLength(50);
   },
 );
+
+test('HEAD says that a GET varies by Accept-Encoding, and is about the response that is not compressed', async () => {
+  const { bytes } = await sent(records, 'identity');
+  for (const accepted of ['identity', 'gzip']) {
+    const { response, coding } = await sent(records, accepted, 'HEAD');
+    expect([response.status, response.headers.get('vary')]).toEqual([200, expect.stringContaining('Accept-Encoding')]);
+    expect([coding, Number(response.headers.get('content-length'))]).toEqual([null, bytes.length]);
+  }
+});
 
 test('a response of megabytes is compressed in pieces, and is the same', async () => {
   const large = await createEntity(tenant, 'large', [{ key: 'text', type: 'text' }]);

@@ -2,6 +2,7 @@
 // a quota holds for both together. Contract: neighbours#usage-and-quotas.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { newAddress } from './support/addresses.ts';
 import { createEntity, fields } from './support/entities.ts';
 import { type ServiceProcess, type SharedStores, sharedStores, startServiceProcess } from './support/processes.ts';
 import { ADMIN_SECRET, type Client, clientOf, createTenant, type Json, type TestTenant } from './support/service.ts';
@@ -62,6 +63,20 @@ testOnTwo('quotas of records and of writes in a minute hold for both together', 
   expect(await createAtBoth(at, 20)).toBe(25);
   await setQuotas(tenant, { writesPerMin: null, requestsPerMin: 15 });
   expect(await createAtBoth(at, 20)).toBe(15);
+});
+
+testOnTwo('the writes of a bot in an hour hold for both together, one by one and in bulk', async () => {
+  const { tenant } = await newTenant();
+  const permissions = { entities: { notes: ['create'] } };
+  const bot = { name: 'two-doors', tenantSlug: tenant.slug, permissions, limits: { writesPerHour: 25 } };
+  const { name, secret } = (await tenant.post('/api/auth/bots/register', bot)).body.data;
+  const { token } = (await tenant.post('/api/auth/bots/identify', { name, secret }, newAddress())).body.data;
+  const at = processes.map(({ url }) => clientOf(url, { authorization: `Bearer ${token}` }));
+  const operations = [1, 2, 3].map(() => ({ op: 'create', data: { title: 'of three' } }));
+  const bulk = at.map((client) => client.post(`${NOTES}/bulk`, { operations, atomic: true }));
+  await Promise.all([createAtBoth(at, 20), ...bulk]);
+  await createAtBoth(at, 5);
+  expect((await tenant.get(`${NOTES}?limit=1`)).body.data.total).toBe(25);
 });
 
 testOnTwo('a killed process loses nothing that it has stored, and a stopped one nothing at all', async () => {

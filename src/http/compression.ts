@@ -18,20 +18,31 @@ const AT_ONCE_BYTES = 32_768;
 const places = new Semaphore({ name: 'compression', slots: 4, shareWaitingMax: 1 });
 const gzipOne = promisify<Uint8Array, typeof OPTIONS, Uint8Array>(gzip);
 
-/** Whether `Accept-Encoding` names the coding with a weight above 0. */
+/** Whether `Accept-Encoding` names the coding with a weight above 0, and not below that of the response as it is. */
 export function acceptsCoding(request: Request, coding: string): boolean {
-  const accepted = request.headers.get('accept-encoding');
-  if (accepted === null) return false;
-  return accepted.split(',').some((part) => {
-    const [name = '', ...parameters] = part.split(';').map((text) => text.trim().toLowerCase());
-    return name === coding && !parameters.some((parameter) => /^q=0(\.0*)?$/.test(parameter));
-  });
+  const weight = weightOf(request, coding);
+  return weight !== undefined && weight > 0 && weight >= (weightOf(request, 'identity') ?? 0);
+}
+
+/** Undefined when the client does not name the coding. */
+function weightOf(request: Request, coding: string): number | undefined {
+  for (const part of request.headers.get('accept-encoding')?.split(',') ?? []) {
+    const [name, ...parameters] = part.split(';').map((text) => text.trim().toLowerCase());
+    if (name !== coding) continue;
+    const [, weight = '1'] = parameters.map((text) => /^q=([01](?:\.\d*)?)$/.exec(text)).find((found) => found) ?? [];
+    return Number(weight);
+  }
+  return undefined;
 }
 
 /** The response, compressed if the client accepts that and it is worth it. */
 export function compressed(request: Request, response: Response): Response | Promise<Response> {
-  if ((bodyBytesOf(response) ?? 0) < FROM_BYTES || !isCompressible(response.headers)) return response;
-  noteVary(response.headers);
+  const { headers } = response;
+  const isHead = request.method === 'HEAD';
+  const bytes = isHead ? Number(headers.get('content-length')) : (bodyBytesOf(response) ?? 0);
+  if (bytes < FROM_BYTES || !isCompressible(headers)) return response;
+  noteVary(headers);
+  if (isHead) return response;
   const leave = acceptsCoding(request, 'gzip') ? places.tryEnter(currentWork()) : null;
   return leave === null ? response : compress(response).finally(leave);
 }
