@@ -118,6 +118,42 @@ describe('signing in', () => {
   });
 });
 
+describe('--dry-run', () => {
+  test('of each write says what it would cause, and keeps nothing', async () => {
+    const schema = [{ key: 'title', type: 'text' }];
+    await tenant.post('/api/entities', { name: 'drafts', fields: schema });
+    const { id } = (await tenant.post('/api/entities/drafts/records', { title: 'kept' })).body.data;
+    const role = JSON.stringify({ permissions: { drafts: ['read'] } });
+    await tenant.post('/api/roles', { name: 'reader', ...JSON.parse(role) });
+    const cases: [string[], RegExp][] = [
+      [['records', 'create', 'drafts', 'title=new'], /events: 1, webhooks: 0/],
+      [['records', 'update', 'drafts', id, 'title=changed'], /events: 1/],
+      [['records', 'delete', 'drafts', id], /would be deleted[\s\S]*events: 1/],
+      [['entities', 'create', 'others', 'title:text'], /would be created with 1 fields/],
+      [
+        ['entities', 'delete', 'drafts', '--confirm', 'drafts'],
+        /breaks the role reader: [\s\S]*1 record\(s\) of drafts are deleted/,
+      ],
+      [['roles', 'create', 'writer', '-'], /writer would be created/],
+      [['roles', 'update', 'reader', '-'], /reader would be changed/],
+      [['roles', 'delete', 'reader'], /reader would be deleted/],
+    ];
+    for (const [parameters, expected] of cases) {
+      const { code, err } = await cli.run([...parameters, '--dry-run'], { input: role });
+      expect([parameters, code, err]).toEqual([parameters, 0, expect.stringMatching(expected)]);
+      expect(err).toContain('dry run: nothing is kept');
+    }
+    const created = json(await cli.run(['records', 'create', 'drafts', 'title=new', '--dry-run', '--json']));
+    expect(created).toMatchObject({ data: { title: 'new' }, dryRun: { events: 1 } });
+    const { items } = (await tenant.get('/api/entities/drafts/records')).body.data;
+    expect(items.map(({ title }: Json) => title)).toEqual(['kept']);
+    expect((await tenant.get('/api/roles/writer')).status).toBe(404);
+    expect((await tenant.get('/api/entities/others')).status).toBe(404);
+    await tenant.delete('/api/roles/reader');
+    await tenant.delete('/api/entities/drafts?confirm=drafts');
+  });
+});
+
 describe('exit codes', () => {
   test('0 is done, 1 failed, 2 wrong usage, 3 refused by the service; messages go to standard error', async () => {
     const cases: [string[], number, RegExp][] = [

@@ -2,6 +2,7 @@
 // repeated on its own, so that a wrong address is told at once; only following changes goes on through failures.
 // Failures: those of the client.
 import {
+  type Answer,
   type AnySchema,
   type Client,
   ConnectionError,
@@ -55,8 +56,11 @@ export class Service {
   }
 
   async call<T>(method: string, path: string, options: RequestOptions): Promise<T> {
-    const answer = this.client.request<T>(method, path, { signal: this.signal, ...options });
-    return (await this.#reached(answer)).data;
+    return (await this.answer<T>(method, path, options)).data;
+  }
+
+  answer<T>(method: string, path: string, options: RequestOptions): Promise<Answer<T>> {
+    return this.#reached(this.client.request<T>(method, path, { signal: this.signal, ...options }));
   }
 
   /** The bytes of a download, as they come. */

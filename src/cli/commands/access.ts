@@ -6,6 +6,7 @@ import { type Call, runs } from '../call.ts';
 import { UsageError } from '../failures.ts';
 import { readObject } from '../input.ts';
 import type { Row } from '../output.ts';
+import { canBeTried, type WriteOptions, write } from '../write.ts';
 
 const ROLES = '/api/roles';
 const rolePath = (name: string): string => `${ROLES}/${encodeURIComponent(name)}`;
@@ -92,40 +93,39 @@ function addRoles(roles: Command): void {
   );
   const file = 'the definition as a JSON object, `-` for standard input';
   runs(
-    roles
-      .command('create')
+    canBeTried(roles.command('create'))
       .argument('<role>')
       .argument('<file>', file)
       .description('create a role')
       .addHelpText('after', CREATE_EXAMPLE),
-    async ({ service, output }: Call, name: string, path: string) => {
-      const role = await service.post<Row>(ROLES, { ...(await readObject(path)), name });
-      await output.answer(role, () => output.note(`the role ${name} is created`));
+    async (call: Call<WriteOptions>, name: string, path: string) => {
+      const body = { ...(await readObject(path)), name };
+      await write(call, 'POST', ROLES, { body }, noteOf(call, name, 'created'));
     },
   );
   runs(
-    roles
-      .command('update')
+    canBeTried(roles.command('update'))
       .argument('<role>')
       .argument('<file>', file)
       .description('change what the file names of a role')
       .addHelpText('after', '\nExample:\n  $ tds roles update partner partner.json'),
-    async ({ service, output }: Call, name: string, path: string) => {
-      const role = await service.patch<Row>(rolePath(name), await readObject(path));
-      await output.answer(role, () => output.note(`the role ${name} is changed`));
+    async (call: Call<WriteOptions>, name: string, path: string) => {
+      const body = await readObject(path);
+      await write(call, 'PATCH', rolePath(name), { body }, noteOf(call, name, 'changed'));
     },
   );
   runs(
-    roles
-      .command('delete')
+    canBeTried(roles.command('delete'))
       .argument('<role>')
       .description('delete a role')
       .addHelpText('after', '\nExample:\n  $ tds roles delete partner'),
-    async ({ service, output }: Call, name: string) => {
-      const answer = await service.delete(rolePath(name));
-      await output.answer(answer, () => output.note(`the role ${name} is deleted`));
-    },
+    (call: Call<WriteOptions>, name: string) =>
+      write(call, 'DELETE', rolePath(name), {}, noteOf(call, name, 'deleted')),
   );
+}
+
+function noteOf({ output, options }: Call<WriteOptions>, name: string, done: string): () => void {
+  return () => output.note(`the role ${name} ${options.dryRun ? 'would be' : 'is'} ${done}`);
 }
 
 const CREATE_EXAMPLE = `

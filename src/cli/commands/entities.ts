@@ -6,6 +6,7 @@ import { type Call, runs } from '../call.ts';
 import { type EntityView, entityPath } from '../entity.ts';
 import { UsageError } from '../failures.ts';
 import { readObject } from '../input.ts';
+import { canBeTried, type WriteOptions, write } from '../write.ts';
 
 const FLAGS = ['required', 'unique', 'indexed'];
 
@@ -24,8 +25,7 @@ export function addEntityCommands(program: Command): void {
     show,
   );
   runs(
-    entities
-      .command('create')
+    canBeTried(entities.command('create'))
       .argument('<entity>')
       .argument('[field...]', 'such as `title:text:required`, `stage:select(new,won)`, `company:relation(companies)`')
       .option('--file <path>', 'the definition as a JSON object, `-` for standard input')
@@ -35,15 +35,16 @@ export function addEntityCommands(program: Command): void {
     create,
   );
   runs(
-    entities
-      .command('delete')
+    canBeTried(entities.command('delete'))
       .argument('<entity>')
       .option('--confirm <entity>', 'repeats the name; needed when it has records')
       .description('delete an entity with its records')
       .addHelpText('after', '\nExample:\n  $ tds entities delete drafts --confirm drafts'),
-    async ({ service, output, options }: Call<{ confirm?: string }>, name: string) => {
-      const answer = await service.delete(entityPath(name), { confirm: options.confirm });
-      await output.answer(answer, () => output.note(`${name} is deleted`));
+    async (call: Call<WriteOptions & { confirm?: string }>, name: string) => {
+      const { confirm, dryRun } = call.options;
+      await write(call, 'DELETE', entityPath(name), { query: { confirm } }, () =>
+        call.output.note(`${name} ${dryRun ? 'would be' : 'is'} deleted`),
+      );
     },
   );
 }
@@ -70,15 +71,19 @@ async function show({ service, output }: Call, name: string): Promise<void> {
 }
 
 async function create(
-  { service, output, options }: Call<{ file?: string; label?: string }>,
+  call: Call<WriteOptions & { file?: string; label?: string }>,
   name: string,
   short: string[],
 ): Promise<void> {
+  const { options, output } = call;
   const given = options.file === undefined ? {} : await readObject(options.file);
   const label = options.label === undefined ? {} : { label: options.label };
   const fields = short.length === 0 ? {} : { fields: short.map(fieldOf) };
-  const entity = await service.post<EntityView>('/api/entities', { ...given, ...label, ...fields, name });
-  await output.answer(entity, () => output.note(`${name} is created with ${entity.fields.length} fields`));
+  const body = { ...given, ...label, ...fields, name };
+  const is = options.dryRun ? 'would be' : 'is';
+  await write<EntityView>(call, 'POST', '/api/entities', { body }, (entity) =>
+    output.note(`${name} ${is} created with ${entity.fields.length} fields`),
+  );
 }
 
 /** A field in short form. */

@@ -7,6 +7,7 @@ import { type EntityView, entityPath, recordPath, recordsPath, valuesOf } from '
 import { UsageError } from '../failures.ts';
 import { readObject } from '../input.ts';
 import type { Row } from '../output.ts';
+import { canBeTried, type WriteOptions, write } from '../write.ts';
 
 interface ListOptions {
   filters?: string;
@@ -58,9 +59,8 @@ export function addRecordCommands(program: Command): void {
       CREATE_EXAMPLES,
     ),
     async (call: Call<ValueOptions>, entity: string, pairs: string[]) => {
-      const values = await valuesFrom(call, entity, pairs);
-      const record = await call.service.post<Row>(recordsPath(entity), values);
-      await call.output.answer(record, () => call.output.members(record));
+      const body = await valuesFrom(call, entity, pairs);
+      await write<Row>(call, 'POST', recordsPath(entity), { body }, (record) => call.output.members(record));
     },
   );
   runs(
@@ -68,25 +68,21 @@ export function addRecordCommands(program: Command): void {
       .option('--if-match <etag>', 'only while the record has this ETag')
       .addHelpText('after', '\nExample:\n  $ tds records update deals 01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f stage=won'),
     async (call: Call<ValueOptions & { ifMatch?: string }>, entity: string, id: string, pairs: string[]) => {
-      const values = await valuesFrom(call, entity, pairs);
+      const body = await valuesFrom(call, entity, pairs);
       const { ifMatch } = call.options;
       const headers = ifMatch === undefined ? {} : { headers: { 'If-Match': ifMatch } };
-      const record = await call.service.call<Row>('PATCH', recordPath(entity, id), { body: values, ...headers });
-      await call.output.answer(record, () => call.output.members(record));
+      const request = { body, ...headers };
+      await write<Row>(call, 'PATCH', recordPath(entity, id), request, (record) => call.output.members(record));
     },
   );
   runs(
-    records
-      .command('delete')
-      .argument('<entity>')
-      .argument('<id...>')
-      .description('delete records')
-      .addHelpText('after', '\nExample:\n  $ tds records delete deals 01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f'),
-    async ({ service, output }: Call, entity: string, ids: string[]) => {
-      for (const id of ids) {
-        const answer = await service.delete(recordPath(entity, id));
-        await output.answer(answer, () => output.note(`${id} is deleted`));
-      }
+    canBeTried(
+      records.command('delete').argument('<entity>').argument('<id...>').description('delete records'),
+    ).addHelpText('after', '\nExample:\n  $ tds records delete deals 01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f'),
+    async (call: Call<WriteOptions>, entity: string, ids: string[]) => {
+      const show = ({ id }: { id: string }): void =>
+        call.output.note(`${id} ${call.options.dryRun ? 'would be' : 'is'} deleted`);
+      for (const id of ids) await write(call, 'DELETE', recordPath(entity, id), {}, show);
     },
   );
 }
@@ -137,12 +133,12 @@ function columnsOf(rows: readonly Row[], fields: string | undefined): string[] {
   return ['id', ...own.slice(0, COLUMNS_MAX)];
 }
 
-interface ValueOptions {
+interface ValueOptions extends WriteOptions {
   file?: string;
 }
 
 function withValues(command: Command): Command {
-  return command
+  return canBeTried(command)
     .argument('[field=value...]')
     .option('--file <path>', 'the values as a JSON object, `-` for standard input');
 }
