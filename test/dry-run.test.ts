@@ -36,7 +36,7 @@ afterAll(async () => {
 /** What changes by itself, or by requests that write nothing. */
 const MOVING = ['relay', 'usage_days', 'stream_processes', 'stream_subscriptions'];
 
-/** A checksum of every table of the service and of the tenant, without other tenants' rows, and the state of every sequence. */
+/** A checksum of every table of the service and of the tenant, without other tenants' rows; every sequence; what usage counts. */
 async function stored({ id }: { id: string }): Promise<Json> {
   const { db } = service.app;
   const schemas = ['platform', schemaOf(id)];
@@ -62,7 +62,8 @@ async function stored({ id }: { id: string }): Promise<Json> {
   const sequences = await db.rows(sql`
     select schemaname::text as schema, sequencename::text as name, last_value from pg_sequences
     where schemaname = any(${schemas}::text[]) order by 1, 2`);
-  return { sums, objects, sequences };
+  const { writes, events } = service.app.counters.of(id);
+  return { sums, objects, sequences, used: { writes, events } };
 }
 
 /** The same, once the deliveries of earlier calls have ended. */
