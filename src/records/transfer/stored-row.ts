@@ -84,9 +84,9 @@ function* longCell(column: Column, json: Buffer): Generator<string | Uint8Array>
   yield `"${guardOf(column, json)}`;
   const last = json.length - 1;
   for (let at = 1; at < last; ) {
-    const escape = json.indexOf(BACKSLASH, at);
-    const isPlain = escape < 0 || escape >= at + PART;
-    const end = isPlain ? Math.min(escape < 0 ? last : escape, last) : endOfPart(json, at, PART);
+    const backslash = json.indexOf(BACKSLASH, at);
+    const isPlain = backslash < 0 || backslash >= at + PART;
+    const end = isPlain ? Math.min(backslash < 0 ? last : backslash, last) : endOfPart(json, at, PART);
     yield isPlain ? json.subarray(at, end) : quotedPart(decoded(json, at, end));
     at = end;
   }
