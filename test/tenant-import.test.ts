@@ -182,6 +182,10 @@ beforeAll(async () => {
     fields: ['type'],
     include: ['previous'],
   });
+  for (let n = 1; n <= 6; n++) {
+    const url = `https://receiver.example/${n}`;
+    await made(source, '/api/webhooks/subscriptions', { entity_name: '*', event_types: ['record.deleted'], url });
+  }
   document = await exportOf(source.slug);
 });
 afterAll(async () => service.stop());

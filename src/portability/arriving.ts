@@ -134,10 +134,11 @@ export class ArrivingTenant {
   async #move(tx: Tx, destination: Destination): Promise<void> {
     const [id, ...others] = COLUMNS[destination].map((name) => identifier(name));
     const table = identifier('platform', destination);
-    // Ids of subscriptions are unique in an installation.
+    // Ids of subscriptions are unique in an installation. One in place of another sorts as that does.
     const ownId =
       destination === 'webhook_subscriptions'
-        ? sql`case when exists (select from ${table} as s where s.id = row.id) then platform.uuidv7() else row.id end`
+        ? sql`case when exists (select from ${table} as s where s.id = row.id)
+            then (left(row.id::text, 19) || right(gen_random_uuid()::text, 17))::uuid else row.id end`
         : sql`row.id`;
     const rest = join(others, ', ');
     await tx.rows(sql`
