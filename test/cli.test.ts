@@ -238,6 +238,30 @@ describe('files', () => {
     expect(ann).toMatchObject({ recordName: 'A', fullName: 'Anna', grosse: 1 });
   });
 
+  test('a column that names records of another entity becomes a relation to it', async () => {
+    writeFileSync(join(cli.directory, 'firms.csv'), 'code;Firm\nF1;First\nF2;Second\n');
+    writeFileSync(join(cli.directory, 'staff.csv'), 'mail,firm.code\nann@acme.test,F2\n');
+    await cli.run(['import', 'firms', 'firms.csv', '--create', '--upsert', 'code']);
+    const staff = ['import', 'staff', 'staff.csv', '--create', '--upsert', 'mail', '--json'];
+    expect(json(await cli.run([...staff, '--relation', 'firm=firms']))).toMatchObject({ created: 1, refused: 0 });
+    const found = await cli.run(['records', 'list', 'staff', '--filters', 'firm.Firm = Second', '--json']);
+    expect(json(found)).toMatchObject([{ mail: 'ann@acme.test' }]);
+  });
+
+  test('nothing is made of columns that do not fit, nor in a dry run', async () => {
+    const create = ['import', 'never', 'staff.csv', '--create'];
+    const wrong: [args: string[], said: string][] = [
+      [['--upsert', 'email'], 'no column with the key email, but mail, firmCode'],
+      [['--relation', 'boss=staff'], 'no column boss.<unique field>'],
+      [['--relation', 'boss'], 'key=entity'],
+      [['--dry-run'], 'cannot be used with'],
+    ];
+    for (const [args, said] of wrong) {
+      expect(await cli.run([...create, ...args])).toMatchObject({ code: 2, err: expect.stringContaining(said) });
+    }
+    expect((await cli.run(['entities', 'get', 'never'])).code).toBe(3);
+  });
+
   test('an import into an entity that does not exist says how to make it', async () => {
     const { code, err } = await cli.run(['import', 'nothing', 'sheet.csv']);
     expect([code, err]).toEqual([3, expect.stringContaining('--create')]);

@@ -1,6 +1,7 @@
 // Fields from the columns of a CSV file: keys and labels from the header, types from the first values. A type is taken only when every value
-// that was read fits it; a column without a value is text.
-// Failures: usage errors for a file without a header or without keys that can be told apart.
+// that was read fits it; a column without a value is text. A column `company.code` is the relation `company` when its entity is
+// given: its records are named by that unique field.
+// Failures: usage errors for a file without a header, and for names that are none of its columns.
 import { open } from 'node:fs/promises';
 import { parse } from 'csv-parse/sync';
 import { UsageError } from './failures.ts';
@@ -12,7 +13,13 @@ export interface ColumnField {
   type: string;
   label?: string;
   unique?: boolean;
-  indexed?: boolean;
+  entity?: string;
+}
+
+/** What the columns alone do not say: the field by which records are found, and the entities of relations, by key. */
+export interface ColumnHints {
+  unique: string | undefined;
+  targets: ReadonlyMap<string, string>;
 }
 
 const HEAD_BYTES = 1_048_576;
@@ -30,31 +37,42 @@ const TYPES: readonly [string, RegExp][] = [
   ['url', /^https?:\/\/[^\s]+$/],
 ];
 
-/** The fields for the columns of a file; `unique` names the column that is to be a unique field. */
+/** The fields for the columns of a file. */
 export async function describeColumns(
   path: string,
   delimiter: string | undefined,
-  unique: string | undefined,
+  hints: ColumnHints,
 ): Promise<ColumnField[]> {
   requireFile(path);
   const file = await open(path);
   try {
     const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD_BYTES), 0, HEAD_BYTES, 0);
-    const { header, rows } = headOf(buffer.toString('utf8', 0, bytesRead), delimiter);
-    const keys = keysFor(header);
-    const fields = header
-      .map((name, column) => ({
-        key: keys[column] ?? name,
-        ...(keys[column] === name ? {} : { label: name }),
-        type: typeOf(rows.map((row) => row[column] ?? '')),
-      }))
-      .filter(({ key }) => !SYSTEM.includes(key))
-      .map((field) => (field.key === unique ? { ...field, unique: true } : field));
-    if (fields.length === 0) throw new UsageError('the file has no column to make a field of');
-    return fields;
+    return fieldsOf(headOf(buffer.toString('utf8', 0, bytesRead), delimiter), hints);
   } finally {
     await file.close();
   }
+}
+
+function fieldsOf({ header, rows }: Head, { unique, targets }: ColumnHints): ColumnField[] {
+  const keys = keysFor(header);
+  const fields = header
+    .map((name, column): ColumnField => {
+      const [relation = ''] = name.split('.', 1);
+      const entity = name.includes('.') ? targets.get(relation) : undefined;
+      if (entity !== undefined) return { key: relation, type: 'relation', entity };
+      const key = keys[column] ?? name;
+      const type = typeOf(rows.map((row) => row[column] ?? ''));
+      return { key, ...(key === name ? {} : { label: name }), type, ...(key === unique ? { unique: true } : {}) };
+    })
+    .filter(({ key }) => !SYSTEM.includes(key));
+  if (fields.length === 0) throw new UsageError('the file has no column to make a field of');
+  const known = fields.map(({ key }) => key);
+  const missing = [...targets.keys()].filter((key) => !known.includes(key));
+  if (missing.length > 0) throw new UsageError(`--relation: the file has no column ${missing[0]}.<unique field>`);
+  if (unique !== undefined && !known.includes(unique)) {
+    throw new UsageError(`--upsert: the file has no column with the key ${unique}, but ${known.join(', ')}`);
+  }
+  return fields;
 }
 
 function typeOf(values: readonly string[]): string {
@@ -63,8 +81,13 @@ function typeOf(values: readonly string[]): string {
   return TYPES.find(([, pattern]) => given.every((one) => pattern.test(one)))?.[0] ?? 'text';
 }
 
+interface Head {
+  header: string[];
+  rows: string[][];
+}
+
 /** Of a file of which only the beginning was read, the record that the end cuts is left out. */
-function headOf(text: string, given: string | undefined): { header: string[]; rows: string[][] } {
+function headOf(text: string, given: string | undefined): Head {
   const delimiter = typedDelimiter(given) ?? delimiterOf(text);
   const [header = [], ...rows] = parse(text.slice(0, text.lastIndexOf('\n') + 1 || undefined), {
     ...{ delimiter, bom: true, relax_column_count: true, skip_empty_lines: true, skip_records_with_error: true },

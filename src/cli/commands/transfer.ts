@@ -26,6 +26,7 @@ interface ImportOptions {
   delimiter?: string;
   dryRun?: boolean;
   create?: boolean;
+  relation: ReadonlyMap<string, string>;
   fromLine?: string;
 }
 
@@ -50,7 +51,15 @@ export function addTransferCommands(program: Command): void {
     .option('--upsert <field>', 'change the record that has this unique field; create what is new')
     .addOption(new Option('--ids <what>', 'keep the ids of the file').choices(['keep', 'new']))
     .option('--delimiter <character>', 'of CSV; found by itself when it is `;` or a tab')
-    .option('--create', 'make the entity from the columns of the CSV file first')
+    .addOption(new Option('--create', 'make the entity from the columns of the CSV file first').conflicts('dryRun'))
+    .addOption(
+      new Option(
+        '--relation <key=entity>',
+        'with --create: column `key.field` names records of an entity by that field',
+      )
+        .argParser(withTarget)
+        .default(new Map(), 'none'),
+    )
     .option('--from-line <number>', 'go on at this line of the file')
     .option('--dry-run', 'report what would happen, write nothing')
     .description('import records from a file')
@@ -72,14 +81,23 @@ export function addTransferCommands(program: Command): void {
   runs(save, exportFile);
 }
 
+/** `company=companies`, besides those given before it. */
+function withTarget(given: string, targets: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
+  const [key = '', entity = '', ...rest] = given.split('=');
+  if (key === '' || entity === '' || rest.length > 0)
+    throw new UsageError('--relation takes key=entity, such as company=companies');
+  return new Map([...targets, [key, entity]]);
+}
+
 const IMPORT_EXAMPLES = `
 Examples:
   $ tds import contacts contacts.csv --create
+  $ tds import people people.csv --create --relation company=companies     # with a column company.code
   $ tds import contacts contacts.csv --upsert email
   $ pg_dump ... | to-ndjson | tds import contacts - --format ndjson --ids keep
-The columns of CSV have the fields' keys or labels as names. Lines that the service refuses are listed, and the exit code is 3;
-the others are imported. An upload that was cut says where it was; run it again with --upsert, and with --from-line to skip
-what was sent.`;
+The columns of CSV have the fields' keys or labels as names; a relation is named by a unique field of its target, company.code.
+Lines that the service refuses are listed, and the exit code is 3; the others are imported. An upload that was cut says where it
+was; run it again with --upsert, without --create: what is there is not created twice.`;
 const EXPORT_EXAMPLES = `
 Examples:
   $ tds export deals --out deals.csv --filters "stage = won"
@@ -123,13 +141,17 @@ async function keysByLabel(service: Service, entity: string): Promise<ReadonlyMa
   return new Map(fields.flatMap(({ key, label }) => (typeof label === 'string' ? [[label, key] as const] : [])));
 }
 
-/** Where an upload was that has been cut, and the way on. What the service had read until then is written. */
-function cut(error: unknown, { upsert, dryRun }: ImportOptions, lines: number, isInterrupted: boolean): Failure {
+/** Where an upload was that has been cut, and the way on. Of what was sent, the service may not have read the last lines. */
+function cut(
+  error: unknown,
+  { upsert, dryRun, create }: ImportOptions,
+  lines: number,
+  isInterrupted: boolean,
+): Failure {
   const reason = isInterrupted ? 'interrupted' : error instanceof Failure ? error.message : reasonOf(error);
-  const resume = upsert === undefined ? 'run it again with --upsert <unique field>' : 'run it again';
-  const hint = dryRun
-    ? null
-    : `${resume}: what is there is not created twice; --from-line skips what has surely been written`;
+  const without = create ? ' without --create' : '';
+  const resume = `run it again${without}${upsert === undefined ? ' with --upsert <unique field>' : ''}`;
+  const hint = dryRun ? null : `${resume}: what is there is not created twice; the lines sent last may not be there`;
   const code = isInterrupted ? EXIT.interrupted : EXIT.failed;
   return new Failure(`the import was cut after ${lines} lines had been sent: ${reason}`, hint, code);
 }
@@ -155,7 +177,8 @@ async function createFromColumns(
   format: string,
 ): Promise<void> {
   if (format !== 'csv' || file === '-') throw new UsageError('--create reads the columns of a CSV file');
-  const fields = await describeColumns(file, call.options.delimiter, call.options.upsert);
+  const { delimiter, upsert: unique, relation: targets } = call.options;
+  const fields = await describeColumns(file, delimiter, { unique, targets });
   await call.service.post('/api/entities', { name: entity, fields });
   const listed = fields.map(({ key, type }) => `${key} ${type}`).join(', ');
   call.output.note(`${entity} is created: ${listed}; \`tds entities delete ${entity}\` undoes it`);
