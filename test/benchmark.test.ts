@@ -73,8 +73,8 @@ describe('the check against an earlier commit', () => {
 describe('the mixed load', () => {
   const asked = (method: string) => (at: number | string) => ({ method, path: `/${at}` });
   const side = {
-    ...{ server: { pid: 0, port: 0, database: '' }, records: 1_000, ids: ['a', 'b', 'new'] },
-    newest: async () => ['new', 'newer'],
+    ...{ server: { pid: 0, port: 0, database: '' }, records: 8, ids: ['new', 'b', 'a'] },
+    newest: async (count: number) => ['new', 'newer', 'older'].slice(0, count),
     ...{ get: asked('GET'), search: asked('GET'), list: () => asked('GET')(''), filter: () => asked('GET')('?') },
     ...{ update: asked('PATCH'), create: asked('POST'), delete: asked('DELETE') },
     problems: {
@@ -83,7 +83,7 @@ describe('the mixed load', () => {
     },
   };
 
-  test('of twenty requests sixteen read, two update, one creates and one deletes the newest record', async () => {
+  test('of twenty requests sixteen read, two update, one creates and one deletes one of the newest quarter', async () => {
     const workload = mixedWorkload(side, 3);
     const targets = await workload.targets();
     const kinds = targets.slice(0, 20).map((target) => workload.problem(null, target) ?? '');

@@ -65,6 +65,7 @@ async function pgbench(run: Run, bare: BareFixture, name: string, statements: re
   const ended = Date.now();
   if ((await child.exited) !== 0) throw new Error((await new Response(child.stderr).text()).slice(0, 300));
   const took = await latencies(`${log}.${child.pid}`, begun, ended);
+  if (took.length === 0) throw new Error('not one transaction within the window');
   return {
     requestsPerSecond: (took.length * 1_000) / (ended - begun),
     ...{ app: used.app / took.length, database: used.database / took.length, redis: 0 },
