@@ -3,8 +3,7 @@
 // Durations in ms; failures of the receiver are results, not exceptions.
 import { randomUUID } from 'node:crypto';
 import { lookup } from 'node:dns/promises';
-import { Agent as HttpAgent } from 'node:http';
-import { Agent as HttpsAgent } from 'node:https';
+import { Connections } from '../webhooks/transport/connections.ts';
 import { post } from '../webhooks/transport/http-post.ts';
 import { requestHeaders } from '../webhooks/transport/request-headers.ts';
 import { recordsPath } from './entity.ts';
@@ -23,16 +22,14 @@ export interface ForwardResult {
 const TIMEOUT_MS = 30_000;
 
 export class Forwarder {
-  readonly #agent: HttpAgent | HttpsAgent;
+  readonly #connections = new Connections();
 
   constructor(
     private readonly service: Service,
     private readonly url: URL,
     private readonly secret: string,
     private readonly tenantId: string,
-  ) {
-    this.#agent = new (url.protocol === 'https:' ? HttpsAgent : HttpAgent)({ keepAlive: true });
-  }
+  ) {}
 
   async send(change: Change): Promise<ForwardResult> {
     const body = JSON.stringify(await this.#bodyOf(change));
@@ -80,13 +77,8 @@ export class Forwarder {
     const { hostname } = this.url;
     try {
       const addresses = await lookup(hostname.replace(/^\[|\]$/g, ''), { all: true });
-      return await post(
-        { url: this.url, addresses },
-        { agent: this.#agent, release: () => undefined },
-        headers,
-        body,
-        TIMEOUT_MS,
-      );
+      const sender = { tenantId: this.tenantId, subscriptionId: '' };
+      return await post(this.#connections, sender, { url: this.url, addresses }, headers, body, TIMEOUT_MS);
     } catch (error) {
       return { status: null, error: reasonOf(error) };
     }

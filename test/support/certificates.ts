@@ -9,7 +9,7 @@ export interface Identity {
 }
 
 export interface CertificateOptions {
-  /** The IPv4 address that the certificate is for. */
+  /** The IPv4 address, or the name, that the certificate is for. */
   address: string;
   from?: Date;
   to?: Date;
@@ -90,7 +90,8 @@ function nameOf(text: string): Uint8Array {
 }
 
 function addressName({ address }: CertificateOptions): Uint8Array {
-  const names = der(SEQUENCE, der(0x87, address.split('.').map(Number)));
+  const isName = /[a-z]/.test(address);
+  const names = der(SEQUENCE, isName ? der(0x82, Buffer.from(address)) : der(0x87, address.split('.').map(Number)));
   return der(SEQUENCE, der(OBJECT_ID, [0x55, 29, 17]), der(OCTET_STRING, names));
 }
 

@@ -10,8 +10,8 @@ import { LIMITS } from '../../limits.ts';
 import { traceHeaders } from '../../runtime/trace.ts';
 import { areOthersActive, forTenant } from '../../runtime/work.ts';
 import { startWorker, type Worker } from '../../runtime/worker.ts';
+import { Connections } from '../transport/connections.ts';
 import { post } from '../transport/http-post.ts';
-import { KeepAliveAgents } from '../transport/keep-alive.ts';
 import { resolveReceiver } from '../transport/receiver.ts';
 import { requestHeaders } from '../transport/request-headers.ts';
 import { type AttemptResult, resultOf } from './attempt-result.ts';
@@ -56,7 +56,7 @@ export class Dispatcher {
   readonly #abort = new AbortController();
   readonly #results: ResultWriter;
   readonly #inline: InlineDeliveries;
-  readonly #agents = new KeepAliveAgents();
+  readonly #connections = new Connections();
   readonly #loadShedding: LoadShedding;
   readonly #durations: Histogram<'outcome'>;
   readonly #fanOut: FanOut;
@@ -148,7 +148,7 @@ export class Dispatcher {
     finished.abort();
     this.#abort.abort();
     await all;
-    this.#agents.close();
+    this.#connections.close();
   }
 
   /** False when the claim must wait: for a place of the tenant, a failing receiver's turn, or the subscription's window. */
@@ -236,8 +236,7 @@ export class Dispatcher {
     const attempt = { deliveryId, eventId, type, number: attempts + 1, body, secrets, isTest };
     const headers = { ...requestHeaders(attempt), ...traced };
     const remainingMs = Math.max(1, timeoutMs - (performance.now() - startedAt));
-    const agent = this.#agents.lease(delivery.subscriptionId, receiver);
-    const outcome = await post(receiver, agent, headers, body, remainingMs);
+    const outcome = await post(this.#connections, delivery, receiver, headers, body, remainingMs);
     span.end(outcome);
     return resultOf(config, sent, outcome);
   }

@@ -1,0 +1,83 @@
+// The body of a response, which ends after a length, after its last chunk, or with the connection. The bytes are those on
+// the wire: of chunks, also their sizes and trailers.
+// Failures: what is no chunk, by the error given. Contract: decisions#webhook-requests.
+import type { Buffer } from 'node:buffer';
+import type { ResponseStart } from './response-start.ts';
+
+export interface Body {
+  /** How many bytes come after the body; null while it is incomplete. */
+  read(bytes: Buffer, said: ResponseStart): number | null;
+}
+
+export class LengthBody implements Body {
+  constructor(private missing: number) {}
+
+  read(bytes: Buffer, said: ResponseStart): number | null {
+    const here = Math.min(bytes.length, this.missing);
+    if (here > 0) said.add(bytes.subarray(0, here));
+    this.missing -= here;
+    return this.missing > 0 ? null : bytes.length - here;
+  }
+}
+
+export const bodyUntilClose: Body = {
+  read(bytes, said) {
+    said.add(bytes);
+    return null;
+  },
+};
+
+const LINE_FEED = 0x0a;
+/** Of the size of a chunk with its extensions, or of a trailer. */
+const LINE_MAX = 4_096;
+const CHUNK_SIZE = /^([0-9a-f]{1,8})[\t ]?(?:;[\t\x20-\x7e\x80-\xff]*)?\r$/i;
+
+export class ChunkedBody implements Body {
+  #state: 'size' | 'data' | 'end of data' | 'trailers' = 'size';
+  /** What has arrived of a line. */
+  #line = '';
+  #missing = 0;
+
+  constructor(private readonly invalid: () => Error) {}
+
+  read(bytes: Buffer, said: ResponseStart): number | null {
+    for (let at = 0; at < bytes.length; ) {
+      if (this.#state === 'data') {
+        const end = Math.min(bytes.length, at + this.#missing);
+        said.add(bytes.subarray(at, end));
+        this.#missing -= end - at;
+        if (this.#missing === 0) this.#state = 'end of data';
+        at = end;
+        continue;
+      }
+      const feed = bytes.indexOf(LINE_FEED, at);
+      const end = feed < 0 ? bytes.length : feed;
+      if (this.#line.length + end - at > LINE_MAX) throw this.invalid();
+      this.#line += bytes.toString('latin1', at, end);
+      if (feed < 0) return null;
+      at = feed + 1;
+      const line = this.#line;
+      this.#line = '';
+      if (this.#endsWith(line)) return bytes.length - at;
+    }
+    return null;
+  }
+
+  /** Whether the line, without its line feed, is the last. */
+  #endsWith(line: string): boolean {
+    if (this.#state === 'size') {
+      const [, digits] = CHUNK_SIZE.exec(line) ?? [];
+      if (digits === undefined) throw this.invalid();
+      this.#missing = Number.parseInt(digits, 16);
+      this.#state = this.#missing === 0 ? 'trailers' : 'data';
+      return false;
+    }
+    if (this.#state === 'trailers') {
+      if (!line.endsWith('\r')) throw this.invalid();
+      return line === '\r';
+    }
+    if (line !== '\r') throw this.invalid();
+    this.#state = 'size';
+    return false;
+  }
+}
