@@ -102,6 +102,9 @@ const DELIVERIES = sql`(
   from delivered as d
   left join platform.webhook_subscriptions as s on s.id = d.subscription_id and d.claim_id is not null)`;
 
+/** A statement that changes more rows is planned for its values. */
+export const ROWS_OF_KEPT_PLAN = 32;
+
 const NO_FAST_PATHS: ReadonlyMap<Output, FastPath> = new Map();
 
 /** 409: a transaction would create more deliveries than `LIMITS.webhook.createdPerTransaction`. */
@@ -177,6 +180,11 @@ export class Publication {
     return this.queries.dryRun !== undefined;
   }
 
+  /** Whether its statement only has to make the change: no output takes it from the result. */
+  get isUnobserved(): boolean {
+    return this.fastPaths.size === 0 && !this.isDry;
+  }
+
   /** Refuses changes of so many further records if they would create too many deliveries. */
   requireFewDeliveries(change: EntityChange, rows: number): void {
     const deliveries = this.#deliveries + rows * deliveriesPerRow(change);
@@ -202,8 +210,9 @@ export class Publication {
       const grown = this.isMeasured() ? sql`, (${changed.bytesGrown}) as bytes_grown` : EMPTY;
       const statement = sql`
         ${changed.ctes}, evented as (${events} ${returned})${delivered} select ${columns}${grown} from changed as r`;
-      const isOne = changed.rowsMax === 1;
-      const rows = await queries.rows<RecordRow & { bytes_grown?: number }>(isOne ? plannedOnce(statement) : statement);
+      const isPlanKept = changed.rowsMax <= ROWS_OF_KEPT_PLAN;
+      const planned = isPlanKept ? plannedOnce(statement) : statement;
+      const rows = await queries.rows<RecordRow & { bytes_grown?: number }>(planned);
       this.#countRows(changed, rows.length, rows[0]?.bytes_grown);
       return rows;
     }

@@ -25,9 +25,10 @@ import {
   writingWith,
 } from './context.ts';
 import { deleteWithReferences } from './deletion.ts';
+import { insertTogether } from './insert-together.ts';
 import { prepareCreate, prepareUpdate } from './prepare.ts';
 import { requireTargets, targetsOf } from './references.ts';
-import { deleteRows, insertRows, type RecordTarget, updateRows } from './statements.ts';
+import { deleteRows, type RecordTarget, updateRows } from './statements.ts';
 import { applyRules } from './triggers.ts';
 
 /** A written record, and the access scope of the caller. */
@@ -45,7 +46,7 @@ export async function createRecord(context: WriteContext, entityName: string, bo
     const { entity } = scope;
     const row = await prepareCreate(writing, scope, body);
     const targets = targetsOf(writing, entity, [row]);
-    if ((await insertRows(writing.publication, entity, [row], targets)).length === 1) return { row, scope };
+    if (await insertTogether(writing, entity, { row, targets })) return { row, scope };
     await requireTargets(writing, entity, row);
     return null;
   });
