@@ -12,7 +12,7 @@ import { isoTimestamp, parseArray } from '../src/runtime/postgres/values.ts';
 import { type Database, openDatabase } from '../src/runtime/postgres.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { jsonBytes } from '../src/runtime/text.ts';
-import { forTenant } from '../src/runtime/work.ts';
+import { countFor, forClient, forTenant } from '../src/runtime/work.ts';
 import { type CuttingProxy, cuttingProxy } from './support/cutting-proxy.ts';
 import { answersWithin, burst, sleep, writeWhile } from './support/database-faults.ts';
 import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
@@ -188,6 +188,33 @@ describe('streams', () => {
     await Promise.all(stalled.map((stream, i) => forTenant(`tenant ${i % 2}`, () => stream.next())));
     expect(await db.slow.first(sql`select 1 as n`)).toMatchObject({ n: 1 });
     await Promise.all(stalled.map((stream) => stream.return?.()));
+  });
+
+  test('a tenant may read two exports at once, also while one is stalled and other tenants are active', async () => {
+    const asTenant = <T>(id: string, run: () => Promise<T>): Promise<T> => {
+      const called = () => {
+        countFor(id, false);
+        return run();
+      };
+      return forClient('192.0.2.1', () => new AbortController().signal, null, called);
+    };
+    const query = sql`select n from generate_series(1, 100) n`;
+    const [stalled, second] = [0, 1].map(() => db.stream(query, 10)[Symbol.asyncIterator]());
+    expect((await asTenant('exporting', async () => stalled?.next()))?.value).toHaveLength(10);
+    // Until it counts as long.
+    await sleep(1_000);
+    const othersCall = async (): Promise<'too late'> => {
+      for (let i = 0; i < 15; i++) {
+        await asTenant('other', () => db.first(sql`select 1`));
+        await sleep(200);
+      }
+      return 'too late';
+    };
+    const calling = othersCall();
+    const first = asTenant('exporting', async () => (await second?.next())?.value?.length);
+    expect(await Promise.race([first, calling])).toBe(10);
+    await calling;
+    await Promise.all([stalled?.return?.(), second?.return?.()]);
   });
 
   test('a stream that ends early or fails releases its connection', async () => {

@@ -91,7 +91,7 @@ const IDLE_IN_TRANSACTION_MS = 60_000;
 const CLOSE_GRACE_MS = 5_000;
 
 /** Connections of the pools; one share has at most half of a pool. */
-const SIZES = { requests: 8, slow: 4, streams: 6 };
+const SIZES = { requests: 8, slow: 4, streams: 8 };
 const EMBEDDED_SIZES = { requests: 4, slow: 2, streams: 4 };
 
 /** Creates the pools; connections open on demand. Throws only for a malformed address. */

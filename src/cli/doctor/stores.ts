@@ -11,7 +11,7 @@ const CONNECT_S = 5;
 const POSTGRES_MIN = 15;
 const REDIS_MIN = 7;
 /** What a process opens at most, see "Many processes". */
-const CONNECTIONS_OF_PROCESS = 22;
+const CONNECTIONS_OF_PROCESS = 24;
 /** For other programs and for the superuser. */
 const CONNECTIONS_SPARE = 10;
 const SQL_DIRECTORY = new URL('../../../sql/platform/', import.meta.url);
