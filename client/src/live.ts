@@ -73,7 +73,7 @@ export async function* liveEvents<Schema>(
     let error: Error = new ConnectionError('the connection has ended');
     try {
       for await (const event of connect(transport, { ...selection, cursors, silenceMs, onOpen: opened })) {
-        cursors.set(isSocket ? (event.entity ?? '') : '', event.cursor);
+        if (event.cursor) cursors.set(isSocket ? (event.entity ?? '') : '', event.cursor);
         yield event as LiveEvent<Schema>;
       }
     } catch (cause) {

@@ -42,7 +42,8 @@ export function typeNamesOf(names: readonly string[]): Map<string, string> {
   return new Map(
     names.map((name) => {
       const pascal = name.replaceAll(/(?:^|_+)([a-z0-9]?)/g, (_, letter: string) => letter.toUpperCase());
-      let typeName = /^[A-Z]/.test(pascal) ? pascal : `Entity${pascal}`;
+      const word = pascal.replaceAll(/\W/g, '_');
+      let typeName = /^[A-Z]/.test(word) ? word : `Entity${word}`;
       while (taken.has(typeName)) typeName += '_';
       taken.add(typeName);
       return [name, typeName];
@@ -52,21 +53,23 @@ export function typeNamesOf(names: readonly string[]): Map<string, string> {
 
 function typesOf({ name, label, description, fields, operations }: EntityDefinition, typeName: string): string {
   const may = (operation: Operation): boolean => operations?.includes(operation) ?? true;
-  const own = fields.map((field) => `${comment(field.description)}  ${field.key}: ${valueType(field)};`);
+  const own = fields.map((field) => `${comment(field.description)}  ${memberName(field.key)}: ${valueType(field)};`);
   const system = (members: readonly string[]): string[] => members.map((member) => `  ${member};`);
   const about = commentText(description || label || `A record of ${name}.`);
   const record = [...system(SYSTEM_BEFORE), ...own, ...system(SYSTEM_AFTER)];
   const blocks = [`/** ${about} */\nexport interface ${typeName}Record {\n${record.join('\n')}\n}`];
   if (may('create')) {
-    const members = fields.map((field) => `  ${field.key}${needsValue(field) ? '' : '?'}: ${inputType(field)};`);
+    const members = fields.map(
+      (field) => `  ${memberName(field.key)}${needsValue(field) ? '' : '?'}: ${inputType(field)};`,
+    );
     blocks.push(
-      `/** The values of a new record of ${name}. */\nexport interface ${typeName}Create {\n${members.join('\n')}\n}`,
+      `/** The values of a new record of ${commentText(name)}. */\nexport interface ${typeName}Create {\n${members.join('\n')}\n}`,
     );
   }
   if (may('update')) {
-    const members = fields.map((field) => `  ${field.key}?: ${inputType(field)};`);
+    const members = fields.map((field) => `  ${memberName(field.key)}?: ${inputType(field)};`);
     blocks.push(
-      `/** Changes to a record of ${name}; null clears a field. */\nexport interface ${typeName}Update {\n${members.join('\n')}\n}`,
+      `/** Changes to a record of ${commentText(name)}; null clears a field. */\nexport interface ${typeName}Update {\n${members.join('\n')}\n}`,
     );
   }
   return blocks.join('\n\n');
@@ -90,10 +93,10 @@ function mapMember(
     `update: ${may('update') ? `${typeName}Update` : 'never'}`,
     ...(relations.length === 0
       ? []
-      : [`relations: { ${relations.map(({ key, entity }) => `${key}: ${JSON.stringify(entity)}`).join('; ')} }`]),
+      : [`relations: { ${relations.map(({ key, entity }) => `${memberName(key)}: ${quoted(entity)}`).join('; ')} }`]),
     ...(operations === undefined ? [] : [`operations: ${union(operations)}`]),
   ];
-  return `  ${name}: {\n${members.map((member) => `    ${member};`).join('\n')}\n  };`;
+  return `  ${memberName(name)}: {\n${members.map((member) => `    ${member};`).join('\n')}\n  };`;
 }
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -127,14 +130,26 @@ function nullable(type: string, { required }: FieldDefinition): string {
 }
 
 function union(values: readonly string[]): string {
-  return values.length === 0 ? 'never' : values.map((value) => JSON.stringify(value)).join(' | ');
+  return values.length === 0 ? 'never' : values.map(quoted).join(' | ');
 }
 
 function comment(text: string | null | undefined): string {
   return text ? `  /** ${commentText(text)} */\n` : '';
 }
 
-/** The text on one line, changed so that it cannot end the comment around it. */
+/** The text on one line, changed so that it cannot end the comment around it, nor show other code than there is. */
 function commentText(text: string): string {
-  return text.replaceAll('*/', '* /').replaceAll(/\s+/g, ' ').trim();
+  return text.replaceAll(/\s+/g, ' ').replaceAll(INVISIBLE, '').replaceAll('*/', '* /').trim();
 }
+
+function memberName(name: string): string {
+  return /^[A-Za-z_]\w*$/.test(name) ? name : quoted(name);
+}
+
+function quoted(value: unknown): string {
+  const code = (one: string): string => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  return JSON.stringify(value).replaceAll(INVISIBLE, code);
+}
+
+/** Control characters, and marks that turn the direction of writing. */
+const INVISIBLE = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;

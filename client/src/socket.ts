@@ -2,7 +2,7 @@
 // much waits to be taken, it is closed, and the next one goes on from what was taken.
 // Contract: interface#websocket, feed#resume.
 import { type ConnectOptions, type RawEvent, ticketFor } from './connection.ts';
-import { ApiError, ConnectionError } from './errors.ts';
+import { ApiError, ConnectionError, parsed } from './errors.ts';
 import type { Transport, WebSocketLike } from './transport.ts';
 
 interface SocketMessage {
@@ -123,7 +123,9 @@ class Inbox {
   #receive(text: string): void {
     this.#heardAt = Date.now();
     if (this.#failure !== undefined) return;
-    this.#messages.push(JSON.parse(text));
+    const message = parsed(text);
+    if (typeof message === 'object' && message !== null) this.#messages.push(message as SocketMessage);
+    else this.#fail('it sent something else than an object');
     if (this.#messages.length > WAITING_MAX) this.#fail('more has come than was taken');
     else this.#wake();
   }

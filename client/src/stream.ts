@@ -20,6 +20,9 @@ interface StreamMessage {
   message?: string;
 }
 
+/** Characters; a record has at most about a million. */
+const MESSAGE_MAX = 8_000_000;
+
 export async function* streamEvents(
   transport: Transport,
   wanted: ConnectOptions,
@@ -72,6 +75,7 @@ async function* messagesIn(
       if (done) return;
       const blocks = (rest + decoder.decode(value, { stream: true })).split('\n\n');
       rest = blocks.pop() ?? '';
+      if (rest.length > MESSAGE_MAX) throw new Error('a message without an end');
       for (const block of blocks) {
         const message = messageIn(block);
         if (message !== null) yield message;
@@ -93,5 +97,8 @@ function messageIn(block: string): { event: string; data: StreamMessage } | null
     }),
   );
   const [event, data] = [members.get('event'), members.get('data')];
-  return event === undefined || data === undefined ? null : { event, data: JSON.parse(data) };
+  if (event === undefined || data === undefined) return null;
+  const message: unknown = JSON.parse(data);
+  if (typeof message !== 'object' || message === null) throw new Error('a message that is no object');
+  return { event, data: message as StreamMessage };
 }

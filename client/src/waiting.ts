@@ -4,6 +4,8 @@
 
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 30_000;
+/** However long the service asks to wait; a timer takes no more than 24 days, and then none at all. */
+const LONGEST_WISH_MS = 3_600_000;
 
 /** Resolves after the time; rejects with the signal's reason as soon as it is aborted. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
@@ -23,12 +25,12 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
 
 /**
  * The pause before another try, after `failures` in a row: doubled each time, and half of it at random, so that the clients
- * of a service that comes back do not come all at once. What the service asks for is the least.
+ * of a service that comes back do not come all at once. What the service asks for is the least, up to an hour.
  */
 export function backOffMs(failures: number, retryAfterMs: number | null = null): number {
   const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(failures, 16));
   const jittered = longest * (0.5 + Math.random() / 2);
-  return retryAfterMs === null ? jittered : retryAfterMs + jittered / 4;
+  return retryAfterMs === null ? jittered : Math.min(retryAfterMs, LONGEST_WISH_MS) + jittered / 4;
 }
 
 /** A signal that is aborted with the given one, or by `expire`. */

@@ -75,7 +75,7 @@ async function backUpOne(call: Call, slug: string, folder: string, withSecrets: 
     const { status, quotas } = await call.service.get<Tenant>(tenantPath(slug));
     const query = withSecrets ? { secrets: true } : {};
     const document = await call.service.download(`${tenantPath(slug)}/export`, query);
-    const file = `${slug}.ndjson`;
+    const file = inFolder(`${slug}.ndjson`);
     const { bytes, counts } = await saveDocument(call, document, join(folder, file));
     return { slug, file, bytes, counts, status, quotas };
   } catch (error) {
@@ -99,7 +99,7 @@ export async function restoreAll(call: Call, folder: string, ids: string): Promi
 
 async function restoreOne(call: Call, folder: string, backup: Backup, ids: string): Promise<Restored> {
   const { service, output } = call;
-  const path = join(folder, backup.file);
+  const path = join(folder, inFolder(backup.file));
   const { size } = statSync(path);
   if (size !== backup.bytes) throw new Failure(`${path} has ${size} bytes, not ${backup.bytes} as the manifest says`);
   const progress = await startProgress(output, size);
@@ -112,6 +112,12 @@ async function restoreOne(call: Call, folder: string, backup: Backup, ids: strin
   } finally {
     progress.stop();
   }
+}
+
+/** A service or a manifest must not name a file elsewhere. */
+function inFolder(file: string): string {
+  if (/^[\w-]+\.ndjson$/.test(file)) return file;
+  throw new Failure(`${JSON.stringify(file)} is no name of a file in the folder of a backup`);
 }
 
 function readManifest(folder: string): Manifest {

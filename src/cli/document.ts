@@ -21,7 +21,7 @@ export async function saveDocument(call: Call, document: AsyncIterable<Uint8Arra
   const end = new End();
   const body = end.watch(document);
   if (out === '-') {
-    for await (const chunk of body) await call.output.write(chunk);
+    await call.output.copy(body);
     return { file: out, bytes: end.bytes, counts: end.counts() };
   }
   const bytes = await saveTo(call, out, body, PRIVATE);

@@ -3,6 +3,7 @@
 // Contract: decisions#responses.
 import { CommanderError } from 'commander';
 import { ApiError, ConnectionError } from '../../client/src/client.ts';
+import { jsonText, printable } from './output.ts';
 import { reasonOf } from './reasons.ts';
 
 export const EXIT = { ok: 0, failed: 1, usage: 2, refused: 3, interrupted: 130, terminated: 143 } as const;
@@ -40,10 +41,17 @@ export function isRefusal(error: unknown): error is ApiError {
 /** What is said of an error, as lines for people or one JSON object for programs; and the exit code. */
 export function described(error: unknown, isJson: boolean): { text: string; exitCode: number } {
   if (error instanceof EndWith) return { text: '', exitCode: error.exitCode };
-  // Commander has written its message already; help and version are not faults.
-  if (error instanceof CommanderError) return { text: '', exitCode: error.exitCode === 0 ? EXIT.ok : EXIT.usage };
+  if (error instanceof CommanderError) return ofParser(error, isJson);
   const exitCode = exitCodeOf(error);
   return { text: isJson ? asJson(error, exitCode) : asText(error), exitCode };
+}
+
+/** Commander has written its message for people already; help and version are not faults. */
+function ofParser({ code, message, exitCode }: CommanderError, isJson: boolean): { text: string; exitCode: number } {
+  if (exitCode === 0) return { text: '', exitCode: EXIT.ok };
+  const fault = { code: 'USAGE', message: message.replace(/^error: /, '') };
+  const isTold = !isJson || code === 'commander.help';
+  return { text: isTold ? '' : jsonText({ error: fault }), exitCode: EXIT.usage };
 }
 
 function exitCodeOf(error: unknown): number {
@@ -53,24 +61,24 @@ function exitCodeOf(error: unknown): number {
 }
 
 function asText(error: unknown): string {
-  const lines = [`error: ${messageOf(error)}`];
+  const lines = [`error: ${printable(messageOf(error))}`];
   if (error instanceof ApiError) {
     const { status, code, details, requestId } = error;
-    lines[0] += ` (${status} ${code})`;
-    if (details.length > 1) lines.push(...details.map(({ path, message }) => `  ${path}: ${message}`));
-    if (status >= 500 && requestId !== null) lines.push(`  request ${requestId}`);
+    lines[0] += ` (${status} ${printable(code)})`;
+    if (details.length > 1) lines.push(...details.map(({ path, message }) => printable(`  ${path}: ${message}`)));
+    if (status >= 500 && requestId !== null) lines.push(printable(`  request ${requestId}`));
   }
   const hint = hintOf(error);
-  return [...lines, ...(hint === null ? [] : [`hint: ${hint}`])].join('\n');
+  return [...lines, ...(hint === null ? [] : [`hint: ${printable(hint)}`])].join('\n');
 }
 
 function asJson(error: unknown, exitCode: number): string {
   const message = messageOf(error);
   if (error instanceof ApiError) {
     const { status, code, details, requestId } = error;
-    return JSON.stringify({ error: { code, message, status, details, requestId } });
+    return jsonText({ error: { code, message, status, details, requestId } });
   }
-  return JSON.stringify({ error: { code: exitCode === EXIT.usage ? 'USAGE' : 'FAILED', message } });
+  return jsonText({ error: { code: exitCode === EXIT.usage ? 'USAGE' : 'FAILED', message } });
 }
 
 function messageOf(error: unknown): string {
@@ -83,6 +91,7 @@ function hintOf(error: unknown): string | null {
   if (error instanceof Failure) return error.hint;
   if (error instanceof ConnectionError) return '`tds doctor` says what to check';
   if (!(error instanceof ApiError)) return null;
+  if (error.retryAfterMs !== null) return `the service asks to wait ${Math.ceil(error.retryAfterMs / 1_000)} s`;
   if (error.status === 401) return 'sign in with `tds login`, or set TDS_KEY; `tds doctor` checks the credential';
   if (error.status === 403) return '`tds whoami` shows what this credential may do';
   if (error.status === 503 || error.code === 'INVALID_RESPONSE') return '`tds doctor` says what is wrong';

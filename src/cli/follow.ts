@@ -1,7 +1,8 @@
 // Changes of the feed for a command: they go on by themselves through lost connections until Ctrl-C, but a wrong credential, entity
 // or cursor is told before the first one, as a command should.
 // Failures: those of the client.
-import type { AnySchema, Change as ClientChange, FollowOptions } from '../../client/src/client.ts';
+import { type AnySchema, ApiError, type Change as ClientChange, type FollowOptions } from '../../client/src/client.ts';
+import { entityPath } from './entity.ts';
 import type { Service } from './service.ts';
 
 export type Change = ClientChange<AnySchema>;
@@ -19,6 +20,7 @@ export interface GivenSelection {
 /** From a cursor on, from now when it is empty. */
 export async function* follow(service: Service, since: string, given: GivenSelection): AsyncGenerator<Change> {
   const { signal, client } = service;
+  for (const name of listed({ entities: given.entities }).entities ?? []) await requireEntity(service, name);
   const first = await service.get<{ nextCursor: string }>('/api/changes', { ...given, since, limit: 1 });
   const { entities, events, ...rest } = given;
   const selection = { ...rest, ...listed({ entities, events }) } as Selection;
@@ -26,6 +28,16 @@ export async function* follow(service: Service, since: string, given: GivenSelec
     yield* client.changes({ ...selection, since: since === '' ? first.nextCursor : since, signal });
   } catch (error) {
     if (!signal.aborted) throw error;
+  }
+}
+
+/** The feed shows nothing of an entity that there is not; who follows one by a wrong name would wait for ever. */
+async function requireEntity(service: Service, name: string): Promise<void> {
+  try {
+    await service.get(entityPath(name));
+  } catch (error) {
+    // Some that may follow changes may not read definitions.
+    if (!(error instanceof ApiError && error.status === 403)) throw error;
   }
 }
 

@@ -9,14 +9,15 @@ import { buildProgram } from './program.ts';
 
 async function main(parameters: readonly string[]): Promise<number> {
   endWithReader();
+  const isJson = parameters.includes('--json');
   try {
-    await buildProgram().parseAsync(parameters, { from: 'user' });
+    await buildProgram(isJson).parseAsync(parameters, { from: 'user' });
     return interruptedBy() ?? 0;
   } catch (error) {
     const interrupted = interruptedBy();
     // Ctrl-C is no fault; only what it has cut is told.
     if (interrupted !== null && !(error instanceof Failure)) return interrupted;
-    const { text, exitCode } = described(error, parameters.includes('--json'));
+    const { text, exitCode } = described(error, isJson);
     if (text !== '') process.stderr.write(`${text}\n`);
     return exitCode;
   }

@@ -1,6 +1,7 @@
 // What a command prints. People get tables and sentences, programs JSON (`--json`; one object a line where it is a stream).
 // Results go to standard output, messages to standard error. Text from the service is shown without control characters, which a
-// terminal would obey. A reader that goes away, such as `head`, ends the program without a message.
+// terminal would obey: notes, tones and cells take any text, a line is made of what `printable` gave. JSON has them as escapes.
+// A reader that goes away, such as `head`, ends the program without a message.
 import { once } from 'node:events';
 import process from 'node:process';
 
@@ -10,13 +11,20 @@ type Tone = 'bold' | 'dim' | 'red' | 'green' | 'yellow';
 const TONES: Record<Tone, string> = { bold: '1', dim: '2', red: '31', green: '32', yellow: '33' };
 /** Characters of a cell in a terminal. */
 const CELL_MAX = 48;
-const CONTROL = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const CONTROL = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
 /** A text of the service as a terminal may show it. */
 export function printable(text: string): string {
-  return text.replace(CONTROL, (one) =>
-    one === '\n' || one === '\t' ? ' ' : `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
+  return text.replace(CONTROL, (one) => (one === '\n' || one === '\t' ? ' ' : escaped(one)));
+}
+
+/** The same value as JSON.stringify writes, in which a terminal finds nothing to obey either. */
+export function jsonText(value: unknown): string {
+  return JSON.stringify(value).replace(CONTROL, escaped);
+}
+
+function escaped(one: string): string {
+  return `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
 export class Output {
@@ -33,13 +41,13 @@ export class Output {
 
   /** An answer: the object itself for programs, what `show` prints for people. */
   async answer(value: unknown, show: () => Promise<void> | void): Promise<void> {
-    if (this.isJson) await this.write(`${JSON.stringify(value)}\n`);
+    if (this.isJson) await this.write(`${jsonText(value)}\n`);
     else await show();
   }
 
   /** One of a stream of objects. */
   async item(value: unknown, text: string): Promise<void> {
-    await this.write(`${this.isJson ? JSON.stringify(value) : text}\n`);
+    await this.write(`${this.isJson ? jsonText(value) : text}\n`);
   }
 
   /** Rows under the names of their columns. `columns` are keys, or `title=key`. */
@@ -72,13 +80,20 @@ export class Output {
     if (!process.stdout.write(text)) await once(process.stdout, 'drain');
   }
 
+  /** A file on its way to standard output: byte for byte into a pipe, as a terminal may show it onto a terminal. */
+  async copy(bytes: AsyncIterable<Uint8Array>): Promise<void> {
+    const decoder = new TextDecoder();
+    for await (const chunk of bytes) await this.write(this.isTerminal ? legible(decoder, chunk) : chunk);
+  }
+
   /** A message for the person who runs the command. */
   note(text: string): void {
-    process.stderr.write(`${text}\n`);
+    process.stderr.write(`${printable(text)}\n`);
   }
 
   tone(tone: Tone, text: string): string {
-    return isColoured() ? `\u001b[${TONES[tone]}m${text}\u001b[0m` : text;
+    const safe = printable(text);
+    return isColoured() ? `\u001b[${TONES[tone]}m${safe}\u001b[0m` : safe;
   }
 
   #cell(value: unknown): string {
@@ -95,6 +110,12 @@ const BORDERLESS = Object.fromEntries(
 
 function isColoured(): boolean {
   return process.stdout.isTTY === true && !process.env.NO_COLOR && process.env.TERM !== 'dumb';
+}
+
+/** Lines and columns stay. */
+function legible(decoder: TextDecoder, chunk: Uint8Array): string {
+  const text = decoder.decode(chunk, { stream: true });
+  return text.replace(CONTROL, (one) => (one === '\n' || one === '\t' ? one : escaped(one)));
 }
 
 function shown(value: unknown): string {

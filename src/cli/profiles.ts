@@ -1,7 +1,17 @@
 // The profiles of a person: address, tenant and credential of each service that they work with, in one file of mode 0600 below
 // the XDG configuration directory. Written whole, by a rename, so that a reader never sees half of it.
 // Failures: a file that is not the JSON this program wrote, and names of unknown profiles.
-import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import process from 'node:process';
@@ -21,10 +31,11 @@ interface Profiles {
 export const DEFAULT_PROFILE = 'default';
 const PRIVATE = 0o600;
 
-/** Where the profiles are; `XDG_CONFIG_HOME` counts only when it is absolute, as its specification says. */
+/** Where the profiles are, behind a link if there is one; `XDG_CONFIG_HOME` counts only when it is absolute. */
 export function profilesFile(): string {
   const given = process.env.XDG_CONFIG_HOME ?? '';
-  return join(given.startsWith('/') ? given : join(homedir(), '.config'), 'tds', 'profiles.json');
+  const file = join(given.startsWith('/') ? given : join(homedir(), '.config'), 'tds', 'profiles.json');
+  return existsSync(file) ? realpathSync(file) : file;
 }
 
 /** None when there is no file. Takes the rights of others from a file that they could read. */

@@ -22,7 +22,8 @@ const FOOTER = `
 Address, tenant and credential come from --url and --tenant, else from TDS_URL, TDS_TENANT and TDS_KEY, else from the profile
 that \`tds login\` has stored. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by the service.`;
 
-export function buildProgram(): Command {
+/** With `isJson`, faults of usage are left to the caller, who tells them as an object. */
+export function buildProgram(isJson = false): Command {
   const program = new Command('tds')
     .description('Tenant Data Service: records, changes, files, webhooks and backups from the command line')
     .option('--url <address>', 'address of the service')
@@ -31,6 +32,7 @@ export function buildProgram(): Command {
     .option('--json', 'print JSON for programs; one object a line where it is a stream')
     .version(versionOfPackage(), '--version', 'the version of this program')
     .exitOverride()
+    .configureOutput({ outputError: (text, write) => void (isJson || write(text)) })
     .showSuggestionAfterError()
     .configureHelp({ showGlobalOptions: true, minWidthToWrap: 40, helpWidth: HELP_WIDTH } as Partial<Help>)
     .addHelpText('after', FOOTER);

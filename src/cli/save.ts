@@ -1,11 +1,12 @@
 // Bytes that arrive, as a file. It appears under its name only when it is complete: a cut download leaves nothing that looks whole.
-// Sizes are bytes.
+// A link is followed; what is no regular file, such as a device or a pipe, is written to as it is. Sizes are bytes.
 // Failures: those of the disk and of the connection; what was written so far is removed.
-import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
-import { rename, rm } from 'node:fs/promises';
-import { finished } from 'node:stream/promises';
+import { realpath, rename, rm, stat } from 'node:fs/promises';
+import process from 'node:process';
+import { pipeline } from 'node:stream/promises';
 import type { Call } from './call.ts';
+import { UsageError } from './failures.ts';
 import { counted, startProgress } from './progress.ts';
 
 /** Writes a file that appears under its name only when it is complete; resolves to its size. */
@@ -15,27 +16,36 @@ export async function saveTo(
   body: AsyncIterable<Uint8Array>,
   mode = 0o666,
 ): Promise<number> {
-  const part = `${path}.part`;
+  const target = await targetOf(path);
+  const part = target === null ? path : `${target}.${process.pid}.part`;
   const progress = await startProgress(output, null);
   let bytes = 0;
-  const file = createWriteStream(part, { mode });
+  const count = (length: number): void => {
+    bytes += length;
+    progress.add(length);
+  };
+  // A new file in any case: one that somebody has put there may be a link, or readable by others.
+  const file = createWriteStream(part, { mode, flags: target === null ? 'w' : 'wx' });
   try {
-    const count = (length: number): void => {
-      bytes += length;
-      progress.add(length);
-    };
-    for await (const chunk of counted(body, count)) {
-      if (!file.write(chunk)) await once(file, 'drain');
-    }
-    file.end();
-    await finished(file);
-    await rename(part, path);
+    await pipeline(counted(body, count), file);
+    if (target !== null) await rename(part, target);
     return bytes;
   } catch (error) {
-    file.destroy();
-    await rm(part, { force: true });
+    const isOwn = target !== null && (error as NodeJS.ErrnoException).code !== 'EEXIST';
+    if (isOwn) await rm(part, { force: true });
     throw error;
   } finally {
     progress.stop();
   }
+}
+
+/** The regular file that is there or will be; null for another kind. */
+async function targetOf(path: string): Promise<string | null> {
+  const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return null;
+    throw error;
+  });
+  if (found === null) return path;
+  if (found.isDirectory()) throw new UsageError(`${path} is a directory`);
+  return found.isFile() ? realpath(path) : null;
 }

@@ -5,7 +5,7 @@ import { type Command, Option } from 'commander';
 import { type Call, runs } from '../call.ts';
 import { UsageError } from '../failures.ts';
 import { readObject } from '../input.ts';
-import type { Row } from '../output.ts';
+import { printable, type Row } from '../output.ts';
 import { canBeTried, type WriteOptions, write } from '../write.ts';
 
 const ROLES = '/api/roles';
@@ -56,7 +56,7 @@ function addKeys(keys: Command): void {
     async ({ service, output, options }: Call<{ expires?: string }>, label: string) => {
       const expires = options.expires === undefined ? {} : { expiresAt: options.expires };
       const key = await service.post<Row>('/api/keys', { label, ...expires });
-      await output.answer(key, () => output.line(String(key.key)));
+      await output.answer(key, () => output.line(printable(String(key.key))));
     },
   );
   runs(
@@ -154,7 +154,9 @@ async function explain(
   });
   const { allowed, decidedBy, fields, row } = answer;
   await output.answer(answer, async () => {
-    await output.line(`${allowed ? output.tone('green', 'yes') : output.tone('red', 'no')}: ${decidedBy.text}`);
+    await output.line(
+      `${allowed ? output.tone('green', 'yes') : output.tone('red', 'no')}: ${printable(decidedBy.text)}`,
+    );
     await output.members({
       'decided by': [decidedBy.source, decidedBy.name].filter(Boolean).join(' '),
       ...(fields.visible.length > 0 ? { visible: fields.visible.join(', ') } : {}),

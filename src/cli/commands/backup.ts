@@ -8,7 +8,7 @@ import { type Backup, backUpAll, NDJSON, type Restored, restoreAll } from '../ba
 import { type Call, runs } from '../call.ts';
 import { saveDocument } from '../document.ts';
 import { EndWith, EXIT, UsageError } from '../failures.ts';
-import { openBytes, readObject } from '../input.ts';
+import { openBytes, readObject, requireFile } from '../input.ts';
 import { counted, startProgress } from '../progress.ts';
 import { TENANTS, tenantPath } from '../tenants.ts';
 
@@ -101,6 +101,7 @@ async function restoreFrom(call: Call<RestoreOptions>, from: string): Promise<vo
     if (results.some(({ error }) => error !== null)) throw new EndWith(EXIT.refused);
     return;
   }
+  if (from !== '-') requireFile(from);
   const progress = await startProgress(output, from === '-' ? null : statSync(from).size);
   try {
     const body = counted(openBytes(from), (length) => progress.add(length));

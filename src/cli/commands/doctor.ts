@@ -97,10 +97,10 @@ async function tell({ output, options }: Call<DoctorOptions>, findings: readonly
   for (const { check, state, text, cure } of shown) {
     const [tone, sign] = SIGNS[state];
     await output.line(`${output.tone(tone, sign)}  ${output.tone('bold', check)}: ${printable(text)}`);
-    if (cure !== null) await output.line(`       cure: ${cure}`);
+    if (cure !== null) await output.line(`       cure: ${printable(cure)}`);
   }
   const count = (wanted: Finding['state']): number => findings.filter(({ state }) => state === wanted).length;
   await output.line(
-    `${count('fault')} faults, ${count('note')} notes, ${count('ok')} checks are well, ${count('skipped')} were not made`,
+    `faults: ${count('fault')}, notes: ${count('note')}, checks that are well: ${count('ok')}, not made: ${count('skipped')}`,
   );
 }

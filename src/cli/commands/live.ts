@@ -88,7 +88,7 @@ function lineOf({ output }: Call, { at, event, entity, record_id: id, data }: Ch
   const kind = event.split('.')[1] as keyof typeof TONES;
   const values = Object.keys(fields).length === 0 ? '' : `  ${printable(JSON.stringify(fields))}`;
   const type = output.tone(TONES[kind] ?? 'bold', event.padEnd(14));
-  return `${output.tone('dim', at.slice(11, 23))}  ${type}  ${entity ?? ''} ${id ?? ''}${values}`;
+  return `${output.tone('dim', at.slice(11, 23))}  ${type}  ${printable(`${entity ?? ''} ${id ?? ''}`)}${values}`;
 }
 
 async function listSubscriptions({ service, output }: Call): Promise<void> {
@@ -114,7 +114,7 @@ async function forwardChanges(call: Call<ListenOptions>): Promise<void> {
     if (call.signal.aborted) break;
     const isFine = result.error === null;
     const status = output.tone(isFine ? 'green' : 'red', result.error ?? String(result.status));
-    const what = `${change.event}  ${change.entity} ${change.record_id}`;
+    const what = printable(`${change.event}  ${change.entity} ${change.record_id}`);
     await output.item(
       { ...result, id: change.id, event: change.event, cursor: change.cursor },
       `${status}  ${what}  ${result.durationMs} ms`,

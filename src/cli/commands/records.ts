@@ -99,7 +99,8 @@ Examples:
 async function list(call: Call<ListOptions>, entity: string): Promise<void> {
   const { options, output } = call;
   const wanted = options.all ? Number.POSITIVE_INFINITY : Number(options.limit);
-  if (!(wanted >= 1)) throw new UsageError('--limit takes a number of at least 1');
+  if (!(wanted >= 1) || (!options.all && !Number.isInteger(wanted)))
+    throw new UsageError('--limit takes a whole number of at least 1');
   const rows: Row[] = [];
   for await (const record of recordsOf(call, entity, wanted)) {
     // All records of a large entity do not fit into memory.

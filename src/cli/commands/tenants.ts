@@ -7,7 +7,9 @@ import type { Row } from '../output.ts';
 import { listTenants, TENANTS, tenantPath } from '../tenants.ts';
 
 export function addTenantCommands(program: Command): void {
-  const tenants = program.command('tenants').description('tenants, for operators: list, get, create, suspend, delete');
+  const tenants = program
+    .command('tenants')
+    .description('tenants, for operators: list, get, create, suspend, resume, delete');
   runs(
     tenants
       .command('list')

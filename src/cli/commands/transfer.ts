@@ -12,7 +12,6 @@ import { type EntityView, entityPath, recordsPath } from '../entity.ts';
 import { EndWith, EXIT, Failure, isRefusal, UsageError } from '../failures.ts';
 import { withKeys } from '../header.ts';
 import { openBytes, requireFile } from '../input.ts';
-import { printable } from '../output.ts';
 import { counted, startProgress } from '../progress.ts';
 import { reasonOf } from '../reasons.ts';
 import { fromLine } from '../resume.ts';
@@ -164,7 +163,7 @@ async function tell({ output, options }: Call<ImportOptions>, report: ImportRepo
     const { created, updated = 0, refused } = report;
     const changed = options.upsert === undefined ? '' : `, ${updated} updated`;
     output.note(`${options.dryRun ? 'dry run: ' : ''}${created} created${changed}, ${refused} refused`);
-    for (const { line, message } of errors.slice(0, SHOWN_MAX)) output.note(`  line ${line}: ${printable(message)}`);
+    for (const { line, message } of errors.slice(0, SHOWN_MAX)) output.note(`  line ${line}: ${message}`);
     if (refused > SHOWN_MAX) output.note(`  and ${refused - SHOWN_MAX} more; --json lists the first 1000`);
   });
   if (report.refused > 0) throw new EndWith(EXIT.refused);
@@ -217,12 +216,12 @@ interface ExportOptions {
 async function exportFile(call: Call<ExportOptions>, entity: string): Promise<void> {
   const { options, output, service } = call;
   const { out, filters, search, sort, fields } = options;
-  const format = out === undefined ? (options.format ?? 'ndjson') : formatOf(out, options.format);
+  const format = out === undefined || out === '-' ? (options.format ?? 'ndjson') : formatOf(out, options.format);
+  if (format === 'json') throw new UsageError('an export is CSV or NDJSON; name the file so, or give --format');
   const query = { format, filters, search, sort, fields };
   const body = await service.download(`${recordsPath(entity)}/export`, query);
   if (out === undefined || out === '-') {
-    for await (const chunk of body) await output.write(chunk);
-    return;
+    return output.copy(body);
   }
   const bytes = await saveTo(call, out, body);
   await output.answer({ file: out, bytes }, () => output.note(`${out}: ${bytes} bytes`));
