@@ -4,6 +4,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { lstatSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { schemaTypes } from '../client/src/schema-types.ts';
+import { Deadline } from '../client/src/waiting.ts';
+import { bytesOf, heard } from '../src/cli/service.ts';
 import { CommandLine } from './support/command-line.ts';
 
 /** A colour, a title, a C1 sequence, a turn of the direction of writing, and a forged second line. */
@@ -103,6 +105,30 @@ describe('a terminal', () => {
     const { code, err } = await cli.run(['entities', 'get', 'busy']);
     expect([code, err]).toEqual([3, expect.stringContaining('wait 7 s')]);
   });
+});
+
+test('a download that falls silent is given up, and its request is cancelled', async () => {
+  let isCancelled = false;
+  const silent = Bun.serve({
+    port: 0,
+    hostname: '127.0.0.1',
+    fetch: ({ signal }) => {
+      signal.addEventListener('abort', () => {
+        isCancelled = true;
+      });
+      return new Response(new ReadableStream({ start: (controller) => controller.enqueue('begin\n') }));
+    },
+  });
+  const silence = new Deadline(undefined);
+  const response = await fetch(silent.url, { signal: silence.signal });
+  const taken: number[] = [];
+  const reading = (async () => {
+    for await (const { length } of heard(bytesOf(response), silence, 200)) taken.push(length);
+  })();
+  await expect(reading).rejects.toThrow('sent nothing for 0.2 s');
+  expect(taken).toEqual([6]);
+  while (!isCancelled) await Bun.sleep(5);
+  silent.stop(true);
 });
 
 describe('files', () => {

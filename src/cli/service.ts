@@ -9,6 +9,7 @@ import {
   createClient,
   type RequestOptions,
 } from '../../client/src/client.ts';
+import { Deadline } from '../../client/src/waiting.ts';
 import { Failure } from './failures.ts';
 import { reasonOf } from './reasons.ts';
 
@@ -63,9 +64,11 @@ export class Service {
     return this.#reached(this.client.request<T>(method, path, { signal: this.signal, ...options }));
   }
 
-  /** The bytes of a download, as they come. */
+  /** The bytes of a download, as they come; it fails when nothing more comes for two minutes. */
   async download(path: string, query: Query = {}): Promise<AsyncIterable<Uint8Array>> {
-    return bytesOf(await this.#reached(this.client.fetch('GET', path, { signal: this.signal, query })));
+    const silence = new Deadline(this.signal);
+    const response = await this.#reached(this.client.fetch('GET', path, { signal: silence.signal, query }));
+    return heard(bytesOf(response), silence, SILENCE_MS);
   }
 
   /** Says which address could not be reached: the next profile has another. */
@@ -83,6 +86,32 @@ export class Service {
   upload<T>(path: string, body: AsyncIterable<Uint8Array>, contentType: string, query: Query = {}): Promise<T> {
     const headers = { 'Content-Type': contentType };
     return this.call('POST', path, { body: streamOf(body), headers, query, timeoutMs: 0 });
+  }
+}
+
+const SILENCE_MS = 120_000;
+
+/** The same bytes; the wait for each has a deadline, which cancels the request. */
+export async function* heard(
+  bytes: AsyncIterable<Uint8Array>,
+  silence: Deadline,
+  silenceMs: number,
+): AsyncGenerator<Uint8Array> {
+  try {
+    silence.set(silenceMs);
+    for await (const chunk of bytes) {
+      silence.clear();
+      yield chunk;
+      silence.set(silenceMs);
+    }
+  } catch (error) {
+    if (!silence.isOver) throw error;
+    throw new Failure(
+      `the service has sent nothing for ${silenceMs / 1_000} s`,
+      'run it again; `tds doctor` says what to check',
+    );
+  } finally {
+    silence.clear();
   }
 }
 
