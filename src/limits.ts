@@ -70,9 +70,9 @@ export const LIMITS = {
     definitionBytesMax: 8_388_608,
     cachedBytesMax: 67_108_864,
   },
-  /** A record's values as JSON in UTF-8, in bytes. */
+  indexes: { perEntity: 8, fieldsPerIndex: 3 },
+  /** A record's values as JSON in UTF-8, in bytes; characters in a `url` field. */
   recordBytesMax: 1_048_576,
-  /** Characters in a `url` field. */
   urlMax: 8_192,
   /** `stepsMax`: instructions times characters of the longest value, which are `lengthDefault` without a `maxLength`. */
   pattern: { sourceMax: 1_000, instructionsMax: 1_000, stepsMax: 5_000_000, lengthDefault: 10_000 },

@@ -1,4 +1,4 @@
-// Cleanup of field changes: ends pending transitions, drops indexes that no field uses, builds those that are
+// Cleanup of changes of definitions: ends pending transitions and builds of indexes, drops indexes that no field uses, builds those that are
 // missing, and removes the values of retired slots. It is idempotent, and the same after success, failure and crash.
 // Contract: decisions#field-changes.
 import type { App } from '../app.ts';
@@ -10,20 +10,37 @@ import { type DefinitionLock, withDefinitionLock } from './definition-lock.ts';
 import type { Entity } from './field.ts';
 import { settleIndexes } from './index-building.ts';
 
-/** Ends an entity's transitions without completing them, and removes what no field uses. A dry run leaves nothing to remove. */
+/** Ends an entity's transitions and builds without completing them, and removes what no field uses. A dry run leaves nothing to remove. */
 export async function cleanUp(lock: DefinitionLock, entityId: string): Promise<void> {
   if (lock.app.db.dryRun !== undefined) return;
   const entity = await lock.transaction(async (tx, catalog) => {
     const found = catalog.byId.get(entityId);
-    const pending = found?.fields.filter(({ next }) => next !== undefined) ?? [];
-    if (found === undefined || pending.length === 0) return found;
+    if (found === undefined) return undefined;
+    const pending = found.fields.filter(({ next }) => next !== undefined);
+    const ready = found.indexes.filter(({ isBuilding }) => isBuilding !== true);
+    if (pending.length === 0 && ready.length === found.indexes.length) return found;
     for (const { next: _, ...field } of pending) await updateFieldRow(tx, found, field);
-    await bumpVersion(tx, found, {});
+    await bumpVersion(tx, found, { indexes: ready });
     return (await loadCatalog(tx, lock.tenant)).byId.get(entityId);
   });
   if (entity === undefined) return;
   await settleIndexes(lock.app, entity);
   if (entity.retiredSlots.length > 0) await removeRetiredValues(lock, entity);
+}
+
+/** Stage 6, after success and failure. A cleanup that fails is logged and left to the next holder of the lock. */
+export async function withCleanup(lock: DefinitionLock, entity: Entity, change: () => Promise<void>): Promise<void> {
+  lock.needsCleanup = true;
+  try {
+    await change();
+  } finally {
+    try {
+      await cleanUp(lock, entity.id);
+      lock.needsCleanup = false;
+    } catch (cause) {
+      lock.app.log.warn('cleanup of a change of definitions failed; the next change will repeat it', { cause });
+    }
+  }
 }
 
 /** Removes the values of retired slots, once no write and no cached definition uses them. */

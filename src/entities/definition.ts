@@ -2,7 +2,7 @@
 // the field's type or on the catalog.
 // Contract: decisions#entities, decisions#fields.
 import { type Static, Type } from '@sinclair/typebox';
-import { closed, nullable, oneOf, open, optional, Timestamp, textSet, Uuid } from '../http/schemas.ts';
+import { closed, Ignored, nullable, oneOf, open, optional, Timestamp, textSet, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { FIELD_TYPE_NAMES } from './field-types.ts';
 
@@ -89,6 +89,23 @@ export const FieldPatch = Type.Partial(closed(Attributes), {
 });
 export type FieldPatch = Static<typeof FieldPatch>;
 
+const IndexFields = Type.Array(Type.String({ maxLength: 64 }), {
+  minItems: 1,
+  maxItems: LIMITS.indexes.fieldsPerIndex,
+  description: 'fields in the order of the index, `-` before those that it has in descending order',
+  examples: [['status', '-amount']],
+});
+const IndexSchema = Type.Object({ fields: IndexFields, state: oneOf(['ready', 'building']) });
+export type IndexView = Static<typeof IndexSchema>;
+/** What a response shows is accepted too. */
+const IndexInput = closed({ fields: IndexFields, state: Ignored });
+export type IndexInput = Static<typeof IndexInput>;
+const IndexList = Type.Array(IndexInput, {
+  maxItems: LIMITS.indexes.perEntity,
+  description: 'indexes of several fields, for lists that filter by the first and sort by the others',
+  examples: [[{ fields: ['status', '-amount'] }]],
+});
+
 const Label = Type.String({ maxLength: labelMax, examples: ['Tickets'] });
 const SearchFolding = Type.Boolean({
   description: '`search` also finds words that differ only by accents: `amelie` finds Amélie',
@@ -103,6 +120,7 @@ export const EntitySchema = Type.Object(
     isSystem: Type.Boolean({ examples: [false] }),
     searchFolding: SearchFolding,
     fields: Type.Array(FieldSchema),
+    indexes: Type.Array(IndexSchema, { examples: [[{ fields: ['status', '-amount'], state: 'ready' }]] }),
     createdAt: Timestamp,
     updatedAt: Timestamp,
   },
@@ -115,6 +133,7 @@ const Names = {
   label: optional(Label),
   description: optional(Description),
   searchFolding: Type.Optional(Type.Boolean({ ...SearchFolding, default: true })),
+  indexes: Type.Optional(IndexList),
 };
 /** Checked before the catalog is loaded. */
 export const NewEntityNames = open(Names);
@@ -132,7 +151,12 @@ export const NewEntity = Type.Object({ ...Names, ...FieldList.properties }, { $i
 export type NewEntity = Static<typeof NewEntity>;
 /** Omitted members keep their values; null clears one. */
 export const EntityChange = closed(
-  { label: Names.label, description: Names.description, searchFolding: Type.Optional(SearchFolding) },
+  {
+    label: Names.label,
+    description: Names.description,
+    searchFolding: Type.Optional(SearchFolding),
+    indexes: Names.indexes,
+  },
   { $id: 'EntityChange' },
 );
 export type EntityChange = Static<typeof EntityChange>;

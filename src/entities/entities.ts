@@ -18,10 +18,11 @@ import { visibleFields } from './access-scope.ts';
 import { announceDrop, changerOf } from './announcement.ts';
 import { countRecords } from './backfill.ts';
 import { type Catalog, catalogOf, entityFor, insertFields, loadCatalog } from './catalog.ts';
+import { indexViews, readIndexes } from './declared-indexes.ts';
 import { type EntityView, type FieldView, type NewEntity, NewEntityNames } from './definition.ts';
 import { requireFieldsFit } from './definition-size.ts';
 import { type Entity, type Field, tableNameOf } from './field.ts';
-import { definitionValues, type FieldDraft, fieldOf, readFields } from './field-input.ts';
+import { definitionValues, fieldOf, readFields } from './field-input.ts';
 import { createIndex, type IndexedEntity, requiredIndexes } from './indexes.ts';
 import { matchAhead, using } from './patterns.ts';
 
@@ -51,7 +52,8 @@ function viewOf(catalog: Catalog, caller: TenantCaller, entity: Entity): EntityV
 export function entityView(catalog: Catalog, entity: Entity, shown: readonly Field[]): EntityView {
   const { id, name, label, description, isSystem, searchFolding, createdAt, updatedAt } = entity;
   const fields = shown.map((field) => fieldView(catalog, field));
-  return { id, name, label, description, isSystem, searchFolding, fields, createdAt, updatedAt };
+  const indexes = indexViews(entity, shown);
+  return { id, name, label, description, isSystem, searchFolding, fields, indexes, createdAt, updatedAt };
 }
 
 /** A field's definition; attributes that are not set are undefined. */
@@ -75,7 +77,7 @@ export function fieldView(catalog: Catalog, field: Field): FieldView {
 export async function createEntity(app: App, caller: TenantCaller, body: NewEntity): Promise<EntityView> {
   const { tenant } = caller;
   requireFits(body, 'an entity', LIMITS.entity.fieldBytesMax);
-  const { name, label = null, description = null, searchFolding = true } = check(NewEntityNames, body);
+  const { name, label = null, description = null, searchFolding = true, indexes = [] } = check(NewEntityNames, body);
   const id = newId();
   const matches = await matchAhead(definitionValues(body.fields));
   await app.db.begin(async (tx) => {
@@ -86,7 +88,9 @@ export async function createEntity(app: App, caller: TenantCaller, body: NewEnti
       throw conflict(`a tenant has at most ${LIMITS.entity.perTenantMax} entities`);
     }
     const drafts = using(matches, () => readFields(body, { catalog, self: { id, name } }));
-    await insertEntity(tx, tenant, { id, name, label, description, searchFolding }, drafts);
+    const fields = drafts.map((draft, i) => fieldOf(draft, newId(), `f${i + 1}`, i + 1));
+    const declared = readIndexes(fields, indexes);
+    await insertEntity(tx, tenant, { id, name, label, description, searchFolding, fields, indexes: declared });
   });
   await app.invalidations.publish('catalog', tenant.id);
   return getEntity(app, caller, name);
@@ -97,26 +101,27 @@ export async function lockDefinitions(tx: Tx, schema: string): Promise<void> {
   await tx.rows(sql`select pg_advisory_xact_lock(hashtext('definitions'), hashtext(${schema}))`);
 }
 
-type EntityNames = Pick<Entity, 'id' | 'name' | 'label' | 'description' | 'searchFolding'>;
+type InsertedEntity = Pick<Entity, 'id' | 'name' | 'label' | 'description' | 'searchFolding' | 'fields' | 'indexes'>;
 
-async function insertEntity(tx: Tx, { id: tenantId, schema }: Tenant, entity: EntityNames, drafts: FieldDraft[]) {
-  const { id, name, label, description, searchFolding } = entity;
+async function insertEntity(tx: Tx, { id: tenantId, schema }: Tenant, entity: InsertedEntity): Promise<void> {
+  const { id, name, label, description, searchFolding, fields, indexes } = entity;
   await tx.rows(sql`
-    insert into ${identifier(schema, 'entity_definitions')} (id, name, label, description, search_folding, is_in_id_order, next_slot)
-    values (${id}::uuid, ${name}, ${label}, ${description}, ${searchFolding}::boolean, true, ${drafts.length + 1}::int)`);
+    insert into ${identifier(schema, 'entity_definitions')}
+      (id, name, label, description, search_folding, is_in_id_order, next_slot, indexes)
+    values (${id}::uuid, ${name}, ${label}, ${description}, ${searchFolding}::boolean, true, ${fields.length + 1}::int,
+      ${JSON.stringify(indexes)}::text::jsonb)`);
   await insertCounters(tx, { id, tenantId });
-  await storeFields(
-    tx,
-    schema,
-    id,
-    drafts.map((draft, i) => fieldOf(draft, newId(), `f${i + 1}`, i + 1)),
-  );
+  await storeFields(tx, schema, entity);
 }
 
 /** Stores the fields of a new entity, and creates the table of its records. 400 and 409 when they are too large. */
-export async function storeFields(tx: Tx, schema: string, id: string, fields: readonly Field[]): Promise<void> {
+export async function storeFields(
+  tx: Tx,
+  schema: string,
+  { id, fields, indexes }: Pick<Entity, 'id' | 'fields' | 'indexes'>,
+): Promise<void> {
   await requireFieldsFit(tx, schema, { before: [], after: fields });
-  await createRecordTable(tx, schema, id, { fields, indexes: [], isInIdOrder: true });
+  await createRecordTable(tx, schema, id, { fields, indexes, isInIdOrder: true });
   if (fields.length > 0) await insertFields(tx, schema, id, fields);
 }
 

@@ -1,15 +1,21 @@
-// Changes an entity's label, description and search folding. The name cannot change: paths, roles and subscriptions use it.
-// Failures: 400, 403, 404, 409 while another change of the definitions lasts.
-// Contract: decisions#entities, decisions#search.
+// Changes an entity's label, description, search folding and indexes. The name cannot change: paths, roles and subscriptions use
+// it. A new index is part of the definition while it is being built, and serves lists once it is ready.
+// Failures: 400, 403, 404; 409 while another change of the definitions lasts, and when stored values are too large for an index.
+// Contract: decisions#entities, decisions#search, decisions#indexes.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
 import { check } from '../http/check.ts';
 import { identifier, sql } from '../runtime/sql.ts';
-import { entityFor } from './catalog.ts';
-import { EntityChange, type EntityView } from './definition.ts';
-import { withDefinitionLock } from './definition-lock.ts';
+import { bumpVersion, entityFor } from './catalog.ts';
+import { cleanUpInterrupted, withCleanup } from './cleanup.ts';
+import { readIndexes } from './declared-indexes.ts';
+import { EntityChange, type EntityView, type IndexInput } from './definition.ts';
+import { type DefinitionLock, withDefinitionLock } from './definition-lock.ts';
 import { getEntity } from './entities.ts';
+import type { DeclaredIndex, Entity } from './field.ts';
+import { buildIndexes } from './index-building.ts';
+import { declaredIndexes, declaredName } from './indexes.ts';
 import { changeSearchFolding, nudgeSearchRebuild } from './search-rebuild.ts';
 
 /** Omitted members keep their values. After a change of `searchFolding` the terms are rebuilt in the background. */
@@ -21,7 +27,9 @@ export async function updateEntity(
 ): Promise<EntityView> {
   const { tenant } = caller;
   const entity = await entityFor(app, caller, name);
-  const { label, description, searchFolding } = check(EntityChange, body);
+  const { label, description, searchFolding, indexes } = check(EntityChange, body);
+  // Before anything is changed: the fields may be others by then, which is checked again.
+  if (indexes !== undefined) readIndexes(entity.fields, indexes);
   await app.db.rows(sql`
     update ${identifier(entity.schema, 'entity_definitions')}
     set label = ${label === undefined ? entity.label : label},
@@ -38,6 +46,35 @@ export async function updateEntity(
     );
     nudgeSearchRebuild(app);
   }
+  if (indexes !== undefined) await withDefinitionLock(app, tenant, (lock) => changeIndexes(lock, entity.id, indexes));
   await app.invalidations.publish('catalog', tenant.id);
   return getEntity(app, caller, name);
+}
+
+/** Replaces the entity's indexes. Resolves when the new ones are ready; if one cannot be built, nothing changes. */
+async function changeIndexes(lock: DefinitionLock, entityId: string, input: readonly IndexInput[]): Promise<void> {
+  await cleanUpInterrupted(lock);
+  const { entity, wanted } = await lock.transaction(async (_, catalog) => {
+    const found = catalog.byId.get(entityId);
+    if (found === undefined) throw notFound('entity');
+    return { entity: found, wanted: readIndexes(found.fields, input) };
+  });
+  const present = new Set(entity.indexes.map((index) => declaredName(entity, index)));
+  const missing = wanted.filter((index) => !present.has(declaredName(entity, index)));
+  await withCleanup(lock, entity, async () => {
+    if (missing.length > 0) {
+      const building = missing.map(({ columns }) => ({ columns, isBuilding: true }));
+      await setIndexes(lock, entity, [...entity.indexes, ...building]);
+      await buildIndexes(lock.app, entity, declaredIndexes({ ...entity, indexes: missing }));
+    }
+    await setIndexes(lock, entity, wanted);
+  });
+}
+
+async function setIndexes(lock: DefinitionLock, { id }: Entity, indexes: readonly DeclaredIndex[]): Promise<void> {
+  await lock.transaction(async (tx, catalog) => {
+    const current = catalog.byId.get(id);
+    if (current === undefined) throw notFound('entity');
+    await bumpVersion(tx, current, { indexes });
+  });
 }

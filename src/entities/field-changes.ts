@@ -10,7 +10,7 @@ import { sql, type Tx } from '../runtime/sql.ts';
 import { announceChange } from './announcement.ts';
 import { backfill, countValues, waitForOlderWrites, waitForStaleCopies } from './backfill.ts';
 import { bumpVersion, type Catalog, deleteFieldRow, insertFields, loadCatalog, updateFieldRow } from './catalog.ts';
-import { cleanUp } from './cleanup.ts';
+import { withCleanup } from './cleanup.ts';
 import type { DefinitionLock } from './definition-lock.ts';
 import { replaceKeyInRoles } from './dependents.ts';
 import type { Entity, Field } from './field.ts';
@@ -214,21 +214,6 @@ async function requireEmpty({ app }: DefinitionLock, entity: Entity, field: Fiel
   if (count === 0) return;
   const message = `${count} record(s) have a value; confirm with ?confirm=${field.key}`;
   throw conflict(`${field.key}: ${message}`, [{ path: 'confirm', message }]);
-}
-
-/** Stage 6, after success and failure. A cleanup that fails is logged and left to the next holder of the lock. */
-async function withCleanup(lock: DefinitionLock, entity: Entity, change: () => Promise<void>): Promise<void> {
-  lock.needsCleanup = true;
-  try {
-    await change();
-  } finally {
-    try {
-      await cleanUp(lock, entity.id);
-      lock.needsCleanup = false;
-    } catch (cause) {
-      lock.app.log.warn('cleanup of a field change failed; the next change will repeat it', { cause });
-    }
-  }
 }
 
 /** One transaction of the change, with the entity's current definition. */

@@ -106,6 +106,8 @@ export type IndexedSystemKey = 'createdAt' | 'updatedAt' | 'createdBy' | 'update
 /** An index that a definition declares: fields by id, system fields by key. */
 export interface DeclaredIndex {
   columns: readonly { field: string; isDescending: boolean }[];
+  /** Whether it is still being built: lists do not use it yet. */
+  isBuilding?: boolean;
 }
 
 export interface Entity {

@@ -82,7 +82,7 @@ export function createIndex({ table }: Pick<Entity, 'table'>, index: RecordIndex
 export function declaredIndexes(entity: IndexedEntity): RecordIndex[] {
   const byName = entity.indexes.map((index): [string, RecordIndex] => {
     const order = orderOf(entity, index);
-    const name = `${entity.tableName}_x${order.map(codeOf).join('')}`;
+    const name = declaredName(entity, index);
     const columns = order.map(({ ref, isDescending }) => {
       const column = columnOf(ref, ref.slot === null ? undefined : identifier(entity.tableName));
       return sql`(${column})${isDescending ? sql` desc nulls last` : EMPTY}`;
@@ -91,6 +91,11 @@ export function declaredIndexes(entity: IndexedEntity): RecordIndex[] {
     return [name, { name, on: sql`(${join([...columns, ties], ', ')})`, unique: null }];
   });
   return [...new Map(byName).values()];
+}
+
+/** The name of a declared index, which its fields and their directions decide. */
+export function declaredName(entity: Pick<Entity, 'tableName' | 'fields'>, index: DeclaredIndex): string {
+  return `${entity.tableName}_x${orderOf(entity, index).map(codeOf).join('')}`;
 }
 
 const CODES: Readonly<Record<IndexedSystemKey, string>> = {
@@ -118,7 +123,7 @@ export function possibleIndexes(fields: readonly Field[], declared: readonly Dec
   return declared.filter((index) => orderOf({ fields }, index).length === index.columns.length);
 }
 
-function isSystemKey(key: string): key is IndexedSystemKey {
+export function isSystemKey(key: string): key is IndexedSystemKey {
   return Object.hasOwn(CODES, key);
 }
 

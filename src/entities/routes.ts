@@ -40,8 +40,9 @@ const READ = route({ ...reading, id: 'getEntity', summary: 'Get an entity', ok: 
 const UPDATE = route({
   ...changing,
   id: 'updateEntity',
-  summary: 'Change an entity’s label, description and search',
-  description: `With \`searchFolding\` the search terms of all records are rebuilt in the background, while records are read and
+  summary: 'Change an entity’s label, description, search and indexes',
+  description: `\`indexes\` replaces all of them; new ones are built while records are read and written, and the response comes when
+they are ready. With \`searchFolding\` the search terms of all records are rebuilt in the background, while records are read and
 written; until that is done, \`search\` finds words with exactly the accents of the query.`,
   query: parameters(DRY_RUN),
   body: EntityChange,

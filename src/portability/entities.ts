@@ -5,7 +5,8 @@
 import { Type } from '@sinclair/typebox';
 import type { App } from '../app.ts';
 import type { Catalog } from '../entities/catalog.ts';
-import { NewEntityNames } from '../entities/definition.ts';
+import { readIndexes } from '../entities/declared-indexes.ts';
+import { type IndexInput, NewEntityNames } from '../entities/definition.ts';
 import { storeFields } from '../entities/entities.ts';
 import { definitionValues, type FieldDraft, fieldOf, readFields } from '../entities/field-input.ts';
 import { matchAhead, using } from '../entities/patterns.ts';
@@ -47,6 +48,7 @@ interface Held {
   description: string | null;
   searchFolding: boolean;
   fields: (JsonObject & { id: string })[];
+  indexes: readonly IndexInput[];
   createdAt: string;
   updatedAt: string;
 }
@@ -63,7 +65,7 @@ export class Entities {
 
   add(line: number, members: JsonObject): void {
     const entity = check(EntityLine, members, timeProblems);
-    const { name, label = null, description = null, searchFolding = true, createdAt, updatedAt } = entity;
+    const { name, label = null, description = null, searchFolding = true, createdAt, updatedAt, indexes = [] } = entity;
     const fields = entity.fields as Held['fields'];
     const id = this.ids(entity.id);
     this.#allowed.once('entity', 'name', name);
@@ -75,7 +77,7 @@ export class Entities {
     if (this.#bytes > HELD_BYTES_MAX) {
       throw invalidField('fields', `the fields and rules of a tenant take at most ${definitionBytesMax} bytes`);
     }
-    this.#held.push({ line, id, name, label, description, searchFolding, fields, createdAt, updatedAt });
+    this.#held.push({ line, id, name, label, description, searchFolding, fields, indexes, createdAt, updatedAt });
   }
 
   /** Checks them all, and stores them in a tenant that begins with them. */
@@ -109,10 +111,14 @@ export class Entities {
   async #storeFields(arriving: ArrivingTenant, from: number, drafts: readonly FieldDraft[][]): Promise<void> {
     const part = this.#held.slice(from, from + TABLES_AT_ONCE);
     await this.app.db.slow.begin(async (tx) => {
-      for (const [i, { line, id, fields: given }] of part.entries()) {
+      for (const [i, { line, id, fields: given, indexes: declared }] of part.entries()) {
         const own = drafts[from + i] ?? [];
         const fields = own.map((draft, n) => fieldOf(draft, this.ids(given[n]?.id ?? ''), `f${n + 1}`, n + 1));
-        await atLine(line, () => storeFields(tx, arriving.tenant.schema, id, fields));
+        const indexes = await atLine(line, () => readIndexes(fields, declared));
+        await atLine(line, () => storeFields(tx, arriving.tenant.schema, { id, fields, indexes }));
+        await tx.rows(sql`
+          update ${arriving.own('entity_definitions')} set indexes = ${JSON.stringify(indexes)}::text::jsonb
+          where id = ${id}::uuid`);
       }
     });
   }

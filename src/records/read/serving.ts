@@ -56,7 +56,9 @@ function indexesOf(entity: Entity): IndexOrder[] {
     .filter((field) => indexKinds(field).includes('value'))
     .map(({ ref }) => [{ ref, isDescending: false }]);
   const time = { ref: SYSTEM_FIELDS.createdAt, isDescending: false };
-  return [[], ...(entity.isInIdOrder ? [] : [[time]]), ...single, ...entity.indexes.map((one) => orderOf(entity, one))];
+  const ready = entity.indexes.filter(({ isBuilding }) => isBuilding !== true);
+  const declared = ready.map((index) => orderOf(entity, index));
+  return [[], ...(entity.isInIdOrder ? [] : [[time]]), ...single, ...declared];
 }
 
 interface Match {
