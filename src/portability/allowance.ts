@@ -1,5 +1,6 @@
-// What a document may hold beside its records: no more of a kind, and no more text, than a tenant may have, and nothing twice.
-// The limits are those of the API (definition-counts.ts), which counts rows; here the lines are counted as they come.
+// Limits on what a document may contain besides its records: the number and the text of definitions are limited as for a tenant,
+// and nothing may appear twice. The limits are those of the API. definition-counts.ts counts rows; this file counts lines as they
+// arrive.
 // Failures: 400. Contract: portability#import, neighbours#byte-budgets.
 import { invalidField } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
@@ -16,12 +17,12 @@ export class Allowance {
   readonly #bytes = new Map<string, number>();
   readonly #seen = new Set<string>();
 
-  /** 400 when there are as many already as a tenant may have. */
+  /** 400 if the tenant already has the maximum number. */
   one(kind: keyof typeof MAX): void {
     if (this.#count(kind) > MAX[kind]) throw invalidField('type', `a tenant has at most ${MAX[kind]} ${kind}`);
   }
 
-  /** 400 when the roles or views take more together than a tenant's may. */
+  /** 400 if the roles or the views together exceed a tenant's limit. */
   text(kind: keyof typeof LIMITS.perTenantBytes, content: object): void {
     const max = LIMITS.perTenantBytes[kind];
     const bytes = (this.#bytes.get(kind) ?? 0) + jsonBytes(content);
@@ -29,14 +30,14 @@ export class Allowance {
     if (bytes > max) throw invalidField('type', `the ${kind} of a tenant take at most ${max} bytes`);
   }
 
-  /** 400 when the entity has as many rules already as it may have. */
+  /** 400 if the entity already has the maximum number of rules. */
   rule(entity: string): void {
     const { perEntityMax } = LIMITS.rules;
     if (this.#count(`rules of ${entity}`) <= perEntityMax) return;
     throw invalidField('entity', `an entity has at most ${perEntityMax} rules`);
   }
 
-  /** 400 when another line of this kind has the same. */
+  /** 400 if another line of this kind has the same value. */
   once(kind: string, member: string, value: string): void {
     const key = `${kind} ${member} ${value}`;
     if (this.#seen.has(key)) this.repeated(member);

@@ -1,5 +1,5 @@
-// A tenant that is being read from a document. It has a schema of its own at once, and rows in the platform's tables only from its
-// last transaction on: until then nobody sees it, and what is left of one whose process died is one schema to drop.
+// A tenant that is being imported from a document. Its schema exists at once; its rows in the platform tables exist only from its
+// last transaction on. Until then the tenant is invisible, and if its process dies, only one schema has to be dropped.
 // Failures: 409 when the slug has been taken meanwhile, 503 when another process took this one for dead. Times are seconds.
 // Contract: portability#import.
 import { announceTenant, insertTenantRow } from '../admin/tenant-rows.ts';
@@ -15,7 +15,7 @@ import { isDomainVerified, lockTenantNames } from '../tenants/custom-domains.ts'
 import { createTenantSchema, dropTenantSchema } from '../tenants/provision.ts';
 import { isServiceHost, schemaOf, type Tenant, type TenantSettings, tenantById } from '../tenants/tenants.ts';
 
-/** After which a tenant without a sign of life is dropped, and how often its process gives one. */
+/** A tenant whose lease is not renewed for this long is dropped. Its process renews the lease at the interval below. */
 const LEASE_S = 60;
 const RENEW_MS = 10_000;
 const POLL_MS = 30_000;
@@ -25,7 +25,7 @@ const LEASE = sql`now() + make_interval(secs => ${LEASE_S}::int)`;
 
 export interface Stored {
   records: number;
-  /** Of their values, as Postgres writes them. */
+  /** Bytes of the values, as Postgres writes them. */
   bytes: number;
 }
 
@@ -36,7 +36,7 @@ export class ArrivingTenant {
 
   private constructor(
     private readonly app: App,
-    /** As it will be; only its id and its schema are there already. */
+    /** The tenant as it will be; only its id and its schema exist already. */
     readonly tenant: Tenant,
   ) {
     this.#renewing = setInterval(() => void this.#renew(), RENEW_MS);
@@ -50,7 +50,7 @@ export class ArrivingTenant {
         insert into platform.arriving_tenants (id, process_id, expires_at)
         values (${id}::uuid, ${app.db.id}::uuid, ${LEASE})`);
       await createTenantSchema(app, tx, id);
-      // What the platform's tables will have, by table, and where records stand that point at others.
+      // The future rows of the platform tables, by table; and the lines of records that refer to others.
       await tx.rows(sql`create table ${identifier(schema, ROWS)} (line int, destination text, content jsonb)`);
       await tx.rows(sql`create table ${identifier(schema, LINES)} (entity_id uuid, id uuid, line int)`);
     });
@@ -74,19 +74,19 @@ export class ArrivingTenant {
     return identifier(this.tenant.schema, table);
   }
 
-  /** Where the lines of records with relations are kept: `entity_id`, `id`, `line`. */
+  /** The table that maps records with relations to their lines: `entity_id`, `id`, `line`. */
   get lines(): Sql {
     return this.own(LINES);
   }
 
-  /** Keeps a row of a platform's table until the end, by columns. */
+  /** Stores a row of a platform table, by columns, until the import completes. */
   async keep(line: number, destination: Destination, content: Record<string, unknown>): Promise<void> {
     await this.app.db.slow.rows(sql`
       insert into ${this.own(ROWS)} (line, destination, content)
       values (${line}::int, ${destination}, ${JSON.stringify(content)}::text::jsonb)`);
   }
 
-  /** Makes the tenant appear, with its first owner key. 409 when the slug is taken. */
+  /** Makes the tenant visible, with its first owner key. 409 if the slug is taken. */
   async complete(stored: ReadonlyMap<string, Stored>): Promise<{ tenant: Tenant; apiKey: string }> {
     const { app, tenant } = this;
     const { key, settings } = await app.db.slow.begin(async (tx) => {
@@ -107,7 +107,7 @@ export class ArrivingTenant {
     return { tenant: (await tenantById(app, tenant.id)) ?? tenant, apiKey: key };
   }
 
-  /** Drops everything. When the database cannot be reached, a worker does so later. */
+  /** Drops everything. If the database cannot be reached, a worker does so later. */
   async discard(): Promise<void> {
     clearInterval(this.#renewing);
     try {
@@ -117,7 +117,7 @@ export class ArrivingTenant {
     }
   }
 
-  /** A domain that another tenant has verified stays with that one, and one of the service with the service. */
+  /** Omits a custom domain that another tenant has verified or that belongs to the service. */
   async #insertTenant(tx: Tx): Promise<TenantSettings> {
     const { id, slug, name, settings: given } = this.tenant;
     await lockTenantNames(tx);
@@ -134,7 +134,7 @@ export class ArrivingTenant {
   async #move(tx: Tx, destination: Destination): Promise<void> {
     const [id, ...others] = COLUMNS[destination].map((name) => identifier(name));
     const table = identifier('platform', destination);
-    // Ids of subscriptions are unique in an installation. One in place of another sorts as that does.
+    // Ids of subscriptions are unique in an installation. A replacement id sorts like the original.
     const ownId =
       destination === 'webhook_subscriptions'
         ? sql`case when exists (select from ${table} as s where s.id = row.id)
@@ -156,7 +156,7 @@ export class ArrivingTenant {
       where tenant_id = ${this.tenant.id}::uuid and entity_id = ${id}::uuid and slot = 0`);
   }
 
-  /** A lost sign of life is followed by another one. */
+  /** A failed renewal is only logged: the next one follows. */
   async #renew(): Promise<void> {
     const renewal = sql`
       update platform.arriving_tenants set expires_at = ${LEASE} where id = ${this.tenant.id}::uuid`;
@@ -182,12 +182,12 @@ const COLUMNS = {
 export type Destination = keyof typeof COLUMNS;
 const DESTINATIONS = Object.keys(COLUMNS) as Destination[];
 
-/** Drops tenants whose process has died. */
+/** Starts the worker that drops tenants whose process has died. */
 export function startDropping(app: App): Worker {
   return startWorker({ name: 'incomplete tenants', once: () => dropAbandoned(app), pollMs: POLL_MS, log: app.log });
 }
 
-/** Drops some of the tenants that have expired, or whose process is no longer connected. Resolves to their number. */
+/** Drops some of the tenants whose lease has expired or whose process is no longer connected. Resolves to their number. */
 export async function dropAbandoned(app: App): Promise<number> {
   const alive = app.config.databaseUrl === null ? [app.db.id] : await app.db.connectedIds();
   const isDead = alive.includes(app.db.id) ? sql`process_id <> all(${alive}::uuid[])` : sql`false`;
@@ -198,7 +198,7 @@ export async function dropAbandoned(app: App): Promise<number> {
   return found.length;
 }
 
-/** Waits for the last transaction of the tenant, after which there is nothing to drop. */
+/** Waits for the tenant's last transaction; if that has committed, there is nothing to drop. */
 async function dropArriving({ db }: App, id: string): Promise<void> {
   await db.slow.begin(async (tx) => {
     const found = await tx.first(sql`delete from platform.arriving_tenants where id = ${id}::uuid returning id`);

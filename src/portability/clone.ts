@@ -1,6 +1,6 @@
-// Copies a tenant: its document, of one moment while it is written, is read into a new tenant of the same service, masked. Ids are
-// kept; hashes of passwords, keys and secrets are not copied.
-// Failures: 400, 404, 409, 429. None leaves anything.
+// Clones a tenant: imports its document into a new tenant of the same service while that is being exported, with masks applied.
+// The document shows one moment. Ids are kept; password hashes, keys and secrets are not copied.
+// Failures: 400, 404, 409, 429. None leaves anything behind.
 // Contract: portability#clone.
 import type { Static } from '@sinclair/typebox';
 import { TenantName, TenantSlug } from '../admin/tenants.ts';
@@ -18,7 +18,7 @@ import { MaskInput, masksOf } from './mask.ts';
 export const NewClone = closed({ slug: TenantSlug, name: TenantName, mask: optional(MaskInput) }, { $id: 'NewClone' });
 export type NewClone = Static<typeof NewClone>;
 
-/** 400 for a mask that does not fit the tenant's definitions, before anything is copied. */
+/** 400 if a mask does not fit the tenant's definitions, before anything is copied. */
 export async function cloneTenant(app: App, slug: string, body: NewClone): Promise<ImportedTenant> {
   const source = await tenantBySlug(app, slug);
   if (source === null) throw notFound('tenant');

@@ -1,6 +1,6 @@
-// The lines of a document before its records: each is checked as the API checks such a definition, and stored with its id and its
-// times. Of what a tenant may have become since a definition was made, such as a role that names an entity that is gone, a
-// document holds what is stored, and it is taken as it is.
+// The lines of a document before its records. Each is validated as the API validates such a definition, and stored with its id
+// and its times. A stored definition may have become outdated, such as a role that names a deleted entity: the document
+// contains it as stored, and the import accepts it.
 // Failures: 400 with every problem of a line.
 // Contract: portability#import.
 import { type TProperties, Type } from '@sinclair/typebox';
@@ -34,7 +34,7 @@ import type { Kind } from './document.ts';
 import type { IdMap } from './new-ids.ts';
 import { timeProblems } from './times.ts';
 
-/** The members of a line besides those that a request would have. */
+/** The members of a line that a request does not have. */
 const STORED = { type: Ignored, id: Uuid, createdAt: Timestamp, updatedAt: Timestamp };
 const lineSchema = <T extends TProperties>(members: T) => closed({ ...members, ...STORED });
 
@@ -79,17 +79,17 @@ export class Definitions {
     this.#caller = systemCaller(arriving.tenant, { triggeredBy: 'system' });
   }
 
-  /** For a tenant whose entities are stored. */
+  /** Requires that the tenant's entities are stored. */
   static async of(app: App, arriving: ArrivingTenant, ids: IdMap): Promise<Definitions> {
     return new Definitions(app, arriving, ids, await loadCatalog(app.db, arriving.tenant));
   }
 
-  /** After the last rule. 400 when the fields and rules take more together than a tenant's may. */
+  /** Called after the last rule. 400 if the fields and rules together exceed a tenant's limit. */
   async end(): Promise<void> {
     await this.app.db.slow.begin((tx) => requireDefinitionsFit(tx, this.arriving.tenant.schema, 0));
   }
 
-  /** Stores a line of this kind, with its number. */
+  /** Stores a line of this kind. */
   async add(kind: Exclude<Kind, 'entity' | 'record'>, line: number, members: JsonObject): Promise<void> {
     if (kind === 'role') return this.#role(members);
     if (kind === 'user') return this.#user(members);
@@ -122,7 +122,7 @@ export class Definitions {
         created_at = excluded.created_at, updated_at = excluded.updated_at`);
   }
 
-  /** Restrictions and grants on entities that are gone stay in a role, and mean nothing. */
+  /** A role may keep restrictions and grants on deleted entities; they have no effect. */
   #known<T extends { permissions?: object; entities?: object }>({ permissions = {}, entities = {} }: T) {
     const known = (all: object) =>
       Object.fromEntries(Object.entries(all).filter(([name]) => this.catalog.byName.has(name)));
@@ -196,7 +196,7 @@ export class Definitions {
     return expressionProblems(condition, names, 'condition');
   }
 
-  /** The action with the ids of this tenant in its relations. */
+  /** The action, with the ids in its relations mapped to those of this tenant. */
   #withOwnIds(entity: Entity, action: NewRule['action']): NewRule['action'] {
     if (!('values' in action)) return action;
     const target = action.type === 'create_record' ? this.catalog.byName.get(action.entity) : entity;
@@ -221,7 +221,7 @@ export class Definitions {
     await this.arriving.keep(line, 'apis', { ...this.#row(api), name, slug, roles, permissions });
   }
 
-  /** It arrives inactive, without a secret. An id that another tenant's has is replaced: they are unique in an installation. */
+  /** Stored inactive and without a secret. An id that another tenant uses is replaced: ids are unique in an installation. */
   async #subscription(line: number, members: JsonObject): Promise<void> {
     const given = check(SubscriptionLine, members, (valid) => [
       ...timeProblems({ created_at: valid.created_at, updated_at: valid.updated_at }),
@@ -273,7 +273,7 @@ export class Definitions {
   }
 }
 
-/** 400 when a definition is larger than the API takes, of which the line has its id and its times besides. */
+/** 400 if a definition is larger than the API accepts. The line's id and times do not count. */
 function requireDefinitionFits(members: JsonObject, what: string): void {
   const own = Object.entries(members).filter(([name, value]) => value !== null && !NOT_GIVEN.has(name));
   requireFits(Object.fromEntries(own), what, LIMITS.definitionBytesMax);

@@ -1,17 +1,17 @@
-// The document of a tenant: NDJSON, first a header, then one line for each thing of the tenant, last how many there were of
-// each kind, without which a document is incomplete. Lines have the members of the API; a record stands in `data`, beside
-// its version, because its fields may have any name.
+// The document of a tenant: NDJSON with a header, one line for each item of the tenant, and last the counts of each kind; without
+// the last line, a document is incomplete. Lines have the members of the API. A record is nested in `data`, beside its version,
+// because its fields may have any name.
 // Contract: portability#document.
 import type { Tenant } from '../tenants/tenants.ts';
 
 export const FORMAT = 'tenant-data-service';
 export const FORMAT_VERSION = 1;
 
-/** In the order of the document: a line refers only to kinds before its own. Records refer to each other in any order. */
+/** In the order of the document: a line refers only to earlier kinds. Records refer to each other in any order. */
 export const KINDS = ['entity', 'role', 'user', 'view', 'rule', 'api', 'subscription', 'record'] as const;
 export type Kind = (typeof KINDS)[number];
 
-/** How many lines there are of each kind. */
+/** The number of lines of each kind. */
 export type Counts = Record<Kind, number>;
 
 export function noCounts(): Counts {
@@ -25,7 +25,7 @@ export interface Header {
   tenant: Pick<Tenant, 'slug' | 'name' | 'settings'>;
   /** ISO 8601. */
   exportedAt: string;
-  /** Following the changes from here misses nothing that the document does not hold. */
+  /** The changes after this cursor are exactly those that the document does not contain. */
   cursor: string;
 }
 
@@ -34,7 +34,7 @@ export interface End {
   counts: Counts;
 }
 
-/** The document of a tenant with an entity and a record. */
+/** A document of a tenant with one entity and one record. */
 export function exampleDocument(): string {
   const at = '2026-03-01T09:30:00.000Z';
   const times = { createdAt: at, updatedAt: at };

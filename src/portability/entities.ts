@@ -1,5 +1,5 @@
-// The entities of a document. Relations may point at entities of later lines, so they are stored together, when the last one has
-// come; until then they are held, few as they are.
+// The entities of a document. A relation may refer to an entity of a later line, so entities are kept in memory, where they
+// take little, and stored together after the last one.
 // Failures: 400 with every problem of a line.
 // Contract: portability#import.
 import { Type } from '@sinclair/typebox';
@@ -24,9 +24,9 @@ import type { IdMap } from './new-ids.ts';
 import { timeProblems } from './times.ts';
 
 const { definitionBytesMax } = LIMITS.entity;
-/** Of all lines together: a line names the attributes of each field, which the limit of what is stored does not count. */
+/** Limit for all lines together: they name every attribute of a field, which the limit of stored definitions does not count. */
 const HELD_BYTES_MAX = 3 * definitionBytesMax;
-/** Entities whose tables one transaction makes. */
+/** Entities whose tables one transaction creates. */
 const TABLES_AT_ONCE = 20;
 
 const FieldLine = Type.Object({ id: Uuid });
@@ -80,7 +80,7 @@ export class Entities {
     this.#held.push({ line, id, name, label, description, searchFolding, fields, indexes, createdAt, updatedAt });
   }
 
-  /** Checks them all, and stores them in a tenant that begins with them. */
+  /** Validates all entities and stores them in a new tenant. */
   async end(begin: () => Promise<ArrivingTenant>): Promise<ArrivingTenant> {
     const targets = { byName: new Map(this.#held.map((held) => [held.name, held])) } as unknown as Catalog;
     const drafts: FieldDraft[][] = [];
@@ -95,7 +95,7 @@ export class Entities {
     return arriving;
   }
 
-  /** The definitions first: fields refer to them. */
+  /** Stores the definitions first, because fields refer to them. */
   async #storeNames(arriving: ArrivingTenant): Promise<void> {
     await this.app.db.slow.begin(async (tx) => {
       for (const { id, name, label, description, searchFolding, fields, createdAt, updatedAt } of this.#held) {

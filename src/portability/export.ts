@@ -1,6 +1,6 @@
-// Writes a tenant as a document, in constant memory: its lines are made while the reader takes them. What the API shows of a
-// tenant, and no credential: neither keys nor secrets, and hashes of passwords only for the super-admin who asks for them.
-// Failures: 404, 409, 429; later ones abort the connection, and the document has no last line.
+// Writes a tenant as a document in constant memory: lines are produced as the reader consumes them. The document contains what
+// the API shows of a tenant and no credentials: no keys, no secrets, and password hashes only if the super-admin asks for them.
+// Failures: 404, 409, 429; later ones abort the connection, so the document has no last line.
 // Contract: portability#export.
 import type { CallerNow } from '../access/authenticate.ts';
 import type { TenantCaller } from '../access/caller.ts';
@@ -22,16 +22,16 @@ import { countRead } from '../usage/tally.ts';
 import { FORMAT, FORMAT_VERSION, type Header, type Kind, lineOf, noCounts } from './document.ts';
 import { KIND, type SnapshotHead, takeTenantSnapshot } from './snapshot.ts';
 
-/** Operators' exports share one limit, so that tenants cannot keep them from theirs. */
+/** Operators' exports share a limit of their own, so that tenants cannot exhaust it. */
 const OPERATORS = 'operators';
 
 export interface ExportedTenant {
-  /** Of the changes since the snapshot. */
+  /** The cursor of the changes since the snapshot. */
   cursor: string;
   body: ReadableStream<Uint8Array>;
 }
 
-/** The caller's tenant. A change of the caller's rights cuts the export. */
+/** Exports the caller's tenant. A change of the caller's rights aborts the export. */
 export async function exportOwnTenant(
   app: App,
   caller: TenantCaller,
@@ -42,7 +42,7 @@ export async function exportOwnTenant(
   return open(app, caller.tenant, { share: caller.tenant.id, withHashes: false, allowed, onCut });
 }
 
-/** Any tenant, also a suspended one. Deleting it cuts the export. */
+/** Exports any tenant, including a suspended one. Deleting the tenant aborts the export. */
 export async function exportTenant(
   app: App,
   tenant: Tenant,
@@ -60,7 +60,7 @@ async function* whileItExists<T>(app: App, { id }: Tenant, rows: AsyncIterable<T
 }
 
 interface Opening {
-  /** Whose exports count together. */
+  /** Exports with the same key share one limit. */
   share: string;
   withHashes: boolean;
   allowed<T>(rows: AsyncIterable<T>): AsyncIterable<T>;
@@ -68,7 +68,7 @@ interface Opening {
 }
 
 async function open(app: App, tenant: Tenant, { share, withHashes, allowed, onCut }: Opening): Promise<ExportedTenant> {
-  // The floor of an earlier head holds for the snapshot too.
+  // The floor of an earlier head is valid for the snapshot, too.
   const { floor } = await feedHeadsOf(app).take();
   const writer = new DocumentWriter();
   const rows = async function* (): AsyncGenerator<RawRow[]> {
@@ -91,7 +91,7 @@ function headerOf(app: App, { id }: Tenant, { tenant, ...head }: SnapshotHead, f
   };
 }
 
-/** Makes the lines of a snapshot's rows; `begin` comes before the first one. */
+/** Produces the lines of a snapshot's rows. `begin` is called before the first row. */
 class DocumentWriter implements LineWriter<RawRow> {
   readonly head = '';
   readonly #counts = noCounts();
@@ -141,7 +141,7 @@ class DocumentWriter implements LineWriter<RawRow> {
   }
 }
 
-/** As the API shows a subscription. */
+/** A subscription as the API shows it. */
 function withoutUnused(members: Record<string, unknown>): Record<string, unknown> {
   const used = Object.entries(members).filter(([name, value]) => value !== null || name === 'description');
   return Object.fromEntries(used);

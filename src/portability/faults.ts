@@ -1,13 +1,13 @@
-// A fault of a document names its line, and the member in it: `lines.<number>.<member>`. What the operations that read a line
-// refuse, whatever their status, is a fault of the document.
+// A fault of a document names its line and the member in it: `lines.<number>.<member>`. A refusal by an operation that reads a
+// line is a fault of the document, whatever its status.
 // Contract: portability#import.
 import { invalid, ServiceError } from '../errors.ts';
 
 const NOT_OF_A_LINE: ReadonlySet<string> = new Set(['REQUEST_TIMEOUT', 'CLIENT_GONE']);
-/** What names its line already. */
+/** Errors that already name their line. */
 const faults = new WeakSet<ServiceError>();
 
-/** Runs what reads a line; what it refuses is a fault of that line. */
+/** Runs code that reads a line; a refusal becomes a fault of that line. */
 export async function atLine<T>(line: number, read: () => T | Promise<T>): Promise<T> {
   try {
     return await read();
@@ -16,7 +16,7 @@ export async function atLine<T>(line: number, read: () => T | Promise<T>): Promi
   }
 }
 
-/** The refusal as a 400 of the line; any other failure is that of the call. */
+/** Turns a refusal into a 400 of the line; any other failure is returned unchanged. */
 export function faultAt(line: number, error: unknown): unknown {
   if (!(error instanceof ServiceError) || error.status >= 500 || NOT_OF_A_LINE.has(error.ecode)) return error;
   if (faults.has(error)) return error;

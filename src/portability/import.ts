@@ -1,6 +1,6 @@
-// Reads the document of a tenant, of any size and in constant memory, into a new tenant, which appears when everything is there.
-// It counts as work of the new tenant, so that a large one delays others no more than an import of records does.
-// Failures: 400 that names the line and the member; 409 for a taken slug; 429. None leaves anything.
+// Imports the document of a tenant, of any size and in constant memory, into a new tenant that becomes visible once it is
+// complete. The import counts as work of the new tenant, so a large one delays others no more than an import of records does.
+// Failures: 400 that names the line and the member; 409 for a taken slug; 429. None leaves anything behind.
 // Contract: portability#import.
 import { type Static, Type } from '@sinclair/typebox';
 import { Settings, settingProblems } from '../admin/tenant-settings.ts';
@@ -50,21 +50,21 @@ const HeaderLine = closed({
 const EndLine = closed({ type: Type.Literal('end'), counts: CountsSchema });
 
 export interface ImportOptions {
-  /** Those of the document by default. */
+  /** Both default to those of the document. */
   slug?: string | undefined;
   name?: string | undefined;
   ids: 'keep' | 'new';
   mask?: MaskInput;
 }
 
-/** Lines between two looks at whether the client still waits. */
+/** Lines between two checks whether the client is still connected. */
 const LINES_BETWEEN = 500;
-/** A line's own members, beside those of a record. */
+/** The members of a line besides those of a record. */
 const AROUND = { levels: 1, names: 16 };
 
 const running = perApp(() => ({ count: 0 }));
 
-/** `body` comes in pieces of a few kilobytes. */
+/** `body` arrives in chunks of a few kilobytes. */
 export async function importTenant(
   app: App,
   body: AsyncIterable<Uint8Array>,
@@ -96,7 +96,7 @@ async function read(app: App, body: AsyncIterable<Uint8Array>, options: ImportOp
   }
 }
 
-/** Of settings that no tenant could have; what only this installation refuses is left out later. */
+/** Problems with settings that no tenant could have; settings that only this installation refuses are omitted later. */
 function headerProblems(app: App, { tenant }: { tenant?: { settings?: { allowedOrigins?: (string | undefined)[] } } }) {
   const { allowedOrigins = [] } = tenant?.settings ?? {};
   return settingProblems(app)({ settings: { allowedOrigins } }).map((problem) => ({
@@ -115,7 +115,7 @@ interface ReadLine {
   members: JsonObject;
 }
 
-/** The lines of the document. Stops when the client of the work has gone. */
+/** The lines of the document. Stops when the client has disconnected. */
 async function* linesOf(body: AsyncIterable<Uint8Array>, work: Work): AsyncGenerator<ReadLine, undefined> {
   const reader = new LineReader(false, LIMITS.portability.lineBytesMax);
   let next = 1;
@@ -138,14 +138,14 @@ function membersOf(line: Line): JsonObject {
   return parsed.value;
 }
 
-/** Reads the lines after the header, kind after kind. */
+/** Reads the lines after the header, kind by kind. */
 class DocumentReader {
   readonly #counts: Counts = noCounts();
   readonly #entities: Entities;
   #arriving: ArrivingTenant | null = null;
   #definitions: Definitions | null = null;
   #records: Records | null = null;
-  /** The position in KINDS of the last line's kind. */
+  /** The index in KINDS of the last line's kind. */
   #at = 0;
   #line = 1;
 
@@ -186,7 +186,7 @@ class DocumentReader {
     return { tenant: ownView(tenant), created: this.#counts, apiKey };
   }
 
-  /** Whether this was the last line. */
+  /** Resolves to whether this was the last line. */
   async #take(line: number, members: JsonObject): Promise<boolean> {
     if (members.type === 'end') {
       await this.#end(members);
@@ -204,7 +204,7 @@ class DocumentReader {
     return false;
   }
 
-  /** The entities have ended. */
+  /** Called when the entities have ended. */
   async #toDefinitions(): Promise<{ arriving: ArrivingTenant; definitions: Definitions }> {
     const arriving = this.#arriving ?? (await this.#entities.end(() => this.#begin()));
     this.#definitions ??= await Definitions.of(this.app, arriving, this.ids);
@@ -216,7 +216,7 @@ class DocumentReader {
     return this.#arriving;
   }
 
-  /** The definitions have ended too. */
+  /** Called when the definitions have ended, too. */
   async #toRecords(): Promise<{ arriving: ArrivingTenant; records: Records }> {
     const { arriving, definitions } = await this.#toDefinitions();
     if (this.#records === null) {

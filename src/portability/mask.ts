@@ -1,5 +1,5 @@
-// Masks of a copy: a field's values are left out, or replaced by hashes of the field's type, under a key that is thrown away:
-// equal values stay equal, different ones different, and nobody can tell which value a hash comes from, nor compare two copies.
+// Masks of a clone: a field's values are omitted, or replaced with hashes of the field's type, under a key that is discarded.
+// Equal values stay equal, different values stay different, no hash can be traced to its value, and clones cannot be compared.
 // Failures: 400 with every problem.
 // Contract: portability#clone.
 import { createHmac, randomBytes } from 'node:crypto';
@@ -15,7 +15,7 @@ export const MaskInput = Type.Record(Type.String(), Type.Record(Type.String(), o
 });
 export type MaskInput = Static<typeof MaskInput>;
 
-/** The value in place of one that is not null. */
+/** Returns the replacement for a value that is not null. */
 export type Mask = (value: unknown) => unknown;
 export type MaskOf = (field: Field) => Mask | undefined;
 
@@ -42,7 +42,7 @@ export function masksOf(catalog: Catalog, input: MaskInput): MaskOf {
   return ({ id }) => masks.get(id);
 }
 
-/** The mask, or why there is none. */
+/** The mask, or the reason why there is none. */
 function maskFor(field: Field, kind: 'null' | 'hash', digest: Digest): Mask | string {
   if (kind === 'null') return field.required ? 'is required and cannot be null' : () => null;
   const { type, pattern, min, max } = field;
@@ -72,7 +72,7 @@ type Digest = (value: unknown) => string;
 const DIGITS = { min: 16, usual: 32, max: 64 };
 const HOST = 'example.invalid';
 
-/** Hashes as texts of a type. */
+/** Hashes as values of the text types. */
 const TEXTS: { readonly [Type in FieldType]?: (digits: string) => string } = {
   text: (digits) => digits,
   email: (digits) => `${digits}@${HOST}`,
@@ -87,7 +87,7 @@ const VALUES: { readonly [Type in FieldType]?: (digits: string) => unknown } = {
   decimal: (digits) => String(BigInt(`0x${digits.slice(0, 24)}`)),
 };
 
-/** Of version 8, which says nothing about its bits. */
+/** Version 8, which says nothing about its bits. */
 function asUuid(digits: string): string {
   const [a, b, c, d, e] = [
     [0, 8],

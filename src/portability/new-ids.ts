@@ -1,23 +1,23 @@
-// The ids of a tenant that is read from a document: those of the document, or new ones, the same for the same id, so that
-// whatever refers to it still does, in whichever order the lines come. A new id keeps the time and the sequence of the old one,
-// so that it sorts as that did, and has a keyed hash in place of its random part: nobody can tell which id it comes from.
+// The ids of an imported tenant: those of the document, or new ones. The same id always maps to the same new id, so references
+// stay intact in any order of lines. A new id keeps the time and the sequence of the old one, so it sorts like the old one; a
+// keyed hash replaces the random part, so the new id does not reveal the old one.
 // Contract: portability#import.
 import { createHmac, randomBytes } from 'node:crypto';
 import { isUuid } from '../runtime/ids.ts';
 
 export type IdMap = (id: string) => string;
 
-/** The ids as they are, in lower case. */
+/** Keeps the ids, in lower case. */
 export const sameIds: IdMap = (id) => id.toLowerCase();
 
-/** Where the variant stands, whose digit is 8 to b; before it are 62 bits of time, version and sequence. */
+/** The position of the variant, whose digit is 8 to b; 62 bits of time, version and sequence precede it. */
 const VARIANT_AT = 19;
 const CACHED = 1_000;
 
-/** New ids, other ones with each map. */
+/** New ids; each map produces different ones. */
 export function newIds(): IdMap {
   const key = randomBytes(32);
-  // Authors and entities repeat, and records that relations point at often do.
+  // Ids of authors and entities repeat, and so do those of records that relations often refer to.
   const known = new Map<string, string>();
   return (given) => {
     const id = given.toLowerCase();
@@ -32,7 +32,7 @@ export function newIds(): IdMap {
   };
 }
 
-/** The author of a record: the id of a user or credential, or a name that the service gave. */
+/** The author of a record: the id of a user or credential, or a name that the service assigned. */
 export function mappedAuthor(ids: IdMap, author: string | null): string | null {
   return author !== null && isUuid(author) ? ids(author) : author;
 }

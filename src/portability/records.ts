@@ -1,6 +1,6 @@
-// The records of a document: checked as the API checks values, and stored with their versions, times and authors, in batches
-// that are bounded in rows and bytes. They are in nobody's sight yet, so there is no event, no delivery and no rule of them.
-// Relations may point at records of later lines: they are checked at the end, by the tables.
+// The records of a document: validated as the API validates values, and stored with their versions, times and authors, in batches
+// that are bounded in rows and bytes. They are not visible yet, so they cause no events, deliveries or rule runs.
+// Relations may refer to records of later lines: SQL over the stored tables checks them at the end.
 // Failures: 400 with every problem of a line.
 // Contract: portability#import.
 import { Type } from '@sinclair/typebox';
@@ -48,10 +48,10 @@ const System = Type.Object({
 });
 
 const COLUMNS = ['uuid', 'text', 'text', 'bigint', 'timestamptz', 'timestamptz', 'text', 'text', 'int'] as const;
-/** The position of the line in a row. */
+/** The index of the line number in a row. */
 const LINE = COLUMNS.length - 1;
 
-/** Records of one entity, to be written together. */
+/** Records of one entity that are written together. */
 interface Batch {
   entity: Entity;
   rows: unknown[][];
@@ -60,7 +60,7 @@ interface Batch {
 
 export class Records {
   readonly stored = new Map<string, Stored>();
-  /** Entities with an id that does not tell when its record was created. */
+  /** Entities with a record whose id does not give its creation time. */
   readonly #outOfIdOrder = new Set<Entity>();
   #batch: Batch | null = null;
   #writing: Promise<void> = Promise.resolve();
@@ -99,7 +99,7 @@ export class Records {
     if (this.#batch.rows.length >= batchRows || this.#batch.bytes >= batchBytesMax) await this.#flush();
   }
 
-  /** Writes the last batch, and checks that relations point at records. */
+  /** Writes the last batch and checks that relations refer to existing records. */
   async end(): Promise<void> {
     await this.#flush();
     await this.#settled();
@@ -115,7 +115,7 @@ export class Records {
       update ${this.arriving.own('entity_definitions')} set is_in_id_order = false where id = ${entity.id}::uuid`);
   }
 
-  /** Waits for a batch that is being written, whatever becomes of it. */
+  /** Waits until the current batch is written or has failed. */
   async stop(): Promise<void> {
     await this.#writing;
   }
@@ -150,7 +150,7 @@ export class Records {
     return data;
   }
 
-  /** Writes the batch while the next one is read. */
+  /** Starts writing the batch; the next one is read meanwhile. */
   async #flush(): Promise<void> {
     const batch = this.#batch;
     this.#batch = null;
@@ -205,7 +205,7 @@ export class Records {
     )`;
   }
 
-  /** Inserts one after the other until one is refused. */
+  /** Inserts the rows one by one until one is refused. */
   async #nameDuplicate(entity: Entity, rows: readonly unknown[][]): Promise<void> {
     for (const row of rows) {
       try {
@@ -250,7 +250,7 @@ function isDuplicate(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === '23505';
 }
 
-/** Reads what stands in `data`: its problems name it. */
+/** Reads the members of `data`: their problems name `data`. */
 function ofData<T>(read: () => T): T {
   try {
     return read();

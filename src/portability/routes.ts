@@ -1,5 +1,5 @@
-// The routes of tenants as a unit: export, import, clone. Documents are streams of any size: MAX_BODY_BYTES does not apply.
-// Failures: 400, 403 for hashes asked by others than the super-admin, 404, 409, 429.
+// The routes that export, import and clone a tenant. Documents are streams of any size: MAX_BODY_BYTES does not apply.
+// Failures: 400, 403 if anyone but the super-admin asks for hashes, 404, 409, 429.
 // Contract: portability#export, portability#import, portability#clone.
 import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';

@@ -1,8 +1,8 @@
-// Everything of a tenant as of one moment: one statement reads it, with the snapshot of the database that it sees. The statement
-// names the tables of the entities, so the definitions are read before it, and again by it: when they differ, it starts over.
-// Rows have the columns of an export (stored-row.ts) and a third one, which says what they are: 'header', 'end', a kind of the
-// document, or of a record the id of its entity.
-// Failures: 404, 409 when the definitions change all the while.
+// All data of a tenant at one moment: one statement reads it, in one database snapshot. The statement names the tables of the
+// entities, so the definitions are read before it and again by it; if they differ, it starts over.
+// Rows have the columns of an export (stored-row.ts) and a third one with the type of the row: 'header', 'end', a kind of the
+// document, or, for a record, the id of its entity.
+// Failures: 404, 409 if the definitions keep changing.
 // Contract: portability#snapshot.
 import type { App } from '../app.ts';
 import { type Catalog, loadCatalog } from '../entities/catalog.ts';
@@ -16,7 +16,7 @@ import type { Tenant } from '../tenants/tenants.ts';
 
 /** The content of the first row. */
 export interface SnapshotHead {
-  /** As Postgres shows it; with the highest number of an event that it sees, and its time in milliseconds. */
+  /** The database snapshot as Postgres prints it, the highest event number visible in it, and its time in milliseconds. */
   snapshot: string;
   last: number;
   at: number;
@@ -24,27 +24,27 @@ export interface SnapshotHead {
 }
 
 export interface TenantSnapshot {
-  /** The definitions of the snapshot. */
+  /** The definitions in the snapshot. */
   catalog: Catalog;
   head: SnapshotHead;
   /** All rows, in batches. */
   rows: AsyncIterable<RawRow[]>;
 }
 
-/** The column that says what a row is. */
+/** The column with the type of a row. */
 export const KIND = 2;
 const TRIES = 5;
 const UNDEFINED_TABLE = '42P01';
 const UNDEFINED_SCHEMA = '3F000';
 
-/** `withHashes`: users have the hashes of their passwords. Its rows must be read, or ended. */
+/** `withHashes` includes users' password hashes. The caller must read the rows to the end, or end the iteration. */
 export async function takeTenantSnapshot(app: App, tenant: Tenant, withHashes: boolean): Promise<TenantSnapshot> {
   for (let tries = 0; tries < TRIES; tries++) {
     const catalog = await loadCatalog(app.db, tenant);
     const rows = app.db.stream(statementOf(tenant, catalog, withHashes), LIMITS.transfer.exportBatchRows);
     const batches = rows[Symbol.asyncIterator]();
     const first = await batches.next().catch((error: { code?: string }) => {
-      // A table that has been dropped since.
+      // A table has been dropped meanwhile.
       if (error.code === UNDEFINED_TABLE || error.code === UNDEFINED_SCHEMA) return null;
       throw error;
     });
@@ -67,7 +67,7 @@ async function* from(first: RawRow[], batches: AsyncIterator<RawRow[]>): AsyncGe
   }
 }
 
-/** As the statement's `definitions`. */
+/** In the form of the statement's `definitions`. */
 function versionsOf({ byId }: Catalog): string {
   return [...byId.values()]
     .map(({ id, version, updatedAt }) => `${id} ${version} ${Date.parse(updatedAt)}`)
@@ -75,7 +75,7 @@ function versionsOf({ byId }: Catalog): string {
     .join();
 }
 
-/** `union all` keeps the order of its parts: the sessions run no part of a statement in parallel. */
+/** `union all` keeps the order of its parts, because the sessions do not run parts of a statement in parallel. */
 function statementOf(tenant: Tenant, catalog: Catalog, withHashes: boolean): Sql {
   const definitions = definitionParts(tenant, withHashes).map(
     ([kind, rows]) => sql`(select row_to_json(x)::text, null::text, ${literal(kind)} from (${rows}) as x)`,
@@ -104,7 +104,7 @@ function headPart({ id, schema }: Tenant): Sql {
     from platform.tenants where id = ${id}::uuid)`;
 }
 
-/** Times as the API shows them. */
+/** A time as the API shows it. */
 function iso(column: 'created_at' | 'updated_at'): Sql {
   return sql`to_char(${identifier(column)} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 }

@@ -1,5 +1,5 @@
-// The times in a document: ISO 8601 in UTC with milliseconds, as the API shows them, and days that exist.
-// A schema finds the form; this finds what Postgres would refuse.
+// The times in a document: ISO 8601 in UTC with milliseconds, as the API shows them, and only days that exist.
+// A schema checks the form; this file finds what Postgres would refuse.
 // Contract: portability#document.
 import type { Problem } from '../errors.ts';
 
@@ -12,7 +12,7 @@ export function isTime(text: unknown): text is string {
 
 const MEMBERS = ['createdAt', 'updatedAt', 'created_at', 'updated_at'] as const;
 
-/** The times that are none, of those that are given. */
+/** Problems for the given members that are not times. */
 export function timeProblems(members: { readonly [Name in (typeof MEMBERS)[number]]?: unknown }): Problem[] {
   return MEMBERS.filter((name) => members[name] !== undefined && !isTime(members[name])).map((path) => ({
     path,
