@@ -1,6 +1,6 @@
 // What a change of definitions breaks, for its dry run: views, roles and rules that no longer fit, that go with their entity,
-// or that lose what they grant or show; and records that lose values. It compares what there was before the change with
-// what there is after it, both as the change's own transaction sees them.
+// or that lose what they grant or show; and records that lose values. Compares the definitions before and after the change,
+// both as the change's own transaction sees them.
 // Contract: trying#breaks.
 import type { TenantCaller } from './access/caller.ts';
 import { type Role, rolesOf } from './access/role-store.ts';
@@ -18,7 +18,7 @@ import { dslProblems } from './views/dsl.ts';
 import type { View } from './views/view.ts';
 import { listViews } from './views/views.ts';
 
-/** The definitions of a tenant and what depends on them. */
+/** The definitions of a tenant, and what depends on them. */
 interface Definitions {
   catalog: Catalog;
   views: readonly View[];
@@ -26,7 +26,7 @@ interface Definitions {
   rules: readonly RuleDefinition[];
 }
 
-/** Called before a change; resolves to what notes the breaks after it. */
+/** Called before a change; resolves to a function that notes the breaks after it. */
 export async function findBreaks(app: App, caller: TenantCaller, dryRun: DryRun): Promise<() => Promise<void>> {
   const before = await definitionsOf(app, caller);
   return async () => {
@@ -77,7 +77,7 @@ async function* ruleBreaks(caller: TenantCaller, before: Definitions, after: Def
   }
 }
 
-/** Null for a rule that fits the definitions. */
+/** Null if the rule fits the definitions. */
 async function ruleFault(caller: TenantCaller, rule: RuleDefinition, { catalog }: Definitions): Promise<string | null> {
   const { id: _, createdAt, updatedAt, ...definition } = rule;
   try {

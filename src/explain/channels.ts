@@ -1,5 +1,5 @@
-// What each channel shows of an entity, asked of the code that serves the channel: the access scope and the statement of a
-// read for REST and MCP, the reader of the feed for changes, the projection for streams, the judge of deliveries for webhooks.
+// What each channel shows of an entity, determined by the code that serves it: the access scope and the read statement for REST
+// and MCP, the feed reader for changes, the projection for streams, and the delivery judge for webhooks.
 // Contract: decisions#explanations.
 import type { TenantCaller } from '../access/caller.ts';
 import type { PublicScope } from '../access/resolve-caller.ts';
@@ -18,7 +18,7 @@ import { Judge } from '../webhooks/audience.ts';
 export const CHANNELS = ['rest', 'mcp', 'changes', 'sse', 'websocket', 'webhook'] as const;
 export type Channel = (typeof CHANNELS)[number];
 
-/** Whose access to what is asked about; `scope` is that of `caller`. */
+/** Whose access to what a question is about; `scope` is that of `caller`. */
 export interface Asking {
   app: App;
   caller: TenantCaller;
@@ -33,19 +33,19 @@ export interface Shown {
 }
 
 interface ChannelRules {
-  /** The scope under which a public key uses it. */
+  /** The scope that a public key needs for the channel. */
   scope: PublicScope;
-  /** How a request is made: with which method, on a route of which access. Webhooks need none. */
+  /** The method of a request, and the access of its route. Webhooks need none. */
   request?: (operation: Operation) => { method: string; access: Access };
   onlyReads: boolean;
-  /** Null when it shows nothing of the entity. */
+  /** Null if the channel shows nothing of the entity. */
   shown(asking: Asking): Promise<Shown | null>;
 }
 
 const METHODS = { read: 'GET', create: 'POST', update: 'PATCH', delete: 'DELETE' } as const;
 
 const READS = { scope: 'channels:read', onlyReads: true } as const;
-/** Whatever opens none itself opens it by a ticket. */
+/** A credential that cannot open a stream itself opens it with a ticket. */
 const STREAM: ChannelRules = {
   ...READS,
   request: () => ({ method: 'POST', access: 'ticket' }),
@@ -100,7 +100,7 @@ async function shownInRequests({ app, scope }: Asking): Promise<Shown> {
 
 const EVERYTHING = { entities: null, events: null, filters: null, view: null, transitions: false };
 
-/** A change of the record that leaves it as it is, made now. */
+/** An update made now that leaves the record unchanged. */
 function changeOf({ tenant }: TenantCaller, { id: entityId, name: entity }: Entity, row: RecordRow): FeedEvent {
   const about = { id: row.id, seq: 0, xid: '0', tenantId: tenant.id, entityId, entity, recordId: row.id };
   const made = { at: new Date().toISOString(), actor: null, triggeredBy: 'api', depth: 0 } as const;

@@ -1,6 +1,6 @@
-// Why a caller may do something or not: the question is put to the code that decides, step by step in the order of a request,
-// and the first step that refuses is the answer. Nothing is decided here.
-// Failures: 400 with every problem; a credential or a record of another tenant is one that does not exist.
+// Explains why a caller may or may not do something: asks the code that decides, step by step in the order of a request, and
+// reports the first step that refuses. This file decides nothing itself.
+// Failures: 400 with every problem; a credential or a record of another tenant counts as one that does not exist.
 // Contract: decisions#explanations.
 import { type Static, Type } from '@sinclair/typebox';
 import { requireTenant, type TenantCaller } from '../access/caller.ts';
@@ -67,7 +67,7 @@ export const ExplanationSchema = Type.Object(
 );
 export type Explanation = Static<typeof ExplanationSchema>;
 
-/** A checked question, with what it names. */
+/** A validated question, with the things that it names. */
 interface Asked {
   app: App;
   subject: Subject;
@@ -75,11 +75,11 @@ interface Asked {
   channel: Channel;
   catalog: Catalog;
   entity: Entity;
-  /** Null when it is about no record in particular. */
+  /** Null if the question is not about a particular record. */
   row: RecordRow | null;
 }
 
-/** Whether the subject may, and why. */
+/** Whether the subject may perform the operation, and why. */
 export async function explain(app: App, caller: TenantCaller, body: Static<typeof Question>): Promise<Explanation> {
   const asked = await read(app, caller, body);
   const admitted = await admittedCaller(asked);
@@ -89,7 +89,7 @@ export async function explain(app: App, caller: TenantCaller, body: Static<typeo
 async function read(app: App, caller: TenantCaller, body: Static<typeof Question>): Promise<Asked> {
   const { tenant } = caller;
   const catalog = await catalogOf(app, tenant);
-  // Looked up before the check, so that what is not found is named together with what is malformed.
+  // Looked up before validation, so that missing and malformed items are reported together.
   const named = namedIn(body);
   const subject = await findSubject(app, tenant, named.as);
   const entity = catalog.byName.get(named.entity);
@@ -118,7 +118,7 @@ async function read(app: App, caller: TenantCaller, body: Static<typeof Question
 
 const NO_ID = '00000000-0000-0000-0000-000000000000';
 
-/** What an unchecked body names, as far as it can be looked up. */
+/** What a body names before validation, as far as it can be looked up. */
 function namedIn(body: unknown): { as: As; entity: string; recordId: string } {
   const { as, entity, record_id: id } = (body ?? {}) as { as?: As | null; entity?: unknown; record_id?: unknown };
   const { kind, id: asId, role } = as ?? {};
@@ -146,7 +146,7 @@ function asProblems({ kind, id, role }: { [Member in keyof As]?: unknown }, subj
 
 type Refusal = Pick<Explanation, 'decidedBy'>;
 
-/** The caller as the channel admits it, before any entity is looked at. */
+/** The caller as the channel admits it, before any entity is considered. */
 async function admittedCaller({
   app,
   subject,
@@ -170,7 +170,7 @@ async function admittedCaller({
     if (!admitsMethod(caller.kind, method, access)) return { decidedBy: say.publicKeyReads(subject, channel) };
     return { caller };
   }
-  // A webhook has a role, or everything.
+  // A webhook has a role, or sees everything.
   if (caller.role === null) {
     return caller.isTenantAdmin ? { caller } : { decidedBy: say.noRole(subject) };
   }
@@ -197,14 +197,14 @@ async function decide(asked: Asked, caller: TenantCaller): Promise<Explanation> 
   if (scope === null) return refused(say.unfit(caller, entity, condition));
   const shown: Shown | null = await RULES[channel].shown({ app, caller, entity, scope });
   if (shown === null) return refused(say.showsNothing(channel, entity, condition));
-  // A new record is judged by its own values, which are not known.
+  // A new record is judged by its own values, which are not known here.
   const isRefused = row !== null && operation !== 'create' && !(await shown.admits(row));
   if (isRefused) return refused(say.hidesRecord(caller, entity, condition), shown.fields);
   const decidedBy = say.granted(holder, operation, entity, { condition, shown: shown.fields, isOne: row !== null });
   return answer(asked, { allowed: true, decidedBy, fields: shown.fields, row: about });
 }
 
-/** Null when the role's row filter no longer fits the entity. */
+/** Null if the role's row filter no longer fits the entity. */
 function scopeOf(catalog: Catalog, caller: TenantCaller, entity: Entity): AccessScope | null {
   try {
     return accessScopeOf(catalog, caller, entity);

@@ -1,4 +1,4 @@
-// The route that explains a decision on access, for tenant admins.
+// The route that explains an access decision, for tenant admins.
 // Failures: 400 with every problem.
 // Contract: decisions#explanations.
 import { Elysia } from 'elysia';

@@ -1,5 +1,5 @@
-// The reasons of explanations, as sentences that a tenant admin can act on: what decided, and what to change. Pure, but for
-// the look at which roles there are.
+// The reasons in explanations, as sentences that a tenant admin can act on: what decided, and what to change. Pure, except that
+// it looks up which roles exist.
 // Contract: decisions#explanations.
 import type { TenantCaller } from '../access/caller.ts';
 import type { Operation } from '../access/rights.ts';
@@ -15,7 +15,7 @@ export interface DecidedBy {
   text: string;
 }
 
-/** What the rights come from, and how a sentence names it. */
+/** The source of the rights, and its name in a sentence. */
 export interface Holder extends Omit<DecidedBy, 'text'> {
   called: string;
 }
@@ -45,7 +45,7 @@ function sentence(text: string): string {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
 }
 
-/** Of a credential that no request is accepted with; `message` is that of the refusal. */
+/** For a credential that no request is accepted with; `message` is that of the refusal. */
 export function notAccepted(subject: Subject, message: string): DecidedBy {
   const { ended } = subject;
   const called = sentence(calledOf(subject));
@@ -71,7 +71,7 @@ export function publicKeyReads(subject: Subject, channel: Channel): DecidedBy {
   return ofCredential(subject, text);
 }
 
-/** Of a webhook, for a credential without a role. */
+/** For a webhook and a credential without a role. */
 export function noRole(subject: Subject): DecidedBy {
   const text = `A webhook shows what its subscription’s role may see, and ${calledOf(subject)} has none: ask about the role.`;
   return { source: 'channel', name: 'webhook', text };
@@ -112,7 +112,7 @@ export async function notGranted(
   return decided(`${sentence(called)} does not grant ${grant}: add it to the permissions of the role.`);
 }
 
-/** Of a row filter that no longer fits its entity. */
+/** For a row filter that no longer fits its entity. */
 export function unfit({ role }: TenantCaller, { name }: Entity, condition: string | null): DecidedBy {
   const text = `The row filter of the role ${role} no longer fits ${name}, so that it shows nothing: mend ${condition}.`;
   return { source: 'role', name: role ?? '', text };

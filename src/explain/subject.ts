@@ -1,5 +1,5 @@
-// Whom an explanation is about: a role, or a credential of the tenant by kind and id. The caller is made by the code that
-// admits requests, from what is stored of the credential, and asking about it is no use of it.
+// Whom an explanation is about: a role, or a credential of the tenant by kind and id. The code that admits requests builds the
+// caller from the stored credential; an explanation does not count as use of the credential.
 // Contract: interface#credentials, decisions#explanations.
 import type { Caller } from '../access/caller.ts';
 import { systemCaller } from '../access/caller.ts';
@@ -15,7 +15,7 @@ import { isUuid } from '../runtime/ids.ts';
 import { identifier, type Sql, sql } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 
-/** A credential as `whoami` names it, or a role. */
+/** A credential as `whoami` identifies it, or a role. */
 export interface As {
   kind?: CredentialKind;
   id?: string | null;
@@ -25,23 +25,23 @@ export interface As {
 export interface Subject {
   /** Null for a role. */
   kind: CredentialKind | null;
-  /** What a person knows it by: a label, an address, a name. */
+  /** The name by which people know it: a label, an address, a name. */
   name: string;
   /** The slug of a platform key's API. */
   api?: string;
-  /** When the credential ended, if it did; null for a user means that it is switched off. */
+  /** When the credential ended, if it did; null for a user means deactivated. */
   ended?: string | null;
-  /** With its rights over REST, or on the channels. 401 when the credential is no longer accepted. */
+  /** With the credential's rights over REST or on the channels. 401 if it is no longer accepted. */
   caller(scope: PublicScope): Promise<Caller>;
 }
 
-/** Undefined when the tenant has no such role or credential. */
+/** Undefined if the tenant has no such role or credential. */
 export async function findSubject(app: App, tenant: Tenant, { kind, id, role }: As): Promise<Subject | undefined> {
   if (role !== undefined) return roleSubject(app, tenant, role);
   if (kind === 'super_admin') {
     return { kind, name: 'the super-admin', caller: async () => systemCaller(tenant, { triggeredBy: 'api' }) };
   }
-  // Which admin keys exist is no matter of a tenant, and none of them is accepted in one.
+  // A tenant must not learn which admin keys exist, and no tenant accepts one.
   if (kind === 'admin_key') return { kind, name: 'an admin key', caller: async () => ADMIN_KEY };
   if (kind === undefined || typeof id !== 'string' || !isUuid(id)) return undefined;
   if (isStored(kind)) return storedSubject(app, tenant, kind, id);
@@ -71,7 +71,7 @@ interface StoredRow {
   api: string | null;
 }
 
-/** An expired key has ended too. */
+/** An expired key counts as ended. */
 const ENDED = sql`coalesce(k.revoked_at, case when k.expires_at <= now() then k.expires_at end) as ended`;
 const STORED: { readonly [Kind in StoredKind]: Sql } = {
   owner_key: sql`k.label as name, ${ENDED}, null as api from platform.owner_keys as k`,
@@ -93,7 +93,7 @@ async function storedSubject(app: App, tenant: Tenant, kind: StoredKind, id: str
   return { kind, name, ...(api === null ? {} : { api }), ...(ended === null ? {} : { ended }), caller };
 }
 
-/** A token issued now. */
+/** The caller of a token issued now. */
 function withToken(app: App, tenant: Tenant, kind: 'user' | 'developer' | 'bot', subject: string, version: number) {
   const expiresAtS = Math.ceil(Date.now() / 1_000) + LIMITS.bot.ttlS;
   return callerOfClaims(app, { kind, tenantId: tenant.id, subject, version, expiresAtS }, false);

@@ -1,5 +1,5 @@
-// `dryRun=true`: a route that takes it runs its whole call, keeps nothing of it, and answers as the call would have
-// answered, with a member `dryRun` that says what else it would have caused. A call that is refused is refused alike.
+// `dryRun=true`: a route that supports it runs its whole call, keeps nothing, and answers as the call would, with a member
+// `dryRun` that reports what else the call would cause. A call that would be refused is refused in the same way.
 // Contract: trying#dry-runs.
 import { type Static, Type } from '@sinclair/typebox';
 import type { TenantCaller } from '../access/caller.ts';
@@ -12,7 +12,7 @@ import { flagParameter } from './parameters.ts';
 import { bodyOf, type Envelope, responseOf, typed, withBody } from './reply.ts';
 import { oneOf } from './schemas.ts';
 
-/** The parameter of every route that can be tried. */
+/** The parameter of every route that supports dry runs. */
 export const DRY_RUN = {
   dryRun: Type.Optional(
     flagParameter({ description: 'answers as if, and says in `dryRun` what else would happen; nothing is kept' }),
@@ -37,25 +37,25 @@ export const DryRunSchema = Type.Object(
   { description: 'with `dryRun=true` only' },
 );
 
-/** Notes what the call breaks; it is given the App of the dry run before the call, and resolves to what notes it afterwards. */
+/** Finds what the call breaks: takes the App of the dry run before the call, and resolves to a function to run after it. */
 export type FindBreaks = (app: App, caller: TenantCaller, dryRun: DryRun) => Promise<() => Promise<void>>;
 
 interface Call {
   caller: TenantCaller;
   query: { dryRun?: boolean };
-  /** Whether it may scan tables. */
+  /** Whether the call may scan tables. */
   isSlow?: boolean;
   findBreaks?: FindBreaks;
 }
 
-/** As `runDry`, for calls that change records: their deliveries are counted. */
+/** Like `runDry`, for calls that change records: counts their deliveries. */
 export const tryOut: typeof runDry = (app, options, call) =>
   runDry(app, options, (dry, dryRun) => {
     countJudgedOf.set(dry, countJudgedOf(app));
     return call(dry, dryRun);
   });
 
-/** Runs a call, with the App that is to be used for it: as it is, or dry. */
+/** Runs a call, as it is or as a dry run, and passes it the App to use. */
 export async function runOrTry<T>(
   app: App,
   { caller, query, isSlow = false, findBreaks }: Call,
@@ -68,18 +68,18 @@ export async function runOrTry<T>(
     await noteBreaks?.();
     return answer;
   };
-  // As a large call: few hold a transaction at once, and none waits for a place with one.
+  // Counts as a large call: few hold a transaction at once, and none holds one while it waits for a slot.
   await waitForPlace();
   const { result, dryRun } = await tryOut(app, { isSlow }, dryCall);
   return withReport(result, dryRun, caller);
 }
 
-/** What a caller is told of a dry run. */
+/** The report of a dry run that a caller may see. */
 export function reportTo({ rights }: TenantCaller, dryRun: DryRun): Static<typeof DryRunSchema> {
   return dryRun.report(readsEverything(rights));
 }
 
-/** The answer of a dry run: that of its call, with what the call would have caused. */
+/** The answer of a dry run: that of its call, with the report of what the call would cause. */
 export async function withReport<T>(answer: Envelope<T>, dryRun: DryRun, caller: TenantCaller): Promise<Envelope<T>> {
   const response = responseOf(answer);
   const chunks = bodyOf(response)?.chunks ?? [new Uint8Array(await response.arrayBuffer())];

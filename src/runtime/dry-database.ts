@@ -1,6 +1,6 @@
-// The database as a dry run sees it: one transaction that is rolled back in the end. A statement outside a transaction, and each
-// transaction, is a savepoint, so that what fails is undone alone, as it would be otherwise. Nothing commits, so whatever follows
-// a commit has nothing to follow.
+// The database as a dry run sees it: one transaction that is rolled back at the end. Each transaction, and each statement
+// outside of one, is a savepoint, so that a failure undoes only its own part, as it otherwise would. Nothing commits, so nothing
+// that follows a commit happens.
 // Contract: trying#dry-runs.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { ByteBudget } from './byte-budget.ts';
@@ -13,8 +13,8 @@ import type { Sql } from './sql.ts';
 const running = new AsyncLocalStorage<DryRun>();
 
 /**
- * The database as a dry run sees it. Its parts share one connection, and run one at a time; what a part asks of the database
- * is within it.
+ * The database as a dry run sees it. Its parts share one connection and run one at a time. Queries that a part makes belong to
+ * that part.
  */
 export function dryDatabase(database: Database, tx: Transaction, dryRun: DryRun): Database {
   const queue = new SerialQueue();
@@ -42,7 +42,7 @@ async function inSavepoint<T>(tx: Transaction, work: () => Promise<T>): Promise<
   }
 }
 
-/** A transaction of the call, which fails when a statement in it has failed, even if the call goes on. */
+/** A transaction of the call. It fails if a statement in it failed, even if the call goes on. */
 async function inner<T>(tx: Transaction, dryRun: DryRun, work: (tx: Transaction) => Promise<T>): Promise<T> {
   let failure: { error: unknown } | undefined;
   const noting = async <R>(query: Promise<R>): Promise<R> => {

@@ -1,6 +1,6 @@
-// What a dry run would have caused besides its answer. Whatever runs in it (dry-database.ts) finds it at its queries: nothing
-// commits there, so effects that no rollback undoes are counted instead, and statements that would hold up others without
-// telling anything (new tables, indexes, rewritten values) are left out.
+// What a dry run would cause besides its answer. Code in a dry run (dry-database.ts) finds it on its queries. Nothing commits
+// there: effects that a rollback cannot undo are counted instead of performed, and statements that would block others and
+// reveal nothing (new tables, indexes, rewritten values) are skipped.
 // Contract: trying#dry-runs.
 
 /** What a change of definitions breaks. `count` is the number of records that lose values. */
@@ -13,18 +13,18 @@ export interface Break {
 
 interface Counts {
   events: number;
-  /** Those of records that the call does not name: deleted or cleared because they refer to one that it deletes. */
+  /** Events of records that the call does not name: deleted or cleared because they refer to one that it deletes. */
   referring: number;
   webhooks: number;
 }
 
-/** What a dry run would have caused. What a failed part of it has counted is undone with it. */
+/** What a dry run would cause. If a part fails, its counts are undone. */
 export class DryRun {
   readonly breaks: Break[] = [];
   readonly #rules = new Set<string>();
   #counts: Counts = { events: 0, referring: 0, webhooks: 0 };
 
-  /** Notes a rule that has acted on a change, or would run after it. */
+  /** Notes a rule that acted on a change, or would run after it. */
   noteRule(name: string): void {
     this.#rules.add(name);
   }
@@ -35,12 +35,12 @@ export class DryRun {
     this.#counts = { ...counts, events: counts.events + events, webhooks: counts.webhooks + webhooks };
   }
 
-  /** Of the events that have been counted, so many are of records that the call does not name. */
+  /** Says how many of the counted events are of records that the call does not name. */
   noteReferring(events: number): void {
     this.#counts = { ...this.#counts, referring: this.#counts.referring + events };
   }
 
-  /** Runs a part; if it fails, its counts are as before. */
+  /** Runs a part; if it fails, restores the counts. */
   async part<T>(run: () => Promise<T>): Promise<T> {
     const before = this.#counts;
     try {
@@ -52,8 +52,8 @@ export class DryRun {
   }
 
   /**
-   * What is told of it. Conditions of rules and webhooks, and references, read what a caller may not see: unless it reads
-   * everything, it is told of the events of the records that it names alone.
+   * What the caller gets. Conditions of rules and webhooks, and references, read data that a caller may not see: unless it may
+   * read everything, it gets only the events of the records that it names.
    */
   report(callerReadsEverything: boolean) {
     const { events, referring, webhooks } = this.#counts;
