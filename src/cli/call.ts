@@ -1,5 +1,5 @@
-// One call of a command: its options, what it prints to, and the service it works with. Address, tenant and credential come from
-// the options, else from the environment, else from the profile; a profile's credential is sent to the profile's address only.
+// One call of a command: its options, its output, and the service it works with. Address, tenant and credential come from the
+// options, else from the environment, else from the profile; a profile's credential is sent only to the profile's address.
 // Ctrl-C aborts `signal`; a second one ends the program at once.
 import process from 'node:process';
 import type { Command } from 'commander';
@@ -36,7 +36,7 @@ export class Call<Options extends object = object> {
     return this.#service;
   }
 
-  /** The tenant by name, for what needs one in its path. */
+  /** The tenant's slug, for paths that need one. */
   async tenantSlug(): Promise<string> {
     const { tenant } = this.service.target;
     return tenant ?? (await this.whoami()).slug;
@@ -50,7 +50,7 @@ export class Call<Options extends object = object> {
   }
 }
 
-/** The command's action: `work` gets the call, then the command's arguments. */
+/** Sets the command's action: `work` gets the call, then the command's arguments. */
 export function runs<Options extends object, Values extends unknown[]>(
   command: Command,
   work: (call: Call<Options>, ...values: Values) => Promise<void>,
@@ -63,7 +63,7 @@ export function runs<Options extends object, Values extends unknown[]>(
 
 export function targetOf(options: GlobalOptions): Target {
   const { TDS_URL, TDS_TENANT, TDS_KEY } = process.env;
-  // With a key and an address of its own, the environment needs no profile.
+  // If the environment has a key and an address is given, no profile is needed.
   const isComplete = options.profile === undefined && Boolean(TDS_KEY && (options.url ?? TDS_URL));
   const profile = isComplete
     ? undefined
@@ -77,7 +77,7 @@ export function targetOf(options: GlobalOptions): Target {
   };
 }
 
-/** An address without a trailing slash; `127.0.0.1:3000` means http on this machine, another host https. */
+/** An address without a trailing slash; `127.0.0.1:3000` means http on this machine, another host means https. */
 export function addressOf(given: string): string {
   const isLocal = /^(localhost|127\.|\[::1\])/.test(given);
   const text = /^https?:\/\//.test(given) ? given : `${isLocal ? 'http' : 'https'}://${given}`;
@@ -106,7 +106,7 @@ function interruption(): AbortController {
   return controller;
 }
 
-/** The exit code of the signal that has ended the work; null while there was none. */
+/** The exit code of the signal that ended the work; null if there was none. */
 export function interruptedBy(): number | null {
   return shared?.signal.aborted ? (shared.signal.reason as number) : null;
 }

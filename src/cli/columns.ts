@@ -1,7 +1,7 @@
-// Fields from the columns of a CSV file: keys and labels from the header, types from the first values. A type is taken only when every value
-// that was read fits it; a column without a value is text. A column `company.code` is the relation `company` when its entity is
-// given: its records are named by that unique field.
-// Failures: usage errors for a file without a header, and for names that are none of its columns.
+// Derives fields from the columns of a CSV file: keys and labels from the header, types from the first values. A type is chosen
+// only if every value that was read fits it; a column without values is text. A column `company.code` is the relation `company`
+// if its entity is given: its values name records by that unique field.
+// Failures: usage errors for a file without a header, and for names that are not columns of it.
 import { open } from 'node:fs/promises';
 import { parse } from 'csv-parse/sync';
 import { UsageError } from './failures.ts';
@@ -16,14 +16,14 @@ export interface ColumnField {
   entity?: string;
 }
 
-/** What the columns alone do not say: the field by which records are found, and the entities of relations, by key. */
+/** What the columns alone do not say: the field that finds records, and the entities of relations, by key. */
 export interface ColumnHints {
   unique: string | undefined;
   targets: ReadonlyMap<string, string>;
 }
 
 const HEAD_BYTES = 1_048_576;
-/** The service sets them itself. */
+/** Fields that the service sets itself. */
 const SYSTEM = ['id', 'entityId', 'createdAt', 'updatedAt', 'createdBy', 'updatedBy'];
 
 const TYPES: readonly [string, RegExp][] = [
@@ -86,7 +86,7 @@ interface Head {
   rows: string[][];
 }
 
-/** Of a file of which only the beginning was read, the record that the end cuts is left out. */
+/** If only the beginning of the file was read, the record that is cut off is omitted. */
 function headOf(text: string, given: string | undefined): Head {
   const delimiter = typedDelimiter(given) ?? delimiterOf(text);
   const [header = [], ...rows] = parse(text.slice(0, text.lastIndexOf('\n') + 1 || undefined), {

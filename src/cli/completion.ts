@@ -1,6 +1,6 @@
-// Completion for bash, zsh and fish: `tds complete <shell>` prints the script, made from the tree of commands. Profiles are completed
-// by their names; nothing is asked of a service while somebody types.
-// Scripts call the program by its name, which has to be on PATH or an alias.
+// Completion for bash, zsh and fish: `tds complete <shell>` prints the script, generated from the tree of commands. Names of
+// profiles are completed; completion sends no requests to a service.
+// The scripts call the program by its name, which must be on PATH or an alias.
 import tab from '@bomb.sh/tab/commander';
 import type { Command } from 'commander';
 import { readProfiles } from './profiles.ts';

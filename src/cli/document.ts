@@ -1,5 +1,5 @@
-// The document of a tenant on its way to a file: written as it comes, known to be whole by its last line, which counts what is in
-// it. A document that breaks off leaves no file.
+// Saves the document of a tenant to a file as it arrives. Its last line, which counts the lines, shows that it is complete. A
+// document that breaks off leaves no file.
 // Sizes are bytes.
 
 import type { Call } from './call.ts';
@@ -12,11 +12,11 @@ export interface Saved {
   counts: Record<string, number>;
 }
 
-/** The last line is short; a longer one is that of something else. */
+/** The last line is short; a longer one is not the last line of a document. */
 const END_BYTES = 16_384;
 const PRIVATE = 0o600;
 
-/** Writes it to a file that only its owner reads, or to standard output for `-`. */
+/** Writes the document to a file that only its owner can read, or to standard output for `-`. */
 export async function saveDocument(call: Call, document: AsyncIterable<Uint8Array>, out: string): Promise<Saved> {
   const end = new End();
   const body = end.watch(document);

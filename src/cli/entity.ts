@@ -1,5 +1,5 @@
-// An entity as the service describes it, and values for its fields from the texts of a command line: `amount=12` is a number for
-// an integer field and a text for a text field.
+// An entity as the service describes it, and field values from command-line texts: `amount=12` is a number for an integer field
+// and a text for a text field.
 // Failures: usage errors that name the field.
 import { UsageError } from './failures.ts';
 
@@ -30,14 +30,14 @@ export function recordPath(entity: string, id: string): string {
   return `${recordsPath(entity)}/${encodeURIComponent(id)}`;
 }
 
-/** The values of `field=value` texts, as the types of the fields ask. An empty value clears the field. */
+/** Converts `field=value` texts to the types of the fields. An empty value clears the field. */
 export function valuesOf(fields: readonly FieldView[], pairs: readonly string[]): Record<string, unknown> {
   return Object.fromEntries(
     pairs.map((pair) => {
       const at = pair.indexOf('=');
       if (at < 1) throw new UsageError(`${pair} is not of the form field=value`);
       const key = pair.slice(0, at);
-      // The service names a field that does not exist.
+      // The service reports a field that does not exist.
       const type = fields.find((field) => field.key === key)?.type ?? 'text';
       return [key, typedValue(key, type, pair.slice(at + 1))];
     }),

@@ -1,5 +1,5 @@
-// What a command ends with: exit codes, and the sentences on standard error. 0 is success, 1 a fault of the network, of a file or
-// of the service itself, 2 wrong usage, 3 what the service refused, 128 and more a signal. Messages never repeat a credential.
+// How a command ends: exit codes, and messages on standard error. 0 is success, 1 a fault of the network, of a file or of the
+// service itself, 2 wrong usage, 3 a refusal by the service, 128 and more a signal. Messages never repeat a credential.
 // Contract: decisions#responses.
 import { CommanderError } from 'commander';
 import { ApiError, ConnectionError } from '../../client/src/client.ts';
@@ -13,7 +13,7 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** The command was understood and could not be completed; `hint` says what to do. */
+/** The command was valid but could not be completed; `hint` says what to do. */
 export class Failure extends Error {
   override readonly name = 'Failure';
   constructor(
@@ -25,7 +25,7 @@ export class Failure extends Error {
   }
 }
 
-/** The command did its work, and has already told what came of it. */
+/** The command did its work and has already reported the outcome. */
 export class EndWith extends Error {
   override readonly name = 'EndWith';
   constructor(readonly exitCode: number) {
@@ -33,12 +33,12 @@ export class EndWith extends Error {
   }
 }
 
-/** Whether the service has understood the call and refused it. */
+/** Whether the service understood the call and refused it. */
 export function isRefusal(error: unknown): error is ApiError {
   return error instanceof ApiError && error.status < 500 && error.code !== 'INVALID_RESPONSE';
 }
 
-/** What is said of an error, as lines for people or one JSON object for programs; and the exit code. */
+/** Describes an error, as lines for people or one JSON object for programs, and gives the exit code. */
 export function described(error: unknown, isJson: boolean): { text: string; exitCode: number } {
   if (error instanceof EndWith) return { text: '', exitCode: error.exitCode };
   if (error instanceof CommanderError) return ofParser(error, isJson);
@@ -46,7 +46,7 @@ export function described(error: unknown, isJson: boolean): { text: string; exit
   return { text: isJson ? asJson(error, exitCode) : asText(error), exitCode };
 }
 
-/** Commander has written its message for people already; help and version are not faults. */
+/** Commander has already written its message for people; help and version are not faults. */
 function ofParser({ code, message, exitCode }: CommanderError, isJson: boolean): { text: string; exitCode: number } {
   if (exitCode === 0) return { text: '', exitCode: EXIT.ok };
   const fault = { code: 'USAGE', message: message.replace(/^error: /, '') };

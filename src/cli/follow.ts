@@ -1,5 +1,5 @@
-// Changes of the feed for a command: they go on by themselves through lost connections until Ctrl-C, but a wrong credential, entity
-// or cursor is told before the first one, as a command should.
+// Follows the feed for a command, through lost connections, until Ctrl-C. A wrong credential, entity or cursor is reported before
+// the first change.
 // Failures: those of the client.
 import { type AnySchema, ApiError, type Change as ClientChange, type FollowOptions } from '../../client/src/client.ts';
 import { entityPath } from './entity.ts';
@@ -8,7 +8,7 @@ import type { Service } from './service.ts';
 export type Change = ClientChange<AnySchema>;
 export type Selection = Pick<FollowOptions<string>, 'entities' | 'events' | 'filters' | 'view' | 'transitions'>;
 
-/** Texts of options; missing: everything. */
+/** Values of options as texts; without one, everything is selected. */
 export interface GivenSelection {
   entities?: string | undefined;
   events?: string | undefined;
@@ -17,7 +17,7 @@ export interface GivenSelection {
   transitions?: boolean | undefined;
 }
 
-/** From a cursor on, from now when it is empty. */
+/** Follows changes from a cursor on, or from now if it is empty. */
 export async function* follow(service: Service, since: string, given: GivenSelection): AsyncGenerator<Change> {
   const { signal, client } = service;
   for (const name of listed({ entities: given.entities }).entities ?? []) await requireEntity(service, name);
@@ -31,12 +31,12 @@ export async function* follow(service: Service, since: string, given: GivenSelec
   }
 }
 
-/** The feed shows nothing of an entity that there is not; who follows one by a wrong name would wait for ever. */
+/** The feed shows nothing of an entity that does not exist: with a misspelt name, a follower would wait for ever. */
 async function requireEntity(service: Service, name: string): Promise<void> {
   try {
     await service.get(entityPath(name));
   } catch (error) {
-    // Some that may follow changes may not read definitions.
+    // Some callers that may follow changes may not read definitions.
     if (!(error instanceof ApiError && error.status === 403)) throw error;
   }
 }

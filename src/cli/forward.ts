@@ -1,5 +1,5 @@
 // Sends changes of the feed to a receiver as the service sends webhooks: the same body, the same headers, the same signatures.
-// The feed shows of a deleted record only its id, a webhook its last values; they are read from the deleted records.
+// Of a deleted record, the feed shows only the id, but a webhook the last values; they are read from the deleted records.
 // Durations in ms; failures of the receiver are results, not exceptions.
 import { randomUUID } from 'node:crypto';
 import { lookup } from 'node:dns/promises';
@@ -13,12 +13,12 @@ import type { Service } from './service.ts';
 
 export interface ForwardResult {
   status: number | null;
-  /** Null when the receiver has accepted it. */
+  /** Null if the receiver accepted it. */
   error: string | null;
   durationMs: number;
 }
 
-/** What a receiver of webhooks has to answer within. */
+/** The time within which a webhook receiver must answer. */
 const TIMEOUT_MS = 30_000;
 
 export class Forwarder {
@@ -62,7 +62,7 @@ export class Forwarder {
     };
   }
 
-  /** Only the id when they are not kept any more, or the record has come back. */
+  /** Only the id if the values are no longer kept, or the record has been restored. */
   async #lastValues({ entity, record_id: id, data }: Change): Promise<Record<string, unknown>> {
     const page = await this.service.get<{ items: Record<string, unknown>[] }>(`${recordsPath(entity ?? '')}/deleted`, {
       filters: `id = "${id}"`,

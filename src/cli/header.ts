@@ -1,14 +1,14 @@
-// The header of a CSV file. Its columns may have the labels of fields, as people's spreadsheets do ("Full name"): the header is
-// rewritten to the keys that the service knows while the file is sent, and what follows passes as it is.
-// A name that is neither key nor label stays: the service names it.
+// The header of a CSV file. Columns may be named by the labels of fields, as spreadsheets do ("Full name"): the header is
+// rewritten to the field keys while the file is sent; everything after it is passed through unchanged.
+// A name that is neither a key nor a label is kept: the service reports it.
 import { parse } from 'csv-parse/sync';
 
 const LINE_FEED = 10;
 const QUOTE = 34;
-/** A header without an end within so many bytes is sent as it is. */
+/** A header that does not end within this many bytes is sent unchanged. */
 const HEADER_MAX = 1_048_576;
 const KEY = /^[a-zA-Z][a-zA-Z0-9_]{0,62}$/;
-/** The service keeps the name for itself; the key of a column with this name. */
+/** Names that the service reserves, and the key for a column of that name. */
 const RESERVED = { name: 'recordName' };
 
 /** Whether a column's name can be the key of a field. */
@@ -16,7 +16,7 @@ function isKey(name: string): boolean {
   return KEY.test(name) && !Object.hasOwn(RESERVED, name);
 }
 
-/** Keys for the columns: those that can be keys keep their names, "Full name" becomes `fullName`; none is used twice. */
+/** Keys for the columns: names that can be keys are kept, "Full name" becomes `fullName`, and no key is used twice. */
 export function keysFor(header: readonly string[]): string[] {
   const used = new Set(header.filter(isKey));
   return header.map((name) => {
@@ -56,19 +56,19 @@ export function headerOf(line: string, delimiter: string): string[] {
   return (parse(line, { delimiter, bom: true, to_line: 1, relax_column_count: true }) as string[][])[0] ?? [];
 }
 
-/** The delimiter that the first line has most of, outside of quotes. */
+/** The most frequent delimiter in the first line, outside quotes. */
 export function delimiterOf(text: string): string {
   const first = text.split(/\r?\n/, 1)[0]?.replace(/"[^"]*"/g, '') ?? '';
   const counts = [',', ';', '\t'].map((one) => [one, first.split(one).length] as const);
   return counts.reduce((best, one) => (one[1] > best[1] ? one : best))[0];
 }
 
-/** A delimiter as it is typed in a shell. */
+/** A delimiter as typed in a shell. */
 export function typedDelimiter(given: string | undefined): string | undefined {
   return given === '\\t' ? '\t' : given;
 }
 
-/** The bytes of a CSV file, with the fields' keys in the header where the file has their labels. */
+/** The bytes of a CSV file, with labels in the header replaced by the fields' keys. */
 export async function* withKeys(
   bytes: AsyncIterable<Uint8Array>,
   delimiter: string | undefined,
@@ -108,7 +108,7 @@ function rewritten(
   return end < head.length ? [header, head.subarray(end)] : [header];
 }
 
-/** Where the first record ends; -1 when its end is not there. A line break inside quotes ends none. */
+/** The end of the first record, or -1 if it is not there yet. A line break inside quotes does not end a record. */
 function endOfHeader(bytes: Buffer): number {
   let isQuoted = false;
   for (let at = 0; at < bytes.length; at += 1) {

@@ -1,6 +1,6 @@
-// What a command reads: JSON and lines of files or of standard input (`-`), and secrets, which are typed without being shown or
-// come on standard input, never in an argument, which every process list shows.
-// Failures: usage errors for a file that does not exist, is not JSON, or a terminal that is none.
+// What a command reads: JSON and lines from files or standard input (`-`), and secrets. Secrets are typed without echo or come
+// from standard input, never from an argument, because process lists show arguments.
+// Failures: usage errors for a missing file, invalid JSON, or a standard input that is not a terminal.
 import { createReadStream, existsSync, readFileSync } from 'node:fs';
 import process from 'node:process';
 import { createInterface } from 'node:readline/promises';
@@ -40,7 +40,7 @@ export function openBytes(path: string): NodeJS.ReadableStream & AsyncIterable<U
   return createReadStream(path, { highWaterMark: 65_536 });
 }
 
-/** A secret: the first line of standard input when `source` is `-`, otherwise typed without being shown. */
+/** A secret: the first line of standard input if `source` is `-`, otherwise typed without echo. */
 export async function readSecret(question: string, source: string | undefined, signal: AbortSignal): Promise<string> {
   requireSecretSource(source);
   const secret =
@@ -49,7 +49,7 @@ export async function readSecret(question: string, source: string | undefined, s
   return secret.trim();
 }
 
-/** Refuses a credential in an argument. The value is not repeated: it may be one. */
+/** Refuses a credential in an argument. The message does not repeat the value, which may be one. */
 export function requireSecretSource(source: string | undefined): void {
   if (source === undefined || source === '-') return;
   throw new UsageError(
@@ -57,7 +57,7 @@ export function requireSecretSource(source: string | undefined): void {
   );
 }
 
-/** Asks on the terminal; a hidden answer is not shown. */
+/** Asks on the terminal; a hidden answer is not echoed. */
 export async function ask(question: string, signal: AbortSignal, isHidden = false): Promise<string> {
   if (process.stdin.isTTY !== true) {
     throw new UsageError('standard input is no terminal to ask on; give `-` to read from it');
@@ -70,7 +70,7 @@ export async function ask(question: string, signal: AbortSignal, isHidden = fals
     },
   });
   const lines = createInterface({ input: process.stdin, output, terminal: true });
-  // Ctrl-C reaches the line editor, not the process, while it reads.
+  // While the line editor reads, Ctrl-C reaches it and not the process.
   lines.on('SIGINT', () => process.kill(process.pid, 'SIGINT'));
   try {
     const answer = lines.question(`${question}: `, { signal });

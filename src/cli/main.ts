@@ -1,5 +1,5 @@
-// The program `tds`: reads its arguments, runs one command, and ends with its exit code. It starts in a few dozen milliseconds
-// because a command loads what it needs when it runs.
+// The program `tds`: parses its arguments, runs one command, and ends with its exit code. It starts in a few dozen milliseconds
+// because each command loads its dependencies only when it runs.
 // Failures become one message on standard error and an exit code, see failures.ts.
 import process from 'node:process';
 import { interruptedBy } from './call.ts';
@@ -15,7 +15,7 @@ async function main(parameters: readonly string[]): Promise<number> {
     return interruptedBy() ?? 0;
   } catch (error) {
     const interrupted = interruptedBy();
-    // Ctrl-C is no fault; only what it has cut is told.
+    // Ctrl-C is not a fault; only work that it cut short is reported.
     if (interrupted !== null && !(error instanceof Failure)) return interrupted;
     const { text, exitCode } = described(error, isJson);
     if (text !== '') process.stderr.write(`${text}\n`);
@@ -24,5 +24,5 @@ async function main(parameters: readonly string[]): Promise<number> {
 }
 
 const code = await main(process.argv.slice(2));
-// What is still in the pipe is read first: connections that are kept open do not hold the program up.
+// Exits once standard output is flushed, without waiting for connections that are kept open.
 process.stdout.write('', () => process.exit(code));

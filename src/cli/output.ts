@@ -1,7 +1,8 @@
-// What a command prints. People get tables and sentences, programs JSON (`--json`; one object a line where it is a stream).
-// Results go to standard output, messages to standard error. Text from the service is shown without control characters, which a
-// terminal would obey: notes, tones and cells take any text, a line is made of what `printable` gave. JSON has them as escapes.
-// A reader that goes away, such as `head`, ends the program without a message.
+// What a command prints: tables and sentences for people, JSON for programs (`--json`; one object per line for streams).
+// Results go to standard output, messages to standard error. A terminal would obey control characters, so text from the service
+// is shown without them: notes, tones and cells accept any text, a line must consist of `printable` results. JSON contains them
+// as escapes.
+// If a reader such as `head` goes away, the program ends without a message.
 import { once } from 'node:events';
 import process from 'node:process';
 
@@ -9,16 +10,16 @@ export type Row = Record<string, unknown>;
 type Tone = 'bold' | 'dim' | 'red' | 'green' | 'yellow';
 
 const TONES: Record<Tone, string> = { bold: '1', dim: '2', red: '31', green: '32', yellow: '33' };
-/** Characters of a cell in a terminal. */
+/** Maximum characters of a cell in a terminal. */
 const CELL_MAX = 48;
 const CONTROL = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 
-/** A text of the service as a terminal may show it. */
+/** Text from the service in a form that is safe for a terminal. */
 export function printable(text: string): string {
   return text.replace(CONTROL, (one) => (one === '\n' || one === '\t' ? ' ' : escaped(one)));
 }
 
-/** The same value as JSON.stringify writes, in which a terminal finds nothing to obey either. */
+/** The same value as JSON.stringify writes, with control characters escaped for terminals. */
 export function jsonText(value: unknown): string {
   return JSON.stringify(value).replace(CONTROL, escaped);
 }
@@ -34,23 +35,23 @@ export class Output {
     return process.stdout.isTTY === true;
   }
 
-  /** Whether somebody watches the messages, so that progress is worth showing. */
+  /** Whether a person sees the messages, so that progress is worth showing. */
   get isWatched(): boolean {
     return process.stderr.isTTY === true && !this.isJson;
   }
 
-  /** An answer: the object itself for programs, what `show` prints for people. */
+  /** Prints an answer: the object itself for programs, the output of `show` for people. */
   async answer(value: unknown, show: () => Promise<void> | void): Promise<void> {
     if (this.isJson) await this.write(`${jsonText(value)}\n`);
     else await show();
   }
 
-  /** One of a stream of objects. */
+  /** Prints one object of a stream. */
   async item(value: unknown, text: string): Promise<void> {
     await this.write(`${this.isJson ? jsonText(value) : text}\n`);
   }
 
-  /** Rows under the names of their columns. `columns` are keys, or `title=key`. */
+  /** Prints rows under the names of their columns. `columns` are keys, or `title=key`. */
   async table(rows: readonly Row[], columns: readonly string[]): Promise<void> {
     if (rows.length === 0) return this.note('nothing to show');
     const { default: Table } = await import('cli-table3');
@@ -64,7 +65,7 @@ export class Output {
     await this.line(table.toString().replace(/ +$/gm, ''));
   }
 
-  /** The members of an object, one a line. */
+  /** Prints the members of an object, one per line. */
   async members(value: Row): Promise<void> {
     const keys = Object.keys(value);
     const width = Math.max(...keys.map((key) => key.length));
@@ -80,13 +81,13 @@ export class Output {
     if (!process.stdout.write(text)) await once(process.stdout, 'drain');
   }
 
-  /** A file on its way to standard output: byte for byte into a pipe, as a terminal may show it onto a terminal. */
+  /** Copies a file to standard output: byte for byte into a pipe, in a safe form to a terminal. */
   async copy(bytes: AsyncIterable<Uint8Array>): Promise<void> {
     const decoder = new TextDecoder();
     for await (const chunk of bytes) await this.write(this.isTerminal ? legible(decoder, chunk) : chunk);
   }
 
-  /** A message for the person who runs the command. */
+  /** Prints a message for the person who runs the command. */
   note(text: string): void {
     process.stderr.write(`${printable(text)}\n`);
   }
@@ -112,7 +113,7 @@ function isColoured(): boolean {
   return process.stdout.isTTY === true && !process.env.NO_COLOR && process.env.TERM !== 'dumb';
 }
 
-/** Lines and columns stay. */
+/** Keeps line breaks and tabs. */
 function legible(decoder: TextDecoder, chunk: Uint8Array): string {
   const text = decoder.decode(chunk, { stream: true });
   return text.replace(CONTROL, (one) => (one === '\n' || one === '\t' ? one : escaped(one)));
@@ -123,7 +124,7 @@ function shown(value: unknown): string {
   return printable(typeof value === 'object' ? JSON.stringify(value) : String(value));
 }
 
-/** A pipe whose reader has gone is the end of the work, not a fault. */
+/** A pipe whose reader has gone ends the work; it is not a fault. */
 export function endWithReader(): void {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;

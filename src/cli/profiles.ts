@@ -1,5 +1,5 @@
 // The profiles of a person: address, tenant and credential of each service that they work with, in one file of mode 0600 below
-// the XDG configuration directory. Written whole, by a rename, so that a reader never sees half of it.
+// the XDG configuration directory. The file is replaced as a whole by a rename, so a reader never sees half of it.
 // Failures: a file that is not the JSON this program wrote, and names of unknown profiles.
 import {
   chmodSync,
@@ -31,14 +31,14 @@ interface Profiles {
 export const DEFAULT_PROFILE = 'default';
 const PRIVATE = 0o600;
 
-/** Where the profiles are, behind a link if there is one; `XDG_CONFIG_HOME` counts only when it is absolute. */
+/** The path of the profiles file, with links resolved; `XDG_CONFIG_HOME` counts only if it is absolute. */
 export function profilesFile(): string {
   const given = process.env.XDG_CONFIG_HOME ?? '';
   const file = join(given.startsWith('/') ? given : join(homedir(), '.config'), 'tds', 'profiles.json');
   return existsSync(file) ? realpathSync(file) : file;
 }
 
-/** None when there is no file. Takes the rights of others from a file that they could read. */
+/** No profiles if there is no file. If others can read the file, revokes their access. */
 export function readProfiles(): Profiles {
   const file = profilesFile();
   if (!existsSync(file)) return { current: DEFAULT_PROFILE, profiles: {} };
@@ -52,7 +52,7 @@ export function readProfiles(): Profiles {
   throw new Failure(`${file} is not a file of profiles`, `move it away, and sign in with \`tds login\``);
 }
 
-/** The profile by its name, or the current one; null without one that was not asked for by name. */
+/** The profile with this name, or the current one; null if no name is given and there is no current profile. */
 export function profileNamed(name: string | undefined): { name: string; profile: Profile } | null {
   const { current, profiles } = readProfiles();
   const wanted = name ?? current;
@@ -74,7 +74,7 @@ export function useProfile(name: string): void {
   write({ ...readProfiles(), current: name });
 }
 
-/** The first of the others becomes current when it was the current one. */
+/** If the removed profile was current, the first of the others becomes current. */
 export function removeProfile(name: string): void {
   profileNamed(name);
   const { current, profiles } = readProfiles();

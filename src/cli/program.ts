@@ -1,5 +1,5 @@
-// The tree of commands: the options that all of them take, and the groups, each in a file of its own below commands/. Help,
-// suggestions for misspelt names and the scripts for completion follow from the tree.
+// The tree of commands: the global options, and the groups, each in its own file below commands/. Help, suggestions for misspelt
+// names and the completion scripts are derived from the tree.
 // Wrong usage ends with code 2.
 import { Command, type Help } from 'commander';
 import { addAccessCommands } from './commands/access.ts';
@@ -22,7 +22,7 @@ const FOOTER = `
 Address, tenant and credential come from --url and --tenant, else from TDS_URL, TDS_TENANT and TDS_KEY, else from the profile
 that \`tds login\` has stored. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by the service.`;
 
-/** With `isJson`, faults of usage are left to the caller, who tells them as an object. */
+/** With `isJson`, usage errors are left to the caller, who reports them as an object. */
 export function buildProgram(isJson = false): Command {
   const program = new Command('tds')
     .description('Tenant Data Service: records, changes, files, webhooks and backups from the command line')

@@ -1,4 +1,4 @@
-// Progress on standard error while somebody watches: a bar where the whole is known, else a count. Nothing is drawn for programs,
+// Progress on standard error while a person watches: a bar if the total is known, else a count. Nothing is drawn for programs,
 // in a pipe, or in a log.
 // Sizes are bytes.
 import type { SingleBar } from 'cli-progress';
@@ -11,7 +11,7 @@ export interface Progress {
   stop(): void;
 }
 
-/** `total` is null when it is not known, as of standard input. */
+/** `total` is null if it is unknown, as for standard input. */
 export async function startProgress(output: Output, total: number | null): Promise<Progress> {
   if (!output.isWatched) return { add: () => undefined, stop: () => undefined };
   const { default: cliProgress } = await import('cli-progress');
@@ -37,7 +37,7 @@ export async function startProgress(output: Output, total: number | null): Promi
   };
 }
 
-/** The same bytes, counted as they are taken. */
+/** The same bytes, counted as they are consumed. */
 export async function* counted(
   bytes: AsyncIterable<Uint8Array>,
   count: (length: number) => void,

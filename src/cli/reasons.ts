@@ -1,6 +1,6 @@
-// Why a connection failed, in a few words: runtimes say it in codes and in English of their own.
-// The deepest cause of an error is the telling one.
-// An unknown one is given as it is.
+// Why a connection failed, in a few words: runtimes report it with their own codes and messages.
+// The deepest cause of an error is the informative one.
+// An unknown cause is shown as it is.
 
 const REASONS: readonly [RegExp, string][] = [
   [/ECONNREFUSED|ConnectionRefused|Unable to connect/i, 'nothing listens there'],

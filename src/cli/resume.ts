@@ -1,6 +1,6 @@
-// A file from a line on: what was sent before a cut is left out, the header of a CSV file is kept. Lines are counted as the
-// service's reports count them, from 1, header included; a line break inside quotes ends no record, so a CSV file is cut only
-// between records.
+// A file from a given line on: skips what was sent before an upload broke off, and keeps the header of a CSV file. Lines are
+// counted as in the service's reports, from 1, header included. A line break inside quotes does not end a record, so a CSV file
+// is cut only between records.
 import { UsageError } from './failures.ts';
 
 const LINE_FEED = 10;

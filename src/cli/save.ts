@@ -1,5 +1,6 @@
-// Bytes that arrive, as a file. It appears under its name only when it is complete: a cut download leaves nothing that looks whole.
-// A link is followed; what is no regular file, such as a device or a pipe, is written to as it is. Sizes are bytes.
+// Saves a download as a file. The file appears under its name only when it is complete: an aborted download leaves nothing that
+// looks complete. Links are followed; anything but a regular file, such as a device or a pipe, is written to directly. Sizes
+// are bytes.
 // Failures: those of the disk and of the connection; what was written so far is removed.
 import { createWriteStream } from 'node:fs';
 import { realpath, rename, rm, stat } from 'node:fs/promises';
@@ -24,7 +25,7 @@ export async function saveTo(
     bytes += length;
     progress.add(length);
   };
-  // A new file in any case: one that somebody has put there may be a link, or readable by others.
+  // Always creates a new file: an existing one may be a link planted by someone else, or readable by others.
   const file = createWriteStream(part, { mode, flags: target === null ? 'w' : 'wx' });
   try {
     await pipeline(counted(body, count), file);
@@ -39,7 +40,7 @@ export async function saveTo(
   }
 }
 
-/** The regular file that is there or will be; null for another kind. */
+/** The regular file that exists or will be created; null for anything else. */
 async function targetOf(path: string): Promise<string | null> {
   const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return null;

@@ -1,5 +1,5 @@
-// The service as commands call it: the client, with short names for the calls that only want the data of an answer. Nothing is
-// repeated on its own, so that a wrong address is told at once; only following changes goes on through failures.
+// The service as commands call it: the client, with short methods for calls that need only the data of an answer. Calls are not
+// retried, so that a wrong address is reported at once; only following changes continues through failures.
 // Failures: those of the client.
 import {
   type Answer,
@@ -24,7 +24,7 @@ export type Query = NonNullable<RequestOptions['query']>;
 export class Service {
   readonly client: Client<AnySchema>;
 
-  /** `onLost` is told each time that following changes has lost the service. */
+  /** `onLost` is called each time that following changes loses the service. */
   constructor(
     readonly target: Target,
     readonly signal: AbortSignal,
@@ -64,14 +64,14 @@ export class Service {
     return this.#reached(this.client.request<T>(method, path, { signal: this.signal, ...options }));
   }
 
-  /** The bytes of a download, as they come; it fails when nothing more comes for two minutes. */
+  /** The bytes of a download as they arrive; fails if nothing more arrives for two minutes. */
   async download(path: string, query: Query = {}): Promise<AsyncIterable<Uint8Array>> {
     const silence = new Deadline(this.signal);
     const response = await this.#reached(this.client.fetch('GET', path, { signal: silence.signal, query }));
     return heard(bytesOf(response), silence, SILENCE_MS);
   }
 
-  /** Says which address could not be reached: the next profile has another. */
+  /** Says which address could not be reached: another profile has another one. */
   async #reached<T>(answer: Promise<T>): Promise<T> {
     try {
       return await answer;
@@ -91,7 +91,7 @@ export class Service {
 
 const SILENCE_MS = 120_000;
 
-/** The same bytes; the wait for each has a deadline, which cancels the request. */
+/** The same bytes; the wait for each chunk has a deadline, which cancels the request. */
 export async function* heard(
   bytes: AsyncIterable<Uint8Array>,
   silence: Deadline,
@@ -121,7 +121,7 @@ export function bytesOf({ body }: Response): AsyncIterable<Uint8Array> {
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Keys, JWTs and admin sessions have forms; any other text is a super-admin secret. */
+/** Keys, JWTs and admin sessions have known forms; any other text is a super-admin secret. */
 export function isSuperAdmin(credential: string | undefined): boolean {
   return credential !== undefined && !/^(svc_|eyJ)/.test(credential) && !UUID.test(credential);
 }

@@ -1,4 +1,4 @@
-// The tenants of an installation, page by page, as operators see them.
+// The tenants of an installation as operators see them, page by page.
 // Needs the super-admin secret or an admin key.
 // Contract: decisions#tenants.
 import type { Service } from './service.ts';

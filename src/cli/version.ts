@@ -1,6 +1,6 @@
-// The version of this command line, which is that of the package it is part of. Read when it is asked for.
-// Read from package.json.
-// Never fails in an installation that is whole.
+// The version of this command line: that of the package that it is part of.
+// Read from package.json when it is needed.
+// Never fails in a complete installation.
 import { readFileSync } from 'node:fs';
 
 export function versionOfPackage(): string {
