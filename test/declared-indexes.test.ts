@@ -136,10 +136,12 @@ describe('a definition', () => {
     const tried = await tenant.patch(`/api/entities/${name}?dryRun=true`, { indexes });
     expect(tried.status).toBe(200);
     expect(await builtIndexes(name)).toEqual(['f2']);
-    const refused = await tenant.patch(`/api/entities/${name}`, { indexes });
+    const change = { indexes, label: 'Deals', searchFolding: false };
+    const refused = await tenant.patch(`/api/entities/${name}`, change);
     expect(refused.status).toBe(409);
     expect(refused.body.error.message).toBe('stored values are too large for an index');
-    expect(await shownIndexes(name)).toEqual([{ fields: ['amount'], state: 'ready' }]);
+    const kept = { indexes: [{ fields: ['amount'], state: 'ready' }], label: null, searchFolding: true };
+    expect((await tenant.get(`/api/entities/${name}`)).body.data).toMatchObject(kept);
     expect(await builtIndexes(name)).toEqual(['f2']);
   });
 

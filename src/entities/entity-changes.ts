@@ -6,8 +6,8 @@ import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import { notFound } from '../errors.ts';
 import { check } from '../http/check.ts';
-import { identifier, sql } from '../runtime/sql.ts';
-import { bumpVersion, entityFor } from './catalog.ts';
+import { identifier, type Queries, sql } from '../runtime/sql.ts';
+import { bumpVersion, type Catalog, entityFor } from './catalog.ts';
 import { cleanUpInterrupted, withCleanup } from './cleanup.ts';
 import { readIndexes } from './declared-indexes.ts';
 import { EntityChange, type EntityView, type IndexInput } from './definition.ts';
@@ -27,36 +27,43 @@ export async function updateEntity(
 ): Promise<EntityView> {
   const { tenant } = caller;
   const entity = await entityFor(app, caller, name);
-  const { label, description, searchFolding, indexes } = check(EntityChange, body);
-  // Before anything is changed: the fields may be others by then, which is checked again.
-  if (indexes !== undefined) readIndexes(entity.fields, indexes);
-  await app.db.rows(sql`
+  const { searchFolding, indexes, ...names } = check(EntityChange, body);
+  if (searchFolding === undefined && indexes === undefined) await setNames(app.db, entity, names);
+  else {
+    await withDefinitionLock(app, tenant, async (lock) => {
+      // First, because only an index may turn out to be impossible.
+      if (indexes !== undefined) await changeIndexes(lock, entity.id, indexes);
+      await lock.transaction(async (tx, catalog) => {
+        const current = existing(catalog, entity.id);
+        await setNames(tx, current, names);
+        if (searchFolding === undefined || current.searchFolding === searchFolding) return;
+        await changeSearchFolding(tx, current, searchFolding);
+      });
+    });
+    if (searchFolding !== undefined) nudgeSearchRebuild(app);
+  }
+  await app.invalidations.publish('catalog', tenant.id);
+  return getEntity(app, caller, name);
+}
+
+async function setNames(
+  queries: Queries,
+  entity: Entity,
+  { label, description }: Pick<EntityChange, 'label' | 'description'>,
+): Promise<void> {
+  await queries.rows(sql`
     update ${identifier(entity.schema, 'entity_definitions')}
     set label = ${label === undefined ? entity.label : label},
       description = ${description === undefined ? entity.description : description},
       updated_at = now()
     where id = ${entity.id}::uuid`);
-  if (searchFolding !== undefined) {
-    await withDefinitionLock(app, tenant, (lock) =>
-      lock.transaction(async (tx, catalog) => {
-        const current = catalog.byId.get(entity.id);
-        if (current === undefined) throw notFound('entity');
-        if (current.searchFolding !== searchFolding) await changeSearchFolding(tx, current, searchFolding);
-      }),
-    );
-    nudgeSearchRebuild(app);
-  }
-  if (indexes !== undefined) await withDefinitionLock(app, tenant, (lock) => changeIndexes(lock, entity.id, indexes));
-  await app.invalidations.publish('catalog', tenant.id);
-  return getEntity(app, caller, name);
 }
 
 /** Replaces the entity's indexes. Resolves when the new ones are ready; if one cannot be built, nothing changes. */
 async function changeIndexes(lock: DefinitionLock, entityId: string, input: readonly IndexInput[]): Promise<void> {
   await cleanUpInterrupted(lock);
   const { entity, wanted } = await lock.transaction(async (_, catalog) => {
-    const found = catalog.byId.get(entityId);
-    if (found === undefined) throw notFound('entity');
+    const found = existing(catalog, entityId);
     return { entity: found, wanted: readIndexes(found.fields, input) };
   });
   const present = new Set(entity.indexes.map((index) => declaredName(entity, index)));
@@ -72,9 +79,11 @@ async function changeIndexes(lock: DefinitionLock, entityId: string, input: read
 }
 
 async function setIndexes(lock: DefinitionLock, { id }: Entity, indexes: readonly DeclaredIndex[]): Promise<void> {
-  await lock.transaction(async (tx, catalog) => {
-    const current = catalog.byId.get(id);
-    if (current === undefined) throw notFound('entity');
-    await bumpVersion(tx, current, { indexes });
-  });
+  await lock.transaction(async (tx, catalog) => bumpVersion(tx, existing(catalog, id), { indexes }));
+}
+
+function existing(catalog: Catalog, id: string): Entity {
+  const entity = catalog.byId.get(id);
+  if (entity === undefined) throw notFound('entity');
+  return entity;
 }
