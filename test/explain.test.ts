@@ -14,7 +14,7 @@ import {
   userToken,
 } from './support/credentials.ts';
 import { judgedChanges, settledDeliveries } from './support/deliveries.ts';
-import { createEntity } from './support/entities.ts';
+import { createDeals } from './support/entities.ts';
 import { callTool } from './support/mcp-calls.ts';
 import { ROW_FILTERS } from './support/one-rule-model.ts';
 import { seededRandom } from './support/random.ts';
@@ -55,18 +55,7 @@ const DEALS = ['title', 'amount', 'stage', 'secret', 'due', 'company'];
 
 async function newTenant(): Promise<TestTenant> {
   const tenant = await service.tenant();
-  await createEntity(tenant, 'companies', [
-    { key: 'label', type: 'text' },
-    { key: 'country', type: 'text' },
-  ]);
-  await createEntity(tenant, 'deals', [
-    { key: 'title', type: 'text' },
-    { key: 'amount', type: 'integer' },
-    { key: 'stage', type: 'text' },
-    { key: 'secret', type: 'text' },
-    { key: 'due', type: 'datetime' },
-    { key: 'company', type: 'relation', entity: 'companies' },
-  ]);
+  await createDeals(tenant);
   return tenant;
 }
 

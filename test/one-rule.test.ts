@@ -6,7 +6,7 @@
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { addRole, changeRole, platformKey, publicKey, type RoleInput, userToken } from './support/credentials.ts';
-import { createEntity } from './support/entities.ts';
+import { createDeals } from './support/entities.ts';
 import { callTool } from './support/mcp-calls.ts';
 import {
   type Change,
@@ -183,18 +183,7 @@ function agree(what: unknown[], found: unknown, expected: unknown): void {
 
 async function newWorld(): Promise<World> {
   const tenant = await service.tenant();
-  await createEntity(tenant, 'companies', [
-    { key: 'label', type: 'text' },
-    { key: 'country', type: 'text' },
-  ]);
-  await createEntity(tenant, 'deals', [
-    { key: 'title', type: 'text' },
-    { key: 'amount', type: 'integer' },
-    { key: 'stage', type: 'text' },
-    { key: 'secret', type: 'text' },
-    { key: 'due', type: 'datetime' },
-    { key: 'company', type: 'relation', entity: 'companies' },
-  ]);
+  await createDeals(tenant);
   const world = new World(tenant);
   const condition = { validate: [{ condition: world.view.text }] };
   const made = await tenant.post('/api/views', {

@@ -1,17 +1,11 @@
 // A view as the API has it, its conditions as one text, and the views that the person may read.
 import { queryOptions } from '@tanstack/react-query';
+import type { View } from '../../client/src/client.ts';
 import type { Page, Row } from './answers.ts';
 import { get } from './call.ts';
 import { keyOf } from './queries.ts';
 
-export interface View {
-  id: string;
-  entitySlug: string;
-  slug: string;
-  name: string;
-  description: string | null;
-  filterDsl: { validate: { condition: string }[] };
-}
+export type { View };
 
 /** All conditions must hold. */
 export function conditionOf({ filterDsl: { validate } }: View): string {

@@ -12,7 +12,7 @@ import { type Problem, ServiceError } from '../errors.ts';
 import { check } from '../http/check.ts';
 import { closed, nullable, Uuid } from '../http/schemas.ts';
 import { applyIndependently } from '../records/batch/independent.ts';
-import { importWriters } from '../records/transfer/import.ts';
+import { importWriters } from '../records/transfer/batch-writing.ts';
 import { spanOfImport } from '../records/transfer/import-log.ts';
 import { autocommit } from '../records/write/context.ts';
 import { idsReferredTo } from '../records/write/deletion.ts';

@@ -16,12 +16,11 @@ import { SYSTEM_FIELDS } from '../expression/ast.ts';
 import { check } from '../http/check.ts';
 import { closed, Ignored, nullable, Uuid } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
-import { importWriters } from '../records/transfer/import.ts';
+import { BatchWriting } from '../records/transfer/batch-writing.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { timeOf } from '../runtime/ids.ts';
 import { EMPTY, inputRows, literal, type Sql, sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
-import { currentWork } from '../runtime/work.ts';
 import type { ArrivingTenant, Stored } from './arriving.ts';
 import { faultAt } from './faults.ts';
 import type { Mask, MaskOf } from './mask.ts';
@@ -63,8 +62,7 @@ export class Records {
   /** Entities with a record whose id does not give its creation time. */
   readonly #outOfIdOrder = new Set<Entity>();
   #batch: Batch | null = null;
-  #writing: Promise<void> = Promise.resolve();
-  #failure: { error: unknown } | null = null;
+  readonly #writing: BatchWriting;
 
   constructor(
     private readonly app: App,
@@ -73,6 +71,7 @@ export class Records {
     private readonly ids: IdMap,
     private readonly maskOf: MaskOf,
   ) {
+    this.#writing = new BatchWriting(app);
     for (const id of catalog.byId.keys()) this.stored.set(id, { records: 0, bytes: 0 });
   }
 
@@ -102,7 +101,7 @@ export class Records {
   /** Writes the last batch and checks that relations refer to existing records. */
   async end(): Promise<void> {
     await this.#flush();
-    await this.#settled();
+    await this.#writing.written();
     for (const entity of this.catalog.byId.values()) {
       for (const field of entity.fields) if (field.targetId !== null) await this.#checkRelations(entity, field);
     }
@@ -117,7 +116,7 @@ export class Records {
 
   /** Waits until the current batch is written or has failed. */
   async stop(): Promise<void> {
-    await this.#writing;
+    await this.#writing.ended();
   }
 
   #parted(entity: Entity, data: JsonObject) {
@@ -154,19 +153,7 @@ export class Records {
   async #flush(): Promise<void> {
     const batch = this.#batch;
     this.#batch = null;
-    await this.#settled();
-    if (batch === null) return;
-    const leave = await importWriters(this.app).enter(currentWork());
-    this.#writing = this.#write(batch)
-      .catch((error: unknown) => {
-        this.#failure = { error };
-      })
-      .finally(leave);
-  }
-
-  async #settled(): Promise<void> {
-    await this.#writing;
-    if (this.#failure !== null) throw this.#failure.error;
+    if (batch !== null) await this.#writing.start(() => this.#write(batch));
   }
 
   async #write({ entity, rows }: Batch): Promise<void> {

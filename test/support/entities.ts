@@ -52,3 +52,19 @@ export async function newEntity(
   for (const record of records) await createRecord(client, path, record);
   return { name, path };
 }
+
+/** The deals and companies that tests of random roles use. */
+export async function createDeals(tenant: TestTenant): Promise<void> {
+  await createEntity(tenant, 'companies', [
+    { key: 'label', type: 'text' },
+    { key: 'country', type: 'text' },
+  ]);
+  await createEntity(tenant, 'deals', [
+    { key: 'title', type: 'text' },
+    { key: 'amount', type: 'integer' },
+    { key: 'stage', type: 'text' },
+    { key: 'secret', type: 'text' },
+    { key: 'due', type: 'datetime' },
+    { key: 'company', type: 'relation', entity: 'companies' },
+  ]);
+}

@@ -5,21 +5,20 @@
 import { type Static, Type } from '@sinclair/typebox';
 import type { CallerNow } from '../../access/authenticate.ts';
 import { requireOneRight, type TenantCaller } from '../../access/caller.ts';
-import { type App, perApp } from '../../app.ts';
+import type { App } from '../../app.ts';
 import { accessScopeFor } from '../../entities/access-scope.ts';
 import { catalogOf } from '../../entities/catalog.ts';
 import { invalidField, ServiceError } from '../../errors.ts';
 import { Uuid } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
-import { Semaphore } from '../../runtime/concurrency.ts';
 import type { DryRun } from '../../runtime/dry-run.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
 import { newId } from '../../runtime/ids.ts';
-import { currentWork } from '../../runtime/work.ts';
 import { isQuotaExceeded } from '../../usage/write-quotas.ts';
 import { applyIndependently } from '../batch/independent.ts';
 import type { BatchItem, BatchKind, Outcome } from '../batch/items.ts';
 import { requireUniqueField } from '../batch/keys.ts';
+import { BatchWriting } from './batch-writing.ts';
 import { DryImport } from './dry-import.ts';
 import { beginImport, endImport } from './import-log.ts';
 import { JsonArrayReader } from './json-array.ts';
@@ -42,7 +41,7 @@ export const ImportReport = Type.Object({
 });
 type ImportReport = Static<typeof ImportReport>;
 
-const { batchRows, batchBytesMax, batchesWriting, batchesWaiting, errorsReported, errorCharacters } = LIMITS.transfer;
+const { batchRows, batchBytesMax, errorsReported, errorCharacters } = LIMITS.transfer;
 
 export interface ImportInput {
   format: ImportFormat;
@@ -122,11 +121,6 @@ export async function* uploaded(body: AsyncIterable<Uint8Array>): AsyncGenerator
   }
 }
 
-/** Batches in writing, of imports and of what is as large: a batch may take several megabytes, and a tenant may upload many files at once. */
-export const importWriters = perApp(
-  () => new Semaphore({ name: 'imports', slots: batchesWriting, shareWaitingMax: batchesWaiting, limitsLong: true }),
-);
-
 /** Where a line is in the file. Not its text: a line may be a megabyte, and its values are held as well. */
 type Place = Pick<Line, 'line' | 'item'>;
 /** A line of the file that has values. */
@@ -136,8 +130,7 @@ type ImportItem = Pick<BatchItem, 'id' | 'body'> & { at: Place };
 class BatchWriter {
   #batch: ImportItem[] = [];
   #bytes = 0;
-  #writing: Promise<void> = Promise.resolve();
-  #failure: { error: unknown } | null = null;
+  readonly #writing: BatchWriting;
   #counts = { created: 0, updated: 0, deleted: 0 };
   #refused = 0;
   /** The last line of the batches that have been written. */
@@ -151,7 +144,9 @@ class BatchWriter {
     private readonly importId: string,
     private readonly kind: BatchKind,
     private readonly dry: DryImport | null,
-  ) {}
+  ) {
+    this.#writing = new BatchWriting(app);
+  }
 
   async add({ line, item, bytes }: Line, read: ParsedLine): Promise<void> {
     if (read === null) return;
@@ -164,7 +159,7 @@ class BatchWriter {
 
   async end(): Promise<ImportReport> {
     await this.#flush();
-    await this.#settled();
+    await this.#writing.written();
     const { importId } = this;
     const { created, updated } = this.#counts;
     return { created, updated, refused: this.#refused, errors: this.#reported(), importId };
@@ -172,7 +167,7 @@ class BatchWriter {
 
   /** The error of an import that cannot continue, with the number of records already written. */
   async stopped(error: unknown): Promise<unknown> {
-    await this.#writing;
+    await this.#writing.ended();
     const { created, updated } = this.#counts;
     if (!(error instanceof ServiceError) || created + updated === 0 || this.dry !== null) return error;
     const { ecode, message, details, headers, status } = error;
@@ -191,18 +186,7 @@ class BatchWriter {
     const batch = this.#batch;
     this.#batch = [];
     this.#bytes = 0;
-    await this.#settled();
-    const leave = await importWriters(this.app).enter(currentWork());
-    this.#writing = this.#write(batch)
-      .catch((error: unknown) => {
-        this.#failure = { error };
-      })
-      .finally(leave);
-  }
-
-  async #settled(): Promise<void> {
-    await this.#writing;
-    if (this.#failure !== null) throw this.#failure.error;
+    await this.#writing.start(() => this.#write(batch));
   }
 
   async #write(lines: readonly ImportItem[]): Promise<void> {
