@@ -95,7 +95,7 @@ export async function createApp(config: Config, databaseUrl: string, log: Log): 
 
 /**
  * Runs a call that leaves nothing behind: with an App of its own, whose database is one transaction that is rolled back. Its
- * caches, counters, invalidations and broker are its own too, so that nobody else sees what is never committed. Resolves to
+ * caches, counters, invalidations and broker are its own too, so that nothing uncommitted becomes visible elsewhere. Resolves to
  * the result and what the call would have caused, which is added to a `dryRun` that is given. `isSlow` for calls that scan tables.
  */
 export async function runDry<T>(

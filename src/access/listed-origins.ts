@@ -119,7 +119,7 @@ export function wasListedAnywhere(app: App, origin: string): boolean {
   return listedOf(app).wasListed(origin);
 }
 
-/** Notes that a tenant lists the origin, for the time when nobody can be asked. */
+/** Remembers that a tenant lists the origin, for the time when the lists cannot be read. */
 export function rememberListed(app: App, origin: string): void {
   listedOf(app).remember(origin, true);
 }

@@ -88,7 +88,7 @@ async function signIn(call: Call<LoginOptions>, source?: string): Promise<void> 
   });
 }
 
-/** Whoever gives the credential on standard input cannot be asked. */
+/** A credential on standard input leaves nothing to prompt on. */
 async function askedAddress(standard: string, source: string | undefined, signal: AbortSignal): Promise<string> {
   if (source === '-' || process.env.TDS_URL) return standard;
   const answer = await ask(`Address [${standard || DEFAULT_URL}]`, signal);
