@@ -8,7 +8,7 @@ import { baseCommit, checkOut } from '../scripts/benchmark/base-checkout.ts';
 import { limits, readRatios } from '../scripts/benchmark/committed-ratios.ts';
 import { mixedWorkload } from '../scripts/benchmark/mixed-workload.ts';
 import { OPERATIONS, readOptions, USAGE } from '../scripts/benchmark/options.ts';
-import { measurePairs, pairedFigures } from '../scripts/benchmark/paired.ts';
+import { isSurelyAbove, measurePairs, pairedFigures } from '../scripts/benchmark/paired.ts';
 import { plot } from '../scripts/benchmark/plot.ts';
 import { rowVerdict } from '../scripts/benchmark/verdict.ts';
 
@@ -26,12 +26,21 @@ describe('pairs', () => {
   test('the ratio is the median of the ratios of the rounds, not the ratio of medians', () => {
     const slowMachine = { baseline: 300, subject: 600 };
     const pairs = [{ baseline: 100, subject: 200 }, slowMachine, { baseline: 110, subject: 330 }];
-    expect(pairedFigures(pairs)).toEqual({ baseline: 110, subject: 330, ratio: 2, spread: [2, 3] });
+    expect(pairedFigures(pairs)).toEqual({ baseline: 110, subject: 330, ratios: [2, 2, 3], ratio: 2, spread: [2, 3] });
+  });
+
+  test('rounds show a ratio above a limit only when noise explains them in less than one of a hundred runs', () => {
+    const rounds = (within: number, above: number) => [...Array(within).fill(1), ...Array(above).fill(1.3)];
+    expect(isSurelyAbove(rounds(0, 6), 1.25)).toBe(false);
+    expect(isSurelyAbove(rounds(0, 7), 1.25)).toBe(true);
+    expect(isSurelyAbove(rounds(4, 16), 1.25)).toBe(true);
+    expect(isSurelyAbove(rounds(5, 15), 1.25)).toBe(false);
   });
 
   test('a ratio up to the goal reaches it, one up to `must` is within, a larger one misses', () => {
     const verdicts = [1.2, 1.6, 1.61].map((ratio) => rowVerdict({ ...ROW, ratio }));
     expect([...verdicts, rowVerdict({ ...ROW, failure: 'no answer' })]).toEqual(['goal', 'must', 'MISSED', 'FAILED']);
+    expect(rowVerdict({ ...ROW, ratio: 1.7, isUnsure: true })).toBe('unsure');
   });
 });
 

@@ -7,8 +7,9 @@ export interface Pair<T = number> {
   subject: T;
 }
 
-/** Medians of both sides, the median of the ratios of all pairs, and their lowest and highest. */
+/** Medians of both sides; the ratio of each pair, their median, and the lowest and highest of them. */
 export interface PairedFigures extends Pair {
+  ratios: readonly number[];
   ratio: number;
   spread: readonly [lowest: number, highest: number];
 }
@@ -35,9 +36,31 @@ export function pairedFigures(pairs: readonly Pair[]): PairedFigures {
   return {
     baseline: median(pairs.map(({ baseline }) => baseline)),
     subject: median(pairs.map(({ subject }) => subject)),
-    ratio: median(ratios),
-    spread: [Math.min(...ratios), Math.max(...ratios)],
+    ...ratioFigures(ratios),
   };
+}
+
+export function ratioFigures(ratios: readonly number[]): Pick<PairedFigures, 'ratios' | 'ratio' | 'spread'> {
+  return { ratios, ratio: median(ratios), spread: [Math.min(...ratios), Math.max(...ratios)] };
+}
+
+/** Chance in a hundred of calling a ratio above a limit that it does not exceed. */
+const ERROR_PERCENT = 1;
+
+/**
+ * Whether the rounds show that the ratio is above the limit: so few of them are within it that noise, which puts each round
+ * on either side alike, explains that in less than one of a hundred runs (the sign test). Fewer than 7 rounds never do.
+ */
+export function isSurelyAbove(ratios: readonly number[], limit: number): boolean {
+  const rounds = ratios.length;
+  const within = ratios.filter((ratio) => ratio <= limit).length;
+  let ways = 1;
+  let sum = 1;
+  for (let i = 1; i <= within; i++) {
+    ways *= (rounds - i + 1) / i;
+    sum += ways;
+  }
+  return 100 * sum < ERROR_PERCENT * 2 ** rounds;
 }
 
 export function median(values: readonly number[]): number {

@@ -28,6 +28,10 @@ export interface Row extends Pick<Comparison, 'id' | 'label' | 'against'> {
   /** CPU per request of the subject, divided by that of the baseline: median, lowest and highest of the rounds. */
   ratio?: PairedFigures['ratio'];
   spread?: PairedFigures['spread'];
+  /** The ratio of each round. */
+  ratios?: PairedFigures['ratios'];
+  /** The ratio is above `must`, and the noise of the machine may explain it. */
+  isUnsure?: boolean;
   failure?: string;
   /** Why nothing was measured: the service does not offer it. */
   skipped?: string;
@@ -93,9 +97,9 @@ async function measureRow(comparison: Comparison, conditions: Conditions, scratc
   const named = { id, label, against, must, goal };
   try {
     const pairs = await compare(comparison.baseline, comparison.subject, conditions, scratch);
-    const { ratio, spread } = pairedFigures(totalCpus(pairs));
+    const { ratio, spread, ratios } = pairedFigures(totalCpus(pairs));
     const [baseline, subject] = [pairs.map((pair) => pair.baseline), pairs.map((pair) => pair.subject)];
-    return { ...named, baseline: medianFigure(baseline), subject: medianFigure(subject), ratio, spread };
+    return { ...named, baseline: medianFigure(baseline), subject: medianFigure(subject), ratio, spread, ratios };
   } catch (error) {
     return { ...named, failure: (error as Error).message };
   }

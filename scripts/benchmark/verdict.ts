@@ -1,4 +1,4 @@
-// Whether a figure is within its limits: `goal`, `must`, `MISSED`, `FAILED` when there is none, or `skipped`.
+// Whether a figure is within its limits: `goal`, `must`, `unsure`, `MISSED`, `FAILED` when there is none, or `skipped`.
 // Rows have limits of their ratio, gauges have absolute ones.
 // A file of its own, because the report and its tables both ask.
 
@@ -18,12 +18,12 @@ export interface Gauge {
   failure?: string | undefined;
 }
 
-export type Verdict = 'goal' | 'must' | 'MISSED' | 'FAILED' | 'skipped';
+export type Verdict = 'goal' | 'must' | 'unsure' | 'MISSED' | 'FAILED' | 'skipped';
 
 export function rowVerdict(row: Row): Verdict {
   if (row.skipped !== undefined) return 'skipped';
   if (row.ratio === undefined || row.must === null || row.goal === null) return 'FAILED';
-  return verdict(row.ratio, row.must, row.goal);
+  return row.isUnsure ? 'unsure' : verdict(row.ratio, row.must, row.goal);
 }
 
 export function figureVerdict({ ratio, must, goal, atLeast }: FigureRow): Verdict {
