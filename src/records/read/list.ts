@@ -64,7 +64,9 @@ export async function listIn(
   const given = readSort(input.sort, input.order, scope.names);
   const { isExact } = selection;
   const keys = given === NEWEST_FIRST && isExact !== null ? metFirst(isExact) : given;
-  const serving = serve(scope.entity, selection.condition, keys);
+  const found = serve(scope.entity, selection.condition, keys);
+  // No index has the order and the matches of a search.
+  const serving = selection.isSearch ? { ...found, whole: null } : found;
   const isCursorWanted = input.cursor !== undefined || isRequested(input, 'nextCursor');
   const { rows, total, received } = await readWithinBudget(scope, fields, (columns, received) =>
     fetchRows(
@@ -167,10 +169,10 @@ async function fetchRows(
   isCounted: boolean,
 ): Promise<{ rows: PageRow[]; total: number | null }> {
   const { entity } = scope;
-  const { order, isWhole } = serving;
+  const { order, whole } = serving;
   // When exact matches come first and are dense, a numbered page has no others.
   const firstKey = order.deciding[0]?.field === null && key !== null ? `${key} exactly` : key;
-  const scansInOrder = key === '' || (isWhole && !isSearch) || isDense(cachedTotal(app, entity, firstKey), paging);
+  const scansInOrder = key === '' || whole !== null || isDense(cachedTotal(app, entity, firstKey), paging);
   if (!scansInOrder && (isSearch || (isCounted && paging.cursor === undefined))) {
     const { rows, counters, total, met } = await fetchFromMatches(app, scope, where, order, paging);
     cacheTotal(app, entity, key, total, counters);

@@ -150,20 +150,24 @@ export type Scan = 'forward' | 'backward' | 'by first key';
  * The segments of a list, in order, each of which Postgres can read from the index without sorting. Backward, the records
  * without a value of the first key are a segment of their own; no others may lack a value then. After a cursor: the ties of
  * its record, and for each key, from the last to the first, the later values and the missing ones. Such a condition begins
- * where the segment does; one for all of them would be evaluated for each record before it.
+ * where the segment does; one for all of them would be evaluated for each record before it. `lead` are columns of the index that
+ * have one value each in all records.
  */
-export function segmentsOf(order: Order, scan: Scan | null, after: Cursor | null): Segment[] {
+export function segmentsOf(
+  order: Order,
+  scan: Scan | null,
+  after: Cursor | null,
+  lead: readonly SortKey[] = [],
+): Segment[] {
   const { deciding } = order;
   const [first] = deciding;
   if (first?.field === null) return conditionSegments(first, order, after);
   if (scan === 'by first key') return firstKeySegments(order, after);
-  if (scan === null || first === undefined) {
-    return [{ condition: after && afterCursor(order, after), order: orderBy(order) }];
-  }
+  if (scan === null) return [{ condition: after && afterCursor(order, after), order: orderBy(order) }];
   const nulls = scan === 'forward' ? 'nulls last' : 'nulls first';
-  const by = join([...deciding.map((key) => ordered(key, nulls)), ties(order)], ', ');
+  const by = join([...[...lead, ...deciding].map((key) => ordered(key, nulls)), ties(order)], ', ');
   if (after !== null) return laterConditions(order, after).map((condition) => ({ condition, order: by }));
-  if (scan === 'forward' || !mayBeMissing(first)) return [{ condition: null, order: by }];
+  if (first === undefined || scan === 'forward' || !mayBeMissing(first)) return [{ condition: null, order: by }];
   return [sql`${first.column} is not null`, sql`${first.column} is null`].map((condition) => ({
     condition,
     order: by,

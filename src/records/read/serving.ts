@@ -3,16 +3,27 @@
 // it plans the statement; knowing it before decides how the list is read. Contract: decisions#indexes.
 import type { Entity } from '../../entities/field.ts';
 import { indexKinds, type OrderedField, orderOf } from '../../entities/indexes.ts';
-import { type Comparison, type Expression, type FieldRef, SYSTEM_FIELDS } from '../../expression/ast.ts';
-import { type Order, orderIn, orderOfKeys, type Scan, type SortKey } from './order.ts';
+import { and, type Comparison, type Expression, type FieldRef, SYSTEM_FIELDS } from '../../expression/ast.ts';
+import { type Order, orderIn, orderOfKeys, type Scan, type SortKey, sortKey } from './order.ts';
 
 /** How a list is read. */
 export interface Serving {
   order: Order;
   /** Null when the records must be sorted. */
   scan: Scan | null;
-  /** Whether each record that the scan finds meets the condition: a page costs what its records cost. */
-  isWhole: boolean;
+  /** Null unless the scan finds no other records than those that meet the condition: a page costs what its records cost. */
+  whole: WholeScan | null;
+}
+
+/**
+ * How a statement says that one index serves it, so that any plan of it is a scan of that index, also one that was made for
+ * other values. An index column that equals a value would decide nothing, and Postgres might scan another index instead.
+ */
+interface WholeScan {
+  /** The condition, with each `=` as two bounds. */
+  bounds: Expression | null;
+  /** The columns of the index before those that the order names. */
+  lead: readonly SortKey[];
 }
 
 /** An index whose ties are in the order of ids, in the direction of its last field. */
@@ -25,9 +36,19 @@ export function serve(entity: Entity, condition: Expression | null, keys: readon
   // An index may have `createdAt` where the id would decide too.
   const orders = [order, orderOfKeys(order.keys)];
   const matches = indexesOf(entity).flatMap((index) => orders.map((one) => match(entity, index, filters, one)));
-  const [best] = matches.filter((found) => found !== null).sort((a, b) => b.fixed - a.fixed);
-  if (best === undefined) return { order, scan: isByFirstKey(entity, order) ? 'by first key' : null, isWhole: false };
-  return { order: best.order, scan: best.scan, isWhole: best.isWhole };
+  const [best] = matches.filter((found) => found !== null).sort((a, b) => b.lead.length - a.lead.length);
+  if (best === undefined) return { order, scan: isByFirstKey(entity, order) ? 'by first key' : null, whole: null };
+  const { scan, lead, isWhole } = best;
+  return {
+    order: best.order,
+    scan,
+    whole: isWhole ? { bounds: and(...(filters.all ?? []).map(bounded)), lead } : null,
+  };
+}
+
+function bounded(comparison: Comparison): Expression {
+  if (comparison.operator !== '=') return comparison;
+  return { kind: 'and', parts: (['>=', '<='] as const).map((operator) => ({ ...comparison, operator })) };
 }
 
 interface Filters {
@@ -64,8 +85,8 @@ function indexesOf(entity: Entity): IndexOrder[] {
 interface Match {
   order: Order;
   scan: Scan;
-  /** How many fields of the index the filters fix. */
-  fixed: number;
+  /** The fields of the index that the filters fix, in the order in which the scan has them. */
+  lead: readonly SortKey[];
   isWhole: boolean;
 }
 
@@ -84,7 +105,8 @@ function match(entity: Entity, index: IndexOrder, { fixed, all }: Filters, order
   const used = new Set(index.slice(0, count + 1).map(({ ref }) => nameOf(ref)));
   const isWhole =
     all?.every(({ subject, operator }) => used.has(nameOf(subject.field)) && RANGES.has(operator)) === true;
-  return { order, scan: isForward ? 'forward' : 'backward', fixed: count, isWhole };
+  const lead = index.slice(0, count).map(({ ref, isDescending }) => sortKey(ref, isDescending === isForward));
+  return { order, scan: isForward ? 'forward' : 'backward', lead, isWhole };
 }
 
 /** Comparisons that bound a scan of an index. */

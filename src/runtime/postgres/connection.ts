@@ -51,11 +51,15 @@ const MAX_PREPARED = 2_000;
 const MAX_TENANTS = 250;
 
 /**
- * A plan made once must also suit the table when it has grown: so sequential scans are off. Where one is needed, its
- * estimate would have the statement compiled, which takes 300 ms.
+ * A plan made once must also suit the table when it has grown, and any limit: so sequential scans and sorts are off. Where one
+ * is needed, its estimate would have the statement compiled, which takes 300 ms.
  */
-const PLAN_ONCE = 'set plan_cache_mode to force_generic_plan; set enable_seqscan to off; set jit to off';
-const PLAN_BY_VALUES = 'set plan_cache_mode to default; set enable_seqscan to default; set jit to default';
+const PLAN_ONCE = planning('force_generic_plan', 'off');
+const PLAN_BY_VALUES = planning('default', 'default');
+
+function planning(mode: string, others: string): string {
+  return `set plan_cache_mode to ${mode}; set enable_seqscan to ${others}; set enable_sort to ${others}; set jit to ${others}`;
+}
 
 export class Connection {
   broken = false;
