@@ -71,8 +71,16 @@ function conjunction(expression: Expression): readonly Expression[] {
   return expression.kind === 'and' ? expression.parts.flatMap(conjunction) : [expression];
 }
 
-/** The indexes whose last column is the id. */
+const known = new WeakMap<Entity, IndexOrder[]>();
+
+/** The indexes whose last column is the id. Derived once for each definition: a list needs them before all else. */
 function indexesOf(entity: Entity): IndexOrder[] {
+  const indexes = known.get(entity) ?? indexesIn(entity);
+  known.set(entity, indexes);
+  return indexes;
+}
+
+function indexesIn(entity: Entity): IndexOrder[] {
   const single = entity.fields
     .filter((field) => indexKinds(field).includes('value'))
     .map(({ ref }) => [{ ref, isDescending: false }]);
