@@ -40,6 +40,7 @@ import { messageRoutes } from './messages/routes.ts';
 import { portabilityRoutes } from './portability/routes.ts';
 import { realtimeRoutes } from './realtime/routes.ts';
 import { bulkRoutes } from './records/batch/bulk-routes.ts';
+import { adviceRoutes } from './records/read/advice-routes.ts';
 import { aggregateRoutes } from './records/read/aggregate-routes.ts';
 import { recordRoutes } from './records/routes.ts';
 import { transferRoutes } from './records/transfer/transfer-routes.ts';
@@ -77,6 +78,7 @@ export function createApi(app: App) {
     .use(historyRoutes(app))
     .use(bulkRoutes(app))
     .use(aggregateRoutes(app))
+    .use(adviceRoutes(app))
     .use(transferRoutes(app))
     .use(ruleRoutes(app))
     .use(messageRoutes(app))

@@ -71,21 +71,18 @@ export const LIMITS = {
     cachedBytesMax: 67_108_864,
   },
   indexes: { perEntity: 8, fieldsPerIndex: 3 },
+  /**
+   * Combinations of filters and sort keys whose lists are slow: kept by the hour, of an entity and of a tenant, the costliest
+   * first; `waitingMax` wait in a process to be stored. Of one, at most `charactersMax` as text without values.
+   */
+  advice: { slowMs: 50, keptHours: 24, perEntity: 50, perTenant: 200, waitingMax: 1_000, charactersMax: 2_000 },
   /** A record's values as JSON in UTF-8, in bytes; characters in a `url` field. */
   recordBytesMax: 1_048_576,
   urlMax: 8_192,
   /** `stepsMax`: instructions times characters of the longest value, which are `lengthDefault` without a `maxLength`. */
   pattern: { sourceMax: 1_000, instructionsMax: 1_000, stepsMax: 5_000_000, lengthDefault: 10_000 },
   /** Active ones, without the system roles and the first owner key. */
-  perTenant: {
-    roles: 200,
-    views: 500,
-    users: 10_000,
-    platformApis: 100,
-    publicKeys: 100,
-    bots: 500,
-    ownerKeys: 100,
-  },
+  perTenant: { roles: 200, views: 500, users: 10_000, platformApis: 100, publicKeys: 100, bots: 500, ownerKeys: 100 },
   /** The stored text of a tenant's roles, and that of its views, in bytes: a list of them is one response. */
   perTenantBytes: { roles: 8_388_608, views: 8_388_608 },
   /** The text of one role, view, rule, bot or platform API as JSON in UTF-8, in bytes. */

@@ -18,6 +18,7 @@ import { startDropping } from './portability/arriving.ts';
 import { openRealtime } from './realtime/realtime.ts';
 import { socketHandler } from './realtime/websocket-endpoint.ts';
 import { startErasures } from './records/erase/values.ts';
+import { startSlowLists } from './records/read/slow-lists.ts';
 import { startRules } from './rules/worker.ts';
 import type { Log } from './runtime/log.ts';
 import type { Stages } from './runtime/stages.ts';
@@ -68,6 +69,7 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
     startErasures(app),
     startDropping(app),
     startSearchRebuilds(app),
+    startSlowLists(app),
   ];
   stages.add('workers', () => Promise.all(workers.map((worker) => worker.stop())));
   const dispatcher = Dispatcher.start(app);

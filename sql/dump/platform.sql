@@ -579,6 +579,22 @@ CREATE INDEX search_rebuilds_due_idx ON search_rebuilds USING btree (due_at);
 
 CREATE INDEX search_rebuilds_tenant_idx ON search_rebuilds USING btree (tenant_id);
 
+create table slow_lists (
+  tenant_id uuid not null,
+  hour timestamp with time zone not null,
+  entity_id uuid not null,
+  combination text not null,
+  seen bigint not null,
+  total_ms bigint not null,
+  durations integer[] not null
+) with (fillfactor=50);
+
+alter table slow_lists add constraint slow_lists_pkey PRIMARY KEY (tenant_id, hour, entity_id, combination);
+
+alter table slow_lists add constraint slow_lists_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
+CREATE INDEX slow_lists_age_idx ON slow_lists USING btree (hour);
+
 create table stored (
   tenant_id uuid not null,
   kind text not null,

@@ -89,7 +89,7 @@ export const FieldPatch = Type.Partial(closed(Attributes), {
 });
 export type FieldPatch = Static<typeof FieldPatch>;
 
-const IndexFields = Type.Array(Type.String({ maxLength: 64 }), {
+export const IndexFields = Type.Array(Type.String({ maxLength: 64 }), {
   minItems: 1,
   maxItems: LIMITS.indexes.fieldsPerIndex,
   description: 'fields in the order of the index, `-` before those that it has in descending order',

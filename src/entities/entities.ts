@@ -174,6 +174,10 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
     await tx.rows(sql`delete from platform.entity_counts where ${own}`);
     const views = await tx.rows<{ slug: string }>(sql`delete from platform.views where ${own} returning slug`);
     await tx.rows(sql`delete from platform.webhook_subscriptions where ${own}`);
+    // Rows that a process is adding to expire by themselves.
+    await tx.rows(sql`
+      delete from platform.slow_lists
+      where ctid = any(array(select ctid from platform.slow_lists where ${own} for update skip locked))`);
     // Changes that subscriptions have not judged yet.
     await tx.rows(sql`
       delete from platform.webhook_deliveries

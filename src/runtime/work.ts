@@ -26,6 +26,8 @@ export interface Work {
   readonly trace: Trace | null;
   /** The call that the work is part of; undefined for work that no client waits for. */
   readonly call: Call | undefined;
+  /** Milliseconds that its statements have taken so far, without the wait for a connection. */
+  statementMs: number;
 }
 
 /** A client's call: what is done before its response exists. */
@@ -38,7 +40,14 @@ interface Call {
   hasEnded: boolean;
 }
 
-const BACKGROUND = { isOperator: false, signal: undefined, isGone: false, trace: null, call: undefined } as const;
+const BACKGROUND = {
+  isOperator: false,
+  signal: undefined,
+  isGone: false,
+  trace: null,
+  call: undefined,
+  statementMs: 0,
+} satisfies Partial<Work>;
 const SERVICE: Work = { tenantId: null, share: SERVICE_SHARE, ...BACKGROUND };
 const current = new AsyncLocalStorage<Work>();
 
@@ -68,7 +77,7 @@ export async function forClient<T>(
 ): Promise<T> {
   const share = addressShare(address);
   const call = newCall();
-  const work = { tenantId: null, share, isOperator: false, signal, isGone: false, trace, call };
+  const work = { tenantId: null, share, isOperator: false, signal, isGone: false, trace, call, statementMs: 0 };
   try {
     return await current.run(work, run);
   } finally {

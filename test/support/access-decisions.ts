@@ -68,7 +68,7 @@ admin           POST /api/changes/revert; GET /api/tenant/export
 admin           GET /api/tenant; PATCH /api/tenant; GET /api/tenant/usage; GET /api/keys; POST /api/keys; DELETE /api/keys/:id
 admin           POST /api/entities; PATCH /api/entities/:entityName; DELETE /api/entities/:entityName
 admin           POST /api/entities/:entityName/fields; PATCH /api/entities/:entityName/fields/:key
-admin           DELETE /api/entities/:entityName/fields/:key
+admin           DELETE /api/entities/:entityName/fields/:key; GET /api/entities/:entityName/advice
 admin           POST /api/views; PUT /api/views/:slug; DELETE /api/views/:slug
 admin           POST /api/access/explain
 admin           GET /api/users; POST /api/users; GET /api/users/:id; PATCH /api/users/:id; DELETE /api/users/:id

@@ -15,6 +15,7 @@ import { receivedBudget, sized } from '../../http/bounded-response.ts';
 import { LIMITS } from '../../limits.ts';
 import type { ByteBudget } from '../../runtime/byte-budget.ts';
 import { join, type Sql, sql } from '../../runtime/sql.ts';
+import { currentWork } from '../../runtime/work.ts';
 import { countRead } from '../../usage/tally.ts';
 import type { RecordPage } from '../record.ts';
 import { columnsOf, etagOf, RECORD_COLUMNS, shape } from '../row.ts';
@@ -23,6 +24,7 @@ import { ALL, fetchFromMatches, fetchPage, type PageRow, type Paging } from './p
 import { isRequested, type ListInput, type ReadInput } from './parameters.ts';
 import { resolveRelations } from './resolve.ts';
 import { type Serving, serve } from './serving.ts';
+import { countSlowList } from './slow-lists.ts';
 import { type CachedTotal, cachedTotal, cacheTotal, filteredTotal } from './total.ts';
 
 /** The compiled condition of a list, view, export or aggregate. */
@@ -159,29 +161,40 @@ export function readProjection(scope: AccessScope, text: string | undefined): re
   return scope.fields.filter((field) => keys.has(field.key));
 }
 
-/** The page's rows, plus one when another page follows, and the exact total if requested. */
+/**
+ * The page's rows, plus one when another page follows, and the exact total if requested. A list that is slow, or fails after a
+ * long time, counts for the advice on indexes.
+ */
 async function fetchRows(
   app: App,
   scope: AccessScope,
-  { where, key, isSearch }: Selection,
+  { where, condition, key, isSearch }: Selection,
   serving: Serving,
   paging: Paging,
   isCounted: boolean,
 ): Promise<{ rows: PageRow[]; total: number | null }> {
   const { entity } = scope;
   const { order, whole } = serving;
-  // When exact matches come first and are dense, a numbered page has no others.
-  const firstKey = order.deciding[0]?.field === null && key !== null ? `${key} exactly` : key;
-  const scansInOrder = key === '' || whole !== null || isDense(cachedTotal(app, entity, firstKey), paging);
-  if (!scansInOrder && (isSearch || (isCounted && paging.cursor === undefined))) {
-    const { rows, counters, total, met } = await fetchFromMatches(app, scope, where, order, paging);
-    cacheTotal(app, entity, key, total, counters);
-    if (firstKey !== key) cacheTotal(app, entity, firstKey, met, counters);
-    return { rows, total: isCounted ? total : null };
+  const work = currentWork();
+  const beforeMs = work.statementMs;
+  try {
+    // When exact matches come first and are dense, a numbered page has no others.
+    const firstKey = order.deciding[0]?.field === null && key !== null ? `${key} exactly` : key;
+    const scansInOrder = key === '' || whole !== null || isDense(cachedTotal(app, entity, firstKey), paging);
+    if (!scansInOrder && (isSearch || (isCounted && paging.cursor === undefined))) {
+      const { rows, counters, total, met } = await fetchFromMatches(app, scope, where, order, paging);
+      cacheTotal(app, entity, key, total, counters);
+      if (firstKey !== key) cacheTotal(app, entity, firstKey, met, counters);
+      return { rows, total: isCounted ? total : null };
+    }
+    const { rows, counters } = await fetchPage(app, scope, where, serving, paging);
+    if (!isCounted) return { rows, total: null };
+    return { rows, total: key === '' ? counters.n : await filteredTotal(app, entity, where, key, counters) };
+  } finally {
+    const tookMs = work.statementMs - beforeMs;
+    const isSlow = tookMs >= LIMITS.advice.slowMs && whole === null && !isSearch;
+    if (isSlow) countSlowList(app, entity, condition, serving, tookMs);
   }
-  const { rows, counters } = await fetchPage(app, scope, where, serving, paging);
-  if (!isCounted) return { rows, total: null };
-  return { rows, total: key === '' ? counters.n : await filteredTotal(app, entity, where, key, counters) };
 }
 
 /** The cost of scanning past a record, relative to finding one through an index. */

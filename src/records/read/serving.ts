@@ -13,6 +13,8 @@ export interface Serving {
   scan: Scan | null;
   /** Null unless the scan finds no other records than those that meet the condition: a page costs what its records cost. */
   whole: WholeScan | null;
+  /** How many fields of the index the filters fix. */
+  fixed: number;
 }
 
 /**
@@ -37,14 +39,26 @@ export function serve(entity: Entity, condition: Expression | null, keys: readon
   const orders = [order, orderOfKeys(order.keys)];
   const matches = indexesOf(entity).flatMap((index) => orders.map((one) => match(entity, index, filters, one)));
   const [best] = matches.filter((found) => found !== null).sort((a, b) => b.lead.length - a.lead.length);
-  if (best === undefined) return { order, scan: isByFirstKey(entity, order) ? 'by first key' : null, whole: null };
+  if (best === undefined) {
+    return { order, scan: isByFirstKey(entity, order) ? 'by first key' : null, whole: null, fixed: 0 };
+  }
   const { scan, lead, isWhole } = best;
   return {
     order: best.order,
     scan,
     whole: isWhole ? { bounds: and(...(filters.all ?? []).map(bounded)), lead } : null,
+    fixed: lead.length,
   };
 }
+
+/** How far indexes serve a list: more is better, from 0 for one whose records are all sorted. */
+export function gradeOf({ scan, whole, fixed }: Serving): number {
+  if (whole !== null) return WHOLE;
+  return scan === null ? 0 : scan === 'by first key' ? 1 : 2 + fixed;
+}
+
+/** More than any number of fields. */
+const WHOLE = 100;
 
 function bounded(comparison: Comparison): Expression {
   if (comparison.operator !== '=') return comparison;
@@ -58,7 +72,8 @@ interface Filters {
   all: readonly Comparison[] | null;
 }
 
-function filtersOf(condition: Expression | null): Filters {
+/** What a condition requires of each record. */
+export function filtersOf(condition: Expression | null): Filters {
   const parts = condition === null ? [] : conjunction(condition);
   const own = parts.filter((part) => part.kind === 'comparison' && part.subject.through === null) as Comparison[];
   return {

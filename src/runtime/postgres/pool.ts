@@ -174,10 +174,11 @@ export class Pool {
 
   #end(lease: Lease, ticket: Ticket<PoolWaiter>): void {
     const { connection, statementMs } = lease;
-    const { tenantId } = ticket.item.work;
+    const { work } = ticket.item;
     this.#leases.delete(lease);
     this.#queue.end(ticket, performance.now() - lease.startedAt);
-    if (tenantId !== null) this.#options.onStatements(tenantId, statementMs);
+    work.statementMs += statementMs;
+    if (work.tenantId !== null) this.#options.onStatements(work.tenantId, statementMs);
     connection.deadlineAt = 0;
     this.#release(connection);
   }

@@ -1,0 +1,34 @@
+// The route of the advice on indexes. It names fields and filters that roles hide, so it is for tenant admins.
+// Failures: 403, 404.
+// Contract: decisions#advice.
+import { Type } from '@sinclair/typebox';
+import { Elysia } from 'elysia';
+import type { App } from '../../app.ts';
+import { okList } from '../../http/bounded-response.ts';
+import { guard } from '../../http/guard.ts';
+import { route } from '../../http/route.ts';
+import { LIMITS } from '../../limits.ts';
+import { AdviceSchema, adviseIndexes } from './advice.ts';
+
+const { slowMs, keptHours } = LIMITS.advice;
+
+const ADVICE = route({
+  id: 'getIndexAdvice',
+  tag: 'Entities',
+  summary: 'Show which lists are slow, and the indexes that they lack',
+  description: `The combinations of filters and sort keys whose lists, of the entity or of its views, took ${slowMs} ms or more in the
+database within the last ${keptHours} hours, and which no index serves: without values, those that have taken the most time first. Filters
+include those of views and roles. PATCH \`/api/entities/{entityName}\` takes an \`index\` among its \`indexes\`.`,
+  access: 'admin',
+  ok: [200, Type.Array(AdviceSchema)],
+});
+
+export function adviceRoutes(app: App) {
+  return new Elysia({ name: 'advice' })
+    .use(guard(app))
+    .get(
+      '/api/entities/:entityName/advice',
+      async ({ caller, params }) => okList(await adviseIndexes(app, caller, params.entityName)),
+      ADVICE,
+    );
+}

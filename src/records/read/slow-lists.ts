@@ -1,0 +1,177 @@
+// Counts lists that are slow and that no index serves, by combination of filters and sort keys. Each process adds what it has
+// counted every FLUSH_MS to platform.slow_lists, whose rows are those of an hour. A tenant with many combinations drops its own: in a process
+// further ones until the next flush, in the table those that have taken the least time. A process that is killed, or cannot
+// reach the database, loses what it has counted since the last flush. Times are milliseconds.
+// Contract: decisions#advice.
+import { type App, perApp } from '../../app.ts';
+import type { Entity } from '../../entities/field.ts';
+import type { Expression } from '../../expression/ast.ts';
+import { LIMITS } from '../../limits.ts';
+import { SerialQueue } from '../../runtime/concurrency.ts';
+import { sql, type Tx } from '../../runtime/sql.ts';
+import { startWorker, type Worker } from '../../runtime/worker.ts';
+import { combinationOf } from './combination.ts';
+import type { Serving } from './serving.ts';
+
+const FLUSH_MS = 2_000;
+const { perEntity, perTenant, waitingMax, charactersMax, keptHours } = LIMITS.advice;
+
+/** Of one combination. */
+interface SlowList {
+  tenant_id: string;
+  entity_id: string;
+  combination: string;
+  seen: number;
+  total_ms: number;
+  /** How many took how long: `stepOf`. */
+  durations: number[];
+}
+
+/** What a process has counted since its last flush. */
+class SlowLists {
+  readonly #queue = new SerialQueue();
+  #size = 0;
+  /** By tenant, then by entity and combination. */
+  #byTenant = new Map<string, Map<string, SlowList>>();
+
+  constructor(private readonly app: App) {}
+
+  add({ id, tenantId }: Entity, combination: string, ms: number): void {
+    const own = this.#byTenant.get(tenantId) ?? new Map<string, SlowList>();
+    const key = `${id} ${combination}`;
+    const known = own.get(key);
+    if (known === undefined && (own.size >= perTenant || this.#size >= waitingMax)) return;
+    const list = known ?? newList(tenantId, id, combination);
+    list.seen += 1;
+    list.total_ms += Math.round(ms);
+    const step = stepOf(ms);
+    list.durations[step] = (list.durations[step] ?? 0) + 1;
+    if (known !== undefined) return;
+    own.set(key, list);
+    this.#size += 1;
+    this.#byTenant.set(tenantId, own);
+  }
+
+  /** Resolves when everything that was counted before is stored, or dropped if that fails. */
+  flush(): Promise<void> {
+    return this.#queue.run(async () => {
+      const lists = [...this.#byTenant.values()].flatMap((own) => [...own.values()]);
+      this.#byTenant = new Map();
+      this.#size = 0;
+      if (lists.length > 0) await this.app.db.begin((tx) => store(tx, lists));
+    });
+  }
+}
+
+function newList(tenantId: string, entityId: string, combination: string): SlowList {
+  const durations = new Array<number>(STEPS).fill(0);
+  return { tenant_id: tenantId, entity_id: entityId, combination, seen: 0, total_ms: 0, durations };
+}
+
+const slowListsOf = perApp((app) => new SlowLists(app));
+
+/** Counts a list whose statements took so long. */
+export function countSlowList(
+  app: App,
+  entity: Entity,
+  condition: Expression | null,
+  serving: Serving,
+  ms: number,
+): void {
+  const combination = combinationOf(condition, serving);
+  if (combination.length <= charactersMax) slowListsOf(app).add(entity, combination, ms);
+}
+
+/** Stores what this process has counted so far. */
+export function flushSlowLists(app: App): Promise<void> {
+  return slowListsOf(app).flush();
+}
+
+/** Flushes every FLUSH_MS; stopping it flushes for the last time. */
+export function startSlowLists(app: App): Worker {
+  const once = async (): Promise<number> => {
+    await flushSlowLists(app);
+    return 0;
+  };
+  const worker = startWorker({ name: 'slow lists', once, pollMs: FLUSH_MS, log: app.log });
+  return {
+    nudge: () => worker.nudge(),
+    stop: async () => {
+      await worker.stop();
+      await flushSlowLists(app);
+    },
+  };
+}
+
+/**
+ * Flushes one at a time, since they would lock rows in different orders. The tenants stay locked against deletion; one that
+ * is being deleted is waited for, and skipped. An entity that has been dropped has no counters.
+ */
+async function store(tx: Tx, lists: readonly SlowList[]): Promise<void> {
+  await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform.slow_lists'))`);
+  await tx.rows(sql`
+    insert into platform.slow_lists as s (tenant_id, hour, entity_id, combination, seen, total_ms, durations)
+    select i.tenant_id, date_trunc('hour', now()), i.entity_id, i.combination, i.seen, i.total_ms, i.durations
+    from jsonb_to_recordset(${JSON.stringify(lists)}::text::jsonb)
+      as i (tenant_id uuid, entity_id uuid, combination text, seen bigint, total_ms bigint, durations int[])
+    join platform.tenants as t on t.id = i.tenant_id
+    join platform.entity_counts as c on c.tenant_id = i.tenant_id and c.entity_id = i.entity_id and c.slot = 0
+    for key share of t
+    on conflict (tenant_id, hour, entity_id, combination) do update set
+      seen = s.seen + excluded.seen, total_ms = s.total_ms + excluded.total_ms,
+      durations = array(
+        select coalesce(a, 0) + coalesce(b, 0) from unnest(s.durations, excluded.durations) with ordinality as d (a, b, step)
+        order by step)`);
+  await tx.rows(sql`
+    delete from platform.slow_lists as s
+    using (
+      select tenant_id, hour, entity_id, combination,
+        row_number() over (partition by tenant_id, entity_id order by total_ms desc, combination) as of_entity,
+        row_number() over (partition by tenant_id order by total_ms desc, combination) as of_tenant
+      from platform.slow_lists
+      where tenant_id = any(${[...new Set(lists.map((list) => list.tenant_id))]}::uuid[])
+        and hour = date_trunc('hour', now())
+    ) as r
+    where (s.tenant_id, s.hour, s.entity_id, s.combination) = (r.tenant_id, r.hour, r.entity_id, r.combination)
+      and (r.of_entity > ${perEntity}::int or r.of_tenant > ${perTenant}::int)`);
+}
+
+/** A combination of an entity that was seen lately. */
+export interface SeenCombination {
+  combination: string;
+  seen: number;
+  p50Ms: number;
+}
+
+/** Those that have taken the most time come first. Other processes add what they have counted within FLUSH_MS. */
+export async function seenCombinations(app: App, { id, tenantId }: Entity): Promise<SeenCombination[]> {
+  await flushSlowLists(app);
+  const rows = await app.db.rows<{ combination: string; seen: number; durations: number[][] }>(sql`
+    select combination, sum(seen)::bigint as seen, json_agg(durations) as durations
+    from platform.slow_lists
+    where tenant_id = ${tenantId}::uuid and entity_id = ${id}::uuid
+      and hour > now() - ${keptHours}::int * interval '1 hour'
+    group by combination
+    order by sum(total_ms) desc, combination
+    limit ${perEntity * 4}::int`);
+  return rows.map(({ combination, seen, durations }) => ({ combination, seen, p50Ms: medianOf(durations) }));
+}
+
+/** Durations are counted in steps of a fourth of a power of two, so that those of all processes and hours add up; up to a minute. */
+const STEPS = 64;
+const STEPS_PER_DOUBLING = 4;
+
+function stepOf(ms: number): number {
+  return Math.min(STEPS - 1, Math.max(0, Math.floor(Math.log2(ms) * STEPS_PER_DOUBLING)));
+}
+
+/** The middle of the step in which the median is. */
+function medianOf(all: readonly (readonly number[])[]): number {
+  const sums = Array.from({ length: STEPS }, (_, step) => all.reduce((sum, one) => sum + (one[step] ?? 0), 0));
+  let left = sums.reduce((sum, n) => sum + n, 0) / 2;
+  const step = sums.findIndex((n) => {
+    left -= n;
+    return left <= 0;
+  });
+  return Math.round(2 ** ((step + 0.5) / STEPS_PER_DOUBLING));
+}
