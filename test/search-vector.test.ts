@@ -1,0 +1,63 @@
+// The words of a record for the search, as its statement sends them: short texts in ASCII are read by a quicker way, which finds
+// the same words as the general one, and Postgres stores the same.
+// Contract: decisions#search.
+import { afterAll, beforeAll, expect, test } from 'bun:test';
+import fc from 'fast-check';
+import type { Entity } from '../src/entities/field.ts';
+import { searchVector } from '../src/entities/search-vector.ts';
+import { arrayLiteral } from '../src/runtime/array-literal.ts';
+import { sql } from '../src/runtime/sql.ts';
+import { startService, type TestService } from './support/service.ts';
+
+let service: TestService;
+beforeAll(async () => {
+  service = await startService();
+});
+afterAll(async () => service.stop());
+
+const KEYS = ['f1', 'f12', 'f3'];
+const entity = {
+  searchFolding: false,
+  fields: KEYS.map((slot) => ({ key: slot, slot, type: 'text' })),
+} as unknown as Entity;
+
+/** Texts of short words, gaps of any ASCII, and words at the longest that a term may be. */
+const text = fc
+  .array(
+    fc.oneof(
+      fc.stringMatching(/^[A-Za-z0-9]{1,4}$/),
+      fc.string({ unit: 'binary-ascii', maxLength: 6 }).map((gap) => gap.replaceAll('\0', '')),
+      fc.constantFrom('x'.repeat(200), 'y'.repeat(201), "it's", ' ', '"', '\\'),
+    ),
+    { maxLength: 12 },
+  )
+  .map((parts) => parts.join(''));
+
+test('short texts in ASCII have the words that they have beside a text with accents', async () => {
+  await fc.assert(
+    fc.asyncProperty(text, text, async (first, second) => {
+      const quick = await searchVector(entity, { f1: first, f12: second });
+      const general = await searchVector(entity, { f1: first, f12: second, f3: '\u00e9' });
+      const stored = await service.app.db.first<{ quick: string; general: string }>(sql`
+        select coalesce(${quick}::text::tsvector, '')::text as quick,
+          ts_delete(${general}::text::tsvector, ${'\u00e9'})::text as general`);
+      expect(stored?.quick).toBe(stored?.general as string);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test('an array of any texts arrives in Postgres as it is', async () => {
+  const any = fc.string({ unit: 'binary' }).map((item) => item.toWellFormed().replaceAll('\0', ''));
+  const items = fc.array(
+    fc.oneof(any, fc.constantFrom('NULL', '', '{', '}', ',', '"', '\\', 'a\nb', 'é"'.repeat(5_000))),
+  );
+  await fc.assert(
+    fc.asyncProperty(items, async (given) => {
+      const row = await service.app.db.first<{ items: string[] }>(sql`
+        select to_jsonb(${arrayLiteral(given)}::text[]) as items`);
+      expect(row?.items).toEqual(given);
+    }),
+    { numRuns: 200 },
+  );
+});
