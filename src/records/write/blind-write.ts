@@ -1,25 +1,36 @@
-// Blind writes: changes of one record in a single statement, without reading it first. They are possible when no rule
-// acts, no row filter has to be checked on the after image, and the change does not depend on other stored values. If
-// not, or if the statement matches no row, the caller reads the record to find out why (404, 412, 400, a changed
-// definition).
+// Blind writes: changes of one record in a single statement, without reading it first, which concurrent ones of several
+// records share. They are possible when no rule acts, no row filter has to be checked on the after image, and the change does
+// not depend on other stored values. If not, or if the statement matches no row, the caller reads the record to find out why
+// (404, 412, 400, a changed definition).
 import type { AccessScope } from '../../entities/access-scope.ts';
 import type { Entity, Field } from '../../entities/field.ts';
 import { specOf } from '../../entities/field-types.ts';
 import { patternValues, withMatches } from '../../entities/patterns.ts';
 import { searchVector } from '../../entities/search-vector.ts';
 import { readPatch, type SlotValues, unwrap } from '../../entities/values.ts';
-import type { Publication } from '../../events/publication.ts';
 import { toSql } from '../../expression/to-sql.ts';
 import { isUuid } from '../../runtime/ids.ts';
 import { sql } from '../../runtime/sql.ts';
-import type { JsonObject } from '../../runtime/text.ts';
+import { type JsonObject, jsonBytes } from '../../runtime/text.ts';
 import type { RecordRow } from '../row.ts';
-import { deleteRow, patchRow, type RecordTarget, type RowPatch } from './statements.ts';
+import { type BlindPatch, deleteUnread, patchRows, type RowPatch } from './blind-statements.ts';
+import type { Writing } from './context.ts';
+import { canShare, keyOfCause, SharedStatements } from './shared-statements.ts';
+import type { RecordTarget } from './statements.ts';
 import { hasRules } from './triggers.ts';
+
+const patches = new SharedStatements<BlindPatch, RecordRow>(
+  ({ patch }) => jsonBytes(patch.set),
+  ({ id }) => id,
+);
+const deletions = new SharedStatements<RecordTarget, true>(
+  () => 0,
+  ({ id }) => id,
+);
 
 /** Changes the fields in the body. Resolves to the after image, or undefined when the record must be read first. */
 export async function blindUpdate(
-  publication: Publication,
+  writing: Writing,
   scope: AccessScope,
   target: RecordTarget,
   body: JsonObject,
@@ -31,17 +42,33 @@ export async function blindUpdate(
   const { data, problems } = await withMatches(patternValues(entity, input), read);
   const patch = problems.length > 0 ? undefined : await rowPatch(entity, data);
   if (patch === undefined) return undefined;
-  return patchRow(publication, entity, target, patch, new Date().toISOString());
+  const { publication } = writing;
+  const change = async (all: readonly BlindPatch[]) => {
+    const changed = await patchRows(publication, entity, all);
+    return all.map(({ id }) => changed.get(id));
+  };
+  const own = { id: target.id.toLowerCase(), versions: target.versions, patch, at: new Date().toISOString() };
+  const isUnique = entity.fields.some(({ unique, slot }) => unique && data[slot] !== undefined);
+  // Two statements of several unique values could wait for each other's.
+  if (isUnique || target.versions !== null || !canShare(writing, entity, 'record.updated'))
+    return (await change([own]))[0];
+  const key = `${keyOfCause(publication.cause)}${patch.searchVector === undefined ? '' : ' words'}`;
+  return patches.write(entity, key, own, change);
 }
 
 /** Deletes the record; false when it must be read first. */
-export async function blindDelete(
-  publication: Publication,
-  { entity, rowFilter }: AccessScope,
-  target: RecordTarget,
-): Promise<boolean> {
+export async function blindDelete(writing: Writing, scope: AccessScope, target: RecordTarget): Promise<boolean> {
+  const { entity, rowFilter } = scope;
   if (!isUuid(target.id) || entity.references.length > 0 || hasRules(entity, 'delete')) return false;
-  return deleteRow(publication, entity, target, rowFilter && toSql(rowFilter, sql`r`));
+  const { publication } = writing;
+  const remove = async (all: readonly RecordTarget[]) => {
+    const deleted = await deleteUnread(publication, entity, all, rowFilter && toSql(rowFilter, sql`r`));
+    return all.map(({ id }) => deleted.has(id) || undefined);
+  };
+  const own = { id: target.id.toLowerCase(), versions: target.versions };
+  const isShared = rowFilter === null && target.versions === null && canShare(writing, entity, 'record.deleted');
+  if (!isShared) return (await remove([own]))[0] === true;
+  return (await deletions.write(entity, keyOfCause(publication.cause), own, remove)) === true;
 }
 
 /**

@@ -3,12 +3,11 @@
 // runs, the event and its deliveries are part of the statement.
 import type { Entity } from '../../entities/field.ts';
 import { searchVector } from '../../entities/search-vector.ts';
-import { dualWrite, type SlotValues } from '../../entities/values.ts';
+import { dualWrite } from '../../entities/values.ts';
 import { FORMER_VALUES } from '../../events/before-image.ts';
 import type { EntityChange } from '../../events/entity-change.ts';
 import type { RecordEventType } from '../../events/event.ts';
 import { type Publication, rowsPerStatement } from '../../events/publication.ts';
-import { LIMITS } from '../../limits.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
 import { cachedPart, EMPTY, identifier, inputRows, join, literal, raw, type Sql, sql } from '../../runtime/sql.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
@@ -27,14 +26,6 @@ import type { PreparedRow } from './triggers.ts';
 export interface RecordTarget {
   id: string;
   versions: readonly number[] | null;
-}
-
-/** Values to set and slots to clear; other slots keep their values. */
-export interface RowPatch {
-  set: SlotValues;
-  cleared: readonly string[];
-  /** Null for an empty one; undefined when it does not change. */
-  searchVector: string | null | undefined;
 }
 
 /** Records that a relation points at: they must exist until the change is committed. */
@@ -151,59 +142,13 @@ async function updatePart(
       update ${entity.table} as r
       set data = i.data::jsonb,
         ${isVectorUnchanged ? EMPTY : sql`search_vector = i.search_vector::tsvector,`}
-        ${touched(publication, at)}
+        ${touched(publication, sql`${at}::timestamptz`)}
       from input as i
       join ${entity.table} as b on b.id = i.id and b.version = i.version
       where r.id = i.id and r.version = i.version and ${isCurrent(entity)} and ${publication.room} and ${targetsExist(targets)}
       returning ${RECORD_COLUMNS}, octet_length(b.data::text) as bytes_before, ${FORMER_VALUES} as old
     )`;
   return (await apply(publication, entity, 'record.updated', evented, ctes)).length;
-}
-
-/**
- * Changes one record without reading it. Resolves to its after image, or undefined when none matched, when it was changed
- * meanwhile, or when it might become larger than the limit. `b` is the record as the statement found it: the bytes before
- * are those of the version that is changed, without a lock.
- */
-export async function patchRow(
-  publication: Publication,
-  entity: Entity,
-  target: RecordTarget,
-  patch: RowPatch,
-  at: string,
-): Promise<RecordRow | undefined> {
-  const { set, cleared, searchVector: words } = patch;
-  const json = JSON.stringify(set);
-  const bytesBefore = sql`octet_length(b.data::text)`;
-  const ctes = sql`
-    with changed as (
-      update ${entity.table} as r
-      set data = (r.data || ${json}::text::jsonb)${cleared.length === 0 ? EMPTY : sql` - ${cleared}::text[]`},
-        ${words === undefined ? EMPTY : sql`search_vector = ${words}::text::tsvector,`}
-        ${touched(publication, at)}
-      from ${entity.table} as b
-      where ${matches(target)} and b.id = r.id and b.version = r.version and ${isCurrent(entity)} and ${publication.room}
-        and ${bytesBefore} + ${Buffer.byteLength(json)}::int <= ${LIMITS.recordBytesMax}::int
-      returning ${RECORD_COLUMNS}, ${bytesBefore} as bytes_before, ${FORMER_VALUES} as old
-    )`;
-  const [changed] = await apply(publication, entity, 'record.updated', withNewEventIds([target]), ctes, RECORD_COLUMNS);
-  return changed;
-}
-
-/** Deletes one record without reading it, if it meets `rowFilter`, a condition on `r`. False when none matched. */
-export async function deleteRow(
-  publication: Publication,
-  entity: Entity,
-  target: RecordTarget,
-  rowFilter: Sql | null,
-): Promise<boolean> {
-  const ctes = sql`
-    with changed as (
-      delete from ${entity.table} as r
-      where ${matches(target)} and ${rowFilter === null ? EMPTY : sql`${rowFilter} and `}${isCurrent(entity)}
-      returning ${RECORD_COLUMNS}
-    )`;
-  return (await apply(publication, entity, 'record.deleted', withNewEventIds([target]), ctes)).length === 1;
 }
 
 /** Deletes the records that still have these versions. Resolves to the number deleted. */
@@ -227,8 +172,8 @@ async function deletePart(publication: Publication, entity: Entity, rows: readon
   return (await apply(publication, entity, 'record.deleted', evented, ctes)).length;
 }
 
-/** Adds the side effects to the CTE `changed` and runs the statement. Resolves to at least `columns` of each changed row. */
-function apply(
+/** Adds the side effects to the CTE `changed` and runs the statement. Resolves to at least `columns` of each changed row. For more than one row, the CTE `input` has their event ids. */
+export function apply(
   publication: Publication,
   entity: Entity,
   type: RecordEventType,
@@ -244,17 +189,13 @@ function apply(
   return publication.change({ entity, type, ctes, withEventIds, rowsMax: rows.length, ...growth }, columns);
 }
 
-function touched({ cause }: Publication, at: string): Sql {
-  return sql`version = r.version + 1, updated_at = ${at}::timestamptz, updated_by = ${cause.actor}`;
-}
-
-function matches({ id, versions }: RecordTarget): Sql {
-  const isVersion = versions === null ? EMPTY : sql` and ${isOneOf(sql`r.version`, versions, 'bigint')}`;
-  return sql`r.id = ${id}::uuid${isVersion}`;
+/** The columns that tell of the last change. */
+export function touched({ cause }: Publication, at: Sql): Sql {
+  return sql`version = r.version + 1, updated_at = ${at}, updated_by = ${cause.actor}`;
 }
 
 /** A single value is compared with `=`, so that Postgres reuses a cached plan; with an array it would plan each time. */
-function isOneOf(column: Sql, values: readonly unknown[], type: 'uuid' | 'bigint'): Sql {
+export function isOneOf(column: Sql, values: readonly unknown[], type: 'uuid' | 'bigint'): Sql {
   const [only] = values;
   return values.length === 1 && only !== undefined
     ? sql`${column} = ${only}::${raw(type)}`
@@ -262,7 +203,7 @@ function isOneOf(column: Sql, values: readonly unknown[], type: 'uuid' | 'bigint
 }
 
 /** Whether the definition still has the version that the change was made for. */
-function isCurrent(entity: Entity): Sql {
+export function isCurrent(entity: Entity): Sql {
   const { id, schema, version } = entity;
   return cachedPart(
     entity,

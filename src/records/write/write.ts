@@ -67,7 +67,7 @@ export async function updateRecord(
   return attempt(context, entityName, 'update', async (writing, scope) => {
     const { publication } = writing;
     const { entity } = scope;
-    const patched = await blindUpdate(publication, scope, { id, versions }, body);
+    const patched = await blindUpdate(writing, scope, { id, versions }, body);
     if (patched !== undefined) return { row: patched, scope };
     const before = await readToWrite(writing, scope, { id, versions });
     const { row, changed } = await prepareUpdate(writing, scope, before, body);
@@ -89,7 +89,7 @@ export async function deleteRecord(
   requireRight(context.caller, 'delete', entityName);
   await attempt(context, entityName, 'delete', async (writing, scope) => {
     const { entity } = scope;
-    if (await blindDelete(writing.publication, scope, { id, versions })) return true;
+    if (await blindDelete(writing, scope, { id, versions })) return true;
     const found = await readToWrite(writing, scope, { id, versions });
     if (writing.tx !== null && entity.references.length > 0) {
       await deleteWithReferences({ ...writing, tx: writing.tx }, entity, [found]);

@@ -1,0 +1,212 @@
+// Writes that one caller sends at once: some share a statement, and each has the answer that it would have alone.
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { identifier, sql } from '../src/runtime/sql.ts';
+import { createEntity, createRecord, fields } from './support/entities.ts';
+import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+
+let service: TestService;
+let tenant: TestTenant;
+beforeAll(async () => {
+  service = await startService();
+  tenant = await service.tenant();
+});
+afterAll(async () => service.stop());
+
+const times = <T>(count: number, make: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => make(i));
+
+const dataOf = ({ status, body, text }: { status: number; body: Json; text: string }): Json => {
+  if (status !== 201) throw new Error(text);
+  return body.data;
+};
+
+interface StoredEvent {
+  recordId: string;
+  xid: string;
+  version: number;
+  createdAt: string;
+  updatedAt: string;
+  old: Json;
+}
+
+async function eventsOf(entity: string, type = 'record.created'): Promise<StoredEvent[]> {
+  return service.app.db.rows<StoredEvent>(sql`
+    select record_id as "recordId", xid::text, version, created_at as "createdAt", updated_at as "updatedAt", old
+    from platform.events
+    where tenant_id = ${tenant.id}::uuid and entity = ${entity} and type = ${type}`);
+}
+
+/** An entity with records `{ n }`, n from 0. */
+async function entityWith(name: string, count: number, more: Json = {}): Promise<{ path: string; records: Json[] }> {
+  const path = await createEntity(tenant, name, fields('n integer', 'm integer', 'title text', 'text text'));
+  const records = await Promise.all(times(count, (n) => createRecord(tenant, path, { n, ...more })));
+  return { path, records: records.sort((a, b) => a.n - b.n) };
+}
+
+const transactionsOf = (events: readonly StoredEvent[]): number => new Set(events.map(({ xid }) => xid)).size;
+
+describe('creations at once', () => {
+  test('each is answered with its own values and stored so, counted once, with one event; some share a transaction', async () => {
+    const path = await createEntity(tenant, 'together', fields('n integer', 'text text', 'more json'));
+    const values = times(60, (n) => ({
+      n,
+      text: `é \u2028 "${n}" 日本語 😀`,
+      more: { big: 1e300, list: [n, null, true] },
+    }));
+    const created = (await Promise.all(values.map((body) => tenant.post(path, body)))).map(dataOf);
+    expect(created.map(({ n, text, more }) => ({ n, text, more }))).toEqual(values);
+    for (const record of created) expect((await tenant.get(`${path}/${record.id}`)).body.data).toEqual(record);
+    expect((await tenant.get(path)).body.data.total).toBe(60);
+    const events = await eventsOf('together');
+    expect(events.map(({ recordId }) => recordId).sort()).toEqual(created.map(({ id }) => id).sort());
+    expect(new Set(events.map(({ xid }) => xid)).size).toBeLessThan(60);
+    for (const { recordId, createdAt } of events)
+      expect(created.find(({ id }) => id === recordId)?.createdAt).toBe(createdAt);
+    expect((await tenant.get(`${path}?search=日本語`)).body.data.total).toBe(60);
+  });
+
+  test('one that is refused, for its values or for a record that it points at, fails alone', async () => {
+    const target = await createEntity(tenant, 'pointed_at', fields('n integer'));
+    const { id } = await createRecord(tenant, target, { n: 1 });
+    const path = await createEntity(tenant, 'pointing', [
+      { key: 'n', type: 'integer', required: true },
+      { key: 'to', type: 'relation', entity: 'pointed_at', onDelete: 'set_null' },
+    ]);
+    const missing = '01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f';
+    const body = (n: number): object => (n % 7 === 1 ? { n, to: missing } : n % 7 === 2 ? { n: 'x' } : { n, to: id });
+    const answers = await Promise.all(times(42, (n) => tenant.post(path, body(n))));
+    expect(answers.map(({ status }) => status)).toEqual(times(42, (n) => (n % 7 === 1 || n % 7 === 2 ? 400 : 201)));
+    expect(answers[1]?.body.error.details).toEqual([{ path: 'to', message: `no such record: ${missing}` }]);
+    expect(answers[2]?.body.error.details).toEqual([
+      { path: 'n', message: 'must be a whole number of at most 2^53 - 1' },
+    ]);
+    expect((await tenant.get(path)).body.data.total).toBe(30);
+  });
+
+  test('large records of many fields are stored as they were sent', async () => {
+    const path = await createEntity(
+      tenant,
+      'large',
+      times(150, (i) => ({ key: `f${i}`, type: i === 0 ? 'text' : 'decimal' })),
+    );
+    const values = times(5, (n) => ({ f0: `${n} ${'ü"\\ x'.repeat(110_000)}`, f149: `9007199254740993.${n}1` }));
+    const created = (await Promise.all(values.map((body) => tenant.post(path, body)))).map(dataOf);
+    expect(created.every(({ f0, f149 }, n) => f0 === values[n]?.f0 && f149 === values[n]?.f149)).toBe(true);
+    for (const { id, f0 } of created)
+      expect((await tenant.get(`${path}/${id}?fields=f0`)).body.data.f0 === f0).toBe(true);
+  });
+
+  test('while a field is added, none is lost and none is refused', async () => {
+    const path = await createEntity(tenant, 'growing', fields('n integer'));
+    const writes = times(40, (n) => tenant.post(path, { n }));
+    const added = tenant.post('/api/entities/growing/fields', { key: 'm', type: 'text', default: 'x' });
+    const created = (await Promise.all(writes)).map(dataOf);
+    expect((await added).status).toBe(201);
+    expect(new Set(created.map(({ n }) => n)).size).toBe(40);
+    expect((await tenant.get(path)).body.data.total).toBe(40);
+  });
+
+  test('those of two keys have the createdBy of their own', async () => {
+    const path = await createEntity(tenant, 'by_whom', fields('n integer'));
+    const { key } = (await tenant.post('/api/keys', { label: 'other' })).body.data;
+    const headers = (n: number): Record<string, string> => (n % 2 === 0 ? {} : { 'x-api-key': key });
+    const created = (await Promise.all(times(40, (n) => tenant.post(path, { n }, headers(n))))).map(dataOf);
+    const [first, second] = created.map(({ createdBy }) => createdBy);
+    expect(first).not.toBe(second);
+    expect(created.map(({ createdBy }) => createdBy)).toEqual(times(40, (n) => (n % 2 === 0 ? first : second)));
+  });
+});
+
+describe('changes at once', () => {
+  test('each record is answered with its own values and stored so, with one event of what it was before; some share a transaction', async () => {
+    const { path, records } = await entityWith('changing', 60, { m: 7, title: 'a', text: 'b' });
+    const bodyOf = (n: number): Json =>
+      n % 3 === 0 ? { m: n } : n % 3 === 1 ? { m: null } : { m: n, title: `é "${n}" \\ 日本語`, text: null };
+    const answers = await Promise.all(records.map(({ id }, n) => tenant.patch(`${path}/${id}`, bodyOf(n))));
+    expect(answers.map(({ status }) => status)).toEqual(times(60, () => 200));
+    for (const [n, { body }] of answers.entries()) {
+      expect(body.data).toEqual({ ...records[n], ...bodyOf(n), updatedAt: body.data.updatedAt });
+      expect((await tenant.get(`${path}/${body.data.id}`)).body.data).toEqual(body.data);
+    }
+    const events = await eventsOf('changing', 'record.updated');
+    expect(events.map(({ recordId }) => recordId).sort()).toEqual(records.map(({ id }) => id).sort());
+    expect(transactionsOf(events)).toBeLessThan(60);
+    for (const { recordId, version, updatedAt, old } of events) {
+      const n = records.findIndex(({ id }) => id === recordId);
+      expect({ version, updatedAt }).toEqual({ version: 2, updatedAt: answers[n]?.body.data.updatedAt });
+      expect(old).toMatchObject({ f2: 7 });
+    }
+    expect((await tenant.get(`${path}?search=日本語`)).body.data.total).toBe(20);
+  });
+
+  test('of one record, none is lost', async () => {
+    const { path, records } = await entityWith('changed_often', 2);
+    const [first, second] = records.map(({ id }) => `${path}/${id}`);
+    const answers = await Promise.all(times(40, (m) => tenant.patch(m % 4 === 3 ? `${second}` : `${first}`, { m })));
+    expect(answers.map(({ body }) => body.data.m)).toEqual(times(40, (m) => m));
+    expect(new Set(answers.map(({ headers }, m) => `${m % 4 === 3} ${headers.get('etag')}`)).size).toBe(40);
+    expect([
+      (await tenant.get(`${first}`)).headers.get('etag'),
+      (await tenant.get(`${second}`)).headers.get('etag'),
+    ]).toEqual(['"31"', '"11"']);
+  });
+
+  test('one that is refused, for its values, its version or its record, fails alone', async () => {
+    const { path, records } = await entityWith('changed_wrongly', 40);
+    const missing = '01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f';
+    const answers = await Promise.all(
+      records.map(({ id }, n) => {
+        if (n % 4 === 1) return tenant.patch(`${path}/${missing}`, { m: n });
+        if (n % 4 === 2) return tenant.patch(`${path}/${id}`, { m: 'x' });
+        return tenant.patch(`${path}/${id}`, { m: n }, n % 4 === 3 ? { 'if-match': '"9"' } : {});
+      }),
+    );
+    expect(answers.map(({ status }) => status)).toEqual(times(40, (n) => [200, 404, 400, 412][n % 4] ?? 0));
+    expect((await tenant.get(`${path}?filters=m != null`)).body.data.total).toBe(10);
+  });
+
+  test('a record that another transaction has locked makes no other one wait', async () => {
+    // The connections of the embedded database share one session.
+    if (!process.env.DATABASE_URL) return;
+    const { path, records } = await entityWith('locked', 30);
+    const [locked, ...others] = records;
+    const { schema, tableName } = (await service.app.db.first<{ schema: string; tableName: string }>(sql`
+      select schemaname as schema, relname as "tableName" from pg_stat_user_tables
+      where relname = ${`r_${String(locked?.entityId).replaceAll('-', '')}`}`)) ?? { schema: '', tableName: '' };
+    const change = (record: Json | undefined, m: number) => tenant.patch(`${path}/${record?.id}`, { m });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const isLocked = Promise.withResolvers<void>();
+    const holding = service.app.db.begin(async (tx) => {
+      await tx.rows(sql`select from ${identifier(schema, tableName)} where id = ${locked?.id}::uuid for update`);
+      isLocked.resolve();
+      await promise;
+    });
+    await isLocked.promise;
+    let isAnyDone = false;
+    const waiting = times(5, (m) => change(locked, m).finally(() => (isAnyDone = true)));
+    const statuses = await Promise.all(
+      [...others, ...others].map(async (record, m) => (await change(record, m)).status),
+    );
+    expect(statuses).toEqual(times(58, () => 200));
+    expect(isAnyDone).toBe(false);
+    resolve();
+    await holding;
+    expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual(times(5, () => 200));
+  });
+});
+
+describe('deletions at once', () => {
+  test('each record is deleted once, with one event, and counted; some share a transaction', async () => {
+    const { path, records } = await entityWith('leaving', 60);
+    const answers = await Promise.all(
+      [...records, ...records.slice(0, 20)].map(({ id }) => tenant.delete(`${path}/${id}`)),
+    );
+    const statuses = answers.map(({ status }) => status);
+    expect(statuses.filter((status) => status === 200)).toHaveLength(60);
+    expect(statuses.filter((status) => status === 404)).toHaveLength(20);
+    for (const { id } of records) expect((await tenant.get(`${path}/${id}`)).status).toBe(404);
+    const events = await eventsOf('leaving', 'record.deleted');
+    expect(events.map(({ recordId }) => recordId).sort()).toEqual(records.map(({ id }) => id).sort());
+    expect(transactionsOf(events)).toBeLessThan(60);
+    expect((await tenant.get(path)).body.data.total).toBe(0);
+  });
+});
