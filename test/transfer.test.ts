@@ -177,6 +177,21 @@ describe('export and import', () => {
     expect(report.errors.map(({ line }: Json) => line)).toEqual([2, 3, 4, 5, 6, 7]);
   });
 
+  test('records of a file with rejected lines in several batches are in the order of the file', async () => {
+    const path = await make('ordered');
+    const codes = Array.from({ length: 2_300 }, (_, i) => (i % 700 === 699 ? 'o0' : `o${i}`));
+    const body = codes.map((iata) => `${JSON.stringify({ iata })}\n`).join('');
+    const report = (await tenant.post(`${path}/import`, body, NDJSON)).body.data;
+    expect(report).toMatchObject({ created: 2_297, refused: 3 });
+    expect(report.errors.map(({ line }: Json) => line)).toEqual([700, 1_400, 2_100]);
+    const { text } = await tenant.get(`${path}/export?sort=createdAt&order=asc&fields=iata`);
+    const exported = text
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line).iata);
+    expect(exported).toEqual(codes.filter((code, i) => i === 0 || code !== 'o0'));
+  });
+
   test('a header with unknown columns, another content type or a compressed body is refused before anything is written', async () => {
     const path = await make('refused');
     const header = await tenant.post(`${path}/import`, 'iata,zz,createdAt\nA,1,\n', CSV);

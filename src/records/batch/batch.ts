@@ -17,6 +17,7 @@ import {
   inStatement,
   inTransaction,
   type OpenWrite,
+  type Turn,
   type WriteContext,
   type Writing,
   type WritingInTransaction,
@@ -52,6 +53,8 @@ export async function applyBatch<T>(
   batch: Batch,
   toResult: ToResult<T>,
 ): Promise<T[]> {
+  const isAhead = canPrepareAhead(context, scope, batch);
+  if (!isAhead) await context.turn?.(false);
   if (batch.op === 'upsert') return applyUpserts(context, catalog, scope, batch, toResult);
   const { op, items: given } = batch;
   if (op === 'create' && given.some(({ id }) => id !== '')) {
@@ -69,10 +72,21 @@ export async function applyBatch<T>(
   if (context.tx !== null) {
     return inTransaction(context, (open) => createAll(writingWith(open, catalog), scope, items, toResult));
   }
-  const create = (open: OpenWrite) => createSome(writingWith(open, catalog), scope, items, toResult);
+  const turn = isAhead ? context.turn : undefined;
+  const create = (open: OpenWrite) => createSome(writingWith(open, catalog), scope, items, toResult, turn);
   if (areWritesLimited(context.caller)) return inTransaction(context, create);
   const change = { entity: scope.entity, type: 'record.created', isSingle: false } as const;
   return inStatement(context, change, create);
+}
+
+/** Whether preparing reads nothing that a batch before may change: neither records, for rules and row filters, nor quotas. */
+function canPrepareAhead(
+  { caller, tx }: WriteContext,
+  { entity, rowFilter }: AccessScope,
+  { op, items }: Batch,
+): boolean {
+  const isPlain = entity.rules.length === 0 && rowFilter === null && tx === null && !areWritesLimited(caller);
+  return isPlain && op === 'create' && items.every(({ id }) => id === '');
 }
 
 /** In a transaction: as many statements as the items need. */
@@ -89,12 +103,13 @@ async function createAll<T>(
   return results;
 }
 
-/** Creates the records of the first items, in one statement. Resolves to their results. */
+/** Creates the records of the first items, in one statement, when it is their turn. Resolves to their results. */
 async function createSome<T>(
   writing: Writing,
   scope: AccessScope,
   items: readonly BatchItem[],
   toResult: ToResult<T>,
+  turn?: Turn,
 ): Promise<T[]> {
   const { tx, publication } = writing;
   const { entity } = scope;
@@ -113,7 +128,8 @@ async function createSome<T>(
   const rows = prepared.map(({ row }) => row);
   try {
     const targets = targetsOf(writing, entity, rows);
-    if ((await insertRows(publication, entity, rows, targets)).length === rows.length) return resultsOf(prepared);
+    if ((await insertRows(publication, entity, rows, targets, { turn })).length === rows.length)
+      return resultsOf(prepared);
   } catch (error) {
     // A failed transaction takes no more queries.
     if (tx === null && isDuplicate(error)) reject(items, await duplicatesAmong(writing, entity, rows));

@@ -11,7 +11,7 @@ import { PlaceNeeded, waitForPlace } from '../../runtime/large-calls.ts';
 import { isDeadlock } from '../../runtime/postgres/failures.ts';
 import { isQuotaExceeded, roomLeft } from '../../usage/write-quotas.ts';
 import { translateViolation } from '../write/constraints.ts';
-import { autocommit, MAX_ATTEMPTS } from '../write/context.ts';
+import { autocommit, MAX_ATTEMPTS, type Turn } from '../write/context.ts';
 import { applyBatch } from './batch.ts';
 import {
   type Batch,
@@ -26,20 +26,21 @@ import {
   type ToResult,
 } from './items.ts';
 
-/** Applies each operation that succeeds. Resolves to the result or error of each, by index. */
+/** Applies each operation that succeeds, when it is its `turn`. Resolves to the result or error of each, by index. */
 export async function applyIndependently<T>(
   app: App,
   caller: TenantCaller,
   entityName: string,
   { items, ...kind }: Batch,
   toResult: ToResult<T>,
+  turn?: Turn,
 ): Promise<Map<number, T | ServiceError>> {
   const outcomes = new Map<number, T | ServiceError>();
   const pending = [items];
   for (let part = pending.pop(); part !== undefined; part = pending.pop()) {
     if (part.length === 0) continue;
     try {
-      const results = await tryBatch(app, caller, entityName, { ...kind, items: part }, toResult);
+      const results = await tryBatch(app, caller, entityName, { ...kind, items: part }, toResult, turn);
       results.forEach((result, i) => void outcomes.set((part as BatchItem[])[i]?.index ?? 0, result));
       pending.push(part.slice(results.length));
     } catch (error) {
@@ -97,6 +98,7 @@ async function tryBatch<T>(
   entityName: string,
   batch: Batch,
   toResult: ToResult<T>,
+  turn: Turn | undefined,
 ): Promise<T[]> {
   for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
     const catalog = await catalogOf(app, caller.tenant);
@@ -104,7 +106,7 @@ async function tryBatch<T>(
     if (entity === undefined) throw notFound('entity');
     try {
       return await applyBatch(
-        autocommit(app, caller),
+        autocommit(app, caller, turn),
         catalog,
         accessScopeOf(catalog, caller, entity),
         batch,

@@ -18,7 +18,9 @@ import { isQuotaExceeded } from '../../usage/write-quotas.ts';
 import { applyIndependently } from '../batch/independent.ts';
 import type { BatchItem, BatchKind, Outcome } from '../batch/items.ts';
 import { requireUniqueField } from '../batch/keys.ts';
-import { BatchWriting } from './batch-writing.ts';
+import type { Turn } from '../write/context.ts';
+import { BatchWriting, NotWritten } from './batch-writing.ts';
+
 import { DryImport } from './dry-import.ts';
 import { beginImport, endImport } from './import-log.ts';
 import { JsonArrayReader } from './json-array.ts';
@@ -42,6 +44,9 @@ export const ImportReport = Type.Object({
 type ImportReport = Static<typeof ImportReport>;
 
 const { batchRows, batchBytesMax, errorsReported, errorCharacters } = LIMITS.transfer;
+/** A batch of more is not prepared while another is written. */
+const aheadBytesMax = 1.25 * batchBytesMax;
+const nothing = async (): Promise<void> => undefined;
 
 export interface ImportInput {
   format: ImportFormat;
@@ -78,14 +83,17 @@ export async function importRecords(
   const lines = format === 'json' ? new JsonArrayReader() : new LineReader(format === 'csv');
   const catalog = await catalogOf(app, caller.tenant);
   const read = lineParser({ caller, catalog, scope }, { format, delimiter, keepsIds, upsert });
-  const add = async (line: Line): Promise<void> => {
-    // Parsing a line of a megabyte takes up to 30 ms, and many files may have reached one.
-    await giveWay();
-    await writer.add(line, read(line));
+  const addAll = async (some: readonly Line[]): Promise<void> => {
+    for (const line of some) {
+      // Parsing a line of a megabyte takes up to 30 ms, and many files may have reached one.
+      const way = giveWay();
+      if (way !== undefined) await way;
+      if (writer.add(line, read(line))) await writer.flush();
+    }
   };
   try {
-    for await (const chunk of uploaded(body)) for (const line of lines.push(chunk)) await add(line);
-    for (const line of lines.end()) await add(line);
+    for await (const chunk of uploaded(body)) await addAll(lines.push(chunk));
+    await addAll(lines.end());
     return await writer.end();
   } catch (error) {
     throw await writer.stopped(error);
@@ -148,17 +156,21 @@ class BatchWriter {
     this.#writing = new BatchWriting(app);
   }
 
-  async add({ line, item, bytes }: Line, read: ParsedLine): Promise<void> {
-    if (read === null) return;
-    const at = { line, ...(item === undefined ? {} : { item }) };
-    if ('problem' in read) return this.#refuse(at, read.problem);
+  /** Adds a line to the batch. Returns whether the batch is full. */
+  add({ line, item, bytes }: Line, read: ParsedLine): boolean {
+    if (read === null) return false;
+    const at = item === undefined ? { line } : { line, item };
+    if ('problem' in read) {
+      this.#refuse(at, read.problem);
+      return false;
+    }
     this.#batch.push({ at, id: read.id, body: read.values });
     this.#bytes += bytes;
-    if (this.#batch.length >= batchRows || this.#bytes >= batchBytesMax) await this.#flush();
+    return this.#batch.length >= batchRows || this.#bytes >= batchBytesMax;
   }
 
   async end(): Promise<ImportReport> {
-    await this.#flush();
+    await this.flush();
     await this.#writing.written();
     const { importId } = this;
     const { created, updated } = this.#counts;
@@ -182,22 +194,26 @@ class BatchWriter {
     });
   }
 
-  async #flush(): Promise<void> {
+  /** Starts writing the batch. */
+  async flush(): Promise<void> {
     const batch = this.#batch;
+    const bytes = this.#bytes;
     this.#batch = [];
     this.#bytes = 0;
-    await this.#writing.start(() => this.#write(batch));
+    // Those of large records are in memory one at a time.
+    if (bytes > aheadBytesMax) await this.#writing.start(() => this.#write(batch, nothing));
+    else await this.#writing.startAhead((turn) => this.#write(batch, turn));
   }
 
-  async #write(lines: readonly ImportItem[]): Promise<void> {
-    // An upload may take long: a revoked credential, a changed role, a quota or a suspension applies to the next batch.
-    const caller = await this.callerNow();
-    requireRightFor(this.kind, caller, this.entityName);
-    const importer = { ...caller, triggeredBy: 'system', importId: this.importId } as const;
-    const batch = { ...this.kind, items: await this.#related(importer, lines) };
+  async #write(lines: readonly ImportItem[], turn: Turn): Promise<void> {
+    if (this.dry !== null) await turn(false);
+    const importer = { ...(await this.#caller()), triggeredBy: 'system', importId: this.importId } as const;
+    const batch = { ...this.kind, items: await this.#related(importer, lines, turn) };
     const toResult = (_: unknown, __: unknown, ___: unknown, outcome: Outcome): Outcome => outcome;
     const outcomes = await (this.dry === null
-      ? applyIndependently(this.app, importer, this.entityName, batch, toResult)
+      ? applyIndependently(this.app, importer, this.entityName, batch, toResult, (isPrepared) =>
+          this.#admitted(turn, isPrepared),
+        )
       : this.dry.apply(this.app, importer, this.entityName, batch));
     let exceeded: ServiceError | null = null;
     for (const [i, outcome] of outcomes) {
@@ -210,10 +226,27 @@ class BatchWriter {
     this.#through = lines.at(-1)?.at.line ?? this.#through;
   }
 
+  /** An upload may take long: a revoked credential, a changed role, a quota or a suspension applies to the next batch. */
+  async #caller(): Promise<TenantCaller> {
+    const caller = await this.callerNow();
+    requireRightFor(this.kind, caller, this.entityName);
+    return caller;
+  }
+
+  /** Waits for the turn. What was prepared before is only written if the caller may still write. */
+  async #admitted(turn: Turn, isPrepared: boolean): Promise<void> {
+    await turn(isPrepared);
+    if (!isPrepared) return;
+    await this.#caller().catch((cause: unknown) => {
+      throw new NotWritten(cause);
+    });
+  }
+
   /** The lines as items, with ids for the records that they name by a unique field; the others are refused. */
-  async #related(caller: TenantCaller, lines: readonly ImportItem[]): Promise<BatchItem[]> {
+  async #related(caller: TenantCaller, lines: readonly ImportItem[], turn: Turn): Promise<BatchItem[]> {
     const items = lines.map(({ id, body }, index) => ({ index, id, body }));
     if (!lines.some(({ body }) => Object.keys(body).some((name) => name.includes('.')))) return items;
+    await turn(false);
     const { app, entityName } = this;
     const scope = await accessScopeFor(app, caller, entityName);
     const relating = { caller, catalog: await catalogOf(app, caller.tenant), scope };

@@ -16,12 +16,20 @@ import { Evaluator } from '../read/evaluator.ts';
 /** How often a write that keeps conflicting with others is attempted before it fails with 409. */
 export const MAX_ATTEMPTS = 8;
 
+/**
+ * Called before each statement of a batch, when its rows are prepared, and before it reads records. Resolves when the batches
+ * before are written. Rejects if one failed, and with `LostRace` if the rows must be prepared again.
+ */
+export type Turn = (isPrepared: boolean) => Promise<void>;
+
 /** The caller of a write, and its transaction. */
 export interface WriteContext {
   app: App;
   caller: TenantCaller;
   /** The transaction to write in; null to commit by itself. */
   tx: Tx | null;
+  /** Resolves when the write may begin, or its statement if it is prepared: what reads no records can be done before. */
+  turn?: Turn;
 }
 
 /** A write whose statement or transaction is open. */
@@ -41,8 +49,8 @@ export function writingWith<Open extends OpenWrite>(open: Open, catalog: Catalog
   return { ...open, catalog, evaluator: new Evaluator(open.queries, catalog) };
 }
 
-export function autocommit(app: App, caller: TenantCaller): WriteContext {
-  return { app, caller, tx: null };
+export function autocommit(app: App, caller: TenantCaller, turn?: Turn): WriteContext {
+  return { app, caller, tx: null, ...(turn === undefined ? {} : { turn }) };
 }
 
 /** Runs a write that is one statement, of one record if `isSingle`. `write` resolves to null if nothing changed. */

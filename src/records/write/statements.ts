@@ -11,6 +11,7 @@ import { type Publication, rowsPerStatement } from '../../events/publication.ts'
 import { giveWay } from '../../runtime/event-loop.ts';
 import { cachedPart, EMPTY, identifier, inputRows, join, literal, raw, type Sql, sql } from '../../runtime/sql.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../row.ts';
+import type { Turn } from './context.ts';
 import {
   bytesGrown,
   COUNT_CHANGE,
@@ -41,6 +42,8 @@ export interface InsertOptions {
   origin?: Pick<RecordRow, 'created_by'>;
   /** A row with a unique value that a record has already is left out; one that is being written is waited for. */
   isLeftOutIfTaken?: boolean;
+  /** Resolves when the statement may run. */
+  turn?: Turn | undefined;
 }
 
 /**
@@ -52,18 +55,20 @@ export async function insertRows(
   entity: Entity,
   rows: readonly PreparedRow[],
   targets: readonly RelationTarget[],
-  { origin, isLeftOutIfTaken = false }: InsertOptions = {},
+  { origin, isLeftOutIfTaken = false, turn }: InsertOptions = {},
 ): Promise<string[]> {
   const evented = withNewEventIds(rows);
   const isFirst = rows.every(({ version }) => version === 1);
   const types = ['uuid', 'text', 'text', 'uuid', 'timestamptz', 'timestamptz', ...(isFirst ? [] : ['bigint'])];
   const input: unknown[][] = [];
   for (const { id, version, data: given, eventId, created_at: createdAt, updated_at: updatedAt } of evented) {
-    const turn = giveWay();
-    if (turn !== undefined) await turn;
-    const data = await dualWrite(entity, given);
+    const way = giveWay();
+    if (way !== undefined) await way;
+    const dual = dualWrite(entity, given);
+    const data = dual instanceof Promise ? await dual : dual;
     const json = JSON.stringify(data);
-    const vector = await searchVector(entity, data);
+    const words = searchVector(entity, data);
+    const vector = words instanceof Promise ? await words : words;
     input.push([id, json, vector, eventId, createdAt, updatedAt, ...(isFirst ? [] : [version])]);
   }
   const { actor } = publication.cause;
@@ -82,6 +87,7 @@ export async function insertRows(
       ${isLeftOutIfTaken ? sql`on conflict do nothing` : EMPTY}
       returning ${RECORD_COLUMNS}
     )`;
+  await turn?.(true);
   return (await apply(publication, entity, 'record.created', evented, ctes)).map(({ id }) => id);
 }
 
