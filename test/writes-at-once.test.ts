@@ -7,7 +7,7 @@ import { type Json, startService, type TestService, type TestTenant } from './su
 let service: TestService;
 let tenant: TestTenant;
 beforeAll(async () => {
-  service = await startService();
+  service = await startService({ WEBHOOK_ALLOWED_CIDRS: '127.0.0.0/8' });
   tenant = await service.tenant();
 });
 afterAll(async () => service.stop());
@@ -62,6 +62,26 @@ describe('creations at once', () => {
     for (const { recordId, createdAt } of events)
       expect(created.find(({ id }) => id === recordId)?.createdAt).toBe(createdAt);
     expect((await tenant.get(`${path}?search=日本語`)).body.data.total).toBe(60);
+  });
+
+  test('with webhook subscriptions, each has one delivery for every one of them, and some share a transaction', async () => {
+    const path = await createEntity(tenant, 'hooked', fields('n integer'));
+    const types = { entity_name: 'hooked', event_types: ['record.created'] };
+    const receiver = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: () => new Response() });
+    const ids: string[] = [];
+    for (const i of [1, 2, 3]) {
+      const url = `${receiver.url.href}${i}`;
+      ids.push(dataOf(await tenant.post('/api/webhooks/subscriptions', { ...types, url })).id);
+    }
+    const created = (await Promise.all(times(60, (n) => tenant.post(path, { n })))).map(dataOf);
+    const recordIds = created.map(({ id }) => id).sort();
+    for (const id of ids) {
+      const made = await service.app.db.rows<{ recordId: string }>(sql`
+        select record_id as "recordId" from platform.webhook_deliveries where subscription_id = ${id}::uuid`);
+      expect(made.map(({ recordId }) => recordId).sort()).toEqual(recordIds);
+    }
+    expect(new Set((await eventsOf('hooked')).map(({ xid }) => xid)).size).toBeLessThan(60);
+    await receiver.stop(true);
   });
 
   test('one that is refused, for its values or for a record that it points at, fails alone', async () => {
@@ -162,6 +182,29 @@ describe('changes at once', () => {
     );
     expect(answers.map(({ status }) => status)).toEqual(times(40, (n) => [200, 404, 400, 412][n % 4] ?? 0));
     expect((await tenant.get(`${path}?filters=m != null`)).body.data.total).toBe(10);
+  });
+
+  test('with a webhook subscription, each has one delivery, those of one record in their order', async () => {
+    const path = await createEntity(tenant, 'hooked_changes', fields('n integer'));
+    const created = (await Promise.all(times(20, (n) => tenant.post(path, { n })))).map(dataOf);
+    const receiver = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: () => new Response() });
+    const { id } = dataOf(
+      await tenant.post('/api/webhooks/subscriptions', {
+        entity_name: 'hooked_changes',
+        event_types: ['record.updated', 'record.deleted'],
+        url: receiver.url.href,
+      }),
+    );
+    const change = ({ id: recordId }: Json, n: number) => tenant.patch(`${path}/${recordId}`, { n: n + 100 });
+    const changed = await Promise.all([...created, ...created].map(change));
+    expect(changed.every(({ status }) => status === 200)).toBe(true);
+    await Promise.all(created.map(({ id: recordId }) => tenant.delete(`${path}/${recordId}`)));
+    const made = await service.app.db.rows<{ recordId: string; types: string[] }>(sql`
+      select record_id as "recordId", array_agg(type order by event_seq) as types
+      from platform.webhook_deliveries where subscription_id = ${id}::uuid group by record_id`);
+    expect(made).toHaveLength(20);
+    for (const { types } of made) expect(types).toEqual(['record.updated', 'record.updated', 'record.deleted']);
+    await receiver.stop(true);
   });
 
   test('a record that another transaction has locked makes no other one wait', async () => {

@@ -1,13 +1,13 @@
 // Concurrent writes of one kind, caller and entity share a statement: two statements of such a group run at once, and what
 // arrives meanwhile waits until one of them has ended and is then written together. A write that arrives alone does not
 // wait. When the shared statement fails, or does nothing for a write, that write is tried alone, so that it fails for its own
-// reasons. With 16 connections this halves the CPU of a write, in the service and in Postgres.
+// reasons. With 16 connections this halves the CPU of a write, in the service and in Postgres, and that of its webhook deliveries.
 // Failures: those of each write alone; 503 for all while the database is unavailable. Units: writes, bytes of JSON.
 import type { Entity } from '../../entities/field.ts';
 import { ServiceError } from '../../errors.ts';
 import type { RecordEventType } from '../../events/event.ts';
 import { type Cause, currentTrace } from '../../events/outbox.ts';
-import { ROWS_OF_KEPT_PLAN } from '../../events/publication.ts';
+import { ROWS_OF_KEPT_PLAN, rowsPerStatement } from '../../events/publication.ts';
 import { withoutSignal } from '../../runtime/work.ts';
 import { areWritesLimited } from '../../usage/write-quotas.ts';
 import type { OpenWrite } from './context.ts';
@@ -137,12 +137,15 @@ async function writeWith<Item, Result>(
   return writeAlone(own, write);
 }
 
-/** Whether a write may share a statement: not when an output takes its outcome from the statement, close to a quota, or when it is traced. */
+/**
+ * Whether a write may share a statement: not when an output takes its outcome from the statement, when each write creates many
+ * webhook deliveries, close to a quota, or when it is traced.
+ */
 export function canShare({ tx, publication, caller }: OpenWrite, entity: Entity, type: RecordEventType): boolean {
   return (
     tx === null &&
     publication.isUnobserved &&
-    entity.subscribed[type] === undefined &&
+    rowsPerStatement({ entity, type }) >= WRITES_MAX &&
     !areWritesLimited(caller) &&
     currentTrace() === null
   );
