@@ -262,10 +262,11 @@ export const LIMITS = {
     listMax: 500,
     /**
      * Each change creates a delivery for every matching subscription. A statement that creates more than
-     * `createdPerStatement` is divided by records, a transaction that creates more than `createdPerTransaction` refused.
+     * `createdPerStatement`, which takes about 40 ms, is divided by records; a transaction that creates more than
+     * `createdPerTransaction` is refused.
      */
     subscriptionsMax: 1_000,
-    createdPerStatement: 10_000,
+    createdPerStatement: 1_000,
     createdPerTransaction: 100_000,
     /** At most this much of a receiver's body and headers is read, and at most this many 1xx responses. */
     responseBytes: 65_536,
