@@ -5,7 +5,7 @@ import { rowsOfPage } from '../../access/bot-limits.ts';
 import { requireRight, type TenantCaller } from '../../access/caller.ts';
 import type { App } from '../../app.ts';
 import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts';
-import type { Field } from '../../entities/field.ts';
+import type { Entity, Field } from '../../entities/field.ts';
 import { searchCondition } from '../../entities/search-condition.ts';
 import { invalid } from '../../errors.ts';
 import { and, canonicalKey, type Expression, relationKeys } from '../../expression/ast.ts';
@@ -180,6 +180,8 @@ async function fetchRows(
   try {
     // When exact matches come first and are dense, a numbered page has no others.
     const firstKey = order.deciding[0]?.field === null && key !== null ? `${key} exactly` : key;
+    const isNew = isCounted && paging.cursor === undefined && !isSearch && isCountedFirst(app, entity, key, serving);
+    const counted = isNew ? await filteredTotal(app, entity, where, key, NEVER_COUNTED) : null;
     const scansInOrder = key === '' || whole !== null || isDense(cachedTotal(app, entity, firstKey), paging);
     if (!scansInOrder && (isSearch || (isCounted && paging.cursor === undefined))) {
       const { rows, counters, total, met } = await fetchFromMatches(app, scope, where, order, paging);
@@ -189,12 +191,31 @@ async function fetchRows(
     }
     const { rows, counters } = await fetchPage(app, scope, where, serving, paging);
     if (!isCounted) return { rows, total: null };
-    return { rows, total: key === '' ? counters.n : await filteredTotal(app, entity, where, key, counters) };
+    return {
+      rows,
+      total: key === '' ? counters.n : (counted ?? (await filteredTotal(app, entity, where, key, counters))),
+    };
   } finally {
     const tookMs = work.statementMs - beforeMs;
     const isSlow = tookMs >= LIMITS.advice.slowMs && whole === null && !isSearch;
     if (isSlow) countSlowList(app, entity, condition, serving, tookMs);
   }
+}
+
+/** Counters that no cached total has. */
+const NEVER_COUNTED = { n: 0, v: -1 };
+
+/**
+ * Whether the matches of a condition without a known total are counted before they are read: counting takes 0.6 times the time
+ * of finding and sorting all. If it turns out that they are many, the page is read in order, and if few, they are found again.
+ */
+function isCountedFirst(
+  app: App,
+  entity: Entity,
+  key: string | null,
+  { scan, whole, isFoundByIndexes }: Serving,
+): boolean {
+  return whole === null && scan !== null && isFoundByIndexes && cachedTotal(app, entity, key) === undefined;
 }
 
 /** The cost of scanning past a record, relative to finding one through an index. */

@@ -15,6 +15,8 @@ export interface Serving {
   whole: WholeScan | null;
   /** How many fields of the index the filters fix. */
   fixed: number;
+  /** Whether indexes find the records that meet the condition, so that it costs little to find few of them again. */
+  isFoundByIndexes: boolean;
 }
 
 /**
@@ -39,8 +41,10 @@ export function serve(entity: Entity, condition: Expression | null, keys: readon
   const orders = [order, orderOfKeys(order.keys)];
   const matches = indexesOf(entity).flatMap((index) => orders.map((one) => match(entity, index, filters, one)));
   const [best] = matches.filter((found) => found !== null).sort((a, b) => b.lead.length - a.lead.length);
+  const isFoundByIndexes = areIndexed(entity, filters);
   if (best === undefined) {
-    return { order, scan: isByFirstKey(entity, order) ? 'by first key' : null, whole: null, fixed: 0 };
+    const scan = isByFirstKey(entity, order) ? 'by first key' : null;
+    return { order, scan, whole: null, fixed: 0, isFoundByIndexes };
   }
   const { scan, lead, isWhole } = best;
   return {
@@ -48,7 +52,15 @@ export function serve(entity: Entity, condition: Expression | null, keys: readon
     scan,
     whole: isWhole ? { bounds: and(...(filters.all ?? []).map(bounded)), lead } : null,
     fixed: lead.length,
+    isFoundByIndexes,
   };
+}
+
+/** Whether each of the filters bounds an index. */
+function areIndexed(entity: Entity, { all }: Filters): boolean {
+  if (all === null || all.length === 0) return false;
+  const first = new Set(indexesOf(entity).flatMap(([column]) => (column === undefined ? [] : [nameOf(column.ref)])));
+  return all.every(({ subject, operator }) => first.has(nameOf(subject.field)) && RANGES.has(operator));
 }
 
 /** How far indexes serve a list: more is better, from 0 for one whose records are all sorted. */
