@@ -30,7 +30,7 @@ import {
 import { connectEvents, openSocket, until } from './support/streams.ts';
 
 const SEED = Number(process.env.SEED ?? Math.floor(Math.random() * 2 ** 31));
-const CASES = Number(process.env.EXPLAIN_CASES ?? 2_000);
+const CASES = Number(process.env.EXPLAIN_CASES ?? 500);
 const OPERATIONS = ['read', 'create', 'update', 'delete'] as const;
 const CHANNELS = ['rest', 'mcp', 'changes', 'sse', 'websocket', 'webhook'] as const;
 const random = seededRandom(SEED);

@@ -4,12 +4,12 @@
 import { expect, test } from 'bun:test';
 import { fuzz } from '../scripts/fuzzing/run.ts';
 
-const REQUESTS = 2_000;
+const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 800);
 
 test('random requests get no 5xx, no undocumented response, no secret of another tenant, and stall nothing', async () => {
   const { requests, operations, statuses, findings } = await fuzz({ seed: 1, requests: REQUESTS, stallMs: 2_000 });
   expect(findings).toEqual([]);
   expect(requests).toBe(REQUESTS);
   expect(operations).toBeGreaterThan(90);
-  expect(statuses[200] ?? 0).toBeGreaterThan(100);
+  expect(statuses[200] ?? 0).toBeGreaterThan(REQUESTS / 20);
 });

@@ -18,7 +18,7 @@ import {
 } from './support/service.ts';
 import { connectEvents, openSocket, until } from './support/streams.ts';
 
-const RUNS = Number(process.env.AGREEMENT_RUNS ?? 4);
+const RUNS = Number(process.env.STREAM_AGREEMENT_RUNS ?? 4);
 /** Changes per run, not counting the final marker. */
 const CHANGES = 12;
 const ENTITIES = ['alpha', 'beta', 'gamma'] as const;
