@@ -71,11 +71,13 @@ export const LIMITS = {
     cachedBytesMax: 67_108_864,
   },
   indexes: { perEntity: 8, fieldsPerIndex: 3 },
+  /** A list counts for the advice on indexes when its statements took `ms`, and the entity has so many records. */
+  slowList: { ms: 50, records: 1_000 },
   /**
-   * Combinations of filters and sort keys whose lists are slow: kept by the hour, of an entity and of a tenant, the costliest
-   * first; `waitingMax` wait in a process to be stored. Of one, at most `charactersMax` as text without values.
+   * Combinations of filters and sort keys of slow lists: kept by the hour, of an entity and of a tenant, the costliest first;
+   * `waiting` are in a process until they are stored. Characters of the text of one, without values.
    */
-  advice: { slowMs: 50, keptHours: 24, perEntity: 50, perTenant: 200, waitingMax: 1_000, charactersMax: 2_000 },
+  advice: { keptHours: 24, perEntity: 50, perTenant: 200, waiting: 1_000, characters: 2_000 },
   /** A record's values as JSON in UTF-8, in bytes; characters in a `url` field. */
   recordBytesMax: 1_048_576,
   urlMax: 8_192,

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Webhook } from 'standardwebhooks';
+import { sql } from '../src/runtime/sql.ts';
 import { CommandLine, type Ran } from './support/command-line.ts';
 import { type Received, startReceiver } from './support/receiver.ts';
 import { ADMIN_SECRET, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
@@ -207,6 +208,26 @@ describe('records', () => {
     expect((await cli.onTerminal(onTerminal, [], { NO_COLOR: '1' })).shown).not.toContain('\u001b[1m');
     await tenant.delete(`/api/entities/deals/records/${body.data.id}`);
   });
+});
+
+test('the advice on the indexes of an entity is a table, or JSON that its definition takes', async () => {
+  const { entityId } = (await tenant.post('/api/entities/deals/records', { title: 'any' })).body.data;
+  await service.app.db.rows(sql`
+    insert into platform.slow_lists (tenant_id, hour, entity_id, combination, seen, total_ms, durations)
+    values (${tenant.id}::uuid, date_trunc('hour', now()), ${entityId}::uuid, '["f4 =","-f3",0]', 7, 700, array[7])`);
+  const [advice, ...others] = json(await cli.run(['entities', 'advice', 'deals', '--json']));
+  expect(others).toEqual([]);
+  expect(advice).toMatchObject({
+    filters: 'open = ?',
+    sort: '-amount',
+    seen: 7,
+    index: { fields: ['open', '-amount'] },
+  });
+  const { code, out } = await cli.run(['entities', 'advice', 'deals']);
+  expect(code).toBe(0);
+  expect(out).toMatch(/open = \? .*-amount .*7 .*open, -amount .*possible/);
+  expect((await tenant.patch('/api/entities/deals', { indexes: [advice.index] })).status).toBe(200);
+  expect(await cli.run(['entities', 'advice', 'deals'])).toMatchObject({ code: 0, err: 'nothing to show\n' });
 });
 
 describe('files', () => {

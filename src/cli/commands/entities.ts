@@ -11,7 +11,7 @@ import { canBeTried, type WriteOptions, write } from '../write.ts';
 const FLAGS = ['required', 'unique', 'indexed'];
 
 export function addEntityCommands(program: Command): void {
-  const entities = program.command('entities').description('record types: list, get, create, delete');
+  const entities = program.command('entities').description('record types: list, get, create, delete, advice');
   runs(
     entities.command('list').description('list the entities').addHelpText('after', '\nExample:\n  $ tds entities list'),
     list,
@@ -23,6 +23,14 @@ export function addEntityCommands(program: Command): void {
       .description('show an entity with its fields')
       .addHelpText('after', '\nExample:\n  $ tds entities get deals'),
     show,
+  );
+  runs(
+    entities
+      .command('advice')
+      .argument('<entity>')
+      .description('show which lists of the last day were slow, and the indexes that they lack')
+      .addHelpText('after', '\nExample:\n  $ tds entities advice deals'),
+    advise,
   );
   runs(
     canBeTried(entities.command('create'))
@@ -68,6 +76,18 @@ async function show({ service, output }: Call, name: string): Promise<void> {
     values: field.options ?? field.entity ?? '',
   }));
   await output.answer(entity, () => output.table(rows, ['key', 'type', 'rules', 'values', 'label']));
+}
+
+interface Advice {
+  filters: string | null;
+  sort: string;
+  index: { fields: string[]; state: string } | null;
+}
+
+async function advise({ service, output }: Call, name: string): Promise<void> {
+  const advice = await service.get<Advice[]>(`${entityPath(name)}/advice`);
+  const rows = advice.map(({ index, ...list }) => ({ ...list, index: index?.fields.join(', '), state: index?.state }));
+  await output.answer(advice, () => output.table(rows, ['filters', 'sort', 'seen', 'p50Ms', 'index', 'state']));
 }
 
 async function create(

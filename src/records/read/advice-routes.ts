@@ -10,15 +10,15 @@ import { route } from '../../http/route.ts';
 import { LIMITS } from '../../limits.ts';
 import { AdviceSchema, adviseIndexes } from './advice.ts';
 
-const { slowMs, keptHours } = LIMITS.advice;
+const { slowList, advice } = LIMITS;
 
 const ADVICE = route({
   id: 'getIndexAdvice',
   tag: 'Entities',
   summary: 'Show which lists are slow, and the indexes that they lack',
-  description: `The combinations of filters and sort keys whose lists, of the entity or of its views, took ${slowMs} ms or more in the
-database within the last ${keptHours} hours, and which no index serves: without values, those that have taken the most time first. Filters
-include those of views and roles. PATCH \`/api/entities/{entityName}\` takes an \`index\` among its \`indexes\`.`,
+  description: `The combinations of filters and sort keys whose lists, of the entity or of its views, took ${slowList.ms} ms or more in the
+database within the last ${advice.keptHours} hours, and which no index serves: without values, those that have taken the most time first. Filters
+include those of views and roles. Entities of less than ${slowList.records} records need no index. PATCH \`/api/entities/{entityName}\` takes an \`index\` among its \`indexes\`.`,
   access: 'admin',
   ok: [200, Type.Array(AdviceSchema)],
 });

@@ -21,7 +21,7 @@ import { orderIn } from './order.ts';
 import { filtersOf, gradeOf, serve } from './serving.ts';
 import { seenCombinations } from './slow-lists.ts';
 
-const { slowMs, perEntity } = LIMITS.advice;
+const { perEntity } = LIMITS.advice;
 
 export const AdviceSchema = Type.Object(
   {
@@ -29,7 +29,11 @@ export const AdviceSchema = Type.Object(
       examples: ['stage = ? AND amount > ?'],
     }),
     sort: Type.String({ description: 'as in the parameter `sort`', examples: ['-amount'] }),
-    seen: Type.Integer({ minimum: 1, description: `how often it took ${slowMs} ms or more`, examples: [412] }),
+    seen: Type.Integer({
+      minimum: 1,
+      description: `how often it took ${LIMITS.slowList.ms} ms or more`,
+      examples: [412],
+    }),
     p50Ms: Type.Integer({ minimum: 0, description: 'the median of those, within a tenth', examples: [180] }),
     index: nullable(
       Type.Object({
@@ -96,7 +100,10 @@ class MissingIndexes {
       .map((index) => ({ index, grade: graded(index) }))
       .sort((a, b) => b.grade - a.grade);
     if (best === undefined || best.grade <= grade) return null;
-    const known = this.#suggested.find(({ index }) => graded(index) >= best.grade);
+    const isAsGood = ({ index }: Suggestion): boolean =>
+      gradeOf(serve(alone(this.entity, index), combination.condition, combination.keys)) >= best.grade &&
+      graded(index) >= best.grade;
+    const known = this.#suggested.find(isAsGood);
     const found = known ?? this.#suggest(best.index);
     const [view] = indexViews({ ...this.entity, indexes: [found.index] }, this.entity.fields);
     return view === undefined ? null : { fields: view.fields, state: found.state };
@@ -110,13 +117,19 @@ class MissingIndexes {
   }
 }
 
+/** The entity as if it had no other index, and only its fields: to tell soon, where there may be many, that an index does not serve. */
+function alone(entity: Entity, index: DeclaredIndex): Entity {
+  const fields = entity.fields.filter(({ id }) => index.columns.some(({ field }) => field === id));
+  return { ...entity, fields, indexes: [index] };
+}
+
 type Column = DeclaredIndex['columns'][number];
 
 /** Indexes of the fields that the filters fix, then of the sort keys. The one that fits best is to be chosen. */
 function candidates(entity: Entity, { condition, keys }: Combination): DeclaredIndex[] {
   const { fixed } = filtersOf(condition);
-  // There is one record.
-  if (fixed.has('id')) return [];
+  const findsOne = fixed.has('id') || entity.fields.some(({ unique, slot }) => unique && fixed.has(slot));
+  if (findsOne) return [];
   const { deciding } = orderIn(entity, keys);
   const indexes = [deciding, keys].flatMap((sorted) => {
     const tail = sorted.map(({ field, isDescending }) => columnOf(entity, field, isDescending));

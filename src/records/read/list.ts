@@ -177,6 +177,8 @@ async function fetchRows(
   const { order, whole } = serving;
   const work = currentWork();
   const beforeMs = work.statementMs;
+  // Of a list that fails, perhaps because it takes too long, they are not known.
+  let records = Number.POSITIVE_INFINITY;
   try {
     // When exact matches come first and are dense, a numbered page has no others.
     const firstKey = order.deciding[0]?.field === null && key !== null ? `${key} exactly` : key;
@@ -185,11 +187,13 @@ async function fetchRows(
     const scansInOrder = key === '' || whole !== null || isDense(cachedTotal(app, entity, firstKey), paging);
     if (!scansInOrder && (isSearch || (isCounted && paging.cursor === undefined))) {
       const { rows, counters, total, met } = await fetchFromMatches(app, scope, where, order, paging);
+      records = counters.n;
       cacheTotal(app, entity, key, total, counters);
       if (firstKey !== key) cacheTotal(app, entity, firstKey, met, counters);
       return { rows, total: isCounted ? total : null };
     }
     const { rows, counters } = await fetchPage(app, scope, where, serving, paging);
+    records = counters.n;
     if (!isCounted) return { rows, total: null };
     return {
       rows,
@@ -197,8 +201,8 @@ async function fetchRows(
     };
   } finally {
     const tookMs = work.statementMs - beforeMs;
-    const isSlow = tookMs >= LIMITS.advice.slowMs && whole === null && !isSearch;
-    if (isSlow) countSlowList(app, entity, condition, serving, tookMs);
+    const isSlow = tookMs >= LIMITS.slowList.ms && records >= LIMITS.slowList.records;
+    if (isSlow && whole === null && !isSearch) countSlowList(app, entity, condition, serving, tookMs);
   }
 }
 

@@ -14,7 +14,7 @@ import { combinationOf } from './combination.ts';
 import type { Serving } from './serving.ts';
 
 const FLUSH_MS = 2_000;
-const { perEntity, perTenant, waitingMax, charactersMax, keptHours } = LIMITS.advice;
+const { perEntity, perTenant, waiting, characters, keptHours } = LIMITS.advice;
 
 /** Of one combination. */
 interface SlowList {
@@ -40,7 +40,7 @@ class SlowLists {
     const own = this.#byTenant.get(tenantId) ?? new Map<string, SlowList>();
     const key = `${id} ${combination}`;
     const known = own.get(key);
-    if (known === undefined && (own.size >= perTenant || this.#size >= waitingMax)) return;
+    if (known === undefined && (own.size >= perTenant || this.#size >= waiting)) return;
     const list = known ?? newList(tenantId, id, combination);
     list.seen += 1;
     list.total_ms += Math.round(ms);
@@ -79,7 +79,7 @@ export function countSlowList(
   ms: number,
 ): void {
   const combination = combinationOf(condition, serving);
-  if (combination.length <= charactersMax) slowListsOf(app).add(entity, combination, ms);
+  if (combination.length <= characters) slowListsOf(app).add(entity, combination, ms);
 }
 
 /** Stores what this process has counted so far. */
@@ -104,8 +104,8 @@ export function startSlowLists(app: App): Worker {
 }
 
 /**
- * Flushes one at a time, since they would lock rows in different orders. The tenants stay locked against deletion; one that
- * is being deleted is waited for, and skipped. An entity that has been dropped has no counters.
+ * One at a time, since two would lock rows in different orders. The tenants are locked against deletion; one that is being
+ * deleted is left out. An entity that has been dropped has no counters.
  */
 async function store(tx: Tx, lists: readonly SlowList[]): Promise<void> {
   await tx.rows(sql`select pg_advisory_xact_lock(hashtext('platform.slow_lists'))`);
@@ -116,7 +116,7 @@ async function store(tx: Tx, lists: readonly SlowList[]): Promise<void> {
       as i (tenant_id uuid, entity_id uuid, combination text, seen bigint, total_ms bigint, durations int[])
     join platform.tenants as t on t.id = i.tenant_id
     join platform.entity_counts as c on c.tenant_id = i.tenant_id and c.entity_id = i.entity_id and c.slot = 0
-    for key share of t
+    for key share of t skip locked
     on conflict (tenant_id, hour, entity_id, combination) do update set
       seen = s.seen + excluded.seen, total_ms = s.total_ms + excluded.total_ms,
       durations = array(
