@@ -9,7 +9,9 @@ import { toSql } from '../../expression/to-sql.ts';
 import { receivedBudget, sized } from '../../http/bounded-response.ts';
 import type { ByteBudget } from '../../runtime/byte-budget.ts';
 import { isUuid } from '../../runtime/ids.ts';
+import { SharedStatements } from '../../runtime/shared-statements.ts';
 import { EMPTY, plannedOnce, type Queries, type Sql, sql, type Tx } from '../../runtime/sql.ts';
+import { currentWork } from '../../runtime/work.ts';
 import { countRead } from '../../usage/tally.ts';
 import type { FlatRecord } from '../record.ts';
 import { etagOf, RECORD_COLUMNS, type RecordRow, shape } from '../row.ts';
@@ -44,7 +46,7 @@ export async function readIn(
 ): Promise<ReadResult> {
   countRead(app, caller);
   const fields = readProjection(scope, input.fields);
-  const row = isUuid(id) ? await findRow(app.db, scope, id) : undefined;
+  const row = isUuid(id) ? await findTogether(app.db, scope, id) : undefined;
   if (row === undefined) throw notFound('record');
   const record = shape(row, scope.entity, fields);
   const depth = depthOf(input);
@@ -59,6 +61,25 @@ export async function readIn(
 /** The row, or undefined when the caller cannot see one. `id` must be a UUID. */
 export async function findRow(queries: Queries, scope: AccessScope, id: string): Promise<RecordRow | undefined> {
   return queries.first<RecordRow>(plannedOnce(rowsWhere(scope, sql`r.id = ${id}::uuid`)));
+}
+
+/** Records of one statement, and the bytes that each has as it is stored: larger ones would be in memory together. */
+const SHARED = { records: 32, storedBytes: 2_000 };
+const shared = new SharedStatements<string, RecordRow>({ itemsMax: SHARED.records });
+
+/** The same; concurrent reads share a statement. A caller with a row filter, a dry run or a trace has statements of its own. */
+async function findTogether(queries: Queries, scope: AccessScope, id: string): Promise<RecordRow | undefined> {
+  const { entity, rowFilter } = scope;
+  const isOwn = rowFilter !== null || queries.dryRun !== undefined || currentWork().trace !== null;
+  if (isOwn) return findRow(queries, scope, id);
+  return shared.run(entity, '', id.toLowerCase(), async (ids) => {
+    const [only] = ids;
+    if (ids.length === 1 && only !== undefined) return [await findRow(queries, scope, only)];
+    const small = sql`r.id = any(${[...ids]}::uuid[]) and pg_column_size(r.data) <= ${SHARED.storedBytes}::int`;
+    const rows = await queries.rows<RecordRow>(plannedOnce(rowsWhere(scope, small)));
+    const byId = new Map(rows.map((row) => [row.id, row]));
+    return ids.map((one) => byId.get(one));
+  });
 }
 
 /** The same row, locked until the transaction ends. */

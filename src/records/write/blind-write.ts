@@ -10,23 +10,22 @@ import { searchVector } from '../../entities/search-vector.ts';
 import { readPatch, type SlotValues, unwrap } from '../../entities/values.ts';
 import { toSql } from '../../expression/to-sql.ts';
 import { isUuid } from '../../runtime/ids.ts';
+import { SharedStatements } from '../../runtime/shared-statements.ts';
 import { sql } from '../../runtime/sql.ts';
 import { type JsonObject, jsonBytes } from '../../runtime/text.ts';
 import type { RecordRow } from '../row.ts';
 import { type BlindPatch, deleteUnread, patchRows, type RowPatch } from './blind-statements.ts';
 import type { Writing } from './context.ts';
-import { canShare, keyOfCause, SharedStatements } from './shared-statements.ts';
+import { canShare, keyOfCause, WRITES_MAX } from './sharing.ts';
 import type { RecordTarget } from './statements.ts';
 import { hasRules } from './triggers.ts';
 
-const patches = new SharedStatements<BlindPatch, RecordRow>(
-  ({ patch }) => jsonBytes(patch.set),
-  ({ id }) => id,
-);
-const deletions = new SharedStatements<RecordTarget, true>(
-  () => 0,
-  ({ id }) => id,
-);
+const patches = new SharedStatements<BlindPatch, RecordRow>({
+  itemsMax: WRITES_MAX,
+  bytesOf: ({ patch }) => jsonBytes(patch.set),
+  idOf: ({ id }) => id,
+});
+const deletions = new SharedStatements<RecordTarget, true>({ itemsMax: WRITES_MAX, idOf: ({ id }) => id });
 
 /** Changes the fields in the body. Resolves to the after image, or undefined when the record must be read first. */
 export async function blindUpdate(
@@ -53,7 +52,7 @@ export async function blindUpdate(
   if (isUnique || target.versions !== null || !canShare(writing, entity, 'record.updated'))
     return (await change([own]))[0];
   const key = `${keyOfCause(publication.cause)}${patch.searchVector === undefined ? '' : ' words'}`;
-  return patches.write(entity, key, own, change);
+  return patches.run(entity, key, own, change);
 }
 
 /** Deletes the record; false when it must be read first. */
@@ -68,7 +67,7 @@ export async function blindDelete(writing: Writing, scope: AccessScope, target: 
   const own = { id: target.id.toLowerCase(), versions: target.versions };
   const isShared = rowFilter === null && target.versions === null && canShare(writing, entity, 'record.deleted');
   if (!isShared) return (await remove([own]))[0] === true;
-  return (await deletions.write(entity, keyOfCause(publication.cause), own, remove)) === true;
+  return (await deletions.run(entity, keyOfCause(publication.cause), own, remove)) === true;
 }
 
 /**

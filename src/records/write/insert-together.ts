@@ -2,9 +2,10 @@
 // Failures: those of each record alone; 503 for all while the database is unavailable.
 // Contract: interface#records, decisions#guarantees.
 import type { Entity } from '../../entities/field.ts';
+import { SharedStatements } from '../../runtime/shared-statements.ts';
 import { jsonBytes } from '../../runtime/text.ts';
 import type { Writing } from './context.ts';
-import { canShare, keyOfCause, SharedStatements } from './shared-statements.ts';
+import { canShare, keyOfCause, WRITES_MAX } from './sharing.ts';
 import { insertRows, type RelationTarget } from './statements.ts';
 import type { PreparedRow } from './triggers.ts';
 
@@ -14,10 +15,10 @@ interface Insertion {
   targets: readonly RelationTarget[];
 }
 
-const shared = new SharedStatements<Insertion, true>(
-  ({ row }) => jsonBytes(row.data),
-  ({ row }) => row.id,
-);
+const shared = new SharedStatements<Insertion, true>({
+  itemsMax: WRITES_MAX,
+  bytesOf: ({ row }) => jsonBytes(row.data),
+});
 
 /** Inserts a row. Resolves to false when the definition has changed or a target is missing. */
 export async function insertTogether(writing: Writing, entity: Entity, own: Insertion): Promise<boolean> {
@@ -28,7 +29,7 @@ export async function insertTogether(writing: Writing, entity: Entity, own: Inse
     return rows.map(() => inserted.length === rows.length || undefined);
   };
   if (!canJoin(writing, entity, own)) return (await insert([own]))[0] === true;
-  return (await shared.write(entity, keyOfCause(publication.cause), own, insert)) === true;
+  return (await shared.run(entity, keyOfCause(publication.cause), own, insert)) === true;
 }
 
 /** Rows with unique values stay alone: two statements of several could wait for each other's. So do rows that start rules. */

@@ -1,8 +1,9 @@
-// Writes that one caller sends at once: some share a statement, and each has the answer that it would have alone.
+// Calls that are sent at once: some share a statement, and each has the answer that it would have alone.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { identifier, sql } from '../src/runtime/sql.ts';
+import { withRole } from './support/credentials.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
-import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 
 let service: TestService;
 let tenant: TestTenant;
@@ -251,5 +252,41 @@ describe('deletions at once', () => {
     expect(events.map(({ recordId }) => recordId).sort()).toEqual(records.map(({ id }) => id).sort());
     expect(transactionsOf(events)).toBeLessThan(60);
     expect((await tenant.get(path)).body.data.total).toBe(0);
+  });
+});
+
+describe('reads at once', () => {
+  test('each is answered with what its caller may see of its record, however large it is', async () => {
+    const path = await createEntity(tenant, 'read', fields('n integer', 'text text', 'secret text'));
+    const textOf = (n: number): string => (n % 10 === 0 ? `${n} ${'x'.repeat(200_000)}` : `${n}`);
+    const records = await Promise.all(
+      times(40, (n) => createRecord(tenant, path, { n, text: textOf(n), secret: `secret ${n}` })),
+    );
+    const readers = (restriction: { excludeFields?: string[]; rowFilter?: string }) =>
+      withRole(service, tenant, { permissions: { read: ['read'] }, entities: { read: restriction } });
+    const limited = await readers({ excludeFields: ['secret'] });
+    const filtered = await readers({ rowFilter: 'n < 20' });
+    const missing = '01993b1c-7d50-7c51-9f2e-4a1b6c8d0e2f';
+    const clients: Client[] = [tenant, limited, filtered];
+    const asked = [...records, ...records, ...records].map((record, i) => ({
+      record,
+      client: clients[i % 3] as Client,
+    }));
+    const answers = await Promise.all(
+      asked.flatMap(({ record, client }) => [
+        client.get(`${path}/${record.id}`),
+        client.get(`${path}/${missing}`),
+        client.get(`${path}/${records[1]?.id}`),
+      ]),
+    );
+    for (const [i, { record, client }] of asked.entries()) {
+      const [own, none, same] = answers.slice(3 * i, 3 * i + 3);
+      const { secret, ...visible } = record;
+      const seen = client === limited ? visible : record;
+      const isHidden = client === filtered && record.n >= 20;
+      expect(own?.status).toBe(isHidden ? 404 : 200);
+      if (!isHidden) expect(own?.body.data).toEqual(seen);
+      expect([none?.status, same?.status, same?.body.data.n]).toEqual([404, 200, 1]);
+    }
   });
 });

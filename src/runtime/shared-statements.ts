@@ -1,0 +1,139 @@
+// Concurrent work of one kind shares statements: two statements of a group run at once, and what arrives meanwhile waits until
+// one of them has ended and is then done together. What arrives alone does not wait. When the shared statement fails, or does
+// nothing for an item, that item is tried alone, so that it fails for its own reasons. With 16 connections this halves the CPU of
+// a write and of a read by id, in the service and in Postgres.
+// Failures: those of each item alone; 503 for all while the database is unavailable. Times are milliseconds.
+import { ServiceError } from '../errors.ts';
+import { withoutSignal } from './work.ts';
+
+/** Statements of a group that run at once: with more, fewer items share one. */
+const RUNNING_MAX = 2;
+/** What waits in a group; further ones are tried alone. */
+const WAITING_MAX = 64;
+/** Bytes of a statement's items, but for the first one. */
+const BYTES_MAX = 262_144;
+/** What has waited so long has a statement of its own: those that run may be waiting for a lock. */
+const WAIT_MS = 25;
+
+/** Runs one statement for the items. Resolves to the result of each, undefined where nothing was done. */
+type Run<Item, Result> = (items: readonly Item[]) => Promise<readonly (Result | undefined)[]>;
+
+/** What happens to an item that waits: its statement is next, it was done with another, or it has to be tried alone. */
+type Turn<Result> = 'next' | 'alone' | { result: Result };
+
+interface Waiting<Item, Result> {
+  item: Item;
+  since: number;
+  turn: PromiseWithResolvers<Turn<Result>>;
+}
+
+interface Group<Item, Result> {
+  running: number;
+  waiting: Waiting<Item, Result>[];
+  /** Runs while something waits. */
+  clock: ReturnType<typeof setTimeout> | undefined;
+}
+
+export interface SharedStatementsOptions<Item> {
+  /** Items of one statement. */
+  itemsMax: number;
+  /** Bytes of an item; none by default. */
+  bytesOf?: (item: Item) => number;
+  /** What an item is about, if a statement may have only one item about it. */
+  idOf?: (item: Item) => string;
+}
+
+export class SharedStatements<Item, Result> {
+  /** By owner, then by key. Groups go with their owner. */
+  readonly #groups = new WeakMap<object, Map<string, Group<Item, Result>>>();
+
+  constructor(private readonly options: SharedStatementsOptions<Item>) {}
+
+  /**
+   * Runs a statement for the item, together with others of the same owner, such as an entity's definition, and key if they
+   * wait. Resolves to undefined when nothing was done.
+   */
+  async run(owner: object, key: string, item: Item, run: Run<Item, Result>): Promise<Result | undefined> {
+    const byKey = this.#groups.get(owner) ?? new Map<string, Group<Item, Result>>();
+    this.#groups.set(owner, byKey);
+    const group = byKey.get(key) ?? { running: 0, waiting: [], clock: undefined };
+    byKey.set(key, group);
+    if (group.waiting.length >= WAITING_MAX) return runAlone(item, run);
+    if (group.running < RUNNING_MAX) group.running++;
+    else {
+      const turn = Promise.withResolvers<Turn<Result>>();
+      group.waiting.push({ item, turn, since: performance.now() });
+      startClock(group);
+      const outcome = await turn.promise;
+      if (outcome === 'alone') return runAlone(item, run);
+      if (outcome !== 'next') return outcome.result;
+    }
+    try {
+      return await runWith(item, this.#takeOthers(group, item), run);
+    } finally {
+      const next = group.waiting.shift();
+      if (next !== undefined) next.turn.resolve('next');
+      else if (--group.running === 0) byKey.delete(key);
+    }
+  }
+
+  /** Takes from those that wait as many as fit one statement. */
+  #takeOthers(group: Group<Item, Result>, own: Item): Waiting<Item, Result>[] {
+    const { itemsMax, bytesOf = () => 0, idOf } = this.options;
+    const ids = new Set([idOf?.(own)]);
+    const taken: Waiting<Item, Result>[] = [];
+    const left: Waiting<Item, Result>[] = [];
+    let bytes = 0;
+    for (const waiting of group.waiting) {
+      const id = idOf?.(waiting.item);
+      bytes += bytesOf(waiting.item);
+      const isOther = idOf === undefined || !ids.has(id);
+      (isOther && taken.length + 1 < itemsMax && bytes <= BYTES_MAX ? taken : left).push(waiting);
+      ids.add(id);
+    }
+    group.waiting = left;
+    return taken;
+  }
+}
+
+function startClock<Item, Result>(group: Group<Item, Result>): void {
+  group.clock ??= setTimeout(() => {
+    group.clock = undefined;
+    const [first] = group.waiting;
+    if (first === undefined) return;
+    if (performance.now() - first.since >= WAIT_MS) {
+      group.waiting.shift();
+      group.running++;
+      first.turn.resolve('next');
+    }
+    startClock(group);
+  }, WAIT_MS);
+}
+
+async function runAlone<Item, Result>(item: Item, run: Run<Item, Result>): Promise<Result | undefined> {
+  return (await run([item]))[0];
+}
+
+async function runWith<Item, Result>(
+  own: Item,
+  others: readonly Waiting<Item, Result>[],
+  run: Run<Item, Result>,
+): Promise<Result | undefined> {
+  if (others.length === 0) return runAlone(own, run);
+  try {
+    // The others wait for it too, whether or not the client of this one has gone.
+    const [result, ...results] = await withoutSignal(() => run([own, ...others.map(({ item }) => item)]));
+    for (const [i, { turn }] of others.entries()) {
+      const of = results[i];
+      turn.resolve(of === undefined ? 'alone' : { result: of });
+    }
+    if (result !== undefined) return result;
+  } catch (error) {
+    if (error instanceof ServiceError) {
+      for (const { turn } of others) turn.reject(error);
+      throw error;
+    }
+    for (const { turn } of others) turn.resolve('alone');
+  }
+  return runAlone(own, run);
+}
