@@ -47,6 +47,19 @@ test('short texts in ASCII have the words that they have beside a text with acce
   );
 });
 
+test('of a long text in ASCII each word counts, also a rare one among many repetitions', async () => {
+  const words = Array.from({ length: 30_000 }, (_, i) => `W${(i * 7_919) % (i % 3 === 0 ? 20_000 : 50)}x`);
+  words.push('last', 'y'.repeat(5_000));
+  for (const gap of [' ', '. ', '\n\t']) {
+    const vector = await searchVector(entity, { f1: words.join(gap), f3: '\u00e9' });
+    const found = [...(vector ?? '').matchAll(/'([^']*)':1 /g)].map(([, word]) => word as string);
+    const expected = new Set(words.map((word) => word.toLowerCase().slice(0, 200)));
+    expect(found.length).toBe(new Set(found).size);
+    expect(found.filter((word) => !expected.has(word) && !/^y+$/.test(word))).toEqual([]);
+    expect([...expected].filter((word) => !found.includes(word))).toEqual([]);
+  }
+});
+
 test('an array of any texts arrives in Postgres as it is', async () => {
   const any = fc.string({ unit: 'binary' }).map((item) => item.toWellFormed().replaceAll('\0', ''));
   const items = fc.array(

@@ -9,6 +9,7 @@ import { foldCase, isAscii } from '../expression/case-folding.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import type { Entity, Field } from './field.ts';
 import { specOf } from './field-types.ts';
+import { SeenWords } from './seen-words.ts';
 import type { SlotValues } from './values.ts';
 
 /** A run of letters, digits and their marks, or a single emoji. */
@@ -136,11 +137,20 @@ function addTerms(terms: Terms, field: Field, data: SlotValues): Promise<void> |
 }
 
 async function addPieces(terms: Terms, text: string, position: string): Promise<void> {
+  const seen = new SeenWords();
   for (const piece of pieces(text)) {
     if (terms.read > READ_MAX) return;
-    addPiece(terms, piece, position);
-    await giveWay();
+    if (isAscii(piece)) addAsciiPiece(terms, piece, position, seen);
+    else addPiece(terms, piece, position);
+    const way = giveWay();
+    if (way !== undefined) await way;
   }
+}
+
+/** Words in ASCII have no accents. */
+function addAsciiPiece(all: Terms, piece: string, position: string, seen: SeenWords): void {
+  all.read += piece.length;
+  for (const word of seen.newIn(piece.toLowerCase())) addTerm(all, termOf(word), position, false);
 }
 
 function addPiece(all: Terms, piece: string, position: string): void {
