@@ -1,6 +1,10 @@
 // Calls that are sent at once: some share a statement, and each has the answer that it would have alone.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { identifier, sql } from '../src/runtime/sql.ts';
+import { catalogOf } from '../src/entities/catalog.ts';
+import type { Entity } from '../src/entities/field.ts';
+import { readShared } from '../src/records/read/shared-read.ts';
+import { identifier, type Queries, sql } from '../src/runtime/sql.ts';
+import { type Tenant, tenantById } from '../src/tenants/tenants.ts';
 import { withRole } from './support/credentials.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
@@ -287,6 +291,61 @@ describe('reads at once', () => {
       expect(own?.status).toBe(isHidden ? 404 : 200);
       if (!isHidden) expect(own?.body.data).toEqual(seen);
       expect([none?.status, same?.status, same?.body.data.n]).toEqual([404, 200, 1]);
+    }
+  });
+});
+
+describe('lists at once', () => {
+  test('the same statement runs a few times for all who ask, of whom each gets its rows', async () => {
+    const { path, records } = await entityWith('listed', 30);
+    const found = await tenantById(service.app, tenant.id);
+    const catalog = await catalogOf(service.app, found as Tenant);
+    let statements = 0;
+    const counting: Queries = {
+      rows: (query, budget) => {
+        statements++;
+        return service.app.db.rows(query, budget);
+      },
+      first: (query) => service.app.db.first(query),
+    };
+    const entity = catalog.byName.get('listed') as Entity;
+    const idsFrom = (n: number) =>
+      sql`select r.id from ${entity.table} as r where (r.data->>'f1')::int >= ${n}::int order by 1`;
+    const lists = await Promise.all(times(300, (i) => readShared<{ id: string }>(counting, entity, idsFrom(i % 3))));
+    const ids = records.map(({ id }) => id);
+    for (const [i, rows] of lists.entries()) expect(rows.map(({ id }) => id)).toEqual(ids.slice(i % 3).sort());
+    expect(statements).toBeLessThan(15);
+    expect((await tenant.get(path)).body.data.total).toBe(30);
+  });
+
+  test('who asks after a change sees it, however many ask', async () => {
+    const { path } = await entityWith('followed', 0);
+    const lists = times(8, async () => {
+      for (let round = 0; round < 10; round++) await tenant.get(`${path}?filters=n >= 0`);
+    });
+    const followers = times(6, async (n) => {
+      for (let round = 0; round < 8; round++) {
+        const { id } = await createRecord(tenant, path, { n });
+        const { items, total } = (await tenant.get(`${path}?filters=n >= 0&limit=100`)).body.data;
+        expect(items.some((item: Json) => item.id === id)).toBe(true);
+        expect(total).toBeGreaterThanOrEqual(items.length);
+      }
+    });
+    await Promise.all([...lists, ...followers]);
+    expect((await tenant.get(`${path}?filters=n >= 0`)).body.data.total).toBe(48);
+  });
+
+  test('each caller gets the rows and fields that it may see', async () => {
+    const { path } = await entityWith('shown', 20, { m: 3 });
+    const limited = await withRole(service, tenant, {
+      permissions: { shown: ['read'] },
+      entities: { shown: { excludeFields: ['m'], rowFilter: 'n < 5' } },
+    });
+    const answers = await Promise.all(times(60, (i) => (i % 2 === 0 ? tenant : limited).get(`${path}?sort=n`)));
+    for (const [i, { body }] of answers.entries()) {
+      const { items, total } = body.data;
+      expect(total).toBe(i % 2 === 0 ? 20 : 5);
+      expect(items.map(({ n, m }: Json) => [n, m])).toEqual(times(total, (n) => [n, i % 2 === 0 ? 3 : undefined]));
     }
   });
 });

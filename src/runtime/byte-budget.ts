@@ -12,7 +12,7 @@ export class ByteBudget {
 
   /** `refusal` makes the error for an operation that needs more than `max` bytes. */
   constructor(
-    private readonly max: number,
+    readonly max: number,
     private readonly refusal: () => ServiceError,
   ) {
     this.#left = max;

@@ -8,7 +8,7 @@ import { withoutSignal } from './work.ts';
 
 /** Statements of a group that run at once: with more, fewer items share one. */
 const RUNNING_MAX = 2;
-/** What waits in a group; further ones are tried alone. */
+/** What waits in a group, by default. */
 const WAITING_MAX = 64;
 /** Bytes of a statement's items, but for the first one. */
 const BYTES_MAX = 262_144;
@@ -37,6 +37,8 @@ interface Group<Item, Result> {
 export interface SharedStatementsOptions<Item> {
   /** Items of one statement. */
   itemsMax: number;
+  /** Items of a group that wait; further ones are tried alone. */
+  waitingMax?: number;
   /** Bytes of an item; none by default. */
   bytesOf?: (item: Item) => number;
   /** What an item is about, if a statement may have only one item about it. */
@@ -58,7 +60,7 @@ export class SharedStatements<Item, Result> {
     this.#groups.set(owner, byKey);
     const group = byKey.get(key) ?? { running: 0, waiting: [], clock: undefined };
     byKey.set(key, group);
-    if (group.waiting.length >= WAITING_MAX) return runAlone(item, run);
+    if (group.waiting.length >= (this.options.waitingMax ?? WAITING_MAX)) return runAlone(item, run);
     if (group.running < RUNNING_MAX) group.running++;
     else {
       const turn = Promise.withResolvers<Turn<Result>>();

@@ -20,6 +20,7 @@ import {
   segmentsOf,
 } from './order.ts';
 import type { Serving } from './serving.ts';
+import { readShared } from './shared-read.ts';
 import { type Counters, countersOf } from './total.ts';
 
 /** The condition that every record meets. */
@@ -60,7 +61,8 @@ export async function fetchPage(
     select c.n, c.v, r.*
     from (${countersOf(scope.entity)}) as c
     left join lateral (${pageQuery(scope, condition, segments, columns, limit + 1, offset)}) as r on true`;
-  const rows = await app.db.rows<PageRow & Counters>(isPlannedOnce ? plannedOnce(page) : page, received);
+  const query = isPlannedOnce ? plannedOnce(page) : page;
+  const rows = await readShared<PageRow & Counters>(app.db, scope.entity, query, received);
   const { n = 0, v = 0 } = rows[0] ?? {};
   // Without records the join still returns one row, with the counters.
   return { rows: rows.filter((row) => row.id !== null), counters: { n, v } };
@@ -83,7 +85,9 @@ export async function fetchFromMatches(
     after === null
       ? sql`select h.id from matches as h order by ${matchesOrder(order)}`
       : sql`select r.id from matches as h join ${table} as r using (id) where ${afterCursor(order, after)} order by ${orderBy(order)}`;
-  const rows = await app.db.rows<PageRow & Counters & { total: number; met: number }>(
+  const rows = await readShared<PageRow & Counters & { total: number; met: number }>(
+    app.db,
+    scope.entity,
     sql`
     with matches as materialized (select r.id${matchesColumns(order)} from ${table} as r where ${where})
     select c.n, c.v, t.*, p.*

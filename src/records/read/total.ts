@@ -5,6 +5,7 @@ import { type App, perApp } from '../../app.ts';
 import type { Entity } from '../../entities/field.ts';
 import { type Sql, sql } from '../../runtime/sql.ts';
 import { sha256 } from '../../runtime/tokens.ts';
+import { readShared } from './shared-read.ts';
 
 /** The counters: records (n) and writes so far (v). */
 export interface Counters {
@@ -79,9 +80,10 @@ export async function filteredTotal(
 ): Promise<number> {
   const known = cachedTotal(app, entity, key);
   if (known !== undefined && known.writes === counters.v) return known.total;
-  const row = await app.db.first<Counters & { total: number }>(sql`
+  const counting = sql`
     select (select count(*) from ${entity.table} as r where ${where}) as total, c.n, c.v
-    from (${countersOf(entity)}) as c`);
+    from (${countersOf(entity)}) as c`;
+  const [row] = await readShared<Counters & { total: number }>(app.db, entity, counting);
   const { total = 0, n = 0, v = -1 } = row ?? {};
   cacheTotal(app, entity, key, total, { n, v });
   return total;
