@@ -91,6 +91,35 @@ describe('tenants', () => {
     expect((await service.admin.get(path)).status).toBe(404);
     expect((await tenant.get('/api/entities/task')).status).toBe(401);
   });
+
+  test('the deliveries and events of a dropped tenant go with it, however many, and those of others stay', async () => {
+    const [dropped, other] = [await service.tenant(), await service.tenant()];
+    for (const tenant of [dropped, other]) {
+      await tenant.post('/api/entities', { name: 'task', fields: [{ key: 'title', type: 'text' }] });
+      const hook = { entity_name: 'task', event_types: ['record.updated'] };
+      for (const n of [1, 2])
+        await tenant.post('/api/webhooks/subscriptions', { ...hook, url: `https://203.0.114.7/${n}` });
+      await tenant.post('/api/entities/task/records', { title: 'one' });
+      // More than two statements delete.
+      await service.app.db.rows(sql`
+        insert into platform.webhook_deliveries (subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type, status)
+        select s.id, s.tenant_id, platform.uuidv7(), n, now(), platform.uuidv7(), 'record.updated', 'delivered'
+        from platform.webhook_subscriptions as s, generate_series(1, 2100) as n where s.tenant_id = ${tenant.id}::uuid`);
+      await service.app.db.rows(sql`
+        insert into platform.events (id, tenant_id, type, payload, triggered_by, depth)
+        select platform.uuidv7(), ${tenant.id}::uuid, 'tenant.updated', '{}', 'system', 0 from generate_series(1, 2100)`);
+    }
+    const left = async ({ id }: { id: string }) =>
+      service.app.db.first<{ deliveries: number; events: number }>(sql`
+        select (select count(*)::int from platform.webhook_deliveries where tenant_id = ${id}::uuid) as deliveries,
+          (select count(*)::int from platform.events where tenant_id = ${id}::uuid) as events`);
+    const before = await left(other);
+    expect(before?.deliveries).toBe(4_200);
+    const path = `/api/admin/platform/tenants/${dropped.slug}?confirm=${dropped.slug}`;
+    expect((await service.admin.delete(path)).status).toBe(200);
+    expect(await left(dropped)).toEqual({ deliveries: 0, events: 0 });
+    expect(await left(other)).toEqual(before);
+  });
 });
 
 describe('custom domains', () => {

@@ -8,6 +8,7 @@ import { hashPassword } from '../access/passwords.ts';
 import type { App } from '../app.ts';
 import { lockDefinitions } from '../entities/entities.ts';
 import { invalidField, notFound } from '../errors.ts';
+import { deleteOutboxOf } from '../events/deletion.ts';
 import { check } from '../http/check.ts';
 import { pageParameters, parameters } from '../http/parameters.ts';
 import { type Page, pageOf } from '../http/reply.ts';
@@ -266,10 +267,10 @@ async function dropIn(tx: Tx, slug: string): Promise<Dropped> {
   const { id } = found;
   await lockDefinitions(tx, schemaOf(id));
   await dropTenantSchema(tx, id);
+  await deleteOutboxOf(tx, id);
   const deleted = await tx.first<Dropped>(sql`
     delete from platform.tenants where id = ${id}::uuid returning id, slug, settings`);
   if (deleted === undefined) throw notFound('tenant');
-  await tx.rows(sql`delete from platform.events where tenant_id = ${id}::uuid`);
   await tx.rows(sql`delete from platform.idempotency_keys where tenant_id = ${id}::uuid`);
   return deleted;
 }

@@ -1,0 +1,64 @@
+// Deletes what a tenant has in the outbox, its deliveries and events, in a transaction and in small statements: one statement for
+// 300,000 deliveries takes a processor of the database from all others for more than a second. Between two parts the
+// transaction rests for as long as the part took. In the order of an index, so that no part reads what those before it have
+// deleted. The tables of the tenant must be locked: what is written meanwhile may be left.
+// Contract: neighbours#fair-shares.
+import { setTimeout as delay } from 'node:timers/promises';
+import { GENERIC_PLANS, type Sql, sql, type Tx } from '../runtime/sql.ts';
+
+const PART_ROWS = 1_000;
+const LEAST_ID = '00000000-0000-0000-0000-000000000000';
+
+/** What a part has deleted; `last` is the key of its last row. */
+interface Part {
+  count: number;
+  last: string | null;
+}
+
+export async function deleteOutboxOf(tx: Tx, tenantId: string): Promise<void> {
+  await tx.rows(sql`select ${GENERIC_PLANS}`);
+  // As claims do, the subscription is locked first, and then its deliveries.
+  const subscriptions = await tx.rows<{ id: string }>(sql`
+    select id from platform.webhook_subscriptions where tenant_id = ${tenantId}::uuid order by id for update`);
+  for (const { id } of subscriptions) await inParts(tx, (after) => deliveriesAfter(id, after));
+  await inParts(tx, (after) => eventsAfter(tenantId, after));
+}
+
+async function inParts(tx: Tx, deletion: (after: string | null) => Sql): Promise<void> {
+  let after: string | null = null;
+  for (let count = PART_ROWS; count === PART_ROWS; ) {
+    const startedAt = performance.now();
+    const part: Part | undefined = await tx.first<Part>(deletion(after));
+    count = part?.count ?? 0;
+    after = part?.last ?? null;
+    if (count === PART_ROWS) await delay(performance.now() - startedAt);
+  }
+}
+
+function deliveriesAfter(subscriptionId: string, after: string | null): Sql {
+  return sql`
+    with part as materialized (
+      select array(
+        select d.id from platform.webhook_deliveries as d
+        where d.subscription_id = ${subscriptionId}::uuid and d.id > ${after ?? LEAST_ID}::uuid
+        order by d.id limit ${PART_ROWS}::int) as ids
+    ), deleted as (
+      delete from platform.webhook_deliveries as d using part as p
+      where d.subscription_id = ${subscriptionId}::uuid and d.id = any(p.ids)
+    )
+    select cardinality(p.ids) as count, p.ids[cardinality(p.ids)]::text as last from part as p`;
+}
+
+function eventsAfter(tenantId: string, after: string | null): Sql {
+  return sql`
+    with part as materialized (
+      select array(
+        select e.seq from platform.events as e
+        where e.tenant_id = ${tenantId}::uuid and e.seq > ${after ?? '0'}::bigint
+        order by e.seq limit ${PART_ROWS}::int) as seqs
+    ), deleted as (
+      delete from platform.events as e using part as p
+      where e.tenant_id = ${tenantId}::uuid and e.seq = any(p.seqs)
+    )
+    select cardinality(p.seqs) as count, p.seqs[cardinality(p.seqs)]::text as last from part as p`;
+}
