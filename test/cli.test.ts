@@ -208,6 +208,59 @@ describe('records', () => {
     expect((await cli.onTerminal(onTerminal, [], { NO_COLOR: '1' })).shown).not.toContain('\u001b[1m');
     await tenant.delete(`/api/entities/deals/records/${body.data.id}`);
   });
+
+  test('--all waits while the service is busy or away, then goes on; a wrong address is reported at once', async () => {
+    const operations = Array.from({ length: 250 }, (_, i) => ({
+      op: 'create',
+      data: { title: 'walk', code: `walk-${i}` },
+    }));
+    expect((await tenant.post('/api/entities/deals/records/bulk', { operations })).status).toBe(200);
+    const busy = (status: number, wait = '0') =>
+      Response.json(
+        { success: false, error: { code: 'BUSY', message: 'Busy', details: [] } },
+        { status, headers: { 'retry-after': wait } },
+      );
+    // A gateway in front of the service, which now and then answers itself.
+    const obstacles: (Response | null)[] = [
+      busy(429),
+      null,
+      busy(429),
+      busy(503),
+      new Response('<html>', { status: 502 }),
+    ];
+    const gateway = Bun.serve({
+      port: 0,
+      hostname: '127.0.0.1',
+      fetch: ({ url, headers }) => {
+        const { pathname, search } = new URL(url);
+        return obstacles.shift() ?? fetch(`${service.url}${pathname}${search}`, { headers, decompress: false });
+      },
+    });
+    const list = ['records', 'list', 'deals', '--filters', 'title = walk', '--fields', 'code', '--all', '--json'];
+    const through = [...list, '--url', gateway.url.origin];
+    const env = { TDS_KEY: tenant.key };
+    const ran = await cli.run(through, { env });
+    expect(ran).toMatchObject({
+      code: 0,
+      err: expect.stringMatching(/^(Busy; trying again in 1 s\n){3}.+; trying again in/),
+    });
+    expect(new Set(lines(ran).map(({ code }) => code)).size).toBe(250);
+    expect(lines(ran)).toHaveLength(250);
+
+    obstacles.push(null, busy(429, '3600'));
+    const child = cli.start(through, { env });
+    const reader = child.stderr.getReader();
+    expect(new TextDecoder().decode((await reader.read()).value)).toMatch(/^Busy; trying again in 360\d s/);
+    child.kill('SIGINT');
+    expect(await child.exited).toBe(130);
+    expect((await new Response(child.stdout).text()).trimEnd().split('\n')).toHaveLength(100);
+    await gateway.stop(true);
+
+    const away = await cli.run(through, { env });
+    expect(away.code).toBe(1);
+    expect(away.err).toContain(`${gateway.url.origin} cannot be reached`);
+    expect(away.err).not.toContain('trying again');
+  });
 });
 
 test('the advice on the indexes of an entity is a table, or JSON that its definition takes', async () => {

@@ -30,8 +30,8 @@ export class Call<Options extends object = object> {
   }
 
   get service(): Service {
-    this.#service ??= new Service(targetOf(this.options), this.signal, (error) =>
-      this.output.note(`${error.message}; trying again`),
+    this.#service ??= new Service(targetOf(this.options), this.signal, ({ error, waitMs }) =>
+      this.output.note(`${error.message}; trying again in ${Math.ceil(waitMs / 1_000)} s`),
     );
     return this.#service;
   }

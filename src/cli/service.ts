@@ -1,5 +1,5 @@
 // The service as commands call it: the client, with short methods for calls that need only the data of an answer. Calls are not
-// retried, so that a wrong address is reported at once; only following changes continues through failures.
+// retried, so that a wrong address is reported at once; only following changes and walking lists continue through failures.
 // Failures: those of the client.
 import {
   type Answer,
@@ -8,6 +8,7 @@ import {
   ConnectionError,
   createClient,
   type RequestOptions,
+  type Retry,
 } from '../../client/src/client.ts';
 import { Deadline } from '../../client/src/waiting.ts';
 import { Failure } from './failures.ts';
@@ -24,11 +25,11 @@ export type Query = NonNullable<RequestOptions['query']>;
 export class Service {
   readonly client: Client<AnySchema>;
 
-  /** `onLost` is called each time that following changes loses the service. */
+  /** `onRetry` is called before each pause. */
   constructor(
     readonly target: Target,
     readonly signal: AbortSignal,
-    onLost: (error: Error) => void = () => undefined,
+    readonly onRetry: (retry: Retry) => void = () => undefined,
   ) {
     const { url, tenant, credential } = target;
     this.client = createClient({
@@ -36,7 +37,7 @@ export class Service {
       ...(tenant === undefined ? {} : { tenant }),
       ...(credential === undefined ? {} : { credential }),
       retries: 0,
-      onRetry: ({ error }) => onLost(error),
+      onRetry,
     });
   }
 

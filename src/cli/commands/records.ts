@@ -7,6 +7,7 @@ import { type EntityView, entityPath, recordPath, recordsPath, valuesOf } from '
 import { UsageError } from '../failures.ts';
 import { readObject } from '../input.ts';
 import type { Row } from '../output.ts';
+import { walk } from '../walk.ts';
 import { canBeTried, type WriteOptions, write } from '../write.ts';
 
 interface ListOptions {
@@ -97,35 +98,23 @@ Examples:
   $ echo '{ "title": "Nordlicht" }' | tds records create companies --file -`;
 
 async function list(call: Call<ListOptions>, entity: string): Promise<void> {
-  const { options, output } = call;
+  const { options, output, service } = call;
   const wanted = options.all ? Number.POSITIVE_INFINITY : Number(options.limit);
   if (!(wanted >= 1) || (!options.all && !Number.isInteger(wanted)))
     throw new UsageError('--limit takes a whole number of at least 1');
+  let left = wanted;
   const rows: Row[] = [];
-  for await (const record of recordsOf(call, entity, wanted)) {
+  const { filters, search, sort, fields } = options;
+  const selection = { filters, search, sort, fields, limit: Math.min(PAGE_MAX, wanted) };
+  for await (const record of walk(service, entity, selection)) {
     // All records of a large entity do not fit into memory.
     if (options.all && output.isJson) await output.item(record, '');
     else rows.push(record);
+    left -= 1;
+    if (left <= 0) break;
   }
   if (options.all && output.isJson) return;
   await output.answer(rows, () => output.table(rows, columnsOf(rows, options.fields)));
-}
-
-async function* recordsOf(
-  { service, options }: Call<ListOptions>,
-  entity: string,
-  wanted: number,
-): AsyncGenerator<Row> {
-  const { filters, search, sort, fields } = options;
-  const { signal } = service;
-  const limit = Math.min(PAGE_MAX, wanted);
-  const selection = { filters, search, sort: sort?.split(','), fields: fields?.split(','), limit, signal };
-  let left = wanted;
-  for await (const record of service.client.records(entity).all(selection as object)) {
-    yield record;
-    left -= 1;
-    if (left <= 0) return;
-  }
 }
 
 function columnsOf(rows: readonly Row[], fields: string | undefined): string[] {
