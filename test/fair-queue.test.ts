@@ -3,7 +3,8 @@
 import { describe, expect, test } from 'bun:test';
 
 import { FairQueue } from '../src/runtime/fair-queue.ts';
-import { LongWork, type Ticket } from '../src/runtime/fair-share.ts';
+import type { Ticket } from '../src/runtime/fair-share.ts';
+import { LongWork } from '../src/runtime/long-work.ts';
 import { seededRandom } from './support/random.ts';
 
 const SLOTS = 8;
@@ -203,7 +204,7 @@ describe('the fair queue', () => {
 
   test('of long tickets, only the admitted part runs, and always one', () => {
     let admitted = 1;
-    const simulation = new Simulation(newQueue({ long: { areOthersActive: () => false, admitted: () => admitted } }));
+    const simulation = new Simulation(newQueue({ long: { areOthersActive: () => true, admitted: () => admitted } }));
     const enter = (share: string) => simulation.enter({ share, isOperator: false, costMs: 4_000 });
     const shares = Array.from({ length: SLOTS }, (_, at) => `long ${at}`);
     for (const share of shares) enter(share);
@@ -218,7 +219,7 @@ describe('the fair queue', () => {
 
   test('the long tickets of a share count in all queues of the same processors, while others are active', () => {
     let areOthersActive = true;
-    const long = { areOthersActive: () => areOthersActive, admitted: () => 0.2, work: new LongWork(4) };
+    const long = { areOthersActive: () => areOthersActive, admitted: () => 0.2, work: new LongWork(4, 40) };
     const [one, other] = [new Simulation(newQueue({ long })), new Simulation(newQueue({ long }))];
     for (const simulation of [one, other]) {
       for (let i = 0; i < 3; i++) simulation.enter({ share: 'long', isOperator: false, costMs: 4_000 });
@@ -232,6 +233,71 @@ describe('the fair queue', () => {
     expect(long.work.of('long')).toBe(3);
     while (one.endNext() !== undefined || other.endNext() !== undefined);
     expect(long.work.of('long')).toBe(0);
+  });
+
+  test('of the long tickets of all queues, one runs while no more are admitted, and a further one of a tenant that has had little', () => {
+    const work = new LongWork(4, 8);
+    const woken: string[] = [];
+    const queueNamed = (name: string) =>
+      new Simulation(
+        newQueue({ long: { areOthersActive: () => true, admitted: () => 0, work, wake: () => woken.push(name) } }),
+      );
+    const [one, other] = [queueNamed('one'), queueNamed('other')];
+    const enter = ({ queue }: Simulation, share: string) =>
+      queue.enter(share, false, { share, isOperator: false, costMs: 1_000 }, true);
+    // Each has had its part.
+    for (const share of ['a', 'b', 'c']) {
+      enter(one, share);
+      expect(one.start()).toHaveLength(1);
+      one.endNext();
+    }
+    for (const share of ['a', 'b']) enter(one, share);
+    enter(other, 'c');
+    expect(one.start()).toHaveLength(1);
+    expect(other.start()).toEqual([]);
+    enter(other, 'quiet');
+    expect(other.start().map(({ item }) => item.share)).toEqual(['quiet']);
+    other.endNext();
+    expect(other.start()).toEqual([]);
+    woken.length = 0;
+    // The other queue goes first.
+    one.endNext();
+    expect(woken).toEqual(['other']);
+    expect(other.start().map(({ item }) => item.share)).toEqual(['c']);
+    expect(one.start()).toEqual([]);
+  });
+
+  test('tickets that are known to be long hold up no other of their share, and both together have its half', () => {
+    const long = { areOthersActive: () => true, admitted: () => 0, work: new LongWork(1, 6) };
+    const simulation = new Simulation(newQueue({ long }));
+    const enter = (costMs: number, isLong: boolean) =>
+      simulation.queue.enter('both', false, { share: 'both', isOperator: false, costMs }, isLong);
+    for (let i = 0; i < 3; i++) enter(4_000, true);
+    for (let i = 0; i < 8; i++) enter(5, false);
+    const costs = simulation.start().map(({ item }) => item.costMs);
+    expect([...costs].sort((a, b) => b - a)[0]).toBe(4_000);
+    expect(costs.filter((costMs) => costMs === 4_000)).toHaveLength(1);
+    expect(costs.length).toBeGreaterThan(1);
+    expect(costs.length).toBeLessThanOrEqual(SHARE_SLOTS);
+  });
+
+  test('no ticket is long for what delays all of them', () => {
+    let delayMs = 200;
+    const long = { areOthersActive: () => true, admitted: () => 0, delayMs: () => delayMs };
+    const simulation = new Simulation(newQueue({ long }));
+    // Shares are forgotten once all of them are idle.
+    simulation.enter({ share: 'busy', isOperator: false, costMs: 1 });
+    simulation.queue.start();
+    const run = () => {
+      for (const share of ['a', 'b']) simulation.enter({ share, isOperator: false, costMs: 210 });
+      const started = simulation.start();
+      while (simulation.endNext() !== undefined);
+      return started.length;
+    };
+    for (let i = 0; i < 10; i++) expect(run()).toBe(2);
+    delayMs = 0;
+    for (let i = 0; i < 10; i++) run();
+    expect(run()).toBe(1);
   });
 
   test('one slow ticket of many holds a share back no longer than its next turn', () => {

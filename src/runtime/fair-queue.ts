@@ -10,7 +10,6 @@ import {
   append,
   isLong,
   LONG_MS,
-  type LongLimits,
   learn,
   newShare,
   type Postponement,
@@ -20,6 +19,8 @@ import {
   type Share,
   type Ticket,
 } from './fair-share.ts';
+import type { LongLimits } from './long-work.ts';
+import { Shares } from './shares.ts';
 
 export interface FairQueueOptions {
   slots: number;
@@ -32,8 +33,8 @@ export interface FairQueueOptions {
 }
 
 const unpostponed = (): number => 0;
-/** Idle shares that are remembered for having had more time than the others. */
-const IDLE_KEPT = 32;
+/** What a ticket is charged at least, unless it took less. */
+const OWN_LEAST_MS = 1;
 
 export class FairQueue<T> {
   readonly #options: FairQueueOptions;
@@ -43,8 +44,8 @@ export class FairQueue<T> {
   readonly #longShareSlots: number;
   /** What all long tickets may hold together. */
   readonly #longSlots: number;
-  readonly #operators: Share<T> = newShare('operators', 0);
-  readonly #shares = new Map<string, Share<T>>();
+  readonly #operators: Share<T> = newShare('operators', 'operators', 0);
+  readonly #shares = new Shares<T>();
   /** The shares that have waiting work, in no order. */
   readonly #ready: Share<T>[] = [];
   /** The least time that a share with waiting work has had, seen at the last start; never falls while work runs. */
@@ -53,7 +54,6 @@ export class FairQueue<T> {
   #longRunning = 0;
   #waiting = 0;
   #sequence = 0;
-  #sweepAt = IDLE_KEPT;
 
   constructor(options: FairQueueOptions) {
     this.#options = options;
@@ -82,9 +82,9 @@ export class FairQueue<T> {
     return this.#shares.size;
   }
 
-  /** Adds waiting work; null when its share has too much. */
-  enter(shareName: string, isOperator: boolean, item: T): Ticket<T> | null {
-    const share = isOperator ? this.#operators : this.#activate(shareName);
+  /** Adds waiting work; null when its share has too much. What is known to run long does not hold up the share's other work. */
+  enter(shareName: string, isOperator: boolean, item: T, isKnownLong = false): Ticket<T> | null {
+    const share = isOperator ? this.#operators : this.#shares.activate(shareName, isKnownLong, this.#level);
     if (share.waiting >= this.#options.shareWaitingMax) return null;
     const ticket: Ticket<T> = {
       item,
@@ -121,24 +121,33 @@ export class FairQueue<T> {
   charge(ticket: Ticket<T>, costMs: number): void {
     const { share } = ticket;
     if (ticket.state !== 'running') return;
-    if (costMs >= LONG_MS) {
+    const ownMs = this.#own(costMs);
+    if (ownMs >= LONG_MS) {
       share.expected = Math.max(share.expected, LONG_MS);
       this.#noteLong(ticket);
     }
-    if (costMs <= ticket.charged) return;
-    share.used += costMs - ticket.charged;
-    ticket.charged = costMs;
+    if (ownMs <= ticket.charged) return;
+    share.used += ownMs - ticket.charged;
+    ticket.charged = ownMs;
+  }
+
+  /** What a ticket has taken of itself; of one that has waited for others all the time, a little. */
+  #own(costMs: number): number {
+    return Math.max(Math.min(costMs, OWN_LEAST_MS), costMs - (this.#options.long?.delayMs?.() ?? 0));
   }
 
   #noteLong(ticket: Ticket<T>): void {
-    if (ticket.isLong || ticket.share === this.#operators || ticket.share.name === SERVICE_SHARE) return;
+    const { share } = ticket;
+    if (ticket.isLong || share === this.#operators || share.owner === SERVICE_SHARE) return;
     ticket.isLong = true;
-    this.#countLong(ticket, 1);
+    this.#longRunning++;
+    this.#options.long?.work?.started(share.owner);
   }
 
-  #countLong({ share }: Ticket<T>, change: 1 | -1): void {
-    this.#longRunning += change;
-    this.#options.long?.work?.count(share.name, change);
+  #endLong({ share }: Ticket<T>, costMs: number): void {
+    this.#longRunning--;
+    const { work, wake } = this.#options.long ?? {};
+    work?.ended(share.owner, costMs, wake);
   }
 
   /** Ends a ticket: frees its slot and charges its share for `costMs`, or takes it out of the queue. */
@@ -147,14 +156,17 @@ export class FairQueue<T> {
     if (state === 'ended') return;
     if (state === 'waiting') this.#unlink(ticket);
     else {
-      share.used += costMs - ticket.charged;
-      learn(share, costMs);
+      const ownMs = this.#own(costMs);
+      share.used += ownMs - ticket.charged;
+      learn(share, ownMs);
       share.running--;
       this.#running--;
-      if (ticket.isLong) this.#countLong(ticket, -1);
+      if (ticket.isLong) this.#endLong(ticket, costMs);
     }
     ticket.state = 'ended';
-    this.#forgetIdle(share);
+    if (share === this.#operators || share.running + share.waiting > 0) return;
+    if (this.#running + this.#waiting === 0) this.#shares.clear();
+    else this.#shares.forget(share, this.#level);
   }
 
   /** Whether the ticket's share holds all that it may. */
@@ -185,21 +197,23 @@ export class FairQueue<T> {
   /** Whether a share that holds `held` slots may take one of the `free` ones, while long tickets hold `long` of all. */
   #mayTake(share: Share<T>, held: number, free: number, long: number): boolean {
     if (isLong(share) && !this.#mayTakeLong(share, held, long)) return false;
-    return held === 0 ? free > 0 : held < free && held < this.#limitOf(share);
+    const ofOwner = held + (share.sibling?.running ?? 0);
+    return ofOwner === 0 ? free > 0 : ofOwner < free && ofOwner < this.#limitOf(share);
   }
 
-  #mayTakeLong({ name, longPart }: Share<T>, held: number, long: number): boolean {
+  #mayTakeLong({ owner, longPart }: Share<T>, held: number, long: number): boolean {
     // One slow statement of many holds nobody back: it may have been others who made it slow.
     if (held === 0 && longPart < 0.5) return true;
-    const { areOthersActive, admitted, work } = this.#options.long ?? {};
-    const part = admitted?.() ?? 1;
-    if (long > 0 && long >= this.#longSlots * part) return false;
-    const isBelow = work === undefined || work.of(name) < Math.max(1, work.shareMax * part);
-    return isBelow || areOthersActive?.(name) !== true;
+    const { areOthersActive, admitted, work, wake } = this.#options.long ?? {};
+    const isAlone = areOthersActive?.(owner) !== true;
+    const part = isAlone ? 1 : (admitted?.() ?? 1);
+    // What all queues run together is admitted by `work`.
+    if (long > 0 && long >= this.#longSlots * (work === undefined ? part : 1)) return false;
+    return isAlone || work === undefined || work.admits(owner, part, wake);
   }
 
   #limitOf(share: Share<T>): number {
-    const isLimited = (isLong(share) || !share.isKnown) && this.#options.long?.areOthersActive(share.name) === true;
+    const isLimited = (isLong(share) || !share.isKnown) && this.#options.long?.areOthersActive(share.owner) === true;
     return isLimited ? this.#longShareSlots : this.#shareSlots;
   }
 
@@ -250,18 +264,6 @@ export class FairQueue<T> {
     return best;
   }
 
-  /** The share by its name; one that has been idle starts at the current level. */
-  #activate(name: string): Share<T> {
-    const known = this.#shares.get(name);
-    if (known !== undefined) {
-      if (known.running + known.waiting === 0) known.used = Math.max(known.used, this.#level);
-      return known;
-    }
-    const share = newShare<T>(name, this.#level);
-    this.#shares.set(name, share);
-    return share;
-  }
-
   #unlink(ticket: Ticket<T>): void {
     const { share } = ticket;
     remove(ticket);
@@ -276,21 +278,5 @@ export class FairQueue<T> {
       last.at = share.at;
     }
     share.at = -1;
-  }
-
-  /** Forgets the share when it is idle, has had no more time than the others, and is not known for long tickets. */
-  #forgetIdle(share: Share<T>): void {
-    if (share === this.#operators || share.running + share.waiting > 0) return;
-    if (this.#running + this.#waiting === 0) this.#shares.clear();
-    else if (share.used <= this.#level && !isLong(share)) this.#shares.delete(share.name);
-    else if (this.#shares.size >= this.#sweepAt) this.#sweep();
-  }
-
-  /** Forgets the idle shares but for those that have had most. */
-  #sweep(): void {
-    const idle = [...this.#shares.values()].filter(({ running, waiting }) => running + waiting === 0);
-    idle.sort((a, b) => b.used - a.used);
-    for (const { name } of idle.slice(IDLE_KEPT)) this.#shares.delete(name);
-    this.#sweepAt = this.#shares.size + IDLE_KEPT;
   }
 }

@@ -18,6 +18,10 @@ export interface Ticket<T> {
 
 export interface Share<T> {
   readonly name: string;
+  /** Whose tickets they are: a share may have its long ones in a queue of their own. */
+  readonly owner: string;
+  /** The owner's other queue. */
+  sibling: Share<T> | undefined;
   /** Time had, counted from the level at which the share became active. */
   used: number;
   /** What a ticket of this share is expected to cost, from the last ones. */
@@ -38,11 +42,11 @@ export interface Share<T> {
 export const SERVICE_SHARE = 'service';
 const FIRST_EXPECTED_MS = 1;
 /** Tickets that are expected to run for this time, or that have run for it, are long. The service's own never are. */
-export const LONG_MS = 250;
+export const LONG_MS = 120;
 
 /** Whether its tickets run long. */
-export function isLong({ name, expected }: { name: string; expected: number }): boolean {
-  return expected >= LONG_MS && name !== SERVICE_SHARE;
+export function isLong({ owner, expected }: { owner: string; expected: number }): boolean {
+  return expected >= LONG_MS && owner !== SERVICE_SHARE;
 }
 
 /** Counts a ticket that has ended among those that tell what the next one will take. */
@@ -59,13 +63,16 @@ export function precedes<T>(a: Share<T>, b: Share<T>): boolean {
   return (a.first?.sequence ?? 0) < (b.first?.sequence ?? 0);
 }
 
-export function newShare<T>(name: string, used: number): Share<T> {
+/** With `ofLong`, of tickets that are known to run long. */
+export function newShare<T>(name: string, owner: string, used: number, ofLong = false): Share<T> {
   return {
     name,
+    owner,
+    sibling: undefined,
     used,
-    expected: FIRST_EXPECTED_MS,
-    longPart: 0,
-    isKnown: false,
+    expected: ofLong ? LONG_MS : FIRST_EXPECTED_MS,
+    longPart: ofLong ? 1 : 0,
+    isKnown: ofLong,
     running: 0,
     waiting: 0,
     first: undefined,
@@ -94,35 +101,6 @@ export function remove<T>(ticket: Ticket<T>): void {
   ticket.previous = undefined;
   ticket.next = undefined;
   share.waiting--;
-}
-
-/** The long tickets that each share runs, in all queues that use the same processors. */
-export class LongWork {
-  readonly #byShare = new Map<string, number>();
-
-  /** `shareMax`: how many a share may run in all while others are active. */
-  constructor(readonly shareMax: number) {}
-
-  /** Counts one that has become long (1) or has ended (-1). */
-  count(share: string, change: 1 | -1): void {
-    const count = this.of(share) + change;
-    if (count > 0) this.#byShare.set(share, count);
-    else this.#byShare.delete(share);
-  }
-
-  of(share: string): number {
-    return this.#byShare.get(share) ?? 0;
-  }
-}
-
-/** What limits tickets that run long, so that short ones find slots. */
-export interface LongLimits {
-  /** Whether shares other than this one are active: while they are, it has at most a quarter of the slots. */
-  areOthersActive(share: string): boolean;
-  /** The part of the slots for long tickets that may be used now, from 0 to 1; without it, all. One may always run. */
-  admitted?(): number;
-  /** Shared by queues whose tickets use the same processors: a share's long tickets count in all of them together. */
-  work?: LongWork;
 }
 
 /**

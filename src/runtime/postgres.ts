@@ -5,10 +5,10 @@
 // outcome of a write whose connection broke is unknown; it is reported as failed. Times are milliseconds.
 // Contract: decisions#responses, decisions#operations, neighbours#fair-shares.
 import type { ByteBudget } from './byte-budget.ts';
-import { LongWork } from './fair-share.ts';
 import { newId } from './ids.ts';
 import { PlaceNeeded, waitForPlace } from './large-calls.ts';
 import type { Log } from './log.ts';
+import { LongWork } from './long-work.ts';
 import { Congestion, PROBE_MS } from './postgres/congestion.ts';
 import type { RawRow } from './postgres/connection.ts';
 import { guardAgainstLateWrites } from './postgres/failures.ts';
@@ -120,7 +120,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     cancel: async () => {},
   });
   const congestion = new Congestion();
-  const long = { longAdmitted: (): number => congestion.admitted, longWork: new LongWork(Math.max(1, max >> 2)) };
+  const long = longLimits(congestion, max);
   const cancel = isEmbedded ? async () => {} : (pid: number) => cancelStatement(control, pid, log);
   const fast = new Pool({
     ...base,
@@ -129,7 +129,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     timeoutMs: queryTimeoutMs,
     shareWaitingMax: 2_000,
     cancel,
-    ...long,
+    long,
     session: {
       ...session,
       statement_timeout: Math.max(1, queryTimeoutMs - 250),
@@ -143,7 +143,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     cancel,
     session: { ...session, idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS, cursor_tuple_fraction: 1 },
   };
-  const slow = new Pool({ ...slowOptions, ...long, name: 'slow work', max: slowMax });
+  const slow = new Pool({ ...slowOptions, long, name: 'slow work', max: slowMax });
   const streamed = new Pool({ ...slowOptions, name: 'streams', max: streamMax });
   const stopProbing = isEmbedded ? () => {} : probe(control, congestion, () => fast.longRunning + slow.longRunning > 0);
   const pools = { requests: fast, slow, streams: streamed };
@@ -163,6 +163,15 @@ export function openDatabase(options: DatabaseOptions): Database {
       await Promise.all([fast, slow, streamed].map((pool) => pool.close(CLOSE_GRACE_MS)));
       await control.close(CLOSE_GRACE_MS);
     },
+  };
+}
+
+/** The pools whose statements are of any length share the limits on long ones. */
+function longLimits(congestion: Congestion, max: number) {
+  return {
+    admitted: (): number => congestion.admitted,
+    delayMs: (): number => congestion.delayMs,
+    work: new LongWork(Math.max(1, max >> 2), max - (max >> 2)),
   };
 }
 
@@ -215,14 +224,14 @@ async function connectedIds(queries: Queries): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
-type Run = (work: (lease: Lease) => Promise<unknown>) => Promise<unknown>;
+type Run = (work: (lease: Lease) => Promise<unknown>, text: string) => Promise<unknown>;
 
 /** Queries on the lease that `run` provides. */
 function queriesOn(run: Run): Queries {
   const rows = async <T>(query: Sql, budget?: ByteBudget): Promise<T[]> => {
     const { text, parameters } = compile(query);
     bindValues(parameters);
-    return run((lease) => lease.run(text, parameters, { budget, plans: query.plans })) as Promise<T[]>;
+    return run((lease) => lease.run(text, parameters, { budget, plans: query.plans }), text) as Promise<T[]>;
   };
   return { rows, first: async <T>(query: Sql): Promise<T | undefined> => (await rows<T>(query))[0] };
 }
@@ -245,7 +254,7 @@ function repeatable(queries: Queries): Queries {
 
 function pooledQueries(pool: Pool, transactionTimeoutMs: number): PooledQueries {
   return {
-    ...repeatable(queriesOn((work) => pool.lease(work))),
+    ...repeatable(queriesOn((work, text) => pool.lease(work, text))),
     begin: (work) =>
       pool.lease((lease) => {
         lease.limitTransaction(transactionTimeoutMs);
@@ -283,6 +292,6 @@ function transaction(lease: Lease): { tx: Transaction; failure: () => unknown } 
       lease.extendDeadline();
     }
   };
-  const exec = async (text: string): Promise<void> => void (await step(() => lease.exec(text)));
+  const exec = async (text: string): Promise<void> => void (await step(() => lease.exec(text), text));
   return { tx: { transaction: true, ...queriesOn(step), exec }, failure: () => failed };
 }

@@ -2,8 +2,8 @@
 // Times are milliseconds.
 // Contract: neighbours#fair-shares.
 import type { Waiter } from '../concurrency.ts';
-import type { LongWork } from '../fair-share.ts';
 import type { Log } from '../log.ts';
+import type { LongLimits } from '../long-work.ts';
 import type { Connection, ConnectionOptions } from './connection.ts';
 import type { Wish } from './connections.ts';
 
@@ -17,10 +17,8 @@ export interface PoolOptions extends ConnectionOptions {
   shareWaitingMax: number;
   /** Cancels what runs on the connection with this server process; settles when that can hit no later statement. */
   cancel(pid: number): Promise<void>;
-  /** The part of the slots for long work that may be used now, from 0 to 1. */
-  longAdmitted?(): number;
-  /** The long work of all pools that have it. */
-  longWork?: LongWork;
+  /** Of long work, which is limited together in all pools that have it. */
+  long?: Required<Pick<LongLimits, 'admitted' | 'delayMs' | 'work'>>;
   /** Counts the time of statements that ran for a tenant. */
   onStatements(tenantId: string, ms: number): void;
   log: Log;
@@ -30,6 +28,8 @@ export interface PoolOptions extends ConnectionOptions {
 export interface PoolWaiter extends Waiter {
   /** The connection that suits it best. */
   readonly wish: Wish;
+  /** The statement that it runs; undefined for several. */
+  readonly text: string | undefined;
   /** Set when it is the call's turn. */
   connection: Connection | undefined;
   resolve(connection: Connection): void;

@@ -12,6 +12,7 @@ import { Connection } from './connection.ts';
 import { Connections } from './connections.ts';
 import { callerError, isDenied } from './failures.ts';
 import { Lease } from './lease.ts';
+import { LongStatements } from './long-statements.ts';
 import type { PoolOptions, PoolStats, PoolWaiter } from './pool-options.ts';
 
 const OPERATOR_CONNECTIONS = 1;
@@ -31,6 +32,7 @@ export class Pool {
   /** Where strangers wait their turn, by network or by the tenant that they name, before they wait as one share. */
   readonly #strangers: Semaphore;
   readonly #leases = new Map<Lease, Ticket<PoolWaiter>>();
+  readonly #long = new LongStatements();
   #opening = 0;
   #downSince = 0;
   #retryAt = 0;
@@ -46,7 +48,7 @@ export class Pool {
       slots: options.max,
       operatorSlots: OPERATOR_CONNECTIONS,
       shareWaitingMax: options.shareWaitingMax,
-      long: { areOthersActive, admitted: options.longAdmitted, work: options.longWork },
+      long: { ...options.long, areOthersActive, wake: () => this.#dispatch() },
     });
     this.#strangers = new Semaphore({
       slots: Math.max(1, options.max >> 1),
@@ -57,19 +59,19 @@ export class Pool {
     this.#connections = new Connections(options.hasProcess ? options.max : 0, options.max + OPERATOR_CONNECTIONS);
   }
 
-  /** Lends a connection to `call`. Rejects with 503 when none becomes free in time. */
-  async lease<T>(call: (lease: Lease) => Promise<T>): Promise<T> {
+  /** Lends a connection to `call`, which runs the statement `text`, or several. Rejects with 503 when none becomes free in time. */
+  async lease<T>(call: (lease: Lease) => Promise<T>, text?: string): Promise<T> {
     const work = currentWork();
-    if (!isStrangers(work.share)) return this.#lease(work, call);
+    if (!isStrangers(work.share)) return this.#lease(work, call, text);
     const leave = await this.#strangers.enter(work);
     try {
-      return await this.#lease(work, call);
+      return await this.#lease(work, call, text);
     } finally {
       leave();
     }
   }
 
-  async #lease<T>(work: Work, call: (lease: Lease) => Promise<T>): Promise<T> {
+  async #lease<T>(work: Work, call: (lease: Lease) => Promise<T>, text: string | undefined): Promise<T> {
     if (work.isGone) throw clientGone();
     const calledAt = Date.now();
     const expiresAt = calledAt + this.#options.timeoutMs;
@@ -78,6 +80,7 @@ export class Pool {
       wish: this.#connections.wishOf(work),
       enteredAt: calledAt,
       expiresAt,
+      text,
       connection: undefined,
       resolve: ignore,
       reject: ignore,
@@ -124,7 +127,8 @@ export class Pool {
     const now = waiter.enteredAt;
     if (this.#closed) throw unavailable('the service is stopping');
     const { share, isOperator } = waiter.work;
-    const ticket = this.#queue.enter(isStrangers(share) ? STRANGERS : share, isOperator, waiter);
+    const isLong = this.#long.isLong(share, waiter.text);
+    const ticket = this.#queue.enter(isStrangers(share) ? STRANGERS : share, isOperator, waiter, isLong);
     if (ticket === null) throw unavailable('too many of your calls are waiting for the database; send fewer at once');
     this.#dispatch();
     if (this.#connections.lacks(waiter.wish.home) && !this.#downSince) void this.#open(now, waiter.wish.home);
@@ -174,9 +178,11 @@ export class Pool {
 
   #end(lease: Lease, ticket: Ticket<PoolWaiter>): void {
     const { connection, statementMs } = lease;
-    const { work } = ticket.item;
+    const { work, text } = ticket.item;
     this.#leases.delete(lease);
-    this.#queue.end(ticket, performance.now() - lease.startedAt);
+    const heldMs = performance.now() - lease.startedAt;
+    if (work.tenantId !== null) this.#long.ended(work.share, text, heldMs - (this.#options.long?.delayMs() ?? 0));
+    this.#queue.end(ticket, heldMs);
     work.statementMs += statementMs;
     if (work.tenantId !== null) this.#options.onStatements(work.tenantId, statementMs);
     connection.deadlineAt = 0;
