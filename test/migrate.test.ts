@@ -70,6 +70,24 @@ test('a failed migration is rolled back, and runs once it has been fixed', async
   expect(await migrate(db, directory)).toEqual(['0003_broken.sql']);
 });
 
+test('a migration that meets a process in a deadlock is run again', async () => {
+  // The connections of the embedded database share one session, so that none waits for another.
+  if (server === undefined) return;
+  await migrate(db, directory);
+  await db.exec('create table platform.one (); create table platform.two ()');
+  await write('0003_locking.sql', 'lock platform.one; select pg_sleep(0.3); lock platform.two;');
+  const isLocked = Promise.withResolvers<void>();
+  const running = other.begin(async (tx) => {
+    await tx.exec('lock platform.two');
+    isLocked.resolve();
+    // The one that has waited for longer is the one that is ended.
+    await tx.exec('select pg_sleep(0.6); lock platform.one');
+  });
+  await isLocked.promise;
+  expect(await migrate(db, directory)).toEqual(['0003_locking.sql']);
+  await running;
+});
+
 test('a migration changed after it was applied prevents the start', async () => {
   await migrate(db, directory);
   await write('0001_first.sql', 'select 1;');

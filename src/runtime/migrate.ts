@@ -7,6 +7,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 
 import type { Log } from './log.ts';
+import { isDeadlock } from './postgres/failures.ts';
 import type { PooledQueries, Transaction } from './postgres.ts';
 import { type Queries, raw, sql } from './sql.ts';
 
@@ -23,6 +24,8 @@ export interface TenantSchema {
 }
 
 const SQL_DIRECTORY = new URL('../../sql/', import.meta.url);
+/** Runs of a migration that others keep in deadlocks. */
+const TRIES = 5;
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
 const LOCK = raw(`select pg_advisory_xact_lock(hashtext('platform.migrations'))`);
 const BOOKKEEPING = `
@@ -63,9 +66,20 @@ export async function migrate(db: { slow: PooledQueries }, directory: string | U
   const applied: string[] = [];
   for (const migration of migrations) {
     if (await isRecorded(db.slow, migration)) continue;
-    if (await db.slow.begin((tx) => applyOnce(tx, migration))) applied.push(migration.name);
+    if (await apply(db.slow, migration)) applied.push(migration.name);
   }
   return applied;
+}
+
+/** A process of the version before may be making or dropping a partition meanwhile: after a deadlock with it, tries again. */
+async function apply(db: PooledQueries, migration: Migration): Promise<boolean> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await db.begin((tx) => applyOnce(tx, migration));
+    } catch (error) {
+      if (!isDeadlock((error as Error).cause) || tries === TRIES) throw error;
+    }
+  }
 }
 
 async function applyOnce(tx: Transaction, migration: Migration): Promise<boolean> {
