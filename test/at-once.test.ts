@@ -1,9 +1,12 @@
 // Calls that are sent at once: some share a statement, and each has the answer that it would have alone.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { catalogOf } from '../src/entities/catalog.ts';
 import type { Entity } from '../src/entities/field.ts';
 import { readShared } from '../src/records/read/shared-read.ts';
+import { SharedStatements } from '../src/runtime/shared-statements.ts';
 import { identifier, type Queries, sql } from '../src/runtime/sql.ts';
+import { currentWork, forClient, isGone } from '../src/runtime/work.ts';
 import { type Tenant, tenantById } from '../src/tenants/tenants.ts';
 import { withRole } from './support/credentials.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
@@ -348,4 +351,27 @@ describe('lists at once', () => {
       expect(items.map(({ n, m }: Json) => [n, m])).toEqual(times(total, (n) => [n, i % 2 === 0 ? 3 : undefined]));
     }
   });
+});
+
+test('a shared statement goes on while one of its clients is there, and ends when all have gone', async () => {
+  const shared = new SharedStatements<number, { isWanted: boolean }>({ itemsMax: 10 });
+  const owner = {};
+  const statement = async (items: readonly number[]) => {
+    await delay(20);
+    return items.map(() => ({ isWanted: !isGone(currentWork()) }));
+  };
+  const here = new AbortController().signal;
+  const gone = AbortSignal.abort();
+  const ask = (key: string, signal: AbortSignal) =>
+    forClient(
+      'network',
+      () => signal,
+      null,
+      () => shared.run(owner, key, 0, statement),
+    );
+  // The first two have statements of their own.
+  const wanted = await Promise.all([here, here, gone, here, gone].map((signal) => ask('wanted', signal)));
+  expect(wanted.map((result) => result?.isWanted)).toEqual([true, true, true, true, true]);
+  const left = await Promise.all([here, here, gone, gone, gone].map((signal) => ask('left', signal)));
+  expect(left.map((result) => result?.isWanted)).toEqual([true, true, false, false, false]);
 });

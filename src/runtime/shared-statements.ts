@@ -4,7 +4,7 @@
 // a write and of a read by id, in the service and in Postgres.
 // Failures: those of each item alone; 503 for all while the database is unavailable. Times are milliseconds.
 import { ServiceError } from '../errors.ts';
-import { withoutSignal } from './work.ts';
+import { currentWork, forAll, type Work } from './work.ts';
 
 /** Statements of a group that run at once: with more, fewer items share one. */
 const RUNNING_MAX = 2;
@@ -23,6 +23,7 @@ type Turn<Result> = 'next' | 'alone' | { result: Result };
 
 interface Waiting<Item, Result> {
   item: Item;
+  work: Work;
   since: number;
   turn: PromiseWithResolvers<Turn<Result>>;
 }
@@ -64,7 +65,7 @@ export class SharedStatements<Item, Result> {
     if (group.running < RUNNING_MAX) group.running++;
     else {
       const turn = Promise.withResolvers<Turn<Result>>();
-      group.waiting.push({ item, turn, since: performance.now() });
+      group.waiting.push({ item, turn, work: currentWork(), since: performance.now() });
       startClock(group);
       const outcome = await turn.promise;
       if (outcome === 'alone') return runAlone(item, run);
@@ -123,8 +124,8 @@ async function runWith<Item, Result>(
 ): Promise<Result | undefined> {
   if (others.length === 0) return runAlone(own, run);
   try {
-    // The others wait for it too, whether or not the client of this one has gone.
-    const [result, ...results] = await withoutSignal(() => run([own, ...others.map(({ item }) => item)]));
+    const works = [currentWork(), ...others.map(({ work }) => work)];
+    const [result, ...results] = await forAll(works, () => run([own, ...others.map(({ item }) => item)]));
     for (const [i, { turn }] of others.entries()) {
       const of = results[i];
       turn.resolve(of === undefined ? 'alone' : { result: of });

@@ -178,6 +178,15 @@ export function detached<T>(run: () => T): T {
   return current.run(SERVICE, run);
 }
 
+const PRESENT = new AbortController().signal;
+const GONE = AbortSignal.abort();
+
+/** Runs something that the clients of several works wait for: it goes on until all of them have gone. */
+export function forAll<T>(works: readonly Work[], run: () => T): T {
+  const signal = (): AbortSignal => (works.every(isGone) ? GONE : PRESENT);
+  return current.run({ ...currentWork(), signal, isGone: false }, run);
+}
+
 /** Runs something whose result others wait for too, so that it goes on when the client has gone. */
 export function withoutSignal<T>(run: () => T): T {
   const work = currentWork();
