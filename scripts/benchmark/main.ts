@@ -26,6 +26,7 @@ import type { Run } from './run.ts';
 import { openScratch, type Scratch } from './scratch.ts';
 import { measureService } from './service-rows.ts';
 import { measureTenants } from './tenant-rows.ts';
+import { measureTransfer } from './transfer-gauges.ts';
 import { figureVerdict, gaugeVerdict, progressLine, rowVerdict } from './verdict.ts';
 
 const SIGNALS = { SIGINT: 130, SIGTERM: 143 } as const;
@@ -83,12 +84,13 @@ async function measure(run: Run): Promise<Measured> {
   const records = wantsRecords(options) ? await measureRecords(run) : NOTHING;
   const events = options.events ? await measureEvents(run, options.events) : NOTHING;
   const tenants = options.tenants ? await measureTenants(run, options.tenants) : NOTHING;
+  const transfer = options.transfer ? await measureTransfer(run, options.transfer) : NOTHING;
   const page = options.only?.has('console') ? await measureConsole(run) : [];
   return {
     ...records,
     rows: [...records.rows, ...tenants.rows],
     figures: [...records.figures, ...events.figures],
-    gauges: [...records.gauges, ...tenants.gauges, ...events.gauges, ...page],
+    gauges: [...records.gauges, ...tenants.gauges, ...transfer.gauges, ...events.gauges, ...page],
   };
 }
 

@@ -45,6 +45,7 @@ const GROUPS = [
   'scale',
   'history',
   'tenants',
+  'transfer',
   'import',
   'start',
   'soak',
@@ -66,6 +67,8 @@ export interface Options {
   history: number | null;
   /** Numbers of tenants of the many-tenants rows, ascending, or null to leave those rows out. */
   tenants: readonly number[] | null;
+  /** Records of the tenant that is exported and imported, or null to leave that out. */
+  transfer: number | null;
   /** Deliveries of the backlog to drain, or null to leave out all rows about events. */
   events: number | null;
   /** Minutes of the mixed load, or null to leave it out. */
@@ -88,7 +91,13 @@ export interface Options {
 const NUMBERS = { '--records': 100_000, '--rounds': 5, '--seconds': 3, '--connections': 16 } as const;
 /** Of `--check`: short, since every run of CI pays for it; an even number of rounds, so that each side begins as often. */
 const CHECK_NUMBERS = { ...NUMBERS, '--records': 5_000, '--rounds': 4, '--seconds': 0.5 };
-const OPTIONAL_NUMBERS = { '--scale': 1_000_000, '--history': 1_000_000, '--events': 10_000, '--soak': 10 } as const;
+const OPTIONAL_NUMBERS = {
+  '--scale': 1_000_000,
+  '--history': 1_000_000,
+  '--transfer': 1_000_000,
+  '--events': 10_000,
+  '--soak': 10,
+} as const;
 const DEFAULT_TENANTS = '1,100,1000';
 const TEXTS = ['--only', '--json', '--plot', '--against', '--attacks'] as const;
 /** Those whose value may be left out. */
@@ -115,6 +124,7 @@ Options:
   --scale [N]       also compare a small entity with one of N records (1000000)
   --history [N]     also read the history of a record among N events (1000000)
   --tenants [N,...] also compare one tenant with N tenants, for each N (1,100,1000)
+  --transfer [N]    also export and import a tenant with N records (1000000)
   --events [N]      also measure events; drain a backlog of N deliveries (10000)
   --soak [MINUTES]  also run the mixed load for that long and compare its end with its beginning (10)
   --attacks NAME,... with --only neighbours: only these attacks
@@ -158,6 +168,7 @@ export function readOptions(argv: readonly string[], env: Record<string, string 
     scale: optional('--scale'),
     history: optional('--history'),
     tenants: readTenants(given, only),
+    transfer: optional('--transfer'),
     events: events ?? optional('--events'),
     soak: optional('--soak'),
     json: given.get('--json') ?? null,
@@ -199,7 +210,7 @@ function readArguments(argv: readonly string[]): Map<string, string> {
 
 /** Whether a chosen row needs the filled tables. */
 export function wantsRecords({ only }: Options): boolean {
-  const others: readonly string[] = ['events', 'neighbours', 'tenants', 'console', ...EVENT_GROUPS];
+  const others: readonly string[] = ['events', 'neighbours', 'tenants', 'transfer', 'console', ...EVENT_GROUPS];
   return only === null || [...only].some((name) => !others.includes(name));
 }
 
