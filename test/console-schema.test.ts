@@ -1,5 +1,5 @@
-// Schema in Chromium: entities and fields made, changed and deleted; what a change breaks is said before it is confirmed,
-// and the service's refusal after. Contract: interface#console, decisions#field-changes.
+// Schema in Chromium: entities and fields made, changed and deleted; what a change breaks, or why it would be refused, is asked of
+// the service before it is confirmed. Contract: interface#console, decisions#field-changes, trying#dry-runs.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
 import type { Page } from 'playwright-core';
 import type { FieldType } from '../console/api/answers.ts';
@@ -140,62 +140,97 @@ const FIELDS: Readonly<Record<FieldType, (page: Page) => Promise<unknown>>> = {
   },
 };
 
-browserTest('a change that can break something says what, with counts, and is made after Confirm', () =>
+browserTest('a change that can break something is tried first, says what it breaks, and is made after Confirm', () =>
   visit(
     service.url,
     async (page) => {
       await companies();
+      const values = { stage: 'won' };
+      const rule = { name: 'win', entity: 'companies', trigger: 'before_create', action: { type: 'set', values } };
+      expect((await tenant.post('/api/rules', rule)).status).toBe(201);
       await open(page, '/companies');
-      await page.getByRole('cell', { name: '1 view' }).waitFor();
+      await page.getByRole('cell', { name: '1 view, 1 rule' }).waitFor();
+      const change = async (): Promise<void> => {
+        await page.getByRole('button', { name: 'Save' }).click();
+      };
       await page.getByRole('button', { name: 'Edit stage' }).click();
       await page.getByLabel('Required').check();
-      await page.getByLabel('Options', { exact: true }).fill('open\nwon');
-      await page.getByRole('button', { name: 'Save' }).click();
-      await page.getByText('1 record has no value and blocks the change.').waitFor();
-      await page.getByText('The option lost is removed. 0 records have it and block the change.').waitFor();
+      await page.getByLabel('Options', { exact: true }).fill('open\nlost');
+      await change();
+      const refused = page.getByRole('alert');
+      await refused.getByText('This change would be refused.').waitFor();
+      expect(await refused.textContent()).toMatch(
+        /required: 1 record\(s\) have no value; options: 1 record\(s\) violate it/,
+      );
+      expect(await page.getByRole('button', { name: 'Confirm' }).getAttribute('aria-disabled')).toBe('true');
       expect(await axe(page)).toEqual([]);
-      await page.getByRole('button', { name: 'Confirm' }).click();
-      await page.getByText(/^required /).waitFor();
-      expect((await fieldOf('stage')).required).toBe(false);
+      await page.getByRole('button', { name: 'Back' }).click();
+      await page.getByText(/^required 1 record/).waitFor();
       await page.getByLabel('Required').uncheck();
-      await page.getByRole('button', { name: 'Save' }).click();
+      await tenant.patch(`/api/entities/companies/records/${await idOf('Beta')}`, { stage: 'open' });
+      await change();
+      await page.getByText(/^Rule win: action\.values\.stage/).waitFor();
+      expect(await axe(page)).toEqual([]);
+      expect((await fieldOf('stage')).options).toEqual(['open', 'won', 'lost']);
       await page.getByRole('button', { name: 'Confirm' }).click();
       await page.getByText('stage was changed.').waitFor();
-      expect((await fieldOf('stage')).options).toEqual(['open', 'won']);
+      expect((await fieldOf('stage')).options).toEqual(['open', 'lost']);
+      await page.getByRole('button', { name: 'Edit phone' }).click();
+      await page.getByLabel('Key').fill('mobile');
+      await change();
+      await page.getByText('Programs that read or write phone fail until they use the new key').waitFor();
+      await page.getByText('A dry run breaks no view, role or rule').waitFor();
+      await page
+        .getByRole('button', { name: 'Cancel' })
+        .or(page.getByRole('button', { name: 'Back' }))
+        .click();
+      await page.getByLabel('Key').fill('phone');
+      await page.getByLabel('Label').fill('Telephone');
+      await change();
+      await page.getByText('phone was changed.').waitFor();
       await page.getByRole('button', { name: 'Edit stage' }).click();
       await page.getByLabel('Key').fill('phase');
-      await page.getByRole('button', { name: 'Save' }).click();
-      await page.getByText('stage is used by view open-deals. Change these first').waitFor();
-      await page.getByRole('button', { name: 'Confirm' }).click();
-      await page.getByText('Stage is used by view open-deals; change these first').waitFor();
+      await change();
+      await page.getByText('Stage is used by view open-deals, rule win; change these first').waitFor();
     },
     { colorScheme: 'dark', expected: [/409/] },
   ),
 );
 
-browserTest('Delete names what a field holds and what needs it; the key is typed, then Confirm', () =>
+async function idOf(title: string): Promise<string> {
+  const { body } = await tenant.get(`/api/entities/companies/records?filters=title%20=%20"${title}"`);
+  return body.data.items[0].id;
+}
+
+browserTest('Delete asks for a dry run and names what it breaks; the key is typed, then Confirm', () =>
   visit(
     service.url,
     async (page) => {
       await companies();
+      await tenant.patch(`/api/entities/companies/records/${await idOf('Acme')}`, { phone: '1' });
+      const entities = { companies: { fields: ['title', 'phone'] } };
+      await tenant.post('/api/roles', { name: 'clerk', permissions: { companies: ['read'] }, entities });
       await open(page, '/companies');
       await page.getByRole('button', { name: 'Delete stage' }).click();
-      await page.getByText('2 records have a value in it.').waitFor();
-      await page.getByText('1 view uses it: view open-deals.').waitFor();
+      await page.getByText('Stage is used by view open-deals; change these first').waitFor();
       expect(await axe(page)).toEqual([]);
       await page.getByLabel('Type stage to confirm').fill('stage');
-      await page.getByRole('button', { name: 'Confirm' }).click();
-      await page.getByText('Stage is used by view open-deals; change these first').waitFor();
+      expect(await page.getByRole('button', { name: 'Confirm' }).getAttribute('aria-disabled')).toBe('true');
       await page.getByRole('button', { name: 'Cancel' }).click();
       await page.getByRole('button', { name: 'Delete phone' }).click();
-      await page.getByText('0 records have a value in it.').waitFor();
+      await page.getByText('1 record of companies loses its value of phone.').waitFor();
+      await page.getByText('Role clerk: no longer shows phone of companies.').waitFor();
+      expect(await fieldOf('phone')).toMatchObject({ type: 'text' });
+      expect(await axe(page)).toEqual([]);
       await page.getByLabel('Type phone to confirm').fill('phone');
       await page.getByRole('button', { name: 'Confirm' }).click();
       await page.getByText('phone was deleted.').waitFor();
       expect(await fieldOf('phone')).toBeUndefined();
       await page.getByRole('button', { name: 'More for companies' }).click();
       await page.getByRole('menuitem', { name: 'Delete entity' }).click();
-      await page.getByText('3 records are in it.').waitFor();
+      await page.getByText('3 records of companies are deleted.').waitFor();
+      await page.getByText('View open-deals: goes with companies.').waitFor();
+      await page.getByText(/^Role clerk: loses its rights on companies/).waitFor();
       await page.getByLabel('Type companies to confirm').fill('companies');
       await page.getByRole('button', { name: 'Confirm' }).click();
       await page.getByText('has no entities yet').waitFor();

@@ -3,7 +3,7 @@
 // last calls for "Copy as curl". Queries are repeated by the query client, and nothing else.
 import { credentialHeaders } from '../../client/src/credential.ts';
 import { ConnectionError } from '../../client/src/errors.ts';
-import { queryText, type RequestOptions, Transport } from '../../client/src/transport.ts';
+import { type DryRun, queryText, type RequestOptions, Transport } from '../../client/src/transport.ts';
 import { ApiError, OfflineError } from './errors.ts';
 import { expired, session } from './session.ts';
 import { Store } from './store.ts';
@@ -31,6 +31,8 @@ export interface Answer<T> {
   status: number;
   etag: string | null;
   headers: Headers;
+  /** Of a write with `dryRun=true`. */
+  dryRun?: DryRun | undefined;
 }
 
 /** A call as it was made, without the credential. */
@@ -66,10 +68,10 @@ const transport = new Transport({
 /** The answer of a call; throws `ApiError`, `OfflineError`, or an abort. */
 export async function call<T>(method: string, path: string, options: CallOptions = {}): Promise<Answer<T>> {
   const request = requestOf(method, options);
-  const { data, status, headers } = await answered(method, path, request, options, () =>
+  const { data, status, headers, dryRun } = await answered(method, path, request, options, () =>
     transport.request<T>(method, path, request),
   );
-  return { data, status, etag: headers.get('etag'), headers };
+  return { data, status, etag: headers.get('etag'), headers, dryRun };
 }
 
 /** The response of a GET as it comes, for files; throws like `call`. */

@@ -12,11 +12,13 @@ interface Props {
   typed?: string;
   /** The confirming button; the contract's word by default. */
   label?: string;
+  /** Why it cannot be confirmed; null when it can. */
+  block?: string | null;
   onConfirm: () => Promise<unknown>;
   onClose: () => void;
 }
 
-export function Confirm({ title, children, typed, label = 'Confirm', onConfirm, onClose }: Props) {
+export function Confirm({ title, children, typed, label = 'Confirm', block = null, onConfirm, onClose }: Props) {
   const cancel = useRef<HTMLButtonElement>(null);
   const [text, setText] = useState('');
   const [busy, setBusy] = useState(false);
@@ -44,7 +46,7 @@ export function Confirm({ title, children, typed, label = 'Confirm', onConfirm, 
           <button ref={cancel} type="button" className="button plain" onClick={onClose}>
             Cancel
           </button>
-          <Button kind="danger" busy={busy} disabledReason={missing} onClick={confirm}>
+          <Button kind="danger" busy={busy} disabledReason={block ?? missing} onClick={confirm}>
             {label}
           </Button>
         </>

@@ -1,5 +1,5 @@
-// What uses a field: conditions of views, row filters and field lists of roles, rules. Found the way the service finds it
-// when it refuses a change, so that the page can say it before.
+// What uses a field: conditions of views, row filters and field lists of roles, rules; for the table of fields. What a change
+// breaks is the service's to say, see dry-run.tsx.
 import { useQuery } from '@tanstack/react-query';
 import type { Entity } from '../api/answers.ts';
 import { get } from '../api/call.ts';
@@ -23,10 +23,8 @@ interface Role {
 }
 
 export interface Dependent {
-  kind: 'view' | 'role' | 'rule' | 'field';
+  kind: 'view' | 'role' | 'rule';
   name: string;
-  /** A condition that names the key: a rename, a change of type and a drop are refused until it is changed. */
-  isBlocking: boolean;
 }
 
 /** Undefined while it loads. */
@@ -62,21 +60,20 @@ function dependentsOf(
   const found: Dependent[] = [];
   for (const { slug, entitySlug, filterDsl } of views)
     if (filterDsl.validate.some(({ condition }) => uses(condition, entitySlug)))
-      found.push({ kind: 'view', name: slug, isBlocking: true });
+      found.push({ kind: 'view', name: slug });
   for (const { name, entity: of, condition, action } of rules)
-    if (uses(`${condition ?? ''} ${JSON.stringify(action)}`, of)) found.push({ kind: 'rule', name, isBlocking: true });
+    if (uses(`${condition ?? ''} ${JSON.stringify(action)}`, of)) found.push({ kind: 'rule', name });
   for (const { name, entities = {} } of roles) {
     const filters = Object.entries(entities).some(([of, { rowFilter }]) => rowFilter != null && uses(rowFilter, of));
     const { fields = [], excludeFields = [] } = entities[entity] ?? {};
-    if (filters) found.push({ kind: 'role', name, isBlocking: true });
-    else if ([...fields, ...excludeFields].includes(key)) found.push({ kind: 'role', name, isBlocking: false });
+    if (filters || [...fields, ...excludeFields].includes(key)) found.push({ kind: 'role', name });
   }
   return found;
 }
 
 /** "2 views, 1 role". */
 export function sayDependents(found: readonly Dependent[]): string {
-  return (['view', 'role', 'rule', 'field'] as const)
+  return (['view', 'role', 'rule'] as const)
     .map((kind) => [kind, found.filter((one) => one.kind === kind).length] as const)
     .filter(([, count]) => count > 0)
     .map(([kind, count]) => `${count} ${kind}${count === 1 ? '' : 's'}`)

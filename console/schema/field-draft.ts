@@ -1,4 +1,4 @@
-// A field as typed in its form, all texts; the definition that it stands for, and what a change of it does.
+// A field as typed in its form, all texts; the definition that it stands for, and the changes that it asks for.
 import type { Field, FieldType } from '../api/answers.ts';
 import { type Attribute, TYPES } from './attributes.ts';
 
@@ -106,4 +106,25 @@ export function changesOf(field: Definition, draft: Draft): Record<string, unkno
   return Object.fromEntries(
     Object.entries(after).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name] ?? null)),
   );
+}
+
+/** Attributes that stored values, conditions and programs do not depend on. */
+const HARMLESS = ['label', 'description', 'indexed', 'default'];
+
+/** Whether a change may break something, so that it is tried first. */
+export function canBreak(changes: Record<string, unknown>): boolean {
+  return Object.keys(changes).some((name) => !HARMLESS.includes(name));
+}
+
+/** What a change means to programs and values, besides what the service says of it. */
+export function notesOn(field: Definition, changes: Record<string, unknown>): string[] {
+  const { key, type } = field;
+  const notes: string[] = [];
+  if ('key' in changes)
+    notes.push(
+      `${key} becomes ${changes.key}. Programs that read or write ${key} fail until they use the new key; roles that list it follow.`,
+    );
+  if ('type' in changes)
+    notes.push(`Values of ${key} are converted from ${type} to ${changes.type}; nothing is rounded or cut.`);
+  return notes;
 }

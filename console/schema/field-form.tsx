@@ -1,5 +1,5 @@
-// "New field", and a field being changed. A change that stored values, programs or conditions may not survive is shown
-// with what it breaks, and made after "Confirm" only; the service's refusal names what stands in its way.
+// "New field", and a field being changed. A change that stored values, programs or conditions may not survive is tried by a dry
+// run, shown with what it breaks, and made after "Confirm" only; a refusal names what stands in its way.
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import type { Entity, FieldType } from '../api/answers.ts';
@@ -13,9 +13,8 @@ import { ErrorPanel } from '../parts/error-panel.tsx';
 import { Checkbox, Select, TextAreaField, TextField } from '../parts/field.tsx';
 import { saySuccess } from '../parts/toast.tsx';
 import { keyFrom, keyProblem, TYPE_NAMES, TYPES } from './attributes.ts';
-import { ChangeEffects, effectsOf } from './change-effects.tsx';
-import type { DependentsOf } from './dependents.ts';
-import { changesOf, type Definition, type Draft, definitionOf, draftOf } from './field-draft.ts';
+import { DryRunReport, useDryRun } from './dry-run.tsx';
+import { canBreak, changesOf, type Definition, type Draft, definitionOf, draftOf, notesOn } from './field-draft.ts';
 import { refreshSchema } from './refresh.ts';
 import { TypeOptions } from './type-options.tsx';
 
@@ -23,11 +22,10 @@ interface Props {
   entity: Entity;
   /** The field to change; a new one without. */
   field?: Definition;
-  dependentsOf: DependentsOf | undefined;
   onClose: () => void;
 }
 
-export function FieldForm({ entity, field, dependentsOf, onClose }: Props) {
+export function FieldForm({ entity, field, onClose }: Props) {
   const { tenant } = useParams();
   const client = useQueryClient();
   const [draft, setDraft] = useState<Draft>(() => draftOf(field));
@@ -36,7 +34,10 @@ export function FieldForm({ entity, field, dependentsOf, onClose }: Props) {
   const [failure, setFailure] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
   const changes = field === undefined ? {} : changesOf(field, draft);
-  const effects = field === undefined ? [] : effectsOf(entity, field, changes, dependentsOf?.(field.key) ?? []);
+  const path = `/api/entities/${entity.name}/fields`;
+  const trial = useDryRun(
+    field !== undefined && isReviewing ? { method: 'PATCH', path: `${path}/${field.key}`, body: changes } : null,
+  );
   const set = (part: Partial<Draft>): void => {
     setDraft({ ...draft, ...part });
     setProblems({});
@@ -44,7 +45,6 @@ export function FieldForm({ entity, field, dependentsOf, onClose }: Props) {
   const save = async (): Promise<void> => {
     setBusy(true);
     setFailure(null);
-    const path = `/api/entities/${entity.name}/fields`;
     try {
       if (field === undefined) await post(path, definitionOf(draft), { tenant });
       else if (Object.keys(changes).length > 0) await patch(`${path}/${field.key}`, changes, { tenant });
@@ -60,12 +60,18 @@ export function FieldForm({ entity, field, dependentsOf, onClose }: Props) {
       setBusy(false);
     }
   };
+  const back = (): void => {
+    setProblems(problemsByField(trial.error));
+    setFailure(null);
+    review(false);
+  };
   const submit = (event: FormEvent): void => {
     event.preventDefault();
     const wrong = keyProblem(draft.key.trim());
     if (wrong !== undefined) setProblems({ key: wrong });
     else if (busy) return;
-    else if (effects.length > 0 && !isReviewing) review(true);
+    else if (canBreak(changes) && !isReviewing) review(true);
+    else if (isReviewing && trial.block !== null) return;
     else void save();
   };
   return (
@@ -81,12 +87,14 @@ export function FieldForm({ entity, field, dependentsOf, onClose }: Props) {
       wide
       actions={
         <>
-          {isReviewing ? (
-            <Button onClick={() => review(false)}>Back</Button>
-          ) : (
-            <Button onClick={onClose}>Cancel</Button>
-          )}
-          <Button kind={isReviewing ? 'danger' : 'primary'} type="submit" form="field-form" busy={busy}>
+          {isReviewing ? <Button onClick={back}>Back</Button> : <Button onClick={onClose}>Cancel</Button>}
+          <Button
+            kind={isReviewing ? 'danger' : 'primary'}
+            type="submit"
+            form="field-form"
+            busy={busy}
+            disabledReason={isReviewing ? trial.block : null}
+          >
             {isReviewing ? 'Confirm' : 'Save'}
           </Button>
         </>
@@ -95,7 +103,10 @@ export function FieldForm({ entity, field, dependentsOf, onClose }: Props) {
       <form id="field-form" className="stack" noValidate onSubmit={submit}>
         {failure !== null && <ErrorPanel title="Nothing was changed." error={failure} />}
         {isReviewing ? (
-          <ChangeEffects effects={effects} entity={entity} />
+          <>
+            {field !== undefined && notesOn(field, changes).map((note) => <p key={note}>{note}</p>)}
+            <DryRunReport trial={trial} />
+          </>
         ) : (
           <FieldControls entity={entity} draft={draft} isNew={field === undefined} problems={problems} set={set} />
         )}

@@ -3,7 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Entity } from '../../api/answers.ts';
 import { statusOf } from '../../api/errors.ts';
-import { countQuery, entitiesQuery, entityQuery } from '../../api/queries.ts';
+import { countQuery, entityQuery } from '../../api/queries.ts';
 import { NoRight } from '../../app/no-right.tsx';
 import { usePageTitle } from '../../app/page-title.ts';
 import { useParams } from '../../app/params.ts';
@@ -46,7 +46,6 @@ function Fields({ entity }: { entity: Entity }) {
   const [link, setLink] = useUrlState({ new: '', field: '' });
   const [dropping, drop] = useState<string | null>(null);
   const [dialog, open] = useState<'entity' | 'drop' | null>(null);
-  const { data: entities } = useQuery(entitiesQuery(tenant));
   const { of: dependentsOf, error } = useDependents(entity);
   const { data: count } = useQuery(countQuery(tenant, entity.name));
   const { name, label, description, fields, isSystem } = entity;
@@ -113,26 +112,12 @@ function Fields({ entity }: { entity: Entity }) {
           onDrop={drop}
         />
       )}
-      {link.new !== '' && reason === null && <FieldForm entity={entity} dependentsOf={dependentsOf} onClose={close} />}
-      {edited !== undefined && reason === null && (
-        <FieldForm entity={entity} field={edited} dependentsOf={dependentsOf} onClose={close} />
-      )}
-      {dropping !== null && (
-        <DropField
-          entity={entity}
-          fieldKey={dropping}
-          dependents={dependentsOf?.(dropping) ?? []}
-          onClose={() => drop(null)}
-        />
-      )}
+      {link.new !== '' && reason === null && <FieldForm entity={entity} onClose={close} />}
+      {edited !== undefined && reason === null && <FieldForm entity={entity} field={edited} onClose={close} />}
+      {dropping !== null && <DropField entity={entity} fieldKey={dropping} onClose={() => drop(null)} />}
       {dialog === 'entity' && <EntityForm entity={entity} onClose={() => open(null)} />}
       {dialog === 'drop' && (
-        <DropEntity
-          entity={entity}
-          entities={entities ?? []}
-          onDropped={() => go(`/app/t/${tenant}/schema`)}
-          onClose={() => open(null)}
-        />
+        <DropEntity entity={entity} onDropped={() => go(`/app/t/${tenant}/schema`)} onClose={() => open(null)} />
       )}
     </div>
   );

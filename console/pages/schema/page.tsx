@@ -86,7 +86,7 @@ export default function Schema() {
       {link.new !== '' && (
         <EntityForm onClose={() => setLink({ new: null }, { replace: true })} onCreated={(name) => go(path(name))} />
       )}
-      {dropping !== null && <DropEntity entity={dropping} entities={data ?? []} onClose={() => drop(null)} />}
+      {dropping !== null && <DropEntity entity={dropping} onClose={() => drop(null)} />}
     </div>
   );
 }
