@@ -159,9 +159,16 @@ interface AxeResult {
 /** Rules whose result depends on the theme. */
 const COLOURS = ['color-contrast', 'link-in-text-block'];
 
+/** Resolves when all transitions have ended; a spinner never does. */
+const SETTLED = `Promise.allSettled(document.getAnimations()
+  .filter(({ effect }) => effect.getComputedTiming().endTime < Infinity).map(({ finished }) => finished))
+  .then(() => undefined)`;
+
 /** What axe finds serious or critical, one line each. Evaluated, because the policy admits no script element. */
 export async function axe(page: Page, rules?: readonly string[]): Promise<string[]> {
   if (await page.evaluate(() => !('axe' in window))) await page.evaluate(axeSource);
+  // Colours that are still changing into each other lack contrast for a moment.
+  await page.evaluate(SETTLED);
   // Preloading is for rules about orientation and media, of which the console has none.
   const options = { resultTypes: ['violations'], preload: false, ...(rules && { runOnly: rules }) };
   const { violations } = (await page.evaluate(`axe.run(document, ${JSON.stringify(options)})`)) as AxeResult;
