@@ -145,7 +145,7 @@ function gaugesOf(steps: Record<'out' | 'in' | 'again', Step>, records: number):
     const what = `${words[name]} ${of}`;
     return [
       { id, label: what, unit: 'records/s', ...rates[name], atLeast: true, value: records / seconds },
-      { id: `${id}-memory`, label: `${what}: memory beyond idle`, unit: 'MiB', must: 256, goal: 128, value: grownMiB },
+      { id: `${id}-memory`, label: `${what}: memory beyond idle`, unit: 'MiB', must: 256, goal: 64, value: grownMiB },
       { id: `${id}-health`, label: `${what}: slowest /health`, unit: 'ms', must: 250, goal: 50, value: slowestMs },
     ];
   });
