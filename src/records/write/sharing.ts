@@ -8,8 +8,8 @@ import { ROWS_OF_KEPT_PLAN, rowsPerStatement } from '../../events/publication.ts
 import { areWritesLimited } from '../../usage/write-quotas.ts';
 import type { OpenWrite } from './context.ts';
 
-/** Writes of one statement. */
-export const WRITES_MAX = ROWS_OF_KEPT_PLAN;
+/** How writes of one kind share statements. */
+export const SHARING = { runningMax: 2, itemsMax: ROWS_OF_KEPT_PLAN } as const;
 
 /**
  * Whether a write may share a statement: not when an output takes its outcome from the statement, when each write creates many
@@ -19,7 +19,7 @@ export function canShare({ tx, publication, caller }: OpenWrite, entity: Entity,
   return (
     tx === null &&
     publication.isUnobserved &&
-    rowsPerStatement({ entity, type }) >= WRITES_MAX &&
+    rowsPerStatement({ entity, type }) >= SHARING.itemsMax &&
     !areWritesLimited(caller) &&
     currentTrace() === null
   );
