@@ -317,7 +317,7 @@ describe('lists at once', () => {
     const lists = await Promise.all(times(300, (i) => readShared<{ id: string }>(counting, entity, idsFrom(i % 3))));
     const ids = records.map(({ id }) => id);
     for (const [i, rows] of lists.entries()) expect(rows.map(({ id }) => id)).toEqual(ids.slice(i % 3).sort());
-    expect(statements).toBeLessThan(150);
+    expect(statements).toBeLessThan(15);
     expect((await tenant.get(path)).body.data.total).toBe(30);
   });
 
@@ -354,7 +354,7 @@ describe('lists at once', () => {
 });
 
 test('a shared statement goes on while one of its clients is there, and ends when all have gone', async () => {
-  const shared = new SharedStatements<number, { isWanted: boolean }>({ runningMax: 2, itemsMax: 10 });
+  const shared = new SharedStatements<number, { isWanted: boolean }>({ itemsMax: 10 });
   const owner = {};
   const statement = async (items: readonly number[]) => {
     await delay(20);

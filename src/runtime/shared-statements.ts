@@ -1,11 +1,13 @@
-// Concurrent work of one kind shares statements: a few statements of a group run at once, and what arrives meanwhile waits until
+// Concurrent work of one kind shares statements: two statements of a group run at once, and what arrives meanwhile waits until
 // one of them has ended and is then done together. What arrives alone does not wait. When the shared statement fails, or does
 // nothing for an item, that item is tried alone, so that it fails for its own reasons. With 16 connections this halves the CPU of
-// a write, in the service and in Postgres.
+// a write and of a read by id, in the service and in Postgres.
 // Failures: those of each item alone; 503 for all while the database is unavailable. Times are milliseconds.
 import { ServiceError } from '../errors.ts';
 import { currentWork, forAll, type Work } from './work.ts';
 
+/** Statements of a group that run at once: with more, fewer items share one. */
+const RUNNING_MAX = 2;
 /** What waits in a group, by default. */
 const WAITING_MAX = 64;
 /** Bytes of a statement's items, but for the first one. */
@@ -34,8 +36,6 @@ interface Group<Item, Result> {
 }
 
 export interface SharedStatementsOptions<Item> {
-  /** Statements of a group that run at once: with more, fewer items share one. */
-  runningMax: number;
   /** Items of one statement. */
   itemsMax: number;
   /** Items of a group that wait; further ones are tried alone. */
@@ -62,7 +62,7 @@ export class SharedStatements<Item, Result> {
     const group = byKey.get(key) ?? { running: 0, waiting: [], clock: undefined };
     byKey.set(key, group);
     if (group.waiting.length >= (this.options.waitingMax ?? WAITING_MAX)) return runAlone(item, run);
-    if (group.running < this.options.runningMax) group.running++;
+    if (group.running < RUNNING_MAX) group.running++;
     else {
       const turn = Promise.withResolvers<Turn<Result>>();
       group.waiting.push({ item, turn, work: currentWork(), since: performance.now() });

@@ -18,7 +18,6 @@ import { etagOf, RECORD_COLUMNS, type RecordRow, shape } from '../row.ts';
 import { depthOf, readProjection } from './list.ts';
 import type { ReadInput } from './parameters.ts';
 import { resolveRelations } from './resolve.ts';
-import { READERS_MAX } from './shared-read.ts';
 
 interface ReadResult {
   record: FlatRecord;
@@ -66,7 +65,7 @@ export async function findRow(queries: Queries, scope: AccessScope, id: string):
 
 /** Records of one statement, and the bytes that each has as it is stored: larger ones would be in memory together. */
 const SHARED = { records: 32, storedBytes: 2_000 };
-const shared = new SharedStatements<string, RecordRow>({ runningMax: READERS_MAX, itemsMax: SHARED.records });
+const shared = new SharedStatements<string, RecordRow>({ itemsMax: SHARED.records });
 
 /** The same; concurrent reads share a statement. A caller with a row filter, a dry run or a trace has statements of its own. */
 async function findTogether(queries: Queries, scope: AccessScope, id: string): Promise<RecordRow | undefined> {

@@ -16,16 +16,16 @@ import { type JsonObject, jsonBytes } from '../../runtime/text.ts';
 import type { RecordRow } from '../row.ts';
 import { type BlindPatch, deleteUnread, patchRows, type RowPatch } from './blind-statements.ts';
 import type { Writing } from './context.ts';
-import { canShare, keyOfCause, SHARING } from './sharing.ts';
+import { canShare, keyOfCause, WRITES_MAX } from './sharing.ts';
 import type { RecordTarget } from './statements.ts';
 import { hasRules } from './triggers.ts';
 
 const patches = new SharedStatements<BlindPatch, RecordRow>({
-  ...SHARING,
+  itemsMax: WRITES_MAX,
   bytesOf: ({ patch }) => jsonBytes(patch.set),
   idOf: ({ id }) => id,
 });
-const deletions = new SharedStatements<RecordTarget, true>({ ...SHARING, idOf: ({ id }) => id });
+const deletions = new SharedStatements<RecordTarget, true>({ itemsMax: WRITES_MAX, idOf: ({ id }) => id });
 
 /** Changes the fields in the body. Resolves to the after image, or undefined when the record must be read first. */
 export async function blindUpdate(

@@ -5,7 +5,7 @@ import type { Entity } from '../../entities/field.ts';
 import { SharedStatements } from '../../runtime/shared-statements.ts';
 import { jsonBytes } from '../../runtime/text.ts';
 import type { Writing } from './context.ts';
-import { canShare, keyOfCause, SHARING } from './sharing.ts';
+import { canShare, keyOfCause, WRITES_MAX } from './sharing.ts';
 import { insertRows, type RelationTarget } from './statements.ts';
 import type { PreparedRow } from './triggers.ts';
 
@@ -16,7 +16,7 @@ interface Insertion {
 }
 
 const shared = new SharedStatements<Insertion, true>({
-  ...SHARING,
+  itemsMax: WRITES_MAX,
   bytesOf: ({ row }) => jsonBytes(row.data),
 });
 

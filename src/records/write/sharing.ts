@@ -8,8 +8,8 @@ import { ROWS_OF_KEPT_PLAN, rowsPerStatement } from '../../events/publication.ts
 import { areWritesLimited } from '../../usage/write-quotas.ts';
 import type { OpenWrite } from './context.ts';
 
-/** How writes of one kind share statements. */
-export const SHARING = { runningMax: 2, itemsMax: ROWS_OF_KEPT_PLAN } as const;
+/** Writes of one statement. */
+export const WRITES_MAX = ROWS_OF_KEPT_PLAN;
 
 /**
  * Whether a write may share a statement: not when an output takes its outcome from the statement, when each write creates many
@@ -19,7 +19,7 @@ export function canShare({ tx, publication, caller }: OpenWrite, entity: Entity,
   return (
     tx === null &&
     publication.isUnobserved &&
-    rowsPerStatement({ entity, type }) >= SHARING.itemsMax &&
+    rowsPerStatement({ entity, type }) >= WRITES_MAX &&
     !areWritesLimited(caller) &&
     currentTrace() === null
   );
