@@ -1,6 +1,6 @@
 // The words of a long text in ASCII, each once. Repetitions are recognised in the text itself: cutting every word of a
-// megabyte out of it makes 10 MB of garbage and takes 5 times as long. The hash is secret, so that no text can be made whose
-// words all share a slot. Words are letters and digits of a text in lower case.
+// megabyte out of it makes 10 MB of garbage and takes 5 times as long. The hash is secret: words that share a slot for every
+// secret have hundreds of letters, so that few fit a text. Words are letters and digits of a text in lower case.
 // Contract: decisions#search, neighbours#byte-budgets.
 import { randomInt } from 'node:crypto';
 

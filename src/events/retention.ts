@@ -1,5 +1,5 @@
 // Retention: events and deliveries are kept EVENT_RETENTION_DAYS, or as long as a tenant's shorter setting says; read messages, ended invitations and password resets 30 days
-// from then; responses under an Idempotency-Key counts of rule chains and of slow lists 24 hours, usage 400 days, sessions and tickets until
+// from then; responses under an Idempotency-Key, counts of rule chains and of slow lists 24 hours, usage 400 days, sessions and tickets until
 // they expire. Events are partitioned by UTC day, and partitions are added some days ahead. Events of a day without one go to
 // the default partition, from which they are deleted by age. An advisory lock lets one process change partitions. The worker
 // also builds the indexes by record that partitions lack (record-indexes.ts).
