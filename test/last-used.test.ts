@@ -95,7 +95,8 @@ test('ten thousand uses of a hundred keys are one statement a table, also when t
   for (let i = 0; i < 10_000; i++) lastUsed.note('owner_keys', ids[i % 100] as string);
   lastUsed.note('bots', newId());
   await lastUsed.close();
-  expect(statements.map(({ parameters }) => (parameters[0] as unknown[]).length ?? 1)).toEqual([100, 36]);
+  const uses = statements.map(({ parameters }) => String(parameters[0]).split(',').length);
+  expect(uses).toEqual([100, 1]);
   await lastUsed.close();
   expect(statements).toHaveLength(2);
 });
