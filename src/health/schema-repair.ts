@@ -7,6 +7,7 @@ import { repairEntities } from '../entities/entities.ts';
 import { ServiceError } from '../errors.ts';
 import { forEachConcurrently } from '../runtime/concurrency.ts';
 import { addVectorExtension } from '../runtime/migrate.ts';
+import { isDeadlock } from '../runtime/postgres/failures.ts';
 import type { Transaction } from '../runtime/postgres.ts';
 import { sql } from '../runtime/sql.ts';
 import { repairTenantSchema, withTenantLock } from '../tenants/provision.ts';
@@ -43,8 +44,12 @@ async function addExtension(app: App): Promise<void> {
   }
 }
 
+/** Repairs of a tenant that is being dropped or changed meanwhile: a deadlock with that ends one of both. */
+const TRIES = 5;
+
 /** `fixed`; `healthy` when another process repaired the schema or the tenant is gone; otherwise the failure's message. */
-async function repairTenant(app: App, { id, slug }: CheckedTenant): Promise<string> {
+async function repairTenant(app: App, tenant: CheckedTenant, tries = 1): Promise<string> {
+  const { id, slug } = tenant;
   try {
     const outcome = await withTenantLock(app, id, (tx, version) => repairLocked(app, tx, id, version));
     if (outcome === 'fixed') {
@@ -54,6 +59,7 @@ async function repairTenant(app: App, { id, slug }: CheckedTenant): Promise<stri
     return outcome ?? 'healthy';
   } catch (error) {
     if (error instanceof ServiceError) throw error;
+    if (isDeadlock(error) && tries < TRIES) return repairTenant(app, tenant, tries + 1);
     app.log.error('a tenant schema could not be repaired', { tenant: slug, error });
     return error instanceof Error ? error.message : 'unknown failure';
   }
