@@ -1,5 +1,5 @@
-// A fault of a document names its line and the member in it: `lines.<number>.<member>`. A refusal by an operation that reads a
-// line is a fault of the document, whatever its status.
+// A fault of a document names its line and the member in it: `lines.<number>.<member>`. When an operation refuses
+// a line, the document is at fault, whatever the status of the error.
 // Contract: portability#import.
 import { invalid, ServiceError } from '../errors.ts';
 

@@ -1,6 +1,6 @@
 // The shares of a fair queue that have work, and some that had. An owner has one share, and a second one for tickets that are
-// known to run long. A share that was idle starts at the level of the others: idle time is no credit. Idle ones take no memory,
-// but for the few that have had most time, and those whose tickets run long, which would otherwise begin anew.
+// known to run long. A share that was idle starts at the level of the others: idle time is no credit. Idle shares are forgotten,
+// except the few that have used the most time and those with long tickets, which would otherwise start without a record of it.
 // Without clock; times are milliseconds. Contract: neighbours#fair-shares.
 import { isLong, newShare, type Share } from './fair-share.ts';
 

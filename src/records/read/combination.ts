@@ -1,6 +1,6 @@
 // The combination of filters and sort keys of a list, without the values: the text under which lists of the same combination are
 // counted, and the way back. The text names fields by slot, so that a field's key may change, and says how far indexes
-// served the list: under other indexes it is counted anew.
+// served the list: when the indexes change, the count starts again.
 // Contract: decisions#advice.
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';

@@ -1,7 +1,7 @@
-// A statement that several callers ask for at once, such as the list that every dashboard reads again after a change, runs once
-// for all who wait: two of the same run at once, and who asks meanwhile gets the rows of the next one. It begins after each of
-// them has asked, so that nobody reads what was there before. Equal text and values are the same statement, row filters included.
-// With 16 connections that read one list this takes a quarter of Postgres' time and half of the service's.
+// A read that several callers request at once, such as the list that every dashboard reloads after a change, runs once for all
+// who wait. Two equal statements run at a time, and callers that arrive meanwhile share the next one, which starts after each of
+// them has asked, so no caller gets rows older than its request. Statements are equal when their text and values are, row
+// filters included. With 16 connections on one list, Postgres needs 0.4 times the CPU and the service half.
 // Contract: interface#list, neighbours#byte-budgets.
 import type { Entity } from '../../entities/field.ts';
 import type { ByteBudget } from '../../runtime/byte-budget.ts';
@@ -9,7 +9,7 @@ import { SharedStatements } from '../../runtime/shared-statements.ts';
 import { compile, type Queries, type Sql } from '../../runtime/sql.ts';
 import { currentWork } from '../../runtime/work.ts';
 
-/** Rows, which nobody may change, and the bytes received for them. */
+/** The rows, shared and therefore read-only, and the bytes received for them. */
 interface Read {
   rows: readonly unknown[];
   bytes: number;
@@ -36,7 +36,8 @@ export async function readShared<T>(
   };
   const { text, parameters } = compile(query);
   const key = `${budget?.max} ${JSON.stringify(parameters)} ${text}`;
-  const { rows, bytes } = (await shared.run(entity, key, null, read)) ?? ((await read([null]))[0] as Read);
+  // A read always has a result.
+  const { rows, bytes } = (await shared.run(entity, key, null, read)) as Read;
   if (!isOwn) await budget?.takeWaiting(bytes);
   return rows as readonly T[];
 }
