@@ -145,6 +145,7 @@ describe('a slow list', () => {
       index: { fields: ['stage', '-amount'], state: 'possible' },
     });
     expect(advice.p50Ms).toBeGreaterThanOrEqual(slowMs);
+    await flushSlowLists(service.app);
     const [{ combination }] = (await storedRows('entity_id', (await entityOf(name)).id)) as [Json];
     expect(combination).not.toMatch(/open|won|77/);
     const declared = await tenant.patch(`/api/entities/${name}`, { indexes: [advice.index] });
@@ -449,6 +450,23 @@ describe('a tenant whose lists are of many combinations', () => {
     await count(name, { filters: filters(keys.length) });
     await countAndStore(name, { filters: filters(1) });
     expect((await adviceOn(name)).map((advice) => advice.filters)).toEqual(['NOT (NOT k0 = ?)']);
+  });
+
+  test('that asks for advice all the time does not have the counts of all stored', async () => {
+    const victim = await newEntity();
+    const { entity, keys } = await parsed(await newEntity(), { sort: 'title' });
+    const name = await newEntity();
+    await countAndStore(name, { sort: 'title' });
+    const rowsOfOther = (): Promise<Json[]> => storedRows('entity_id', entity.id);
+    countSlowList(service.app, entity, null, serve(entity, null, keys), slowMs);
+    await count(name, { sort: 'title' });
+    await count(victim, { sort: 'title' });
+    for (let i = 0; i < 5; i++) expect((await adviceOn(name)).map(({ seen }) => seen)).toEqual([2]);
+    expect(await rowsOfOther()).toEqual([]);
+    expect((await adviceOn(victim)).map(({ seen }) => seen)).toEqual([1]);
+    await flushSlowLists(service.app);
+    expect((await adviceOn(name)).map(({ seen }) => seen)).toEqual([2]);
+    expect(await rowsOfOther()).toHaveLength(1);
   });
 
   test('that is deleted while lists are being stored is skipped, and the others are stored', async () => {

@@ -33,6 +33,9 @@ class SlowLists {
   #size = 0;
   /** By tenant, then by entity and combination. */
   #byTenant = new Map<string, Map<string, SlowList>>();
+  /** Flushes that have begun, and that have ended. */
+  #begun = 0;
+  #ended = 0;
 
   constructor(private readonly app: App) {}
 
@@ -56,10 +59,35 @@ class SlowLists {
   flush(): Promise<void> {
     return this.#queue.run(async () => {
       const lists = [...this.#byTenant.values()].flatMap((own) => [...own.values()]);
+      if (lists.length === 0) return;
       this.#byTenant = new Map();
       this.#size = 0;
-      if (lists.length > 0) await this.app.db.begin((tx) => store(tx, lists));
+      this.#begun += 1;
+      try {
+        await this.app.db.begin((tx) => store(tx, lists));
+      } finally {
+        this.#ended += 1;
+      }
     });
+  }
+
+  /**
+   * What `read` reads of the stored lists, and those of the entity that are not stored yet. A call waits only for a flush that
+   * runs, and starts none: a flush is the work of all tenants, and one tenant's calls would make it run all the time.
+   */
+  async withUnstored<T>(
+    { id, tenantId }: Entity,
+    read: () => Promise<T>,
+  ): Promise<{ stored: T; unstored: SlowList[] }> {
+    for (;;) {
+      if (this.#begun > this.#ended) await this.#queue.run(async () => undefined);
+      const before = this.#begun;
+      const stored = await read();
+      // What has been stored meanwhile may be in both, or in neither.
+      if (this.#begun > before) continue;
+      const own = [...(this.#byTenant.get(tenantId)?.values() ?? [])];
+      return { stored, unstored: own.filter((list) => list.entity_id === id) };
+    }
   }
 }
 
@@ -144,17 +172,25 @@ export interface SeenCombination {
 }
 
 /** Those that have taken the most time come first. Other processes add what they have counted within FLUSH_MS. */
-export async function seenCombinations(app: App, { id, tenantId }: Entity): Promise<SeenCombination[]> {
-  await flushSlowLists(app);
-  const rows = await app.db.rows<{ combination: string; seen: number; durations: number[][] }>(sql`
-    select combination, sum(seen)::bigint as seen, json_agg(durations) as durations
-    from platform.slow_lists
-    where tenant_id = ${tenantId}::uuid and entity_id = ${id}::uuid
-      and hour > now() - ${keptHours}::int * interval '1 hour'
-    group by combination
-    order by sum(total_ms) desc, combination
-    limit ${perEntity * 4}::int`);
-  return rows.map(({ combination, seen, durations }) => ({ combination, seen, p50Ms: medianOf(durations) }));
+export async function seenCombinations(app: App, entity: Entity): Promise<SeenCombination[]> {
+  const { id, tenantId } = entity;
+  const read = () =>
+    app.db.rows<Omit<SlowList, 'tenant_id' | 'entity_id'>>(sql`
+      select combination, seen, total_ms, to_json(durations) as durations
+      from platform.slow_lists
+      where tenant_id = ${tenantId}::uuid and entity_id = ${id}::uuid
+        and hour > now() - ${keptHours}::int * interval '1 hour'`);
+  const { stored, unstored } = await slowListsOf(app).withUnstored(entity, read);
+  const lists = Map.groupBy([...stored, ...unstored], ({ combination }) => combination);
+  return [...lists]
+    .map(([combination, own]) => ({
+      combination,
+      totalMs: own.reduce((sum, { total_ms }) => sum + total_ms, 0),
+      seen: own.reduce((sum, { seen }) => sum + seen, 0),
+      p50Ms: medianOf(own.map(({ durations }) => durations)),
+    }))
+    .sort((a, b) => b.totalMs - a.totalMs || (a.combination < b.combination ? -1 : 1))
+    .slice(0, perEntity * 4);
 }
 
 /** Durations are counted in steps of a fourth of a power of two, so that those of all processes and hours add up; up to a minute. */
