@@ -25,9 +25,9 @@ const LATER_TABLE = 'business_rules';
 
 /** The app with other tenant migrations: the first `count` of the current ones, then `more`. */
 function appWith(count: number, ...more: string[]): App {
-  const { migrations, seed } = service.app.tenantSchema;
+  const { migrations, ...others } = service.app.tenantSchema;
   const added = more.map((text, i) => ({ name: `${1_000 + i}_added.sql`, text }));
-  return { ...service.app, tenantSchema: { migrations: [...migrations.slice(0, count), ...added], seed } };
+  return { ...service.app, tenantSchema: { ...others, migrations: [...migrations.slice(0, count), ...added] } };
 }
 
 const latest = (): number => service.app.tenantSchema.migrations.length;

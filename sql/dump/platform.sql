@@ -719,6 +719,19 @@ CREATE INDEX user_sessions_expiry_idx ON user_sessions USING btree (expires_at);
 
 CREATE INDEX user_sessions_user_idx ON user_sessions USING btree (tenant_id, user_id);
 
+create table users_template (
+  id uuid not null,
+  email text not null,
+  name text not null default ''::text,
+  role text not null,
+  password_hash text,
+  is_active boolean not null default true,
+  token_version integer not null default 1,
+  created_at timestamp(3) with time zone not null default now(),
+  updated_at timestamp(3) with time zone not null default now(),
+  search text not null generated always as (lower(((email || chr(10)) || name))) stored
+);
+
 create table views (
   id uuid not null,
   tenant_id uuid not null,

@@ -19,6 +19,8 @@ export interface Migration {
 /** The tenant schema: ordered migrations, then the rows that every tenant has. `search_path` must name the schema. */
 export interface TenantSchema {
   migrations: readonly Migration[];
+  /** Makes in an empty schema at once what the first `version` migrations make. */
+  baseline: { version: number; text: string };
   /** Idempotent. */
   seed: string;
 }
@@ -27,6 +29,7 @@ const SQL_DIRECTORY = new URL('../../sql/', import.meta.url);
 /** Runs of a migration that others keep in deadlocks. */
 const TRIES = 5;
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
+const BASELINE_VERSION = 9;
 const LOCK = raw(`select pg_advisory_xact_lock(hashtext('platform.migrations'))`);
 const BOOKKEEPING = `
   create schema if not exists platform;
@@ -41,7 +44,9 @@ export async function migratePlatform(db: { slow: PooledQueries }, log: Log): Pr
   for (const name of await migrate(db, new URL('platform/', SQL_DIRECTORY))) log.info('migration applied', { name });
   const migrations = await readMigrations(new URL('tenant/', SQL_DIRECTORY));
   await recordTenantMigrations(db, migrations);
-  return { migrations, seed: await readFile(new URL('tenant/seed.sql', SQL_DIRECTORY), 'utf8') };
+  const file = (name: string): Promise<string> => readFile(new URL(`tenant/${name}.sql`, SQL_DIRECTORY), 'utf8');
+  const baseline = { version: BASELINE_VERSION, text: await file('baseline') };
+  return { migrations, baseline, seed: await file('seed') };
 }
 
 /** The migrations of a directory, in order. Rejects when a number is missing or used twice. */
