@@ -125,3 +125,19 @@ test('changes of a definition read and rewrite few large records at once', async
   expect(filled.grownMiB).toBeLessThan(GROWTH_MAX_MIB);
   expect((await tenant.get(`${path}?filters=state = "new"&limit=1&fields=state`)).body.data.total).toBe(count);
 }, 240_000);
+
+test('reverts of many records, many at once, hold the records of few of them', async () => {
+  const path = await createEntity(tenant, 'reverted', fields('title text'));
+  const { id, entityId } = await createRecord(tenant, path, { title: 'one' });
+  await db.exec(`insert into platform.events
+      (id, tenant_id, entity_id, entity, record_id, type, version, triggered_by, actor)
+    select gen_random_uuid(), tenant_id, entity_id, entity, gen_random_uuid(), type, version, triggered_by, 'many'
+    from platform.events, generate_series(1, 99999) where record_id = '${id}' and entity_id = '${entityId}'`);
+  const span = { from: '2026-01-01T00:00:00Z', to: new Date(Date.now() + 60_000).toISOString(), entity: 'reverted' };
+  const dryRun = () => tenant.post('/api/changes/revert', { ...span, dryRun: true });
+  const { result, grownMiB } = await growth(() => Promise.all(Array.from({ length: 8 }, dryRun)));
+  for (const { status, body } of result) {
+    expect([status, body.data]).toMatchObject([200, { reverted: 1, skipped: 99_999, hasMore: false }]);
+  }
+  expect(grownMiB).toBeLessThan(GROWTH_MAX_MIB);
+}, 120_000);

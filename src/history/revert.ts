@@ -17,16 +17,27 @@ import { spanOfImport } from '../records/transfer/import-log.ts';
 import { autocommit } from '../records/write/context.ts';
 import { idsReferredTo } from '../records/write/deletion.ts';
 import { updateRecord } from '../records/write/write.ts';
+import { Semaphore } from '../runtime/concurrency.ts';
 import { isUuid } from '../runtime/ids.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
 import { currentWork, forTenant } from '../runtime/work.ts';
 import { restoreRecord } from './restore.ts';
-import { bodyBack, PartTooLarge, type Touched, touchedRecords, type Undo, undosOf } from './revert-plan.ts';
+import {
+  bodyBack,
+  PartTooLarge,
+  type Touched,
+  type TouchedPart,
+  touchedIn,
+  touchedRecords,
+  type Undo,
+  undosOf,
+} from './revert-plan.ts';
 
-/** Records of a batch; how long a call goes on, in milliseconds, and how many conflicts it lists. */
-const BATCH = 200;
+/** How long a call goes on, in milliseconds, and how many conflicts it lists. */
 const CALL_MS = 40_000;
 const CONFLICTS_LISTED = 1_000;
+/** What a process runs at once, half of it for one tenant: a call that touches 100,000 records holds 20 MB. */
+const places = new Semaphore({ slots: 2, shareWaitingMax: 20, waitMs: 2 * CALL_MS });
 
 const Time = Type.Optional(Type.String({ examples: ['2026-03-01T09:00:00.000Z'] }));
 export const RevertInput = closed({
@@ -76,8 +87,11 @@ export async function revertChanges(
   const signal = currentWork().signal?.();
   // No call: its batches are bounded like those of an import, and must not keep a place among the large calls.
   return forTenant(caller.tenant.id, async () => {
+    const isCut = (): boolean => signal?.aborted === true;
     const revert = new Revert(app, callerNow, input.dryRun === true);
-    return revert.run(await touchedRecords(app, caller, condition), () => signal?.aborted === true);
+    return places.run(async () =>
+      isCut() ? revert.result : revert.run(await touchedRecords(app, caller, condition), isCut),
+    );
   });
 }
 
@@ -131,7 +145,7 @@ async function conditionOf(
 type Run = { entityName: string; kind: Undo['kind']; undos: [Touched, Undo][] };
 
 class Revert {
-  readonly #result: Reverted = { reverted: 0, conflicts: [], conflictCount: 0, skipped: 0, hasMore: false };
+  readonly result: Reverted = { reverted: 0, conflicts: [], conflictCount: 0, skipped: 0, hasMore: false };
 
   constructor(
     private readonly app: App,
@@ -139,14 +153,13 @@ class Revert {
     private readonly isDry: boolean,
   ) {}
 
-  async run(records: readonly Touched[], isCut: () => boolean): Promise<Reverted> {
+  async run(touched: readonly TouchedPart[], isCut: () => boolean): Promise<Reverted> {
     const until = performance.now() + CALL_MS;
-    const parts: (readonly Touched[])[] = [];
-    for (let at = 0; at < records.length; at += BATCH) parts.push(records.slice(at, at + BATCH));
-    parts.reverse();
-    for (let part = parts.pop(); part !== undefined; part = parts.pop()) {
+    const parts: (TouchedPart | readonly Touched[])[] = touched.toReversed();
+    for (let next = parts.pop(); next !== undefined; next = parts.pop()) {
+      const part = typeof next === 'string' ? touchedIn(next) : next;
       if (isCut() || performance.now() > until) {
-        this.#result.hasMore = true;
+        this.result.hasMore = true;
         break;
       }
       try {
@@ -157,7 +170,7 @@ class Revert {
         parts.push(part.slice(half), part.slice(0, half));
       }
     }
-    return this.#result;
+    return this.result;
   }
 
   async #undo(records: readonly Touched[]): Promise<void> {
@@ -176,7 +189,7 @@ class Revert {
   async #undoRun(writer: TenantCaller, catalog: Catalog, run: Run): Promise<void> {
     const { entityName, kind, undos } = run;
     if (kind === 'skip') {
-      this.#result.skipped += undos.length;
+      this.result.skipped += undos.length;
       return;
     }
     if (kind === 'conflict') {
@@ -185,7 +198,7 @@ class Revert {
     }
     const free = kind === 'delete' && !this.isDry ? await this.#withoutReferring(catalog, run) : undos;
     if (this.isDry) {
-      this.#result.reverted += free.length;
+      this.result.reverted += free.length;
       return;
     }
     if (kind === 'return') {
@@ -235,7 +248,7 @@ class Revert {
   }
 
   #count(record: Touched, outcome: unknown): void {
-    if (!(outcome instanceof Error)) this.#result.reverted += 1;
+    if (!(outcome instanceof Error)) this.result.reverted += 1;
     else if (!(outcome instanceof ServiceError) || outcome.status >= 500) throw outcome;
     else if (outcome.ecode === 'PRECONDITION_FAILED' || outcome.ecode === 'NOT_FOUND') {
       this.#conflict(record, 'it has been changed since');
@@ -246,9 +259,9 @@ class Revert {
   }
 
   #conflict({ entity, recordId }: Touched, reason: string): void {
-    this.#result.conflictCount += 1;
-    if (this.#result.conflicts.length >= CONFLICTS_LISTED) return;
-    this.#result.conflicts.push({ entity, record_id: recordId, reason });
+    this.result.conflictCount += 1;
+    if (this.result.conflicts.length >= CONFLICTS_LISTED) return;
+    this.result.conflicts.push({ entity, record_id: recordId, reason });
   }
 }
 
