@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,7 +7,7 @@ import { SMTPServer } from 'smtp-server';
 import { LIMITS } from '../src/limits.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { Mail } from '../src/runtime/mail.ts';
-import { forTenant } from '../src/runtime/work.ts';
+import { forStrangers, forTenant } from '../src/runtime/work.ts';
 import { freePort } from './support/private-servers.ts';
 import { startService, type TestService } from './support/service.ts';
 import { durationOf, fastest, retryWhenDelayed } from './support/timing.ts';
@@ -65,7 +65,7 @@ async function open(smtpUrl: string | null, retryAfterMs: number[] = [5, 10, 15]
     const names = await readdir(join(dataDir, 'mail')).catch(() => []);
     return Promise.all(names.map((name) => readFile(join(dataDir, 'mail', name), 'utf8')));
   };
-  return { mail, logged, kept };
+  return { mail, logged, kept, dataDir };
 }
 
 const MESSAGE = { to: 'ada@example.com', subject: 'Hello', text: 'A link:\nhttp://localhost/?token=canary-token\n' };
@@ -174,7 +174,46 @@ describe('mail', () => {
     expect(logged.join('').match(/mail dropped/g)).toHaveLength(5);
     expect(mail.length).toBe(half + 100);
   });
+
+  test('of one tenant beyond those of a day is not sent, which is logged once, while others and strangers go on', async () => {
+    const { mail, logged, kept } = await open(null);
+    const { perDay } = LIMITS.mail;
+    const send = (n: number): number => Array.from({ length: n }, () => mail.send(MESSAGE)).filter(Boolean).length;
+    for (let sent = 0; sent < perDay; sent += 100) {
+      expect(forTenant('flooding', () => send(100))).toBe(100);
+      await mail.whenIdle();
+    }
+    expect(forTenant('flooding', () => send(5))).toBe(0);
+    expect(forTenant('other', () => send(1))).toBe(1);
+    expect(forStrangers('flooding', () => send(1))).toBe(1);
+    await mail.whenIdle();
+    expect(await kept()).toHaveLength(perDay + 2);
+    expect(logged.join('').match(/too many today/g)).toHaveLength(1);
+    await mail.close();
+  });
+
+  test('in a file is deleted after 30 days', async () => {
+    const { mail, dataDir } = await open(null);
+    const directory = join(dataDir, 'mail');
+    await mkdir(directory);
+    const named = (days: number): string => `${idAt(Date.now() - days * 86_400_000)}.eml`;
+    const [old, recent] = [named(31), named(29)] as const;
+    for (const name of [old, recent, 'notes.eml', 'notes.txt']) await writeFile(join(directory, name), '');
+    mail.send(MESSAGE);
+    await mail.whenIdle();
+    const names = await readdir(directory);
+    expect(names).toHaveLength(4);
+    expect(names).not.toContain(old);
+    expect(names).toContain(recent);
+    await mail.close();
+  });
 });
+
+/** An id that was made at this time. */
+function idAt(ms: number): string {
+  const hex = ms.toString(16).padStart(12, '0');
+  return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-000000000000`;
+}
 
 describe('a mail server that is down', () => {
   let service: TestService;

@@ -239,7 +239,7 @@ describe('a tenant that strangers name', () => {
     const shares: string[] = [];
     mail.send = (message) => {
       shares.push(currentWork().share);
-      send(message);
+      return send(message);
     };
     const body = { email: 'nobody@example.com' };
     const forgot = (from: Record<string, string>) =>

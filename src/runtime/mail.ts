@@ -1,17 +1,18 @@
 // Outgoing mail, decoupled from requests: a bounded queue, retries, and DATA_DIR/mail for mails that cannot be sent.
-// Without SMTP_URL every mail is written there, as .eml files of mode 0600. Callers never see a failure. The log
-// contains recipient and subject, never the text, which may contain tokens.
-// Contract: decisions#configuration.
-import { mkdir, writeFile } from 'node:fs/promises';
+// Without SMTP_URL every mail is written there, as .eml files of mode 0600, which are deleted after 30 days. What a tenant sends
+// in a day is bounded. Callers see no failure but a refusal. The log contains recipient and subject, never the text, which may
+// contain tokens.
+// Contract: decisions#configuration, neighbours#byte-budgets.
+import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { createTransport, type Transporter } from 'nodemailer';
 import { LIMITS } from '../limits.ts';
 import { Semaphore } from './concurrency.ts';
-import { newId } from './ids.ts';
+import { isUuid, newId, timeOf } from './ids.ts';
 import type { Log } from './log.ts';
 import { SharedBudget } from './shared-budget.ts';
-import { currentWork, withoutSignal } from './work.ts';
+import { currentWork, isStrangers, withoutSignal } from './work.ts';
 
 /** A plain-text mail. */
 export interface Message {
@@ -30,8 +31,11 @@ export interface MailOptions {
   retryAfterMs?: readonly number[];
 }
 
-const { queuedMax, concurrent, closeMs } = LIMITS.mail;
+const { queuedMax, perDay, concurrent, closeMs } = LIMITS.mail;
+const KEPT_DAYS = 30;
 const TIMEOUT_MS = 10_000;
+const DAY_MS = 86_400_000;
+const SWEEP_MS = 3_600_000;
 
 export class Mail {
   readonly #options: MailOptions;
@@ -41,6 +45,9 @@ export class Mail {
   readonly #pending = new Map<Promise<void>, Message | null>();
   /** Pending messages, by the share that sent them (work.ts). */
   readonly #queued = new SharedBudget(queuedMax);
+  /** Messages of a UTC day, by the share that sent them. */
+  #sent = { day: 0, byShare: new Map<string, number>() };
+  #sweptAt = Number.NEGATIVE_INFINITY;
   readonly #closing = new AbortController();
 
   constructor(options: MailOptions) {
@@ -49,13 +56,20 @@ export class Mail {
     this.#smtp = options.smtpUrl === null ? null : smtpTransport(options.smtpUrl);
   }
 
-  /** Queues a message, or a function that produces one; undefined sends nothing. */
-  send(message: Message | (() => Promise<Message | undefined>)): void {
+  /**
+   * Queues a message, or a function that produces one; undefined sends nothing. False when it is dropped, since the queue is full
+   * or the share has sent as many as it may today.
+   */
+  send(message: Message | (() => Promise<Message | undefined>)): boolean {
     const { share } = currentWork();
     if (!this.#queued.take(share, 1)) {
       const queued = this.#queued.heldBy(share);
       this.#options.log.error('mail dropped: the queue is full', { waiting: this.#pending.size, queued, share });
-      return;
+      return false;
+    }
+    if (!this.#countSent()) {
+      this.#queued.give(share, 1);
+      return false;
     }
     const made = typeof message === 'function' ? message : async () => message;
     const task: Promise<void> = withoutSignal(() => Promise.resolve().then(() => this.#semaphore.run(made)))
@@ -68,6 +82,24 @@ export class Mail {
         this.#queued.give(share, 1);
       });
     this.#pending.set(task, null);
+    return true;
+  }
+
+  /**
+   * False when the share has sent as many as it may today; the first refusal is logged. Operators may send any number, and so may
+   * strangers, who could otherwise use up those of a tenant: their mails are limited by address.
+   */
+  #countSent(): boolean {
+    const { share, isOperator } = currentWork();
+    if (isOperator || isStrangers(share)) return true;
+    const day = Math.floor(Date.now() / DAY_MS);
+    if (this.#sent.day !== day) this.#sent = { day, byShare: new Map() };
+    const { byShare } = this.#sent;
+    const sent = (byShare.get(share) ?? 0) + 1;
+    byShare.set(share, sent);
+    if (sent <= perDay) return true;
+    if (sent === perDay + 1) this.#options.log.error('mails dropped: too many today', { sent: perDay, share });
+    return false;
   }
 
   /** Sends queued mails without further pauses; after a grace period, writes the unsent ones to files. */
@@ -130,6 +162,17 @@ export class Mail {
     const text = `${headers}\r\n\r\n${message.text.replaceAll('\n', '\r\n')}`;
     await writeFile(file, text, { mode: 0o600, flag: 'wx' });
     this.#options.log.info('mail written', { to: message.to, subject: message.subject, file });
+    await this.#deleteOld(directory);
+  }
+
+  /** Deletes the files that are older than that, at most once an hour. Their names tell when they were written. */
+  async #deleteOld(directory: string): Promise<void> {
+    if (performance.now() - this.#sweptAt < SWEEP_MS) return;
+    this.#sweptAt = performance.now();
+    const oldest = Date.now() - KEPT_DAYS * DAY_MS;
+    const isOld = (id: string): boolean => isUuid(id) && timeOf(id) < oldest;
+    const old = (await readdir(directory)).filter((name) => name.endsWith('.eml') && isOld(name.slice(0, -4)));
+    for (const name of old) await rm(join(directory, name), { force: true });
   }
 
   /** `to` as one address, never parsed as a list. */

@@ -60,8 +60,8 @@ export async function createInvitation(
   });
   const { id, expires_at: expiresAt, created_at: createdAt } = row as NonNullable<typeof row>;
   const inviteUrl = `${linkBase(app)}/invite/${token}`;
-  if (email !== null) app.mail.send({ to: email, ...invitationText(tenant, inviteUrl, expiresAt) });
-  const mailed = email !== null && app.config.smtpUrl !== null;
+  const isQueued = email !== null && app.mail.send({ to: email, ...invitationText(tenant, inviteUrl, expiresAt) });
+  const mailed = isQueued && app.config.smtpUrl !== null;
   return { id, token, inviteUrl, mailed, email, role, expiresAt, createdAt };
 }
 
