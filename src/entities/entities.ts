@@ -6,6 +6,7 @@ import { publishRevokedGrants, revokeGrants } from '../access/grants.ts';
 import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { conflict, forbidden, invalidField, notFound } from '../errors.ts';
+import { deleteDeliveries, deleteUnjudged } from '../events/deletion.ts';
 import { notifyCommitted } from '../events/publication.ts';
 import { check, requireFits } from '../http/check.ts';
 import { LIMITS } from '../limits.ts';
@@ -156,7 +157,7 @@ async function createRecordTable(
  */
 export async function deleteEntity(app: App, caller: TenantCaller, name: string, confirm?: string): Promise<string> {
   const { tenant } = caller;
-  const { id, revoked } = await app.db.begin(async (tx) => {
+  const { id, revoked } = await app.db.slow.begin(async (tx) => {
     await lockDefinitions(tx, tenant.schema);
     const entity = (await loadCatalog(tx, tenant)).byName.get(name);
     if (entity === undefined) throw notFound('entity');
@@ -166,11 +167,12 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
       throw conflict(`field ${foreign.field.key} of ${foreign.entity.name} refers to this entity; drop it first`);
     }
     await requireConfirmation(tx, entity, confirm);
+    const own = sql`tenant_id = ${tenant.id}::uuid and entity_id = ${entity.id}::uuid`;
+    await deleteDeliveries(tx, own);
     // A write in progress checks the definition's version, finds it gone and fails with 404.
     await tx.rows(sql`delete from ${identifier(tenant.schema, 'entity_definitions')} where id = ${entity.id}::uuid`);
     await tx.rows(sql`delete from platform.search_rebuilds where entity_id = ${entity.id}::uuid`);
     await dropRecordTable(tx, entity);
-    const own = sql`tenant_id = ${tenant.id}::uuid and entity_id = ${entity.id}::uuid`;
     await tx.rows(sql`delete from platform.entity_counts where ${own}`);
     const views = await tx.rows<{ slug: string }>(sql`delete from platform.views where ${own} returning slug`);
     await tx.rows(sql`delete from platform.webhook_subscriptions where ${own}`);
@@ -178,10 +180,7 @@ export async function deleteEntity(app: App, caller: TenantCaller, name: string,
     await tx.rows(sql`
       delete from platform.slow_lists
       where ctid = any(array(select ctid from platform.slow_lists where ${own} for update skip locked))`);
-    // Changes that subscriptions have not judged yet.
-    await tx.rows(sql`
-      delete from platform.webhook_deliveries
-      where subscription_id = ${entity.id}::uuid and tenant_id = ${tenant.id}::uuid`);
+    await deleteUnjudged(tx, entity.id);
     await announceDrop(tx, changerOf(caller), tenant, entity);
     const resources = [entity.name, ...views.map(({ slug }) => `view:${slug}`)];
     return { id: entity.id, revoked: await revokeGrants(tx, tenant, resources) };

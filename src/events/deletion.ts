@@ -1,7 +1,8 @@
-// Deletes what a tenant has in the outbox, its deliveries and events, in a transaction and in small statements: one statement for
-// 300,000 deliveries takes a processor of the database from all others for more than a second. Between two parts the
-// transaction rests for as long as the part took. In the order of an index, so that no part reads what those before it have
-// deleted. The tables of the tenant must be locked: what is written meanwhile may be left.
+// Deletes deliveries and events in a transaction and in small statements: one statement for 300,000 deliveries takes a processor of
+// the database from all others for as long as it runs. Between two parts the transaction rests for as long as the part took. In
+// the order of an index, so that no part reads what those before it have deleted. Deliveries in flight are left to the trigger
+// of their subscription, at the end: their results are stored in one statement with those of other tenants, which would wait.
+// The tables of a deleted tenant must be locked: what is written meanwhile may be left.
 // Contract: neighbours#fair-shares.
 import { setTimeout as delay } from 'node:timers/promises';
 import { GENERIC_PLANS, type Sql, sql, type Tx } from '../runtime/sql.ts';
@@ -15,23 +16,34 @@ interface Part {
   last: string | null;
 }
 
+/** Deletes a tenant's subscriptions' deliveries and its events. */
 export async function deleteOutboxOf(tx: Tx, tenantId: string): Promise<void> {
-  await tx.rows(sql`select ${GENERIC_PLANS}`);
-  // As claims do, the subscription is locked first, and then its deliveries.
-  const subscriptions = await tx.rows<{ id: string }>(sql`
-    select id from platform.webhook_subscriptions where tenant_id = ${tenantId}::uuid order by id for update`);
-  for (const { id } of subscriptions) await inParts(tx, (after) => deliveriesAfter(id, after));
+  await deleteDeliveries(tx, sql`tenant_id = ${tenantId}::uuid`);
   await inParts(tx, (after) => eventsAfter(tenantId, after));
 }
 
-async function inParts(tx: Tx, deletion: (after: string | null) => Sql): Promise<void> {
+/** Deletes the deliveries of the subscriptions that fulfil a condition, which this transaction is about to delete. */
+export async function deleteDeliveries(tx: Tx, condition: Sql): Promise<void> {
+  await tx.rows(sql`select ${GENERIC_PLANS}`);
+  // As claims do, the subscription is locked first, and then its deliveries: nothing claims any from now on.
+  const subscriptions = await tx.rows<{ id: string }>(sql`
+    select id from platform.webhook_subscriptions where ${condition} order by id for update`);
+  for (const { id } of subscriptions) await inParts(tx, (after) => deliveriesAfter(id, after));
+}
+
+/** Deletes an entity's changes that subscriptions have not judged yet. Without rests: the judging of other tenants waits for it. */
+export async function deleteUnjudged(tx: Tx, entityId: string): Promise<void> {
+  await inParts(tx, (after) => deliveriesAfter(entityId, after), false);
+}
+
+async function inParts(tx: Tx, deletion: (after: string | null) => Sql, rests = true): Promise<void> {
   let after: string | null = null;
   for (let count = PART_ROWS; count === PART_ROWS; ) {
     const startedAt = performance.now();
     const part: Part | undefined = await tx.first<Part>(deletion(after));
     count = part?.count ?? 0;
     after = part?.last ?? null;
-    if (count === PART_ROWS) await delay(performance.now() - startedAt);
+    if (rests && count === PART_ROWS) await delay(performance.now() - startedAt);
   }
 }
 
@@ -44,7 +56,7 @@ function deliveriesAfter(subscriptionId: string, after: string | null): Sql {
         order by d.id limit ${PART_ROWS}::int) as ids
     ), deleted as (
       delete from platform.webhook_deliveries as d using part as p
-      where d.subscription_id = ${subscriptionId}::uuid and d.id = any(p.ids)
+      where d.subscription_id = ${subscriptionId}::uuid and d.id = any(p.ids) and d.claim_id is null
     )
     select cardinality(p.ids) as count, p.ids[cardinality(p.ids)]::text as last from part as p`;
 }

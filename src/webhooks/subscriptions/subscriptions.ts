@@ -18,7 +18,7 @@ import { INCLUDES } from '../content.ts';
 import { resolveReceiver, urlFault } from '../transport/receiver.ts';
 import { forgetFailures, healthOf, statesOf } from './health.ts';
 import { NewSubscription, type Subscription, SubscriptionChange, type SubscriptionDetail } from './shapes.ts';
-import { COLUMNS, type SubscriptionRow, writeSubscription } from './write-subscription.ts';
+import { COLUMNS, deleteWithDeliveries, type SubscriptionRow, writeSubscription } from './write-subscription.ts';
 
 const { urlMax, subscriptionsMax } = LIMITS.webhook;
 /** The name of all entities. */
@@ -172,12 +172,7 @@ function newSecret(secret: string | null, hours: number): Sql {
 /** Deletes the subscription with its deliveries. 404 for another tenant's. */
 export async function deleteSubscription(app: App, caller: TenantCaller, id: string): Promise<void> {
   const { entity_id: entityId } = await findSubscription(app, caller, id);
-  await writeSubscription(
-    app,
-    caller.tenant,
-    sql`delete from platform.webhook_subscriptions where id = ${id}::uuid and tenant_id = ${caller.tenant.id}::uuid`,
-    entityId === EVERY_ENTITY,
-  );
+  await deleteWithDeliveries(app, caller.tenant, id, entityId === EVERY_ENTITY);
 }
 
 /** 404 for another tenant's subscription. */

@@ -4,6 +4,7 @@
 import type { App } from '../../app.ts';
 import { lockDefinitions } from '../../entities/entities.ts';
 import { conflict } from '../../errors.ts';
+import { deleteDeliveries } from '../../events/deletion.ts';
 import { EVERY_ENTITY } from '../../events/entity-change.ts';
 import type { RecordEventType } from '../../events/event.ts';
 import { identifier, type Sql, sql } from '../../runtime/sql.ts';
@@ -61,7 +62,22 @@ export async function writeSubscription(
     if (error.constraint_name !== 'webhook_subscriptions_key') throw error;
     throw conflict('a subscription with the same entity, URL and events exists');
   });
+  await publishChange(app, tenant);
+  return row;
+}
+
+/** Deletes the subscription with its deliveries, however many: not within the time of a request's statements. */
+export async function deleteWithDeliveries(app: App, tenant: Tenant, id: string, isOfAll: boolean): Promise<void> {
+  const own = sql`id = ${id}::uuid and tenant_id = ${tenant.id}::uuid`;
+  await app.db.slow.begin(async (tx) => {
+    if (isOfAll) await lockDefinitions(tx, tenant.schema);
+    await deleteDeliveries(tx, own);
+    await tx.first(subscriptionChange(tenant, sql`delete from platform.webhook_subscriptions where ${own}`));
+  });
+  await publishChange(app, tenant);
+}
+
+async function publishChange(app: App, tenant: Tenant): Promise<void> {
   await app.invalidations.publish('catalog', tenant.id);
   await app.invalidations.publish('webhook', tenant.id);
-  return row;
 }

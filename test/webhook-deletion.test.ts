@@ -1,0 +1,98 @@
+// Deleting a subscription, an entity or a tenant with many deliveries: in statements of at most 1,000, and without making the
+// results of other tenants wait. Contract: neighbours#fair-shares.
+import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
+import { deleteDeliveries } from '../src/events/deletion.ts';
+import { newId } from '../src/runtime/ids.ts';
+import { sql } from '../src/runtime/sql.ts';
+import { SUBSCRIPTIONS, subscribe } from './support/deliveries.ts';
+import { startService, type TestService, type TestTenant } from './support/service.ts';
+
+const COUNT = 2_500;
+const PART = 1_000;
+
+let service: TestService;
+let tenant: TestTenant;
+
+beforeAll(async () => {
+  service = await startService({ WEBHOOK_ALLOWED_CIDRS: '127.0.0.1/32' });
+  // How many of a tenant's deliveries each statement deletes.
+  await service.app.db.exec(`
+    create table deleted_by_statement (tenant_id uuid, n int);
+    create function note_deleted() returns trigger language plpgsql as $$
+    begin
+      insert into public.deleted_by_statement select tenant_id, count(*) from deleted group by tenant_id;
+      return null;
+    end
+    $$;
+    create trigger note_deleted after delete on platform.webhook_deliveries
+      referencing old table as deleted for each statement execute function note_deleted();`);
+});
+afterAll(async () => {
+  await service.app.db.exec(`
+    drop trigger note_deleted on platform.webhook_deliveries;
+    drop function note_deleted();
+    drop table deleted_by_statement;`);
+  await service.stop();
+});
+beforeEach(async () => {
+  tenant = await service.tenant();
+  await tenant.post('/api/entities', { name: 'task', fields: [{ key: 'title', type: 'text' }] });
+});
+
+/** Deliveries that are due in an hour. */
+async function addDeliveries(subscriptionId: string, count: number, claimId: string | null = null): Promise<void> {
+  await service.app.db.rows(sql`
+    insert into platform.webhook_deliveries (subscription_id, tenant_id, event_id, event_seq, event_at, record_id, type, next_at, claim_id)
+    select ${subscriptionId}::uuid, ${tenant.id}::uuid, platform.uuidv7(), n, now(), platform.uuidv7(), 'record.created',
+      now() + interval '1 hour', ${claimId}::uuid
+    from generate_series(1, ${count}::int) as n`);
+}
+
+/** Of the tenant: deliveries that are left, and by how many each statement deleted them, beginning with the most. */
+async function outcome(): Promise<[left: number, deleted: number[]]> {
+  const left = await service.app.db.rows(sql`
+    select from platform.webhook_deliveries where tenant_id = ${tenant.id}::uuid`);
+  const deleted = await service.app.db.rows<{ n: number }>(sql`
+    select n from deleted_by_statement where tenant_id = ${tenant.id}::uuid order by n desc`);
+  return [left.length, deleted.map(({ n }) => n)];
+}
+
+test('a subscription is deleted with its deliveries in statements of at most 1,000', async () => {
+  const { id } = await subscribe(tenant, 'http://127.0.0.1:59999/hook');
+  await addDeliveries(id, COUNT);
+  expect((await tenant.delete(`${SUBSCRIPTIONS}/${id}`)).status).toBe(200);
+  expect((await tenant.get(`${SUBSCRIPTIONS}/${id}`)).status).toBe(404);
+  expect(await outcome()).toEqual([0, [PART, PART, COUNT - 2 * PART]]);
+});
+
+test('an entity is deleted with the deliveries of its changes, and what is not judged yet, in statements of at most 1,000', async () => {
+  const { id } = await subscribe(tenant, 'http://127.0.0.1:59999/hook');
+  await addDeliveries(id, COUNT);
+  const entity = await service.app.db.first<{ id: string }>(sql`
+    select entity_id as id from platform.webhook_subscriptions where id = ${id}::uuid`);
+  await addDeliveries(entity?.id ?? '', COUNT);
+  expect((await tenant.delete('/api/entities/task')).status).toBe(200);
+  const parts = [PART, PART, COUNT - 2 * PART];
+  expect(await outcome()).toEqual([0, [...parts, ...parts].sort((a, b) => b - a)]);
+});
+
+test('a tenant is deleted with its deliveries in statements of at most 1,000', async () => {
+  await addDeliveries((await subscribe(tenant, 'http://127.0.0.1:59999/hook')).id, COUNT);
+  const path = `/api/admin/platform/tenants/${tenant.slug}?confirm=${tenant.slug}`;
+  expect((await service.admin.delete(path)).status).toBe(200);
+  expect(await outcome()).toEqual([0, [PART, PART, COUNT - 2 * PART]]);
+});
+
+test('deliveries in flight are deleted last, with their subscription: results that are stored together do not wait', async () => {
+  const { id } = await subscribe(tenant, 'http://127.0.0.1:59999/hook');
+  await addDeliveries(id, COUNT);
+  await addDeliveries(id, 3, newId());
+  const own = sql`tenant_id = ${tenant.id}::uuid`;
+  const left = await service.app.db.slow.begin(async (tx) => {
+    await deleteDeliveries(tx, own);
+    return tx.rows(sql`select claim_id is not null as is_in_flight from platform.webhook_deliveries where ${own}`);
+  });
+  expect(left).toEqual(Array(3).fill({ is_in_flight: true }));
+  expect((await tenant.delete(`${SUBSCRIPTIONS}/${id}`)).status).toBe(200);
+  expect((await outcome())[0]).toBe(0);
+});
