@@ -1,11 +1,13 @@
 // Delivery with faulty and hostile receivers: at least once, in the order of a record's changes, never two at once for
 // one record, and no receiver delays another. Contract: decisions#deliveries.
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, spyOn, test } from 'bun:test';
 import type { AddressInfo } from 'node:net';
 import { createServer, type Server, type Socket } from 'node:net';
 import process from 'node:process';
+import { setTimeout as delay } from 'node:timers/promises';
 import { type App, closeApp, createApp } from '../src/app.ts';
 import { notifyCommitted } from '../src/events/publication.ts';
+import { LIMITS } from '../src/limits.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { sql } from '../src/runtime/sql.ts';
@@ -313,6 +315,22 @@ test('due deliveries do not wait for a broker that does not answer', async () =>
   const id = newId();
   schedule.add(id, 0);
   expect(await schedule.takeDue(1_000)).toContain(id);
+  schedule.close();
+});
+
+test('due deliveries do not wait for a sweep that takes long, except for the first', async () => {
+  let sweeps = 0;
+  const rows = () => (sweeps++ === 0 ? Promise.resolve([]) : new Promise(() => undefined));
+  const db = { ...service.app.db, slow: { ...service.app.db.slow, rows } };
+  const schedule = new Schedule({ ...service.app, db } as unknown as App, () => undefined);
+  await schedule.takeDue(1_000);
+  const id = newId();
+  schedule.add(id, 0);
+  const clock = spyOn(Date, 'now').mockReturnValue(Date.now() + 2 * LIMITS.webhook.sweepMs);
+  const taken = schedule.takeDue(1_000);
+  clock.mockRestore();
+  expect(await Promise.race([taken, delay(2_000)])).toContain(id);
+  expect(sweeps).toBe(2);
   schedule.close();
 });
 
