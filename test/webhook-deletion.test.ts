@@ -1,7 +1,8 @@
-// Deleting a subscription, an entity or a tenant with many deliveries: in statements of at most 1,000, and without making the
-// results of other tenants wait. Contract: neighbours#fair-shares.
+// Deleting a subscription, an entity or a tenant with many deliveries, and erasing a record from them: in statements of at most
+// 1,000, and without making the results of other tenants wait. Contract: neighbours#fair-shares.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { deleteDeliveries } from '../src/events/deletion.ts';
+import { eraseDeliveries } from '../src/records/erase/copies.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { SUBSCRIPTIONS, subscribe } from './support/deliveries.ts';
@@ -95,4 +96,23 @@ test('deliveries in flight are deleted last, with their subscription: results th
   expect(left).toEqual(Array(3).fill({ is_in_flight: true }));
   expect((await tenant.delete(`${SUBSCRIPTIONS}/${id}`)).status).toBe(200);
   expect((await outcome())[0]).toBe(0);
+});
+
+test('the values of a record are erased from its deliveries in statements of at most 1,000', async () => {
+  const { id } = await subscribe(tenant, 'http://127.0.0.1:59999/hook');
+  const recordId = newId();
+  await addDeliveries(id, COUNT);
+  await service.app.db.rows(sql`
+    update platform.webhook_deliveries set body = 'a value', record_id = ${recordId}::uuid where subscription_id = ${id}::uuid`);
+  const erasure = { tenantId: tenant.id, recordId, at: new Date().toISOString(), by: null, seq: null };
+  const left: number[] = [];
+  for (const next of await eraseDeliveries(service.app, erasure)) {
+    while (await next()) {
+      const row = await service.app.db.first<{ n: number }>(sql`
+        select count(*)::int as n from platform.webhook_deliveries where subscription_id = ${id}::uuid and body is not null`);
+      left.push(row?.n ?? -1);
+    }
+  }
+  expect(left).toEqual([COUNT - PART, COUNT - 2 * PART, 0]);
+  expect((await tenant.delete(`${SUBSCRIPTIONS}/${id}`)).status).toBe(200);
 });

@@ -7,9 +7,8 @@ import type { Erasure } from '../../events/erasure.ts';
 import { lowestIdAt, timeOf } from '../../runtime/ids.ts';
 import { sql } from '../../runtime/sql.ts';
 
-/** Rows that one statement looks at. */
-const PART_RUNS = 1_000;
-const PART_DELIVERIES = 10_000;
+/** Rows that one statement looks at: all of them may be of the record. */
+const PART_ROWS = 1_000;
 /** How far the clocks of processes and database may be apart. Milliseconds. */
 const CLOCKS_MS = 60_000;
 
@@ -20,7 +19,7 @@ export async function eraseRuns({ db }: App, { tenantId, recordId }: Erasure): P
       select r.position, r.event_id from platform.rule_runs as r
       where r.record_id = ${recordId}::uuid and r.tenant_id = ${tenantId}::uuid and (
         r.data <> '{}' or exists (select from platform.rule_images as i where i.event_id = r.event_id and i.data <> '{}'))
-      limit ${PART_RUNS}::int
+      limit ${PART_ROWS}::int
       for update of r skip locked
     ), image as (
       update platform.rule_images as i set data = '{}', bytes = 2
@@ -53,7 +52,7 @@ function erasePart(subscriptionId: string, after: string, { recordId, seq }: Era
     with part as materialized (
       select d.id, d.record_id from platform.webhook_deliveries as d
       where d.subscription_id = ${subscriptionId}::uuid and d.id > ${after}::uuid
-      order by d.id limit ${PART_DELIVERIES}::int
+      order by d.id limit ${PART_ROWS}::int
     ), erased as (
       update platform.webhook_deliveries as d
       set body = null, claim_id = null,
