@@ -20,6 +20,7 @@ import { socketHandler } from './realtime/websocket-endpoint.ts';
 import { startErasures } from './records/erase/values.ts';
 import { startSlowLists } from './records/read/slow-lists.ts';
 import { startRules } from './rules/worker.ts';
+import { collectsGarbage } from './runtime/garbage.ts';
 import type { Log } from './runtime/log.ts';
 import type { Stages } from './runtime/stages.ts';
 import { startWorker, type Worker } from './runtime/worker.ts';
@@ -148,6 +149,8 @@ export async function serveApp(app: App): Promise<Running> {
     socket: { ...socketHandler(app), onSlowReader: () => app.refusals.count('SLOW_READER') },
   });
   setsIdle(app, (request, seconds) => running.idle(request, seconds));
+  const { collectGarbage } = running;
+  if (collectGarbage !== undefined) collectsGarbage(collectGarbage);
   app.address = addressOf(config.host, running.port);
   return running;
 }

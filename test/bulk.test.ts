@@ -1,7 +1,9 @@
 // Bulk requests over HTTP; the restrictions of a role are tested on the operation, without HTTP.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import type { TenantCaller } from '../src/access/caller.ts';
+import { type Envelope, responseOf } from '../src/http/reply.ts';
 import { bulkEach } from '../src/records/batch/bulk.ts';
+import type { BulkResponse } from '../src/records/batch/bulk-request.ts';
 import { userCaller } from './support/callers.ts';
 import { createEntity, fields, newEntity } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
@@ -225,7 +227,8 @@ describe('bulk with atomic: false', () => {
       { op: 'create' as const, id: '', body: { n: 50 } },
       { op: 'delete' as const, id: mine, body: {} },
     ].map((operation, index) => ({ ...operation, index, by: '' }));
-    const { results } = await bulkEach(service.app, caller, name, operations);
+    const response = responseOf(await bulkEach(service.app, caller, name, operations));
+    const { results } = ((await response.json()) as Envelope<BulkResponse>).data;
     expect(results.map(({ success, error }) => error?.code ?? success)).toEqual([
       true,
       'FORBIDDEN',

@@ -1,6 +1,7 @@
 // Memory of the process while large records are exported, imported and changed together, on the stores of two processes:
-// the service is a process of its own. The contract's 64 MiB are for what is held; the runtime frees what is not held
-// with a delay, so the limit here is wider. Without batches of bytes, each of these takes more than a gigabyte.
+// the service is a process of its own. The contract's 64 MiB are missed: 70 to 100 are measured on a quiet machine, and the
+// limit here allows for a busy one. Without batches of bytes, each of these takes more than a gigabyte; without the collection of
+// garbage, some of them take 200 MiB.
 // Contract: neighbours#byte-budgets.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { spawnSync } from 'node:child_process';
@@ -14,7 +15,8 @@ import { type ServiceProcess, type SharedStores, sharedStores, startServiceProce
 import { createTenant, type TestTenant } from './support/service.ts';
 import { endAll } from './support/started.ts';
 
-const GROWTH_MAX_MIB = 256;
+/** Deno's own collector is left alone. */
+const GROWTH_MAX_MIB = process.env.SERVICE_RUNTIME === 'deno' ? 256 : 160;
 /** An export copies large texts as they are read: twice what was measured. */
 const EXPORT_GROWTH_MAX_MIB = 176;
 const MIB = 1_048_576;
@@ -109,6 +111,40 @@ test('an import of short lines that become large records holds few of them at on
   const { result, grownMiB } = await growth(() => tenant.post(`${path}/import`, '{}\n'.repeat(250), NDJSON));
   expect(result.body.data).toMatchObject({ created: 250, refused: 0, errors: [] });
   expect(grownMiB).toBeLessThan(GROWTH_MAX_MIB);
+}, 120_000);
+
+test('an import of large records, and one of many small ones, hold few of them at once', async () => {
+  const path = await createEntity(tenant, 'imported', fields('title text', 'body text'));
+  const words = Array.from({ length: 20_000 }, (_, i) => `слово${(i * 7_919) % 20_000}`).join(' ');
+  const large = `${JSON.stringify({ title: 'large', body: `${words} ${words}` })}\n`.repeat(60);
+  const small = Array.from({ length: 60_000 }, (_, i) => `{"title":"item ${i}","body":"a note on ${i}"}\n`).join('');
+  for (const [body, created] of [
+    [large, 60],
+    [small, 60_000],
+  ] as const) {
+    const { result, grownMiB } = await growth(() => tenant.post(`${path}/import`, body, NDJSON));
+    expect(result.body.data).toMatchObject({ created, refused: 0 });
+    expect(grownMiB).toBeLessThan(GROWTH_MAX_MIB);
+  }
+}, 120_000);
+
+test('a bulk change with a large response holds it once', async () => {
+  const keys = Array.from({ length: 150 }, (_, i) => `k${i}`);
+  const path = await createEntity(tenant, 'wide', fields(...keys.map((key) => `${key} text`)));
+  const line = `${JSON.stringify(Object.fromEntries(keys.map((key) => [key, `${key} `.repeat(80)])))}\n`;
+  await tenant.post(`${path}/import`, line.repeat(290), NDJSON);
+  const ids: string[] = [];
+  for (let page = 1; ids.length < 290; page++) {
+    const { body } = await tenant.get(`${path}?limit=100&fields=k0&page=${page}`);
+    ids.push(...body.data.items.map(({ id }: { id: string }) => id));
+  }
+  const operations = ids.map((id) => ({ op: 'update', id, data: { k0: 'changed' } }));
+  for (const atomic of [true, false]) {
+    const { result, grownMiB } = await growth(() => tenant.post(`${path}/bulk`, { atomic, operations }));
+    expect(result.body.data.succeeded).toBe(290);
+    expect(result.body.data.results.map(({ index }: { index: number }) => index)).toEqual(ids.map((_, i) => i));
+    expect(grownMiB).toBeLessThan(GROWTH_MAX_MIB);
+  }
 }, 120_000);
 
 test('changes of a definition read and rewrite few large records at once', async () => {

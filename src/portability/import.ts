@@ -13,6 +13,7 @@ import { closed, Timestamp } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { type Line, LineReader } from '../records/transfer/lines.ts';
 import { giveWay } from '../runtime/event-loop.ts';
+import { keepGarbageSmall } from '../runtime/garbage.ts';
 import { newId } from '../runtime/ids.ts';
 import { sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
@@ -73,9 +74,11 @@ export async function importTenant(
   const own = running(app);
   if (own.count >= LIMITS.portability.importsMax) throw rateLimited('too many tenants are being imported at once', 5);
   own.count += 1;
+  const collected = keepGarbageSmall();
   try {
     return await read(app, body, options);
   } finally {
+    collected();
     own.count -= 1;
   }
 }

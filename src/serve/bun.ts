@@ -2,6 +2,7 @@
 // Bun itself answers, without the envelope: 400 without a Host, 431 over 16 KiB of headers, 413 for a chunked body
 // over the limit. It measures a socket's inactivity in steps of 4 seconds.
 // Contract: decisions#operations.
+import process from 'node:process';
 import { giveWay } from '../runtime/event-loop.ts';
 import { addressShare } from '../runtime/work.ts';
 import { Connection, OpenConnections, type Transport } from './connection.ts';
@@ -24,6 +25,11 @@ const MAX_IDLE_SECONDS = 255;
 const DESCRIPTORS_SHARE = 0.75;
 const DESCRIPTORS_CHECK_MS = 250;
 
+/** Not imported: Deno loads this file too. */
+const { gcAndSweep } = (process.getBuiltinModule?.('bun:jsc') ?? { gcAndSweep: () => undefined }) as {
+  gcAndSweep(): void;
+};
+
 interface SocketState<D extends object> {
   data: D;
   connection: Connection<D> | undefined;
@@ -37,6 +43,7 @@ export function serveBun<D extends object>(options: ServeOptions<D>): Running {
   return {
     port: server.port ?? options.port,
     idle: (request, seconds) => server.timeout(request, seconds > MAX_IDLE_SECONDS ? 0 : seconds),
+    collectGarbage,
     stop: async (force = false) => {
       clearInterval(watching);
       const stopped = server.stop(force);
@@ -44,6 +51,15 @@ export function serveBun<D extends object>(options: ServeOptions<D>): Running {
       await stopped;
     },
   };
+}
+
+/**
+ * `Bun.gc(true)` would also delete compiled code. `Bun.gc(false)` gives back what the collection has freed by then, which would
+ * otherwise happen up to a second later.
+ */
+function collectGarbage(): void {
+  gcAndSweep();
+  setImmediate(() => Bun.gc(false));
 }
 
 /**

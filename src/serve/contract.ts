@@ -33,6 +33,8 @@ export interface Running {
   readonly port: number;
   /** Sets the idle limit of one request's connection; over 255 means none. */
   idle(request: Request, seconds: number): void;
+  /** Collects all garbage at once and gives its memory back to the system, if the runtime can. */
+  collectGarbage?(): void;
   /** Refuses new connections, closes WebSockets with 1001, waits for requests in flight; `force` aborts them. */
   stop(force?: boolean): Promise<void>;
 }

@@ -1,24 +1,33 @@
-// The results of a bulk request, within the bytes of one response. A result is made before its operation is applied, so that
-// an operation whose result does not fit is rejected instead.
+// The results of a bulk request, within the bytes of one response. A result is written as JSON before its operation is applied,
+// so that an operation whose result does not fit is rejected instead, and its record is not held until the response.
 // Contract: decisions#bulk, neighbours#byte-budgets.
+import { Buffer } from 'node:buffer';
 import { ServiceError } from '../../errors.ts';
-import { sized } from '../../http/bounded-response.ts';
-import { errorBody } from '../../http/reply.ts';
+import { type Envelope, errorBody, jsonText, okBytes, typed } from '../../http/reply.ts';
 import { LIMITS } from '../../limits.ts';
+import { giveWay } from '../../runtime/event-loop.ts';
 import { holdBytes } from '../../runtime/large-calls.ts';
-import { jsonBytes } from '../../runtime/text.ts';
 import { currentWork } from '../../runtime/work.ts';
 import { etagOf, shape } from '../row.ts';
 import type { BulkResponse, BulkResult, Operation } from './bulk-request.ts';
 import type { OperationKind, ToResult } from './items.ts';
 
-const { bytesMax } = LIMITS.response;
+const { bytesMax, largeFrom } = LIMITS.response;
 const ENVELOPE_BYTES = 200;
 /** Of a failed operation whose error is shortened to fit. */
 const SHORT_ERROR = { characters: 100, bytes: 500 };
+/** Bytes of a large response that are handed over at once, about. */
+const PIECE = 131_072;
+
+/** A result as JSON: a long one in UTF-8, which takes half the memory of most texts. */
+interface Written {
+  json: string | Buffer;
+  bytes: number;
+  success: boolean;
+}
 
 export class BulkResults {
-  readonly #results = new Map<number, { result: BulkResult; bytes: number }>();
+  readonly #results = new Map<number, Written>();
   #bytes: number;
 
   /** `failing`: operations that may fail without failing the request. */
@@ -42,36 +51,65 @@ export class BulkResults {
     const result = { index, op, id: id === '' ? null : id, success: false } as const;
     if (this.#add({ ...result, error: errorBody(error) })) return;
     const message = error.message.slice(0, SHORT_ERROR.characters).toWellFormed();
-    this.#set({ ...result, error: { code: error.ecode, message } }, 0);
+    this.#results.set(index, { ...written({ ...result, error: { code: error.ecode, message } }), bytes: 0 });
   }
 
-  /** In the order of the operations. */
-  response(): BulkResponse {
-    const kept = [...this.#results.values()].sort((a, b) => a.result.index - b.result.index);
-    const results = kept.map(({ result }) => result);
+  /** 200 with the results in the order of the operations. They are gone afterwards. */
+  async response(): Promise<Envelope<BulkResponse>> {
+    const results = [...this.#results].sort(([a], [b]) => a - b).map(([, result]) => result);
+    this.#results.clear();
     const succeeded = results.filter(({ success }) => success).length;
-    return sized({ results, succeeded, failed: results.length - succeeded }, this.#bytes);
+    const end = `],"succeeded":${succeeded},"failed":${results.length - succeeded}}}`;
+    if (this.#bytes < largeFrom) {
+      return typed(jsonText(`${BEGINNING}${results.map(({ json }) => json).join(',')}${end}`));
+    }
+    return okBytes(await inPieces(results, end));
   }
 
   /** False when the result does not fit. */
   #add(result: BulkResult): boolean {
     this.#remove(result.index);
-    const bytes = jsonBytes(result) + 1;
-    if (this.#bytes + bytes > bytesMax) return false;
-    holdBytes(currentWork(), this.#bytes + bytes);
-    this.#set(result, bytes);
+    const added = written(result);
+    if (this.#bytes + added.bytes > bytesMax) return false;
+    holdBytes(currentWork(), this.#bytes + added.bytes);
+    this.#results.set(result.index, added);
+    this.#bytes += added.bytes;
     return true;
-  }
-
-  #set(result: BulkResult, bytes: number): void {
-    this.#results.set(result.index, { result, bytes });
-    this.#bytes += bytes;
   }
 
   #remove(index: number): void {
     this.#bytes -= this.#results.get(index)?.bytes ?? 0;
     this.#results.delete(index);
   }
+}
+
+const BEGINNING = '{"success":true,"data":{"results":[';
+/** From so many characters on, a result is kept in UTF-8. */
+const LONG = 4_096;
+
+/** The result and the comma after it. */
+function written(result: BulkResult): Written {
+  const text = JSON.stringify(result);
+  const json = text.length < LONG ? text : Buffer.from(text);
+  const bytes = typeof json === 'string' ? Buffer.byteLength(json) : json.length;
+  return { json, bytes: bytes + 1, success: result.success };
+}
+
+/** Short results together, each long one by itself. */
+async function inPieces(results: readonly Written[], end: string): Promise<Buffer[]> {
+  const pieces: Buffer[] = [];
+  let text = BEGINNING;
+  for (const [i, { json }] of results.entries()) {
+    if (i > 0) text += ',';
+    if (typeof json === 'string') text += json;
+    if (typeof json === 'string' && text.length < PIECE) continue;
+    pieces.push(Buffer.from(text));
+    text = '';
+    if (typeof json !== 'string') pieces.push(json);
+    await giveWay();
+  }
+  pieces.push(Buffer.from(text + end));
+  return pieces;
 }
 
 function tooLarge(): ServiceError {

@@ -4,12 +4,12 @@
 import { Elysia } from 'elysia';
 import type { App } from '../../app.ts';
 import { invalidField } from '../../errors.ts';
-import { okBounded } from '../../http/bounded-response.ts';
 import { DRY_RUN, runOrTry } from '../../http/dry-run.ts';
 import { guard } from '../../http/guard.ts';
 import { parameters } from '../../http/parameters.ts';
 import { route } from '../../http/route.ts';
 import { LIMITS } from '../../limits.ts';
+import { keepGarbageSmall } from '../../runtime/garbage.ts';
 import { EXAMPLE_VALUES } from '../record.ts';
 import { idempotently } from '../write/idempotency.ts';
 import { admitBulk, bulkAtomic, bulkEach } from './bulk.ts';
@@ -44,21 +44,16 @@ export function bulkRoutes(app: App) {
       const { entityName } = params;
       const { operations, isAtomic } = readBulk(body);
       await admitBulk(app, caller, entityName, operations, isAtomic);
-      if (!isAtomic) {
-        if (request.headers.has('idempotency-key')) {
-          throw invalidField('Idempotency-Key', 'applies only to operations that are all or nothing');
-        }
-        return runOrTry(app, { caller, query }, async (used) =>
-          okBounded(await bulkEach(used, caller, entityName, operations)),
-        );
+      if (!isAtomic && request.headers.has('idempotency-key')) {
+        throw invalidField('Idempotency-Key', 'applies only to operations that are all or nothing');
       }
-      return runOrTry(app, { caller, query }, (used) =>
+      const each = (used: App) => bulkEach(used, caller, entityName, operations);
+      const atomic = (used: App) =>
         bulkAtomic(used, caller, entityName, operations, (work) =>
-          idempotently(used, caller, request, body, { kind: 'bulk', entityName }, async (context) =>
-            okBounded(await work(context)),
-          ),
-        ),
-      );
+          idempotently(used, caller, request, body, { kind: 'bulk', entityName }, work),
+        );
+      const collected = keepGarbageSmall();
+      return runOrTry(app, { caller, query }, isAtomic ? atomic : each).finally(collected);
     },
     BULK,
   );

@@ -10,6 +10,7 @@ import { type Catalog, catalogWithin, forgetCatalog } from '../../entities/catal
 import type { Entity } from '../../entities/field.ts';
 import { conflict, forbidden, invalid, notFound, type Problem, ServiceError } from '../../errors.ts';
 import { TooManyDeliveries } from '../../events/publication.ts';
+import type { Envelope } from '../../http/reply.ts';
 import { LIMITS } from '../../limits.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
 import { PlaceNeeded, waitForPlace } from '../../runtime/large-calls.ts';
@@ -76,7 +77,7 @@ export async function bulkEach(
   caller: TenantCaller,
   entityName: string,
   operations: readonly Operation[],
-): Promise<BulkResponse> {
+): Promise<Envelope<BulkResponse>> {
   const results = new BulkResults(operations.length);
   for (const { index, op, id, fault } of operations) if (fault !== undefined) results.failed({ index, op, id }, fault);
   const valid = operations.filter(({ fault }) => fault === undefined);
@@ -101,7 +102,7 @@ export async function bulkAtomic<T>(
   caller: TenantCaller,
   entityName: string,
   operations: readonly Operation[],
-  within: (attempt: (context: WriteContext) => Promise<BulkResponse>) => Promise<T>,
+  within: (attempt: (context: WriteContext) => Promise<Envelope<BulkResponse>>) => Promise<T>,
 ): Promise<T> {
   let batchMax = operations.length;
   for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
@@ -132,7 +133,7 @@ async function applyAll(
   entityName: string,
   operations: readonly Operation[],
   batchMax: number,
-): Promise<BulkResponse> {
+): Promise<Envelope<BulkResponse>> {
   const { app, caller, tx } = open;
   const catalog = await catalogWithin(app, tx, caller.tenant);
   const entity = catalog.byName.get(entityName);

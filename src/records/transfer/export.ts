@@ -11,6 +11,7 @@ import type { Entity, Field } from '../../entities/field.ts';
 import { forbidden, rateLimited, ServiceError } from '../../errors.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
 import { LIMITS } from '../../limits.ts';
+import { keepGarbageSmall } from '../../runtime/garbage.ts';
 import type { RawRow } from '../../runtime/postgres.ts';
 import { sql } from '../../runtime/sql.ts';
 import { countRead } from '../../usage/tally.ts';
@@ -96,9 +97,11 @@ async function* limited<T>(share: string, batches: AsyncIterable<T>): AsyncGener
   const others = running.get(share) ?? 0;
   if (others >= LIMITS.transfer.exportsPerTenant) throw rateLimited('too many exports at once', 5);
   running.set(share, others + 1);
+  const collected = keepGarbageSmall();
   try {
     yield* batches;
   } finally {
+    collected();
     const left = (running.get(share) ?? 1) - 1;
     if (left === 0) running.delete(share);
     else running.set(share, left);

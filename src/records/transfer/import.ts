@@ -13,6 +13,7 @@ import { Uuid } from '../../http/schemas.ts';
 import { LIMITS } from '../../limits.ts';
 import type { DryRun } from '../../runtime/dry-run.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
+import { keepGarbageSmall } from '../../runtime/garbage.ts';
 import { newId } from '../../runtime/ids.ts';
 import { isQuotaExceeded } from '../../usage/write-quotas.ts';
 import { applyIndependently } from '../batch/independent.ts';
@@ -91,6 +92,7 @@ export async function importRecords(
       if (writer.add(line, read(line))) await writer.flush();
     }
   };
+  const collected = keepGarbageSmall();
   try {
     for await (const chunk of uploaded(body)) await addAll(lines.push(chunk));
     await addAll(lines.end());
@@ -98,6 +100,7 @@ export async function importRecords(
   } catch (error) {
     throw await writer.stopped(error);
   } finally {
+    collected();
     if (dryRun === null) await endImport(app, importId);
   }
 }
