@@ -316,6 +316,24 @@ describe('the fair queue', () => {
     expect(simulation.start()).toEqual([]);
   });
 
+  test('the first ticket of a share holds up no other of it when it is slow', () => {
+    const work = new LongWork(4, 8);
+    const simulation = new Simulation(newQueue({ long: { areOthersActive: () => true, admitted: () => 0, work } }));
+    const enter = (share: string, costMs: number) => simulation.enter({ share, isOperator: false, costMs });
+    const names = (tickets: readonly Ticket<Item>[]) => tickets.map(({ item }) => item.share);
+    for (let i = 0; i < 2; i++) enter('long', 4_000);
+    for (const ticket of simulation.start()) simulation.queue.charge(ticket, 3_000);
+    enter('new', 300);
+    for (const ticket of simulation.start()) simulation.queue.charge(ticket, 300);
+    enter('new', 5);
+    expect(names(simulation.start())).toEqual(['new']);
+    while (simulation.endNext()?.item.share !== 'new');
+    enter('long', 4_000);
+    for (const ticket of simulation.start()) simulation.queue.charge(ticket, 3_000);
+    for (let i = 0; i < 2; i++) enter('new', 5);
+    expect(names(simulation.start())).toEqual(['new', 'new']);
+  });
+
   test('a share that starts out of turn does not put newcomers behind it', () => {
     const simulation = new Simulation(newQueue({ slots: 1 }));
     const enter = (share: string) => simulation.enter({ share, isOperator: false, costMs: 1 });

@@ -45,6 +45,8 @@ export async function startServer(
   const child = Bun.spawn(canPin ? ['taskset', '-c', '0', ...command] : command, {
     env: { PATH: process.env.PATH ?? '', HOME: process.env.HOME ?? '', ...env },
     stdin: 'ignore',
+    // Its own session: Linux gives each an equal part of the processors (autogroup), as to a service of its own.
+    detached: true,
     stdout: 'pipe',
     stderr: Bun.file(logFile),
   });

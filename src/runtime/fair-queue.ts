@@ -18,6 +18,7 @@ import {
   SERVICE_SHARE,
   type Share,
   type Ticket,
+  tellsOfShare,
 } from './fair-share.ts';
 import type { LongLimits } from './long-work.ts';
 import { Shares } from './shares.ts';
@@ -123,8 +124,8 @@ export class FairQueue<T> {
     if (ticket.state !== 'running') return;
     const ownMs = this.#own(costMs);
     if (ownMs >= LONG_MS) {
-      share.expected = Math.max(share.expected, LONG_MS);
       this.#noteLong(ticket);
+      if (tellsOfShare(share, ownMs)) share.expected = Math.max(share.expected, LONG_MS);
     }
     if (ownMs <= ticket.charged) return;
     share.used += ownMs - ticket.charged;
@@ -140,11 +141,13 @@ export class FairQueue<T> {
     const { share } = ticket;
     if (ticket.isLong || share === this.#operators || share.owner === SERVICE_SHARE) return;
     ticket.isLong = true;
+    share.longRunning++;
     this.#longRunning++;
     this.#options.long?.work?.started(share.owner);
   }
 
   #endLong({ share }: Ticket<T>, costMs: number): void {
+    share.longRunning--;
     this.#longRunning--;
     const { work, wake } = this.#options.long ?? {};
     work?.ended(share.owner, costMs, wake);

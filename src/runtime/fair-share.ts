@@ -26,11 +26,13 @@ export interface Share<T> {
   used: number;
   /** What a ticket of this share is expected to cost, from the last ones. */
   expected: number;
-  /** How many of its last tickets ran long, from 0 to 1. */
+  /** How many of its last tickets ran long, from 0 to 1; the first counts by its time. */
   longPart: number;
   /** Whether one of its tickets has ended, so that `expected` and `longPart` are known. */
   isKnown: boolean;
   running: number;
+  /** Those of its running tickets that have become long. */
+  longRunning: number;
   waiting: number;
   first: Ticket<T> | undefined;
   last: Ticket<T> | undefined;
@@ -43,15 +45,23 @@ export const SERVICE_SHARE = 'service';
 const FIRST_EXPECTED_MS = 1;
 /** Tickets that are expected to run for this time, or that have run for it, are long. The service's own never are. */
 export const LONG_MS = 120;
+/** A ticket that runs for this time does so of itself: others do not make one so slow. */
+const SURELY_LONG_MS = 960;
 
 /** Whether its tickets run long. */
 export function isLong({ owner, expected }: { owner: string; expected: number }): boolean {
   return expected >= LONG_MS && owner !== SERVICE_SHARE;
 }
 
+/** Whether a running ticket of this age tells of the share's next ones: a single one may be slow because of other shares. */
+export function tellsOfShare({ longRunning }: { longRunning: number }, ageMs: number): boolean {
+  return longRunning > 1 || ageMs >= SURELY_LONG_MS;
+}
+
 /** Counts a ticket that has ended among those that tell what the next one will take. */
 export function learn<T>(share: Share<T>, costMs: number): void {
-  const longPart = costMs >= LONG_MS ? 1 : 0;
+  const counted = share.longPart > 0 ? 1 : Math.min(1, costMs / SURELY_LONG_MS);
+  const longPart = costMs >= LONG_MS ? counted : 0;
   share.expected += (costMs - share.expected) / 8;
   share.longPart += (longPart - share.longPart) / (share.isKnown ? 8 : 1);
   share.isKnown = true;
@@ -74,6 +84,7 @@ export function newShare<T>(name: string, owner: string, used: number, ofLong = 
     longPart: ofLong ? 1 : 0,
     isKnown: ofLong,
     running: 0,
+    longRunning: 0,
     waiting: 0,
     first: undefined,
     last: undefined,
