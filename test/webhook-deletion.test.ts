@@ -1,5 +1,6 @@
-// Deleting a subscription, an entity or a tenant with many deliveries, and erasing a record from them: in statements of at most
-// 1,000, and without making the results of other tenants wait. Contract: neighbours#fair-shares.
+// Deleting a subscription, an entity or a tenant with many deliveries, erasing a record from them, and releasing those that wait
+// for the next day: in statements of at most 1,000, and without making the results of other tenants wait.
+// Contract: neighbours#fair-shares.
 import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
 import { deleteDeliveries } from '../src/events/deletion.ts';
 import { eraseDeliveries } from '../src/records/erase/copies.ts';
@@ -115,4 +116,41 @@ test('the values of a record are erased from its deliveries in statements of at 
   }
   expect(left).toEqual([COUNT - PART, COUNT - 2 * PART, 0]);
   expect((await tenant.delete(`${SUBSCRIPTIONS}/${id}`)).status).toBe(200);
+});
+
+test('deliveries that wait for the next day are released by a higher quota in statements of at most 1,000', async () => {
+  const { id } = await subscribe(tenant, 'http://127.0.0.1:59999/hook');
+  await addDeliveries(id, COUNT);
+  const { db } = service.app;
+  // As postponed by many claims. Nothing is claimed, which would change deliveries too.
+  await db.rows(sql`
+    update platform.webhook_deliveries set error = 'quota_exceeded', next_at = next_at + event_seq * interval '1 ms'
+    where subscription_id = ${id}::uuid`);
+  await db.rows(sql`update platform.webhook_subscriptions set is_active = false where id = ${id}::uuid`);
+  await db.exec(`
+    create table released_by_statement (n bigint);
+    create function note_released() returns trigger language plpgsql as $$
+    begin
+      insert into public.released_by_statement
+      select count(*) from released where subscription_id = '${id}' having count(*) > 0;
+      return null;
+    end
+    $$;
+    create trigger note_released after update on platform.webhook_deliveries
+      referencing new table as released for each statement execute function note_released();`);
+  try {
+    const path = `/api/admin/platform/tenants/${tenant.slug}`;
+    expect((await service.admin.patch(path, { quotas: { deliveriesPerDay: 10_000 } })).status).toBe(200);
+    const released = await db.rows<{ n: number }>(sql`select n from released_by_statement order by n desc`);
+    expect(released.map(({ n }) => n)).toEqual([PART, PART, COUNT - 2 * PART]);
+    const waiting = await db.rows(sql`
+      select from platform.webhook_deliveries
+      where subscription_id = ${id}::uuid and (error is not null or next_at > now())`);
+    expect(waiting).toHaveLength(0);
+  } finally {
+    await db.exec(`
+      drop trigger note_released on platform.webhook_deliveries;
+      drop function note_released();
+      drop table released_by_statement;`);
+  }
 });

@@ -5,6 +5,7 @@ import { Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
+import { mayTakeLong } from '../http/own-idle.ts';
 import { parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
@@ -104,7 +105,9 @@ export function tenantRoutes(app: App) {
     .get(TENANT, async ({ params }) => ok(await getTenant(app, params.slug)), READ)
     .patch(
       TENANT,
-      async ({ params, body }) => {
+      async ({ params, body, request }) => {
+        // Releases the deliveries that wait for a higher quota.
+        mayTakeLong(app, request);
         await updateTenant(app, params.slug, body);
         return ok(await getTenant(app, params.slug));
       },
@@ -112,7 +115,10 @@ export function tenantRoutes(app: App) {
     )
     .delete(
       TENANT,
-      async ({ params, query }) => ok({ id: await deleteTenant(app, params.slug, query.confirm), deleted: true }),
+      async ({ params, query, request }) => {
+        mayTakeLong(app, request);
+        return ok({ id: await deleteTenant(app, params.slug, query.confirm), deleted: true });
+      },
       DELETE,
     )
     .get(OWN, async ({ caller }) => ok(ownView(await getOwnTenant(app, caller))), READ_OWN)

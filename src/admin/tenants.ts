@@ -217,10 +217,7 @@ export async function updateTenant(app: App, slug: string, body: TenantChange): 
   );
   if (status !== undefined) await publishOrigins(app, row.id, await listedBy(app, row.id));
   else if (settings?.allowedOrigins != null) await publishOrigins(app, row.id, settings.allowedOrigins);
-  if (quotas.deliveriesPerDay !== undefined) {
-    await releaseWaiting(app, row.id);
-    await app.invalidations.publish('webhook', row.id);
-  }
+  if (quotas.deliveriesPerDay !== undefined) await releaseWaiting(app, row.id);
   return toTenant(row);
 }
 

@@ -1,20 +1,12 @@
 // Deletes deliveries and events in a transaction and in small statements: one statement for 300,000 deliveries takes a processor of
-// the database from all others for as long as it runs. Between two parts the transaction rests for as long as the part took. In
-// the order of an index, so that no part reads what those before it have deleted. Deliveries in flight are left to the trigger
-// of their subscription, at the end: their results are stored in one statement with those of other tenants, which would wait.
+// the database from all others for as long as it runs. Deliveries in flight are left to the trigger of their subscription, at
+// the end: their results are stored in one statement with those of other tenants, which would wait.
 // The tables of a deleted tenant must be locked: what is written meanwhile may be left.
 // Contract: neighbours#fair-shares.
-import { setTimeout as delay } from 'node:timers/promises';
+import { inParts, PART_ROWS } from '../runtime/parts.ts';
 import { GENERIC_PLANS, type Sql, sql, type Tx } from '../runtime/sql.ts';
 
-const PART_ROWS = 1_000;
 const LEAST_ID = '00000000-0000-0000-0000-000000000000';
-
-/** What a part has deleted; `last` is the key of its last row. */
-interface Part {
-  count: number;
-  last: string | null;
-}
 
 /** Deletes a tenant's subscriptions' deliveries and its events. */
 export async function deleteOutboxOf(tx: Tx, tenantId: string): Promise<void> {
@@ -34,17 +26,6 @@ export async function deleteDeliveries(tx: Tx, condition: Sql): Promise<void> {
 /** Deletes an entity's changes that subscriptions have not judged yet. Without rests: the judging of other tenants waits for it. */
 export async function deleteUnjudged(tx: Tx, entityId: string): Promise<void> {
   await inParts(tx, (after) => deliveriesAfter(entityId, after), false);
-}
-
-async function inParts(tx: Tx, deletion: (after: string | null) => Sql, rests = true): Promise<void> {
-  let after: string | null = null;
-  for (let count = PART_ROWS; count === PART_ROWS; ) {
-    const startedAt = performance.now();
-    const part: Part | undefined = await tx.first<Part>(deletion(after));
-    count = part?.count ?? 0;
-    after = part?.last ?? null;
-    if (rests && count === PART_ROWS) await delay(performance.now() - startedAt);
-  }
 }
 
 function deliveriesAfter(subscriptionId: string, after: string | null): Sql {

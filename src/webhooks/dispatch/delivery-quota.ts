@@ -3,7 +3,9 @@
 // raised; those of one record stay in order, because later ones wait for the first.
 // Contract: neighbours#usage-and-quotas, decisions#deliveries.
 import type { App } from '../../app.ts';
-import { inputRows, type Queries, sql, type Tx } from '../../runtime/sql.ts';
+import { inParts, PART_ROWS } from '../../runtime/parts.ts';
+import { inputRows, type Queries, type Sql, sql, type Tx } from '../../runtime/sql.ts';
+import { withoutSignal } from '../../runtime/work.ts';
 import type { Tenant } from '../../tenants/tenants.ts';
 import { noticeUse } from '../../usage/near-quota.ts';
 import { utcDay } from '../../usage/usage-writer.ts';
@@ -75,20 +77,38 @@ async function postpone(tx: Tx, rows: readonly PendingRow[]): Promise<Recheck[]>
 }
 
 /**
- * Makes the tenant's deliveries that wait for the next day due, once a change of its quota has been committed. The locks
- * wait for claims that have read the old quota. The caller publishes a change of webhooks.
+ * Makes the tenant's deliveries that wait for the next day due, once a change of its quota has been committed. In parts, of
+ * which the first are sent while others still wait, and also when the client has gone: nothing else would release the rest.
  */
 export async function releaseWaiting(app: App, tenantId: string): Promise<void> {
-  await app.db.begin(async (tx) => {
-    await tx.rows(sql`
-      select id from platform.webhook_subscriptions where tenant_id = ${tenantId}::uuid order by id for no key update`);
-    await tx.rows(sql`
-      update platform.webhook_deliveries as d
-      set next_at = now(), error = null
-      from platform.webhook_subscriptions as s
-      where s.tenant_id = ${tenantId}::uuid and d.subscription_id = s.id and ${IS_PENDING} and d.error = ${WAITING}
-        and d.claim_id is null`);
+  await withoutSignal(async () => {
+    // The locks wait for claims that have read the old quota: none postpones anything by it from now on.
+    const subscriptions = await app.db.slow.begin((tx) =>
+      tx.rows<{ id: string }>(sql`
+        select id from platform.webhook_subscriptions where tenant_id = ${tenantId}::uuid order by id for no key update`),
+    );
+    await app.invalidations.publish('webhook', tenantId);
+    for (const { id } of subscriptions) await inParts(app.db.slow, (after) => waitingAfter(id, after));
   });
+  await app.invalidations.publish('webhook', tenantId);
+}
+
+/** Those that a claim has postponed are due at the same time, and are released in one part. */
+function waitingAfter(subscriptionId: string, after: string | null): Sql {
+  return sql`
+    with part as materialized (
+      select d.id, d.next_at from platform.webhook_deliveries as d
+      where d.subscription_id = ${subscriptionId}::uuid and d.status = 'pending' and d.error = ${WAITING} and d.claim_id is null
+        and d.next_at > coalesce(${after}::timestamptz, now()) and d.next_at < now() + ${2 * DAY_MS}::int * interval '1 ms'
+      order by d.next_at
+      fetch first (${PART_ROWS}::int) rows with ties
+    ), released as (
+      update platform.webhook_deliveries as d set next_at = now(), error = null
+      from part as p
+      where d.subscription_id = ${subscriptionId}::uuid and d.id = p.id and ${IS_PENDING} and d.error = ${WAITING}
+        and d.claim_id is null
+    )
+    select count(*)::int as count, max(next_at)::text as last from part`;
 }
 
 /** Whether further deliveries of the tenant wait for the next day. */
