@@ -4,7 +4,8 @@
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import type { Entity } from '../src/entities/field.ts';
-import { searchVector } from '../src/entities/search-vector.ts';
+import { searchVector, termOf, wordsOf } from '../src/entities/search-vector.ts';
+import { foldAccents } from '../src/expression/accent-folding.ts';
 import { arrayLiteral } from '../src/runtime/array-literal.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { startService, type TestService } from './support/service.ts';
@@ -58,6 +59,44 @@ test('of a long text in ASCII each word counts, also a rare one among many repet
     expect(found.filter((word) => !expected.has(word) && !/^y+$/.test(word))).toEqual([]);
     expect([...expected].filter((word) => !found.includes(word))).toEqual([]);
   }
+});
+
+/** The terms of a short text, read as a whole, with their weights. */
+function termsOf(text: string): Set<string> {
+  const { words } = wordsOf(text);
+  const terms = new Set(words.map(termOf));
+  const folded = words.map((word) => termOf(foldAccents(word))).filter((word) => !terms.has(word));
+  return new Set([...[...terms].map((term) => `'${term}':1`), ...folded.map((term) => `'${term}':1A`)]);
+}
+
+const folding = { ...entity, searchFolding: true } as unknown as Entity;
+const vectorOf = async (text: string) =>
+  new Set(
+    ((await searchVector(folding, { f1: text })) ?? '')
+      .trim()
+      .split(' ')
+      .filter((term) => term !== ''),
+  );
+
+test('reading a text unit by unit finds the words that reading it as a whole finds, for every unit', async () => {
+  for (let unit = 0x80; unit <= 0xffff; unit++) {
+    const between = `a${String.fromCharCode(unit)}B ${String.fromCharCode(unit)}`.toWellFormed();
+    expect(await vectorOf(between)).toEqual(termsOf(between));
+  }
+});
+
+test('reading a text unit by unit finds the words that reading it as a whole finds, in any texts', async () => {
+  const letters = fc.constantFrom(
+    ...'aIıİ\u212aßøæéйЁςΣﬁ½…´\u0301\u1100\u1161\u11a8가ｱﾞ漢ا\u064bक\u093c😀\u{10400}©™- ',
+  );
+  const any = fc.array(fc.oneof(letters, fc.string({ unit: 'binary', maxLength: 3 })), { maxLength: 12 });
+  await fc.assert(
+    fc.asyncProperty(any, async (parts) => {
+      const text = `é${parts.join('')}`.toWellFormed();
+      expect(await vectorOf(text)).toEqual(termsOf(text));
+    }),
+    { numRuns: 3_000 },
+  );
 });
 
 test('an array of any texts arrives in Postgres as it is', async () => {

@@ -63,10 +63,10 @@ let keptUnits = 0;
 
 /** Keeps the number of code points. */
 export function foldCase(text: string): string {
-  if (text.length < LONG) return fold(text);
+  if (text.length < LONG) return foldCaseOnce(text);
   const known = kept.get(text);
   if (known !== undefined) return known;
-  const folded = fold(text);
+  const folded = foldCaseOnce(text);
   kept.set(text, folded);
   keptUnits += text.length;
   for (const oldest of kept.keys()) {
@@ -77,7 +77,8 @@ export function foldCase(text: string): string {
   return folded;
 }
 
-function fold(text: string): string {
+/** The same for a text that will not be folded again soon: it is not kept. */
+export function foldCaseOnce(text: string): string {
   if (isAscii(text)) return text.toLowerCase();
   const { folded, units } = letters();
   const written = new Uint16Array(text.length);
@@ -97,7 +98,9 @@ function fold(text: string): string {
 /** Units that one call can take as arguments. */
 const PART = 8_192;
 
-function textOf(units: Uint16Array): string {
+/** The text of these units. */
+export function textOf(units: Uint16Array): string {
+  if (units.length <= PART) return String.fromCharCode.apply(null, units as ArrayLike<number> as number[]);
   let all = '';
   for (let at = 0; at < units.length; at += PART) {
     const part: ArrayLike<number> = units.subarray(at, at + PART);
