@@ -36,7 +36,7 @@ export const LIMITS = {
   /** `problemCharacters`: of the problems of one of many records; further ones are counted. */
   bulk: { operationsMax: 1_000, problemCharacters: 4_096 },
   aggregate: { metricsMax: 20, groupByMax: 3, groupsMax: 10_000 },
-  /** Documents of tenants that a process reads at once; a line is a record with the names of its fields. */
+  /** Documents of tenants that a process reads at once, half of them for one operator; a line is a record with the names of its fields. */
   portability: { importsMax: 4, lineBytesMax: 1_179_648 },
   transfer: {
     /** `batchBytesMax` is for records with defaults and what rules set; `lockedBytesMax` for those that a bulk call reads. */

@@ -5,6 +5,7 @@ import { connect } from 'node:net';
 import { dropAbandoned } from '../src/portability/arriving.ts';
 import { newId } from '../src/runtime/ids.ts';
 import { identifier, sql } from '../src/runtime/sql.ts';
+import { adminKey } from './support/credentials.ts';
 import {
   ADMIN_SECRET,
   type Answer,
@@ -496,6 +497,40 @@ describe('a clone', () => {
     isOver = true;
     await writing;
   });
+});
+
+test('one operator’s slow uploads and readers leave places to the others', async () => {
+  const other = service.anonymous.with({ 'x-admin-key': await adminKey(service, ['tenants:manage']) });
+  const end = Promise.withResolvers<void>();
+  const upload = (): ReadableStream<Uint8Array> =>
+    new ReadableStream({
+      start: async (controller) => {
+        controller.enqueue(Buffer.from('{"type":'));
+        await end.promise;
+        controller.close();
+      },
+    });
+  const slow = [1, 2].map(() => service.admin.post(`${TENANTS}/import`, upload(), NDJSON));
+  while ((await importing('{}', {})).status !== 429);
+  const answer = await other.post(`${TENANTS}/import?slug=${newSlug()}`, document, NDJSON);
+  expect(answer.status, answer.text).toBe(201);
+  end.resolve();
+  expect((await Promise.all(slow)).map(({ status }) => status)).toEqual([400, 400]);
+  const large = await service.tenant();
+  await made(large, '/api/entities', { name: 'a', fields: [{ key: 'v', type: 'text' }] });
+  const lines = `${JSON.stringify({ v: 'x'.repeat(500_000) })}\n`.repeat(60);
+  expect((await large.post('/api/entities/a/records/import?format=ndjson', lines, NDJSON)).status).toBe(200);
+  const reading = await Promise.all(
+    [1, 2].map(() =>
+      fetch(`${service.url}${TENANTS}/${large.slug}/export`, { headers: { 'x-admin-secret': ADMIN_SECRET } }),
+    ),
+  );
+  expect((await service.admin.get(`${TENANTS}/${source.slug}/export`)).status).toBe(429);
+  const exporting = other.get(`${TENANTS}/${source.slug}/export`);
+  // The embedded store has fewer connections than there are places.
+  await Promise.race([exporting, Bun.sleep(1_000)]);
+  await Promise.all(reading.map(({ body }) => body?.cancel()));
+  expect((await exporting).status).toBe(200);
 });
 
 test('all tenants of an installation are restored into an empty one while the first goes on', async () => {

@@ -3,6 +3,7 @@
 // Failures: 400, 404, 409, 429. None leaves anything behind.
 // Contract: portability#clone.
 import type { Static } from '@sinclair/typebox';
+import type { Caller } from '../access/caller.ts';
 import { TenantName, TenantSlug } from '../admin/tenants.ts';
 import type { App } from '../app.ts';
 import { catalogOf } from '../entities/catalog.ts';
@@ -19,11 +20,11 @@ export const NewClone = closed({ slug: TenantSlug, name: TenantName, mask: optio
 export type NewClone = Static<typeof NewClone>;
 
 /** 400 if a mask does not fit the tenant's definitions, before anything is copied. */
-export async function cloneTenant(app: App, slug: string, body: NewClone): Promise<ImportedTenant> {
+export async function cloneTenant(app: App, caller: Caller, slug: string, body: NewClone): Promise<ImportedTenant> {
   const source = await tenantBySlug(app, slug);
   if (source === null) throw notFound('tenant');
   const { slug: own, name, mask } = check(NewClone, body);
   masksOf(await catalogOf(app, source), mask ?? {});
-  const { body: document } = await exportTenant(app, source, { withHashes: false, onCut: () => {} });
-  return importTenant(app, inPieces(document), { slug: own, name, ids: 'keep', mask: mask ?? {} });
+  const { body: document } = await exportTenant(app, caller, source, { withHashes: false, onCut: () => {} });
+  return importTenant(app, caller, inPieces(document), { slug: own, name, ids: 'keep', mask: mask ?? {} });
 }

@@ -3,7 +3,7 @@
 // Failures: 404, 409, 429; later ones abort the connection, so the document has no last line.
 // Contract: portability#export.
 import type { CallerNow } from '../access/authenticate.ts';
-import type { TenantCaller } from '../access/caller.ts';
+import type { Caller, TenantCaller } from '../access/caller.ts';
 import { FULL_RIGHTS } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import type { Catalog } from '../entities/catalog.ts';
@@ -13,17 +13,19 @@ import { notFound } from '../errors.ts';
 import { positionAt } from '../events/feed.ts';
 import { feedHeadsOf } from '../events/feed-heads.ts';
 import { keyOfRights, sealCursor } from '../http/changes-cursor.ts';
-import { openExport, permitted } from '../records/transfer/export.ts';
+import { LIMITS } from '../limits.ts';
+import { openExport, permitted, tooManyExports } from '../records/transfer/export.ts';
 import type { LineWriter } from '../records/transfer/export-stream.ts';
 import { recordJson, rowOf } from '../records/transfer/stored-row.ts';
 import type { RawRow } from '../runtime/postgres.ts';
+import { SharedBudget } from '../runtime/shared-budget.ts';
 import { shownSettings, type Tenant, tenantById } from '../tenants/tenants.ts';
 import { countRead } from '../usage/tally.ts';
 import { FORMAT, FORMAT_VERSION, type Header, type Kind, lineOf, noCounts } from './document.ts';
 import { KIND, type SnapshotHead, takeTenantSnapshot } from './snapshot.ts';
 
-/** Operators' exports share a limit of their own, so that tenants cannot exhaust it. */
-const OPERATORS = 'operators';
+/** Operators' exports have places of their own, so that tenants cannot exhaust them; one operator has at most half. */
+const operators = new SharedBudget(2 * LIMITS.transfer.exportsPerTenant);
 
 export interface ExportedTenant {
   /** The cursor of the changes since the snapshot. */
@@ -45,11 +47,23 @@ export async function exportOwnTenant(
 /** Exports any tenant, including a suspended one. Deleting the tenant aborts the export. */
 export async function exportTenant(
   app: App,
+  { kind, id }: Caller,
   tenant: Tenant,
   { withHashes, onCut }: { withHashes: boolean; onCut: () => void },
 ): Promise<ExportedTenant> {
-  const allowed = <T>(rows: AsyncIterable<T>): AsyncIterable<T> => whileItExists(app, tenant, rows);
-  return open(app, tenant, { share: OPERATORS, withHashes, allowed, onCut });
+  const share = `operator ${id ?? kind}`;
+  const allowed = <T>(rows: AsyncIterable<T>): AsyncIterable<T> =>
+    amongOperators(share, whileItExists(app, tenant, rows));
+  return open(app, tenant, { share, withHashes, allowed, onCut });
+}
+
+async function* amongOperators<T>(share: string, rows: AsyncIterable<T>): AsyncGenerator<T> {
+  if (!operators.take(share, 1)) throw tooManyExports();
+  try {
+    yield* rows;
+  } finally {
+    operators.give(share, 1);
+  }
 }
 
 async function* whileItExists<T>(app: App, { id }: Tenant, rows: AsyncIterable<T>): AsyncGenerator<T> {

@@ -3,6 +3,7 @@
 // Failures: 400 that names the line and the member; 409 for a taken slug; 429. None leaves anything behind.
 // Contract: portability#import.
 import { type Static, Type } from '@sinclair/typebox';
+import type { Caller } from '../access/caller.ts';
 import { Settings, settingProblems } from '../admin/tenant-settings.ts';
 import { OwnTenantSchema, ownView, TenantName, TenantSlug } from '../admin/tenants.ts';
 import { type App, perApp } from '../app.ts';
@@ -15,6 +16,7 @@ import { type Line, LineReader } from '../records/transfer/lines.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { keepGarbageSmall } from '../runtime/garbage.ts';
 import { newId } from '../runtime/ids.ts';
+import { SharedBudget } from '../runtime/shared-budget.ts';
 import { sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 import { currentWork, forTenant, isGone, type Work } from '../runtime/work.ts';
@@ -63,23 +65,23 @@ const LINES_BETWEEN = 500;
 /** The members of a line besides those of a record. */
 const AROUND = { levels: 1, names: 16 };
 
-const running = perApp(() => ({ count: 0 }));
+const places = perApp(() => new SharedBudget(LIMITS.portability.importsMax));
 
-/** `body` arrives in chunks of a few kilobytes. */
+/** `body` arrives in chunks of a few kilobytes. A caller has at most half of the places: slow uploads of one must not refuse all. */
 export async function importTenant(
   app: App,
+  { kind, id }: Caller,
   body: AsyncIterable<Uint8Array>,
   options: ImportOptions,
 ): Promise<ImportedTenant> {
-  const own = running(app);
-  if (own.count >= LIMITS.portability.importsMax) throw rateLimited('too many tenants are being imported at once', 5);
-  own.count += 1;
+  const [own, share] = [places(app), id ?? kind];
+  if (!own.take(share, 1)) throw rateLimited('too many tenants are being imported at once', 5);
   const collected = keepGarbageSmall();
   try {
     return await read(app, body, options);
   } finally {
     collected();
-    own.count -= 1;
+    own.give(share, 1);
   }
 }
 

@@ -119,27 +119,27 @@ export function portabilityRoutes(app: App) {
           throw forbidden('only the super-admin exports hashes of passwords');
         const tenant = await tenantBySlug(app, params.slug);
         if (tenant === null) throw notFound('tenant');
-        return document(request, tenant.slug, (onCut) => exportTenant(app, tenant, { withHashes, onCut }));
+        return document(request, tenant.slug, (onCut) => exportTenant(app, caller, tenant, { withHashes, onCut }));
       },
       EXPORT,
     )
     .post(
       '/api/admin/platform/tenants/import',
-      async ({ query, request }) => {
+      async ({ caller, query, request }) => {
         requireDocument(request);
         mayTakeLong(app, request);
         const { slug, name, ids = 'keep' } = query;
         check(NEW_NAMES, given({ slug, name }));
         if (request.body === null) throw invalidField('body', 'is missing');
-        return created(await importTenant(app, uploaded(steady(request.body)), { slug, name, ids }));
+        return created(await importTenant(app, caller, uploaded(steady(request.body)), { slug, name, ids }));
       },
       IMPORT,
     )
     .post(
       '/api/admin/platform/tenants/:slug/clone',
-      async ({ params, body, request }) => {
+      async ({ caller, params, body, request }) => {
         mayTakeLong(app, request);
-        return created(await cloneTenant(app, params.slug, body));
+        return created(await cloneTenant(app, caller, params.slug, body));
       },
       CLONE,
     );

@@ -92,10 +92,14 @@ export async function* permitted<T>(
 /** Running exports in this process by share: slow clients of one tenant must not hold all connections. */
 const running = new Map<string, number>();
 
+export function tooManyExports(): ServiceError {
+  return rateLimited('too many exports at once', 5);
+}
+
 /** Counts the export against the share's limit while it runs. 429 when the limit is reached. */
 async function* limited<T>(share: string, batches: AsyncIterable<T>): AsyncGenerator<T> {
   const others = running.get(share) ?? 0;
-  if (others >= LIMITS.transfer.exportsPerTenant) throw rateLimited('too many exports at once', 5);
+  if (others >= LIMITS.transfer.exportsPerTenant) throw tooManyExports();
   running.set(share, others + 1);
   const collected = keepGarbageSmall();
   try {
