@@ -41,7 +41,7 @@ export const LIMITS = {
   transfer: {
     /** `batchBytesMax` is for records with defaults and what rules set; `lockedBytesMax` for those that a bulk call reads. */
     batchRows: 500,
-    batchBytesMax: 524_288,
+    batchBytesMax: 262_144,
     lockedBytesMax: 4_194_304,
     /** Batches of imports that a process writes at once, half of them for one tenant, and a tenant's that wait. */
     batchesWriting: 4,

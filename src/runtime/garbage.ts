@@ -1,24 +1,28 @@
 // Garbage of calls that move many or large records. The runtime does not count the memory of long texts soon enough, and collects
 // late: imports took 105 to 200 MiB, most of it garbage. While such a call runs, resident memory is looked at, which takes
-// 8 µs, and what is no longer used is collected when it has grown: then they take 70 to 100. A collection stops the loop for
-// about 20 ms on a quiet machine, so the collector rests after it. Times are milliseconds.
+// 8 µs, and what is no longer used is collected when it has grown: new garbage often, for about 3 ms, and all of it when that has
+// not sufficed, for about 30. The collector rests after each. Times are milliseconds.
 // Contract: neighbours#byte-budgets.
 import process from 'node:process';
 
 const MIB = 1_048_576;
 const LOOK_EVERY_MS = 5;
-/** Growth since the first call began, and since the last collection, before the next one. */
-const GROWTH = 20 * MIB;
-const GROWTH_BETWEEN = 8 * MIB;
+type Garbage = 'new' | 'all';
+
+/** Growth since the first call began, and since the last collection of the kind, before the next one. */
+const GROWTH = {
+  new: { since: 10 * MIB, between: 4 * MIB },
+  all: { since: 20 * MIB, between: 8 * MIB },
+} as const;
 /** After a collection: a multiple of the time that it took, and at most. */
 const REST = { times: 4, maxMs: 100 };
 
-let collect: (() => void) | undefined;
+let collect: ((which: Garbage) => void) | undefined;
 let watching: ReturnType<typeof setInterval> | undefined;
 let calls = 0;
 
-/** For the server: how its runtime collects all garbage and gives the memory back. Without it, nothing is collected here. */
-export function collectsGarbage(collector: () => void): void {
+/** For the server: how its runtime collects garbage and gives the memory back. Without it, nothing is collected here. */
+export function collectsGarbage(collector: (which: Garbage) => void): void {
   collect = collector;
 }
 
@@ -36,21 +40,27 @@ export function keepGarbageSmall(): () => void {
   };
 }
 
-function watch(collector: () => void): ReturnType<typeof setInterval> {
+function watch(collector: (which: Garbage) => void): ReturnType<typeof setInterval> {
   let least = process.memoryUsage.rss();
-  /** The least since the last collection gave memory back. */
-  let left = least;
-  let restsUntil = 0;
+  /** The least since the last collection of the kind gave memory back, and until when it rests. */
+  const left = { new: least, all: least };
+  const restsUntil = { new: 0, all: 0 };
   const look = (): void => {
     const held = process.memoryUsage.rss();
-    least = Math.min(least, held);
-    left = Math.min(left, held);
     const startedAt = performance.now();
-    if (startedAt < restsUntil || held < Math.max(least + GROWTH, left + GROWTH_BETWEEN)) return;
-    collector();
+    least = Math.min(least, held);
+    left.new = Math.min(left.new, held);
+    left.all = Math.min(left.all, held);
+    const isDue = (which: Garbage): boolean =>
+      startedAt >= restsUntil[which] &&
+      held >= Math.max(least + GROWTH[which].since, left[which] + GROWTH[which].between);
+    const which = isDue('all') ? 'all' : 'new';
+    if (which === 'new' && !isDue('new')) return;
+    collector(which);
     const endedAt = performance.now();
-    restsUntil = endedAt + Math.min((endedAt - startedAt) * REST.times, REST.maxMs);
-    left = Number.POSITIVE_INFINITY;
+    restsUntil[which] = endedAt + Math.min((endedAt - startedAt) * REST.times, REST.maxMs);
+    left.new = Number.POSITIVE_INFINITY;
+    if (which === 'all') left.all = Number.POSITIVE_INFINITY;
   };
   const timer = setInterval(look, LOOK_EVERY_MS);
   timer.unref?.();

@@ -26,9 +26,7 @@ const DESCRIPTORS_SHARE = 0.75;
 const DESCRIPTORS_CHECK_MS = 250;
 
 /** Not imported: Deno loads this file too. */
-const { gcAndSweep } = (process.getBuiltinModule?.('bun:jsc') ?? { gcAndSweep: () => undefined }) as {
-  gcAndSweep(): void;
-};
+const collector = (process.getBuiltinModule?.('bun:jsc') ?? {}) as { edenGC?(): void; gcAndSweep?(): void };
 
 interface SocketState<D extends object> {
   data: D;
@@ -57,8 +55,9 @@ export function serveBun<D extends object>(options: ServeOptions<D>): Running {
  * `Bun.gc(true)` would also delete compiled code. `Bun.gc(false)` gives back what the collection has freed by then, which would
  * otherwise happen up to a second later.
  */
-function collectGarbage(): void {
-  gcAndSweep();
+function collectGarbage(which: 'new' | 'all'): void {
+  if (which === 'new') collector.edenGC?.();
+  else collector.gcAndSweep?.();
   setImmediate(() => Bun.gc(false));
 }
 

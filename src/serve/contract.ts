@@ -33,8 +33,11 @@ export interface Running {
   readonly port: number;
   /** Sets the idle limit of one request's connection; over 255 means none. */
   idle(request: Request, seconds: number): void;
-  /** Collects all garbage at once and gives its memory back to the system, if the runtime can. */
-  collectGarbage?(): void;
+  /**
+   * Collects garbage at once and gives its memory back to the system, if the runtime can: all, or what has been made since the last
+   * collection, which takes a tenth of the time.
+   */
+  collectGarbage?(which: 'new' | 'all'): void;
   /** Refuses new connections, closes WebSockets with 1001, waits for requests in flight; `force` aborts them. */
   stop(force?: boolean): Promise<void>;
 }

@@ -84,8 +84,10 @@ export async function importRecords(
   const lines = format === 'json' ? new JsonArrayReader() : new LineReader(format === 'csv');
   const catalog = await catalogOf(app, caller.tenant);
   const read = lineParser({ caller, catalog, scope }, { format, delimiter, keepsIds, upsert });
-  const addAll = async (some: readonly Line[]): Promise<void> => {
-    for (const line of some) {
+  const addAll = async (some: Line[]): Promise<void> => {
+    // A line is dropped when it has been read: its text need not be held while its values are written.
+    some.reverse();
+    for (let line = some.pop(); line !== undefined; line = some.pop()) {
       // Parsing a line of a megabyte takes up to 30 ms, and many files may have reached one.
       const way = giveWay();
       if (way !== undefined) await way;

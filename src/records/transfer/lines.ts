@@ -14,7 +14,8 @@ const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 export class LineReader {
   readonly #isCsv: boolean;
-  #parts: Uint8Array[] = [];
+  /** The current record so far: one buffer for all, of which each has its text. */
+  #held = new Uint8Array(0);
   #bytes = 0;
   #inQuotes = false;
   /** The current line, and the first line of the current record. */
@@ -43,8 +44,7 @@ export class LineReader {
       this.#finish(lines);
     }
     this.#countQuotes(chunk.subarray(at));
-    // The sender may reuse the chunk's memory: copy.
-    if (from < chunk.length) this.#take(chunk.slice(from));
+    if (from < chunk.length) this.#take(chunk.subarray(from));
     return lines;
   }
 
@@ -63,14 +63,18 @@ export class LineReader {
 
   #take(part: Uint8Array): void {
     this.#bytes += part.length;
-    if (this.#bytes > this.lineBytesMax) this.#parts = [];
-    else this.#parts.push(part);
+    if (this.#bytes > this.lineBytesMax) return;
+    if (this.#bytes > this.#held.length) {
+      const larger = new Uint8Array(Math.min(2 * this.#bytes, this.lineBytesMax));
+      larger.set(this.#held.subarray(0, this.#bytes - part.length));
+      this.#held = larger;
+    }
+    this.#held.set(part, this.#bytes - part.length);
   }
 
   #finish(lines: Line[]): void {
     const read = this.#read();
     if (!('text' in read) || read.text !== '') lines.push({ line: this.#start, bytes: this.#bytes, ...read });
-    this.#parts = [];
     this.#bytes = 0;
     this.#start = this.#at;
   }
@@ -78,10 +82,8 @@ export class LineReader {
   #read(): { text: string } | { problem: string } {
     const { lineBytesMax } = this;
     if (this.#bytes > lineBytesMax) return { problem: `is longer than ${lineBytesMax} bytes` };
-    const [first, ...rest] = this.#parts;
-    if (first === undefined) return { text: '' };
-    const bytes = rest.length === 0 ? first : Buffer.concat(this.#parts);
-    let end = bytes.length;
+    const bytes = this.#held;
+    let end = this.#bytes;
     if (bytes[end - 1] === LINE_FEED) end -= 1;
     if (bytes[end - 1] === CARRIAGE_RETURN) end -= 1;
     try {
