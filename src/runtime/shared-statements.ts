@@ -81,7 +81,8 @@ export class SharedStatements<Item, Result> {
   }
 
   /** Takes from those that wait as many as fit one statement. */
-  #takeOthers(group: Group<Item, Result>, own: Item): Waiting<Item, Result>[] {
+  #takeOthers(group: Group<Item, Result>, own: Item): readonly Waiting<Item, Result>[] {
+    if (group.waiting.length === 0) return [];
     const { itemsMax, bytesOf = () => 0, idOf } = this.options;
     const ids = new Set([idOf?.(own)]);
     const taken: Waiting<Item, Result>[] = [];

@@ -190,7 +190,7 @@ async function fetchRows(
     const counted = isCountedFirst ? await filteredTotal(app, entity, where, key, NEVER_COUNTED) : null;
     const scansInOrder = key === '' || whole !== null || isDense(cachedTotal(app, entity, firstKey), paging);
     if (!scansInOrder && (isSearch || (isCounted && paging.cursor === undefined))) {
-      const { rows, counters, total, met } = await fetchFromMatches(app, scope, where, order, paging);
+      const { rows, counters, total, met } = await fetchFromMatches(app, scope, where, order, paging, isSearch);
       records = counters.n;
       cacheTotal(app, entity, key, total, counters);
       if (firstKey !== key) cacheTotal(app, entity, firstKey, met, counters);
