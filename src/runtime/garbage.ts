@@ -1,13 +1,14 @@
 // Garbage of calls that move many or large records. The runtime does not count the memory of long texts soon enough, and collects
 // late: imports took 105 to 200 MiB, most of it garbage. While such a call runs, resident memory is looked at, which takes
 // 8 µs, and what is no longer used is collected when it has grown: new garbage often, for about 3 ms, and all of it when that has
-// not sufficed, for about 30. The collector rests after each. Times are milliseconds.
+// not sufficed, for about 30, or 200 where much is alive, such as the definitions of many tenants: from then on, that is collected
+// beside the event loop, which leaves more. The collector rests after each. Times are milliseconds.
 // Contract: neighbours#byte-budgets.
 import process from 'node:process';
 
 const MIB = 1_048_576;
 const LOOK_EVERY_MS = 5;
-type Garbage = 'new' | 'all';
+type Garbage = 'new' | 'all' | 'all-beside';
 
 /** Growth since the first call began, and since the last collection of the kind, before the next one. */
 const GROWTH = {
@@ -17,6 +18,11 @@ const GROWTH = {
 /** After a collection: a multiple of the time that it took, and at most. */
 const REST = { times: 4, maxMs: 100 };
 
+/** How long a collection may stop the loop; after a longer one, all garbage is collected beside it for so long. */
+const STOP_MAX_MS = 25;
+const BESIDE_MS = 600_000;
+
+let besideUntil = 0;
 let collect: ((which: Garbage) => void) | undefined;
 let watching: ReturnType<typeof setInterval> | undefined;
 let calls = 0;
@@ -51,14 +57,16 @@ function watch(collector: (which: Garbage) => void): ReturnType<typeof setInterv
     least = Math.min(least, held);
     left.new = Math.min(left.new, held);
     left.all = Math.min(left.all, held);
-    const isDue = (which: Garbage): boolean =>
+    const isDue = (which: 'new' | 'all'): boolean =>
       startedAt >= restsUntil[which] &&
       held >= Math.max(least + GROWTH[which].since, left[which] + GROWTH[which].between);
     const which = isDue('all') ? 'all' : 'new';
     if (which === 'new' && !isDue('new')) return;
-    collector(which);
+    collector(which === 'all' && startedAt < besideUntil ? 'all-beside' : which);
     const endedAt = performance.now();
-    restsUntil[which] = endedAt + Math.min((endedAt - startedAt) * REST.times, REST.maxMs);
+    const tookMs = endedAt - startedAt;
+    if (which === 'all' && tookMs > STOP_MAX_MS) besideUntil = endedAt + BESIDE_MS;
+    restsUntil[which] = endedAt + Math.min(tookMs * REST.times, REST.maxMs);
     left.new = Number.POSITIVE_INFINITY;
     if (which === 'all') left.all = Number.POSITIVE_INFINITY;
   };

@@ -53,11 +53,11 @@ export function serveBun<D extends object>(options: ServeOptions<D>): Running {
 
 /**
  * `Bun.gc(true)` would also delete compiled code. `Bun.gc(false)` gives back what the collection has freed by then, which would
- * otherwise happen up to a second later.
+ * otherwise happen up to a second later; alone, it collects all garbage in another thread.
  */
-function collectGarbage(which: 'new' | 'all'): void {
+function collectGarbage(which: 'new' | 'all' | 'all-beside'): void {
   if (which === 'new') collector.edenGC?.();
-  else collector.gcAndSweep?.();
+  else if (which === 'all') collector.gcAndSweep?.();
   setImmediate(() => Bun.gc(false));
 }
 
