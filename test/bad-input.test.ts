@@ -44,6 +44,9 @@ afterAll(async () => service.stop());
 const LEAKS =
   /\bselect \w+,|insert into|update platform|\bfrom "|pg_|syntax error|entity_records|"t_[0-9a-f]{32}|\br_[0-9a-f]{32}|\.ts:\d+|node_modules|ECONN|PostgresError/i;
 
+/** A cursor is random letters, and may contain any short word. */
+const withoutCursor = (answer: string): string => answer.replace(/^Changes-Cursor: .*$/gim, '');
+
 /** No 5xx, and no internals in the text of a 4xx. */
 function expectSane(what: string, { status, text }: Answer): void {
   const isSane = status < 500 && !(status >= 400 && LEAKS.test(text.replaceAll(what, '')));
@@ -634,11 +637,11 @@ describe('malformed HTTP', () => {
     for (let i = 0; i < corpus.length; i += 10) {
       const answers = await Promise.all(corpus.slice(i, i + 10).map((bytes) => raw(Buffer.from(bytes, 'latin1'), 700)));
       answers.forEach((answer, j) => {
-        expect([corpus[i + j]?.slice(0, 60), /HTTP\/1\.1 50[0-4]/.test(answer), LEAKS.test(answer)]).toEqual([
+        expect([
           corpus[i + j]?.slice(0, 60),
-          false,
-          false,
-        ]);
+          /HTTP\/1\.1 50[0-4]/.test(answer),
+          LEAKS.test(withoutCursor(answer)),
+        ]).toEqual([corpus[i + j]?.slice(0, 60), false, false]);
       });
     }
     expect((await tenant.get(`${path}/${id}`)).status).toBe(200);
