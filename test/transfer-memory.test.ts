@@ -1,5 +1,5 @@
 // Memory of the process while large records are exported, imported and changed together, on the stores of two processes:
-// the service is a process of its own. The contract's 64 MiB are missed: 70 to 100 are measured on a quiet machine, and the
+// the service is a process of its own. The contract's 64 MiB are missed: 50 to 95 are measured on a quiet machine, and the
 // limit here allows for a busy one. Without batches of bytes, each of these takes more than a gigabyte; without the collection of
 // garbage, some of them take 200 MiB.
 // Contract: neighbours#byte-budgets.

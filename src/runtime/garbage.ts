@@ -18,11 +18,15 @@ const GROWTH = {
 /** After a collection: a multiple of the time that it took, and at most. */
 const REST = { times: 4, maxMs: 100 };
 
-/** How long a collection may stop the loop; after a longer one, all garbage is collected beside it for so long. */
-const STOP_MAX_MS = 25;
-const BESIDE_MS = 600_000;
+/**
+ * How long a collection may stop the loop; after two longer ones in a row, all garbage is collected beside it for so long. Its own thread must have
+ * worked for a part of it, since on a busy machine any takes longer: 6 to 12 ms of 30, or 15 to 30 of 70 to 120 where much is alive.
+ */
+const STOP_MAX = { ms: 50, workedMs: 15 };
+const BESIDE_MS = 60_000;
 
 let besideUntil = 0;
+let longInARow = 0;
 let collect: ((which: Garbage) => void) | undefined;
 let watching: ReturnType<typeof setInterval> | undefined;
 let calls = 0;
@@ -62,10 +66,13 @@ function watch(collector: (which: Garbage) => void): ReturnType<typeof setInterv
       held >= Math.max(least + GROWTH[which].since, left[which] + GROWTH[which].between);
     const which = isDue('all') ? 'all' : 'new';
     if (which === 'new' && !isDue('new')) return;
+    const worked = workedMs();
     collector(which === 'all' && startedAt < besideUntil ? 'all-beside' : which);
     const endedAt = performance.now();
     const tookMs = endedAt - startedAt;
-    if (which === 'all' && tookMs > STOP_MAX_MS) besideUntil = endedAt + BESIDE_MS;
+    const isLong = tookMs > STOP_MAX.ms && workedMs() - worked > STOP_MAX.workedMs;
+    if (which === 'all') longInARow = isLong ? longInARow + 1 : 0;
+    if (which === 'all' && longInARow === 2) besideUntil = endedAt + BESIDE_MS;
     restsUntil[which] = endedAt + Math.min(tookMs * REST.times, REST.maxMs);
     left.new = Number.POSITIVE_INFINITY;
     if (which === 'all') left.all = Number.POSITIVE_INFINITY;
@@ -73,4 +80,10 @@ function watch(collector: (which: Garbage) => void): ReturnType<typeof setInterv
   const timer = setInterval(look, LOOK_EVERY_MS);
   timer.unref?.();
   return timer;
+}
+
+/** CPU time of this thread. */
+function workedMs(): number {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1_000;
 }
