@@ -217,7 +217,7 @@ browserTest('a record is added by a form that shows each problem at its field; s
       await page.getByRole('checkbox', { name: 'Select Acme' }).click();
       await page.getByRole('button', { name: 'Delete' }).click();
       await page.getByRole('heading', { name: 'Delete 1 record of companies?' }).waitFor();
-      await page.locator('button:focus', { hasText: 'Cancel' }).waitFor();
+      await page.locator(':focus', { hasText: /^Cancel$/ }).waitFor();
       await page.getByRole('button', { name: 'Confirm' }).click();
       await page.getByText('No companies yet.').waitFor();
     },
