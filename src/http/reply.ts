@@ -118,6 +118,9 @@ export interface Envelope<T> {
   data: T;
 }
 
+/** What stands around the JSON of the data. */
+export const ENVELOPE = { beginning: '{"success":true,"data":', end: '}' } as const;
+
 /** 200 `{ success: true, data }`. */
 export function ok<const T>(data: T, headers?: Record<string, string>): Envelope<T> {
   return enveloped(data, 200, headers);
@@ -129,7 +132,8 @@ export function created<const T>(data: T, headers?: Record<string, string>): Env
 }
 
 function enveloped<T>(data: T, status: number, headers?: Record<string, string>): Envelope<T> {
-  return typed(jsonText(`{"success":true,"data":${JSON.stringify(data ?? null)}}`, status, headers));
+  const { beginning, end } = ENVELOPE;
+  return typed(jsonText(`${beginning}${JSON.stringify(data ?? null)}${end}`, status, headers));
 }
 
 /** 200 with these bytes of JSON, an envelope. */

@@ -5,7 +5,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Queries, Sql } from './sql.ts';
 
-/** What a statement changes. */
+/** What a statement changes at most, or looks at. */
 export const PART_ROWS = 1_000;
 
 /** What a part has changed, at least PART_ROWS unless it is the last; `last` is the key of its last row. */

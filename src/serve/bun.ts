@@ -4,6 +4,7 @@
 // Contract: decisions#operations.
 import process from 'node:process';
 import { giveWay } from '../runtime/event-loop.ts';
+import type { Garbage } from '../runtime/garbage.ts';
 import { addressShare } from '../runtime/work.ts';
 import { Connection, OpenConnections, type Transport } from './connection.ts';
 import type { Running, ServeOptions, SocketHandler } from './contract.ts';
@@ -55,7 +56,7 @@ export function serveBun<D extends object>(options: ServeOptions<D>): Running {
  * `Bun.gc(true)` would also delete compiled code. `Bun.gc(false)` gives back what the collection has freed by then, which would
  * otherwise happen up to a second later; alone, it collects all garbage in another thread.
  */
-function collectGarbage(which: 'new' | 'all' | 'all-beside'): void {
+function collectGarbage(which: Garbage): void {
   if (which === 'new') collector.edenGC?.();
   else if (which === 'all') collector.gcAndSweep?.();
   setImmediate(() => Bun.gc(false));

@@ -5,6 +5,7 @@
 // Contract: decisions#responses, decisions#shutdown.
 
 import type { ServiceError } from '../errors.ts';
+import type { Garbage } from '../runtime/garbage.ts';
 import type { SocketHandler } from '../runtime/socket.ts';
 
 export type { SocketHandler, TextSocket } from '../runtime/socket.ts';
@@ -35,9 +36,9 @@ export interface Running {
   idle(request: Request, seconds: number): void;
   /**
    * Collects garbage at once and gives its memory back to the system, if the runtime can: all, or what has been made since the last
-   * collection, which takes a tenth of the time. `all-beside` does not stop the event loop, and leaves more.
+   * collection, which takes a tenth of the time. `all-beside` leaves more.
    */
-  collectGarbage?(which: 'new' | 'all' | 'all-beside'): void;
+  collectGarbage?(which: Garbage): void;
   /** Refuses new connections, closes WebSockets with 1001, waits for requests in flight; `force` aborts them. */
   stop(force?: boolean): Promise<void>;
 }

@@ -3,7 +3,7 @@
 // Contract: decisions#bulk, neighbours#byte-budgets.
 import { Buffer } from 'node:buffer';
 import { ServiceError } from '../../errors.ts';
-import { type Envelope, errorBody, jsonText, okBytes, typed } from '../../http/reply.ts';
+import { ENVELOPE, type Envelope, errorBody, jsonText, okBytes, typed } from '../../http/reply.ts';
 import { LIMITS } from '../../limits.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
 import { holdBytes } from '../../runtime/large-calls.ts';
@@ -59,7 +59,7 @@ export class BulkResults {
     const results = [...this.#results].sort(([a], [b]) => a - b).map(([, result]) => result);
     this.#results.clear();
     const succeeded = results.filter(({ success }) => success).length;
-    const end = `],"succeeded":${succeeded},"failed":${results.length - succeeded}}}`;
+    const end = `],"succeeded":${succeeded},"failed":${results.length - succeeded}}${ENVELOPE.end}`;
     if (this.#bytes < largeFrom) {
       return typed(jsonText(`${BEGINNING}${results.map(({ json }) => json).join(',')}${end}`));
     }
@@ -83,7 +83,7 @@ export class BulkResults {
   }
 }
 
-const BEGINNING = '{"success":true,"data":{"results":[';
+const BEGINNING = `${ENVELOPE.beginning}{"results":[`;
 /** From so many characters on, a result is kept in UTF-8. */
 const LONG = 4_096;
 

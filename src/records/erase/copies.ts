@@ -5,10 +5,9 @@
 import type { App } from '../../app.ts';
 import type { Erasure } from '../../events/erasure.ts';
 import { lowestIdAt, timeOf } from '../../runtime/ids.ts';
+import { PART_ROWS } from '../../runtime/parts.ts';
 import { sql } from '../../runtime/sql.ts';
 
-/** Rows that one statement looks at: all of them may be of the record. */
-const PART_ROWS = 1_000;
 /** How far the clocks of processes and database may be apart. Milliseconds. */
 const CLOCKS_MS = 60_000;
 
