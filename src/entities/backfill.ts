@@ -8,6 +8,7 @@ import type { App } from '../app.ts';
 import { conflict } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
 import { giveWay } from '../runtime/event-loop.ts';
+import { keepGarbageSmall } from '../runtime/garbage.ts';
 import { identifier, type Queries, type Sql, sql } from '../runtime/sql.ts';
 import type { Entity, Field } from './field.ts';
 import { searchVector } from './search-vector.ts';
@@ -108,12 +109,17 @@ export async function* pagesOf<T>(
   measured: Sql,
   rowsMax: number,
 ): AsyncGenerator<T[]> {
-  for await (const ids of idsOf(app, entity, where, measured, rowsMax)) {
-    const page = await app.db.slow.rows<T>(sql`
-      select r.id, ${columns} from ${entity.table} as r
-      where r.id = any(${ids}::uuid[]) and (${where})
-      order by r.id`);
-    if (page.length > 0) yield page;
+  const collected = keepGarbageSmall();
+  try {
+    for await (const ids of idsOf(app, entity, where, measured, rowsMax)) {
+      const page = await app.db.slow.rows<T>(sql`
+        select r.id, ${columns} from ${entity.table} as r
+        where r.id = any(${ids}::uuid[]) and (${where})
+        order by r.id`);
+      if (page.length > 0) yield page;
+    }
+  } finally {
+    collected();
   }
 }
 

@@ -18,6 +18,7 @@ import { autocommit } from '../records/write/context.ts';
 import { idsReferredTo } from '../records/write/deletion.ts';
 import { updateRecord } from '../records/write/write.ts';
 import { Semaphore } from '../runtime/concurrency.ts';
+import { keepGarbageSmall } from '../runtime/garbage.ts';
 import { isUuid } from '../runtime/ids.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
 import { currentWork, forTenant } from '../runtime/work.ts';
@@ -89,9 +90,14 @@ export async function revertChanges(
   return forTenant(caller.tenant.id, async () => {
     const isCut = (): boolean => signal?.aborted === true;
     const revert = new Revert(app, callerNow, input.dryRun === true);
-    return places.run(async () =>
-      isCut() ? revert.result : revert.run(await touchedRecords(app, caller, condition), isCut),
-    );
+    return places.run(async () => {
+      const collected = keepGarbageSmall();
+      try {
+        return isCut() ? revert.result : await revert.run(await touchedRecords(app, caller, condition), isCut);
+      } finally {
+        collected();
+      }
+    });
   });
 }
 

@@ -1,5 +1,5 @@
-// Garbage of calls that move many or large records. The runtime does not count the memory of long texts soon enough, and collects
-// late: imports took 105 to 200 MiB, most of it garbage. While such a call runs, resident memory is looked at, which takes
+// Garbage of calls that read or write many or large records. The runtime does not count the memory of long texts soon enough, and
+// collects late: imports took 105 to 200 MiB, most of it garbage. While such a call runs, resident memory is looked at, which takes
 // 8 µs, and what is no longer used is collected when it has grown: new garbage often, for about 3 ms, and all of it when that has
 // not sufficed, for about 30, or 200 where much is alive, such as the definitions of many tenants. After two such stops, all garbage
 // is collected beside the event loop for a minute, which leaves more. The collector rests after each. Times are milliseconds.
