@@ -11,7 +11,7 @@ import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { type Database, openDatabase } from '../src/runtime/postgres.ts';
 import { sql } from '../src/runtime/sql.ts';
-import { forClient, forTenant } from '../src/runtime/work.ts';
+import { countFor, forClient, forTenant } from '../src/runtime/work.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
@@ -132,6 +132,43 @@ describe('fair shares of the connections', () => {
         await attack.settled;
       }
     });
+  });
+
+  test('long reads that a tenant began alone give way when others become active, and run again; its writes go on', async () => {
+    const db = openDatabase({ url, log, max: 16 });
+    await db.exec('create table if not exists written (n int); truncate written');
+    const seconds = server === undefined ? 0.01 : 2;
+    const [tenantId, anotherId] = [crypto.randomUUID(), crypto.randomUUID()];
+    const reads = Array.from({ length: 6 }, (_, n) =>
+      forTenant(tenantId, () => db.first<{ n: number }>(sql`select ${n}::int as n, pg_sleep(${seconds}::float)`)),
+    );
+    const writes = Array.from({ length: 2 }, (_, n) =>
+      forTenant(tenantId, () =>
+        db.rows(sql`insert into written select ${n}::int from (select pg_sleep(${seconds}::float)) as s`),
+      ),
+    );
+    const callOfAnother = () =>
+      forClient(
+        '1.2.3.4',
+        () => new AbortController().signal,
+        null,
+        () => countFor(anotherId, false),
+      );
+    let others: ReturnType<typeof setInterval> | undefined;
+    try {
+      if (server !== undefined) {
+        await within(2_000, async () => (await runningStatements('pg_sleep')) === 8);
+        others = setInterval(callOfAnother, 100);
+        await within(1_900, async () => (await runningStatements('pg_sleep')) <= 4);
+        expect(await runningStatements('insert into written')).toBe(2);
+      }
+      expect((await Promise.all(reads)).map((row) => row?.n)).toEqual([0, 1, 2, 3, 4, 5]);
+      await Promise.all(writes);
+      expect(await db.rows(sql`select n from written order by n`)).toEqual([{ n: 0 }, { n: 1 }]);
+    } finally {
+      clearInterval(others);
+      await db.close();
+    }
   });
 
   test('the queues and the time of statements are shown', async () => {

@@ -1,7 +1,7 @@
 // Which statements are known to run long: learnt by tenant and text, and forgotten when they have become quick.
 // Contract: neighbours#fair-shares.
 import { expect, test } from 'bun:test';
-import { LongStatements } from '../src/runtime/postgres/long-statements.ts';
+import { LongStatements, YIELDED } from '../src/runtime/postgres/long-statements.ts';
 
 function ran(statements: LongStatements, share: string, text: string | undefined, ...times: number[]): boolean {
   for (const ms of times) statements.ended(share, text, ms);
@@ -16,6 +16,13 @@ test('a statement that has been slow again is long, for its tenant alone, and it
   expect(statements.isLong('a', 'other list')).toBe(false);
   expect(statements.isLong('a')).toBe(false);
   expect(ran(statements, 'a', undefined, 500, 500, 500)).toBe(true);
+});
+
+test('one that has given up its turn is long at once, also when it was quick before', () => {
+  const statements = new LongStatements();
+  expect(ran(statements, 'a', 'list', YIELDED)).toBe(true);
+  expect(ran(statements, 'b', 'list', 1_000, 2, YIELDED)).toBe(true);
+  expect(ran(statements, 'b', 'list', ...Array(6).fill(2))).toBe(false);
 });
 
 test('a quick statement that is slow now and then is not long, however slow', () => {

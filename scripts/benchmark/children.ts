@@ -32,6 +32,11 @@ export function pinProcess(pid: number, core: number): void {
   spawnSync('taskset', ['-cp', String(core), String(pid)], { stdio: 'ignore' });
 }
 
+/** Lets a process, and what it starts from now on, use all cores. */
+export function unpin(pid: number): void {
+  if (canPin) spawnSync('taskset', ['-acp', `0-${availableParallelism() - 1}`, String(pid)], { stdio: 'ignore' });
+}
+
 /** Starts `bun --no-env-file file` with exactly `env` besides PATH and HOME; its standard error goes to `logFile`.
  *  The clean-up stops it unless it was stopped before. */
 export async function startServer(

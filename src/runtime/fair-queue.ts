@@ -215,6 +215,13 @@ export class FairQueue<T> {
     return isAlone || work === undefined || work.admits(owner, part, wake);
   }
 
+  /** How many of its owner's long tickets would have to wait if they came now; 0 when this one is not long. */
+  excess({ isLong, share }: Ticket<T>): number {
+    const { areOthersActive, admitted, work } = this.#options.long ?? {};
+    if (!isLong || work === undefined || areOthersActive?.(share.owner) !== true) return 0;
+    return work.excess(share.owner, admitted?.() ?? 1);
+  }
+
   #limitOf(share: Share<T>): number {
     const isLimited = (isLong(share) || !share.isKnown) && this.#options.long?.areOthersActive(share.owner) === true;
     return isLimited ? this.#longShareSlots : this.#shareSlots;

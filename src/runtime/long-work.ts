@@ -62,6 +62,13 @@ export class LongWork {
     return isBelow;
   }
 
+  /** How many the owner runs more than are admitted now; one that has had little is not held to the limit of all. */
+  excess(owner: string, part: number): number {
+    const ofOwner = this.of(owner) - Math.max(1, Math.floor(this.ownerMax * part));
+    const ofAll = this.#isLight(owner) ? 0 : this.#total.running - Math.max(1, Math.floor(this.max * part)) - 1;
+    return Math.max(0, ofOwner, Math.min(ofAll, this.of(owner)));
+  }
+
   #isLight(owner: string): boolean {
     return (this.#owners.get(owner)?.hadMs ?? 0) <= this.#total.hadMs * LIGHT_PART;
   }

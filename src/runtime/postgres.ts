@@ -6,7 +6,6 @@
 // Contract: decisions#responses, decisions#operations, neighbours#fair-shares.
 import type { ByteBudget } from './byte-budget.ts';
 import { newId } from './ids.ts';
-import { PlaceNeeded, waitForPlace } from './large-calls.ts';
 import type { Log } from './log.ts';
 import { LongWork } from './long-work.ts';
 import { Congestion, PROBE_MS } from './postgres/congestion.ts';
@@ -16,6 +15,7 @@ import type { Lease } from './postgres/lease.ts';
 import { runUntil } from './postgres/left-statements.ts';
 import { Pool } from './postgres/pool.ts';
 import type { PoolStats } from './postgres/pool-options.ts';
+import { repeatable } from './postgres/repeatable.ts';
 import { streamRows } from './postgres/streams.ts';
 import { bindValues } from './postgres/values.ts';
 import { compile, type Queries, type Sql, sql, type Tx } from './sql.ts';
@@ -236,25 +236,12 @@ function queriesOn(run: Run): Queries {
   return { rows, first: async <T>(query: Sql): Promise<T | undefined> => (await rows<T>(query))[0] };
 }
 
-/** Queries outside a transaction: a large one that has to wait for a place does so without a connection. */
-function repeatable(queries: Queries): Queries {
-  const rows = async <T>(query: Sql, budget?: ByteBudget): Promise<T[]> => {
-    const taken = budget?.taken ?? 0;
-    try {
-      return await queries.rows<T>(query, budget);
-    } catch (error) {
-      if (!(error instanceof PlaceNeeded)) throw error;
-      await waitForPlace();
-      budget?.returnTo(taken);
-      return queries.rows<T>(query, budget);
-    }
-  };
-  return { ...queries, rows };
-}
-
 function pooledQueries(pool: Pool, transactionTimeoutMs: number): PooledQueries {
   return {
-    ...repeatable(queriesOn((work, text) => pool.lease(work, text))),
+    ...repeatable(
+      queriesOn((work, text) => pool.lease(work, { text, mayYield: true })),
+      queriesOn((work, text) => pool.lease(work, { text, mayYield: false })),
+    ),
     begin: (work) =>
       pool.lease((lease) => {
         lease.limitTransaction(transactionTimeoutMs);

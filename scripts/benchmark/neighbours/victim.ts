@@ -4,7 +4,7 @@
 // so that one that is sent late counts as late. The victim's client stands for one on another machine: its process goes
 // before the attacker's, which would take the processor from it.
 
-import { setPriority } from 'node:os';
+import { setNiceness } from '../../../src/serve/priority.ts';
 import { statusOf } from '../dataset.ts';
 
 export interface Plan {
@@ -154,7 +154,7 @@ function quantile(values: readonly number[], share: number): number {
 /** Best effort: without the right, the attacker's load on this processor is in the victim's figures. */
 function preferThisProcess(): void {
   try {
-    setPriority(NICENESS);
+    setNiceness(NICENESS);
   } catch {
     console.error('the victim has no right to a negative niceness: its figures contain the load of the attacker');
   }

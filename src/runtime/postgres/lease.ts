@@ -1,13 +1,20 @@
 // A connection lent to a call. Each statement has a deadline of its own, and a transaction one for all of it. A call whose
 // client has gone, or whose transaction is past its deadline, is stopped: its running statement is cancelled on the
-// server, and no further one starts. The connection is not used again before a cancellation has settled, so that it
+// server, and no further one starts. So is one that gives up its turn, which runs again later. The connection is not used again before a cancellation has settled, so that it
 // cannot hit a later statement. Times are milliseconds. Contract: neighbours#fair-shares.
-import { clientGone, unavailable } from '../../errors.ts';
+import { clientGone, ServiceError, unavailable } from '../../errors.ts';
 import { isGone, type Work } from '../work.ts';
 import type { Batch, Connection, RunOptions } from './connection.ts';
 
 /** Rows as the driver returns them. */
 type Rows = Awaited<ReturnType<Connection['run']>>;
+
+/** The call has given up its turn to others, and nothing of it is done: it is to be run again. */
+export class TurnYielded extends ServiceError {
+  constructor() {
+    super('SERVICE_UNAVAILABLE', 'the call has to wait for others');
+  }
+}
 
 export class Lease {
   readonly startedAt = performance.now();
@@ -15,7 +22,7 @@ export class Lease {
   #endsAt = Number.POSITIVE_INFINITY;
   #isInTransaction = false;
   #isCommitting = false;
-  #stopped: 'gone' | 'late' | undefined;
+  #stopped: 'gone' | 'late' | 'yielded' | undefined;
   #cancelling: Promise<void> | undefined;
 
   constructor(
@@ -102,6 +109,17 @@ export class Lease {
     if (this.connection.isBusy) this.#cancelling = cancel(this.connection.pid);
   }
 
+  /** Cancels the only statement of the call, which has had its turn for now. */
+  yieldTurn(cancel: (pid: number) => Promise<void>): void {
+    if (this.#stopped !== undefined || !this.connection.isBusy) return;
+    this.#stopped = 'yielded';
+    this.#cancelling = cancel(this.connection.pid);
+  }
+
+  get hasYielded(): boolean {
+    return this.#stopped === 'yielded';
+  }
+
   /** The error of a stopped call, else the error itself. */
   errorFor(error: unknown): unknown {
     return this.#stopped === undefined ? error : this.#stopError();
@@ -109,6 +127,7 @@ export class Lease {
 
   #stopError(): unknown {
     if (this.#stopped === 'gone') return clientGone();
+    if (this.#stopped === 'yielded') return new TurnYielded();
     return unavailable('the call took too long in one transaction and was undone; split it into smaller calls');
   }
 

@@ -13,6 +13,8 @@ const KEPT = 1_000;
 const QUICK_MS = LONG_MS / 4;
 /** The mean after the first long one: a quick statement that was slow once or twice is not long. */
 const FIRST_MS = LONG_MS / 2;
+/** The time of one that has given up its turn: it runs long, whatever those before it took. */
+export const YIELDED = Number.POSITIVE_INFINITY;
 const TRANSACTION = 'begin';
 
 export class LongStatements {
@@ -36,22 +38,23 @@ export class LongStatements {
     const byShare = this.#known.get(text);
     const before = byShare?.get(share);
     if (before === undefined) {
-      if (ms >= LONG_MS) this.#remember(text, share);
+      if (ms >= LONG_MS) this.#remember(text, share, ms === YIELDED ? COUNTED_MAX_MS : FIRST_MS);
       return;
     }
+    if (ms === YIELDED) return void byShare?.set(share, COUNTED_MAX_MS);
     const counted = Math.min(ms, COUNTED_MAX_MS);
     const mean = before + (counted - before) / (counted < before ? AVERAGED.quick : AVERAGED.slow);
     if (mean >= QUICK_MS) byShare?.set(share, mean);
     else this.#forget(text, share);
   }
 
-  #remember(text: string, share: string): void {
+  #remember(text: string, share: string, mean: number): void {
     const [oldest] = this.#count < KEPT ? [] : this.#known;
     const [first] = oldest?.[1].keys() ?? [];
     if (oldest !== undefined && first !== undefined) this.#forget(oldest[0], first);
     const byShare = this.#known.get(text) ?? new Map<string, number>();
-    this.#known.set(text, byShare.set(share, FIRST_MS));
     this.#count++;
+    this.#known.set(text, byShare.set(share, mean));
   }
 
   #forget(text: string, share: string): void {

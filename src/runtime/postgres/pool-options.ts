@@ -4,6 +4,7 @@
 import type { Waiter } from '../concurrency.ts';
 import type { Log } from '../log.ts';
 import type { LongLimits } from '../long-work.ts';
+import type { Work } from '../work.ts';
 import type { Connection, ConnectionOptions } from './connection.ts';
 import type { Wish } from './connections.ts';
 
@@ -24,12 +25,19 @@ export interface PoolOptions extends ConnectionOptions {
   log: Log;
 }
 
+/** The only statement of a call. */
+export interface Statement {
+  readonly text: string;
+  /** Whether it may be stopped, to be run again later. */
+  readonly mayYield: boolean;
+}
+
 /** A call that waits for a connection. */
 export interface PoolWaiter extends Waiter {
   /** The connection that suits it best. */
   readonly wish: Wish;
-  /** The statement that it runs; undefined for several. */
-  readonly text: string | undefined;
+  /** What it runs; undefined for several statements. */
+  readonly statement: Statement | undefined;
   /** Set when it is the call's turn. */
   connection: Connection | undefined;
   resolve(connection: Connection): void;
@@ -40,4 +48,12 @@ export interface PoolStats {
   size: number;
   inUse: number;
   waiting: number;
+}
+
+const ignore = (): void => {};
+
+export function newWaiter(work: Work, wish: Wish, statement: Statement | undefined, timeoutMs: number): PoolWaiter {
+  const enteredAt = Date.now();
+  const expiresAt = enteredAt + timeoutMs;
+  return { work, wish, statement, enteredAt, expiresAt, connection: undefined, resolve: ignore, reject: ignore };
 }

@@ -12,8 +12,9 @@ import { Connection } from './connection.ts';
 import { Connections } from './connections.ts';
 import { callerError, isDenied } from './failures.ts';
 import { Lease } from './lease.ts';
-import { LongStatements } from './long-statements.ts';
-import type { PoolOptions, PoolStats, PoolWaiter } from './pool-options.ts';
+import { LongStatements, YIELDED } from './long-statements.ts';
+import { newWaiter, type PoolOptions, type PoolStats, type PoolWaiter, type Statement } from './pool-options.ts';
+import { tooMany } from './turns.ts';
 
 const OPERATOR_CONNECTIONS = 1;
 const RETRY_MS = 250;
@@ -59,37 +60,29 @@ export class Pool {
     this.#connections = new Connections(options.hasProcess ? options.max : 0, options.max + OPERATOR_CONNECTIONS);
   }
 
-  /** Lends a connection to `call`, which runs the statement `text`, or several. Rejects with 503 when none becomes free in time. */
-  async lease<T>(call: (lease: Lease) => Promise<T>, text?: string): Promise<T> {
+  /**
+   * Lends a connection to `call`, which runs the statement, or several. Rejects with 503 when none becomes free in time, and with
+   * `TurnYielded` when a statement that may yield has done so.
+   */
+  async lease<T>(call: (lease: Lease) => Promise<T>, statement?: Statement): Promise<T> {
     const work = currentWork();
-    if (!isStrangers(work.share)) return this.#lease(work, call, text);
+    if (!isStrangers(work.share)) return this.#lease(work, call, statement);
     const leave = await this.#strangers.enter(work);
     try {
-      return await this.#lease(work, call, text);
+      return await this.#lease(work, call, statement);
     } finally {
       leave();
     }
   }
 
-  async #lease<T>(work: Work, call: (lease: Lease) => Promise<T>, text: string | undefined): Promise<T> {
+  async #lease<T>(work: Work, call: (lease: Lease) => Promise<T>, statement: Statement | undefined): Promise<T> {
     if (work.isGone) throw clientGone();
-    const calledAt = Date.now();
-    const expiresAt = calledAt + this.#options.timeoutMs;
-    const waiter: PoolWaiter = {
-      work,
-      wish: this.#connections.wishOf(work),
-      enteredAt: calledAt,
-      expiresAt,
-      text,
-      connection: undefined,
-      resolve: ignore,
-      reject: ignore,
-    };
+    const waiter = newWaiter(work, this.#connections.wishOf(work), statement, this.#options.timeoutMs);
     const ticket = this.#enter(waiter);
     const connection = waiter.connection ?? (await turnOf(waiter));
     const lease = new Lease(connection, work, this.#options.timeoutMs);
     this.#leases.set(lease, ticket);
-    connection.deadlineAt = Math.max(expiresAt, Date.now() + MIN_RUN_MS);
+    connection.deadlineAt = Math.max(waiter.expiresAt, Date.now() + MIN_RUN_MS);
     try {
       return await call(lease);
     } catch (error) {
@@ -127,7 +120,7 @@ export class Pool {
     const now = waiter.enteredAt;
     if (this.#closed) throw unavailable('the service is stopping');
     const { share, isOperator } = waiter.work;
-    const isLong = this.#long.isLong(share, waiter.text);
+    const isLong = this.#long.isLong(share, waiter.statement?.text);
     const ticket = this.#queue.enter(isStrangers(share) ? STRANGERS : share, isOperator, waiter, isLong);
     if (ticket === null) throw unavailable('too many of your calls are waiting for the database; send fewer at once');
     this.#dispatch();
@@ -178,10 +171,11 @@ export class Pool {
 
   #end(lease: Lease, ticket: Ticket<PoolWaiter>): void {
     const { connection, statementMs } = lease;
-    const { work, text } = ticket.item;
+    const { work, statement } = ticket.item;
     this.#leases.delete(lease);
     const heldMs = performance.now() - lease.startedAt;
-    if (work.tenantId !== null) this.#long.ended(work.share, text, heldMs - (this.#options.long?.delayMs() ?? 0));
+    const ownMs = lease.hasYielded ? YIELDED : heldMs - (this.#options.long?.delayMs() ?? 0);
+    if (work.tenantId !== null) this.#long.ended(work.share, statement?.text, ownMs);
     this.#queue.end(ticket, heldMs);
     work.statementMs += statementMs;
     if (work.tenantId !== null) this.#options.onStatements(work.tenantId, statementMs);
@@ -288,13 +282,13 @@ export class Pool {
       this.#queue.charge(ticket, heldMs);
       lease.watch(now, this.#options.cancel);
     }
+    for (const lease of tooMany(this.#leases, this.#queue, watchedAt)) lease.yieldTurn(this.#options.cancel);
     expireWaiting(this.#queue, now, 'no database connection became free in time');
     this.#dispatch();
     this.#grow(now);
   }
 }
 
-const ignore = (): void => {};
 /** Resolves when the call has a connection. */
 const turnOf = (waiter: PoolWaiter): Promise<Connection> =>
   new Promise((resolve, reject) => Object.assign(waiter, { resolve, reject }));

@@ -1,0 +1,30 @@
+// Which running call gives up its turn: before a statement has run, nobody knows that it is long, and several of a tenant start
+// together. Once they are more than is admitted beside other tenants, the last ones are cancelled, and run again in turn.
+// Times are milliseconds. Contract: neighbours#fair-shares.
+import type { FairQueue } from '../fair-queue.ts';
+import type { Ticket } from '../fair-share.ts';
+import type { Lease } from './lease.ts';
+import type { PoolWaiter } from './pool-options.ts';
+
+/** One that has run for longer goes on, although it is one too many. */
+const YIELD_MAX_MS = 4_000;
+/** Statements that change or lock something. */
+const CHANGES = /\b(insert|update|delete|for share)\b/i;
+
+/** The reads that are too many, the last ones of each tenant. `leases` are in the order of their start. */
+export function tooMany(
+  leases: ReadonlyMap<Lease, Ticket<PoolWaiter>>,
+  queue: FairQueue<PoolWaiter>,
+  now: number,
+): Lease[] {
+  const found = new Map<string, Lease[]>();
+  for (const [lease, ticket] of [...leases].reverse()) {
+    if (now - lease.startedAt > YIELD_MAX_MS) break;
+    const { statement } = ticket.item;
+    if (statement?.mayYield !== true) continue;
+    const ofOwner = found.get(ticket.share.owner) ?? [];
+    if (ofOwner.length >= queue.excess(ticket) || CHANGES.test(statement.text)) continue;
+    found.set(ticket.share.owner, [...ofOwner, lease]);
+  }
+  return [...found.values()].flat();
+}
