@@ -2,6 +2,7 @@
 // Contract: neighbours#fair-shares.
 import { expect, test } from 'bun:test';
 import { collectsGarbage, keepGarbageSmall } from '../src/runtime/garbage.ts';
+import { countFor, forClient, forTenant } from '../src/runtime/work.ts';
 
 const MIB = 1_048_576;
 const LONG_MS = 60;
@@ -42,4 +43,27 @@ test('once two collections in a row have stopped the event loop for long, garbag
   }
   end();
   expect(collections).toEqual(['all', 'all', 'all-beside', 'all-beside']);
+});
+
+test('while another tenant is active, nothing is collected that would stop the event loop', async () => {
+  const collections: string[] = [];
+  collectsGarbage((which) => collections.push(which));
+  const anotherCalls = (): Promise<void> =>
+    forClient(
+      '1.2.3.4',
+      () => new AbortController().signal,
+      null,
+      async () => countFor('another', false),
+    );
+  await anotherCalls();
+  const end = forTenant('large', keepGarbageSmall);
+  const held: Buffer[] = [];
+  while (collections.length < 1) {
+    await anotherCalls();
+    held.push(Buffer.alloc(4 * MIB, 1));
+    await Bun.sleep(10);
+  }
+  end();
+  expect(collections).toEqual(['all-beside']);
+  expect(held.length * 4).toBeGreaterThan(100);
 });
