@@ -194,6 +194,19 @@ describe('large values in responses', () => {
     expect(stallMs).toBeLessThan(STALL_MAX_MS);
   }, 30_000);
 
+  test('a page that expands ten thousand relations to records of 200 fields', async () => {
+    const flags = Array.from({ length: 200 }, (_, i) => ({ key: `f${i}`, type: 'boolean' }));
+    const { name, path } = await newEntity(tenant, flags);
+    const { id } = (await tenant.post(path, {})).body.data;
+    const relations = Array.from({ length: 100 }, (_, i) => ({ key: `r${i}`, type: 'relation', entity: name }));
+    const hub = await newEntity(tenant, relations);
+    const data = Object.fromEntries(relations.map(({ key }) => [key, id]));
+    await tenant.post(`${hub.path}/bulk`, { operations: Array.from({ length: 100 }, () => ({ op: 'create', data })) });
+    const { result, stallMs } = await measureStall(() => tenant.get(`${hub.path}?limit=100&resolve=true`));
+    expect([result.status, result.body.error?.message]).toEqual([400, expect.stringContaining('would be larger')]);
+    expect(stallMs).toBeLessThan(STALL_MAX_MS / 2);
+  }, 30_000);
+
   test('a tool’s result of 7 MiB, which the response contains twice', async () => {
     const { name, path } = await newEntity(tenant, fields('v text'));
     const text = `"quoted" é 😀 \\ \n{"a":1}${'lorem ipsum '.repeat(8_000)}`;

@@ -13,6 +13,7 @@ import { toSql } from '../../expression/to-sql.ts';
 import { responseBudget } from '../../http/bounded-response.ts';
 import { LIMITS } from '../../limits.ts';
 import type { ByteBudget } from '../../runtime/byte-budget.ts';
+import { giveWay } from '../../runtime/event-loop.ts';
 import { EMPTY, sql } from '../../runtime/sql.ts';
 import { jsonBytes } from '../../runtime/text.ts';
 import type { FlatRecord } from '../record.ts';
@@ -47,6 +48,12 @@ interface Expansion {
   budget: { records: number; max: number; received: ByteBudget; occurrences: number; response: ByteBudget };
 }
 
+/** A relation and the records whose values of it are expanded. */
+interface Use {
+  field: Field;
+  items: readonly FlatRecord[];
+}
+
 /** Records of one entity at one level. */
 interface Group {
   entity: Entity;
@@ -57,7 +64,7 @@ interface Group {
 async function expand(expansion: Expansion, groups: readonly Group[], depth: number): Promise<void> {
   if (depth === 0) return;
   const next: Group[] = [];
-  const byTarget = new Map<string, { field: Field; items: readonly FlatRecord[] }[]>();
+  const byTarget = new Map<string, Use[]>();
   for (const { fields, items } of groups) {
     for (const field of fields) {
       if (field.targetId === null) continue;
@@ -76,15 +83,13 @@ async function expand(expansion: Expansion, groups: readonly Group[], depth: num
 async function expandTarget(
   { app, caller, catalog, budget }: Expansion,
   targetId: string,
-  uses: readonly { field: Field; items: readonly FlatRecord[] }[],
+  uses: readonly Use[],
 ): Promise<Group | null> {
   const target = catalog.byId.get(targetId);
   if (target === undefined || !allows(caller.rights, 'read', target.name)) return null;
-  const named = uses.flatMap(({ field, items }) => items.flatMap((item) => (item[field.key] ?? []) as string));
-  const ids = [...new Set(named)];
-  if (ids.length === 0) return null;
-  budget.records -= ids.length;
-  if (budget.records < 0) throw tooMany(budget.max);
+  const { ids, occurrences } = await idsNamed(uses, budget);
+  if (ids.size === 0) return null;
+  budget.records -= ids.size;
   const { rowFilter, fields } = accessScopeOf(catalog, caller, target);
   // Hidden values must not count: a refusal would tell their size.
   const columns = fields.length === target.fields.length ? RECORD_COLUMNS : columnsOf(fields);
@@ -92,10 +97,10 @@ async function expandTarget(
   const found = await app.db.rows<RecordRow>(
     sql`
     select ${columns} from ${target.table} as r
-    where r.id = any(${ids}::uuid[]) ${rowFilter === null ? EMPTY : sql`and ${toSql(rowFilter, sql`r`)}`}`,
+    where r.id = any(${[...ids]}::uuid[]) ${rowFilter === null ? EMPTY : sql`and ${toSql(rowFilter, sql`r`)}`}`,
     budget.received,
   );
-  const isMeasured = (budget.received.taken - taken) * named.length > LIMITS.response.largeFrom;
+  const isMeasured = (budget.received.taken - taken) * occurrences > LIMITS.response.largeFrom;
   const bytesById = new Map<string, number>();
   const bytesOf = (record: FlatRecord): number => {
     const bytes = bytesById.get(record.id) ?? jsonBytes(record);
@@ -105,23 +110,54 @@ async function expandTarget(
   // Each occurrence gets its own copy: a record that occurs at two levels is expanded at the upper one only.
   const records: FlatRecord[] = [];
   const byId = new Map(found.map((row) => [row.id, row]));
-  const recordFor = (id: string): unknown => {
+  const recordFor = async (id: string): Promise<unknown> => {
     const row = byId.get(id);
     if (row === undefined) return id;
     if (--budget.occurrences < 0) throw tooMany(LIMITS.resolve.occurrencesMax);
+    // Ten thousand copies of records with 200 fields take 150 ms.
+    await giveWay();
     const record = shape(row, target, fields);
-    if (isMeasured) budget.response.take(bytesOf(record));
+    if (isMeasured) await budget.response.takeWaiting(bytesOf(record));
     records.push(record);
     return record;
   };
+  await replaceIds(uses, recordFor);
+  return { entity: target, fields, items: records };
+}
+
+/** The different ids in the fields, and how many there are with repetitions. */
+async function idsNamed(
+  uses: readonly Use[],
+  { records, max }: Expansion['budget'],
+): Promise<{ ids: Set<string>; occurrences: number }> {
+  const ids = new Set<string>();
+  let occurrences = 0;
   for (const { field, items } of uses) {
     for (const item of items) {
-      const value = item[field.key];
-      if (Array.isArray(value)) item[field.key] = value.map((id) => recordFor(id as string));
-      else if (typeof value === 'string') item[field.key] = recordFor(value);
+      const way = giveWay();
+      if (way !== undefined) await way;
+      const named = [item[field.key] ?? []].flat() as string[];
+      for (const id of named) ids.add(id);
+      occurrences += named.length;
+      if (ids.size > records) throw tooMany(max);
     }
   }
-  return { entity: target, fields, items: records };
+  return { ids, occurrences };
+}
+
+async function replaceIds(uses: readonly Use[], recordFor: (id: string) => Promise<unknown>): Promise<void> {
+  for (const { field, items } of uses) {
+    for (const item of items) {
+      const way = giveWay();
+      if (way !== undefined) await way;
+      const value = item[field.key];
+      if (typeof value === 'string') item[field.key] = await recordFor(value);
+      if (!Array.isArray(value)) continue;
+      const records: unknown[] = [];
+      for (const id of value) records.push(await recordFor(id as string));
+      item[field.key] = records;
+    }
+  }
 }
 
 function tooMany(records: number): ServiceError {
