@@ -148,7 +148,7 @@ export async function serveApp(app: App): Promise<Running> {
     report: (error) => log.error('the server reported an error', { cause: error }),
     socket: { ...socketHandler(app), onSlowReader: () => app.refusals.count('SLOW_READER') },
   });
-  setsIdle(app, (request, seconds) => running.idle(request, seconds));
+  setsIdle(app, IDLE_SECONDS, (request, seconds) => running.idle(request, seconds));
   const { collectGarbage } = running;
   if (collectGarbage !== undefined) collectsGarbage(collectGarbage);
   app.address = addressOf(config.host, running.port);

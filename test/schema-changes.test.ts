@@ -4,10 +4,18 @@ import { systemCaller } from '../src/access/caller.ts';
 import { cleanUpInterruptedTenants } from '../src/entities/cleanup.ts';
 import type { Entity } from '../src/entities/field.ts';
 import { indexName } from '../src/entities/indexes.ts';
+import { setsIdle } from '../src/http/own-idle.ts';
 import { translateViolation } from '../src/records/write/constraints.ts';
 import { identifier, raw, sql } from '../src/runtime/sql.ts';
 import { schemaOf, type Tenant } from '../src/tenants/tenants.ts';
-import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import {
+  type Answer,
+  type Client,
+  type Json,
+  startService,
+  type TestService,
+  type TestTenant,
+} from './support/service.ts';
 import { fastest, retryWhenDelayed } from './support/timing.ts';
 
 let service: TestService;
@@ -341,6 +349,36 @@ describe('while records are being written', () => {
       expect(statuses[3]).toBe(200);
       expect(await fieldOf(name, 'f')).toMatchObject({ unique: true, label: 'F' });
     }));
+});
+
+test('the connection of a call that may take minutes is not idle before its response, and has the usual limit after it', async () => {
+  // In another process it cannot be observed, and Deno has no such limit.
+  if (process.env.SERVICE_RUNTIME === 'deno') return;
+  const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
+  const hook = { entity_name: name, url: 'https://93.184.216.34/hook', event_types: ['record.created'] };
+  const { id } = (await tenant.post('/api/webhooks/subscriptions', hook)).body.data;
+  const limits: number[] = [];
+  setsIdle(service.app, 60, (_, seconds) => limits.push(seconds));
+  const calls: [TestTenant | Client, string, string, Json?][] = [
+    [tenant, 'POST', `/api/entities/${name}/fields`, { key: 'g', type: 'text' }],
+    [tenant, 'PATCH', `/api/entities/${name}/fields/f`, { type: 'integer' }],
+    [tenant, 'DELETE', `/api/entities/${name}/fields/g`],
+    [tenant, 'PATCH', `/api/entities/${name}`, { indexes: [{ fields: ['f'] }] }],
+    [tenant, 'DELETE', `/api/webhooks/subscriptions/${id}`],
+    [tenant, 'DELETE', `/api/entities/${name}?confirm=${name}`],
+    [tenant, 'DELETE', `/api/entities/${name}`],
+    [
+      tenant,
+      'POST',
+      '/api/changes/revert',
+      { entity: 'none', from: '2026-01-01T00:00:00Z', to: '2026-01-02T00:00:00Z' },
+    ],
+    [service.admin, 'POST', '/health/schema/fix'],
+  ];
+  for (const [client, method, path, body] of calls) {
+    const { text } = await client.request(method, path, body);
+    expect([method, path, limits.splice(0), text]).toEqual([method, path, [256, 60], text]);
+  }
 });
 
 describe('after a crash', () => {

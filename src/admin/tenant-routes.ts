@@ -107,8 +107,7 @@ export function tenantRoutes(app: App) {
       TENANT,
       async ({ params, body, request }) => {
         // Releases the deliveries that wait for a higher quota.
-        mayTakeLong(app, request);
-        await updateTenant(app, params.slug, body);
+        await mayTakeLong(app, request, () => updateTenant(app, params.slug, body));
         return ok(await getTenant(app, params.slug));
       },
       UPDATE,
@@ -116,8 +115,8 @@ export function tenantRoutes(app: App) {
     .delete(
       TENANT,
       async ({ params, query, request }) => {
-        mayTakeLong(app, request);
-        return ok({ id: await deleteTenant(app, params.slug, query.confirm), deleted: true });
+        const id = await mayTakeLong(app, request, () => deleteTenant(app, params.slug, query.confirm));
+        return ok({ id, deleted: true });
       },
       DELETE,
     )

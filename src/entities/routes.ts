@@ -8,6 +8,7 @@ import type { App } from '../app.ts';
 import { okList } from '../http/bounded-response.ts';
 import { DRY_RUN, type FindBreaks, runOrTry } from '../http/dry-run.ts';
 import { guard } from '../http/guard.ts';
+import { mayTakeLong } from '../http/own-idle.ts';
 import { parameters } from '../http/parameters.ts';
 import { created, type Envelope, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
@@ -97,31 +98,34 @@ const DELETE_FIELD = route({
 });
 
 export function entityRoutes(app: App, findBreaks: FindBreaks) {
-  /** Changes a definition: stored values may have to be scanned. */
+  /** Changes a definition: stored values may have to be scanned or rewritten, and what is dropped goes in parts. */
   const change = <T>(
-    { caller, query }: { caller: TenantCaller; query: { dryRun?: boolean } },
+    { caller, query, request }: { caller: TenantCaller; query: { dryRun?: boolean }; request: Request },
     run: (used: App) => Promise<Envelope<T>>,
-  ): Promise<Envelope<T>> => runOrTry(app, { caller, query, isSlow: true, findBreaks }, run);
+  ): Promise<Envelope<T>> =>
+    mayTakeLong(app, request, () => runOrTry(app, { caller, query, isSlow: true, findBreaks }, run));
   return new Elysia({ name: 'entities' })
     .use(guard(app))
     .get(ENTITIES, async ({ caller }) => okList(await listEntities(app, caller)), LIST)
     .post(
       ENTITIES,
-      async ({ caller, query, body }) =>
-        change({ caller, query }, async (used) => created(await createEntity(used, caller, body))),
+      async ({ caller, query, body, request }) =>
+        change({ caller, query, request }, async (used) => created(await createEntity(used, caller, body))),
       CREATE,
     )
     .get(ENTITY, async ({ caller, params }) => ok(await getEntity(app, caller, params.entityName)), READ)
     .patch(
       ENTITY,
-      async ({ caller, params, query, body }) =>
-        change({ caller, query }, async (used) => ok(await updateEntity(used, caller, params.entityName, body))),
+      async ({ caller, params, query, body, request }) =>
+        change({ caller, query, request }, async (used) =>
+          ok(await updateEntity(used, caller, params.entityName, body)),
+        ),
       UPDATE,
     )
     .delete(
       ENTITY,
-      async ({ caller, params, query }) =>
-        change({ caller, query }, async (used) =>
+      async ({ caller, params, query, request }) =>
+        change({ caller, query, request }, async (used) =>
           ok({ id: await deleteEntity(used, caller, params.entityName, query.confirm), deleted: true }),
         ),
       DELETE,
@@ -129,22 +133,24 @@ export function entityRoutes(app: App, findBreaks: FindBreaks) {
     .get(FIELDS, async ({ caller, params }) => okList(await listFields(app, caller, params.entityName)), LIST_FIELDS)
     .post(
       FIELDS,
-      async ({ caller, params, query, body }) =>
-        change({ caller, query }, async (used) => created(await createField(used, caller, params.entityName, body))),
+      async ({ caller, params, query, body, request }) =>
+        change({ caller, query, request }, async (used) =>
+          created(await createField(used, caller, params.entityName, body)),
+        ),
       CREATE_FIELD,
     )
     .patch(
       FIELD,
-      async ({ caller, params, query, body }) =>
-        change({ caller, query }, async (used) =>
+      async ({ caller, params, query, body, request }) =>
+        change({ caller, query, request }, async (used) =>
           ok(await updateField(used, caller, params.entityName, params.key, body)),
         ),
       UPDATE_FIELD,
     )
     .delete(
       FIELD,
-      async ({ caller, params, query }) =>
-        change({ caller, query }, async (used) =>
+      async ({ caller, params, query, request }) =>
+        change({ caller, query, request }, async (used) =>
           ok({ id: await deleteField(used, caller, params.entityName, params.key, query.confirm), deleted: true }),
         ),
       DELETE_FIELD,

@@ -5,6 +5,7 @@ import { type Static, Type } from '@sinclair/typebox';
 import { Elysia } from 'elysia';
 import type { App } from '../app.ts';
 import { guard } from '../http/guard.ts';
+import { mayTakeLong } from '../http/own-idle.ts';
 import { ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
 import { nullable, oneOf, Timestamp } from '../http/schemas.ts';
@@ -68,7 +69,11 @@ export function schemaHealthRoutes(app: App) {
   return new Elysia({ name: 'schema health' })
     .use(guard(app))
     .get('/health/schema', async () => ok(await schemaHealth(app)), CHECK)
-    .post('/health/schema/fix', async () => ok(await repairSchemas(app)), FIX);
+    .post(
+      '/health/schema/fix',
+      async ({ request }) => ok(await mayTakeLong(app, request, () => repairSchemas(app))),
+      FIX,
+    );
 }
 
 async function schemaHealth(app: App): Promise<Static<typeof Health>> {

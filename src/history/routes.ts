@@ -8,6 +8,7 @@ import { okBounded } from '../http/bounded-response.ts';
 import { mayFollow } from '../http/changes-cursor.ts';
 import { DRY_RUN, runOrTry } from '../http/dry-run.ts';
 import { guard } from '../http/guard.ts';
+import { mayTakeLong } from '../http/own-idle.ts';
 import { parameters } from '../http/parameters.ts';
 import { ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
@@ -113,7 +114,10 @@ export function historyRoutes(app: App) {
     )
     .post(
       '/api/changes/revert',
-      async ({ caller, body, request }) => ok(await revertChanges(app, caller, body, callerNow(app, request, caller))),
+      async ({ caller, body, request }) =>
+        mayTakeLong(app, request, async () =>
+          ok(await revertChanges(app, caller, body, callerNow(app, request, caller))),
+        ),
       REVERT,
     );
 }

@@ -1,5 +1,6 @@
-// Responses that decide themselves how long their connection may be idle, such as an export, whose reader may pause longer
-// than a request's client may. On Deno, whose server has no idle limit, this does nothing.
+// Responses that decide themselves how long their connection may be idle: an export, whose reader may pause longer than a
+// request's client may, and calls that work for longer before they answer. On Deno, whose server has no idle limit, this
+// does nothing.
 // Contract: neighbours#byte-budgets.
 
 import { type App, perApp } from '../app.ts';
@@ -21,14 +22,23 @@ export function served(request: Request, setIdle: SetIdle): void {
 
 /** Over what a connection's idle limit can be: none. */
 const NO_LIMIT_S = 256;
-const servers = perApp(() => ({ setIdle: (_request: Request, _seconds: number): void => undefined }));
+const servers = perApp(() => ({ usualSeconds: 0, setIdle: (_request: Request, _seconds: number): void => undefined }));
 
-/** For the server: how the idle limit of a request's connection is set. */
-export function setsIdle(app: App, setIdle: (request: Request, seconds: number) => void): void {
-  servers(app).setIdle = setIdle;
+/** For the server: the idle limit of a request's connection, and how another one is set. */
+export function setsIdle(app: App, usualSeconds: number, setIdle: (request: Request, seconds: number) => void): void {
+  Object.assign(servers(app), { usualSeconds, setIdle });
 }
 
-/** The response may begin later than a connection may be idle: its client waits meanwhile. */
-export function mayTakeLong(app: App, request: Request): void {
-  servers(app).setIdle(request, NO_LIMIT_S);
+/**
+ * Runs what may take longer than a connection may be idle: its client waits meanwhile, and would be cut off. The limit
+ * holds again for the response, so that nobody keeps connections for nothing.
+ */
+export async function mayTakeLong<T>(app: App, request: Request, run: () => Promise<T>): Promise<T> {
+  const { usualSeconds, setIdle } = servers(app);
+  setIdle(request, NO_LIMIT_S);
+  try {
+    return await run();
+  } finally {
+    setIdle(request, usualSeconds);
+  }
 }

@@ -127,20 +127,20 @@ export function portabilityRoutes(app: App) {
       '/api/admin/platform/tenants/import',
       async ({ caller, query, request }) => {
         requireDocument(request);
-        mayTakeLong(app, request);
         const { slug, name, ids = 'keep' } = query;
+        const { body } = request;
         check(NEW_NAMES, given({ slug, name }));
-        if (request.body === null) throw invalidField('body', 'is missing');
-        return created(await importTenant(app, caller, uploaded(steady(request.body)), { slug, name, ids }));
+        if (body === null) throw invalidField('body', 'is missing');
+        return mayTakeLong(app, request, async () =>
+          created(await importTenant(app, caller, uploaded(steady(body)), { slug, name, ids })),
+        );
       },
       IMPORT,
     )
     .post(
       '/api/admin/platform/tenants/:slug/clone',
-      async ({ caller, params, body, request }) => {
-        mayTakeLong(app, request);
-        return created(await cloneTenant(app, caller, params.slug, body));
-      },
+      async ({ caller, params, body, request }) =>
+        mayTakeLong(app, request, async () => created(await cloneTenant(app, caller, params.slug, body))),
       CLONE,
     );
 }

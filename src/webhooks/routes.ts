@@ -7,6 +7,7 @@ import type { App } from '../app.ts';
 import { RECORD_EVENTS } from '../events/event.ts';
 import { okList } from '../http/bounded-response.ts';
 import { guard } from '../http/guard.ts';
+import { mayTakeLong } from '../http/own-idle.ts';
 import { integerParameter, parameters } from '../http/parameters.ts';
 import { created, ok } from '../http/reply.ts';
 import { route } from '../http/route.ts';
@@ -145,8 +146,8 @@ export function webhookRoutes(app: App) {
     )
     .delete(
       SUBSCRIPTION,
-      async ({ caller, params }) => {
-        await deleteSubscription(app, caller, params.id);
+      async ({ caller, params, request }) => {
+        await mayTakeLong(app, request, () => deleteSubscription(app, caller, params.id));
         return ok({ id: params.id.toLowerCase(), deleted: true });
       },
       DELETE,
