@@ -134,6 +134,26 @@ test.each([
   30_000,
 );
 
+const relatedLines: [string, number, (line: number) => string][] = [
+  ['different names', 500, (line) => `{${list(50, (i) => `"${line * 50 + i}.":1`)}}`],
+  ['different values', 500, (line) => `{"rs.code":[${list(1_000, (i) => `"${line * 1_000 + i}"`)}]}`],
+  ['a long list', 4, () => `{"rs.code":[${list(300_000, () => '{}')}]}`],
+];
+test.each(relatedLines)(
+  'an import whose lines name relations by a unique field: %s',
+  async (_, count, line) => {
+    const { name } = await newEntity(tenant, [{ key: 'code', type: 'text', unique: true }]);
+    const { path } = await newEntity(tenant, [{ key: 'rs', type: 'relations', entity: name }]);
+    const body = Array.from({ length: count }, (_, i) => line(i)).join('\n');
+    const { result, stallMs } = await measureStall(() =>
+      tenant.post(`${path}/import?format=ndjson`, body, { 'content-type': 'application/x-ndjson' }),
+    );
+    expect([result.status, result.body.data.refused]).toEqual([200, count]);
+    expect(stallMs).toBeLessThan(STALL_MAX_MS / 2);
+  },
+  30_000,
+);
+
 test('forty imports whose first line arrives at once take turns', async () => {
   const { path } = await newEntity(tenant, fields('v json'));
   const line = `{"v":[${list(400_000, () => '1')}]}`;

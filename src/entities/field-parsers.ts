@@ -17,7 +17,8 @@ const DATE_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{
 const EMAIL = /^[^\s@"(),:;<>[\\\]]{1,64}@[^\s@"(),:;<>[\\\]]{1,253}\.[^\s@"(),:;<>[\\\].]{2,63}$/;
 /** Of 64 characters, an @ and 253, a dot and 63, as UTF-16 units. */
 const EMAIL_MAX = 2 * (64 + 1 + 253 + 1 + 63);
-const ITEMS_MAX = 1_000;
+/** Values of a list: of relations, or of a multiselect. */
+export const ITEMS_MAX = 1_000;
 /** Options that a message names, and their characters together; the first one is always named. */
 const NAMED_MAX = 20;
 const NAMED_CHARACTERS = 500;

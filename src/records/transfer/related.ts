@@ -6,7 +6,9 @@ import { allows } from '../../access/rights.ts';
 import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Field } from '../../entities/field.ts';
+import { ITEMS_MAX } from '../../entities/field-parsers.ts';
 import { toSql } from '../../expression/to-sql.ts';
+import { giveWay } from '../../runtime/event-loop.ts';
 import { EMPTY, literal, type Queries, type Sql, sql } from '../../runtime/sql.ts';
 import type { JsonObject } from '../../runtime/text.ts';
 import { hasOneOf, textOf, uniqueText } from '../batch/keys.ts';
@@ -42,6 +44,9 @@ export function relatedBy({ caller, catalog, scope }: Relating, name: string): R
   return { relation, by, table: target.table, rowFilter: rowFilter && toSql(rowFilter, sql`r`) };
 }
 
+/** Values with their position in the batch. */
+type Holder = readonly [number, JsonObject];
+
 /** Replaces the members `relation.field` of the values by the ids of the records. Resolves to the problems, by position. */
 export async function resolveRelated(
   queries: Queries,
@@ -49,12 +54,13 @@ export async function resolveRelated(
   values: readonly JsonObject[],
 ): Promise<Map<number, string>> {
   const problems = new Map<number, string>();
-  const names = new Set(values.flatMap((members) => Object.keys(members).filter((name) => name.includes('.'))));
-  for (const name of names) {
+  for (const [name, holders] of await holdersByName(values)) {
     const related = relatedBy(relating, name);
-    const holders = [...values.entries()].filter(([, members]) => Object.hasOwn(members, name));
     const ids = 'problem' in related ? new Map<string, string>() : await idsOf(queries, related, holders, name);
     for (const [i, members] of holders) {
+      // A batch has 30,000 names, or values.
+      const way = giveWay();
+      if (way !== undefined) await way;
       const problem = 'problem' in related ? related.problem : replace(members, name, related, ids);
       if (problem !== undefined) problems.set(i, `${name.slice(0, 200)}: ${problem}`);
     }
@@ -62,20 +68,49 @@ export async function resolveRelated(
   return problems;
 }
 
+/** The values that have a member `relation.field`, by its name. */
+async function holdersByName(values: readonly JsonObject[]): Promise<Map<string, Holder[]>> {
+  const byName = new Map<string, Holder[]>();
+  for (const holder of values.entries()) {
+    const way = giveWay();
+    if (way !== undefined) await way;
+    for (const name of Object.keys(holder[1])) {
+      if (!name.includes('.')) continue;
+      const holders = byName.get(name);
+      if (holders === undefined) byName.set(name, [holder]);
+      else holders.push(holder);
+    }
+  }
+  return byName;
+}
+
 /** The ids of the records with the values, by the text of the value. */
 async function idsOf(
   queries: Queries,
   { by, table, rowFilter }: Related,
-  holders: readonly [number, JsonObject][],
+  holders: readonly Holder[],
   name: string,
 ): Promise<Map<string, string>> {
-  const given = holders.flatMap(([, members]) => members[name]).map((value) => uniqueText(by, value));
-  const wanted = [...new Set(given)].filter((value) => value !== undefined);
-  if (wanted.length === 0) return new Map();
+  const wanted = new Set<string>();
+  for (const [, { [name]: given }] of holders) {
+    const way = giveWay();
+    if (way !== undefined) await way;
+    if (isTooLong(given)) continue;
+    for (const value of [given].flat()) {
+      const text = uniqueText(by, value);
+      if (text !== undefined) wanted.add(text);
+    }
+  }
+  if (wanted.size === 0) return new Map();
   const rows = await queries.rows<{ id: string; value: unknown }>(sql`
     select r.id, r.data -> ${literal(by.slot)} as value from ${table} as r
-    where ${hasOneOf(by, wanted)}${rowFilter === null ? EMPTY : sql` and ${rowFilter}`}`);
+    where ${hasOneOf(by, [...wanted])}${rowFilter === null ? EMPTY : sql` and ${rowFilter}`}`);
   return new Map(rows.map(({ id, value }) => [textOf(by, value), id]));
+}
+
+/** As a value of the relation would be. */
+function isTooLong(given: unknown): boolean {
+  return Array.isArray(given) && given.length > ITEMS_MAX;
 }
 
 /** Puts the id, or ids, in the place of the values. */
@@ -94,6 +129,7 @@ function replace(
     return undefined;
   }
   if (!Array.isArray(list)) return 'must be a list';
+  if (isTooLong(list)) return `must have at most ${ITEMS_MAX} values`;
   const found = list.map((value) => ids.get(uniqueText(by, value) ?? ''));
   const missing = list.find((_, i) => found[i] === undefined);
   if (found.includes(undefined)) return `there is no record with ${by.key} ${shown(missing)}`;
