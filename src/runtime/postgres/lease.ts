@@ -1,7 +1,8 @@
 // A connection lent to a call. Each statement has a deadline of its own, and a transaction one for all of it. A call whose
 // client has gone, or whose transaction is past its deadline, is stopped: its running statement is cancelled on the
-// server, and no further one starts. So is one that gives up its turn, which runs again later. The connection is not used again before a cancellation has settled, so that it
-// cannot hit a later statement. Times are milliseconds. Contract: neighbours#fair-shares.
+// server, and no further one starts. So is one that gives up its turn, to be run again later. The connection is not used
+// again before a cancellation has settled, so that it cannot hit a later statement. Times are milliseconds.
+// Contract: neighbours#fair-shares.
 import { clientGone, ServiceError, unavailable } from '../../errors.ts';
 import { isGone, type Work } from '../work.ts';
 import type { Batch, Connection, RunOptions } from './connection.ts';

@@ -1,6 +1,6 @@
-// Which running call gives up its turn: before a statement has run, nobody knows that it is long, and several of a tenant start
-// together. Once they are more than is admitted beside other tenants, the last ones are cancelled, and run again in turn.
-// Times are milliseconds. Contract: neighbours#fair-shares.
+// Which running calls give up their turn. Before a statement has run, nobody knows that it is long, and a tenant that is alone
+// may have started many. Once they are more than is admitted beside other tenants, the last ones are cancelled, and run again in
+// turn: three of 2.4 s left the process a fifth of a processor for as long. Times are milliseconds. Contract: neighbours#fair-shares.
 import type { FairQueue } from '../fair-queue.ts';
 import type { Ticket } from '../fair-share.ts';
 import type { Lease } from './lease.ts';
