@@ -65,6 +65,7 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
     startStorageMeasurement(app),
     startRetention(app),
     startFieldCleanup(app),
+    startIndexCompletion(app),
     startRules(app),
     startDomainChecks(app),
     startErasures(app),
@@ -86,14 +87,19 @@ export async function startService(config: Config, log: Log, stages: Stages, sig
   return { app, lines };
 }
 
-/** Cleans up after interrupted field changes, and completes indexes, of this process or another. */
+/** Cleans up after interrupted field changes, of this process or another: until then, writes must satisfy two definitions. */
 function startFieldCleanup(app: App): Worker {
   return startWorker({
     name: 'field changes',
-    once: async () => (await cleanUpInterruptedTenants(app)) + (await completeIndexesOnce(app)),
-    pollMs: 60_000,
+    once: () => cleanUpInterruptedTenants(app),
+    pollMs: 5_000,
     log: app.log,
   });
+}
+
+/** Completes indexes that a change of this process or another has left. */
+function startIndexCompletion(app: App): Worker {
+  return startWorker({ name: 'indexes', once: () => completeIndexesOnce(app), pollMs: 60_000, log: app.log });
 }
 
 /** Verifies custom domains whose DNS record has appeared. */

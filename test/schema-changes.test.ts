@@ -425,6 +425,20 @@ describe('after a crash', () => {
     expect(await all(name)).toHaveLength(ROWS + 1);
   });
 
+  test('a tenant whose interrupted change cannot be cleaned up holds up no other', async () => {
+    const { db } = service.app;
+    const broken = await service.tenant();
+    await db.rows(sql`alter table ${identifier(schemaOf(broken.id), 'entity_definitions')} rename to gone`);
+    await db.rows(sql`insert into platform.definition_locks (tenant_id, holder, expires_at)
+      values (${broken.id}::uuid, platform.uuidv7(), now() - interval '1 s')`);
+    const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
+    const interrupted = await interruptChange(name);
+    expect(await cleanUpInterruptedTenants(service.app)).toBeGreaterThan(0);
+    expect(await leftIn(interrupted)).toEqual(NOTHING);
+    await db.rows(sql`alter table ${identifier(schemaOf(broken.id), 'gone')} rename to entity_definitions`);
+    expect(await cleanUpInterruptedTenants(service.app)).toBeGreaterThan(0);
+  });
+
   test('the next field change cleans up too, and the change can be repeated', async () => {
     const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
     const interrupted = await interruptChange(name);

@@ -2,7 +2,9 @@
 // missing, and removes the values of retired slots. It is idempotent, and the same after success, failure and crash.
 // Contract: decisions#field-changes.
 import type { App } from '../app.ts';
+import { forEachConcurrently } from '../runtime/concurrency.ts';
 import { sql } from '../runtime/sql.ts';
+import { forTenant } from '../runtime/work.ts';
 import { tenantById } from '../tenants/tenants.ts';
 import { backfill, waitForOlderWrites, waitForStaleCopies } from './backfill.ts';
 import { bumpVersion, loadCatalog, updateFieldRow } from './catalog.ts';
@@ -71,14 +73,27 @@ export async function cleanUpInterrupted(lock: DefinitionLock): Promise<void> {
   lock.needsCleanup = false;
 }
 
-/** Cleans up interrupted changes of every tenant. Resolves to the number of tenants that had one. */
+/** Tenants that are cleaned up at once: one with many records, or with locks to wait for, holds up no other. */
+const TENANTS_AT_ONCE = 4;
+
+/**
+ * Cleans up interrupted changes of every tenant. One that fails is logged, and left to the next round. Resolves to the number of
+ * tenants that have been cleaned up.
+ */
 export async function cleanUpInterruptedTenants(app: App): Promise<number> {
   const interrupted = await app.db.rows<{ tenant_id: string }>(
     sql`select tenant_id from platform.definition_locks where expires_at <= now()`,
   );
-  for (const { tenant_id: id } of interrupted) {
+  let cleaned = 0;
+  await forEachConcurrently(interrupted, TENANTS_AT_ONCE, async ({ tenant_id: id }) => {
     const tenant = await tenantById(app, id);
-    if (tenant !== null) await withDefinitionLock(app, tenant, cleanUpInterrupted);
-  }
-  return interrupted.length;
+    if (tenant === null) return;
+    try {
+      await forTenant(id, () => withDefinitionLock(app, tenant, cleanUpInterrupted));
+      cleaned++;
+    } catch (cause) {
+      app.log.warn('an interrupted change of definitions is not cleaned up yet', { tenant: tenant.slug, cause });
+    }
+  });
+  return cleaned;
 }

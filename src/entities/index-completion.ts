@@ -4,7 +4,8 @@
 import type { App } from '../app.ts';
 import { buildIndexBeside, cancelWaitingBuilds, isNotBeingBuilt } from '../runtime/index-builds.ts';
 import { identifier, sql } from '../runtime/sql.ts';
-import { tenantById } from '../tenants/tenants.ts';
+import { forTenant } from '../runtime/work.ts';
+import { type Tenant, tenantById } from '../tenants/tenants.ts';
 import { withDefinitionLock } from './definition-lock.ts';
 import { requiredIndexes } from './indexes.ts';
 
@@ -26,21 +27,30 @@ async function unusedIndexes(app: App): Promise<Unused[]> {
       and ${isNotBeingBuilt(sql`i.indexrelid`)}`);
 }
 
-/** Completes such indexes that definitions require. Resolves to their number. */
+/** Completes such indexes that definitions require. One that fails is logged, and left to the next round. Resolves to their number. */
 export async function completeIndexesOnce(app: App): Promise<number> {
   let completed = 0;
-  for (const { tenant_id: tenantId, entity_id: entityId, name } of await unusedIndexes(app)) {
-    const tenant = await tenantById(app, tenantId);
+  for (const index of await unusedIndexes(app)) {
+    const tenant = await tenantById(app, index.tenant_id);
     if (tenant === null) continue;
-    completed += await withDefinitionLock(app, tenant, async (lock) => {
-      const entity = await lock.transaction(async (_, catalog) => catalog.byId.get(entityId));
-      const isRequired = entity !== undefined && requiredIndexes(entity).some((index) => index.name === name);
-      const isStillUnused = (await unusedIndexes(app)).some((index) => index.name === name);
-      if (entity === undefined || !isRequired || !isStillUnused) return 0;
-      await cancelWaitingBuilds(app.db, entity.schema, entity.tableName);
-      await buildIndexBeside(app.db, sql`reindex index concurrently ${identifier(entity.schema, name)}`);
-      return 1;
-    });
+    try {
+      completed += await forTenant(tenant.id, () => completeIndex(app, tenant, index));
+    } catch (cause) {
+      app.log.warn('an index is not completed yet', { tenant: tenant.slug, index: index.name, cause });
+    }
   }
   return completed;
+}
+
+/** Resolves to 0 when it is not required any more, or somebody else builds it. */
+function completeIndex(app: App, tenant: Tenant, { entity_id: entityId, name }: Unused): Promise<number> {
+  return withDefinitionLock(app, tenant, async (lock) => {
+    const entity = await lock.transaction(async (_, catalog) => catalog.byId.get(entityId));
+    const isRequired = entity !== undefined && requiredIndexes(entity).some((index) => index.name === name);
+    const isStillUnused = (await unusedIndexes(app)).some((index) => index.name === name);
+    if (entity === undefined || !isRequired || !isStillUnused) return 0;
+    await cancelWaitingBuilds(app.db, entity.schema, entity.tableName);
+    await buildIndexBeside(app.db, sql`reindex index concurrently ${identifier(entity.schema, name)}`);
+    return 1;
+  });
 }
