@@ -381,6 +381,39 @@ describe('connections and warnings', () => {
   });
 });
 
+test('a quota of deliveries that is raised by a little releases about as many, and one that leaves no room releases none', async () => {
+  const receiver = await startReceiver();
+  const tenant = await limited({ deliveriesPerDay: 1 });
+  const { id } = await subscribe(tenant, receiver.url, { entity_name: 'notes', event_types: ['record.created'] });
+  await bulk(tenant, 1);
+  await receiver.waitFor(1);
+  for (let i = 0; i < 6; i++) await bulk(tenant, 1_000);
+  // As claims leave those of a backlog: a few at a time are due at the same time.
+  const { db } = service.app;
+  await db.rows(sql`
+    update platform.webhook_deliveries as d
+    set next_at = now() + interval '1 h' + n.number / 10 * interval '1 ms', error = 'quota_exceeded', claim_id = null
+    from (
+      select id, row_number() over (order by id)::int as number from platform.webhook_deliveries
+      where subscription_id = ${id}::uuid and status = 'pending'
+    ) as n
+    where d.subscription_id = ${id}::uuid and d.id = n.id`);
+  const waiting = async (): Promise<number> => {
+    const row = await db.first<{ n: number }>(sql`
+      select count(*)::int as n from platform.webhook_deliveries
+      where subscription_id = ${id}::uuid and status = 'pending' and next_at > now() and error = 'quota_exceeded'`);
+    return row?.n ?? 0;
+  };
+  expect(await waiting()).toBe(6_000);
+  await setQuotas(tenant, { deliveriesPerDay: 1 });
+  expect(await waiting()).toBe(6_000);
+  await setQuotas(tenant, { deliveriesPerDay: 11 });
+  await receiver.waitFor(11);
+  expect(await waiting()).toBeGreaterThan(2_000);
+  expect(receiver.received).toHaveLength(11);
+  await receiver.stop();
+});
+
 test('deliveries beyond those of a day wait, in order, until the next day or a higher quota', async () => {
   const receiver = await startReceiver();
   const tenant = await limited({ deliveriesPerDay: 5 });

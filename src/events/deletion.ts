@@ -25,7 +25,7 @@ export async function deleteDeliveries(tx: Tx, condition: Sql): Promise<void> {
 
 /** Deletes an entity's changes that subscriptions have not judged yet. Without rests: the judging of other tenants waits for it. */
 export async function deleteUnjudged(tx: Tx, entityId: string): Promise<void> {
-  await inParts(tx, (after) => deliveriesAfter(entityId, after), false);
+  await inParts(tx, (after) => deliveriesAfter(entityId, after), { rests: false });
 }
 
 function deliveriesAfter(subscriptionId: string, after: string | null): Sql {

@@ -14,14 +14,19 @@ interface Part {
   last: string | null;
 }
 
-/** Runs `change`, which resolves to a `Part` and begins after a key, until there is no more to change. */
-export async function inParts(queries: Queries, change: (after: string | null) => Sql, rests = true): Promise<void> {
+/** Runs `change`, which resolves to a `Part` and begins after a key, until there is no more to change; `onPart` runs after each part. */
+export async function inParts(
+  queries: Queries,
+  change: (after: string | null) => Sql,
+  { rests = true, onPart }: { rests?: boolean; onPart?: () => Promise<void> } = {},
+): Promise<void> {
   let after: string | null = null;
   for (let isLast = false; !isLast; ) {
     const startedAt = performance.now();
     const part: Part | undefined = await queries.first<Part>(change(after));
     isLast = (part?.count ?? 0) < PART_ROWS;
     after = part?.last ?? null;
+    await onPart?.();
     if (rests && !isLast) await delay(performance.now() - startedAt);
   }
 }

@@ -77,8 +77,9 @@ async function postpone(tx: Tx, rows: readonly PendingRow[]): Promise<Recheck[]>
 }
 
 /**
- * Makes the tenant's deliveries that wait for the next day due, once a change of its quota has been committed. In parts, of
- * which the first are sent while others still wait, and also when the client has gone: nothing else would release the rest.
+ * Makes the tenant's deliveries that wait for the next day due, once a change of its quota has been committed. In parts, each of
+ * which is sent while others still wait, until the day is used up again: the rest would only be postponed once more. Also when
+ * the client has gone: nothing else would release the rest.
  */
 export async function releaseWaiting(app: App, tenantId: string): Promise<void> {
   await withoutSignal(async () => {
@@ -87,18 +88,19 @@ export async function releaseWaiting(app: App, tenantId: string): Promise<void> 
       tx.rows<{ id: string }>(sql`
         select id from platform.webhook_subscriptions where tenant_id = ${tenantId}::uuid order by id for no key update`),
     );
-    await app.invalidations.publish('webhook', tenantId);
-    for (const { id } of subscriptions) await inParts(app.db.slow, (after) => waitingAfter(id, after));
+    const onPart = (): Promise<void> => app.invalidations.publish('webhook', tenantId);
+    for (const { id } of subscriptions)
+      await inParts(app.db.slow, (after) => waitingAfter(tenantId, id, after), { onPart });
   });
-  await app.invalidations.publish('webhook', tenantId);
 }
 
 /** Those that a claim has postponed are due at the same time, and are released in one part. */
-function waitingAfter(subscriptionId: string, after: string | null): Sql {
+function waitingAfter(tenantId: string, subscriptionId: string, after: string | null): Sql {
   return sql`
     with part as materialized (
       select d.id, d.next_at from platform.webhook_deliveries as d
-      where d.subscription_id = ${subscriptionId}::uuid and d.status = 'pending' and d.error = ${WAITING} and d.claim_id is null
+      where not ${isUsedUp(tenantId)}
+        and d.subscription_id = ${subscriptionId}::uuid and d.status = 'pending' and d.error = ${WAITING} and d.claim_id is null
         and d.next_at > coalesce(${after}::timestamptz, now()) and d.next_at < now() + ${2 * DAY_MS}::int * interval '1 ms'
       order by d.next_at
       fetch first (${PART_ROWS}::int) rows with ties
@@ -111,12 +113,16 @@ function waitingAfter(subscriptionId: string, after: string | null): Sql {
     select count(*)::int as count, max(next_at)::text as last from part`;
 }
 
+/** A condition: the tenant's quota, as it is now, admits no further delivery today. */
+function isUsedUp(tenantId: string): Sql {
+  return sql`exists (
+    select from platform.tenants as t
+    left join platform.usage_days as u on u.tenant_id = t.id and u.day = ${utcDay(Date.now())}::date
+    where t.id = ${tenantId}::uuid and coalesce(u.claimed_deliveries, 0) >= (t.quotas ->> 'deliveriesPerDay')::bigint)`;
+}
+
 /** Whether further deliveries of the tenant wait for the next day. */
 export async function isDayUsedUp(queries: Queries, { id, quotas }: Pick<Tenant, 'id' | 'quotas'>): Promise<boolean> {
-  const limit = quotas.deliveriesPerDay;
-  if (limit === undefined) return false;
-  const row = await queries.first<{ used: number }>(sql`
-    select claimed_deliveries as used from platform.usage_days
-    where tenant_id = ${id}::uuid and day = ${utcDay(Date.now())}::date`);
-  return (row?.used ?? 0) >= limit;
+  if (quotas.deliveriesPerDay === undefined) return false;
+  return (await queries.first(sql`select where ${isUsedUp(id)}`)) !== undefined;
 }
