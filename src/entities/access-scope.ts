@@ -8,6 +8,7 @@ import type { App } from '../app.ts';
 import { forbidden, ServiceError } from '../errors.ts';
 import { type Expression, type Names, type Related, SYSTEM_FIELDS } from '../expression/ast.ts';
 import { parseExpression } from '../expression/parse.ts';
+import { giveWay } from '../runtime/event-loop.ts';
 import { type Catalog, catalogOf, entityFor } from './catalog.ts';
 import type { Entity, Field } from './field.ts';
 
@@ -43,7 +44,11 @@ export function accessScopeOf(catalog: Catalog, caller: TenantCaller, entity: En
 /** The caller's scope of an entity by name. 404 when there is none. The operation checks the caller's rights. */
 export async function accessScopeFor(app: App, caller: TenantCaller, entityName: string): Promise<AccessScope> {
   const entity = await entityFor(app, caller, entityName);
-  return accessScopeOf(await catalogOf(app, caller.tenant), caller, entity);
+  const catalog = await catalogOf(app, caller.tenant);
+  // As with the filters of a list (records/read/list.ts).
+  const way = hasRowFilter(caller, entity) ? giveWay() : undefined;
+  if (way !== undefined) await way;
+  return accessScopeOf(catalog, caller, entity);
 }
 
 /** The fields that a caller who may use the entity may see, in order. */

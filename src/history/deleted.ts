@@ -17,7 +17,7 @@ import { parameters } from '../http/parameters.ts';
 import { nullable, Timestamp } from '../http/schemas.ts';
 import { LIMITS } from '../limits.ts';
 import { Evaluator } from '../records/read/evaluator.ts';
-import { depthOf, readProjection, select } from '../records/read/list.ts';
+import { depthOf, readProjection, selectInTurn } from '../records/read/list.ts';
 import {
   afterCursor,
   cursorColumns,
@@ -153,8 +153,8 @@ async function totalOf(app: App, caller: TenantCaller, scope: AccessScope, where
 /** The row filter on the last image, and the filters. */
 async function conditionOf(app: App, caller: TenantCaller, scope: AccessScope, input: ListInput): Promise<Sql> {
   const rowFilter = restrictionOn(caller.rights, scope.entity.name)?.rowFilter;
-  if (rowFilter?.includes('$now') !== true) return select(scope, input).where;
-  const { where } = select({ ...scope, rowFilter: null }, input);
+  if (rowFilter?.includes('$now') !== true) return (await selectInTurn(scope, input)).where;
+  const { where } = await selectInTurn({ ...scope, rowFilter: null }, input);
   const ids = await idsWithin(app, caller, scope, where);
   return join([where, sql`r.id = any(${ids}::uuid[])`], ' and ');
 }

@@ -15,7 +15,7 @@ import { parameters } from '../../http/parameters.ts';
 import { LIMITS } from '../../limits.ts';
 import { EMPTY, identifier, join, raw, type Sql, sql } from '../../runtime/sql.ts';
 import { countRead } from '../../usage/tally.ts';
-import { select } from './list.ts';
+import { selectInTurn } from './list.ts';
 import { LEGACY_FILTER, type ListInput, ListQuery } from './parameters.ts';
 
 const { filters, search } = ListQuery.properties;
@@ -60,7 +60,7 @@ export async function aggregateRecords(
   const scope = await accessScopeFor(app, caller, entityName);
   countRead(app, caller);
   const { metrics, groups } = parseInput(input, scope.names);
-  const { where } = select(scope, input);
+  const { where } = await selectInTurn(scope, input);
   // Scanning a whole entity may take longer than the statement timeout of ordinary requests.
   const received = receivedBudget();
   const groupsMax = rowsLeft(caller, LIMITS.aggregate.groupsMax);

@@ -15,7 +15,7 @@ import { keepGarbageSmall } from '../../runtime/garbage.ts';
 import type { RawRow } from '../../runtime/postgres.ts';
 import { sql } from '../../runtime/sql.ts';
 import { countRead } from '../../usage/tally.ts';
-import { readProjection, select } from '../read/list.ts';
+import { readProjection, selectInTurn } from '../read/list.ts';
 import { orderBy, readSort } from '../read/order.ts';
 import type { ListInput } from '../read/parameters.ts';
 import { serve } from '../read/serving.ts';
@@ -42,7 +42,7 @@ export async function exportRecords(
   countRead(app, caller);
   const keys = readSort(input.sort, input.order, scope.names);
   const writer = writerOf(format, scope, readProjection(scope, input.fields));
-  const { where, condition } = select(scope, input);
+  const { where, condition } = await selectInTurn(scope, input);
   const { order } = serve(scope.entity, condition, keys);
   const query = sql`
     select ${EXPORT_COLUMNS} from ${scope.entity.table} as r where ${where} order by ${orderBy(order)}`;
