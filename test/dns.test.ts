@@ -10,6 +10,7 @@ import { type Receiver, startReceiver } from './support/receiver.ts';
 import { startService, type TestService } from './support/service.ts';
 
 const HANGING = 100;
+const AAAA = 28;
 let dns: DnsServer;
 let service: TestService;
 let receiver: Receiver;
@@ -19,7 +20,8 @@ beforeAll(async () => {
   service = await startService({ DNS_SERVERS: dns.address, WEBHOOK_ALLOWED_CIDRS: '127.0.0.1/32' });
   receiver = await startReceiver();
   dns.addresses.set('receiver.example', '127.0.0.1');
-  dns.isSilent = (name) => name.startsWith('silent');
+  dns.addresses.set('ipv4.example', '127.0.0.1');
+  dns.isSilent = (name, type) => name.startsWith('silent') || (name === 'ipv4.example' && type === AAAA);
 });
 afterAll(async () => {
   await receiver.stop();
@@ -48,6 +50,14 @@ test('a name without addresses is refused; one of the hosts file needs no name s
   expect(await addressesOf(resolver, 'LOCALHOST')).toContainEqual({ address: '127.0.0.1', family: 4 });
   expect(dns.questions.length).toBe(asked);
   await expect(addressesOf(resolver, 'unknown.example')).rejects.toThrow();
+});
+
+test('a name whose server is silent about IPv6 has its IPv4 addresses soon', async () => {
+  const resolver = openResolver([dns.address], { timeout: 4_000, tries: 1 });
+  const startedAt = performance.now();
+  expect(await addressesOf(resolver, 'ipv4.example')).toEqual([{ address: '127.0.0.1', family: 4 }]);
+  expect(performance.now() - startedAt).toBeLessThan(3_000);
+  resolver.cancel();
 });
 
 test('the names of receivers are asked of DNS_SERVERS', async () => {

@@ -4,6 +4,10 @@
 // Failures: rejects for a name without addresses. Times are milliseconds. Contract: neighbours#fair-shares.
 import { Resolver } from 'node:dns/promises';
 import { readFile } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+
+/** How long the addresses of one family wait for those of the other: some name servers are silent about one of them. */
+const OTHER_FAMILY_MS = 1_000;
 
 export interface ResolvedAddress {
   address: string;
@@ -21,7 +25,10 @@ export function openResolver(servers: readonly string[], options: { timeout: num
 export async function addressesOf(resolver: Resolver, name: string): Promise<ResolvedAddress[]> {
   const local = await addressesInHostsFile(name);
   if (local.length > 0) return local;
-  const [v4, v6] = await Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)]);
+  const questions = [resolver.resolve4(name), resolver.resolve6(name)] as const;
+  const patience = Promise.any(questions).then(() => delay(OTHER_FAMILY_MS, [], { ref: false }));
+  const answerTo = (question: Promise<string[]>): Promise<string[]> => Promise.race([question, patience]);
+  const [v4, v6] = await Promise.allSettled([answerTo(questions[0]), answerTo(questions[1])]);
   if (v4.status === 'rejected' && v6.status === 'rejected') throw v4.reason;
   const of = (answer: PromiseSettledResult<string[]>, family: number): ResolvedAddress[] =>
     answer.status === 'rejected' ? [] : answer.value.map((address) => ({ address, family }));

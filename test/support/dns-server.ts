@@ -13,15 +13,16 @@ export class DnsServer {
   /** IPv4 addresses by name. */
   readonly addresses = new Map<string, string>();
   readonly questions: string[] = [];
-  /** Whether this name, or any, gets no response. */
-  isSilent: boolean | ((name: string) => boolean) = false;
+  /** Whether this name, or any, gets no response, to this type of question. */
+  isSilent: boolean | ((name: string, type: number) => boolean) = false;
 
   private constructor(private readonly socket: Socket) {
     socket.on('message', (query, { port, address }) => {
       const { name, end } = nameIn(query);
       this.questions.push(name);
-      if (typeof this.isSilent === 'function' ? this.isSilent(name) : this.isSilent) return;
-      socket.send(responseTo(query, end, this.#recordsOf(name, query.readUInt16BE(end - 4))), port, address);
+      const type = query.readUInt16BE(end - 4);
+      if (typeof this.isSilent === 'function' ? this.isSilent(name, type) : this.isSilent) return;
+      socket.send(responseTo(query, end, this.#recordsOf(name, type)), port, address);
     });
   }
 
