@@ -1,4 +1,4 @@
-// The niceness of the service's process and of its session. Contract: the reference of NICENESS.
+// The niceness of the service: of its process, and of the session that it leads. Described in docs/reference/configuration.md.
 import { expect, test } from 'bun:test';
 import { existsSync, readFileSync } from 'node:fs';
 import { getPriority } from 'node:os';

@@ -11,7 +11,7 @@ const LATE_MS = 6;
 /** The network and the server change: the quickest probe is forgotten slowly. */
 const FORGET = 1.01;
 const FORGET_DELAY = 0.8;
-const LESS = 0.5;
+const LESS = 0.7;
 const MORE = 0.05;
 
 export class Congestion {
