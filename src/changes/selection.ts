@@ -15,7 +15,7 @@ import { relationKeys } from '../expression/ast.ts';
 import { parseExpression } from '../expression/parse.ts';
 import { flagParameter, integerParameter, parameters } from '../http/parameters.ts';
 import { LIMITS } from '../limits.ts';
-import { giveWay } from '../runtime/event-loop.ts';
+import { giveWay, giveWayToRead } from '../runtime/event-loop.ts';
 import { conditionFor } from '../views/dsl.ts';
 import type { FilterDsl } from '../views/view.ts';
 import { viewFor } from '../views/views.ts';
@@ -81,8 +81,8 @@ export async function readSelection(
   others: readonly Problem[] = [],
 ): Promise<Selection> {
   const catalog = await catalogOf(app, caller.tenant);
-  // Reading a long condition takes 0.3 ms, and hundreds of requests, or followers of one change, may read theirs at once.
-  const way = giveWay();
+  // Hundreds of requests, or followers of one change, may read theirs at once.
+  const way = giveWayToRead(wanted.filters?.length ?? 0);
   if (way !== undefined) await way;
   const view = wanted.view === null ? null : await viewOf(app, caller, wanted.view);
   const selection: Selection = {

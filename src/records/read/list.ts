@@ -14,7 +14,7 @@ import { toSql } from '../../expression/to-sql.ts';
 import { receivedBudget, sized } from '../../http/bounded-response.ts';
 import { LIMITS } from '../../limits.ts';
 import type { ByteBudget } from '../../runtime/byte-budget.ts';
-import { giveWay } from '../../runtime/event-loop.ts';
+import { giveWayToRead } from '../../runtime/event-loop.ts';
 import { join, type Sql, sql } from '../../runtime/sql.ts';
 import { currentWork } from '../../runtime/work.ts';
 import { countRead } from '../../usage/tally.ts';
@@ -127,13 +127,9 @@ export function depthOf({ resolve, resolve_depth: depth }: ReadInput): number {
   return depth ?? (resolve === true ? 1 : 0);
 }
 
-/** In characters: a shorter condition is read in 20 µs. */
-const LONG_CONDITION = 250;
-
-/** The same in turn: reading a long condition takes 0.3 ms, and hundreds of requests may have arrived at once. */
+/** The same in turn: hundreds of requests may have arrived at once. */
 export async function selectInTurn(scope: AccessScope, input: Selecting): Promise<Selection> {
-  const length = (input.filters?.length ?? 0) + (input.search?.length ?? 0);
-  const way = length > LONG_CONDITION ? giveWay() : undefined;
+  const way = giveWayToRead((input.filters?.length ?? 0) + (input.search?.length ?? 0));
   if (way !== undefined) await way;
   return select(scope, input);
 }

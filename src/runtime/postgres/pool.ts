@@ -282,7 +282,9 @@ export class Pool {
       this.#queue.charge(ticket, heldMs);
       lease.watch(now, this.#options.cancel);
     }
-    for (const lease of tooMany(this.#leases, this.#queue, watchedAt)) lease.yieldTurn(this.#options.cancel);
+    // Without processes of their own, connections have nothing that could be cancelled.
+    const yielding = this.#options.hasProcess ? tooMany(this.#leases, this.#queue, watchedAt) : [];
+    for (const lease of yielding) lease.yieldTurn(this.#options.cancel);
     expireWaiting(this.#queue, now, 'no database connection became free in time');
     this.#dispatch();
     this.#grow(now);
