@@ -42,14 +42,20 @@ interface Props {
   entity: Entity | undefined;
   value: Audience;
   problems: Record<string, string>;
-  onChange: (value: Audience) => void;
+  /** Gets what the value becomes of what it is: a field may report its change after another one has. */
+  onChange: (change: (before: Audience) => Audience) => void;
 }
 
 export function AudienceFields({ entity, value, problems, onChange }: Props) {
   const { tenant } = useParams();
   const { data: roles } = useQuery(rolesQuery(tenant));
   const names = [...new Set([...(roles ?? []).map(({ name }) => name), value.role])].filter(Boolean);
-  const set = (part: Partial<Audience>): void => onChange({ ...value, ...part });
+  const set = (part: Partial<Audience>): void => onChange((before) => ({ ...before, ...part }));
+  const include = (part: (typeof INCLUDES)[number], isIncluded: boolean): void =>
+    onChange((before) => ({
+      ...before,
+      include: INCLUDES.filter((one) => (one === part ? isIncluded : before.include.includes(one))),
+    }));
   return (
     <>
       <Select
@@ -100,9 +106,7 @@ export function AudienceFields({ entity, value, problems, onChange }: Props) {
             key={part}
             label={INCLUDED[part]}
             checked={value.include.includes(part)}
-            onChange={({ target }) =>
-              set({ include: INCLUDES.filter((one) => (one === part ? target.checked : value.include.includes(one))) })
-            }
+            onChange={({ target }) => include(part, target.checked)}
           />
         ))}
       </fieldset>
