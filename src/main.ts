@@ -42,7 +42,8 @@ async function serveUntil(stopping: AbortSignal, config: Config, log: Log): Prom
 
 /**
  * All tenants wait for the thread of the event loop, so it goes before the statements of a PostgreSQL on the same machine: with 8
- * attacks at once, the p99 of requests beside them was 53 to 112 ms instead of 138 to 326. Only the superuser may have a negative niceness.
+ * attacks at once, the p99 of requests beside them was 53 to 112 ms instead of 138 to 326. Only the superuser may have a negative
+ * niceness.
  */
 function preferThisThread({ niceness }: Config, log: Log): void {
   try {

@@ -1,23 +1,11 @@
 import { describe, expect, test } from 'bun:test';
 import { giveWay } from '../src/runtime/event-loop.ts';
-import { countFor, forClient } from '../src/runtime/work.ts';
+import { countFor } from '../src/runtime/work.ts';
+import { asTenant } from './support/work.ts';
 
 const PIECE_MS = 12;
 
 /** Runs something as the work of a tenant whose client waits. */
-function asTenant<T>(tenantId: string, run: () => Promise<T>): Promise<T> {
-  const controller = new AbortController();
-  return forClient(
-    '127.0.0.1',
-    () => controller.signal,
-    null,
-    () => {
-      countFor(tenantId, false);
-      return run();
-    },
-  );
-}
-
 function busy(): void {
   const end = performance.now() + PIECE_MS;
   while (performance.now() < end);

@@ -11,10 +11,11 @@ import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { type Database, openDatabase } from '../src/runtime/postgres.ts';
 import { sql } from '../src/runtime/sql.ts';
-import { countFor, forClient, forTenant } from '../src/runtime/work.ts';
+import { forClient, forTenant } from '../src/runtime/work.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
 import { startService, type TestService, type TestTenant } from './support/service.ts';
+import { asTenant } from './support/work.ts';
 
 const log = createLog({ level: 'error' });
 const PATH = '/api/entities/notes/records';
@@ -150,13 +151,7 @@ describe('fair shares of the connections', () => {
         db.rows(sql`insert into written select ${n}::int from (select pg_sleep(${seconds}::float)) as s`),
       ),
     );
-    const callOfAnother = () =>
-      forClient(
-        '1.2.3.4',
-        () => new AbortController().signal,
-        null,
-        () => countFor(anotherId, false),
-      );
+    const callOfAnother = () => asTenant(anotherId, async () => undefined);
     let others: ReturnType<typeof setInterval> | undefined;
     try {
       if (server !== undefined) {

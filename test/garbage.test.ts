@@ -2,7 +2,8 @@
 // Contract: neighbours#fair-shares.
 import { expect, test } from 'bun:test';
 import { collectsGarbage, keepGarbageSmall } from '../src/runtime/garbage.ts';
-import { countFor, forClient, forTenant } from '../src/runtime/work.ts';
+import { forTenant } from '../src/runtime/work.ts';
+import { asTenant } from './support/work.ts';
 
 const MIB = 1_048_576;
 const LONG_MS = 60;
@@ -48,13 +49,7 @@ test('once two collections in a row have stopped the event loop for long, garbag
 test('while another tenant is active, nothing is collected that would stop the event loop', async () => {
   const collections: string[] = [];
   collectsGarbage((which) => collections.push(which));
-  const anotherCalls = (): Promise<void> =>
-    forClient(
-      '1.2.3.4',
-      () => new AbortController().signal,
-      null,
-      async () => countFor('another', false),
-    );
+  const anotherCalls = () => asTenant('another', async () => undefined);
   await anotherCalls();
   const end = forTenant('large', keepGarbageSmall);
   const held: Buffer[] = [];

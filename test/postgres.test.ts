@@ -12,11 +12,12 @@ import { isoTimestamp, parseArray } from '../src/runtime/postgres/values.ts';
 import { type Database, openDatabase } from '../src/runtime/postgres.ts';
 import { sql } from '../src/runtime/sql.ts';
 import { jsonBytes } from '../src/runtime/text.ts';
-import { countFor, forClient, forTenant } from '../src/runtime/work.ts';
+import { forTenant } from '../src/runtime/work.ts';
 import { type CuttingProxy, cuttingProxy } from './support/cutting-proxy.ts';
 import { answersWithin, burst, sleep, writeWhile } from './support/database-faults.ts';
 import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
 import { durationOf, fastest } from './support/timing.ts';
+import { asTenant } from './support/work.ts';
 
 const log = createLog({ level: 'error' });
 let server: PrivatePostgres | undefined;
@@ -191,13 +192,6 @@ describe('streams', () => {
   });
 
   test('a tenant may read two exports at once, also while one is stalled and other tenants are active', async () => {
-    const asTenant = <T>(id: string, run: () => Promise<T>): Promise<T> => {
-      const called = () => {
-        countFor(id, false);
-        return run();
-      };
-      return forClient('192.0.2.1', () => new AbortController().signal, null, called);
-    };
     const query = sql`select n from generate_series(1, 100) n`;
     const [stalled, second] = [0, 1].map(() => db.stream(query, 10)[Symbol.asyncIterator]());
     expect((await asTenant('exporting', async () => stalled?.next()))?.value).toHaveLength(10);

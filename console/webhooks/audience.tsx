@@ -42,7 +42,7 @@ interface Props {
   entity: Entity | undefined;
   value: Audience;
   problems: Record<string, string>;
-  /** Gets what the value becomes of what it is: a field may report its change after another one has. */
+  /** Receives a function from the latest value to the new one: a field may report its change after another one has. */
   onChange: (change: (before: Audience) => Audience) => void;
 }
 

@@ -30,8 +30,8 @@ export function setsIdle(app: App, usualSeconds: number, setIdle: (request: Requ
 }
 
 /**
- * Runs what may take longer than a connection may be idle: its client waits meanwhile, and would be cut off. The limit
- * holds again for the response, so that nobody keeps connections for nothing.
+ * Runs a call that may take longer than a connection may be idle, without the idle limit: otherwise its client would be
+ * disconnected while it waits. The usual limit applies again to the response, so that idle clients cannot hold connections.
  */
 export async function mayTakeLong<T>(app: App, request: Request, run: () => Promise<T>): Promise<T> {
   const { usualSeconds, setIdle } = servers(app);

@@ -1,5 +1,5 @@
-// A fault of a document names its line and the member in it: `lines.<number>.<member>`. When an operation refuses a line, with
-// whatever 4xx status, the import answers 400.
+// A fault of a document names its line and the member in it: `lines.<number>.<member>`. If an operation rejects a line with
+// any 4xx status, the import responds with 400.
 // Contract: portability#import.
 import { invalid, ServiceError } from '../errors.ts';
 

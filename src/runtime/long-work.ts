@@ -56,17 +56,18 @@ export class LongWork {
 
   /** Whether one more may run when this part of them is admitted; otherwise the queue is woken when one has ended. One may always run. */
   admits(owner: string, part: number, wake?: () => void): boolean {
-    const max = Math.max(1, this.max * part) + (this.#isLight(owner) ? 1 : 0);
-    const isBelow = this.#total.running < max && this.of(owner) < Math.max(1, this.ownerMax * part);
+    const max = atLeastOne(this.max * part) + (this.#isLight(owner) ? 1 : 0);
+    const isBelow = this.#total.running < max && this.of(owner) < atLeastOne(this.ownerMax * part);
     if (!isBelow && wake !== undefined) this.#refused.add(wake);
     return isBelow;
   }
 
   /** How many the owner runs more than are admitted now; one that has had little is not held to the limit of all. */
   excess(owner: string, part: number): number {
-    const ofOwner = this.of(owner) - Math.max(1, Math.floor(this.ownerMax * part));
-    const ofAll = this.#isLight(owner) ? 0 : this.#total.running - Math.max(1, Math.floor(this.max * part)) - 1;
-    return Math.max(0, ofOwner, Math.min(ofAll, this.of(owner)));
+    const running = this.of(owner);
+    const ofOwner = running - Math.floor(atLeastOne(this.ownerMax * part));
+    const ofAll = this.#isLight(owner) ? 0 : this.#total.running - Math.floor(atLeastOne(this.max * part)) - 1;
+    return Math.max(0, ofOwner, Math.min(ofAll, running));
   }
 
   #isLight(owner: string): boolean {
@@ -83,6 +84,8 @@ export class LongWork {
     }
   }
 }
+
+const atLeastOne = (limit: number): number => Math.max(1, limit);
 
 /** What limits tickets that run long, so that short ones find slots. */
 export interface LongLimits {

@@ -127,7 +127,7 @@ export function depthOf({ resolve, resolve_depth: depth }: ReadInput): number {
   return depth ?? (resolve === true ? 1 : 0);
 }
 
-/** The same in turn: hundreds of requests may have arrived at once. */
+/** The condition that a request selects records by, in turn: hundreds of requests may have arrived at once. */
 export async function selectInTurn(scope: AccessScope, input: Selecting): Promise<Selection> {
   const way = giveWayToRead((input.filters?.length ?? 0) + (input.search?.length ?? 0));
   if (way !== undefined) await way;

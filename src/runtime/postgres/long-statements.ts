@@ -13,7 +13,7 @@ const KEPT = 1_000;
 const QUICK_MS = LONG_MS / 4;
 /** The mean after the first long one: a quick statement that was slow once or twice is not long. */
 const FIRST_MS = LONG_MS / 2;
-/** The time of one that has given up its turn: it runs long, whatever those before it took. */
+/** Stands for the time of a statement that was cancelled because it ran long: it counts as long, however quick earlier ones were. */
 export const YIELDED = Number.POSITIVE_INFINITY;
 const TRANSACTION = 'begin';
 

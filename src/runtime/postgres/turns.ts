@@ -1,6 +1,6 @@
-// Which running calls give up their turn. Before a statement has run, nobody knows that it is long, and a tenant that is alone
-// may have started many. Once they are more than is admitted beside other tenants, the last ones are cancelled, and run again in
-// turn: three of 2.4 s left the process a fifth of a processor for as long. Times are milliseconds. Contract: neighbours#fair-shares.
+// Cancels long reads of a tenant that exceed its limit, to run them again in turn. A tenant without others beside it may have
+// started many before another one became active, and nobody knows that a statement is long before it has run. Three such reads of
+// 2.4 s left the process a fifth of a processor meanwhile. Times are milliseconds. Contract: neighbours#fair-shares.
 import type { FairQueue } from '../fair-queue.ts';
 import type { Ticket } from '../fair-share.ts';
 import type { Lease } from './lease.ts';

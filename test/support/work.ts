@@ -1,0 +1,16 @@
+// Work in the test's own process as that of a tenant's client. Contract: neighbours#fair-shares.
+import { countFor, forClient } from '../../src/runtime/work.ts';
+
+/** Runs something as a call of a client of the tenant, which makes the tenant active. */
+export function asTenant<T>(tenantId: string, run: () => Promise<T>): Promise<T> {
+  const { signal } = new AbortController();
+  return forClient(
+    '192.0.2.1',
+    () => signal,
+    null,
+    () => {
+      countFor(tenantId, false);
+      return run();
+    },
+  );
+}
