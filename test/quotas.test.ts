@@ -1,8 +1,11 @@
 // Quotas: the last use that fits succeeds and the next is refused, in any order and however many at once; what a
 // refused request did is undone. Contract: neighbours#usage-and-quotas.
 import { afterAll, describe, expect, test } from 'bun:test';
+import { updateTenant } from '../src/admin/tenants.ts';
+import type { App } from '../src/app.ts';
 import { runRulesOnce } from '../src/rules/worker.ts';
 import { sql } from '../src/runtime/sql.ts';
+import { releaseOnce } from '../src/webhooks/dispatch/quota-release.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { adminSession } from './support/credentials.ts';
 import { subscribe } from './support/deliveries.ts';
@@ -431,5 +434,29 @@ test('deliveries beyond those of a day wait, in order, until the next day or a h
   await receiver.waitFor(12);
   expect((await list())[0].health).toEqual({ state: 'ok' });
   expect(receiver.received.map(({ body }) => body.data.title)).toEqual(Array.from({ length: 12 }, (_, i) => `${i}`));
+  await receiver.stop();
+});
+
+test('a higher quota releases what waits even if the process dies between the change and the release', async () => {
+  const receiver = await startReceiver();
+  const tenant = await limited({ deliveriesPerDay: 1 });
+  await subscribe(tenant, receiver.url, { entity_name: 'notes', event_types: ['record.created'] });
+  await bulk(tenant, 4);
+  await receiver.waitFor(1);
+  const { app } = service;
+  const isOwn = sql`tenant_id = ${tenant.id}::uuid`;
+  const underway = (): Promise<Json[]> => app.db.rows(sql`select from platform.delivery_releases where ${isOwn}`);
+  // Dies when it is about to publish the change.
+  const dead = { ...app, invalidations: { ...app.invalidations, publish: () => Promise.reject(new Error('dead')) } };
+  await expect(
+    updateTenant(dead as unknown as App, tenant.slug, { quotas: { deliveriesPerDay: 10 } }),
+  ).rejects.toThrow();
+  // It may be at it still.
+  await releaseOnce(app);
+  expect(await underway()).toHaveLength(1);
+  expect(receiver.received).toHaveLength(1);
+  await app.db.rows(sql`update platform.delivery_releases set due_at = now() where ${isOwn}`);
+  while ((await underway()).length > 0) await releaseOnce(app);
+  await receiver.waitFor(4);
   await receiver.stop();
 });

@@ -267,6 +267,39 @@ describe('the repair', () => {
     expect(await titles()).toEqual(['one', 'two']);
   });
 
+  test('does not touch tenants that lack only what a server without pgvector cannot have', async () => {
+    const other = await service.tenant();
+    await runInSchema(service, tenant, 'drop extension vector cascade; alter table documents drop column content_text');
+    const { db } = service.app;
+    const first: typeof db.slow.first = async (query) =>
+      compile(query).text.includes('pg_available_extensions') ? undefined : db.slow.first(query);
+    let locked = 0;
+    const begin: typeof db.slow.begin = (work) =>
+      db.slow.begin(async (tx) => {
+        const rows: typeof tx.rows = tx.rows.bind(tx);
+        const counting = Object.assign(Object.create(tx), {
+          rows,
+          first: (query: Parameters<typeof tx.first>[0]) => {
+            if (compile(query).text.includes('schema_version as version')) locked++;
+            return tx.first(query);
+          },
+        });
+        return work(counting);
+      });
+    const { fixed, errors } = await repairSchemas({
+      ...service.app,
+      db: { ...db, slow: { ...db.slow, first, begin } },
+    });
+    expect([fixed, locked]).toEqual([0, 1]);
+    const missing = 'extension_exists, column_exists chunks.embedding, hnsw_index_exists chunks.embedding';
+    expect(errors).toContainEqual({ tenant: other.slug, message: `still missing: ${missing}` });
+    expect(errors).toContainEqual({ tenant: tenant.slug, message: `still missing: ${missing}` });
+    const { tenants_checked: checked } = await health();
+    expect(errors).toHaveLength(checked);
+    expect(await fix()).toEqual({ fixed: checked, errors: [] });
+    expect(await health()).toMatchObject({ status: 'healthy' });
+  });
+
   test('concurrent repairs do not collide, and count each tenant once', async () => {
     const tenants = [tenant, ...(await Promise.all([1, 2, 3].map(() => service.tenant())))];
     for (const one of tenants)

@@ -3,6 +3,7 @@
 import { afterAll, expect, test } from 'bun:test';
 import process from 'node:process';
 import { setTimeout as delay } from 'node:timers/promises';
+import { Heartbeat } from '../src/serve/heartbeat.ts';
 import { childrenOf, gone } from './support/descendants.ts';
 import { type Client, clientOf } from './support/service.ts';
 import { DENO_START, endAll, preparedDataDir, START, startProcess } from './support/started.ts';
@@ -31,6 +32,46 @@ test(real ? 'the workers stop when the supervisor dies' : 'one process needs no 
   await started.end('SIGKILL');
   for (const pid of others) await gone(pid);
 });
+
+test(real
+  ? 'a worker that does not answer for 30 seconds is killed and replaced'
+  : 'one process has no heartbeat', async () => {
+  if (real !== null) await expectReplaced(real);
+}, 120_000);
+
+test('a worker is silent by the ticks of its supervisor since the last answer, not by the clock', () => {
+  let asked = 0;
+  const silent: number[] = [];
+  const heartbeat = new Heartbeat(
+    () => asked++,
+    (ms) => silent.push(ms),
+  );
+  const tick = (times: number): void => {
+    for (let i = 0; i < times; i++) heartbeat.tick();
+  };
+  tick(30);
+  // Merely slow: one question is open at a time, and the answer counts however late it comes.
+  expect([asked, silent]).toEqual([1, []]);
+  heartbeat.answered();
+  tick(30);
+  expect([asked, silent]).toEqual([2, []]);
+  tick(1);
+  expect(silent).toEqual([30_000]);
+});
+
+/** Stops the last worker, which holds its part of the connections, until the supervisor has replaced it. */
+async function expectReplaced(environment: Record<string, string>): Promise<void> {
+  const started = startProcess(START, environment);
+  const client = clientOf(await started.address, {});
+  const stopped = (await childrenOf(started.pid)).at(-1) as number;
+  process.kill(stopped, 'SIGSTOP');
+  await started.logged('a worker process does not answer and is killed');
+  await gone(stopped);
+  while ((await childrenOf(started.pid)).length < 3) await delay(100);
+  for (let i = 0; i < 20; i++) expect((await client.get('/ready')).status).toBe(200);
+  expect(started.errors.match(/does not answer/g)).toHaveLength(1);
+  expect(await started.end()).toMatchObject({ code: 0 });
+}
 
 async function expectRefusal(): Promise<void> {
   const failed = startProcess(START, { WORKERS: '3' });

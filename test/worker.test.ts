@@ -2,6 +2,7 @@
 import { expect, test } from 'bun:test';
 
 import { createLog } from '../src/runtime/log.ts';
+import { Retries } from '../src/runtime/retries.ts';
 import { startWorker } from '../src/runtime/worker.ts';
 
 const NEVER_MS = 1_000_000;
@@ -85,4 +86,28 @@ test('stopping aborts the signal and waits for the current round', async () => {
   round.end(5);
   await stopping;
   expect(isStopped).toBe(true);
+});
+
+test('what fails again and again is tried at doubling intervals, and a cause is logged when it changes', () => {
+  const retries = new Retries(5_000, 300_000);
+  const due = (now: number): string[] => retries.due(['a', 'b'], (key) => key, now);
+  const refused = new Error('refused');
+  expect(due(0)).toEqual(['a', 'b']);
+  expect(retries.failed('a', refused, 0)).toBe(true);
+  expect(due(4_999)).toEqual(['b']);
+  expect(due(5_000)).toEqual(['a', 'b']);
+  expect(retries.failed('a', new Error('refused'), 5_000)).toBe(false);
+  expect(due(14_999)).toEqual(['b']);
+  expect(due(15_000)).toEqual(['a', 'b']);
+  expect(retries.failed('a', new Error('another'), 15_000)).toBe(true);
+  let at = 15_000;
+  for (let i = 0; i < 10; i++) retries.failed('a', refused, at++);
+  expect(due(at + 299_000)).toEqual(['b']);
+  expect(due(at + 300_000)).toEqual(['a', 'b']);
+  retries.succeeded('a');
+  expect(due(at)).toEqual(['a', 'b']);
+  retries.failed('a', refused, at);
+  // No longer tried, and tried once more much later: as if for the first time.
+  retries.due(['b'], (key) => key, at);
+  expect(due(at)).toEqual(['a', 'b']);
 });

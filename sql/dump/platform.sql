@@ -190,6 +190,16 @@ alter table definition_locks add constraint definition_locks_pkey PRIMARY KEY (t
 
 alter table definition_locks add constraint definition_locks_tenant_id_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
 
+create table delivery_releases (
+  tenant_id uuid not null,
+  attempt uuid not null,
+  due_at timestamp with time zone not null
+);
+
+alter table delivery_releases add constraint delivery_releases_pkey PRIMARY KEY (tenant_id);
+
+alter table delivery_releases add constraint delivery_releases_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenants(id) ON DELETE CASCADE;
+
 create table entity_counts (
   tenant_id uuid not null,
   entity_id uuid not null,

@@ -30,7 +30,7 @@ import {
   toTenant,
 } from '../tenants/tenants.ts';
 import { Email, Password, PersonName } from '../users/person.ts';
-import { releaseWaiting } from '../webhooks/dispatch/delivery-quota.ts';
+import { beginRelease, release } from '../webhooks/dispatch/quota-release.ts';
 import { QuotaChange, QuotasSchema, shownQuotas } from './quotas.ts';
 import { announceTenant, insertTenant, namesOf } from './tenant-rows.ts';
 import {
@@ -191,7 +191,7 @@ export function updateOwnTenant(app: App, { tenant }: TenantCaller, body: OwnTen
 /** Changes name, settings, quotas and status. A suspension ends the verification of the domain. 400 with every problem, 404, 409 for a taken domain. */
 export async function updateTenant(app: App, slug: string, body: TenantChange): Promise<Tenant> {
   const { name, status, settings, quotas = {} } = check(TenantChange, body, settingProblems(app));
-  const { row, before, others } = await app.db.begin(async (tx) => {
+  const { row, before, others, released } = await app.db.begin(async (tx) => {
     // All tenants share the lock: who changes nothing of a domain neither takes it nor waits for it.
     if (touchesDomain(settings)) await lockTenantNames(tx);
     const before = await tx.first<TenantRow>(sql`
@@ -207,7 +207,8 @@ export async function updateTenant(app: App, slug: string, body: TenantChange): 
         domain_verified_at = case when ${status ?? ''} <> 'suspended' then domain_verified_at end
       where id = ${before.id}::uuid
       returning ${TENANT_COLUMNS}`);
-    return { row, before, others };
+    const released = quotas.deliveriesPerDay === undefined ? undefined : await beginRelease(tx, before.id);
+    return { row, before, others, released };
   });
   if (row === undefined) throw notFound('tenant');
   await publishTenants(
@@ -217,7 +218,7 @@ export async function updateTenant(app: App, slug: string, body: TenantChange): 
   );
   if (status !== undefined) await publishOrigins(app, row.id, await listedBy(app, row.id));
   else if (settings?.allowedOrigins != null) await publishOrigins(app, row.id, settings.allowedOrigins);
-  if (quotas.deliveriesPerDay !== undefined) await releaseWaiting(app, row.id);
+  if (released !== undefined) await release(app, released);
   return toTenant(row);
 }
 

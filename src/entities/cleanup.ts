@@ -1,14 +1,15 @@
 // Cleanup of changes of definitions: ends pending transitions and builds of indexes, drops indexes that no field uses, builds those that are
 // missing, and removes the values of retired slots. It is idempotent, and the same after success, failure and crash.
 // Contract: decisions#field-changes.
-import type { App } from '../app.ts';
+import { type App, perApp } from '../app.ts';
 import { forEachConcurrently } from '../runtime/concurrency.ts';
+import { Retries } from '../runtime/retries.ts';
 import { sql } from '../runtime/sql.ts';
 import { forTenant } from '../runtime/work.ts';
 import { tenantById } from '../tenants/tenants.ts';
 import { backfill, waitForOlderWrites, waitForStaleCopies } from './backfill.ts';
 import { bumpVersion, loadCatalog, updateFieldRow } from './catalog.ts';
-import { type DefinitionLock, withDefinitionLock } from './definition-lock.ts';
+import { type DefinitionLock, isBeingChanged, withDefinitionLock } from './definition-lock.ts';
 import type { Entity } from './field.ts';
 import { settleIndexes } from './index-building.ts';
 
@@ -75,23 +76,32 @@ export async function cleanUpInterrupted(lock: DefinitionLock): Promise<void> {
 
 /** Tenants that are cleaned up at once: one with many records, or with locks to wait for, holds up no other. */
 const TENANTS_AT_ONCE = 4;
+const FIRST_PAUSE_MS = 5_000;
+const LONGEST_PAUSE_MS = 5 * 60_000;
+const retriesOf = perApp(() => new Retries(FIRST_PAUSE_MS, LONGEST_PAUSE_MS));
 
 /**
- * Cleans up interrupted changes of every tenant. One that fails is logged, and left to the next round. Resolves to the number of
- * tenants that have been cleaned up.
+ * Cleans up interrupted changes of every tenant. One that fails is left to a later round, and logged when the cause is new.
+ * Resolves to the number of tenants that have been cleaned up.
  */
 export async function cleanUpInterruptedTenants(app: App): Promise<number> {
   const interrupted = await app.db.rows<{ tenant_id: string }>(
     sql`select tenant_id from platform.definition_locks where expires_at <= now()`,
   );
+  const retries = retriesOf(app);
   let cleaned = 0;
-  await forEachConcurrently(interrupted, TENANTS_AT_ONCE, async ({ tenant_id: id }) => {
+  const due = retries.due(interrupted, (row) => row.tenant_id);
+  await forEachConcurrently(due, TENANTS_AT_ONCE, async ({ tenant_id: id }) => {
     const tenant = await tenantById(app, id);
     if (tenant === null) return;
     try {
       await forTenant(id, () => withDefinitionLock(app, tenant, cleanUpInterrupted));
+      retries.succeeded(id);
       cleaned++;
     } catch (cause) {
+      // Another process has been faster.
+      if (isBeingChanged(cause)) return;
+      if (!retries.failed(id, cause)) return;
       app.log.warn('an interrupted change of definitions is not cleaned up yet', { tenant: tenant.slug, cause });
     }
   });

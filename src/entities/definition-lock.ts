@@ -4,7 +4,7 @@
 // process has cleaned up. A row whose lease has expired marks an interrupted change. Times are milliseconds.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
-import { conflict, type ServiceError } from '../errors.ts';
+import { conflict, ServiceError } from '../errors.ts';
 import { newId } from '../runtime/ids.ts';
 import { sql, type Tx } from '../runtime/sql.ts';
 import { withoutSignal } from '../runtime/work.ts';
@@ -103,8 +103,15 @@ async function acquire(app: App, tenantId: string, holder: string): Promise<bool
   return wasInterrupted;
 }
 
+const CHANGING = 'another change of fields is in progress; try again later';
+
 function changing(): ServiceError {
-  return conflict('another change of fields is in progress; try again later');
+  return conflict(CHANGING);
+}
+
+/** Whether somebody else held the lock. */
+export function isBeingChanged(error: unknown): boolean {
+  return error instanceof ServiceError && error.message === CHANGING;
 }
 
 /** Resolves to the first result; 409 when there is none within five seconds. */

@@ -1,13 +1,18 @@
 // Completes indexes that a later change of definition, or a crash, kept from being used by queries: they are built again
 // beside themselves, so that unique values are checked all the while.
 // Contract: decisions#field-changes.
-import type { App } from '../app.ts';
+import { type App, perApp } from '../app.ts';
 import { buildIndexBeside, cancelWaitingBuilds, isNotBeingBuilt } from '../runtime/index-builds.ts';
+import { Retries } from '../runtime/retries.ts';
 import { identifier, sql } from '../runtime/sql.ts';
 import { forTenant } from '../runtime/work.ts';
 import { type Tenant, tenantById } from '../tenants/tenants.ts';
-import { withDefinitionLock } from './definition-lock.ts';
+import { isBeingChanged, withDefinitionLock } from './definition-lock.ts';
 import { requiredIndexes } from './indexes.ts';
+
+const FIRST_PAUSE_MS = 5_000;
+const LONGEST_PAUSE_MS = 60 * 60_000;
+const retriesOf = perApp(() => new Retries(FIRST_PAUSE_MS, LONGEST_PAUSE_MS));
 
 interface Unused {
   tenant_id: string;
@@ -27,15 +32,18 @@ async function unusedIndexes(app: App): Promise<Unused[]> {
       and ${isNotBeingBuilt(sql`i.indexrelid`)}`);
 }
 
-/** Completes such indexes that definitions require. One that fails is logged, and left to the next round. Resolves to their number. */
+/** Completes such indexes that definitions require. One that fails is left to a later round, and logged when the cause is new. Resolves to their number. */
 export async function completeIndexesOnce(app: App): Promise<number> {
+  const retries = retriesOf(app);
   let completed = 0;
-  for (const index of await unusedIndexes(app)) {
+  for (const index of retries.due(await unusedIndexes(app), ({ name }) => name)) {
     const tenant = await tenantById(app, index.tenant_id);
     if (tenant === null) continue;
     try {
       completed += await forTenant(tenant.id, () => completeIndex(app, tenant, index));
+      retries.succeeded(index.name);
     } catch (cause) {
+      if (isBeingChanged(cause) || !retries.failed(index.name, cause)) continue;
       app.log.warn('an index is not completed yet', { tenant: tenant.slug, index: index.name, cause });
     }
   }

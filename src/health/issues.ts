@@ -54,6 +54,12 @@ function fixOf({ check, table, column, name }: Finding): string {
   }
 }
 
+/** Whether only a server with pgvector can fix it. */
+export function needsVector({ check, table, column }: Finding): boolean {
+  if (check === 'column_exists') return table === HNSW_TABLE && column === HNSW_COLUMN;
+  return check === 'extension_exists' || check === 'hnsw_index_exists';
+}
+
 /** One line, for a finding that a repair could not fix. */
 export function describeFinding({ check, table, column, name }: Finding): string {
   const subject = [table, column].filter((part) => part !== null).join('.');

@@ -1,4 +1,4 @@
-// Repairs degraded tenants and does not touch the others. Each tenant is locked, checked, repaired and checked
+// Repairs degraded tenants and does not touch the others, nor those that lack only what the missing pgvector prevents. Each tenant is locked, checked, repaired and checked
 // again in one transaction, so concurrent repairs share the work and count each tenant once. No existing
 // row, column or table is changed. What cannot be repaired is reported per tenant.
 // Contract: interface#schema-health.
@@ -13,7 +13,7 @@ import { sql } from '../runtime/sql.ts';
 import { repairTenantSchema, withTenantLock } from '../tenants/provision.ts';
 import { TENANT_COLUMNS, type TenantRow, toTenant } from '../tenants/tenants.ts';
 import { SCHEMA_CONCURRENCY } from '../tenants/upgrade.ts';
-import { describeFinding } from './issues.ts';
+import { describeFinding, type Finding, needsVector } from './issues.ts';
 import { type CheckedTenant, checkSchemas, checkTenant } from './schema-check.ts';
 
 type Repair = { fixed: number; errors: { tenant: string; message: string }[] };
@@ -21,12 +21,12 @@ type Repair = { fixed: number; errors: { tenant: string; message: string }[] };
 /** Repairs all degraded tenants; resolves to the number this call repaired and the failures. */
 export async function repairSchemas(app: App): Promise<Repair> {
   const degraded = (await checkSchemas(app)).filter(({ findings }) => findings.length > 0);
-  if (degraded.some(({ findings }) => findings.some(({ check }) => check === 'extension_exists'))) {
-    await addExtension(app);
-  }
+  const lacksVector = degraded.some(({ findings }) => findings.some(({ check }) => check === 'extension_exists'));
+  const canAddVector = !lacksVector || (await addExtension(app));
   const repair: Repair = { fixed: 0, errors: [] };
   await forEachConcurrently(degraded, SCHEMA_CONCURRENCY, async (tenant) => {
-    const outcome = await repairTenant(app, tenant);
+    const isInVain = !canAddVector && tenant.findings.every(needsVector);
+    const outcome = isInVain ? stillMissing(tenant.findings) : await repairTenant(app, tenant);
     if (outcome === 'fixed') repair.fixed++;
     else if (outcome !== 'healthy') repair.errors.push({ tenant: tenant.slug, message: outcome });
   });
@@ -34,14 +34,19 @@ export async function repairSchemas(app: App): Promise<Repair> {
   return repair;
 }
 
-/** A failure is logged only: the tenants are repaired without pgvector and report it as missing. */
-async function addExtension(app: App): Promise<void> {
+/** Whether the extension is there now. A failure is logged only: the tenants are repaired without pgvector and report it as missing. */
+async function addExtension(app: App): Promise<boolean> {
   try {
-    await addVectorExtension(app.db.slow, app.log);
+    return await addVectorExtension(app.db.slow, app.log);
   } catch (error) {
     if (error instanceof ServiceError) throw error;
     app.log.error('the extension vector could not be created', { error });
+    return false;
   }
+}
+
+function stillMissing(findings: readonly Finding[]): string {
+  return `still missing: ${findings.map(describeFinding).join(', ')}`;
 }
 
 /** Repairs of a tenant that is being dropped or changed meanwhile: a deadlock with that ends one of both. */
@@ -73,5 +78,5 @@ async function repairLocked(app: App, tx: Transaction, id: string, version: numb
   const row = await tx.first<TenantRow>(sql`select ${TENANT_COLUMNS} from platform.tenants where id = ${id}::uuid`);
   if (row !== undefined) await repairEntities(tx, toTenant(row));
   const left = await checkTenant(app, tx, id);
-  return left.length === 0 ? 'fixed' : `still missing: ${left.map(describeFinding).join(', ')}`;
+  return left.length === 0 ? 'fixed' : stillMissing(left);
 }

@@ -1,5 +1,5 @@
-// Supervises several worker processes on one port (`WORKERS`): starts them, restarts those that exit, stops them
-// all; it serves no requests itself. A worker stops when the pipe to its standard input ends, because the
+// Supervises several worker processes on one port (`WORKERS`): starts them, restarts those that exit, kills and replaces those
+// that do not answer, stops them all; it serves no requests itself. A worker stops when the pipe to its standard input ends, because the
 // supervisor closes it or has exited. Times are milliseconds.
 // Contract: decisions#configuration.
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -10,8 +10,9 @@ import type { Writable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Config } from '../config.ts';
 import type { Log } from '../runtime/log.ts';
+import { Heartbeat } from './heartbeat.ts';
 import { addressOf, listenError } from './request.ts';
-import { MessageRouter } from './worker-messages.ts';
+import { answerHeartbeats, HEARTBEAT, isHeartbeat, MessageRouter } from './worker-messages.ts';
 
 /** Set for worker processes: their number, from 1. */
 const NUMBER_VARIABLE = 'SERVICE_PROCESS';
@@ -30,9 +31,13 @@ export function isFirstWorker(): boolean {
   return (process.env[NUMBER_VARIABLE] ?? '1') === '1';
 }
 
-/** Calls back when the supervisor stops this worker or exits; never in a process without a supervisor. */
+/**
+ * Answers the supervisor's heartbeats, and calls back when the supervisor stops this worker or exits; never in a process without
+ * a supervisor.
+ */
 export function onSupervisorGone(callback: () => void): void {
   if (!isWorkerProcess()) return;
+  answerHeartbeats();
   process.stdin.on('end', callback);
   process.stdin.on('error', callback);
   process.stdin.resume();
@@ -127,29 +132,47 @@ class SupervisedProcess {
     const env = { ...process.env, PORT: String(this.port), [NUMBER_VARIABLE]: String(this.number) };
     const child = spawn(process.execPath, commandLine(), { env, stdio: ['pipe', 'pipe', 'inherit'] });
     this.#child = child;
-    const onOver = (): void => void child.stdin.end();
+    const heartbeat = this.#heartbeatOf(child);
+    const onOver = (): void => {
+      heartbeat.stop();
+      child.stdin.end();
+    };
     this.over.addEventListener('abort', onOver, { once: true });
     // A failed write means that the process has exited, which is handled below.
     child.stdin.on('error', () => undefined);
-    createInterface({ input: child.stdout }).on('line', (line) => this.#receive(line, child.stdin, onReady));
+    createInterface({ input: child.stdout }).on('line', (line) => {
+      if (isHeartbeat(line)) heartbeat.answered();
+      else if (this.#receive(line, child.stdin, onReady) && !this.over.aborted) heartbeat.start();
+    });
     this.#lastCode = await new Promise<number | null>((resolve, reject) => {
       child.once('exit', resolve);
       child.once('error', reject);
     });
+    heartbeat.stop();
     this.relay.remove(this.number);
     this.over.removeEventListener('abort', onOver);
   }
 
-  #receive(line: string, input: Writable, onReady: () => void): void {
-    if (this.relay.receive(this.number, line)) return;
+  /** A process that has not answered for long is killed, and replaced like any that exits. */
+  #heartbeatOf(child: ChildProcess): Heartbeat {
+    const ask = (): void => void (child.stdin?.writable && child.stdin.write(HEARTBEAT));
+    return new Heartbeat(ask, (silentMs) => {
+      this.log.error('a worker process does not answer and is killed', { process: this.number, silentMs });
+      child.kill('SIGKILL');
+    });
+  }
+
+  /** Whether the line says that the process listens. */
+  #receive(line: string, input: Writable, onReady: () => void): boolean {
+    if (this.relay.receive(this.number, line)) return false;
     if (!line.startsWith('listening on ')) {
       this.output.push(line);
-      return;
+      return false;
     }
     this.relay.add(this.number, (text) => input.writable && input.write(text));
-    if (this.#isReady) return;
+    if (!this.#isReady) onReady();
     this.#isReady = true;
-    onReady();
+    return true;
   }
 }
 

@@ -1,6 +1,6 @@
-// Queries across the worker processes of one port: a worker asks the supervisor, which asks every listening worker
-// and returns their replies. Messages are marked lines on standard input and output, so they need neither
-// an address nor a broker. Times are milliseconds.
+// Messages between the supervisor and the worker processes of one port: marked lines on standard input and output, so
+// they need neither an address nor a broker. A worker asks the supervisor, which asks every listening worker and returns their
+// replies. The supervisor asks each worker whether it still runs. Times are milliseconds.
 // Failures: a worker that does not reply in time is left out; 503 when the supervisor does not reply.
 // Contract: decisions#configuration, decisions#metrics.
 import process from 'node:process';
@@ -12,11 +12,25 @@ const MARK = '\u001e';
 const REPLY_TIMEOUT_MS = 1_000;
 const QUERY_TIMEOUT_MS = 2 * REPLY_TIMEOUT_MS;
 
-/** Workers send `ask` and `answer`; the supervisor sends `question` and `answers`. */
+/** Workers send `ask` and `answer`; the supervisor sends `question` and `answers`; a `heartbeat` is sent back at once. */
 type Message =
+  | { kind: 'heartbeat' }
   | { kind: 'ask' | 'question'; id: string }
   | { kind: 'answer'; id: string; text: string }
   | { kind: 'answers'; id: string; texts: Record<string, string> };
+
+export const HEARTBEAT = lineOf({ kind: 'heartbeat' });
+
+export function isHeartbeat(line: string): boolean {
+  return line === HEARTBEAT.trimEnd();
+}
+
+/** In a worker: sends the supervisor's heartbeats back. */
+export function answerHeartbeats(): void {
+  createInterface({ input: process.stdin }).on('line', (line) => {
+    if (isHeartbeat(line)) process.stdout.write(HEARTBEAT);
+  });
+}
 
 /** In a worker: replies to questions with `reply()`. Returns a function that asks all workers, itself included. */
 export function connectWorker(reply: () => Promise<string>): () => Promise<ReadonlyMap<string, string>> {

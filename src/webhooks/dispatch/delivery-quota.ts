@@ -1,11 +1,9 @@
 // The quota of deliveries in a UTC day. A delivery counts when it is claimed for its first attempt, in the transaction of
 // the claim; its retries do not count again. Deliveries beyond the quota wait for the next day, or until the quota is
-// raised; those of one record stay in order, because later ones wait for the first.
+// raised (quota-release.ts); those of one record stay in order, because later ones wait for the first.
 // Contract: neighbours#usage-and-quotas, decisions#deliveries.
 import type { App } from '../../app.ts';
-import { inParts, PART_ROWS } from '../../runtime/parts.ts';
 import { inputRows, type Queries, type Sql, sql, type Tx } from '../../runtime/sql.ts';
-import { withoutSignal } from '../../runtime/work.ts';
 import type { Tenant } from '../../tenants/tenants.ts';
 import { noticeUse } from '../../usage/near-quota.ts';
 import { utcDay } from '../../usage/usage-writer.ts';
@@ -13,7 +11,7 @@ import { IS_PENDING, type PendingRow, type Recheck } from './pending.ts';
 
 const DAY_MS = 86_400_000;
 /** The `error` of a delivery that waits. */
-const WAITING = 'quota_exceeded';
+export const WAITING = 'quota_exceeded';
 
 /** Counts first attempts and postpones those beyond the quota of their tenant. `tenants` is by subscription. */
 export async function withinQuotas(
@@ -76,45 +74,8 @@ async function postpone(tx: Tx, rows: readonly PendingRow[]): Promise<Recheck[]>
   return ids.map((subscriptionId) => ({ subscriptionId, inMs: untilTomorrowMs }));
 }
 
-/**
- * Makes the tenant's deliveries that wait for the next day due, once a change of its quota has been committed. In parts, each of
- * which is sent while others still wait, until the day is used up again: the rest would only be postponed once more. Also when
- * the client has gone: nothing else would release the rest.
- */
-export async function releaseWaiting(app: App, tenantId: string): Promise<void> {
-  await withoutSignal(async () => {
-    // The locks wait for claims that have read the old quota: none postpones anything by it from now on.
-    const subscriptions = await app.db.slow.begin((tx) =>
-      tx.rows<{ id: string }>(sql`
-        select id from platform.webhook_subscriptions where tenant_id = ${tenantId}::uuid order by id for no key update`),
-    );
-    const onPart = (): Promise<void> => app.invalidations.publish('webhook', tenantId);
-    for (const { id } of subscriptions)
-      await inParts(app.db.slow, (after) => waitingAfter(tenantId, id, after), { onPart });
-  });
-}
-
-/** Those that a claim has postponed are due at the same time, and are released in one part. */
-function waitingAfter(tenantId: string, subscriptionId: string, after: string | null): Sql {
-  return sql`
-    with part as materialized (
-      select d.id, d.next_at from platform.webhook_deliveries as d
-      where not ${isUsedUp(tenantId)}
-        and d.subscription_id = ${subscriptionId}::uuid and d.status = 'pending' and d.error = ${WAITING} and d.claim_id is null
-        and d.next_at > coalesce(${after}::timestamptz, now()) and d.next_at < now() + ${2 * DAY_MS}::int * interval '1 ms'
-      order by d.next_at
-      fetch first (${PART_ROWS}::int) rows with ties
-    ), released as (
-      update platform.webhook_deliveries as d set next_at = now(), error = null
-      from part as p
-      where d.subscription_id = ${subscriptionId}::uuid and d.id = p.id and ${IS_PENDING} and d.error = ${WAITING}
-        and d.claim_id is null
-    )
-    select count(*)::int as count, max(next_at)::text as last from part`;
-}
-
 /** A condition: the tenant's quota, as it is now, admits no further delivery today. */
-function isUsedUp(tenantId: string): Sql {
+export function isUsedUp(tenantId: string): Sql {
   return sql`exists (
     select from platform.tenants as t
     left join platform.usage_days as u on u.tenant_id = t.id and u.day = ${utcDay(Date.now())}::date

@@ -26,6 +26,7 @@ import { InFlight } from './in-flight.ts';
 import { InlineDeliveries } from './inline-deliveries.ts';
 import { LoadShedding } from './load-shedding.ts';
 import { findOverdue } from './overdue.ts';
+import { startReleases } from './quota-release.ts';
 import { renderedBody } from './rendering.ts';
 import { startReplays } from './replays.ts';
 import { ResultWriter } from './results.ts';
@@ -108,6 +109,7 @@ export class Dispatcher {
       dispatcher.#fanOutWorker,
       dispatcher.#held.start(),
       startReplays(app, (id, tenantId) => dispatcher.#schedule.addOf(tenantId, id, Date.now())),
+      startReleases(app),
       startReleasingClaims(app, (id) => dispatcher.#schedule.add(id, Date.now())),
       startWorker({ name: 'overdue webhooks', once: giveUp, pollMs: OVERDUE_POLL_MS, log: app.log }),
     ];
