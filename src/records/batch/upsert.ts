@@ -1,10 +1,11 @@
 // Upserts: each changes the record that has its value of a unique field, or creates one. What a write turns into decides its
 // right, checks, rules, event and history. A record that the caller cannot see is not found: the creation then fails as
-// a plain one does. A batch is one transaction: it finds and locks the records of all its values by the unique index,
+// a plain one does. For a caller that may not update, every record is found: all get the same 403. A batch is one transaction: it finds and locks the records of all its values by the unique index,
 // changes them with one statement, and creates the others with another. That statement waits for concurrent creations of the
 // same values and leaves these out; the batch then begins again and finds them.
 // Failures: 400, 403, 409 and 412 as for creations and changes. Contract: decisions#upsert.
 import { requireOneRight, requireRight } from '../../access/caller.ts';
+import { allows } from '../../access/rights.ts';
 import type { AccessScope } from '../../entities/access-scope.ts';
 import type { Catalog } from '../../entities/catalog.ts';
 import type { Entity } from '../../entities/field.ts';
@@ -143,16 +144,20 @@ function distinctItems(
   return { items: given.slice(0, values.length), values };
 }
 
-/** The records with one of the values that the caller can see, by value; locked. */
+/**
+ * The records with one of the values that the caller can see, by value; locked. A caller that may not update is refused for
+ * each record that is found, so all are: a conflict in place of the refusal would tell that a record is outside its rows.
+ */
 async function lockByValue(
-  { tx }: WritingInTransaction,
+  { tx, caller }: WritingInTransaction,
   scope: AccessScope,
   key: Key,
   values: readonly (string | undefined)[],
 ): Promise<Map<string, RecordRow>> {
   const wanted = values.filter((value) => value !== undefined);
   if (wanted.length === 0) return new Map();
-  const rows = await lockRows(tx, scope, key.isAmong(wanted), RECORD_COLUMNS, lockedBudget(wanted.length));
+  const reached = allows(caller.rights, 'update', scope.entity.name) ? scope : { ...scope, rowFilter: null };
+  const rows = await lockRows(tx, reached, key.isAmong(wanted), RECORD_COLUMNS, lockedBudget(wanted.length));
   return new Map(rows.map((row) => [key.ofRow(row), row]));
 }
 
