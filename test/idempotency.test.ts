@@ -109,6 +109,44 @@ describe('Idempotency-Key', () => {
     expect(await total()).toBe(2);
   });
 
+  test('a replay of a restored record needs the rights of a restoration', async () => {
+    await fresh();
+    await tenant.post('/api/roles', { name: 'clerk', permissions: { orders: ['read', 'create', 'update'] } });
+    const { email } = await addUser(tenant, { role: 'clerk' });
+    const clerk = await signIn(service.anonymous, tenant, email);
+    const { id } = (await clerk.post(path, { n: 1, code: 'canary' })).body.data;
+    await clerk.patch(`${path}/${id}`, { n: 2 });
+    const restore = () => clerk.post(`${path}/${id}/restore`, { version: 1 }, key('a'));
+    expect((await restore()).body.data).toMatchObject({ n: 1, code: 'canary' });
+    expect((await restore()).headers.get('idempotent-replayed')).toBe('true');
+    for (const orders of [['create', 'update'], ['read'], []]) {
+      await tenant.patch('/api/roles/clerk', { permissions: { orders } });
+      const refused = await restore();
+      expect([refused.status, refused.body.error.code], orders.join()).toEqual([403, 'FORBIDDEN']);
+    }
+  });
+
+  test('a replay has only the system fields of a record that has left the caller’s rows', async () => {
+    await fresh();
+    await tenant.post('/api/roles', { name: 'clerk', permissions: { orders: ['read', 'create', 'update'] } });
+    const { email } = await addUser(tenant, { role: 'clerk' });
+    const clerk = await signIn(service.anonymous, tenant, email);
+    const one = () => clerk.post(path, { n: 1, code: 'canary' }, key('a'));
+    const operations = [2, 3].map((n) => ({ op: 'create', data: { n, code: `canary-${n}` } }));
+    const many = () => clerk.post(`${path}/bulk`, { operations }, key('b'));
+    const { id, createdAt } = (await one()).body.data;
+    await many();
+
+    await tenant.patch('/api/roles/clerk', { entities: { orders: { rowFilter: 'n = 3', excludeFields: ['n'] } } });
+    const again = await one();
+    expect([again.status, again.headers.get('idempotent-replayed')]).toEqual([201, 'true']);
+    expect(again.body.data).toMatchObject({ id, createdAt });
+    expect(again.text).not.toContain('canary');
+    const [second, third] = (await many()).body.data.results;
+    expect([second.success, second.data.id, second.data.code]).toEqual([true, second.id, undefined]);
+    expect([third.data.code, third.data.n]).toEqual(['canary-3', undefined]);
+  });
+
   test('a key is 1 to 255 visible ASCII characters', async () => {
     await fresh();
     for (const bad of ['', 'a b', 'x'.repeat(256), 'é']) {

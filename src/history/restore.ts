@@ -4,7 +4,7 @@
 // keeps two from bringing it back at once, so that no version is used twice.
 // Failures: 403, 404, 409 with everything in the way, 412, 400 of a rule. Contract: history#restore.
 import { type Static, Type } from '@sinclair/typebox';
-import { requireRight } from '../access/caller.ts';
+import { requireRight, type TenantCaller } from '../access/caller.ts';
 import { allows } from '../access/rights.ts';
 import { type AccessScope, accessScopeOf } from '../entities/access-scope.ts';
 import type { Field } from '../entities/field.ts';
@@ -47,6 +47,12 @@ interface Restore {
   versions: readonly number[] | null;
 }
 
+/** 403 for a caller that may restore no record of the entity. */
+export function requireRightToRestore(caller: TenantCaller, entityName: string): void {
+  requireRight(caller, 'read', entityName);
+  if (!allows(caller.rights, 'create', entityName)) requireRight(caller, 'update', entityName);
+}
+
 /** Gives a record the values of one of its versions; `versions` are those that `If-Match` accepts. */
 export async function restoreRecord(
   context: WriteContext,
@@ -55,9 +61,7 @@ export async function restoreRecord(
   input: RestoreInput,
   versions: readonly number[] | null = null,
 ): Promise<Written> {
-  const { caller } = context;
-  requireRight(caller, 'read', entityName);
-  if (!allows(caller.rights, 'create', entityName)) requireRight(caller, 'update', entityName);
+  requireRightToRestore(context.caller, entityName);
   const { version } = check(RestoreInput, input);
   if (!isUuid(id)) throw notFound('record');
   return attempt(context, entityName, 'restore', async (writing, scope) => {

@@ -18,7 +18,7 @@ import { etagOf, shape, versionsFrom } from '../records/row.ts';
 import { idempotently } from '../records/write/idempotency.ts';
 import { DeletedPageSchema, DeletedQuery, listDeleted } from './deleted.ts';
 import { HistoryQuery, HistorySchema, readHistory } from './history.ts';
-import { RestoreInput, restoreRecord } from './restore.ts';
+import { RestoreInput, requireRightToRestore, restoreRecord } from './restore.ts';
 import { Reverted, RevertInput, revertChanges } from './revert.ts';
 
 const TAG = 'Records';
@@ -101,6 +101,7 @@ export function historyRoutes(app: App) {
       `${RECORD}/restore`,
       async ({ caller, params, query, body, request }) => {
         const { entityName, id } = params;
+        requireRightToRestore(caller, entityName);
         const versions = versionsFrom(request.headers.get('if-match'));
         const target = { kind: 'restore', entityName, id: id.toLowerCase() } as const;
         return runOrTry(app, { caller, query }, (used) =>

@@ -4,11 +4,12 @@
 import type { TenantCaller } from '../../access/caller.ts';
 import { restrictionOn } from '../../access/rights.ts';
 import type { App } from '../../app.ts';
-import { visibleFields } from '../../entities/access-scope.ts';
+import { type AccessScope, accessScopeOf } from '../../entities/access-scope.ts';
 import { catalogWithin } from '../../entities/catalog.ts';
 import { conflict, invalidField, ServiceError } from '../../errors.ts';
 import type { Erasure } from '../../events/erasure.ts';
 import { SYSTEM_FIELDS } from '../../expression/ast.ts';
+import { toSql } from '../../expression/to-sql.ts';
 import { type Envelope, jsonText, responseOf, typed } from '../../http/reply.ts';
 import { LIMITS } from '../../limits.ts';
 import { type Sql, sql, type Tx } from '../../runtime/sql.ts';
@@ -41,7 +42,8 @@ interface WriteTarget {
 
 /**
  * Runs a write at most once per key, then replays its response: 422 for another body, 409 while the first request runs.
- * A replay needs no right to write, and leaves out fields that have been hidden since.
+ * A replay shows what the caller may see by now: without the fields that have been hidden since, and only the system fields of
+ * a record that is no longer among its rows.
  */
 export async function idempotently<T>(
   app: App,
@@ -119,8 +121,8 @@ async function replay(kept: StoredResponse, answer: () => Promise<string>): Prom
 }
 
 /**
- * A stored body without the fields that have been hidden from its caller since. Postgres leaves them out: a body may have
- * 16 MiB, whose parsing would hold up everybody's requests.
+ * A stored body without what has been hidden from its caller since. Postgres leaves it out: a body may have 16 MiB, whose
+ * parsing would hold up everybody's requests.
  */
 async function keptAnswer(
   { app, caller, tx }: WriteContext & { tx: Tx },
@@ -129,25 +131,42 @@ async function keptAnswer(
 ): Promise<string> {
   let answer = sql`answer`;
   if (restrictionOn(caller.rights, entityName) !== undefined) {
-    const entity = (await catalogWithin(app, tx, caller.tenant)).byName.get(entityName);
-    const fields = entity === undefined ? [] : visibleFields(caller, entity);
-    const visible = [...Object.keys(SYSTEM_FIELDS), ...fields.map(({ key: name }) => name)];
-    answer = kind === 'bulk' ? shownResults(visible) : shownRecord(visible);
+    const catalog = await catalogWithin(app, tx, caller.tenant);
+    const entity = catalog.byName.get(entityName);
+    const shown = entity === undefined ? SYSTEM_ONLY : shownOf(accessScopeOf(catalog, caller, entity));
+    answer = kind === 'bulk' ? shownResults(shown) : shownRecord(shown);
   }
   const row = await tx.first<{ answer: string }>(sql`
     select (${answer})::text as answer from platform.idempotency_keys where ${isKey(key)}`);
   return row?.answer ?? '';
 }
 
-function shownRecord(visible: readonly string[]): Sql {
-  return sql`jsonb_set(answer::jsonb, '{data}', ${onlyVisible(sql`answer::jsonb -> 'data'`, visible)})`;
+/** What of a kept record is shown. */
+type Shown = (record: Sql) => Sql;
+
+const SYSTEM = Object.keys(SYSTEM_FIELDS);
+const SYSTEM_ONLY: Shown = (record) => onlyVisible(record, SYSTEM);
+
+function shownOf({ entity, fields, rowFilter }: AccessScope): Shown {
+  const visible = [...SYSTEM, ...fields.map(({ key }) => key)];
+  if (rowFilter === null) return (record) => onlyVisible(record, visible);
+  const isSeen = toSql(rowFilter, sql`r`);
+  return (record) => sql`case
+    when exists (select from ${entity.table} as r where r.id = (${record} ->> 'id')::uuid and ${isSeen})
+      then ${onlyVisible(record, visible)}
+    else ${SYSTEM_ONLY(record)}
+  end`;
 }
 
-function shownResults(visible: readonly string[]): Sql {
+function shownRecord(shown: Shown): Sql {
+  return sql`jsonb_set(answer::jsonb, '{data}', ${shown(sql`(answer::jsonb -> 'data')`)})`;
+}
+
+function shownResults(shown: Shown): Sql {
   return sql`jsonb_set(answer::jsonb, '{data,results}', (
     select coalesce(jsonb_agg(
       case when jsonb_typeof(e.result -> 'data') = 'object'
-        then jsonb_set(e.result, '{data}', ${onlyVisible(sql`e.result -> 'data'`, visible)})
+        then jsonb_set(e.result, '{data}', ${shown(sql`(e.result -> 'data')`)})
         else e.result
       end order by e.n), '[]')
     from jsonb_array_elements(coalesce(answer::jsonb #> '{data,results}', '[]')) with ordinality as e (result, n)), false)`;
@@ -179,7 +198,7 @@ export function eraseAnswers({ db }: App, { tenantId, recordId }: Erasure): (() 
         where k.before < ${PART.length}::int
       ), erased as (
         update platform.idempotency_keys as i
-        set answer = (case when i.route like 'POST bulk/%' then ${erasedResults(recordId)} else ${shownRecord(SYSTEM)} end)::text
+        set answer = (case when i.route like 'POST bulk/%' then ${erasedResults(recordId)} else ${shownRecord(SYSTEM_ONLY)} end)::text
         from part as p
         where i.tenant_id = ${tenantId}::uuid and i.caller = p.caller and i.route = p.route and i.key = p.key
           and strpos(i.answer, ${recordId}) > 0
@@ -191,8 +210,6 @@ export function eraseAnswers({ db }: App, { tenantId, recordId }: Erasure): (() 
   };
   return [erasePart];
 }
-
-const SYSTEM = Object.keys(SYSTEM_FIELDS);
 
 function erasedResults(recordId: string): Sql {
   return sql`jsonb_set(answer::jsonb, '{data,results}', (
