@@ -484,6 +484,34 @@ describe('live channels', () => {
   }, 60_000);
 });
 
+describe('subscribing to what is hidden', () => {
+  test('is refused as for an entity that does not exist, whatever else the subscription names', async () => {
+    const { callers, ids } = worlds[0] as World;
+    const further: Json[] = [
+      { view: 'picked' },
+      { view: 'nosuch' },
+      { view: `${GUESS}-view`, transitions: true },
+      { filters: `${GUESS}_line = "a"` },
+      { filters: 'nosuch = (' },
+      { fields: [`${GUESS}_line`] },
+      { since: '' },
+      { since: 'nonsense' },
+      { since: ids.lacking },
+    ];
+    for (const kind of ['platform key', 'public key', 'bot']) {
+      const { token } = callers.get(kind) as { token: string };
+      const socket = keep(await subscribeSocket(service.url, token));
+      for (const members of further) {
+        const answers: Json[] = [];
+        for (const entity of [`${GUESS}_vault`, 'nosuch']) {
+          answers.push(await socket.ask({ type: 'subscribe', entity, ...members }));
+        }
+        expect(answers[0], `${kind} ${JSON.stringify(members)}`).toEqual(answers[1]);
+      }
+    }
+  }, 60_000);
+});
+
 describe('what is left of a hidden value', () => {
   test('a hidden field `data` does not change how a body is read', async () => {
     const seen: string[] = [];

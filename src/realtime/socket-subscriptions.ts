@@ -6,11 +6,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { TenantCaller } from '../access/caller.ts';
 import type { Narrowing } from '../access/opener.ts';
+import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { LiveFollower } from '../changes/live-follower.ts';
 import type { Entry } from '../changes/page.ts';
+import { catalogOf } from '../entities/catalog.ts';
 import { RECORD_EVENTS } from '../events/event.ts';
 import { precedes, type StreamStart } from '../events/snapshot.ts';
+import { findView } from '../views/views.ts';
 import { cursorFromNow, type Followed, followOf, readFollowing } from './followed-stream.ts';
 import { flat } from './projection.ts';
 import type { SubscribeOptions } from './websocket-protocol.ts';
@@ -115,6 +118,17 @@ export class SocketSubscriptions {
       await delay(ROOM_CHECK_MS);
     }
   }
+}
+
+/**
+ * Whether the caller may subscribe to the entity: it may read it, or the view that the subscription names shows it. Any other
+ * refusal of an entity that it may not read would tell that it exists.
+ */
+export async function isShownTo(app: App, caller: TenantCaller, name: string, view: string | null): Promise<boolean> {
+  const entity = (await catalogOf(app, caller.tenant)).byName.get(name);
+  if (entity === undefined || allows(caller.rights, 'read', name)) return entity !== undefined;
+  if (view === null || !allows(caller.rights, 'read', `view:${view}`)) return false;
+  return (await findView(app, caller, view))?.entity.id === entity.id;
 }
 
 /** What a `subscribe` follows; null for a plain subscription. Rejects with what is wrong with it. */

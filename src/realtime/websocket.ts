@@ -4,9 +4,7 @@
 // Contract: interface#websocket, decisions#websocket.
 import { admits, type Narrowing, NOT_NARROWED } from '../access/opener.ts';
 import type { Page } from '../access/origins.ts';
-import { allows } from '../access/rights.ts';
 import type { App } from '../app.ts';
-import { catalogOf } from '../entities/catalog.ts';
 import { quotaProblem, ServiceError } from '../errors.ts';
 import type { TextSocket } from '../runtime/socket.ts';
 import { countFor } from '../runtime/work.ts';
@@ -17,7 +15,7 @@ import { SocketMessages } from './message-pace.ts';
 import type { EventSerializer, Projection } from './projection.ts';
 import { realtimeOf } from './realtime.ts';
 import { acceptedAccessOf } from './socket-caller.ts';
-import { followedBy, SocketSubscriptions } from './socket-subscriptions.ts';
+import { followedBy, isShownTo, SocketSubscriptions } from './socket-subscriptions.ts';
 import type { CloseReason, LiveConnection, Membership } from './tenant-connections.ts';
 import type { UnauthenticatedSocket } from './unauthenticated-sockets.ts';
 import type { Reader, WaitingBytes } from './waiting-bytes.ts';
@@ -206,10 +204,8 @@ export class WebSocketConnection implements LiveConnection, Reader {
     const caller = await membership?.tenant.currentCaller(membership.group.source.key);
     // Without a caller, `disconnect` has already been called.
     if (membership === undefined || caller == null) return;
-    const entity = (await catalogOf(this.app, caller.tenant)).byName.get(name);
-    const view = options.view ?? this.#narrowing.follow?.view;
-    const isVisible = entity !== undefined && (view != null || allows(caller.rights, 'read', name));
-    const isAdmitted = isVisible && admits(this.#narrowing.entities, name);
+    const view = options.view ?? this.#narrowing.follow?.view ?? null;
+    const isAdmitted = admits(this.#narrowing.entities, name) && (await isShownTo(this.app, caller, name, view));
     try {
       const followed = isAdmitted ? await followedBy(this.app, caller, name, options, this.#narrowing) : null;
       if (isAdmitted && !this.#subscriptions.has(name)) {

@@ -36,17 +36,25 @@ async function viewsOf(app: App, tenant: Tenant): Promise<Map<string, ViewRow>> 
   });
 }
 
-/** A view with its entity and their catalog. 404. */
-export async function viewFor(
-  app: App,
-  caller: TenantCaller,
-  slug: string,
-): Promise<{ view: ViewRow; entity: Entity; catalog: Catalog }> {
+interface FoundView {
+  view: ViewRow;
+  entity: Entity;
+  catalog: Catalog;
+}
+
+/** A view with its entity and their catalog; undefined for none. */
+export async function findView(app: App, caller: TenantCaller, slug: string): Promise<FoundView | undefined> {
   const view = (await viewsOf(app, caller.tenant)).get(slug);
   const catalog = await catalogOf(app, caller.tenant);
   const entity = catalog.byId.get(view?.entity_id ?? '');
-  if (view === undefined || entity === undefined) throw notFound('view');
-  return { view, entity, catalog };
+  return view === undefined || entity === undefined ? undefined : { view, entity, catalog };
+}
+
+/** The same; 404 for none. */
+export async function viewFor(app: App, caller: TenantCaller, slug: string): Promise<FoundView> {
+  const found = await findView(app, caller, slug);
+  if (found === undefined) throw notFound('view');
+  return found;
 }
 
 /** The views that the caller may read. */
