@@ -90,6 +90,49 @@ test('pages, their number and the lengths of cursors are the same, whatever goes
   expect(first).toBe(second as number);
 });
 
+test('a change of the definition of a field that one may not see is no change', async () => {
+  const { owner } = await newWorld();
+  const seeing = await withRole(service, owner, { permissions: { notes: ['read'] } });
+  const [listing, hiding] = await Promise.all(
+    [{ fields: ['title'] }, { excludeFields: ['secret', 'extra', 'more'] }].map((notes) =>
+      withRole(service, owner, { permissions: { notes: ['read'] }, entities: { notes } }),
+    ),
+  );
+  const readers = [seeing, listing, hiding] as Client[];
+  const start = await Promise.all(
+    readers.map(async (reader) => (await reader.get('/api/changes')).body.data.nextCursor),
+  );
+  const path = '/api/entities/notes/fields';
+  await createRecord(owner, NOTES, { title: 'a', secret: '5' });
+  const extra = { key: 'extra', type: 'integer', required: true, default: 1 };
+  for (const { status, text } of [
+    await owner.patch(`${path}/secret`, { type: 'integer' }),
+    await owner.post(path, extra),
+    await owner.patch(`${path}/extra`, { required: false }),
+    await owner.delete(`${path}/secret?confirm=secret`),
+  ]) {
+    expect(status, text).toBeLessThan(300);
+  }
+  const seen = async (): Promise<string[][]> =>
+    Promise.all(
+      readers.map(async (reader, i) => {
+        const { items } = (await reader.get(`/api/changes?since=${start[i]}`)).body.data;
+        return items.map(({ event }: Json) => event);
+      }),
+    );
+  const changed = 'definition.changed';
+  const both = ['record.created'];
+  expect(await seen()).toEqual([[...both, changed, changed, changed], both, both]);
+  // A field that they see, under each of its keys.
+  await owner.patch(`${path}/title`, { key: 'heading' });
+  for (const events of await seen()) expect(events.at(-1)).toBe(changed);
+  await owner.delete(`${path}/heading?confirm=heading`);
+  const [, ofListing, ofHiding] = await seen();
+  // Its role no longer lists the field.
+  expect(ofListing?.[0]).toBe('rights.changed');
+  expect(ofHiding?.slice(-2)).toEqual([changed, changed]);
+});
+
 test('a cursor has no readable part, no two are alike, and none can be altered', async () => {
   const { reader, owner } = await newWorld();
   const read = async (): Promise<string> => (await reader.get('/api/changes')).body.data.nextCursor;

@@ -3,7 +3,7 @@
 // entity, and again for each event only when they name `$now`.
 // Contract: feed#what-a-follower-sees.
 import type { TenantCaller } from '../access/caller.ts';
-import { allows, restrictionOn } from '../access/rights.ts';
+import { allows, isFieldVisible, restrictionOn } from '../access/rights.ts';
 import type { App } from '../app.ts';
 import { type AccessScope, accessScopeOf, hasRowFilter } from '../entities/access-scope.ts';
 import { type Catalog, catalogOf, forgetCatalog } from '../entities/catalog.ts';
@@ -113,7 +113,16 @@ export class EventReader {
     const readers = payload?.readers;
     const wasReader = Array.isArray(readers) && readers.includes(readerOf(this.caller));
     if (view === null && !wasReader && !allows(this.caller.rights, 'read', entity)) return null;
+    if (!this.#seesChanged(event, entity)) return null;
     return { type: DEFINITION_CHANGED, entity, data: { entity } };
+  }
+
+  /** Whether the field that a change of the definition was about is one that the caller may see: under its key of today, if it is there. */
+  #seesChanged({ entityId, payload }: CommittedEvent, entity: string): boolean {
+    const changed = payload?.field as { id: string; key: string } | undefined;
+    if (changed === undefined) return true;
+    const field = this.catalog.byId.get(entityId ?? '')?.fields.find(({ id }) => id === changed.id);
+    return isFieldVisible(restrictionOn(this.caller.rights, entity), field?.key ?? changed.key);
   }
 
   async #reload(): Promise<void> {

@@ -7,7 +7,7 @@ import { DEFINITION_CHANGED } from '../events/event.ts';
 import { appendEvent, type Cause } from '../events/outbox.ts';
 import { identifier, sql, type Tx } from '../runtime/sql.ts';
 import type { Tenant } from '../tenants/tenants.ts';
-import type { Entity } from './field.ts';
+import type { Entity, Field } from './field.ts';
 
 type Named = Pick<Entity, 'id' | 'name'>;
 
@@ -16,8 +16,15 @@ export function changerOf({ tenant, id, triggeredBy }: TenantCaller): Cause {
   return { tenantId: tenant.id, actor: id, triggeredBy, depth: 0, rootEventId: null, chainRuns: 0 };
 }
 
-export async function announceChange(tx: Tx, cause: Cause, { id, name }: Named): Promise<void> {
-  await appendEvent(tx, DEFINITION_CHANGED, cause, {}, { entity: name, entityId: id, recordId: null });
+/** Of a change of a field, which the event names: to those that may not see it, nothing has changed. */
+export async function announceChange(
+  tx: Tx,
+  cause: Cause,
+  { id, name }: Named,
+  field: Pick<Field, 'id' | 'key'>,
+): Promise<void> {
+  const changed = { field: { id: field.id, key: field.key } };
+  await appendEvent(tx, DEFINITION_CHANGED, cause, changed, { entity: name, entityId: id, recordId: null });
 }
 
 /** Must be called before the grants on the entity are revoked: the event names those who might read it until now. */

@@ -110,7 +110,7 @@ export async function renameField(
     if (found === undefined) throw notFound('field');
     await updateFieldRow(tx, current, { ...found, key });
     await bumpVersion(tx, current, {});
-    await announceChange(tx, cause, current);
+    await announceChange(tx, cause, current, { ...field, key });
   });
   if (isInRoles) await waitForStaleCopies(lock.app);
   await replaceInRoles([]);
@@ -166,7 +166,7 @@ async function makeCurrent(
     await updateFieldRow(tx, current, next);
     const retired = without(current, next.slot);
     await bumpVersion(tx, current, { retiredSlots: next.slot === field.slot ? retired : [...retired, field.slot] });
-    if (cause !== null) await announceChange(tx, cause, current);
+    if (cause !== null) await announceChange(tx, cause, current, next);
   });
 }
 
@@ -175,7 +175,7 @@ async function removeField(lock: DefinitionLock, entity: Entity, field: Field, c
   const changedRoles = await onEntity(lock, entity, async (tx, current) => {
     await deleteFieldRow(tx, current, field.id);
     await bumpVersion(tx, current, { retiredSlots: [...current.retiredSlots, field.slot] });
-    if (cause !== null) await announceChange(tx, cause, current);
+    if (cause !== null) await announceChange(tx, cause, current, field);
     return replaceKeyInRoles(tx, current, field.key, [], ['fields']);
   });
   if (changedRoles === 0) return;
