@@ -437,6 +437,32 @@ test('deliveries beyond those of a day wait, in order, until the next day or a h
   await receiver.stop();
 });
 
+test('a delivery counts once, although the process that sent it first has died', async () => {
+  const receiver = await startReceiver();
+  const tenant = await limited({ deliveriesPerDay: 3 });
+  const { id } = await subscribe(tenant, receiver.url, { entity_name: 'notes', event_types: ['record.created'] });
+  const isHanging = Promise.withResolvers<void>();
+  let requests = 0;
+  receiver.answer = async (_, response) => {
+    // Those of the process that dies are never answered.
+    if (++requests <= 3) await isHanging.promise;
+    response.writeHead(200).end();
+  };
+  await bulk(tenant, 3);
+  while (requests < 3) await Bun.sleep(10);
+  // As another process does when it finds that one gone.
+  await service.app.db.rows(sql`
+    update platform.webhook_deliveries set claim_id = null, next_at = now() where subscription_id = ${id}::uuid`);
+  await service.app.invalidations.publish('webhook', tenant.id);
+  await receiver.waitFor(3);
+  await bulk(tenant, 1);
+  const list = async (): Promise<Json[]> => (await tenant.get('/api/webhooks/subscriptions')).body.data;
+  while ((await list())[0].health.state !== 'quota_exceeded') await Bun.sleep(20);
+  expect(requests).toBe(6);
+  isHanging.resolve();
+  await receiver.stop();
+});
+
 test('a higher quota releases what waits even if the process dies between the change and the release', async () => {
   const receiver = await startReceiver();
   const tenant = await limited({ deliveriesPerDay: 1 });

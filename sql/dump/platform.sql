@@ -780,7 +780,8 @@ create table webhook_deliveries (
   created_at timestamp(3) with time zone not null default now(),
   completed_at timestamp(3) with time zone,
   trace text,
-  attempts jsonb
+  attempts jsonb,
+  is_counted boolean not null default false
 ) with (fillfactor=80);
 
 alter table webhook_deliveries add constraint webhook_deliveries_pkey PRIMARY KEY (subscription_id, id);

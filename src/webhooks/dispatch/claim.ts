@@ -14,7 +14,7 @@ import type { Audience } from '../audience.ts';
 import type { Content, Include, SentChange } from '../content.ts';
 import { payloadOf } from '../transport/payload.ts';
 import { newClaimId } from './claim-owners.ts';
-import { withinQuotas } from './delivery-quota.ts';
+import { isLimited, withinQuotas } from './delivery-quota.ts';
 import type { InFlight } from './in-flight.ts';
 import {
   type ClaimRequest,
@@ -178,13 +178,13 @@ async function markClaimed(app: App, tx: Tx, rows: readonly PendingRow[], locked
     claimed.push(toClaimed(row, claimId, subscription, body));
   }
   const input = inputRows(
-    ['uuid', 'uuid'],
-    claimed.map(({ subscriptionId, id }) => [subscriptionId, id]),
+    ['uuid', 'uuid', 'boolean'],
+    claimed.map(({ subscriptionId, id }) => [subscriptionId, id, isLimited(locked.get(subscriptionId)?.tenant)]),
   );
   const updated = await tx.rows<{ id: string }>(sql`
-    with i (subscription_id, id) as (${input})
+    with i (subscription_id, id, is_counted) as (${input})
     update platform.webhook_deliveries as d
-    set claim_id = ${claimId}::uuid,
+    set claim_id = ${claimId}::uuid, is_counted = d.is_counted or i.is_counted,
       next_at = now() + ${leaseMsOf(app)}::int * interval '1 ms'
     from i
     where d.subscription_id = i.subscription_id and d.id = i.id and ${IS_PENDING} and d.next_at + interval '0' <= now()

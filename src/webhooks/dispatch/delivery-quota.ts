@@ -1,5 +1,5 @@
 // The quota of deliveries in a UTC day. A delivery counts when it is claimed for its first attempt, in the transaction of
-// the claim; its retries do not count again. Deliveries beyond the quota wait for the next day, or until the quota is
+// the claim; its retries do not count again, nor does a claim that ended without a result. Deliveries beyond the quota wait for the next day, or until the quota is
 // raised (quota-release.ts); those of one record stay in order, because later ones wait for the first.
 // Contract: neighbours#usage-and-quotas, decisions#deliveries.
 import type { App } from '../../app.ts';
@@ -13,6 +13,10 @@ const DAY_MS = 86_400_000;
 /** The `error` of a delivery that waits. */
 export const WAITING = 'quota_exceeded';
 
+export function isLimited(tenant: Tenant | undefined): boolean {
+  return tenant?.quotas.deliveriesPerDay !== undefined;
+}
+
 /** Counts first attempts and postpones those beyond the quota of their tenant. `tenants` is by subscription. */
 export async function withinQuotas(
   app: App,
@@ -21,19 +25,22 @@ export async function withinQuotas(
   tenants: ReadonlyMap<string, Tenant>,
 ): Promise<{ admitted: readonly PendingRow[]; waiting: readonly Recheck[] }> {
   const limited = [...new Map([...tenants.values()].map((tenant) => [tenant.id, tenant])).values()]
-    .filter(({ quotas }) => quotas.deliveriesPerDay !== undefined)
+    .filter(isLimited)
     .sort((a, b) => (a.id < b.id ? -1 : 1));
   const refused = new Set<PendingRow>();
   for (const tenant of limited) {
-    const firsts = rows.filter(
-      (row) => tenants.get(row.subscription_id)?.id === tenant.id && row.attempt_count === row.attempts_before,
-    );
+    const firsts = rows.filter((row) => tenants.get(row.subscription_id)?.id === tenant.id && isUncountedFirst(row));
     if (firsts.length === 0) continue;
     const granted = await count(app, tx, tenant, firsts.length);
     for (const row of firsts.slice(granted)) refused.add(row);
   }
   if (refused.size === 0) return { admitted: rows, waiting: [] };
   return { admitted: rows.filter((row) => !refused.has(row)), waiting: await postpone(tx, [...refused]) };
+}
+
+/** Not one that has been claimed before without a result, by a process that died: it has been counted. */
+function isUncountedFirst(row: PendingRow): boolean {
+  return row.attempt_count === row.attempts_before && !row.is_counted;
 }
 
 /** Counts as many of `wanted` deliveries as fit; resolves to their number. */

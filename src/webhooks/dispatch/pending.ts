@@ -39,6 +39,8 @@ export interface PendingRow {
   type: RecordEventType;
   attempt_count: number;
   attempts_before: number;
+  /** The quota of the day has counted its first attempt. */
+  is_counted: boolean;
   body: string | null;
   /** About the bytes of the body, at least. */
   size: number;
@@ -103,7 +105,7 @@ export async function findPending(
   const found = await tx.rows<FoundRow>(sql`
     ${dueDeliveries(requests, leaseMs)}, sized as (
       select r.id as subscription_id, r.tenant_id, r.room, r.tenant_in_flight, d.id, d.event_id, d.type, d.attempt_count,
-        d.attempts_before, d.body, d.is_blocked, d.next_at, d.event_seq, d.record_id, d.trace, d.event_at, e.entity_id,
+        d.attempts_before, d.is_counted, d.body, d.is_blocked, d.next_at, d.event_seq, d.record_id, d.trace, d.event_at, e.entity_id,
         e.version, e.data, e.erased_at, e.erased_by, case when r.is_with_previous then e.old end as old, e.created_at, e.updated_at, e.created_by, e.updated_by,
         least(${FULL_RECHECK_MAX_MS}::int, greatest(${FULL_RECHECK_MIN_MS}::int, r.age_ms)) as full_recheck_ms,
         case when d.is_blocked then 0 else greatest(octet_length(d.body),
@@ -121,7 +123,7 @@ export async function findPending(
       from sized as s
     )
     -- Of the tenants in turn, by bytes. Values that are not read stay where they are stored.
-    select s.subscription_id, s.room, s.tenant_in_flight, s.id, s.event_id, s.type, s.attempt_count, s.attempts_before,
+    select s.subscription_id, s.room, s.tenant_in_flight, s.id, s.event_id, s.type, s.attempt_count, s.attempts_before, s.is_counted,
       s.is_blocked, s.next_at::text as due_at, s.record_id, s.trace, s.event_at as at, s.entity_id, s.event_seq = 0 as is_test, s.event_seq,
       s.version, s.erased_at, s.erased_by, s.created_at,
       s.updated_at, s.created_by, s.updated_by, s.full_recheck_ms, s.size, u.is_unread,

@@ -61,7 +61,7 @@ async function queuePart(app: App, { subscription_id: id, ...replay }: Underway)
       limit (select n from room)
     ), queued as (
       update platform.webhook_deliveries as d
-      set status = 'pending', next_at = now(), attempts_before = d.attempt_count, completed_at = null, claim_id = null
+      set status = 'pending', next_at = now(), attempts_before = d.attempt_count, is_counted = false, completed_at = null, claim_id = null
       from next as n
       where d.subscription_id = ${id}::uuid and d.id = n.id
     ), ended as (

@@ -126,7 +126,7 @@ export async function redeliver(app: App, caller: TenantCaller, id: string): Pro
   if (!isUuid(id)) throw notFound('delivery');
   const row = await app.db.first<Delivery>(sql`
     update platform.webhook_deliveries as d
-    set status = 'pending', next_at = now(), attempts_before = d.attempt_count, completed_at = null, claim_id = null
+    set status = 'pending', next_at = now(), attempts_before = d.attempt_count, is_counted = false, completed_at = null, claim_id = null
     from platform.webhook_subscriptions as s
     where s.tenant_id = ${caller.tenant.id}::uuid and d.subscription_id = s.id and d.id = ${id}::uuid ${isKept(app, caller)}
       and (d.claim_id is null or d.next_at <= now())
