@@ -2,6 +2,8 @@
 // Contract: decisions#responses, decisions#operations, decisions#websocket.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { once } from 'node:events';
+import type { Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { MAX_BODY, MAX_FRAME } from './support/serve-app.ts';
 import { Client, type RuntimeName, Served } from './support/served.ts';
 
@@ -65,6 +67,34 @@ for (const runtime of ['Bun', 'Deno'] as RuntimeName[]) {
       await Promise.all(sockets.map((socket) => once(socket, 'data')));
       for (const socket of sockets) socket.destroy();
       await own.end();
+    }, 20_000);
+
+    test('of requests that arrive at once, those of one client do not delay those of others', async () => {
+      const own = await Served.start(runtime);
+      const opened = async () => {
+        const socket = own.dial();
+        await once(socket, 'connect');
+        return socket;
+      };
+      const [first, many, other] = [
+        await opened(),
+        await Promise.all(Array.from({ length: 200 }, opened)),
+        await opened(),
+      ];
+      const ask = (socket: Socket, ms: number, key: string) =>
+        socket.write(lines(`GET /busy?ms=${ms} HTTP/1.1`, 'Host: 127.0.0.1', `Authorization: Bearer ${key}`));
+      // All of them arrive while this one is answered.
+      ask(first, 500, 'many');
+      await delay(100);
+      for (const socket of many) ask(socket, 2, 'many');
+      await delay(100);
+      ask(other, 2, 'other');
+      const [response] = await once(other, 'data');
+      const before = Number(String(response).split('\r\n\r\n')[1]);
+      for (const socket of [first, other, ...many]) socket.destroy();
+      await own.end();
+      expect(before).toBeGreaterThan(0);
+      expect(before).toBeLessThan(50);
     }, 20_000);
 
     test('an unhandled error is reported and gets a fixed answer', async () => {

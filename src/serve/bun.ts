@@ -3,12 +3,11 @@
 // over the limit. It measures a socket's inactivity in steps of 4 seconds.
 // Contract: decisions#operations.
 import process from 'node:process';
-import { giveWay } from '../runtime/event-loop.ts';
 import type { Garbage } from '../runtime/garbage.ts';
-import { addressShare } from '../runtime/work.ts';
 import { Connection, OpenConnections, type Transport } from './connection.ts';
 import type { Running, ServeOptions, SocketHandler } from './contract.ts';
 import { descriptorLimit, descriptorsInUse } from './descriptors.ts';
+import { Entrance } from './entrance.ts';
 import {
   errorResponse,
   internalError,
@@ -90,17 +89,20 @@ function listen<D extends object>(options: ServeOptions<D>, open: OpenConnection
     },
   };
   const idleSeconds = Math.min(options.idleSeconds, MAX_IDLE_SECONDS);
+  const entrance = new Entrance();
   const answer = (request: Request, server: BunServer<D>): Response | Promise<Response> => {
     server.timeout(request, idleSeconds);
     const address = plainAddress(server.requestIP(request)?.address);
-    return options.fetch(request, address, refusedLength(request, maxBody));
+    const enter = () => options.fetch(request, address, refusedLength(request, maxBody));
+    const turn = entrance.enter(request, address);
+    return turn === undefined ? enter() : turn.then(enter);
   };
   try {
     if (!socket) return Bun.serve({ ...settings, fetch: answer }) as unknown as BunServer<D>;
     return Bun.serve<SocketState<D>>({
       ...settings,
       fetch: (request, server) =>
-        isSocketRequest(request, socket.path) ? upgrade(request, server, socket) : answer(request, server),
+        isSocketRequest(request, socket.path) ? upgrade(request, server, socket, entrance) : answer(request, server),
       websocket: websocketOf(socket, options.report, open),
     });
   } catch (error) {
@@ -112,10 +114,11 @@ async function upgrade<D extends object>(
   request: Request,
   server: BunServer<D>,
   socket: SocketHandler<D>,
+  entrance: Entrance,
 ): Promise<Response | undefined> {
   if (!validHandshake(request)) return errorResponse('VALIDATION_ERROR', 'not a valid WebSocket handshake');
   const address = plainAddress(server.requestIP(request)?.address);
-  await giveWay(addressShare(address));
+  await entrance.enter(request, address);
   const data = await socket.upgrade(request, address);
   if (data instanceof Response) return data;
   if (server.upgrade(request, { data: { data, connection: undefined } })) return undefined;

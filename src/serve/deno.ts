@@ -3,10 +3,9 @@
 // Deno has no body limit (counted here), no idle limit for HTTP (`idle` does nothing) and reports a
 // broken WebSocket as code 0, sometimes twice (handled in connection.ts).
 // Contract: decisions#operations.
-import { giveWay } from '../runtime/event-loop.ts';
-import { addressShare } from '../runtime/work.ts';
 import { Connection, OpenConnections } from './connection.ts';
 import type { Running, ServeOptions, SocketHandler } from './contract.ts';
+import { Entrance } from './entrance.ts';
 import {
   bodyTooLarge,
   errorResponse,
@@ -71,11 +70,16 @@ function listen<D extends object>(options: ServeOptions<D>, open: OpenConnection
     report(error);
     return internalError();
   };
+  const entrance = new Entrance();
   const handler = (request: Request, info: ConnectionInfo): Response | Promise<Response> => {
     const address = plainAddress(info.remoteAddr.hostname);
-    if (socket && isSocketRequest(request, socket.path)) return upgrade(request, address, socket, report, open);
-    const refusal = refusedLength(request, maxBody);
-    return options.fetch(refusal === undefined ? withBodyLimit(request, maxBody) : request, address, refusal);
+    const enter = () => {
+      if (socket && isSocketRequest(request, socket.path)) return upgrade(request, address, socket, report, open);
+      const refusal = refusedLength(request, maxBody);
+      return options.fetch(refusal === undefined ? withBodyLimit(request, maxBody) : request, address, refusal);
+    };
+    const turn = entrance.enter(request, address);
+    return turn === undefined ? enter() : turn.then(enter);
   };
   try {
     const reusePort = options.reusePort ?? false;
@@ -111,7 +115,6 @@ async function upgrade<D extends object>(
   open: OpenConnections<D>,
 ): Promise<Response> {
   if (!validHandshake(request)) return errorResponse('VALIDATION_ERROR', 'not a valid WebSocket handshake');
-  await giveWay(addressShare(address));
   const data = await handler.upgrade(request, address);
   if (data instanceof Response) return data;
   const { socket, response } = runtime().upgradeWebSocket(request, { idleTimeout: handler.idleSeconds });

@@ -52,9 +52,19 @@ async function flood(send: (text: string) => boolean): Promise<void> {
   log.push('flood went through');
 }
 
+let busyRequests = 0;
+
+/** Answers with how many such requests have come in before. */
+function busy(ms: number): Response {
+  const end = performance.now() + ms;
+  while (performance.now() < end);
+  return new Response(String(busyRequests++));
+}
+
 async function answer(request: Request, address: string, refusal?: ServiceError): Promise<Response> {
   if (refusal !== undefined) return errorResponse(refusal.ecode, refusal.message);
-  const { pathname } = new URL(request.url);
+  const { pathname, searchParams } = new URL(request.url);
+  if (pathname === '/busy') return busy(Number(searchParams.get('ms')));
   if (pathname === '/address') return new Response(address);
   if (pathname === '/log') return Response.json(log);
   if (pathname === '/fail') throw new Error('secret detail');

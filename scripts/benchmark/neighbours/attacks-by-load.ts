@@ -6,6 +6,7 @@ import { item } from '../dataset.ts';
 import { createItems, createPeople } from '../service.ts';
 import { type Attack, json, records, type Strike } from './attack.ts';
 import type { Attacker, Host } from './attacker.ts';
+import { connections } from './connections.ts';
 
 const LARGE_TABLE = 100_000;
 const WIDE_RECORDS = 300;
@@ -30,6 +31,16 @@ export const READ_ATTACKS: readonly Attack[] = [
       const terms = Array.from({ length: 40 }, (_, at) => `notes contains "absent${at}"`).join(' OR ');
       const path = `${records('items')}?filters=${encodeURIComponent(terms)}`;
       return (signal) => attacker.flood(signal, 24, () => ({ path }));
+    },
+  },
+  {
+    id: 'gets-at-once',
+    label: '1,000 connections that each ask for a record every second, all at once',
+    prepare: async (attacker) => {
+      await attacker.entity('small', [{ key: 'title', type: 'text' }]);
+      const { id } = await attacker.api.call<{ id: string }>('POST', records('small'), { title: 'x' });
+      const request = `GET ${records('small')}/${id} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${attacker.key}\r\n\r\n`;
+      return (signal) => connections(attacker.host, signal, 1_000, () => ({ first: request, drip: request }));
     },
   },
   {

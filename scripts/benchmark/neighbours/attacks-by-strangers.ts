@@ -4,11 +4,10 @@
 
 import { randomBytes } from 'node:crypto';
 import { type Attack, json } from './attack.ts';
-import type { Host } from './attacker.ts';
+import { connections } from './connections.ts';
 
 const LOGIN = '/api/auth/tenant/login';
 const VICTIM = { 'x-tenant-id': 'victim' };
-const DRIP_MS = 1_000;
 const CHUNKED_BYTES = 16_000;
 
 const fromAnywhere = () => ({
@@ -104,40 +103,3 @@ export const STRANGERS_ATTACKS: readonly Attack[] = [
       })),
   },
 ];
-
-interface Sending {
-  first: string;
-  /** Sent again and again. */
-  drip?: string;
-}
-
-/** Keeps so many connections open; one that the service closes is opened again. */
-async function connections({ port }: Host, signal: AbortSignal, count: number, sending: () => Sending): Promise<void> {
-  const connection = async (): Promise<void> => {
-    while (!signal.aborted) {
-      const closed = Promise.withResolvers<void>();
-      const { first, drip } = sending();
-      const socket = await Bun.connect({
-        hostname: '127.0.0.1',
-        port,
-        socket: {
-          open: (opened) => void opened.write(first),
-          data: () => undefined,
-          close: () => closed.resolve(),
-          error: () => closed.resolve(),
-        },
-      }).catch(() => undefined);
-      if (socket === undefined) {
-        await Bun.sleep(DRIP_MS);
-        continue;
-      }
-      const end = (): void => void socket.terminate();
-      signal.addEventListener('abort', end, { once: true });
-      const dripping = drip === undefined ? undefined : setInterval(() => socket.write(drip), DRIP_MS);
-      await closed.promise;
-      clearInterval(dripping);
-      signal.removeEventListener('abort', end);
-    }
-  };
-  await Promise.all(Array.from({ length: count }, connection));
-}
