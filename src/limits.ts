@@ -223,14 +223,15 @@ export const LIMITS = {
   },
   /**
    * The feed of changes. A page has at most `limitMax` items and `pageBytes` of them as JSON; what a caller may not see
-   * counts too: after `scannedMax` events, or `scanMs`, a page ends and another follows. One statement reads at most
-   * `stepEvents` events, `stepNumbers` numbers of all tenants' events and `stepBytes` of values; for a stream `streamBytes`.
+   * counts too: after `scannedMax` events, `scannedBytes` of their values, or `scanMs`, a page ends and another follows. One
+   * statement reads at most `stepEvents` events, `stepNumbers` numbers of all tenants' events and `stepBytes` of values; for a stream `streamBytes`.
    */
   changes: {
     limitDefault: 100,
     limitMax: 1_000,
     pageBytes: 15_728_640,
     scannedMax: 10_000,
+    scannedBytes: 67_108_864,
     scanMs: 1_000,
     stepEvents: 1_000,
     stepNumbers: 50_000,

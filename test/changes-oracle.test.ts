@@ -5,9 +5,10 @@
 import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { openCursor, sealCursor } from '../src/http/changes-cursor.ts';
 import { sql } from '../src/runtime/sql.ts';
-import { withRole } from './support/credentials.ts';
+import { addRole, platformKey, withRole } from './support/credentials.ts';
 import { createRecord, fields, tenantWithEntities } from './support/entities.ts';
 import { type Client, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { connectEvents } from './support/streams.ts';
 
 const NOTES = '/api/entities/notes/records';
 const VAULT = '/api/entities/vault/records';
@@ -89,6 +90,49 @@ test('pages, their number and the lengths of cursors are the same, whatever goes
   const [first, second] = await Promise.all(headers);
   expect(first).toBe(second as number);
 });
+
+test('large values that a page does not show refuse none: neither hidden ones, nor those of deleted records', async () => {
+  const { owner, reader, since } = await newWorld();
+  const role = { permissions: { notes: ['read' as const] }, entities: { notes: { excludeFields: ['secret'] } } };
+  const { name } = await addRole(service, owner, role);
+  const key = await platformKey(service, owner, name, role.permissions);
+  const opened = (await owner.get('/api/changes')).body.data.nextCursor;
+  const { id } = await createRecord(owner, NOTES, { title: 'changed', open: true });
+  // More than a response may receive, in updates with both images and in deletions.
+  const large = 'x'.repeat(900_000);
+  for (let i = 0; i < 25; i++) {
+    expect((await owner.patch(`${NOTES}/${id}`, { secret: `${i}${large}` })).status).toBe(200);
+  }
+  const titles = Array.from({ length: 40 }, (_, i) => `deleted ${i}`);
+  for (const title of titles) {
+    const record = await createRecord(owner, NOTES, { title, open: true, secret: large });
+    expect((await owner.delete(`${NOTES}/${record.id}`)).status).toBe(200);
+  }
+  const count = 1 + 25 + 2 * titles.length;
+  const own = await follow(owner, opened, 'limit=100&events=record.deleted');
+  expect(own).toHaveLength(titles.length);
+  const seen = await follow(reader, since, 'limit=100');
+  expect(seen).toHaveLength(count);
+  expect(seen.filter((event) => event === 'record.deleted')).toHaveLength(titles.length);
+  const stream = await connectEvents(service.url, owner.slug, key, '?since=earliest');
+  const streamed: Json[] = [];
+  while (streamed.length < count) streamed.push(await stream.next());
+  stream.close();
+  const deleted = streamed.filter(({ event }) => event === 'record.deleted');
+  expect(deleted.map(({ data }) => data.data.fields)).toEqual(titles.map((title) => ({ title, open: true })));
+}, 180_000);
+
+/** The types of all items after the cursor; each page is a 200. */
+async function follow(client: Client, since: string, query: string): Promise<string[]> {
+  const types: string[] = [];
+  for (let [cursor, hasMore] = [since, true]; hasMore; ) {
+    const { status, body, text } = await client.get(`/api/changes?since=${cursor}&${query}`);
+    expect([status, text.slice(0, 300)]).toEqual([200, expect.any(String)]);
+    types.push(...body.data.items.map(({ event }: Json) => event));
+    [cursor, hasMore] = [body.data.nextCursor, body.data.hasMore];
+  }
+  return types;
+}
 
 test('a change of the definition of a field that one may not see is no change', async () => {
   const { owner } = await newWorld();

@@ -3,7 +3,8 @@
 // Failures: 400 when filters no longer fit, 503. Contract: feed#guarantee, neighbours#fair-shares.
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
-import type { CommittedEvent } from '../events/event.ts';
+import type { Field } from '../entities/field.ts';
+import type { CommittedEvent, RecordRow } from '../events/event.ts';
 import { type FeedEvent, type FeedPosition, positionAfter, positionAt, readStep } from '../events/feed.ts';
 import { type FeedHead, feedHeadsOf } from '../events/feed-heads.ts';
 import { receivedBudget } from '../http/bounded-response.ts';
@@ -16,7 +17,7 @@ import { keptSince } from '../tenants/tenants.ts';
 import { EventReader, type Seen } from './reader.ts';
 import { RIGHTS_CHANGED, type Selection } from './selection.ts';
 
-const { scannedMax, scanMs, stepEvents, stepBytes } = LIMITS.changes;
+const { scannedMax, scannedBytes, scanMs, stepEvents, stepBytes } = LIMITS.changes;
 /** A page that is not full after a step takes so many times what is missing in the next one: not every event is seen. */
 const STEP_GROWTH = 4;
 
@@ -44,7 +45,7 @@ export class PageReader {
   #received = receivedBudget();
   #entries: Entry[] = [];
   #bytes = 0;
-  #scanned = 0;
+  #scanned = { events: 0, bytes: 0 };
   #startedAt = 0;
   #oldest = '';
 
@@ -62,7 +63,8 @@ export class PageReader {
     this.#received = receivedBudget();
     this.#oldest = new Date(keptSince(this.app, caller.tenant)).toISOString();
     this.#entries = isOfRights(cursor, caller) ? [] : [{ ...rightsChanged(caller.tenant.id), position }];
-    [this.#bytes, this.#scanned, this.#startedAt] = [0, 0, performance.now()];
+    this.#scanned = { events: 0, bytes: 0 };
+    [this.#bytes, this.#startedAt] = [0, performance.now()];
     const reader = await EventReader.open(this.app, caller, selection);
     const { end, hasMore } = await this.#read(reader, caller.tenant.id, position);
     const received = this.#received.taken;
@@ -100,6 +102,7 @@ export class PageReader {
       // One more than the page has room for tells whether more follows.
       const missing = this.limit + 1 - this.#entries.length;
       const step = { events: Math.min(stepEvents, missing * growth), bytes };
+      const { taken } = this.#received;
       const { events, readTo } = await readStep(
         this.app,
         tenantId,
@@ -109,34 +112,71 @@ export class PageReader {
         this.#received,
         this.#oldest,
       );
-      reader.expect(events);
-      for (const event of events) {
-        const turn = giveWay();
-        if (turn !== undefined) await turn;
-        const seen = (await reader.see(event)) ?? (await this.others(event));
-        const after = positionAfter(position, until, event);
-        if (seen !== null && !this.#add({ ...shownFor(event, seen), position: after })) return position;
-        position = after;
-      }
+      this.#scanned.events += events.length;
+      this.#scanned.bytes += this.#received.taken - taken;
+      const { end, isFull } = await this.#show(reader, events, position, until);
+      // Only what is shown stays: how large the rest of a change is, such as hidden values, neither ends a page nor refuses it.
+      this.#received.returnTo(this.#bytes);
+      if (isFull) return end;
       if (readTo === null) return null;
-      position = { ...position, cut: { until, number: readTo } };
-      this.#scanned += events.length;
-      if (this.#scanned >= scannedMax || performance.now() - this.#startedAt >= scanMs) return position;
+      position = { ...end, cut: { until, number: readTo } };
+      if (this.#hasScannedEnough) return position;
     }
+  }
+
+  /** Adds what is seen of the events. Resolves to the position after the last one that fits. */
+  async #show(
+    reader: EventReader,
+    events: readonly FeedEvent[],
+    from: FeedPosition,
+    until: FeedHead,
+  ): Promise<{ end: FeedPosition; isFull: boolean }> {
+    let end = from;
+    reader.expect(events);
+    for (const event of events) {
+      const turn = giveWay();
+      if (turn !== undefined) await turn;
+      const seen = (await reader.see(event)) ?? (await this.others(event));
+      const position = positionAfter(end, until, event);
+      if (seen !== null && !this.#add({ ...shownFor(event, seen), position })) return { end, isFull: true };
+      end = position;
+    }
+    return { end, isFull: false };
+  }
+
+  get #hasScannedEnough(): boolean {
+    const { events, bytes } = this.#scanned;
+    return events >= scannedMax || bytes >= scannedBytes || performance.now() - this.#startedAt >= scanMs;
   }
 
   /** False when the page is full: this entry begins the next one, so that `hasMore` tells nothing of what is not seen. */
   #add(entry: Entry): boolean {
-    this.#bytes += jsonBytes(entry.seen.data);
-    const isFull = this.#entries.length >= this.limit || (this.#bytes > this.bytesMax && this.#entries.length > 0);
-    if (!isFull) this.#entries.push(entry);
-    return !isFull;
+    const { seen, event } = entry;
+    const bytes = this.#bytes + jsonBytes(seen.type === 'record.deleted' ? (event.row?.data ?? null) : seen.data);
+    const isFull = this.#entries.length >= this.limit || (bytes > this.bytesMax && this.#entries.length > 0);
+    if (isFull) return false;
+    this.#entries.push(entry);
+    this.#bytes = bytes;
+    return true;
   }
 }
 
 /** An erased record that the caller may not have seen is not named. */
 function shownFor(event: FeedEvent, seen: Seen): Pick<Entry, 'event' | 'seen'> {
-  return seen.type === RIGHTS_CHANGED ? { ...rightsChanged(event.tenantId, event.at), seen } : { event, seen };
+  if (seen.type === RIGHTS_CHANGED) return { ...rightsChanged(event.tenantId, event.at), seen };
+  return { event: factsOf(event, seen), seen };
+}
+
+/** Without the values that are not shown, which may be large. */
+function factsOf({ id, at, recordId, row, triggeredBy, actor, erased }: FeedEvent, { type, record }: Seen): EventFacts {
+  const shown = row && { ...row, data: type === 'record.left' ? {} : valuesOf(row, record?.fields ?? []) };
+  return { id, at, recordId, row: shown, triggeredBy, actor, ...(erased === undefined ? {} : { erased }) };
+}
+
+function valuesOf({ data }: RecordRow, fields: readonly Field[]): RecordRow['data'] {
+  const values: RecordRow['data'] = {};
+  for (const { slot } of fields) if (data[slot] !== undefined) values[slot] = data[slot];
+  return values;
 }
 
 /** What the caller may see has changed since the cursor was given: everything has to be read again. */

@@ -25,7 +25,7 @@ export const ActorSchema = Type.Object(
 );
 export type Actor = Static<typeof ActorSchema>;
 
-type Made = Pick<CommittedEvent, 'actor' | 'triggeredBy'>;
+export type Made = Pick<CommittedEvent, 'actor' | 'triggeredBy'>;
 
 /** The function that names the actor of each of these events. */
 export async function actorsOf(

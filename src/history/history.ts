@@ -20,14 +20,12 @@ import { LIMITS } from '../limits.ts';
 import { ErasedSchema } from '../records/record.ts';
 import { giveWay } from '../runtime/event-loop.ts';
 import { jsonBytes } from '../runtime/text.ts';
-import { ActorSchema, actorsOf } from './actors.ts';
+import { ActorSchema, actorsOf, type Made } from './actors.ts';
 import { openRecord, readerOf } from './past.ts';
 import { positionOf, readVersions, type VersionPosition } from './versions.ts';
 
 const { limitDefault, limitMax } = LIMITS.list;
-const { pageBytes, scannedMax, scanMs, stepBytes } = LIMITS.changes;
-/** A page ends when so many bytes have been received for it, so that its next step fits too. */
-const RECEIVED_MAX = LIMITS.response.receivedMax - 2 * stepBytes;
+const { pageBytes, scannedMax, scannedBytes, scanMs, stepBytes } = LIMITS.changes;
 const HISTORY_EVENTS = [...RECORD_EVENTS, 'record.entered'] as const;
 
 export const HistoryQuery = parameters({
@@ -89,11 +87,13 @@ export async function readHistory(
   const isFiltered = hasRowFilter(caller, scope.entity);
   const received = receivedBudget();
   const startedAt = performance.now();
-  const shown: { event: FeedEvent; version: Omit<HistoryVersion, 'actor'> }[] = [];
+  const shown: { made: Made; version: Omit<HistoryVersion, 'actor'> }[] = [];
   let hasMore = false;
-  let [bytes, scanned] = [0, 0];
+  let bytes = 0;
+  const scanned = { events: 0, bytes: 0 };
   read: for (;;) {
     const step = { events: limit + 1, bytes: Math.min(stepBytes, bytesMax) };
+    const { taken } = received;
     const events = await readVersions(app, record, { after }, step, received);
     if (events.length === 0) break;
     reader.expect(events);
@@ -106,22 +106,26 @@ export async function readHistory(
         bytes += jsonBytes(version.changes);
         hasMore = shown.length >= limit || (bytes > bytesMax && shown.length > 0);
         if (hasMore) break read;
-        shown.push({ event, version });
+        shown.push({ made: { actor: event.actor, triggeredBy: event.triggeredBy }, version });
       }
       after = positionOf(event);
     }
-    scanned += events.length;
-    hasMore = received.taken > RECEIVED_MAX || scanned >= scannedMax || performance.now() - startedAt >= scanMs;
+    scanned.events += events.length;
+    scanned.bytes += received.taken - taken;
+    // Only what is shown stays, as in a page of the feed.
+    received.returnTo(bytes);
+    const isEnough = scanned.events >= scannedMax || scanned.bytes >= scannedBytes;
+    hasMore = isEnough || performance.now() - startedAt >= scanMs;
     if (hasMore) break;
   }
   const actorOf = await actorsOf(
     app,
     caller,
-    shown.map(({ event }) => event),
+    shown.map(({ made }) => made),
   );
-  const items = shown.map(({ event, version: { changes, ...version } }) => ({
+  const items = shown.map(({ made, version: { changes, ...version } }) => ({
     ...version,
-    actor: actorOf(event),
+    actor: actorOf(made),
     changes,
   }));
   return sized({ items, nextCursor: hasMore && after !== undefined ? cursorAt(after) : null }, received.taken);
