@@ -1,6 +1,7 @@
 // The broker contract on both implementations, Redis (where a server is installed) and memory; then crashes and
 // hangs of Redis.
 import { afterAll, afterEach, describe, expect, test } from 'bun:test';
+import { Redis } from 'ioredis';
 
 import type { Broker } from '../src/runtime/broker/broker.ts';
 import { MemoryBroker } from '../src/runtime/broker/memory.ts';
@@ -322,6 +323,30 @@ function describeRedis(server: PrivateRedis): void {
       await until(() => received.length === 1);
       await one.count('k', 3_600_000);
       expect((await two.count('k', 3_600_000)).count).toBe(2);
+    });
+
+    test('a server that is full, or has become a replica, makes calls fail with 503 until it accepts them again', async () => {
+      const one = broker(server.url);
+      const client = new Redis(server.url);
+      await one.count('k', 3_600_000);
+      for (const [refuse, accept] of [
+        [() => client.config('SET', 'maxmemory', '1'), () => client.config('SET', 'maxmemory', '0')],
+        [() => client.replicaof('127.0.0.1', 1), () => client.replicaof('NO', 'ONE')],
+      ] as const) {
+        await refuse();
+        const calls = [
+          one.append('s', { n: '1' }, 1),
+          one.count('k', 3_600_000),
+          one.read(new Map([['s', '0-0']]), 1, 10),
+        ];
+        const outcomes = await Promise.allSettled(calls);
+        const statuses = outcomes.map((outcome) => (outcome.status === 'rejected' ? outcome.reason.status : 200));
+        await accept();
+        expect([statuses[0], statuses[1]]).toEqual([503, 503]);
+        expect([200, 503]).toContain(statuses[2]);
+        await retryWhileDown(() => one.append('s', { n: '1' }, 1));
+      }
+      client.disconnect();
     });
 
     test('a reply that arrived while the event loop was stalled is read', async () => {

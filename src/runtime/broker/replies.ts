@@ -1,7 +1,7 @@
 // Replies of Redis: the deadline of a command, the error that its caller gets, the fields of a stream's entry, and a pass over
 // all entries of a stream.
 // Times are milliseconds.
-// Failures: 503 when Redis is unavailable or does not reply in time; error replies pass through.
+// Failures: 503 when Redis is unavailable, refuses commands as a whole, or does not reply in time; other error replies pass through.
 import type { Redis } from 'ioredis';
 import { ServiceError, unavailable } from '../../errors.ts';
 import { giveWay } from '../event-loop.ts';
@@ -24,9 +24,16 @@ export function replyWithin<T>(work: Promise<T>, ms: number, onLate = () => {}):
   });
 }
 
-/** Error replies (wrong type, out of memory) pass through; any other error means that Redis is unavailable. */
+/**
+ * Replies by which a server refuses whatever is asked: it is full, loads its data, has become a replica, or wants credentials. Those
+ * of a command in a script stand after a dash in older versions.
+ */
+const REFUSAL =
+  /(?:^|-)(?:OOM|LOADING|READONLY|MASTERDOWN|MISCONF|NOREPLICAS|CLUSTERDOWN|BUSY|NOAUTH|WRONGPASS|NOPERM) /;
+
+/** Other error replies (wrong type) pass through; any other error means that Redis is unavailable. */
 function callerError(error: unknown): unknown {
-  const isReply = error instanceof Error && error.name === 'ReplyError';
+  const isReply = error instanceof Error && error.name === 'ReplyError' && !REFUSAL.test(error.message);
   return isReply || error instanceof ServiceError ? error : unavailable('the broker is not available', error);
 }
 
