@@ -1,6 +1,8 @@
 // Which statements are known to run long: learnt by tenant and text, and forgotten when they have become quick.
 // Contract: neighbours#fair-shares.
 import { expect, test } from 'bun:test';
+import { Buffer } from 'node:buffer';
+import process from 'node:process';
 import { LongStatements, YIELDED } from '../src/runtime/postgres/long-statements.ts';
 
 function ran(statements: LongStatements, share: string, text: string | undefined, ...times: number[]): boolean {
@@ -34,6 +36,16 @@ test('one that has become quick is soon forgotten', () => {
   const statements = new LongStatements();
   expect(ran(statements, 'a', 'list', ...Array(50).fill(60_000))).toBe(true);
   expect(ran(statements, 'a', 'list', ...Array(6).fill(2))).toBe(false);
+});
+
+test('long texts are not kept: a thousand of 300 KB take no memory', () => {
+  const statements = new LongStatements();
+  Bun.gc(true);
+  const before = process.memoryUsage().heapUsed;
+  for (let i = 0; i < 1_000; i++) ran(statements, 'a', `${i}${Buffer.alloc(300_000, 'x').toString('latin1')}`, 1_000);
+  Bun.gc(true);
+  expect((process.memoryUsage().heapUsed - before) / 1_048_576).toBeLessThan(30);
+  expect(statements.size).toBe(1_000);
 });
 
 test('of ever new texts, the latest are remembered', () => {

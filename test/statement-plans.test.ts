@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { type Embedded, startEmbedded } from '../src/runtime/embedded.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { type Database, openDatabase } from '../src/runtime/postgres.ts';
-import { plannedOnce, type Queries, sql } from '../src/runtime/sql.ts';
+import { plannedOnce, type Queries, raw, type Sql, sql } from '../src/runtime/sql.ts';
 import { type PrivatePostgres, privatePostgres } from './support/private-servers.ts';
 
 const log = createLog({ level: 'error' });
@@ -62,13 +62,35 @@ test('a statement that says so is planned once for any values, another one for i
   expect(await plans('select id from planned%')).toMatchObject({ custom: 3, generic: 0 });
 });
 
-test('a statement that is planned once and reads a whole table is not compiled', async () => {
+test.each([
+  ['planned once', plannedOnce],
+  ['planned for its values', (query: Sql) => query],
+])('a statement that is %s is not compiled, however much it reads', async (_, planned) => {
   const row = await db.first<{ jit: string }>(
-    plannedOnce(sql`select current_setting('jit') as jit from planned limit ${1}::int`),
+    planned(sql`select current_setting('jit') as jit from planned limit ${1}::int`),
   );
   if (server !== undefined) expect(row?.jit).toBe('off');
   expect(await settings()).toBe(usual);
 });
+
+test('a statement of more than 8,192 characters is not kept, and a connection keeps at most 1,500,000 characters', async () => {
+  const terms = (count: number, from: number) =>
+    raw(Array.from({ length: count }, (_, i) => `id > ${from + i}`).join(' or '));
+  const long = sql`select 1 as long from planned where ${terms(1_000, 100)} or id = ${1}::int`;
+  expect((await db.rows(long)).length).toBeGreaterThan(0);
+  const kept = sql`select count(*)::int as n, sum(length(statement))::int as characters from pg_prepared_statements`;
+  expect(
+    await db.first(sql`select from pg_prepared_statements where statement like 'select 1 as long%'`),
+  ).toBeUndefined();
+  if (server === undefined) return;
+  let most = 0;
+  for (let i = 0; i < 300; i++) {
+    await db.rows(sql`select id from planned where ${terms(500, 1_000 * (i + 1))} or id = ${i}::int`);
+    if (i % 10 === 0) most = Math.max(most, (await db.first<{ characters: number }>(kept))?.characters ?? 0);
+  }
+  expect(most).toBeGreaterThan(1_000_000);
+  expect(most).toBeLessThan(1_600_000);
+}, 30_000);
 
 test('a transaction plans for values, whichever statement ran before it and however it ends', async () => {
   await db.rows(findOnce(1));

@@ -98,24 +98,32 @@ export function validationNames(catalog: Catalog, caller: TenantCaller, entity: 
   return { ...allNames(catalog, caller, entity, new Date()), user: ANY_USER };
 }
 
-/** The names of visible fields; `related` returns the names and rows of a relation's target, or undefined when it is not readable. */
+/**
+ * The names of visible fields; `reach` returns the names and rows of a relation's target, or undefined when it is not readable.
+ * It is asked once for each target: a long condition names one in every term, and reading its row filter takes as long.
+ */
 function namesOf(
   catalog: Catalog,
   { id, email, role, kind, asRole }: TenantCaller,
   entity: Entity,
   now: Date,
   isVisible: (field: Field) => boolean,
-  related: (target: Entity) => Omit<Related, 'table'> | undefined,
+  reach: (target: Entity) => Omit<Related, 'table'> | undefined,
 ): Names {
+  const reached = new Map<string, Related | undefined>();
   return {
     field: (key) => {
       const field = entity.byKey.get(key);
       return field !== undefined && isVisible(field) ? field.ref : systemField(key);
     },
     related: (key) => {
-      const target = catalog.byId.get(entity.byKey.get(key)?.targetId ?? '');
-      const reached = target && related(target);
-      return target && reached && { table: target.table, ...reached };
+      const targetId = entity.byKey.get(key)?.targetId ?? '';
+      if (reached.has(targetId)) return reached.get(targetId);
+      const target = catalog.byId.get(targetId);
+      const found = target && reach(target);
+      const related = target && found && { table: target.table, ...found };
+      reached.set(targetId, related);
+      return related;
     },
     user: asRole === undefined ? { id, email, role, kind } : NO_USER,
     now,

@@ -48,7 +48,7 @@ export function isOfRecord({ tenantId, recordId }: Pick<ErasedRecord, 'tenantId'
 }
 
 /** Postgres estimates such an index by the order of the rows, and would rather read everything. */
-export const BY_RECORD = raw(`set_config('enable_seqscan', 'off', true) || set_config('jit', 'off', true)`);
+export const BY_RECORD = raw(`set_config('enable_seqscan', 'off', true)`);
 
 /** An event with about the bytes of its values. */
 interface Found {

@@ -58,8 +58,7 @@ export interface OutboxRead {
  * of it: with millions of events a stream then opened only after seconds, or not at all.
  */
 export const BY_INDEX = raw(
-  `set_config('enable_seqscan', 'off', true) || set_config('enable_bitmapscan', 'off', true)
-    || set_config('jit', 'off', true)`,
+  `set_config('enable_seqscan', 'off', true) || set_config('enable_bitmapscan', 'off', true)`,
 );
 
 const LEADER_STATE = sql`

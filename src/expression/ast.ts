@@ -11,6 +11,11 @@ import { type Operator, TEXT, TIMESTAMP_COLUMN, UUID_COLUMN, type Value, type Va
 export const EXPRESSION_MAX_CHARACTERS = 2_000;
 /** Comparisons in one expression. */
 export const EXPRESSION_MAX_TERMS = 50;
+/**
+ * Comparisons in all conditions of one request, with those of the row filters that its relations lead to. A view's conditions,
+ * a row filter and the caller's own fit.
+ */
+export const CONDITION_MAX_COMPARISONS = 1_200;
 /** Parentheses and negations around one comparison. */
 export const EXPRESSION_MAX_LEVELS = 10;
 
@@ -121,6 +126,28 @@ export function comparisons(expression: Expression): Comparison[] {
       return comparisons(expression.part);
     default:
       return expression.parts.flatMap(comparisons);
+  }
+}
+
+/** How much an expression compares, with the row filters of the targets that its relations lead to. */
+export interface ExpressionSize {
+  comparisons: number;
+  /** Those that follow a relation. */
+  relations: number;
+}
+
+export function sizeOf(expression: Expression): ExpressionSize {
+  const size = { comparisons: 0, relations: 0 };
+  addSize(expression, size);
+  return size;
+}
+
+function addSize(expression: Expression, size: ExpressionSize): void {
+  for (const { subject } of comparisons(expression)) {
+    size.comparisons++;
+    if (subject.through === null) continue;
+    size.relations++;
+    if (subject.through.related.rowFilter !== null) addSize(subject.through.related.rowFilter, size);
   }
 }
 

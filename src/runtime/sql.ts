@@ -78,12 +78,10 @@ export const ASYNC_COMMIT = raw(`set_config('synchronous_commit', 'off', true)`)
  * for statements that find few rows by index for any parameters. While a table is empty all plans cost the same, but the
  * plan must also suit the full table: so sequential scans and explicit sorts are off. Bitmap scans are off
  * because plain index scans mark dead entries, which later scans then skip; a bitmap scan visits them until vacuum.
- * JIT stays off: generic plans overestimate and would trigger it.
  */
 export const GENERIC_PLANS = raw(
-  `set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('jit', 'off', true)
-    || set_config('enable_seqscan', 'off', true) || set_config('enable_sort', 'off', true)
-    || set_config('enable_bitmapscan', 'off', true)`,
+  `set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('enable_seqscan', 'off', true)
+    || set_config('enable_sort', 'off', true) || set_config('enable_bitmapscan', 'off', true)`,
 );
 
 const parts = new WeakMap<object, Map<string, Sql>>();

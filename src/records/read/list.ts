@@ -7,8 +7,15 @@ import type { App } from '../../app.ts';
 import { type AccessScope, accessScopeFor } from '../../entities/access-scope.ts';
 import type { Field } from '../../entities/field.ts';
 import { searchCondition } from '../../entities/search-condition.ts';
-import { invalid } from '../../errors.ts';
-import { and, canonicalKey, type Expression, relationKeys } from '../../expression/ast.ts';
+import { invalid, invalidField } from '../../errors.ts';
+import {
+  and,
+  CONDITION_MAX_COMPARISONS,
+  canonicalKey,
+  type Expression,
+  relationKeys,
+  sizeOf,
+} from '../../expression/ast.ts';
 import { equals, parseExpression } from '../../expression/parse.ts';
 import { toSql } from '../../expression/to-sql.ts';
 import { receivedBudget, sized } from '../../http/bounded-response.ts';
@@ -140,6 +147,7 @@ export function select(scope: AccessScope, input: Selecting): Selection {
   const filters = input.filters?.trim() ? parseExpression(input.filters, names) : null;
   const legacy = Object.entries(input.equalTo ?? {}).map(([key, value]) => equals(key, value, names));
   const condition = and(scope.rowFilter, filters, ...legacy);
+  requireSize(condition);
   const search = input.search?.trim() ? searchCondition(scope, input.search) : null;
   const parts = [condition === null ? null : toSql(condition, sql`r`), search?.matches ?? null].filter(
     (part) => part !== null,
@@ -151,6 +159,13 @@ export function select(scope: AccessScope, input: Selecting): Selection {
     isSearch: search !== null,
     isExact: search?.isExact ?? null,
   };
+}
+
+/** Only relations in the caller's own conditions can make it too large: they apply the row filters of their targets. */
+function requireSize(condition: Expression | null): void {
+  if (condition === null || sizeOf(condition).comparisons <= CONDITION_MAX_COMPARISONS) return;
+  const limit = `at most ${CONDITION_MAX_COMPARISONS} comparisons, with the row filters of the records that relations lead to`;
+  throw invalidField('filters', `compares too much: ${limit}; follow fewer relations`);
 }
 
 function keyOf(scope: AccessScope, condition: Expression | null, search: string): string | null {

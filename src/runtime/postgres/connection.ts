@@ -44,28 +44,33 @@ export interface Batch {
   bytes: number;
 }
 
+/** A longer statement is one of many terms that hardly comes again; keeping thousands of them took gigabytes. */
+const KEPT_TEXT_MAX = 8_192;
+
 type Target = { path?: string | false; host: string[]; port: number[] };
 
-/** Statements and tenants that a server process caches at most: about 110 MiB of catalogs, and the plans on top. */
+/**
+ * Statements, their characters, and tenants that a server process caches at most: about 110 MiB of catalogs, and the plans on
+ * top. A statement of many terms takes thirty times its text there: 100 KB.
+ */
 const MAX_PREPARED = 2_000;
+const MAX_PREPARED_TEXT = 1_500_000;
 const MAX_TENANTS = 250;
 
-/**
- * A plan made once must also suit the table when it has grown, and any limit: so sequential scans and sorts are off. Where one
- * is needed, its estimate would have the statement compiled, which takes 300 ms.
- */
+/** A plan made once must also suit the table when it has grown, and any limit: so sequential scans and sorts are off. */
 const PLAN_ONCE = planning('force_generic_plan', 'off');
 const PLAN_BY_VALUES = planning('default', 'default');
 
 function planning(mode: string, others: string): string {
-  return `set plan_cache_mode to ${mode}; set enable_seqscan to ${others}; set enable_sort to ${others}; set jit to ${others}`;
+  return `set plan_cache_mode to ${mode}; set enable_seqscan to ${others}; set enable_sort to ${others}`;
 }
 
 export class Connection {
   broken = false;
   deadlineAt = 0;
-  /** Statements prepared on the server so far. */
+  /** Statements prepared on the server so far, and their characters. */
   prepared = 0;
+  preparedText = 0;
   /** Time that statements have taken so far, in milliseconds. */
   busyMs = 0;
   /** The server process. */
@@ -106,7 +111,8 @@ export class Connection {
 
   /** Whether the server process has cached so much that a new one is to replace it. */
   get hasCachedMuch(): boolean {
-    return this.prepared >= MAX_PREPARED || this.#tenants.size >= MAX_TENANTS;
+    const isFull = this.prepared >= MAX_PREPARED || this.preparedText >= MAX_PREPARED_TEXT;
+    return isFull || this.#tenants.size >= MAX_TENANTS;
   }
 
   /** Notes for whom it is lent. */
@@ -149,9 +155,10 @@ export class Connection {
    */
   async run(text: string, parameters: unknown[], { budget, plans }: RunOptions = {}): Promise<Rows> {
     while (this.#current) await Promise.allSettled([this.#current]);
-    const options = { prepare: plans !== 'each time', simple: false } as postgres.UnsafeQueryOptions;
+    const isKept = plans !== 'each time' && text.length <= KEPT_TEXT_MAX;
+    const options = { prepare: isKept, simple: false } as postgres.UnsafeQueryOptions;
     if (budget !== undefined) this.#onReceived = (bytes) => this.#spend(budget, bytes);
-    const running = this.#await(this.#sql.unsafe(text, parameters as never[], options));
+    const running = this.#await(this.#sql.unsafe(text, parameters as never[], options), isKept ? text.length : 0);
     return this.#onStatement === undefined ? running : this.#observed(this.#onStatement, text, running);
   }
 
@@ -232,20 +239,23 @@ export class Connection {
     }
   }
 
-  async #await(query: unknown): Promise<Rows> {
+  async #await(query: unknown, keptText = 0): Promise<Rows> {
     if (this.broken) throw unavailable('the connection to the database was lost');
     const running = query as Running;
     const startedAt = performance.now();
     this.#current = running;
     if (this.#reads !== undefined) this.#reads.share = currentWork().share;
     try {
-      const rows = await running;
-      if (running.prepare && !running.prepared) this.prepared++;
-      return rows;
+      return await running;
     } catch (error) {
       if (endsConnection(error)) this.fail(error);
       throw callerError(error);
     } finally {
+      // One that failed is kept too.
+      if (running.prepare && !running.prepared) {
+        this.prepared++;
+        this.preparedText += keptText;
+      }
       this.#current = undefined;
       this.busyMs += performance.now() - startedAt;
       this.#onReceived = undefined;

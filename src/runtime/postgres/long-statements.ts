@@ -3,6 +3,7 @@
 // one of them. Only what has been long is remembered, by its mean time, so that this costs nothing while there is nothing.
 // Times are milliseconds. Contract: neighbours#fair-shares.
 import { LONG_MS } from '../fair-share.ts';
+import { sha256 } from '../tokens.ts';
 
 /** How many of the last calls the mean is about: a quick one counts for more, and a slow one for so much time at most. */
 const AVERAGED = { slow: 8, quick: 4 } as const;
@@ -16,6 +17,8 @@ const FIRST_MS = LONG_MS / 2;
 /** Stands for the time of a statement that was cancelled because it ran long: it counts as long, however quick earlier ones were. */
 export const YIELDED = Number.POSITIVE_INFINITY;
 const TRANSACTION = 'begin';
+/** Longer texts are kept as their hashes: one of a thousand comparisons has 300 KB. */
+const TEXT_MAX = 500;
 
 export class LongStatements {
   /** Mean times by statement, then by share. */
@@ -29,38 +32,43 @@ export class LongStatements {
 
   /** Whether the share's calls of this statement are long; without a text, its transactions. */
   isLong(share: string, text: string = TRANSACTION): boolean {
-    return this.#count > 0 && (this.#known.get(text)?.get(share) ?? 0) >= LONG_MS;
+    return this.#count > 0 && (this.#known.get(nameOf(text))?.get(share) ?? 0) >= LONG_MS;
   }
 
   /** Notes how long one has taken. */
   ended(share: string, text: string = TRANSACTION, ms = 0): void {
     if (this.#count === 0 && ms < LONG_MS) return;
-    const byShare = this.#known.get(text);
+    const name = nameOf(text);
+    const byShare = this.#known.get(name);
     const before = byShare?.get(share);
     if (before === undefined) {
-      if (ms >= LONG_MS) this.#remember(text, share, ms === YIELDED ? COUNTED_MAX_MS : FIRST_MS);
+      if (ms >= LONG_MS) this.#remember(name, share, ms === YIELDED ? COUNTED_MAX_MS : FIRST_MS);
       return;
     }
     if (ms === YIELDED) return void byShare?.set(share, COUNTED_MAX_MS);
     const counted = Math.min(ms, COUNTED_MAX_MS);
     const mean = before + (counted - before) / (counted < before ? AVERAGED.quick : AVERAGED.slow);
     if (mean >= QUICK_MS) byShare?.set(share, mean);
-    else this.#forget(text, share);
+    else this.#forget(name, share);
   }
 
-  #remember(text: string, share: string, mean: number): void {
+  #remember(name: string, share: string, mean: number): void {
     const [oldest] = this.#count < KEPT ? [] : this.#known;
     const [first] = oldest?.[1].keys() ?? [];
     if (oldest !== undefined && first !== undefined) this.#forget(oldest[0], first);
-    const byShare = this.#known.get(text) ?? new Map<string, number>();
+    const byShare = this.#known.get(name) ?? new Map<string, number>();
     this.#count++;
-    this.#known.set(text, byShare.set(share, mean));
+    this.#known.set(name, byShare.set(share, mean));
   }
 
-  #forget(text: string, share: string): void {
-    const byShare = this.#known.get(text);
+  #forget(name: string, share: string): void {
+    const byShare = this.#known.get(name);
     if (byShare?.delete(share) !== true) return;
     this.#count--;
-    if (byShare.size === 0) this.#known.delete(text);
+    if (byShare.size === 0) this.#known.delete(name);
   }
+}
+
+function nameOf(text: string): string {
+  return text.length > TEXT_MAX ? sha256(text).toString('base64') : text;
 }
