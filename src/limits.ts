@@ -222,9 +222,8 @@ export const LIMITS = {
     waitingBytes: 33_554_432,
   },
   /**
-   * The feed of changes. A page has at most `limitMax` items and `pageBytes` of them as JSON; what a caller may not see
-   * counts too: after `scannedMax` events, `scannedBytes` of their values, or `scanMs`, a page ends and another follows. One
-   * statement reads at most `stepEvents` events, `stepNumbers` numbers of all tenants' events and `stepBytes` of values; for a stream `streamBytes`.
+   * The feed of changes. A page has at most `limitMax` items, `pageBytes` as JSON; it ends after `scannedMax` events, `scannedBytes` of
+   * values or `scanMs`, seen or not. A statement reads `stepEvents`, `stepNumbers` of all tenants, `stepBytes`; for streams `streamBytes`.
    */
   changes: {
     limitDefault: 100,
