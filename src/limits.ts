@@ -243,6 +243,8 @@ export const LIMITS = {
     lingerMs: 10_000,
     cursorMax: 16_384,
   },
+  /** Pages for streams: read at once, half for one tenant; time and bytes of one; what of it may be unsent before the next; what all hold. */
+  replay: { running: 4, scanMs: 100, bytesMax: 2_097_152, unsent: 65_536, heldBytes: 33_554_432, stalledMs: 10_000 },
   /** Days of usage that are kept, today included, and shown without a range. */
   usage: { keptDays: 400, shownDays: 30 },
   /** Closer than this to a quota, a tenant's transactions check it one by one; more than all that run at once can add. */
@@ -262,11 +264,7 @@ export const LIMITS = {
     replayMax: 100_000,
     listDefault: 50,
     listMax: 500,
-    /**
-     * Each change creates a delivery for every matching subscription. A statement that creates more than
-     * `createdPerStatement`, which takes about 40 ms, is divided by records; a transaction that creates more than
-     * `createdPerTransaction` is refused.
-     */
+    /** A statement that creates more deliveries, which takes about 40 ms, is divided by records; a transaction with more is refused. */
     subscriptionsMax: 1_000,
     createdPerStatement: 1_000,
     createdPerTransaction: 100_000,

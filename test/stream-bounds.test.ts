@@ -58,6 +58,31 @@ test('the events that wait for a tenant’s readers take at most 32 MiB; a clien
   expect(most).toBeLessThan(LIMITS.events.waitingBytes + 8 * LIMITS.recordBytesMax);
 }, 120_000);
 
+test('pages of streams that replay, and read nothing, take at most 32 MiB; a stream that reads gets every event', async () => {
+  const tenant = await newTenant();
+  const count = await writeLarge(tenant, 12);
+  const query = '?since=earliest';
+  const stalled = await Promise.all(
+    Array.from({ length: 20 }, async () => keep(await rawStream(service.url, tenant.slug, tenant.key, query))),
+  );
+  for (const { socket } of stalled) socket.pause();
+  let most = 0;
+  const sample = setInterval(() => {
+    if (!IS_OTHER_PROCESS) most = Math.max(most, realtimeOf(service.app).waitingOf(tenant.id).total);
+  }, 5);
+  const reading = keep(await connectEvents(service.url, tenant.slug, tenant.key, query));
+  const received = (): number => reading.text.split('event: record.created').length - 1;
+  await until(
+    () => received() === count && (IS_OTHER_PROCESS || most > 0),
+    60_000,
+    () => `${received()} of ${count}, ${most} bytes waited`,
+  );
+  clearInterval(sample);
+  expect(reading.hasEnded).toBe(false);
+  // Those that are disconnected keep the rest of an event for a while.
+  expect(most).toBeLessThan(LIMITS.replay.heldBytes + 8 * LIMITS.recordBytesMax);
+}, 120_000);
+
 test('events of 900 KB to 20 streams do not stall the service', async () => {
   const tenant = await newTenant();
   const streams = await Promise.all(

@@ -4,13 +4,12 @@
 // garbage, some of them take 200 MiB.
 // Contract: neighbours#byte-budgets.
 import { afterAll, beforeAll, expect, test } from 'bun:test';
-import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
 import { tableNameOf } from '../src/entities/field.ts';
 import { createLog } from '../src/runtime/log.ts';
 import { type Database, openDatabase } from '../src/runtime/postgres.ts';
 import { schemaOf } from '../src/tenants/tenants.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
+import { growthOf } from './support/memory.ts';
 import { type ServiceProcess, type SharedStores, sharedStores, startServiceProcess } from './support/processes.ts';
 import { createTenant, type TestTenant } from './support/service.ts';
 import { endAll } from './support/started.ts';
@@ -19,7 +18,6 @@ import { endAll } from './support/started.ts';
 const GROWTH_MAX_MIB = process.env.SERVICE_RUNTIME === 'deno' ? 256 : 160;
 /** An export copies large texts as they are read: twice what was measured. */
 const EXPORT_GROWTH_MAX_MIB = 176;
-const MIB = 1_048_576;
 const NDJSON = { 'content-type': 'application/x-ndjson' };
 
 let stores: SharedStores;
@@ -38,25 +36,7 @@ afterAll(async () => {
   await stores.remove();
 });
 
-function memoryMiB(): number {
-  const status = `/proc/${service.pid}/statm`;
-  if (existsSync(status)) return (Number(readFileSync(status, 'utf8').split(' ')[1]) * 4_096) / MIB;
-  return Number(spawnSync('ps', ['-o', 'rss=', '-p', String(service.pid)]).stdout) / 1_024;
-}
-
-/** Runs something and measures by how much the process's memory grows meanwhile, in MiB. */
-async function growth<T>(run: () => Promise<T>): Promise<{ result: T; grownMiB: number }> {
-  const before = memoryMiB();
-  let peak = before;
-  const timer = setInterval(() => {
-    peak = Math.max(peak, memoryMiB());
-  }, 10);
-  try {
-    return { result: await run(), grownMiB: peak - before };
-  } finally {
-    clearInterval(timer);
-  }
-}
+const growth = <T>(run: () => Promise<T>): Promise<{ result: T; grownMiB: number }> => growthOf(service.pid, run);
 
 /** An entity with copies of one large record, made in the database. */
 async function largeRecords(name: string, count: number): Promise<{ path: string; ids: string[] }> {

@@ -18,7 +18,7 @@ import { type Entry, type FeedPage, PageReader } from './page.ts';
 import { type ChangesQuery, readSelection, wantedOf } from './selection.ts';
 import { changeWaitsOf, type Wait } from './waits.ts';
 
-const { limitDefault, pageBytes } = LIMITS.changes;
+const { limitDefault, pageBytes, scanMs } = LIMITS.changes;
 
 /** `bytesMax` bounds the items as JSON. */
 export async function readChanges(
@@ -36,7 +36,7 @@ export async function readChanges(
     const nextCursor = sealCursor(app, caller.tenant.id, { position, rightsKey: rightsKeyOf(caller) });
     return { items: [], nextCursor, hasMore: false };
   }
-  const pages = new PageReader(app, limit, bytesMax);
+  const pages = new PageReader(app, { entries: limit, bytes: bytesMax, scanMs });
   const deadline = performance.now() + (query.wait ?? 0) * 1_000;
   let wait: Wait | undefined;
   let current = { caller, selection, cursor };

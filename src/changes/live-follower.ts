@@ -11,15 +11,16 @@ import { type ChangesCursor, rightsKeyOf, sealCursor } from '../http/changes-cur
 import { LIMITS } from '../limits.ts';
 import { forTenant } from '../runtime/work.ts';
 import { type Entry, type OtherEvents, PageReader } from './page.ts';
+import { type PageReceiver, type PageTurn, pageTurnsOf } from './page-turns.ts';
 import { readSelection, type Wanted } from './selection.ts';
 
 /** What a stream does for its follower. */
-export interface FollowedStream {
+export interface FollowedStream extends PageReceiver {
   /** With the rights of now. */
   caller(): TenantCaller;
   /** Events that are not of records, as the stream shows them. */
   others: OtherEvents;
-  /** Resolves when the reader has room for another page. */
+  /** Resolves when the client has taken almost all of the last page, or has gone. */
   room(): Promise<void>;
   send(entry: Entry, cursor: string | null): void;
   /** What is followed no longer exists, or the database is unavailable. */
@@ -50,7 +51,8 @@ export class LiveFollower {
   ) {
     this.#tenantId = stream.caller().tenant.id;
     this.#cursor = following.cursor;
-    this.#pages = new PageReader(app, following.limit, LIMITS.changes.streamBytes, stream.others);
+    const size = { entries: following.limit, bytes: LIMITS.changes.streamBytes, scanMs: LIMITS.replay.scanMs };
+    this.#pages = new PageReader(app, size, stream.others);
   }
 
   /** Something was committed, or this is the beginning. */
@@ -71,22 +73,26 @@ export class LiveFollower {
   }
 
   async #run(): Promise<void> {
+    let turn: PageTurn | undefined;
     try {
-      for (let hasMore = true; !this.#hasStopped && (hasMore || this.#isWoken); ) {
-        await this.stream.room();
+      for (let hasMore = false; !this.#hasStopped && (hasMore || this.#isWoken); ) {
+        turn = await pageTurnsOf(this.app).next(this.stream, hasMore);
         this.#isWoken = false;
-        hasMore = await this.#readPage();
+        hasMore = await this.#readPage(turn);
+        await this.stream.room();
+        turn.end();
       }
     } catch (cause) {
       this.#hasStopped = true;
       this.stream.failed(cause);
     } finally {
+      turn?.end();
       this.#isRunning = false;
     }
   }
 
   /** Resolves to whether more follows. */
-  async #readPage(): Promise<boolean> {
+  async #readPage(turn: PageTurn): Promise<boolean> {
     if (this.#hasStopped) return false;
     const { wanted, hasCursors } = this.following;
     const caller = this.stream.caller();
@@ -98,6 +104,7 @@ export class LiveFollower {
       this.stream.send(entry, hasCursors ? sealCursor(this.app, this.#tenantId, { position, rightsKey }) : null);
     }
     this.#cursor = page.cursor;
+    turn.read(page.scanned, page.received);
     return page.hasMore;
   }
 }

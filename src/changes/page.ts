@@ -17,7 +17,7 @@ import { keptSince } from '../tenants/tenants.ts';
 import { EventReader, type Seen } from './reader.ts';
 import { RIGHTS_CHANGED, type Selection } from './selection.ts';
 
-const { scannedMax, scannedBytes, scanMs, stepEvents, stepBytes } = LIMITS.changes;
+const { scannedMax, scannedBytes, stepEvents, stepBytes } = LIMITS.changes;
 /** A page that is not full after a step takes so many times what is missing in the next one: not every event is seen. */
 const STEP_GROWTH = 4;
 
@@ -37,6 +37,17 @@ export interface FeedPage {
   hasMore: boolean;
   /** Bytes that were read for it. */
   received: number;
+  /** The same with what is not shown of it. */
+  scanned: number;
+}
+
+/** When a page ends. */
+export interface PageSize {
+  entries: number;
+  /** Of the entries as JSON, but for the first. */
+  bytes: number;
+  /** How long it looks for what the caller may see. */
+  scanMs: number;
 }
 
 export type OtherEvents = (event: FeedEvent) => Promise<Seen | null> | null;
@@ -51,8 +62,7 @@ export class PageReader {
 
   constructor(
     private readonly app: App,
-    private readonly limit: number,
-    private readonly bytesMax: number,
+    private readonly size: PageSize,
     /** What is shown of events that are not of records; nothing unless given. */
     private readonly others: OtherEvents = () => null,
   ) {}
@@ -68,7 +78,8 @@ export class PageReader {
     const reader = await EventReader.open(this.app, caller, selection);
     const { end, hasMore } = await this.#read(reader, caller.tenant.id, position);
     const received = this.#received.taken;
-    return { entries: this.#entries, hasMore, cursor: { position: end, rightsKey: rightsKeyOf(caller) }, received };
+    const next = { position: end, rightsKey: rightsKeyOf(caller) };
+    return { entries: this.#entries, hasMore, cursor: next, received, scanned: this.#scanned.bytes };
   }
 
   /** Adds entries up to the newest commit; resolves to the position after the last one, and whether more follows. */
@@ -97,10 +108,10 @@ export class PageReader {
     from: FeedPosition,
   ): Promise<FeedPosition | null> {
     let position = from;
-    const bytes = Math.min(stepBytes, this.bytesMax);
+    const bytes = Math.min(stepBytes, this.size.bytes);
     for (let growth = 1; ; growth *= STEP_GROWTH) {
       // One more than the page has room for tells whether more follows.
-      const missing = this.limit + 1 - this.#entries.length;
+      const missing = this.size.entries + 1 - this.#entries.length;
       const step = { events: Math.min(stepEvents, missing * growth), bytes };
       const { taken } = this.#received;
       const { events, readTo } = await readStep(
@@ -117,7 +128,8 @@ export class PageReader {
       const { end, isFull } = await this.#show(reader, events, position, until);
       // Only what is shown stays: how large the rest of a change is, such as hidden values, neither ends a page nor refuses it.
       this.#received.returnTo(this.#bytes);
-      if (isFull) return end;
+      // A page that a single large entry has filled needs no other one to be read.
+      if (isFull || this.#bytes >= this.size.bytes) return end;
       if (readTo === null) return null;
       position = { ...end, cut: { until, number: readTo } };
       if (this.#hasScannedEnough) return position;
@@ -146,14 +158,14 @@ export class PageReader {
 
   get #hasScannedEnough(): boolean {
     const { events, bytes } = this.#scanned;
-    return events >= scannedMax || bytes >= scannedBytes || performance.now() - this.#startedAt >= scanMs;
+    return events >= scannedMax || bytes >= scannedBytes || performance.now() - this.#startedAt >= this.size.scanMs;
   }
 
   /** False when the page is full: this entry begins the next one, so that `hasMore` tells nothing of what is not seen. */
   #add(entry: Entry): boolean {
     const { seen, event } = entry;
     const bytes = this.#bytes + jsonBytes(seen.type === 'record.deleted' ? (event.row?.data ?? null) : seen.data);
-    const isFull = this.#entries.length >= this.limit || (bytes > this.bytesMax && this.#entries.length > 0);
+    const isFull = this.#entries.length >= this.size.entries || (bytes > this.size.bytes && this.#entries.length > 0);
     if (isFull) return false;
     this.#entries.push(entry);
     this.#bytes = bytes;

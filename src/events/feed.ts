@@ -8,8 +8,7 @@
 import type { App } from '../app.ts';
 import { LIMITS } from '../limits.ts';
 import type { ByteBudget } from '../runtime/byte-budget.ts';
-import { PlaceNeeded, waitForPlace } from '../runtime/large-calls.ts';
-import { EMPTY, GENERIC_PLANS, type Sql, sql } from '../runtime/sql.ts';
+import { EMPTY, plannedOnce, type Sql, sql } from '../runtime/sql.ts';
 import { beforeImage, type FormerValues } from './before-image.ts';
 import {
   type CommittedEvent,
@@ -152,20 +151,6 @@ export function toFeedEvent({ old, ...stored }: StoredFeedEvent): FeedEvent {
   return { ...event, before: row === null || old === null ? null : beforeImage(row, old) };
 }
 
-/** Runs the statement by index, planned once. A large result that has to wait for its place does so without a connection. */
-export async function rowsByIndex<T>(app: App, statement: ReturnType<typeof sql>, received: ByteBudget): Promise<T[]> {
-  const { taken } = received;
-  const read = (): Promise<T[]> =>
-    app.db.begin(async (tx) => {
-      await tx.rows(sql`select ${GENERIC_PLANS}`);
-      return tx.rows<T>(statement, received);
-    });
-  try {
-    return await read();
-  } catch (error) {
-    if (!(error instanceof PlaceNeeded)) throw error;
-    await waitForPlace();
-    received.returnTo(taken);
-    return read();
-  }
-}
+/** Runs a statement that finds its rows by index. */
+export const rowsByIndex = <T>(app: App, statement: Sql, received: ByteBudget): Promise<T[]> =>
+  app.db.rows<T>(plannedOnce(statement), received);

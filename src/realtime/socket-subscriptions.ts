@@ -36,12 +36,16 @@ export interface SubscribedSocket {
   /** Bytes that are not sent yet. */
   buffered(): number;
   sendText(text: string): void;
+  /** Disconnects a client that does not read. */
+  cut(): void;
   /** The subscription cannot go on. */
   failed(entity: string, cause: unknown): void;
 }
 
 export class SocketSubscriptions {
   #byEntity = new Map<string, Subscription>();
+  /** When the client was last seen to have taken something. */
+  #takenAt = performance.now();
 
   constructor(
     private readonly app: App,
@@ -103,6 +107,8 @@ export class SocketSubscriptions {
       {
         caller: () => this.socket.caller() ?? caller,
         others: () => null,
+        takenAt: () => this.#takenAt,
+        cut: () => this.socket.cut(),
         room: () => this.#room(entity, follower),
         send: (entry, cursor) => this.socket.sendText(followedText(entry, fields, cursor)),
         failed: (cause) => this.socket.failed(entity, cause),
@@ -114,8 +120,12 @@ export class SocketSubscriptions {
   }
 
   async #room(entity: string, follower: LiveFollower): Promise<void> {
-    while (this.socket.buffered() > ROOM_BYTES && this.#byEntity.get(entity)?.follower === follower) {
+    let unsent = this.socket.buffered();
+    while (unsent > ROOM_BYTES && this.#byEntity.get(entity)?.follower === follower) {
       await delay(ROOM_CHECK_MS);
+      const before = unsent;
+      unsent = this.socket.buffered();
+      if (unsent < before) this.#takenAt = performance.now();
     }
   }
 }

@@ -104,9 +104,14 @@ export class SseChannel implements Reader {
     else if (this.#queue.length > maxQueued) this.#watchSlowReader();
   }
 
-  /** Resolves when at most so many events wait, or the connection has ended. */
-  async room(max: number): Promise<void> {
-    while (this.#state === 'open' && this.#queue.length > max) {
+  /** When the client last took something, by `performance.now()`. */
+  get takenAt(): number {
+    return this.#pulledAt;
+  }
+
+  /** Resolves when at most so many events and bytes wait, or the connection has ended. */
+  async room(events: number, bytes: number): Promise<void> {
+    while (this.#state === 'open' && (this.#queue.length > events || this.#waitingBytes > bytes)) {
       await new Promise<void>((resolve) => {
         this.#makeRoom = resolve;
       });

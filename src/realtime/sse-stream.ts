@@ -17,6 +17,7 @@ import { ADMIN_EVENTS, type CommittedEvent, DEFINITION_CHANGED } from '../events
 import { precedes, type StreamStart } from '../events/snapshot.ts';
 import { ALL_ENTITIES } from '../events/stream-subscriptions.ts';
 import { mayFollow } from '../http/changes-cursor.ts';
+import { LIMITS } from '../limits.ts';
 import { newId } from '../runtime/ids.ts';
 import { openTimeOf } from '../usage/open-time.ts';
 import type { AccessSource } from './access-group.ts';
@@ -169,7 +170,9 @@ class SseStream implements LiveConnection {
       {
         caller: () => membership.caller,
         others: (event) => this.#otherEvent(membership, event),
-        room: () => this.#channel.room(maxQueuedEvents - limit),
+        takenAt: () => this.#channel.takenAt,
+        cut: () => this.#channel.cut(),
+        room: () => this.#channel.room(maxQueuedEvents - limit, LIMITS.replay.unsent),
         send: (entry, cursor) => this.#channel.send(followedFrame(entry, slug, cursor)),
         failed: (cause) => {
           if (!(cause instanceof ServiceError)) this.app.log.error('a stream cannot follow', { cause });

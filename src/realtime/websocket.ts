@@ -66,6 +66,7 @@ export class WebSocketConnection implements LiveConnection, Reader {
       caller: () => this.#membership?.caller,
       buffered: () => this.ownBytes,
       sendText: (text) => this.#sendText(text),
+      cut: () => this.cut(),
       failed: (entity, cause) => this.#onFailed(entity, cause),
     });
   }

@@ -36,6 +36,10 @@ const BESIDE_REST_MS = 500;
 const STOP_MAX = { ms: 50, workedMs: 15, inARow: 2 };
 const BESIDE_MS = 60_000;
 
+/** Growth from which what makes the garbage should slow down: the collector does not keep up, as on a busy machine. */
+const BEHIND = { alone: 96 * MIB, besideOthers: 192 * MIB };
+
+let isBehind = false;
 let besideUntil = 0;
 let longInARow = 0;
 let collect: ((which: Garbage) => void) | undefined;
@@ -55,8 +59,15 @@ export function keepGarbageSmall(): () => void {
   if (calls.size === 0) watching = watch(collect);
   calls.add(call);
   return () => {
-    if (calls.delete(call) && calls.size === 0) clearInterval(watching);
+    if (!calls.delete(call) || calls.size > 0) return;
+    clearInterval(watching);
+    isBehind = false;
   };
+}
+
+/** Whether the collector does not keep up, while garbage is kept small. */
+export function isGarbageBehind(): boolean {
+  return isBehind;
 }
 
 /** Whether tenants are active that have none of these calls, or several have some. */
@@ -75,7 +86,9 @@ function watch(collector: (which: Garbage) => void): ReturnType<typeof setInterv
     const startedAt = performance.now();
     least = Math.min(least, held);
     for (const which of KINDS) left[which] = Math.min(left[which], held);
-    const due = (areOthersThere() ? BESIDE_OTHERS : ALONE).find(
+    const isAlone = !areOthersThere();
+    isBehind = held - least > (isAlone ? BEHIND.alone : BEHIND.besideOthers);
+    const due = (isAlone ? ALONE : BESIDE_OTHERS).find(
       (which) =>
         startedAt >= restsUntil[which] &&
         held >= Math.max(least + GROWTH[which].since, left[which] + GROWTH[which].between),

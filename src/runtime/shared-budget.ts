@@ -20,11 +20,15 @@ export class SharedBudget {
 
   /** False when the share may not have so much more now. */
   take(share: string, amount: number): boolean {
-    const held = this.heldBy(share) + amount;
-    if (held > this.total - this.#taken) return false;
+    if (!this.admits(share, amount)) return false;
     this.#taken += amount;
-    this.#byShare.set(share, held);
+    this.#byShare.set(share, this.heldBy(share) + amount);
     return true;
+  }
+
+  /** Whether the share may have so much more now. */
+  admits(share: string, amount: number): boolean {
+    return this.heldBy(share) + amount <= this.total - this.#taken;
   }
 
   give(share: string, amount: number): void {

@@ -73,8 +73,8 @@ export async function rawGet(
 }
 
 /** Requests an event stream; resolves with the head of the answer, also of a refusal. */
-export async function rawStream(url: string, slug: string, key: string): Promise<RawConnection> {
-  const path = `/api/v1/tenants/${slug}/events/stream`;
+export async function rawStream(url: string, slug: string, key: string, query = ''): Promise<RawConnection> {
+  const path = `/api/v1/tenants/${slug}/events/stream${query}`;
   const stream = await rawGet(url, path, { Authorization: `Bearer ${key}`, Connection: 'close' });
   await stream.received('\r\n\r\n');
   return stream;
