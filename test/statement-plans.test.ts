@@ -92,6 +92,31 @@ test('a statement of more than 8,192 characters is not kept, and a connection ke
   expect(most).toBeLessThan(1_600_000);
 }, 30_000);
 
+test('what a statement sorts takes a limited space on disk, which is that of the server when it has a limit', async () => {
+  if (server === undefined) return;
+  const limited = openDatabase({ url: server.url, log, temporaryMb: 16 });
+  const sorted = (rows: number) => sql`
+    select count(*)::int as n from (select repeat(g::text, 100) as t from generate_series(1, ${rows}::int) as g order by t offset 0) as s`;
+  for (const queries of [limited, limited.slow]) {
+    expect(await queries.first(sorted(20_000))).toEqual({ n: 20_000 });
+    await expect(queries.first(sorted(200_000))).rejects.toMatchObject({ status: 400 });
+    expect(await queries.first(sorted(20_000))).toEqual({ n: 20_000 });
+  }
+  await limited.close();
+  const parameters = '?options=-c%20temp_file_limit%3D5MB';
+  const own = openDatabase({ url: `${server.url}${parameters}`, log, temporaryMb: 16 });
+  expect(await own.first(sql`select current_setting('temp_file_limit') as own`)).toEqual({ own: '5MB' });
+  await own.close();
+}, 30_000);
+
+test('a database user without the right to limit this space is served', async () => {
+  if (server === undefined) return;
+  await db.exec(`create role plain login password 'plain'`);
+  const plain = openDatabase({ url: server.url.replace(/\/\/[^@]*@/, '//plain:plain@'), log });
+  expect(await plain.first(sql`select current_user::text as name`)).toEqual({ name: 'plain' });
+  await plain.close();
+});
+
 test('a transaction plans for values, whichever statement ran before it and however it ends', async () => {
   await db.rows(findOnce(1));
   expect(await db.begin(async (tx) => [await tx.rows(findOnce(2)), await settings(tx)])).toEqual([

@@ -75,6 +75,8 @@ export interface DatabaseOptions {
   queryTimeoutMs?: number;
   /** How long a transaction of the request pool may take in all. */
   transactionTimeoutMs?: number;
+  /** Megabytes of temporary files that a statement may take, but for streams, which keep their rows in one. */
+  temporaryMb?: number;
   /** The embedded database: its connections share one session, so that few are of use and no statement can be cancelled. */
   isEmbedded?: boolean;
   /** Counts the time of statements that ran for a tenant. */
@@ -90,6 +92,9 @@ const SLOW_TIMEOUT_MS = 600_000;
 const IDLE_IN_TRANSACTION_MS = 60_000;
 const CLOSE_GRACE_MS = 5_000;
 
+/** More than sorting ten million records by a number takes. */
+const TEMPORARY_MB = 2_048;
+
 /** Connections of the pools; one share has at most half of a pool. */
 const SIZES = { requests: 8, slow: 4, streams: 8 };
 const EMBEDDED_SIZES = { requests: 4, slow: 2, streams: 4 };
@@ -101,15 +106,15 @@ export function openDatabase(options: DatabaseOptions): Database {
   const { max = sizes.requests, slowMax = sizes.slow, streamMax = sizes.streams, onStatements = () => {} } = options;
   guardAgainstLateWrites(log);
   const id = newId();
-  const session = sessionOf(id);
   const base = {
     url,
     log,
-    session,
+    session: sessionOf(id),
     connectTimeoutMs: CONNECT_TIMEOUT_MS,
     hasProcess: !isEmbedded,
     onStatements,
     onStatement: options.onStatement,
+    temporaryMb: options.temporaryMb ?? TEMPORARY_MB,
   };
   const control = new Pool({
     ...base,
@@ -131,7 +136,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     cancel,
     long,
     session: {
-      ...session,
+      ...base.session,
       statement_timeout: Math.max(1, queryTimeoutMs - 250),
       idle_in_transaction_session_timeout: queryTimeoutMs,
     },
@@ -141,10 +146,10 @@ export function openDatabase(options: DatabaseOptions): Database {
     timeoutMs: SLOW_TIMEOUT_MS,
     shareWaitingMax: 200,
     cancel,
-    session: { ...session, idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS, cursor_tuple_fraction: 1 },
+    session: { ...base.session, idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS, cursor_tuple_fraction: 1 },
   };
   const slow = new Pool({ ...slowOptions, long, name: 'slow work', max: slowMax });
-  const streamed = new Pool({ ...slowOptions, name: 'streams', max: streamMax });
+  const streamed = new Pool({ ...slowOptions, temporaryMb: 0, name: 'streams', max: streamMax });
   const stopProbing = isEmbedded ? () => {} : probe(control, congestion, () => fast.longRunning + slow.longRunning > 0);
   const pools = { requests: fast, slow, streams: streamed };
   const requests = pooledQueries(fast, transactionTimeoutMs);

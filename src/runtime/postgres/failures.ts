@@ -4,12 +4,14 @@
 import process from 'node:process';
 import postgres from 'postgres';
 
-import { ServiceError, unavailable } from '../../errors.ts';
+import { invalidField, ServiceError, unavailable } from '../../errors.ts';
 import type { Log } from '../log.ts';
 
 const CONNECTION_CODE = /^(CONNECTION_|CONNECT_TIMEOUT|E[A-Z]{3,}$)/;
 const UNAVAILABLE_STATE = /^(08|53|57P0|25P03)/;
 const CANCELLED = '57014';
+const BEYOND_LIMIT = '53400';
+const NO_PRIVILEGE = '42501';
 const DENIED_STATE = /^(28|3D)/;
 
 /** Whether the connection is unusable after this error. */
@@ -28,15 +30,26 @@ export function isDeadlock(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === '40P01';
 }
 
-/** The error for the caller: 503 when the database is unavailable or too slow, else the error itself. */
+/** Whether the database user may not do this. */
+export function lacksPrivilege(error: unknown): boolean {
+  return (error as { code?: unknown } | null)?.code === NO_PRIVILEGE;
+}
+
+/** The error for the caller: 400 when it sorts or groups too much, 503 when the database is unavailable or too slow, else the error itself. */
 export function callerError(error: unknown): unknown {
   if (error instanceof ServiceError) return error;
   if (error instanceof postgres.PostgresError) {
     if (error.code === CANCELLED) return unavailable('the database took too long to answer', error);
+    if (error.code === BEYOND_LIMIT) return tooMuchSpace();
     return UNAVAILABLE_STATE.test(error.code) ? unavailable('the database is not available', error) : error;
   }
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   return CONNECTION_CODE.test(code) ? unavailable('the connection to the database was lost', error) : error;
+}
+
+function tooMuchSpace(): ServiceError {
+  const message = 'have too much text to be sorted or grouped by it; filter them, or use shorter fields';
+  return invalidField('records', message);
 }
 
 let guarded = false;
