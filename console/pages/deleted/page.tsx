@@ -28,6 +28,7 @@ import { Empty, Skeleton } from '../../parts/states.tsx';
 import { type Column, Table } from '../../parts/table.tsx';
 import { saySuccess } from '../../parts/toast.tsx';
 import { ago, counted, exactTime, titleKeyOf, titleOf } from '../../parts/value.ts';
+import { useFocusAfterRow } from './use-focus-after-row.ts';
 
 type Deleted = Row & { deletedAt: string; deletedBy: string | null };
 
@@ -147,7 +148,7 @@ function Rows({ entity, list: { items }, sort, onSort, onRestored }: RowsProps) 
   const { tenant } = useParams();
   const rights = useRights(tenant);
   const block = useWriteBlock();
-  const frame = useRef<HTMLDivElement>(null);
+  const { frame, focusAfter } = useFocusAfterRow(items);
   const [busy, setBusy] = useState<string | null>(null);
   const [failed, setFailed] = useState<{ row: Deleted; error: unknown } | null>(null);
   const nameOf = useNames(tenant, entity.name, items);
@@ -155,18 +156,14 @@ function Rows({ entity, list: { items }, sort, onSort, onRestored }: RowsProps) 
   const target = { tenant, path: `/api/entities/${entity.name}/records` };
   const restore = async (row: Deleted): Promise<void> => {
     const title = titleOf(row, entity.fields);
-    const at = items.indexOf(row);
     setBusy(row.id);
+    focusAfter(row);
     try {
       await bringBack(target, { id: row.id, title, version: null });
       saySuccess({ title: `${title} is back.`, kind: 'restored' });
       await onRestored();
-      // The button that had the focus went with its row.
-      requestAnimationFrame(() => {
-        const buttons = frame.current?.querySelectorAll<HTMLElement>('.table-actions button') ?? [];
-        (buttons[Math.min(at, buttons.length - 1)] ?? document.getElementById('content'))?.focus();
-      });
     } catch (error) {
+      focusAfter(null);
       setFailed({ row, error });
     }
     setBusy(null);

@@ -1,8 +1,8 @@
 // Upserts: each changes the record that has its value of a unique field, or creates one. What a write turns into decides its
-// right, checks, rules, event and history. A record that the caller cannot see is not found: the creation then fails as
-// a plain one does. For a caller that may not update, every record is found: all get the same 403. A batch is one transaction: it finds and locks the records of all its values by the unique index,
-// changes them with one statement, and creates the others with another. That statement waits for concurrent creations of the
-// same values and leaves these out; the batch then begins again and finds them.
+// right, checks, rules, event and history. A record that the caller cannot see is not found: the creation then fails as a plain
+// one does. For a caller that may not update, every record is found: all get the same 403. A batch is one transaction: it finds
+// and locks the records of all its values by the unique index, changes them with one statement, and creates the others with
+// another. That one waits for concurrent creations of the same values and leaves these out; the batch then begins again.
 // Failures: 400, 403, 409 and 412 as for creations and changes. Contract: decisions#upsert.
 import { requireOneRight, requireRight } from '../../access/caller.ts';
 import { allows } from '../../access/rights.ts';
