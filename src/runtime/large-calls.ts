@@ -1,8 +1,8 @@
 // Calls that hold much in memory: responses of large records, and bulk calls that change them. Few run in a process at once,
 // and a tenant has at most half of them; the others wait without a database connection. A call does not know beforehand
 // that it is large: it gets a place once it holds `LIMITS.largeCalls.bytesFrom` bytes, and begins again if it has to wait for one.
-// It keeps the place until its response is built, and garbage is kept small meanwhile. Small calls pass without noticing, unless those of a tenant hold much together:
-// a client may send thousands at once.
+// It keeps the place until its response is built, and garbage is kept small meanwhile. Small calls pass without noticing, unless
+// those of a tenant hold much together: a client may send thousands at once.
 // Failures: 503 when too many wait, or for too long; 429 for a tenant that does not read its responses. Contract: neighbours#byte-budgets, neighbours#fair-shares.
 import { ServiceError } from '../errors.ts';
 import { LIMITS } from '../limits.ts';
