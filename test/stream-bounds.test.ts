@@ -37,15 +37,16 @@ async function writeLarge(tenant: TestTenant, max: number, isEnough: () => boole
   return count;
 }
 
-test('the events that wait for a tenant’s readers take at most 32 MiB; a client that reads gets every event', async () => {
-  const tenant = await newTenant();
-  for (let i = 0; i < 8; i++) keep(await rawStream(service.url, tenant.slug, tenant.key)).socket.pause();
-  const reading = keep(await connectEvents(service.url, tenant.slug, tenant.key));
+/** The most bytes that wait for the tenant's streams, from `start` until the reading one has received every event. */
+async function mostWaiting(
+  tenant: TestTenant,
+  start: () => Promise<{ reading: Awaited<ReturnType<typeof connectEvents>>; count: number }>,
+): Promise<number> {
   let most = 0;
   const sample = setInterval(() => {
     if (!IS_OTHER_PROCESS) most = Math.max(most, realtimeOf(service.app).waitingOf(tenant.id).total);
   }, 5);
-  const count = await writeLarge(tenant, 60);
+  const { reading, count } = await start();
   const received = (): number => reading.text.split('event: record.created').length - 1;
   await until(
     () => received() === count && (IS_OTHER_PROCESS || most > 0),
@@ -54,6 +55,14 @@ test('the events that wait for a tenant’s readers take at most 32 MiB; a clien
   );
   clearInterval(sample);
   expect(reading.hasEnded).toBe(false);
+  return most;
+}
+
+test('the events that wait for a tenant’s readers take at most 32 MiB; a client that reads gets every event', async () => {
+  const tenant = await newTenant();
+  for (let i = 0; i < 8; i++) keep(await rawStream(service.url, tenant.slug, tenant.key)).socket.pause();
+  const reading = keep(await connectEvents(service.url, tenant.slug, tenant.key));
+  const most = await mostWaiting(tenant, async () => ({ reading, count: await writeLarge(tenant, 60) }));
   // Events are handed out a few at a time before the room is looked at again.
   expect(most).toBeLessThan(LIMITS.events.waitingBytes + 8 * LIMITS.recordBytesMax);
 }, 120_000);
@@ -66,19 +75,10 @@ test('pages of streams that replay, and read nothing, take at most 32 MiB; a str
     Array.from({ length: 20 }, async () => keep(await rawStream(service.url, tenant.slug, tenant.key, query))),
   );
   for (const { socket } of stalled) socket.pause();
-  let most = 0;
-  const sample = setInterval(() => {
-    if (!IS_OTHER_PROCESS) most = Math.max(most, realtimeOf(service.app).waitingOf(tenant.id).total);
-  }, 5);
-  const reading = keep(await connectEvents(service.url, tenant.slug, tenant.key, query));
-  const received = (): number => reading.text.split('event: record.created').length - 1;
-  await until(
-    () => received() === count && (IS_OTHER_PROCESS || most > 0),
-    60_000,
-    () => `${received()} of ${count}, ${most} bytes waited`,
-  );
-  clearInterval(sample);
-  expect(reading.hasEnded).toBe(false);
+  const most = await mostWaiting(tenant, async () => ({
+    reading: keep(await connectEvents(service.url, tenant.slug, tenant.key, query)),
+    count,
+  }));
   // Those that are disconnected keep the rest of an event for a while.
   expect(most).toBeLessThan(LIMITS.replay.heldBytes + 8 * LIMITS.recordBytesMax);
 }, 120_000);

@@ -26,8 +26,8 @@ export interface PageReceiver {
 
 /** A page that is being read, and then waits to be taken. */
 export interface PageTurn {
-  /** The page has been read, for which so many bytes were received, and handed over: it holds so many. */
-  read(received: number, bytes: number): void;
+  /** The page has been read and handed over: so many bytes were received for it, and it holds so many. */
+  read(scanned: number, kept: number): void;
   /** Nothing of it is held any more. */
   end(): void;
 }
@@ -81,11 +81,11 @@ export class PageTurns {
       this.#start();
     };
     return {
-      read: (received, bytes) => {
+      read: (scanned, kept) => {
         held.since = performance.now();
-        if (isGarbageBehind()) this.#rest(received);
-        if (bytes > 0) this.#held.add(held);
-        leave(Math.min(bytes, pageBytes));
+        if (isGarbageBehind()) this.#rest(scanned);
+        if (kept > 0) this.#held.add(held);
+        leave(Math.min(kept, pageBytes));
       },
       end: () => {
         this.#held.delete(held);

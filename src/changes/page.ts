@@ -35,9 +35,9 @@ export interface FeedPage {
   /** Where the next page begins, with the caller's rights of now. */
   cursor: ChangesCursor;
   hasMore: boolean;
-  /** Bytes that were read for it. */
+  /** Bytes of what it shows. */
   received: number;
-  /** The same with what is not shown of it. */
+  /** Bytes that were received for it, what is not shown included. */
   scanned: number;
 }
 

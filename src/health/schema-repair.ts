@@ -1,6 +1,6 @@
-// Repairs degraded tenants and does not touch the others, nor those that lack only what the missing pgvector prevents. Each tenant is locked, checked, repaired and checked
-// again in one transaction, so concurrent repairs share the work and count each tenant once. No existing
-// row, column or table is changed. What cannot be repaired is reported per tenant.
+// Repairs degraded tenants. It does not touch the others, nor those that lack only what needs pgvector where that is missing.
+// Each tenant is locked, checked, repaired and checked again in one transaction, so concurrent repairs share the work and count
+// each tenant once. No existing row, column or table is changed. What cannot be repaired is reported per tenant.
 // Contract: interface#schema-health.
 import type { App } from '../app.ts';
 import { repairEntities } from '../entities/entities.ts';

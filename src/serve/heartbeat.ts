@@ -1,6 +1,6 @@
 // Notices a worker process that does not answer: its event loop is stuck for ever, or it is stopped. It is asked every few
-// seconds, and its silence is counted in the supervisor's own ticks, not by the clock: while the machine was suspended, or the
-// supervisor stopped, nobody was silent. A worker that answers late but within the limit is merely slow.
+// seconds. How long it has not answered is counted in the supervisor's own ticks, not by the clock, so that the time in which the
+// machine was suspended, or the supervisor stopped, does not count. A worker that answers within the limit is only slow.
 // Times are milliseconds. Contract: decisions#configuration.
 
 const TICK_MS = 1_000;

@@ -25,8 +25,8 @@ export function replyWithin<T>(work: Promise<T>, ms: number, onLate = () => {}):
 }
 
 /**
- * Replies by which a server refuses whatever is asked: it is full, loads its data, has become a replica, or wants credentials. Those
- * of a command in a script stand after a dash in older versions.
+ * Error replies to any command: the server is full, is loading its data, has become a replica, or requires credentials. In older
+ * versions, an error inside a script begins with a dash.
  */
 const REFUSAL =
   /(?:^|-)(?:OOM|LOADING|READONLY|MASTERDOWN|MISCONF|NOREPLICAS|CLUSTERDOWN|BUSY|NOAUTH|WRONGPASS|NOPERM) /;

@@ -14,7 +14,7 @@ const KEPT = 1_000;
 const QUICK_MS = LONG_MS / 4;
 /** The mean after the first long one: a quick statement that was slow once or twice is not long. */
 const FIRST_MS = LONG_MS / 2;
-/** Stands for the time of a statement that was cancelled because it ran long: it counts as long, however quick earlier ones were. */
+/** The time of a statement that was cancelled because it ran long. The statement then counts as long at once. */
 export const YIELDED = Number.POSITIVE_INFINITY;
 const TRANSACTION = 'begin';
 /** Longer texts are kept as their hashes: one of a thousand comparisons has 300 KB. */

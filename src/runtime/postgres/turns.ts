@@ -1,6 +1,6 @@
 // Cancels long reads of a tenant that exceed its limit, to run them again in turn. A tenant without others beside it may have
-// started many before another one became active, and nobody knows that a statement is long before it has run. Three such reads of
-// 2.4 s left the process a fifth of a processor meanwhile. Times are milliseconds. Contract: neighbours#fair-shares.
+// started many before another one became active, and how long a statement takes is only known once it has run. Three such reads
+// of 2.4 s left the process a fifth of a processor. Times are milliseconds. Contract: neighbours#fair-shares.
 import type { FairQueue } from '../fair-queue.ts';
 import type { Ticket } from '../fair-share.ts';
 import type { Lease } from './lease.ts';

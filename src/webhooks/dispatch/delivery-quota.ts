@@ -1,6 +1,7 @@
 // The quota of deliveries in a UTC day. A delivery counts when it is claimed for its first attempt, in the transaction of
-// the claim; its retries do not count again, nor does a claim that ended without a result. Deliveries beyond the quota wait for the next day, or until the quota is
-// raised (quota-release.ts); those of one record stay in order, because later ones wait for the first.
+// the claim. It counts once: not again when it is retried, or claimed again after its process died. Deliveries beyond the quota
+// wait for the next day, or until the quota is raised (quota-release.ts); those of one record stay in order, because later ones
+// wait for the first.
 // Contract: neighbours#usage-and-quotas, decisions#deliveries.
 import type { App } from '../../app.ts';
 import { inputRows, type Queries, type Sql, sql, type Tx } from '../../runtime/sql.ts';
