@@ -121,6 +121,16 @@ describe('a preflight', () => {
     }
   });
 
+  test('passes or not for each of many that ask at once', async () => {
+    const tenants = await Promise.all([1, 2, 3].map(() => service.tenant()));
+    const listed = tenants.map(() => `https://${crypto.randomUUID()}.example.com`);
+    await Promise.all(tenants.map((one, at) => listOrigins(one, [listed[at]])));
+    const unlisted = Array.from({ length: 100 }, () => `https://${crypto.randomUUID()}.example.com`);
+    const asked = unlisted.flatMap((origin, at) => [origin, ...listed.slice(at, at + 1)]);
+    const passed = await Promise.all(asked.map(async (origin) => allowed(await preflight(origin))));
+    expect(passed).toEqual(asked.map((origin) => (listed.includes(origin) ? origin : null)));
+  });
+
   test('follows the lists at once: changed, suspended, deleted, revoked, expired', async () => {
     const own = await service.tenant();
     const mine = `https://${crypto.randomUUID()}.example.com`;

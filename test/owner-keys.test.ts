@@ -1,5 +1,6 @@
 // Owner API keys: issue, list, revocation, expiry. Contract: decisions#tenants.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { randomBytes } from 'node:crypto';
 import { sql } from '../src/runtime/sql.ts';
 import {
   type Client,
@@ -49,6 +50,19 @@ describe('owner API keys', () => {
     const revoked = await tenant.delete(`/api/keys/${id}`);
     expect([revoked.status, revoked.body.data]).toEqual([200, { id, revoked: true }]);
     expect((await withKey(key).get('/api/tenant')).status).toBe(401);
+  });
+
+  test('of many keys that are tried at once, each gets its own answer', async () => {
+    const good = await Promise.all([1, 2, 3, 4].map(() => issue()));
+    const revoked = await issue();
+    await tenant.delete(`/api/keys/${revoked.id}`);
+    const other = await (await service.tenant()).post('/api/keys', { label: 'other' });
+    const unknown = Array.from({ length: 100 }, () => `svc_ak_${randomBytes(24).toString('hex')}`);
+    const whoOf = async (key: string) => (await withKey(key).get('/api/auth/whoami')).body.data?.id ?? null;
+    const tried = unknown.flatMap((key, at) => [key, ...good.slice(at, at + 1).map((one) => one.key)]);
+    const answers = await Promise.all([revoked.key, other.body.data.key, ...tried].map(whoOf));
+    expect(answers.slice(0, 2)).toEqual([null, other.body.data.id]);
+    expect(answers.slice(2).filter((id) => id !== null)).toEqual(good.map(({ id }) => id));
   });
 
   test('expiresAt must be in the future; after it the key gets 401', async () => {

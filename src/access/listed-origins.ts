@@ -7,7 +7,8 @@
 import { type App, perApp } from '../app.ts';
 import { LIMITS } from '../limits.ts';
 import { Cache } from '../runtime/cache.ts';
-import { jsonb, sql } from '../runtime/sql.ts';
+import { SharedStatements } from '../runtime/shared-statements.ts';
+import { sql } from '../runtime/sql.ts';
 
 const { remembered } = LIMITS.origins;
 
@@ -81,27 +82,48 @@ class ListedOrigins {
   #listing(origin: string): Listing | Promise<Listing> {
     return this.#cache.get(origin, async () => {
       const asOf = this.#changes;
-      const isIn = jsonb([origin]);
-      const row = await this.app.db.first<{ by: string; until: string | null }>(sql`
-        select l.by, l.until from (
-          (
-            select id as by, null::timestamptz as until from platform.tenants
-            where settings -> 'allowedOrigins' @> ${isIn} and status = 'active'
-            limit 1
-          ) union all (
-            select k.tenant_id, k.expires_at from platform.public_keys as k
-            join platform.tenants as t on t.id = k.tenant_id and t.status = 'active'
-            where k.allowed_origins @> ${isIn} and k.revoked_at is null and k.expires_at > now()
-            order by k.expires_at desc
-            limit 1
-          )
-        ) as l
-        order by l.until desc nulls first
-        limit 1`);
-      if (row === undefined) return { until: 0, by: null, asOf };
+      const row = await lookups.run(this.app, '', origin, (origins) => readListings(this.app, origins));
+      if (row?.by == null) return { until: 0, by: null, asOf };
       return { until: row.until === null ? Number.POSITIVE_INFINITY : Date.parse(row.until), by: row.by, asOf };
     });
   }
+}
+
+interface ListingRow {
+  origin: string;
+  /** A tenant that lists it; null when none does. */
+  by: string | null;
+  /** When the public key by whose list expires; null for a tenant's own list. */
+  until: string | null;
+}
+
+/** Origins that one statement looks up. */
+const LOOKUPS_MAX = 64;
+/** Lookups that arrive at once share a statement: pages of ever new origins cost others fewer of them. */
+const lookups = new SharedStatements<string, ListingRow>({ itemsMax: LOOKUPS_MAX });
+
+async function readListings(app: App, origins: readonly string[]): Promise<(ListingRow | undefined)[]> {
+  const rows = await app.db.rows<ListingRow>(sql`
+    select o.origin, l.by, l.until from unnest(${[...origins]}::text[]) as o (origin)
+    left join lateral (
+      select * from (
+        (
+          select id as by, null::timestamptz as until from platform.tenants
+          where settings -> 'allowedOrigins' @> jsonb_build_array(o.origin) and status = 'active'
+          limit 1
+        ) union all (
+          select k.tenant_id, k.expires_at from platform.public_keys as k
+          join platform.tenants as t on t.id = k.tenant_id and t.status = 'active'
+          where k.allowed_origins @> jsonb_build_array(o.origin) and k.revoked_at is null and k.expires_at > now()
+          order by k.expires_at desc
+          limit 1
+        )
+      ) as listed
+      order by until desc nulls first
+      limit 1
+    ) as l on true`);
+  const byOrigin = new Map(rows.map((row) => [row.origin, row]));
+  return origins.map((origin) => byOrigin.get(origin));
 }
 
 /** Tenants whose changes are told apart; beyond, all origins are read again. */

@@ -3,6 +3,7 @@
 // Failures: 401. Contract: interface#credentials, decisions#changes-of-rights.
 import { type App, perApp } from '../app.ts';
 import { unauthorized } from '../errors.ts';
+import { SharedStatements } from '../runtime/shared-statements.ts';
 import { identifier, type Sql, sql } from '../runtime/sql.ts';
 import { sha256 } from '../runtime/tokens.ts';
 import { type Tenant, tenantById } from '../tenants/tenants.ts';
@@ -15,6 +16,8 @@ import { isAdminRole, rightsOf, rolesOf } from './role-store.ts';
 import { requireLiveSession } from './user-sessions.ts';
 
 const CACHED_CREDENTIALS = 20_000;
+/** Credentials that one statement looks up. */
+const LOOKUPS_MAX = 64;
 const cachesOf = perApp((app) => ({
   stored: app.invalidations.cache<StoredRow | undefined>('credential', CACHED_CREDENTIALS),
   users: app.invalidations.cache<UserRow | undefined>('user', CACHED_CREDENTIALS),
@@ -51,13 +54,15 @@ const API_CALLER = { email: null, isTenantAdmin: false, triggeredBy: 'api' } as 
 // Keys and sessions, found by their hash.
 
 interface StoredRow {
+  /** In hexadecimal. */
+  hash: string;
   id: string;
   tenant_id: string;
   expires_at: string | null;
 }
 
 interface StoredCredential<Row extends StoredRow = StoredRow> {
-  /** Ends with `=`; the hash is appended. */
+  /** Ends with `=`; the hashes are appended. */
   select: Sql;
   toCaller(app: App, tenant: Tenant, row: Row, scope: PublicScope): TenantCaller | Promise<TenantCaller>;
 }
@@ -80,19 +85,19 @@ interface PublicKeyRow extends StoredRow {
 const STORED: { readonly [Kind in StoredKind]: StoredCredential } = {
   owner_key: {
     select: sql`
-      select k.id, k.tenant_id, k.expires_at from platform.owner_keys as k
+      select encode(k.hash, 'hex') as hash, k.id, k.tenant_id, k.expires_at from platform.owner_keys as k
       where k.revoked_at is null and k.hash =`,
     toCaller: (_, tenant, row) => ownerCaller('owner_key', tenant, row),
   },
   admin_session: {
     select: sql`
-      select k.id, k.tenant_id, k.expires_at from platform.admin_sessions as k
+      select encode(k.hash, 'hex') as hash, k.id, k.tenant_id, k.expires_at from platform.admin_sessions as k
       where k.ended_at is null and k.hash =`,
     toCaller: (_, tenant, row) => ownerCaller('admin_session', tenant, row),
   },
   platform_key: stored<PlatformKeyRow>({
     select: sql`
-      select k.id, k.tenant_id, k.expires_at, k.role, k.api_id,
+      select encode(k.hash, 'hex') as hash, k.id, k.tenant_id, k.expires_at, k.role, k.api_id,
         case when a.roles @> to_jsonb(k.role) then (
           select jsonb_object_agg(p.resource, p.by_role -> k.role)
           from jsonb_each(a.permissions) as p (resource, by_role)
@@ -105,8 +110,8 @@ const STORED: { readonly [Kind in StoredKind]: StoredCredential } = {
   }),
   public_key: stored<PublicKeyRow>({
     select: sql`
-      select k.id, k.tenant_id, k.expires_at, k.role_id, k.scopes, k.allowed_origins, k.rate_limit_per_min,
-        k.rate_limit_per_day
+      select encode(k.hash, 'hex') as hash, k.id, k.tenant_id, k.expires_at, k.role_id, k.scopes, k.allowed_origins,
+        k.rate_limit_per_min, k.rate_limit_per_day
       from platform.public_keys as k
       where k.revoked_at is null and k.hash =`,
     toCaller: publicKeyCaller,
@@ -130,13 +135,26 @@ export async function storedCaller(
   scope: PublicScope,
   isUse = true,
 ): Promise<TenantCaller> {
-  const { select, toCaller } = STORED[kind];
-  const row = await cachesOf(app).stored.get(hash, () => app.db.first(sql`${select} decode(${hash}, 'hex')`));
+  const { toCaller } = STORED[kind];
+  const row = await cachesOf(app).stored.get(hash, () => findStored(app, kind, hash));
   if (row === undefined || isPast(row.expires_at)) throw unauthorized();
   const tenant = await tenantById(app, row.tenant_id);
   if (tenant === null) throw unauthorized();
   if (isUse && kind !== 'admin_session') app.lastUsed.note(`${kind}s`, row.id);
   return toCaller(app, tenant, row, scope);
+}
+
+/** Lookups that arrive at once share a statement: whoever tries keys without end costs others fewer of them. */
+const lookups = new SharedStatements<string, StoredRow | null>({ itemsMax: LOOKUPS_MAX });
+
+async function findStored(app: App, kind: StoredKind, hash: string): Promise<StoredRow | undefined> {
+  const found = await lookups.run(app, kind, hash, async (hashes) => {
+    const wanted = sql`any(array(select decode(h, 'hex') from unnest(${[...hashes]}::text[]) as h))`;
+    const rows = await app.db.rows<StoredRow>(sql`${STORED[kind].select} ${wanted}`);
+    const byHash = new Map(rows.map((row) => [row.hash, row]));
+    return hashes.map((one) => byHash.get(one) ?? null);
+  });
+  return found ?? undefined;
 }
 
 /** Whether the cached key or session with this hash is good now; false when it is not cached. */
