@@ -92,10 +92,11 @@ export const LIMITS = {
   /** Characters in a `unique` or `indexed` text field; always fits a B-tree entry. */
   indexedTextMax: 640,
   /**
-   * An entity is small up to so many records and bytes, whose index takes about 100 ms to build: its writes wait for it. A
-   * busy table is tried `lockAttempts` times, each for `lockWaitMs`, before the index is built beside them.
+   * An entity is small up to so many records and bytes, whose index takes about 5 ms to build: its writes wait for it, on a
+   * busy machine ten times as long. A busy table is tried `lockAttempts` times, each for `lockWaitMs`, before the index is built
+   * beside them.
    */
-  indexBuild: { smallRecords: 20_000, smallBytes: 16_777_216, lockWaitMs: 100, lockAttempts: 10 },
+  indexBuild: { smallRecords: 1_000, smallBytes: 1_048_576, lockWaitMs: 100, lockAttempts: 10 },
   /**
    * A request body has had `bytesPerSecond` on average after `graceMs`. Up to `wholeMax` declared bytes it is checked once, when
    * all of it should have arrived.
