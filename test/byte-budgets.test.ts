@@ -7,9 +7,9 @@ import { Cache } from '../src/runtime/cache.ts';
 import { waitingIn } from '../src/runtime/concurrency.ts';
 import { holdBytes, PlaceNeeded, waitForPlace } from '../src/runtime/large-calls.ts';
 import type { RawRow } from '../src/runtime/postgres.ts';
-import { sql } from '../src/runtime/sql.ts';
+import { identifier, sql } from '../src/runtime/sql.ts';
 import { countFor, currentWork, forClient } from '../src/runtime/work.ts';
-import { type Tenant, tenantById } from '../src/tenants/tenants.ts';
+import { schemaOf, type Tenant, tenantById } from '../src/tenants/tenants.ts';
 import { createEntity, createRecord, fields } from './support/entities.ts';
 import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { measureStall, STALL_MAX_MS } from './support/stalls.ts';
@@ -329,4 +329,25 @@ describe('refused records', () => {
     const single = await tenant.post(path, values);
     expect(single.body.error.details).toHaveLength(60);
   });
+});
+
+test('a change of a field rewrites large records one at a time, and leaves their other values as they are', async () => {
+  const tenant = await service.tenant();
+  const fields = ['body', 'other', 'price'].map((key) => ({ key, type: key === 'price' ? 'decimal' : 'text' }));
+  await tenant.post('/api/entities', { name: 'scans', fields });
+  for (let i = 0; i < 4; i++) {
+    const values = { body: `"a\\b\n${i}" `.repeat(20_000), other: 'b'.repeat(200_000), price: '0.10' };
+    expect((await tenant.post('/api/entities/scans/records', values)).status).toBe(201);
+  }
+  const before = (await tenant.get('/api/entities/scans/records')).body.data.items;
+  for (const type of ['json', 'text']) {
+    expect((await tenant.patch('/api/entities/scans/fields/body', { type })).status).toBe(200);
+    expect((await tenant.get('/api/entities/scans/records')).body.data.items).toEqual(before);
+  }
+  expect((await tenant.get('/api/entities/scans/records?search=b3')).body.data.total).toBe(0);
+  const records = identifier(schemaOf(tenant.id), 'entity_records');
+  const rows = await service.app.db.rows<{ xmin: string; keys: string[] }>(sql`
+    select xmin::text, array(select jsonb_object_keys(data)) as keys from ${records}`);
+  expect(new Set(rows.map(({ xmin }) => xmin)).size).toBe(4);
+  for (const { keys } of rows) expect(keys).toHaveLength(3);
 });

@@ -16,8 +16,8 @@ import type { SlotValues } from './values.ts';
 
 const BATCH_ROWS = 200;
 const PAGE_ROWS = 1_000;
-/** Bytes of the values read at once; one record alone may have more. */
-const PAGE_BYTES = 2_097_152;
+/** Bytes of the values read at once; one record alone may have more. Reading and writing 2 MB took the event loop 100 to 200 ms. */
+const PAGE_BYTES = 262_144;
 const MEASURED_ROWS = 1_000;
 const PAUSE_MS = 50;
 const WAIT_MS = 10_000;
@@ -87,10 +87,10 @@ async function backfillPass(
   const done = { read: 0, written: 0 };
   for await (const rows of pagesOf<StoredRow>(app, entity, where, sql`r.version, r.data`, sql`r.data`, BATCH_ROWS)) {
     done.read += rows.length;
-    const changed: StoredRow[] = [];
+    const changed: ChangedRow[] = [];
     for (const row of rows) {
       await giveWay();
-      changed.push({ ...row, data: await change(row.data) });
+      changed.push(await changedRow(entity, row, await change(row.data)));
     }
     done.written += await replaceBatch(app, entity, changed);
   }
@@ -156,20 +156,35 @@ async function* idsOf(app: App, entity: Entity, where: Sql, measured: Sql, rowsM
   }
 }
 
-async function replaceBatch(app: App, entity: Entity, rows: readonly StoredRow[]): Promise<number> {
-  const vectors: (string | null)[] = [];
-  for (const { data } of rows) vectors.push(await searchVector(entity, data));
+/** What changes of a stored record: the values that are set, as JSON, and the slots whose values go. */
+interface ChangedRow extends Pick<StoredRow, 'id' | 'version'> {
+  set: string;
+  removed: string;
+  vector: string | null;
+}
+
+/** Other values are not sent: those of a record are up to 1 MiB, and are twice as many during a conversion. */
+async function changedRow(entity: Entity, { id, version, data }: StoredRow, next: SlotValues): Promise<ChangedRow> {
+  const set = Object.fromEntries(Object.entries(next).filter(([slot, value]) => value !== data[slot]));
+  const removed = Object.keys(data).filter((slot) => !Object.hasOwn(next, slot));
+  const vector = await searchVector(entity, next);
+  return { id, version, set: JSON.stringify(set), removed: JSON.stringify(removed), vector };
+}
+
+async function replaceBatch(app: App, entity: Entity, rows: readonly ChangedRow[]): Promise<number> {
   const replaced = await app.db.slow.rows(sql`
     with input as (
       select * from unnest(
         ${rows.map(({ id }) => id)}::uuid[],
         ${rows.map(({ version }) => version)}::bigint[],
-        ${rows.map(({ data }) => JSON.stringify(data))}::text[],
-        ${vectors}::text[]
-      ) as i (id, version, data, search_vector)
+        ${rows.map(({ set }) => set)}::text[],
+        ${rows.map(({ removed }) => removed)}::text[],
+        ${rows.map(({ vector }) => vector)}::text[]
+      ) as i (id, version, set, removed, search_vector)
     ),
     free as materialized (
-      select r.id, i.data, i.search_vector, octet_length(r.data::text) as bytes
+      select r.id, i.set::jsonb as set, array(select jsonb_array_elements_text(i.removed::jsonb)) as removed,
+        i.search_vector, octet_length(r.data::text) as bytes
       from ${entity.table} as r join input as i on r.id = i.id and r.version = i.version
       where exists (
         select from ${identifier(entity.schema, 'entity_definitions')} as d
@@ -178,7 +193,7 @@ async function replaceBatch(app: App, entity: Entity, rows: readonly StoredRow[]
     ),
     changed as (
       update ${entity.table} as r
-      set data = f.data::jsonb, search_vector = f.search_vector::tsvector, version = r.version + 1
+      set data = (r.data - f.removed) || f.set, search_vector = f.search_vector::tsvector, version = r.version + 1
       from free as f
       where r.id = f.id
       returning r.id, octet_length(r.data::text) - f.bytes as bytes
