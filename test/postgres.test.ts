@@ -144,6 +144,33 @@ describe('errors and transactions', () => {
     expect(error).toMatchObject({ code: '23505', constraint_name: 'only_once' });
   });
 
+  test('after a statement that fails or is cancelled among its rows, the next ones have their rows and nothing else', async () => {
+    const one = openDatabase({ url, log, max: 1 });
+    const text = 'x'.repeat(1_000);
+    const failing = sql`select ${text} as text, 1 / (50 - n) as n from generate_series(1, 100) as n`;
+    for (const queries of [one, one.slow]) {
+      expect(await failure(queries.rows(failing))).toMatchObject({ code: '22012' });
+      expect(await queries.first(sql`select 1 as n`)).toEqual({ n: 1 });
+      await failure(queries.begin((tx) => tx.rows(failing)));
+      const rows = await queries.rows<{ n: number }>(sql`select n::int from generate_series(1, 3) as n`);
+      expect(Object.keys(rows)).toEqual(['0', '1', '2']);
+      expect(rows.map(({ n }) => n)).toEqual([1, 2, 3]);
+    }
+    await one.close();
+    if (server === undefined) return;
+    const cut = openDatabase({ url, log, max: 1, queryTimeoutMs: 20_000 });
+    await cut.ping();
+    const slow = cut.rows(
+      sql`select pg_backend_pid() as pid, ${text} as text, pg_sleep(0.01) from generate_series(1, 500)`,
+    );
+    await sleep(1_000);
+    await db.rows(sql`
+      select pg_cancel_backend(pid) from pg_stat_activity where query like '%pg_sleep(0.01)%' and pid <> pg_backend_pid()`);
+    await failure(slow);
+    expect(Object.keys(await cut.rows(sql`select 1 as n`))).toEqual(['0']);
+    await cut.close();
+  });
+
   test('a transaction commits as a whole or not at all', async () => {
     await db.exec('create table if not exists steps (n int); truncate steps');
     expect(await db.begin(async (tx) => (await tx.rows(sql`insert into steps values (1) returning n`)).length)).toBe(1);

@@ -2,7 +2,8 @@
 // a deadline passes, the query in flight is rejected, the socket destroyed and the connection stays `broken`,
 // so a transaction cannot continue on another session. Deadlines are epoch milliseconds in `deadlineAt`
 // (0: none), enforced by the pool. This class and the pool replace the driver's own pool because of
-// https://github.com/porsager/postgres/issues/1195 and /1199; remove both when these are fixed.
+// https://github.com/porsager/postgres/issues/1195 and /1199; remove both when these are fixed. It collects the rows itself: after a
+// statement that fails or is cancelled among its rows, the driver's list of the next one begins with holes (its issue 1181).
 import type { Buffer } from 'node:buffer';
 import { createConnection, type Socket } from 'node:net';
 import postgres from 'postgres';
@@ -30,8 +31,8 @@ export interface ConnectionOptions {
   onStatement?: StatementObserver | undefined;
 }
 
-type Rows = postgres.RowList<postgres.Row[]>;
-type Running = Promise<Rows> & { reject(error: unknown): void; prepare?: boolean; prepared?: boolean };
+type Rows = postgres.Row[];
+type Running = Promise<unknown> & { reject(error: unknown): void; prepare?: boolean; prepared?: boolean };
 export interface RunOptions {
   /** Of the bytes received. */
   budget?: ByteBudget | undefined;
@@ -165,7 +166,9 @@ export class Connection {
     const isKept = plans !== 'each time' && text.length <= KEPT_TEXT_MAX;
     const options = { prepare: isKept, simple: false } as postgres.UnsafeQueryOptions;
     if (budget !== undefined) this.#onReceived = (bytes) => this.#spend(budget, bytes);
-    const running = this.#await(this.#sql.unsafe(text, parameters as never[], options), isKept ? text.length : 0);
+    const rows: Rows = [];
+    const start = () => this.#sql.unsafe(text, parameters as never[], options).forEach((row) => void rows.push(row));
+    const running = this.#await(start, isKept ? text.length : 0).then(() => rows);
     return this.#onStatement === undefined ? running : this.#observed(this.#onStatement, text, running);
   }
 
@@ -186,9 +189,8 @@ export class Connection {
       full.resolve(false);
     };
     let isDone = false;
-    const done = this.#await(query.raw().forEach((row) => void batch.rows.push(row as unknown as RawRow))).then(
-      () => true,
-    );
+    const start = () => query.raw().forEach((row) => void batch.rows.push(row as unknown as RawRow));
+    const done = this.#await(start).then(() => true);
     try {
       while (!isDone) {
         isDone = await Promise.race([done, full.promise]);
@@ -209,7 +211,7 @@ export class Connection {
   /** Runs several statements without values in one round trip. */
   async exec(text: string): Promise<void> {
     while (this.#current) await Promise.allSettled([this.#current]);
-    await this.#await(this.#sql.unsafe(text));
+    await this.#await(() => this.#sql.unsafe(text));
   }
 
   /** Rejects the query in flight with `error` and closes the connection. */
@@ -246,14 +248,15 @@ export class Connection {
     }
   }
 
-  async #await(query: unknown, keptText = 0): Promise<Rows> {
+  /** Starts a query, unless the connection is broken, and waits for its end. */
+  async #await(start: () => unknown, keptText = 0): Promise<void> {
     if (this.broken) throw unavailable('the connection to the database was lost');
-    const running = query as Running;
+    const running = start() as Running;
     const startedAt = performance.now();
     this.#current = running;
     if (this.#reads !== undefined) this.#reads.share = currentWork().share;
     try {
-      return await running;
+      await running;
     } catch (error) {
       if (endsConnection(error)) this.fail(error);
       throw callerError(error);
