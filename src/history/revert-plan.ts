@@ -11,6 +11,7 @@ import { EVENT_COLUMNS, RECORD_EVENTS, type RecordEventType } from '../events/ev
 import { type FeedEvent, type StoredFeedEvent, toFeedEvent } from '../events/feed.ts';
 import { RECORD_COLUMNS, type RecordRow } from '../records/row.ts';
 import { ByteBudget } from '../runtime/byte-budget.ts';
+import { giveWay } from '../runtime/event-loop.ts';
 import { type Sql, sql } from '../runtime/sql.ts';
 import type { JsonObject } from '../runtime/text.ts';
 
@@ -131,12 +132,14 @@ export async function undosOf(app: App, catalog: Catalog, records: readonly Touc
     );
     for (const row of rows) current.set(row.id, row);
   }
-  return new Map(
-    records.map((record) => [
-      record,
-      undoOf(record, catalog.byId.get(record.entityId), firsts.get(record.first), current.get(record.recordId)),
-    ]),
-  );
+  const undos = new Map<Touched, Undo>();
+  for (const record of records) {
+    // Long values are compared as JSON.
+    await giveWay();
+    const entity = catalog.byId.get(record.entityId);
+    undos.set(record, undoOf(record, entity, firsts.get(record.first), current.get(record.recordId)));
+  }
+  return undos;
 }
 
 function undoOf(
