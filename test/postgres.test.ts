@@ -160,13 +160,13 @@ describe('errors and transactions', () => {
     if (server === undefined) return;
     const cut = openDatabase({ url, log, max: 1, queryTimeoutMs: 20_000 });
     await cut.ping();
-    const slow = cut.rows(
-      sql`select pg_backend_pid() as pid, ${text} as text, pg_sleep(0.01) from generate_series(1, 500)`,
+    const cancelled = failure(
+      cut.rows(sql`select pg_backend_pid() as pid, ${text} as text, pg_sleep(0.01) from generate_series(1, 500)`),
     );
     await sleep(1_000);
     await db.rows(sql`
       select pg_cancel_backend(pid) from pg_stat_activity where query like '%pg_sleep(0.01)%' and pid <> pg_backend_pid()`);
-    await failure(slow);
+    expect(await cancelled).toMatchObject({ status: 503 });
     expect(Object.keys(await cut.rows(sql`select 1 as n`))).toEqual(['0']);
     await cut.close();
   });

@@ -1,9 +1,8 @@
-// One connection to Postgres with at most one query in flight. It connects once: when the socket breaks or
-// a deadline passes, the query in flight is rejected, the socket destroyed and the connection stays `broken`,
-// so a transaction cannot continue on another session. Deadlines are epoch milliseconds in `deadlineAt`
-// (0: none), enforced by the pool. This class and the pool replace the driver's own pool because of
-// https://github.com/porsager/postgres/issues/1195 and /1199; remove both when these are fixed. It collects the rows itself: after a
-// statement that fails or is cancelled among its rows, the driver's list of the next one begins with holes (its issue 1181).
+// One connection to Postgres with at most one query in flight. It connects once: when the socket breaks or a deadline passes, the
+// query in flight is rejected, the socket destroyed and the connection stays `broken`, so a transaction cannot continue on another
+// session. Deadlines are epoch milliseconds in `deadlineAt` (0: none), enforced by the pool. This class and the pool replace the
+// driver's own pool because of https://github.com/porsager/postgres/issues/1195 and /1199; remove both when these are fixed. Rows are
+// collected here: after a statement that fails among its rows, the driver's list of the next one begins with holes (/1181).
 import type { Buffer } from 'node:buffer';
 import { createConnection, type Socket } from 'node:net';
 import postgres from 'postgres';
