@@ -109,6 +109,37 @@ test('what a statement sorts takes a limited space on disk, which is that of the
   await own.close();
 }, 30_000);
 
+test('an export of more than this space is read in one transaction, in one snapshot; sorting it is refused', async () => {
+  if (server === undefined) return;
+  const limited = openDatabase({ url: server.url, log, temporaryMb: 4, streamMax: 2 });
+  await db.exec('create table if not exists long_texts (id int primary key, t text, n int)');
+  await db.exec(`insert into long_texts select g, repeat(g::text, 5000), -g from generate_series(1, 2000) as g`);
+  const spilled = async (): Promise<number> => {
+    await db.rows(sql`select pg_sleep(0.1), pg_stat_clear_snapshot()`);
+    const row = await db.first<{ bytes: number }>(
+      sql`select temp_bytes::float8 as bytes from pg_stat_database where datname = current_database()`,
+    );
+    return row?.bytes ?? 0;
+  };
+  const export_ = (order: Sql) => limited.stream(sql`select id::text, t from long_texts as r order by r.${order}`, 100);
+  const ids: number[] = [];
+  const before = await spilled();
+  for await (const batch of export_(raw('id'))) {
+    ids.push(...batch.map(([id]) => Number(id)));
+    await db.rows(sql`delete from long_texts where id = 1000`);
+  }
+  expect(ids).toEqual(Array.from({ length: 2_000 }, (_, i) => i + 1));
+  expect((await spilled()) - before).toBeLessThan(16 * 1_048_576);
+  // Sorted by what has no index, of which the stored texts, which are short, are no part.
+  const byNumber = export_(raw('n'))[Symbol.asyncIterator]();
+  expect((await byNumber.next()).value?.[0]?.[0]?.toString()).toBe('2000');
+  await byNumber.return?.();
+  await expect(export_(raw(`t || ''`))[Symbol.asyncIterator]().next()).rejects.toMatchObject({ status: 400 });
+  const open = sql`select count(*)::int as n from pg_stat_activity where state like 'idle in transaction%'`;
+  expect(await db.first(open)).toEqual({ n: 0 });
+  await limited.close();
+}, 30_000);
+
 test('a database user without the right to limit this space is served', async () => {
   if (server === undefined) return;
   await db.exec(`create role plain login password 'plain'`);

@@ -75,7 +75,7 @@ export interface DatabaseOptions {
   queryTimeoutMs?: number;
   /** How long a transaction of the request pool may take in all. */
   transactionTimeoutMs?: number;
-  /** Megabytes of temporary files that a statement may take, but for streams, which keep their rows in one. */
+  /** Megabytes of temporary files that a statement may take; a stream with more rows than that keeps a transaction open instead. */
   temporaryMb?: number;
   /** The embedded database: its connections share one session, so that few are of use and no statement can be cancelled. */
   isEmbedded?: boolean;
@@ -149,7 +149,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     session: { ...base.session, idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS, cursor_tuple_fraction: 1 },
   };
   const slow = new Pool({ ...slowOptions, long, name: 'slow work', max: slowMax });
-  const streamed = new Pool({ ...slowOptions, temporaryMb: 0, name: 'streams', max: streamMax });
+  const streamed = new Pool({ ...slowOptions, name: 'streams', max: streamMax });
   const stopProbing = isEmbedded ? () => {} : probe(control, congestion, () => fast.longRunning + slow.longRunning > 0);
   const pools = { requests: fast, slow, streams: streamed };
   const requests = pooledQueries(fast, transactionTimeoutMs);

@@ -4,7 +4,7 @@
 import process from 'node:process';
 import postgres from 'postgres';
 
-import { invalidField, ServiceError, unavailable } from '../../errors.ts';
+import { ServiceError, unavailable } from '../../errors.ts';
 import type { Log } from '../log.ts';
 
 const CONNECTION_CODE = /^(CONNECTION_|CONNECT_TIMEOUT|E[A-Z]{3,}$)/;
@@ -40,16 +40,22 @@ export function callerError(error: unknown): unknown {
   if (error instanceof ServiceError) return error;
   if (error instanceof postgres.PostgresError) {
     if (error.code === CANCELLED) return unavailable('the database took too long to answer', error);
-    if (error.code === BEYOND_LIMIT) return tooMuchSpace();
+    if (error.code === BEYOND_LIMIT) return tooMuchSpace(error);
     return UNAVAILABLE_STATE.test(error.code) ? unavailable('the database is not available', error) : error;
   }
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   return CONNECTION_CODE.test(code) ? unavailable('the connection to the database was lost', error) : error;
 }
 
-function tooMuchSpace(): ServiceError {
+function tooMuchSpace(cause: unknown): ServiceError {
   const message = 'have too much text to be sorted or grouped by it; filter them, or use shorter fields';
-  return invalidField('records', message);
+  const details = [{ path: 'records', message }];
+  return new ServiceError('VALIDATION_ERROR', `records: ${message}`, { details, cause });
+}
+
+/** Whether a statement needed more space on disk than it may take. */
+export function isTooMuchSpace(error: unknown): boolean {
+  return error instanceof ServiceError && (error.cause as { code?: unknown } | undefined)?.code === BEYOND_LIMIT;
 }
 
 let guarded = false;

@@ -7,6 +7,7 @@ import { unavailable } from '../../errors.ts';
 import { newId } from '../ids.ts';
 import { compile, type Sql } from '../sql.ts';
 import type { RawRow } from './connection.ts';
+import { isTooMuchSpace } from './failures.ts';
 import type { Lease } from './lease.ts';
 import type { Pool } from './pool.ts';
 import { bindValues } from './values.ts';
@@ -22,15 +23,17 @@ const FIRST_FETCH_ROWS = 16;
 
 /**
  * Uses a cursor `with hold`: Postgres materialises the result, so no transaction stays open while the reader is
- * slow. An open one would hold back vacuum and, on the embedded database, block every other connection.
+ * slow. An open one would hold back vacuum and, on the embedded database, block every other connection. Only a result that takes
+ * more disk than a statement may is read in a transaction, which writes none of it to disk.
  */
 export async function* streamRows(pool: Pool, query: Sql, batchRows: number): AsyncGenerator<RawRow[]> {
   const { text, parameters } = compile(query);
   bindValues(parameters);
   const cursor = `${NAMES}_${++cursors}`;
   const { lease, end } = await openLease(pool);
+  let isHeld = true;
   try {
-    await lease.run(`declare ${cursor} no scroll cursor with hold for ${text}`, parameters, { plans: 'each time' });
+    isHeld = await declare(lease, cursor, text, parameters);
     let rows = Math.min(batchRows, FIRST_FETCH_ROWS);
     for (let isOver = false; !isOver; ) {
       const fetched = { rows: 0, bytes: 0 };
@@ -47,8 +50,33 @@ export async function* streamRows(pool: Pool, query: Sql, batchRows: number): As
   } catch (error) {
     throw lease.errorFor(error);
   } finally {
-    await closeCursor(lease, cursor);
+    if (isHeld) await closeCursor(lease, cursor);
+    else await lease.rollback();
     await end();
+  }
+}
+
+/**
+ * Declares the cursor; whether it is held. In a transaction the rows come by index where one has them in their order, since
+ * sorting them may be what takes the disk.
+ */
+async function declare(lease: Lease, cursor: string, text: string, parameters: unknown[]): Promise<boolean> {
+  const declaration = (hold: string): string => `declare ${cursor} no scroll cursor ${hold} for ${text}`;
+  try {
+    await lease.run(declaration('with hold'), parameters, { plans: 'each time' });
+    return true;
+  } catch (error) {
+    if (!isTooMuchSpace(error)) throw error;
+  }
+  lease.extendDeadline();
+  await lease.begin();
+  try {
+    await lease.exec('set local enable_sort to off');
+    await lease.run(declaration(''), parameters, { plans: 'each time' });
+    return false;
+  } catch (error) {
+    await lease.rollback();
+    throw error;
   }
 }
 
