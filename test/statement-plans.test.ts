@@ -140,12 +140,22 @@ test('an export of more than this space is read in one transaction, in one snaps
   await limited.close();
 }, 30_000);
 
-test('a database user without the right to limit this space is served', async () => {
+test('a database user without the right to limit this space is served, and the log says once how to give it', async () => {
   if (server === undefined) return;
   await db.exec(`create role plain login password 'plain'`);
-  const plain = openDatabase({ url: server.url.replace(/\/\/[^@]*@/, '//plain:plain@'), log });
-  expect(await plain.first(sql`select current_user::text as name`)).toEqual({ name: 'plain' });
+  const url = server.url.replace(/\/\/[^@]*@/, '//plain:plain@');
+  const lines: string[] = [];
+  const open = () => openDatabase({ url, log: createLog({ level: 'warn', write: (line) => void lines.push(line) }) });
+  const plain = open();
+  for (const queries of [plain, plain.slow, plain])
+    expect(await queries.first(sql`select current_user::text as name`)).toEqual({ name: 'plain' });
   await plain.close();
+  expect(lines.splice(0)).toEqual([expect.stringContaining('GRANT SET ON PARAMETER temp_file_limit')]);
+  await db.exec('grant set on parameter temp_file_limit to plain');
+  const granted = open();
+  expect(await granted.first(sql`select current_setting('temp_file_limit') as own`)).toEqual({ own: '2GB' });
+  await granted.close();
+  expect(lines).toEqual([]);
 });
 
 test('a transaction plans for values, whichever statement ran before it and however it ends', async () => {

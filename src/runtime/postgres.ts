@@ -17,6 +17,7 @@ import { Pool } from './postgres/pool.ts';
 import type { PoolStats } from './postgres/pool-options.ts';
 import { repeatable } from './postgres/repeatable.ts';
 import { streamRows } from './postgres/streams.ts';
+import { temporaryLimit } from './postgres/temporary-files.ts';
 import { bindValues } from './postgres/values.ts';
 import { compile, type Queries, type Sql, sql, type Tx } from './sql.ts';
 import type { StatementObserver } from './statement-spans.ts';
@@ -92,9 +93,6 @@ const SLOW_TIMEOUT_MS = 600_000;
 const IDLE_IN_TRANSACTION_MS = 60_000;
 const CLOSE_GRACE_MS = 5_000;
 
-/** More than sorting ten million records by a number takes. */
-const TEMPORARY_MB = 2_048;
-
 /** Connections of the pools; one share has at most half of a pool. */
 const SIZES = { requests: 8, slow: 4, streams: 8 };
 const EMBEDDED_SIZES = { requests: 4, slow: 2, streams: 4 };
@@ -114,7 +112,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     hasProcess: !isEmbedded,
     onStatements,
     onStatement: options.onStatement,
-    temporaryMb: options.temporaryMb ?? TEMPORARY_MB,
+    limitTemporary: temporaryLimit(log, options.temporaryMb),
   };
   const control = new Pool({
     ...base,

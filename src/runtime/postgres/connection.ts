@@ -14,7 +14,7 @@ import type { StatementObserver } from '../statement-spans.ts';
 import { currentWork } from '../work.ts';
 import { callerError, endsConnection } from './failures.ts';
 import { PacedReads } from './paced-reads.ts';
-import { limitTemporaryFiles } from './temporary-files.ts';
+import type { temporaryLimit } from './temporary-files.ts';
 import { WIRE_TYPES } from './values.ts';
 
 export interface ConnectionOptions {
@@ -22,8 +22,8 @@ export interface ConnectionOptions {
   connectTimeoutMs: number;
   /** Whether each connection has a server process of its own. */
   hasProcess: boolean;
-  /** Megabytes of temporary files that its statements may take at a time; none: without a limit. */
-  temporaryMb?: number;
+  /** Limits the temporary files that the session's statements may take at a time. */
+  limitTemporary: ReturnType<typeof temporaryLimit>;
   /** Run-time parameters of the session: statement_timeout and the like. */
   session: Record<string, string | number>;
   /** Called when a statement with bound values has ended, in the work that ran it. */
@@ -92,13 +92,13 @@ export class Connection {
   readonly #onStatement: StatementObserver | undefined;
   /** Whether the session plans once; null when it is a session of others too, and stays as it is. */
   #plansOnce: boolean | null;
-  readonly #temporaryMb: number;
+  readonly #limitTemporary: ConnectionOptions['limitTemporary'] | undefined;
 
   constructor(options: ConnectionOptions, onBroken: (connection: Connection) => void) {
     this.#onBroken = onBroken;
     this.#onStatement = options.onStatement;
     this.#plansOnce = options.hasProcess ? false : null;
-    this.#temporaryMb = options.hasProcess ? (options.temporaryMb ?? 0) : 0;
+    this.#limitTemporary = options.hasProcess ? options.limitTemporary : undefined;
     const given = {
       max: 1,
       fetch_types: false,
@@ -144,7 +144,7 @@ export class Connection {
     const [row] = await this.run('select pg_backend_pid() as pid', [], { plans: 'each time' });
     this.pid = (row as { pid: number } | undefined)?.pid ?? 0;
     const run = (text: string, parameters: unknown[]) => this.run(text, parameters, { plans: 'each time' });
-    if (this.#temporaryMb > 0) await limitTemporaryFiles(run, this.#temporaryMb);
+    await this.#limitTemporary?.(run);
   }
 
   /** Sets how the next statements are planned, outside a transaction. Sent together with the next statement. */
