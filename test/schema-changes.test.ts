@@ -1,11 +1,14 @@
 // Field changes while records are being written, and cleanup after a crash.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import process from 'node:process';
 import { systemCaller } from '../src/access/caller.ts';
 import { cleanUpInterruptedTenants } from '../src/entities/cleanup.ts';
 import type { Entity } from '../src/entities/field.ts';
 import { indexName } from '../src/entities/indexes.ts';
 import { setsIdle } from '../src/http/own-idle.ts';
 import { translateViolation } from '../src/records/write/constraints.ts';
+import { newId } from '../src/runtime/ids.ts';
+import { newOwnedId } from '../src/runtime/owned-ids.ts';
 import { identifier, raw, sql } from '../src/runtime/sql.ts';
 import { schemaOf, type Tenant } from '../src/tenants/tenants.ts';
 import {
@@ -451,6 +454,23 @@ describe('after a crash', () => {
     const locks = sql`select from platform.definition_locks where tenant_id = ${broken.id}::uuid`;
     expect(await db.rows(locks)).toHaveLength(0);
   });
+
+  test('a killed process blocks the field changes of its tenant for about a second, one that lives until its change ends', async () => {
+    const { db } = service.app;
+    const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));
+    const holdFor = (processId: string): Promise<unknown> =>
+      db.rows(sql`insert into platform.definition_locks (tenant_id, holder, expires_at)
+        values (${tenant.id}::uuid, ${newOwnedId(processId)}::uuid, now() + interval '20 s')`);
+    // The embedded database does not show who is connected; its own service knows that it is alone, those of tests are not.
+    if (process.env.DATABASE_URL !== undefined) {
+      await holdFor(newId());
+      expect((await change(name, 'f', { required: true })).status).toBe(200);
+    }
+    await holdFor(db.id);
+    expect((await change(name, 'f', { required: false })).status).toBe(409);
+    expect(await cleanUpInterruptedTenants(service.app)).toBe(0);
+    await db.rows(sql`delete from platform.definition_locks where tenant_id = ${tenant.id}::uuid`);
+  }, 15_000);
 
   test('the next field change cleans up too, and the change can be repeated', async () => {
     const { name } = await filled([{ key: 'f', type: 'text' }], (i) => ({ f: `${i}` }));

@@ -1,12 +1,14 @@
 // How a webhook subscription fares: its health, the log of attempts, and what makes the service give up a delivery or a
 // subscription. Contract: decisions#health-of-subscriptions, decisions#deliveries.
+
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import process from 'node:process';
 import type { App } from '../src/app.ts';
 import { LIMITS } from '../src/limits.ts';
 import { newId } from '../src/runtime/ids.ts';
+import { newOwnedId } from '../src/runtime/owned-ids.ts';
 import { sql } from '../src/runtime/sql.ts';
-import { ClaimOwners, newClaimId } from '../src/webhooks/dispatch/claim-owners.ts';
+import { ClaimOwners } from '../src/webhooks/dispatch/claim-owners.ts';
 import { HealthLog } from '../src/webhooks/dispatch/health.ts';
 import { findOverdue } from '../src/webhooks/dispatch/overdue.ts';
 import { ResultWriter } from '../src/webhooks/dispatch/results.ts';
@@ -350,7 +352,7 @@ describe('the claims of a dead process', () => {
 
   test('name their process and are all different', () => {
     const app = { db: { id: newId() } } as App;
-    const claims = [newClaimId(app), newClaimId(app)];
+    const claims = [newOwnedId(app.db.id), newOwnedId(app.db.id)];
     for (const claim of claims) {
       expect(claim).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/);
       expect(claim.slice(-17)).toBe(app.db.id.slice(-17));

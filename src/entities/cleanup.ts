@@ -9,7 +9,7 @@ import { forTenant } from '../runtime/work.ts';
 import { tenantById } from '../tenants/tenants.ts';
 import { backfill, waitForOlderWrites, waitForStaleCopies } from './backfill.ts';
 import { bumpVersion, loadCatalog, updateFieldRow } from './catalog.ts';
-import { type DefinitionLock, isBeingChanged, withDefinitionLock } from './definition-lock.ts';
+import { type DefinitionLock, interruptedTenants, isBeingChanged, withDefinitionLock } from './definition-lock.ts';
 import type { Entity } from './field.ts';
 import { settleIndexes } from './index-building.ts';
 
@@ -85,13 +85,11 @@ const retriesOf = perApp(() => new Retries(FIRST_PAUSE_MS, LONGEST_PAUSE_MS));
  * Resolves to the number of tenants that have been cleaned up.
  */
 export async function cleanUpInterruptedTenants(app: App): Promise<number> {
-  const interrupted = await app.db.rows<{ tenant_id: string }>(
-    sql`select tenant_id from platform.definition_locks where expires_at <= now()`,
-  );
+  const interrupted = await interruptedTenants(app);
   const retries = retriesOf(app);
   let cleaned = 0;
-  const due = retries.due(interrupted, (row) => row.tenant_id);
-  await forEachConcurrently(due, TENANTS_AT_ONCE, async ({ tenant_id: id }) => {
+  const due = retries.due(interrupted, (id) => id);
+  await forEachConcurrently(due, TENANTS_AT_ONCE, async (id) => {
     const tenant = await tenantById(app, id);
     if (tenant === null) return;
     try {

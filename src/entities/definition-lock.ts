@@ -1,19 +1,22 @@
 // The definition lock of a tenant: one change of its fields at a time, over several transactions. The
 // lock is a lease in platform.definition_locks, renewed while the change lasts; each transaction
 // verifies that it still holds the lease, so a stalled process cannot finish a change that another
-// process has cleaned up. A row whose lease has expired marks an interrupted change. Times are milliseconds.
+// process has cleaned up. A row whose lease has expired, or whose process has no connection to the database any more, marks an
+// interrupted change. Times are milliseconds. Contract: decisions#field-changes.
 import { setTimeout as delay } from 'node:timers/promises';
 import type { App } from '../app.ts';
 import { conflict, ServiceError } from '../errors.ts';
-import { newId } from '../runtime/ids.ts';
-import { sql, type Tx } from '../runtime/sql.ts';
+import { isOfNone, newOwnedId } from '../runtime/owned-ids.ts';
+import { type Sql, sql, type Tx } from '../runtime/sql.ts';
 import { withoutSignal } from '../runtime/work.ts';
 import type { Tenant } from '../tenants/tenants.ts';
 import { type Catalog, loadCatalog } from './catalog.ts';
 import { lockDefinitions } from './entities.ts';
 
-/** How long a killed process blocks field changes in its tenant; a change that stalls for longer is abandoned. */
+/** How long a process that hangs blocks field changes in its tenant; a change that stalls for longer is abandoned. */
 const LEASE_MS = 20_000;
+/** How long after the last renewal a process is taken for dead that has no connection: it may just connect again. */
+const DEAD_MS = 1_000;
 const RENEWAL_MS = 4_000;
 const WAIT_MS = 5_000;
 const POLL_MS = 100;
@@ -44,7 +47,7 @@ export function withDefinitionLock<T>(
 
 async function runUnderLock<T>(app: App, tenant: Tenant, change: (lock: DefinitionLock) => Promise<T>): Promise<T> {
   if (app.db.dryRun !== undefined) return change(await dryLock(app, tenant));
-  const holder = newId();
+  const holder = newOwnedId(app.db.id);
   const wasInterrupted = await acquire(app, tenant.id, holder);
   const renewal = setInterval(() => {
     renew(app, tenant.id, holder).catch((cause: unknown) =>
@@ -74,8 +77,9 @@ async function runUnderLock<T>(app: App, tenant: Tenant, change: (lock: Definiti
  */
 async function dryLock(app: App, tenant: Tenant): Promise<DefinitionLock> {
   const held = await app.db.first(sql`
-    select from platform.definition_locks where tenant_id = ${tenant.id}::uuid and expires_at > clock_timestamp()`);
-  if (held !== undefined) throw changing();
+    select from platform.definition_locks as l
+    where tenant_id = ${tenant.id}::uuid and not ${isFree(await liveProcesses(app))}`);
+  if (held !== undefined) throw new BeingChanged();
   const transaction: DefinitionLock['transaction'] = async (work) => {
     const result = await app.db.begin(async (tx) => work(tx, await loadCatalog(tx, tenant)));
     await app.invalidations.publish('catalog', tenant.id);
@@ -92,26 +96,54 @@ async function release({ app, tenant, needsCleanup }: DefinitionLock, holder: st
 }
 
 async function acquire(app: App, tenantId: string, holder: string): Promise<boolean> {
-  const { was_interrupted: wasInterrupted } = await polled(() =>
-    app.db.first<{ was_interrupted: boolean }>(sql`
+  let live: readonly string[] = [];
+  const { was_interrupted: wasInterrupted } = await polled(async () => {
+    const taken = await app.db.first<{ was_interrupted: boolean }>(sql`
       insert into platform.definition_locks as l (tenant_id, holder, expires_at)
       values (${tenantId}::uuid, ${holder}::uuid, now() + ${LEASE_MS}::int * interval '1 ms')
       on conflict (tenant_id) do update set holder = excluded.holder, expires_at = excluded.expires_at
-      where l.expires_at <= now()
-      returning xmax::text <> '0' as was_interrupted`),
-  );
+      where ${isFree(live)}
+      returning xmax::text <> '0' as was_interrupted`);
+    if (taken === undefined) live = await liveProcesses(app);
+    return taken;
+  });
   return wasInterrupted;
 }
 
-const CHANGING = 'another change of fields is in progress; try again later';
+/** The tenants whose last change was interrupted. */
+export async function interruptedTenants(app: App): Promise<string[]> {
+  const rows = await app.db.rows<{ id: string }>(
+    sql`select l.tenant_id as id from platform.definition_locks as l where ${isFree(await liveProcesses(app))}`,
+  );
+  return rows.map(({ id }) => id);
+}
 
-function changing(): ServiceError {
-  return conflict(CHANGING);
+/** Whether nobody holds the lock `l`: its lease has expired, or its process is none of these, which are none if that is not known. */
+function isFree(live: readonly string[]): Sql {
+  const isExpired = sql`l.expires_at <= clock_timestamp()`;
+  if (live.length === 0) return isExpired;
+  const isStale = sql`l.expires_at <= clock_timestamp() + ${LEASE_MS - DEAD_MS}::int * interval '1 ms'`;
+  return sql`(${isExpired} or (${isStale} and ${isOfNone(sql`l.holder`, live)}))`;
+}
+
+/** Empty if that is not known: a server that does not show this process does not show the others. */
+async function liveProcesses({ config, db }: App): Promise<readonly string[]> {
+  // The embedded database has one process at a time: any other was before this one.
+  if (config.databaseUrl === null) return [db.id];
+  const connected = await db.connectedIds();
+  return connected.includes(db.id) ? connected : [];
+}
+
+/** Somebody else holds the lock. */
+class BeingChanged extends ServiceError {
+  constructor() {
+    super('CONFLICT', 'another change of fields is in progress; try again later');
+  }
 }
 
 /** Whether somebody else held the lock. */
 export function isBeingChanged(error: unknown): boolean {
-  return error instanceof ServiceError && error.message === CHANGING;
+  return error instanceof BeingChanged;
 }
 
 /** Resolves to the first result; 409 when there is none within five seconds. */
@@ -120,7 +152,7 @@ async function polled<T>(attempt: () => Promise<T | undefined>): Promise<T> {
   for (;;) {
     const result = await attempt();
     if (result !== undefined) return result;
-    if (performance.now() > deadline) throw changing();
+    if (performance.now() > deadline) throw new BeingChanged();
     await delay(POLL_MS);
   }
 }

@@ -1,10 +1,10 @@
-// Whose claims are whose: a claim's id ends like the id of its process, which its database connections bear. The claims of a
+// Whose claims are whose: a claim's id names its process (owned-ids.ts). The claims of a
 // process that has no connections any more are released, so that a healthy receiver need not wait for the leases of a dead
 // process. A process is given up when it is missing in two reads, or in all of them for a while after an outage of the
 // database, because the others may take as long as that to connect again. What was in flight is sent again (at least once).
 // Contract: decisions#deliveries, decisions#guarantees.
 import type { App } from '../../app.ts';
-import { newId } from '../../runtime/ids.ts';
+import { isOfNone } from '../../runtime/owned-ids.ts';
 import { sql } from '../../runtime/sql.ts';
 import { startWorker, type Worker } from '../../runtime/worker.ts';
 import { IS_PENDING } from './pending.ts';
@@ -12,18 +12,6 @@ import { IS_PENDING } from './pending.ts';
 const CHECK_MS = 500;
 /** How long processes may take to connect again after an outage: the longest pause of a worker, and some time to connect. */
 const RECONNECT_MS = 20_000;
-
-/** The end of a process's id: two groups, 62 random bits. */
-const OWNER_LENGTH = 17;
-const ownerOf = (processId: string): string => processId.slice(-OWNER_LENGTH);
-/** The place of a UUID's version; 8 marks the ids that name their process. */
-const VERSION_AT = 14;
-
-/** A new claim of this process. */
-export function newClaimId({ db }: App): string {
-  const id = newId();
-  return `${id.slice(0, VERSION_AT)}8${id.slice(VERSION_AT + 1, -OWNER_LENGTH)}${ownerOf(db.id)}`;
-}
 
 /** `onReleased` is called for each subscription with a delivery whose claim was released. */
 export function startReleasingClaims(app: App, onReleased: (subscriptionId: string) => void): Worker {
@@ -84,8 +72,7 @@ export class ClaimOwners {
       with dead as materialized (
         select d.subscription_id, d.id from platform.webhook_deliveries as d
         where d.claim_id is not null and d.next_at > now() and ${IS_PENDING}
-          and substr(d.claim_id::text, ${VERSION_AT + 1}::int, 1) = '8'
-          and right(d.claim_id::text, ${OWNER_LENGTH}::int) <> all(${alive.map(ownerOf)}::text[])
+          and ${isOfNone(sql`d.claim_id`, alive)}
         for update skip locked
       )
       update platform.webhook_deliveries as d set claim_id = null, next_at = now()

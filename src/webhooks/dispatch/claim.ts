@@ -1,6 +1,7 @@
 // Claims deliveries in Postgres under a lease that outlasts the attempt: processes share the work, and the claims of
 // a dead process end with its connections (claim-owners.ts), at the latest with their lease. The lock of the subscription's row serializes the claims of one subscription.
 // There are no claims for inactive subscriptions and suspended tenants. Contract: decisions#deliveries.
+
 import type { App } from '../../app.ts';
 import { catalogWithin, loadCatalog } from '../../entities/catalog.ts';
 import { beforeImage } from '../../events/before-image.ts';
@@ -8,12 +9,12 @@ import type { Erased, RecordEventType } from '../../events/event.ts';
 import { signingSecrets } from '../../events/signing-secrets.ts';
 import { LIMITS } from '../../limits.ts';
 import { giveWay } from '../../runtime/event-loop.ts';
+import { newOwnedId } from '../../runtime/owned-ids.ts';
 import { ASYNC_COMMIT, GENERIC_PLANS, inputRows, sql, type Tx } from '../../runtime/sql.ts';
 import { type Tenant, type TenantRow, toTenant } from '../../tenants/tenants.ts';
 import type { Audience } from '../audience.ts';
 import type { Content, Include, SentChange } from '../content.ts';
 import { payloadOf } from '../transport/payload.ts';
-import { newClaimId } from './claim-owners.ts';
 import { isLimited, withinQuotas } from './delivery-quota.ts';
 import type { InFlight } from './in-flight.ts';
 import {
@@ -168,7 +169,7 @@ function tenantsOf(locked: Locked): ReadonlyMap<string, Tenant> {
 
 async function markClaimed(app: App, tx: Tx, rows: readonly PendingRow[], locked: Locked): Promise<ClaimedDelivery[]> {
   if (rows.length === 0) return [];
-  const claimId = newClaimId(app);
+  const claimId = newOwnedId(app.db.id);
   const claimed: ClaimedDelivery[] = [];
   for (const row of rows) {
     const subscription = locked.get(row.subscription_id) as LockedSubscription;
