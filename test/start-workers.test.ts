@@ -39,6 +39,22 @@ test(real
   if (real !== null) await expectReplaced(real);
 }, 120_000);
 
+test(real
+  ? 'a worker that does not answer before it listens is replaced too'
+  : 'one process waits for its start', async () => {
+  if (real === null) return;
+  const started = startProcess(START, real);
+  let workers: number[] = [];
+  while (workers.length < 3) workers = await childrenOf(started.pid);
+  process.kill(workers.at(-1) as number, 'SIGSTOP');
+  expect(started.output).toBe('');
+  await started.logged('a worker process does not answer and is killed');
+  const client = clientOf(await started.address, {});
+  expect(await childrenOf(started.pid)).toHaveLength(3);
+  for (let i = 0; i < 20; i++) expect((await client.get('/ready')).status).toBe(200);
+  expect(await started.end()).toMatchObject({ code: 0 });
+}, 120_000);
+
 test('a worker is silent by the ticks of its supervisor since the last answer, not by the clock', () => {
   let asked = 0;
   const silent: number[] = [];

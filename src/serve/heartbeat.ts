@@ -18,7 +18,7 @@ export class Heartbeat {
     private readonly onSilent: (silentMs: number) => void,
   ) {}
 
-  /** Begins to ask. A worker that does not listen yet has no limit: it may wait for its database. */
+  /** Begins to ask. A worker that does not listen yet answers too, as long as it may wait for its database. */
   start(): void {
     this.#timer ??= setInterval(() => this.tick(), TICK_MS);
   }

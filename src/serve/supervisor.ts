@@ -81,13 +81,15 @@ function requireFreePort(host: string, port: number): Promise<number> {
 class SupervisedProcess {
   /** Resolves when the process listens for the first time. */
   readonly ready: Promise<void>;
-  /** Resolves when the process will not be restarted: `over` is aborted, or it never listened. */
+  /** Resolves when the process will not be restarted: `over` is aborted, or it exited before it ever listened. */
   readonly ended: Promise<void>;
   /** The lines that the process printed, other than `listening on`. */
   readonly output: string[] = [];
   #child: ChildProcess | undefined;
   #lastCode: number | null = null;
   #isReady = false;
+  /** Whether the process was killed because it did not answer. */
+  #wasSilent = false;
 
   constructor(
     private readonly number: number,
@@ -113,8 +115,9 @@ class SupervisedProcess {
     let pauseMs = MIN_BACKOFF_MS;
     while (!this.over.aborted) {
       const startedAt = Date.now();
+      this.#wasSilent = false;
       await this.#run(onReady);
-      if (!this.#isReady || this.over.aborted) return;
+      if (this.over.aborted || !(this.#isReady || this.#wasSilent)) return;
       pauseMs = Date.now() - startedAt > STABLE_AFTER_MS ? MIN_BACKOFF_MS : Math.min(MAX_BACKOFF_MS, pauseMs * 2);
       this.log.error('a worker process exited and is restarted', {
         process: this.number,
@@ -142,8 +145,9 @@ class SupervisedProcess {
     child.stdin.on('error', () => undefined);
     createInterface({ input: child.stdout }).on('line', (line) => {
       if (isHeartbeat(line)) heartbeat.answered();
-      else if (this.#receive(line, child.stdin, onReady) && !this.over.aborted) heartbeat.start();
+      else this.#receive(line, child.stdin, onReady);
     });
+    if (!this.over.aborted) heartbeat.start();
     this.#lastCode = await new Promise<number | null>((resolve, reject) => {
       child.once('exit', resolve);
       child.once('error', reject);
@@ -158,21 +162,20 @@ class SupervisedProcess {
     const ask = (): void => void (child.stdin?.writable && child.stdin.write(HEARTBEAT));
     return new Heartbeat(ask, (silentMs) => {
       this.log.error('a worker process does not answer and is killed', { process: this.number, silentMs });
+      this.#wasSilent = true;
       child.kill('SIGKILL');
     });
   }
 
-  /** Whether the line says that the process listens. */
-  #receive(line: string, input: Writable, onReady: () => void): boolean {
-    if (this.relay.receive(this.number, line)) return false;
+  #receive(line: string, input: Writable, onReady: () => void): void {
+    if (this.relay.receive(this.number, line)) return;
     if (!line.startsWith('listening on ')) {
       this.output.push(line);
-      return false;
+      return;
     }
     this.relay.add(this.number, (text) => input.writable && input.write(text));
     if (!this.#isReady) onReady();
     this.#isReady = true;
-    return true;
   }
 }
 
