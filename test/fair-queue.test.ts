@@ -267,6 +267,25 @@ describe('the fair queue', () => {
     expect(one.start()).toEqual([]);
   });
 
+  test('what is admitted is no excess, whatever part of the long tickets may run', () => {
+    for (const [ownerMax, max] of [
+      [2, 6],
+      [3, 11],
+      [4, 8],
+    ] as const) {
+      for (let percent = 0; percent <= 100; percent++) {
+        const part = percent / 100;
+        const work = new LongWork(ownerMax, max);
+        const owners = Array.from({ length: 2 * max }, (_, i) => `owner ${i % 4}`);
+        for (const owner of owners) if (work.admits(owner, part)) work.started(owner);
+        for (const owner of owners) expect([percent, work.excess(owner, part)]).toEqual([percent, 0]);
+        const [first = ''] = owners;
+        while (work.of(first) <= ownerMax) work.started(first);
+        expect(work.excess(first, part)).toBeGreaterThan(0);
+      }
+    }
+  });
+
   test('tickets that are known to be long hold up no other of their share, and both together have its half', () => {
     const long = { areOthersActive: () => true, admitted: () => 0, work: new LongWork(1, 6) };
     const simulation = new Simulation(newQueue({ long }));

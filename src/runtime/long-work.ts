@@ -56,17 +56,20 @@ export class LongWork {
 
   /** Whether one more may run when this part of them is admitted; otherwise the queue is woken when one has ended. One may always run. */
   admits(owner: string, part: number, wake?: () => void): boolean {
-    const max = atLeastOne(this.max * part) + (this.#isLight(owner) ? 1 : 0);
-    const isBelow = this.#total.running < max && this.of(owner) < atLeastOne(this.ownerMax * part);
+    const max = admitted(this.max, part) + (this.#isLight(owner) ? 1 : 0);
+    const isBelow = this.#total.running < max && this.of(owner) < admitted(this.ownerMax, part);
     if (!isBelow && wake !== undefined) this.#refused.add(wake);
     return isBelow;
   }
 
-  /** How many the owner runs more than are admitted now; one that has had little is not held to the limit of all. */
+  /**
+   * How many the owner runs more than are admitted now; one that has had little is not held to the limit of all, and its one more
+   * is no excess of the others.
+   */
   excess(owner: string, part: number): number {
     const running = this.of(owner);
-    const ofOwner = running - Math.floor(atLeastOne(this.ownerMax * part));
-    const ofAll = this.#isLight(owner) ? 0 : this.#total.running - Math.floor(atLeastOne(this.max * part)) - 1;
+    const ofOwner = running - admitted(this.ownerMax, part);
+    const ofAll = this.#isLight(owner) ? 0 : this.#total.running - admitted(this.max, part) - 1;
     return Math.max(0, ofOwner, Math.min(ofAll, running));
   }
 
@@ -85,7 +88,11 @@ export class LongWork {
   }
 }
 
-const atLeastOne = (limit: number): number => Math.max(1, limit);
+/** How many may run of `max` when this part of them is admitted: a part of one is one. */
+function admitted(max: number, part: number): number {
+  // What a product is more than a whole number by rounding is not another one.
+  return Math.max(1, Math.ceil(max * part - 1e-9));
+}
 
 /** What limits tickets that run long, so that short ones find slots. */
 export interface LongLimits {
