@@ -15,9 +15,10 @@ import { newId } from '../runtime/ids.ts';
 import { jsonBytes } from '../runtime/text.ts';
 import { keptSince } from '../tenants/tenants.ts';
 import { EventReader, type Seen } from './reader.ts';
+import { Scan } from './scan.ts';
 import { RIGHTS_CHANGED, type Selection } from './selection.ts';
 
-const { scannedMax, scannedBytes, stepEvents, stepBytes } = LIMITS.changes;
+const { stepEvents, stepBytes } = LIMITS.changes;
 /** A page that is not full after a step takes so many times what is missing in the next one: not every event is seen. */
 const STEP_GROWTH = 4;
 
@@ -56,8 +57,7 @@ export class PageReader {
   #received = receivedBudget();
   #entries: Entry[] = [];
   #bytes = 0;
-  #scanned = { events: 0, bytes: 0 };
-  #startedAt = 0;
+  #scan = new Scan(0);
   #oldest = '';
 
   constructor(
@@ -73,13 +73,13 @@ export class PageReader {
     this.#received = receivedBudget();
     this.#oldest = new Date(keptSince(this.app, caller.tenant)).toISOString();
     this.#entries = isOfRights(cursor, caller) ? [] : [{ ...rightsChanged(caller.tenant.id), position }];
-    this.#scanned = { events: 0, bytes: 0 };
-    [this.#bytes, this.#startedAt] = [0, performance.now()];
+    this.#scan = new Scan(this.size.scanMs);
+    this.#bytes = 0;
     const reader = await EventReader.open(this.app, caller, selection);
     const { end, hasMore } = await this.#read(reader, caller.tenant.id, position);
     const received = this.#received.taken;
     const next = { position: end, rightsKey: rightsKeyOf(caller) };
-    return { entries: this.#entries, hasMore, cursor: next, received, scanned: this.#scanned.bytes };
+    return { entries: this.#entries, hasMore, cursor: next, received, scanned: this.#scan.bytes };
   }
 
   /** Adds entries up to the newest commit; resolves to the position after the last one, and whether more follows. */
@@ -123,8 +123,7 @@ export class PageReader {
         this.#received,
         this.#oldest,
       );
-      this.#scanned.events += events.length;
-      this.#scanned.bytes += this.#received.taken - taken;
+      this.#scan.add(events.length, this.#received.taken - taken);
       const { end, isFull } = await this.#show(reader, events, position, until);
       // Only what is shown stays: how large the rest of a change is, such as hidden values, neither ends a page nor refuses it.
       this.#received.returnTo(this.#bytes);
@@ -132,7 +131,7 @@ export class PageReader {
       if (isFull || this.#bytes >= this.size.bytes) return end;
       if (readTo === null) return null;
       position = { ...end, cut: { until, number: readTo } };
-      if (this.#hasScannedEnough) return position;
+      if (this.#scan.isEnough) return position;
     }
   }
 
@@ -154,11 +153,6 @@ export class PageReader {
       end = position;
     }
     return { end, isFull: false };
-  }
-
-  get #hasScannedEnough(): boolean {
-    const { events, bytes } = this.#scanned;
-    return events >= scannedMax || bytes >= scannedBytes || performance.now() - this.#startedAt >= this.size.scanMs;
   }
 
   /** False when the page is full: this entry begins the next one, so that `hasMore` tells nothing of what is not seen. */

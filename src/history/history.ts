@@ -8,6 +8,7 @@ import { rowsOfPage } from '../access/bot-limits.ts';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
 import type { Seen } from '../changes/reader.ts';
+import { Scan } from '../changes/scan.ts';
 import { hasRowFilter } from '../entities/access-scope.ts';
 import type { Field } from '../entities/field.ts';
 import { invalidField } from '../errors.ts';
@@ -25,7 +26,7 @@ import { openRecord, readerOf } from './past.ts';
 import { positionOf, readVersions, type VersionPosition } from './versions.ts';
 
 const { limitDefault, limitMax } = LIMITS.list;
-const { pageBytes, scannedMax, scannedBytes, scanMs, stepBytes } = LIMITS.changes;
+const { pageBytes, scanMs, stepBytes } = LIMITS.changes;
 const HISTORY_EVENTS = [...RECORD_EVENTS, 'record.entered'] as const;
 
 export const HistoryQuery = parameters({
@@ -86,11 +87,10 @@ export async function readHistory(
   const reader = await readerOf(app, caller, true);
   const isFiltered = hasRowFilter(caller, scope.entity);
   const received = receivedBudget();
-  const startedAt = performance.now();
+  const scan = new Scan(scanMs);
   const shown: { made: Made; version: Omit<HistoryVersion, 'actor'> }[] = [];
   let hasMore = false;
   let bytes = 0;
-  const scanned = { events: 0, bytes: 0 };
   read: for (;;) {
     const step = { events: limit + 1, bytes: Math.min(stepBytes, bytesMax) };
     const { taken } = received;
@@ -110,12 +110,10 @@ export async function readHistory(
       }
       after = positionOf(event);
     }
-    scanned.events += events.length;
-    scanned.bytes += received.taken - taken;
+    scan.add(events.length, received.taken - taken);
     // Only what is shown stays, as in a page of the feed.
     received.returnTo(bytes);
-    const isEnough = scanned.events >= scannedMax || scanned.bytes >= scannedBytes;
-    hasMore = isEnough || performance.now() - startedAt >= scanMs;
+    hasMore = scan.isEnough;
     if (hasMore) break;
   }
   const actorOf = await actorsOf(
