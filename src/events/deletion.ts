@@ -4,8 +4,10 @@
 // The tables of a deleted tenant must be locked: what is written meanwhile may be left.
 // Contract: neighbours#fair-shares.
 import { inParts, PART_ROWS } from '../runtime/parts.ts';
-import { GENERIC_PLANS, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { GENERIC_PLANS, raw, type Sql, sql, type Tx } from '../runtime/sql.ts';
+import { BY_TENANT, isOfTenant } from './feed.ts';
 
+const GREATEST = '9223372036854775807';
 const LEAST_ID = '00000000-0000-0000-0000-000000000000';
 
 /** Deletes a tenant's subscriptions' deliveries and its events. */
@@ -47,8 +49,8 @@ function eventsAfter(tenantId: string, after: string | null): Sql {
     with part as materialized (
       select array(
         select e.seq from platform.events as e
-        where e.tenant_id = ${tenantId}::uuid and e.seq > ${after ?? '0'}::bigint
-        order by e.seq limit ${PART_ROWS}::int) as seqs
+        where ${isOfTenant(sql`e`, tenantId, after ?? '0', raw(`${GREATEST}::bigint`))}
+        order by ${BY_TENANT} limit ${PART_ROWS}::int) as seqs
     ), deleted as (
       delete from platform.events as e using part as p
       where e.tenant_id = ${tenantId}::uuid and e.seq = any(p.seqs)

@@ -79,6 +79,19 @@ export function floorOf({ seen, cut }: FeedPosition): number {
   return Math.max(seen.floor, cut === null ? 0 : Math.min(cut.number, cut.until.floor));
 }
 
+/**
+ * Whether the event in the row with this alias is one of a tenant with a number after `after` and up to `last`. Only the index by
+ * tenant and number serves this form, together with `BY_TENANT`. Written as two conditions and ordered by number, it was read from
+ * the index by number where the statistics of a partition were of one tenant: a page then passed over 90,000 events of others.
+ */
+export function isOfTenant(event: Sql, tenantId: string, after: number | string, last: Sql): Sql {
+  const key = sql`(${event}.tenant_id, ${event}.seq)`;
+  return sql`${key} > (${tenantId}::uuid, ${after}::bigint) and ${key} <= (${tenantId}::uuid, ${last})`;
+}
+
+/** The order of the events that `isOfTenant` finds. */
+export const BY_TENANT: Sql = sql`tenant_id, seq`;
+
 /** Some events after a position, and the number that the reading has come to; null at the end of the page. */
 export interface FeedStep {
   events: FeedEvent[];
@@ -108,23 +121,23 @@ export async function readStep(
   const isKept = at === null ? sql`and at >= ${oldest}::timestamptz` : EMPTY;
   const statement = sql`
     with start as materialized (
-      select seq from platform.events where tenant_id = ${tenantId}::uuid and seq > ${after}::bigint ${isKept}
-      order by seq limit 1
+      select seq from platform.events as v
+      where ${isOfTenant(sql`v`, tenantId, after, sql`${until.last}::bigint`)} ${isKept}
+      order by ${BY_TENANT} limit 1
     )
     select s.seq as start, e.*
     from start as s
     left join (
       select ${EVENT_COLUMNS}, old, found::int from (
-        select *, sum(bytes) over (order by seq rows unbounded preceding) as total,
-          row_number() over (order by seq) as n, count(*) over () as found
+        select *, sum(bytes) over (order by ${BY_TENANT} rows unbounded preceding) as total,
+          row_number() over (order by ${BY_TENANT}) as n, count(*) over () as found
         from (
           select *, ${eventSize(sql`v`)} + ${storedSize(sql`v.old`)} as bytes
           from platform.events as v
-          where tenant_id = ${tenantId}::uuid and seq > ${after}::bigint
-            and seq < (select seq from start) + ${stepNumbers}::int
-            and not ${isSeen(seen, sql`v`)}
+          where ${isOfTenant(sql`v`, tenantId, after, sql`(select seq from start) + ${stepNumbers - 1}::int`)}
+            and v.seq <= ${until.last}::bigint and not ${isSeen(seen, sql`v`)}
             and ${isSeen(until, sql`v`)} ${isKept}
-          order by seq limit ${size.events}::int
+          order by ${BY_TENANT} limit ${size.events}::int
         ) as wanted
       ) as measured
       where total <= ${size.bytes}::int or n = 1
