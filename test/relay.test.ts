@@ -249,6 +249,27 @@ test('a client that reads nothing gets BACKPRESSURE as the last event, or IDLE_T
   expect(ended).toEqual(['stuck', 'idle']);
 });
 
+test('a client that is cut in the middle of a large event, because others wait for its bytes, releases them at once', async () => {
+  const waiting = new WaitingBytes();
+  const open = () =>
+    new SseChannel({ waiting, maxQueued: 10, idleTimeoutMs: 60_000, onSent: () => undefined, onEnd: () => undefined });
+  const [stalled, other] = [open(), open()];
+  const large = sseFrame('record.created', { text: 'x'.repeat(1_000_000) });
+  for (const channel of [stalled, other]) channel.send(large);
+  const reader = stalled.stream.getReader();
+  expect((await reader.read()).value?.byteLength).toBeGreaterThan(60_000);
+  other.cut();
+  expect(waiting.total).toBeGreaterThanOrEqual(large.size);
+  stalled.cut();
+  expect(stalled.waitingBytes).toBe(0);
+  // The other one's error.
+  expect(waiting.total).toBeLessThan(1_000);
+  await expect(reader.read()).rejects.toThrow('does not read');
+  // Of this one no event had begun: it is told why.
+  expect(await new Response(other.stream).text()).toContain('"code":"BACKPRESSURE"');
+  expect([waiting.total, waiting.readers.size]).toEqual([0, 0]);
+});
+
 test('a burst to a client that reads causes neither error', async () => {
   const channel = new SseChannel({
     waiting: new WaitingBytes(),

@@ -118,8 +118,17 @@ export class SseChannel implements Reader {
     }
   }
 
+  /**
+   * Disconnects a client whose memory others wait for. In the middle of a large event the error could follow only its rest, which
+   * would be kept until the client takes it: the connection ends at once, and the client drops the incomplete event.
+   */
   cut(): void {
-    this.fail('BACKPRESSURE');
+    if (this.#state !== 'open') return;
+    if (this.#rest === undefined) this.fail('BACKPRESSURE');
+    else {
+      this.#options.onSlowReader?.();
+      this.#abort();
+    }
   }
 
   /** Drops the queue, sends the error, and ends the connection. */
@@ -141,11 +150,13 @@ export class SseChannel implements Reader {
     this.#state = 'closing';
     this.#makeRoom?.();
     clearTimeout(this.#idle);
-    this.#grace = setTimeout(() => {
-      this.#controller?.error(new Error('the client does not read'));
-      this.#finish();
-    }, graceMs);
+    this.#grace = setTimeout(() => this.#abort(), graceMs);
     this.#resume?.();
+  }
+
+  #abort(): void {
+    this.#controller?.error(new Error('the client does not read'));
+    this.#finish();
   }
 
   async #pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
@@ -244,6 +255,7 @@ export class SseChannel implements Reader {
     this.#state = 'ended';
     this.#makeRoom?.();
     while (this.#queue.length > 0) this.#shift();
+    this.#rest = undefined;
     clearTimeout(this.#idle);
     clearTimeout(this.#grace);
     this.#resume?.();
