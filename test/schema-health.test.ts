@@ -120,6 +120,22 @@ describe('each fault is found and repaired', () => {
     });
   }
 
+  test.each(['entity_definitions.version', 'field_definitions.next'])(
+    'until %s is repaired, requests that need it get a 503 that says so, and other tenants none',
+    async (name) => {
+      const [table, column] = name.split('.');
+      await runInSchema(service, tenant, `alter table ${table} drop column ${column} cascade`);
+      await service.app.invalidations.publish('catalog', tenant.id);
+      const body = { name: 'more', fields: [{ key: 'f', type: 'text' }] };
+      const refused = await tenant.post('/api/entities', body);
+      expect(refused).toMatchObject({ status: 503, body: { error: { code: 'SERVICE_UNAVAILABLE' } } });
+      expect(refused.body.error.message).toContain('POST /health/schema/fix');
+      expect((await bystander.get('/api/entities')).status).toBe(200);
+      expect(await fix()).toEqual({ fixed: 1, errors: [] });
+      expect((await tenant.get('/api/entities/notes/records')).status).toBe(200);
+    },
+  );
+
   test('system_entity_flag: a system entity without its flag, which the trigger normally prevents', async () => {
     await runInSchema(
       service,

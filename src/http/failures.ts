@@ -5,12 +5,13 @@ import type { TSchema } from '@sinclair/typebox';
 import { Elysia, type ValidationError } from 'elysia';
 import { continueRequest, requestIdOf } from '../access/request-context.ts';
 import type { App } from '../app.ts';
-import { conflict, invalid, invalidField, notFound, ServiceError } from '../errors.ts';
+import { conflict, invalid, invalidField, notFound, ServiceError, unavailable } from '../errors.ts';
 import { isDeadlock } from '../runtime/postgres/failures.ts';
 import { problemsOf } from './check.ts';
 import { failure } from './reply.ts';
 
 const NO_SUCH_ROUTE = new ServiceError('NOT_FOUND', 'no such route');
+const DAMAGED = 'the schema of this tenant is damaged; operators repair it with POST /health/schema/fix';
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
 /** The root plugin that turns thrown errors into responses; must precede every route. */
@@ -19,6 +20,7 @@ export function failures(app: App) {
     const requestId = requestIdOf(request);
     const known = translate(code, error);
     if (known !== undefined) {
+      if (known.message === DAMAGED) app.log.error('the schema of a tenant is damaged', { requestId, cause: error });
       app.refusals.count(known.ecode);
       return failure(known, requestId);
     }
@@ -36,6 +38,8 @@ export function translate(code: unknown, error: unknown): ServiceError | undefin
   }
   // The entity or tenant was dropped while the request ran.
   if (sqlState === '42P01' || sqlState === '3F000' || sqlState === '23503') return notFound('entity');
+  // A column is missing: a tenant's schema is damaged, or is being upgraded.
+  if (sqlState === '42703') return unavailable(DAMAGED, error);
   if (isDeadlock(error)) return conflict('concurrent modification; try again');
   if (code === 'NOT_FOUND') return NO_SUCH_ROUTE;
   if (code === 'VALIDATION') return validationFailure(error as ValidationError);
