@@ -169,6 +169,7 @@ export const LIMITS = {
     keptDays: 30,
   },
   mail: { queuedMax: 1_000, perDay: 1_000, concurrent: 2, retryAfterMs: [1_000, 5_000, 30_000], closeMs: 3_000 },
+  mailsOfDay: { operators: 10_000, toAddress: 50 },
   email: { max: 254 },
   view: { conditionsMax: 20 },
   /** `bytesMax`: a tenant's stored responses, each with its key. */

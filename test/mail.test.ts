@@ -6,8 +6,9 @@ import { join } from 'node:path';
 import { SMTPServer } from 'smtp-server';
 import { LIMITS } from '../src/limits.ts';
 import { createLog } from '../src/runtime/log.ts';
-import { Mail } from '../src/runtime/mail.ts';
-import { forStrangers, forTenant } from '../src/runtime/work.ts';
+import { Mail, type Message } from '../src/runtime/mail.ts';
+import { MailsOfDay } from '../src/runtime/mails-of-day.ts';
+import { countFor, forClient, forStrangers, forTenant } from '../src/runtime/work.ts';
 import { freePort } from './support/private-servers.ts';
 import { startService, type TestService } from './support/service.ts';
 import { durationOf, fastest, retryWhenDelayed } from './support/timing.ts';
@@ -192,6 +193,37 @@ describe('mail', () => {
     await mail.close();
   });
 
+  test('of strangers to one tenant, and of operators, is limited by day and by address, and unknown addresses count for none', async () => {
+    const { mail, logged, kept } = await open(null);
+    const { perDay } = LIMITS.mail;
+    const { operators: operatorsMax, toAddress } = LIMITS.mailsOfDay;
+    const to = (address: string) => async () => ({ ...MESSAGE, to: address });
+    const ask = async (tenant: string, count: number, make: (n: number) => () => Promise<Message | undefined>) => {
+      for (let n = 0; n < count; n++) {
+        forStrangers(tenant, () => mail.send(make(n)));
+        if (n % 100 === 99) await mail.whenIdle();
+      }
+      await mail.whenIdle();
+    };
+    await ask('asked', perDay + 5, () => async () => undefined);
+    expect(await kept()).toHaveLength(0);
+    await ask('asked', toAddress + 5, () => to('One@example.com'));
+    await ask('other', 5, () => to('one@example.com'));
+    expect(await kept()).toHaveLength(toAddress);
+    await ask('asked', perDay, (n) => to(`${n}@example.com`));
+    expect(await kept()).toHaveLength(perDay);
+    await ask('other', 5, (n) => to(`other-${n}@example.com`));
+    expect(forTenant('asked', () => mail.send(MESSAGE))).toBe(true);
+    await mail.whenIdle();
+    expect(await kept()).toHaveLength(perDay + 6);
+    expect(logged.join('').match(/too many today/g)).toHaveLength(2);
+    const operators = new MailsOfDay(createLog({ level: 'error', write: () => undefined }));
+    const sent = await asOperator(operatorsMax + 5, () => operators.ofWork());
+    expect(sent).toHaveLength(operatorsMax);
+    expect(await asOperator(100, () => operators.toAddress('a@b.example'))).toHaveLength(toAddress);
+    await mail.close();
+  });
+
   test('in a file is deleted after 30 days', async () => {
     const { mail, dataDir } = await open(null);
     const directory = join(dataDir, 'mail');
@@ -208,6 +240,19 @@ describe('mail', () => {
     await mail.close();
   });
 });
+
+/** Which of these mails an operator may send. */
+function asOperator(count: number, mayBeSent: () => boolean): Promise<boolean[]> {
+  return forClient(
+    '127.0.0.1',
+    () => new AbortController().signal,
+    null,
+    async () => {
+      countFor(null, true);
+      return Array.from({ length: count }, mayBeSent).filter(Boolean);
+    },
+  );
+}
 
 /** An id that was made at this time. */
 function idAt(ms: number): string {

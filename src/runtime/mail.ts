@@ -1,6 +1,6 @@
 // Outgoing mail, decoupled from requests: a bounded queue, retries, and DATA_DIR/mail for mails that cannot be sent.
-// Without SMTP_URL every mail is written there, as .eml files of mode 0600, which are deleted after 30 days. What a tenant sends
-// in a day is bounded. Callers see no failure but a refusal. The log contains recipient and subject, never the text, which may
+// Without SMTP_URL every mail is written there, as .eml files of mode 0600, which are deleted after 30 days. What is sent
+// in a day is bounded (mails-of-day.ts). Callers see no failure but a refusal. The log contains recipient and subject, never the text, which may
 // contain tokens.
 // Contract: decisions#configuration, neighbours#byte-budgets.
 import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
@@ -11,8 +11,9 @@ import { LIMITS } from '../limits.ts';
 import { Semaphore } from './concurrency.ts';
 import { isUuid, newId, timeOf } from './ids.ts';
 import type { Log } from './log.ts';
+import { MailsOfDay } from './mails-of-day.ts';
 import { SharedBudget } from './shared-budget.ts';
-import { currentWork, isStrangers, withoutSignal } from './work.ts';
+import { currentWork, withoutSignal } from './work.ts';
 
 /** A plain-text mail. */
 export interface Message {
@@ -31,7 +32,7 @@ export interface MailOptions {
   retryAfterMs?: readonly number[];
 }
 
-const { queuedMax, perDay, concurrent, closeMs } = LIMITS.mail;
+const { queuedMax, concurrent, closeMs } = LIMITS.mail;
 const KEPT_DAYS = 30;
 const TIMEOUT_MS = 10_000;
 const DAY_MS = 86_400_000;
@@ -45,20 +46,20 @@ export class Mail {
   readonly #pending = new Map<Promise<void>, Message | null>();
   /** Pending messages, by the share that sent them (work.ts). */
   readonly #queued = new SharedBudget(queuedMax);
-  /** Messages of a UTC day, by the share that sent them. */
-  #sent = { day: 0, byShare: new Map<string, number>() };
+  readonly #ofDay: MailsOfDay;
   #sweptAt = Number.NEGATIVE_INFINITY;
   readonly #closing = new AbortController();
 
   constructor(options: MailOptions) {
     this.#options = options;
+    this.#ofDay = new MailsOfDay(options.log);
     this.#retryAfterMs = options.retryAfterMs ?? LIMITS.mail.retryAfterMs;
     this.#smtp = options.smtpUrl === null ? null : smtpTransport(options.smtpUrl);
   }
 
   /**
    * Queues a message, or a function that produces one; undefined sends nothing. False when it is dropped, since the queue is full
-   * or the share has sent as many as it may today.
+   * or as many have been sent as may be today.
    */
   send(message: Message | (() => Promise<Message | undefined>)): boolean {
     const { share } = currentWork();
@@ -67,11 +68,12 @@ export class Mail {
       this.#options.log.error('mail dropped: the queue is full', { waiting: this.#pending.size, queued, share });
       return false;
     }
-    if (!this.#countSent()) {
+    const isKnown = typeof message !== 'function';
+    if (!this.#ofDay.ofWork() || (isKnown && !this.#ofDay.toAddress(message.to))) {
       this.#queued.give(share, 1);
       return false;
     }
-    const made = typeof message === 'function' ? message : async () => message;
+    const made = isKnown ? async () => message : () => this.#admitted(message);
     const task: Promise<void> = withoutSignal(() => Promise.resolve().then(() => this.#semaphore.run(made)))
       .then((ready) =>
         ready === undefined ? undefined : this.#deliver(ready, (sending) => this.#pending.set(task, sending)),
@@ -85,21 +87,9 @@ export class Mail {
     return true;
   }
 
-  /**
-   * False when the share has sent as many as it may today; the first refusal is logged. Operators may send any number, and so may
-   * strangers, who could otherwise use up those of a tenant: their mails are limited by address.
-   */
-  #countSent(): boolean {
-    const { share, isOperator } = currentWork();
-    if (isOperator || isStrangers(share)) return true;
-    const day = Math.floor(Date.now() / DAY_MS);
-    if (this.#sent.day !== day) this.#sent = { day, byShare: new Map() };
-    const { byShare } = this.#sent;
-    const sent = (byShare.get(share) ?? 0) + 1;
-    byShare.set(share, sent);
-    if (sent <= perDay) return true;
-    if (sent === perDay + 1) this.#options.log.error('mails dropped: too many today', { sent: perDay, share });
-    return false;
+  async #admitted(make: () => Promise<Message | undefined>): Promise<Message | undefined> {
+    const message = await make();
+    return message !== undefined && this.#ofDay.toAddress(message.to) ? message : undefined;
   }
 
   /** Sends queued mails without further pauses; after a grace period, writes the unsent ones to files. */
