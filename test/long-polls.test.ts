@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'bun:test';
 import { LIMITS } from '../src/limits.ts';
 import { createRecord, fields, tenantWithEntities } from './support/entities.ts';
 import { type RawConnection, rawGet } from './support/raw.ts';
-import { type Json, startService, type TestService, type TestTenant } from './support/service.ts';
+import { type Answer, type Json, startService, type TestService, type TestTenant } from './support/service.ts';
 import { until } from './support/streams.ts';
 
 const { waitingPerTenant } = LIMITS.changes;
@@ -39,6 +39,15 @@ async function awaitWaiting(polls: RawConnection[], again: () => Promise<RawConn
   }
 }
 
+/** The response to one more while all wait; on a busy machine some may have ended before it is sent. */
+async function beyond(tenant: TestTenant, since: string, polls: RawConnection[]): Promise<Answer> {
+  for (;;) {
+    const answer = await tenant.get(`/api/changes?wait=1&since=${since}`);
+    if (answer.status !== 200 || polls.every(({ hasEnded }) => !hasEnded)) return answer;
+    await awaitWaiting(polls, () => poll(tenant, since));
+  }
+}
+
 const titles = ({ text }: RawConnection): string[] => {
   const body = text.slice(text.indexOf('{'), text.lastIndexOf('}') + 1);
   return JSON.parse(body).data.items.map(({ data }: Json) => data.title);
@@ -55,7 +64,7 @@ test(`${waitingPerTenant} requests of a tenant wait at once, further ones get 42
   try {
     await awaitWaiting(polls, again);
     for (let i = 0; i < 3; i++) {
-      const { status, headers, body } = await many.get(`/api/changes?wait=30&since=${since}`);
+      const { status, headers, body } = await beyond(many, since, polls);
       expect([status, body.error?.code, headers.get('retry-after')]).toEqual([429, 'RATE_LIMITED', '5']);
     }
     // Who does not wait, and another tenant, are not refused.
@@ -73,7 +82,13 @@ test(`${waitingPerTenant} requests of a tenant wait at once, further ones get 42
     await until(isAnswered, 60_000, () => `${polls.filter(({ hasEnded }) => !hasEnded).length} are not answered`);
     console.log(`${waitingPerTenant} long polls answered within ${Math.round(performance.now() - startedAt)} ms`);
     expect(polls.map(({ status }) => status).filter((status) => status !== 200)).toEqual([]);
-    expect(polls.filter((one) => titles(one).join() !== 'many')).toEqual([]);
+    // Those that had waited for 30 s before the change was made are told so, and get it when they ask again.
+    const late = polls.filter((one) => titles(one).length === 0);
+    expect(late.length).toBeLessThan(polls.length / 2);
+    expect(polls.filter((one) => !late.includes(one) && titles(one).join() !== 'many')).toEqual([]);
+    for (const _ of late.slice(0, 1)) {
+      expect((await many.get(`/api/changes?since=${since}`)).body.data.items).toHaveLength(1);
+    }
   } finally {
     close();
   }
