@@ -657,7 +657,7 @@ describe('the position', () => {
       tx.rows(sql`
         insert into platform.events (id, tenant_id, type, triggered_by)
         select gen_random_uuid(), ${tenantId}::uuid, 'record.updated', 'api' from generate_series(1, ${count}::int)`);
-    const explained = app.db.begin(async (tx) => {
+    const explained = app.db.slow.begin(async (tx) => {
       // All events are of one tenant when the statistics are taken.
       await tx.rows(sql`delete from platform.events`);
       await addEvents(tx, many, 5_000);

@@ -1,6 +1,8 @@
 // Event streams, WebSockets and tickets that follow the feed: from a cursor without a gap or a repetition, under a condition,
 // with transitions. Contract: feed#resume, feed#filtered-subscriptions.
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import process from 'node:process';
+import { unavailable } from '../src/errors.ts';
 import { closeAfterEach } from './support/connections.ts';
 import { addRole, adminSession, changeRole, platformKey } from './support/credentials.ts';
 import { createRecord, fields, tenantWithEntities } from './support/entities.ts';
@@ -42,6 +44,26 @@ async function take(from: EventStream, count: number): Promise<string[]> {
 }
 
 describe('an event stream with since', () => {
+  test('goes on when pages cannot be read for a moment', async () => {
+    // The service is another process there.
+    if (process.env.SERVICE_RUNTIME === 'deno') return;
+    const events = await stream({ since: await now(tenant) });
+    const { db } = service.app;
+    const { rows } = db;
+    let failures = 3;
+    db.rows = (statement, budget) => {
+      const isPage = statement.strings[0]?.includes('with start as materialized') === true;
+      return isPage && failures-- > 0 ? Promise.reject(unavailable('a statement was late')) : rows(statement, budget);
+    };
+    try {
+      await createRecord(tenant, DEALS, { title: 'later' });
+      expect(await take(events, 1)).toEqual(['record.created later']);
+      expect(failures).toBeLessThan(0);
+    } finally {
+      db.rows = rows;
+    }
+  });
+
   test('replays what is kept, goes on live, and gives each event a cursor to go on from', async () => {
     const since = await now(tenant);
     const { id } = await createRecord(tenant, DEALS, { title: 'a' });

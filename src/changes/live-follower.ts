@@ -5,8 +5,10 @@
 // that head does not see is committed later, so after the joining, so it is relayed and wakes, and a wake during a read
 // causes another one. Where live events may have been lost, the connection is closed, and its client goes on from its cursor.
 // Proof that none is repeated: only this loop reads, one page at a time, each from where the last one ended. Contract: feed#resume.
+import { setTimeout as delay } from 'node:timers/promises';
 import type { TenantCaller } from '../access/caller.ts';
 import type { App } from '../app.ts';
+import { ServiceError } from '../errors.ts';
 import { type ChangesCursor, rightsKeyOf, sealCursor } from '../http/changes-cursor.ts';
 import { LIMITS } from '../limits.ts';
 import { forTenant } from '../runtime/work.ts';
@@ -23,7 +25,7 @@ export interface FollowedStream extends PageReceiver {
   /** Resolves when the client has taken almost all of the last page, or has gone. */
   room(): Promise<void>;
   send(entry: Entry, cursor: string | null): void;
-  /** What is followed no longer exists, or the database is unavailable. */
+  /** What is followed no longer exists, or the database is unavailable for longer. */
   failed(cause: unknown): void;
 }
 
@@ -34,6 +36,13 @@ export interface Following {
   hasCursors: boolean;
   /** Events of a page. */
   limit: number;
+}
+
+/** Waits before a page is read again that could not be read: a statement was late, or the database is away for a moment. */
+const RETRY_AFTER_MS = [500, 1_000, 2_000, 4_000];
+
+function isUnavailable(cause: unknown): boolean {
+  return cause instanceof ServiceError && cause.ecode === 'SERVICE_UNAVAILABLE';
 }
 
 export class LiveFollower {
@@ -74,12 +83,23 @@ export class LiveFollower {
 
   async #run(): Promise<void> {
     let turn: PageTurn | undefined;
+    let failures = 0;
     try {
       for (let hasMore = false; !this.#hasStopped && (hasMore || this.#isWoken); ) {
         turn = await pageTurnsOf(this.app).next(this.stream, hasMore);
         this.#isWoken = false;
-        hasMore = await this.#readPage(turn);
-        await this.stream.room();
+        try {
+          hasMore = await this.#readPage(turn);
+          failures = 0;
+          await this.stream.room();
+        } catch (cause) {
+          const waitMs = RETRY_AFTER_MS[failures++];
+          if (!isUnavailable(cause) || waitMs === undefined) throw cause;
+          // Without its turn: others read meanwhile. Nothing of the page has been sent.
+          turn.end();
+          hasMore = true;
+          await delay(waitMs, undefined, { ref: false });
+        }
         turn.end();
       }
     } catch (cause) {
