@@ -140,15 +140,32 @@ describe('the document', () => {
     expect(faults).toEqual([]);
   });
 
-  test('a route without a description, or with an undescribed tag, is an error', () => {
+  test('a route without a description, or with an undescribed tag, is an error', async () => {
     const listed = (tag: string) => ({
       method: 'GET',
       path: '/x',
       hooks: route({ id: 'x', tag, summary: 'X', access: 'open', ok: [200, Type.Null()] }),
     });
-    expect(() => buildDocument([listed('Nonsense')], '1', 'http://x')).toThrow('Nonsense');
-    expect(() => buildDocument([{ method: 'GET', path: '/x', hooks: {} }], '1', 'http://x')).toThrow();
-    expect(buildDocument([listed('Records')], '1', 'http://x')).toMatchObject({ tags: [{ name: 'Records' }] });
+    await expect(buildDocument([listed('Nonsense')], '1', 'http://x')).rejects.toThrow('Nonsense');
+    await expect(buildDocument([{ method: 'GET', path: '/x', hooks: {} }], '1', 'http://x')).rejects.toThrow();
+    expect(await buildDocument([listed('Records')], '1', 'http://x')).toMatchObject({ tags: [{ name: 'Records' }] });
+  });
+
+  test('it is made in pieces, between which the event loop serves others', async () => {
+    const listed = Array.from({ length: 500 }, (_, i) => ({
+      method: 'GET',
+      path: `/x${i}`,
+      hooks: route({ id: `x${i}`, tag: 'Records', summary: 'X', access: 'open', ok: [200, Type.Null()] }),
+    }));
+    let turns = 0;
+    const count = (): void => {
+      turns += 1;
+      immediate = setImmediate(count);
+    };
+    let immediate = setImmediate(count);
+    await buildDocument(listed, '1', 'http://x');
+    clearImmediate(immediate);
+    expect(turns).toBeGreaterThan(2);
   });
 
   test('the server is BASE_URL', async () => {

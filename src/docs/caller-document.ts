@@ -60,13 +60,15 @@ async function makeDocument(
   const budget = new ByteBudget(bytesMax, () =>
     invalidField('document', `would be larger than ${bytesMax} bytes; ${remedy}`),
   );
-  const document = buildDocument(routesOf(routes, caller), versionOfPackage(), app.config.baseUrl ?? app.address);
+  const document = await buildDocument(routesOf(routes, caller), versionOfPackage(), app.config.baseUrl ?? app.address);
   state(document, caller);
   const visible = caller.tenant === null ? null : await visibleTo(app, requireTenant(caller), entityNames);
+  await giveWay();
   const templates = takeTemplates(document, propertiesOf(caller.kind).hasOwnRateLimits).filter(({ needs }) =>
     visible?.entities.some(({ operations }) => needs.some((operation) => operations.has(operation))),
   );
-  dropUnused(
+  await giveWay();
+  await dropUnused(
     document,
     templates.map(({ text }) => JSON.parse(typedText(text, 'Entity')) as JsonSchema),
   );
@@ -172,12 +174,17 @@ function state(document: JsonSchema, { kind, tenant }: Caller): void {
   }
 }
 
+/** Of a document as a tree: so many take less than a millisecond. */
+const NODES = 500;
+
 /** Drops the components that neither the document nor the others refer to, such as those of routes that the caller may not use. */
-function dropUnused(document: JsonSchema, others: readonly JsonSchema[]): void {
+async function dropUnused(document: JsonSchema, others: readonly JsonSchema[]): Promise<void> {
   const { components, ...rest } = document as { components: Record<string, Record<string, unknown>> };
   const used = new Set<string>();
   const open: unknown[] = [rest, ...others];
-  while (open.length > 0) {
+  for (let visited = 0; open.length > 0; visited++) {
+    const turn = visited % NODES === 0 ? giveWay() : undefined;
+    if (turn !== undefined) await turn;
     const node = open.pop();
     if (node === null || typeof node !== 'object') continue;
     for (const [key, value] of Object.entries(node)) {

@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import { SECURITY_SCHEMES } from '../access/credential-kinds.ts';
 import { type Access, admitsMethod, ROUTE_ACCESS } from '../access/route-access.ts';
 import type { Route } from '../http/route.ts';
+import { giveWay } from '../runtime/event-loop.ts';
 import { exampleOf } from './example.ts';
 import { HEADER_PARAMETERS, INTRODUCTION, PARAMETER_OF, RESPONSE_HEADERS, TAGS, TITLE } from './prose.ts';
 import { responsesOf, textContent } from './responses.ts';
@@ -24,12 +25,18 @@ interface Detail {
   security: object[];
 }
 
-/** `server` is the address that clients use. */
-export function buildDocument(routes: readonly ListedRoute[], version: string, server: string): JsonSchema {
+/** `server` is the address that clients use. The event loop turns between operations: all of them take up to 25 ms. */
+export async function buildDocument(
+  routes: readonly ListedRoute[],
+  version: string,
+  server: string,
+): Promise<JsonSchema> {
   const schemas = new Schemas();
   const responses: Record<string, JsonSchema> = {};
   const paths: Record<string, JsonSchema> = {};
   for (const route of routes) {
+    const turn = giveWay();
+    if (turn !== undefined) await turn;
     const path = route.path.replace(/:(\w+)/g, '{$1}');
     paths[path] ??= {};
     paths[path][route.method.toLowerCase()] = operationOf(route, schemas, responses);
@@ -51,7 +58,8 @@ export function buildDocument(routes: readonly ListedRoute[], version: string, s
     components: {
       schemas: schemas.components,
       responses,
-      parameters: HEADER_PARAMETERS,
+      // A caller's document adds its own.
+      parameters: { ...HEADER_PARAMETERS },
       headers: RESPONSE_HEADERS,
       securitySchemes: SECURITY_SCHEMES,
     },

@@ -93,12 +93,13 @@ const ASSET_ROUTE = route({
 /** `routes` returns all routes; called on the first request, when the service's address is known. */
 export function docsRoutes(app: App, routes: () => readonly ListedRoute[]) {
   const version = versionOfPackage();
+  const encoder = new TextEncoder();
   let kept: { server: string; text: Compressed } | undefined;
   const generic = (): Compressed => {
     const server = app.config.baseUrl ?? app.address;
     if (kept?.server === server) return kept.text;
-    const bytes = new TextEncoder().encode(JSON.stringify(buildDocument(routes(), version, server)));
-    kept = { server, text: new Compressed(async () => bytes) };
+    const made = buildDocument(routes(), version, server).then((document) => encoder.encode(JSON.stringify(document)));
+    kept = { server, text: new Compressed(() => made) };
     return kept.text;
   };
   return new Elysia({ name: 'docs' })

@@ -1,7 +1,8 @@
 // How long the event loop stands still while something runs, in milliseconds. A stall is a gap between two ticks of a
-// timer in which this process also used that much CPU time: on a busy machine the process waits for a core as well,
-// which is no stall. Other threads of the process count as CPU time, so a limit needs a wide margin.
+// timer in which this thread also used that much CPU time: on a busy machine it waits for a core as well, which is no
+// stall. Where the kernel does not tell the time of a thread, other threads count too, so a limit needs a wide margin.
 // Measures this process only: with SERVICE_RUNTIME=deno the service is another one, and `slowestHealth` sees its stalls.
+import { readFileSync } from 'node:fs';
 import process from 'node:process';
 
 const TICK_MS = 2;
@@ -17,9 +18,9 @@ export interface Measured<T> {
 /** Runs something and measures the longest stall of this process's event loop meanwhile. */
 export async function measureStall<T>(run: () => Promise<T> | T): Promise<Measured<T>> {
   let stallMs = 0;
-  let last = { wall: performance.now(), cpu: cpuMs() };
+  let last = { wall: performance.now(), cpu: threadTimes().cpuMs };
   const tick = (): void => {
-    const now = { wall: performance.now(), cpu: cpuMs() };
+    const now = { wall: performance.now(), cpu: threadTimes().cpuMs };
     stallMs = Math.max(stallMs, Math.min(now.wall - last.wall, now.cpu - last.cpu));
     last = now;
   };
@@ -57,9 +58,15 @@ export async function slowestHealth<T>(url: string, run: () => Promise<T>): Prom
   }
 }
 
-function cpuMs(): number {
-  const { user, system } = process.cpuUsage();
-  return (user + system) / 1_000;
+/** The CPU time of this thread, and how long it waited for a core; that of the process where the kernel does not tell. */
+export function threadTimes(): { cpuMs: number; waitedMs: number } {
+  try {
+    const [onCpuNs, waitedNs] = readFileSync('/proc/thread-self/schedstat', 'latin1').split(' ');
+    return { cpuMs: Number(onCpuNs) / 1e6, waitedMs: Number(waitedNs) / 1e6 };
+  } catch {
+    const { user, system } = process.cpuUsage();
+    return { cpuMs: (user + system) / 1_000, waitedMs: 0 };
+  }
 }
 
 /** Two turns of the timer: the first may be a tick that was already due. */
