@@ -1,122 +1,290 @@
 // The client, in a worker thread of its own, so that its work does not count as a stall of the service. It sends a share
-// of the requests, and reports each finding: a 5xx, a response that the document does not allow, a secret of the other
-// tenant, no response in time. Times are milliseconds.
+// of the requests, and reports each finding: a 5xx, a response that the document does not allow, a secret that the caller
+// may not see, no response in time. Times are milliseconds.
 import { parentPort } from 'node:worker_threads';
+import { newAddress } from '../../test/support/addresses.ts';
 import { contractCheck } from '../../test/support/contract.ts';
+import { fuzzSocket, readStream, toolCall } from './channels.ts';
+import { type Successes, templates } from './coverage.ts';
+import type { Schema } from './json.ts';
+import { Names } from './names.ts';
 import { Random } from './random.ts';
 import { type FuzzRequest, type Operation, operationsOf, requestFor } from './requests.ts';
-import type { Schema } from './values.ts';
+import { type RoundTenant, SECRETS_BY_KIND } from './tenant.ts';
 
 /** What the client is told to do. */
-export interface Round {
+export interface Round extends RoundTenant {
   url: string;
   document: Schema;
   seed: number;
   requests: number;
-  /** Headers by kind of credential. */
-  credentials: Readonly<Record<string, Readonly<Record<string, string>>>>;
-  slug: string;
-  known: readonly string[];
+  /** What nobody may see: the secret of the other tenant. */
   canary: string;
 }
 
 /** What the client saw. */
 export interface RoundReport {
-  statuses: Record<number, number>;
-  operations: string[];
+  statuses: Record<string, number>;
+  /** Pairs of a kind and an operation that it may call. */
+  allowed: string[];
+  successes: Successes;
+  /** How often each reason for a refusal was given, by operation. */
+  refusals: Record<string, Record<string, number>>;
   findings: string[];
 }
 
-const CONCURRENCY = 8;
+const CONCURRENCY = 12;
 const DEADLINE_MS = 30_000;
-const KNOWN_MAX = 300;
-/** Half of the requests have one of these kinds, which reach most operations. */
-const ADMINS = ['owner_key', 'admin_user', 'admin_session', 'super_admin'];
-const STREAM = /\/events\/stream$/;
-/** It would change the other tenant, or all of them. */
-const EXCLUDED = new Set(['POST /health/schema/fix']);
+/** Long polls are left after this time, as clients leave. */
+const POLL_MS = 300;
+const STREAM = '/api/v1/tenants/{slug}/events/stream';
+const SOCKET_KINDS = ['platform_key', 'public_key', 'bot', 'admin_session'];
+/** Kinds that work in the tenant that a header names. */
+const ROAMING = ['super_admin', 'admin_key'];
+/** Left to the end of a round: they may end credentials, or the tenant. */
+const ENDING =
+  /^(DELETE \/api\/admin\/(platform\/tenants|sessions)|PATCH \/api\/(admin\/platform\/tenants|tenant)|DELETE \/api\/entities\/\{entityName\}$|POST \/api\/auth\/tenant\/(logout|refresh|change-password)|DELETE \/api\/auth\/sessions|POST \/health)/;
+
+/** What a kind may call, with the entities of its tenant: the same in each round. */
+interface Allowed {
+  document: Schema;
+  operations: Operation[];
+  tools: Schema[];
+}
+
+const allowedByKind = new Map<string, Allowed>();
+let check: ReturnType<typeof contractCheck> | undefined;
 
 parentPort?.on('message', (round: Round) => {
-  void runRound(round).then((report) => parentPort?.postMessage(report));
+  void new Client(round).run().then((report) => parentPort?.postMessage(report));
 });
 
-async function runRound(round: Round): Promise<RoundReport> {
-  const random = new Random(round.seed);
-  const operations = operationsOf(round.document).filter(({ method, path }) => !EXCLUDED.has(`${method} ${path}`));
-  const check = contractCheck(round.document);
-  const known = [...round.known];
-  const report: RoundReport = { statuses: {}, operations: [], findings: [] };
-  const used = new Set<string>();
-  let left = round.requests;
-  const work = async (): Promise<void> => {
-    while (left-- > 0) {
-      const operation = random.pick(operations);
-      used.add(`${operation.method} ${operation.path}`);
-      const kind = random.pick(random.chance(0.5) ? ADMINS : Object.keys(round.credentials));
-      const request = requestFor(random, operation, round.document, known);
-      Object.assign(request.headers, round.credentials[kind], tenantHeader(random, kind, round.slug));
-      const finding = await send(round, request, operation, { check, known, statuses: report.statuses });
-      if (finding !== undefined)
-        report.findings.push(`${kind}: ${request.method} ${request.path.slice(0, 300)}: ${finding}`);
+class Client {
+  readonly #round: Round;
+  readonly #random: Random;
+  readonly #names: Names;
+  readonly #templateOf: (path: string) => string | undefined;
+  readonly #report: RoundReport = { statuses: {}, allowed: [], successes: {}, refusals: {}, findings: [] };
+
+  constructor(round: Round) {
+    this.#round = round;
+    this.#random = new Random(round.seed);
+    const paths = Object.keys(round.document.paths);
+    this.#templateOf = templates(paths);
+    this.#names = new Names(paths, round.kept);
+    check ??= contractCheck(round.document);
+    for (const [template, path, data] of round.seeds) this.#names.learn(template, path, data);
+    for (const asset of ['swagger-ui.css', 'swagger-ui-bundle.js']) {
+      this.#names.learn('/swagger/assets', '/swagger/assets', { id: asset });
     }
-  };
-  await Promise.all(Array.from({ length: CONCURRENCY }, work));
-  return { ...report, operations: [...used] };
-}
+  }
 
-function tenantHeader(random: Random, kind: string, slug: string): Record<string, string> {
-  if (!random.chance(kind === 'super_admin' ? 0.7 : 0.1)) return {};
-  return { 'x-tenant-id': random.chance(0.9) ? slug : 'nothing' };
-}
+  async run(): Promise<RoundReport> {
+    for (const [kind, headers] of Object.entries(this.#round.credentials)) {
+      if (!allowedByKind.has(kind)) allowedByKind.set(kind, await this.#readAllowed(kind, headers));
+      this.#reportAllowed(kind);
+    }
+    let left = this.#round.requests;
+    const work = async (): Promise<void> => {
+      while (left-- > 0) await this.#one(left < this.#round.requests / 10);
+    };
+    await Promise.all(Array.from({ length: CONCURRENCY }, work));
+    return this.#report;
+  }
 
-interface Progress {
-  check: ReturnType<typeof contractCheck>;
-  known: string[];
-  statuses: Record<number, number>;
-}
+  async #readAllowed(kind: string, headers: Record<string, string>): Promise<Allowed> {
+    const { url, slug } = this.#round;
+    const tenant: Record<string, string> = ROAMING.includes(kind) ? { 'x-tenant-id': slug } : {};
+    const response = await fetch(`${url}/swagger/json`, { headers: { ...headers, ...tenant } });
+    const document: Schema = await response.json();
+    const all = operationsOf(document, this.#templateOf);
+    for (const { declared } of all) {
+      declared.parameters = (declared.parameters ?? []).map(
+        (each: Schema) => document.components.parameters[each.$ref?.split('/').at(-1)] ?? each,
+      );
+    }
+    // The document for everybody describes everything; without a credential, little of it can succeed.
+    const operations = kind === 'none' ? all.filter(isOpen) : all;
+    const answer = await this.#mcp('{"jsonrpc":"2.0","id":1,"method":"tools/list"}', { ...headers, ...tenant });
+    return { document, operations, tools: rpcResult(await answer.text())?.tools ?? [] };
+  }
 
-/** Sends a request; resolves to what is wrong with the response, if anything. */
-async function send(
-  round: Round,
-  request: FuzzRequest,
-  operation: Operation,
-  progress: Progress,
-): Promise<string | undefined> {
-  const { method, path, headers, body } = request;
-  try {
-    const response = await fetch(round.url + path, {
+  #reportAllowed(kind: string): void {
+    const { operations, tools } = allowedByKind.get(kind) as Allowed;
+    for (const { method, generic } of operations) {
+      if (generic !== '/ws') this.#report.allowed.push(`${kind} ${method} ${generic}`);
+    }
+    for (const { name } of tools) this.#report.allowed.push(`${kind} tool ${name}`);
+    if (SOCKET_KINDS.includes(kind)) this.#report.allowed.push(`${kind} WebSocket subscribe`);
+  }
+
+  async #one(isEnding: boolean): Promise<void> {
+    const random = this.#random;
+    const kinds = Object.keys(this.#round.credentials);
+    const kind = random.pick(kinds);
+    if (random.chance(0.02)) return await this.#socket(random.pick(SOCKET_KINDS));
+    if (random.chance(0.12)) return await this.#tool(kind);
+    // Mostly what the kind may call, else what another kind may.
+    const { document, operations } = allowedByKind.get(random.chance(0.85) ? kind : random.pick(kinds)) as Allowed;
+    const operation = random.pick(operations);
+    if (ENDING.test(`${operation.method} ${operation.generic}`) && !isEnding) return await this.#one(isEnding);
+    const request = requestFor(random, operation, document, this.#names);
+    Object.assign(request.headers, newAddress(), this.#round.credentials[kind], this.#tenantHeader(kind));
+    await this.#judge(kind, `${request.method} ${request.path}`, request.body, () =>
+      this.#send(kind, request, operation),
+    );
+  }
+
+  #tenantHeader(kind: string): Record<string, string> {
+    if (!this.#random.chance(ROAMING.includes(kind) || kind === 'none' ? 0.85 : 0.05)) return {};
+    return { 'x-tenant-id': this.#random.chance(0.95) ? this.#round.slug : 'nothing' };
+  }
+
+  /** Runs something that resolves to everything received; notes what is wrong with it. */
+  async #judge(kind: string, what: string, body: string | undefined, run: () => Promise<string>): Promise<void> {
+    const note = (finding: string): void => {
+      this.#report.findings.push(`${kind}: ${what.slice(0, 400)}: ${finding}\n  ${body?.slice(0, 600) ?? ''}`);
+    };
+    try {
+      const text = await run();
+      for (const secret of [this.#round.canary, ...(SECRETS_BY_KIND[kind] ?? [])]) {
+        if (text.includes(secret)) note(`shows ${secret}: ${text.slice(0, 800)}`);
+      }
+    } catch (error) {
+      note((error as Error).message.slice(0, 800));
+    }
+  }
+
+  async #send(kind: string, request: FuzzRequest, operation: Operation): Promise<string> {
+    const { method, path, headers, body } = request;
+    const isPoll = path.includes('wait=');
+    const signal = deadline(isPoll ? POLL_MS : DEADLINE_MS);
+    const response = await fetch(this.#round.url + path, {
       method,
       headers,
       redirect: 'manual',
-      signal: AbortSignal.timeout(DEADLINE_MS),
+      signal,
       ...(body === undefined ? {} : { body }),
+    }).catch((error) => {
+      if (isPoll && signal.aborted) return null;
+      throw error;
     });
+    if (response === null) return '';
     const { status } = response;
-    progress.statuses[status] = (progress.statuses[status] ?? 0) + 1;
-    if (STREAM.test(operation.path) && status === 200) {
-      await response.body?.cancel();
-      return undefined;
+    this.#count(status);
+    const template = operation.generic;
+    if (status < 400) this.#succeeded(kind, `${method} ${template}`);
+    if (template === STREAM && status === 200) {
+      const { text, finding } = await readStream(response);
+      if (finding !== undefined) throw new Error(finding);
+      return text;
     }
     const text = await response.text();
-    if (text.includes(round.canary)) return `shows a secret of the other tenant: ${text.slice(0, 500)}`;
-    if (status >= 500) return `${status} ${text.slice(0, 500)}\n  ${body?.slice(0, 500) ?? ''}`;
+    if (status >= 500) throw new Error(`${status} ${text.slice(0, 500)}`);
     const isJson = response.headers.get('content-type')?.startsWith('application/json') === true;
     const parsed = isJson && text !== '' ? JSON.parse(text) : text;
-    learn(parsed, progress.known);
-    progress.check({ method, path, status, headers: response.headers, body: parsed });
-    return undefined;
-  } catch (error) {
-    return `${(error as Error).message.slice(0, 800)}\n  ${body?.slice(0, 500) ?? ''}`;
+    if (status >= 400) this.#refused(`${method} ${template}`, `${status} ${failureIn(parsed)}`);
+    if (status < 300) this.#learn(method, template, path, response, parsed);
+    check?.({ method, path, status, headers: response.headers, body: parsed });
+    return text;
+  }
+
+  #learn(method: string, template: string, path: string, response: Response, parsed: Schema): void {
+    this.#names.add('cursor', response.headers.get('changes-cursor'));
+    this.#names.add('etag', response.headers.get('etag'));
+    if (path.includes('dryRun=true')) return;
+    if (method === 'DELETE') this.#names.forget(path);
+    else this.#names.learn(template, path, parsed?.data);
+  }
+
+  async #socket(kind: string): Promise<void> {
+    const [value = ''] = Object.values(this.#round.credentials[kind] ?? {});
+    const token = value.replace('Bearer ', '');
+    await this.#judge(kind, 'WebSocket', undefined, async () => {
+      const { text, succeeded, finding } = await fuzzSocket(this.#random, this.#round.url, token, this.#names);
+      this.#count('ws');
+      if (succeeded) this.#succeeded(kind, 'WebSocket subscribe');
+      if (finding !== undefined) throw new Error(finding);
+      return text;
+    });
+  }
+
+  async #tool(kind: string): Promise<void> {
+    const tools = allowedByKind.get(kind)?.tools ?? [];
+    if (tools.length === 0) return;
+    const { name, body } = toolCall(this.#random, tools, this.#names);
+    await this.#judge(kind, 'MCP', body, async () => {
+      const response = await this.#mcp(body, { ...this.#round.credentials[kind], ...this.#tenantHeader(kind) });
+      const text = await response.text();
+      this.#count(`mcp ${response.status}`);
+      if (response.status >= 500 || isInternal(text)) throw new Error(`${response.status} ${text}`);
+      const result = rpcResult(text);
+      if (response.status === 200 && result !== undefined && result.isError !== true)
+        this.#succeeded(kind, `tool ${name}`);
+      if (result?.isError !== false && result?.isError !== undefined) this.#refused(`tool ${name}`, text);
+      this.#count(result?.isError === true ? 'mcp isError' : 'mcp done');
+      return text;
+    });
+  }
+
+  async #mcp(body: string, headers: Record<string, string>): Promise<Response> {
+    return await fetch(`${this.#round.url}/mcp?profile=advanced`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...headers },
+      body,
+      signal: deadline(DEADLINE_MS),
+    });
+  }
+
+  #count(status: number | string): void {
+    this.#report.statuses[status] = (this.#report.statuses[status] ?? 0) + 1;
+  }
+
+  #refused(operation: string, reason: string): void {
+    const reasons = this.#report.refusals[operation] ?? {};
+    this.#report.refusals[operation] = reasons;
+    const short = reason.slice(0, 160);
+    reasons[short] = (reasons[short] ?? 0) + 1;
+  }
+
+  #succeeded(kind: string, operation: string): void {
+    const pair = `${kind} ${operation}`;
+    this.#report.successes[pair] = (this.#report.successes[pair] ?? 0) + 1;
   }
 }
 
-/** Remembers some of the ids and names that a response shows. */
-function learn(value: Schema, known: string[]): void {
-  const data = value?.data;
-  const item = Array.isArray(data) ? data[0] : (data?.items?.[0] ?? data);
-  for (const name of ['id', 'slug', 'name', 'key']) {
-    const found = item?.[name];
-    if (typeof found !== 'string' || found === '' || found.length > 100 || known.includes(found)) continue;
-    if (known.length < KNOWN_MAX) known.push(found);
+/** Aborts after some time in which this process ran: one that is stopped for a minute misses no deadline by it. */
+function deadline(ms: number): AbortSignal {
+  const controller = new AbortController();
+  const wait = (left: number): void => {
+    if (left <= 0) controller.abort(new Error('no response in time'));
+    else setTimeout(wait, Math.min(left, 1_000), left - 1_000).unref();
+  };
+  wait(ms);
+  return controller.signal;
+}
+
+/** Whether an operation needs no credential. */
+function isOpen({ declared }: Operation): boolean {
+  return (declared.security ?? []).length === 0;
+}
+
+function failureIn(body: Schema): string {
+  return JSON.stringify(body?.error?.details?.[0] ?? body?.error?.message ?? '');
+}
+
+/** Whether a tool has failed for a reason that it does not say. */
+const isInternal = (text: string): boolean => rpcResult(text)?.isError === true && text.includes('INTERNAL_ERROR');
+
+function rpcResult(text: string): Schema {
+  const line =
+    text
+      .split('\n')
+      .find((each) => each.startsWith('data: '))
+      ?.slice(6) ?? text;
+  try {
+    return JSON.parse(line).result;
+  } catch {
+    return undefined;
   }
 }

@@ -1,5 +1,5 @@
 // The command line of the fuzzer. Prints the seed, progress, each finding and the figures; exits 1 with findings.
-// A finding names its round: `--seed <round> --requests 1000` repeats it, as far as timing allows.
+// A finding names its round: `--seed <round> --requests 500` repeats it, as far as timing allows.
 // Without DATABASE_URL the service runs on the embedded database.
 import { parseArgs } from 'node:util';
 import { fuzz } from './run.ts';
@@ -8,7 +8,8 @@ const USAGE = `usage: ./scripts/fuzz [options]
 
   --requests <n>   how many requests (default 100000)
   --seed <n>       the seed (default: random, printed)
-  --stall-ms <n>   a stall of the event loop that counts as a finding (default 50)
+  --stall-ms <n>   a stall of the event loop that counts as a finding, in CPU time of its thread (default 50)
+  --missing        also print which operations have never succeeded, and for which kinds of credential
 
 DATABASE_URL and REDIS_URL name the stores; without them the embedded ones are used.`;
 
@@ -17,6 +18,7 @@ const { values } = parseArgs({
     requests: { type: 'string', default: '100000' },
     seed: { type: 'string', default: String(Math.floor(Math.random() * 2 ** 31)) },
     'stall-ms': { type: 'string', default: '50' },
+    missing: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
 });
@@ -40,7 +42,18 @@ const report = await fuzz({
   },
 });
 const seconds = Math.round((performance.now() - startedAt) / 1_000);
-console.log(`${report.requests} requests over ${report.operations} operations in ${seconds} s`);
+const { allowed, reached, missing } = report.coverage;
+console.log(`${report.requests} requests in ${seconds} s`);
 console.log(`statuses ${JSON.stringify(report.statuses)}`);
-console.log(`longest stall ${Math.round(report.longestStallMs)} ms, findings ${report.findings.length}`);
+console.log(`${reached} of ${allowed} pairs of an operation and a kind of credential that may call it have succeeded`);
+if (values.missing) {
+  for (const [operation, kinds] of Object.entries(missing)) {
+    console.log(`  ${operation}: ${kinds}`);
+    const reasons = Object.entries(report.refusals[operation] ?? {}).sort(([, a], [, b]) => b - a);
+    for (const [reason, times] of reasons.slice(0, 4)) console.log(`      ${times} x ${reason}`);
+  }
+}
+const { cpuMs, wallMs } = report.longestStall;
+console.log(`longest stall ${Math.round(cpuMs)} ms (by the clock ${Math.round(wallMs)} ms)`);
+console.log(`findings ${report.findings.length}`);
 process.exit(report.findings.length === 0 ? 0 : 1);

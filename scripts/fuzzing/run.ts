@@ -1,12 +1,14 @@
 // A run of the fuzzer against a service in this process: rounds of random requests, each in a new tenant with each kind
-// of credential, beside a tenant whose secrets no response and no log line may show. A timer measures how long the
-// event loop stands still. Times are milliseconds.
-import { setTimeout as delay } from 'node:timers/promises';
+// of credential, beside a tenant whose secrets no response and no log line may show. Measures how long the event loop
+// stands still, but on Deno, where the service is another process. Times are milliseconds.
+import process from 'node:process';
 import { Worker } from 'node:worker_threads';
-import { everyKind } from '../../test/support/credentials.ts';
-import { startService, type TestService, type TestTenant } from '../../test/support/service.ts';
+import { startService } from '../../test/support/service.ts';
 import type { Round, RoundReport } from './client.ts';
-import type { Schema } from './values.ts';
+import { type Coverage, coverageOf, type Successes } from './coverage.ts';
+import type { Schema } from './json.ts';
+import { measureStalls, type Stalls } from './stalls.ts';
+import { fillTenant, roundTenant } from './tenant.ts';
 
 export interface FuzzOptions {
   seed: number;
@@ -18,52 +20,114 @@ export interface FuzzOptions {
 
 export interface FuzzReport {
   requests: number;
-  operations: number;
-  statuses: Record<number, number>;
+  coverage: Coverage;
+  statuses: Record<string, number>;
+  /** How often each reason for a refusal was given, by operation. */
+  refusals: RoundReport['refusals'];
   findings: string[];
-  longestStallMs: number;
+  /** By CPU time of the thread, and by the clock. */
+  longestStall: { cpuMs: number; wallMs: number };
 }
 
-const ROUND_REQUESTS = 1_000;
-const TICK_MS = 5;
-const CANARY = 'canary-of-the-other-tenant';
+/** In rounds of this size most credentials and definitions last to the end. */
+export const ROUND_REQUESTS = 500;
+/** A process that was stopped for longer, or waited for a core in so much of the time, gives up what waits, with 503. */
+const STOPPED_MS = 3_000;
+const STARVED = 0.3;
+/** Requests that ended so little before a stall may have caused it. */
+const NEAR_MS = 5;
+const UNAVAILABLE = /: 503 |"status":503|no response in time/;
+/** Errors in the log that requests may cause: a stopped tenant's work is given up. */
+const LOGGED_ERROR = '"level":"error"';
 
 /** Runs the fuzzer on a new service. */
 export async function fuzz({ seed, requests, stallMs, onRound }: FuzzOptions): Promise<FuzzReport> {
-  const service = await startService({ MAX_BODY_BYTES: '200000', LOG_LEVEL: 'debug' });
+  const canary = `canary-of-another-${Date.now().toString(36)}`;
+  const service = await startService({ LOG_LEVEL: 'debug', TRUST_PROXY: '1' });
   const worker = new Worker(new URL('./client.ts', import.meta.url));
+  const stalls = measureStalls();
   try {
-    await fillOtherTenant(service);
+    const other = await service.tenant();
+    await fillTenant(other, canary);
     const document: Schema = await (await fetch(`${service.url}/swagger/json`)).json();
-    const stalls = measureStalls();
-    const report: FuzzReport = { requests: 0, operations: 0, statuses: {}, findings: [], longestStallMs: 0 };
-    const used = new Set<string>();
+    const report = {
+      requests: 0,
+      statuses: {},
+      refusals: {} as RoundReport['refusals'],
+      findings: [] as string[],
+      longestStall: { cpuMs: 0, wallMs: 0 },
+    };
+    const allowed = new Set<string>();
+    const successes: Successes = {};
     for (let round = 0; report.requests < requests; round++) {
       const count = Math.min(ROUND_REQUESTS, requests - report.requests);
-      const input = await prepareRound(service, document);
+      const tenant = await roundTenant(service);
+      tenant.kept.push(other.slug, other.id);
       stalls.reset();
-      const seen = await runRound(worker, { ...input, seed: seed + round, requests: count });
-      const longest = stalls.longest();
+      const logged = service.logged.length;
+      const input = { ...tenant, url: service.url, document, canary, seed: seed + round, requests: count };
+      const seen = await runRound(worker, input);
       report.requests += count;
-      report.longestStallMs = Math.max(report.longestStallMs, longest);
-      for (const [status, times] of Object.entries(seen.statuses)) {
-        report.statuses[Number(status)] = (report.statuses[Number(status)] ?? 0) + times;
+      add(report.statuses, seen.statuses);
+      add(successes, seen.successes);
+      for (const [operation, reasons] of Object.entries(seen.refusals)) {
+        report.refusals[operation] = { ...report.refusals[operation] };
+        add(report.refusals[operation], reasons);
       }
-      for (const operation of seen.operations) used.add(operation);
-      const found = [...seen.findings];
-      if (longest > stallMs) found.push(`the event loop stood still for ${Math.round(longest)} ms`);
-      if (service.logged.some((line) => line.includes(CANARY)))
-        found.push('the log shows a secret of the other tenant');
+      for (const pair of seen.allowed) allowed.add(pair);
+      const isStarved = stalls.longest().wallMs > STOPPED_MS || stalls.starved() > STARVED;
+      const lines = service.logged.slice(logged);
+      const stalled = stallFindings(stalls, stallMs, report, lines);
+      const found = [...seen.findings, ...stalled, ...logFindings(lines, canary)].filter(
+        (finding) => !(isStarved && UNAVAILABLE.test(finding)),
+      );
       const findings = found.map((finding) => `round ${seed + round}: ${finding}`);
       report.findings.push(...findings);
       onRound?.(report.requests, findings);
     }
-    stalls.stop();
-    return { ...report, operations: used.size };
+    return { ...report, coverage: coverageOf(allowed, successes) };
   } finally {
+    stalls.stop();
     await worker.terminate();
     await service.stop();
   }
+}
+
+function add(to: Record<string, number>, from: Record<string, number>): void {
+  for (const [name, times] of Object.entries(from)) to[name] = (to[name] ?? 0) + times;
+}
+
+function stallFindings(
+  stalls: Stalls,
+  stallMs: number,
+  report: { longestStall: FuzzReport['longestStall'] },
+  lines: readonly string[],
+): string[] {
+  if (process.env.SERVICE_RUNTIME === 'deno') return [];
+  const { cpuMs, wallMs, endedAt } = stalls.longest();
+  report.longestStall = {
+    cpuMs: Math.max(report.longestStall.cpuMs, cpuMs),
+    wallMs: Math.max(report.longestStall.wallMs, wallMs),
+  };
+  if (cpuMs <= stallMs) return [];
+  const near = lines.flatMap((line) => {
+    const { time, msg, method, path, status, durationMs, tool } = JSON.parse(line);
+    const lateMs = Date.parse(time) - endedAt;
+    const isNear = msg === 'request' && lateMs >= -NEAR_MS && lateMs - durationMs <= 0;
+    return isNear ? [`${method} ${path} ${tool ?? ''} ${status} in ${durationMs} ms, ${lateMs} ms after it`] : [];
+  });
+  return [
+    `the event loop stood still for ${Math.round(cpuMs)} ms of CPU time, beside\n    ${near.slice(0, 12).join('\n    ')}`,
+  ];
+}
+
+/** What the log must not have: a secret, or an error, which no request may cause. */
+function logFindings(lines: readonly string[], canary: string): string[] {
+  const shown = lines
+    .filter((line) => line.includes(canary))
+    .map((line) => `the log shows a secret: ${line.slice(0, 800)}`);
+  const errors = lines.filter((line) => line.includes(LOGGED_ERROR)).map((line) => `logged: ${line.slice(0, 1_500)}`);
+  return [...shown.slice(0, 3), ...errors.slice(0, 5)];
 }
 
 function runRound(worker: Worker, round: Round): Promise<RoundReport> {
@@ -75,61 +139,4 @@ function runRound(worker: Worker, round: Round): Promise<RoundReport> {
     worker.off('message', resolve);
     worker.off('error', reject);
   });
-}
-
-/** A tenant of its own for a round: earlier rounds may have changed or deleted theirs. */
-async function prepareRound(service: TestService, document: Schema): Promise<Omit<Round, 'seed' | 'requests'>> {
-  const tenant = await service.tenant({ settings: { passwordReset: true, selfRegistration: true } });
-  const ids = await fill(tenant);
-  const credentials = { none: {}, ...(await everyKind(service, tenant)) };
-  const known = [...ids, tenant.slug, 'task', 'other', 'title', 'n', 'all', 'viewer', 'owner'];
-  return { url: service.url, document, credentials, slug: tenant.slug, known, canary: CANARY };
-}
-
-async function fill(tenant: TestTenant, text = 'a'): Promise<string[]> {
-  await tenant.post('/api/entities', { name: 'other', fields: [{ key: 'title', type: 'text' }] });
-  await tenant.post('/api/entities', {
-    name: 'task',
-    fields: [
-      { key: 'title', type: 'text' },
-      { key: 'n', type: 'number' },
-      { key: 'due', type: 'date' },
-      { key: 'done', type: 'boolean' },
-      { key: 'link', type: 'relation', entity: 'other' },
-    ],
-  });
-  const ids: string[] = [];
-  for (let n = 0; n < 5; n++) {
-    const { body } = await tenant.post('/api/entities/task/records', { title: `${text} ${n}`, n });
-    ids.push(body.data?.id);
-  }
-  await tenant.post('/api/views', { entitySlug: 'task', slug: 'all', name: text });
-  return ids.filter((id) => id !== undefined);
-}
-
-async function fillOtherTenant(service: TestService): Promise<void> {
-  const other = await service.tenant();
-  const ids = await fill(other, CANARY);
-  if (ids.length === 0) throw new Error('the other tenant has no records');
-}
-
-/** Measures by how much a timer is late. */
-function measureStalls() {
-  let longest = 0;
-  const stopping = new AbortController();
-  const loop = async (): Promise<void> => {
-    while (!stopping.signal.aborted) {
-      const from = performance.now();
-      await delay(TICK_MS);
-      longest = Math.max(longest, performance.now() - from - TICK_MS);
-    }
-  };
-  void loop();
-  return {
-    longest: () => longest,
-    reset: () => {
-      longest = 0;
-    },
-    stop: () => stopping.abort(),
-  };
 }

@@ -1,0 +1,47 @@
+// How long the event loop of a thread stands still, by the CPU time of its thread: a gap between two ticks of a timer
+// counts with the time that the thread was on a core meanwhile. On a busy machine it waits for a core as well, or is
+// stopped, which is no stall of the service. Times are milliseconds.
+import { threadTimes } from '../../test/support/stalls.ts';
+
+const TICK_MS = 5;
+
+export interface Stall {
+  cpuMs: number;
+  wallMs: number;
+  endedAt: number;
+}
+
+const NONE: Stall = { cpuMs: 0, wallMs: 0, endedAt: 0 };
+
+export interface Stalls {
+  /** The longest since the last reset; `wallMs` with what the machine did meanwhile, `endedAt` since 1970. */
+  longest(): Stall;
+  /** The share of the time since the last reset in which the thread wanted to run, but had no core. */
+  starved(): number;
+  reset(): void;
+  stop(): void;
+}
+
+/** Measures the thread that calls it. */
+export function measureStalls(): Stalls {
+  let longest = NONE;
+  let last = { wallMs: performance.now(), ...threadTimes() };
+  let since = last;
+  const timer = setInterval(() => {
+    const now = { wallMs: performance.now(), ...threadTimes() };
+    const wallMs = now.wallMs - last.wallMs;
+    const cpuMs = Math.min(wallMs, now.cpuMs - last.cpuMs);
+    if (cpuMs > longest.cpuMs) longest = { ...longest, cpuMs, endedAt: Date.now() };
+    longest = { ...longest, wallMs: Math.max(longest.wallMs, wallMs) };
+    last = now;
+  }, TICK_MS);
+  return {
+    longest: () => longest,
+    starved: () => (last.waitedMs - since.waitedMs) / Math.max(1, last.wallMs - since.wallMs),
+    reset: () => {
+      longest = NONE;
+      since = last;
+    },
+    stop: () => clearInterval(timer),
+  };
+}
